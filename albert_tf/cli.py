@@ -1,0 +1,104 @@
+"""One way to make a command: a frozen dataclass of options becomes its absl flags.
+
+    @dataclasses.dataclass(frozen=True)
+    class BuildOptions:
+        corpus: str = option("where the text is, e.g. text:'corpus/*.txt'")
+        seq_length: int = option("pieces per sequence", 512)
+
+    if __name__ == "__main__":
+        run(build, BuildOptions, __doc__)
+
+Every command takes --help, --dry_run and a repeatable --set key=value. Exit status: 0 done, 2 a
+user's mistake, told in one line.
+"""
+
+import dataclasses
+import os
+import sys
+import typing
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from absl import flags
+
+from albert_tf import settings
+from albert_tf.errors import InputError
+
+Options = TypeVar("Options")
+USAGE_ERROR = 2
+_DEFINERS: dict[type, Callable] = {
+    str: flags.DEFINE_string,
+    int: flags.DEFINE_integer,
+    float: flags.DEFINE_float,
+    bool: flags.DEFINE_bool,
+}
+
+
+def option(help: str, default: Any = dataclasses.MISSING) -> Any:
+    """A field of an options dataclass with its help text; without a default it is required."""
+    return dataclasses.field(default=default, metadata={"help": help})
+
+
+def run(program: Callable[[Any], int | None], options_class: type, doc: str | None) -> None:
+    """Parses the command line, runs `program(options)` and exits with its status."""
+    name = " ".join((os.path.splitext(os.path.relpath(sys.argv[0]))[0]).split(os.sep))
+    name = name.replace(" __main__", "").replace(" ", ".")
+    try:
+        options = parse(options_class, sys.argv, doc or "", f"python -m {name}")
+        status = program(options)
+    except (InputError, OSError) as error:
+        print(f"{name}: error: {one_line(error)}", file=sys.stderr)
+        sys.exit(USAGE_ERROR)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    sys.exit(status or 0)
+
+
+def parse(options_class: type[Options], argv: Sequence[str], doc: str, usage: str) -> Options:
+    """Reads `argv` (with the program's name first) into `options_class`.
+
+    Raises:
+      InputError: for an unknown flag, a missing one or a value of another type.
+    """
+    values = flags.FlagValues()
+    fields = {f.name: f for f in dataclasses.fields(typing.cast(Any, options_class))}
+    hints = typing.get_type_hints(options_class)
+    for name, field in fields.items():
+        _define(name, hints[name], field, values)
+    flags.DEFINE_multi_string("set", [], "key=value, typed and strict; may be repeated", values)
+    if any(arg in ("--help", "-help", "-h", "--helpfull") for arg in argv[1:]):
+        print(f"{usage} [flags]\n\n{doc.strip()}\n\nflags:\n{values.get_help()}")
+        sys.exit(0)
+    try:
+        rest = values(list(argv))[1:]
+    except flags.Error as error:
+        raise InputError(f"{error} (see --help)") from None
+    if rest:
+        raise InputError(f"unexpected argument {rest[0]!r}: flags are given as --name=value")
+    chosen = {name: _value(values, name, hints[name]) for name in fields if name != "set"}
+    if "set" in fields:
+        return options_class(**chosen, set=tuple(values["set"].value))
+    given = settings.override(options_class(**chosen), values["set"].value)
+    for name, field in fields.items():
+        if getattr(given, name) is None and field.default is dataclasses.MISSING:
+            raise InputError(f"--{name} is required: {field.metadata['help']}")
+    return given
+
+
+def one_line(error: BaseException) -> str:
+    """The error's message without line breaks."""
+    return " ".join(str(error).split())
+
+
+def _define(name: str, hint: Any, field: dataclasses.Field, values: flags.FlagValues) -> None:
+    if name == "set":
+        return
+    _, kind, _ = settings._kind(hint)
+    default = None if field.default is dataclasses.MISSING else field.default
+    required = " (required)" if field.default is dataclasses.MISSING else ""
+    definer = _DEFINERS[kind]
+    definer(name, default, field.metadata["help"] + required, flag_values=values)
+
+
+def _value(values: flags.FlagValues, name: str, hint: Any) -> Any:
+    return values[name].value

@@ -1,0 +1,140 @@
+"""Frozen dataclass trees as configuration: strict reading, typed dotted overrides, plain JSON.
+
+A tree is a frozen dataclass whose fields are scalars, tuples of scalars or other such trees.
+Unknown keys, values of the wrong type and impossible values are errors that name the key.
+"""
+
+import dataclasses
+import difflib
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+from albert_tf.errors import ConfigError
+
+T = TypeVar("T")
+_BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+
+
+def to_dict(tree: Any) -> dict[str, Any]:
+    """The tree as nested dicts of JSON values (tuples become lists)."""
+    plain = dataclasses.asdict(tree)
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in plain.items()}
+
+
+def from_dict(cls: type[T], values: Mapping[str, Any], where: str = "") -> T:
+    """Builds `cls` from nested mappings; every key must be a field of the tree.
+
+    Raises:
+      ConfigError: for an unknown key (with the nearest valid one) or a value of another type.
+    """
+    hints = typing.get_type_hints(cls)
+    known = {f.name: hints[f.name] for f in dataclasses.fields(typing.cast(Any, cls))}
+    built = {}
+    for key, value in values.items():
+        path = f"{where}{key}"
+        if key not in known:
+            raise ConfigError(unknown_key(path, [f"{where}{name}" for name in known]))
+        if dataclasses.is_dataclass(known[key]):
+            if not isinstance(value, Mapping):
+                raise ConfigError(f"`{path}` must be a section of keys. Received: {value!r}.")
+            built[key] = from_dict(typing.cast(type, known[key]), value, f"{path}.")
+        else:
+            built[key] = _checked(path, known[key], value)
+    return cls(**built)
+
+
+def override(tree: T, assignments: Iterable[str]) -> T:
+    """Applies `key=value` strings, dotted for nested trees, each converted to its field's type.
+
+    >>> override(config, ["model.num_layers=6", "loop.steps=1000"])
+    """
+    for assignment in assignments:
+        key, equals, text = assignment.partition("=")
+        if not equals:
+            raise ConfigError(f"`--set` takes key=value. Received: {assignment!r}.")
+        tree = _replace(tree, key.strip().split("."), text, key.strip())
+    return tree
+
+
+def differing_keys(left: Any, right: Any) -> list[str]:
+    """Dotted keys in which two trees (or nested dicts) differ, each as `key: left != right`."""
+    a, b = (_flat(x if isinstance(x, Mapping) else to_dict(x)) for x in (left, right))
+    missing = "<absent>"
+    return [
+        f"{key}: {a.get(key, missing)!r} != {b.get(key, missing)!r}"
+        for key in sorted(a.keys() | b.keys())
+        if a.get(key, missing) != b.get(key, missing)
+    ]
+
+
+def unknown_key(key: str, valid: Iterable[str]) -> str:
+    """The message for an unknown key: the nearest valid ones, else all of them."""
+    valid = sorted(valid)
+    near = difflib.get_close_matches(key, valid, n=3, cutoff=0.5)
+    hint = f"Did you mean {' or '.join(near)}?" if near else f"Valid keys: {', '.join(valid)}."
+    return f"unknown key `{key}`. {hint}"
+
+
+def _replace(tree: Any, path: list[str], text: str, key: str) -> Any:
+    fields = {f.name for f in dataclasses.fields(tree)}
+    prefix = key[: len(key) - len(".".join(path))]
+    if path[0] not in fields:
+        raise ConfigError(unknown_key(prefix + path[0], [prefix + name for name in fields]))
+    hint = typing.get_type_hints(type(tree))[path[0]]
+    if len(path) > 1:
+        if not dataclasses.is_dataclass(hint):
+            raise ConfigError(f"`{prefix}{path[0]}` has no keys of its own. Received: {key!r}.")
+        value = _replace(getattr(tree, path[0]), path[1:], text, key)
+    elif dataclasses.is_dataclass(hint):
+        raise ConfigError(f"`{key}` is a section: set one of its keys, as in `{key}.NAME=value`.")
+    else:
+        value = parse(key, hint, text)
+    return dataclasses.replace(tree, **{path[0]: value})
+
+
+def parse(key: str, hint: Any, text: str) -> Any:
+    """Converts command-line text to the type `hint`; an error names `key`, the type and the text."""
+    optional, kind, item = _kind(hint)
+    if optional and text.lower() in ("none", ""):
+        return None
+    if kind is tuple:
+        return tuple(parse(key, item, part) for part in text.split(",") if part)
+    try:
+        return _BOOLEANS[text.lower()] if kind is bool else kind(text)
+    except (KeyError, ValueError):
+        raise ConfigError(f"`{key}` must be of type {kind.__name__}. Received: {text!r}.") from None
+
+
+def _checked(path: str, hint: Any, value: Any) -> Any:
+    optional, kind, item = _kind(hint)
+    if value is None and optional:
+        return None
+    if kind is tuple and isinstance(value, list | tuple):
+        return tuple(_checked(path, item, part) for part in value)
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise ConfigError(f"`{path}` must be of type {kind.__name__}. Received: {value!r}.")
+    return value
+
+
+def _kind(hint: Any) -> tuple[bool, type, Any]:
+    """(is None allowed, scalar type or tuple, type of a tuple's items)."""
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        (inner,) = [arg for arg in typing.get_args(hint) if arg is not type(None)]
+        return True, *_kind(inner)[1:]
+    if typing.get_origin(hint) is tuple:
+        return False, tuple, typing.get_args(hint)[0]
+    return False, hint, None
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = list(value) if isinstance(value, tuple) else value
+    return flat
