@@ -1,0 +1,25 @@
+"""ALBERT for TensorFlow 2: the library behind pretraining, fine-tuning and serving.
+
+Names are loaded on first use: processes that only read text never import TensorFlow.
+"""
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "AlbertConfig": "albert_tf.config",
+    "AlbertEncoder": "albert_tf.encoder",
+    "AlbertPretrainer": "albert_tf.pretrainer",
+    "load_encoder": "albert_tf.checkpoints",
+    "load_pretrainer": "albert_tf.checkpoints",
+    "load_tokenizer": "albert_tf.tokenization",
+}
+__all__ = [*_HOME, "__version__"]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'albert_tf' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME[name]), name)

@@ -1,0 +1,183 @@
+"""The model's configuration, its presets, and two pure functions of it: weight plan and size."""
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from albert_tf import settings
+from albert_tf.errors import ConfigError, InputNotFoundError
+
+SHARINGS = ("all", "attention", "ffn", "none")
+ACTIVATIONS = ("gelu", "relu")
+
+
+@dataclasses.dataclass(frozen=True)
+class AlbertConfig:
+    """An encoder of the ALBERT family (arXiv 1909.11942, Table 1), BERT's shape included.
+
+    `embedding_size == hidden_size` means no projection after the embeddings, as in BERT.
+    `sharing` says what the layers of a group have in common: `all` weights, the `attention` or the
+    `ffn` sub-layer alone, or `none`; `num_groups` splits the layers into equal runs.
+
+    Raises:
+      ConfigError: for an impossible value; the message names the key, the rule and the value.
+    """
+
+    vocab_size: int = 30000
+    embedding_size: int = 128
+    hidden_size: int = 768
+    num_layers: int = 12
+    num_heads: int = 12
+    intermediate_size: int = 3072
+    max_positions: int = 512
+    type_vocab_size: int = 2
+    sharing: str = "all"
+    num_groups: int = 1
+    activation: str = "gelu"
+    hidden_dropout: float = 0.0
+    attention_dropout: float = 0.0
+    initializer_range: float = 0.02
+    layer_norm_eps: float = 1e-12
+    mlm_layer_norm_eps: float = 1e-12
+
+    def __post_init__(self) -> None:
+        for key in ("vocab_size", "embedding_size", "hidden_size", "num_layers", "num_heads",
+                    "intermediate_size", "max_positions", "type_vocab_size", "num_groups"):  # fmt: skip
+            if getattr(self, key) < 1:
+                raise ConfigError(f"`{key}` must be positive. Received: {getattr(self, key)}.")
+        for key in ("hidden_dropout", "attention_dropout"):
+            if not 0 <= getattr(self, key) < 1:
+                raise ConfigError(f"`{key}` must be in [0, 1). Received: {getattr(self, key)}.")
+        for key in ("initializer_range", "layer_norm_eps", "mlm_layer_norm_eps"):
+            if getattr(self, key) <= 0:
+                raise ConfigError(f"`{key}` must be positive. Received: {getattr(self, key)}.")
+        self._must_divide("num_heads", "hidden_size")
+        self._must_divide("num_groups", "num_layers")
+        self._must_be_in("sharing", SHARINGS)
+        self._must_be_in("activation", ACTIVATIONS)
+        if self.sharing == "none" and self.num_groups != 1:
+            raise ConfigError(
+                "`num_groups` must be 1 where `sharing` is none: no layers share anything. "
+                f"Received: num_groups={self.num_groups}."
+            )
+
+    def _must_divide(self, part: str, whole: str) -> None:
+        if getattr(self, whole) % getattr(self, part):
+            raise ConfigError(
+                f"`{part}` must divide `{whole}`. "
+                f"Received: {part}={getattr(self, part)}, {whole}={getattr(self, whole)}."
+            )
+
+    def _must_be_in(self, key: str, valid: tuple[str, ...]) -> None:
+        if getattr(self, key) not in valid:
+            raise ConfigError(
+                f"`{key}` must be one of {', '.join(valid)}. Received: {getattr(self, key)!r}."
+            )
+
+    @property
+    def head_size(self) -> int:
+        """Width of one attention head."""
+        return self.hidden_size // self.num_heads
+
+    @classmethod
+    def from_preset(cls, name: str) -> "AlbertConfig":
+        """The configuration of a published model, e.g. `albert-base-v2`."""
+        if name not in PRESETS:
+            raise ConfigError(f"preset: {settings.unknown_key(name, PRESETS)}")
+        return cls(**PRESETS[name])
+
+    @classmethod
+    def from_json(cls, path: str) -> "AlbertConfig":
+        """Reads a config.json: the model's keys alone, or under `model` as a run writes them."""
+        if not os.path.isfile(path):
+            raise InputNotFoundError(f"no config file {path!r} (working folder {os.getcwd()}).")
+        with open(path, encoding="utf-8") as file:
+            values = json.load(file)
+        return cls.from_dict(values.get("model", values))
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "AlbertConfig":
+        """Builds a config from plain values; an unknown key is an error that names a near one."""
+        return settings.from_dict(cls, values)
+
+    def replace(self, **changes: Any) -> "AlbertConfig":
+        """A copy with other values, validated again."""
+        return settings.from_dict(AlbertConfig, settings.to_dict(self) | changes)
+
+    def param_count(self) -> int:
+        """Parameters of the encoder with pooler, without heads: equal to the built model's."""
+        return sum(param_counts(self).values())
+
+
+class LayerWeights(NamedTuple):
+    """Which weights a layer uses: indices into the stack's attention and FFN sub-layers."""
+
+    attention: int
+    ffn: int
+
+
+def sharing_plan(config: AlbertConfig) -> tuple[LayerWeights, ...]:
+    """For each layer, the sub-layers that it uses (paper section 4.5, Table 4).
+
+    >>> sharing_plan(AlbertConfig(num_layers=4, num_groups=2))
+    ((0, 0), (0, 0), (1, 1), (1, 1))
+    """
+    # Integer arithmetic: int(layer / num_layers * num_groups) misplaces layers for odd sizes.
+    groups = [layer * config.num_groups // config.num_layers for layer in range(config.num_layers)]
+    own = range(config.num_layers)
+    attention = groups if config.sharing in ("all", "attention") else own
+    ffn = groups if config.sharing in ("all", "ffn") else own
+    return tuple(LayerWeights(a, f) for a, f in zip(attention, ffn, strict=True))
+
+
+def param_counts(config: AlbertConfig) -> dict[str, int]:
+    """Parameters of each component of the encoder, in closed form."""
+    e, h, f = config.embedding_size, config.hidden_size, config.intermediate_size
+    plan = sharing_plan(config)
+    tables = config.vocab_size + config.type_vocab_size + config.max_positions
+    return {
+        "embeddings": tables * e + 2 * e,
+        "projection": e * h + h if e != h else 0,
+        "attention": len({layer.attention for layer in plan}) * (4 * (h * h + h) + 2 * h),
+        "feed_forward": len({layer.ffn for layer in plan}) * (h * f + f + f * h + h + 2 * h),
+        "pooler": h * h + h,
+    }
+
+
+def head_param_counts(config: AlbertConfig) -> dict[str, int]:
+    """Parameters of the two pretraining heads; the MLM head's matrix is the word table's."""
+    e, h = config.embedding_size, config.hidden_size
+    return {"mlm_head": h * e + e + 2 * e + config.vocab_size, "pair_head": 2 * h + 2}
+
+
+def _presets() -> dict[str, dict[str, Any]]:
+    # Table 1: layers, hidden size, feed-forward size, heads. xlarge has heads of 128 (paper's own
+    # choice in the released checkpoints: 16 heads), all others of 64.
+    shapes = {
+        "base": (12, 768, 3072, 12),
+        "large": (24, 1024, 4096, 16),
+        "xlarge": (24, 2048, 8192, 16),
+        "xxlarge": (12, 4096, 16384, 64),
+    }
+    keys = ("num_layers", "hidden_size", "intermediate_size", "num_heads")
+    presets: dict[str, dict[str, Any]] = {
+        "albert-tiny": dict(zip(keys, (4, 128, 512, 4), strict=True)) | {"embedding_size": 64}
+    }
+    for name, shape in shapes.items():
+        values = dict(zip(keys, shape, strict=True))
+        dropout = 0.0 if name == "xxlarge" else 0.1  # v1 was released with dropout but for xxlarge
+        presets[f"albert-{name}-v1"] = values | _dropout(dropout)
+        presets[f"albert-{name}-v2"] = values | _dropout(0.0)
+        if name != "xxlarge":
+            bert = {"sharing": "none", "embedding_size": values["hidden_size"]}
+            presets[f"bert-{name}"] = values | bert | _dropout(0.1)
+    return presets
+
+
+def _dropout(rate: float) -> dict[str, float]:
+    return {"hidden_dropout": rate, "attention_dropout": rate}
+
+
+PRESETS = _presets()

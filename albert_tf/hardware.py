@@ -1,0 +1,56 @@
+"""The one place that knows kinds of devices: a name -> a `tf.distribute` strategy."""
+
+import os
+
+import tensorflow as tf
+
+from albert_tf.errors import InputError
+
+DEVICES = ("auto", "cpu", "gpu", "tpu", "multi_worker")
+
+
+def strategy(device: str = "auto", tpu: str | None = None) -> tf.distribute.Strategy:
+    """The strategy for `device`.
+
+    auto: GPUs where there are any, else the CPU. cpu, gpu: one device, or all of that kind in a
+    MirroredStrategy. tpu: TPUStrategy on `tpu` (a name, a grpc address or `local`). multi_worker:
+    MultiWorkerMirroredStrategy, described by TF_CONFIG.
+
+    Raises:
+      InputError: the device is unknown or not there.
+    """
+    if device not in DEVICES:
+        raise InputError(f"--device must be one of {', '.join(DEVICES)}. Received: {device!r}.")
+    if device == "tpu":
+        return _tpu(tpu)
+    if tpu is not None:
+        raise InputError(f"--tpu={tpu} goes with --device=tpu. Received: --device={device}.")
+    if device == "multi_worker":
+        if "TF_CONFIG" not in os.environ:
+            raise InputError("--device=multi_worker needs TF_CONFIG in the environment.")
+        return tf.distribute.MultiWorkerMirroredStrategy()
+    gpus = tf.config.list_logical_devices("GPU")
+    if device == "gpu" and not gpus:
+        raise InputError("--device=gpu, but TensorFlow finds no GPU: pass --device=cpu or auto.")
+    return _local(gpus if device != "cpu" and gpus else tf.config.list_logical_devices("CPU"))
+
+
+def _local(devices: list) -> tf.distribute.Strategy:
+    names = [device.name for device in devices]
+    if len(names) == 1:
+        return tf.distribute.OneDeviceStrategy(names[0])
+    # Virtual CPUs have no collective kernels of their own: reduce on one of them.
+    is_cpu = "CPU" in names[0]
+    return tf.distribute.MirroredStrategy(
+        names, cross_device_ops=tf.distribute.ReductionToOneDevice() if is_cpu else None
+    )
+
+
+def _tpu(name: str | None) -> tf.distribute.Strategy:
+    try:
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=name)
+        tf.config.experimental_connect_to_cluster(resolver)
+        tf.tpu.experimental.initialize_tpu_system(resolver)
+    except (ValueError, RuntimeError, tf.errors.OpError) as error:
+        raise InputError(f"--tpu={name}: no TPU could be reached there: {error}") from None
+    return tf.distribute.TPUStrategy(resolver)

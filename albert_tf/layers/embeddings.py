@@ -1,0 +1,50 @@
+"""Factorized embeddings: tables of width E, then a projection to H (paper section 3.1)."""
+
+from collections.abc import Mapping
+
+import tensorflow as tf
+import tf_keras
+
+from albert_tf.config import AlbertConfig
+from albert_tf.layers import common
+
+
+class AlbertEmbeddings(tf_keras.layers.Layer):
+    """word + type + position, LayerNorm, dropout, and the projection E -> H with bias.
+
+    V x E + E x H parameters in place of V x H; where E == H there is no projection, as in BERT.
+
+    Inputs: `input_word_ids`, `input_type_ids`, int32 [B, S]. Output: [B, S, H] in the compute dtype.
+    """
+
+    def __init__(self, config: AlbertConfig, name: str = "embeddings") -> None:
+        super().__init__(name=name)
+        self.config = config
+        self.layer_norm = common.layer_norm(config.layer_norm_eps, "layer_norm")
+        projects = config.embedding_size != config.hidden_size
+        self.projection = common.dense(config, config.hidden_size, "projection") if projects else None
+
+    def build(self, input_shape: object) -> None:
+        config = self.config
+        self.word_embeddings = self._table("word_embeddings", config.vocab_size)
+        self.type_embeddings = self._table("type_embeddings", config.type_vocab_size)
+        self.position_embeddings = self._table("position_embeddings", config.max_positions)
+        super().build(input_shape)
+
+    def _table(self, name: str, rows: int) -> tf.Variable:
+        shape = (rows, self.config.embedding_size)
+        return self.add_weight(name=name, shape=shape, initializer=common.initializer(self.config))
+
+    def call(
+        self, inputs: Mapping[str, tf.Tensor], key: common.DropoutKey | None = None
+    ) -> tf.Tensor:
+        word_ids, type_ids = inputs["input_word_ids"], inputs["input_type_ids"]
+        length = tf.shape(word_ids)[1]
+        x = tf.gather(self.word_embeddings, word_ids)  # [B, S, E]
+        # One-hot times a tiny table: a gather's gradient would be a slow scatter into few rows.
+        types = tf.one_hot(type_ids, self.config.type_vocab_size, dtype=x.dtype)
+        x += tf.tensordot(types, tf.cast(self.type_embeddings, x.dtype), 1)
+        x += tf.cast(self.position_embeddings[:length], x.dtype)
+        x = tf.cast(self.layer_norm(x), self.compute_dtype)
+        x = common.dropout(x, self.config.hidden_dropout, key)
+        return x if self.projection is None else self.projection(x)  # [B, S, H]

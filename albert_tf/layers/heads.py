@@ -1,0 +1,56 @@
+"""The two pretraining heads: masked pieces, and the order of a pair of segments."""
+
+import tensorflow as tf
+import tf_keras
+
+from albert_tf.config import AlbertConfig
+from albert_tf.layers import common
+
+
+class MlmHead(tf_keras.layers.Layer):
+    """Logits over the vocabulary at chosen positions (paper section 3.1; the decoder is tied).
+
+    gather -> dense H -> E -> activation -> LayerNorm -> word_embeddings^T -> + bias.
+
+    Inputs: sequence_output [B, S, H]; masked_lm_positions int32 [B, P]; word_embeddings [V, E].
+    Output: float32 [B, P, V].
+    """
+
+    def __init__(self, config: AlbertConfig, name: str = "mlm_head") -> None:
+        super().__init__(name=name)
+        self.config = config
+        self.transform = common.dense(config, config.embedding_size, "transform")
+        self.layer_norm = common.layer_norm(config.mlm_layer_norm_eps, "layer_norm")
+
+    def build(self, input_shape: object) -> None:
+        self.bias = self.add_weight(
+            name="output_bias", shape=(self.config.vocab_size,), initializer="zeros"
+        )
+        super().build(input_shape)
+
+    def call(
+        self, sequence_output: tf.Tensor, positions: tf.Tensor, word_embeddings: tf.Tensor
+    ) -> tf.Tensor:
+        x = tf.gather(sequence_output, positions, batch_dims=1)  # [B, P, H]
+        x = common.activation(self.config.activation)(self.transform(x))  # [B, P, E]
+        x = tf.reshape(self.layer_norm(x), [-1, self.config.embedding_size])
+        table = tf.cast(word_embeddings, self.compute_dtype)
+        logits = tf.matmul(tf.cast(x, self.compute_dtype), table, transpose_b=True)
+        logits = tf.cast(logits, tf.float32) + tf.cast(self.bias, tf.float32)  # [B * P, V]
+        return tf.reshape(logits, tf.concat([tf.shape(positions), [self.config.vocab_size]], 0))
+
+
+class PairHead(tf_keras.layers.Layer):
+    """Sentence-order logits (paper section 3.1): pooled_output [B, H] -> float32 [B, 2].
+
+    Class 0: the segments are in order. Class 1: swapped, or for NSP, from different documents.
+    """
+
+    def __init__(self, config: AlbertConfig, name: str = "pair_head") -> None:
+        super().__init__(name=name, dtype=tf.float32)
+        self.dense = tf_keras.layers.Dense(
+            2, kernel_initializer=common.initializer(config), dtype=tf.float32, name="dense"
+        )
+
+    def call(self, pooled_output: tf.Tensor) -> tf.Tensor:
+        return self.dense(tf.cast(pooled_output, tf.float32))

@@ -1,0 +1,72 @@
+"""What happens to a text before a sentencepiece model sees it."""
+
+import dataclasses
+import functools
+import re
+import sys
+import unicodedata
+from collections.abc import Sequence
+
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+@dataclasses.dataclass(frozen=True)
+class Normalization:
+    """What happens to a text before the model sees it; chosen once, stored beside the model.
+
+    The defaults are those of the published uncased English ALBERT (Google's `preprocess_text`).
+
+    Attributes:
+      lowercase: lower case, by Unicode's full mapping (not case folding: ß stays ß).
+      strip_accents: NFKD, then every character with a combining class is dropped.
+      unify_quotes: `` and '' become ", which the transformers library does and Google does not.
+    """
+
+    lowercase: bool = True
+    strip_accents: bool = True
+    unify_quotes: bool = False
+
+
+def normalize(texts: Sequence[str], rules: Normalization) -> list[str]:
+    """The texts as the model takes them: runs of white space to one space, then `rules`.
+
+    Lone surrogates, which UTF-8 cannot carry, become U+FFFD.
+    """
+    if not _is_collapsed(" ".join(texts)):
+        texts = [" ".join(text.split()) for text in texts]
+    # One string for the whole batch, so that every rule is one call. "\n" keeps the texts apart:
+    # they hold none, and no rule makes, moves or removes one.
+    joined = "\n".join(texts)
+    if rules.unify_quotes:
+        joined = joined.replace("``", '"').replace("''", '"')
+    if not joined.isascii():
+        joined = _SURROGATES.sub("\ufffd", joined)
+        if rules.strip_accents:
+            joined = _combining().sub("", unicodedata.normalize("NFKD", joined))
+    if rules.lowercase:
+        joined = joined.lower()
+    return joined.split("\n") if texts else []
+
+
+def _is_collapsed(text: str) -> bool:
+    """True only if single spaces are all the white space: the usual case, told in two scans."""
+    # No white space but " " is printable in Python's sense.
+    return text.isprintable() and "  " not in text and text.strip() == text
+
+
+@functools.cache
+def combining_ranges() -> tuple[tuple[int, int], ...]:
+    """Code points with a combining class, as inclusive ranges: what `strip_accents` drops."""
+    ranges: list[tuple[int, int]] = []
+    for code in range(sys.maxunicode + 1):
+        if unicodedata.combining(chr(code)):
+            if ranges and ranges[-1][1] == code - 1:
+                ranges[-1] = (ranges[-1][0], code)
+            else:
+                ranges.append((code, code))
+    return tuple(ranges)
+
+
+@functools.cache
+def _combining() -> re.Pattern[str]:
+    return re.compile("[" + "".join(f"{chr(a)}-{chr(b)}" for a, b in combining_ranges()) + "]+")

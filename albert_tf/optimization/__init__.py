@@ -1,0 +1,9 @@
+"""LAMB and AdamW as ALBERT's authors ran them, and their learning-rate schedule."""
+
+from albert_tf.optimization.adamw import AdamW
+from albert_tf.optimization.lamb import Lamb
+from albert_tf.optimization.schedules import LinearWarmupLinearDecay
+
+OPTIMIZERS = {"lamb": Lamb, "adamw": AdamW}
+
+__all__ = ["OPTIMIZERS", "AdamW", "Lamb", "LinearWarmupLinearDecay"]

@@ -1,0 +1,74 @@
+"""Adam with decoupled weight decay, as google-research/albert ran it."""
+
+import re
+
+import tensorflow as tf
+import tf_keras
+
+EXCLUDED = ("layer_norm", "LayerNorm", "bias")
+
+
+class AdamW(tf_keras.optimizers.Optimizer):
+    """m and v without bias correction; update = m / (sqrt(v) + eps) + decay * w; w -= lr * update.
+
+    Variables whose path matches one of `exclude` are not decayed. Clipping is the caller's.
+
+    Args:
+      learning_rate: number or schedule.
+      weight_decay_rate: decay added to the update, not to the gradient.
+      exclude: regular expressions, searched in the variables' names.
+    """
+
+    def __init__(
+        self,
+        learning_rate: float | tf_keras.optimizers.schedules.LearningRateSchedule,
+        weight_decay_rate: float = 0.01,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-6,
+        exclude: tuple[str, ...] = EXCLUDED,
+        name: str = "AdamW",
+        **kwargs,
+    ) -> None:
+        # jit_compile off: the loop compiles the whole step where the device profits from it.
+        super().__init__(name=name, jit_compile=False, **kwargs)
+        self._learning_rate = self._build_learning_rate(learning_rate)
+        self.weight_decay_rate = weight_decay_rate
+        self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
+        self.exclude = tuple(exclude)
+
+    def build(self, var_list: list[tf.Variable]) -> None:
+        super().build(var_list)
+        if getattr(self, "_slots_built", False):
+            return
+        self._slots_built = True
+        self._m = [self.add_variable_from_reference(v, "m") for v in var_list]
+        self._v = [self.add_variable_from_reference(v, "v") for v in var_list]
+
+    def update_step(self, gradient: tf.Tensor, variable: tf.Variable) -> None:
+        update = self._direction(tf.convert_to_tensor(gradient), variable)
+        variable.assign_sub(tf.cast(self.learning_rate, variable.dtype) * update)
+
+    def _direction(self, gradient: tf.Tensor, variable: tf.Variable) -> tf.Tensor:
+        index = self._index_dict[self._var_key(variable)]
+        m, v = self._m[index], self._v[index]
+        m.assign(self.beta_1 * m + (1 - self.beta_1) * gradient)
+        v.assign(self.beta_2 * v + (1 - self.beta_2) * tf.square(gradient))
+        update = m / (tf.sqrt(v) + self.epsilon)
+        if self.is_excluded(variable):
+            return update
+        return update + self.weight_decay_rate * variable
+
+    def is_excluded(self, variable: tf.Variable) -> bool:
+        """Whether the variable is left out of weight decay (and of LAMB's trust ratio)."""
+        return any(re.search(pattern, variable.name) for pattern in self.exclude)
+
+    def get_config(self) -> dict[str, object]:
+        return super().get_config() | {
+            "learning_rate": self._serialize_hyperparameter(self._learning_rate),
+            "weight_decay_rate": self.weight_decay_rate,
+            "beta_1": self.beta_1,
+            "beta_2": self.beta_2,
+            "epsilon": self.epsilon,
+            "exclude": self.exclude,
+        }

@@ -1,0 +1,25 @@
+"""LAMB, as google-research/albert ran it."""
+
+import tensorflow as tf
+
+from albert_tf.optimization.adamw import AdamW
+
+
+class Lamb(AdamW):
+    """AdamW whose update is scaled to the weight's norm (arXiv 1904.00962, Algorithm 2).
+
+    update = m / (sqrt(v) + eps) + decay * w; ratio = |w| / |update|, 1 where either norm is 0;
+    w -= lr * ratio * update. Without bias correction. Excluded variables (LayerNorm, biases) get
+    neither decay nor ratio.
+    """
+
+    def __init__(self, *args, name: str = "Lamb", **kwargs) -> None:
+        super().__init__(*args, name=name, **kwargs)
+
+    def _direction(self, gradient: tf.Tensor, variable: tf.Variable) -> tf.Tensor:
+        update = super()._direction(gradient, variable)
+        if self.is_excluded(variable):
+            return update
+        weight_norm, update_norm = tf.norm(variable), tf.norm(update)
+        both = tf.logical_and(weight_norm > 0, update_norm > 0)
+        return update * tf.where(both, tf.math.divide_no_nan(weight_norm, update_norm), 1.0)

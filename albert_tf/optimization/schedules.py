@@ -1,0 +1,40 @@
+"""The learning-rate schedule of BERT and ALBERT."""
+
+import tensorflow as tf
+import tf_keras
+
+from albert_tf.errors import ConfigError
+
+
+class LinearWarmupLinearDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
+    """peak * step / warmup_steps during warm-up, then peak * (1 - step / decay_steps).
+
+    The decay runs on the absolute step, as in google-research/albert: at the end of the warm-up the
+    rate drops from peak to peak * (1 - warmup_steps / decay_steps). Step 0 has rate 0.
+
+    Args:
+      peak: the learning rate that the warm-up climbs to.
+      warmup_steps: 0 for none.
+      decay_steps: the step at which the rate reaches 0.
+    """
+
+    def __init__(self, peak: float, warmup_steps: int, decay_steps: int) -> None:
+        if not 0 <= warmup_steps <= decay_steps or decay_steps < 1:
+            raise ConfigError(
+                "`warmup_steps` must not exceed the schedule's length. "
+                f"Received: warmup_steps={warmup_steps}, decay_steps={decay_steps}."
+            )
+        self.peak, self.warmup_steps, self.decay_steps = peak, warmup_steps, decay_steps
+
+    def __call__(self, step: tf.Tensor) -> tf.Tensor:
+        step = tf.cast(step, tf.float32)
+        warmup = step / max(1, self.warmup_steps)
+        decay = tf.maximum(0.0, 1.0 - step / self.decay_steps)
+        return self.peak * tf.where(step < self.warmup_steps, warmup, decay)
+
+    def get_config(self) -> dict[str, float | int]:
+        return {
+            "peak": self.peak,
+            "warmup_steps": self.warmup_steps,
+            "decay_steps": self.decay_steps,
+        }

@@ -1,0 +1,47 @@
+"""Progress on long work: a bar with an ETA on a terminal, a plain line now and then elsewhere."""
+
+import sys
+import time
+from typing import Self
+
+from tqdm import tqdm
+
+LINE_EVERY_S = 15.0
+
+
+class Progress:
+    """Counts units of work, of `total` if that is known.
+
+    >>> with Progress("steps", 1000) as progress:
+    ...     progress.advance(10, note="loss 5.3")
+    """
+
+    def __init__(self, unit: str, total: int | None = None, done: int = 0) -> None:
+        self.unit, self.total, self.done = unit, total, done
+        self._start_done, self._start = done, time.monotonic()
+        self._last_line = self._start
+        terminal = sys.stderr.isatty()
+        self._bar = tqdm(total=total, initial=done, unit=f" {unit}") if terminal else None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+    def advance(self, count: int, note: str = "") -> None:
+        """Adds `count` units; `note` is shown beside the bar or on the next line."""
+        self.done += count
+        if self._bar is not None:
+            self._bar.set_postfix_str(note, refresh=False)
+            self._bar.update(count)
+        elif time.monotonic() - self._last_line >= LINE_EVERY_S:
+            self._last_line = time.monotonic()
+            print(self._line(note), flush=True)
+
+    def _line(self, note: str) -> str:
+        rate = (self.done - self._start_done) / max(1e-9, time.monotonic() - self._start)
+        of = f"/{self.total:,}" if self.total else ""
+        eta = f", {(self.total - self.done) / rate:.0f} s left" if self.total and rate else ""
+        return f"{self.done:,}{of} {self.unit} ({rate:,.1f}/s{eta}) {note}".rstrip()

@@ -1,0 +1,162 @@
+"""RunDir: the only object that knows the paths inside a run."""
+
+import json
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Mapping
+from importlib import metadata
+from typing import Any
+
+from albert_tf import outputs, settings
+from albert_tf.errors import InputError, InputNotFoundError
+
+PACKAGES = (
+    "tensorflow", "tensorflow-text", "tf-keras", "tensorflow-hub", "sentencepiece", "numpy",
+)  # fmt: skip
+
+
+class RunDir:
+    """A run's folder.
+
+    config.json (the resolved configuration), environment.json, metrics.jsonl, tensorboard/,
+    checkpoints/, plots/, evaluations/, tokenizer/ and result.json, which is written last: where it
+    is present, the run is complete.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def _at(self, name: str) -> str:
+        return os.path.join(self.path, name)
+
+    @property
+    def config_path(self) -> str:
+        """The resolved configuration."""
+        return self._at("config.json")
+
+    @property
+    def metrics_path(self) -> str:
+        """One JSON object a line."""
+        return self._at("metrics.jsonl")
+
+    @property
+    def tensorboard_path(self) -> str:
+        """Summaries for TensorBoard."""
+        return self._at("tensorboard")
+
+    @property
+    def checkpoints_path(self) -> str:
+        """`tf.train.Checkpoint` files."""
+        return self._at("checkpoints")
+
+    @property
+    def plots_path(self) -> str:
+        """PNG files."""
+        return self._at("plots")
+
+    @property
+    def tokenizer_path(self) -> str:
+        """The tokenizer that made the run's data."""
+        return self._at("tokenizer")
+
+    @property
+    def result_path(self) -> str:
+        """What a complete run leaves last."""
+        return self._at("result.json")
+
+    def evaluation_path(self, name: str) -> str:
+        """The figures of an evaluation on the data set `name`."""
+        os.makedirs(self._at("evaluations"), exist_ok=True)
+        return os.path.join(self._at("evaluations"), f"{name}.json")
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the run has its result."""
+        return os.path.isfile(self.result_path)
+
+    def begin(self, config: Mapping[str, Any], tokenizer_from: str) -> None:
+        """Starts a run, or takes up the same one.
+
+        Raises:
+          InputError: the folder holds a run of another configuration (the differing keys are
+            named), something else, or cannot be written.
+        """
+        if os.path.isfile(self.config_path):
+            self._must_be_same(config)
+            return
+        outputs.require_new(self.path, "--run_dir")
+        try:
+            os.makedirs(self.path, exist_ok=True)
+            shutil.copytree(tokenizer_from, self.tokenizer_path)
+            outputs.write_json(self._at("environment.json"), environment())
+            outputs.write_json(self.config_path, config)
+        except PermissionError as error:
+            raise InputError(f"--run_dir={self.path} cannot be written: {error}.") from None
+
+    def check(self, config: Mapping[str, Any]) -> None:
+        """As `begin`, without writing anything."""
+        if os.path.isfile(self.config_path):
+            self._must_be_same(config)
+        else:
+            outputs.require_new(self.path, "--run_dir")
+
+    def _must_be_same(self, config: Mapping[str, Any]) -> None:
+        if differing := settings.differing_keys(self.config(), json.loads(json.dumps(config))):
+            raise InputError(
+                f"--run_dir={self.path} holds a run of another configuration (there != here): "
+                f"{'; '.join(differing)}. Name another folder, or pass the run's own values."
+            )
+
+    def config(self) -> dict[str, Any]:
+        """The run's configuration.
+
+        Raises:
+          InputNotFoundError: the folder is not a run.
+        """
+        if not os.path.isfile(self.config_path):
+            raise InputNotFoundError(
+                f"no config.json in {self.path!r} (working folder {os.getcwd()}): not a run folder."
+            )
+        with open(self.config_path, encoding="utf-8") as file:
+            return json.load(file)
+
+    def metrics(self) -> list[dict[str, float]]:
+        """The rows of metrics.jsonl; a torn last line is left out."""
+        if not os.path.isfile(self.metrics_path):
+            return []
+        with open(self.metrics_path, encoding="utf-8") as file:
+            return [json.loads(line) for line in file if line.endswith("\n")]
+
+    def keep_metrics_until(self, step: int) -> None:
+        """Drops the rows after `step`: a restart from a checkpoint writes them again."""
+        rows = [row for row in self.metrics() if row["step"] <= step]
+        with open(self.metrics_path + outputs.SUFFIX, "w", encoding="utf-8") as file:
+            file.writelines(json.dumps(row) + "\n" for row in rows)
+        os.replace(self.metrics_path + outputs.SUFFIX, self.metrics_path)
+
+    def add_metrics(self, row: Mapping[str, float]) -> None:
+        """Appends a row to metrics.jsonl."""
+        with open(self.metrics_path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+
+    def finish(self, result: Mapping[str, Any]) -> None:
+        """Writes result.json: the run is complete."""
+        outputs.write_json(self.result_path, result)
+
+    def result(self) -> dict[str, Any]:
+        """What `finish` wrote."""
+        with open(self.result_path, encoding="utf-8") as file:
+            return json.load(file)
+
+
+def environment() -> dict[str, Any]:
+    """What the run ran on."""
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cores": os.cpu_count(),
+        "packages": {name: metadata.version(name) for name in PACKAGES},
+        "command": sys.argv,
+    }

@@ -1,0 +1,163 @@
+"""Text to ids inside a TensorFlow graph: the second face of `albert_tf.tokenization.Tokenizer`.
+
+Shapes: B texts, S `seq_length`, (pieces) ragged.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_text
+
+from albert_tf.errors import InputError
+from albert_tf.normalization import Normalization, combining_ranges
+from albert_tf.tokenization import SpecialIds, Tokenizer
+
+# What str.split() takes for white space, as an RE2 class.
+_WHITE_SPACE = (
+    r"[\t-\r\x1c-\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}"
+    r"\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}]+"
+)
+# tf.strings.lower ends a string at NUL. U+FFFF is no character either, so no vocabulary holds it:
+# both become the unknown piece.
+_NUL, _NO_CHARACTER = r"\x00", "\uffff"
+
+
+class GraphTokenizer(tf.Module):
+    """Strings to ragged ids, in graph mode, tf.data and SavedModels.
+
+    The rules are the Python face's; bytes that are no UTF-8 become U+FFFD first. The model's bytes
+    travel inside the graph: a SavedModel needs tensorflow and tensorflow_text, and no file.
+
+    The ids equal the Python face's, but for two things outside our reach: tensorflow_text carries
+    another release of sentencepiece, which may choose another of several cuts of equal score, and
+    its Unicode tables are newer than Python's.
+
+    A dataset or function that uses the tokenizer must not outlive it: TensorFlow frees the model
+    with this object ("Resource ... SentencepieceResource does not exist", keras-hub issue 1573).
+    Models keep it as an attribute; `map_dataset` ties it to a dataset.
+
+    Args:
+      tokenizer: the Python face.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        super().__init__(name="graph_tokenizer")
+        self.special: SpecialIds = tokenizer.special
+        self.vocab_size = tokenizer.vocab_size
+        self._normalization = tokenizer.normalization
+        with tf.init_scope():  # the resource must not belong to a function being traced
+            self._processor = tensorflow_text.SentencepieceTokenizer(
+                model=tokenizer.model, out_type=tf.int32
+            )
+            self._new_ids = _replacement_table(tokenizer)
+
+    def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Ids of each text, without special pieces: string [B] -> int32 [B, (pieces)]."""
+        texts = tf.convert_to_tensor(texts)
+        ids = self._processor.tokenize(normalize_in_graph(texts, self._normalization))
+        # The op does not say how many rows it returns; the reshape does.
+        splits = tf.reshape(ids.row_splits, [tf.shape(texts)[0] + 1])
+        ids = tf.RaggedTensor.from_row_splits(ids.values, splits, validate=False)
+        if self._new_ids is None:
+            return ids
+        table = tf.RaggedTensor.from_row_splits(*self._new_ids, validate=False)  # [V, (new)]
+        return tf.gather(table, ids).merge_dims(1, 2)  # [B, (pieces), (new)] -> [B, (pieces)]
+
+    def pack(
+        self, segments: Sequence[tf.RaggedTensor], seq_length: int | tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """See `pack_segments`."""
+        return pack_segments(segments, seq_length, self.special)
+
+
+def normalize_in_graph(texts: tf.Tensor, rules: Normalization) -> tf.Tensor:
+    """`albert_tf.normalization.normalize` as TensorFlow operations: string [B] -> string [B]."""
+    texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
+    texts = tf.strings.regex_replace(texts, _NUL, _NO_CHARACTER)
+    texts = tf.strings.strip(tf.strings.regex_replace(texts, _WHITE_SPACE, " "))
+    if rules.unify_quotes:
+        texts = tf.strings.regex_replace(texts, "``|''", '"')
+    if rules.strip_accents:
+        texts = tensorflow_text.normalize_utf8(texts, "NFKD")
+        texts = tf.strings.regex_replace(texts, _combining_class(), "")
+    if rules.lowercase:
+        texts = tf.strings.lower(texts, encoding="utf-8")
+    return texts
+
+
+def pack_segments(
+    segments: Sequence[tf.RaggedTensor], seq_length: int | tf.Tensor, special: SpecialIds
+) -> dict[str, tf.Tensor]:
+    """[CLS] A [SEP], or [CLS] A [SEP] B [SEP], cut and padded to `seq_length`.
+
+    Of a pair that is too long, the longer segment loses pieces at its end until they are equal,
+    then both in turn, B first: what tensorflow_text's RoundRobinTrimmer does.
+
+    Args:
+      segments: one or two int32 [B, (pieces)].
+      seq_length: S, an int or a scalar tensor; at least the special pieces.
+
+    Returns:
+      `input_word_ids`, `input_mask` (1 = a piece), `input_type_ids` (1 = B and its [SEP]): int32
+      [B, S], padded with the padding id, 0 and 0.
+
+    Raises:
+      InputError: no or more than two segments, or an int `seq_length` that holds no special pieces.
+    """
+    if len(segments) not in (1, 2):
+        raise InputError(f"`segments` must be one or two ragged tensors. Received: {len(segments)}.")
+    num_special = len(segments) + 1
+    if isinstance(seq_length, int) and seq_length < num_special:
+        raise InputError(
+            f"`seq_length` must be at least {num_special}, the special pieces. "
+            f"Received: {seq_length}."
+        )
+    budget = tf.cast(seq_length, tf.int64) - num_special
+    cut = _trim([tf.cast(segment, tf.int32) for segment in segments], budget)
+    column = tf.ones([cut[0].nrows(), 1], tf.int32)
+    parts = [column * special.cls]
+    for segment in cut:
+        parts += [segment, column * special.sep]
+    ids = tf.concat(parts, axis=1)
+    types = tf.concat([tf.zeros_like(part) for part in parts[:3]], axis=1)
+    if len(cut) == 2:
+        types = tf.concat([types, *[tf.ones_like(part) for part in parts[3:]]], axis=1)
+    shape = [None, seq_length] if isinstance(seq_length, int) else tf.stack([-1, seq_length])
+    return {
+        "input_word_ids": ids.to_tensor(special.pad, shape=shape),
+        "input_mask": tf.ones_like(ids).to_tensor(0, shape=shape),
+        "input_type_ids": types.to_tensor(0, shape=shape),
+    }
+
+
+def _replacement_table(tokenizer: Tokenizer) -> tuple[tf.Tensor, tf.Tensor] | None:
+    """The digit-comma rule for every id: values and row splits of int32 [V, (new)]."""
+    if not tokenizer.replacements:
+        return None
+    rows = [tokenizer.replacements.get(i, (i,)) for i in range(tokenizer.vocab_size)]
+    splits = np.cumsum([0] + [len(row) for row in rows], dtype=np.int64)
+    return tf.constant(np.concatenate(rows), tf.int32), tf.constant(splits)
+
+
+def _trim(segments: list[tf.RaggedTensor], budget: tf.Tensor) -> list[tf.RaggedTensor]:
+    lengths = [segment.row_lengths() for segment in segments]
+    if len(segments) == 1:
+        keep = [tf.minimum(lengths[0], budget)]
+    else:
+        half = (budget + 1) // 2  # A gets the odd place
+        first = tf.minimum(lengths[0], tf.maximum(budget - lengths[1], half))
+        keep = [first, tf.minimum(lengths[1], budget - first)]
+    return [_head(segment, n) for segment, n in zip(segments, keep, strict=True)]
+
+
+def _head(segment: tf.RaggedTensor, keep: tf.Tensor) -> tf.RaggedTensor:
+    """The first `keep[i]` pieces of row i."""
+    positions = tf.ragged.range(segment.row_lengths())
+    kept = positions.values < tf.gather(keep, positions.value_rowids())
+    return tf.ragged.boolean_mask(segment, segment.with_values(kept))
+
+
+def _combining_class() -> str:
+    ranges = "".join(f"\\x{{{a:x}}}-\\x{{{b:x}}}" for a, b in combining_ranges())
+    return f"[{ranges}]+"

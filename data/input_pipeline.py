@@ -1,0 +1,260 @@
+"""Records -> batches: a keyed order, pairs and masks, as a pure function of (seed, epoch, record).
+
+The stream of an endless run is epoch after epoch. In each epoch the shards come in a keyed order,
+and so do the records of a shard; batch number s holds the records [s * B, (s + 1) * B) of the
+stream. So a saved position is a step, and a restart seeks.
+"""
+
+import dataclasses
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.errors import ConfigError
+from data import keyed
+from data.masking import MaskingConfig, Vocabulary, mask_batch
+from data.records import Manifest
+
+PAIR_OBJECTIVES = ("sop", "none")
+_MASK_STREAMS = (keyed.NGRAM, keyed.TILE, keyed.REPLACE, keyed.PIECE)
+
+
+@dataclasses.dataclass(frozen=True)
+class Objective:
+    """What is predicted of a pair of segments.
+
+    pair: `sop`: whether the segments are in order (label 0) or swapped (label 1), half and half
+      (paper section 3.1); `none`: nothing, the segments stay in order.
+    """
+
+    pair: str = "sop"
+
+    def __post_init__(self) -> None:
+        if self.pair not in PAIR_OBJECTIVES:
+            raise ConfigError(
+                f"`objective.pair` must be one of {', '.join(PAIR_OBJECTIVES)}. "
+                f"Received: {self.pair!r}."
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class Records:
+    """A folder of records with its manifest."""
+
+    folder: str
+    manifest: Manifest
+
+    @classmethod
+    def open(cls, folder: str) -> "Records":
+        """Opens a complete folder; errors as `Manifest.read`."""
+        return cls(folder, Manifest.read(folder))
+
+    def shards(self) -> list[tuple[str, int]]:
+        """(file, number of records) of each shard that has any, in the order of the manifest."""
+        sizes = enumerate(self.manifest.shards)
+        return [(self.manifest.shard_path(self.folder, i), size) for i, size in sizes if size]
+
+
+def training_batches(
+    records: Records,
+    objective: Objective,
+    masking: MaskingConfig,
+    global_batch_size: int,
+    seed: int,
+    start_step: int = 0,
+    num_workers: int = 1,
+    worker: int = 0,
+    batch_size_per_replica: int | None = None,
+) -> tf.data.Dataset:
+    """Endless batches from step `start_step` on.
+
+    With several workers each takes its own run of every global batch, so that together they read
+    what one would. Shapes are static: features as `make_examples` returns them, with
+    `batch_size_per_replica` rows (by default, all of the worker's).
+    """
+    per_worker = global_batch_size // num_workers
+    examples = ExampleMaker(records.manifest, objective, masking, seed)
+    dataset = _stream(records, seed, start_step * global_batch_size)
+    dataset = dataset.batch(global_batch_size, drop_remainder=True)
+    # Cut while the records are still strings: parsing and masking cost more than reading.
+    mine = slice(worker * per_worker, (worker + 1) * per_worker)
+    dataset = dataset.map(lambda *fields: tuple(field[mine] for field in fields))
+    dataset = dataset.rebatch(batch_size_per_replica or per_worker, drop_remainder=True)
+    dataset = dataset.map(examples, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+    return dataset.prefetch(4)
+
+
+def evaluation_batches(
+    records: Records,
+    objective: Objective,
+    masking: MaskingConfig,
+    batch_size: int,
+    seed: int = 0,
+) -> tf.data.Dataset:
+    """Every record once, in the order of the files, the same masks each time.
+
+    The last batch is filled up with copies whose weights are 0.
+    """
+    examples = ExampleMaker(records.manifest, objective, masking, seed)
+    dataset = tf.data.TFRecordDataset([path for path, _ in records.shards()])
+    dataset = dataset.enumerate().map(lambda index, raw: (raw, index, tf.zeros([], tf.int64)))
+    dataset = dataset.batch(batch_size)
+    dataset = dataset.map(lambda *fields: examples.padded(batch_size, *fields))
+    return dataset.prefetch(4)
+
+
+class ExampleMaker:
+    """Turns a batch of serialized records into the model's features and targets."""
+
+    def __init__(
+        self, manifest: Manifest, objective: Objective, masking: MaskingConfig, seed: int
+    ) -> None:
+        self.manifest, self.objective, self.masking, self.seed = manifest, objective, masking, seed
+        self.pad_id, _, self.cls_id, self.sep_id, mask_id = manifest.special_ids
+        self.vocabulary = Vocabulary(manifest.vocab_size, mask_id, manifest.special_ids)
+
+    def __call__(
+        self, raw: tf.Tensor, index: tf.Tensor, epoch: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """string [B], int64 [B], int64 [B] -> the batch.
+
+        input_word_ids, input_mask, input_type_ids: int32 [B, S].
+        masked_lm_positions, masked_lm_ids: int32 [B, P]; masked_lm_weights: float32 [B, P].
+        pair_label: int32 [B], 0 = in order, 1 = swapped; pair_weight: float32 [B], 0 where the
+        record has one segment or the objective has no pairs.
+        """
+        parsed = self.manifest.schema.parse(raw)
+        keys = {stream: self._keys(stream, index, epoch) for stream in (*_MASK_STREAMS, keyed.PAIR)}
+        first = tf.cast(parsed["first_length"], tf.int32)
+        second = parsed["pieces_length"] - first
+        swapped = self._swapped(keys[keyed.PAIR], second)
+        layout = _lay_out(first, second, swapped, self.manifest.seq_length)
+        ids = self._ids(tf.cast(parsed["pieces"], tf.int32), layout)
+        starts = tf.gather(_unpack_bits(parsed["word_starts"]), layout.source, batch_dims=1)
+        masked = mask_batch(
+            ids, starts, layout.ordinary, layout.segment_starts, keys, self.masking, self.vocabulary
+        )
+        has_pair = (second > 0) & (self.objective.pair != "none")
+        return masked | {
+            "input_mask": tf.cast(layout.real, tf.int32),
+            "input_type_ids": tf.cast(layout.in_second, tf.int32),
+            "pair_label": tf.cast(swapped, tf.int32),
+            "pair_weight": tf.cast(has_pair, tf.float32),
+        }
+
+    def padded(
+        self, batch_size: int, raw: tf.Tensor, index: tf.Tensor, epoch: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """As a call, for at most `batch_size` records, filled up with copies of weight 0."""
+        count = tf.shape(raw)[0]
+        rows = tf.minimum(tf.range(batch_size), count - 1)
+        batch = self(*(tf.gather(field, rows) for field in (raw, index, epoch)))
+        is_own = tf.cast(tf.range(batch_size) < count, tf.float32)
+        batch["masked_lm_weights"] *= is_own[:, None]
+        batch["pair_weight"] *= is_own
+        return batch
+
+    def _keys(self, stream: int, index: tf.Tensor, epoch: tf.Tensor) -> tf.Tensor:
+        """uint64 [B, 1]: the key of each record in a stream."""
+        return keyed.graph_bits(keyed.graph_stream_key(self.seed, stream, epoch), index)[:, None]
+
+    def _swapped(self, key: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
+        if self.objective.pair == "none":
+            return tf.zeros_like(second, tf.bool)
+        coin = tf.bitwise.right_shift(key[:, 0], tf.constant(63, tf.uint64))
+        return (coin == 1) & (second > 0)
+
+    def _ids(self, pieces: tf.Tensor, layout: "_Layout") -> tf.Tensor:
+        ids = tf.gather(pieces, layout.source, batch_dims=1)
+        ids = tf.where(layout.ordinary, ids, tf.where(layout.real, self.sep_id, self.pad_id))
+        cls = tf.fill([tf.shape(ids)[0], 1], self.cls_id)
+        return tf.concat([cls, ids[:, 1:]], axis=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Layout:
+    """[CLS] X [SEP] Y [SEP]: what stands at each position, all [B, S]."""
+
+    source: tf.Tensor  # int32, index into the record's pieces; 0 where special
+    ordinary: tf.Tensor  # bool, neither special nor padding
+    real: tf.Tensor  # bool, not padding
+    in_second: tf.Tensor  # bool, Y and its [SEP]
+    segment_starts: tf.Tensor  # bool, the first piece of X and of Y
+
+
+def _lay_out(
+    first: tf.Tensor, second: tf.Tensor, swapped: tf.Tensor, seq_length: int
+) -> _Layout:
+    """Lengths of segments A and B, int32 [B], and whether B comes first -> the layout."""
+    at = tf.range(seq_length)[None]  # [1, S]
+    x = tf.where(swapped, second, first)[:, None]
+    y = tf.where(swapped, first, second)[:, None]
+    x_begin, y_begin = 1, x + 2
+    in_x = (at >= x_begin) & (at < x_begin + x)
+    in_y = (at >= y_begin) & (at < y_begin + y)
+    end = tf.where(y > 0, y_begin + y + 1, y_begin)  # one past the last [SEP]
+    x_from = tf.where(swapped, first, 0)[:, None]
+    y_from = tf.where(swapped, 0, first)[:, None]
+    source = tf.where(in_x, at - x_begin + x_from, tf.where(in_y, at - y_begin + y_from, 0))
+    return _Layout(
+        source=source,
+        ordinary=in_x | in_y,
+        real=at < end,
+        in_second=(at >= y_begin) & (at < end),
+        segment_starts=((at == x_begin) | (at == y_begin)) & (in_x | in_y),
+    )
+
+
+def _unpack_bits(packed: tf.Tensor) -> tf.Tensor:
+    """uint8 [B, S / 8], big-endian bits -> bool [B, S]."""
+    shifts = tf.constant([7, 6, 5, 4, 3, 2, 1, 0], tf.uint8)
+    bits = tf.bitwise.bitwise_and(tf.bitwise.right_shift(packed[:, :, None], shifts), 1)
+    return tf.reshape(bits, [tf.shape(packed)[0], -1]) > 0
+
+
+def _stream(records: Records, seed: int, start: int) -> tf.data.Dataset:
+    """The endless stream of (raw, record index, epoch) from record number `start` on."""
+    sizes = np.array([size for _, size in records.shards()])
+    paths = tf.constant([path for path, _ in records.shards()])
+    firsts = tf.constant(np.cumsum(sizes) - sizes)  # index of each shard's first record
+    turn, skip = _seek(sizes, seed, start)
+
+    def shard_of_turn(turn: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        epoch = turn // len(sizes)
+        key = keyed.graph_stream_key(seed, keyed.SHARD_ORDER, epoch)
+        draws = keyed.graph_bits(key, tf.range(len(sizes), dtype=tf.int64))
+        return _argsort(draws)[turn % len(sizes)], epoch
+
+    def read_shard(turn: tf.Tensor) -> tf.data.Dataset:
+        shard, epoch = shard_of_turn(turn)
+        size = tf.gather(tf.constant(sizes), shard)
+        # A whole shard at once: its records can then be taken in the epoch's own order.
+        raw = tf.data.TFRecordDataset(paths[shard]).batch(size).get_single_element()
+        index = tf.gather(firsts, shard) + tf.range(size)
+        draws = keyed.graph_bits(keyed.graph_stream_key(seed, keyed.RECORD_ORDER, epoch), index)
+        order = _argsort(draws)
+        epochs = tf.fill([size], epoch)
+        return tf.data.Dataset.from_tensor_slices(
+            (tf.gather(raw, order), tf.gather(index, order), epochs)
+        )
+
+    turns = tf.data.Dataset.range(turn, tf.int64.max)
+    return turns.flat_map(read_shard).skip(skip)
+
+
+def _seek(sizes: np.ndarray, seed: int, start: int) -> tuple[int, int]:
+    """(number of the shard's turn in the stream, records to skip in it) of record `start`."""
+    epoch, skip = divmod(start, int(sizes.sum()))
+    key = keyed.stream_key(seed, keyed.SHARD_ORDER, epoch)
+    order = np.argsort(keyed.bits(key, np.arange(len(sizes))) >> np.uint64(1), kind="stable")
+    for place, shard in enumerate(order):
+        if skip < sizes[shard]:
+            return epoch * len(sizes) + place, skip
+        skip -= int(sizes[shard])
+    raise AssertionError("an epoch is shorter than its remainder")
+
+
+def _argsort(draws: tf.Tensor) -> tf.Tensor:
+    """Indices that sort uint64 draws (by their high 63 bits, which int64 can hold)."""
+    high = tf.cast(tf.bitwise.right_shift(draws, tf.constant(1, tf.uint64)), tf.int64)
+    return tf.argsort(high, stable=True)

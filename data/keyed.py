@@ -1,0 +1,83 @@
+"""Stateless randomness: 64 random bits as a pure function of a key, in NumPy and in the graph.
+
+The generator is splitmix64 (Steele, Lea and Flood 2014): its output function over a counter. Both
+faces give the same bits, so that what the graph draws can be checked against NumPy, and what is
+drawn for a record depends on (seed, stream, epoch, record) alone: never on the batch that it is in,
+on the number of replicas or on what was drawn before.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+_GOLDEN = 0x9E3779B97F4A7C15
+_MULTIPLIERS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+_MASK = 2**64 - 1
+
+# One stream per purpose: what is drawn for one never tells anything about another.
+SHARD_ORDER, RECORD_ORDER, PAIR, NGRAM, TILE, REPLACE, PIECE, DROPOUT = range(1, 9)
+
+
+def stream_key(seed: int, stream: int, epoch: int = 0) -> int:
+    """The key of a stream in an epoch, as a Python integer."""
+    return _mix_int(_mix_int(_mix_int(seed) + stream) + epoch)
+
+
+def bits(key: int, counter: np.ndarray) -> np.ndarray:
+    """uint64 of `counter`'s shape: the draw number `counter` under `key`."""
+    with np.errstate(over="ignore"):
+        return _mix(np.uint64(key) + (counter.astype(np.uint64) + np.uint64(1)) * np.uint64(_GOLDEN))
+
+
+def graph_stream_key(seed: int, stream: int, epoch: "tf.Tensor") -> "tf.Tensor":
+    """`stream_key` for epochs that are an int64 tensor; uint64 of the same shape."""
+    import tensorflow as tf
+
+    prefix = tf.constant(_mix_int(_mix_int(seed) + stream), tf.uint64)
+    return _graph_mix(prefix + tf.cast(epoch, tf.uint64))
+
+
+def graph_bits(key: Any, counter: "tf.Tensor") -> "tf.Tensor":
+    """`bits` in the graph: uint64 of the broadcast shape of `key` and the int64 `counter`."""
+    import tensorflow as tf
+
+    golden = tf.constant(_GOLDEN, tf.uint64)
+    return _graph_mix(tf.cast(key, tf.uint64) + (tf.cast(counter, tf.uint64) + 1) * golden)
+
+
+def graph_below(draws: "tf.Tensor", limit: Any) -> "tf.Tensor":
+    """uint64 draws -> int32 uniform in [0, limit), limit below 2**31."""
+    import tensorflow as tf
+
+    high = tf.bitwise.right_shift(draws, tf.constant(32, tf.uint64))
+    scaled = tf.bitwise.right_shift(high * tf.cast(limit, tf.uint64), tf.constant(32, tf.uint64))
+    return tf.cast(scaled, tf.int32)
+
+
+def _mix_int(x: int) -> int:
+    x = (x + _GOLDEN) & _MASK
+    x = ((x ^ (x >> 30)) * _MULTIPLIERS[0]) & _MASK
+    x = ((x ^ (x >> 27)) * _MULTIPLIERS[1]) & _MASK
+    return x ^ (x >> 31)
+
+
+def _mix(x: np.ndarray) -> np.ndarray:
+    x = x + np.uint64(_GOLDEN)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(_MULTIPLIERS[0])
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(_MULTIPLIERS[1])
+    return x ^ (x >> np.uint64(31))
+
+
+def _graph_mix(x: "tf.Tensor") -> "tf.Tensor":
+    import tensorflow as tf
+
+    def xor_shift(value: "tf.Tensor", by: int) -> "tf.Tensor":
+        shifted = tf.bitwise.right_shift(value, tf.constant(by, tf.uint64))
+        return tf.bitwise.bitwise_xor(value, shifted)
+
+    first, second = (tf.constant(m, tf.uint64) for m in _MULTIPLIERS)
+    x = x + tf.constant(_GOLDEN, tf.uint64)
+    return xor_shift(xor_shift(xor_shift(x, 30) * first, 27) * second, 31)

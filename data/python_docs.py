@@ -1,0 +1,207 @@
+"""Prose that every Python installation carries: docstrings, and the texts of `pydoc_data.topics`.
+
+Read with `ast`, never imported: the standard library first, then the packages installed in
+site-packages, each in the order of its file names. Only paragraphs that read as sentences stay.
+"""
+
+import ast
+import hashlib
+import importlib.metadata
+import inspect
+import os
+import re
+import sys
+import sysconfig
+import warnings
+from collections.abc import Iterator
+
+from albert_tf import settings
+from albert_tf.errors import InputError, InputNotFoundError
+from data.sentences import split_sentences
+
+# A package stops here: without a cap, four large packages would be most of the corpus, and reading
+# them most of the time.
+MAX_PACKAGE_BYTES = 400_000
+_PROSE_SHARE = 0.06  # of a package's source bytes, measured over the standard library
+_SKIPPED_FOLDERS = frozenset(["test", "tests", "testing", "idle_test", "site-packages", "_api"])
+_SKIPPED_FILES = re.compile(r"(?:test_.*|.*_test|.*_pb2|.*_pb2_grpc|conftest)\.py")
+
+_MARKUP = [
+    (re.compile(r":[a-z:+-]+:`~?([^`<]+?)(?:\s*<[^>`]*>)?`"), r"\1"),  # :class:`~a.B`
+    (re.compile(r"`([^`<]+?)\s*<[^>`]*>`__?"), r"\1"),  # `text <url>`_
+    (re.compile(r"!?\[([^\]\[]+)\]\([^)\s]*\)"), r"\1"),  # [text](url)
+    (re.compile(r"\s*\[[\d#*][\w*]*\]_"), ""),  # footnote [1]_
+    (re.compile(r"`+([^`]+?)`+_{0,2}"), r"\1"),  # ``code``, `name`_
+    (re.compile(r"(?<!\w)(\*\*?)(?=\S)([^*]+?)(?<=\S)\1(?!\w)"), r"\2"),  # *emphasis*
+]
+_UNDERLINE = re.compile(r"([-=~^*#+_.\"'`:])\1{2,}\s*$", re.MULTILINE)
+_NOT_PROSE = re.compile(
+    r"""^(?:>>>|\.\.(?:\s|$)|[-*+•]\s|\(?\w{1,2}[.)]\s|[:@#|$%<]|\w+\s*:\s*$)  # code, lists, fields
+    |^\s|\t|[|\\{}<>=]|https?:|::|\(c\)|[Cc]opyright|--?\w+[ =]|_{2}|\w\(|^\w+\s:\s""",
+    re.MULTILINE | re.VERBOSE,
+)
+_PROSE_START = re.compile(r"[A-Z\"'(“]")
+_PROSE_END = re.compile(r"[a-z0-9)\"'”][.!?][)\"'”]?$")
+_WORD = re.compile(r"[A-Za-z][a-z'’-]*[,;:.!?)\"]*")
+
+
+def docstrings(packages: str = "") -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Streams (top-level package, sentences) for each docstring with at least two sentences.
+
+    Args:
+      packages: names separated by commas; empty for all. Exact duplicates come once, and a package
+        ends after MAX_PACKAGE_BYTES of prose.
+
+    Raises:
+      InputNotFoundError: a package that is not installed.
+    """
+    seen: set[bytes] = set()
+    for package, place in _chosen(packages).items():
+        left = MAX_PACKAGE_BYTES
+        for text in _texts(_python_files(place), package):
+            sentences = prose(text)
+            digest = hashlib.blake2b("\n".join(sentences).encode(), digest_size=12).digest()
+            if len(sentences) < 2 or digest in seen:
+                continue
+            seen.add(digest)
+            yield package, sentences
+            left -= sum(len(sentence.encode()) + 1 for sentence in sentences)
+            if left <= 0:
+                break
+
+
+def files(packages: str = "") -> list[str]:
+    """Every file that may be read, in order."""
+    return [name for place in _chosen(packages).values() for name in _python_files(place)]
+
+
+def estimated_bytes(packages: str = "") -> int:
+    """About how much prose there is, from the sizes of the files."""
+    total = 0
+    for place in _chosen(packages).values():
+        source_bytes = sum(os.path.getsize(name) for name in _python_files(place))
+        total += min(MAX_PACKAGE_BYTES, int(source_bytes * _PROSE_SHARE))
+    return max(total, 1)
+
+
+def prose(docstring: str) -> tuple[str, ...]:
+    """The sentences of a docstring's paragraphs of prose, without markup.
+
+    Code, tables, lists, headings, and parameters are left out.
+    """
+    sentences: list[str] = []
+    for paragraph in re.split(r"\n\s*\n", inspect.cleandoc(docstring)):
+        if len(paragraph) < 20 or _UNDERLINE.search(paragraph):
+            continue
+        for pattern, kept in _MARKUP:
+            paragraph = pattern.sub(kept, paragraph)
+        if _reads_as_sentences(paragraph):
+            sentences += split_sentences(paragraph)
+    return tuple(sentences)
+
+
+def _reads_as_sentences(paragraph: str) -> bool:
+    paragraph = paragraph.rstrip()
+    if not _PROSE_START.match(paragraph) or not _PROSE_END.search(paragraph[-4:]):
+        return False
+    if _NOT_PROSE.search(paragraph):
+        return False
+    tokens = paragraph.split()
+    plain = sum(1 for token in tokens if _WORD.fullmatch(token.lstrip("(\"'")))
+    return len(tokens) >= 4 and plain >= 0.8 * len(tokens)
+
+
+def _chosen(packages: str) -> dict[str, str]:
+    """Top-level package -> its folder or file."""
+    every = _standard_library() | _installed_packages()
+    if not packages:
+        return every
+    names = [name.strip() for name in packages.split(",") if name.strip()]
+    for name in names:
+        if name not in every:
+            raise InputNotFoundError(
+                f"--corpus=python_docs:PACKAGE,... must name Python packages installed here. "
+                f"Received: {settings.unknown_key(name, every)[:300]}"
+            )
+    if not names:
+        raise InputError(f"--corpus=python_docs:PACKAGE,... names none. Received: {packages!r}.")
+    return {name: every[name] for name in sorted(names, key=list(every).index)}
+
+
+def _standard_library() -> dict[str, str]:
+    return _existing(sysconfig.get_path("stdlib"), sorted(sys.stdlib_module_names | {"pydoc_data"}))
+
+
+def _installed_packages() -> dict[str, str]:
+    """What the metadata in site-packages lists: nothing that merely lies on the path."""
+    found: dict[str, str] = {}
+    for root in sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}):
+        tops = set()
+        for distribution in importlib.metadata.distributions(path=[root]):
+            for entry in distribution.files or []:
+                if entry.suffix == ".py" and entry.parts[0] not in ("..", "__pycache__"):
+                    tops.add(entry.parts[0].removesuffix(".py"))
+        found |= _existing(root, sorted(tops))
+    return found
+
+
+def _existing(root: str, names: list[str]) -> dict[str, str]:
+    places = {}
+    for name in names:
+        folder = os.path.join(root, name)
+        if os.path.isdir(folder):
+            places[name] = folder
+        elif os.path.isfile(f"{folder}.py"):
+            places[name] = f"{folder}.py"
+    return places
+
+
+def _python_files(place: str) -> Iterator[str]:
+    if os.path.isfile(place):
+        yield place
+        return
+    for folder, subfolders, names in os.walk(place):
+        subfolders[:] = sorted(name for name in subfolders if name not in _SKIPPED_FOLDERS)
+        for name in sorted(names):
+            if name.endswith(".py") and not _SKIPPED_FILES.fullmatch(name):
+                yield os.path.join(folder, name)
+
+
+def _texts(names: Iterator[str], package: str) -> Iterator[str]:
+    for name in names:
+        with open(name, "rb") as stream:
+            source = stream.read()
+        if b'"""' not in source and b"'''" not in source and package != "pydoc_data":
+            continue
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # about escapes in other people's strings
+                tree = ast.parse(source)
+        except (SyntaxError, ValueError, RecursionError):
+            continue  # templates, and sources for another Python
+        yield from _topics(tree) if package == "pydoc_data" else _docstrings(tree)
+
+
+def _docstrings(tree: ast.Module) -> Iterator[str]:
+    """Docstrings in the order of the source, without walking into expressions."""
+    pending: list[ast.AST] = [tree]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            text = ast.get_docstring(node, clean=False)
+            if text:
+                yield text
+        pending.extend(
+            child
+            for field in ("finalbody", "orelse", "handlers", "body")
+            for child in reversed(getattr(node, field, None) or [])
+            if isinstance(child, ast.stmt | ast.ExceptHandler)
+        )
+
+
+def _topics(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Dict):
+            for value in node.values:
+                if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                    yield value.value

@@ -1,0 +1,108 @@
+"""The training loop: restore, seek, run loops of steps, log, save."""
+
+import tensorflow as tf
+
+from albert_tf.checkpoints import load_pretrainer
+from albert_tf.errors import InputError
+from albert_tf.pretrainer import AlbertPretrainer
+from albert_tf.runs import RunDir
+from data.input_pipeline import Records, training_batches
+from pretraining.actions import TrainingLog
+from pretraining.config import PretrainConfig
+from pretraining.step import TrainStep, make_optimizer
+
+
+def train(
+    config: PretrainConfig,
+    records: Records,
+    run: RunDir,
+    strategy: tf.distribute.Strategy,
+    init: str | None = None,
+) -> AlbertPretrainer:
+    """Trains until `config.loop.steps`; takes up where the run's last checkpoint is.
+
+    The weights come from the run's own checkpoint, else from `init`, else from scratch. Order,
+    pairs, masks and dropout are functions of the seed and the step: the step is all there is to
+    restore.
+    """
+    loop = config.loop
+    check_batch(config, strategy)
+    with strategy.scope():
+        model = AlbertPretrainer(config.model).create_weights()
+        optimizer = make_optimizer(config)
+        optimizer.build(model.trainable_variables)
+    checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer)
+    manager = tf.train.CheckpointManager(
+        checkpoint, run.checkpoints_path, loop.keep_checkpoints, step_counter=optimizer.iterations
+    )
+    if manager.latest_checkpoint:
+        checkpoint.restore(manager.latest_checkpoint).assert_consumed()
+    elif init:
+        model.set_weights(load_pretrainer(init).get_weights())
+
+    step = int(optimizer.iterations.numpy())
+    iterator = iter(distributed_batches(config, records, strategy, step))
+    run_steps = _loop_function(TrainStep(model, optimizer, config), strategy)
+    with TrainingLog(run, config, records.manifest, optimizer, step) as log:
+        while step < loop.steps:
+            # To the next multiple: a restart from any step comes back into the rhythm.
+            count = min(loop.steps, step - step % loop.steps_per_loop + loop.steps_per_loop) - step
+            sums = run_steps(iterator, tf.constant(count))
+            step += count
+            log.write(step, count, sums)
+            if step % loop.checkpoint_every == 0 or step == loop.steps:
+                manager.save(checkpoint_number=step)
+    return model
+
+
+def check_batch(config: PretrainConfig, strategy: tf.distribute.Strategy) -> None:
+    """Refuses a global batch that the replicas cannot share equally."""
+    replicas, batch = strategy.num_replicas_in_sync, config.loop.global_batch_size
+    if batch % replicas:
+        raise InputError(
+            "`loop.global_batch_size` must be a multiple of the number of replicas. "
+            f"Received: {batch}, replicas: {replicas}."
+        )
+
+
+def distributed_batches(
+    config: PretrainConfig, records: Records, strategy: tf.distribute.Strategy, start_step: int
+) -> tf.distribute.DistributedDataset:
+    """The stream from `start_step` on, each worker reading its own part of every global batch."""
+
+    def of_worker(context: tf.distribute.InputContext) -> tf.data.Dataset:
+        return training_batches(
+            records,
+            config.objective,
+            config.masking,
+            config.loop.global_batch_size,
+            config.seed,
+            start_step,
+            context.num_input_pipelines,
+            context.input_pipeline_id,
+            context.get_per_replica_batch_size(config.loop.global_batch_size),
+        )
+
+    return strategy.distribute_datasets_from_function(of_worker)
+
+
+def _loop_function(
+    train_step: TrainStep, strategy: tf.distribute.Strategy
+) -> tf.types.experimental.PolymorphicFunction:
+    """(iterator, number of steps) -> sums over the steps, all inside one `tf.function`."""
+
+    def one_step(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        results = strategy.run(train_step, args=(batch,))
+        # The sums are global already: the same on every replica.
+        return {
+            name: strategy.experimental_local_results(value)[0] for name, value in results.items()
+        }
+
+    @tf.function
+    def run_steps(iterator: tf.data.Iterator, count: tf.Tensor) -> dict[str, tf.Tensor]:
+        totals = one_step(next(iterator))
+        for _ in tf.range(count - 1):
+            totals = tf.nest.map_structure(tf.add, totals, one_step(next(iterator)))
+        return totals
+
+    return run_steps

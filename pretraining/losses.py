@@ -1,0 +1,41 @@
+"""The two losses as sums and counts: the division happens once, after the cross-replica sum."""
+
+from collections.abc import Mapping
+
+import tensorflow as tf
+
+SUMS = ("mlm_loss", "mlm_correct", "mlm_count", "pair_loss", "pair_correct", "pair_count")
+
+
+def pretraining_sums(
+    outputs: Mapping[str, tf.Tensor], batch: Mapping[str, tf.Tensor]
+) -> dict[str, tf.Tensor]:
+    """Float32 scalars named as `SUMS`: cross-entropies, right answers, weights, of this replica.
+
+    mlm over `mlm_logits` [B, P, V] at the real prediction slots; pair over `pair_logits` [B, 2].
+    """
+    mlm = _sums(outputs["mlm_logits"], batch["masked_lm_ids"], batch["masked_lm_weights"])
+    pair = _sums(outputs["pair_logits"], batch["pair_label"], batch["pair_weight"])
+    return dict(zip(SUMS, (*mlm, *pair), strict=True))
+
+
+def _sums(
+    logits: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+    right = tf.cast(tf.argmax(logits, axis=-1, output_type=tf.int32) == labels, tf.float32)
+    return (
+        tf.reduce_sum(losses * weights),
+        tf.reduce_sum(right * weights),
+        tf.reduce_sum(weights),
+    )
+
+
+def means(sums: Mapping[str, float]) -> dict[str, float]:
+    """Sums -> loss/mlm, accuracy/mlm, and loss/pair, accuracy/pair where there were pairs."""
+    result = {}
+    for name in ("mlm", "pair"):
+        if count := sums[f"{name}_count"]:
+            result[f"loss/{name}"] = sums[f"{name}_loss"] / count
+            result[f"accuracy/{name}"] = sums[f"{name}_correct"] / count
+    return result
