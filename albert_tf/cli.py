@@ -24,6 +24,9 @@ from absl import flags
 from albert_tf import settings
 from albert_tf.errors import InputError
 
+# Before TensorFlow is imported: its start-up notes would bury what a command has to say.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
 Options = TypeVar("Options")
 USAGE_ERROR = 2
 _DEFINERS: dict[type, Callable] = {
@@ -75,10 +78,12 @@ def parse(options_class: type[Options], argv: Sequence[str], doc: str, usage: st
         raise InputError(f"{error} (see --help)") from None
     if rest:
         raise InputError(f"unexpected argument {rest[0]!r}: flags are given as --name=value")
-    chosen = {name: _value(values, name, hints[name]) for name in fields if name != "set"}
-    if "set" in fields:
-        return options_class(**chosen, set=tuple(values["set"].value))
-    given = settings.override(options_class(**chosen), values["set"].value)
+    chosen = {name: values[name].value for name in fields if name != "set"}
+    assignments = tuple(values["set"].value)
+    if "set" in fields:  # the program's own: it has a deeper tree to apply them to
+        given = options_class(**chosen, set=assignments)
+    else:
+        given = settings.override(options_class(**chosen), assignments)
     for name, field in fields.items():
         if getattr(given, name) is None and field.default is dataclasses.MISSING:
             raise InputError(f"--{name} is required: {field.metadata['help']}")
@@ -98,7 +103,3 @@ def _define(name: str, hint: Any, field: dataclasses.Field, values: flags.FlagVa
     required = " (required)" if field.default is dataclasses.MISSING else ""
     definer = _DEFINERS[kind]
     definer(name, default, field.metadata["help"] + required, flag_values=values)
-
-
-def _value(values: flags.FlagValues, name: str, hint: Any) -> Any:
-    return values[name].value

@@ -29,13 +29,13 @@ class GraphTokenizer(tf.Module):
     The rules are the Python face's; bytes that are no UTF-8 become U+FFFD first. The model's bytes
     travel inside the graph: a SavedModel needs tensorflow and tensorflow_text, and no file.
 
-    The ids equal the Python face's, but for two things outside our reach: tensorflow_text carries
-    another release of sentencepiece, which may choose another of several cuts of equal score, and
-    its Unicode tables are newer than Python's.
+    The ids are the Python face's, but where two things outside our reach show: tensorflow_text
+    carries another release of sentencepiece, which may choose another of several cuts of equal
+    score, and Unicode tables of another date (159 code points differ).
 
-    A dataset or function that uses the tokenizer must not outlive it: TensorFlow frees the model
-    with this object ("Resource ... SentencepieceResource does not exist", keras-hub issue 1573).
-    Models keep it as an attribute; `map_dataset` ties it to a dataset.
+    TensorFlow frees the model together with this object: whatever holds on to the resource alone
+    then fails with "SentencepieceResource does not exist" (keras-hub issue 1573). A function, a
+    dataset or a module that refers to this object keeps it.
 
     Args:
       tokenizer: the Python face.
@@ -106,7 +106,9 @@ def pack_segments(
       InputError: no or more than two segments, or an int `seq_length` that holds no special pieces.
     """
     if len(segments) not in (1, 2):
-        raise InputError(f"`segments` must be one or two ragged tensors. Received: {len(segments)}.")
+        raise InputError(
+            f"`segments` must be one or two ragged tensors. Received: {len(segments)}."
+        )
     num_special = len(segments) + 1
     if isinstance(seq_length, int) and seq_length < num_special:
         raise InputError(

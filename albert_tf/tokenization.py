@@ -5,7 +5,6 @@ Record builders use it in worker processes, so nothing here imports TensorFlow.
 the behaviour of Google's `preprocess_text` and `encode_pieces`.
 """
 
-import dataclasses
 import functools
 import hashlib
 import json
@@ -15,34 +14,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import sentencepiece
 
 from albert_tf import settings
 from albert_tf.errors import ConfigError, InputError, InputNotFoundError
 from albert_tf.normalization import Normalization, normalize
+from albert_tf.sentencepiece_model import MODEL_FILE, SpecialIds, read_model, special_ids
 
 __all__ = ["Normalization", "SpecialIds", "Tokenizer", "load_tokenizer"]
 
-MODEL_FILE = "spiece.model"
 SETTINGS_FILE = "tokenizer.json"
 FORMAT = "albert_tf.tokenizer/1"  # tells our tokenizer.json from another project's of that name
-SPECIAL_PIECES = {"pad": "<pad>", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 WORD_MARK = "▁"  # U+2581, sentencepiece's sign for a space
 _NESTED = ("", "tokenizer", os.path.join("assets.extra", "tokenizer"))  # where a folder keeps it
 # Characters that may continue a word, beside the letters: Google's list, without the apostrophe.
 _PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~€£')
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz")
-
-
-@dataclasses.dataclass(frozen=True)
-class SpecialIds:
-    """Ids of the pieces that text never produces, and of the unknown piece."""
-
-    pad: int
-    unk: int
-    cls: int
-    sep: int
-    mask: int
 
 
 class Tokenizer:
@@ -77,9 +63,9 @@ class Tokenizer:
         self.model = model
         self.normalization = normalization or Normalization()
         self.training = dict(training or {})
-        self._processor = _processor(model, source)
+        self._processor = read_model(model, source)
         self.vocab_size: int = self._processor.get_piece_size()
-        self.special = _special_ids(self._processor, source)
+        self.special = special_ids(self._processor, source)
         self._pieces: list[str] = self._processor.id_to_piece(list(range(self.vocab_size)))
         self.replacements = {
             i: tuple(self._processor.piece_to_id(p) for p in self._split_digit_comma(piece))
@@ -125,9 +111,7 @@ class Tokenizer:
         (normal,) = normalize([text], self.normalization)
         found: list[str] = []
         for piece in self._processor.encode(normal, out_type=str):
-            found.extend(
-                self._split_digit_comma(piece) if _ends_in_digit_comma(piece) else [piece]
-            )
+            found.extend(self._split_digit_comma(piece) if _ends_in_digit_comma(piece) else [piece])
         return found
 
     def id_to_piece(self, i: int) -> str:
@@ -171,7 +155,7 @@ class Tokenizer:
         return [new for i in ids for new in table.get(i, (i,))]
 
     def _split_digit_comma(self, piece: str) -> list[str]:
-        """The rule itself, as Model Garden's tools and the slow transformers tokenizer define it."""
+        """The rule, as Model Garden's tools and transformers' slow tokenizer define it."""
         number = self._processor.encode(piece[:-1].replace(WORD_MARK, ""), out_type=str)
         # The model puts a space before every text; a piece inside a word has none.
         if number and piece[0] != WORD_MARK and number[0][0] == WORD_MARK:
@@ -180,7 +164,9 @@ class Tokenizer:
 
     def _check_id(self, i: int) -> None:
         if not 0 <= i < self.vocab_size:
-            raise InputError(f"ids must be in [0, {self.vocab_size}), the vocabulary. Received: {i}.")
+            raise InputError(
+                f"ids must be in [0, {self.vocab_size}), the vocabulary. Received: {i}."
+            )
 
 
 def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
@@ -236,31 +222,6 @@ def _read_record(file: str) -> dict[str, Any] | None:
         raise ConfigError(f"{file!r} must be JSON: {error}. Restore or remove it.") from None
     ours = isinstance(record, dict) and record.get("format") == FORMAT
     return record if ours else None
-
-
-def _processor(model: bytes, source: str) -> sentencepiece.SentencePieceProcessor:
-    processor = sentencepiece.SentencePieceProcessor()
-    try:
-        readable = bool(model) and processor.load_from_serialized_proto(model)
-    except RuntimeError:
-        readable = False
-    if not readable:
-        raise InputError(
-            f"a tokenizer must be a sentencepiece model, and {source} is none. Give the "
-            f"{MODEL_FILE} of a checkpoint, or train one with `python -m data.train_tokenizer`."
-        )
-    return processor
-
-
-def _special_ids(processor: sentencepiece.SentencePieceProcessor, source: str) -> SpecialIds:
-    ids = {name: processor.piece_to_id(piece) for name, piece in SPECIAL_PIECES.items()}
-    missing = [p for name, p in SPECIAL_PIECES.items() if processor.id_to_piece(ids[name]) != p]
-    if missing:
-        raise InputError(
-            f"a vocabulary must hold the pieces {', '.join(SPECIAL_PIECES.values())}; {source} "
-            f"lacks {', '.join(missing)}. Train one with `python -m data.train_tokenizer`."
-        )
-    return SpecialIds(unk=processor.unk_id(), **ids)
 
 
 def _ends_in_digit_comma(piece: str) -> bool:

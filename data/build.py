@@ -40,7 +40,7 @@ BATCH_CHARACTERS = 500_000
 class BuildOptions:
     """The command line of `data.build`."""
 
-    corpus: str = cli.option("where the text is: " + corpora.KINDS_HELP)
+    corpus: str = cli.option("where the text is: KIND:WHERE, " + corpora.KINDS)
     tokenizer: str = cli.option("tokenizer folder or spiece.model")
     output: str = cli.option("the folder to make")
     seq_length: int = cli.option("pieces per sequence, special ones included", 512)

@@ -10,12 +10,13 @@ import glob
 import gzip
 import hashlib
 import html
+import io
 import json
 import os
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, BinaryIO, cast
+from typing import Any, cast
 
 from albert_tf import settings
 from albert_tf.errors import InputError, InputNotFoundError
@@ -190,8 +191,10 @@ def _tfds_files(name: str, data_dir: str | None) -> list[str]:
     return [str(path) for path in _tfds_split(_tfds_builder(name, data_dir)).filepaths]
 
 
-def _open(name: str) -> BinaryIO:
-    return cast(BinaryIO, gzip.open(name, "rb")) if name.endswith(".gz") else open(name, "rb")
+def _open(name: str) -> io.BufferedReader:
+    if not name.endswith(".gz"):
+        return open(name, "rb")
+    return io.BufferedReader(cast(Any, gzip.open(name, "rb")), 1 << 20)  # its readline is faster
 
 
 def _lines(name: str, errors: str) -> Iterator[str]:
@@ -341,3 +344,4 @@ _READERS: dict[str, Callable[[_Reading], Iterator[Document]]] = {
     "race": _read_race,
     "python_docs": _read_python_docs,
 }
+KINDS = ", ".join(_READERS)

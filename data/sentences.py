@@ -14,9 +14,7 @@ from collections.abc import Iterable
 
 _CJK = "\u3001-\u303f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uffef"
 _MARKS = "\"'“”‘’…—"
-_SPACELESS_BREAK = re.compile(
-    rf"(?<=[{_CJK}])\n(?=[{_CJK}{_MARKS}])|(?<=[{_MARKS}])\n(?=[{_CJK}])"
-)
+_SPACELESS_BREAK = re.compile(rf"(?<=[{_CJK}])\n(?=[{_CJK}{_MARKS}])|(?<=[{_MARKS}])\n(?=[{_CJK}])")
 _RULE = re.compile(r"\s*(?:[-=_*~#+·•—–]\s*){3,}")
 _WIDE_END = "。！？｡．"
 _END = ".!?…؟۔।॥።" + _WIDE_END
@@ -29,7 +27,7 @@ _OPEN = "\"'“”‘’„‚«»‹›([{¿¡*_—–-"
 _BOUNDARY = re.compile(
     rf"[{_END}](?<![{_END}][{_END}])[{_END}]*+"
     rf"(?:(?<=[{_WIDE_END}])(?<!．(?=[0-9０-９]))[{_WIDE_CLOSE}]*+"
-    rf"|[{_CLOSE}]*+(?:[ ][\"”»)\]](?=[ ]|$))?+(?=$|[ ](?![{re.escape(_OPEN)}]*+[a-z,;:.!?…])))"
+    rf"|[{_CLOSE}]*+(?:[ ][\"”»)\]](?=[ ]|$))?+(?=$|[ ](?![{re.escape(_OPEN)}]*+[ ]?[a-z,;:.!?…])))"
 )
 _BLANKS = "\0\t\n\x0b\x0c\r\x1c\x1d\x1e\x1f\x85\xa0\u1680" + (
     "\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
@@ -51,13 +49,15 @@ _PERHAPS_LAST = frozenset(
 )
 _INITIALS_OR_SHORT_NUMBER = re.compile(r"(?:[^\W\d_]\.)*[^\W\d_]|\d{1,2}")
 _STARTERS = frozenset(
-    """The This That These Those There Then They He She It We You In On At By For From With When While
-    Where What Who Why How If As And But Or So Yet However After Before Since Although Though Because
-    His Her Its Their Our My Your Not No Yes Some Many Most All Each Both One Another Such
+    """The This That These Those There Then They He She It We You In On At By For From With When
+    While Where What Who Why How If As And But Or So Yet However After Before Since Although
+    Though Because His Her Its Their Our My Your Not No Yes Some Many Most All Each Both One
+    Another Such
     Der Die Das Dem Den Er Sie Es Wir Ihr Ein Eine Und Aber Oder Im Am Auf Mit Von Bei Nach Vor Wenn
     Als Doch Dann Dies Diese Dieser Le La Les Il Elle Ils Elles On Un Une Mais Dans En Pour
     El Los Las Pero Una Para""".split()
 )
+_WORD = re.compile(r"\w")
 _FIRST_WORD = re.compile(rf"[{re.escape(_OPEN)}]*(\w+\.?)")
 
 
@@ -95,21 +95,28 @@ def split_sentences(block: str) -> list[str]:
     text = normalize_blanks(block)
     ascii_only = text.isascii()
     sentences = []
-    start = 0
+    start = counted = quotes = 0
     for match in _BOUNDARY.finditer(text):
         dot, end = match.span()
         if text[dot] == "." and end == dot + 1:
             if _goes_on(text, start, dot):
                 continue
         elif text[end - 1] == '"' or text[end : end + 1] == '"':
-            end = _claim_quote(text, start, dot, end)
+            quotes += sum(text.count(quote, counted, dot) for quote in '"“”')
+            counted = dot
+            end = _claim_quote(text, end, is_open=quotes % 2 == 1)
         spaced = text[end : end + 1] == " "
         if spaced and not ascii_only and text[end + 1 : end + 4].lstrip(_OPEN)[:1].islower():
             continue  # lower case beyond a-z
+        if end - start < 8 and not _WORD.search(text, start, end):
+            continue  # a dash or a stray quote is no sentence
         sentences.append(text[start:end])
         start = end + spaced
-    if start < len(text):
-        sentences.append(text[start:])
+    rest = text[start:]
+    if sentences and not _WORD.search(rest):
+        sentences[-1] += (" " if text[start - 1] == " " else "") + rest if rest else ""
+    elif rest:
+        sentences.append(rest)
     return sentences
 
 
@@ -139,19 +146,15 @@ def _goes_on(text: str, start: int, dot: int) -> bool:
     if begin == start and len(word) < 3:
         return True  # "1. Introduction", "J. Smith wrote"
     following = _FIRST_WORD.match(text, dot + 2)
-    return following is not None and following[1] not in _STARTERS
+    return following is None or following[1] not in _STARTERS
 
 
-def _claim_quote(text: str, start: int, dot: int, end: int) -> int:
+def _claim_quote(text: str, end: int, is_open: bool) -> int:
     """Where the sentence ends if a straight double quote touches `end`: it closes or it opens.
 
     A quote that stands apart (WikiText) or follows a wide full stop closes only what is open.
     """
-    if text[end - 1] == '"' and text[end - 2] != " ":
-        return end
-    # A quotation is not longer than this; without a limit the count would be quadratic.
-    is_open = text.count('"', max(start, dot - 2000), dot) % 2 == 1
     if text[end - 1] == '"':
-        return end if is_open else end - 2
+        return end - 2 if text[end - 2] == " " and not is_open else end
     is_wide = text[end - 1] in _WIDE_END + _WIDE_CLOSE
     return end + 1 if is_open and is_wide else end

@@ -1,0 +1,125 @@
+"""A SavedModel that turns text into the encoder's inputs: TF Hub's contract for preprocessing.
+
+https://www.tensorflow.org/hub/common_saved_model_apis/text. Shapes: B texts, S `seq_length`.
+"""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from albert_tf import outputs
+from albert_tf.errors import InputError
+from albert_tf.text_ops import GraphTokenizer
+from albert_tf.tokenization import Tokenizer
+
+TOKENIZER_FOLDER = os.path.join("assets.extra", "tokenizer")  # where load_tokenizer looks
+_TEXTS = tf.TensorSpec([None], tf.string, name="text")
+_MAX_SEGMENTS, _MAX_RAGGED_RANK = 2, 2
+
+
+class PreprocessingModule(tf.Module):
+    """Text to `input_word_ids`, `input_mask` and `input_type_ids`, in one call or in two steps.
+
+    After `hub.load` (or under `hub.KerasLayer`) it offers
+      `module(texts)`: string [B] -> dict of int32 [B, S];
+      `module.tokenize(texts)`: string [B] -> ragged int32 [B, (pieces)];
+      `module.bert_pack_inputs([ids] or [ids_a, ids_b], seq_length=S)` -> dict of int32 [B, S];
+      `module.get_special_tokens_dict()`, also `module.tokenize.get_special_tokens_dict()`.
+
+    Args:
+      tokenizer: the Python face of the vocabulary.
+      seq_length: S of the one call, and what `bert_pack_inputs` takes when told nothing.
+
+    Raises:
+      InputError: `seq_length` does not hold [CLS] A [SEP] B [SEP] with a piece of each.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, seq_length: int) -> None:
+        super().__init__(name="preprocessing")
+        if seq_length < 5:
+            raise InputError(
+                f"`seq_length` must be at least 5, for a pair with its special pieces. "
+                f"Received: {seq_length}."
+            )
+        graph = GraphTokenizer(tokenizer)
+        self.get_special_tokens_dict = _special_tokens_function(tokenizer)
+        self.tokenize = _Tokenize(graph, self.get_special_tokens_dict)
+        self.bert_pack_inputs = _Pack(graph, seq_length)
+        self._graph, self._seq_length = graph, seq_length
+
+    @tf.function(input_signature=[_TEXTS])
+    def __call__(self, texts: tf.Tensor) -> dict[str, tf.Tensor]:
+        return self._graph.pack([self._graph(texts)], self._seq_length)
+
+
+class _Tokenize(tf.Module):
+    def __init__(self, graph: GraphTokenizer, special_tokens: Any) -> None:
+        super().__init__(name="tokenize")
+        self._graph = graph
+        self.get_special_tokens_dict = special_tokens
+
+    @tf.function(input_signature=[_TEXTS])
+    def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        return self._graph(texts)
+
+
+class _Pack(tf.Module):
+    """Traced once for every form the contract allows: 1 or 2 segments, pieces or words of pieces.
+
+    `seq_length` is a tensor inside, so that it can be changed after loading.
+    """
+
+    def __init__(self, graph: GraphTokenizer, seq_length: int) -> None:
+        super().__init__(name="bert_pack_inputs")
+
+        # The default must be part of the function's signature, so the function is made here.
+        @tf.function(autograph=False)
+        def pack(
+            inputs: tf.RaggedTensor | Sequence[tf.RaggedTensor],
+            seq_length: int | tf.Tensor = seq_length,
+        ) -> dict[str, tf.Tensor]:
+            parts: Any = inputs if isinstance(inputs, list | tuple) else [inputs]
+            flat = [part.merge_dims(1, -1) if part.shape.rank > 2 else part for part in parts]
+            return graph.pack(flat, seq_length)
+
+        self._graph = graph
+        self.__call__ = pack
+        length = tf.TensorSpec([], tf.int32, name="seq_length")
+        for ragged_rank in range(1, _MAX_RAGGED_RANK + 1):
+            spec = tf.RaggedTensorSpec([None] * (ragged_rank + 1), tf.int32)
+            for num_segments in range(1, _MAX_SEGMENTS + 1):
+                pack.get_concrete_function([spec] * num_segments, seq_length=length)
+
+
+def export_preprocessing(tokenizer: Tokenizer, seq_length: int, folder: str) -> None:
+    """Writes the module as a SavedModel with its vocabulary in assets.extra/tokenizer.
+
+    The signature `serving_default` takes `text` (string [B]) and returns the dict. The folder
+    appears when it is complete.
+
+    Raises:
+      InputError: `folder` exists and is not empty, or a `seq_length` below 5.
+    """
+    module = PreprocessingModule(tokenizer, seq_length)
+
+    @tf.function(input_signature=[_TEXTS])
+    def serve(text: tf.Tensor) -> dict[str, tf.Tensor]:
+        return module(text)
+
+    with outputs.new_folder(folder) as work:
+        tf.saved_model.save(module, work, signatures={"serving_default": serve})
+        tokenizer.save(os.path.join(work, TOKENIZER_FOLDER))
+
+
+def _special_tokens_function(tokenizer: Tokenizer) -> Any:
+    ids = tokenizer.special
+    values = {
+        "vocab_size": tokenizer.vocab_size,
+        "padding_id": ids.pad,
+        "start_of_sequence_id": ids.cls,
+        "end_of_segment_id": ids.sep,
+        "mask_id": ids.mask,
+    }
+    return tf.function(lambda: {k: tf.constant(v) for k, v in values.items()}, input_signature=[])

@@ -1,0 +1,227 @@
+"""Trains a sentencepiece vocabulary on text, with ALBERT's options and special pieces.
+
+The text is normalised first, and the choice is stored beside the model, so that whoever loads the
+tokenizer normalises in the same way. The same text, options and seed give the same bytes. Memory
+is bounded by --max_sentences. The output folder appears when it is complete; rerunning a complete
+one does nothing.
+
+    python -m data.train_tokenizer --corpus=text:'corpus/*.txt' --vocab_size=30000 \\
+        --output=artifacts/tokenizer
+"""
+
+import contextlib
+import dataclasses
+import io
+import json
+import os
+import random
+import re
+import time
+from collections.abc import Iterator
+
+import sentencepiece
+
+from albert_tf import cli, outputs, settings
+from albert_tf.errors import InputError
+from albert_tf.normalization import Normalization, normalize
+from albert_tf.progress import Progress
+from albert_tf.tokenization import SETTINGS_FILE, SpecialIds, Tokenizer, load_tokenizer
+from data import corpora
+
+# The ids of the published vocabulary: <pad> 0, <unk> 1, [CLS] 2, [SEP] 3, [MASK] 4, these 5 to 12.
+CONTROL_SYMBOLS = ["[CLS]", "[SEP]", "[MASK]"]
+USER_DEFINED_SYMBOLS = ["(", ")", '"', "-", ".", "–", "£", "€"]
+_MAX_SENTENCE_BYTES = 4192  # sentencepiece's default: it leaves out what is longer
+# Sums are split over threads: another number of threads gives other last digits, so it is fixed.
+_NUM_THREADS = 16
+_NORMALIZE_AT_ONCE = 10_000
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainTokenizerOptions:
+    """The command line of `data.train_tokenizer`."""
+
+    corpus: str = cli.option("where the text is, e.g. text:'corpus/*.txt'")
+    output: str = cli.option("the folder to make")
+    vocab_size: int = cli.option("number of pieces", 30_000)
+    lowercase: bool = cli.option("lower the case of all text", True)
+    strip_accents: bool = cli.option("NFKD without combining marks: é becomes e", True)
+    unify_quotes: bool = cli.option("`` and '' become \"", False)
+    document_boundary: str = cli.option("blank_line, file or regex:RE", "blank_line")
+    seed: int = cli.option("of the sample, where there are more sentences than are used", 0)
+    max_sentences: int = cli.option("sentences to train on; bounds the memory", 2_000_000)
+    character_coverage: float = cli.option(
+        "share of the text whose characters get a piece", 0.99995
+    )
+    errors: str = cli.option("strict, or replace: what invalid UTF-8 gets", "strict")
+    data_dir: str | None = cli.option("where TFDS keeps its data sets", None)
+    dry_run: bool = cli.option("check everything and write nothing", False)
+
+    @property
+    def normalization(self) -> Normalization:
+        """The three switches together."""
+        return Normalization(self.lowercase, self.strip_accents, self.unify_quotes)
+
+
+def train_tokenizer(options: TrainTokenizerOptions) -> int:
+    """Runs the command; returns the exit status.
+
+    Raises:
+      InputError: an impossible option, a vocabulary that the text cannot fill, or an output that
+        exists with other content or cannot be written.
+    """
+    _check(options)
+    identity = _identity(options)
+    if _is_complete(options.output, identity):
+        print(f"{options.output} is already complete.")
+        return 0
+    if options.dry_run:
+        print(json.dumps(settings.to_dict(options), indent=1))
+        return 0
+    with _new_folder(options.output) as folder:
+        sentences = _sample(options)
+        start = time.monotonic()
+        model = train_model(sentences, options)
+        Tokenizer(model, options.normalization, identity).save(folder)
+        seconds = time.monotonic() - start
+    print(f"trained {options.vocab_size:,} pieces in {seconds:.1f} s: {options.output}")
+    return 0
+
+
+def train_model(sentences: list[str], options: TrainTokenizerOptions) -> bytes:
+    """Trains on sentences as they come (they are normalised here) and returns the model's bytes.
+
+    Raises:
+      InputError: the text has too few pieces, or too many characters, for `vocab_size`.
+    """
+    stream = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(_normalized(sentences, options.normalization)),
+            model_writer=stream,
+            model_type="unigram",
+            vocab_size=options.vocab_size,
+            hard_vocab_limit=True,
+            character_coverage=options.character_coverage,
+            pad_id=0,
+            unk_id=1,
+            bos_id=-1,
+            eos_id=-1,
+            control_symbols=CONTROL_SYMBOLS,
+            user_defined_symbols=USER_DEFINED_SYMBOLS,
+            input_sentence_size=0,  # all: the sample is ours
+            shuffle_input_sentence=False,
+            max_sentence_length=_MAX_SENTENCE_BYTES,
+            num_threads=_NUM_THREADS,
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        raise _explained(error, options) from None
+    model = stream.getvalue()
+    special = Tokenizer(model, options.normalization).special
+    assert special == SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4), special
+    return model
+
+
+def _check(options: TrainTokenizerOptions) -> None:
+    meta = 2 + len(CONTROL_SYMBOLS) + len(USER_DEFINED_SYMBOLS)
+    if options.vocab_size <= meta:
+        raise InputError(
+            f"--vocab_size must be above {meta}, the special pieces. "
+            f"Received: {options.vocab_size}."
+        )
+    if options.max_sentences < 1:
+        raise InputError(f"--max_sentences must be at least 1. Received: {options.max_sentences}.")
+    if not 0.9 <= options.character_coverage <= 1:
+        raise InputError(
+            "--character_coverage must be between 0.9 and 1: the rest of the text becomes the "
+            f"unknown piece. Received: {options.character_coverage}."
+        )
+
+
+def _identity(options: TrainTokenizerOptions) -> dict[str, object]:
+    """What decides the bytes of the result; recorded in tokenizer.json."""
+    values = settings.to_dict(options)
+    for name in ("output", "dry_run", "data_dir"):
+        del values[name]
+    fingerprint = corpora.corpus_fingerprint(options.corpus, options.data_dir)
+    return values | {"corpus_fingerprint": fingerprint}
+
+
+def _is_complete(folder: str, identity: dict[str, object]) -> bool:
+    if not os.path.isfile(os.path.join(folder, SETTINGS_FILE)):
+        outputs.require_new(folder)
+        return False
+    found = load_tokenizer(folder).training
+    if not found:
+        outputs.require_new(folder)  # another project's, or a copy of a published vocabulary
+    if differing := settings.differing_keys(found, identity):
+        raise InputError(
+            f"--output={folder} holds a tokenizer of other options ({'; '.join(differing)}): "
+            "name another folder or remove it."
+        )
+    return True
+
+
+@contextlib.contextmanager
+def _new_folder(path: str) -> Iterator[str]:
+    with contextlib.ExitStack() as stack:
+        try:
+            folder = stack.enter_context(outputs.new_folder(path))
+        except OSError as error:
+            raise InputError(
+                f"--output={path} cannot be written: {error.strerror}. Name another folder."
+            ) from None
+        yield folder
+
+
+def _sample(options: TrainTokenizerOptions) -> list[str]:
+    """At most `max_sentences` sentences, each as likely as any other (reservoir sampling)."""
+    documents = corpora.read_documents(
+        options.corpus, options.document_boundary, options.errors, options.data_dir
+    )
+    rng = random.Random(options.seed)
+    kept: list[str] = []
+    num_documents = num_sentences = num_long = 0
+    with Progress("sentences") as progress:
+        for num_documents, document in enumerate(documents, start=1):  # noqa: B007
+            for sentence in document.sentences:
+                if len(sentence.encode(errors="replace")) > _MAX_SENTENCE_BYTES:
+                    num_long += 1
+                    continue
+                num_sentences += 1
+                if len(kept) < options.max_sentences:
+                    kept.append(sentence)
+                elif (slot := rng.randrange(num_sentences)) < len(kept):
+                    kept[slot] = sentence
+            progress.advance(len(document.sentences))
+    used = f", used {len(kept):,}" if len(kept) < num_sentences else ""
+    long = f", left out {num_long:,} of over {_MAX_SENTENCE_BYTES:,} bytes" if num_long else ""
+    print(f"read {num_sentences:,} sentences from {num_documents:,} documents{used}{long}")
+    return kept
+
+
+def _normalized(sentences: list[str], rules: Normalization) -> Iterator[str]:
+    for start in range(0, len(sentences), _NORMALIZE_AT_ONCE):
+        yield from normalize(sentences[start : start + _NORMALIZE_AT_ONCE], rules)
+
+
+def _explained(error: RuntimeError, options: TrainTokenizerOptions) -> InputError:
+    """sentencepiece's message as a user's mistake: it knows which vocabulary would work."""
+    message = str(error)
+    received = f"Received: {options.vocab_size}."
+    if too_high := re.search(r"value <= (\d+)", message):
+        return InputError(
+            f"--vocab_size must be at most {too_high[1]} for this text. {received} "
+            "Choose that or less, or give more text."
+        )
+    if too_low := re.search(r"required_chars\. \d+ vs (\d+)", message):
+        return InputError(
+            f"--vocab_size must be at least {too_low[1]}, the text's characters and the special "
+            f"pieces. {received} Raise it or lower --character_coverage."
+        )
+    return InputError(f"--corpus={options.corpus} cannot be trained on: {message.strip()}")
+
+
+if __name__ == "__main__":
+    cli.run(train_tokenizer, TrainTokenizerOptions, __doc__)

@@ -1,0 +1,131 @@
+"""Intrinsic evaluation of a run on held-out records: MLM and SOP loss and accuracy.
+
+Every record is read once, with the same masks and pairs each time. Beside the MLM accuracy stands
+that of always guessing the most frequent piece; beside the SOP accuracy its standard error.
+
+    python -m pretraining.evaluate --run_dir=runs/first --data=artifacts/heldout
+"""
+
+import dataclasses
+import json
+import math
+import os
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf import cli, outputs
+from albert_tf.checkpoints import load_pretrainer
+from albert_tf.errors import InputError
+from albert_tf.pretrainer import AlbertPretrainer
+from albert_tf.progress import Progress
+from albert_tf.runs import RunDir
+from data.input_pipeline import Records, evaluation_batches
+from pretraining.config import PretrainConfig
+from pretraining.losses import SUMS, means, pretraining_sums
+from pretraining.step import MODEL_INPUTS
+
+
+@dataclasses.dataclass(frozen=True)
+class EvaluateOptions:
+    """The command line of `pretraining.evaluate`."""
+
+    run_dir: str = cli.option("the run to evaluate")
+    data: str = cli.option("held-out records, a folder made by data.build")
+    batch_size: int = cli.option("sequences at a time", 32)
+    dry_run: bool = cli.option("check everything and evaluate nothing", False)
+
+
+def main(options: EvaluateOptions) -> None:
+    """Evaluates, prints, and leaves the figures in the run's folder."""
+    run, records = RunDir(options.run_dir), Records.open(options.data)
+    config = config_of_run(run, records)
+    if options.dry_run:
+        print(f"{run.path} on {records.manifest.num_records:,} sequences of {options.data}")
+        return
+    result = evaluate(load_pretrainer(run.path), records, config, options.batch_size)
+    outputs.write_json(run.evaluation_path(os.path.basename(options.data.rstrip("/"))), result)
+    print(report(result))
+
+
+def config_of_run(run: RunDir, records: Records) -> PretrainConfig:
+    """The run's configuration, if its model can read the records.
+
+    Raises:
+      InputError: another tokenizer made the records, or they are too long for the model.
+    """
+    from albert_tf import settings
+
+    values = run.config()
+    trained_on, manifest = values.pop("records"), records.manifest
+    values.pop("init")
+    config = settings.from_dict(PretrainConfig, values)
+    if manifest.tokenizer_fingerprint != trained_on["tokenizer"]:
+        raise InputError(
+            f"--data={records.folder} was made by another tokenizer than the run's: "
+            f"build it with --tokenizer={run.tokenizer_path}."
+        )
+    if manifest.seq_length > config.model.max_positions:
+        raise InputError(
+            f"--data={records.folder} has sequences of {manifest.seq_length}, the model takes "
+            f"{config.model.max_positions}: build it with a smaller --seq_length."
+        )
+    return config
+
+
+def evaluate(
+    model: AlbertPretrainer, records: Records, config: PretrainConfig, batch_size: int
+) -> dict[str, float]:
+    """Losses, accuracies, their baselines and standard errors, and the counts behind them."""
+
+    @tf.function
+    def sums_of(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        return pretraining_sums(model({name: batch[name] for name in MODEL_INPUTS}), batch)
+
+    totals = dict.fromkeys(SUMS, 0.0)
+    targets = np.zeros(records.manifest.vocab_size, np.int64)
+    batches = evaluation_batches(records, config.objective, config.masking, batch_size)
+    with Progress("sequences", records.manifest.num_records) as progress:
+        for batch in batches:
+            for name, value in sums_of(batch).items():
+                totals[name] += float(value)
+            real = batch["masked_lm_weights"].numpy() > 0
+            np.add.at(targets, batch["masked_lm_ids"].numpy()[real], 1)
+            progress.advance(batch_size)
+    result = means(totals) | {
+        "baseline/mlm": float(targets.max() / targets.sum()),
+        "count/mlm": totals["mlm_count"],
+        "count/pair": totals["pair_count"],
+    }
+    for name in ("mlm", "pair"):
+        if f"accuracy/{name}" in result:
+            p, n = result[f"accuracy/{name}"], result[f"count/{name}"]
+            result[f"standard_error/{name}"] = math.sqrt(p * (1 - p) / n)
+    return result
+
+
+def report(result: dict[str, float]) -> str:
+    """The figures as two lines a person can read."""
+    lines = [
+        f"MLM: loss {result['loss/mlm']:.3f}, accuracy {result['accuracy/mlm']:.4f} "
+        f"± {result['standard_error/mlm']:.4f} over {result['count/mlm']:,.0f} pieces "
+        f"(always the most frequent piece: {result['baseline/mlm']:.4f})"
+    ]
+    if "accuracy/pair" in result:
+        lines.append(
+            f"SOP: loss {result['loss/pair']:.3f}, accuracy {result['accuracy/pair']:.4f} "
+            f"± {result['standard_error/pair']:.4f} over {result['count/pair']:,.0f} pairs: "
+            f"{above_chance(result)}"
+        )
+    return "\n".join(lines)
+
+
+def above_chance(result: dict[str, float]) -> str:
+    """Says plainly whether the pair accuracy is above one half, by two standard errors."""
+    distance = (result["accuracy/pair"] - 0.5) / (0.5 / math.sqrt(result["count/pair"]))
+    verdict = "above chance" if distance > 2 else "not above chance yet"
+    return f"{verdict} ({distance:+.1f} standard errors from 0.5)"
+
+
+if __name__ == "__main__":
+    cli.run(main, EvaluateOptions, __doc__)

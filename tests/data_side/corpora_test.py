@@ -1,0 +1,208 @@
+"""Proves what each kind of corpus yields, and that each mistake is told in one line."""
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from albert_tf.errors import InputError, InputNotFoundError
+from data.corpora import Document, corpus_bytes, corpus_fingerprint, read_documents
+
+NOVEL_HEADING = r"regex:^\s*(?:CHAPTER|Chapter|VOLUME|BOOK|Book) [0-9IVXLC]+"
+WIKITEXT_HEADING = "regex:^ = [^=].*[^=] = $"
+CHINESE_HEADING = r"regex:^\s*第[一二三四五六七八九十百零]+回"
+GERMAN_HEADING = r"regex:^\w+ (?:Teil|Kapitel)$"
+
+
+def read(corpus, *args, **kwargs):
+    return [document.sentences for document in read_documents(corpus, *args, **kwargs)]
+
+
+def write(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+TEXT = "\ufeffTitle\r\n\r\nOne is\r\nwrapped. Two\r\nis not.\r\n\r\n\r\nChapter 2\r\nThree.\r\n"
+
+
+@pytest.mark.parametrize(
+    ("boundary", "expected"),
+    [
+        ("blank_line", [("Title",), ("One is wrapped.", "Two is not."), ("Chapter 2 Three.",)]),
+        ("file", [("Title", "One is wrapped.", "Two is not.", "Chapter 2 Three.")]),
+        (r"regex:^Chapter \d", [("Title", "One is wrapped.", "Two is not."), ("Three.",)]),
+    ],
+)
+def test_text_ends_a_document_where_the_boundary_says(tmp_path, boundary, expected):
+    write(tmp_path / "a.txt", TEXT)
+    assert read(f"text:{tmp_path}/*.txt", boundary) == expected
+
+
+def test_files_come_sorted_gzip_or_not_and_a_document_never_crosses_files(tmp_path):
+    b = write(tmp_path / "b.txt", "Last.")
+    a = write(tmp_path / "sub" / "a.txt.gz", gzip.compress(b"First."))
+    odd = write(tmp_path / "[1].txt", "Odd.")
+    expected = [Document(("Last.",), str(b)), Document(("First.",), str(a))]
+    documents = list(read_documents(f"text:{tmp_path}/**/?*.txt*"))
+    assert documents == [Document(("Odd.",), str(odd)), *expected]
+    assert read(f"text:{odd}") == [("Odd.",)]
+
+
+def test_jsonl_has_a_document_a_line(tmp_path):
+    rows = [{"text": "One.\nTwo is\nhere.\n\nNo end"}, {"text": ""}, {"text": "Half \ud800 pair."}]
+    path = write(tmp_path / "a.jsonl", "\n\n".join(json.dumps(row) for row in rows))
+    assert read(f"jsonl:{path}") == [("One.", "Two is here.", "No end"), ("Half ? pair.",)]
+
+
+def test_wikiextractor_drops_the_repeated_title(tmp_path):
+    text = (
+        'noise\n<doc id="1" url="u?a=1" title="A &amp; "B"">\nA & "B"\n\nIt is. It was.\n\nEnd.\n'
+        '</doc>\n<doc id="2" url="u" title="C">\nOther.\n\n</doc>\n'
+    )
+    path = write(tmp_path / "wiki_00", text)
+    assert read(f"wikiextractor:{path}") == [("It is.", "It was.", "End."), ("Other.",)]
+
+
+def test_squad_and_race_give_each_passage_once(tmp_path):
+    paragraphs = [
+        {"context": "One. Two.", "qas": []},
+        {"context": "One. Two."},
+        {"context": "Tree"},
+    ]
+    squad = write(tmp_path / "dev.json", json.dumps({"data": [{"paragraphs": paragraphs}]}))
+    assert read(f"squad:{squad}") == [("One. Two.".split()[0], "Two."), ("Tree",)]
+    high, middle = ({"article": f"{level} is\nit. Yes."} for level in ("High", "Middle"))
+    write(tmp_path / "RACE" / "dev" / "middle" / "9.txt", json.dumps(middle))
+    write(tmp_path / "RACE" / "dev" / "high" / "1.txt", json.dumps(high))
+    write(tmp_path / "RACE" / "all.txt", json.dumps(middle) + "\n" + json.dumps(high))
+    assert read(f"race:{tmp_path}/RACE") == [("Middle is it.", "Yes."), ("High is it.", "Yes.")]
+    assert read(f"race:{tmp_path}/RACE/dev") == [("High is it.", "Yes."), ("Middle is it.", "Yes.")]
+
+
+def test_tfds_reads_what_lies_there_and_downloads_nothing(tmp_path):
+    tfds = pytest.importorskip("tensorflow_datasets")
+    rows = [{"label": 1, "text": "One.\n\nTwo."}, {"label": 0, "text": "Three."}]
+    features = tfds.features.FeaturesDict(
+        {"label": tfds.features.ClassLabel(num_classes=2), "text": tfds.features.Text()}
+    )
+    tfds.dataset_builders.store_as_tfds_dataset(
+        name="tiny",
+        version="1.0.0",
+        data_dir=str(tmp_path),
+        features=features,
+        split_datasets={"train": tfds_rows(rows)},
+    )
+    documents = list(read_documents("tfds:tiny", data_dir=str(tmp_path)))
+    assert sorted(documents, key=str) == [
+        Document(("One.", "Two."), "tiny"),
+        Document(("Three.",), "tiny"),
+    ]
+    assert corpus_bytes("tfds:tiny", str(tmp_path)) > 0
+    assert len(corpus_fingerprint("tfds:tiny", str(tmp_path))) == 16
+    with pytest.raises(InputNotFoundError, match=r"tfds build nothing_here --data_dir="):
+        read_documents("tfds:nothing_here", data_dir=str(tmp_path))
+
+
+def tfds_rows(rows):
+    import tensorflow as tf
+
+    return tf.data.Dataset.from_tensor_slices({key: [row[key] for row in rows] for key in rows[0]})
+
+
+def test_size_and_fingerprint_follow_the_files(tmp_path):
+    path = write(tmp_path / "a.txt", "One.")
+    packed = write(tmp_path / "b.txt.gz", gzip.compress(b"Two."))
+    corpus = f"text:{tmp_path}/*"
+    assert corpus_bytes(corpus) == 4 + 3 * packed.stat().st_size
+    before = corpus_fingerprint(corpus)
+    assert before == corpus_fingerprint(corpus) and len(before) == 16
+    write(path, "One!")
+    assert corpus_fingerprint(corpus) != before
+    write(path, "One.").rename(tmp_path / "aa.txt")
+    assert corpus_fingerprint(corpus) != before
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "kind", "message"),
+    [
+        ("a.txt", b"Caf\xc3\xa9\n caf\xe9.", "text", r"a\.txt must be UTF-8.*0xe9 at offset 10\."),
+        ("a.jsonl", '{"text": "x"}\n\n{"text"', "jsonl", r"a\.jsonl:3 must be JSON"),
+        ("a.jsonl", '{"texts": "x"}', "jsonl", r"a\.jsonl:1 must be a JSON object .*`text`"),
+        ("a.jsonl", "[1]", "jsonl", r"a\.jsonl:1 must be a JSON object"),
+        ("a.json", '{"version": 1}', "squad", r"a\.json must be in SQuAD's format"),
+        ("a.txt.gz", gzip.compress(b"One. " * 99)[:-9], "text", r"must be a whole gzip file"),
+        ("a.txt.gz", b"plain", "text", r"must be a whole gzip file"),
+        ("wiki_00", '<doc id="1" title="A">\nOpen.', "wikiextractor", r"must close each <doc>"),
+        ("a.txt", " \n\0\n", "text", r"must hold text.*no sentence"),
+    ],
+)
+def test_text_that_cannot_be_read_is_named_with_its_place(tmp_path, name, content, kind, message):
+    path = write(tmp_path / name, content)
+    with pytest.raises(InputError, match=message) as raised:
+        read(f"{kind}:{path}")
+    assert "\n" not in str(raised.value)
+
+
+def test_bytes_that_are_not_utf8_can_be_replaced(tmp_path):
+    path = write(tmp_path / "a.txt", b"caf\xe9.\0Yes.")
+    assert read(f"text:{path}", errors="replace") == [("caf\ufffd.", "Yes.")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("txt:a",), r"KIND:WHERE, received 'txt:a': unknown key `txt`\. Did you mean text"),
+        (("text",), r"must be text:WHERE"),
+        (("text:a", "regex:("), r"must be a regular expression: .* Received: 'regex:\('"),
+        (("text:a", "blank"), r"blank_line, file or regex:RE\. Received: 'blank'"),
+        (("jsonl:a", "file"), r"--document_boundary is for text:"),
+        (("text:a", "file", "ignore"), r"strict or replace\. Received: 'ignore'"),
+    ],
+)
+def test_wrong_arguments_are_refused_at_the_call(arguments, message):
+    with pytest.raises(InputError, match=message):
+        read_documents(*arguments)
+
+
+@pytest.mark.parametrize("kind", ["text", "jsonl", "wikiextractor", "squad", "race"])
+def test_a_glob_that_matches_nothing_is_named_with_the_working_directory(kind):
+    with pytest.raises(InputNotFoundError, match="nowhere/x") as raised:
+        read_documents(f"{kind}:nowhere/x*")
+    assert os.getcwd() in str(raised.value)
+
+
+def test_a_long_line_needs_a_few_times_its_size(tmp_path):
+    write(tmp_path / "a.txt", f"{'A long one ' * 9}, says Mr. Fox. " * 200_000)  # 23 MB
+    program = (
+        "import resource, sys; from data.corpora import read_documents\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        f"(d,) = read_documents('text:{tmp_path}/a.txt'); assert len(d.sentences) == 200_000\n"
+        "assert not {'tensorflow', 'tensorflow_datasets'} & set(sys.modules)\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 8 * 23_000  # kB
+
+
+@pytest.mark.parametrize(
+    ("corpus", "boundary", "documents", "first"),
+    [
+        ("corpus_novels_en/Austen_Pride*", NOVEL_HEADING, 62, "It is a truth universally"),
+        ("corpus_novels_en/Austen_Sense*", NOVEL_HEADING, 51, "The family of Dashwood"),
+        ("corpus_wikitext2/valid*", WIKITEXT_HEADING, 60, "Air Vice Marshal Frank"),
+        ("corpus_zh/*", CHINESE_HEADING, 122, "詩云"),
+        ("corpus_de/*", GERMAN_HEADING, 98, "»Was ist das."),
+    ],
+)
+def test_real_books_fall_into_chapters(shared_data, corpus, boundary, documents, first):
+    read_all = read(f"text:{shared_data}/{corpus}", boundary)
+    assert len(read_all) == documents
+    assert any(sentences[0].startswith(first) for sentences in read_all[:3])
+    lengths = sorted(len(sentence) for sentences in read_all for sentence in sentences)
+    assert 15 < lengths[len(lengths) // 2] < 150 and lengths[-1] < 5000
