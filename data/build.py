@@ -59,7 +59,7 @@ def build(options: BuildOptions) -> None:
     """Runs the build that `options` describe."""
     _check(options)
     tokenizer = load_tokenizer(options.tokenizer)
-    fingerprint = corpora.corpus_fingerprint(options.corpus)
+    fingerprint = corpora.corpus_fingerprint(options.corpus, options.data_dir)
     if _is_complete(options, tokenizer, fingerprint):
         print(f"{options.output} is already complete.")
         return
@@ -67,7 +67,7 @@ def build(options: BuildOptions) -> None:
         print(json.dumps(settings.to_dict(options), indent=1))
         return
     with outputs.new_folder(options.output) as folder:
-        num_shards = -(-corpora.corpus_bytes(options.corpus) // TEXT_BYTES_PER_SHARD)
+        num_shards = -(-corpora.corpus_bytes(options.corpus, options.data_dir) // TEXT_BYTES_PER_SHARD)
         num_shards = max(1, num_shards * options.dupe_factor)
         counts = _spill(options, tokenizer, folder, num_shards)
         if not counts.sequences:

@@ -309,7 +309,11 @@ def _passages(texts: Iterable[tuple[str, str]]) -> Iterator[Document]:
 def _read_tfds(reading: _Reading) -> Iterator[Document]:
     builder = _tfds_builder(reading.where, reading.data_dir)
     features = builder.info.features
-    strings = [key for key, kind in features.items() if getattr(kind, "np_dtype", None) is object]
+    strings = [
+        key
+        for key, kind in features.items()
+        if type(kind).__name__ in ("Text", "Tensor") and str(kind.np_dtype) == "object"
+    ]
     key = "text" if "text" in strings else next(iter(strings), None)
     if key is None:
         raise InputError(
@@ -317,7 +321,13 @@ def _read_tfds(reading: _Reading) -> Iterator[Document]:
         )
     dataset = builder.as_dataset(split=_tfds_split(builder).name, shuffle_files=False)
     for row in dataset.as_numpy_iterator():
-        text = row[key].decode("utf-8", reading.errors)
+        try:
+            text = row[key].decode("utf-8", reading.errors)
+        except UnicodeDecodeError as error:
+            raise InputError(
+                f"--corpus=tfds:{reading.where} must be UTF-8. Received: {error}. "
+                "Read it with errors=replace."
+            ) from None
         yield Document(sentences_of(text.split("\n")), builder.info.name)
 
 

@@ -49,7 +49,7 @@ class PreprocessingModule(tf.Module):
         self.bert_pack_inputs = _Pack(graph, seq_length)
         self._graph, self._seq_length = graph, seq_length
 
-    @tf.function(input_signature=[_TEXTS])
+    @tf.function(input_signature=[_TEXTS], autograph=False)
     def __call__(self, texts: tf.Tensor) -> dict[str, tf.Tensor]:
         return self._graph.pack([self._graph(texts)], self._seq_length)
 
@@ -60,7 +60,7 @@ class _Tokenize(tf.Module):
         self._graph = graph
         self.get_special_tokens_dict = special_tokens
 
-    @tf.function(input_signature=[_TEXTS])
+    @tf.function(input_signature=[_TEXTS], autograph=False)
     def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
         return self._graph(texts)
 
@@ -102,9 +102,10 @@ def export_preprocessing(tokenizer: Tokenizer, seq_length: int, folder: str) -> 
     Raises:
       InputError: `folder` exists and is not empty, or a `seq_length` below 5.
     """
+    outputs.require_new(folder)
     module = PreprocessingModule(tokenizer, seq_length)
 
-    @tf.function(input_signature=[_TEXTS])
+    @tf.function(input_signature=[_TEXTS], autograph=False)
     def serve(text: tf.Tensor) -> dict[str, tf.Tensor]:
         return module(text)
 

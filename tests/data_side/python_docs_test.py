@@ -60,7 +60,8 @@ def package(tmp_path, monkeypatch):
     (folder / "__init__.py").write_text(two + "raise SystemExit('imported')\n")
     (folder / "b.py").write_text(
         f'class A:\n    {two}\n    async def f(self):\n        """It waits for you. '
-        'Then it goes on without you."""\nif 1:\n    def g():\n        """One sentence is not enough here."""\n'
+        'Then it goes on without you."""\n'
+        'if 1:\n    def g():\n        """One sentence is not enough here."""\n'
     )
     (folder / "broken.py").write_text('"""It is not. It is not Python."""\n)')
     (folder / "tests" / "x.py").write_text('"""A test says this. It is left out of it."""')

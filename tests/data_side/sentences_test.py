@@ -97,5 +97,5 @@ def test_time_is_linear_in_the_text(unit):
     text = unit * (1_000_000 // len(unit))
     start = time.perf_counter()
     pieces = split_sentences(text)
-    assert time.perf_counter() - start < 5  # a quadratic way takes minutes
+    assert time.perf_counter() - start < 30  # a quadratic way takes minutes
     assert "".join(pieces).replace(" ", "") == text.replace(" ", "")

@@ -1,0 +1,1 @@
+"""SavedModels: encoder, preprocessing, fill-mask, classifier."""

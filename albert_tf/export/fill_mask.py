@@ -1,0 +1,70 @@
+"""Fill-mask as a SavedModel: text with [MASK] in, guesses out."""
+
+import tensorflow as tf
+
+from albert_tf.pretrainer import AlbertPretrainer
+from albert_tf.text_ops import GraphTokenizer
+from albert_tf.tokenization import Tokenizer
+
+MASK = "[MASK]"
+
+
+class FillMaskModule(tf.Module):
+    """Guesses the piece at each [MASK] of a text.
+
+    Input: `text`, string [B], with any number of `[MASK]` in each.
+    Outputs, M the most masks in a text of the batch: `pieces` string [B, M, K], best first;
+    `probabilities` float32 [B, M, K]. Texts with fewer masks are filled up with "" and 0.
+    """
+
+    def __init__(self, pretrainer: AlbertPretrainer, tokenizer: Tokenizer, top_k: int = 5) -> None:
+        super().__init__(name="fill_mask")
+        self._pretrainer = pretrainer
+        self._tokenizer = GraphTokenizer(tokenizer)
+        pieces = [tokenizer.id_to_piece(i) for i in range(tokenizer.vocab_size)]
+        self._pieces = tf.constant(pieces)
+        self._special = tokenizer.special
+        self._top_k = top_k
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "text")])
+    def serve(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """The signature."""
+        features = self._features(text)
+        positions = _positions(features["input_word_ids"], self._special.mask)  # [B, (M)]
+        real = tf.ones_like(positions, tf.bool).to_tensor(False)  # [B, M]
+        logits = self._pretrainer(features | {"masked_lm_positions": positions.to_tensor(0)})
+        probabilities = tf.nn.softmax(logits["mlm_logits"])  # [B, M, V]
+        best, ids = tf.math.top_k(probabilities, self._top_k)
+        return {
+            "pieces": tf.where(real[:, :, None], tf.gather(self._pieces, ids), ""),
+            "probabilities": tf.where(real[:, :, None], best, 0.0),
+        }
+
+    def signatures(self) -> dict[str, object]:
+        """`serving_default`."""
+        return {"serving_default": self.serve}
+
+    def _features(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        parts = tf.strings.split(text, MASK)  # [B, (parts)]
+        ids = self._tokenizer(parts.values)  # [parts of all, (pieces)]
+        # A mask goes before each part but a text's first.
+        first = tf.gather(parts.row_splits, tf.range(tf.shape(text)[0]))
+        is_first = tf.scatter_nd(
+            first[:, None], tf.ones_like(first, tf.int32), tf.shape(parts.values, tf.int64)
+        )
+        masks = tf.RaggedTensor.from_row_lengths(
+            tf.fill([tf.reduce_sum(1 - is_first)], self._special.mask), 1 - is_first
+        )
+        ids = tf.concat([masks, ids], axis=1)
+        ids = tf.RaggedTensor.from_row_splits(ids, parts.row_splits).merge_dims(1, 2)
+        longest = tf.cast(tf.reduce_max(ids.row_lengths()), tf.int32) + 2
+        length = tf.minimum(longest, self._pretrainer.config.max_positions)
+        return self._tokenizer.pack([ids], length)
+
+
+def _positions(ids: tf.Tensor, mask_id: int) -> tf.RaggedTensor:
+    """int32 [B, (M)]: where `mask_id` stands in each row."""
+    at = tf.where(tf.equal(ids, mask_id))  # [all masks, 2]
+    return tf.RaggedTensor.from_value_rowids(
+        tf.cast(at[:, 1], tf.int32), at[:, 0], nrows=tf.shape(ids, tf.int64)[0]
+    )

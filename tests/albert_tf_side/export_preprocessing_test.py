@@ -1,0 +1,121 @@
+"""Proves that exported preprocessing keeps TF Hub's contract and gives the Python face's ids."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import tensorflow as tf
+
+from albert_tf.errors import InputError
+from albert_tf.export.preprocessing import PreprocessingModule, export_preprocessing
+from albert_tf.tokenization import Tokenizer, load_tokenizer
+from data.train_tokenizer import TrainTokenizerOptions, train_model
+
+TEXTS = ["In 2009, or 1,000, of the VALUE.", "naïve", "", "one value of the statement " * 9]
+NAMES = {"input_word_ids", "input_mask", "input_type_ids"}
+SEQ_LENGTH = 16
+
+
+@pytest.fixture(scope="module")
+def tiny() -> Tokenizer:
+    topics = pytest.importorskip("pydoc_data.topics").topics
+    sentences = [line for text in list(topics.values())[:12] for line in text.splitlines()]
+    years = [f"in {year}, or {year % 100}, " * 3 for year in range(2000, 2030)]
+    options = TrainTokenizerOptions(corpus="", output="", vocab_size=400)
+    return Tokenizer(train_model(sentences + years * 9, options))
+
+
+@pytest.fixture(scope="module")
+def folder(tiny, tmp_path_factory) -> str:
+    path = str(tmp_path_factory.mktemp("export") / "1")
+    export_preprocessing(tiny, SEQ_LENGTH, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def loaded(folder):
+    return tf.saved_model.load(folder)
+
+
+def single(tokenizer: Tokenizer, text: str, seq_length: int) -> list[int]:
+    ids = [2, *tokenizer.encode(text)[: seq_length - 2], 3]
+    return ids + [0] * (seq_length - len(ids))
+
+
+def test_one_call_and_its_signature(tiny, loaded):
+    wanted = [single(tiny, text, SEQ_LENGTH) for text in TEXTS]
+    signature = loaded.signatures["serving_default"]
+    for packed in (loaded(tf.constant(TEXTS)), signature(text=tf.constant(TEXTS))):
+        assert set(packed) == NAMES
+        assert packed["input_word_ids"].numpy().tolist() == wanted
+        assert packed["input_mask"].numpy().tolist() == [[int(i > 0) for i in r] for r in wanted]
+        assert not packed["input_type_ids"].numpy().any()
+
+
+def test_two_steps(tiny, loaded):
+    ids = loaded.tokenize(tf.constant(TEXTS))
+    assert ids.to_list() == tiny.encode_batch(TEXTS)
+    for length in (8, tf.constant(8)):
+        row = loaded.bert_pack_inputs([ids], seq_length=length)["input_word_ids"][0]
+        assert row.numpy().tolist() == single(tiny, TEXTS[0], 8)
+    assert loaded.bert_pack_inputs([ids])["input_mask"].shape == (len(TEXTS), SEQ_LENGTH)
+    pair = loaded.bert_pack_inputs([ids, ids], seq_length=64)
+    one = [*tiny.encode(TEXTS[0]), 3]
+    assert pair["input_word_ids"][0].numpy().tolist()[: 1 + 2 * len(one)] == [2, *one, *one]
+    assert pair["input_type_ids"][0].numpy().sum() == len(one)
+
+
+def test_words_of_pieces_are_packed_too(loaded):
+    words = tf.ragged.constant([[[5, 6], [7]], [[8]]], dtype=tf.int32)  # [B, (words), (pieces)]
+    packed = loaded.bert_pack_inputs([words], seq_length=6)["input_word_ids"]
+    assert packed.numpy().tolist() == [[2, 5, 6, 7, 3, 0], [2, 8, 3, 0, 0, 0]]
+
+
+def test_special_tokens(tiny, loaded):
+    wanted = dict(
+        vocab_size=400, padding_id=0, start_of_sequence_id=2, end_of_segment_id=3, mask_id=4
+    )
+    for function in (loaded.get_special_tokens_dict, loaded.tokenize.get_special_tokens_dict):
+        assert {name: int(value) for name, value in function().items()} == wanted
+
+
+def test_under_hub_keras_layers(tiny, folder, loaded):
+    hub = pytest.importorskip("tensorflow_hub")
+    tf_keras = pytest.importorskip("tf_keras")
+    text_a, text_b = (tf_keras.Input([], dtype=tf.string) for _ in range(2))
+    tokenize = hub.KerasLayer(loaded.tokenize)
+    pack = hub.KerasLayer(loaded.bert_pack_inputs, arguments={"seq_length": SEQ_LENGTH})
+    outputs = [pack([tokenize(text_a), tokenize(text_b)]), hub.KerasLayer(folder)(text_a)]
+    assert {tuple(value.shape) for value in outputs[0].values()} == {(None, SEQ_LENGTH)}
+    model = tf_keras.Model([text_a, text_b], outputs)
+    pair, one = model([tf.constant(["a value"]), tf.constant(["2009,"])])
+    first, second = tiny.encode("a value"), tiny.encode("2009,")
+    ids = [2, *first, 3, *second, 3]
+    assert pair["input_word_ids"].numpy().tolist() == [ids + [0] * (SEQ_LENGTH - len(ids))]
+    assert one["input_word_ids"].numpy().tolist() == [single(tiny, "a value", SEQ_LENGTH)]
+
+
+def test_the_folder_is_a_tokenizer_too(tiny, folder):
+    assert load_tokenizer(folder).fingerprint == tiny.fingerprint
+
+
+def test_another_process_needs_no_code_of_ours(tiny, folder, tmp_path):
+    code = (
+        "import json, sys, tensorflow as tf, tensorflow_text\n"
+        "model = tf.saved_model.load(sys.argv[1])\n"
+        "print(json.dumps(model.tokenize(tf.constant(json.loads(sys.argv[2]))).to_list()))\n"
+        "assert not any(name.startswith('albert_tf') for name in sys.modules)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, folder, json.dumps(TEXTS)],
+        capture_output=True, text=True, check=True, cwd=tmp_path,
+    )  # fmt: skip
+    assert json.loads(done.stdout) == tiny.encode_batch(TEXTS)
+
+
+def test_mistakes(tiny, folder):
+    with pytest.raises(InputError, match="seq_length.*at least 5.*4"):
+        PreprocessingModule(tiny, 4)
+    with pytest.raises(InputError, match="exists"):
+        export_preprocessing(tiny, SEQ_LENGTH, folder)

@@ -1,0 +1,138 @@
+"""Proves that a trained vocabulary has ALBERT's layout, is reproducible, and is all or nothing."""
+
+import dataclasses
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+from albert_tf import cli
+from albert_tf.errors import InputError
+from albert_tf.tokenization import Normalization, load_tokenizer
+from data.train_tokenizer import TrainTokenizerOptions, train_tokenizer
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory) -> str:
+    """Some of Python's own help as plain text, with capitals, accents and quotes."""
+    topics = pytest.importorskip("pydoc_data.topics").topics
+    text = "\n\n".join(list(topics.values())[:12]) + "\n\nCafé ``Été'' for €5 or £6 (naïve).\n" * 9
+    path = tmp_path_factory.mktemp("corpus") / "help.txt"
+    path.write_text(text, encoding="utf-8")
+    return f"text:{path}"
+
+
+@pytest.fixture
+def options(corpus, tmp_path) -> TrainTokenizerOptions:
+    return TrainTokenizerOptions(corpus=corpus, output=str(tmp_path / "out"), vocab_size=300)
+
+
+def model_bytes(options: TrainTokenizerOptions) -> bytes:
+    return (pathlib.Path(options.output) / "spiece.model").read_bytes()
+
+
+def test_layout_of_the_vocabulary(options, capsys):
+    assert train_tokenizer(options) == 0
+    tokenizer = load_tokenizer(options.output)
+    wanted = ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]", *'()"-.–£€']
+    assert [tokenizer.id_to_piece(i) for i in range(13)] == wanted
+    assert tokenizer.vocab_size == 300
+    text = "The value of a (naïve) statement."
+    assert tokenizer.decode(tokenizer.encode(text)) == "the value of a (naive) statement."
+    log = capsys.readouterr()
+    assert re.search(r"read [\d,]+ sentences from [\d,]+ documents\n", log.out)
+    assert re.search(r"trained 300 pieces in [\d.]+ s", log.out)
+
+
+@pytest.mark.parametrize("max_sentences", [50, 2_000_000])
+def test_the_same_input_and_seed_give_the_same_bytes(options, tmp_path, max_sentences):
+    options = dataclasses.replace(options, max_sentences=max_sentences, vocab_size=120)
+    again = dataclasses.replace(options, output=str(tmp_path / "again"))
+    other = dataclasses.replace(options, output=str(tmp_path / "other"), seed=1)
+    for each in (options, again, other):
+        train_tokenizer(each)
+    assert model_bytes(options) == model_bytes(again)
+    sampled = max_sentences == 50
+    assert (model_bytes(options) != model_bytes(other)) == sampled
+
+
+def test_normalization_is_trained_on_and_stored(options):
+    options = dataclasses.replace(options, lowercase=False, strip_accents=False, unify_quotes=True)
+    train_tokenizer(options)
+    tokenizer = load_tokenizer(options.output)
+    assert tokenizer.normalization == Normalization(False, False, True)
+    assert tokenizer.decode(tokenizer.encode("Café ``Été''")) == 'Café "Été"'
+    assert tokenizer.special.unk not in tokenizer.encode("Café ``Été''")
+
+
+def test_a_complete_output_is_kept_and_another_one_refused(options, capsys):
+    train_tokenizer(options)
+    before = os.stat(os.path.join(options.output, "spiece.model")).st_mtime_ns
+    assert train_tokenizer(options) == 0
+    assert "already complete" in capsys.readouterr().out
+    assert os.stat(os.path.join(options.output, "spiece.model")).st_mtime_ns == before
+    with pytest.raises(InputError, match="other options.*vocab_size: 300 != 299"):
+        train_tokenizer(dataclasses.replace(options, vocab_size=299))
+
+
+def test_foreign_content_is_refused_and_left_alone(options, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match="new or empty folder"):
+        train_tokenizer(options)
+    assert [p.name for p in (tmp_path / "out").iterdir()] == ["notes.txt"]
+
+
+def test_impossible_vocabularies_name_the_possible_ones(options, tmp_path):
+    with pytest.raises(InputError, match=r"--vocab_size.*at most \d+.*50000") as error:
+        train_tokenizer(dataclasses.replace(options, vocab_size=50_000))
+    assert list(tmp_path.iterdir()) == []  # nothing under the final name, nothing beside it
+    largest = int(re.search(r"at most (\d+)", str(error.value))[1])
+    assert train_tokenizer(dataclasses.replace(options, vocab_size=largest)) == 0
+    with pytest.raises(InputError, match=r"--vocab_size.*at least \d+.*Received: 20"):
+        out = str(tmp_path / "few")
+        train_tokenizer(dataclasses.replace(options, vocab_size=20, output=out))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"vocab_size": 13}, "--vocab_size must be above 13"),
+        ({"max_sentences": 0}, "--max_sentences"),
+        ({"character_coverage": 0.5}, "--character_coverage"),
+        ({"output": "/dev/null/tokenizer"}, "--output=/dev/null/tokenizer cannot be written"),
+        ({"corpus": "nonsense"}, "--corpus"),
+    ],
+)
+def test_mistakes_name_the_flag(options, change, message):
+    with pytest.raises(InputError, match=message):
+        train_tokenizer(dataclasses.replace(options, **change))
+
+
+def test_a_dry_run_prints_the_options_and_writes_nothing(options, capsys, tmp_path):
+    assert train_tokenizer(dataclasses.replace(options, dry_run=True)) == 0
+    assert '"vocab_size": 300' in capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command_line_gives_the_defaults_of_the_paper(corpus):
+    argv = ["train_tokenizer", f"--corpus={corpus}", "--output=out", "--set", "lowercase=false"]
+    options = cli.parse(TrainTokenizerOptions, argv, "", "")
+    assert (options.vocab_size, options.character_coverage) == (30_000, 0.99995)
+    assert not options.lowercase
+
+
+def test_the_models_own_log_is_silent(options):
+    flags = [f"--corpus={options.corpus}", f"--output={options.output}", "--vocab_size=300"]
+    command = [sys.executable, "-m", "data.train_tokenizer", *flags]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stderr == ""
+    assert len(done.stdout.splitlines()) == 2
+    done = subprocess.run([*command[:-1], "--vocab_size=9000"], capture_output=True, text=True,
+                          check=False, cwd=ROOT)  # fmt: skip
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
