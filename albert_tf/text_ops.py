@@ -115,22 +115,38 @@ def pack_segments(
             f"`seq_length` must be at least {num_special}, the special pieces. "
             f"Received: {seq_length}."
         )
-    budget = tf.cast(seq_length, tf.int64) - num_special
-    cut = _trim([tf.cast(segment, tf.int32) for segment in segments], budget)
-    column = tf.ones([cut[0].nrows(), 1], tf.int32)
-    parts = [column * special.cls]
-    for segment in cut:
-        parts += [segment, column * special.sep]
-    ids = tf.concat(parts, axis=1)
-    types = tf.concat([tf.zeros_like(part) for part in parts[:3]], axis=1)
-    if len(cut) == 2:
-        types = tf.concat([types, *[tf.ones_like(part) for part in parts[3:]]], axis=1)
-    shape = [None, seq_length] if isinstance(seq_length, int) else tf.stack([-1, seq_length])
-    return {
-        "input_word_ids": ids.to_tensor(special.pad, shape=shape),
-        "input_mask": tf.ones_like(ids).to_tensor(0, shape=shape),
-        "input_type_ids": types.to_tensor(0, shape=shape),
-    }
+    segments = [tf.cast(segment, tf.int32) for segment in segments]
+    keep = _lengths(segments, tf.cast(seq_length, tf.int32) - num_special)
+    positions = tf.range(tf.cast(seq_length, tf.int32))[tf.newaxis, :]  # [1, S]
+    start = tf.ones_like(keep[0])  # [B, 1], where the next segment begins
+    ids = tf.where(positions < start, special.cls, special.pad)  # [B, S]
+    types = tf.zeros_like(ids)
+    for number, (segment, length) in enumerate(zip(segments, keep, strict=True)):
+        end = start + length
+        place = positions - start
+        ids = tf.where((place >= 0) & (place < length), _row_values(segment, place), ids)
+        ids = tf.where(positions == end, special.sep, ids)
+        types = tf.where((place >= 0) & (positions <= end), number, types)
+        start = end + 1
+    mask = tf.cast(positions < start, tf.int32)
+    return {"input_word_ids": ids, "input_mask": mask, "input_type_ids": types}
+
+
+def _lengths(segments: list[tf.RaggedTensor], budget: tf.Tensor) -> list[tf.Tensor]:
+    """How many pieces of each segment fit, each int32 [B, 1]."""
+    have = [tf.cast(s.row_lengths(), tf.int32)[:, tf.newaxis] for s in segments]
+    if len(segments) == 1:
+        return [tf.minimum(have[0], budget)]
+    half = (budget + 1) // 2  # A gets the odd place
+    first = tf.minimum(have[0], tf.maximum(budget - have[1], half))
+    return [first, tf.minimum(have[1], budget - first)]
+
+
+def _row_values(segment: tf.RaggedTensor, place: tf.Tensor) -> tf.Tensor:
+    """Row i's value at `place[i]` [B, S]; anything where the row has none."""
+    values = tf.concat([segment.values, [0]], axis=0)  # so that there is one
+    starts = tf.cast(segment.row_starts(), tf.int32)[:, tf.newaxis]
+    return tf.gather(values, tf.clip_by_value(starts + place, 0, tf.size(values) - 1))
 
 
 def _replacement_table(tokenizer: Tokenizer) -> tuple[tf.Tensor, tf.Tensor] | None:
@@ -140,24 +156,6 @@ def _replacement_table(tokenizer: Tokenizer) -> tuple[tf.Tensor, tf.Tensor] | No
     rows = [tokenizer.replacements.get(i, (i,)) for i in range(tokenizer.vocab_size)]
     splits = np.cumsum([0] + [len(row) for row in rows], dtype=np.int64)
     return tf.constant(np.concatenate(rows), tf.int32), tf.constant(splits)
-
-
-def _trim(segments: list[tf.RaggedTensor], budget: tf.Tensor) -> list[tf.RaggedTensor]:
-    lengths = [segment.row_lengths() for segment in segments]
-    if len(segments) == 1:
-        keep = [tf.minimum(lengths[0], budget)]
-    else:
-        half = (budget + 1) // 2  # A gets the odd place
-        first = tf.minimum(lengths[0], tf.maximum(budget - lengths[1], half))
-        keep = [first, tf.minimum(lengths[1], budget - first)]
-    return [_head(segment, n) for segment, n in zip(segments, keep, strict=True)]
-
-
-def _head(segment: tf.RaggedTensor, keep: tf.Tensor) -> tf.RaggedTensor:
-    """The first `keep[i]` pieces of row i."""
-    positions = tf.ragged.range(segment.row_lengths())
-    kept = positions.values < tf.gather(keep, positions.value_rowids())
-    return tf.ragged.boolean_mask(segment, segment.with_values(kept))
 
 
 def _combining_class() -> str:

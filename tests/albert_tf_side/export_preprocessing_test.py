@@ -100,6 +100,7 @@ def test_the_folder_is_a_tokenizer_too(tiny, folder):
     assert load_tokenizer(folder).fingerprint == tiny.fingerprint
 
 
+@pytest.mark.slow  # it imports TensorFlow once more
 def test_another_process_needs_no_code_of_ours(tiny, folder, tmp_path):
     code = (
         "import json, sys, tensorflow as tf, tensorflow_text\n"
