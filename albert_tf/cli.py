@@ -47,7 +47,7 @@ def run(program: Callable[[Any], int | None], options_class: type, doc: str | No
     name = " ".join((os.path.splitext(os.path.relpath(sys.argv[0]))[0]).split(os.sep))
     name = name.replace(" __main__", "").replace(" ", ".")
     try:
-        options = parse(options_class, sys.argv, doc or "", f"python -m {name}")
+        options: Any = parse(options_class, sys.argv, doc or "", f"python -m {name}")
         status = program(options)
     except (InputError, OSError) as error:
         print(f"{name}: error: {one_line(error)}", file=sys.stderr)
@@ -81,7 +81,7 @@ def parse(options_class: type[Options], argv: Sequence[str], doc: str, usage: st
     chosen = {name: values[name].value for name in fields if name != "set"}
     assignments = tuple(values["set"].value)
     if "set" in fields:  # the program's own: it has a deeper tree to apply them to
-        given = options_class(**chosen, set=assignments)
+        given = options_class(**chosen | {"set": assignments})
     else:
         given = settings.override(options_class(**chosen), assignments)
     for name, field in fields.items():

@@ -11,6 +11,10 @@ from albert_tf.errors import ConfigError, InputNotFoundError
 
 SHARINGS = ("all", "attention", "ffn", "none")
 ACTIVATIONS = ("gelu", "relu")
+_POSITIVE = (
+    "vocab_size", "embedding_size", "hidden_size", "num_layers", "num_heads", "intermediate_size",
+    "max_positions", "type_vocab_size", "num_groups",
+)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,8 +47,7 @@ class AlbertConfig:
     mlm_layer_norm_eps: float = 1e-12
 
     def __post_init__(self) -> None:
-        for key in ("vocab_size", "embedding_size", "hidden_size", "num_layers", "num_heads",
-                    "intermediate_size", "max_positions", "type_vocab_size", "num_groups"):  # fmt: skip
+        for key in _POSITIVE:
             if getattr(self, key) < 1:
                 raise ConfigError(f"`{key}` must be positive. Received: {getattr(self, key)}.")
         for key in ("hidden_dropout", "attention_dropout"):

@@ -25,14 +25,17 @@ def new_folder(path: str, flag: str = "--output") -> Iterator[str]:
     require_new(path, flag)
     work = path + SUFFIX
     try:
-        shutil.rmtree(work, ignore_errors=True)
-        os.makedirs(work)
+        try:
+            shutil.rmtree(work, ignore_errors=True)
+            os.makedirs(work)
+        except OSError as error:
+            raise InputError(
+                f"{flag}={path} cannot be written: {error.strerror}. Name another folder."
+            ) from None
         yield work
         if os.path.isdir(path):
             os.rmdir(path)
         os.replace(work, path)
-    except PermissionError as error:
-        raise InputError(f"{flag}={path} cannot be written: {error}.") from None
     finally:
         shutil.rmtree(work, ignore_errors=True)
 

@@ -31,7 +31,7 @@ def from_dict(cls: type[T], values: Mapping[str, Any], where: str = "") -> T:
     """
     hints = typing.get_type_hints(cls)
     known = {f.name: hints[f.name] for f in dataclasses.fields(typing.cast(Any, cls))}
-    built = {}
+    built: dict[str, Any] = {}
     for key, value in values.items():
         path = f"{where}{key}"
         if key not in known:
@@ -95,7 +95,7 @@ def _replace(tree: Any, path: list[str], text: str, key: str) -> Any:
 
 
 def parse(key: str, hint: Any, text: str) -> Any:
-    """Converts command-line text to the type `hint`; an error names `key`, the type and the text."""
+    """Converts command-line text to the type `hint`; errors name `key`, the type and the text."""
     optional, kind, item = _kind(hint)
     if optional and text.lower() in ("none", ""):
         return None

@@ -1,0 +1,1 @@
+"""Text -> TFRecord -> tf.data batches: both ends of one file format."""

@@ -20,10 +20,10 @@ import numpy as np
 
 from albert_tf import cli, outputs, settings
 from albert_tf.errors import InputError
+from albert_tf.progress import Progress
 from albert_tf.tokenization import Tokenizer, load_tokenizer
 from data import corpora, keyed, shuffle
 from data.corpora import Document
-from albert_tf.progress import Progress
 from data.records import TOKENIZER, Counts, Manifest
 from data.schema import COMPACT_VERSION
 from data.segments import segment_pairs
@@ -67,7 +67,9 @@ def build(options: BuildOptions) -> None:
         print(json.dumps(settings.to_dict(options), indent=1))
         return
     with outputs.new_folder(options.output) as folder:
-        num_shards = -(-corpora.corpus_bytes(options.corpus, options.data_dir) // TEXT_BYTES_PER_SHARD)
+        num_shards = -(
+            -corpora.corpus_bytes(options.corpus, options.data_dir) // TEXT_BYTES_PER_SHARD
+        )
         num_shards = max(1, num_shards * options.dupe_factor)
         counts = _spill(options, tokenizer, folder, num_shards)
         if not counts.sequences:
@@ -145,9 +147,7 @@ def _spill(options: BuildOptions, tokenizer: Tokenizer, folder: str, num_shards:
     return Counts(**totals)
 
 
-def _records(
-    options: BuildOptions, tokenizer: Tokenizer
-) -> Iterator[tuple[list[Keyed], Counts]]:
+def _records(options: BuildOptions, tokenizer: Tokenizer) -> Iterator[tuple[list[Keyed], Counts]]:
     """Records of batch after batch of documents; the order of batches never shows in the output."""
     batches = _batches(_documents(options))
     workers = options.num_workers or os.cpu_count() or 1
@@ -256,8 +256,8 @@ class _Cutter:
 def _report(options: BuildOptions, counts: Counts) -> None:
     print(
         f"{options.output}: {counts.documents:,} documents, {counts.sentences:,} sentences, "
-        f"{counts.text_bytes:,} bytes -> {counts.pieces:,} pieces in {counts.sequences:,} sequences "
-        f"({counts.pieces / counts.sequences:.1f} pieces each); "
+        f"{counts.text_bytes:,} bytes -> {counts.pieces:,} pieces in "
+        f"{counts.sequences:,} sequences ({counts.pieces / counts.sequences:.1f} pieces each); "
         f"{counts.sequences_without_pair:,} without a pair "
         f"({counts.single_sentence_documents:,} documents have one sentence), "
         f"{counts.pieces_lost:,} pieces lost to truncation."

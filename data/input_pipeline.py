@@ -113,9 +113,7 @@ class ExampleMaker:
         self.pad_id, _, self.cls_id, self.sep_id, mask_id = manifest.special_ids
         self.vocabulary = Vocabulary(manifest.vocab_size, mask_id, manifest.special_ids)
 
-    def __call__(
-        self, raw: tf.Tensor, index: tf.Tensor, epoch: tf.Tensor
-    ) -> dict[str, tf.Tensor]:
+    def __call__(self, raw: tf.Tensor, index: tf.Tensor, epoch: tf.Tensor) -> dict[str, tf.Tensor]:
         """string [B], int64 [B], int64 [B] -> the batch.
 
         input_word_ids, input_mask, input_type_ids: int32 [B, S].
@@ -182,9 +180,7 @@ class _Layout:
     segment_starts: tf.Tensor  # bool, the first piece of X and of Y
 
 
-def _lay_out(
-    first: tf.Tensor, second: tf.Tensor, swapped: tf.Tensor, seq_length: int
-) -> _Layout:
+def _lay_out(first: tf.Tensor, second: tf.Tensor, swapped: tf.Tensor, seq_length: int) -> _Layout:
     """Lengths of segments A and B, int32 [B], and whether B comes first -> the layout."""
     at = tf.range(seq_length)[None]  # [1, S]
     x = tf.where(swapped, second, first)[:, None]

@@ -29,7 +29,9 @@ def stream_key(seed: int, stream: int, epoch: int = 0) -> int:
 def bits(key: int, counter: np.ndarray) -> np.ndarray:
     """uint64 of `counter`'s shape: the draw number `counter` under `key`."""
     with np.errstate(over="ignore"):
-        return _mix(np.uint64(key) + (counter.astype(np.uint64) + np.uint64(1)) * np.uint64(_GOLDEN))
+        return _mix(
+            np.uint64(key) + (counter.astype(np.uint64) + np.uint64(1)) * np.uint64(_GOLDEN)
+        )
 
 
 def graph_stream_key(seed: int, stream: int, epoch: "tf.Tensor") -> "tf.Tensor":

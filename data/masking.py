@@ -112,7 +112,7 @@ def _random_order(
     keys: dict[int, tf.Tensor],
     config: MaskingConfig,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Pieces by random order of their n-grams: sort keys int64 [B, S] and positions int32 [B, S]."""
+    """Pieces by random order of their n-grams: sort keys int64 [B, S], positions int32 [B, S]."""
     length = starts.shape[1]
     word = tf.cumsum(tf.cast(starts, tf.int32), axis=1) - 1  # [B, S], number of the piece's word
     draws = keyed.graph_bits(keys[keyed.NGRAM], tf.range(length, dtype=tf.int64)[None])
@@ -139,10 +139,8 @@ def _ngram_lengths(draws: tf.Tensor, max_ngram: int) -> tf.Tensor:
     return lengths
 
 
-def _budget(
-    maskable: tf.Tensor, segment_starts: tf.Tensor, rate: float, slots: int
-) -> tf.Tensor:
-    """int32 [B, 1]: pieces to predict, min(P, max(1, round(rate * pieces, special ones counted)))."""
+def _budget(maskable: tf.Tensor, segment_starts: tf.Tensor, rate: float, slots: int) -> tf.Tensor:
+    """int32 [B, 1]: min(P, max(1, round(rate * pieces))), special pieces counted."""
     ordinary = tf.reduce_sum(tf.cast(maskable, tf.float32), axis=1, keepdims=True)
     segments = tf.reduce_sum(tf.cast(segment_starts, tf.float32), axis=1, keepdims=True)
     budget = tf.cast(tf.round(rate * (ordinary + segments + 1)), tf.int32)
@@ -202,7 +200,7 @@ def _pieces_left_in_word(starts: tf.Tensor, maskable: tf.Tensor) -> tf.Tensor:
 def _replacements(
     targets: tf.Tensor, keys: dict[int, tf.Tensor], vocabulary: Vocabulary
 ) -> tf.Tensor:
-    """int32 [B, P]: [MASK] for 80 %, a random ordinary piece for 10 %, the piece itself for 10 %."""
+    """int32 [B, P]: [MASK] for 80 %, a random ordinary piece for 10 %, no change for 10 %."""
     slot = tf.range(targets.shape[1], dtype=tf.int64)[None]
     draws = keyed.graph_bits(keys[keyed.REPLACE], slot)
     unit = tf.cast(tf.bitwise.right_shift(draws, tf.constant(32, tf.uint64)), tf.int64)

@@ -19,12 +19,12 @@ class Feature:
     name: str
     doc: str
     dtype: str = "int64"
-    max_length: int | None = None
+    max_length: int = 0
 
     @property
     def is_scalar(self) -> bool:
         """Whether the feature is one int64."""
-        return self.max_length is None
+        return self.max_length == 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,7 +107,7 @@ def compact_schema(seq_length: int, vocab_size: int) -> RecordSchema:
     """
     ids = "uint16" if vocab_size <= 2**16 else "int32"
     return RecordSchema((
-        Feature("pieces", "ids of segment A, then of segment B, in document order", ids, seq_length),
+        Feature("pieces", "ids of segment A, then B, as in the document", ids, seq_length),
         Feature("word_starts", "one bit per piece: 1 where a word starts (big-endian bits)",
                 "uint8", -(-seq_length // 8)),
         Feature("first_length", "pieces of segment A; all of them where there is no segment B"),

@@ -9,7 +9,6 @@ one does nothing.
         --output=artifacts/tokenizer
 """
 
-import contextlib
 import dataclasses
 import io
 import json
@@ -78,7 +77,7 @@ def train_tokenizer(options: TrainTokenizerOptions) -> int:
     if options.dry_run:
         print(json.dumps(settings.to_dict(options), indent=1))
         return 0
-    with _new_folder(options.output) as folder:
+    with outputs.new_folder(options.output) as folder:
         sentences = _sample(options)
         start = time.monotonic()
         model = train_model(sentences, options)
@@ -161,18 +160,6 @@ def _is_complete(folder: str, identity: dict[str, object]) -> bool:
             "name another folder or remove it."
         )
     return True
-
-
-@contextlib.contextmanager
-def _new_folder(path: str) -> Iterator[str]:
-    with contextlib.ExitStack() as stack:
-        try:
-            folder = stack.enter_context(outputs.new_folder(path))
-        except OSError as error:
-            raise InputError(
-                f"--output={path} cannot be written: {error.strerror}. Name another folder."
-            ) from None
-        yield folder
 
 
 def _sample(options: TrainTokenizerOptions) -> list[str]:

@@ -1,0 +1,1 @@
+"""Fine-tuning on labelled data with plain tf_keras."""

@@ -1,0 +1,1 @@
+"""Pretraining by a custom loop."""

@@ -55,6 +55,10 @@ class TrainingLog:
 
 
 def _note(row: Mapping[str, float]) -> str:
-    shown = {"loss/mlm": "mlm loss", "accuracy/mlm": "mlm accuracy", "accuracy/pair": "sop accuracy"}
+    shown = {
+        "loss/mlm": "mlm loss",
+        "accuracy/mlm": "mlm accuracy",
+        "accuracy/pair": "sop accuracy",
+    }
     parts = [f"{text} {row[name]:.3f}" for name, text in shown.items() if name in row]
     return ", ".join([*parts, f"{row['tokens_per_s']:,.0f} tokens/s"])

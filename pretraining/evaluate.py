@@ -7,7 +7,6 @@ that of always guessing the most frequent piece; beside the SOP accuracy its sta
 """
 
 import dataclasses
-import json
 import math
 import os
 
@@ -83,7 +82,7 @@ def evaluate(
         return pretraining_sums(model({name: batch[name] for name in MODEL_INPUTS}), batch)
 
     totals = dict.fromkeys(SUMS, 0.0)
-    targets = np.zeros(records.manifest.vocab_size, np.int64)
+    targets: np.ndarray = np.zeros(records.manifest.vocab_size, np.int64)
     batches = evaluation_batches(records, config.objective, config.masking, batch_size)
     with Progress("sequences", records.manifest.num_records) as progress:
         for batch in batches:

@@ -38,9 +38,7 @@ class TrainStep:
     sum of the gradients is the gradient of the global mean.
     """
 
-    def __init__(
-        self, model: AlbertPretrainer, optimizer: AdamW, config: PretrainConfig
-    ) -> None:
+    def __init__(self, model: AlbertPretrainer, optimizer: AdamW, config: PretrainConfig) -> None:
         self.model, self.optimizer, self.config = model, optimizer, config
         self.has_pairs = config.objective.pair != "none"
 
@@ -49,7 +47,9 @@ class TrainStep:
         replica = tf.distribute.get_replica_context()
         counts = replica.all_reduce(
             "sum",
-            tf.stack([tf.reduce_sum(batch["masked_lm_weights"]), tf.reduce_sum(batch["pair_weight"])]),
+            tf.stack(
+                [tf.reduce_sum(batch["masked_lm_weights"]), tf.reduce_sum(batch["pair_weight"])]
+            ),
         )
         with tf.GradientTape() as tape:
             outputs = self.model(
@@ -70,9 +70,9 @@ class TrainStep:
         self, tape: tf.GradientTape, loss: tf.Tensor, replica: tf.distribute.ReplicaContext
     ) -> tf.Tensor:
         variables = self.model.trainable_variables
-        pairs = zip(tape.gradient(loss, variables), variables, strict=True)
+        both = zip(tape.gradient(loss, variables), variables, strict=True)
         # Without pairs the pooler has no gradient: it stays as it is, neither moved nor decayed.
-        pairs = [(gradient, variable) for gradient, variable in pairs if gradient is not None]
+        pairs = [(gradient, variable) for gradient, variable in both if gradient is not None]
         # The word table's gradient comes as slices from the lookup and dense from the MLM head: as
         # slices its norm would count rows that occur twice wrongly.
         gradients = [tf.convert_to_tensor(gradient) for gradient, _ in pairs]

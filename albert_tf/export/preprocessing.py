@@ -3,18 +3,15 @@
 https://www.tensorflow.org/hub/common_saved_model_apis/text. Shapes: B texts, S `seq_length`.
 """
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from albert_tf import outputs
 from albert_tf.errors import InputError
 from albert_tf.text_ops import GraphTokenizer
 from albert_tf.tokenization import Tokenizer
 
-TOKENIZER_FOLDER = os.path.join("assets.extra", "tokenizer")  # where load_tokenizer looks
 _TEXTS = tf.TensorSpec([None], tf.string, name="text")
 _MAX_SEGMENTS, _MAX_RAGGED_RANK = 2, 2
 
@@ -52,6 +49,12 @@ class PreprocessingModule(tf.Module):
     @tf.function(input_signature=[_TEXTS], autograph=False)
     def __call__(self, texts: tf.Tensor) -> dict[str, tf.Tensor]:
         return self._graph.pack([self._graph(texts)], self._seq_length)
+
+    def signatures(self) -> dict[str, Any]:
+        """`serving_default`: `text` string [B] -> the dict."""
+        text = tf.TensorSpec([None], tf.string, name="text")
+        serve = tf.function(lambda text: self(text), input_signature=[text])
+        return {"serving_default": serve}
 
 
 class _Tokenize(tf.Module):
@@ -91,27 +94,6 @@ class _Pack(tf.Module):
             spec = tf.RaggedTensorSpec([None] * (ragged_rank + 1), tf.int32)
             for num_segments in range(1, _MAX_SEGMENTS + 1):
                 pack.get_concrete_function([spec] * num_segments, seq_length=length)
-
-
-def export_preprocessing(tokenizer: Tokenizer, seq_length: int, folder: str) -> None:
-    """Writes the module as a SavedModel with its vocabulary in assets.extra/tokenizer.
-
-    The signature `serving_default` takes `text` (string [B]) and returns the dict. The folder
-    appears when it is complete.
-
-    Raises:
-      InputError: `folder` exists and is not empty, or a `seq_length` below 5.
-    """
-    outputs.require_new(folder)
-    module = PreprocessingModule(tokenizer, seq_length)
-
-    @tf.function(input_signature=[_TEXTS], autograph=False)
-    def serve(text: tf.Tensor) -> dict[str, tf.Tensor]:
-        return module(text)
-
-    with outputs.new_folder(folder) as work:
-        tf.saved_model.save(module, work, signatures={"serving_default": serve})
-        tokenizer.save(os.path.join(work, TOKENIZER_FOLDER))
 
 
 def _special_tokens_function(tokenizer: Tokenizer) -> Any:

@@ -1,6 +1,7 @@
 """What every layer shares: initial values, LayerNorm, activation, keyed dropout."""
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 import tensorflow as tf
 import tf_keras
@@ -9,7 +10,7 @@ from albert_tf.config import AlbertConfig
 
 # A dropout key is an int32 [2] tensor. Each dropout site folds its own number into it, so that a
 # mask depends on (key, site) alone: the same in a recomputed forward pass, eager, graph and XLA.
-DropoutKey = tf.Tensor
+DropoutKey: TypeAlias = tf.Tensor
 
 
 def initializer(config: AlbertConfig) -> tf_keras.initializers.Initializer:

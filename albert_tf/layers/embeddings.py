@@ -14,7 +14,8 @@ class AlbertEmbeddings(tf_keras.layers.Layer):
 
     V x E + E x H parameters in place of V x H; where E == H there is no projection, as in BERT.
 
-    Inputs: `input_word_ids`, `input_type_ids`, int32 [B, S]. Output: [B, S, H] in the compute dtype.
+    Inputs: `input_word_ids`, `input_type_ids`, int32 [B, S].
+    Output: [B, S, H] in the compute dtype.
     """
 
     def __init__(self, config: AlbertConfig, name: str = "embeddings") -> None:
@@ -22,7 +23,9 @@ class AlbertEmbeddings(tf_keras.layers.Layer):
         self.config = config
         self.layer_norm = common.layer_norm(config.layer_norm_eps, "layer_norm")
         projects = config.embedding_size != config.hidden_size
-        self.projection = common.dense(config, config.hidden_size, "projection") if projects else None
+        self.projection = (
+            common.dense(config, config.hidden_size, "projection") if projects else None
+        )
 
     def build(self, input_shape: object) -> None:
         config = self.config

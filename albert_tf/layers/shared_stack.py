@@ -25,7 +25,9 @@ class SharedStack(tf_keras.layers.Layer):
         attentions = 1 + max(layer.attention for layer in self.plan)
         feed_forwards = 1 + max(layer.ffn for layer in self.plan)
         self.attentions = [SelfAttention(config, f"attention_{i}") for i in range(attentions)]
-        self.feed_forwards = [FeedForward(config, f"feed_forward_{i}") for i in range(feed_forwards)]
+        self.feed_forwards = [
+            FeedForward(config, f"feed_forward_{i}") for i in range(feed_forwards)
+        ]
         self.blocks = [
             EncoderBlock(self.attentions[a], self.feed_forwards[f], f"block_{a}_{f}")
             for a, f in dict.fromkeys(self.plan)

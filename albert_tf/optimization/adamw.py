@@ -1,6 +1,7 @@
 """Adam with decoupled weight decay, as google-research/albert ran it."""
 
 import re
+from typing import Any
 
 import tensorflow as tf
 import tf_keras
@@ -28,7 +29,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
         epsilon: float = 1e-6,
         exclude: tuple[str, ...] = EXCLUDED,
         name: str = "AdamW",
-        **kwargs,
+        **kwargs: Any,
     ) -> None:
         # jit_compile off: the loop compiles the whole step where the device profits from it.
         super().__init__(name=name, jit_compile=False, **kwargs)

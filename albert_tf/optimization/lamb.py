@@ -1,5 +1,7 @@
 """LAMB, as google-research/albert ran it."""
 
+from typing import Any
+
 import tensorflow as tf
 
 from albert_tf.optimization.adamw import AdamW
@@ -13,7 +15,7 @@ class Lamb(AdamW):
     neither decay nor ratio.
     """
 
-    def __init__(self, *args, name: str = "Lamb", **kwargs) -> None:
+    def __init__(self, *args: Any, name: str = "Lamb", **kwargs: Any) -> None:
         super().__init__(*args, name=name, **kwargs)
 
     def _direction(self, gradient: tf.Tensor, variable: tf.Variable) -> tf.Tensor:

@@ -106,7 +106,9 @@ def featurize(
       first, second: ids of each example's texts, without special pieces.
     """
     names = ("input_word_ids", "input_mask", "input_type_ids")
-    features = {name: np.zeros((len(first), seq_length), np.int32) for name in names}
+    features: dict[str, np.ndarray] = {
+        name: np.zeros((len(first), seq_length), np.int32) for name in names
+    }
     features["input_word_ids"][:] = special.pad
     for row, a in enumerate(first):
         b = second[row] if second is not None else []
