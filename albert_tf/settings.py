@@ -50,12 +50,18 @@ def override(tree: T, assignments: Iterable[str]) -> T:
 
     >>> override(config, ["model.num_layers=6", "loop.steps=1000"])
     """
+    # All at once: two values that belong together need not be valid one by one.
+    changes: dict[str, Any] = {}
     for assignment in assignments:
         key, equals, text = assignment.partition("=")
         if not equals:
             raise ConfigError(f"`--set` takes key=value. Received: {assignment!r}.")
-        tree = _replace(tree, key.strip().split("."), text, key.strip())
-    return tree
+        section = changes
+        *path, name = key.strip().split(".")
+        for part in path:
+            section = section.setdefault(part, {})
+        section[name] = _parsed(tree, key.strip(), text)
+    return _replaced(tree, changes)
 
 
 def differing_keys(left: Any, right: Any) -> list[str]:
@@ -77,21 +83,32 @@ def unknown_key(key: str, valid: Iterable[str]) -> str:
     return f"unknown key `{key}`. {hint}"
 
 
-def _replace(tree: Any, path: list[str], text: str, key: str) -> Any:
-    fields = {f.name for f in dataclasses.fields(tree)}
-    prefix = key[: len(key) - len(".".join(path))]
-    if path[0] not in fields:
-        raise ConfigError(unknown_key(prefix + path[0], [prefix + name for name in fields]))
-    hint = typing.get_type_hints(type(tree))[path[0]]
-    if len(path) > 1:
-        if not dataclasses.is_dataclass(hint):
-            raise ConfigError(f"`{prefix}{path[0]}` has no keys of its own. Received: {key!r}.")
-        value = _replace(getattr(tree, path[0]), path[1:], text, key)
-    elif dataclasses.is_dataclass(hint):
-        raise ConfigError(f"`{key}` is a section: set one of its keys, as in `{key}.NAME=value`.")
-    else:
-        value = parse(key, hint, text)
-    return dataclasses.replace(tree, **{path[0]: value})
+def _parsed(tree: Any, key: str, text: str) -> Any:
+    """The value of the field `key`, dotted, of the tree's type."""
+    cls, path = type(tree), key.split(".")
+    for depth, name in enumerate(path):
+        hints, above = typing.get_type_hints(cls), ".".join(path[:depth])
+        fields = [f.name for f in dataclasses.fields(cls)]
+        prefix = f"{above}." if above else ""
+        if name not in fields:
+            raise ConfigError(unknown_key(prefix + name, [prefix + field for field in fields]))
+        is_section, is_last = dataclasses.is_dataclass(hints[name]), depth == len(path) - 1
+        if is_section and is_last:
+            raise ConfigError(
+                f"`{key}` is a section: set one of its keys, as in `{key}.NAME=value`."
+            )
+        if not is_section and not is_last:
+            raise ConfigError(f"`{prefix}{name}` has no keys of its own. Received: {key!r}.")
+        cls = hints[name]
+    return parse(key, cls, text)
+
+
+def _replaced(tree: Any, changes: Mapping[str, Any]) -> Any:
+    values = {
+        name: _replaced(getattr(tree, name), value) if isinstance(value, dict) else value
+        for name, value in changes.items()
+    }
+    return dataclasses.replace(tree, **values)
 
 
 def parse(key: str, hint: Any, text: str) -> Any:

@@ -9,11 +9,12 @@ that of always guessing the most frequent piece; beside the SOP accuracy its sta
 import dataclasses
 import math
 import os
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from albert_tf import cli, outputs
+from albert_tf import cli, outputs, settings
 from albert_tf.checkpoints import load_pretrainer
 from albert_tf.errors import InputError
 from albert_tf.pretrainer import AlbertPretrainer
@@ -53,8 +54,6 @@ def config_of_run(run: RunDir, records: Records) -> PretrainConfig:
     Raises:
       InputError: another tokenizer made the records, or they are too long for the model.
     """
-    from albert_tf import settings
-
     values = run.config()
     trained_on, manifest = values.pop("records"), records.manifest
     values.pop("init")
@@ -74,7 +73,7 @@ def config_of_run(run: RunDir, records: Records) -> PretrainConfig:
 
 def evaluate(
     model: AlbertPretrainer, records: Records, config: PretrainConfig, batch_size: int
-) -> dict[str, float]:
+) -> dict[str, Any]:
     """Losses, accuracies, their baselines and standard errors, and the counts behind them."""
 
     @tf.function
@@ -91,7 +90,7 @@ def evaluate(
             real = batch["masked_lm_weights"].numpy() > 0
             np.add.at(targets, batch["masked_lm_ids"].numpy()[real], 1)
             progress.advance(batch_size)
-    result = means(totals) | {
+    result: dict[str, Any] = means(totals) | {
         "baseline/mlm": float(targets.max() / targets.sum()),
         "count/mlm": totals["mlm_count"],
         "count/pair": totals["pair_count"],
@@ -100,10 +99,12 @@ def evaluate(
         if f"accuracy/{name}" in result:
             p, n = result[f"accuracy/{name}"], result[f"count/{name}"]
             result[f"standard_error/{name}"] = math.sqrt(p * (1 - p) / n)
+    if "accuracy/pair" in result:
+        result["verdict/pair"] = above_chance(result["accuracy/pair"], result["count/pair"])
     return result
 
 
-def report(result: dict[str, float]) -> str:
+def report(result: dict[str, Any]) -> str:
     """The figures as two lines a person can read."""
     lines = [
         f"MLM: loss {result['loss/mlm']:.3f}, accuracy {result['accuracy/mlm']:.4f} "
@@ -114,16 +115,16 @@ def report(result: dict[str, float]) -> str:
         lines.append(
             f"SOP: loss {result['loss/pair']:.3f}, accuracy {result['accuracy/pair']:.4f} "
             f"± {result['standard_error/pair']:.4f} over {result['count/pair']:,.0f} pairs: "
-            f"{above_chance(result)}"
+            f"{result['verdict/pair']}"
         )
     return "\n".join(lines)
 
 
-def above_chance(result: dict[str, float]) -> str:
-    """Says plainly whether the pair accuracy is above one half, by two standard errors."""
-    distance = (result["accuracy/pair"] - 0.5) / (0.5 / math.sqrt(result["count/pair"]))
+def above_chance(accuracy: float, count: float) -> str:
+    """Says plainly whether an accuracy is above one half, by two standard errors."""
+    distance = (accuracy - 0.5) / (0.5 / math.sqrt(count))
     verdict = "above chance" if distance > 2 else "not above chance yet"
-    return f"{verdict} ({distance:+.1f} standard errors from 0.5)"
+    return f"{verdict} ({distance:+.1f} standard errors from 50 %)"
 
 
 if __name__ == "__main__":

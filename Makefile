@@ -1,0 +1,54 @@
+# make demo       the whole journey on text found on any machine
+# make test       the test suite; make test-slow: the long proofs
+# make check      lint, format, types, architecture
+# make lock       pins requirements*.txt anew from requirements*.in
+
+PYTHON ?= python3.11
+UV_VERSION = 0.13.8
+BIN = .venv/bin
+
+.PHONY: demo test test-slow check lock
+.DELETE_ON_ERROR:
+
+demo: .venv/runtime
+	$(BIN)/python -m examples.demo
+
+test: .venv/dev
+	$(BIN)/python -m pytest
+
+test-slow: .venv/dev
+	$(BIN)/python -m pytest -m slow --timeout=3600
+
+check: .venv/dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest tests/architecture_test.py
+
+lock: .venv/uv
+	for name in requirements requirements-dev; do \
+	  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-annotate --no-header \
+	    --no-emit-index-url --no-emit-find-links $$name.in | sed "/>= '3.12'/d; s/ ; python_full_version < '3.12'//" \
+	    > $$name.txt; \
+	done
+
+# The environment, once for running and once with the development tools. uv installs in seconds
+# what takes pip minutes; where it cannot be had, pip does it.
+.venv/uv:
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info[:2] == (3, 11) else "Python 3.11 is needed: make PYTHON=/path/to/python3.11")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet uv==$(UV_VERSION) || echo "without uv: pip takes a few minutes"
+	touch $@
+
+.venv/runtime: .venv/uv requirements.txt
+	$(call install,requirements.txt)
+	touch $@
+
+.venv/dev: .venv/uv requirements-dev.txt
+	$(call install,requirements-dev.txt)
+	touch $@ .venv/runtime
+
+define install
+	if [ -x $(BIN)/uv ]; then $(BIN)/uv pip install --quiet --python $(BIN)/python -r $(1); \
+	else $(BIN)/python -m pip install --quiet --disable-pip-version-check -r $(1); fi
+endef

@@ -1,0 +1,36 @@
+"""Asks an exported model in plain TensorFlow: nothing of this project is needed, or found.
+
+    python -I examples/ask.py export/fill_mask/1 "The file does not [MASK]."
+
+Copy this file to wherever the model is used.
+"""
+
+import importlib.util
+import os
+import sys
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import tensorflow as tf  # noqa: E402
+import tensorflow_text  # noqa: E402, F401  registers the tokenizer's operations
+
+
+def main(path: str, texts: list[str]) -> None:
+    """Prints the answer of the model at `path` to each text."""
+    found = importlib.util.find_spec("albert_tf") is not None
+    print(f"albert_tf can be imported here: {found}")
+    answers = tf.saved_model.load(path).signatures["serving_default"](text=tf.constant(texts))
+    for row, text in enumerate(texts):
+        print(text)
+        if "pieces" in answers:  # fill-mask
+            for pieces, chances in zip(answers["pieces"][row], answers["probabilities"][row]):  # noqa: B905
+                guesses = zip(pieces.numpy(), chances.numpy())  # noqa: B905
+                print(
+                    "   ", ", ".join(f"{piece.decode()} {chance:.2f}" for piece, chance in guesses)
+                )
+        else:  # classifier
+            print(f"    {answers['label'][row].numpy().decode()} {answers['score'][row]:.2f}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])

@@ -1,0 +1,209 @@
+"""The whole journey on text that every Python installation carries: `make demo`.
+
+Corpus, vocabulary, records, pretraining, evaluation, SavedModels, an answer from a process that
+cannot import this project, fine-tuning through TF Hub, and a classifier that answers. Each step is
+the command that you would type for your own text; a step that is complete is not done again.
+"""
+
+import collections
+import dataclasses
+import json
+import os
+import resource
+import shlex
+import subprocess
+import sys
+import time
+
+from albert_tf import cli, outputs
+from albert_tf.config import AlbertConfig, head_param_counts
+from albert_tf.errors import InputError
+from albert_tf.progress import Progress
+from data.corpora import Document, read_documents
+from data.splits import split_of
+
+HELDOUT_FRACTION = 0.1
+NUM_LABELS = 8
+# The two Keras packages say much the same: which of them a text is from would be a coin's toss.
+NO_LABELS = ("tf_keras",)
+FILL_MASK_TEXTS = (
+    "This function returns the [MASK] of the array.",
+    "Raised when the file does not [MASK].",
+    "If the value is None, the default [MASK] is used.",
+)
+CLASSIFIER_TEXTS = (
+    "Return the mean of each group, excluding missing values.",
+    "Set the color of the axes and redraw the figure.",
+    "Check whether one callable type is a subtype of another.",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class DemoOptions:
+    """The command line of `examples.demo`."""
+
+    output: str = cli.option("the folder of every artefact", "artifacts/demo")
+    experiment: str = cli.option("the pretraining experiment", "laptop")
+    dry_run: bool = cli.option("print the commands and run none", False)
+
+
+class Journey:
+    """Runs the steps as commands and remembers how long each took when it was done."""
+
+    def __init__(self, options: DemoOptions) -> None:
+        self.options = options
+        self.seconds: dict[str, float] = {}
+        if os.path.isfile(self.at("seconds.json")):
+            self.seconds = self.read("seconds.json")
+
+    def at(self, *parts: str) -> str:
+        """A path inside the demo's folder."""
+        return os.path.join(self.options.output, *parts)
+
+    def read(self, *parts: str) -> dict:
+        """A JSON file inside the demo's folder."""
+        with open(self.at(*parts), encoding="utf-8") as file:
+            return json.load(file)
+
+    def run(self, name: str, *arguments: str) -> None:
+        """Runs `python ARGUMENTS` as the step `name`; its failure ends the demo."""
+        print(f"\n== {name}\n   python {shlex.join(arguments)}", flush=True)
+        if self.options.dry_run:
+            return
+        start = time.monotonic()
+        if status := subprocess.run([sys.executable, *arguments], check=False).returncode:
+            raise InputError(f"the step `{name}` ended with status {status}, see above.")
+        self.took(name, time.monotonic() - start)
+
+    def took(self, name: str, seconds: float) -> None:
+        """Remembers a step's time: the longest, since a complete step is over in moments."""
+        self.seconds[name] = max(seconds, self.seconds.get(name, 0.0))
+        outputs.write_json(self.at("seconds.json"), self.seconds)
+
+
+def main(options: DemoOptions) -> None:
+    """The journey."""
+    demo = Journey(options)
+    corpus, labelled = f"jsonl:{demo.at('corpus', 'corpus.jsonl')}", demo.at("corpus", "packages")
+    write_corpus(demo)
+    demo.run(
+        "vocabulary", "-m", "data.train_tokenizer", f"--corpus={corpus}", "--vocab_size=8000",
+        f"--output={demo.at('tokenizer')}",
+    )  # fmt: skip
+    for split, folder in (("train", "records"), ("heldout", "heldout")):
+        demo.run(
+            f"records ({split})", "-m", "data.build", f"--corpus={corpus}", f"--split={split}",
+            f"--heldout_fraction={HELDOUT_FRACTION}", "--seq_length=64",
+            f"--tokenizer={demo.at('tokenizer')}", f"--output={demo.at(folder)}",
+        )  # fmt: skip
+    demo.run(
+        "pretraining", "-m", "pretraining.train", f"--experiment={options.experiment}",
+        f"--data={demo.at('records')}", f"--run_dir={demo.at('pretrained')}",
+    )  # fmt: skip
+    demo.run(
+        "evaluation", "-m", "pretraining.evaluate", f"--run_dir={demo.at('pretrained')}",
+        f"--data={demo.at('heldout')}",
+    )  # fmt: skip
+    for kind in ("encoder", "preprocessing", "fill_mask"):
+        export(demo, kind, "pretrained")
+    # -I: the process sees neither this folder nor the environment's paths.
+    demo.run("asking", "-I", "examples/ask.py", exported(demo, "fill_mask"), *FILL_MASK_TEXTS)
+    demo.run(
+        "fine-tuning", "-m", "finetuning.train", "--task=text_classification",
+        f"--data_dir={labelled}", f"--init={exported(demo, 'encoder')}",
+        f"--run_dir={demo.at('finetuned')}",
+    )  # fmt: skip
+    export(demo, "classifier", "finetuned")
+    demo.run("labelling", "-I", "examples/ask.py", exported(demo, "classifier"), *CLASSIFIER_TEXTS)
+    if not options.dry_run:
+        print(table(demo))
+
+
+def exported(demo: Journey, kind: str) -> str:
+    """The folder of an export."""
+    return demo.at("export", kind, "1")
+
+
+def export(demo: Journey, kind: str, run: str) -> None:
+    """Exports a run, unless that is done: an existing version is never written over."""
+    if os.path.isdir(exported(demo, kind)):
+        print(f"\n== export ({kind})\n   {exported(demo, kind)} is already complete.")
+        return
+    demo.run(
+        f"export ({kind})", "-m", "albert_tf.export", f"--run_dir={demo.at(run)}",
+        f"--kind={kind}", f"--output={demo.at('export', kind)}",
+    )  # fmt: skip
+
+
+def write_corpus(demo: Journey) -> None:
+    """Reads `python_docs` once into a JSONL file, and makes the labelled task from it."""
+    folder = demo.at("corpus")
+    print(f"\n== corpus\n   python_docs, once, into {folder}", flush=True)
+    if demo.options.dry_run or os.path.isdir(folder):
+        return
+    os.makedirs(demo.options.output, exist_ok=True)
+    start = time.monotonic()
+    with outputs.new_folder(folder) as work, Progress("documents") as progress:
+        documents = []
+        with open(os.path.join(work, "corpus.jsonl"), "w", encoding="utf-8") as file:
+            for document in read_documents("python_docs"):
+                # A blank line between sentences: they are found again exactly.
+                text = "\n\n".join(document.sentences)
+                file.write(json.dumps({"text": text, "source": document.source}) + "\n")
+                documents.append(document)
+                progress.advance(1)
+        write_task(documents, os.path.join(work, "packages"))
+    demo.took("corpus", time.monotonic() - start)
+
+
+def write_task(documents: list[Document], folder: str) -> None:
+    """train.tsv and dev.tsv: which of the most frequent packages is a docstring from?"""
+    counts = collections.Counter(d.source for d in documents if d.source not in NO_LABELS)
+    labels = {label for label, _ in counts.most_common(NUM_LABELS)}
+    os.makedirs(folder)
+    # The dev part is of the held-out documents: the encoder has never seen them either.
+    for split, name in (("train", "train.tsv"), ("heldout", "dev.tsv")):
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+            file.write("text\tlabel\n")
+            for d in documents:
+                if d.source in labels and split_of(d, HELDOUT_FRACTION) == split:
+                    file.write(f"{' '.join(d.sentences)}\t{d.source}\n")
+
+
+def table(demo: Journey) -> str:
+    """What was made, in figures."""
+    counts = demo.read("records", "manifest.json")["counts"]
+    heldout = demo.read("pretrained", "evaluations", "heldout.json")
+    config = AlbertConfig.from_json(demo.at("pretrained", "config.json"))
+    trained, tuned = demo.read("pretrained", "result.json"), demo.read("finetuned", "result.json")
+    unshared = config.replace(sharing="none", embedding_size=config.hidden_size)
+    heads = sum(head_param_counts(config).values())
+    memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024 / 1e9
+    rows = {
+        "corpus": f"{counts['text_bytes'] / 1e6:.1f} MB of docstrings, "
+        f"{counts['documents']:,} documents, {counts['sentences']:,} sentences",
+        "vocabulary": f"{config.vocab_size:,} pieces",
+        "records": f"{counts['sequences']:,} sequences, {counts['pieces']:,} pieces",
+        "encoder": f"{config.param_count():,} parameters, and {heads:,} in the pretraining heads",
+        "the same shape, unshared": f"{unshared.param_count():,} (BERT: no sharing, V x H table)",
+        "pretraining": f"{trained['step']:,} steps, {trained['tokens_per_s']:,.0f} tokens/s, "
+        f"MLM loss {trained['loss/mlm']:.2f}, SOP loss {trained['loss/pair']:.3f}",
+        "held-out MLM": f"loss {heldout['loss/mlm']:.2f}, accuracy {heldout['accuracy/mlm']:.1%} "
+        f"(always the most frequent piece: {heldout['baseline/mlm']:.1%})",
+        "held-out SOP": f"loss {heldout['loss/pair']:.3f}, accuracy {heldout['accuracy/pair']:.1%} "
+        f"± {heldout['standard_error/pair']:.1%}: {heldout['verdict/pair']}",
+        "which package?": f"dev accuracy {tuned['accuracy']:.1%} ± {tuned['standard_error']:.1%} "
+        f"(always the most frequent: {tuned['baseline']:.1%})",
+        "time": f"{sum(demo.seconds.values()) / 60:.1f} minutes in all, "
+        f"{demo.seconds['pretraining'] / 60:.1f} of them pretraining",
+        "memory": f"{memory:.1f} GB at most in one process",
+        "plots": demo.at("pretrained", "plots"),
+        "runs": f"{demo.at('pretrained')}, {demo.at('finetuned')}",
+        "SavedModels": f"{demo.at('export')}/{{encoder,preprocessing,fill_mask,classifier}}/1",
+    }
+    width = max(map(len, rows))
+    return "\n" + "\n".join(f"{name:<{width}}  {value}" for name, value in rows.items())
+
+
+if __name__ == "__main__":
+    cli.run(main, DemoOptions, __doc__)
