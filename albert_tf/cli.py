@@ -44,8 +44,8 @@ def option(help: str, default: Any = dataclasses.MISSING) -> Any:
 
 def run(program: Callable[[Any], int | None], options_class: type, doc: str | None) -> None:
     """Parses the command line, runs `program(options)` and exits with its status."""
-    name = " ".join((os.path.splitext(os.path.relpath(sys.argv[0]))[0]).split(os.sep))
-    name = name.replace(" __main__", "").replace(" ", ".")
+    spec = sys.modules["__main__"].__spec__  # None where a script is run by its path
+    name = spec.name.removesuffix(".__main__") if spec else os.path.basename(sys.argv[0])
     try:
         options: Any = parse(options_class, sys.argv, doc or "", f"python -m {name}")
         status = program(options)

@@ -54,7 +54,7 @@ class AlbertConfig:
             if not 0 <= getattr(self, key) < 1:
                 raise ConfigError(f"`{key}` must be in [0, 1). Received: {getattr(self, key)}.")
         for key in ("initializer_range", "layer_norm_eps", "mlm_layer_norm_eps"):
-            if getattr(self, key) <= 0:
+            if not getattr(self, key) > 0:  # NaN too
                 raise ConfigError(f"`{key}` must be positive. Received: {getattr(self, key)}.")
         self._must_divide("num_heads", "hidden_size")
         self._must_divide("num_groups", "num_layers")
@@ -97,8 +97,14 @@ class AlbertConfig:
         if not os.path.isfile(path):
             raise InputNotFoundError(f"no config file {path!r} (working folder {os.getcwd()}).")
         with open(path, encoding="utf-8") as file:
-            values = json.load(file)
-        return cls.from_dict(values.get("model", values))
+            try:
+                values = json.load(file)
+            except ValueError as error:
+                raise ConfigError(f"{path!r} must be JSON: {error}.") from None
+        model = values.get("model", values) if isinstance(values, dict) else values
+        if not isinstance(model, dict):
+            raise ConfigError(f"{path!r} must hold the model's keys. Received: {model!r}.")
+        return cls.from_dict(model)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "AlbertConfig":

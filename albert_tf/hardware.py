@@ -1,12 +1,16 @@
 """The one place that knows kinds of devices: a name -> a `tf.distribute` strategy."""
 
+import json
 import os
+import socket
+import urllib.parse
 
 import tensorflow as tf
 
 from albert_tf.errors import InputError
 
 DEVICES = ("auto", "cpu", "gpu", "tpu", "multi_worker")
+TPU_TIMEOUT_S = 20.0
 
 
 def strategy(device: str = "auto", tpu: str | None = None) -> tf.distribute.Strategy:
@@ -26,8 +30,7 @@ def strategy(device: str = "auto", tpu: str | None = None) -> tf.distribute.Stra
     if tpu is not None:
         raise InputError(f"--tpu={tpu} goes with --device=tpu. Received: --device={device}.")
     if device == "multi_worker":
-        if "TF_CONFIG" not in os.environ:
-            raise InputError("--device=multi_worker needs TF_CONFIG in the environment.")
+        _check_tf_config(os.environ.get("TF_CONFIG"))
         return tf.distribute.MultiWorkerMirroredStrategy()
     gpus = tf.config.list_logical_devices("GPU")
     if device == "gpu" and not gpus:
@@ -46,11 +49,40 @@ def _local(devices: list) -> tf.distribute.Strategy:
     )
 
 
+def _check_tf_config(text: str | None) -> None:
+    try:
+        parts = set(json.loads(text or "{}"))
+    except (ValueError, TypeError):
+        parts = set()
+    if not {"cluster", "task"} <= parts:
+        raise InputError(
+            "--device=multi_worker needs TF_CONFIG in the environment, a JSON object with `cluster` "
+            f"and `task`. Received: {text!r}."
+        )
+
+
 def _tpu(name: str | None) -> tf.distribute.Strategy:
     try:
-        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=name)
+        resolver = _resolve(name)
         tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
-    except (ValueError, RuntimeError, tf.errors.OpError) as error:
-        raise InputError(f"--tpu={name}: no TPU could be reached there: {error}") from None
+    except (ValueError, RuntimeError, OSError, tf.errors.OpError) as error:
+        raise InputError(
+            f"--tpu={name}: no TPU could be reached there: {error}. Pass its name, grpc://HOST:PORT "
+            "or, on a TPU VM, local."
+        ) from None
     return tf.distribute.TPUStrategy(resolver)
+
+
+def _resolve(name: str | None) -> tf.distribute.cluster_resolver.ClusterResolver:
+    """The resolver of a TPU that answers; TensorFlow itself would wait for a silent one for ever."""
+    default = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(TPU_TIMEOUT_S)  # the look-up of a name asks web services
+    try:
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=name)
+        address = urllib.parse.urlsplit(resolver.master())  # "", local or grpc://HOST:PORT
+    finally:
+        socket.setdefaulttimeout(default)
+    if address.scheme == "grpc":
+        socket.create_connection((address.hostname, address.port), TPU_TIMEOUT_S).close()
+    return resolver

@@ -86,14 +86,11 @@ class RunDir:
         if os.path.isfile(self.config_path):
             self._must_be_same(config)
             return
-        outputs.require_new(self.path, "--run_dir")
-        try:
-            os.makedirs(self.path, exist_ok=True)
-            shutil.copytree(tokenizer_from, self.tokenizer_path)
-            outputs.write_json(self._at("environment.json"), environment())
-            outputs.write_json(self.config_path, config)
-        except PermissionError as error:
-            raise InputError(f"--run_dir={self.path} cannot be written: {error}.") from None
+        with outputs.new_folder(self.path, "--run_dir") as work:
+            new = RunDir(work)
+            shutil.copytree(tokenizer_from, new.tokenizer_path)
+            outputs.write_json(new._at("environment.json"), environment())
+            outputs.write_json(new.config_path, config)
 
     def check(self, config: Mapping[str, Any]) -> None:
         """As `begin`, without writing anything."""
@@ -152,11 +149,12 @@ class RunDir:
 
 
 def environment() -> dict[str, Any]:
-    """What the run ran on."""
+    """What the run ran on; a package may be absent (TensorFlow has other names on a TPU)."""
+    installed = {d.name.lower(): d.version for d in metadata.distributions()}
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
         "cores": os.cpu_count(),
-        "packages": {name: metadata.version(name) for name in PACKAGES},
+        "packages": {name: installed[name] for name in PACKAGES if name in installed},
         "command": sys.argv,
     }

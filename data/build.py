@@ -11,29 +11,22 @@ of workers. The output folder appears when it is complete; rerunning a complete 
 import dataclasses
 import json
 import os
-import random
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
-
-import numpy as np
+from collections.abc import Iterator
 
 from albert_tf import cli, outputs, settings
 from albert_tf.errors import InputError
 from albert_tf.progress import Progress
 from albert_tf.tokenization import Tokenizer, load_tokenizer
-from data import corpora, keyed, shuffle
+from data import corpora, shuffle
 from data.corpora import Document
-from data.records import TOKENIZER, Counts, Manifest
-from data.schema import COMPACT_VERSION
-from data.segments import segment_pairs
-from data.shuffle import Keyed
+from data.cutter import Cutter, cut_all, useful_workers
+from data.records import MANIFEST, TOKENIZER, Counts, Manifest
+from data.schema import COMPACT_VERSION, compact_schema
 from data.splits import split_of
 
 MIN_SEQ_LENGTH = 16
-SPECIAL_PIECES = 3  # [CLS] A [SEP] B [SEP]
 TEXT_BYTES_PER_SHARD = 32 * 2**20
-BATCH_CHARACTERS = 500_000
+MAX_SHARDS = 512  # each is an open file while the corpus is read; many systems allow 1024
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +44,7 @@ class BuildOptions:
     seed: int = cli.option("of everything random", 0)
     errors: str = cli.option("strict, or replace: what invalid UTF-8 gets", "strict")
     data_dir: str | None = cli.option("where TFDS keeps its data sets", None)
-    num_workers: int = cli.option("processes; 0 = one per core", 0)
+    num_workers: int = cli.option("processes at most; 0 = one per core", 0)
     dry_run: bool = cli.option("check everything and write nothing", False)
 
 
@@ -67,13 +60,11 @@ def build(options: BuildOptions) -> None:
         print(json.dumps(settings.to_dict(options), indent=1))
         return
     with outputs.new_folder(options.output) as folder:
-        num_shards = -(
-            -corpora.corpus_bytes(options.corpus, options.data_dir) // TEXT_BYTES_PER_SHARD
-        )
-        num_shards = max(1, num_shards * options.dupe_factor)
+        num_shards = _num_shards(options)
         counts = _spill(options, tokenizer, folder, num_shards)
-        if not counts.sequences:
-            raise InputError(f"--corpus={options.corpus} (--split={options.split}) has no text.")
+        schema = compact_schema(options.seq_length, tokenizer.vocab_size)
+        shards = shuffle.write_shards(folder, schema, num_shards)
+        tokenizer.save(os.path.join(folder, TOKENIZER))
         manifest = Manifest(
             schema_version=COMPACT_VERSION,
             layout="compact",
@@ -82,13 +73,11 @@ def build(options: BuildOptions) -> None:
             special_ids=tuple(dataclasses.astuple(tokenizer.special)),
             tokenizer_fingerprint=tokenizer.fingerprint,
             corpus_fingerprint=fingerprint,
-            shards=(0,) * num_shards,
+            shards=shards,
             counts=counts,
-            options=_identity(options),
+            options=json.dumps(_identity(options)),
         )
-        shards = shuffle.write_shards(folder, manifest.schema, num_shards)
-        tokenizer.save(os.path.join(folder, TOKENIZER))
-        dataclasses.replace(manifest, shards=shards).write(folder)
+        manifest.write(folder)
     _report(options, counts)
 
 
@@ -105,26 +94,31 @@ def _check(options: BuildOptions) -> None:
         )
     if options.dupe_factor < 1:
         raise InputError(f"--dupe_factor must be at least 1. Received: {options.dupe_factor}.")
+    if options.num_workers < 0:
+        raise InputError(
+            f"--num_workers must be at least 1, or 0 for all cores. Received: "
+            f"{options.num_workers}."
+        )
 
 
-def _identity(options: BuildOptions) -> str:
-    """The options that decide the output's bytes, as JSON."""
+def _identity(options: BuildOptions) -> dict[str, object]:
+    """The options that decide the output's bytes; corpus and tokenizer count by their content."""
     values = settings.to_dict(options)
     for name in ("output", "tokenizer", "num_workers", "dry_run", "data_dir"):
         del values[name]
-    return json.dumps(values)
+    return values
 
 
 def _is_complete(options: BuildOptions, tokenizer: Tokenizer, fingerprint: str) -> bool:
     folder = options.output
-    if not os.path.isfile(os.path.join(folder, "manifest.json")):
+    if not os.path.isfile(os.path.join(folder, MANIFEST)):
         outputs.require_new(folder)
         return False
     manifest = Manifest.read(folder)
     found = json.loads(manifest.options) | {
         "tokenizer": manifest.tokenizer_fingerprint, "corpus content": manifest.corpus_fingerprint
     }  # fmt: skip
-    wanted = json.loads(_identity(options)) | {
+    wanted = _identity(options) | {
         "tokenizer": tokenizer.fingerprint, "corpus content": fingerprint
     }  # fmt: skip
     if differing := settings.differing_keys(found, wanted):
@@ -135,50 +129,13 @@ def _is_complete(options: BuildOptions, tokenizer: Tokenizer, fingerprint: str) 
     return True
 
 
-def _spill(options: BuildOptions, tokenizer: Tokenizer, folder: str, num_shards: int) -> Counts:
-    """Cuts the corpus into records and spills them by shard, in bounded memory."""
-    totals = dataclasses.asdict(Counts())
-    with shuffle.Spill(folder, num_shards) as spill, Progress("documents") as progress:
-        for records, counts in _records(options, tokenizer):
-            for name, value in dataclasses.asdict(counts).items():
-                totals[name] += value
-            spill.add(records)
-            progress.advance(counts.documents)
-    return Counts(**totals)
-
-
-def _records(options: BuildOptions, tokenizer: Tokenizer) -> Iterator[tuple[list[Keyed], Counts]]:
-    """Records of batch after batch of documents; the order of batches never shows in the output."""
-    batches = _batches(_documents(options))
-    workers = options.num_workers or os.cpu_count() or 1
-    if workers == 1:
-        for batch in batches:
-            yield cut_documents(batch, tokenizer, options)
-        return
-    context = get_context("spawn")  # fork is unsafe beside TensorFlow's threads
-    initial = (options.tokenizer, options)
-    with ProcessPoolExecutor(workers, context, _start_worker, initial) as pool:
-        pending: list = []
-        for batch in batches:
-            pending.append(pool.submit(_cut_in_worker, batch))
-            if len(pending) > 2 * workers:  # bounds what waits in memory
-                yield pending.pop(0).result()
-        for future in pending:
-            yield future.result()
-
-
-_worker: dict = {}
-
-
-def _start_worker(tokenizer: str, options: BuildOptions) -> None:
-    _worker.update(tokenizer=load_tokenizer(tokenizer), options=options)
-
-
-def _cut_in_worker(batch: list[tuple[int, Document]]) -> tuple[list[Keyed], Counts]:
-    return cut_documents(batch, _worker["tokenizer"], _worker["options"])
+def _num_shards(options: BuildOptions) -> int:
+    text_bytes = corpora.corpus_bytes(options.corpus, options.data_dir) * options.dupe_factor
+    return min(MAX_SHARDS, max(1, -(-text_bytes // TEXT_BYTES_PER_SHARD)))
 
 
 def _documents(options: BuildOptions) -> Iterator[tuple[int, Document]]:
+    """The split's documents, each with its number in the whole corpus."""
     documents = corpora.read_documents(
         options.corpus, options.document_boundary, options.errors, options.data_dir
     )
@@ -187,70 +144,23 @@ def _documents(options: BuildOptions) -> Iterator[tuple[int, Document]]:
             yield number, document
 
 
-def _batches(
-    documents: Iterable[tuple[int, Document]],
-) -> Iterator[list[tuple[int, Document]]]:
-    batch, size = [], 0
-    for number, document in documents:
-        batch.append((number, document))
-        size += sum(map(len, document.sentences))
-        if size >= BATCH_CHARACTERS:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
-
-
-def cut_documents(
-    batch: list[tuple[int, Document]], tokenizer: Tokenizer, options: BuildOptions
-) -> tuple[list[Keyed], Counts]:
-    """The records of numbered documents, each with the key that orders it, and what was counted."""
-    encoded = iter(tokenizer.encode_batch([s for _, d in batch for s in d.sentences]))
-    cutter = _Cutter(tokenizer, options)
-    for number, document in batch:
-        pieces = [ids for ids in (next(encoded) for _ in document.sentences) if ids]
-        cutter.cut(number, pieces)
-    text_bytes = sum(len(s.encode()) for _, d in batch for s in d.sentences)
-    sentences = sum(len(document.sentences) for _, document in batch)
-    counts = Counts(
-        documents=len(batch), sentences=sentences, text_bytes=text_bytes, **cutter.counts
-    )
-    return cutter.records, counts
-
-
-class _Cutter:
-    """Cuts documents of pieces into records and counts."""
-
-    def __init__(self, tokenizer: Tokenizer, options: BuildOptions) -> None:
-        self.options = options
-        self.starts = tokenizer.is_word_start
-        self.dtype = np.uint16 if tokenizer.vocab_size <= 2**16 else np.int32
-        self.records: list[Keyed] = []
-        self.counts = dict.fromkeys(
-            ("single_sentence_documents", "sequences", "sequences_without_pair", "pieces",
-             "pieces_lost"), 0)  # fmt: skip
-
-    def cut(self, number: int, sentences: list[list[int]]) -> None:
-        if len(sentences) == 1:
-            self.counts["single_sentence_documents"] += 1
-        max_pieces = self.options.seq_length - SPECIAL_PIECES
-        for turn in range(self.options.dupe_factor):
-            # Seeded by the document's number: the same whichever worker has it.
-            rng = random.Random(keyed.stream_key(self.options.seed, turn, number))
-            for pair in segment_pairs(sentences, max_pieces, rng):
-                pieces = np.array(pair.first + pair.second, self.dtype)
-                starts = self.starts[pieces]
-                record = {
-                    "pieces": pieces,
-                    "word_starts": np.packbits(starts),
-                    "first_length": len(pair.first),
-                    "document": number,
-                }
-                self.records.append(Keyed(rng.getrandbits(64), number, turn, record))
-                self.counts["sequences"] += 1
-                self.counts["sequences_without_pair"] += not pair.second
-                self.counts["pieces"] += len(pieces)
-                self.counts["pieces_lost"] += pair.lost
+def _spill(options: BuildOptions, tokenizer: Tokenizer, folder: str, num_shards: int) -> Counts:
+    """Cuts the corpus into records and spills them by shard, in bounded memory."""
+    cutter = Cutter(tokenizer, options.seq_length, options.dupe_factor, options.seed)
+    text_bytes = corpora.corpus_bytes(options.corpus, options.data_dir)
+    workers = useful_workers(options.num_workers, text_bytes)
+    total = Counts()
+    with shuffle.Spill(folder, num_shards) as spill, Progress("documents") as progress:
+        for records, counts in cut_all(cutter, _documents(options), workers):
+            spill.add(records)
+            total += counts
+            progress.advance(counts.documents)
+    if not total.sequences:
+        raise InputError(
+            f"--corpus must hold text. Received: {options.corpus!r}, of which --split="
+            f"{options.split} has none. Give more documents, or another --heldout_fraction."
+        )
+    return total
 
 
 def _report(options: BuildOptions, counts: Counts) -> None:

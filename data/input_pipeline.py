@@ -71,8 +71,16 @@ def training_batches(
     With several workers each takes its own run of every global batch, so that together they read
     what one would. Shapes are static: features as `make_examples` returns them, with
     `batch_size_per_replica` rows (by default, all of the worker's).
+
+    Raises:
+      ConfigError: the workers or the replicas cannot share a global batch evenly.
     """
     per_worker = global_batch_size // num_workers
+    if global_batch_size % num_workers or per_worker % (batch_size_per_replica or per_worker):
+        raise ConfigError(
+            f"`loop.global_batch_size` must be a multiple of the {num_workers} workers times the "
+            f"batch of a replica ({batch_size_per_replica}). Received: {global_batch_size}."
+        )
     examples = ExampleMaker(records.manifest, objective, masking, seed)
     dataset = _stream(records, seed, start_step * global_batch_size)
     dataset = dataset.batch(global_batch_size, drop_remainder=True)
@@ -113,6 +121,7 @@ class ExampleMaker:
         self.pad_id, _, self.cls_id, self.sep_id, mask_id = manifest.special_ids
         self.vocabulary = Vocabulary(manifest.vocab_size, mask_id, manifest.special_ids)
 
+    @tf.autograph.experimental.do_not_convert  # graph operations only: the conversion takes seconds
     def __call__(self, raw: tf.Tensor, index: tf.Tensor, epoch: tf.Tensor) -> dict[str, tf.Tensor]:
         """string [B], int64 [B], int64 [B] -> the batch.
 

@@ -3,11 +3,16 @@
 The paper's masking (section 4.1): n-grams of whole words, p(n) ~ 1/n up to `max_ngram`; of the
 chosen pieces 80 % become [MASK], 10 % a random piece, 10 % stay.
 
-How it is vectorised: the words of a sequence are tiled by n-grams with lengths drawn from p(n); the
-tiles get a random order; the pieces are sorted by (tile, position); the first `budget` pieces are
-masked. A tile that only half fits keeps its leading whole words; what is then missing is filled
-with later words that fit. So the budget is used exactly wherever words allow it, n-grams never
-overlap, and every word of a sequence is as likely to be masked as any other.
+The words of a sequence are tiled by n-grams with lengths drawn from p(n); the tiles get a random
+order; the words are taken in that order, each if it still fits into the budget of pieces. So
+n-grams never overlap; only the last one taken can be incomplete; the budget is used exactly, unless
+every word that is left is longer than what is missing; and every word is about as likely to be
+masked as any other. (Measured: a segment's first word, which always begins a tile, has 0.18 in
+sequences of 16 pieces, but no more than others from 64 pieces on. Words of one piece, which always
+fit, have 0.18 and words of three 0.14 in sequences of 124.)
+
+How it is vectorised: the pieces are sorted by (tile, position); those of the leading words that fit
+are the first ones by rank; what is then missing is filled word by word.
 """
 
 import dataclasses
@@ -46,7 +51,12 @@ class MaskingConfig:
             )
 
     def slots(self, seq_length: int) -> int:
-        """P: prediction slots of a sequence of `seq_length`."""
+        """P: prediction slots of a sequence of `seq_length`; ConfigError where they are more."""
+        if self.max_predictions > seq_length:
+            raise ConfigError(
+                f"`masking.max_predictions` must be at most the sequence length, {seq_length}. "
+                f"Received: {self.max_predictions}."
+            )
         return self.max_predictions or max(1, round(self.rate * seq_length))
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+from typing import Any
 
 from albert_tf import settings
 from albert_tf.errors import InputError, InputNotFoundError
@@ -24,6 +25,10 @@ class Counts:
     pieces: int = 0
     pieces_lost: int = 0
     text_bytes: int = 0
+
+    def __add__(self, other: "Counts") -> "Counts":
+        pairs = zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)
+        return Counts(*(a + b for a, b in pairs))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,17 +84,39 @@ class Manifest:
                 f"no {MANIFEST} in {folder!r} (working folder {os.getcwd()}): "
                 "pass a folder that `python -m data.build` has completed."
             )
-        with open(path, encoding="utf-8") as file:
-            manifest = settings.from_dict(cls, json.load(file))
-        if manifest.schema_version != COMPACT_VERSION:
-            raise InputError(
-                f"{folder!r} has records of schema version {manifest.schema_version}; this program "
-                f"reads version {COMPACT_VERSION}: build them again."
-            )
+        manifest = settings.from_dict(cls, _checked_values(path))
         for shard in range(len(manifest.shards)):
             if not os.path.isfile(manifest.shard_path(folder, shard)):
-                raise InputNotFoundError(f"{manifest.shard_path(folder, shard)!r} is missing.")
+                raise InputNotFoundError(
+                    f"{manifest.shard_path(folder, shard)!r} is missing: remove {folder!r} and "
+                    "build it again."
+                )
         return manifest
+
+
+def _checked_values(path: str) -> dict[str, Any]:
+    """The manifest's values. The version comes first: another one may have other keys."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            values = json.load(file)
+        version = values["schema_version"]
+        keys = values.keys() if version == COMPACT_VERSION else _KEYS
+    except (ValueError, KeyError, TypeError):
+        keys = set()
+    if not keys >= _KEYS:
+        raise InputError(
+            f"{path!r} must be the manifest of a `python -m data.build` and is not: pass another "
+            "folder, or remove this one and build again."
+        )
+    if version != COMPACT_VERSION:
+        raise InputError(
+            f"{path!r} is of schema version {version}; this program reads version "
+            f"{COMPACT_VERSION}: build the records again."
+        )
+    return values
+
+
+_KEYS = {field.name for field in dataclasses.fields(Manifest)}
 
 
 def shard_name(shard: int, num_shards: int) -> str:

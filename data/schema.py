@@ -45,7 +45,9 @@ class RecordSchema:
         if sorted(record) != sorted(names):
             raise ValueError(f"a record must have {names}. Received: {sorted(record)}.")
         wire = {f.name: self._wire(f, record[f.name]) for f in self.features}
-        return tf.train.Example(features=tf.train.Features(feature=wire)).SerializeToString()
+        example = tf.train.Example(features=tf.train.Features(feature=wire))
+        # Else the order of the features, and so the bytes, change from run to run.
+        return example.SerializeToString(deterministic=True)
 
     def _wire(self, feature: Feature, value: object) -> "tf.train.Feature":
         import tensorflow as tf
@@ -105,14 +107,19 @@ def compact_schema(seq_length: int, vocab_size: int) -> RecordSchema:
 
     Masks and the pair objective are chosen when reading, so that one build serves every ablation.
     """
-    ids = "uint16" if vocab_size <= 2**16 else "int32"
     return RecordSchema((
-        Feature("pieces", "ids of segment A, then B, as in the document", ids, seq_length),
+        Feature("pieces", "ids of segment A, then B, as in the document",
+                ids_dtype(vocab_size), seq_length),
         Feature("word_starts", "one bit per piece: 1 where a word starts (big-endian bits)",
                 "uint8", -(-seq_length // 8)),
         Feature("first_length", "pieces of segment A; all of them where there is no segment B"),
         Feature("document", "number of the document in its corpus"),
     ))  # fmt: skip
+
+
+def ids_dtype(vocab_size: int) -> str:
+    """The smaller of two types that hold every id of a vocabulary."""
+    return "uint16" if vocab_size <= 2**16 else "int32"
 
 
 COMPACT_VERSION = 1

@@ -41,7 +41,7 @@ class TrainingLog:
         seconds, self._last = (now - self._last) / count, now
         row = {"step": step} | means(totals)
         row |= {
-            "lr": float(self._optimizer.learning_rate),
+            "lr": float(tf.convert_to_tensor(self._optimizer.learning_rate)),
             "grad_norm": totals["grad_norm"] / count,
             "tokens_per_s": self._tokens_per_step / seconds,
             "step_ms": 1000 * seconds,

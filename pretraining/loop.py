@@ -1,6 +1,7 @@
 """The training loop: restore, seek, run loops of steps, log, save."""
 
 import tensorflow as tf
+import tf_keras
 
 from albert_tf.checkpoints import load_pretrainer
 from albert_tf.errors import InputError
@@ -27,6 +28,7 @@ def train(
     """
     loop = config.loop
     check_batch(config, strategy)
+    tf_keras.utils.set_random_seed(config.seed)  # for the first weights alone
     with strategy.scope():
         model = AlbertPretrainer(config.model).create_weights()
         optimizer = make_optimizer(config)
@@ -100,9 +102,12 @@ def _loop_function(
 
     @tf.function
     def run_steps(iterator: tf.data.Iterator, count: tf.Tensor) -> dict[str, tf.Tensor]:
-        totals = one_step(next(iterator))
-        for _ in tf.range(count - 1):
-            totals = tf.nest.map_structure(tf.add, totals, one_step(next(iterator)))
+        # One copy of the step in the graph: a second one, outside the loop, would be optimised
+        # otherwise and round otherwise, and a restart would not be bit-equal.
+        totals = {name: tf.zeros([]) for name in TrainStep.RESULTS}
+        for _ in tf.range(count):
+            results = one_step(next(iterator))
+            totals = {name: total + results[name] for name, total in totals.items()}
         return totals
 
     return run_steps

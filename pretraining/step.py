@@ -10,7 +10,7 @@ from albert_tf.optimization.adamw import AdamW
 from albert_tf.pretrainer import AlbertPretrainer
 from data import keyed
 from pretraining.config import PretrainConfig
-from pretraining.losses import pretraining_sums
+from pretraining.losses import SUMS, pretraining_sums
 
 MODEL_INPUTS = (*INPUTS, "masked_lm_positions")
 
@@ -38,12 +38,14 @@ class TrainStep:
     sum of the gradients is the gradient of the global mean.
     """
 
+    RESULTS = (*SUMS, "grad_norm")
+
     def __init__(self, model: AlbertPretrainer, optimizer: AdamW, config: PretrainConfig) -> None:
         self.model, self.optimizer, self.config = model, optimizer, config
         self.has_pairs = config.objective.pair != "none"
 
     def __call__(self, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """One replica's batch -> the global sums of `losses.SUMS`, and `grad_norm`."""
+        """One replica's batch -> `RESULTS`: the global sums, and the gradient's norm."""
         replica = tf.distribute.get_replica_context()
         counts = replica.all_reduce(
             "sum",

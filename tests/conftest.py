@@ -5,6 +5,8 @@ import pathlib
 
 import pytest
 
+TINY_CORPUS = "python_docs:email,logging,unittest,asyncio,json,argparse,collections"
+
 
 @pytest.fixture(scope="session")
 def shared_data() -> pathlib.Path:
@@ -13,4 +15,24 @@ def shared_data() -> pathlib.Path:
     folder = pathlib.Path(os.environ.get("ALBERT_TEST_DATA") or beside_the_checkout).resolve()
     if not folder.is_dir():
         pytest.skip(f"shared data is absent: no folder {folder} (set ALBERT_TEST_DATA)")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_tokenizer(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The folder of a tokenizer of 600 pieces, trained on docstrings."""
+    from data.train_tokenizer import TrainTokenizerOptions, train_tokenizer
+
+    folder = str(tmp_path_factory.mktemp("tiny") / "tokenizer")
+    train_tokenizer(TrainTokenizerOptions(TINY_CORPUS, folder, vocab_size=600))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_records(tiny_tokenizer: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A folder of real records: docstrings in sequences of 32."""
+    from data.build import BuildOptions, build
+
+    folder = str(tmp_path_factory.mktemp("tiny") / "records")
+    build(BuildOptions(TINY_CORPUS, tiny_tokenizer, folder, seq_length=32, num_workers=1))
     return folder

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import tensorflow as tf
 
 from albert_tf.encoder import INPUTS, AlbertEncoder
+from albert_tf.export.signatures import untracked
 
 _IDS = {name: tf.TensorSpec([None, None], tf.int32, name) for name in INPUTS}
 
@@ -18,7 +19,7 @@ class EncoderModule(tf.__internal__.tracking.AutoTrackable):
     """
 
     def __init__(self, encoder: AlbertEncoder) -> None:
-        self._encoder = encoder
+        self._encode = untracked(encoder)
         self.variables = encoder.variables
         self.trainable_variables = encoder.trainable_variables
         self.regularization_losses: list = []
@@ -29,7 +30,7 @@ class EncoderModule(tf.__internal__.tracking.AutoTrackable):
     def __call__(
         self, inputs: Mapping[str, tf.Tensor], training: bool = False
     ) -> dict[str, tf.Tensor | list[tf.Tensor]]:
-        outputs = self._encoder(inputs, training=training)
+        outputs = self._encode(inputs, training=training)
         return outputs | {"default": outputs["pooled_output"]}
 
     def signatures(self) -> dict[str, object]:
@@ -39,7 +40,7 @@ class EncoderModule(tf.__internal__.tracking.AutoTrackable):
         def serve(
             input_word_ids: tf.Tensor, input_mask: tf.Tensor, input_type_ids: tf.Tensor
         ) -> dict[str, tf.Tensor]:
-            outputs = self._encoder(
+            outputs = self._encode(
                 dict(zip(INPUTS, (input_word_ids, input_mask, input_type_ids), strict=True))
             )
             return {name: outputs[name] for name in ("pooled_output", "sequence_output")}

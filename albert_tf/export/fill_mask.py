@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from albert_tf.export.signatures import untracked
 from albert_tf.pretrainer import AlbertPretrainer
 from albert_tf.text_ops import GraphTokenizer
 from albert_tf.tokenization import Tokenizer
@@ -19,7 +20,8 @@ class FillMaskModule(tf.Module):
 
     def __init__(self, pretrainer: AlbertPretrainer, tokenizer: Tokenizer, top_k: int = 5) -> None:
         super().__init__(name="fill_mask")
-        self._pretrainer = pretrainer
+        self._predict, self._weights = untracked(pretrainer), pretrainer.variables
+        self._max_positions = pretrainer.config.max_positions
         self._tokenizer = GraphTokenizer(tokenizer)
         pieces = [tokenizer.id_to_piece(i) for i in range(tokenizer.vocab_size)]
         self._pieces = tf.constant(pieces)
@@ -32,7 +34,7 @@ class FillMaskModule(tf.Module):
         features = self._features(text)
         positions = _positions(features["input_word_ids"], self._special.mask)  # [B, (M)]
         real = tf.ones_like(positions, tf.bool).to_tensor(False)  # [B, M]
-        logits = self._pretrainer(features | {"masked_lm_positions": positions.to_tensor(0)})
+        logits = self._predict(features | {"masked_lm_positions": positions.to_tensor(0)})
         probabilities = tf.nn.softmax(logits["mlm_logits"])  # [B, M, V]
         best, ids = tf.math.top_k(probabilities, self._top_k)
         return {
@@ -47,18 +49,11 @@ class FillMaskModule(tf.Module):
     def _features(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         parts = tf.strings.split(text, MASK)  # [B, (parts)]
         ids = self._tokenizer(parts.values)  # [parts of all, (pieces)]
-        # A mask goes before each part but a text's first.
-        first = tf.gather(parts.row_splits, tf.range(tf.shape(text)[0]))
-        is_first = tf.scatter_nd(
-            first[:, None], tf.ones_like(first, tf.int32), tf.shape(parts.values, tf.int64)
-        )
-        masks = tf.RaggedTensor.from_row_lengths(
-            tf.fill([tf.reduce_sum(1 - is_first)], self._special.mask), 1 - is_first
-        )
-        ids = tf.concat([masks, ids], axis=1)
-        ids = tf.RaggedTensor.from_row_splits(ids, parts.row_splits).merge_dims(1, 2)
+        # A mask before each part, then none before a text's first.
+        masks = tf.fill([ids.nrows(), 1], self._special.mask)
+        ids = parts.with_values(tf.concat([masks, ids], axis=1)).merge_dims(1, 2)[:, 1:]
         longest = tf.cast(tf.reduce_max(ids.row_lengths()), tf.int32) + 2
-        length = tf.minimum(longest, self._pretrainer.config.max_positions)
+        length = tf.minimum(longest, self._max_positions)
         return self._tokenizer.pack([ids], length)
 
 

@@ -2,10 +2,11 @@
 
 import os
 import shutil
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 import tensorflow as tf
+import tf_keras
 
 from albert_tf import outputs
 from albert_tf.checkpoints import EXTRAS
@@ -17,6 +18,14 @@ class ServedModule(Protocol):
 
     def signatures(self) -> Mapping[str, object]:
         """Signature name -> `tf.function` with fixed input names."""
+
+
+def untracked(model: tf_keras.Model) -> Callable[..., Any]:
+    """The model as a plain function, for a module that tracks the model's variables by itself.
+
+    Tracked as a Keras model it would be traced several times more, for a Keras that is to load it.
+    """
+    return model.__call__
 
 
 def save(module: ServedModule, folder: str, tokenizer: Tokenizer, config_path: str) -> None:

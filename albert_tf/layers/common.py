@@ -35,7 +35,9 @@ def activation(name: str) -> Callable[[tf.Tensor], tf.Tensor]:
 
 def fold_in(key: DropoutKey | None, number: int | tf.Tensor) -> DropoutKey | None:
     """The key of a numbered part of what `key` is the key of; None stays None (no dropout)."""
-    return None if key is None else tf.random.experimental.stateless_fold_in(key, number)
+    if key is None:
+        return None
+    return tf.random.experimental.stateless_fold_in(_without_sign(key), number)
 
 
 def dropout(x: tf.Tensor, rate: float, key: DropoutKey | None) -> tf.Tensor:
@@ -49,9 +51,14 @@ def dropout(x: tf.Tensor, rate: float, key: DropoutKey | None) -> tf.Tensor:
     if key is None or rate == 0.0:
         return x
     # Integers, not floats: stateless_uniform's floats differ between the CPU kernel and XLA.
-    bits = tf.random.stateless_uniform(tf.shape(x), key, None, None, tf.uint32)
+    bits = tf.random.stateless_uniform(tf.shape(x), _without_sign(key), None, None, tf.uint32)
     keep = bits >= tf.constant(round(rate * 2**32), tf.uint32)
     return tf.where(keep, x * tf.cast(1 / (1 - rate), x.dtype), tf.zeros([], x.dtype))
+
+
+def _without_sign(key: DropoutKey) -> tf.Tensor:
+    # The CPU kernel and XLA widen a negative number to 64 bits in two ways: other random bits.
+    return tf.bitwise.bitwise_and(tf.cast(key, tf.int32), tf.int32.max)
 
 
 def new_dropout_key() -> DropoutKey:

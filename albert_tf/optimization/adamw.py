@@ -32,17 +32,19 @@ class AdamW(tf_keras.optimizers.Optimizer):
         **kwargs: Any,
     ) -> None:
         # jit_compile off: the loop compiles the whole step where the device profits from it.
-        super().__init__(name=name, jit_compile=False, **kwargs)
+        super().__init__(name=name, **{"jit_compile": False} | kwargs)
         self._learning_rate = self._build_learning_rate(learning_rate)
         self.weight_decay_rate = weight_decay_rate
         self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
         self.exclude = tuple(exclude)
+        self._slots_built = False
 
     def build(self, var_list: list[tf.Variable]) -> None:
-        super().build(var_list)
-        if getattr(self, "_slots_built", False):
+        # `apply_gradients` builds again with what it is given, which may be a part of the model.
+        if self._slots_built:
             return
         self._slots_built = True
+        super().build(var_list)
         self._m = [self.add_variable_from_reference(v, "m") for v in var_list]
         self._v = [self.add_variable_from_reference(v, "v") for v in var_list]
 

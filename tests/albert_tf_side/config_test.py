@@ -1,0 +1,172 @@
+"""Proves the parameter counts, the weight plan and the error messages of `AlbertConfig`."""
+
+import dataclasses
+import itertools
+import json
+
+import pytest
+
+from albert_tf.config import (
+    PRESETS,
+    SHARINGS,
+    AlbertConfig,
+    head_param_counts,
+    param_counts,
+    sharing_plan,
+)
+from albert_tf.encoder import AlbertEncoder
+from albert_tf.errors import ConfigError, InputNotFoundError
+from albert_tf.pretrainer import AlbertPretrainer
+
+PUBLISHED = {
+    "base": 11_683_584,
+    "large": 17_683_968,
+    "xlarge": 58_724_864,
+    "xxlarge": 222_595_584,
+}
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+@pytest.mark.parametrize("size", PUBLISHED)
+def test_published_sizes(size, version):
+    assert AlbertConfig.from_preset(f"albert-{size}-{version}").param_count() == PUBLISHED[size]
+
+
+def test_bert_base_is_the_published_109_482_240_less_its_larger_vocabulary():
+    # BERT-base has 30,522 pieces where ours has 30,000, and 768 numbers for each.
+    ours = AlbertConfig.from_preset("bert-base").param_count()
+    assert ours + 522 * 768 == 109_482_240
+
+
+def test_published_dropout_and_heads():
+    names = ("albert-base-v1", "albert-base-v2", "albert-xxlarge-v1")
+    assert [AlbertConfig.from_preset(name).hidden_dropout for name in names] == [0.1, 0.0, 0.0]
+    heads = [AlbertConfig.from_preset(f"albert-{size}-v2").head_size for size in PUBLISHED]
+    assert heads == [64, 64, 128, 64]
+
+
+def test_every_preset_is_valid():
+    for name in PRESETS:
+        assert AlbertConfig.from_preset(name).param_count() > 0
+
+
+def test_the_built_base_model_has_the_published_size():
+    encoder = AlbertEncoder(AlbertConfig.from_preset("albert-base-v2")).create_weights()
+    assert encoder.count_params() == PUBLISHED["base"]
+
+
+CASES = [
+    (sharing, num_groups, embedding_size)
+    for sharing, num_groups, embedding_size in itertools.product(SHARINGS, (1, 2, 4), (16, 32))
+    if sharing != "none" or num_groups == 1
+]
+
+
+@pytest.mark.parametrize(("sharing", "num_groups", "embedding_size"), CASES)
+def test_closed_form_is_the_built_model(tiny, sharing, num_groups, embedding_size):
+    config = tiny.replace(
+        num_layers=4, sharing=sharing, num_groups=num_groups, embedding_size=embedding_size
+    )
+    model = AlbertPretrainer(config).create_weights()
+    counts, heads = param_counts(config), head_param_counts(config)
+    encoder = model.encoder
+    assert encoder.count_params() == config.param_count() == sum(counts.values())
+    projection = encoder.embeddings.projection
+    of_projection = projection.count_params() if projection else 0
+    assert counts["projection"] == of_projection
+    assert counts["embeddings"] == encoder.embeddings.count_params() - of_projection
+    assert counts["attention"] == sum(x.count_params() for x in encoder.stack.attentions)
+    assert counts["feed_forward"] == sum(x.count_params() for x in encoder.stack.feed_forwards)
+    assert counts["pooler"] == encoder.pooler.count_params()
+    assert heads["mlm_head"] == model.mlm_head.count_params()
+    assert heads["pair_head"] == model.pair_head.count_params()
+    assert model.count_params() == config.param_count() + sum(heads.values())
+
+
+@pytest.mark.parametrize(
+    ("sharing", "num_groups", "plan"),
+    [
+        ("all", 1, [(0, 0), (0, 0), (0, 0), (0, 0)]),
+        ("all", 2, [(0, 0), (0, 0), (1, 1), (1, 1)]),
+        ("all", 4, [(0, 0), (1, 1), (2, 2), (3, 3)]),
+        ("attention", 1, [(0, 0), (0, 1), (0, 2), (0, 3)]),
+        ("attention", 2, [(0, 0), (0, 1), (1, 2), (1, 3)]),
+        ("ffn", 1, [(0, 0), (1, 0), (2, 0), (3, 0)]),
+        ("ffn", 2, [(0, 0), (1, 0), (2, 1), (3, 1)]),
+        ("none", 1, [(0, 0), (1, 1), (2, 2), (3, 3)]),
+    ],
+)
+def test_sharing_plan(sharing, num_groups, plan):
+    config = AlbertConfig(num_layers=4, sharing=sharing, num_groups=num_groups)
+    assert list(sharing_plan(config)) == plan
+
+
+def test_no_layer_is_misplaced_by_rounding():
+    # int(15 / 22 * 22) is 14.
+    plan = sharing_plan(AlbertConfig(num_layers=22, num_groups=22))
+    assert [layer.attention for layer in plan] == list(range(22))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"num_layers": 0}, ["`num_layers`", "positive", "0"]),
+        ({"vocab_size": -3}, ["`vocab_size`", "positive", "-3"]),
+        ({"hidden_dropout": 1.0}, ["`hidden_dropout`", "[0, 1)", "1.0"]),
+        ({"attention_dropout": -0.1}, ["`attention_dropout`", "[0, 1)", "-0.1"]),
+        ({"attention_dropout": float("nan")}, ["`attention_dropout`", "[0, 1)", "nan"]),
+        ({"initializer_range": 0.0}, ["`initializer_range`", "positive", "0.0"]),
+        ({"layer_norm_eps": float("nan")}, ["`layer_norm_eps`", "positive", "nan"]),
+        ({"num_heads": 5}, ["`num_heads`", "divide `hidden_size`", "5", "768"]),
+        ({"num_groups": 5}, ["`num_groups`", "divide `num_layers`", "5", "12"]),
+        ({"sharing": "al"}, ["`sharing`", "all, attention, ffn, none", "'al'"]),
+        ({"activation": "swish"}, ["`activation`", "gelu, relu", "'swish'"]),
+        ({"sharing": "none", "num_groups": 2}, ["`num_groups`", "1", "none", "num_groups=2"]),
+        ({"hiden_size": 3}, ["unknown key `hiden_size`", "hidden_size"]),
+        ({"zzz": 3}, ["unknown key `zzz`", "Valid keys", "num_layers"]),
+        ({"num_layers": "12"}, ["`num_layers`", "int", "'12'"]),
+        ({"num_layers": True}, ["`num_layers`", "int", "True"]),
+        ({"num_layers": 1.5}, ["`num_layers`", "int", "1.5"]),
+        ({"sharing": None}, ["`sharing`", "str", "None"]),
+    ],
+)
+def test_errors_name_key_rule_and_value(changes, words):
+    with pytest.raises(ConfigError) as error:
+        AlbertConfig().replace(**changes)
+    assert "\n" not in str(error.value)
+    for word in words:
+        assert word in str(error.value)
+
+
+def test_unknown_preset_names_the_nearest():
+    with pytest.raises(ConfigError, match="albert-base-v3.*Did you mean.*albert-base-v2"):
+        AlbertConfig.from_preset("albert-base-v3")
+
+
+def test_frozen_and_replace_leaves_the_first_alone():
+    config = AlbertConfig()
+    assert config.replace(num_layers=3).num_layers == 3
+    assert config.num_layers == 12
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config.num_layers = 3
+
+
+def test_json_alone_and_in_a_run(tmp_path, tiny):
+    values = dataclasses.asdict(tiny)
+    (tmp_path / "alone.json").write_text(json.dumps(values))
+    (tmp_path / "run.json").write_text(json.dumps({"model": values, "task": {"kind": "x"}}))
+    for name in ("alone.json", "run.json"):
+        assert AlbertConfig.from_json(str(tmp_path / name)) == tiny
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"model": 3}', ""])
+def test_json_that_is_no_config(tmp_path, text):
+    path = tmp_path / "config.json"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=r"config\.json"):
+        AlbertConfig.from_json(str(path))
+
+
+def test_missing_json_names_path_and_working_folder(tmp_path):
+    with pytest.raises(InputNotFoundError, match=r"nowhere\.json.*working folder"):
+        AlbertConfig.from_json(str(tmp_path / "nowhere.json"))

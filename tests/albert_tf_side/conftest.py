@@ -1,0 +1,69 @@
+"""What the tests of the library share: a tiny configuration, vocabulary and run folder."""
+
+import os
+
+import numpy as np
+import pytest
+
+from albert_tf.config import AlbertConfig
+from albert_tf.tokenization import Tokenizer
+
+TINY = AlbertConfig(
+    vocab_size=300, embedding_size=16, hidden_size=32, num_layers=3, num_heads=4,
+    intermediate_size=64, max_positions=40, initializer_range=0.2,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def tiny() -> AlbertConfig:
+    """Weights ten times wider than usual: with 0.02 a tiny model's outputs hardly differ."""
+    return TINY
+
+
+@pytest.fixture(scope="session")
+def small_tokenizer() -> Tokenizer:
+    """300 pieces of Python's own documentation."""
+    topics = pytest.importorskip("pydoc_data.topics").topics
+    from data.train_tokenizer import TrainTokenizerOptions, train_model
+
+    sentences = [line for text in list(topics.values())[:12] for line in text.splitlines()]
+    options = TrainTokenizerOptions(corpus="", output="", vocab_size=300)
+    return Tokenizer(train_model(sentences, options))
+
+
+@pytest.fixture(scope="session")
+def fake_inputs():
+    """(batch, length, padding of each row) -> the encoder's dict of random ids."""
+
+    def make(batch: int, length: int, padded: tuple[int, ...] = (), seed: int = 0) -> dict:
+        rng = np.random.default_rng(seed)
+        mask = np.ones([batch, length], np.int32)
+        for row, count in enumerate(padded):
+            mask[row, length - count :] = 0
+        return {
+            "input_word_ids": rng.integers(5, 300, [batch, length]).astype(np.int32) * mask,
+            "input_mask": mask,
+            "input_type_ids": rng.integers(0, 2, [batch, length]).astype(np.int32) * mask,
+        }
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def pretrained(tmp_path_factory, small_tokenizer) -> str:
+    """A run folder as pretraining leaves it, with untrained weights."""
+    import tensorflow as tf
+
+    from albert_tf import settings
+    from albert_tf.pretrainer import AlbertPretrainer
+    from albert_tf.runs import RunDir
+
+    source = tmp_path_factory.mktemp("tokenizer")
+    small_tokenizer.save(source)
+    run = RunDir(str(tmp_path_factory.mktemp("runs") / "tiny"))
+    config = {"model": settings.to_dict(TINY), "task": {"kind": "pretraining"}}
+    run.begin(config, str(source))
+    tf.random.set_seed(1)
+    model = AlbertPretrainer(TINY).create_weights()
+    tf.train.Checkpoint(model=model).save(os.path.join(run.checkpoints_path, "ckpt"))
+    return run.path

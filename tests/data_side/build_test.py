@@ -1,0 +1,302 @@
+"""Proves what a build writes: the same bytes each time, counted, globally shuffled, all or none."""
+
+import collections
+import dataclasses
+import json
+import os
+import pathlib
+import random
+
+import pytest
+import tensorflow as tf
+
+from albert_tf.errors import InputError, InputNotFoundError
+from albert_tf.tokenization import load_tokenizer
+from data import build as build_module
+from data import cutter
+from data.build import BuildOptions, build
+from data.input_pipeline import Objective, Records, evaluation_batches
+from data.masking import MaskingConfig
+from data.records import MANIFEST, Counts, Manifest
+
+
+@pytest.fixture(scope="module")
+def corpus(sentence_maker, tmp_path_factory) -> str:
+    """40 documents of about 50 sequences each, for sequences of 16."""
+    rng = random.Random(2)
+    path = tmp_path_factory.mktemp("corpus") / "corpus.jsonl"
+    with open(path, "w") as file:
+        for _ in range(40):
+            text = "\n".join(sentence_maker(rng, rng.randint(2, 4)) for _ in range(110))
+            file.write(json.dumps({"text": text}) + "\n")
+    return f"jsonl:{path}"
+
+
+@pytest.fixture
+def options(corpus, tiny_tokenizer, tmp_path) -> BuildOptions:
+    out = str(tmp_path / "out")
+    return BuildOptions(corpus, tiny_tokenizer, out, seq_length=16, num_workers=1)
+
+
+def content(folder: str | os.PathLike) -> dict[str, bytes]:
+    root = pathlib.Path(folder)
+    return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
+
+
+def parsed(folder: str) -> list[dict]:
+    """The records in the order of the files, without padding."""
+    records = Records.open(folder)
+    rows = []
+    for path, size in records.shards():
+        raw = tf.data.TFRecordDataset(path).batch(size).get_single_element()
+        values = {k: v.numpy() for k, v in records.manifest.schema.parse(raw).items()}
+        for row in range(size):
+            length = int(values["pieces_length"][row])
+            rows.append({
+                "pieces": tuple(values["pieces"][row, :length].tolist()),
+                "first_length": int(values["first_length"][row]),
+                "document": int(values["document"][row]),
+            })  # fmt: skip
+    return rows
+
+
+def few_documents(tmp_path, texts: list[str]) -> str:
+    path = tmp_path / "few.jsonl"
+    path.write_text("\n".join(json.dumps({"text": text}) for text in texts))
+    return f"jsonl:{path}"
+
+
+def test_any_number_of_workers_gives_the_same_bytes(options, tmp_path, monkeypatch):
+    """Many small batches, so that the workers finish in any order; several shards."""
+    monkeypatch.setattr(cutter, "TEXT_BYTES_PER_WORKER", 1)
+    monkeypatch.setattr(cutter, "BATCH_CHARACTERS", 5000)
+    monkeypatch.setattr(build_module, "TEXT_BYTES_PER_SHARD", 30_000)
+    folders = [str(tmp_path / name) for name in ("one", "again", "two")]
+    for folder, workers in zip(folders, (1, 1, 2), strict=True):
+        build(dataclasses.replace(options, output=folder, num_workers=workers))
+    one, again, two = map(content, folders)
+    assert one == again == two
+    assert len(Manifest.read(folders[0]).shards) > 1
+    build(dataclasses.replace(options, output=str(tmp_path / "seed"), seed=1))
+    assert content(tmp_path / "seed") != one
+
+
+def test_batches_of_documents_do_not_show(options, tmp_path, monkeypatch):
+    build(options)
+    monkeypatch.setattr(cutter, "BATCH_CHARACTERS", 1)
+    build(dataclasses.replace(options, output=str(tmp_path / "single")))
+    assert content(options.output) == content(tmp_path / "single")
+
+
+def test_little_text_starts_no_process():
+    mebibyte = 2**20
+    assert cutter.useful_workers(8, mebibyte) == 1
+    assert cutter.useful_workers(8, 5 * mebibyte) == 3
+    assert cutter.useful_workers(8, 500 * mebibyte) == 8
+    assert cutter.useful_workers(0, 2**40) == os.cpu_count()
+
+
+@pytest.mark.parametrize("text_bytes_per_shard", [10**9, 30_000, 3_000])
+def test_records_are_shuffled_globally(options, monkeypatch, text_bytes_per_shard):
+    """Neighbours, and pairs within a batch, share a document as often as by chance.
+
+    By chance: the share of all pairs of records that are of one document, about 1 in 40. The
+    counts are sums of rare, nearly independent events: five standard deviations are 5 sqrt(mean).
+    In document order nearly all neighbours would share one.
+    """
+    monkeypatch.setattr(build_module, "TEXT_BYTES_PER_SHARD", text_bytes_per_shard)
+    build(options)
+    documents = [record["document"] for record in parsed(options.output)]
+    count = len(documents)
+    assert count > 1500 and len(set(documents)) == 40
+    sizes = collections.Counter(documents).values()
+    chance = sum(n * (n - 1) for n in sizes) / (count * (count - 1))
+    assert 0.024 < chance < 0.027
+
+    neighbours = sum(a == b for a, b in zip(documents[:-1], documents[1:], strict=True))
+    expected = chance * (count - 1)
+    assert abs(neighbours - expected) < 5 * expected**0.5
+
+    batches = [documents[at : at + 32] for at in range(0, count - 31, 32)]
+    together = sum(n * (n - 1) // 2 for b in batches for n in collections.Counter(b).values())
+    expected = chance * len(batches) * 32 * 31 / 2
+    assert abs(together - expected) < 5 * expected**0.5
+
+    # Nor does the place in the file tell the place in the corpus.
+    mean_document = sum(documents[: count // 2]) / (count // 2)
+    assert abs(mean_document - 19.5) < 5 * 11.5 / (count // 2) ** 0.5
+
+
+def test_shards_have_about_the_same_size(options, monkeypatch):
+    monkeypatch.setattr(build_module, "TEXT_BYTES_PER_SHARD", 12_000)
+    build(options)
+    shards = Manifest.read(options.output).shards
+    mean = sum(shards) / len(shards)
+    assert len(shards) > 5
+    assert all(abs(size - mean) < 5 * mean**0.5 for size in shards)
+
+
+def test_train_and_heldout_are_disjoint_and_together_everything(options, tmp_path):
+    parts = {}
+    for split in ("all", "train", "heldout"):
+        out = str(tmp_path / split)
+        build(dataclasses.replace(options, output=out, split=split, heldout_fraction=0.3))
+        parts[split] = {(r["document"], r["pieces"]) for r in parsed(out)}
+    assert parts["train"] | parts["heldout"] == parts["all"]
+    train, heldout = ({number for number, _ in parts[s]} for s in ("train", "heldout"))
+    assert not train & heldout and train | heldout == set(range(40))
+    assert 3 <= len(heldout) <= 21  # 12 expected, three standard deviations are 8.7
+    counts = [Manifest.read(str(tmp_path / s)).counts.documents for s in ("train", "heldout")]
+    assert counts == [len(train), len(heldout)]
+
+
+def test_the_manifest_counts_right(tiny_tokenizer, tmp_path, monkeypatch):
+    """Three documents; a target that is always full shows what falls into each sequence."""
+    monkeypatch.setattr("data.segments.SHORT_PROBABILITY", 0.0)
+    tokenizer = load_tokenizer(tiny_tokenizer)
+    texts = ["Ba de fi.\nGo ku.\nLa me ni.\nPo ru.", "Single sentence only.", "Sa te.\nFi go ku."]
+    pieces = [[tokenizer.encode(line) for line in text.split("\n")] for text in texts]
+    sizes = [[len(ids) for ids in document] for document in pieces]
+    assert all(sum(document) <= 61 for document in sizes)  # each document is one sequence of 64
+    out = str(tmp_path / "out")
+    corpus = few_documents(tmp_path, texts)
+    build(BuildOptions(corpus, tiny_tokenizer, out, seq_length=64, num_workers=1))
+    manifest = Manifest.read(out)
+    assert manifest.counts == Counts(
+        documents=3,
+        single_sentence_documents=1,
+        sentences=7,
+        sequences=3,
+        sequences_without_pair=1,
+        pieces=sum(map(sum, sizes)),
+        pieces_lost=0,
+        text_bytes=sum(len(text.replace("\n", "")) for text in texts),
+    )
+    assert manifest.num_records == 3 and manifest.seq_length == 64
+    assert manifest.vocab_size == tokenizer.vocab_size == 200
+    assert manifest.special_ids == (0, 1, 2, 3, 4)
+    assert manifest.tokenizer_fingerprint == tokenizer.fingerprint
+    assert load_tokenizer(out).fingerprint == tokenizer.fingerprint
+    records = sorted(parsed(out), key=lambda record: record["document"])
+    assert [r["pieces"] for r in records] == [tuple(sum(document, [])) for document in pieces]
+    for record, document in zip(records, sizes, strict=True):
+        cuts = [sum(document[:n]) for n in range(1, max(2, len(document)))]
+        assert record["first_length"] in cuts
+
+
+def test_lost_pieces_and_words_are_right(options):
+    build(options)
+    manifest, records = Manifest.read(options.output), parsed(options.output)
+    counts = manifest.counts
+    assert counts.sequences == manifest.num_records == len(records)
+    assert counts.pieces == sum(len(record["pieces"]) for record in records)
+    assert counts.sequences_without_pair == sum(
+        record["first_length"] == len(record["pieces"]) for record in records
+    )
+    tokenizer = load_tokenizer(options.tokenizer)
+    with open(options.corpus.removeprefix("jsonl:")) as file:
+        lines = [line for row in file for line in json.loads(row)["text"].split("\n")]
+    assert counts.sentences == len(lines) == 40 * 110
+    assert counts.pieces + counts.pieces_lost == sum(map(len, tokenizer.encode_batch(lines)))
+    assert all(2 <= len(record["pieces"]) <= 13 for record in records[:100])
+
+
+def test_word_starts_are_the_tokenizers(options):
+    """With every word masked whole: no slot of a batch cuts a word."""
+    build(options)
+    is_start = load_tokenizer(options.tokenizer).is_word_start
+    records, masking = Records.open(options.output), MaskingConfig(rate=0.4, max_ngram=1)
+    batches = evaluation_batches(records, Objective("none"), masking, 256)
+    for batch in batches.take(2).as_numpy_iterator():
+        ids = batch["input_word_ids"].copy()
+        for row in range(256):
+            used = int(batch["masked_lm_weights"][row].sum())
+            chosen = batch["masked_lm_positions"][row, :used]
+            ids[row, chosen] = batch["masked_lm_ids"][row, :used]
+            special = set((ids[row] <= 3).nonzero()[0].tolist())  # [CLS], [SEP], <pad>
+            for position in chosen.tolist():
+                begins = is_start[ids[row, position]] or position - 1 in special
+                assert begins or position - 1 in chosen
+                after = position + 1
+                ends = after in special or after == 16 or is_start[ids[row, after]]
+                assert ends or after in chosen
+
+
+def test_dupe_factor_cuts_each_document_anew(options):
+    build(dataclasses.replace(options, dupe_factor=2))
+    by_document = collections.Counter(record["document"] for record in parsed(options.output))
+    assert all(80 < count for count in by_document.values())
+    records = [record["pieces"] for record in parsed(options.output)]
+    assert len(set(records)) > 0.6 * len(records)  # most are cut elsewhere the second time
+
+
+def test_a_complete_build_is_kept_and_another_one_refused(options, capsys, tmp_path):
+    build(options)
+    before = {p: p.stat().st_mtime_ns for p in pathlib.Path(options.output).rglob("*")}
+    build(dataclasses.replace(options, num_workers=2))
+    assert "already complete" in capsys.readouterr().out
+    assert {p: p.stat().st_mtime_ns for p in pathlib.Path(options.output).rglob("*")} == before
+    with pytest.raises(InputError, match=r"--output=.* other options \(seq_length: 16 != 32\)"):
+        build(dataclasses.replace(options, seq_length=32))
+    with pytest.raises(InputError, match=r"seed: 0 != 5; split: 'all' != 'train'"):
+        build(dataclasses.replace(options, seed=5, split="train"))
+    assert {p: p.stat().st_mtime_ns for p in pathlib.Path(options.output).rglob("*")} == before
+
+
+def test_another_content_of_the_corpus_is_refused(tiny_tokenizer, tmp_path):
+    corpus, out = few_documents(tmp_path, ["Ba de fi. Go ku."]), str(tmp_path / "out")
+    options = BuildOptions(corpus, tiny_tokenizer, out, seq_length=16, num_workers=1)
+    build(options)
+    few_documents(tmp_path, ["Ba de fi. La me."])
+    with pytest.raises(InputError, match=r"other options \(corpus content: '\w+' != '\w+'\)"):
+        build(options)
+
+
+@pytest.mark.parametrize("name", ["notes.txt", MANIFEST])
+def test_foreign_content_is_refused_and_left_alone(options, name):
+    folder = pathlib.Path(options.output)
+    folder.mkdir()
+    (folder / name).write_text('{"mine": 1}')
+    with pytest.raises(InputError):
+        build(options)
+    assert content(folder) == {name: b'{"mine": 1}'}
+
+
+def test_a_broken_build_is_not_taken_for_complete(options):
+    build(options)
+    (shard,) = pathlib.Path(options.output).glob("*.tfrecord")
+    shard.unlink()
+    with pytest.raises(InputNotFoundError, match=r"records-00000-of-00001.*remove"):
+        build(options)
+
+
+@pytest.mark.parametrize("num_workers", [1, 2])
+def test_a_failing_build_leaves_nothing_behind(options, corpus, tmp_path, monkeypatch, num_workers):
+    """A byte that is not UTF-8 after 30 good documents, when records are being spilled."""
+    monkeypatch.setattr(cutter, "TEXT_BYTES_PER_WORKER", 1)
+    monkeypatch.setattr(cutter, "BATCH_CHARACTERS", 5000)
+    lines = pathlib.Path(corpus.removeprefix("jsonl:")).read_bytes().split(b"\n")
+    (tmp_path / "bad").mkdir()
+    bad = tmp_path / "bad" / "bad.jsonl"
+    bad.write_bytes(b"\n".join([*lines[:30], b'{"text": "\xff"}', *lines[30:]]))
+    change = {"corpus": f"jsonl:{bad}", "num_workers": num_workers}
+    with pytest.raises(InputError, match="must be UTF-8"):
+        build(dataclasses.replace(options, **change))
+    assert [path.name for path in tmp_path.iterdir()] == ["bad"]
+    build(dataclasses.replace(options, **change | {"errors": "replace", "num_workers": 1}))
+    assert Manifest.read(options.output).counts.documents == 41
+
+
+def test_what_a_killed_build_left_is_cleared(options):
+    left = pathlib.Path(options.output + ".incomplete")
+    left.mkdir()
+    (left / "00000.spill").write_bytes(b"half")
+    build(options)
+    assert not left.exists()
+    assert not any(name.endswith("spill") for name in content(options.output))
+
+
+def test_a_dry_run_writes_nothing(options, capsys, tmp_path):
+    build(dataclasses.replace(options, dry_run=True))
+    assert '"seq_length": 16' in capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,264 @@
+"""Proves that batches are pure functions of (seed, epoch, record): layout, labels, order, seeks."""
+
+from itertools import islice
+
+import numpy as np
+import pytest
+
+from albert_tf.errors import ConfigError
+from data.input_pipeline import (
+    Objective,
+    Records,
+    _seek,
+    _stream,
+    evaluation_batches,
+    training_batches,
+)
+from data.masking import MaskingConfig
+
+MASKING = MaskingConfig()
+SOP, NONE = Objective("sop"), Objective("none")
+SIZES = (5, 0, 8, 1, 9)  # records per shard: unequal, one of them empty; 23 in all
+
+
+def numbered(number: int, first: int = 3, second: int = 4) -> tuple:
+    """A record of one-piece words that tells its number: every piece is 5 + number."""
+    size = first + second
+    return [5 + number] * size, [True] * size, first
+
+
+@pytest.fixture(scope="module")
+def sharded(write_records, tmp_path_factory) -> Records:
+    """23 records that tell their numbers, in five shards; number 7 has one segment."""
+    numbers = iter(range(sum(SIZES)))
+    shards = [[numbered(n, second=4 * (n != 7)) for n in islice(numbers, s)] for s in SIZES]
+    return write_records(tmp_path_factory.mktemp("records") / "sharded", shards, 16)
+
+
+def rows(batches, count: int) -> list[dict[str, np.ndarray]]:
+    return list(batches.take(count).as_numpy_iterator())
+
+
+def joined(batches: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
+
+
+def unmasked(batch: dict[str, np.ndarray]) -> np.ndarray:
+    """The ids before masking: targets written back into their real slots."""
+    ids = batch["input_word_ids"].copy()
+    row, slot = np.nonzero(batch["masked_lm_weights"])
+    ids[row, batch["masked_lm_positions"][row, slot]] = batch["masked_lm_ids"][row, slot]
+    return ids
+
+
+def numbers_of(batch: dict[str, np.ndarray]) -> list[int]:
+    return (unmasked(batch)[:, 1] - 5).tolist()
+
+
+def assert_same(one: list[dict], two: list[dict]) -> None:
+    assert len(one) == len(two) > 0
+    for left, right in zip(one, two, strict=True):
+        assert left.keys() == right.keys()
+        for name, value in left.items():
+            np.testing.assert_array_equal(value, right[name], name)
+
+
+def test_both_layouts_by_hand(write_records, tmp_path):
+    """A = 10 11 12, B = 20 21 in a sequence of 16, with and without the swap."""
+    record = ([10, 11, 12, 20, 21], [True] * 5, 3)
+    records = write_records(tmp_path / "one", [[record]], 16)
+    batch = joined(rows(training_batches(records, SOP, MASKING, 1, seed=0), 40))
+    layouts = {
+        0: ([2, 10, 11, 12, 3, 20, 21, 3], [0, 0, 0, 0, 0, 1, 1, 1]),
+        1: ([2, 20, 21, 3, 10, 11, 12, 3], [0, 0, 0, 0, 1, 1, 1, 1]),
+    }
+    assert set(batch["pair_label"].tolist()) == {0, 1}
+    for row, label in enumerate(batch["pair_label"].tolist()):
+        ids, types = layouts[label]
+        assert unmasked(batch)[row].tolist() == ids + [0] * 8
+        assert batch["input_type_ids"][row].tolist() == types + [0] * 8
+        assert batch["input_mask"][row].tolist() == [1] * 8 + [0] * 8
+        assert batch["pair_weight"][row] == 1
+        assert batch["masked_lm_weights"][row].tolist() == [1, 0]  # round(0.15 * 8) of 2 slots
+
+
+def test_one_segment_has_one_separator_and_no_pair(write_records, tmp_path):
+    records = write_records(tmp_path / "one", [[([10, 11, 12], [True] * 3, 3)]], 16)
+    batch = joined(rows(training_batches(records, SOP, MASKING, 1, seed=0), 20))
+    assert (unmasked(batch) == [2, 10, 11, 12, 3, *[0] * 11]).all()
+    assert (batch["input_mask"] == [1] * 5 + [0] * 11).all()
+    assert not batch["input_type_ids"].any()
+    assert not batch["pair_weight"].any() and not batch["pair_label"].any()
+
+
+def test_a_full_record_fills_the_sequence(write_records, tmp_path):
+    record = ([*range(10, 23)], [True] * 13, 6)
+    records = write_records(tmp_path / "one", [[record]], 16)
+    (batch,) = rows(evaluation_batches(records, NONE, MASKING, 1), 1)
+    expected = [2, *range(10, 16), 3, *range(16, 23), 3]
+    assert unmasked(batch)[0].tolist() == expected
+    assert batch["input_mask"].all()
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_words_stay_whole_when_segments_swap(write_records, tmp_path, swapped):
+    """A = (10 11) (12), B = (20 21 22): the words of both layouts, from many draws."""
+    record = ([10, 11, 12, 20, 21, 22], [True, False, True, True, False, False], 3)
+    records = write_records(tmp_path / "one", [[record]], 16)
+    masking = MaskingConfig(rate=0.3, max_ngram=1)  # round(0.3 * 9) = 3 pieces
+    batch = joined(rows(training_batches(records, SOP, masking, 1, seed=1), 60))
+    real = batch["masked_lm_weights"] > 0
+    seen = {
+        tuple(batch["masked_lm_ids"][row][real[row]])
+        for row in np.flatnonzero(batch["pair_label"] == swapped)
+    }
+    assert seen == {(10, 11, 12), (20, 21, 22)}
+
+
+def test_dtypes_and_static_shapes(sharded):
+    for batches in (
+        training_batches(sharded, SOP, MASKING, 4, seed=0),
+        evaluation_batches(sharded, SOP, MASKING, 4),
+    ):
+        shapes = {name: (spec.shape, spec.dtype) for name, spec in batches.element_spec.items()}
+        assert shapes == {
+            "input_word_ids": ((4, 16), "int32"),
+            "input_mask": ((4, 16), "int32"),
+            "input_type_ids": ((4, 16), "int32"),
+            "masked_lm_positions": ((4, 2), "int32"),
+            "masked_lm_ids": ((4, 2), "int32"),
+            "masked_lm_weights": ((4, 2), "float32"),
+            "pair_label": ((4,), "int32"),
+            "pair_weight": ((4,), "float32"),
+        }
+
+
+def test_half_of_all_pairs_are_swapped(sharded):
+    """Within three standard errors, over 200 epochs of the 22 records that have a pair."""
+    batch = joined(rows(training_batches(sharded, SOP, MASKING, 23, seed=0), 200))
+    has_pair = batch["pair_weight"] == 1
+    assert has_pair.sum() == 200 * 22
+    assert abs(batch["pair_label"][has_pair].mean() - 0.5) < 3 * 0.5 / (200 * 22) ** 0.5
+    assert not batch["pair_label"][~has_pair].any()
+    # Neither always the same records nor whole epochs.
+    by_epoch = batch["pair_label"].reshape(200, 23).mean(axis=1)
+    assert 0.05 < by_epoch.std() < 0.2  # a fair coin: 0.5 / sqrt(23) = 0.104
+
+
+def test_the_objective_none_never_swaps(sharded):
+    batch = joined(rows(training_batches(sharded, NONE, MASKING, 23, seed=0), 5))
+    assert not batch["pair_label"].any() and not batch["pair_weight"].any()
+    type_ids = batch["input_type_ids"].sum(axis=1)
+    assert set(type_ids.tolist()) == {0, 5}  # A has 3 pieces: B and its [SEP] are 5
+    with pytest.raises(ConfigError, match="`objective.pair` must be one of sop, none.*'nsp'"):
+        Objective("nsp")
+
+
+def test_every_epoch_holds_every_record_once_and_is_another(sharded):
+    epochs = rows(training_batches(sharded, SOP, MASKING, 23, seed=0), 4)
+    orders = [numbers_of(epoch) for epoch in epochs]
+    assert all(sorted(order) == list(range(23)) for order in orders)
+    assert len({tuple(order) for order in orders}) == 4
+    by_record = []
+    for order, epoch in zip(orders, epochs, strict=True):
+        at = np.argsort(order)
+        by_record.append({name: value[at] for name, value in epoch.items()})
+    one, two = by_record[:2]
+    for name in ("masked_lm_positions", "pair_label"):
+        assert (one[name] != two[name]).any()
+
+
+def test_shards_and_the_records_of_a_shard_come_in_another_order(sharded):
+    """Each shard's records stand together; both orders change from epoch to epoch."""
+    shard_of = np.repeat(np.arange(5), SIZES)
+    shard_orders, orders_in_last = set(), set()
+    for epoch in rows(training_batches(sharded, SOP, MASKING, 23, seed=0), 12):
+        numbers = np.array(numbers_of(epoch))
+        shards = shard_of[numbers]
+        changes = np.flatnonzero(np.diff(shards)) + 1
+        shard_orders.add(tuple(shards[[0, *changes]].tolist()))
+        orders_in_last.add(tuple(numbers[shards == 4].tolist()))
+        assert len(changes) == 3
+    assert len(orders_in_last) == 12 and len(shard_orders) > 6  # of 9! and of 4! = 24
+
+
+@pytest.mark.parametrize(("batch_size", "starts"), [(4, (2, 5, 6)), (50, (1,))])
+def test_a_seek_is_the_uninterrupted_stream(sharded, batch_size, starts):
+    """Bit for bit, from starts within a shard and on both sides of an epoch's border."""
+    whole = rows(training_batches(sharded, SOP, MASKING, batch_size, seed=3), 12)
+    for start in starts:
+        batches = training_batches(sharded, SOP, MASKING, batch_size, seed=3, start_step=start)
+        assert_same(rows(batches, 12 - start), whole[start:])
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_every_record_of_three_epochs_is_sought_where_it_is(sharded, seed):
+    whole = [(int(i), int(e)) for _, i, e in _stream(sharded, seed, 0).take(69)]
+    assert [epoch for _, epoch in whole] == [0] * 23 + [1] * 23 + [2] * 23
+    sizes = np.array([size for size in SIZES if size])
+    shards = np.repeat(np.arange(4), sizes)[[index for index, _ in whole]]
+    turn = skip = 0
+    for start in range(69):
+        assert _seek(sizes, seed, start) == (turn, skip)
+        skip += 1
+        if skip == sizes[shards[start]]:
+            turn, skip = turn + 1, 0
+
+
+def test_workers_together_read_what_one_reads(sharded):
+    """By rows: worker 0 has the first of each global batch, and so on; after a seek as well."""
+    arguments = (sharded, SOP, MASKING, 12, 0, 1)
+    whole = rows(training_batches(*arguments), 5)
+    for num_workers in (2, 4):
+        workers = [
+            rows(training_batches(*arguments, num_workers=num_workers, worker=worker), 5)
+            for worker in range(num_workers)
+        ]
+        assert_same([joined(list(parts)) for parts in zip(*workers, strict=True)], whole)
+
+
+def test_replicas_of_a_worker_get_consecutive_batches(sharded):
+    whole = rows(training_batches(sharded, SOP, MASKING, 12, 0), 3)
+    parts = rows(
+        training_batches(
+            sharded, SOP, MASKING, 12, 0, num_workers=2, worker=1, batch_size_per_replica=3
+        ),
+        6,
+    )
+    assert_same(
+        [joined(parts[at : at + 2]) for at in (0, 2, 4)],
+        [{name: value[6:] for name, value in batch.items()} for batch in whole],
+    )
+
+
+@pytest.mark.parametrize("change", [{"num_workers": 5}, {"batch_size_per_replica": 5}])
+def test_a_batch_that_cannot_be_shared_is_refused(sharded, change):
+    with pytest.raises(ConfigError, match="`loop.global_batch_size` must be a multiple.*: 12"):
+        training_batches(sharded, SOP, MASKING, 12, 0, **change)
+
+
+@pytest.mark.parametrize(("batch_size", "num_batches"), [(4, 6), (23, 1), (30, 1)])
+def test_evaluation_sees_every_record_once_in_order(sharded, batch_size, num_batches):
+    batches = list(evaluation_batches(sharded, SOP, MASKING, batch_size).as_numpy_iterator())
+    assert len(batches) == num_batches
+    batch = joined(batches)
+    numbers = np.array(numbers_of(batch))
+    assert numbers[:23].tolist() == list(range(23))
+    # The rest is filled with copies that count for nothing.
+    assert not batch["masked_lm_weights"][23:].any() and not batch["pair_weight"][23:].any()
+    assert batch["masked_lm_weights"][:23].any(axis=1).all()
+    assert batch["pair_weight"].sum() == 22
+
+
+def test_evaluation_is_the_same_each_time_whatever_the_batch(sharded):
+    first = list(evaluation_batches(sharded, SOP, MASKING, 4).as_numpy_iterator())
+    assert_same(first, list(evaluation_batches(sharded, SOP, MASKING, 4).as_numpy_iterator()))
+    (whole,) = evaluation_batches(sharded, SOP, MASKING, 23).as_numpy_iterator()
+    assert_same([whole], [{name: value[:23] for name, value in joined(first).items()}])
+    (other,) = evaluation_batches(sharded, SOP, MASKING, 23, seed=1).as_numpy_iterator()
+    assert (other["masked_lm_positions"] != whole["masked_lm_positions"]).any()
+
+
+def test_another_seed_is_another_stream(sharded):
+    one, two = (rows(training_batches(sharded, SOP, MASKING, 23, seed), 1)[0] for seed in (0, 1))
+    assert numbers_of(one) != numbers_of(two)

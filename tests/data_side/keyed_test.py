@@ -1,0 +1,108 @@
+"""Proves that both faces of the generator are splitmix64, uniform, and independent by stream."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data import keyed
+
+GOLDEN = 0x9E3779B97F4A7C15
+# The first outputs of splitmix64 from seed 0 (Vigna's reference implementation).
+PUBLISHED = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
+DRAWS = 2**20
+
+
+def chi_square(values: np.ndarray, bins: int) -> float:
+    counts = np.bincount(values.astype(np.int64), minlength=bins)
+    expected = len(values) / bins
+    return float(((counts - expected) ** 2 / expected).sum())
+
+
+def is_uniform(values: np.ndarray, bins: int) -> bool:
+    """Chi-square has mean bins - 1 and variance 2 (bins - 1): within five standard deviations."""
+    freedom = bins - 1
+    return abs(chi_square(values, bins) - freedom) < 5 * (2 * freedom) ** 0.5
+
+
+def test_the_published_vector():
+    # Draw c of key k is splitmix64's output number c + 1 from the state k, counted from 0.
+    assert keyed.bits(0, np.arange(2)).tolist() == PUBLISHED[1:]
+    assert keyed.bits(2**64 - GOLDEN, np.arange(3)).tolist() == PUBLISHED
+    assert keyed._mix_int(0) == PUBLISHED[0]
+
+
+@given(
+    key=st.integers(0, 2**64 - 1),
+    counters=st.lists(st.integers(0, 2**63 - 1), min_size=1, max_size=5),
+)
+@settings(max_examples=50, deadline=None)
+def test_the_graph_draws_what_numpy_draws(key, counters):
+    graph = keyed.graph_bits(tf.constant(key, tf.uint64), tf.constant(counters, tf.int64))
+    assert graph.dtype == tf.uint64
+    np.testing.assert_array_equal(graph.numpy(), keyed.bits(key, np.array(counters, np.int64)))
+
+
+@given(
+    seed=st.integers(-(2**63), 2**64),
+    stream=st.integers(1, 8),
+    epochs=st.lists(st.integers(0, 2**62), min_size=1, max_size=3),
+)
+@settings(max_examples=50, deadline=None)
+def test_the_graphs_stream_keys_are_numpys(seed, stream, epochs):
+    graph = keyed.graph_stream_key(seed, stream, tf.constant(epochs, tf.int64))
+    assert graph.numpy().tolist() == [keyed.stream_key(seed, stream, e) for e in epochs]
+
+
+def test_keys_broadcast_against_counters():
+    keys = tf.constant([[1], [2]], tf.uint64)
+    graph = keyed.graph_bits(keys, tf.range(3, dtype=tf.int64)[None]).numpy()
+    np.testing.assert_array_equal(graph, [keyed.bits(k, np.arange(3)) for k in (1, 2)])
+
+
+@pytest.mark.parametrize("shift", [0, 24, 56])
+def test_draws_are_uniform(shift):
+    """Low, middle and high byte: of one key's draws, and of the first draw of a million keys."""
+    draws = keyed.bits(keyed.stream_key(0, keyed.PAIR), np.arange(DRAWS))
+    nested = np.array([keyed.bits(int(key), np.zeros(1))[0] for key in draws[:20_000]])
+    assert is_uniform(draws >> np.uint64(shift) & np.uint64(255), 256)
+    assert is_uniform(nested >> np.uint64(shift) & np.uint64(255), 256)
+
+
+@pytest.mark.parametrize("limit", [1, 7, 29_995, 2**31 - 1])
+def test_below_stays_below_and_is_uniform(limit):
+    draws = keyed.bits(3, np.arange(200_000))
+    below = keyed.graph_below(tf.constant(draws), limit).numpy().astype(np.int64)
+    high = draws >> np.uint64(32)
+    np.testing.assert_array_equal(below, (high * np.uint64(limit)) >> np.uint64(32))
+    assert below.min() >= 0 and below.max() < limit
+    bins = min(limit, 100)
+    if limit > 1:
+        assert is_uniform(below * bins // limit, bins)
+
+
+OTHERS = {
+    "stream": (0, keyed.NGRAM, 0),
+    "epoch": (0, keyed.TILE, 1),
+    "seed": (1, keyed.TILE, 0),
+    "stream and epoch": (0, keyed.NGRAM, 1),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_what_differs_in_one_part_of_the_key_is_independent(other):
+    """16 x 16 table of the high bits of both: uniform, so neither tells anything of the other."""
+    one = keyed.bits(keyed.stream_key(0, keyed.TILE, 0), np.arange(DRAWS)) >> np.uint64(60)
+    two = keyed.bits(keyed.stream_key(*OTHERS[other]), np.arange(DRAWS)) >> np.uint64(60)
+    assert is_uniform(one * np.uint64(16) + two, 256)
+
+
+def test_neighbouring_draws_are_independent():
+    draws = keyed.bits(keyed.stream_key(5, keyed.TILE), np.arange(DRAWS)) >> np.uint64(60)
+    assert is_uniform(draws[:-1] * np.uint64(16) + draws[1:], 256)
+
+
+def test_streams_and_epochs_have_keys_of_their_own():
+    keys = {keyed.stream_key(s, t, e) for s in range(20) for t in range(1, 9) for e in range(20)}
+    assert len(keys) == 20 * 8 * 20

@@ -1,0 +1,79 @@
+"""Proves that a folder of records opens only when it is whole and of this version."""
+
+import dataclasses
+import json
+
+import pytest
+
+from albert_tf.errors import InputError, InputNotFoundError
+from data.records import MANIFEST, Counts, Manifest, shard_name
+from data.schema import COMPACT_VERSION, compact_schema
+
+
+@pytest.fixture
+def manifest() -> Manifest:
+    counts = Counts(documents=3, sequences=7, pieces=700)
+    return Manifest(
+        COMPACT_VERSION, "compact", 512, 30_000, (0, 1, 2, 3, 4), "abc", "def", (4, 0, 3), counts,
+        json.dumps({"seed": 1}),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def folder(manifest, tmp_path) -> str:
+    for shard in range(3):
+        (tmp_path / shard_name(shard, 3)).write_bytes(b"")
+    manifest.write(str(tmp_path))
+    return str(tmp_path)
+
+
+def edit(folder: str, **changes: object) -> None:
+    with open(f"{folder}/{MANIFEST}") as file:
+        values = json.load(file) | changes
+    with open(f"{folder}/{MANIFEST}", "w") as file:
+        json.dump(values, file)
+
+
+def test_a_manifest_comes_back_as_it_was_written(manifest, folder):
+    assert Manifest.read(folder) == manifest
+    assert manifest.num_records == 7
+    assert manifest.schema == compact_schema(512, 30_000)
+    assert manifest.shard_path(folder, 2) == f"{folder}/records-00002-of-00003.tfrecord"
+
+
+def test_counts_add_up():
+    one = Counts(1, 2, 3, 4, 5, 6, 7, 8)
+    assert dataclasses.astuple(one + one) == (2, 4, 6, 8, 10, 12, 14, 16)
+    assert one + Counts() == one
+
+
+def test_a_folder_without_manifest_is_not_found(tmp_path):
+    with pytest.raises(InputNotFoundError, match=r"no manifest.json in .*python -m data.build"):
+        Manifest.read(str(tmp_path))
+
+
+@pytest.mark.parametrize("keys", [{}, {"something": "new"}])
+def test_another_version_is_refused_whatever_its_keys(folder, keys):
+    edit(folder, schema_version=COMPACT_VERSION + 1, **keys)
+    with pytest.raises(InputError, match=r"version 2; this program reads version 1: build"):
+        Manifest.read(folder)
+
+
+@pytest.mark.parametrize("content", ["", "[1]", '{"name": "a web page"}', "\xff"])
+def test_another_programs_manifest_is_refused(tmp_path, content):
+    (tmp_path / MANIFEST).write_bytes(content.encode("latin-1"))
+    with pytest.raises(InputError, match=r"must be the manifest of a `python -m data.build`"):
+        Manifest.read(str(tmp_path))
+
+
+def test_an_incomplete_manifest_is_refused(folder):
+    with open(f"{folder}/{MANIFEST}", "w") as file:
+        json.dump({"schema_version": COMPACT_VERSION, "layout": "compact"}, file)
+    with pytest.raises(InputError, match=r"must be the manifest"):
+        Manifest.read(folder)
+
+
+def test_a_missing_shard_is_named(folder, tmp_path):
+    (tmp_path / shard_name(1, 3)).unlink()
+    with pytest.raises(InputNotFoundError, match=r"records-00001-of-00003.tfrecord.*is missing"):
+        Manifest.read(folder)

@@ -1,0 +1,99 @@
+"""Proves that what a schema writes it parses, and that it refuses what it cannot write."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from data.schema import Feature, RecordSchema, compact_schema, ids_dtype
+
+
+@pytest.fixture(params=[2**16, 2**16 + 1], ids=["uint16", "int32"])
+def schema(request) -> RecordSchema:
+    return compact_schema(20, request.param)
+
+
+def record(**changes) -> dict[str, object]:
+    plain = {"pieces": [7, 8, 9], "word_starts": [0b10100000], "first_length": 2, "document": 5}
+    return plain | changes
+
+
+def test_records_come_back_padded_with_their_lengths(schema):
+    top = 2**16 - 1  # the highest id that has two bytes
+    rows = [record(), record(pieces=[top] * 20, word_starts=[255] * 3, document=2**62)]
+    parsed = schema.parse(tf.constant([schema.encode(row) for row in rows]))
+    parsed = {name: value.numpy() for name, value in parsed.items()}
+    assert parsed["pieces"].tolist() == [[7, 8, 9] + [0] * 17, [top] * 20]
+    assert parsed["pieces_length"].tolist() == [3, 20]
+    assert parsed["word_starts"].tolist() == [[160, 0, 0], [255] * 3]
+    assert parsed["word_starts_length"].tolist() == [1, 3]
+    assert parsed["first_length"].tolist() == [2, 2]
+    assert parsed["document"].tolist() == [5, 2**62]
+
+
+def test_the_type_of_pieces_follows_the_vocabulary(schema):
+    pieces = schema.features[0]
+    parsed = schema.parse(tf.constant([schema.encode(record())]))
+    assert parsed["pieces"].dtype == pieces.dtype
+    assert parsed["pieces"].shape[1:] == [20] and parsed["word_starts"].shape[1:] == [3]
+    assert [ids_dtype(size) for size in (30_000, 2**16, 2**16 + 1)] == ["uint16"] * 2 + ["int32"]
+    assert (2**16 - 1) <= np.iinfo(ids_dtype(2**16)).max
+
+
+def test_fakes_are_accepted_and_come_back(schema):
+    rng = np.random.default_rng(0)
+    fakes = [schema.fake(rng) for _ in range(10)]
+    parsed = schema.parse(tf.constant([schema.encode(fake) for fake in fakes]))
+    for row, fake in enumerate(fakes):
+        for feature in schema.features:
+            value = parsed[feature.name][row].numpy()
+            if not feature.is_scalar:
+                value = value[: parsed[f"{feature.name}_length"][row]]
+            np.testing.assert_array_equal(value, fake[feature.name])
+
+
+def test_the_bytes_are_the_same_in_every_process(schema):
+    """Features in the order of their names; protobuf's own order changes from run to run."""
+    wire = schema.encode(record())
+    names = sorted(feature.name for feature in schema.features)
+    places = [wire.index(name.encode()) for name in names]
+    assert places == sorted(places)
+    assert b"\x07\x00\x08\x00" in wire or b"\x07\x00\x00\x00\x08" in wire  # little-endian
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"extra": 1}, r"a record must have \['pieces'.*Received: .*'extra'"),
+        ({"pieces": [1] * 21}, r"`pieces` must be a row of at most 20.*\(21,\)"),
+        ({"pieces": [[1, 2]]}, r"`pieces` must be a row of at most 20.*\(1, 2\)"),
+    ],
+)
+def test_what_does_not_fit_is_refused(schema, change, message):
+    with pytest.raises(ValueError, match=message):
+        schema.encode(record(**change))
+
+
+def test_a_missing_feature_is_refused(schema):
+    rest = record()
+    del rest["document"]
+    with pytest.raises(ValueError, match="a record must have"):
+        schema.encode(rest)
+
+
+def test_ids_that_the_type_cannot_hold_are_refused():
+    with pytest.raises((ValueError, OverflowError)):
+        compact_schema(20, 100).encode(record(pieces=[2**16]))
+
+
+def test_a_record_of_another_schema_is_not_parsed(schema):
+    other = RecordSchema((Feature("text", "something else"),)).encode({"text": 1})
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        schema.parse(tf.constant([other]))
+
+
+def test_the_description_names_every_feature(schema):
+    rows = schema.describe().splitlines()
+    assert len(rows) == 2 + len(schema.features)
+    for feature, row in zip(schema.features, rows[2:], strict=True):
+        assert f"`{feature.name}`" in row and feature.doc in row
+    assert "x at most 20, raw bytes" in rows[2] and "| int64 |" in rows[4]

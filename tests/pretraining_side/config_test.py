@@ -1,0 +1,69 @@
+"""A run's configuration takes vocabulary and length from the records and refuses what differs."""
+
+import dataclasses
+
+import pytest
+
+from albert_tf.errors import ConfigError
+from data.records import Counts, Manifest
+from pretraining.config import LoopConfig, resolve
+from pretraining.experiments import EXPERIMENTS, SMOKE, experiment
+
+MANIFEST = Manifest(
+    1, "compact", 128, 8000, (0, 1, 2, 3, 4), "tokenizer", "corpus", (10,), Counts(), "{}"
+)
+
+
+def test_records_decide_vocabulary_and_length():
+    config = resolve(SMOKE, [], MANIFEST)
+    assert (config.model.vocab_size, config.model.max_positions) == (8000, 128)
+    assert config.schedule_steps == SMOKE.loop.steps
+    longer = resolve(EXPERIMENTS["albert-base-v2"], [], MANIFEST)
+    assert longer.model.max_positions == 512
+
+
+@pytest.mark.parametrize(
+    ("assignment", "words"),
+    [
+        ("model.vocab_size=30000", ("model.vocab_size", "30000", "8000")),
+        ("model.max_positions=64", ("model.max_positions", "64", "128")),
+        ("loop.steps=5", ("optimizer.warmup_steps", "10", "5")),
+        ("loop.step=5", ("loop.step", "loop.steps")),
+        ("objective.pair=sopp", ("objective.pair", "sop", "sopp")),
+        ("masking.rate=1.5", ("masking.rate", "1.5")),
+        ("optimizer.name=sgd", ("optimizer.name", "lamb", "sgd")),
+    ],
+)
+def test_refusals_name_key_and_values(assignment: str, words: tuple[str, ...]):
+    with pytest.raises(ConfigError) as error:
+        resolve(SMOKE, [assignment], MANIFEST)
+    assert all(word in str(error.value) for word in words)
+
+
+def test_values_that_belong_together_are_set_together():
+    config = resolve(SMOKE, ["loop.steps_per_loop=8", "loop.checkpoint_every=16"], MANIFEST)
+    assert (config.loop.steps_per_loop, config.loop.checkpoint_every) == (8, 16)
+
+
+def test_checkpoints_fall_on_loop_ends():
+    with pytest.raises(ConfigError, match="multiple"):
+        LoopConfig(steps_per_loop=10, checkpoint_every=15)
+
+
+def test_every_experiment_is_whole():
+    for name in EXPERIMENTS:
+        config = experiment(name)
+        assert config.optimizer.warmup_steps <= config.schedule_steps, name
+    base = experiment("albert-base-v2")
+    assert base.model.param_count() == 11_683_584
+    assert (base.optimizer.learning_rate, base.loop.global_batch_size) == (0.00176, 4096)
+
+
+def test_unknown_experiment_names_a_near_one():
+    with pytest.raises(ConfigError, match="albert-base-v2"):
+        experiment("albert-base-v3")
+
+
+def test_config_is_frozen():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        SMOKE.seed = 3

@@ -1,0 +1,191 @@
+"""The loop: the loss falls, a restart is bit-equal, replicas change nothing, bad runs are refused.
+
+Tolerance for two replicas: sums are added in another order, so losses agree to 1e-4 relative after
+ten steps; everything else is compared bit by bit.
+"""
+
+import dataclasses
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf import hardware
+from albert_tf.checkpoints import load_encoder, load_pretrainer
+from albert_tf.errors import InputError
+from albert_tf.runs import RunDir
+from data.input_pipeline import Records
+from pretraining import evaluate, train
+from pretraining.config import resolve
+from pretraining.experiments import SMOKE
+from pretraining.loop import train as train_loop
+
+FAST = ("loop.steps=6", "loop.steps_per_loop=2", "loop.checkpoint_every=2", "seed=3",
+        "optimizer.warmup_steps=2", "model.max_positions=32")  # fmt: skip
+DROPOUT = ("model.hidden_dropout=0.1", "model.attention_dropout=0.1")
+
+
+def options(records: str, run: pathlib.Path, *assignments: str) -> train.TrainOptions:
+    return train.TrainOptions(records, str(run), "smoke", device="cpu", set=assignments)
+
+
+@pytest.fixture(scope="module")
+def finished(tiny_records: str, tmp_path_factory: pytest.TempPathFactory) -> RunDir:
+    run = tmp_path_factory.mktemp("runs") / "smoke"
+    train.main(options(tiny_records, run, "loop.steps=60"))
+    return RunDir(str(run))
+
+
+def test_loss_falls_and_the_run_is_whole(finished: RunDir):
+    rows = finished.metrics()
+    assert [row["step"] for row in rows] == [10, 20, 30, 40, 50, 60]
+    assert rows[-1]["loss/mlm"] < 0.92 * rows[0]["loss/mlm"]
+    assert rows[0]["loss/mlm"] == pytest.approx(np.log(600), rel=0.05)  # uniform guessing
+    columns = {"step", "loss/mlm", "loss/pair", "accuracy/mlm", "accuracy/pair", "lr", "grad_norm",
+               "tokens_per_s", "step_ms"}  # fmt: skip
+    assert set(rows[0]) == columns
+    assert finished.is_complete and finished.result()["step"] == 60
+    names = ("config.json", "environment.json", "tensorboard", "checkpoints", "tokenizer")
+    assert all(os.path.exists(os.path.join(finished.path, name)) for name in names)
+    assert len(os.listdir(finished.plots_path)) == 5
+    assert tf.train.latest_checkpoint(finished.checkpoints_path).endswith("ckpt-60")
+
+
+def test_a_finished_run_is_left_alone(finished: RunDir, tiny_records: str, capsys):
+    before = os.stat(finished.result_path).st_mtime_ns
+    train.main(options(tiny_records, finished.path, "loop.steps=60"))
+    assert os.stat(finished.result_path).st_mtime_ns == before
+    assert "already complete" in capsys.readouterr().out
+
+
+def test_another_configuration_is_refused(finished: RunDir, tiny_records: str):
+    with pytest.raises(InputError) as error:
+        train.main(options(tiny_records, finished.path, "loop.steps=50", "seed=1"))
+    assert "loop.steps: 60 != 50" in str(error.value) and "seed: 0 != 1" in str(error.value)
+
+
+def test_loading_what_was_trained(finished: RunDir):
+    batch = {name: tf.ones([2, 8], tf.int32) for name in train_inputs()}
+    pretrainer, encoder = load_pretrainer(finished.path), load_encoder(finished.path)
+    outputs = pretrainer(batch | {"masked_lm_positions": tf.constant([[1], [2]])})
+    assert outputs["mlm_logits"].shape == (2, 1, 600) and outputs["pair_logits"].shape == (2, 2)
+    np.testing.assert_array_equal(
+        outputs["pooled_output"].numpy(), encoder(batch)["pooled_output"].numpy()
+    )
+
+
+def train_inputs() -> tuple[str, ...]:
+    return ("input_word_ids", "input_mask", "input_type_ids")
+
+
+def weights_after(records: str, run: pathlib.Path, *assignments: str) -> list[np.ndarray]:
+    opened = Records.open(records)
+    config = resolve(SMOKE, [*FAST, *assignments], opened.manifest)
+    run.mkdir(exist_ok=True)
+    return train_loop(config, opened, RunDir(str(run)), hardware.strategy("cpu")).get_weights()
+
+
+def test_restart_is_bit_equal(tiny_records: str, tmp_path: pathlib.Path):
+    whole = weights_after(tiny_records, tmp_path / "whole", *DROPOUT)
+    # The same run, cut after 3 of 6 steps; the schedule's length is the whole run's.
+    part = (*DROPOUT, "optimizer.schedule_steps=6")
+    first = weights_after(tiny_records, tmp_path / "cut", *part, "loop.steps=3")
+    second = weights_after(tiny_records, tmp_path / "cut", *part, "loop.steps=6")
+    assert all(np.array_equal(a, b) for a, b in zip(whole, second, strict=True))
+    assert not all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
+    rows = RunDir(str(tmp_path / "cut")).metrics()
+    assert [row["step"] for row in rows] == [2, 3, 4, 6]
+
+
+def test_no_pairs_leaves_the_pooler_alone(tiny_records: str, tmp_path: pathlib.Path):
+    run = tmp_path / "none"
+    train.main(options(tiny_records, run, *FAST, "objective.pair=none"))
+    rows = RunDir(str(run)).metrics()
+    assert "loss/pair" not in rows[0]
+    # Biases start at zero and are neither moved nor decayed.
+    assert not load_encoder(str(run)).pooler.bias.numpy().any()
+
+
+def test_two_replicas_give_the_curve_of_one(tiny_records: str, tmp_path: pathlib.Path):
+    script = f"""
+import os
+import tensorflow as tf
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+from albert_tf import hardware
+from albert_tf.runs import RunDir
+from data.input_pipeline import Records
+from pretraining.config import resolve
+from pretraining.experiments import SMOKE
+from pretraining.loop import train
+records = Records.open({tiny_records!r})
+config = resolve(SMOKE, ["loop.steps=10", "loop.steps_per_loop=1", "loop.checkpoint_every=10",
+                         "model.max_positions=32"], records.manifest)
+for name, strategy in (("one", tf.distribute.OneDeviceStrategy("/cpu:0")),
+                       ("two", hardware.strategy("cpu"))):
+    print(strategy.num_replicas_in_sync)
+    run = RunDir({str(tmp_path)!r} + "/" + name)
+    os.mkdir(run.path)
+    train(config, records, run, strategy)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert [line for line in done.stdout.split() if line in ("1", "2")][:2] == ["1", "2"]
+    one, two = (RunDir(str(tmp_path / name)).metrics() for name in ("one", "two"))
+    for a, b in zip(one, two, strict=True):
+        assert b["loss/mlm"] == pytest.approx(a["loss/mlm"], rel=1e-4)
+        assert b["loss/pair"] == pytest.approx(a["loss/pair"], rel=1e-4)
+        assert b["grad_norm"] == pytest.approx(a["grad_norm"], rel=1e-3)
+
+
+def test_a_batch_that_replicas_cannot_share_is_refused(tiny_records: str):
+    from pretraining.loop import check_batch
+
+    opened = Records.open(tiny_records)
+    config = resolve(SMOKE, ["loop.global_batch_size=15"], opened.manifest)
+
+    @dataclasses.dataclass
+    class Two:
+        num_replicas_in_sync: int = 2
+
+    with pytest.raises(InputError, match=r"15, replicas: 2"):
+        check_batch(config, Two())
+
+
+def test_evaluation_has_baselines_and_standard_errors(finished: RunDir, tiny_records: str, capsys):
+    evaluate.main(evaluate.EvaluateOptions(finished.path, tiny_records))
+    with open(finished.evaluation_path("records"), encoding="utf-8") as file:
+        result = json.load(file)
+    manifest = Records.open(tiny_records).manifest
+    pairs = manifest.counts.sequences - manifest.counts.sequences_without_pair
+    assert result["count/pair"] == pairs  # every pair once, whatever the last batch's filling
+    p = result["accuracy/pair"]
+    assert result["standard_error/pair"] == pytest.approx((p * (1 - p) / pairs) ** 0.5)
+    assert 0 < result["baseline/mlm"] < 0.3
+    assert "standard errors from 50 %" in capsys.readouterr().out
+
+
+def test_records_of_another_tokenizer_are_refused(
+    finished: RunDir, tiny_records: str, tmp_path: pathlib.Path
+):
+    other = tmp_path / "other"
+    os.makedirs(other)
+    for name in os.listdir(tiny_records):
+        os.symlink(os.path.join(tiny_records, name), other / name)
+    os.remove(other / "manifest.json")
+    manifest = dataclasses.replace(Records.open(tiny_records).manifest, tokenizer_fingerprint="no")
+    manifest.write(str(other))
+    with pytest.raises(InputError, match="another tokenizer"):
+        evaluate.main(evaluate.EvaluateOptions(finished.path, str(other)))
+
+
+def test_verdict_on_sop_is_plain():
+    assert evaluate.above_chance(0.51, 100).startswith("not above chance yet (+0.2")
+    assert evaluate.above_chance(0.6, 10_000).startswith("above chance (+20.0")

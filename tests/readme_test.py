@@ -1,0 +1,81 @@
+"""README says what is true: its commands parse, and those of the journey run as written."""
+
+import importlib
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+from albert_tf import cli
+from albert_tf.config import AlbertConfig
+from data.corpora import read_documents
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+JOURNEY = re.search(r"```bash\n(.*?)```", README, re.DOTALL)[1]
+COMMANDS = [line for line in JOURNEY.splitlines() if line.startswith("python ")]
+MAINS = {
+    "data.train_tokenizer": "TrainTokenizerOptions",
+    "data.build": "BuildOptions",
+    "pretraining.train": "TrainOptions",
+    "pretraining.evaluate": "EvaluateOptions",
+    "albert_tf.export": "ExportOptions",
+    "finetuning.train": "FinetuneOptions",
+}
+
+
+def options_of(module: str) -> type:
+    name = "albert_tf.export.__main__" if module == "albert_tf.export" else module
+    return getattr(importlib.import_module(name), MAINS[module])
+
+
+@pytest.mark.parametrize("command", [c for c in COMMANDS if " -m " in c])
+def test_every_flag_exists(command: str):
+    words = shlex.split(command)
+    module = words[2]
+    cli.parse(options_of(module), words[2:], "", module)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """What README supposes: some text under corpus/, and labelled reviews."""
+    place = tmp_path_factory.mktemp("reader")
+    (place / "corpus").mkdir()
+    packages = "python_docs:email,logging,unittest,asyncio,json,argparse,collections,tkinter"
+    documents = list(read_documents(packages))
+    for part in range(2):
+        text = "\n\n".join("\n".join(d.sentences) for d in documents[part::2])
+        (place / "corpus" / f"{part}.txt").write_text(text, encoding="utf-8")
+    (place / "reviews").mkdir()
+    rows = "text\tlabel\n" + "good and kind\tyes\nbad and slow\tno\n" * 20
+    for name in ("train.tsv", "dev.tsv"):
+        (place / "reviews" / name).write_text(rows, encoding="utf-8")
+    for name in ("albert_tf", "data", "pretraining", "finetuning", "examples"):
+        (place / name).symlink_to(ROOT / name)
+    return place
+
+
+def test_the_journey_runs_as_written(place: pathlib.Path):
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    for command in COMMANDS:
+        words = [sys.executable, *shlex.split(command)[1:]]
+        done = subprocess.run(
+            words, cwd=place, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, f"{command}\n{done.stderr[-1500:]}"
+        assert "Traceback" not in done.stderr
+    assert (place / "export" / "reviews" / "1" / "saved_model.pb").is_file()
+
+
+def test_the_preset_table_is_true():
+    rows = re.findall(r"^\| `albert-(\w+)-v1`, `-v2` \|.*?\| ([\d,]+) \| ([\d,]+)", README, re.M)
+    assert len(rows) == 4
+    for name, encoder, unshared in rows:
+        config = AlbertConfig.from_preset(f"albert-{name}-v2")
+        assert f"{config.param_count():,}" == encoder
+        bert = config.replace(sharing="none", embedding_size=config.hidden_size)
+        assert f"{bert.param_count():,}" == unshared
