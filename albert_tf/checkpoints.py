@@ -1,6 +1,8 @@
 """Loading trained weights: a run folder, a converted folder or an exported encoder."""
 
+import itertools
 import os
+import textwrap
 
 import tensorflow as tf
 
@@ -71,10 +73,9 @@ def read_checkpoint(target: tf.train.Checkpoint, path: str) -> str:
     try:
         target.read(checkpoint).assert_existing_objects_matched().expect_partial()
     except (AssertionError, ValueError, tf.errors.OpError) as error:
-        found = len(tf.train.list_variables(checkpoint))
+        reason = textwrap.shorten(str(error), 200)  # else with the variable's values
         raise InputError(
-            f"checkpoint {checkpoint!r} ({found} variables) does not fit the model of its "
-            f"config.json: {error}"
+            f"checkpoint {checkpoint!r} does not fit the model of its config.json: {reason}"
         ) from None
     return checkpoint
 
@@ -96,9 +97,11 @@ def set_variables(encoder: AlbertEncoder, values: list[tf.Variable], path: str) 
     expected = [tuple(v.shape) for v in encoder.variables]
     found = [tuple(v.shape) for v in values]
     if expected != found:
+        differing = [pair for pair in itertools.zip_longest(expected, found) if len(set(pair)) > 1]
         raise InputError(
-            f"{path!r} holds other weights than its config describes: expected {expected}, "
-            f"found {found}."
+            f"{path!r} must hold the {len(expected)} weights that its config describes. Received "
+            f"{len(found)}; the first that differs should be {differing[0][0]} and is "
+            f"{differing[0][1]}."
         )
     for variable, value in zip(encoder.variables, values, strict=True):
         variable.assign(value)

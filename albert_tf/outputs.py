@@ -21,23 +21,35 @@ def new_folder(path: str, flag: str = "--output") -> Iterator[str]:
     Raises:
       InputError: `path` exists and is not an empty folder, or cannot be written.
     """
-    path = path.rstrip("/")
     require_new(path, flag)
-    work = path + SUFFIX
+    final = os.path.realpath(path)
+    work = final + SUFFIX
+    shutil.rmtree(work, ignore_errors=True)
+    parents = _missing_parents(final)
     try:
         try:
-            shutil.rmtree(work, ignore_errors=True)
             os.makedirs(work)
         except OSError as error:
             raise InputError(
                 f"{flag}={path} cannot be written: {error.strerror}. Name another folder."
             ) from None
         yield work
-        if os.path.isdir(path):
-            os.rmdir(path)
-        os.replace(work, path)
+        if os.path.isdir(final):
+            os.rmdir(final)
+        os.replace(work, final)
     finally:
         shutil.rmtree(work, ignore_errors=True)
+        for parent in parents:
+            if os.path.isdir(parent) and not os.listdir(parent):
+                os.rmdir(parent)
+
+
+def _missing_parents(path: str) -> list[str]:
+    """The folders above `path` that do not exist yet, the deepest first."""
+    missing = []
+    while not os.path.lexists(path := os.path.dirname(path)):
+        missing.append(path)
+    return missing
 
 
 def require_new(path: str, flag: str = "--output") -> None:

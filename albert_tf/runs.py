@@ -111,13 +111,17 @@ class RunDir:
 
         Raises:
           InputNotFoundError: the folder is not a run.
+          InputError: its config.json is not JSON.
         """
         if not os.path.isfile(self.config_path):
             raise InputNotFoundError(
                 f"no config.json in {self.path!r} (working folder {os.getcwd()}): not a run folder."
             )
         with open(self.config_path, encoding="utf-8") as file:
-            return json.load(file)
+            try:
+                return json.load(file)
+            except ValueError as error:
+                raise InputError(f"{self.config_path!r} must be JSON: {error}.") from None
 
     def metrics(self) -> list[dict[str, float]]:
         """The rows of metrics.jsonl; a torn last line is left out."""
@@ -149,12 +153,18 @@ class RunDir:
 
 
 def environment() -> dict[str, Any]:
-    """What the run ran on; a package may be absent (TensorFlow has other names on a TPU)."""
-    installed = {d.name.lower(): d.version for d in metadata.distributions()}
+    """What the run ran on."""
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
         "cores": os.cpu_count(),
-        "packages": {name: installed[name] for name in PACKAGES if name in installed},
+        "packages": {name: _version(name) for name in PACKAGES},
         "command": sys.argv,
     }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:  # TensorFlow for TPUs has another name
+        return None

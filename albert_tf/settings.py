@@ -19,8 +19,7 @@ _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "
 
 def to_dict(tree: Any) -> dict[str, Any]:
     """The tree as nested dicts of JSON values (tuples become lists)."""
-    plain = dataclasses.asdict(tree)
-    return {key: list(value) if isinstance(value, tuple) else value for key, value in plain.items()}
+    return _plain(dataclasses.asdict(tree))
 
 
 def from_dict(cls: type[T], values: Mapping[str, Any], where: str = "") -> T:
@@ -145,6 +144,12 @@ def _kind(hint: Any) -> tuple[bool, type, Any]:
     if typing.get_origin(hint) is tuple:
         return False, tuple, typing.get_args(hint)[0]
     return False, hint, None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

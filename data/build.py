@@ -84,7 +84,8 @@ def build(options: BuildOptions) -> None:
 def _check(options: BuildOptions) -> None:
     if options.seq_length < MIN_SEQ_LENGTH:
         raise InputError(
-            f"--seq_length must be at least {MIN_SEQ_LENGTH}. Received: {options.seq_length}."
+            f"--seq_length must be at least {MIN_SEQ_LENGTH}. Received: {options.seq_length}. "
+            "Raise it: below, hardly a pair of sentences fits."
         )
     if options.split not in ("all", "train", "heldout"):
         raise InputError(f"--split must be all, train or heldout. Received: {options.split!r}.")

@@ -55,7 +55,7 @@ def read_documents(
     """
     kind, where = _split_kind(corpus)
     if errors not in ("strict", "replace"):
-        raise InputError(f"`errors` must be strict or replace. Received: {errors!r}.")
+        raise InputError(f"--errors must be strict or replace. Received: {errors!r}.")
     is_boundary = _boundary(document_boundary)
     if kind != "text" and document_boundary != "blank_line":
         raise InputError(

@@ -82,11 +82,13 @@ def _lines(name: str, errors: str) -> Iterator[str]:
                 offset += len(raw)
     except UnicodeDecodeError as error:
         raise InputError(
-            f"{name} must be UTF-8. Received: byte 0x{error.object[error.start]:02x} at offset "
-            f"{offset + error.start}. Convert the file, or read it with errors=replace."
+            f"--corpus: {name} must be UTF-8. Received: byte 0x{error.object[error.start]:02x} "
+            f"at offset {offset + error.start}. Convert the file, or pass --errors=replace."
         ) from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InputError(f"{name} must be a whole gzip file: {error}. Fetch it again.") from None
+        raise InputError(
+            f"--corpus: {name} must be a whole gzip file: {error}. Fetch it again."
+        ) from None
 
 
 def _read_text(reading: Reading) -> Iterator[Document]:
@@ -102,8 +104,8 @@ def _read_text(reading: Reading) -> Iterator[Document]:
             chars += len(line)
             if chars > _MAX_DOCUMENT_CHARS:
                 raise InputError(
-                    f"{name} has a document of more than {_MAX_DOCUMENT_CHARS} characters. "
-                    "Choose a --document_boundary that occurs in it."
+                    f"--corpus: {name} has a document of more than {_MAX_DOCUMENT_CHARS} "
+                    "characters. Choose a --document_boundary that occurs in it."
                 )
         yield Document(sentences_of(lines), name)
 
@@ -121,7 +123,9 @@ def _read_wikiextractor(reading: Reading) -> Iterator[Document]:
             elif lines is not None and (lines or line.strip() not in ("", title)):
                 lines.append(line)  # from behind the line that repeats the title
         if lines is not None:
-            raise InputError(f"{name} must close each <doc>. The last is open: fetch it again.")
+            raise InputError(
+                f"--corpus: {name} must close each <doc>. The last is open: fetch it again."
+            )
 
 
 def _read_jsonl(reading: Reading) -> Iterator[Document]:
@@ -136,7 +140,7 @@ def _json_lines(name: str, key: str, errors: str) -> Iterator[str]:
             record = _json(line, f"{name}:{number}")
             if not isinstance(record, dict) or not isinstance(record.get(key), str):
                 raise InputError(
-                    f"{name}:{number} must be a JSON object with text under `{key}`. "
+                    f"--corpus: {name}:{number} must be a JSON object with text under `{key}`. "
                     f"Received: {line[:80]!r}."
                 )
             # JSON can escape half a surrogate pair, which no encoder downstream could write.
@@ -147,7 +151,9 @@ def _json(text: str, place: str) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        raise InputError(f"{place} must be JSON: {error}. Received: {text[:80]!r}.") from None
+        raise InputError(
+            f"--corpus: {place} must be JSON: {error}. Received: {text[:80]!r}."
+        ) from None
 
 
 def _read_race(reading: Reading) -> Iterator[Document]:
@@ -165,8 +171,8 @@ def _read_squad(reading: Reading) -> Iterator[Document]:
             texts = [p["context"] for entry in content["data"] for p in entry["paragraphs"]]
         except (KeyError, TypeError):
             raise InputError(
-                f"{name} must be in SQuAD's format: data[].paragraphs[].context. Received: "
-                f"{str(content)[:80]!r}."
+                f"--corpus: {name} must be in SQuAD's format: data[].paragraphs[].context. "
+                f"Received: {str(content)[:80]!r}."
             ) from None
         yield from _passages((text, name) for text in texts)
 
@@ -200,7 +206,7 @@ def _read_tfds(reading: Reading) -> Iterator[Document]:
         except UnicodeDecodeError as error:
             raise InputError(
                 f"--corpus=tfds:{reading.where} must be UTF-8. Received: {error}. "
-                "Read it with errors=replace."
+                "Pass --errors=replace."
             ) from None
         yield Document(sentences_of(text.split("\n")), builder.info.name)
 

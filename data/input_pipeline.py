@@ -1,18 +1,17 @@
 """Records -> batches: a keyed order, pairs and masks, as a pure function of (seed, epoch, record).
 
-The stream of an endless run is epoch after epoch. In each epoch the shards come in a keyed order,
-and so do the records of a shard; batch number s holds the records [s * B, (s + 1) * B) of the
-stream. So a saved position is a step, and a restart seeks.
+Batch number s holds the records [s * B, (s + 1) * B) of the endless stream. So a saved position is
+a step, and a restart seeks.
 """
 
 import dataclasses
 
-import numpy as np
 import tensorflow as tf
 
 from albert_tf.errors import ConfigError
 from data import keyed
 from data.masking import MaskingConfig, Vocabulary, mask_batch
+from data.record_stream import record_stream
 from data.records import Manifest
 
 PAIR_OBJECTIVES = ("sop", "none")
@@ -82,7 +81,7 @@ def training_batches(
             f"batch of a replica ({batch_size_per_replica}). Received: {global_batch_size}."
         )
     examples = ExampleMaker(records.manifest, objective, masking, seed)
-    dataset = _stream(records, seed, start_step * global_batch_size)
+    dataset = record_stream(records.shards(), seed, start_step * global_batch_size)
     dataset = dataset.batch(global_batch_size, drop_remainder=True)
     # Cut while the records are still strings: parsing and masking cost more than reading.
     mine = slice(worker * per_worker, (worker + 1) * per_worker)
@@ -215,51 +214,3 @@ def _unpack_bits(packed: tf.Tensor) -> tf.Tensor:
     shifts = tf.constant([7, 6, 5, 4, 3, 2, 1, 0], tf.uint8)
     bits = tf.bitwise.bitwise_and(tf.bitwise.right_shift(packed[:, :, None], shifts), 1)
     return tf.reshape(bits, [tf.shape(packed)[0], -1]) > 0
-
-
-def _stream(records: Records, seed: int, start: int) -> tf.data.Dataset:
-    """The endless stream of (raw, record index, epoch) from record number `start` on."""
-    sizes = np.array([size for _, size in records.shards()])
-    paths = tf.constant([path for path, _ in records.shards()])
-    firsts = tf.constant(np.cumsum(sizes) - sizes)  # index of each shard's first record
-    turn, skip = _seek(sizes, seed, start)
-
-    def shard_of_turn(turn: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        epoch = turn // len(sizes)
-        key = keyed.graph_stream_key(seed, keyed.SHARD_ORDER, epoch)
-        draws = keyed.graph_bits(key, tf.range(len(sizes), dtype=tf.int64))
-        return _argsort(draws)[turn % len(sizes)], epoch
-
-    def read_shard(turn: tf.Tensor) -> tf.data.Dataset:
-        shard, epoch = shard_of_turn(turn)
-        size = tf.gather(tf.constant(sizes), shard)
-        # A whole shard at once: its records can then be taken in the epoch's own order.
-        raw = tf.data.TFRecordDataset(paths[shard]).batch(size).get_single_element()
-        index = tf.gather(firsts, shard) + tf.range(size)
-        draws = keyed.graph_bits(keyed.graph_stream_key(seed, keyed.RECORD_ORDER, epoch), index)
-        order = _argsort(draws)
-        epochs = tf.fill([size], epoch)
-        return tf.data.Dataset.from_tensor_slices(
-            (tf.gather(raw, order), tf.gather(index, order), epochs)
-        )
-
-    turns = tf.data.Dataset.range(turn, tf.int64.max)
-    return turns.flat_map(read_shard).skip(skip)
-
-
-def _seek(sizes: np.ndarray, seed: int, start: int) -> tuple[int, int]:
-    """(number of the shard's turn in the stream, records to skip in it) of record `start`."""
-    epoch, skip = divmod(start, int(sizes.sum()))
-    key = keyed.stream_key(seed, keyed.SHARD_ORDER, epoch)
-    order = np.argsort(keyed.bits(key, np.arange(len(sizes))) >> np.uint64(1), kind="stable")
-    for place, shard in enumerate(order):
-        if skip < sizes[shard]:
-            return epoch * len(sizes) + place, skip
-        skip -= int(sizes[shard])
-    raise AssertionError("an epoch is shorter than its remainder")
-
-
-def _argsort(draws: tf.Tensor) -> tf.Tensor:
-    """Indices that sort uint64 draws (by their high 63 bits, which int64 can hold)."""
-    high = tf.cast(tf.bitwise.right_shift(draws, tf.constant(1, tf.uint64)), tf.int64)
-    return tf.argsort(high, stable=True)

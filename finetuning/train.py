@@ -13,6 +13,7 @@ import hashlib
 import json
 import math
 import os
+import sys
 import time
 from typing import Any
 
@@ -131,7 +132,14 @@ def fine_tune(
     )
     x, y = _features(train, tokenizer, config.task)
     dev_x, dev_y = _features(dev, tokenizer, config.task)
-    model.fit(x, y, values.batch_size, values.epochs, validation_data=(dev_x, dev_y), verbose=2)
+    model.fit(
+        x,
+        y,
+        values.batch_size,
+        values.epochs,
+        validation_data=(dev_x, dev_y),
+        verbose="auto" if sys.stdout.isatty() else 2,
+    )
     _, accuracy = model.evaluate(dev_x, dev_y, values.batch_size, verbose=0)
     if isinstance(encoder, AlbertEncoder):
         return model, accuracy

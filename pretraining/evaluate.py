@@ -89,7 +89,7 @@ def evaluate(
                 totals[name] += float(value)
             real = batch["masked_lm_weights"].numpy() > 0
             np.add.at(targets, batch["masked_lm_ids"].numpy()[real], 1)
-            progress.advance(batch_size)
+            progress.advance(min(batch_size, records.manifest.num_records - progress.done))
     result: dict[str, Any] = means(totals) | {
         "baseline/mlm": float(targets.max() / targets.sum()),
         "count/mlm": totals["mlm_count"],

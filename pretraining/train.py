@@ -13,7 +13,10 @@ import os
 import time
 
 from albert_tf import cli, hardware, settings
+from albert_tf.config import AlbertConfig
+from albert_tf.errors import InputError
 from albert_tf.runs import RunDir
+from albert_tf.tokenization import load_tokenizer
 from data.input_pipeline import Records
 from data.records import TOKENIZER
 from pretraining.config import PretrainConfig, resolve
@@ -40,6 +43,8 @@ def main(options: TrainOptions) -> None:
     """Runs the training that `options` describe."""
     records = Records.open(options.data)
     config = resolve(experiment(options.experiment), options.set, records.manifest)
+    if options.init:
+        check_init(options.init, config, records)
     run = RunDir(options.run_dir)
     run_config = config_of_run(config, records, options)
     run.check(run_config)
@@ -64,6 +69,25 @@ def main(options: TrainOptions) -> None:
     last = run.metrics()[-1]
     run.finish(last | {"seconds": round(time.monotonic() - start, 1)})
     print(f"{run.path}: " + ", ".join(f"{name} {value:.4g}" for name, value in last.items()))
+
+
+def check_init(init: str, config: PretrainConfig, records: Records) -> None:
+    """Refuses first weights of another model or vocabulary than the run's.
+
+    Raises:
+      InputError: the differing keys, or the tokenizers, are named.
+    """
+    model = AlbertConfig.from_json(os.path.join(init, "config.json"))
+    if differing := settings.differing_keys(model, config.model):
+        raise InputError(
+            f"--init={init} holds another model than the run's (there != here): "
+            f"{'; '.join(differing)}."
+        )
+    if load_tokenizer(init).fingerprint != records.manifest.tokenizer_fingerprint:
+        raise InputError(
+            f"--init={init} was trained with another tokenizer than made --data={records.folder}: "
+            f"build the records with --tokenizer={init}."
+        )
 
 
 def config_of_run(

@@ -36,3 +36,27 @@ def tiny_records(tiny_tokenizer: str, tmp_path_factory: pytest.TempPathFactory) 
     folder = str(tmp_path_factory.mktemp("tiny") / "records")
     build(BuildOptions(TINY_CORPUS, tiny_tokenizer, folder, seq_length=32, num_workers=1))
     return folder
+
+
+ALLOWED_SKIPS = ("shared data", "accelerator")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """In CI, names every test that was skipped for another reason than the allowed ones."""
+    for reason in _unexpected_skips(terminalreporter):
+        terminalreporter.write_line(f"skipped in CI without an allowed reason: {reason}", red=True)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """In CI, such a test fails the run."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if exitstatus == 0 and _unexpected_skips(reporter):
+        session.exitstatus = 1
+
+
+def _unexpected_skips(reporter: pytest.TerminalReporter) -> list[str]:
+    if not os.environ.get("CI"):
+        return []
+    reasons = [str(report.longrepr) for report in reporter.stats.get("skipped", [])]
+    return [r for r in reasons if not any(allowed in r for allowed in ALLOWED_SKIPS)]

@@ -102,13 +102,6 @@ def test_a_mistake_is_one_line(place, monkeypatch, capsys, program, flags, parts
     assert sorted(place.rglob("*")) == before
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_without_permission(place, monkeypatch, capsys):
-    (place / "nothing").chmod(0o500)
-    assert run(monkeypatch, "build", output="nothing/out") == 2
-    assert "--output=nothing/out cannot be written" in capsys.readouterr().err
-
-
 def test_a_process_of_its_own_says_it_in_one_line(place):
     command = [sys.executable, "-m", "data.build", "--corpus=text:none", "--tokenizer=tokenizer"]
     env = os.environ | {"PYTHONPATH": str(ROOT)}

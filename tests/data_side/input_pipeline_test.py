@@ -9,12 +9,11 @@ from albert_tf.errors import ConfigError
 from data.input_pipeline import (
     Objective,
     Records,
-    _seek,
-    _stream,
     evaluation_batches,
     training_batches,
 )
 from data.masking import MaskingConfig
+from data.record_stream import record_stream, seek
 
 MASKING = MaskingConfig()
 SOP, NONE = Objective("sop"), Objective("none")
@@ -193,13 +192,13 @@ def test_a_seek_is_the_uninterrupted_stream(sharded, batch_size, starts):
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_every_record_of_three_epochs_is_sought_where_it_is(sharded, seed):
-    whole = [(int(i), int(e)) for _, i, e in _stream(sharded, seed, 0).take(69)]
+    whole = [(int(i), int(e)) for _, i, e in record_stream(sharded.shards(), seed, 0).take(69)]
     assert [epoch for _, epoch in whole] == [0] * 23 + [1] * 23 + [2] * 23
     sizes = np.array([size for size in SIZES if size])
     shards = np.repeat(np.arange(4), sizes)[[index for index, _ in whole]]
     turn = skip = 0
     for start in range(69):
-        assert _seek(sizes, seed, start) == (turn, skip)
+        assert seek(sizes, seed, start) == (turn, skip)
         skip += 1
         if skip == sizes[shards[start]]:
             turn, skip = turn + 1, 0

@@ -102,6 +102,19 @@ def test_restart_is_bit_equal(tiny_records: str, tmp_path: pathlib.Path):
     assert [row["step"] for row in rows] == [2, 3, 4, 6]
 
 
+def test_first_weights_come_from_init(finished: RunDir, tiny_records: str, tmp_path: pathlib.Path):
+    before = load_pretrainer(finished.path).get_weights()
+    run = tmp_path / "continued"
+    chosen = ("loop.steps=1", "optimizer.warmup_steps=1", "optimizer.schedule_steps=2")
+    # Step 0 of a warm-up has rate 0: the weights are those of --init.
+    train.main(dataclasses.replace(options(tiny_records, run, *chosen), init=finished.path))
+    after = load_pretrainer(str(run)).get_weights()
+    assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))
+    with pytest.raises(InputError, match=r"num_layers: 2 != 3"):
+        given = options(tiny_records, tmp_path / "other", *chosen, "model.num_layers=3")
+        train.main(dataclasses.replace(given, init=finished.path))
+
+
 def test_no_pairs_leaves_the_pooler_alone(tiny_records: str, tmp_path: pathlib.Path):
     run = tmp_path / "none"
     train.main(options(tiny_records, run, *FAST, "objective.pair=none"))

@@ -1,0 +1,156 @@
+"""Proves that weights come back from a run folder and an exported encoder, or with one line why."""
+
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf import load_encoder, load_pretrainer, load_tokenizer
+from albert_tf.checkpoints import latest_checkpoint, set_variables
+from albert_tf.encoder import AlbertEncoder
+from albert_tf.errors import InputError, InputNotFoundError
+from albert_tf.export.encoder import EncoderModule
+from albert_tf.export.signatures import save
+from albert_tf.pretrainer import AlbertPretrainer
+
+
+@pytest.fixture(scope="module")
+def inputs(fake_inputs) -> dict:
+    return fake_inputs(2, 9, (0, 4))
+
+
+@pytest.fixture
+def copy(pretrained, tmp_path) -> str:
+    return shutil.copytree(pretrained, tmp_path / "run").as_posix()
+
+
+def edit_model(path: str, **changes) -> None:
+    with open(os.path.join(path, "config.json"), encoding="utf-8") as file:
+        config = json.load(file)
+    config["model"] |= changes
+    with open(os.path.join(path, "config.json"), "w", encoding="utf-8") as file:
+        json.dump(config, file)
+
+
+def test_pretrainer_and_encoder_of_a_run(copy, tiny, inputs):
+    made = AlbertPretrainer(tiny).create_weights()
+    tf.train.Checkpoint(model=made).save(os.path.join(copy, "checkpoints", "newer"))
+    model, encoder = load_pretrainer(copy), load_encoder(copy)
+    assert model.config == encoder.config == tiny
+    for loaded, original in ((model, made), (encoder, made.encoder)):
+        for mine, other in zip(loaded.variables, original.variables, strict=True):
+            np.testing.assert_array_equal(mine, other)
+    outputs = model(inputs | {"masked_lm_positions": np.zeros([2, 1], np.int32)})
+    np.testing.assert_array_equal(outputs["pooled_output"], encoder(inputs)["pooled_output"])
+
+
+@pytest.mark.parametrize("sharing", ["attention", "ffn", "none"])
+def test_other_sharings_come_back(tiny, tmp_path, sharing):
+    config = tiny.replace(sharing=sharing)
+    model = AlbertPretrainer(config).create_weights()
+    (tmp_path / "config.json").write_text(json.dumps({"model": config.__dict__}))
+    tf.train.Checkpoint(model=model).save(str(tmp_path / "checkpoints" / "ckpt"))
+    loaded = load_encoder(str(tmp_path))
+    for mine, other in zip(loaded.variables, model.encoder.variables, strict=True):
+        np.testing.assert_array_equal(mine, other)
+
+
+def test_the_newest_checkpoint_is_read(copy):
+    model = load_pretrainer(copy)
+    model.pair_head.dense.bias.assign([5.0, 6.0])
+    tf.train.Checkpoint(model=model).save(os.path.join(copy, "checkpoints", "newer"))
+    np.testing.assert_array_equal(load_pretrainer(copy).pair_head.dense.bias, [5.0, 6.0])
+
+
+def test_a_run_s_optimizer_is_left_aside(copy, tiny):
+    from albert_tf.optimization import Lamb
+
+    model, optimizer = AlbertPretrainer(tiny).create_weights(), Lamb(0.1)
+    optimizer.build(model.trainable_variables)
+    checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer)
+    checkpoint.save(os.path.join(copy, "checkpoints", "newer"))
+    loaded = load_encoder(copy)
+    np.testing.assert_array_equal(loaded.pooler.kernel, model.encoder.pooler.kernel)
+
+
+def one_line(function, path) -> str:
+    with pytest.raises(InputError) as error:
+        function(path)
+    message = str(error.value)
+    assert "\n" not in message
+    assert len(message) < 500
+    assert path in message
+    return message
+
+
+@pytest.mark.parametrize("load", [load_encoder, load_pretrainer])
+def test_mistakes(load, copy, tmp_path):
+    edit_model(copy, hidden_size=64)
+    assert "does not fit" in one_line(load, copy)
+    edit_model(copy, hidden_size=32, sharing="none")
+    assert "does not fit" in one_line(load, copy)
+    edit_model(copy, hidden_size=33)
+    with pytest.raises(InputError, match="`num_heads` must divide"):
+        load(copy)
+    shutil.rmtree(os.path.join(copy, "checkpoints"))
+    edit_model(copy, hidden_size=32, sharing="all")
+    message = one_line(load, copy)
+    assert "no checkpoint" in message
+    assert os.getcwd() in message
+    os.remove(os.path.join(copy, "config.json"))
+    assert "no config file" in one_line(load, copy)
+    with pytest.raises(InputNotFoundError):
+        load(str(tmp_path / "nowhere"))
+
+
+def test_a_torn_checkpoint(copy):
+    name = latest_checkpoint(copy)
+    with open(f"{name}.index", "r+b") as file:
+        file.truncate(20)
+    one_line(load_encoder, copy)
+
+
+def test_fewer_layers_than_trained_with_shared_weights_are_the_same_weights(copy):
+    # 12 applications of one block or 3: the checkpoint is the same.
+    edit_model(copy, num_layers=5)
+    assert load_encoder(copy).config.num_layers == 5
+
+
+@pytest.fixture(scope="module")
+def exported(pretrained, small_tokenizer, tmp_path_factory) -> str:
+    folder = str(tmp_path_factory.mktemp("exported") / "encoder" / "1")
+    encoder = load_encoder(pretrained)
+    save(EncoderModule(encoder), folder, small_tokenizer, os.path.join(pretrained, "config.json"))
+    return folder
+
+
+def test_an_exported_encoder_is_a_path_too(pretrained, exported, inputs, small_tokenizer):
+    ours, theirs = load_encoder(pretrained)(inputs), load_encoder(exported)(inputs)
+    for name in ("sequence_output", "pooled_output"):
+        np.testing.assert_array_equal(ours[name], theirs[name])
+    assert load_tokenizer(exported).fingerprint == small_tokenizer.fingerprint
+
+
+def test_an_exported_encoder_has_no_heads(exported):
+    assert "without heads" in one_line(load_pretrainer, exported)
+
+
+def test_an_exported_encoder_of_another_config(exported, tmp_path):
+    path = shutil.copytree(exported, tmp_path / "1").as_posix()
+    edit_model(os.path.join(path, "assets.extra"), intermediate_size=32)
+    assert "should be (32, 32) and is (32, 64)" in one_line(load_encoder, path)
+
+
+def test_an_export_without_extras(exported, tmp_path):
+    path = shutil.copytree(exported, tmp_path / "1").as_posix()
+    shutil.rmtree(os.path.join(path, "assets.extra"))
+    assert "assets.extra" in one_line(load_encoder, path)
+
+
+def test_set_variables_refuses_other_shapes(tiny):
+    encoder = AlbertEncoder(tiny).create_weights()
+    with pytest.raises(InputError, match="here"):
+        set_variables(encoder, encoder.variables[1:], "here")

@@ -1,0 +1,160 @@
+"""Proves how a dataclass of options becomes a command: flags, help, mistakes, exit status."""
+
+import dataclasses
+import subprocess
+import sys
+
+import pytest
+
+from albert_tf import cli
+from albert_tf.errors import InputError
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    corpus: str = cli.option("where the text is")
+    size: int = cli.option("how many", 3)
+    rate: float = cli.option("how fast", 0.5)
+    device: str | None = cli.option("on what", None)
+    dry_run: bool = cli.option("do nothing", False)
+
+
+@dataclasses.dataclass(frozen=True)
+class WithOwnSet:
+    name: str = cli.option("what", "x")
+    set: tuple[str, ...] = cli.option("key=value", ())
+
+
+def parse(*argv, options_class=Options):
+    return cli.parse(options_class, ["prog", *argv], "What it does.", "python -m prog")
+
+
+def test_defaults_and_types():
+    assert parse("--corpus=a") == Options("a")
+    given = parse("--corpus", "a=b,c", "--size=-4", "--rate=1", "--device=tpu", "--dry_run")
+    assert given == Options("a=b,c", -4, 1.0, "tpu", True)
+    assert parse("--corpus=a", "--nodry_run") == Options("a")
+
+
+def test_set_applies_to_the_options():
+    assert parse("--set=corpus=a", "--set", "size=9").size == 9
+    with pytest.raises(InputError, match="unknown key `siz`.*size"):
+        parse("--corpus=a", "--set=siz=9")
+    with pytest.raises(InputError, match="`size`.*int.*'x'"):
+        parse("--corpus=a", "--set=size=x")
+
+
+def test_set_is_left_to_programs_that_have_it_themselves():
+    given = parse("--set=model.x=1", "--set=a=2,3", options_class=WithOwnSet)
+    assert given == WithOwnSet("x", ("model.x=1", "a=2,3"))
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        ([], ["--corpus is required", "where the text is"]),
+        (["--corpus=a", "--sise=3"], ["sise", "--help"]),
+        (["--corpus=a", "--size=x"], ["size", "x"]),
+        (["--corpus=a", "--dry_run=x"], ["dry_run", "x"]),
+        (["--corpus=a", "more"], ["unexpected argument 'more'"]),
+        (["--corpus"], ["corpus"]),
+    ],
+)
+def test_mistakes(argv, words):
+    with pytest.raises(InputError) as error:
+        parse(*argv)
+    for word in words:
+        assert word in cli.one_line(error.value)
+
+
+@pytest.mark.parametrize("flag", ["--help", "-h", "--helpfull"])
+def test_help_shows_every_flag(flag, capsys):
+    with pytest.raises(SystemExit) as stop:
+        parse(flag)
+    shown = capsys.readouterr().out
+    assert stop.value.code == 0
+    assert "python -m prog [flags]" in shown
+    assert "What it does." in shown
+    for text in ("--corpus", "where the text is (required)", "--size", "(default: '3'", "--set"):
+        assert text in shown
+
+
+def test_parsing_twice_shares_nothing():
+    assert parse("--corpus=a", "--size=4").size == 4
+    assert parse("--corpus=a").size == 3
+
+
+PROGRAM = """
+import dataclasses, sys
+from albert_tf import cli
+from albert_tf.errors import InputError
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    what: str = cli.option("what happens")
+
+def program(options):
+    if options.what == "mistake":
+        raise InputError("two\\nlines")
+    if options.what == "file":
+        open("/no/such/file")
+    if options.what == "bug":
+        raise KeyError("bug")
+    return int(options.what)
+
+if __name__ == "__main__":
+    cli.run(program, Options, "Doc.")
+"""
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("program")
+    (folder / "pack").mkdir()
+    for name in ("__init__", "__main__", "tool"):
+        (folder / "pack" / f"{name}.py").write_text("" if name == "__init__" else PROGRAM)
+    return folder
+
+
+def run(package, *argv):
+    import albert_tf
+
+    root = albert_tf.__path__[0].removesuffix("/albert_tf")
+    done = subprocess.run(
+        [sys.executable, *argv], cwd=package, env={"PYTHONPATH": f"{root}:{package}"},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("argv", "status", "line"),
+    [
+        (["-m", "pack", "--what=mistake"], 2, "pack: error: two lines\n"),
+        (["-m", "pack.tool", "--what=mistake"], 2, "pack.tool: error: two lines\n"),
+        (["pack/tool.py", "--what=mistake"], 2, "tool.py: error: two lines\n"),
+        (["-m", "pack", "--what=file"], 2, "pack: error: [Errno 2] No such file or directory: "),
+        (["-m", "pack", "--wat=3"], 2, "pack: error: Unknown command line flag 'wat'"),
+        (["-m", "pack"], 2, "pack: error: --what is required"),
+        (["-m", "pack", "--what=3"], 3, ""),
+        (["-m", "pack", "--what=0"], 0, ""),
+    ],
+)
+def test_exit_status_and_one_line(package, argv, status, line):
+    code, out, err = run(package, *argv)
+    assert code == status
+    assert err.startswith(line)
+    assert err.count("\n") == (1 if line else 0)
+    assert out == ""
+
+
+def test_a_bug_keeps_its_traceback(package):
+    code, _, err = run(package, "-m", "pack", "--what=bug")
+    assert code == 1
+    assert "Traceback" in err
+
+
+def test_help_of_a_module_exits_0(package):
+    code, out, err = run(package, "-m", "pack.tool", "--help")
+    assert (code, err) == (0, "")
+    assert "python -m pack.tool [flags]" in out

@@ -1,0 +1,133 @@
+"""Proves which strategy a device name gives, and that a missing device is told in one line."""
+
+import json
+import socket
+import time
+
+import pytest
+import tensorflow as tf
+
+from albert_tf import hardware
+from albert_tf.errors import InputError
+
+
+def mistake(*args) -> str:
+    with pytest.raises(InputError) as error:
+        hardware.strategy(*args)
+    return str(error.value)
+
+
+def test_cpu_and_auto():
+    for device in ("cpu", "auto"):
+        strategy = hardware.strategy(device)
+        expected = len(tf.config.list_logical_devices("CPU"))
+        assert strategy.num_replicas_in_sync == expected or tf.config.list_logical_devices("GPU")
+
+
+def test_several_of_a_kind_are_mirrored(monkeypatch):
+    made = {}
+    monkeypatch.setattr(
+        tf.distribute, "MirroredStrategy", lambda names, cross_device_ops: made.update(
+            names=names, reduction=cross_device_ops
+        )
+    )  # fmt: skip
+    kinds = {"CPU": 2, "GPU": 2}
+    monkeypatch.setattr(
+        tf.config, "list_logical_devices", lambda kind: [
+            tf.config.LogicalDevice(f"/device:{kind}:{i}", kind) for i in range(kinds[kind])
+        ]
+    )  # fmt: skip
+    hardware.strategy("cpu")
+    assert made["names"] == ["/device:CPU:0", "/device:CPU:1"]
+    assert isinstance(made["reduction"], tf.distribute.ReductionToOneDevice)
+    for device in ("auto", "gpu"):
+        hardware.strategy(device)
+        assert made == {"names": ["/device:GPU:0", "/device:GPU:1"], "reduction": None}
+
+
+def test_unknown_device():
+    message = mistake("npu")
+    assert "auto, cpu, gpu, tpu, multi_worker" in message
+    assert "'npu'" in message
+
+
+def test_no_gpu(monkeypatch):
+    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [])
+    assert "--device=gpu" in mistake("gpu")
+
+
+def test_tpu_without_the_device():
+    assert "--tpu=mine goes with --device=tpu. Received: --device=cpu" in mistake("cpu", "mine")
+
+
+@pytest.mark.parametrize("value", [None, "", "{", "[]", "3", '{"cluster": {}}'])
+def test_multi_worker_needs_tf_config(monkeypatch, value):
+    if value is None:
+        monkeypatch.delenv("TF_CONFIG", raising=False)
+    else:
+        monkeypatch.setenv("TF_CONFIG", value)
+    message = mistake("multi_worker")
+    assert "TF_CONFIG" in message
+    assert repr(value) in message
+
+
+def test_multi_worker_with_tf_config(monkeypatch):
+    monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", lambda: "strategy")
+    task = {"cluster": {"worker": ["localhost:1"]}, "task": {"type": "worker", "index": 0}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(task))
+    assert hardware.strategy("multi_worker") == "strategy"
+
+
+@pytest.fixture
+def silent_port():
+    """A port that nobody answers: bound, and closed again."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        return server.getsockname()[1]
+
+
+def test_no_tpu_there_is_told_soon(monkeypatch, silent_port):
+    monkeypatch.setattr(hardware, "TPU_TIMEOUT_S", 2.0)
+    for name in (
+        None,
+        "local",
+        "no-such-tpu",
+        f"grpc://127.0.0.1:{silent_port}",
+        "grpc://nonsense",
+    ):
+        start = time.monotonic()
+        message = mistake("tpu", name)
+        assert time.monotonic() - start < 20
+        assert message.startswith(f"--tpu={name}: no TPU could be reached there")
+    assert socket.getdefaulttimeout() is None
+
+
+class FakeResolver:
+    def __init__(self, tpu):
+        self.tpu = tpu
+
+    def master(self):
+        return ""
+
+
+def test_the_order_of_a_tpu_s_beginning(monkeypatch):
+    calls = []
+    monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", FakeResolver)
+    monkeypatch.setattr(
+        tf.config, "experimental_connect_to_cluster", lambda r: calls.append(("connect", r.tpu))
+    )
+    monkeypatch.setattr(
+        tf.tpu.experimental, "initialize_tpu_system", lambda r: calls.append(("initialize", r.tpu))
+    )
+    monkeypatch.setattr(tf.distribute, "TPUStrategy", lambda r: ("strategy", r.tpu))
+    assert hardware.strategy("tpu", "mine") == ("strategy", "mine")
+    assert calls == [("connect", "mine"), ("initialize", "mine")]
+
+
+def test_a_silent_address_is_left_before_tensorflow_waits(monkeypatch, silent_port):
+    monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", FakeResolver)
+    monkeypatch.setattr(FakeResolver, "master", lambda self: f"grpc://127.0.0.1:{silent_port}")
+    monkeypatch.setattr(
+        tf.config, "experimental_connect_to_cluster", lambda r: pytest.fail("it would wait")
+    )
+    assert "refused" in mistake("tpu", "mine")

@@ -1,0 +1,106 @@
+"""Proves that outputs appear complete or not at all, and that nothing foreign is overwritten."""
+
+import json
+import os
+
+import pytest
+
+from albert_tf import outputs
+from albert_tf.errors import InputError
+
+
+def fill(path, **changes):
+    with outputs.new_folder(str(path), **changes) as work:
+        with open(os.path.join(work, "a"), "w") as file:
+            file.write("x")
+        assert not os.path.isdir(path) or not os.listdir(path)
+
+
+@pytest.mark.parametrize("path", ["new", "new/", "deep/er/new", "./new"])
+def test_appears_when_complete(tmp_path, path):
+    fill(os.path.join(tmp_path, path))
+    assert os.listdir(os.path.join(tmp_path, path)) == ["a"]
+    assert [name for _, folders, _ in os.walk(tmp_path) for name in folders if "." in name] == []
+
+
+def test_a_relative_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    fill("new")
+    assert os.listdir(tmp_path) == ["new"]
+
+
+def test_an_empty_folder_is_taken(tmp_path):
+    (tmp_path / "empty").mkdir()
+    fill(tmp_path / "empty")
+    assert os.listdir(tmp_path) == ["empty"]
+
+
+def test_a_link_to_an_empty_folder_is_taken(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    fill(tmp_path / "link")
+    assert os.listdir(tmp_path / "elsewhere") == ["a"]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+@pytest.mark.parametrize("path", ["new", "deep/er/new"])
+def test_failure_leaves_nothing(tmp_path, error, path):
+    with pytest.raises(error), outputs.new_folder(str(tmp_path / path)) as work:
+        with open(os.path.join(work, "a"), "w"):
+            pass
+        raise error
+    assert os.listdir(tmp_path) == []
+
+
+def test_failure_leaves_what_was_there(tmp_path):
+    (tmp_path / "there").mkdir()
+    with pytest.raises(KeyError), outputs.new_folder(str(tmp_path / "there" / "new")):
+        raise KeyError
+    assert os.listdir(tmp_path) == ["there"]
+
+
+def test_what_a_killed_process_left_is_cleared(tmp_path):
+    (tmp_path / ("new" + outputs.SUFFIX)).mkdir()
+    (tmp_path / ("new" + outputs.SUFFIX) / "torn").touch()
+    fill(tmp_path / "new")
+    assert os.listdir(tmp_path / "new") == ["a"]
+    assert os.listdir(tmp_path) == ["new"]
+
+
+@pytest.mark.parametrize("kind", ["full", "file", "dangling"])
+def test_foreign_paths_are_refused_and_kept(tmp_path, kind):
+    path = tmp_path / "there"
+    if kind == "full":
+        path.mkdir()
+        (path / "mine").touch()
+    elif kind == "file":
+        path.touch()
+    else:
+        path.symlink_to(tmp_path / "nowhere")
+    with pytest.raises(InputError, match=r"--run_dir must name a new or empty folder.*there"):
+        fill(path, flag="--run_dir")
+    assert os.listdir(tmp_path) == ["there"]
+    assert kind != "full" or os.listdir(path) == ["mine"]
+
+
+def test_a_folder_under_a_file_cannot_be_written(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match=r"--output=.*file/new cannot be written: Not a directory"):
+        fill(tmp_path / "file" / "new")
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_a_folder_in_proc_cannot_be_written():
+    with pytest.raises(InputError, match="--output=/proc/new cannot be written"):
+        fill("/proc/new")
+
+
+def test_json_is_whole_or_old(tmp_path):
+    path = str(tmp_path / "a.json")
+    outputs.write_json(path, {"a": 1})
+    with pytest.raises(TypeError):
+        outputs.write_json(path, {"a": 2, "b": object()})
+    with open(path, encoding="utf-8") as file:
+        assert json.load(file) == {"a": 1}
+    outputs.write_json(path, {"a": 3})
+    assert os.listdir(tmp_path) == ["a.json"]

@@ -1,0 +1,135 @@
+"""Proves that a run's folder is begun whole, refuses another configuration and ends atomically."""
+
+import json
+import os
+
+import pytest
+
+from albert_tf.errors import InputError, InputNotFoundError
+from albert_tf.runs import RunDir, environment
+
+CONFIG = {"model": {"num_layers": 3, "names": ("a", "b")}, "task": {"kind": "x"}, "seed": 0}
+
+
+@pytest.fixture
+def tokenizer(tmp_path) -> str:
+    folder = tmp_path / "tokenizer"
+    folder.mkdir()
+    (folder / "spiece.model").write_bytes(b"m")
+    return str(folder)
+
+
+@pytest.fixture
+def run(tmp_path, tokenizer) -> RunDir:
+    run = RunDir(str(tmp_path / "runs" / "first"))
+    run.begin(CONFIG, tokenizer)
+    return run
+
+
+def test_what_a_beginning_leaves(run):
+    assert sorted(os.listdir(run.path)) == ["config.json", "environment.json", "tokenizer"]
+    assert run.config() == json.loads(json.dumps(CONFIG))
+    assert os.listdir(run.tokenizer_path) == ["spiece.model"]
+    assert os.listdir(os.path.dirname(run.path)) == ["first"]
+    assert not run.is_complete
+    assert run.metrics() == []
+
+
+def test_environment_names_versions():
+    found = environment()
+    assert found["packages"]["tensorflow"].count(".") == 2
+    assert found["packages"]["tf-keras"]
+    json.dumps(found)
+
+
+def test_a_beginning_that_fails_leaves_nothing(tmp_path):
+    run = RunDir(str(tmp_path / "run"))
+    with pytest.raises(OSError, match="nowhere"):
+        run.begin(CONFIG, str(tmp_path / "nowhere"))
+    assert os.listdir(tmp_path) == []
+
+
+def test_the_same_configuration_is_taken_up_again(run, tokenizer):
+    run.add_metrics({"step": 1})
+    for act in (lambda: run.begin(CONFIG, tokenizer), lambda: run.check(CONFIG)):
+        act()
+        assert run.metrics() == [{"step": 1}]
+
+
+def test_another_configuration_is_refused_by_key(run, tokenizer):
+    other = CONFIG | {"model": {"num_layers": 4, "names": ["a", "b"]}, "extra": 1}
+    for act in (lambda: run.begin(other, tokenizer), lambda: run.check(other)):
+        with pytest.raises(InputError) as error:
+            act()
+        message = str(error.value)
+        assert "model.num_layers: 3 != 4" in message
+        assert "extra: '<absent>' != 1" in message
+        assert "names" not in message
+        assert "--run_dir" in message
+        assert "\n" not in message
+
+
+def test_a_foreign_folder_is_refused(tmp_path, tokenizer):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").touch()
+    run = RunDir(str(tmp_path / "mine"))
+    for act in (lambda: run.begin(CONFIG, tokenizer), lambda: run.check(CONFIG)):
+        with pytest.raises(InputError, match="--run_dir.*new or empty"):
+            act()
+    assert os.listdir(run.path) == ["thesis.txt"]
+
+
+def test_check_writes_nothing(tmp_path):
+    RunDir(str(tmp_path / "run")).check(CONFIG)
+    assert os.listdir(tmp_path) == []
+
+
+def test_no_run_there(tmp_path):
+    with pytest.raises(InputNotFoundError, match=r"no config.json.*working folder"):
+        RunDir(str(tmp_path)).config()
+
+
+def test_a_config_that_is_no_json_names_itself(run):
+    with open(run.config_path, "w") as file:
+        file.write("{")
+    with pytest.raises(InputError, match=r"config\.json"):
+        run.config()
+
+
+def test_metrics_after_a_step_are_dropped(run):
+    for step in (10, 20, 30):
+        run.add_metrics({"step": step, "loss/mlm": 1.5})
+    run.keep_metrics_until(20)
+    assert [row["step"] for row in run.metrics()] == [10, 20]
+    run.keep_metrics_until(0)
+    assert run.metrics() == []
+
+
+def test_metrics_without_a_file_stay_empty(run):
+    run.keep_metrics_until(10)
+    assert run.metrics() == []
+
+
+def test_a_torn_last_row_is_left_out(run):
+    run.add_metrics({"step": 10})
+    with open(run.metrics_path, "a") as file:
+        file.write('{"step": 2')
+    assert run.metrics() == [{"step": 10}]
+    run.keep_metrics_until(10)
+    run.add_metrics({"step": 20})
+    assert [row["step"] for row in run.metrics()] == [10, 20]
+
+
+def test_the_result_is_written_whole(run):
+    with pytest.raises(TypeError):
+        run.finish({"loss": object()})
+    assert not run.is_complete
+    run.finish({"loss": 1.0})
+    assert run.is_complete
+    assert run.result() == {"loss": 1.0}
+
+
+def test_evaluations_have_a_place(run):
+    path = run.evaluation_path("heldout")
+    assert path == os.path.join(run.path, "evaluations", "heldout.json")
+    assert os.path.isdir(os.path.dirname(path))
