@@ -56,8 +56,8 @@ def _check_tf_config(text: str | None) -> None:
         parts = set()
     if not {"cluster", "task"} <= parts:
         raise InputError(
-            "--device=multi_worker needs TF_CONFIG in the environment, a JSON object with `cluster` "
-            f"and `task`. Received: {text!r}."
+            "--device=multi_worker needs TF_CONFIG in the environment, a JSON object with "
+            f"`cluster` and `task`. Received: {text!r}."
         )
 
 
@@ -68,14 +68,14 @@ def _tpu(name: str | None) -> tf.distribute.Strategy:
         tf.tpu.experimental.initialize_tpu_system(resolver)
     except (ValueError, RuntimeError, OSError, tf.errors.OpError) as error:
         raise InputError(
-            f"--tpu={name}: no TPU could be reached there: {error}. Pass its name, grpc://HOST:PORT "
-            "or, on a TPU VM, local."
+            f"--tpu={name}: no TPU could be reached there: {error}. Pass its name, "
+            "grpc://HOST:PORT or, on a TPU VM, local."
         ) from None
     return tf.distribute.TPUStrategy(resolver)
 
 
 def _resolve(name: str | None) -> tf.distribute.cluster_resolver.ClusterResolver:
-    """The resolver of a TPU that answers; TensorFlow itself would wait for a silent one for ever."""
+    """The resolver of a TPU that answers; TensorFlow would wait for a silent one for ever."""
     default = socket.getdefaulttimeout()
     socket.setdefaulttimeout(TPU_TIMEOUT_S)  # the look-up of a name asks web services
     try:

@@ -120,7 +120,7 @@ class ExampleMaker:
         self.pad_id, _, self.cls_id, self.sep_id, mask_id = manifest.special_ids
         self.vocabulary = Vocabulary(manifest.vocab_size, mask_id, manifest.special_ids)
 
-    @tf.autograph.experimental.do_not_convert  # graph operations only: the conversion takes seconds
+    @tf.autograph.experimental.do_not_convert  # graph operations only: converting takes seconds
     def __call__(self, raw: tf.Tensor, index: tf.Tensor, epoch: tf.Tensor) -> dict[str, tf.Tensor]:
         """string [B], int64 [B], int64 [B] -> the batch.
 
@@ -148,6 +148,7 @@ class ExampleMaker:
             "pair_weight": tf.cast(has_pair, tf.float32),
         }
 
+    @tf.autograph.experimental.do_not_convert
     def padded(
         self, batch_size: int, raw: tf.Tensor, index: tf.Tensor, epoch: tf.Tensor
     ) -> dict[str, tf.Tensor]:

@@ -26,6 +26,7 @@ def record_stream(shards: list[tuple[str, int]], seed: int, start: int) -> tf.da
         draws = keyed.graph_bits(key, tf.range(len(sizes), dtype=tf.int64))
         return _argsort(draws)[turn % len(sizes)], epoch
 
+    @tf.autograph.experimental.do_not_convert  # graph operations only: converting takes seconds
     def read_shard(turn: tf.Tensor) -> tf.data.Dataset:
         shard, epoch = shard_of_turn(turn)
         size = tf.gather(tf.constant(sizes), shard)

@@ -15,14 +15,15 @@ SMOKE = PretrainConfig(
     loop=LoopConfig(steps=40, global_batch_size=16, steps_per_loop=10, checkpoint_every=20),
 )  # fmt: skip
 
-# Minutes on a laptop's CPU: enough to see every number move.
+# Minutes on a laptop's CPU: enough to see every number move. Narrow and with a high rate, because
+# wider models or lower rates spend such a short run on the frequencies of pieces (docs/findings.md).
 LAPTOP = PretrainConfig(
     model=AlbertConfig(
-        embedding_size=128, hidden_size=256, num_layers=4, num_heads=4, intermediate_size=1024,
-        max_positions=128,
+        embedding_size=64, hidden_size=128, num_layers=4, num_heads=2, intermediate_size=512,
+        max_positions=64,
     ),
-    optimizer=OptimizerConfig(learning_rate=0.006, warmup_steps=100),
-    loop=LoopConfig(steps=1500, global_batch_size=32, steps_per_loop=50, checkpoint_every=250),
+    optimizer=OptimizerConfig(learning_rate=0.01, warmup_steps=100),
+    loop=LoopConfig(steps=2400, global_batch_size=32, steps_per_loop=50, checkpoint_every=200),
 )  # fmt: skip
 
 

@@ -53,10 +53,13 @@ _KIND_OF_TASK = {"pretraining": "encoder", classifier.KIND: "classifier"}
 def main(options: ExportOptions) -> None:
     """Exports what `options` describe."""
     run = RunDir(options.run_dir)
-    config = run.config()
-    kind = options.kind or _KIND_OF_TASK[config["task"]["kind"]]
+    task = run.config().get("task", {}).get("kind")
+    kind = options.kind or _KIND_OF_TASK.get(task)
     if kind not in KINDS:
-        raise InputError(f"--kind must be one of {', '.join(KINDS)}. Received: {kind!r}.")
+        raise InputError(
+            f"--kind must be one of {', '.join(KINDS)}. Received: {options.kind!r}, for a run "
+            f"whose task is {task!r}."
+        )
     if options.version < 1:
         raise InputError(f"--version must be a positive number. Received: {options.version}.")
     folder = os.path.join(options.output, str(options.version))

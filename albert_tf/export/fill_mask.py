@@ -13,7 +13,9 @@ MASK = "[MASK]"
 class FillMaskModule(tf.Module):
     """Guesses the piece at each [MASK] of a text.
 
-    Input: `text`, string [B], with any number of `[MASK]` in each.
+    Input: `text`, string [B], with any number of `[MASK]` in each; a mask stands for a word's
+    beginning or a whole word, for the text after it is tokenized by itself. What does not fit into
+    the model's longest sequence is cut off, with the masks in it.
     Outputs, M the most masks in a text of the batch: `pieces` string [B, M, K], best first;
     `probabilities` float32 [B, M, K]. Texts with fewer masks are filled up with "" and 0.
     """

@@ -40,6 +40,13 @@ class ClassifierTask:
             raise ConfigError(
                 f"`task.labels` must be at least two different names. Received: {self.labels}."
             )
+        if self.seq_length < 5:
+            raise ConfigError(
+                "`task.seq_length` must be at least 5, for a pair with its special pieces. "
+                f"Received: {self.seq_length}."
+            )
+        if not 0 <= self.dropout < 1:
+            raise ConfigError(f"`task.dropout` must be in [0, 1). Received: {self.dropout}.")
 
 
 class SequenceClassifier(tf_keras.Model):

@@ -8,7 +8,8 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.errors import InputError
-from albert_tf.export.preprocessing import PreprocessingModule, export_preprocessing
+from albert_tf.export.preprocessing import PreprocessingModule
+from albert_tf.export.signatures import save
 from albert_tf.tokenization import Tokenizer, load_tokenizer
 from data.train_tokenizer import TrainTokenizerOptions, train_model
 
@@ -28,8 +29,10 @@ def tiny() -> Tokenizer:
 
 @pytest.fixture(scope="module")
 def folder(tiny, tmp_path_factory) -> str:
-    path = str(tmp_path_factory.mktemp("export") / "1")
-    export_preprocessing(tiny, SEQ_LENGTH, path)
+    root = tmp_path_factory.mktemp("export")
+    (root / "config.json").write_text("{}")
+    path = str(root / "preprocessing" / "1")
+    save(PreprocessingModule(tiny, SEQ_LENGTH), path, tiny, str(root / "config.json"))
     return path
 
 
@@ -119,4 +122,4 @@ def test_mistakes(tiny, folder):
     with pytest.raises(InputError, match="seq_length.*at least 5.*4"):
         PreprocessingModule(tiny, 4)
     with pytest.raises(InputError, match="exists"):
-        export_preprocessing(tiny, SEQ_LENGTH, folder)
+        save(PreprocessingModule(tiny, SEQ_LENGTH), folder, tiny, "config.json")

@@ -1,0 +1,130 @@
+"""Proves the classifier's features, its model, and that a run's classifier comes back."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+from albert_tf.encoder import AlbertEncoder
+from albert_tf.errors import ConfigError, InputError
+from albert_tf.tasks.classifier import (
+    ClassifierTask,
+    SequenceClassifier,
+    featurize,
+    load_classifier,
+)
+from albert_tf.text_ops import pack_segments
+from albert_tf.tokenization import SpecialIds
+
+SPECIAL = SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)
+TASK = ClassifierTask(labels=("no", "yes", "maybe"), seq_length=12, dropout=0.5)
+
+
+def test_one_text():
+    features = featurize([[7, 8], [], [9] * 9], None, 6, SPECIAL)
+    assert features["input_word_ids"].tolist() == [
+        [2, 7, 8, 3, 0, 0], [2, 3, 0, 0, 0, 0], [2, 9, 9, 9, 9, 3],
+    ]  # fmt: skip
+    assert features["input_mask"].sum(axis=1).tolist() == [4, 2, 6]
+    assert not features["input_type_ids"].any()
+    assert {values.dtype for values in features.values()} == {np.dtype(np.int32)}
+
+
+def test_a_pair():
+    features = featurize([[7, 8]], [[9]], 8, SPECIAL)
+    assert features["input_word_ids"].tolist() == [[2, 7, 8, 3, 9, 3, 0, 0]]
+    assert features["input_mask"].tolist() == [[1, 1, 1, 1, 1, 1, 0, 0]]
+    assert features["input_type_ids"].tolist() == [[0, 0, 0, 0, 1, 1, 0, 0]]
+
+
+@pytest.mark.parametrize("seq_length", [3, 4, 7, 8, 12])
+def test_the_served_graph_makes_the_same_features(seq_length):
+    first = [[10 + i] * a for i, a in enumerate(range(9)) for _ in range(9)]
+    second = [[30 + i] * b for _ in range(9) for i, b in enumerate(range(9))]
+    for segments in ([first], [first, second]):
+        ours = featurize(first, second if len(segments) == 2 else None, seq_length, SPECIAL)
+        ragged = [tf.ragged.constant(segment, tf.int32) for segment in segments]
+        graph = pack_segments(ragged, seq_length, SPECIAL)
+        for name, values in ours.items():
+            np.testing.assert_array_equal(values, graph[name], err_msg=name)
+
+
+def test_of_a_pair_the_longer_loses_its_tail():
+    (row,) = featurize([[7] * 9], [[8, 9]], 9, SPECIAL)["input_word_ids"].tolist()
+    assert row == [2, 7, 7, 7, 7, 3, 8, 9, 3]
+
+
+def test_no_examples():
+    assert featurize([], None, 6, SPECIAL)["input_mask"].shape == (0, 6)
+
+
+@pytest.mark.parametrize("labels", [(), ("a",), ("a", "a"), ("a", "b", "a")])
+def test_labels_must_differ(labels):
+    with pytest.raises(ConfigError, match=r"`task.labels`.*Received: \("):
+        ClassifierTask(labels)
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"), [({"seq_length": 3}, "seq_length"), ({"dropout": 1.0}, "dropout")]
+)
+def test_impossible_values(changes, word):
+    with pytest.raises(ConfigError, match=rf"`task.{word}`"):
+        ClassifierTask(("a", "b"), **changes)
+
+
+@pytest.fixture(scope="module")
+def model(tiny) -> SequenceClassifier:
+    return SequenceClassifier(AlbertEncoder(tiny), TASK).create_weights()
+
+
+def test_logits_by_numpy(model, fake_inputs):
+    inputs = fake_inputs(4, 9)
+    kernel, bias = model.head.get_weights()
+    wanted = model.encoder(inputs)["pooled_output"].numpy() @ kernel + bias
+    np.testing.assert_allclose(model(inputs), wanted, atol=1e-6)
+    assert model(inputs).shape == (4, 3)
+    assert model.count_params() == model.encoder.config.param_count() + 32 * 3 + 3
+
+
+def test_dropout_only_in_training(model, fake_inputs):
+    inputs = fake_inputs(4, 9)
+    np.testing.assert_array_equal(model(inputs), model(inputs))
+    assert np.any(model(inputs, training=True) != model(inputs, training=True))
+
+
+def test_it_learns(tiny, fake_inputs):
+    tf.random.set_seed(0)
+    task = ClassifierTask(("no", "yes"), dropout=0.0)
+    model = SequenceClassifier(AlbertEncoder(tiny.replace(num_layers=1)), task).create_weights()
+    inputs = fake_inputs(16, 8)
+    labels = np.arange(16) % 2
+    inputs["input_word_ids"][:, 0] = 2
+    inputs["input_word_ids"][:, 1] = 10 + labels
+    model.compile("adam", tf_keras.losses.SparseCategoricalCrossentropy(True), ["accuracy"])
+    model.fit(inputs, labels, epochs=30, verbose=0)
+    assert model.evaluate(inputs, labels, verbose=0)[1] == 1.0
+
+
+def test_a_run_s_classifier_comes_back(tmp_path, model, tiny, fake_inputs):
+    config = {"model": tiny.__dict__, "task": TASK.__dict__}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    tf.train.Checkpoint(model=model).save(str(tmp_path / "checkpoints" / "ckpt"))
+    loaded = load_classifier(str(tmp_path))
+    assert loaded.task == TASK
+    np.testing.assert_array_equal(loaded(fake_inputs(2, 9)), model(fake_inputs(2, 9)))
+
+
+def test_no_classifier_s_run(pretrained):
+    with pytest.raises(InputError, match="no classifier's run: its task is 'pretraining'"):
+        load_classifier(pretrained)
+
+
+def test_a_task_with_an_unknown_key(tmp_path, tiny):
+    task = TASK.__dict__ | {"lables": []}
+    (tmp_path / "config.json").write_text(json.dumps({"model": tiny.__dict__, "task": task}))
+    with pytest.raises(ConfigError, match=r"unknown key `task.lables`.*task.labels"):
+        load_classifier(str(tmp_path))
+    assert os.listdir(tmp_path) == ["config.json"]

@@ -1,0 +1,289 @@
+"""Proves that the exports answer as the Python models do, on texts of every kind."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_hub as hub
+import tf_keras
+
+from albert_tf import load_encoder, load_pretrainer
+from albert_tf.encoder import INPUTS, AlbertEncoder
+from albert_tf.errors import InputError
+from albert_tf.export import __main__ as program
+from albert_tf.export.classifier import ClassifierModule
+from albert_tf.export.encoder import EncoderModule
+from albert_tf.export.fill_mask import FillMaskModule
+from albert_tf.export.signatures import save
+from albert_tf.pretrainer import AlbertPretrainer
+from albert_tf.runs import RunDir
+from albert_tf.tasks.classifier import ClassifierTask, SequenceClassifier, featurize
+
+NAMES = ("sequence_output", "pooled_output")
+
+
+@pytest.fixture(scope="module")
+def write(small_tokenizer, tmp_path_factory):
+    """(module, config) -> the loaded SavedModel's folder."""
+
+    def write(module, config: dict) -> str:
+        folder = tmp_path_factory.mktemp("export")
+        (folder / "config.json").write_text(json.dumps(config))
+        path = str(folder / "kind" / "1")
+        save(module, path, small_tokenizer, str(folder / "config.json"))
+        return path
+
+    return write
+
+
+class TestEncoder:
+    @pytest.fixture(scope="class")
+    def encoder(self, tiny) -> AlbertEncoder:
+        config = tiny.replace(hidden_dropout=0.3, attention_dropout=0.3)
+        return AlbertEncoder(config).create_weights()
+
+    @pytest.fixture(scope="class")
+    def path(self, encoder, write) -> str:
+        return write(EncoderModule(encoder), {"model": encoder.config.__dict__})
+
+    @pytest.fixture
+    def layer(self, path) -> hub.KerasLayer:
+        return hub.KerasLayer(path, trainable=True)
+
+    def test_hub_layer_gives_the_encoder_s_outputs(self, encoder, layer, fake_inputs):
+        for batch, length, padded in ((2, 9, (0, 4)), (1, 40, ())):
+            inputs = fake_inputs(batch, length, padded)
+            ours, theirs = encoder(inputs), layer(inputs)
+            assert set(theirs) == {*ours, "default"}
+            for name in NAMES:
+                np.testing.assert_allclose(ours[name], theirs[name], atol=1e-5)
+            assert len(theirs["encoder_outputs"]) == encoder.config.num_layers
+            for mine, other in zip(ours["encoder_outputs"], theirs["encoder_outputs"], strict=True):
+                np.testing.assert_allclose(mine, other, atol=1e-5)
+            np.testing.assert_array_equal(theirs["default"], theirs["pooled_output"])
+
+    def test_dropout_follows_training(self, layer, fake_inputs):
+        inputs = fake_inputs(2, 9)
+        calm = layer(inputs, training=False)["pooled_output"]
+        np.testing.assert_array_equal(calm, layer(inputs)["pooled_output"])
+        drawn = [layer(inputs, training=True)["pooled_output"].numpy() for _ in range(2)]
+        assert np.any(drawn[0] != drawn[1])
+        assert np.any(drawn[0] != calm)
+
+    def test_all_weights_are_trainable_and_train(self, encoder, layer, fake_inputs):
+        ids = {name: tf_keras.Input([None], dtype=tf.int32, name=name) for name in INPUTS}
+        model = tf_keras.Model(ids, tf_keras.layers.Dense(1)(layer(ids)["pooled_output"]))
+        assert len(layer.trainable_weights) == len(encoder.trainable_variables)
+        assert sum(v.shape.num_elements() for v in layer.weights) == encoder.count_params()
+        before = [v.numpy() for v in layer.trainable_weights]
+        model.compile("sgd", "mse")
+        model.fit(fake_inputs(8, 40), np.ones([8, 1]), verbose=0)
+        changed = [np.any(v != old) for v, old in zip(layer.weights, before, strict=True)]
+        assert changed.count(False) <= 1  # the key's bias: a softmax does not see it
+
+    def test_the_order_of_weights_is_the_encoder_s(self, encoder, layer):
+        for mine, other in zip(encoder.variables, layer.variables, strict=True):
+            np.testing.assert_array_equal(mine, other)
+
+    def test_signature(self, encoder, path, fake_inputs):
+        serve = tf.saved_model.load(path).signatures["serving_default"]
+        inputs = {name: tf.constant(values) for name, values in fake_inputs(3, 9).items()}
+        outputs = serve(**inputs)
+        assert set(outputs) == set(NAMES)
+        assert {values.shape[0] for values in outputs.values()} == {3}
+        np.testing.assert_allclose(
+            outputs["pooled_output"], encoder(inputs)["pooled_output"], atol=1e-5
+        )
+
+
+def encode_masked(text: str, tokenizer) -> list[int]:
+    """The Python path: what stands between two masks is tokenized by itself."""
+    first, *rest = text.split("[MASK]")
+    ids = tokenizer.encode(first)
+    for part in rest:
+        ids += [tokenizer.special.mask, *tokenizer.encode(part)]
+    return ids
+
+
+class TestFillMask:
+    TEXTS = (
+        "the value of [MASK] object",
+        "a [MASK] is a [MASK].",
+        "[MASK] begins",
+        "and at the end [MASK]",
+        "no mask in this one",
+        "",
+        "un[MASK]able",
+        "[MASK]",
+        "[MASK][MASK][MASK]",
+        "naïve text, 1,000 words: “[MASK]”",
+    )
+
+    @pytest.fixture(scope="class")
+    def model(self, pretrained) -> AlbertPretrainer:
+        return load_pretrainer(pretrained)
+
+    @pytest.fixture(scope="class")
+    def path(self, model, small_tokenizer, write) -> str:
+        return write(FillMaskModule(model, small_tokenizer), {"model": model.config.__dict__})
+
+    @pytest.fixture(scope="class")
+    def serve(self, path):
+        loaded = tf.saved_model.load(path)
+        signature = loaded.signatures["serving_default"]
+
+        def serve(*texts: str) -> tuple[np.ndarray, np.ndarray]:
+            outputs = signature(text=tf.constant(texts, tf.string))
+            assert set(outputs) == {"pieces", "probabilities"}
+            return np.char.decode(outputs["pieces"].numpy().astype(bytes), "utf-8"), outputs[
+                "probabilities"
+            ].numpy()
+
+        serve.keep = loaded
+        return serve
+
+    def test_shapes_and_filling(self, serve):
+        pieces, probabilities = serve(*self.TEXTS)
+        assert pieces.shape == probabilities.shape == (len(self.TEXTS), 3, 5)
+        for row, text in enumerate(self.TEXTS):
+            masks = text.count("[MASK]")
+            assert (pieces[row, :masks] != "").all()
+            assert (pieces[row, masks:] == "").all()
+            assert (probabilities[row, :masks] > 0).all()
+            assert (probabilities[row, masks:] == 0).all()
+        assert (np.diff(probabilities, axis=2) <= 0).all()
+        assert (probabilities.sum(axis=2) <= 1 + 1e-6).all()
+
+    @pytest.mark.parametrize("texts", [[], [""], ["", ""], ["nothing hidden"]])
+    def test_nothing_to_guess(self, serve, texts):
+        pieces, probabilities = serve(*texts)
+        assert pieces.shape == probabilities.shape == (len(texts), 0, 5)
+
+    @pytest.mark.parametrize("text", [t for t in TEXTS if "[MASK]" in t])
+    def test_guesses_are_the_python_path_s(self, serve, model, small_tokenizer, text):
+        special = small_tokenizer.special
+        features = featurize([encode_masked(text, small_tokenizer)], None, 40, special)
+        positions = np.flatnonzero(features["input_word_ids"][0] == special.mask)[None]
+        logits = model(features | {"masked_lm_positions": positions})["mlm_logits"][0]
+        best, ids = tf.math.top_k(tf.nn.softmax(logits), 5)
+        pieces, probabilities = serve(text)
+        wanted = [[small_tokenizer.id_to_piece(i) for i in row] for row in ids.numpy()]
+        assert pieces[0].tolist() == wanted
+        np.testing.assert_allclose(probabilities[0], best, atol=1e-5)
+
+    def test_neighbours_do_not_matter(self, serve):
+        together = serve(*self.TEXTS)[1]
+        for row, text in enumerate(self.TEXTS):
+            if masks := text.count("[MASK]"):
+                np.testing.assert_allclose(serve(text)[1][0], together[row, :masks], atol=1e-5)
+
+    def test_a_very_long_text_is_cut(self, serve):
+        pieces, _ = serve("[MASK] " + "of the value " * 300 + "[MASK]", "a [MASK]")
+        assert pieces.shape == (2, 1, 5)  # the second mask is beyond the longest sequence
+        assert serve("[MASK]" * 500)[0].shape == (1, 38, 5)
+
+    @pytest.mark.slow  # it imports TensorFlow once more
+    def test_another_process_needs_no_code_of_ours(self, path, tmp_path):
+        code = (
+            "import sys, tensorflow as tf, tensorflow_text\n"
+            "serve = tf.saved_model.load(sys.argv[1]).signatures['serving_default']\n"
+            "print(serve(text=tf.constant(['a [MASK]']))['pieces'].shape)\n"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code, path],
+            capture_output=True, text=True, check=True, cwd=tmp_path, env={},
+        )  # fmt: skip
+        assert done.stdout == "(1, 1, 5)\n"
+
+
+class TestClassifier:
+    TEXTS = ("the value", "", "of the object " * 30, "one, two")
+    OTHERS = ("a", "x", "", "three of the objects in the sequence of the objects")
+
+    def make(self, tiny, pair: bool) -> SequenceClassifier:
+        task = ClassifierTask(("no", "yes", "maybe"), seq_length=16, pair=pair)
+        model = SequenceClassifier(AlbertEncoder(tiny), task).create_weights()
+        model.head.kernel.assign(np.random.default_rng(0).normal(size=[32, 3]))
+        return model
+
+    @pytest.mark.parametrize("pair", [False, True])
+    def test_answers_are_the_python_path_s(self, tiny, small_tokenizer, write, pair):
+        model = self.make(tiny, pair)
+        config = {"model": tiny.__dict__, "task": model.task.__dict__}
+        loaded = tf.saved_model.load(write(ClassifierModule(model, small_tokenizer), config))
+        columns = [self.TEXTS, self.OTHERS] if pair else [self.TEXTS]
+        names = ["text_a", "text_b"] if pair else ["text"]
+
+        def serve(columns):
+            texts = [tf.constant(column, tf.string) for column in columns]
+            return loaded.signatures["serving_default"](**dict(zip(names, texts, strict=True)))
+
+        outputs = serve(columns)
+        ids = [small_tokenizer.encode_batch(column) for column in columns]
+        features = featurize(ids[0], ids[1] if pair else None, 16, small_tokenizer.special)
+        wanted = tf.nn.softmax(model(features)).numpy()
+        np.testing.assert_allclose(outputs["probabilities"], wanted, atol=1e-5)
+        np.testing.assert_allclose(outputs["score"], wanted.max(axis=1), atol=1e-5)
+        labels = [model.task.labels[i].encode() for i in wanted.argmax(axis=1)]
+        assert outputs["label"].numpy().tolist() == labels
+        assert {values.shape[0] for values in outputs.values()} == {4}
+        for row in range(4):
+            alone = serve([column[row : row + 1] for column in columns])
+            np.testing.assert_allclose(alone["probabilities"][0], wanted[row], atol=1e-5)
+        empty = serve([[] for _ in columns])
+        assert [empty[name].shape for name in ("label", "score", "probabilities")] == [
+            (0,), (0,), (0, 3),
+        ]  # fmt: skip
+
+
+class TestProgram:
+    def export(self, run_dir: str, output: str, **options) -> None:
+        program.main(program.ExportOptions(run_dir=run_dir, output=output, **options))
+
+    def test_a_pretraining_run_gives_its_encoder(self, pretrained, tmp_path, fake_inputs):
+        output = str(tmp_path / "encoder")
+        self.export(pretrained, output, dry_run=True)
+        assert os.listdir(tmp_path) == []
+        self.export(pretrained, output)
+        assert os.listdir(output) == ["1"]
+        extras = os.path.join(output, "1", "assets.extra")
+        assert sorted(os.listdir(extras)) == ["config.json", "tokenizer"]
+        again = load_encoder(os.path.join(output, "1"))
+        inputs = fake_inputs(2, 9)
+        np.testing.assert_array_equal(
+            again(inputs)["pooled_output"], load_encoder(pretrained)(inputs)["pooled_output"]
+        )
+        with pytest.raises(InputError, match=r"--output.*encoder/1.*exists"):
+            self.export(pretrained, output, kind="preprocessing")
+        self.export(pretrained, output, kind="preprocessing", version=2)
+        assert sorted(os.listdir(output)) == ["1", "2"]
+
+    @pytest.mark.parametrize(
+        ("options", "words"),
+        [
+            ({"kind": "fill-mask"}, "--kind must be one of encoder.*'fill-mask'"),
+            ({"version": 0}, "--version must be a positive number. Received: 0"),
+            ({"kind": "classifier"}, "no classifier's run"),
+        ],
+    )
+    def test_mistakes_leave_nothing(self, pretrained, tmp_path, options, words):
+        with pytest.raises(InputError, match=words):
+            self.export(pretrained, str(tmp_path / "out"), **options)
+        assert os.listdir(tmp_path) == []
+
+    def test_no_run(self, tmp_path):
+        with pytest.raises(InputError, match=r"no config\.json"):
+            self.export(str(tmp_path), str(tmp_path / "out"))
+
+    def test_an_unknown_task_asks_for_the_kind(self, pretrained, tmp_path):
+        config = RunDir(pretrained).config()
+        for task in ({}, {"task": {"kind": "poetry"}}):
+            run = tmp_path / f"run{len(task)}"
+            run.mkdir()
+            (run / "config.json").write_text(json.dumps({"model": config["model"]} | task))
+            with pytest.raises(InputError, match="--kind"):
+                self.export(str(run), str(tmp_path / "out"))

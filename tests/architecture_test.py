@@ -1,0 +1,276 @@
+"""Guards the house: which package may import which, what stays light, small and visible.
+
+The arrows: albert_tf <- data <- {pretraining, finetuning}. A failure names file, line and import.
+"""
+
+import ast
+import pathlib
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+# What each package may import of the project, besides itself.
+ALLOWED = {
+    "albert_tf": set(),
+    "data": {"albert_tf"},
+    "pretraining": {"albert_tf", "data"},
+    "finetuning": {"albert_tf", "data"},
+    "examples": {"albert_tf", "data", "pretraining", "finetuning"},
+    "benchmarks": {"albert_tf", "data", "pretraining", "finetuning"},
+}
+PACKAGES = [name for name in ALLOWED if (ROOT / name).is_dir()]
+# Worker processes and text tools start without TensorFlow: seconds and hundreds of megabytes each.
+LIGHT = [
+    *(f"albert_tf.{name}" for name in (
+        "cli", "config", "errors", "normalization", "outputs", "progress", "sentencepiece_model",
+        "settings", "tokenization",
+    )),
+    *(f"data.{name}" for name in (
+        "corpora", "corpus_readers", "cutter", "keyed", "python_docs", "schema", "segments",
+        "sentences", "splits",
+    )),
+]  # fmt: skip
+HEAVY = {"tensorflow", "tensorflow_text", "tensorflow_hub", "tf_keras", "official", "orbit"}
+MAX_FILE_LINES, MAX_FUNCTION_LINES = 350, 60
+
+
+class Import(NamedTuple):
+    """One imported module: `module` is absolute, `at_top` tells that importing the file runs it."""
+
+    line: int
+    module: str
+    at_top: bool
+
+
+def sources(package: str) -> list[pathlib.Path]:
+    return sorted((ROOT / package).rglob("*.py"))
+
+
+def shown(path: pathlib.Path) -> str:
+    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
+
+
+def imports(text: str, package: str = "") -> Iterator[Import]:
+    """Every import of a source text; `package` is what relative imports start from."""
+    tree = ast.parse(text)
+    inner = {
+        id(node)
+        for outer in ast.walk(tree)
+        if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef)
+        or (isinstance(outer, ast.If) and "TYPE_CHECKING" in ast.unparse(outer.test))
+        for node in ast.walk(outer)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            parts = package.split(".")[: len(package.split(".")) - node.level + 1]
+            base = ".".join([*(parts if node.level else []), *filter(None, [node.module])])
+            # `from data import schema` names a module, `from data.schema import X` an attribute.
+            names = [f"{base}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            yield Import(node.lineno, name, id(node) not in inner)
+
+
+def dotted(path: pathlib.Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def imports_of(path: pathlib.Path) -> list[Import]:
+    package = ".".join(path.relative_to(ROOT).parent.parts)
+    return list(imports(path.read_text(encoding="utf-8"), package))
+
+
+def forbidden_edges(where: str, package: str, found: list[Import]) -> list[str]:
+    """Imports against the arrows, as `file:line imports module`."""
+    ours = {*ALLOWED, "tests"} - ALLOWED[package] - {package}
+    return [
+        f"{where}:{edge.line} imports {edge.module}: {package} may import "
+        f"{', '.join(sorted(ALLOWED[package])) or 'nothing of the project'}"
+        for edge in found
+        if edge.module.split(".")[0] in ours
+    ]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_arrows(package):
+    edges = [
+        edge
+        for path in sources(package)
+        for edge in forbidden_edges(shown(path), package, imports_of(path))
+    ]
+    assert not edges, "\n".join(edges)
+
+
+@pytest.mark.parametrize(
+    ("package", "text", "caught"),
+    [
+        ("albert_tf", "import os\nimport data", "x.py:2 imports data"),
+        ("albert_tf", "def f():\n    from data.schema import X", "x.py:2 imports data.schema.X"),
+        ("data", "from pretraining import loop", "x.py:1 imports pretraining.loop"),
+        ("pretraining", "import finetuning.train as t", "x.py:1 imports finetuning.train"),
+        (
+            "finetuning",
+            "try:\n    import pretraining\nexcept E: pass",
+            "x.py:2 imports pretraining",
+        ),
+        ("data", "from tests import conftest", "x.py:1 imports tests.conftest"),
+        ("pretraining", "import data\nfrom albert_tf import cli\nimport database", None),
+        ("albert_tf", "from . import data\nfrom .layers import common", None),
+    ],
+)
+def test_the_guard_catches_a_forbidden_edge(package, text, caught):
+    edges = forbidden_edges("x.py", package, list(imports(text, package)))
+    assert [edge.split(":", 2)[0] + ":" + edge.split(":")[1] for edge in edges] == (
+        [caught] if caught else []
+    )
+
+
+def resolve(module: str) -> pathlib.Path | None:
+    """The project's file of a dotted name; of `package.module.attribute`, the module's."""
+    parts = module.split(".")
+    while parts:
+        path = ROOT.joinpath(*parts)
+        if parts[0] in ALLOWED and path.with_suffix(".py").is_file():
+            return path.with_suffix(".py")
+        if parts[0] in ALLOWED and (path / "__init__.py").is_file():
+            return path / "__init__.py"
+        parts.pop()
+    return None
+
+
+def heavy_chain(module: str) -> list[str]:
+    """The chain of imports from `module` to TensorFlow that importing it runs; empty if none."""
+    waiting, seen = [[module]], set()
+    while waiting:
+        chain = waiting.pop(0)
+        if chain[-1].split(".")[0] in HEAVY:
+            return chain
+        path = resolve(chain[-1])
+        if path is None or path in seen:
+            continue
+        seen.add(path)
+        parents = [folder for folder in path.parents if folder.is_relative_to(ROOT)][:-1]
+        waiting += [[*chain, dotted(p / "__init__.py")] for p in parents if p != path.parent]
+        waiting += [[*chain, edge.module] for edge in imports_of(path) if edge.at_top]
+        if (init := path.parent / "__init__.py") not in seen and init.is_file():
+            waiting.append([*chain, dotted(init)])
+    return []
+
+
+@pytest.mark.parametrize("module", LIGHT)
+def test_light_modules_import_no_tensorflow(module):
+    assert resolve(module) == ROOT.joinpath(*module.split(".")).with_suffix(".py"), "moved?"
+    assert not (chain := heavy_chain(module)), " -> ".join(chain)
+
+
+def test_the_guard_finds_a_chain_to_tensorflow():
+    assert heavy_chain("albert_tf.export.encoder")[-1] in ("tensorflow", "tf_keras")
+    assert heavy_chain("pretraining.train")[0] == "pretraining.train"
+    lazy = list(imports("if typing.TYPE_CHECKING:\n    import a\ndef f():\n    import b\nimport c"))
+    assert [(edge.module, edge.at_top) for edge in lazy] == [
+        ("c", True),
+        ("a", False),
+        ("b", False),
+    ]
+
+
+@pytest.mark.parametrize("module", ["albert_tf", "albert_tf.tokenization", "albert_tf.cli"])
+def test_light_modules_load_no_tensorflow(module):
+    heavy = sorted(HEAVY)
+    code = f"import sys, {module}; assert not set(sys.modules) & set({heavy}), sys.modules.keys()"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+def test_keras_means_tf_keras():
+    found = []
+    for package in PACKAGES:
+        for path in sources(package):
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            found += [
+                f"{shown(path)}:{node.lineno} uses tf.keras"
+                for node in ast.walk(tree)
+                if isinstance(node, ast.Attribute)
+                and node.attr == "keras"
+                and isinstance(node.value, ast.Name)
+                and node.value.id in ("tf", "tensorflow")
+            ]
+            found += [
+                f"{shown(path)}:{edge.line} imports {edge.module}"
+                for edge in imports_of(path)
+                if edge.module.split(".")[0] == "keras"
+                or edge.module.startswith("tensorflow.keras")
+            ]
+    assert not found, "\n".join(found)
+
+
+def test_flags_are_defined_in_one_place():
+    found = [
+        f"{shown(path)}:{edge.line} imports {edge.module}"
+        for package in PACKAGES
+        for path in sources(package)
+        for edge in imports_of(path)
+        if edge.module in ("absl.flags", "absl.app", "argparse") and dotted(path) != "albert_tf.cli"
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_files_and_functions_are_small():
+    found = []
+    for path in (path for package in PACKAGES for path in sources(package)):
+        text = path.read_text(encoding="utf-8")
+        if (lines := len(text.splitlines())) > MAX_FILE_LINES:
+            found.append(f"{shown(path)} has {lines} lines, more than {MAX_FILE_LINES}")
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                lines = node.end_lineno - node.lineno + 1
+                if lines > MAX_FUNCTION_LINES:
+                    found.append(f"{shown(path)}:{node.lineno} {node.name} has {lines} lines")
+    assert not found, "\n".join(found)
+
+
+def test_no_module_has_a_name_of_the_standard_library():
+    found = [
+        shown(path)
+        for package in PACKAGES
+        for path in [ROOT / package, *(ROOT / package).rglob("*")]
+        if (path.suffix == ".py" or path.is_dir()) and path.stem in sys.stdlib_module_names
+    ]
+    assert not found, found
+
+
+def test_no_tests_data_folder():
+    # pytest would put tests/ before the checkout: `import data` would find this one.
+    assert not (ROOT / "tests" / "data").exists()
+
+
+def test_gitignore_hides_no_source():
+    if not (ROOT / ".git").exists():
+        pytest.skip("this is no git checkout, so there is no .gitignore to ask about")
+    paths = [shown(path) for package in [*PACKAGES, "tests"] for path in sources(package)]
+    paths += ["data/new_module.py", "pretraining/recipes/new.sh", "tests/golden/new.json"]
+    done = subprocess.run(
+        ["git", "check-ignore", "--stdin", "--no-index"],
+        input="\n".join(paths), cwd=ROOT, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 1, f"hidden by .gitignore: {done.stdout or done.stderr}"
+
+
+def test_the_wheel_holds_albert_tf_whole_and_alone():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    listed = project["tool"]["setuptools"]["packages"]
+    present = [dotted(path) for path in sources("albert_tf") if path.name == "__init__.py"]
+    assert sorted(listed) == sorted(present)
+    without = {
+        shown(path.parent)
+        for path in sources("albert_tf")
+        if not (path.parent / "__init__.py").is_file()
+    }
+    assert not without, f"no __init__.py in {without}"
