@@ -49,6 +49,6 @@ lock: .venv/uv
 	touch $@ .venv/runtime
 
 define install
-	if [ -x $(BIN)/uv ]; then $(BIN)/uv pip install --quiet --python $(BIN)/python -r $(1); \
+	if [ -x $(BIN)/uv ]; then $(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -r $(1); \
 	else $(BIN)/python -m pip install --quiet --disable-pip-version-check -r $(1); fi
 endef
