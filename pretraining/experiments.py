@@ -15,8 +15,8 @@ SMOKE = PretrainConfig(
     loop=LoopConfig(steps=40, global_batch_size=16, steps_per_loop=10, checkpoint_every=20),
 )  # fmt: skip
 
-# Minutes on a laptop's CPU: enough to see every number move. Narrow and with a high rate, because
-# wider models or lower rates spend such a short run on the frequencies of pieces (docs/findings.md).
+# Minutes on a laptop: enough to see every number move. Narrow and with a high rate, because wider
+# models or lower rates spend such a short run on the frequencies of pieces (docs/findings.md).
 LAPTOP = PretrainConfig(
     model=AlbertConfig(
         embedding_size=64, hidden_size=128, num_layers=4, num_heads=2, intermediate_size=512,

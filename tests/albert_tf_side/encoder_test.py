@@ -170,7 +170,7 @@ def test_bfloat16_policy(encoder, fake_inputs):
 
 
 def test_fit_trains_every_weight(tiny, fake_inputs):
-    config = tiny.replace(hidden_dropout=0.1, attention_dropout=0.1)
+    config = tiny.replace(num_layers=1, hidden_dropout=0.1, attention_dropout=0.1)
     encoder = AlbertEncoder(config).create_weights()
     ids = {name: tf_keras.Input([None], dtype=tf.int32, name=name) for name in INPUTS}
     model = tf_keras.Model(ids, tf_keras.layers.Dense(1)(encoder(ids)["pooled_output"]))

@@ -43,7 +43,7 @@ def write(small_tokenizer, tmp_path_factory):
 class TestEncoder:
     @pytest.fixture(scope="class")
     def encoder(self, tiny) -> AlbertEncoder:
-        config = tiny.replace(hidden_dropout=0.3, attention_dropout=0.3)
+        config = tiny.replace(num_layers=2, hidden_dropout=0.3, attention_dropout=0.3)
         return AlbertEncoder(config).create_weights()
 
     @pytest.fixture(scope="class")
