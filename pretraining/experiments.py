@@ -23,7 +23,7 @@ LAPTOP = PretrainConfig(
         max_positions=64,
     ),
     optimizer=OptimizerConfig(learning_rate=0.01, warmup_steps=100),
-    loop=LoopConfig(steps=2400, global_batch_size=32, steps_per_loop=50, checkpoint_every=200),
+    loop=LoopConfig(steps=1500, global_batch_size=32, steps_per_loop=50, checkpoint_every=250),
 )  # fmt: skip
 
 
