@@ -33,7 +33,7 @@ lock: .venv/uv
 	done
 
 # The environment, once for running and once with the development tools. uv installs in seconds
-# what takes pip minutes; where it cannot be had, pip does it.
+# what takes pip minutes; where it cannot be had or fails, pip does it.
 .venv/uv:
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info[:2] == (3, 11) else "Python 3.11 is needed: make PYTHON=/path/to/python3.11")'
 	$(PYTHON) -m venv .venv
@@ -49,6 +49,6 @@ lock: .venv/uv
 	touch $@ .venv/runtime
 
 define install
-	if [ -x $(BIN)/uv ]; then $(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -r $(1); \
-	else $(BIN)/python -m pip install --quiet --disable-pip-version-check -r $(1); fi
+	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -r $(1) \
+	|| $(BIN)/python -m pip install --quiet --disable-pip-version-check -r $(1)
 endef

@@ -84,6 +84,11 @@ def _load_exported(path: str) -> AlbertEncoder:
     config_path = os.path.join(path, EXTRAS, "config.json")
     encoder = AlbertEncoder(AlbertConfig.from_json(config_path)).create_weights()
     exported = tf.saved_model.load(path)
+    if not callable(exported) or not hasattr(exported, "variables"):
+        raise InputError(
+            f"{path!r} is a SavedModel, but no encoder: pass the run folder that it was exported "
+            "from, or export that with --kind=encoder."
+        )
     set_variables(encoder, exported.variables, path)
     return encoder
 

@@ -9,11 +9,13 @@
         run(build, BuildOptions, __doc__)
 
 Every command takes --help, --dry_run and a repeatable --set key=value. Exit status: 0 done, 2 a
-user's mistake, told in one line.
+user's mistake, told in one line; 130 and 143 interrupted and terminated, after cleaning up.
 """
 
 import dataclasses
+import functools
 import os
+import signal
 import sys
 import typing
 from collections.abc import Callable, Sequence
@@ -29,6 +31,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 Options = TypeVar("Options")
 USAGE_ERROR = 2
+TERMINATED = 128 + signal.SIGTERM
 _DEFINERS: dict[type, Callable] = {
     str: flags.DEFINE_string,
     int: flags.DEFINE_integer,
@@ -46,15 +49,31 @@ def run(program: Callable[[Any], int | None], options_class: type, doc: str | No
     """Parses the command line, runs `program(options)` and exits with its status."""
     spec = sys.modules["__main__"].__spec__  # None where a script is run by its path
     name = spec.name.removesuffix(".__main__") if spec else os.path.basename(sys.argv[0])
+    signal.signal(signal.SIGTERM, functools.partial(_terminate, os.getpid()))
     try:
         options: Any = parse(options_class, sys.argv, doc or "", f"python -m {name}")
         status = program(options)
-    except (InputError, OSError) as error:
-        print(f"{name}: error: {one_line(error)}", file=sys.stderr)
-        sys.exit(USAGE_ERROR)
     except KeyboardInterrupt:
         sys.exit(130)
+    except Exception as error:
+        if not isinstance(error, (InputError, OSError, *_tensorflow_errors())):
+            raise
+        print(f"{name}: error: {one_line(error)}", file=sys.stderr)
+        sys.exit(USAGE_ERROR)
     sys.exit(status or 0)
+
+
+def _terminate(owner: int, *_: object) -> None:
+    """What SIGTERM does: an exception, so that `finally` blocks clean up what was begun."""
+    if os.getpid() != owner:  # a forked worker: nothing in it is its own to clean up
+        os._exit(TERMINATED)
+    sys.exit(TERMINATED)
+
+
+def _tensorflow_errors() -> tuple[type[BaseException], ...]:
+    """What TensorFlow raises for a torn file, a full disk or a lost permission."""
+    tensorflow = sys.modules.get("tensorflow")
+    return (tensorflow.errors.OpError,) if tensorflow else ()
 
 
 def parse(options_class: type[Options], argv: Sequence[str], doc: str, usage: str) -> Options:

@@ -38,6 +38,16 @@ def strategy(device: str = "auto", tpu: str | None = None) -> tf.distribute.Stra
     return _local(gpus if device != "cpu" and gpus else tf.config.list_logical_devices("CPU"))
 
 
+def is_chief(strategy: tf.distribute.Strategy) -> bool:
+    """Whether this process is the one of its cluster that writes: in `multi_worker` the chief, or
+    worker 0 where TF_CONFIG names no chief; anywhere else there is one process."""
+    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        return True
+    resolver = strategy.cluster_resolver
+    first = "chief" if "chief" in resolver.cluster_spec().jobs else "worker"
+    return (resolver.task_type, resolver.task_id) == (first, 0)
+
+
 def _local(devices: list) -> tf.distribute.Strategy:
     names = [device.name for device in devices]
     if len(names) == 1:

@@ -1,6 +1,7 @@
 """Outputs appear under their final name only when they are complete."""
 
 import contextlib
+import fcntl
 import json
 import os
 import shutil
@@ -10,6 +11,7 @@ from typing import Any
 from albert_tf.errors import InputError
 
 SUFFIX = ".incomplete"
+MARK = ".albert_tf"  # a file in a folder being written: it is ours, and locked while we live
 
 
 @contextlib.contextmanager
@@ -19,12 +21,13 @@ def new_folder(path: str, flag: str = "--output") -> Iterator[str]:
     Where the block raises, nothing is left. What a killed process left is cleared by the next.
 
     Raises:
-      InputError: `path` exists and is not an empty folder, or cannot be written.
+      InputError: `path` exists and is not an empty folder, or cannot be written; the folder beside
+        it was not made here, or another process is at work in it.
     """
     require_new(path, flag)
     final = os.path.realpath(path)
     work = final + SUFFIX
-    shutil.rmtree(work, ignore_errors=True)
+    _clear(work, flag)
     parents = _missing_parents(final)
     try:
         try:
@@ -33,15 +36,47 @@ def new_folder(path: str, flag: str = "--output") -> Iterator[str]:
             raise InputError(
                 f"{flag}={path} cannot be written: {error.strerror}. Name another folder."
             ) from None
-        yield work
-        if os.path.isdir(final):
-            os.rmdir(final)
-        os.replace(work, final)
+        with _locked(work, "w", flag):
+            try:
+                yield work
+                if os.path.isdir(final):
+                    os.rmdir(final)
+                os.replace(work, final)
+                os.remove(os.path.join(final, MARK))
+            finally:
+                shutil.rmtree(work, ignore_errors=True)
     finally:
-        shutil.rmtree(work, ignore_errors=True)
         for parent in parents:
             if os.path.isdir(parent) and not os.listdir(parent):
                 os.rmdir(parent)
+
+
+def _clear(work: str, flag: str) -> None:
+    """Removes the folder `work` if a killed process left it."""
+    if not os.path.lexists(work) or (os.path.isdir(work) and not os.listdir(work)):
+        shutil.rmtree(work, ignore_errors=True)
+        return
+    try:
+        with _locked(work, "r+", flag):
+            shutil.rmtree(work)
+    except (FileNotFoundError, NotADirectoryError):
+        raise InputError(
+            f"{flag} needs the name {work!r} while it is written, and what has that name was not "
+            "made by this project: move it or name another folder."
+        ) from None
+
+
+@contextlib.contextmanager
+def _locked(work: str, mode: str, flag: str) -> Iterator[None]:
+    """Holds the mark inside `work`; the system lets go of it when the process dies."""
+    with open(os.path.join(work, MARK), mode) as mark:
+        try:
+            fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(
+                f"{flag}: another process is writing {work!r}: wait for it or name another folder."
+            ) from None
+        yield
 
 
 def _missing_parents(path: str) -> list[str]:

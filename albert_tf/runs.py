@@ -3,7 +3,6 @@
 import json
 import os
 import platform
-import shutil
 import sys
 from collections.abc import Mapping
 from importlib import metadata
@@ -11,6 +10,7 @@ from typing import Any
 
 from albert_tf import outputs, settings
 from albert_tf.errors import InputError, InputNotFoundError
+from albert_tf.tokenization import Tokenizer
 
 PACKAGES = (
     "tensorflow", "tensorflow-text", "tf-keras", "tensorflow-hub", "sentencepiece", "numpy",
@@ -76,7 +76,7 @@ class RunDir:
         """Whether the run has its result."""
         return os.path.isfile(self.result_path)
 
-    def begin(self, config: Mapping[str, Any], tokenizer_from: str) -> None:
+    def begin(self, config: Mapping[str, Any], tokenizer: Tokenizer) -> None:
         """Starts a run, or takes up the same one.
 
         Raises:
@@ -88,7 +88,7 @@ class RunDir:
             return
         with outputs.new_folder(self.path, "--run_dir") as work:
             new = RunDir(work)
-            shutil.copytree(tokenizer_from, new.tokenizer_path)
+            tokenizer.save(new.tokenizer_path)
             outputs.write_json(new._at("environment.json"), environment())
             outputs.write_json(new.config_path, config)
 

@@ -14,7 +14,7 @@ from albert_tf.normalization import Normalization, combining_ranges
 from albert_tf.tokenization import SpecialIds, Tokenizer
 
 # What str.split() takes for white space, as an RE2 class.
-_WHITE_SPACE = (
+WHITE_SPACE = (
     r"[\t-\r\x1c-\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}"
     r"\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}]+"
 )
@@ -75,7 +75,7 @@ def normalize_in_graph(texts: tf.Tensor, rules: Normalization) -> tf.Tensor:
     """`albert_tf.normalization.normalize` as TensorFlow operations: string [B] -> string [B]."""
     texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
     texts = tf.strings.regex_replace(texts, _NUL, _NO_CHARACTER)
-    texts = tf.strings.strip(tf.strings.regex_replace(texts, _WHITE_SPACE, " "))
+    texts = tf.strings.strip(tf.strings.regex_replace(texts, WHITE_SPACE, " "))
     if rules.unify_quotes:
         texts = tf.strings.regex_replace(texts, "``|''", '"')
     if rules.strip_accents:

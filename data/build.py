@@ -3,6 +3,8 @@
 Masks and the pair objective (SOP, none) are chosen when the records are read, so one build
 serves every ablation. The same corpus, tokenizer and seed give the same bytes, whatever the number
 of workers. The output folder appears when it is complete; rerunning a complete build does nothing.
+In memory are the longest document, a few batches, and one shard: the records of 32 MiB of text, or,
+of more than 16 GiB, of a 512th of the text.
 
     python -m data.build --corpus=text:'corpus/*.txt' --tokenizer=artifacts/tokenizer \\
         --seq_length=512 --output=artifacts/records
@@ -26,7 +28,9 @@ from data.splits import split_of
 
 MIN_SEQ_LENGTH = 16
 TEXT_BYTES_PER_SHARD = 32 * 2**20
-MAX_SHARDS = 512  # each is an open file while the corpus is read; many systems allow 1024
+# Each is an open file while the corpus is read, and many systems allow 1024. With more text than
+# fits into so many (16 GiB), the shards grow, and with them the memory that one takes.
+MAX_SHARDS = 512
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,7 +107,7 @@ def _check(options: BuildOptions) -> None:
 
 
 def _identity(options: BuildOptions) -> dict[str, object]:
-    """The options that decide the output's bytes; corpus and tokenizer count by their content."""
+    """The options of a build; the tokenizer's and the corpus's content are recorded beside."""
     values = settings.to_dict(options)
     for name in ("output", "tokenizer", "num_workers", "dry_run", "data_dir"):
         del values[name]
@@ -122,6 +126,12 @@ def _is_complete(options: BuildOptions, tokenizer: Tokenizer, fingerprint: str) 
     wanted = _identity(options) | {
         "tokenizer": tokenizer.fingerprint, "corpus content": fingerprint
     }  # fmt: skip
+    ignored = ["corpus"]  # where it lies and how that is spelled; its content counts
+    if "all" in (found.get("split"), options.split):
+        ignored.append("heldout_fraction")
+    for name in ignored:
+        found.pop(name, None)
+        wanted.pop(name, None)
     if differing := settings.differing_keys(found, wanted):
         raise InputError(
             f"--output={folder} holds a build of other options ({'; '.join(differing)}): "
@@ -146,7 +156,7 @@ def _documents(options: BuildOptions) -> Iterator[tuple[int, Document]]:
 
 
 def _spill(options: BuildOptions, tokenizer: Tokenizer, folder: str, num_shards: int) -> Counts:
-    """Cuts the corpus into records and spills them by shard, in bounded memory."""
+    """Cuts the corpus into records and spills them by shard."""
     cutter = Cutter(tokenizer, options.seq_length, options.dupe_factor, options.seed)
     text_bytes = corpora.corpus_bytes(options.corpus, options.data_dir)
     workers = useful_workers(options.num_workers, text_bytes)

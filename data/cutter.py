@@ -1,11 +1,13 @@
 """Documents of text -> keyed records of pieces, in this process or in several."""
 
 import dataclasses
+import multiprocessing
 import os
 import random
+import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
-from multiprocessing import get_context
+from multiprocessing import connection
 
 import numpy as np
 
@@ -43,13 +45,14 @@ class Cutter:
         records: list[Keyed] = []
         pairs: list[SegmentPair] = []
         single = 0
+        max_pieces, is_word_start = self.seq_length - SPECIAL_PIECES, self.tokenizer.is_word_start
         for number, document in batch:
             sentences = [ids for ids in (next(encoded) for _ in document.sentences) if ids]
             single += len(sentences) == 1
             for turn in range(self.dupe_factor):
                 # Seeded by the document's number: the same whichever worker has it.
-                rng = random.Random(keyed.stream_key(self.seed, turn, number))
-                for pair in segment_pairs(sentences, self.seq_length - SPECIAL_PIECES, rng):
+                rng = random.Random(self._key(turn, number))
+                for pair in segment_pairs(sentences, max_pieces, rng, is_word_start):
                     record = self._record(pair, number)
                     records.append(Keyed(rng.getrandbits(64), number, turn, record))
                     pairs.append(pair)
@@ -64,6 +67,10 @@ class Cutter:
             text_bytes=sum(len(text.encode()) for text in texts),
         )
         return records, counts
+
+    def _key(self, turn: int, number: int) -> int:
+        key = keyed.stream_key(self.seed, keyed.SEGMENTS, turn)
+        return int(keyed.bits(key, np.array([number]))[0])
 
     def _record(self, pair: SegmentPair, number: int) -> dict[str, object]:
         pieces = np.array(pair.first + pair.second, ids_dtype(self.tokenizer.vocab_size))
@@ -83,7 +90,7 @@ def cut_all(
     if num_workers == 1:
         yield from map(cutter.cut, batches)
         return
-    context = get_context("spawn")  # fork is unsafe beside TensorFlow's threads
+    context = multiprocessing.get_context("spawn")  # fork is unsafe beside TensorFlow's threads
     with ProcessPoolExecutor(num_workers, context, _start_worker, (cutter,)) as pool:
         pending: list[Future] = []
         for batch in batches:
@@ -115,7 +122,16 @@ _cutter_of_worker: list[Cutter] = []
 
 
 def _start_worker(cutter: Cutter) -> None:
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     _cutter_of_worker.append(cutter)
+
+
+def _end_with_parent() -> None:
+    """Ends this worker when the build is killed: it would wait for work for ever."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    connection.wait([parent.sentinel])
+    os._exit(1)
 
 
 def _cut_in_worker(batch: Batch) -> tuple[list[Keyed], Counts]:

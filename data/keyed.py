@@ -18,7 +18,7 @@ _MULTIPLIERS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 _MASK = 2**64 - 1
 
 # One stream per purpose: what is drawn for one never tells anything about another.
-SHARD_ORDER, RECORD_ORDER, PAIR, NGRAM, TILE, REPLACE, PIECE, DROPOUT = range(1, 9)
+SHARD_ORDER, RECORD_ORDER, PAIR, NGRAM, TILE, REPLACE, PIECE, DROPOUT, SEGMENTS = range(1, 10)
 
 
 def stream_key(seed: int, stream: int, epoch: int = 0) -> int:

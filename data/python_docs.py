@@ -47,11 +47,14 @@ _WORD = re.compile(r"[A-Za-z][a-z'’-]*[,;:.!?)\"]*")
 
 
 def docstrings(packages: str = "") -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Streams (top-level package, sentences) for each docstring with at least two sentences.
+    """Streams (top-level package, sentences) for each docstring with at least two new sentences.
+
+    No sentence comes twice: inherited docstrings, forks of packages and boilerplate would otherwise
+    stand in the training and in the held-out text.
 
     Args:
-      packages: names separated by commas; empty for all. Exact duplicates come once, and a package
-        ends after MAX_PACKAGE_BYTES of prose.
+      packages: names separated by commas; empty for all. A package ends after MAX_PACKAGE_BYTES of
+        prose.
 
     Raises:
       InputNotFoundError: a package that is not installed.
@@ -60,13 +63,14 @@ def docstrings(packages: str = "") -> Iterator[tuple[str, tuple[str, ...]]]:
     for package, place in _chosen(packages).items():
         left = MAX_PACKAGE_BYTES
         for text in _texts(_python_files(place), package):
-            sentences = prose(text)
-            digest = hashlib.blake2b("\n".join(sentences).encode(), digest_size=12).digest()
-            if len(sentences) < 2 or digest in seen:
+            new = {_digest(sentence): sentence for sentence in prose(text)}
+            for digest in new.keys() & seen:
+                del new[digest]
+            if len(new) < 2:
                 continue
-            seen.add(digest)
-            yield package, sentences
-            left -= sum(len(sentence.encode()) + 1 for sentence in sentences)
+            seen |= new.keys()
+            yield package, tuple(new.values())
+            left -= sum(len(sentence.encode()) + 1 for sentence in new.values())
             if left <= 0:
                 break
 
@@ -102,6 +106,10 @@ def prose(docstring: str) -> tuple[str, ...]:
         if _reads_as_sentences(paragraph):
             sentences += split_sentences(paragraph)
     return tuple(sentences)
+
+
+def _digest(sentence: str) -> bytes:
+    return hashlib.blake2b(sentence.encode(), digest_size=12).digest()
 
 
 def _reads_as_sentences(paragraph: str) -> bool:

@@ -1,8 +1,8 @@
-"""A global shuffle in bounded memory: keyed shard first, keyed order within it afterwards.
+"""A global shuffle in the memory of one shard: keyed shard first, keyed order in it afterwards.
 
 Each record has a random key. Pass one spills it to the shard that the key names; pass two sorts one
-shard at a time by key. Every order of the records is as likely as any other, and the memory is that
-of one shard.
+shard at a time by key. Every order of the records is as likely as any other. The memory is that of
+one shard: the caller bounds it by choosing their number, of which each is an open file.
 """
 
 import os

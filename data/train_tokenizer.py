@@ -154,7 +154,9 @@ def _is_complete(folder: str, identity: dict[str, object]) -> bool:
     found = load_tokenizer(folder).training
     if not found:
         outputs.require_new(folder)  # another project's, or a copy of a published vocabulary
-    if differing := settings.differing_keys(found, identity):
+    # Where the corpus lies, and how that is spelled, is for information: its content counts.
+    found, wanted = ({k: v for k, v in d.items() if k != "corpus"} for d in (found, identity))
+    if differing := settings.differing_keys(found, wanted):
         raise InputError(
             f"--output={folder} holds a tokenizer of other options ({'; '.join(differing)}): "
             "name another folder or remove it."

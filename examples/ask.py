@@ -16,9 +16,11 @@ import tensorflow_text  # noqa: E402, F401  registers the tokenizer's operations
 
 
 def main(path: str, texts: list[str]) -> None:
-    """Prints the answer of the model at `path` to each text."""
+    """Prints the answer of the model at `path` to each text; exits with 1 beside our code."""
     found = importlib.util.find_spec("albert_tf") is not None
-    print(f"albert_tf can be imported here: {found}")
+    print(f"albert_tf can be imported here: {found}", flush=True)
+    if found:
+        sys.exit("ask.py: error: that proves nothing about the model alone: start it by python -I")
     answers = tf.saved_model.load(path).signatures["serving_default"](text=tf.constant(texts))
     for row, text in enumerate(texts):
         print(text)

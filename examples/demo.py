@@ -48,13 +48,15 @@ class DemoOptions:
 
 
 class Journey:
-    """Runs the steps as commands and remembers how long each took when it was done."""
+    """Runs the steps as commands and remembers what each took when it was done."""
 
     def __init__(self, options: DemoOptions) -> None:
         self.options = options
         self.seconds: dict[str, float] = {}
-        if os.path.isfile(self.at("seconds.json")):
-            self.seconds = self.read("seconds.json")
+        self.memory_gb = 0.0
+        if os.path.isfile(self.at("costs.json")):
+            costs = self.read("costs.json")
+            self.seconds, self.memory_gb = costs["seconds"], costs["memory_gb"]
 
     def at(self, *parts: str) -> str:
         """A path inside the demo's folder."""
@@ -78,7 +80,10 @@ class Journey:
     def took(self, name: str, seconds: float) -> None:
         """Remembers a step's time: the longest, since a complete step is over in moments."""
         self.seconds[name] = max(seconds, self.seconds.get(name, 0.0))
-        outputs.write_json(self.at("seconds.json"), self.seconds)
+        usage = resource.getrusage(resource.RUSAGE_CHILDREN)  # of the largest process, in KiB
+        self.memory_gb = max(usage.ru_maxrss * 1024 / 1e9, self.memory_gb)
+        costs = {"seconds": self.seconds, "memory_gb": self.memory_gb}
+        outputs.write_json(self.at("costs.json"), costs)
 
 
 def main(options: DemoOptions) -> None:
@@ -178,7 +183,6 @@ def table(demo: Journey) -> str:
     trained, tuned = demo.read("pretrained", "result.json"), demo.read("finetuned", "result.json")
     unshared = config.replace(sharing="none", embedding_size=config.hidden_size)
     heads = sum(head_param_counts(config).values())
-    memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024 / 1e9
     rows = {
         "corpus": f"{counts['text_bytes'] / 1e6:.1f} MB of docstrings, "
         f"{counts['documents']:,} documents, {counts['sentences']:,} sentences",
@@ -196,7 +200,7 @@ def table(demo: Journey) -> str:
         f"(always the most frequent: {tuned['baseline']:.1%})",
         "time": f"{sum(demo.seconds.values()) / 60:.1f} minutes in all, "
         f"{demo.seconds['pretraining'] / 60:.1f} of them pretraining",
-        "memory": f"{memory:.1f} GB at most in one process",
+        "memory": f"{demo.memory_gb:.1f} GB at most in one process",
         "plots": demo.at("pretrained", "plots"),
         "runs": f"{demo.at('pretrained')}, {demo.at('finetuned')}",
         "SavedModels": f"{demo.at('export')}/{{encoder,preprocessing,fill_mask,classifier}}/1",

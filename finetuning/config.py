@@ -20,7 +20,7 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         for key in ("epochs", "batch_size", "learning_rate", "clip_norm"):
-            if getattr(self, key) <= 0:
+            if not getattr(self, key) > 0:  # NaN too
                 raise ConfigError(
                     f"`training.{key}` must be positive. Received: {getattr(self, key)}."
                 )

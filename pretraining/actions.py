@@ -1,6 +1,6 @@
 """What happens beside the training: metrics.jsonl, TensorBoard and the progress bar."""
 
-import time
+import shutil
 from collections.abc import Mapping
 from typing import Self
 
@@ -24,8 +24,11 @@ class TrainingLog:
         self._tokens_per_step = config.loop.global_batch_size * manifest.seq_length
         self._progress = Progress("steps", config.loop.steps, step)
         run.keep_metrics_until(step)
+        # Written anew from the rows that stay: TensorBoard would show the others twice.
+        shutil.rmtree(run.tensorboard_path, ignore_errors=True)
         self._summaries = tf.summary.create_file_writer(run.tensorboard_path)
-        self._last = time.monotonic()
+        for row in run.metrics():
+            self._summarize(row)
 
     def __enter__(self) -> Self:
         return self
@@ -34,24 +37,24 @@ class TrainingLog:
         self._progress.__exit__()
         self._summaries.close()
 
-    def write(self, step: int, count: int, sums: Mapping[str, tf.Tensor]) -> None:
-        """Logs `count` steps that ended at `step`; `sums` are their totals."""
-        totals = {name: float(value) for name, value in sums.items()}
-        now = time.monotonic()
-        seconds, self._last = (now - self._last) / count, now
-        row = {"step": step} | means(totals)
+    def write(self, step: int, count: int, sums: Mapping[str, float], seconds: float) -> None:
+        """Logs `count` steps that ended at `step` and took `seconds`; `sums` are their totals."""
+        row = {"step": step} | means(sums)
         row |= {
             "lr": float(tf.convert_to_tensor(self._optimizer.learning_rate)),
-            "grad_norm": totals["grad_norm"] / count,
-            "tokens_per_s": self._tokens_per_step / seconds,
-            "step_ms": 1000 * seconds,
+            "grad_norm": sums["grad_norm"] / count,
+            "tokens_per_s": self._tokens_per_step * count / seconds,
+            "step_ms": 1000 * seconds / count,
         }
         self._run.add_metrics(row)
-        with self._summaries.as_default(step=step):
+        self._summarize(row)
+        self._progress.advance(count, _note(row))
+
+    def _summarize(self, row: Mapping[str, float]) -> None:
+        with self._summaries.as_default(step=int(row["step"])):
             for name, value in row.items():
                 if name != "step":
                     tf.summary.scalar(name, value)
-        self._progress.advance(count, _note(row))
 
 
 def _note(row: Mapping[str, float]) -> str:

@@ -35,11 +35,21 @@ class OptimizerConfig:
             raise ConfigError(
                 f"`optimizer.name` must be one of {', '.join(OPTIMIZERS)}. Received: {self.name!r}."
             )
-        if self.learning_rate <= 0 or self.clip_norm <= 0:
-            raise ConfigError(
-                "`optimizer.learning_rate` and `optimizer.clip_norm` must be positive. "
-                f"Received: {self.learning_rate}, {self.clip_norm}."
-            )
+        for key in ("learning_rate", "clip_norm", "epsilon"):
+            if not getattr(self, key) > 0:  # NaN too
+                raise ConfigError(
+                    f"`optimizer.{key}` must be positive. Received: {getattr(self, key)}."
+                )
+        for key in ("warmup_steps", "schedule_steps", "weight_decay_rate"):
+            if not getattr(self, key) >= 0:
+                raise ConfigError(
+                    f"`optimizer.{key}` must not be negative. Received: {getattr(self, key)}."
+                )
+        for key in ("beta_1", "beta_2"):
+            if not 0 <= getattr(self, key) < 1:
+                raise ConfigError(
+                    f"`optimizer.{key}` must be in [0, 1). Received: {getattr(self, key)}."
+                )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,6 +84,10 @@ class PretrainTask:
     """What the run trains, for readers of its config.json."""
 
     kind: str = "pretraining"
+
+    def __post_init__(self) -> None:
+        if self.kind != "pretraining":
+            raise ConfigError(f"`task.kind` must be pretraining. Received: {self.kind!r}.")
 
 
 @dataclasses.dataclass(frozen=True)

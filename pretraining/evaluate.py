@@ -7,23 +7,15 @@ that of always guessing the most frequent piece; beside the SOP accuracy its sta
 """
 
 import dataclasses
-import math
 import os
-from typing import Any
-
-import numpy as np
-import tensorflow as tf
 
 from albert_tf import cli, outputs, settings
 from albert_tf.checkpoints import load_pretrainer
 from albert_tf.errors import InputError
-from albert_tf.pretrainer import AlbertPretrainer
-from albert_tf.progress import Progress
 from albert_tf.runs import RunDir
-from data.input_pipeline import Records, evaluation_batches
+from data.input_pipeline import Records
 from pretraining.config import PretrainConfig
-from pretraining.losses import SUMS, means, pretraining_sums
-from pretraining.step import MODEL_INPUTS
+from pretraining.intrinsic import evaluate, report
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,24 +30,31 @@ class EvaluateOptions:
 
 def main(options: EvaluateOptions) -> None:
     """Evaluates, prints, and leaves the figures in the run's folder."""
+    if options.batch_size < 1:
+        raise InputError(f"--batch_size must be positive. Received: {options.batch_size}.")
     run, records = RunDir(options.run_dir), Records.open(options.data)
     config = config_of_run(run, records)
     if options.dry_run:
         print(f"{run.path} on {records.manifest.num_records:,} sequences of {options.data}")
         return
     result = evaluate(load_pretrainer(run.path), records, config, options.batch_size)
-    outputs.write_json(run.evaluation_path(os.path.basename(options.data.rstrip("/"))), result)
     print(report(result))
+    result |= {"data": options.data, "corpus": records.manifest.corpus_fingerprint}
+    name = os.path.basename(os.path.abspath(options.data))
+    outputs.write_json(run.evaluation_path(name), result)
 
 
 def config_of_run(run: RunDir, records: Records) -> PretrainConfig:
     """The run's configuration, if its model can read the records.
 
     Raises:
-      InputError: another tokenizer made the records, or they are too long for the model.
+      InputError: not a pretraining run, another tokenizer made the records, or they are too long
+        for the model.
     """
-    values = run.config()
-    trained_on, manifest = values.pop("records"), records.manifest
+    values, manifest = run.config(), records.manifest
+    if "records" not in values:
+        raise InputError(f"--run_dir={run.path} must be a pretraining run: it has no records.")
+    trained_on = values.pop("records")
     values.pop("init")
     config = settings.from_dict(PretrainConfig, values)
     if manifest.tokenizer_fingerprint != trained_on["tokenizer"]:
@@ -69,62 +68,6 @@ def config_of_run(run: RunDir, records: Records) -> PretrainConfig:
             f"{config.model.max_positions}: build it with a smaller --seq_length."
         )
     return config
-
-
-def evaluate(
-    model: AlbertPretrainer, records: Records, config: PretrainConfig, batch_size: int
-) -> dict[str, Any]:
-    """Losses, accuracies, their baselines and standard errors, and the counts behind them."""
-
-    @tf.function
-    def sums_of(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        return pretraining_sums(model({name: batch[name] for name in MODEL_INPUTS}), batch)
-
-    totals = dict.fromkeys(SUMS, 0.0)
-    targets: np.ndarray = np.zeros(records.manifest.vocab_size, np.int64)
-    batches = evaluation_batches(records, config.objective, config.masking, batch_size)
-    with Progress("sequences", records.manifest.num_records) as progress:
-        for batch in batches:
-            for name, value in sums_of(batch).items():
-                totals[name] += float(value)
-            real = batch["masked_lm_weights"].numpy() > 0
-            np.add.at(targets, batch["masked_lm_ids"].numpy()[real], 1)
-            progress.advance(min(batch_size, records.manifest.num_records - progress.done))
-    result: dict[str, Any] = means(totals) | {
-        "baseline/mlm": float(targets.max() / targets.sum()),
-        "count/mlm": totals["mlm_count"],
-        "count/pair": totals["pair_count"],
-    }
-    for name in ("mlm", "pair"):
-        if f"accuracy/{name}" in result:
-            p, n = result[f"accuracy/{name}"], result[f"count/{name}"]
-            result[f"standard_error/{name}"] = math.sqrt(p * (1 - p) / n)
-    if "accuracy/pair" in result:
-        result["verdict/pair"] = above_chance(result["accuracy/pair"], result["count/pair"])
-    return result
-
-
-def report(result: dict[str, Any]) -> str:
-    """The figures as two lines a person can read."""
-    lines = [
-        f"MLM: loss {result['loss/mlm']:.3f}, accuracy {result['accuracy/mlm']:.4f} "
-        f"± {result['standard_error/mlm']:.4f} over {result['count/mlm']:,.0f} pieces "
-        f"(always the most frequent piece: {result['baseline/mlm']:.4f})"
-    ]
-    if "accuracy/pair" in result:
-        lines.append(
-            f"SOP: loss {result['loss/pair']:.3f}, accuracy {result['accuracy/pair']:.4f} "
-            f"± {result['standard_error/pair']:.4f} over {result['count/pair']:,.0f} pairs: "
-            f"{result['verdict/pair']}"
-        )
-    return "\n".join(lines)
-
-
-def above_chance(accuracy: float, count: float) -> str:
-    """Says plainly whether an accuracy is above one half, by two standard errors."""
-    distance = (accuracy - 0.5) / (0.5 / math.sqrt(count))
-    verdict = "above chance" if distance > 2 else "not above chance yet"
-    return f"{verdict} ({distance:+.1f} standard errors from 50 %)"
 
 
 if __name__ == "__main__":

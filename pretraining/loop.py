@@ -1,9 +1,13 @@
 """The training loop: restore, seek, run loops of steps, log, save."""
 
+import tempfile
+import time
+
+import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.checkpoints import load_pretrainer
+from albert_tf import hardware
 from albert_tf.errors import InputError
 from albert_tf.pretrainer import AlbertPretrainer
 from albert_tf.runs import RunDir
@@ -18,14 +22,15 @@ def train(
     records: Records,
     run: RunDir,
     strategy: tf.distribute.Strategy,
-    init: str | None = None,
+    first_weights: list[np.ndarray] | None = None,
 ) -> AlbertPretrainer:
     """Trains until `config.loop.steps`; takes up where the run's last checkpoint is.
 
-    The weights come from the run's own checkpoint, else from `init`, else from scratch. Order,
-    pairs, masks and dropout are functions of the seed and the step: the step is all there is to
-    restore.
+    The weights come from the run's own checkpoint, else from `first_weights`, else from scratch.
+    Order, pairs, masks and dropout are functions of the seed and the step: the step is all there is
+    to restore. Of several workers, each of which calls this, the chief writes the run.
     """
+    writes = run if hardware.is_chief(strategy) else RunDir(tempfile.mkdtemp())
     loop = config.loop
     check_batch(config, strategy)
     tf_keras.utils.set_random_seed(config.seed)  # for the first weights alone
@@ -34,24 +39,23 @@ def train(
         optimizer = make_optimizer(config)
         optimizer.build(model.trainable_variables)
     checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer)
-    manager = tf.train.CheckpointManager(
-        checkpoint, run.checkpoints_path, loop.keep_checkpoints, step_counter=optimizer.iterations
-    )
-    if manager.latest_checkpoint:
-        checkpoint.restore(manager.latest_checkpoint).assert_consumed()
-    elif init:
-        model.set_weights(load_pretrainer(init).get_weights())
+    manager = tf.train.CheckpointManager(checkpoint, writes.checkpoints_path, loop.keep_checkpoints)
+    if latest := tf.train.latest_checkpoint(run.checkpoints_path):
+        checkpoint.restore(latest).assert_consumed()
+    elif first_weights is not None:
+        model.set_weights(first_weights)
 
     step = int(optimizer.iterations.numpy())
     iterator = iter(distributed_batches(config, records, strategy, step))
     run_steps = _loop_function(TrainStep(model, optimizer, config), strategy)
-    with TrainingLog(run, config, records.manifest, optimizer, step) as log:
+    with TrainingLog(writes, config, records.manifest, optimizer, step) as log:
         while step < loop.steps:
             # To the next multiple: a restart from any step comes back into the rhythm.
             count = min(loop.steps, step - step % loop.steps_per_loop + loop.steps_per_loop) - step
-            sums = run_steps(iterator, tf.constant(count))
+            start = time.monotonic()
+            sums = {name: float(s) for name, s in run_steps(iterator, tf.constant(count)).items()}
             step += count
-            log.write(step, count, sums)
+            log.write(step, count, sums, time.monotonic() - start)
             if step % loop.checkpoint_every == 0 or step == loop.steps:
                 manager.save(checkpoint_number=step)
     return model

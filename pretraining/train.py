@@ -10,11 +10,15 @@ does nothing for a finished one. Values of the experiment are changed with --set
 import dataclasses
 import json
 import os
-import time
+import statistics
+
+import numpy as np
 
 from albert_tf import cli, hardware, settings
+from albert_tf.checkpoints import load_pretrainer
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import InputError
+from albert_tf.plots import plot_metrics
 from albert_tf.runs import RunDir
 from albert_tf.tokenization import load_tokenizer
 from data.input_pipeline import Records
@@ -22,7 +26,14 @@ from data.records import TOKENIZER
 from pretraining.config import PretrainConfig, resolve
 from pretraining.experiments import EXPERIMENTS, experiment
 from pretraining.loop import check_batch, train
-from pretraining.plots import plot_training
+
+PANELS = {
+    "loss": ("loss/mlm", "loss/pair"),
+    "accuracy": ("accuracy/mlm", "accuracy/pair"),
+    "learning rate": ("lr",),
+    "gradient norm": ("grad_norm",),
+    "tokens per second": ("tokens_per_s",),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,8 +54,7 @@ def main(options: TrainOptions) -> None:
     """Runs the training that `options` describe."""
     records = Records.open(options.data)
     config = resolve(experiment(options.experiment), options.set, records.manifest)
-    if options.init:
-        check_init(options.init, config, records)
+    first = first_weights(options.init, config, records) if options.init else None
     run = RunDir(options.run_dir)
     run_config = config_of_run(config, records, options)
     run.check(run_config)
@@ -56,29 +66,37 @@ def main(options: TrainOptions) -> None:
         return
     strategy = hardware.strategy(options.device, options.tpu)
     check_batch(config, strategy)
-    run.begin(run_config, os.path.join(options.data, TOKENIZER))
+    run.begin(run_config, load_tokenizer(os.path.join(options.data, TOKENIZER)))
     print(
         f"{config.model.param_count():,} parameters, {records.manifest.num_records:,} sequences, "
         f"{config.loop.steps:,} steps of {config.loop.global_batch_size}, "
         f"{strategy.num_replicas_in_sync} replica(s)",
         flush=True,
     )
-    start = time.monotonic()
-    train(config, records, run, strategy, options.init)
-    plot_training(run)
-    last = run.metrics()[-1]
-    run.finish(last | {"seconds": round(time.monotonic() - start, 1)})
-    print(f"{run.path}: " + ", ".join(f"{name} {value:.4g}" for name, value in last.items()))
+    train(config, records, run, strategy, first)
+    if hardware.is_chief(strategy):
+        finish(run)
 
 
-def check_init(init: str, config: PretrainConfig, records: Records) -> None:
-    """Refuses first weights of another model or vocabulary than the run's.
+def finish(run: RunDir) -> None:
+    """Draws the curves and writes the result: the last row, and the run's median speed."""
+    plot_metrics(run, PANELS, "step")
+    rows = run.metrics()
+    speed = statistics.median(row["tokens_per_s"] for row in rows)
+    result = rows[-1] | {"tokens_per_s": speed}
+    run.finish(result)
+    print(f"{run.path}: " + ", ".join(f"{name} {value:.4g}" for name, value in result.items()))
+
+
+def first_weights(init: str, config: PretrainConfig, records: Records) -> list[np.ndarray]:
+    """The weights at `init`, of the same model (dropout may differ) and vocabulary as the run's.
 
     Raises:
       InputError: the differing keys, or the tokenizers, are named.
     """
+    free = {"hidden_dropout": 0.0, "attention_dropout": 0.0, "initializer_range": 0.02}
     model = AlbertConfig.from_json(os.path.join(init, "config.json"))
-    if differing := settings.differing_keys(model, config.model):
+    if differing := settings.differing_keys(model.replace(**free), config.model.replace(**free)):
         raise InputError(
             f"--init={init} holds another model than the run's (there != here): "
             f"{'; '.join(differing)}."
@@ -88,6 +106,7 @@ def check_init(init: str, config: PretrainConfig, records: Records) -> None:
             f"--init={init} was trained with another tokenizer than made --data={records.folder}: "
             f"build the records with --tokenizer={init}."
         )
+    return load_pretrainer(init).get_weights()
 
 
 def config_of_run(
@@ -95,15 +114,17 @@ def config_of_run(
 ) -> dict[str, object]:
     """What config.json holds: the resolved tree, and which records and first weights it took."""
     manifest = records.manifest
+    build = json.loads(manifest.options)
+    build.pop("corpus", None)  # where the text was; its content counts
     return settings.to_dict(config) | {
         "records": {
             "seq_length": manifest.seq_length,
             "num_records": manifest.num_records,
             "tokenizer": manifest.tokenizer_fingerprint,
             "corpus": manifest.corpus_fingerprint,
-            "build": json.loads(manifest.options),
+            "build": build,
         },
-        "init": options.init,
+        "init": options.init and os.path.normpath(options.init),
     }
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from albert_tf import cli
 from albert_tf.config import AlbertConfig
+from data import corpora
 from data.corpora import read_documents
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -69,6 +70,26 @@ def test_the_journey_runs_as_written(place: pathlib.Path):
         assert done.returncode == 0, f"{command}\n{done.stderr[-1500:]}"
         assert "Traceback" not in done.stderr
     assert (place / "export" / "reviews" / "1" / "saved_model.pb").is_file()
+    for snippet in re.findall(r"```python\n(.*?)```", README, re.DOTALL):
+        done = subprocess.run(
+            [sys.executable, "-c", snippet],
+            cwd=place, env=environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, f"{snippet}\n{done.stderr[-1500:]}"
+
+
+def test_the_table_of_other_text_is_true():
+    rows = re.findall(r"^\| .* \| `(--corpus.*)` \|$", README, re.M)
+    assert len(rows) == 8
+    for row in rows:
+        flags = shlex.split(row.replace("\\|", "|"))
+        needed = ["--output=o", "--tokenizer=t"]
+        options = cli.parse(options_of("data.build"), ["build", *flags, *needed], "", "")
+        cli.parse(options_of("data.train_tokenizer"), ["train", *flags, needed[0]], "", "")
+        assert options.corpus.partition(":")[0] in corpora.KINDS
+        kind, _, expression = options.document_boundary.partition(":")
+        assert kind in ("blank_line", "file", "regex")
+        re.compile(expression)
 
 
 def test_the_preset_table_is_true():

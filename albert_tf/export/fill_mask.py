@@ -4,8 +4,8 @@ import tensorflow as tf
 
 from albert_tf.export.signatures import untracked
 from albert_tf.pretrainer import AlbertPretrainer
-from albert_tf.text_ops import GraphTokenizer
-from albert_tf.tokenization import Tokenizer
+from albert_tf.text_ops import WHITE_SPACE, GraphTokenizer
+from albert_tf.tokenization import WORD_MARK, Tokenizer
 
 MASK = "[MASK]"
 
@@ -13,55 +13,71 @@ MASK = "[MASK]"
 class FillMaskModule(tf.Module):
     """Guesses the piece at each [MASK] of a text.
 
-    Input: `text`, string [B], with any number of `[MASK]` in each; a mask stands for a word's
-    beginning or a whole word, for the text after it is tokenized by itself. What does not fit into
-    the model's longest sequence is cut off, with the masks in it.
+    Input: `text`, string [B], with any number of `[MASK]` in each. A mask stands for a whole word
+    or its beginning: punctuation may follow it, while letters that follow it without a space are
+    mostly read as a word of their own. Of a text beyond the model's longest sequence the model sees
+    a window with the first mask in its middle.
     Outputs, M the most masks in a text of the batch: `pieces` string [B, M, K], best first;
-    `probabilities` float32 [B, M, K]. Texts with fewer masks are filled up with "" and 0.
+    `probabilities` float32 [B, M, K]. Masks outside the window, and those that a text has not, are
+    "" and 0.
     """
 
     def __init__(self, pretrainer: AlbertPretrainer, tokenizer: Tokenizer, top_k: int = 5) -> None:
         super().__init__(name="fill_mask")
         self._predict, self._weights = untracked(pretrainer), pretrainer.variables
-        self._max_positions = pretrainer.config.max_positions
+        self._room = pretrainer.config.max_positions - 2  # beside [CLS] and [SEP]
         self._tokenizer = GraphTokenizer(tokenizer)
         pieces = [tokenizer.id_to_piece(i) for i in range(tokenizer.vocab_size)]
         self._pieces = tf.constant(pieces)
+        self._space = pieces.index(WORD_MARK) if WORD_MARK in pieces else -1
         self._special = tokenizer.special
         self._top_k = top_k
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "text")])
     def serve(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """The signature."""
-        features = self._features(text)
-        positions = _positions(features["input_word_ids"], self._special.mask)  # [B, (M)]
-        real = tf.ones_like(positions, tf.bool).to_tensor(False)  # [B, M]
-        logits = self._predict(features | {"masked_lm_positions": positions.to_tensor(0)})
-        probabilities = tf.nn.softmax(logits["mlm_logits"])  # [B, M, V]
-        best, ids = tf.math.top_k(probabilities, self._top_k)
+        ids = self._ids(text)  # [B, (pieces)]
+        at = tf.ragged.range(tf.cast(ids.row_lengths(), tf.int32))  # [B, (pieces)]
+        masks = tf.ragged.boolean_mask(at, tf.equal(ids, self._special.mask))  # [B, (M)]
+        begin = self._window_begin(ids, masks)  # [B, 1]
+        seen = tf.ragged.boolean_mask(ids, (at >= begin) & (at < begin + self._room))
+        guessed = tf.ragged.boolean_mask(masks, masks < begin + self._room)  # the first of them
+        features = self._tokenizer.pack([seen], _longest(seen) + 2)
+        positions = (guessed - begin + 1).to_tensor(0)  # after [CLS]; [B, (guessed)]
+        logits = self._predict(features | {"masked_lm_positions": positions})
+        best, best_ids = tf.math.top_k(tf.nn.softmax(logits["mlm_logits"]), self._top_k)
+        real = tf.ones_like(guessed, tf.bool).to_tensor(False)[:, :, tf.newaxis]
+        missing = [[0, 0], [0, _longest(masks) - _longest(guessed)], [0, 0]]
         return {
-            "pieces": tf.where(real[:, :, None], tf.gather(self._pieces, ids), ""),
-            "probabilities": tf.where(real[:, :, None], best, 0.0),
+            "pieces": tf.pad(
+                tf.where(real, tf.gather(self._pieces, best_ids), ""), missing, constant_values=""
+            ),
+            "probabilities": tf.pad(tf.where(real, best, 0.0), missing),
         }
 
     def signatures(self) -> dict[str, object]:
         """`serving_default`."""
         return {"serving_default": self.serve}
 
-    def _features(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+    def _ids(self, text: tf.Tensor) -> tf.RaggedTensor:
+        """Pieces and masks, without [CLS] and [SEP]: string [B] -> int32 [B, (pieces)]."""
         parts = tf.strings.split(text, MASK)  # [B, (parts)]
         ids = self._tokenizer(parts.values)  # [parts of all, (pieces)]
+        # The tokenizer puts a space before each part. What was glued to a mask had none.
+        glued = ~tf.strings.regex_full_match(parts.values, f"{WHITE_SPACE}(?s:.*)")
+        is_space = (tf.ragged.range(ids.row_lengths()) == 0) & tf.equal(ids, self._space)
+        ids = tf.ragged.boolean_mask(ids, ~(is_space & glued[:, tf.newaxis]))
         # A mask before each part, then none before a text's first.
         masks = tf.fill([ids.nrows(), 1], self._special.mask)
-        ids = parts.with_values(tf.concat([masks, ids], axis=1)).merge_dims(1, 2)[:, 1:]
-        longest = tf.cast(tf.reduce_max(ids.row_lengths()), tf.int32) + 2
-        length = tf.minimum(longest, self._max_positions)
-        return self._tokenizer.pack([ids], length)
+        return parts.with_values(tf.concat([masks, ids], axis=1)).merge_dims(1, 2)[:, 1:]
+
+    def _window_begin(self, ids: tf.RaggedTensor, masks: tf.RaggedTensor) -> tf.Tensor:
+        """Where each text's window begins, int32 [B, 1]; 0 for a text that fits."""
+        last = tf.maximum(tf.cast(ids.row_lengths(), tf.int32) - self._room, 0)
+        centred = tf.maximum(tf.reduce_min(masks, axis=1) - self._room // 2, 0)
+        return tf.minimum(centred, last)[:, tf.newaxis]
 
 
-def _positions(ids: tf.Tensor, mask_id: int) -> tf.RaggedTensor:
-    """int32 [B, (M)]: where `mask_id` stands in each row."""
-    at = tf.where(tf.equal(ids, mask_id))  # [all masks, 2]
-    return tf.RaggedTensor.from_value_rowids(
-        tf.cast(at[:, 1], tf.int32), at[:, 0], nrows=tf.shape(ids, tf.int64)[0]
-    )
+def _longest(rows: tf.RaggedTensor) -> tf.Tensor:
+    """The length of the longest row, int32; 0 where there is none."""
+    return tf.cast(tf.maximum(tf.reduce_max(rows.row_lengths()), 0), tf.int32)

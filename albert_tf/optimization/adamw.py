@@ -31,7 +31,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
         name: str = "AdamW",
         **kwargs: Any,
     ) -> None:
-        # jit_compile off: the loop compiles the whole step where the device profits from it.
+        # jit_compile off: on a GPU tf_keras would make an XLA program of each variable's update.
         super().__init__(name=name, **{"jit_compile": False} | kwargs)
         self._learning_rate = self._build_learning_rate(learning_rate)
         self.weight_decay_rate = weight_decay_rate

@@ -11,7 +11,7 @@ import tf_keras
 from albert_tf import settings
 from albert_tf.checkpoints import read_checkpoint
 from albert_tf.config import AlbertConfig
-from albert_tf.encoder import AlbertEncoder
+from albert_tf.encoder import INPUTS, AlbertEncoder
 from albert_tf.errors import ConfigError, InputError
 from albert_tf.layers import common
 from albert_tf.runs import RunDir
@@ -78,8 +78,7 @@ class SequenceClassifier(tf_keras.Model):
 
     def create_weights(self) -> "SequenceClassifier":
         """Creates every weight by one call on a batch of padding; returns self."""
-        names = ("input_word_ids", "input_mask", "input_type_ids")
-        self({name: tf.zeros([1, 8], tf.int32) for name in names})
+        self({name: tf.zeros([1, 8], tf.int32) for name in INPUTS})
         return self
 
 
@@ -112,9 +111,8 @@ def featurize(
     Args:
       first, second: ids of each example's texts, without special pieces.
     """
-    names = ("input_word_ids", "input_mask", "input_type_ids")
     features: dict[str, np.ndarray] = {
-        name: np.zeros((len(first), seq_length), np.int32) for name in names
+        name: np.zeros((len(first), seq_length), np.int32) for name in INPUTS
     }
     features["input_word_ids"][:] = special.pad
     for row, a in enumerate(first):

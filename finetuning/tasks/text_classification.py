@@ -1,6 +1,5 @@
 """A user's own table: train.tsv and dev.tsv with columns `text` and `label`."""
 
-import csv
 import os
 
 from albert_tf.errors import InputError, InputNotFoundError
@@ -39,23 +38,31 @@ def _examples(rows: list[tuple[str, str]], number: dict[str, int]) -> Examples:
 def _rows(path: str) -> list[tuple[str, str]]:
     if not os.path.isfile(path):
         raise InputNotFoundError(f"--data_dir: no file {path!r} (working folder {os.getcwd()}).")
-    with open(path, encoding="utf-8", newline="") as file:
-        reader = csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
-        header = next(reader, [])
-        if missing := [column for column in COLUMNS if column not in header]:
+    with open(path, "rb") as file:
+        lines = file.read().removeprefix(b"\xef\xbb\xbf").splitlines()
+    header = _cells(lines[0], path, 1) if lines else []
+    if missing := [column for column in COLUMNS if column not in header]:
+        raise InputError(
+            f"{path}:1: the header must name {' and '.join(COLUMNS)}. "
+            f"Received: {header}; missing: {', '.join(missing)}."
+        )
+    text, label = (header.index(column) for column in COLUMNS)
+    rows = []
+    for number, line in enumerate(lines[1:], start=2):
+        cells = _cells(line, path, number)
+        if len(cells) != len(header):
             raise InputError(
-                f"{path}:1: the header must name {' and '.join(COLUMNS)}. "
-                f"Received: {header}; missing: {', '.join(missing)}."
+                f"{path}:{number}: {len(cells)} columns where the header has {len(header)}: "
+                "replace tabs and line breaks inside texts by spaces."
             )
-        at = [header.index(column) for column in COLUMNS]
-        rows = []
-        for number, row in enumerate(reader, start=2):
-            if len(row) != len(header):
-                raise InputError(
-                    f"{path}:{number}: {len(row)} columns where the header has {len(header)}: "
-                    "replace tabs and line breaks inside texts by spaces."
-                )
-            rows.append((row[at[0]], row[at[1]]))
+        rows.append((cells[text], cells[label]))
     if not rows:
         raise InputError(f"{path} has no rows below its header.")
     return rows
+
+
+def _cells(line: bytes, path: str, number: int) -> list[str]:
+    try:
+        return line.decode("utf-8").split("\t")  # quotes are text, not quoting
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}:{number} must be UTF-8: {error}. Convert the file.") from None

@@ -58,11 +58,9 @@ def pretrained(tmp_path_factory, small_tokenizer) -> str:
     from albert_tf.pretrainer import AlbertPretrainer
     from albert_tf.runs import RunDir
 
-    source = tmp_path_factory.mktemp("tokenizer")
-    small_tokenizer.save(source)
     run = RunDir(str(tmp_path_factory.mktemp("runs") / "tiny"))
     config = {"model": settings.to_dict(TINY), "task": {"kind": "pretraining"}}
-    run.begin(config, str(source))
+    run.begin(config, small_tokenizer)
     tf.random.set_seed(1)
     model = AlbertPretrainer(TINY).create_weights()
     tf.train.Checkpoint(model=model).save(os.path.join(run.checkpoints_path, "ckpt"))

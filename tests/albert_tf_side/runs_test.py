@@ -7,16 +7,14 @@ import pytest
 
 from albert_tf.errors import InputError, InputNotFoundError
 from albert_tf.runs import RunDir, environment
+from albert_tf.tokenization import Tokenizer, load_tokenizer
 
 CONFIG = {"model": {"num_layers": 3, "names": ("a", "b")}, "task": {"kind": "x"}, "seed": 0}
 
 
-@pytest.fixture
-def tokenizer(tmp_path) -> str:
-    folder = tmp_path / "tokenizer"
-    folder.mkdir()
-    (folder / "spiece.model").write_bytes(b"m")
-    return str(folder)
+@pytest.fixture(scope="module")
+def tokenizer(small_tokenizer) -> Tokenizer:
+    return small_tokenizer
 
 
 @pytest.fixture
@@ -26,10 +24,10 @@ def run(tmp_path, tokenizer) -> RunDir:
     return run
 
 
-def test_what_a_beginning_leaves(run):
+def test_what_a_beginning_leaves(run, tokenizer):
     assert sorted(os.listdir(run.path)) == ["config.json", "environment.json", "tokenizer"]
     assert run.config() == json.loads(json.dumps(CONFIG))
-    assert os.listdir(run.tokenizer_path) == ["spiece.model"]
+    assert load_tokenizer(run.path).fingerprint == tokenizer.fingerprint
     assert os.listdir(os.path.dirname(run.path)) == ["first"]
     assert not run.is_complete
     assert run.metrics() == []
@@ -42,10 +40,10 @@ def test_environment_names_versions():
     json.dumps(found)
 
 
-def test_a_beginning_that_fails_leaves_nothing(tmp_path):
+def test_a_beginning_that_fails_leaves_nothing(tmp_path, tokenizer):
     run = RunDir(str(tmp_path / "run"))
-    with pytest.raises(OSError, match="nowhere"):
-        run.begin(CONFIG, str(tmp_path / "nowhere"))
+    with pytest.raises(TypeError):
+        run.begin(CONFIG | {"seed": object()}, tokenizer)
     assert os.listdir(tmp_path) == []
 
 

@@ -23,6 +23,7 @@ from data.input_pipeline import Records
 from pretraining import evaluate, train
 from pretraining.config import resolve
 from pretraining.experiments import SMOKE
+from pretraining.intrinsic import above_chance
 from pretraining.loop import train as train_loop
 
 FAST = ("loop.steps=6", "loop.steps_per_loop=2", "loop.checkpoint_every=2", "seed=3",
@@ -200,5 +201,5 @@ def test_records_of_another_tokenizer_are_refused(
 
 
 def test_verdict_on_sop_is_plain():
-    assert evaluate.above_chance(0.51, 100).startswith("not above chance yet (+0.2")
-    assert evaluate.above_chance(0.6, 10_000).startswith("above chance (+20.0")
+    assert above_chance(0.51, 100).startswith("not above chance yet (+0.2")
+    assert above_chance(0.6, 10_000).startswith("above chance (+20.0")

@@ -1,28 +1,26 @@
 """PNG curves of a run."""
 
 import os
+from collections.abc import Mapping
 
 from albert_tf.runs import RunDir
 
-_PANELS = {
-    "loss": ("loss/mlm", "loss/pair"),
-    "accuracy": ("accuracy/mlm", "accuracy/pair"),
-    "learning rate": ("lr",),
-    "gradient norm": ("grad_norm",),
-    "tokens per second": ("tokens_per_s",),
-}
 
+def plot_metrics(run: RunDir, panels: Mapping[str, tuple[str, ...]], unit: str) -> list[str]:
+    """Draws columns of metrics.jsonl over `step`, one PNG a panel; returns the files.
 
-def plot_training(run: RunDir) -> list[str]:
-    """Draws the columns of metrics.jsonl over the step, one PNG a panel; returns the files."""
+    Args:
+      panels: title -> the columns that share the panel.
+      unit: what `step` counts, for the axis.
+    """
     from matplotlib.figure import Figure
 
     rows = run.metrics()
     os.makedirs(run.plots_path, exist_ok=True)
     paths = []
-    for title, columns in _PANELS.items():
+    for title, columns in panels.items():
         figure = Figure(figsize=(6, 4), layout="constrained")
-        axes = figure.add_subplot(xlabel="step", ylabel=title)
+        axes = figure.add_subplot(xlabel=unit, ylabel=title)
         for column in columns:
             points = [(row["step"], row[column]) for row in rows if column in row]
             if points:

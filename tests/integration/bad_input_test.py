@@ -1,0 +1,128 @@
+"""A user's mistake gets one line that names it, status 2, no traceback, and leaves nothing."""
+
+import os
+import pathlib
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from albert_tf import cli
+from albert_tf.export import __main__ as export
+from finetuning import train as finetune
+from pretraining import evaluate, train
+
+MAINS = {
+    "train": (train.main, train.TrainOptions),
+    "evaluate": (evaluate.main, evaluate.EvaluateOptions),
+    "export": (export.main, export.ExportOptions),
+    "finetune": (finetune.main, finetune.FinetuneOptions),
+}
+FAST = ["--set=loop.steps=2", "--set=optimizer.warmup_steps=1", "--experiment=smoke"]
+
+
+@pytest.fixture(scope="module")
+def world(tiny_records: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """A finished pretraining run, its exports and a table of reviews."""
+    folder = tmp_path_factory.mktemp("world")
+    run = str(folder / "run")
+    steps = ("loop.steps=2", "optimizer.warmup_steps=1")
+    train.main(train.TrainOptions(tiny_records, run, "smoke", set=steps))
+    for kind in ("encoder", "fill_mask"):
+        export.main(export.ExportOptions(run, str(folder / kind), kind))
+    (folder / "reviews").mkdir()
+    for name in ("train.tsv", "dev.tsv"):
+        (folder / "reviews" / name).write_text("text\tlabel\na\tx\nb\ty\n", encoding="utf-8")
+    (folder / "latin1").mkdir()
+    (folder / "latin1" / "train.tsv").write_bytes("text\tlabel\ncafé\tx\n".encode("latin-1"))
+    (folder / "latin1" / "dev.tsv").write_bytes(b"text\tlabel\na\tx\n")
+    (folder / "foreign").mkdir()
+    (folder / "foreign" / "thesis.tex").write_text("years of work", encoding="utf-8")
+    return {"folder": str(folder), "records": tiny_records, "run": run}
+
+
+CASES = {
+    "no records": ("train", ["--data={folder}/nowhere", "--run_dir={new}"], ["manifest.json"]),
+    "other values": ("train", ["--data={records}", "--run_dir={run}"], ["loop.steps", "2 != "]),
+    "foreign folder": ("train", ["--data={records}", "--run_dir={folder}/foreign", *FAST],
+                       ["--run_dir", "foreign"]),
+    "under a file": ("train", ["--data={records}", "--run_dir={folder}/reviews/dev.tsv/run", *FAST],
+                     ["--run_dir", "dev.tsv"]),
+    "unknown experiment": ("train", ["--data={records}", "--run_dir={new}", "--experiment=smok"],
+                           ["smok", "smoke"]),
+    "unknown key": ("train", ["--data={records}", "--run_dir={new}", "--set=loop.step=3"],
+                    ["loop.step", "loop.steps"]),
+    "negative warm-up": ("train", ["--data={records}", "--run_dir={new}", *FAST,
+                                   "--set=optimizer.warmup_steps=-5"], ["warmup_steps", "-5"]),
+    "rate that is none": ("train", ["--data={records}", "--run_dir={new}", *FAST,
+                                    "--set=optimizer.learning_rate=nan"], ["learning_rate", "nan"]),
+    "no such device": ("train", ["--data={records}", "--run_dir={new}", *FAST, "--device=gpus"],
+                       ["--device", "gpus"]),
+    "init of another shape": ("train", ["--data={records}", "--run_dir={new}", *FAST,
+                                        "--init={run}", "--set=model.num_layers=3"],
+                              ["num_layers", "2 != 3"]),
+    "init without weights": ("train", ["--data={records}", "--run_dir={new}", *FAST,
+                                       "--init={folder}/foreign"], ["config", "foreign"]),
+    "no run": ("evaluate", ["--data={records}", "--run_dir={folder}/foreign"], ["config.json"]),
+    "empty batch": ("evaluate", ["--data={records}", "--run_dir={run}", "--batch_size=0"],
+                    ["--batch_size", "0"]),
+    "unknown kind": ("export", ["--run_dir={run}", "--output={new}", "--kind=encodr"],
+                     ["--kind", "encodr", "encoder"]),
+    "wrong task": ("export", ["--run_dir={run}", "--output={new}", "--kind=classifier"],
+                   ["classifier", "pretraining"]),
+    "existing version": ("export", ["--run_dir={run}", "--output={folder}/encoder"],
+                         ["--output", "exists"]),
+    "unknown task": ("finetune", ["--task=cola2", "--data_dir=x", "--init=x", "--run_dir={new}"],
+                     ["--task", "cola2"]),
+    "no files": ("finetune", ["--task=text_classification", "--data_dir={folder}/foreign",
+                              "--init={run}", "--run_dir={new}"], ["--data_dir", "train.tsv"]),
+    "not UTF-8": ("finetune", ["--task=text_classification", "--data_dir={folder}/latin1",
+                               "--init={run}", "--run_dir={new}"], ["train.tsv:2", "UTF-8"]),
+    "labels by hand": ("finetune", ["--task=text_classification", "--data_dir={folder}/reviews",
+                                    "--init={run}", "--run_dir={new}", "--set=task.labels=y,x"],
+                       ["task.labels"]),
+    "init that is no encoder": ("finetune", ["--task=text_classification", "--run_dir={new}",
+                                             "--data_dir={folder}/reviews",
+                                             "--init={folder}/fill_mask/1"], ["fill_mask"]),
+}  # fmt: skip
+
+
+def outcome(
+    monkeypatch: pytest.MonkeyPatch, program: Callable, options: type, arguments: list[str]
+) -> int:
+    monkeypatch.setattr(sys, "argv", ["program", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        cli.run(program, options, "")
+    return ended.value.code
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_one_line_and_nothing_left(
+    case: str, world: dict[str, str], tmp_path: pathlib.Path, monkeypatch, capsys
+):
+    name, arguments, words = CASES[case]
+    new = tmp_path / "new"
+    given = [a.format(**world, new=new) if a.startswith("--") else a for a in arguments]
+    before = sorted(os.walk(world["folder"]))
+    assert outcome(monkeypatch, *MAINS[name], given) == 2
+    lines = capsys.readouterr().err.strip().splitlines()
+    lines = [line for line in lines if "error:" in line or "Traceback" in line]
+    assert len(lines) == 1 and "Traceback" not in lines[0]
+    assert all(word in lines[0] for word in words), lines[0]
+    assert not new.exists()
+    assert sorted(os.walk(world["folder"])) == before
+
+
+def test_evaluating_a_fine_tuned_run_is_refused(
+    world: dict[str, str], tmp_path: pathlib.Path, monkeypatch, capsys
+):
+    tuned = str(tmp_path / "tuned")
+    finetune.main(
+        finetune.FinetuneOptions(
+            "text_classification", f"{world['folder']}/reviews", world["run"], tuned,
+            set=("training.epochs=1",),
+        )
+    )  # fmt: skip
+    arguments = [f"--run_dir={tuned}", f"--data={world['records']}"]
+    assert outcome(monkeypatch, *MAINS["evaluate"], arguments) == 2
+    assert "pretraining run" in capsys.readouterr().err
