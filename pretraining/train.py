@@ -66,7 +66,8 @@ def main(options: TrainOptions) -> None:
         return
     strategy = hardware.strategy(options.device, options.tpu)
     check_batch(config, strategy)
-    run.begin(run_config, load_tokenizer(os.path.join(options.data, TOKENIZER)))
+    if hardware.is_chief(strategy):  # of several workers one writes the run
+        run.begin(run_config, load_tokenizer(os.path.join(options.data, TOKENIZER)))
     print(
         f"{config.model.param_count():,} parameters, {records.manifest.num_records:,} sequences, "
         f"{config.loop.steps:,} steps of {config.loop.global_batch_size}, "

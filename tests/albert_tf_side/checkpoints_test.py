@@ -13,6 +13,7 @@ from albert_tf.checkpoints import latest_checkpoint, set_variables
 from albert_tf.encoder import AlbertEncoder
 from albert_tf.errors import InputError, InputNotFoundError
 from albert_tf.export.encoder import EncoderModule
+from albert_tf.export.fill_mask import FillMaskModule
 from albert_tf.export.signatures import save
 from albert_tf.pretrainer import AlbertPretrainer
 
@@ -142,6 +143,15 @@ def test_an_exported_encoder_of_another_config(exported, tmp_path):
     path = shutil.copytree(exported, tmp_path / "1").as_posix()
     edit_model(os.path.join(path, "assets.extra"), intermediate_size=32)
     assert "should be (32, 32) and is (32, 64)" in one_line(load_encoder, path)
+
+
+def test_another_export_is_no_encoder(pretrained, small_tokenizer, tmp_path):
+    path = str(tmp_path / "fill_mask" / "1")
+    config = os.path.join(pretrained, "config.json")
+    save(FillMaskModule(load_pretrainer(pretrained), small_tokenizer), path, small_tokenizer, config)
+    message = one_line(load_encoder, path)
+    assert "no encoder" in message
+    assert "--kind=encoder" in message
 
 
 def test_an_export_without_extras(exported, tmp_path):

@@ -1,6 +1,8 @@
 """Proves how a dataclass of options becomes a command: flags, help, mistakes, exit status."""
 
 import dataclasses
+import os
+import signal
 import subprocess
 import sys
 
@@ -152,6 +154,69 @@ def test_a_bug_keeps_its_traceback(package):
     code, _, err = run(package, "-m", "pack", "--what=bug")
     assert code == 1
     assert "Traceback" in err
+
+
+@pytest.fixture
+def status(monkeypatch, capsys):
+    """program -> exit status and standard error of the command, in this process."""
+    monkeypatch.setattr(sys, "argv", ["prog", "--corpus=a"])
+    before = signal.getsignal(signal.SIGTERM)
+
+    def status(program) -> tuple[int, str]:
+        with pytest.raises(SystemExit) as stop:
+            cli.run(program, Options, "Doc.")
+        return stop.value.code, capsys.readouterr().err
+
+    yield status
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.parametrize("in_graph", [False, True])
+def test_an_error_of_tensorflow_s_is_one_line(status, tmp_path, in_graph):
+    import tensorflow as tf
+
+    path = str(tmp_path / "records")
+    with tf.io.TFRecordWriter(path) as writer:
+        writer.write(b"x" * 100)
+    with open(path, "r+b") as file:
+        file.truncate(50)
+
+    def read() -> None:
+        for _ in tf.data.TFRecordDataset(path):
+            pass
+
+    code, err = status(lambda _: (tf.function(read) if in_graph else read)())
+    assert code == 2
+    assert "truncated record at 0" in err
+    assert err.count("\n") == 1
+    assert len(err) < 300
+
+
+def test_termination_cleans_up(status):
+    ended = []
+
+    def program(_) -> None:
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        finally:
+            ended.append(True)
+
+    assert status(program) == (143, "")
+    assert ended == [True]
+
+
+def test_termination_of_a_forked_worker_cleans_nothing_up(status, tmp_path):
+    def program(_) -> int:
+        if (worker := os.fork()) == 0:
+            try:
+                signal.raise_signal(signal.SIGTERM)
+            finally:
+                (tmp_path / "cleaned").touch()
+                os._exit(0)
+        return os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1])
+
+    assert status(program) == (143, "")
+    assert not (tmp_path / "cleaned").exists()
 
 
 def test_help_of_a_module_exits_0(package):

@@ -23,6 +23,7 @@ from albert_tf.pretrainer import AlbertPretrainer
 from albert_tf.runs import RunDir
 from albert_tf.tasks.classifier import ClassifierTask, SequenceClassifier, featurize
 
+WORD = "which"  # one piece of the small vocabulary, in none of the texts
 NAMES = ("sequence_output", "pooled_output")
 
 
@@ -101,12 +102,11 @@ class TestEncoder:
 
 
 def encode_masked(text: str, tokenizer) -> list[int]:
-    """The Python path: what stands between two masks is tokenized by itself."""
-    first, *rest = text.split("[MASK]")
-    ids = tokenizer.encode(first)
-    for part in rest:
-        ids += [tokenizer.special.mask, *tokenizer.encode(part)]
-    return ids
+    """As training would have it: a word of one piece is encoded in its place, then masked."""
+    (word,) = tokenizer.encode(WORD)
+    ids = tokenizer.encode(text.replace("[MASK]", f" {WORD}"))
+    assert ids.count(word) == text.count("[MASK]")
+    return [tokenizer.special.mask if i == word else i for i in ids]
 
 
 class TestFillMask:
@@ -121,6 +121,8 @@ class TestFillMask:
         "[MASK]",
         "[MASK][MASK][MASK]",
         "naïve text, 1,000 words: “[MASK]”",
+        "the file does not [MASK].",
+        "[MASK], [MASK] x ([MASK])? [MASK]\n. the end",
     )
 
     @pytest.fixture(scope="class")
@@ -146,9 +148,23 @@ class TestFillMask:
         serve.keep = loaded
         return serve
 
+    @pytest.fixture(scope="class")
+    def guess(self, model, small_tokenizer):
+        """ids with masks -> the Python model's best pieces and their probabilities."""
+
+        def guess(ids: list[int]) -> tuple[list[list[str]], np.ndarray]:
+            features = featurize([ids], None, 40, small_tokenizer.special)
+            positions = np.flatnonzero(np.array(ids) == small_tokenizer.special.mask)[None] + 1
+            logits = model(features | {"masked_lm_positions": positions})["mlm_logits"][0]
+            best, best_ids = tf.math.top_k(tf.nn.softmax(logits), 5)
+            pieces = [[small_tokenizer.id_to_piece(i) for i in row] for row in best_ids.numpy()]
+            return pieces, best.numpy()
+
+        return guess
+
     def test_shapes_and_filling(self, serve):
         pieces, probabilities = serve(*self.TEXTS)
-        assert pieces.shape == probabilities.shape == (len(self.TEXTS), 3, 5)
+        assert pieces.shape == probabilities.shape == (len(self.TEXTS), 4, 5)
         for row, text in enumerate(self.TEXTS):
             masks = text.count("[MASK]")
             assert (pieces[row, :masks] != "").all()
@@ -164,14 +180,9 @@ class TestFillMask:
         assert pieces.shape == probabilities.shape == (len(texts), 0, 5)
 
     @pytest.mark.parametrize("text", [t for t in TEXTS if "[MASK]" in t])
-    def test_guesses_are_the_python_path_s(self, serve, model, small_tokenizer, text):
-        special = small_tokenizer.special
-        features = featurize([encode_masked(text, small_tokenizer)], None, 40, special)
-        positions = np.flatnonzero(features["input_word_ids"][0] == special.mask)[None]
-        logits = model(features | {"masked_lm_positions": positions})["mlm_logits"][0]
-        best, ids = tf.math.top_k(tf.nn.softmax(logits), 5)
+    def test_guesses_are_the_python_path_s(self, serve, guess, small_tokenizer, text):
         pieces, probabilities = serve(text)
-        wanted = [[small_tokenizer.id_to_piece(i) for i in row] for row in ids.numpy()]
+        wanted, best = guess(encode_masked(text, small_tokenizer))
         assert pieces[0].tolist() == wanted
         np.testing.assert_allclose(probabilities[0], best, atol=1e-5)
 
@@ -181,10 +192,31 @@ class TestFillMask:
             if masks := text.count("[MASK]"):
                 np.testing.assert_allclose(serve(text)[1][0], together[row, :masks], atol=1e-5)
 
-    def test_a_very_long_text_is_cut(self, serve):
-        pieces, _ = serve("[MASK] " + "of the value " * 300 + "[MASK]", "a [MASK]")
-        assert pieces.shape == (2, 1, 5)  # the second mask is beyond the longest sequence
-        assert serve("[MASK]" * 500)[0].shape == (1, 38, 5)
+    LONG = "of the value in a list, " * 30
+    # Where the window of 38 begins, among the pieces of a text with one mask or more.
+    WINDOWS = (
+        (LONG + "[MASK]", lambda mask, size: size - 38),
+        (LONG + "[MASK]" + LONG, lambda mask, size: mask - 19),
+        ("[MASK] " + LONG, lambda mask, size: 0),
+        (LONG + "[MASK] and [MASK]." + LONG + "[MASK]", lambda mask, size: mask - 19),
+    )
+
+    @pytest.mark.parametrize(("text", "begin"), WINDOWS)
+    def test_of_a_long_text_a_window_is_seen(self, serve, guess, small_tokenizer, text, begin):
+        ids = encode_masked(text, small_tokenizer)
+        begin = begin(ids.index(small_tokenizer.special.mask), len(ids))
+        wanted, best = guess(ids[begin : begin + 38])
+        pieces, probabilities = serve("the [MASK]", text)
+        assert pieces.shape == probabilities.shape == (2, text.count("[MASK]"), 5)
+        assert pieces[1, : len(wanted)].tolist() == wanted
+        np.testing.assert_allclose(probabilities[1, : len(wanted)], best, atol=1e-5)
+        assert (pieces[1, len(wanted) :] == "").all()
+        assert (probabilities[1, len(wanted) :] == 0).all()
+
+    def test_more_masks_than_the_model_sees(self, serve):
+        pieces, _ = serve("[MASK]" * 500, "a [MASK]")
+        assert pieces.shape == (2, 500, 5)
+        assert [(row[:, 0] != "").sum() for row in pieces] == [38, 1]
 
     @pytest.mark.slow  # it imports TensorFlow once more
     def test_another_process_needs_no_code_of_ours(self, path, tmp_path):

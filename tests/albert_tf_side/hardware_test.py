@@ -78,6 +78,31 @@ def test_multi_worker_with_tf_config(monkeypatch):
     assert hardware.strategy("multi_worker") == "strategy"
 
 
+@pytest.mark.parametrize(
+    ("workers", "kind", "index", "chief"),
+    [
+        ({"worker": ["a:1", "b:1"]}, "worker", 0, True),
+        ({"worker": ["a:1", "b:1"]}, "worker", 1, False),
+        ({"chief": ["c:1"], "worker": ["a:1"]}, "chief", 0, True),
+        ({"chief": ["c:1"], "worker": ["a:1"]}, "worker", 0, False),
+    ],
+)
+def test_one_of_several_workers_is_the_chief(monkeypatch, workers, kind, index, chief):
+    class Strategy:
+        cluster_resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+            tf.train.ClusterSpec(workers), task_type=kind, task_id=index
+        )
+
+    assert hardware.is_chief(Strategy())  # not of several workers
+    monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", Strategy)
+    assert hardware.is_chief(Strategy()) == chief
+
+
+def test_a_process_alone_is_the_chief():
+    assert hardware.is_chief(hardware.strategy("cpu"))
+    assert hardware.is_chief(tf.distribute.get_strategy())
+
+
 @pytest.fixture
 def silent_port():
     """A port that nobody answers: bound, and closed again."""

@@ -2,11 +2,16 @@
 
 import json
 import os
+import pathlib
+import subprocess
+import sys
 
 import pytest
 
 from albert_tf import outputs
 from albert_tf.errors import InputError
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def fill(path, **changes):
@@ -60,10 +65,45 @@ def test_failure_leaves_what_was_there(tmp_path):
 
 
 def test_what_a_killed_process_left_is_cleared(tmp_path):
-    (tmp_path / ("new" + outputs.SUFFIX)).mkdir()
-    (tmp_path / ("new" + outputs.SUFFIX) / "torn").touch()
+    code = (
+        "import os, sys\n"
+        "from albert_tf import outputs\n"
+        "with outputs.new_folder(sys.argv[1]) as work:\n"
+        "    open(os.path.join(work, 'torn'), 'w').close()\n"
+        "    os._exit(9)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code, tmp_path / "new"], cwd=ROOT).returncode == 9
+    assert (tmp_path / ("new" + outputs.SUFFIX) / "torn").exists()
     fill(tmp_path / "new")
     assert os.listdir(tmp_path / "new") == ["a"]
+    assert os.listdir(tmp_path) == ["new"]
+
+
+def test_a_process_at_work_is_left_alone(tmp_path):
+    with outputs.new_folder(str(tmp_path / "new")) as work:
+        with pytest.raises(InputError, match=r"another process is writing .*new\.incomplete"):
+            fill(tmp_path / "new")
+        assert os.path.isdir(work)
+    assert os.listdir(tmp_path / "new") == []
+
+
+@pytest.mark.parametrize("kind", ["folder", "file"])
+def test_what_was_not_made_here_is_kept(tmp_path, kind):
+    there = tmp_path / ("new" + outputs.SUFFIX)
+    if kind == "folder":
+        there.mkdir()
+        (there / "thesis.txt").touch()
+    else:
+        there.touch()
+    with pytest.raises(InputError, match=r"--output needs .*new\.incomplete.* not made by this"):
+        fill(tmp_path / "new")
+    assert os.listdir(tmp_path) == [there.name]
+    assert kind == "file" or os.listdir(there) == ["thesis.txt"]
+
+
+def test_an_empty_folder_of_that_name_is_taken(tmp_path):
+    (tmp_path / ("new" + outputs.SUFFIX)).mkdir()
+    fill(tmp_path / "new")
     assert os.listdir(tmp_path) == ["new"]
 
 

@@ -10,6 +10,7 @@ import random
 import pytest
 import tensorflow as tf
 
+from albert_tf import outputs
 from albert_tf.errors import InputError, InputNotFoundError
 from albert_tf.tokenization import load_tokenizer
 from data import build as build_module
@@ -243,6 +244,24 @@ def test_a_complete_build_is_kept_and_another_one_refused(options, capsys, tmp_p
     assert {p: p.stat().st_mtime_ns for p in pathlib.Path(options.output).rglob("*")} == before
 
 
+def test_what_does_not_decide_the_bytes_does_not_count(options, capsys, tmp_path):
+    """Where the corpus lies, how its path is spelled, and a fraction of no split."""
+    source = pathlib.Path(options.corpus.removeprefix("jsonl:"))
+    moved = tmp_path / "moved" / source.name
+    moved.parent.mkdir()
+    moved.write_bytes(source.read_bytes())
+    build(options)
+    for corpus in (moved, f"{source.parent}/./*.jsonl"):
+        build(dataclasses.replace(options, corpus=f"jsonl:{corpus}", heldout_fraction=0.3))
+        assert "already complete" in capsys.readouterr().out
+    train = dataclasses.replace(options, output=str(tmp_path / "train"), split="train")
+    build(train)
+    with pytest.raises(InputError, match=r"other options \(heldout_fraction: 0.05 != 0.3\)"):
+        build(dataclasses.replace(train, heldout_fraction=0.3))
+    with pytest.raises(InputError, match=r"other options \(split: 'train' != 'all'\)"):
+        build(dataclasses.replace(train, split="all", heldout_fraction=0.3))
+
+
 def test_another_content_of_the_corpus_is_refused(tiny_tokenizer, tmp_path):
     corpus, out = few_documents(tmp_path, ["Ba de fi. Go ku."]), str(tmp_path / "out")
     options = BuildOptions(corpus, tiny_tokenizer, out, seq_length=16, num_workers=1)
@@ -290,6 +309,7 @@ def test_a_failing_build_leaves_nothing_behind(options, corpus, tmp_path, monkey
 def test_what_a_killed_build_left_is_cleared(options):
     left = pathlib.Path(options.output + ".incomplete")
     left.mkdir()
+    (left / outputs.MARK).touch()
     (left / "00000.spill").write_bytes(b"half")
     build(options)
     assert not left.exists()

@@ -46,7 +46,7 @@ def test_the_graph_draws_what_numpy_draws(key, counters):
 
 @given(
     seed=st.integers(-(2**63), 2**64),
-    stream=st.integers(1, 8),
+    stream=st.integers(1, 9),
     epochs=st.lists(st.integers(0, 2**62), min_size=1, max_size=3),
 )
 @settings(max_examples=50, deadline=None)
@@ -104,5 +104,5 @@ def test_neighbouring_draws_are_independent():
 
 
 def test_streams_and_epochs_have_keys_of_their_own():
-    keys = {keyed.stream_key(s, t, e) for s in range(20) for t in range(1, 9) for e in range(20)}
-    assert len(keys) == 20 * 8 * 20
+    keys = {keyed.stream_key(s, t, e) for s in range(20) for t in range(1, 10) for e in range(20)}
+    assert len(keys) == 20 * 9 * 20

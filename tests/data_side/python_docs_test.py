@@ -7,6 +7,7 @@ import pytest
 from albert_tf.errors import InputError, InputNotFoundError
 from data import python_docs
 from data.corpora import corpus_bytes, corpus_fingerprint, read_documents
+from data.splits import split_of
 
 DOCSTRING = """Return the ``name`` of a :class:`~shop.Thing`. It is *never* empty.
 
@@ -74,6 +75,27 @@ def test_a_docstring_is_a_document_and_comes_once(package):
         ("shop", ("It opens every day.", "Nobody knows the reason for it.")),
         ("shop", ("It waits for you.", "Then it goes on without you.")),
     ]
+
+
+def test_a_sentence_comes_once(package, tmp_path):
+    """What is new in a docstring stays, if it is two sentences; what was left out is not seen."""
+    (tmp_path / "shop" / "c.py").write_text(
+        'def a():\n    """It opens every day. A new sentence is here."""\n'
+        'def b():\n    """It opens every day. A new sentence is here. A new one follows it."""\n'
+        'def c():\n    """It says it twice. It says it twice."""\n'
+    )
+    sentences = [sentences for _, sentences in python_docs.docstrings()]
+    assert sentences[2:] == [("A new sentence is here.", "A new one follows it.")]
+
+
+def test_no_sentence_is_in_training_and_in_held_out_text():
+    documents = list(read_documents("python_docs:email,asyncio,unittest,logging,json"))
+    sentences = [sentence for d in documents for sentence in d.sentences]
+    assert len(sentences) == len(set(sentences)) > 500
+    parts: dict[str, set[str]] = {"train": set(), "heldout": set()}
+    for document in documents:
+        parts[split_of(document, 0.3)].update(document.sentences)
+    assert all(parts.values()) and not parts["train"] & parts["heldout"]
 
 
 def test_a_package_ends_at_its_cap(package, monkeypatch):

@@ -80,6 +80,19 @@ def test_a_complete_output_is_kept_and_another_one_refused(options, capsys):
         train_tokenizer(dataclasses.replace(options, vocab_size=299))
 
 
+def test_a_corpus_that_moved_is_the_same(options, capsys, tmp_path):
+    train_tokenizer(options)
+    source = pathlib.Path(options.corpus.removeprefix("text:"))
+    moved = tmp_path / "moved" / source.name
+    moved.parent.mkdir()
+    moved.write_bytes(source.read_bytes())
+    train_tokenizer(dataclasses.replace(options, corpus=f"text:{moved}"))
+    assert "already complete" in capsys.readouterr().out
+    moved.write_bytes(source.read_bytes() + b"More.\n")
+    with pytest.raises(InputError, match=r"other options \(corpus_fingerprint: '\w+' != '\w+'\)"):
+        train_tokenizer(dataclasses.replace(options, corpus=f"text:{moved}"))
+
+
 def test_foreign_content_is_refused_and_left_alone(options, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "notes.txt").write_text("mine")
