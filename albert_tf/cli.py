@@ -110,10 +110,13 @@ def parse(options_class: type[Options], argv: Sequence[str], doc: str, usage: st
 
 
 def one_line(error: BaseException) -> str:
-    """The error's message without line breaks, and without TensorFlow's list of where in a graph."""
+    """The error's message without line breaks; of TensorFlow's, without the places in a graph."""
     where = ("Graph execution error:", "Detected at node", "  File ")
     return " ".join(
-        word for line in str(error).splitlines() if not line.startswith(where) for word in line.split()
+        word
+        for line in str(error).splitlines()
+        if not line.startswith(where)
+        for word in line.split()
     )
 
 

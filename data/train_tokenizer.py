@@ -17,6 +17,7 @@ import random
 import re
 import time
 from collections.abc import Iterator
+from itertools import chain
 
 import sentencepiece
 
@@ -31,6 +32,7 @@ from data import corpora
 CONTROL_SYMBOLS = ["[CLS]", "[SEP]", "[MASK]"]
 USER_DEFINED_SYMBOLS = ["(", ")", '"', "-", ".", "–", "£", "€"]
 _MAX_SENTENCE_BYTES = 4192  # sentencepiece's default: it leaves out what is longer
+_PART_CHARACTERS = 400  # stay below that even as decomposed Hangul, 9 bytes each
 # Sums are split over threads: another number of threads gives other last digits, so it is fixed.
 _NUM_THREADS = 16
 _NORMALIZE_AT_ONCE = 10_000
@@ -165,19 +167,19 @@ def _is_complete(folder: str, identity: dict[str, object]) -> bool:
 
 
 def _sample(options: TrainTokenizerOptions) -> list[str]:
-    """At most `max_sentences` sentences, each as likely as any other (reservoir sampling)."""
+    """At most `max_sentences` sentences, each as likely as any other (reservoir sampling).
+
+    Of long ones, parts: words are what is trained on, wherever the text is cut between them.
+    """
     documents = corpora.read_documents(
         options.corpus, options.document_boundary, options.errors, options.data_dir
     )
     rng = random.Random(options.seed)
     kept: list[str] = []
-    num_documents = num_sentences = num_long = 0
+    num_documents = num_sentences = 0
     with Progress("sentences") as progress:
         for num_documents, document in enumerate(documents, start=1):  # noqa: B007
-            for sentence in document.sentences:
-                if len(sentence.encode(errors="replace")) > _MAX_SENTENCE_BYTES:
-                    num_long += 1
-                    continue
+            for sentence in chain.from_iterable(map(_parts, document.sentences)):
                 num_sentences += 1
                 if len(kept) < options.max_sentences:
                     kept.append(sentence)
@@ -185,9 +187,19 @@ def _sample(options: TrainTokenizerOptions) -> list[str]:
                     kept[slot] = sentence
             progress.advance(len(document.sentences))
     used = f", used {len(kept):,}" if len(kept) < num_sentences else ""
-    long = f", left out {num_long:,} of over {_MAX_SENTENCE_BYTES:,} bytes" if num_long else ""
-    print(f"read {num_sentences:,} sentences from {num_documents:,} documents{used}{long}")
+    print(f"read {num_sentences:,} sentences from {num_documents:,} documents{used}")
     return kept
+
+
+def _parts(sentence: str) -> Iterator[str]:
+    """A sentence, if need be in parts that sentencepiece takes, cut at spaces if there are any."""
+    begin = 0
+    while len(sentence) - begin > _PART_CHARACTERS:
+        space = sentence.rfind(" ", begin + 1, begin + _PART_CHARACTERS)
+        end = begin + _PART_CHARACTERS if space < 0 else space
+        yield sentence[begin:end]
+        begin = end
+    yield sentence[begin:]
 
 
 def _normalized(sentences: list[str], rules: Normalization) -> Iterator[str]:

@@ -63,10 +63,12 @@ class FillMaskModule(tf.Module):
         """Pieces and masks, without [CLS] and [SEP]: string [B] -> int32 [B, (pieces)]."""
         parts = tf.strings.split(text, MASK)  # [B, (parts)]
         ids = self._tokenizer(parts.values)  # [parts of all, (pieces)]
-        # The tokenizer puts a space before each part. What was glued to a mask had none.
-        glued = ~tf.strings.regex_full_match(parts.values, f"{WHITE_SPACE}(?s:.*)")
-        is_space = (tf.ragged.range(ids.row_lengths()) == 0) & tf.equal(ids, self._space)
-        ids = tf.ragged.boolean_mask(ids, ~(is_space & glued[:, tf.newaxis]))
+        # The tokenizer puts a space before each part. What is glued to a mask has none: "[MASK].".
+        after_mask = tf.ragged.range(parts.row_lengths()).values > 0  # [parts of all]
+        spaced = tf.strings.regex_full_match(parts.values, f"{WHITE_SPACE}(?s:.*)")
+        is_first = tf.equal(tf.ragged.range(ids.row_lengths()), 0)
+        added = is_first & tf.equal(ids, self._space) & (after_mask & ~spaced)[:, tf.newaxis]
+        ids = tf.ragged.boolean_mask(ids, ~added)
         # A mask before each part, then none before a text's first.
         masks = tf.fill([ids.nrows(), 1], self._special.mask)
         return parts.with_values(tf.concat([masks, ids], axis=1)).merge_dims(1, 2)[:, 1:]

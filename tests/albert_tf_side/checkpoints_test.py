@@ -148,7 +148,9 @@ def test_an_exported_encoder_of_another_config(exported, tmp_path):
 def test_another_export_is_no_encoder(pretrained, small_tokenizer, tmp_path):
     path = str(tmp_path / "fill_mask" / "1")
     config = os.path.join(pretrained, "config.json")
-    save(FillMaskModule(load_pretrainer(pretrained), small_tokenizer), path, small_tokenizer, config)
+    save(
+        FillMaskModule(load_pretrainer(pretrained), small_tokenizer), path, small_tokenizer, config
+    )
     message = one_line(load_encoder, path)
     assert "no encoder" in message
     assert "--kind=encoder" in message

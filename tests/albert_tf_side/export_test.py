@@ -23,7 +23,7 @@ from albert_tf.pretrainer import AlbertPretrainer
 from albert_tf.runs import RunDir
 from albert_tf.tasks.classifier import ClassifierTask, SequenceClassifier, featurize
 
-WORD = "which"  # one piece of the small vocabulary, in none of the texts
+WORD = "with"  # one piece of the small vocabulary, in none of the texts
 NAMES = ("sequence_output", "pooled_output")
 
 
@@ -196,9 +196,9 @@ class TestFillMask:
     # Where the window of 38 begins, among the pieces of a text with one mask or more.
     WINDOWS = (
         (LONG + "[MASK]", lambda mask, size: size - 38),
-        (LONG + "[MASK]" + LONG, lambda mask, size: mask - 19),
+        (LONG + "[MASK] " + LONG, lambda mask, size: mask - 19),
         ("[MASK] " + LONG, lambda mask, size: 0),
-        (LONG + "[MASK] and [MASK]." + LONG + "[MASK]", lambda mask, size: mask - 19),
+        (LONG + "[MASK] and [MASK]. " + LONG + "[MASK]", lambda mask, size: mask - 19),
     )
 
     @pytest.mark.parametrize(("text", "begin"), WINDOWS)

@@ -101,6 +101,23 @@ def test_foreign_content_is_refused_and_left_alone(options, tmp_path):
     assert [p.name for p in (tmp_path / "out").iterdir()] == ["notes.txt"]
 
 
+def test_text_without_sentence_ends_is_trained_on(tmp_path, capsys):
+    """Logs, Thai, Hangul: sentencepiece by itself leaves out what has more than 4192 bytes."""
+    (tmp_path / "log.txt").write_text(
+        "open door shut window " * 300
+        + "\n\n"
+        + "\u0e01\u0e32\u0e02" * 2000
+        + "\n\n"
+        + "한국" * 1500
+    )
+    out = str(tmp_path / "out")
+    train_tokenizer(TrainTokenizerOptions(f"text:{tmp_path}/*.txt", out, vocab_size=36))
+    tokenizer = load_tokenizer(out)
+    for word in ("open window", "\u0e01\u0e02", "한국"):
+        assert tokenizer.special.unk not in tokenizer.encode(word)
+    assert "left out" not in capsys.readouterr().out
+
+
 def test_impossible_vocabularies_name_the_possible_ones(options, tmp_path):
     with pytest.raises(InputError, match=r"--vocab_size.*at most \d+.*50000") as error:
         train_tokenizer(dataclasses.replace(options, vocab_size=50_000))
