@@ -93,7 +93,7 @@ def test_the_table_of_other_text_is_true():
 
 
 def test_the_preset_table_is_true():
-    rows = re.findall(r"^\| `albert-(\w+)-v1`, `-v2` \|.*?\| ([\d,]+) \| ([\d,]+)", README, re.M)
+    rows = re.findall(r"^\| `albert-(\w+)-v1`.*\| ([\d,]+) \| ([\d,]+) .*\|$", README, re.M)
     assert len(rows) == 4
     for name, encoder, unshared in rows:
         config = AlbertConfig.from_preset(f"albert-{name}-v2")
