@@ -68,7 +68,7 @@ def training_batches(
     """Endless batches from step `start_step` on.
 
     With several workers each takes its own run of every global batch, so that together they read
-    what one would. Shapes are static: features as `make_examples` returns them, with
+    what one would. Shapes are static: features as `ExampleMaker` makes them, with
     `batch_size_per_replica` rows (by default, all of the worker's).
 
     Raises:

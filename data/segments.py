@@ -1,4 +1,4 @@
-"""Documents of sentences -> pairs of consecutive segments (facts of create_pretraining_data)."""
+"""Documents of sentences -> pairs of consecutive segments, by the rule of BERT and ALBERT."""
 
 import random
 from collections.abc import Iterator, Sequence
