@@ -37,7 +37,7 @@ lock: .venv/uv
 .venv/uv:
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info[:2] == (3, 11) else "Python 3.11 is needed: make PYTHON=/path/to/python3.11")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet uv==$(UV_VERSION) || echo "without uv: pip takes a few minutes"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION) || echo "without uv: pip takes a few minutes"
 	touch $@
 
 .venv/runtime: .venv/uv requirements.txt

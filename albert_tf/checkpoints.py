@@ -83,7 +83,10 @@ def read_checkpoint(target: tf.train.Checkpoint, path: str) -> str:
 def _load_exported(path: str) -> AlbertEncoder:
     config_path = os.path.join(path, EXTRAS, "config.json")
     encoder = AlbertEncoder(AlbertConfig.from_json(config_path)).create_weights()
-    exported = tf.saved_model.load(path)
+    try:
+        exported = tf.saved_model.load(path)
+    except RuntimeError:  # operations of tensorflow_text: it takes text, not ids
+        exported = None
     if not callable(exported) or not hasattr(exported, "variables"):
         raise InputError(
             f"{path!r} is a SavedModel, but no encoder: pass the run folder that it was exported "

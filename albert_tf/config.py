@@ -95,7 +95,10 @@ class AlbertConfig:
     def from_json(cls, path: str) -> "AlbertConfig":
         """Reads a config.json: the model's keys alone, or under `model` as a run writes them."""
         if not os.path.isfile(path):
-            raise InputNotFoundError(f"no config file {path!r} (working folder {os.getcwd()}).")
+            raise InputNotFoundError(
+                f"no config file {path!r} (working folder {os.getcwd()}). An export is named with "
+                "its version: export/encoder/1."
+            )
         with open(path, encoding="utf-8") as file:
             try:
                 values = json.load(file)

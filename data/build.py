@@ -179,10 +179,14 @@ def _report(options: BuildOptions, counts: Counts) -> None:
         f"{options.output}: {counts.documents:,} documents, {counts.sentences:,} sentences, "
         f"{counts.text_bytes:,} bytes -> {counts.pieces:,} pieces in "
         f"{counts.sequences:,} sequences ({counts.pieces / counts.sequences:.1f} pieces each); "
-        f"{counts.sequences_without_pair:,} without a pair "
-        f"({counts.single_sentence_documents:,} documents have one sentence), "
-        f"{counts.pieces_lost:,} pieces lost to truncation."
+        f"{counts.sequences_without_pair:,} without a pair, {counts.pieces_lost:,} pieces lost "
+        f"where pairs were too long; {counts.single_sentence_documents:,} documents of one sentence."
     )
+    if counts.single_sentence_documents > counts.documents / 4:
+        print(
+            "note: many documents have one sentence, which has no order to predict. If blank lines "
+            "stand between paragraphs, say where documents begin: --document_boundary."
+        )
 
 
 if __name__ == "__main__":

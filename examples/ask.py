@@ -26,6 +26,8 @@ def main(path: str, texts: list[str]) -> None:
         print(text)
         if "pieces" in answers:  # fill-mask
             for pieces, chances in zip(answers["pieces"][row], answers["probabilities"][row]):  # noqa: B905
+                if not pieces[0]:  # filled up: another text has more masks
+                    continue
                 guesses = zip(pieces.numpy(), chances.numpy())  # noqa: B905
                 print(
                     "   ", ", ".join(f"{piece.decode()} {chance:.2f}" for piece, chance in guesses)
@@ -35,4 +37,9 @@ def main(path: str, texts: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 3 or not os.path.isfile(os.path.join(sys.argv[1], "saved_model.pb")):
+        print(
+            "usage: python -I ask.py OUTPUT/VERSION TEXT..., of a fill-mask or a classifier export"
+        )
+        sys.exit(2)
     main(sys.argv[1], sys.argv[2:])

@@ -62,6 +62,8 @@ def main(options: FinetuneOptions) -> None:
         print(f"{run.path} is already complete: {json.dumps(run.result())}")
         return
     tokenizer, encoder = load_tokenizer(options.init), encoder_from(options.init)
+    if run.metrics():
+        print(f"{run.path} was interrupted: fine-tuning begins again from {options.init}.")
     run.begin(run_config, tokenizer)
     start = time.monotonic()
     accuracy = fine_tune(config, encoder, tokenizer, train, dev, run)

@@ -7,6 +7,7 @@ that of always guessing the most frequent piece; beside the SOP accuracy its sta
 """
 
 import dataclasses
+import json
 import os
 
 from albert_tf import cli, outputs, settings
@@ -55,6 +56,12 @@ def config_of_run(run: RunDir, records: Records) -> PretrainConfig:
     if "records" not in values:
         raise InputError(f"--run_dir={run.path} must be a pretraining run: it has no records.")
     trained_on = values.pop("records")
+    build = json.loads(manifest.options)
+    if manifest.corpus_fingerprint == trained_on["corpus"] and (
+        "all" in (build["split"], trained_on["build"]["split"])
+        or build["split"] == trained_on["build"]["split"]
+    ):
+        print(f"note: the run was trained on documents of {records.folder}: nothing is held out.")
     values.pop("init")
     config = settings.from_dict(PretrainConfig, values)
     if manifest.tokenizer_fingerprint != trained_on["tokenizer"]:

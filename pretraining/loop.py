@@ -42,6 +42,7 @@ def train(
     manager = tf.train.CheckpointManager(checkpoint, writes.checkpoints_path, loop.keep_checkpoints)
     if latest := tf.train.latest_checkpoint(run.checkpoints_path):
         checkpoint.restore(latest).assert_consumed()
+        print(f"continuing at step {int(optimizer.iterations.numpy()):,} of {run.path}", flush=True)
     elif first_weights is not None:
         model.set_weights(first_weights)
 

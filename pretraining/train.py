@@ -58,14 +58,14 @@ def main(options: TrainOptions) -> None:
     run = RunDir(options.run_dir)
     run_config = config_of_run(config, records, options)
     run.check(run_config)
-    if options.dry_run:
-        print(json.dumps(run_config, indent=1))
-        return
-    if run.is_complete:
+    if run.is_complete and not options.dry_run:
         print(f"{run.path} is already complete: {json.dumps(run.result())}")
         return
     strategy = hardware.strategy(options.device, options.tpu)
     check_batch(config, strategy)
+    if options.dry_run:
+        print(json.dumps(run_config, indent=1))
+        return
     if hardware.is_chief(strategy):  # of several workers one writes the run
         run.begin(run_config, load_tokenizer(os.path.join(options.data, TOKENIZER)))
     print(

@@ -63,12 +63,18 @@ def main(options: ExportOptions) -> None:
     if options.version < 1:
         raise InputError(f"--version must be a positive number. Received: {options.version}.")
     folder = os.path.join(options.output, str(options.version))
+    if os.path.exists(os.path.join(folder, "saved_model.pb")):
+        raise InputError(
+            f"--output={options.output} has version {options.version} already, and an existing "
+            f"version is never written over: pass --version={options.version + 1} or remove it."
+        )
     outputs.require_new(folder)
+    tokenizer = load_tokenizer(run.tokenizer_path)
+    module = KINDS[kind](run.path, tokenizer)
     if options.dry_run:
         print(f"{run.path} as {kind} to {folder}")
         return
-    tokenizer = load_tokenizer(run.tokenizer_path)
-    save(KINDS[kind](run.path, tokenizer), folder, tokenizer, run.config_path)
+    save(module, folder, tokenizer, run.config_path)
     print(f"{folder}: {kind} of {run.path}")
 
 

@@ -71,7 +71,7 @@ CASES = {
     "wrong task": ("export", ["--run_dir={run}", "--output={new}", "--kind=classifier"],
                    ["classifier", "pretraining"]),
     "existing version": ("export", ["--run_dir={run}", "--output={folder}/encoder"],
-                         ["--output", "exists"]),
+                         ["--output", "--version=2"]),
     "unknown task": ("finetune", ["--task=cola2", "--data_dir=x", "--init=x", "--run_dir={new}"],
                      ["--task", "cola2"]),
     "no files": ("finetune", ["--task=text_classification", "--data_dir={folder}/foreign",
