@@ -180,7 +180,7 @@ def _report(options: BuildOptions, counts: Counts) -> None:
         f"{counts.text_bytes:,} bytes -> {counts.pieces:,} pieces in "
         f"{counts.sequences:,} sequences ({counts.pieces / counts.sequences:.1f} pieces each); "
         f"{counts.sequences_without_pair:,} without a pair, {counts.pieces_lost:,} pieces lost "
-        f"where pairs were too long; {counts.single_sentence_documents:,} documents of one sentence."
+        f"where pairs were too long; {counts.single_sentence_documents:,} documents of 1 sentence."
     )
     if counts.single_sentence_documents > counts.documents / 4:
         print(
