@@ -38,7 +38,7 @@ def options_of(module: str) -> type:
 def test_every_flag_exists(command: str):
     words = shlex.split(command)
     module = words[2]
-    cli.parse(options_of(module), words[2:], "", module)
+    assert isinstance(cli.parse(options_of(module), words[2:], "", module), options_of(module))
 
 
 @pytest.fixture(scope="module")
