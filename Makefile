@@ -16,7 +16,7 @@ demo: .venv/runtime
 test: .venv/dev
 	$(BIN)/python -m pytest
 
-test-slow: .venv/dev
+test-slow: .venv/slow
 	$(BIN)/python -m pytest -m slow --timeout=3600
 
 check: .venv/dev
@@ -31,6 +31,11 @@ lock: .venv/uv
 	    --no-emit-index-url --no-emit-find-links $$name.in | sed "/>= '3.12'/d; s/ ; python_full_version < '3.12'//" \
 	    > $$name.txt; \
 	done
+	# torch brings the CUDA libraries of its platform by itself.
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-annotate --no-header \
+	  --no-emit-index-url --no-emit-find-links -c requirements-dev.txt requirements-slow.in \
+	  | sed "/>= '3.12'/d; s/ ; python_full_version < '3.12'//; /^nvidia-\|^cuda-\|^triton/d" \
+	  > requirements-slow.txt
 
 # The environment, once for running and once with the development tools. uv installs in seconds
 # what takes pip minutes; where it cannot be had or fails, pip does it.
@@ -47,6 +52,10 @@ lock: .venv/uv
 .venv/dev: .venv/uv requirements-dev.txt
 	$(call install,requirements-dev.txt)
 	touch $@ .venv/runtime
+
+.venv/slow: .venv/dev requirements-slow.txt
+	$(call install,requirements-slow.txt)
+	touch $@
 
 define install
 	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -r $(1) \

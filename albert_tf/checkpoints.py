@@ -3,8 +3,10 @@
 import itertools
 import os
 import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 
 import tensorflow as tf
+import tf_keras
 
 from albert_tf.config import AlbertConfig
 from albert_tf.encoder import AlbertEncoder
@@ -13,6 +15,9 @@ from albert_tf.pretrainer import AlbertPretrainer
 
 CHECKPOINTS = "checkpoints"
 EXTRAS = "assets.extra"  # where an exported encoder keeps config.json and tokenizer/
+Shapes = Mapping[str, Sequence[int]]  # of weights, by name
+_VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"  # how a tf.train.Checkpoint ends the name of a variable
+_SHOWN = 3  # names of each kind in an error message
 
 
 def load_encoder(path: str) -> AlbertEncoder:
@@ -71,13 +76,70 @@ def read_checkpoint(target: tf.train.Checkpoint, path: str) -> str:
     """
     checkpoint = latest_checkpoint(path)
     try:
-        target.read(checkpoint).assert_existing_objects_matched().expect_partial()
+        wrong = _differences_from(target, checkpoint)
+        if not wrong:
+            target.read(checkpoint).assert_existing_objects_matched().expect_partial()
     except (AssertionError, ValueError, tf.errors.OpError) as error:
-        reason = textwrap.shorten(str(error), 200)  # else with the variable's values
+        wrong = textwrap.shorten(str(error), 200)  # else with the variable's values
+    if wrong:
         raise InputError(
-            f"checkpoint {checkpoint!r} does not fit the model of its config.json: {reason}"
-        ) from None
+            f"checkpoint {checkpoint!r} does not fit the model of its config.json: {wrong}"
+        )
     return checkpoint
+
+
+def weight_differences(expected: Shapes, found: Shapes) -> str:
+    """What keeps `found` from being the `expected` weights, in one line; empty where it is them."""
+    kinds = {
+        "missing": [f"{n} {list(s)}" for n, s in expected.items() if n not in found],
+        "of another shape": [
+            f"{name} {list(found[name])}, expected {list(shape)}"
+            for name, shape in expected.items()
+            if name in found and tuple(found[name]) != tuple(shape)
+        ],
+        "unexpected": [f"{n} {list(s)}" for n, s in found.items() if n not in expected],
+    }
+    if not any(kinds.values()):
+        return ""
+    listed = [f"{len(names)} {kind} ({_some(names)})" for kind, names in kinds.items() if names]
+    return f"{len(expected)} weights expected, {len(found)} found; {'; '.join(listed)}."
+
+
+def _some(names: list[str]) -> str:
+    rest = len(names) - _SHOWN
+    return "; ".join(names[:_SHOWN]) + (f"; and {rest} more" if rest > 0 else "")
+
+
+def _differences_from(target: tf.train.Checkpoint, checkpoint: str) -> str:
+    """`weight_differences` for the layers of `target`; what else is in the file is left aside.
+
+    Reading alone would not tell: weights that the model has no place for are passed over, such as
+    those of a second group in a model with one.
+    """
+    found = {
+        name.removesuffix(_VALUE): shape
+        for name, shape in tf.train.list_variables(checkpoint)
+        if name.endswith(_VALUE) and "/.OPTIMIZER_SLOT/" not in name
+    }
+    layers, expected = [], {}
+    for name, part in _parts(target):
+        if isinstance(part, tf_keras.layers.Layer):
+            layers.append(f"{name}/")
+        elif isinstance(part, tf.Variable) and name.startswith(tuple(layers)):
+            expected[name] = part.shape
+    inside = {name: shape for name, shape in found.items() if name.startswith(tuple(layers))}
+    return weight_differences(expected, inside)
+
+
+def _parts(root: tf.train.Checkpoint) -> Iterator[tuple[str, object]]:
+    """What `root` tracks, nearest first, each once with the name that a checkpoint gives it."""
+    seen, queue = {id(root)}, [("", root)]
+    for above, parent in queue:
+        for name, child in tf.train.TrackableView.children(parent).items():
+            if id(child) not in seen:
+                seen.add(id(child))
+                queue.append((f"{above}{name}/", child))
+                yield above + name, child
 
 
 def _load_exported(path: str) -> AlbertEncoder:

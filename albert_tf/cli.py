@@ -40,18 +40,27 @@ _DEFINERS: dict[type, Callable] = {
 }
 
 
-def option(help: str, default: Any = dataclasses.MISSING) -> Any:
-    """A field of an options dataclass with its help text; without a default it is required."""
-    return dataclasses.field(default=default, metadata={"help": help})
+def option(help: str, default: Any = dataclasses.MISSING, flag: str | None = None) -> Any:
+    """A field of an options dataclass with its help text; without a default it is required.
+
+    `flag` names a flag that cannot be a field's name, such as --from.
+    """
+    metadata = {"help": help} | ({"flag": flag} if flag else {})
+    return dataclasses.field(default=default, metadata=metadata)
 
 
-def run(program: Callable[[Any], int | None], options_class: type, doc: str | None) -> None:
-    """Parses the command line, runs `program(options)` and exits with its status."""
+def run(
+    program: Callable[[Any], int | None], options_class: type, doc: str | None, positional: str = ""
+) -> None:
+    """Parses the command line, runs `program(options)` and exits with its status.
+
+    positional: the flag that an argument without a name is for.
+    """
     spec = sys.modules["__main__"].__spec__  # None where a script is run by its path
     name = spec.name.removesuffix(".__main__") if spec else os.path.basename(sys.argv[0])
     signal.signal(signal.SIGTERM, functools.partial(_terminate, os.getpid()))
     try:
-        options: Any = parse(options_class, sys.argv, doc or "", f"python -m {name}")
+        options: Any = parse(options_class, sys.argv, doc or "", f"python -m {name}", positional)
         status = program(options)
     except KeyboardInterrupt:
         sys.exit(130)
@@ -76,17 +85,22 @@ def _tensorflow_errors() -> tuple[type[BaseException], ...]:
     return (tensorflow.errors.OpError,) if tensorflow else ()
 
 
-def parse(options_class: type[Options], argv: Sequence[str], doc: str, usage: str) -> Options:
-    """Reads `argv` (with the program's name first) into `options_class`.
+def parse(
+    options_class: type[Options], argv: Sequence[str], doc: str, usage: str, positional: str = ""
+) -> Options:
+    """Reads `argv` (with the program's name first) into `options_class`; `positional` as in `run`.
 
     Raises:
       InputError: for an unknown flag, a missing one or a value of another type.
     """
     values = flags.FlagValues()
-    fields = {f.name: f for f in dataclasses.fields(typing.cast(Any, options_class))}
+    fields = {
+        field.metadata.get("flag", field.name): field
+        for field in dataclasses.fields(typing.cast(Any, options_class))
+    }
     hints = typing.get_type_hints(options_class)
-    for name, field in fields.items():
-        _define(name, hints[name], field, values)
+    for flag, field in fields.items():
+        _define(flag, hints[field.name], field, values)
     flags.DEFINE_multi_string("set", [], "key=value, typed and strict; may be repeated", values)
     if any(arg in ("--help", "-help", "-h", "--helpfull") for arg in argv[1:]):
         print(f"{usage} [flags]\n\n{doc.strip()}\n\nflags:\n{values.get_help()}")
@@ -95,17 +109,19 @@ def parse(options_class: type[Options], argv: Sequence[str], doc: str, usage: st
         rest = values(list(argv))[1:]
     except flags.Error as error:
         raise InputError(f"{error} (see --help)") from None
+    if rest and positional and values[positional].value is None:
+        values[positional].value = rest.pop(0)
     if rest:
         raise InputError(f"unexpected argument {rest[0]!r}: flags are given as --name=value")
-    chosen = {name: values[name].value for name in fields if name != "set"}
+    chosen = {field.name: values[flag].value for flag, field in fields.items() if flag != "set"}
     assignments = tuple(values["set"].value)
     if "set" in fields:  # the program's own: it has a deeper tree to apply them to
         given = options_class(**chosen | {"set": assignments})
     else:
         given = settings.override(options_class(**chosen), assignments)
-    for name, field in fields.items():
-        if getattr(given, name) is None and field.default is dataclasses.MISSING:
-            raise InputError(f"--{name} is required: {field.metadata['help']}")
+    for flag, field in fields.items():
+        if getattr(given, field.name) is None and field.default is dataclasses.MISSING:
+            raise InputError(f"--{flag} is required: {field.metadata['help']}")
     return given
 
 

@@ -13,7 +13,7 @@ SHARINGS = ("all", "attention", "ffn", "none")
 ACTIVATIONS = ("gelu", "relu")
 _POSITIVE = (
     "vocab_size", "embedding_size", "hidden_size", "num_layers", "num_heads", "intermediate_size",
-    "max_positions", "type_vocab_size", "num_groups",
+    "max_positions", "type_vocab_size", "num_groups", "rematerialize_chunks",
 )  # fmt: skip
 
 
@@ -24,6 +24,9 @@ class AlbertConfig:
     `embedding_size == hidden_size` means no projection after the embeddings, as in BERT.
     `sharing` says what the layers of a group have in common: `all` weights, the `attention` or the
     `ffn` sub-layer alone, or `none`; `num_groups` splits the layers into equal runs.
+    `rematerialize` keeps, in training, each layer's input alone and computes the rest again for the
+    gradient: less memory and code, a third more arithmetic; `rematerialize_chunks` says in how many
+    parts of the batch, one after the other. They change no result.
 
     Raises:
       ConfigError: for an impossible value; the message names the key, the rule and the value.
@@ -45,6 +48,8 @@ class AlbertConfig:
     initializer_range: float = 0.02
     layer_norm_eps: float = 1e-12
     mlm_layer_norm_eps: float = 1e-12
+    rematerialize: bool = False
+    rematerialize_chunks: int = 1
 
     def __post_init__(self) -> None:
         for key in _POSITIVE:
@@ -173,6 +178,12 @@ def _presets() -> dict[str, dict[str, Any]]:
         "xlarge": (24, 2048, 8192, 16),
         "xxlarge": (12, 4096, 16384, 64),
     }
+    # Google's Chinese models: BERT's Chinese WordPiece vocabulary, ReLU, and where they differ.
+    chinese = {"vocab_size": 21128, "activation": "relu"}
+    chinese_own = {
+        "xlarge": {"initializer_range": 0.014},
+        "xxlarge": {"initializer_range": 0.01, "num_heads": 16},
+    }
     keys = ("num_layers", "hidden_size", "intermediate_size", "num_heads")
     presets: dict[str, dict[str, Any]] = {
         "albert-tiny": dict(zip(keys, (4, 128, 512, 4), strict=True)) | {"embedding_size": 64}
@@ -182,6 +193,7 @@ def _presets() -> dict[str, dict[str, Any]]:
         dropout = 0.0 if name == "xxlarge" else 0.1  # v1 was released with dropout but for xxlarge
         presets[f"albert-{name}-v1"] = values | _dropout(dropout)
         presets[f"albert-{name}-v2"] = values | _dropout(0.0)
+        presets[f"albert-{name}-zh"] = values | chinese | chinese_own.get(name, {}) | _dropout(0.0)
         if name != "xxlarge":
             bert = {"sharing": "none", "embedding_size": values["hidden_size"]}
             presets[f"bert-{name}"] = values | bert | _dropout(0.1)

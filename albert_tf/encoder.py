@@ -23,7 +23,11 @@ class AlbertEncoder(tf_keras.Model):
     Outputs, named as in TF Hub's text encoders:
       sequence_output: float32 [B, S, H], the last layer.
       pooled_output: float32 [B, H], tanh(dense(first position)).
-      encoder_outputs: a list of `num_layers` tensors [B, S, H], one per layer.
+      encoder_outputs: a list of `num_layers` tensors [B, S, H], one per layer; in training with
+        `config.rematerialize` a loss must not depend on them.
+
+    Raises:
+      ValueError: shapes that differ, too long a sequence, ids outside their table.
 
     Dropout happens where `training` is true, keyed by `dropout_key` (int32 [2]); without a key one
     is drawn per call.
@@ -45,13 +49,15 @@ class AlbertEncoder(tf_keras.Model):
         training: bool = False,
         dropout_key: common.DropoutKey | None = None,
     ) -> dict[str, tf.Tensor | list[tf.Tensor]]:
-        self._check_length(inputs["input_word_ids"])
         config = self.config
+        _check_shapes(inputs, config)
+        _check_values(inputs, config)
         key = None
         if training and (config.hidden_dropout or config.attention_dropout):
             key = common.new_dropout_key() if dropout_key is None else dropout_key
         x = self.embeddings(inputs, key=common.fold_in(key, 0))  # [B, S, H]
-        outputs = self.stack(x, additive_mask(inputs["input_mask"]), key=common.fold_in(key, 1))
+        mask = additive_mask(inputs["input_mask"])
+        outputs = self.stack(x, mask, key=common.fold_in(key, 1), training=training)
         pooled = tf.tanh(tf.cast(self.pooler(outputs[-1][:, 0]), tf.float32))
         return {
             "sequence_output": tf.cast(outputs[-1], tf.float32),
@@ -59,15 +65,43 @@ class AlbertEncoder(tf_keras.Model):
             "encoder_outputs": outputs,
         }
 
-    def _check_length(self, word_ids: tf.Tensor) -> None:
-        length = word_ids.shape[1]
-        if length is not None and length > self.config.max_positions:
-            raise ValueError(
-                "sequences must not be longer than `max_positions`. "
-                f"Received: {length} pieces, max_positions={self.config.max_positions}."
-            )
-
     def create_weights(self) -> "AlbertEncoder":
         """Creates every weight by one call on a batch of padding; returns self."""
         self({name: tf.zeros([1, 8], tf.int32) for name in INPUTS})
         return self
+
+
+def _check_shapes(inputs: Mapping[str, tf.Tensor], config: AlbertConfig) -> None:
+    """What is known of the shapes must be [B, S] for all, and S at most `max_positions`."""
+    words = inputs["input_word_ids"].shape
+    if words.rank != 2:
+        raise ValueError(f"`input_word_ids` must be [B, S]. Received: shape {words}.")
+    if words[1] is not None and words[1] > config.max_positions:
+        raise ValueError(
+            "sequences must not be longer than `max_positions`. "
+            f"Received: {words[1]} pieces, max_positions={config.max_positions}."
+        )
+    for name in INPUTS[1:]:
+        if not inputs[name].shape.is_compatible_with(words):
+            raise ValueError(
+                f"`{name}` must have the shape of `input_word_ids`. "
+                f"Received: {inputs[name].shape}, input_word_ids: {words}."
+            )
+
+
+def _check_values(inputs: Mapping[str, tf.Tensor], config: AlbertConfig) -> None:
+    """Ids whose values are known, as in an eager call, must lie in their tables.
+
+    In a graph the look-up itself refuses them on a CPU; accelerators look up something else.
+    """
+    limits = {"input_word_ids": "vocab_size", "input_type_ids": "type_vocab_size"}
+    for name, limit in limits.items():
+        ids = tf.get_static_value(inputs[name])
+        if ids is None or not ids.size:
+            continue
+        for extreme in (ids.min(), ids.max()):
+            if not 0 <= extreme < getattr(config, limit):
+                raise ValueError(
+                    f"`{name}` must lie in [0, {limit}). "
+                    f"Received: {extreme}, {limit}={getattr(config, limit)}."
+                )

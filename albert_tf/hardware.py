@@ -1,15 +1,19 @@
-"""The one place that knows kinds of devices: a name -> a `tf.distribute` strategy."""
+"""The one place that knows kinds of devices: a name -> a `tf.distribute` strategy, a precision."""
 
+import contextlib
 import json
 import os
 import socket
 import urllib.parse
+from collections.abc import Iterator
 
 import tensorflow as tf
+import tf_keras
 
 from albert_tf.errors import InputError
 
 DEVICES = ("auto", "cpu", "gpu", "tpu", "multi_worker")
+PRECISIONS = ("auto", "float32", "mixed_bfloat16")
 TPU_TIMEOUT_S = 20.0
 
 
@@ -36,6 +40,49 @@ def strategy(device: str = "auto", tpu: str | None = None) -> tf.distribute.Stra
     if device == "gpu" and not gpus:
         raise InputError("--device=gpu, but TensorFlow finds no GPU: pass --device=cpu or auto.")
     return _local(gpus if device != "cpu" and gpus else tf.config.list_logical_devices("CPU"))
+
+
+def resolve_precision(precision: str, device: str = "auto") -> str:
+    """`float32` or `mixed_bfloat16`; for `auto` what `device` computes fastest.
+
+    auto: mixed_bfloat16 on a TPU, on GPUs from compute capability 8.0 on, and on CPUs with
+    avx512_bf16 or AMX; else float32. On other CPUs a bfloat16 product takes several times longer.
+    """
+    if precision != "auto":
+        return precision
+    if device == "tpu":
+        return "mixed_bfloat16"
+    gpus = [] if device == "cpu" else tf.config.list_physical_devices("GPU")
+    if gpus:
+        details = (tf.config.experimental.get_device_details(gpu) for gpu in gpus)
+        fast = all(one.get("compute_capability", (0, 0)) >= (8, 0) for one in details)
+    else:
+        fast = bool(_cpu_flags() & {"avx512_bf16", "amx_bf16"})
+    return "mixed_bfloat16" if fast else "float32"
+
+
+@contextlib.contextmanager
+def precision_policy(precision: str) -> Iterator[None]:
+    """Layers made inside compute in `precision`: float32 or mixed_bfloat16.
+
+    Variables, LayerNorm, softmax, logits and losses are float32 in both.
+    """
+    before = tf_keras.mixed_precision.global_policy()
+    tf_keras.mixed_precision.set_global_policy(precision)
+    try:
+        yield
+    finally:
+        tf_keras.mixed_precision.set_global_policy(before)
+
+
+def _cpu_flags() -> set[str]:
+    """What the CPU says that it can do; nothing where the system has no /proc/cpuinfo."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            lines = [line for line in file if line.startswith("flags")]
+    except OSError:
+        return set()
+    return set(lines[0].split()) if lines else set()
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:

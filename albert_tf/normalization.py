@@ -1,4 +1,4 @@
-"""What happens to a text before a sentencepiece model sees it."""
+"""What happens to a text before a vocabulary sees it, and the characters that the rules name."""
 
 import dataclasses
 import functools
@@ -7,18 +7,21 @@ import sys
 import unicodedata
 from collections.abc import Sequence
 
+Ranges = tuple[tuple[int, int], ...]  # inclusive code points
+
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 @dataclasses.dataclass(frozen=True)
 class Normalization:
-    """What happens to a text before the model sees it; chosen once, stored beside the model.
+    """What happens to a text before the vocabulary sees it; chosen once, stored beside it.
 
     The defaults are those of the published uncased English ALBERT (Google's `preprocess_text`).
 
     Attributes:
       lowercase: lower case, by Unicode's full mapping (not case folding: ß stays ß).
-      strip_accents: NFKD, then every character with a combining class is dropped.
+      strip_accents: sentencepiece: NFKD, then every character with a combining class is dropped;
+        WordPiece, as BERT: NFD, then every non-spacing mark is dropped.
       unify_quotes: `` and '' become ", which the transformers library does and Google does not.
     """
 
@@ -28,7 +31,7 @@ class Normalization:
 
 
 def normalize(texts: Sequence[str], rules: Normalization) -> list[str]:
-    """The texts as the model takes them: runs of white space to one space, then `rules`.
+    """The texts as sentencepiece takes them: runs of white space to one space, then `rules`.
 
     Lone surrogates, which UTF-8 cannot carry, become U+FFFD.
     """
@@ -54,9 +57,19 @@ def _is_collapsed(text: str) -> bool:
     return text.isprintable() and "  " not in text and text.strip() == text
 
 
+def python_class(ranges: Ranges) -> str:
+    """The inside of a character class, for `re`."""
+    return "".join(rf"\U{a:08x}-\U{b:08x}" for a, b in ranges)
+
+
+def re2_class(ranges: Ranges) -> str:
+    """The inside of a character class, for TensorFlow."""
+    return "".join(rf"\x{{{a:x}}}-\x{{{b:x}}}" for a, b in ranges)
+
+
 @functools.cache
-def combining_ranges() -> tuple[tuple[int, int], ...]:
-    """Code points with a combining class, as inclusive ranges: what `strip_accents` drops."""
+def combining_ranges() -> Ranges:
+    """Code points with a combining class: what `strip_accents` drops."""
     ranges: list[tuple[int, int]] = []
     for code in range(sys.maxunicode + 1):
         if unicodedata.combining(chr(code)):
@@ -69,4 +82,4 @@ def combining_ranges() -> tuple[tuple[int, int], ...]:
 
 @functools.cache
 def _combining() -> re.Pattern[str]:
-    return re.compile("[" + "".join(f"{chr(a)}-{chr(b)}" for a, b in combining_ranges()) + "]+")
+    return re.compile(f"[{python_class(combining_ranges())}]+")

@@ -10,8 +10,9 @@ import tensorflow as tf
 import tensorflow_text
 
 from albert_tf.errors import InputError
-from albert_tf.normalization import Normalization, combining_ranges
+from albert_tf.normalization import Normalization, combining_ranges, re2_class
 from albert_tf.tokenization import SpecialIds, Tokenizer
+from albert_tf.wordpiece import CONTINUES, MAX_WORD, SPECIAL_PIECES, WordPiece, characters
 
 # What str.split() takes for white space, as an RE2 class.
 WHITE_SPACE = (
@@ -31,7 +32,7 @@ class GraphTokenizer(tf.Module):
 
     The ids are the Python face's, but where two things outside our reach show: tensorflow_text
     carries another release of sentencepiece, which may choose another of several cuts of equal
-    score, and Unicode tables of another date (159 code points differ).
+    score, and Unicode tables of another date (159 code points differ; 60 for WordPiece).
 
     TensorFlow frees the model together with this object: whatever holds on to the resource alone
     then fails with "SentencepieceResource does not exist" (keras-hub issue 1573). A function, a
@@ -45,30 +46,84 @@ class GraphTokenizer(tf.Module):
         super().__init__(name="graph_tokenizer")
         self.special: SpecialIds = tokenizer.special
         self.vocab_size = tokenizer.vocab_size
-        self._normalization = tokenizer.normalization
+        is_wordpiece = isinstance(tokenizer.vocabulary, WordPiece)
         with tf.init_scope():  # the resource must not belong to a function being traced
-            self._processor = tensorflow_text.SentencepieceTokenizer(
-                model=tokenizer.model, out_type=tf.int32
-            )
-            self._new_ids = _replacement_table(tokenizer)
+            self._cut = (_WordPieceOps if is_wordpiece else _SentencePieceOps)(tokenizer)
 
     def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Ids of each text, without special pieces: string [B] -> int32 [B, (pieces)]."""
         texts = tf.convert_to_tensor(texts)
-        ids = self._processor.tokenize(normalize_in_graph(texts, self._normalization))
-        # The op does not say how many rows it returns; the reshape does.
+        ids = self._cut(texts)
+        # The ops do not say how many rows they return; the reshape does.
         splits = tf.reshape(ids.row_splits, [tf.shape(texts)[0] + 1])
-        ids = tf.RaggedTensor.from_row_splits(ids.values, splits, validate=False)
-        if self._new_ids is None:
-            return ids
-        table = tf.RaggedTensor.from_row_splits(*self._new_ids, validate=False)  # [V, (new)]
-        return tf.gather(table, ids).merge_dims(1, 2)  # [B, (pieces), (new)] -> [B, (pieces)]
+        return tf.RaggedTensor.from_row_splits(ids.values, splits, validate=False)
 
     def pack(
         self, segments: Sequence[tf.RaggedTensor], seq_length: int | tf.Tensor
     ) -> dict[str, tf.Tensor]:
         """See `pack_segments`."""
         return pack_segments(segments, seq_length, self.special)
+
+
+class _SentencePieceOps(tf.Module):
+    """tensorflow_text's sentencepiece, and the digit-comma rule as a gather."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        super().__init__(name="sentencepiece")
+        self._normalization = tokenizer.normalization
+        self._processor = tensorflow_text.SentencepieceTokenizer(
+            model=tokenizer.model, out_type=tf.int32
+        )
+        self._new_ids = _replacement_table(tokenizer)
+
+    def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        ids = self._processor.tokenize(normalize_in_graph(texts, self._normalization))
+        if self._new_ids is None:
+            return ids
+        table = tf.RaggedTensor.from_row_splits(*self._new_ids, validate=False)  # [V, (new)]
+        return tf.gather(table, ids).merge_dims(1, 2)  # [B, (pieces), (new)] -> [B, (pieces)]
+
+
+class _WordPieceOps(tf.Module):
+    """BERT's words by regular expressions, cut by tensorflow_text's linear-time longest match."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        super().__init__(name="wordpiece")
+        self._normalization = tokenizer.normalization
+        self._pieces = tensorflow_text.FastWordpieceTokenizer(
+            vocab=tokenizer.vocabulary.pieces,
+            suffix_indicator=CONTINUES,
+            max_bytes_per_word=4 * MAX_WORD,
+            token_out_type=tf.int32,
+            unknown_token=SPECIAL_PIECES["unk"],
+            no_pretokenization=True,
+        )
+
+    def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        words = split_words_in_graph(texts, self._normalization)  # [B, (words)]
+        return self._pieces.tokenize(words).merge_dims(1, 2)
+
+
+def split_words_in_graph(texts: tf.Tensor, rules: Normalization) -> tf.RaggedTensor:
+    """`albert_tf.wordpiece.split_words` as TensorFlow operations: string [B] -> [B, (words)].
+
+    A word of more than MAX_WORD characters becomes one that no vocabulary holds.
+    """
+    classes = {name: re2_class(ranges) for name, ranges in characters().items()}
+    replace = tf.strings.regex_replace
+    texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
+    texts = replace(texts, f"[{classes['dropped']}]+", "")
+    texts = replace(texts, f"[{classes['space']}]+", " ")
+    if rules.unify_quotes:
+        texts = replace(texts, "``|''", '"')
+    if rules.lowercase:
+        texts = tf.strings.lower(texts, encoding="utf-8")
+    if rules.strip_accents:
+        texts = tensorflow_text.normalize_utf8(texts, "NFD")
+        texts = replace(texts, f"[{classes['marks']}]+", "")
+    texts = replace(texts, f"[{classes['alone']}]", r" \0 ")
+    texts = replace(texts, f"[^ ]{{{MAX_WORD + 1},}}", _NO_CHARACTER)
+    return tf.strings.split(texts)
 
 
 def normalize_in_graph(texts: tf.Tensor, rules: Normalization) -> tf.Tensor:
@@ -80,7 +135,7 @@ def normalize_in_graph(texts: tf.Tensor, rules: Normalization) -> tf.Tensor:
         texts = tf.strings.regex_replace(texts, "``|''", '"')
     if rules.strip_accents:
         texts = tensorflow_text.normalize_utf8(texts, "NFKD")
-        texts = tf.strings.regex_replace(texts, _combining_class(), "")
+        texts = tf.strings.regex_replace(texts, f"[{re2_class(combining_ranges())}]+", "")
     if rules.lowercase:
         texts = tf.strings.lower(texts, encoding="utf-8")
     return texts
@@ -156,8 +211,3 @@ def _replacement_table(tokenizer: Tokenizer) -> tuple[tf.Tensor, tf.Tensor] | No
     rows = [tokenizer.replacements.get(i, (i,)) for i in range(tokenizer.vocab_size)]
     splits = np.cumsum([0] + [len(row) for row in rows], dtype=np.int64)
     return tf.constant(np.concatenate(rows), tf.int32), tf.constant(splits)
-
-
-def _combining_class() -> str:
-    ranges = "".join(f"\\x{{{a:x}}}-\\x{{{b:x}}}" for a, b in combining_ranges())
-    return f"[{ranges}]+"

@@ -1,8 +1,9 @@
 """Where text comes from: `--corpus=KIND:WHERE` becomes a stream of documents made of sentences.
 
-Kinds: text:GLOB, jsonl:GLOB, wikiextractor:GLOB, tfds:NAME, squad:FILE, race:DIR, python_docs or
-python_docs:PACKAGE,PACKAGE. Files that end in .gz are read directly. The order is deterministic;
-memory is bounded by the longest document (squad: by the file).
+Kinds: text:GLOB, sentences:GLOB, jsonl:GLOB, wikiextractor:GLOB, tfds:NAME, squad:FILE, race:DIR,
+python_docs or python_docs:PACKAGE,PACKAGE. `sentences` is the input of Google's and Model Garden's
+tools: one a line, and a blank line between documents. Files that end in .gz are read directly. The
+order is deterministic; memory is bounded by the longest document (squad: by the file).
 """
 
 import glob
@@ -149,6 +150,7 @@ def _race_files(folder: str, data_dir: str | None = None) -> list[str]:
 
 _FILES: dict[str, Callable[[str, str | None], list[str]]] = {
     "text": _matching_files,
+    "sentences": _matching_files,
     "jsonl": _matching_files,
     "wikiextractor": _matching_files,
     "tfds": tfds_files,

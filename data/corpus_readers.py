@@ -17,9 +17,11 @@ from typing import Any, cast
 
 from albert_tf.errors import InputError, InputNotFoundError
 from data import python_docs
-from data.sentences import sentences_of
+from data.batch_tokenizer import is_collapsed
+from data.sentences import normalize_blanks, sentences_of
 
 _MAX_DOCUMENT_CHARS = 2**29
+_BLOCK_BYTES = 2**18
 _DOC_OPEN = re.compile(r'<doc\b(?:.*?\btitle="(.*)")?[^>]*>\s*')
 
 
@@ -72,14 +74,17 @@ def _open(name: str) -> io.BufferedReader:
 
 
 def _lines(name: str, errors: str) -> Iterator[str]:
-    """The lines of a UTF-8 file, decoded one by one so that an error knows its byte offset."""
+    """The lines of a UTF-8 file, decoded in blocks of which the byte offset is known."""
     offset = 0
     try:
         with _open(name) as stream:
-            for raw in stream:
-                text = raw.decode("utf-8", errors)
-                yield (text if offset else text.removeprefix("\ufeff")).rstrip("\r\n")
-                offset += len(raw)
+            while block := b"".join(stream.readlines(_BLOCK_BYTES)):
+                text = block.decode("utf-8", errors)
+                if not offset:
+                    text = text.removeprefix("\ufeff")
+                lines = text.removesuffix("\n").split("\n")
+                yield from (line.rstrip("\r") for line in lines) if "\r" in text else lines
+                offset += len(block)
     except UnicodeDecodeError as error:
         raise InputError(
             f"--corpus: {name} must be UTF-8. Received: byte 0x{error.object[error.start]:02x} "
@@ -108,6 +113,26 @@ def _read_text(reading: Reading) -> Iterator[Document]:
                     "characters. Choose a --document_boundary that occurs in it."
                 )
         yield Document(sentences_of(lines), name)
+
+
+def _read_sentences(reading: Reading) -> Iterator[Document]:
+    for name in reading.files:
+        sentences: list[str] = []
+        for line in _lines(name, reading.errors):
+            if line and not line.isspace():
+                sentences.append(line)
+            elif sentences:
+                yield _document_of(sentences, name)
+                sentences = []
+        yield _document_of(sentences, name)
+
+
+def _document_of(lines: list[str], name: str) -> Document:
+    """The document whose sentences are the lines."""
+    text = "\n".join(lines)
+    if not text.isascii() or not is_collapsed(text, len(lines)):
+        lines = list(filter(None, map(normalize_blanks, lines)))
+    return Document(tuple(lines), name)
 
 
 def _read_wikiextractor(reading: Reading) -> Iterator[Document]:
@@ -218,6 +243,7 @@ def _read_python_docs(reading: Reading) -> Iterator[Document]:
 
 READERS: dict[str, Callable[[Reading], Iterator[Document]]] = {
     "text": _read_text,
+    "sentences": _read_sentences,
     "jsonl": _read_jsonl,
     "wikiextractor": _read_wikiextractor,
     "tfds": _read_tfds,

@@ -1,104 +1,127 @@
-"""Documents of text -> keyed records of pieces, in this process or in several."""
+"""Documents of text -> keyed pairs of segments, in this process or in several."""
 
 import dataclasses
 import multiprocessing
 import os
-import random
 import threading
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from multiprocessing import connection
+from typing import Any, TypeVar
 
 import numpy as np
 
 from albert_tf.tokenization import Tokenizer
 from data import keyed
+from data.batch_tokenizer import encode_flat
 from data.corpora import Document
 from data.records import Counts
 from data.schema import ids_dtype
-from data.segments import SegmentPair, segment_pairs
-from data.shuffle import Keyed
+from data.segments import (
+    Pairs,
+    paired,
+    part_long_sentences,
+    reference_pairs,
+    segment_pairs,
+    swapped,
+)
+from data.sequences import Sequences, ragged_ranges
 
 SPECIAL_PIECES = 3  # [CLS] A [SEP] B [SEP]
-BATCH_CHARACTERS = 500_000
+BATCH_CHARACTERS = 2_000_000
 TEXT_BYTES_PER_WORKER = 2 * 2**20  # for less text, starting a process costs more than it saves
 
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 Batch = list[tuple[int, Document]]  # documents with their numbers in the corpus
 
 
 @dataclasses.dataclass(frozen=True)
 class Cutter:
-    """Cuts numbered documents into records: a pure function of the fields and of each document.
+    """Cuts numbered documents into pairs: a pure function of the fields and of each document.
 
     dupe_factor: passes over a document, each with other segments.
+    labelled: every pair gets a second segment and a label, and half of them are swapped.
+    quirks: as Google's tool (`segments.reference_pairs`), with partners of the same batch.
     """
 
     tokenizer: Tokenizer
     seq_length: int
     dupe_factor: int
     seed: int
+    labelled: bool = False
+    quirks: bool = False
 
-    def cut(self, batch: Batch) -> tuple[list[Keyed], Counts]:
-        """The records of the documents, each with the key that orders it, and what was counted."""
+    def cut(self, batch: Batch) -> tuple[Sequences, Counts]:
+        """The pairs of the documents, and what was counted."""
         texts = [sentence for _, document in batch for sentence in document.sentences]
-        encoded = iter(self.tokenizer.encode_batch(texts))
-        records: list[Keyed] = []
-        pairs: list[SegmentPair] = []
-        single = 0
-        max_pieces, is_word_start = self.seq_length - SPECIAL_PIECES, self.tokenizer.is_word_start
-        for number, document in batch:
-            sentences = [ids for ids in (next(encoded) for _ in document.sentences) if ids]
-            single += len(sentences) == 1
-            for turn in range(self.dupe_factor):
-                # Seeded by the document's number: the same whichever worker has it.
-                rng = random.Random(self._key(turn, number))
-                for pair in segment_pairs(sentences, max_pieces, rng, is_word_start):
-                    record = self._record(pair, number)
-                    records.append(Keyed(rng.getrandbits(64), number, turn, record))
-                    pairs.append(pair)
+        ids, ends = encode_flat(self.tokenizer, texts)
+        ends = np.append(0, ends)
+        bounds = np.unique(ends)  # a sentence without a piece is none
+        documents = ends[np.cumsum([0, *(len(document.sentences) for _, document in batch)])]
+        numbers = np.array([number for number, _ in batch])
+        passes = [
+            self._cut_once(ids, bounds, documents, numbers, turn)
+            for turn in range(self.dupe_factor)
+        ]
+        pairs = Pairs(*map(np.concatenate, zip(*passes, strict=True)))
+        kept = int(pairs.first_length.sum() + pairs.second_length.sum())
+        sizes = np.diff(np.searchsorted(bounds, documents))
         counts = Counts(
             documents=len(batch),
-            single_sentence_documents=single,
+            single_sentence_documents=int(np.count_nonzero(sizes == 1)),
             sentences=len(texts),
-            sequences=len(pairs),
-            sequences_without_pair=sum(not pair.second for pair in pairs),
-            pieces=sum(len(pair.first) + len(pair.second) for pair in pairs),
-            pieces_lost=sum(pair.lost for pair in pairs),
-            text_bytes=sum(len(text.encode()) for text in texts),
+            sequences=len(pairs.keys),
+            sequences_without_pair=int(np.count_nonzero(pairs.second_length == 0)),
+            sequences_of_label_1=int(pairs.label.sum()),
+            pieces=kept,
+            pieces_lost=int(pairs.lost.sum()),
+            text_bytes=sum(map(_num_bytes, texts)),
+            replaced_characters=sum(text.count("\ufffd") for text in texts if not text.isascii()),
         )
-        return records, counts
+        return _sequences(pairs, ids.astype(ids_dtype(self.tokenizer.vocab_size)), numbers), counts
 
-    def _key(self, turn: int, number: int) -> int:
-        key = keyed.stream_key(self.seed, keyed.SEGMENTS, turn)
-        return int(keyed.bits(key, np.array([number]))[0])
+    def _cut_once(
+        self,
+        ids: np.ndarray,
+        bounds: np.ndarray,
+        documents: np.ndarray,
+        numbers: np.ndarray,
+        turn: int,
+    ) -> Pairs:
+        """One pass over the documents, keyed by their numbers: the same whichever worker has it."""
+        keys = keyed.bits(keyed.stream_key(self.seed, keyed.SEGMENTS, turn), numbers)
+        max_pieces, is_word_start = self.seq_length - SPECIAL_PIECES, self.tokenizer.is_word_start
+        if self.quirks:
+            return reference_pairs(bounds, documents, keys, max_pieces)
+        bounds = part_long_sentences(bounds, ids, is_word_start, max_pieces)
+        pairs = segment_pairs(bounds, documents, keys, max_pieces)
+        return swapped(paired(pairs, ids, is_word_start)) if self.labelled else pairs
 
-    def _record(self, pair: SegmentPair, number: int) -> dict[str, object]:
-        pieces = np.array(pair.first + pair.second, ids_dtype(self.tokenizer.vocab_size))
-        return {
-            "pieces": pieces,
-            "word_starts": np.packbits(self.tokenizer.is_word_start[pieces]),
-            "first_length": len(pair.first),
-            "document": number,
-        }
+
+def _num_bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
+
+
+def _sequences(pairs: Pairs, ids: np.ndarray, numbers: np.ndarray) -> Sequences:
+    begins = np.stack([pairs.first, pairs.second], axis=1).ravel()
+    lengths = np.stack([pairs.first_length, pairs.second_length], axis=1).ravel()
+    return Sequences(
+        keys=pairs.keys,
+        documents=numbers[pairs.document],
+        labels=pairs.label.astype(np.uint8),
+        first=pairs.first_length.astype(np.int32),
+        second=pairs.second_length.astype(np.int32),
+        pieces=ids[ragged_ranges(begins, lengths)],
+    )
 
 
 def cut_all(
     cutter: Cutter, documents: Iterable[tuple[int, Document]], num_workers: int
-) -> Iterator[tuple[list[Keyed], Counts]]:
+) -> Iterator[tuple[Sequences, Counts]]:
     """What `cutter` makes of batch after batch of documents, in order and in bounded memory."""
-    batches = _batches(documents)
-    if num_workers == 1:
-        yield from map(cutter.cut, batches)
-        return
-    context = multiprocessing.get_context("spawn")  # fork is unsafe beside TensorFlow's threads
-    with ProcessPoolExecutor(num_workers, context, _start_worker, (cutter,)) as pool:
-        pending: list[Future] = []
-        for batch in batches:
-            pending.append(pool.submit(_cut_in_worker, batch))
-            if len(pending) > 2 * num_workers:  # bounds what waits in memory
-                yield pending.pop(0).result()
-        for future in pending:
-            yield future.result()
+    yield from map_batches(cutter.cut, _batches(documents, 2 if cutter.quirks else 1), num_workers)
 
 
 def useful_workers(wanted: int, text_bytes: int) -> int:
@@ -106,24 +129,42 @@ def useful_workers(wanted: int, text_bytes: int) -> int:
     return min(wanted or os.cpu_count() or 1, 1 + text_bytes // TEXT_BYTES_PER_WORKER)
 
 
-def _batches(documents: Iterable[tuple[int, Document]]) -> Iterator[Batch]:
+def _batches(documents: Iterable[tuple[int, Document]], at_least: int) -> Iterator[Batch]:
     batch, size = [], 0
     for number, document in documents:
         batch.append((number, document))
         size += sum(map(len, document.sentences))
-        if size >= BATCH_CHARACTERS:
+        if size >= BATCH_CHARACTERS and len(batch) >= at_least:
             yield batch
             batch, size = [], 0
     if batch:
         yield batch
 
 
-_cutter_of_worker: list[Cutter] = []
+def map_batches(
+    function: Callable[[Item], Result], items: Iterable[Item], num_workers: int
+) -> Iterator[Result]:
+    """The results in order, made in so many processes; a few items are in memory at a time."""
+    if num_workers == 1:
+        yield from map(function, items)
+        return
+    context = multiprocessing.get_context("spawn")  # fork is unsafe beside TensorFlow's threads
+    with ProcessPoolExecutor(num_workers, context, _start_worker, (function,)) as pool:
+        pending: deque[Future] = deque()
+        for item in items:
+            pending.append(pool.submit(_run_in_worker, item))
+            if len(pending) > 2 * num_workers:  # bounds what waits in memory
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
 
 
-def _start_worker(cutter: Cutter) -> None:
+_function_of_worker: list[Callable] = []
+
+
+def _start_worker(function: Callable) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    _cutter_of_worker.append(cutter)
+    _function_of_worker.append(function)
 
 
 def _end_with_parent() -> None:
@@ -134,5 +175,5 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def _cut_in_worker(batch: Batch) -> tuple[list[Keyed], Counts]:
-    return _cutter_of_worker[0].cut(batch)
+def _run_in_worker(item: Any) -> Any:
+    return _function_of_worker[0](item)

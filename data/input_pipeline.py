@@ -9,31 +9,22 @@ import dataclasses
 import tensorflow as tf
 
 from albert_tf.errors import ConfigError
-from data import keyed
+from data import keyed, pairs
 from data.masking import MaskingConfig, Vocabulary, mask_batch
-from data.record_stream import record_stream
+from data.pairs import PAIR_OBJECTIVES, Objective, Partners, Segments
+from data.record_stream import record_stream, records_in_order
 from data.records import Manifest
 
-PAIR_OBJECTIVES = ("sop", "none")
+__all__ = [
+    "PAIR_OBJECTIVES",
+    "ExampleMaker",
+    "Objective",
+    "Records",
+    "evaluation_batches",
+    "training_batches",
+]
+
 _MASK_STREAMS = (keyed.NGRAM, keyed.TILE, keyed.REPLACE, keyed.PIECE)
-
-
-@dataclasses.dataclass(frozen=True)
-class Objective:
-    """What is predicted of a pair of segments.
-
-    pair: `sop`: whether the segments are in order (label 0) or swapped (label 1), half and half
-      (paper section 3.1); `none`: nothing, the segments stay in order.
-    """
-
-    pair: str = "sop"
-
-    def __post_init__(self) -> None:
-        if self.pair not in PAIR_OBJECTIVES:
-            raise ConfigError(
-                f"`objective.pair` must be one of {', '.join(PAIR_OBJECTIVES)}. "
-                f"Received: {self.pair!r}."
-            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +63,8 @@ def training_batches(
     `batch_size_per_replica` rows (by default, all of the worker's).
 
     Raises:
-      ConfigError: the workers or the replicas cannot share a global batch evenly.
+      ConfigError: the workers or the replicas cannot share a global batch evenly, or NSP is wanted
+        of a single document.
     """
     per_worker = global_batch_size // num_workers
     if global_batch_size % num_workers or per_worker % (batch_size_per_replica or per_worker):
@@ -81,7 +73,8 @@ def training_batches(
             f"batch of a replica ({batch_size_per_replica}). Received: {global_batch_size}."
         )
     examples = ExampleMaker(records.manifest, objective, masking, seed)
-    dataset = record_stream(records.shards(), seed, start_step * global_batch_size)
+    start, partners = start_step * global_batch_size, _partners(records, objective, seed)
+    dataset = record_stream(records.shards(), seed, start, partners)
     dataset = dataset.batch(global_batch_size, drop_remainder=True)
     # Cut while the records are still strings: parsing and masking cost more than reading.
     mine = slice(worker * per_worker, (worker + 1) * per_worker)
@@ -103,11 +96,27 @@ def evaluation_batches(
     The last batch is filled up with copies whose weights are 0.
     """
     examples = ExampleMaker(records.manifest, objective, masking, seed)
-    dataset = tf.data.TFRecordDataset([path for path, _ in records.shards()])
-    dataset = dataset.enumerate().map(lambda index, raw: (raw, index, tf.zeros([], tf.int64)))
+    dataset = records_in_order(records.shards(), _partners(records, objective, seed))
     dataset = dataset.batch(batch_size)
     dataset = dataset.map(lambda *fields: examples.padded(batch_size, *fields))
     return dataset.prefetch(4)
+
+
+def _partners(records: Records, objective: Objective, seed: int) -> Partners | None:
+    if objective.pair != "nsp":
+        return None
+    if (documents := records.manifest.counts.documents) < 2:
+        raise ConfigError(
+            "`objective.pair=nsp` needs records of at least two documents. Received: "
+            f"{records.folder!r}, of {documents}. Choose sop or none, or build with another "
+            "--document_boundary."
+        )
+    return Partners(records.manifest.schema, _room(records.manifest.seq_length), seed)
+
+
+def _room(seq_length: int) -> int:
+    """Pieces beside [CLS] and two [SEP]."""
+    return seq_length - 3
 
 
 class ExampleMaker:
@@ -121,41 +130,46 @@ class ExampleMaker:
         self.vocabulary = Vocabulary(manifest.vocab_size, mask_id, manifest.special_ids)
 
     @tf.autograph.experimental.do_not_convert  # graph operations only: converting takes seconds
-    def __call__(self, raw: tf.Tensor, index: tf.Tensor, epoch: tf.Tensor) -> dict[str, tf.Tensor]:
-        """string [B], int64 [B], int64 [B] -> the batch.
+    def __call__(
+        self, raw: tf.Tensor, index: tf.Tensor, epoch: tf.Tensor, partner: tf.Tensor | None = None
+    ) -> dict[str, tf.Tensor]:
+        """string [B], int64 [B], int64 [B], for NSP string [B] -> the batch.
 
         input_word_ids, input_mask, input_type_ids: int32 [B, S].
         masked_lm_positions, masked_lm_ids: int32 [B, P]; masked_lm_weights: float32 [B, P].
-        pair_label: int32 [B], 0 = in order, 1 = swapped; pair_weight: float32 [B], 0 where the
-        record has one segment or the objective has no pairs.
+        pair_label: int32 [B], 0 = in order, 1 = swapped or of another document; pair_weight:
+        float32 [B], 0 where the record has one segment, the objective has no pairs, or NSP's draw
+        wanted a partner and found records of the same document only.
         """
-        parsed = self.manifest.schema.parse(raw)
-        keys = {stream: self._keys(stream, index, epoch) for stream in (*_MASK_STREAMS, keyed.PAIR)}
-        first = tf.cast(parsed["first_length"], tf.int32)
-        second = parsed["pieces_length"] - first
-        swapped = self._swapped(keys[keyed.PAIR], second)
-        layout = _lay_out(first, second, swapped, self.manifest.seq_length)
-        ids = self._ids(tf.cast(parsed["pieces"], tf.int32), layout)
-        starts = tf.gather(_unpack_bits(parsed["word_starts"]), layout.source, batch_dims=1)
+        record = self.manifest.schema.parse(raw)
+        others = None if partner is None else self.manifest.schema.parse(partner)
+        segments = self._segments(record, others, self._keys(keyed.PAIR, index, epoch)[:, 0])
+        layout = _lay_out(segments, self.manifest.seq_length)
+        sources = [record] if others is None else [record, others]
+        pieces = tf.concat([tf.cast(source["pieces"], tf.int32) for source in sources], axis=1)
+        word_starts = tf.concat([_unpack_bits(source) for source in sources], axis=1)
         masked = mask_batch(
-            ids, starts, layout.ordinary, layout.segment_starts, keys, self.masking, self.vocabulary
+            self._ids(pieces, layout),
+            tf.gather(word_starts, layout.source, batch_dims=1),
+            layout.ordinary,
+            layout.segment_starts,
+            {stream: self._keys(stream, index, epoch) for stream in _MASK_STREAMS},
+            self.masking,
+            self.vocabulary,
         )
-        has_pair = (second > 0) & (self.objective.pair != "none")
         return masked | {
             "input_mask": tf.cast(layout.real, tf.int32),
             "input_type_ids": tf.cast(layout.in_second, tf.int32),
-            "pair_label": tf.cast(swapped, tf.int32),
-            "pair_weight": tf.cast(has_pair, tf.float32),
+            "pair_label": tf.cast(segments.label, tf.int32),
+            "pair_weight": tf.cast(segments.weight, tf.float32),
         }
 
     @tf.autograph.experimental.do_not_convert
-    def padded(
-        self, batch_size: int, raw: tf.Tensor, index: tf.Tensor, epoch: tf.Tensor
-    ) -> dict[str, tf.Tensor]:
+    def padded(self, batch_size: int, *fields: tf.Tensor) -> dict[str, tf.Tensor]:
         """As a call, for at most `batch_size` records, filled up with copies of weight 0."""
-        count = tf.shape(raw)[0]
+        count = tf.shape(fields[0])[0]
         rows = tf.minimum(tf.range(batch_size), count - 1)
-        batch = self(*(tf.gather(field, rows) for field in (raw, index, epoch)))
+        batch = self(*(tf.gather(field, rows) for field in fields))
         is_own = tf.cast(tf.range(batch_size) < count, tf.float32)
         batch["masked_lm_weights"] *= is_own[:, None]
         batch["pair_weight"] *= is_own
@@ -165,11 +179,23 @@ class ExampleMaker:
         """uint64 [B, 1]: the key of each record in a stream."""
         return keyed.graph_bits(keyed.graph_stream_key(self.seed, stream, epoch), index)[:, None]
 
-    def _swapped(self, key: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
-        if self.objective.pair == "none":
-            return tf.zeros_like(second, tf.bool)
-        coin = tf.bitwise.right_shift(key[:, 0], tf.constant(63, tf.uint64))
-        return (coin == 1) & (second > 0)
+    def _segments(
+        self,
+        record: dict[str, tf.Tensor],
+        others: dict[str, tf.Tensor] | None,
+        key: tf.Tensor,
+    ) -> Segments:
+        first, second = _lengths(record)
+        if others is not None:
+            begin, length = _lengths(others)
+            is_other = others["document"] != record["document"]
+            # The partner's pieces stand behind the record's own.
+            begin, length = begin + record["pieces"].shape[1], tf.where(is_other, length, 0)
+            room = _room(self.manifest.seq_length)
+            return pairs.replace_half(first, second, key, begin, length, room)
+        if self.objective.pair == "sop":
+            return pairs.swap_half(first, second, key)
+        return pairs.in_order(first, second)
 
     def _ids(self, pieces: tf.Tensor, layout: "_Layout") -> tf.Tensor:
         ids = tf.gather(pieces, layout.source, batch_dims=1)
@@ -189,20 +215,17 @@ class _Layout:
     segment_starts: tf.Tensor  # bool, the first piece of X and of Y
 
 
-def _lay_out(first: tf.Tensor, second: tf.Tensor, swapped: tf.Tensor, seq_length: int) -> _Layout:
-    """Lengths of segments A and B, int32 [B], and whether B comes first -> the layout."""
+def _lay_out(segments: Segments, seq_length: int) -> _Layout:
     at = tf.range(seq_length)[None]  # [1, S]
-    x = tf.where(swapped, second, first)[:, None]
-    y = tf.where(swapped, first, second)[:, None]
+    x, y = segments.first_length[:, None], segments.second_length[:, None]
     x_begin, y_begin = 1, x + 2
     in_x = (at >= x_begin) & (at < x_begin + x)
     in_y = (at >= y_begin) & (at < y_begin + y)
     end = tf.where(y > 0, y_begin + y + 1, y_begin)  # one past the last [SEP]
-    x_from = tf.where(swapped, first, 0)[:, None]
-    y_from = tf.where(swapped, 0, first)[:, None]
-    source = tf.where(in_x, at - x_begin + x_from, tf.where(in_y, at - y_begin + y_from, 0))
+    from_x = at - x_begin + segments.first_begin[:, None]
+    from_y = at - y_begin + segments.second_begin[:, None]
     return _Layout(
-        source=source,
+        source=tf.where(in_x, from_x, tf.where(in_y, from_y, 0)),
         ordinary=in_x | in_y,
         real=at < end,
         in_second=(at >= y_begin) & (at < end),
@@ -210,8 +233,15 @@ def _lay_out(first: tf.Tensor, second: tf.Tensor, swapped: tf.Tensor, seq_length
     )
 
 
-def _unpack_bits(packed: tf.Tensor) -> tf.Tensor:
-    """uint8 [B, S / 8], big-endian bits -> bool [B, S]."""
+def _lengths(record: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
+    """Pieces of segments A and B, int32 [B]."""
+    first = tf.cast(record["first_length"], tf.int32)
+    return first, record["pieces_length"] - first
+
+
+def _unpack_bits(record: dict[str, tf.Tensor]) -> tf.Tensor:
+    """The record's word starts, uint8 [B, S / 8] of big-endian bits -> bool [B, S]."""
+    packed, length = record["word_starts"], record["pieces"].shape[1]
     shifts = tf.constant([7, 6, 5, 4, 3, 2, 1, 0], tf.uint8)
     bits = tf.bitwise.bitwise_and(tf.bitwise.right_shift(packed[:, :, None], shifts), 1)
-    return tf.reshape(bits, [tf.shape(packed)[0], -1]) > 0
+    return tf.reshape(bits, [tf.shape(packed)[0], packed.shape[1] * 8])[:, :length] > 0

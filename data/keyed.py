@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 _GOLDEN = 0x9E3779B97F4A7C15
 _MULTIPLIERS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 _MASK = 2**64 - 1
+_GOLDEN_32 = 0x9E3779B9
+_MULTIPLIERS_32 = (0x85EBCA6B, 0xC2B2AE35)
 
 # One stream per purpose: what is drawn for one never tells anything about another.
 SHARD_ORDER, RECORD_ORDER, PAIR, NGRAM, TILE, REPLACE, PIECE, DROPOUT, SEGMENTS = range(1, 10)
@@ -59,6 +61,30 @@ def graph_below(draws: "tf.Tensor", limit: Any) -> "tf.Tensor":
     return tf.cast(scaled, tf.int32)
 
 
+def bits32(key: int, counter: np.ndarray) -> np.ndarray:
+    """uint32 of `counter`'s shape, cheaper than `bits`: for counters below 2**32 and random keys.
+
+    MurmurHash3's finalizer (Appleby 2011), which the key's halves enter at two places. Keys must be
+    draws of `bits`: those that differ in few bits alone have draws alike.
+    """
+    first, second = _MULTIPLIERS_32
+    with np.errstate(over="ignore"):
+        x = counter.astype(np.uint32) * np.uint32(_GOLDEN_32) + np.uint32(key & 0xFFFFFFFF)
+        x = (x ^ (x >> np.uint32(16))) * np.uint32(first) + np.uint32(key >> 32)
+        x = (x ^ (x >> np.uint32(13))) * np.uint32(second)
+    return x ^ (x >> np.uint32(16))
+
+
+def graph_bits32(key: "tf.Tensor", counter: "tf.Tensor") -> "tf.Tensor":
+    """`bits32` in the graph: uint32 of the broadcast shape of the uint64 `key` and `counter`."""
+    import tensorflow as tf
+
+    first, second = (tf.constant(m, tf.uint32) for m in _MULTIPLIERS_32)
+    high = tf.cast(tf.bitwise.right_shift(key, tf.constant(32, tf.uint64)), tf.uint32)
+    x = tf.cast(counter, tf.uint32) * tf.constant(_GOLDEN_32, tf.uint32) + tf.cast(key, tf.uint32)
+    return _xor_shift(_xor_shift(_xor_shift(x, 16) * first + high, 13) * second, 16)
+
+
 def _mix_int(x: int) -> int:
     x = (x + _GOLDEN) & _MASK
     x = ((x ^ (x >> 30)) * _MULTIPLIERS[0]) & _MASK
@@ -76,10 +102,14 @@ def _mix(x: np.ndarray) -> np.ndarray:
 def _graph_mix(x: "tf.Tensor") -> "tf.Tensor":
     import tensorflow as tf
 
-    def xor_shift(value: "tf.Tensor", by: int) -> "tf.Tensor":
-        shifted = tf.bitwise.right_shift(value, tf.constant(by, tf.uint64))
-        return tf.bitwise.bitwise_xor(value, shifted)
-
     first, second = (tf.constant(m, tf.uint64) for m in _MULTIPLIERS)
     x = x + tf.constant(_GOLDEN, tf.uint64)
-    return xor_shift(xor_shift(xor_shift(x, 30) * first, 27) * second, 31)
+    return _xor_shift(_xor_shift(_xor_shift(x, 30) * first, 27) * second, 31)
+
+
+def _xor_shift(value: "tf.Tensor", by: int) -> "tf.Tensor":
+    import tensorflow as tf
+
+    return tf.bitwise.bitwise_xor(
+        value, tf.bitwise.right_shift(value, tf.constant(by, value.dtype))
+    )

@@ -1,47 +1,86 @@
 """The endless stream of records: epoch after epoch, each in its own keyed order.
 
 In each epoch the shards come in a keyed order, and so do the records of a shard. One shard is in
-memory at a time, as the strings of its records.
+memory at a time, as the strings of its records; where records have partners (`data.pairs`), also
+the shard of these.
 """
 
 import numpy as np
 import tensorflow as tf
 
 from data import keyed
+from data.pairs import Partners
 
 
-def record_stream(shards: list[tuple[str, int]], seed: int, start: int) -> tf.data.Dataset:
+class _Shards:
+    """Files of records that are read whole, so that their records can be taken in any order."""
+
+    def __init__(self, shards: list[tuple[str, int]], partners: Partners | None) -> None:
+        self.sizes = np.array([size for _, size in shards])
+        self._paths = tf.constant([path for path, _ in shards])
+        self._ends = tf.constant(np.cumsum(self.sizes))
+        self._partners = partners
+
+    def read(self, shard: tf.Tensor, epoch: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """Strings [n], index int64 [n], epoch int64 [n] and, if any, partners' strings [n]."""
+        raw = self._strings(shard)
+        size = tf.size(raw, tf.int64)
+        index = self._ends[shard] - size + tf.range(size)
+        fields = raw, index, tf.fill([size], epoch)
+        if self._partners is None:
+            return fields
+        others = self._strings(self._partners.shard(shard, epoch, self._ends))
+        return *fields, self._partners.choose(raw, index, epoch, others)
+
+    def _strings(self, shard: tf.Tensor) -> tf.Tensor:
+        size = tf.gather(tf.constant(self.sizes), shard)
+        return tf.data.TFRecordDataset(self._paths[shard]).batch(size).get_single_element()
+
+
+def record_stream(
+    shards: list[tuple[str, int]], seed: int, start: int, partners: Partners | None = None
+) -> tf.data.Dataset:
     """Endless (raw string, record index int64, epoch int64) from record number `start` on.
+
+    With `partners` a fourth: the raw string of the record's partner.
 
     shards: (file, number of records), none of them empty.
     """
-    sizes = np.array([size for _, size in shards])
-    paths = tf.constant([path for path, _ in shards])
-    firsts = tf.constant(np.cumsum(sizes) - sizes)  # index of each shard's first record
-    turn, skip = seek(sizes, seed, start)
+    source = _Shards(shards, partners)
+    turn, skip = seek(source.sizes, seed, start)
 
     def shard_of_turn(turn: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        epoch = turn // len(sizes)
+        epoch = turn // len(shards)
         key = keyed.graph_stream_key(seed, keyed.SHARD_ORDER, epoch)
-        draws = keyed.graph_bits(key, tf.range(len(sizes), dtype=tf.int64))
-        return _argsort(draws)[turn % len(sizes)], epoch
+        draws = keyed.graph_bits(key, tf.range(len(shards), dtype=tf.int64))
+        return tf.cast(_argsort(draws)[turn % len(shards)], tf.int64), epoch
 
     @tf.autograph.experimental.do_not_convert  # graph operations only: converting takes seconds
     def read_shard(turn: tf.Tensor) -> tf.data.Dataset:
         shard, epoch = shard_of_turn(turn)
-        size = tf.gather(tf.constant(sizes), shard)
-        # A whole shard at once: its records can then be taken in the epoch's own order.
-        raw = tf.data.TFRecordDataset(paths[shard]).batch(size).get_single_element()
-        index = tf.gather(firsts, shard) + tf.range(size)
-        draws = keyed.graph_bits(keyed.graph_stream_key(seed, keyed.RECORD_ORDER, epoch), index)
-        order = _argsort(draws)
-        epochs = tf.fill([size], epoch)
-        return tf.data.Dataset.from_tensor_slices(
-            (tf.gather(raw, order), tf.gather(index, order), epochs)
-        )
+        fields = source.read(shard, epoch)
+        key = keyed.graph_stream_key(seed, keyed.RECORD_ORDER, epoch)
+        order = _argsort(keyed.graph_bits(key, fields[1]))
+        return tf.data.Dataset.from_tensor_slices(tuple(tf.gather(f, order) for f in fields))
 
     turns = tf.data.Dataset.range(turn, tf.int64.max)
     return turns.flat_map(read_shard).skip(skip)
+
+
+def records_in_order(
+    shards: list[tuple[str, int]], partners: Partners | None = None
+) -> tf.data.Dataset:
+    """Every record once, in the order of the files, with the fields of `record_stream`; epoch 0."""
+    if partners is None:  # nothing needs a whole shard
+        records = tf.data.TFRecordDataset([path for path, _ in shards]).enumerate()
+        return records.map(lambda index, raw: (raw, index, tf.zeros([], tf.int64)))
+    source = _Shards(shards, partners)
+
+    @tf.autograph.experimental.do_not_convert
+    def read_shard(shard: tf.Tensor) -> tf.data.Dataset:
+        return tf.data.Dataset.from_tensor_slices(source.read(shard, tf.zeros([], tf.int64)))
+
+    return tf.data.Dataset.range(len(shards)).flat_map(read_shard)
 
 
 def seek(sizes: np.ndarray, seed: int, start: int) -> tuple[int, int]:

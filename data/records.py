@@ -22,9 +22,11 @@ class Counts:
     sentences: int = 0
     sequences: int = 0
     sequences_without_pair: int = 0
+    sequences_of_label_1: int = 0
     pieces: int = 0
     pieces_lost: int = 0
     text_bytes: int = 0
+    replaced_characters: int = 0
 
     def __add__(self, other: "Counts") -> "Counts":
         pairs = zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)
@@ -50,6 +52,8 @@ class Manifest:
     shards: tuple[int, ...]
     counts: Counts
     options: str  # JSON
+    feature_names: str = ""  # google or model_garden; empty in the compact layout
+    max_predictions: int = 0  # slots of a record's masks; 0 in the compact layout
 
     @property
     def schema(self) -> RecordSchema:

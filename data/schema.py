@@ -122,4 +122,4 @@ def ids_dtype(vocab_size: int) -> str:
     return "uint16" if vocab_size <= 2**16 else "int32"
 
 
-COMPACT_VERSION = 1
+COMPACT_VERSION = 2  # of the records and of their manifest

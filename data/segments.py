@@ -1,106 +1,276 @@
-"""Documents of sentences -> pairs of consecutive segments, by the rule of BERT and ALBERT."""
+"""Documents of sentences -> pairs of consecutive segments, vectorised over a batch of documents.
 
-import random
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+The chunk that begins at sentence s of a document is a pure function of (key of the document, s):
+its draws are taken for all sentences at once, and following the chunks is then one look-up each.
+
+Text is a flat array of pieces; `bounds`, strictly increasing, are the places in it where sentences
+begin and end, and `documents` those where documents do.
+"""
+
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from data import keyed
+
 SHORT_PROBABILITY = 0.1  # BERT section A.2: some shorter sequences, as fine-tuning will see
+# A sentence that overshoots begins the next chunk if this share of the target is reached without
+# it. Else it is taken, and the pair is cut to fit (as BERT's rule always does).
+SUFFICIENT_FILL = 0.8
+
+# What is drawn for a chunk, each by a number of its own.
+_TARGET, _CUT, _ODD, _FIRST_FRONT, _SECOND_FRONT, _ORDER, _SWAP, _PARTNER, _START = range(9)
 
 
-class SegmentPair(NamedTuple):
-    """Two consecutive runs of a document's pieces; `second` is empty where a pair is impossible."""
+class Pairs(NamedTuple):
+    """N pairs of segments, as places in the flat pieces; all int64 [N] but the keys.
 
-    first: list[int]
-    second: list[int]
-    lost: int  # pieces cut to make the pair fit
+    A `second_length` of 0: no second segment, a pair is impossible.
+    """
+
+    first: np.ndarray  # where the first segment begins
+    first_length: np.ndarray
+    second: np.ndarray
+    second_length: np.ndarray
+    label: np.ndarray  # 0 in order, 1 swapped or random
+    document: np.ndarray  # number of the document in the batch
+    lost: np.ndarray  # pieces cut to make the pair fit
+    keys: np.ndarray  # uint64 [N], the pair's own random key
 
 
 def segment_pairs(
-    sentences: Sequence[Sequence[int]],
-    max_pieces: int,
-    rng: random.Random,
-    is_word_start: np.ndarray,
-) -> Iterator[SegmentPair]:
-    """Cuts a document into chunks of about `max_pieces` and each chunk into two segments.
+    bounds: np.ndarray, documents: np.ndarray, keys: np.ndarray, max_pieces: int
+) -> Pairs:
+    """Cuts documents into chunks of at most `max_pieces` and each chunk into two segments in order.
 
     A chunk takes sentences until it holds its target of pieces and at least two sentences; the
     target is `max_pieces`, or for one chunk in ten uniform in [2, max_pieces]. The cut between the
-    segments falls between two sentences. Too long a pair loses pieces at the ends of its longer
-    segment, front or back at random. A last sentence that stands alone becomes a `first` without a
-    `second`: it trains the masked LM and has no order to predict.
+    segments falls between two sentences. A last sentence that stands alone becomes a first segment
+    without a second: it trains the masked LM and has no order to predict.
 
-    A sentence of more than `max_pieces` (text without sentence ends: Thai, logs) is first cut into
-    parts, which then count as sentences: before a word where there is one, by the table
-    `is_word_start`, bool [V]. A part that would not fit begins the next chunk, so nothing of it is
-    lost.
+    Args:
+      bounds: int64 [n + 1]. documents: int64 [D + 1]. keys: uint64 [D].
     """
-    chunk: list[Sequence[int]] = []
-    size, target = 0, _target(max_pieces, rng)
-    for sentence, is_part in _parts(sentences, max_pieces, is_word_start):
-        overflows = is_part and size + len(sentence) > max_pieces
-        if len(chunk) > 1 and (size >= target or overflows):
-            yield _split(chunk, max_pieces, rng)
-            chunk, size, target = [], 0, _target(max_pieces, rng)
-        chunk.append(sentence)
-        size += len(sentence)
-    if chunk:
-        yield _split(chunk, max_pieces, rng)
-
-
-def _parts(
-    sentences: Sequence[Sequence[int]], max_pieces: int, is_word_start: np.ndarray
-) -> Iterator[tuple[Sequence[int], bool]]:
-    """The sentences, and whether each is only a part of one that is too long for a sequence."""
-    longest = max(1, max_pieces // 4)  # a quarter: the cut between the segments can still vary
-    for sentence in sentences:
-        if len(sentence) <= max_pieces:
-            yield sentence, False
-            continue
-        starts = is_word_start[np.asarray(sentence)]
-        begin = 0
-        while begin < len(sentence):
-            end = begin + longest
-            if end < len(sentence):
-                words = np.flatnonzero(starts[begin + 1 : end + 1])
-                end = begin + 1 + int(words[-1]) if len(words) else end
-            yield sentence[begin:end], True
-            begin = end
-
-
-def _target(max_pieces: int, rng: random.Random) -> int:
-    return rng.randint(2, max_pieces) if rng.random() < SHORT_PROBABILITY else max_pieces
-
-
-def _split(chunk: list[Sequence[int]], max_pieces: int, rng: random.Random) -> SegmentPair:
-    cut = rng.randint(1, len(chunk) - 1) if len(chunk) > 1 else 1
-    first = [piece for sentence in chunk[:cut] for piece in sentence]
-    second = [piece for sentence in chunk[cut:] for piece in sentence]
+    sentences = _Sentences.of(bounds, documents, keys)
+    short = below(draw(sentences.keys, _TARGET), 2**32) < SHORT_PROBABILITY * 2**32
+    lengths: np.ndarray = below(_mixed(sentences.keys, _TARGET), max_pieces - 1) + 2
+    target = np.where(short, lengths, max_pieces)
+    start, stop = sentences.chunks(_stops(sentences, target, max_pieces))
+    key, count = sentences.keys[start], stop - start
+    cut = start + 1 + below(draw(key, _CUT), np.maximum(count - 1, 1))
+    first, middle, end = bounds[start], bounds[np.minimum(cut, stop)], bounds[stop]
     # At random, or the place of [SEP] would tell which segment came first in the text.
-    odd = rng.getrandbits(1)
-    first_keep, second_keep = fit(len(first), len(second), max_pieces, odd)
-    lost = len(first) + len(second) - first_keep - second_keep
-    return SegmentPair(_cut(first, first_keep, rng), _cut(second, second_keep, rng), lost)
+    odd = below(draw(key, _ODD), 2)
+    label = np.zeros_like(start)
+    return _fitted(
+        (first, middle - first, middle, end - middle), label, sentences.document[start], key,
+        max_pieces, odd,
+    )  # fmt: skip
 
 
-def fit(first: int, second: int, limit: int, odd: int) -> tuple[int, int]:
+def reference_pairs(
+    bounds: np.ndarray, documents: np.ndarray, keys: np.ndarray, max_pieces: int
+) -> Pairs:
+    """The pairs of Google's create_pretraining_data.py, with what is odd about them.
+
+    The shorter target is drawn once for a document. A chunk of one sentence is a label 1 with a
+    random document of the batch as partner, from a random sentence on. Half of the other chunks are
+    swapped here, before the pair is cut to fit. Sentences of any length are taken whole.
+    """
+    sentences = _Sentences.of(bounds, documents, keys)
+    short = below(draw(keys, _TARGET), 2**32) < SHORT_PROBABILITY * 2**32
+    drawn = np.where(short, below(_mixed(keys, _TARGET), max_pieces - 1) + 2, max_pieces)
+    target = drawn[sentences.document]
+    reach = searchsorted(bounds, bounds[:-1] + target)
+    start, stop = sentences.chunks(np.minimum(reach, sentences.document_end))
+    key, count = sentences.keys[start], stop - start
+    alone = count == 1
+    cut = np.where(alone, stop, start + 1 + below(draw(key, _CUT), np.maximum(count - 1, 1)))
+    a, b, end = bounds[start], bounds[cut], bounds[stop]
+    wanted = np.maximum(target[start] - (b - a), 1)
+    other, other_end = _random_partner(sentences, start, key, wanted)
+    b_length = np.where(alone, other_end - other, end - b)
+    b, a_length = np.where(alone, other, b), b - a
+    swap = ~alone & (below(draw(key, _SWAP), 2) == 1)
+    ordered = (a, a_length, b, b_length)
+    swapped = (b, b_length, a, a_length)
+    ranges = tuple(np.where(swap, y, x) for x, y in zip(ordered, swapped, strict=True))
+    label = (alone | swap).astype(np.int64)
+    return _fitted(ranges, label, sentences.document[start], key, max_pieces, np.ones_like(start))
+
+
+def paired(pairs: Pairs, ids: np.ndarray, is_word_start: np.ndarray) -> Pairs:
+    """The pairs with a second segment for each, for records that cannot be without a label.
+
+    A sentence that stands alone is cut in its middle, before a word where there is one; one of a
+    single piece is left out.
+    """
+    alone = np.flatnonzero(pairs.second_length == 0)
+    begin, length = pairs.first[alone], pairs.first_length[alone]
+    words: np.ndarray = np.append(np.flatnonzero(is_word_start[ids]), len(ids))
+    middle = begin + (length + 1) // 2
+    word = words[searchsorted(words, middle)]
+    cut = np.where(word < begin + length, word, middle)
+    first_length, second = pairs.first_length.copy(), pairs.second.copy()
+    second_length = pairs.second_length.copy()
+    first_length[alone], second[alone] = cut - begin, cut
+    second_length[alone] = begin + length - cut
+    kept = second_length > 0
+    changed = pairs._replace(first_length=first_length, second=second, second_length=second_length)
+    return Pairs(*(column[kept] for column in changed))
+
+
+def swapped(pairs: Pairs) -> Pairs:
+    """The pairs, half of them in the other order and with label 1."""
+    swap = below(draw(pairs.keys, _SWAP), 2) == 1
+    first, second = (pairs.first, pairs.first_length), (pairs.second, pairs.second_length)
+    columns = (np.where(swap, y, x) for x, y in zip(first + second, second + first, strict=True))
+    return pairs._replace(
+        **dict(zip(Pairs._fields[:4], columns, strict=True)), label=swap.astype(np.int64)
+    )
+
+
+def part_long_sentences(
+    bounds: np.ndarray, ids: np.ndarray, is_word_start: np.ndarray, max_pieces: int
+) -> np.ndarray:
+    """`bounds` with more of them inside each sentence of more than `max_pieces`.
+
+    Text without sentence ends (Thai, logs): its parts then count as sentences. They have a fifth
+    of a sequence at most, so that a chunk of them never overshoots and nothing is lost, and begin
+    with a word where there is one: `is_word_start`, bool [V].
+    """
+    longest = max(1, int(max_pieces * (1 - SUFFICIENT_FILL) + 1e-9))
+    cuts: list[int] = []
+    for sentence in np.flatnonzero(np.diff(bounds) > max_pieces).tolist():
+        begin, last = int(bounds[sentence]), int(bounds[sentence + 1])
+        starts = is_word_start[ids[begin:last]]
+        at = 0
+        while at + longest < len(starts):
+            words = np.flatnonzero(starts[at + 1 : at + longest + 1])
+            at += 1 + int(words[-1]) if len(words) else longest
+            cuts.append(begin + at)
+    return np.sort(np.concatenate([bounds, np.array(cuts, np.int64)]))
+
+
+def fit(
+    first: np.ndarray, second: np.ndarray, limit: int, odd: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Lengths after taking pieces one by one from the longer segment.
 
     Of equal ones the first keeps its piece where `odd` is 1, the second where it is 0.
     """
-    excess = first + second - limit
-    if excess <= 0:
-        return first, second
-    gap = abs(first - second)
-    if excess <= gap:
-        return (first - excess, second) if first > second else (first, second - excess)
-    kept = (limit + odd) // 2
-    return kept, limit - kept
+    excess = np.maximum(first + second - limit, 0)
+    from_longer = np.minimum(excess, abs(first - second))
+    is_tie = excess > from_longer  # pieces are taken from both
+    kept = np.where(is_tie, (limit + odd) // 2, first - from_longer * (first > second))
+    return kept, first + second - excess - kept
 
 
-def _cut(pieces: list[int], keep: int, rng: random.Random) -> list[int]:
-    excess = len(pieces) - keep
-    # Each cut piece comes from the front or the back with equal chance.
-    front = rng.getrandbits(excess).bit_count() if excess else 0
-    return pieces[front : front + keep]
+def draw(keys: np.ndarray, counter: np.ndarray | int) -> np.ndarray:
+    """uint64: the draw number `counter` of each key."""
+    return keyed.bits(cast(Any, keys), np.asarray(counter))
+
+
+def searchsorted(ordered: np.ndarray, values: np.ndarray, side: Any = "left") -> np.ndarray:
+    """`np.searchsorted`, whose type would be that of a number."""
+    return cast(np.ndarray, np.searchsorted(ordered, values, side))
+
+
+def below(draws: np.ndarray, limit: np.ndarray | int) -> np.ndarray:
+    """uint64 draws -> int64 uniform in [0, limit), limit at most 2**32."""
+    high = draws >> np.uint64(32)
+    return ((high * np.asarray(limit).astype(np.uint64)) >> np.uint64(32)).astype(np.int64)
+
+
+class _Sentences(NamedTuple):
+    """The n sentences of a batch."""
+
+    bounds: np.ndarray  # int64 [n + 1]
+    begin: np.ndarray  # int64 [D + 1], the sentence with which each document begins
+    document: np.ndarray  # int64 [n]
+    document_end: np.ndarray  # int64 [n], one past the last sentence of its document
+    keys: np.ndarray  # uint64 [n]
+
+    @classmethod
+    def of(cls, bounds: np.ndarray, documents: np.ndarray, keys: np.ndarray) -> "_Sentences":
+        begin = searchsorted(bounds, documents)
+        document: np.ndarray = np.repeat(np.arange(len(keys)), np.diff(begin))
+        place = np.arange(len(bounds) - 1) - begin[document]
+        own = draw(keys[document], place)
+        return cls(bounds, begin, document, begin[document + 1], own)
+
+    def chunks(self, stops: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The chunks, from the first sentence to the last, if that at s ends before `stops[s]`."""
+        after, starts, at = stops.tolist(), [], 0
+        while at < len(after):
+            starts.append(at)
+            at = after[at]
+        start = np.array(starts, np.int64)
+        return start, stops[start]
+
+
+def _stops(sentences: _Sentences, target: np.ndarray, max_pieces: int) -> np.ndarray:
+    """int64 [n]: one past the last sentence of the chunk that begins at each sentence."""
+    bounds, start = sentences.bounds, np.arange(len(sentences.document))
+    begin = bounds[:-1]
+    reach = np.minimum(searchsorted(bounds, begin + target), sentences.document_end)
+    overshoots = bounds[reach] - begin > max_pieces
+    has_enough = (reach - start > 2) & (bounds[reach - 1] - begin >= SUFFICIENT_FILL * target)
+    reach -= overshoots & has_enough
+    return np.minimum(np.maximum(reach, start + 2), sentences.document_end)
+
+
+def _random_partner(
+    sentences: _Sentences, start: np.ndarray, key: np.ndarray, wanted: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Pieces [from, to) of another document: sentences until they are `wanted` or it ends."""
+    begin, bounds = sentences.begin, sentences.bounds
+    filled = np.flatnonzero(np.diff(begin))
+    own = searchsorted(filled, sentences.document[start])
+    step: np.ndarray = 1 + below(draw(key, _PARTNER), max(1, len(filled) - 1))
+    other = filled[(own + step) % len(filled)]  # the own one where there is no other
+    size = begin[other + 1] - begin[other]
+    sentence = begin[other] + below(draw(key, _START), size)
+    stop = np.minimum(searchsorted(bounds, bounds[sentence] + wanted), begin[other + 1])
+    return bounds[sentence], bounds[stop]
+
+
+def _fitted(
+    ranges: tuple[np.ndarray, ...],
+    label: np.ndarray,
+    document: np.ndarray,
+    key: np.ndarray,
+    limit: int,
+    odd: np.ndarray,
+) -> Pairs:
+    """The pairs, cut to `limit`: each piece from the front or the back with equal chance."""
+    first, first_length, second, second_length = ranges
+    first_kept, second_kept = fit(first_length, second_length, limit, odd)
+    first_lost, second_lost = first_length - first_kept, second_length - second_kept
+    return Pairs(
+        first + _heads(_mixed(key, _FIRST_FRONT), first_lost),
+        first_kept,
+        second + _heads(_mixed(key, _SECOND_FRONT), second_lost),
+        second_kept,
+        label,
+        document,
+        first_lost + second_lost,
+        draw(key, _ORDER),
+    )
+
+
+def _heads(keys: np.ndarray, coins: np.ndarray) -> np.ndarray:
+    """int64: how many of so many fair coins show heads."""
+    heads = np.zeros_like(coins)
+    word = 0
+    while len(rows := np.flatnonzero(coins > 64 * word)):
+        spare = 64 - np.minimum(coins[rows] - 64 * word, 64)
+        draws = draw(keys[rows], word) >> spare.astype(np.uint64)
+        heads[rows] += np.bitwise_count(draws)
+        word += 1
+    return heads
+
+
+def _mixed(keys: np.ndarray, purpose: int) -> np.ndarray:
+    """Keys of a stream of draws of their own."""
+    return draw(draw(keys, purpose), 0)

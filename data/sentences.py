@@ -3,7 +3,8 @@
 The lines of a block are joined. One compiled regex then finds the ends; exceptions are checked.
 
 A terminator ends a sentence when white space and then something other than a lower-case letter
-follow; the full stops of Chinese and Japanese need no white space. Brackets and quotes that close
+follow; the full stops of Chinese and Japanese need no white space, nor does an ASCII one between
+two of their characters or behind a Korean verb's ending (다. 요.). Brackets and quotes that close
 after the terminator stay with the sentence. A period after an abbreviation, an initial or a short
 number ends one only before a word that commonly starts sentences ("U.S. The", but "U.S. Army").
 An abbreviation that is missed costs a sentence cut in two, never text: nothing is dropped.
@@ -22,12 +23,22 @@ _CLOSE = r"\"'”’“»«›‹\)\]\}"
 _WIDE_CLOSE = "」』”’）】》〉〕］｣"
 _OPEN = "\"'“”‘’„‚«»‹›([{¿¡*_—–-"
 
+_KANJI_KANA = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+_HANGUL = "\uac00-\ud7a3"
+_GLUED = (  # a sentence that begins without a space behind an ASCII terminator
+    rf"(?<=[{_KANJI_KANA}][.!?])(?=[{_KANJI_KANA}])"
+    rf"|(?<=[다요죠까네][.!?])(?=[{_HANGUL}])"
+)
+# "..." 라고: what was quoted is part of a Korean sentence.
+_QUOTATIVE = rf"(?:이?라[고는며]|하고)(?![{_HANGUL}])"
 # Possessive quantifiers and the look-behind keep a long run of dots linear. A closing mark may
 # stand apart, as in `texte. »` and in WikiText's `. " `.
 _BOUNDARY = re.compile(
     rf"[{_END}](?<![{_END}][{_END}])[{_END}]*+"
     rf"(?:(?<=[{_WIDE_END}])(?<!．(?=[0-9０-９]))[{_WIDE_CLOSE}]*+"
-    rf"|[{_CLOSE}]*+(?:[ ][\"”»)\]](?=[ ]|$))?+(?=$|[ ](?![{re.escape(_OPEN)}]*+[ ]?[a-z,;:.!?…])))"
+    rf"|{_GLUED}"
+    rf"|[{_CLOSE}]*+(?:[ ][\"”»)\]](?=[ ]|$))?+"
+    rf"(?=$|[ ](?![{re.escape(_OPEN)}]*+[ ]?[a-z,;:.!?…]|{_QUOTATIVE})))"
 )
 _BLANKS = "\0\t\n\x0b\x0c\r\x1c\x1d\x1e\x1f\x85\xa0\u1680" + (
     "\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
@@ -99,7 +110,7 @@ def split_sentences(block: str) -> list[str]:
     for match in _BOUNDARY.finditer(text):
         dot, end = match.span()
         if text[dot] == "." and end == dot + 1:
-            if _goes_on(text, start, dot):
+            if text[end : end + 1] in ("", " ") and _goes_on(text, start, dot):
                 continue
         elif text[end - 1] == '"' or text[end : end + 1] == '"':
             quotes += sum(text.count(quote, counted, dot) for quote in '"“”')
@@ -135,7 +146,7 @@ def _goes_on(text: str, start: int, dot: int) -> bool:
     begin = max(text.rfind(" ", start, dot) + 1, start)
     if dot - begin > 6:
         return False
-    word = text[begin:dot].lstrip(_OPEN)
+    word = text[begin:dot].rpartition("(")[2].lstrip(_OPEN)
     lowered = word.lower()
     if lowered in _NEVER_LAST:
         return True

@@ -1,34 +1,46 @@
 """A global shuffle in the memory of one shard: keyed shard first, keyed order in it afterwards.
 
-Each record has a random key. Pass one spills it to the shard that the key names; pass two sorts one
+Each pair has a random key. Pass one spills it to the shard that the key names; pass two sorts one
 shard at a time by key. Every order of the records is as likely as any other. The memory is that of
 one shard: the caller bounds it by choosing their number, of which each is an open file.
 """
 
+import dataclasses
+import errno
 import os
-import pickle
-from collections.abc import Iterable
-from typing import Any, NamedTuple, Self
+from collections.abc import Sequence
+from typing import Protocol, Self
 
-from albert_tf.progress import Progress
+import numpy as np
+
 from data.records import shard_name
-from data.schema import RecordSchema
+from data.sequences import Sequences
+
+BATCH_PIECES = 2**19  # of pairs that are encoded together, padding included
 
 
-class Keyed(NamedTuple):
-    """A record with the 64-bit key that orders it; document and turn only break ties."""
+class Layout(Protocol):
+    """How pairs are written."""
 
-    key: int
-    document: int
-    turn: int
-    record: dict[str, Any]
+    def encode(self, sequences: Sequences) -> list[bytes]:
+        """The serialized records, in order."""
+        ...
 
 
 class Spill:
-    """Appends records to one temporary file per shard."""
+    """Appends pairs to one temporary file per shard.
 
-    def __init__(self, folder: str, num_shards: int) -> None:
-        self._files = [open(_spill_path(folder, s), "wb") for s in range(num_shards)]
+    sizes, records: bytes and pairs that each file has already; what lies behind is cut off.
+    """
+
+    def __init__(self, folder: str, sizes: Sequence[int], records: Sequence[int]) -> None:
+        self.records = np.array(records, np.int64)
+        self._files = []
+        for shard, size in enumerate(sizes):
+            file = open(spill_path(folder, shard), "r+b" if size else "wb")
+            file.truncate(size)
+            file.seek(size)
+            self._files.append(file)
 
     def __enter__(self) -> Self:
         return self
@@ -37,40 +49,54 @@ class Spill:
         for file in self._files:
             file.close()
 
-    def add(self, records: Iterable[Keyed]) -> None:
-        """Adds records, each to the shard of its key."""
-        by_shard: dict[int, list[Keyed]] = {}
-        for record in records:
-            by_shard.setdefault(record.key % len(self._files), []).append(record)
-        for shard, group in by_shard.items():
-            pickle.dump(group, self._files[shard], pickle.HIGHEST_PROTOCOL)
+    def add(self, sequences: Sequences) -> None:
+        """Adds pairs, each to the shard of its key."""
+        shards = (sequences.keys % np.uint64(len(self._files))).astype(np.int64)
+        if len(self._files) > 1:
+            sequences = sequences.take(np.argsort(shards, kind="stable"))
+        counts = np.bincount(shards, minlength=len(self._files))
+        parts = sequences.split(counts.tolist())
+        for file, part in zip(self._files, parts, strict=True):
+            if len(part):
+                part.write(file)
+        self.records += counts
+
+    def sync(self) -> list[int]:
+        """Brings everything to the disk; returns the files' sizes."""
+        for file in self._files:
+            file.flush()
+            os.fsync(file.fileno())
+        return [file.tell() for file in self._files]
 
 
-def write_shards(folder: str, schema: RecordSchema, num_shards: int) -> tuple[int, ...]:
-    """Turns the spilled files of `folder` into sorted TFRecord shards; returns their sizes."""
-    import tensorflow as tf
+@dataclasses.dataclass(frozen=True)
+class ShardWriter:
+    """Turns a spilled file into a sorted TFRecord shard, in whichever process it is called."""
 
-    sizes = []
-    with Progress("shards", num_shards) as progress:
-        for shard in range(num_shards):
-            records = _read_spill(_spill_path(folder, shard))
-            records.sort(key=lambda r: r[:3])
-            with tf.io.TFRecordWriter(os.path.join(folder, shard_name(shard, num_shards))) as out:
-                for record in records:
-                    out.write(schema.encode(record.record))
-            os.remove(_spill_path(folder, shard))
-            sizes.append(len(records))
-            progress.advance(1)
-    return tuple(sizes)
+    folder: str
+    num_shards: int
+    layout: Layout
+
+    def __call__(self, shard: int) -> int:
+        """Writes the shard, under its name when it is complete; returns its number."""
+        import tensorflow as tf
+
+        path = os.path.join(self.folder, shard_name(shard, self.num_shards))
+        with open(spill_path(self.folder, shard), "rb") as file:
+            sequences = Sequences.read(file.read())
+        order = np.argsort(sequences.keys, kind="stable")
+        rows = max(1, BATCH_PIECES // max(1, int(sequences.lengths.max(initial=1))))
+        try:
+            with tf.io.TFRecordWriter(path + ".partial") as out:
+                for begin in range(0, len(order), rows):
+                    for record in self.layout.encode(sequences.take(order[begin : begin + rows])):
+                        out.write(record)
+        except tf.errors.ResourceExhaustedError as error:  # TensorFlow's name of a full disk
+            raise OSError(errno.ENOSPC, error.message) from None
+        os.replace(path + ".partial", path)
+        return shard
 
 
-def _read_spill(path: str) -> list[Keyed]:
-    records: list[Keyed] = []
-    with open(path, "rb") as file:
-        while file.peek(1):
-            records += pickle.load(file)
-    return records
-
-
-def _spill_path(folder: str, shard: int) -> str:
+def spill_path(folder: str, shard: int) -> str:
+    """The temporary file of a shard."""
     return os.path.join(folder, f"{shard:05d}.spill")

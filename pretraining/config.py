@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Iterable
 
-from albert_tf import settings
+from albert_tf import hardware, settings
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import ConfigError
 from albert_tf.optimization import OPTIMIZERS
@@ -92,7 +92,10 @@ class PretrainTask:
 
 @dataclasses.dataclass(frozen=True)
 class PretrainConfig:
-    """The resolved tree is what a run's config.json holds."""
+    """The resolved tree is what a run's config.json holds.
+
+    precision: float32 or mixed_bfloat16; `auto` is what the device computes fastest.
+    """
 
     model: AlbertConfig = AlbertConfig()
     task: PretrainTask = PretrainTask()
@@ -100,7 +103,14 @@ class PretrainConfig:
     masking: MaskingConfig = MaskingConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     loop: LoopConfig = LoopConfig()
+    precision: str = "auto"
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.precision not in hardware.PRECISIONS:
+            raise ConfigError(
+                f"`precision` must be one of {', '.join(hardware.PRECISIONS)}. Received: {self.precision!r}."
+            )
 
     @property
     def schedule_steps(self) -> int:
@@ -109,9 +119,12 @@ class PretrainConfig:
 
 
 def resolve(
-    experiment: PretrainConfig, assignments: Iterable[str], manifest: Manifest
+    experiment: PretrainConfig,
+    assignments: Iterable[str],
+    manifest: Manifest,
+    device: str = "auto",
 ) -> PretrainConfig:
-    """The experiment with the user's values, and vocabulary and length of the records.
+    """The experiment with the user's values, the records' vocabulary and length, and the precision.
 
     Raises:
       ConfigError: a value is impossible, or set and different from the records'.
@@ -132,7 +145,8 @@ def resolve(
             )
         model = dataclasses.replace(model, max_positions=manifest.seq_length)
     model = dataclasses.replace(model, vocab_size=manifest.vocab_size)
-    config = dataclasses.replace(config, model=model)
+    precision = hardware.resolve_precision(config.precision, device)
+    config = dataclasses.replace(config, model=model, precision=precision)
     if config.optimizer.warmup_steps > config.schedule_steps:
         raise ConfigError(
             "`optimizer.warmup_steps` must not exceed the schedule's length (`loop.steps`, or "

@@ -34,7 +34,7 @@ def train(
     loop = config.loop
     check_batch(config, strategy)
     tf_keras.utils.set_random_seed(config.seed)  # for the first weights alone
-    with strategy.scope():
+    with strategy.scope(), hardware.precision_policy(config.precision):
         model = AlbertPretrainer(config.model).create_weights()
         optimizer = make_optimizer(config)
         optimizer.build(model.trainable_variables)

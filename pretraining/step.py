@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import tensorflow as tf
 
 from albert_tf.encoder import INPUTS
+from albert_tf.layers import common
 from albert_tf.optimization import OPTIMIZERS, LinearWarmupLinearDecay
 from albert_tf.optimization.adamw import AdamW
 from albert_tf.pretrainer import AlbertPretrainer
@@ -91,4 +92,4 @@ class TrainStep:
         seed = keyed.stream_key(self.config.seed, keyed.DROPOUT) & 0x7FFFFFFF
         key = tf.stack([tf.constant(seed, tf.int32), tf.cast(self.optimizer.iterations, tf.int32)])
         replica_id = tf.cast(replica.replica_id_in_sync_group, tf.int32)
-        return tf.random.experimental.stateless_fold_in(key, replica_id)
+        return common.fold_in(key, replica_id)

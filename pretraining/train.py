@@ -53,7 +53,7 @@ class TrainOptions:
 def main(options: TrainOptions) -> None:
     """Runs the training that `options` describe."""
     records = Records.open(options.data)
-    config = resolve(experiment(options.experiment), options.set, records.manifest)
+    config = resolve(experiment(options.experiment), options.set, records.manifest, options.device)
     first = first_weights(options.init, config, records) if options.init else None
     run = RunDir(options.run_dir)
     run_config = config_of_run(config, records, options)
@@ -90,12 +90,17 @@ def finish(run: RunDir) -> None:
 
 
 def first_weights(init: str, config: PretrainConfig, records: Records) -> list[np.ndarray]:
-    """The weights at `init`, of the same model (dropout may differ) and vocabulary as the run's.
+    """The weights at `init`, of the same model and vocabulary as the run's.
+
+    Dropout may differ, and what changes no result.
 
     Raises:
       InputError: the differing keys, or the tokenizers, are named.
     """
-    free = {"hidden_dropout": 0.0, "attention_dropout": 0.0, "initializer_range": 0.02}
+    free = {
+        "hidden_dropout": 0.0, "attention_dropout": 0.0, "initializer_range": 0.02,
+        "rematerialize": False, "rematerialize_chunks": 1,
+    }  # fmt: skip
     model = AlbertConfig.from_json(os.path.join(init, "config.json"))
     if differing := settings.differing_keys(model.replace(**free), config.model.replace(**free)):
         raise InputError(

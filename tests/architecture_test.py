@@ -27,8 +27,8 @@ PACKAGES = [name for name in ALLOWED if (ROOT / name).is_dir()]
 # Worker processes and text tools start without TensorFlow: seconds and hundreds of megabytes each.
 LIGHT = [
     *(f"albert_tf.{name}" for name in (
-        "cli", "config", "errors", "normalization", "outputs", "progress", "sentencepiece_model",
-        "settings", "tokenization",
+        "cli", "config", "errors", "info", "normalization", "outputs", "progress",
+        "sentencepiece_model", "settings", "tokenization",
     )),
     *(f"data.{name}" for name in (
         "corpora", "corpus_readers", "cutter", "keyed", "python_docs", "schema", "segments",

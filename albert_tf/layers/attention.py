@@ -1,5 +1,7 @@
 """Multi-head self-attention with its residual and LayerNorm."""
 
+from typing import NamedTuple
+
 import tensorflow as tf
 import tf_keras
 
@@ -9,42 +11,94 @@ from albert_tf.layers import common
 MASKED = -10000.0  # added to the logits of padded positions; finite, so a fully padded row is too
 
 
+class AttentionWeights(NamedTuple):
+    """The variables' values, float32: kernels [H, H], all others [H]."""
+
+    query_kernel: tf.Tensor
+    key_kernel: tf.Tensor
+    value_kernel: tf.Tensor
+    output_kernel: tf.Tensor
+    query_bias: tf.Tensor
+    key_bias: tf.Tensor
+    value_bias: tf.Tensor
+    output_bias: tf.Tensor
+    gamma: tf.Tensor
+    beta: tf.Tensor
+
+
 class SelfAttention(tf_keras.layers.Layer):
     """LayerNorm(x + dropout(W_o softmax(q k^T / sqrt(D) + mask) v)), post-LN as in BERT.
 
     Inputs: x [B, S, H]; mask [B, 1, 1, S] float32, 0 where visible and -10000 where padded.
     Output: [B, S, H]. The softmax is in float32 under every precision policy.
+
+    The layer owns its variables and hands them out as tensors (`weights_now`); `compute` is a pure
+    function of tensors, so that the stack can also run it again in the backward pass.
     """
 
     def __init__(self, config: AlbertConfig, name: str = "attention") -> None:
         super().__init__(name=name)
         self.config = config
-        self.query = common.dense(config, config.hidden_size, "query")
-        self.key = common.dense(config, config.hidden_size, "key")
-        self.value = common.dense(config, config.hidden_size, "value")
-        self.output_dense = common.dense(config, config.hidden_size, "output")
+        self.query = common.variables_of_dense(config, config.hidden_size, "query")
+        self.key = common.variables_of_dense(config, config.hidden_size, "key")
+        self.value = common.variables_of_dense(config, config.hidden_size, "value")
+        self.output_dense = common.variables_of_dense(config, config.hidden_size, "output")
         self.layer_norm = common.layer_norm(config.layer_norm_eps, "layer_norm")
 
-    def call(
-        self, x: tf.Tensor, mask: tf.Tensor, key: common.DropoutKey | None = None
-    ) -> tf.Tensor:
-        config = self.config
-        scale = tf.cast(config.head_size**-0.5, self.compute_dtype)
-        query = self._heads(self.query(x) * scale)
-        logits = tf.matmul(query, self._heads(self.key(x)), transpose_b=True)  # [B, N, S, S]
-        weights = tf.nn.softmax(tf.cast(logits, tf.float32) + mask)
-        weights = tf.cast(weights, self.compute_dtype)
-        weights = common.dropout(weights, config.attention_dropout, common.fold_in(key, 0))
-        context = tf.matmul(weights, self._heads(self.value(x)))  # [B, N, S, D]
-        context = tf.reshape(tf.transpose(context, [0, 2, 1, 3]), tf.shape(x))  # [B, S, H]
-        out = self.output_dense(tf.ensure_shape(context, [None, None, config.hidden_size]))
-        out = common.dropout(out, config.hidden_dropout, common.fold_in(key, 1))
-        return tf.cast(self.layer_norm(x + out), self.compute_dtype)
+    def build(self, input_shape: object) -> None:
+        parts = (self.query, self.key, self.value, self.output_dense, self.layer_norm)
+        common.build(parts, self.config.hidden_size)
+        super().build(input_shape)
 
-    def _heads(self, x: tf.Tensor) -> tf.Tensor:
-        shape = tf.shape(x)
-        x = tf.reshape(x, [shape[0], shape[1], self.config.num_heads, self.config.head_size])
-        return tf.transpose(x, [0, 2, 1, 3])  # [B, N, S, D]
+    def weights_now(self) -> AttentionWeights:
+        """The variables' values."""
+        parts = (self.query, self.key, self.value, self.output_dense)
+        variables = [part.kernel for part in parts] + [part.bias for part in parts]
+        variables += [self.layer_norm.gamma, self.layer_norm.beta]
+        return AttentionWeights(*map(tf.convert_to_tensor, variables))
+
+    def call(
+        self,
+        x: tf.Tensor,
+        mask: tf.Tensor,
+        key: common.DropoutKey | None = None,
+        training: bool = False,
+    ) -> tf.Tensor:
+        return self.compute(self.weights_now(), x, mask, key, training)
+
+    def compute(
+        self,
+        weights: AttentionWeights,
+        x: tf.Tensor,
+        mask: tf.Tensor,
+        key: common.DropoutKey | None,
+        training: bool,
+    ) -> tf.Tensor:
+        """The layer as a function of tensors alone."""
+        config, shape = self.config, common.shape_of(x)
+        flat = tf.reshape(x, [-1, config.hidden_size])  # [B * S, H]
+        # One product for the three; 1 / sqrt(D) goes into the query's weights.
+        scale = config.head_size**-0.5
+        kernels = [weights.query_kernel * scale, weights.key_kernel, weights.value_kernel]
+        biases = [weights.query_bias * scale, weights.key_bias, weights.value_bias]
+        qkv = common.affine(flat, tf.concat(kernels, 1), tf.concat(biases, 0))  # [B * S, 3H]
+        split = tf.reshape(qkv, [*shape[:2], 3, config.num_heads, config.head_size])
+        query, keys, values = tf.unstack(tf.transpose(split, [2, 0, 3, 1, 4]))  # [B, N, S, D]
+        logits = tf.matmul(query, keys, transpose_b=True)  # [B, N, S, S]
+        attended = common.softmax(logits, mask, training)
+        attended = common.dropout(attended, config.attention_dropout, common.fold_in(key, 0))
+        context = tf.transpose(tf.matmul(attended, values), [0, 2, 1, 3])  # [B, S, N, D]
+        context = tf.reshape(context, [-1, config.hidden_size])
+        update = common.affine(context, weights.output_kernel, weights.output_bias)
+        x = common.add_dropout_norm(
+            flat,
+            update,
+            (weights.gamma, weights.beta, config.layer_norm_eps),
+            config.hidden_dropout,
+            common.fold_in(key, 1),
+            training,
+        )
+        return tf.reshape(x, shape)
 
 
 def additive_mask(input_mask: tf.Tensor) -> tf.Tensor:

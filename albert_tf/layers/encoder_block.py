@@ -4,8 +4,8 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.layers import common
-from albert_tf.layers.attention import SelfAttention
-from albert_tf.layers.feed_forward import FeedForward
+from albert_tf.layers.attention import AttentionWeights, SelfAttention
+from albert_tf.layers.feed_forward import FeedForward, FeedForwardWeights
 
 
 class EncoderBlock(tf_keras.layers.Layer):
@@ -22,7 +22,24 @@ class EncoderBlock(tf_keras.layers.Layer):
         self.feed_forward = feed_forward
 
     def call(
-        self, x: tf.Tensor, mask: tf.Tensor, key: common.DropoutKey | None = None
+        self,
+        x: tf.Tensor,
+        mask: tf.Tensor,
+        key: common.DropoutKey | None = None,
+        training: bool = False,
     ) -> tf.Tensor:
-        x = self.attention(x, mask, key=common.fold_in(key, 0))
-        return self.feed_forward(x, key=common.fold_in(key, 1))
+        weights = self.attention.weights_now(), self.feed_forward.weights_now()
+        return self.compute(*weights, x, mask, key, training)
+
+    def compute(
+        self,
+        attention: AttentionWeights,
+        feed_forward: FeedForwardWeights,
+        x: tf.Tensor,
+        mask: tf.Tensor,
+        key: common.DropoutKey | None,
+        training: bool,
+    ) -> tf.Tensor:
+        """The block as a function of tensors alone."""
+        x = self.attention.compute(attention, x, mask, common.fold_in(key, 0), training)
+        return self.feed_forward.compute(feed_forward, x, common.fold_in(key, 1), training)

@@ -1,5 +1,7 @@
 """The feed-forward sub-layer with its residual and LayerNorm."""
 
+from typing import NamedTuple
+
 import tensorflow as tf
 import tf_keras
 
@@ -7,17 +9,73 @@ from albert_tf.config import AlbertConfig
 from albert_tf.layers import common
 
 
+class FeedForwardWeights(NamedTuple):
+    """The variables' values, float32."""
+
+    inner_kernel: tf.Tensor  # [H, F]
+    inner_bias: tf.Tensor  # [F]
+    output_kernel: tf.Tensor  # [F, H]
+    output_bias: tf.Tensor  # [H]
+    gamma: tf.Tensor  # [H]
+    beta: tf.Tensor  # [H]
+
+
 class FeedForward(tf_keras.layers.Layer):
-    """LayerNorm(x + dropout(W_2 activation(W_1 x))), [B, S, H] -> [B, S, H], inner width F."""
+    """LayerNorm(x + dropout(W_2 activation(W_1 x))), [B, S, H] -> [B, S, H], inner width F.
+
+    `weights_now` and `compute` as in `SelfAttention`.
+    """
 
     def __init__(self, config: AlbertConfig, name: str = "feed_forward") -> None:
         super().__init__(name=name)
         self.config = config
-        self.intermediate = common.dense(config, config.intermediate_size, "intermediate")
-        self.output_dense = common.dense(config, config.hidden_size, "output")
+        self.intermediate = common.variables_of_dense(
+            config, config.intermediate_size, "intermediate"
+        )
+        self.output_dense = common.variables_of_dense(config, config.hidden_size, "output")
         self.layer_norm = common.layer_norm(config.layer_norm_eps, "layer_norm")
 
-    def call(self, x: tf.Tensor, key: common.DropoutKey | None = None) -> tf.Tensor:
-        inner = common.activation(self.config.activation)(self.intermediate(x))  # [B, S, F]
-        out = common.dropout(self.output_dense(inner), self.config.hidden_dropout, key)
-        return tf.cast(self.layer_norm(x + out), self.compute_dtype)
+    def build(self, input_shape: object) -> None:
+        common.build((self.intermediate, self.layer_norm), self.config.hidden_size)
+        common.build((self.output_dense,), self.config.intermediate_size)
+        super().build(input_shape)
+
+    def weights_now(self) -> FeedForwardWeights:
+        """The variables' values."""
+        variables = (
+            self.intermediate.kernel,
+            self.intermediate.bias,
+            self.output_dense.kernel,
+            self.output_dense.bias,
+            self.layer_norm.gamma,
+            self.layer_norm.beta,
+        )
+        return FeedForwardWeights(*map(tf.convert_to_tensor, variables))
+
+    def call(
+        self, x: tf.Tensor, key: common.DropoutKey | None = None, training: bool = False
+    ) -> tf.Tensor:
+        return self.compute(self.weights_now(), x, key, training)
+
+    def compute(
+        self,
+        weights: FeedForwardWeights,
+        x: tf.Tensor,
+        key: common.DropoutKey | None,
+        training: bool,
+    ) -> tf.Tensor:
+        """The layer as a function of tensors alone."""
+        config = self.config
+        flat = tf.reshape(x, [-1, config.hidden_size])  # [B * S, H]
+        inner = common.affine(flat, weights.inner_kernel, weights.inner_bias)  # [B * S, F]
+        inner = common.activation(inner, config.activation, training)
+        update = common.affine(inner, weights.output_kernel, weights.output_bias)
+        out = common.add_dropout_norm(
+            flat,
+            update,
+            (weights.gamma, weights.beta, config.layer_norm_eps),
+            config.hidden_dropout,
+            key,
+            training,
+        )
+        return tf.reshape(out, common.shape_of(x))

@@ -32,7 +32,7 @@ class MlmHead(tf_keras.layers.Layer):
         self, sequence_output: tf.Tensor, positions: tf.Tensor, word_embeddings: tf.Tensor
     ) -> tf.Tensor:
         x = tf.gather(sequence_output, positions, batch_dims=1)  # [B, P, H]
-        x = common.activation(self.config.activation)(self.transform(x))  # [B, P, E]
+        x = common.activation(self.transform(x), self.config.activation)  # [B, P, E]
         x = tf.reshape(self.layer_norm(x), [-1, self.config.embedding_size])
         table = tf.cast(word_embeddings, self.compute_dtype)
         logits = tf.matmul(tf.cast(x, self.compute_dtype), table, transpose_b=True)

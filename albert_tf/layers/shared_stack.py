@@ -1,13 +1,16 @@
 """The stack of layers whose blocks share weights (paper section 3.1, Table 4)."""
 
+import itertools
+from collections.abc import Sequence
+
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.config import AlbertConfig, sharing_plan
-from albert_tf.layers import common
-from albert_tf.layers.attention import SelfAttention
+from albert_tf.config import AlbertConfig, LayerWeights, sharing_plan
+from albert_tf.layers import common, rematerialize
+from albert_tf.layers.attention import AttentionWeights, SelfAttention
 from albert_tf.layers.encoder_block import EncoderBlock
-from albert_tf.layers.feed_forward import FeedForward
+from albert_tf.layers.feed_forward import FeedForward, FeedForwardWeights
 
 
 class SharedStack(tf_keras.layers.Layer):
@@ -16,11 +19,13 @@ class SharedStack(tf_keras.layers.Layer):
     The stack owns each distinct sub-layer once; with `sharing="all"` and one group it is one block,
     called `num_layers` times. Dropout differs from layer to layer: the layer's number is folded in.
 
-    Inputs: x [B, S, H]; mask [B, 1, 1, S]. Output: a list of `num_layers` tensors [B, S, H].
+    Inputs: x [B, S, H]; mask [B, 1, 1, S]. Output: a list of `num_layers` tensors [B, S, H]; in
+    training with `config.rematerialize` the gradient of any but the last is an error.
     """
 
     def __init__(self, config: AlbertConfig, name: str = "stack") -> None:
         super().__init__(name=name)
+        self.config = config
         self.plan = sharing_plan(config)
         attentions = 1 + max(layer.attention for layer in self.plan)
         feed_forwards = 1 + max(layer.ffn for layer in self.plan)
@@ -33,12 +38,67 @@ class SharedStack(tf_keras.layers.Layer):
             for a, f in dict.fromkeys(self.plan)
         ]
 
+    def build(self, input_shape: object) -> None:
+        common.build((*self.attentions, *self.feed_forwards), self.config.hidden_size)
+        super().build(input_shape)
+
     def call(
-        self, x: tf.Tensor, mask: tf.Tensor, key: common.DropoutKey | None = None
+        self,
+        x: tf.Tensor,
+        mask: tf.Tensor,
+        key: common.DropoutKey | None = None,
+        training: bool = False,
     ) -> list[tf.Tensor]:
-        blocks = dict(zip(dict.fromkeys(self.plan), self.blocks, strict=True))
+        # Read once, however many layers use them.
+        attention = [layer.weights_now() for layer in self.attentions]
+        feed_forward = [layer.weights_now() for layer in self.feed_forwards]
+        if training and self.config.rematerialize:
+            return self._rematerialized(attention, feed_forward, x, mask, key)
         outputs = []
-        for number, layer in enumerate(self.plan):
-            x = blocks[layer](x, mask, key=common.fold_in(key, number))
+        for number, (a, f) in enumerate(self.plan):
+            layer_key = common.fold_in(key, number)
+            block = self._block(a, f)
+            x = block.compute(attention[a], feed_forward[f], x, mask, layer_key, training)
             outputs.append(x)
         return outputs
+
+    def _block(self, attention: int, ffn: int) -> EncoderBlock:
+        return self.blocks[list(dict.fromkeys(self.plan)).index(LayerWeights(attention, ffn))]
+
+    def _rematerialized(
+        self,
+        attention: Sequence[AttentionWeights],
+        feed_forward: Sequence[FeedForwardWeights],
+        x: tf.Tensor,
+        mask: tf.Tensor,
+        key: common.DropoutKey | None,
+    ) -> list[tf.Tensor]:
+        """Runs of layers with the same weights, each a loop."""
+        outputs: list[tf.Tensor] = []
+        for (a, f), layers in itertools.groupby(self.plan):
+            block, count = self._block(a, f), len(list(layers))
+
+            def layer(
+                weights: Sequence[tf.Tensor],
+                x: tf.Tensor,
+                mask: tf.Tensor,
+                key: tf.Tensor | None,
+                number: tf.Tensor,
+                block: EncoderBlock = block,
+                first: int = len(outputs),
+            ) -> tf.Tensor:
+                split = len(AttentionWeights._fields)
+                own = AttentionWeights(*weights[:split])
+                other = FeedForwardWeights(*weights[split:])
+                layer_key = common.fold_in(key, first + number)
+                return block.compute(own, other, x, mask, layer_key, training=True)
+
+            weights = [*attention[a], *feed_forward[f]]
+            keys = self._chunk_keys(key)
+            outputs += rematerialize.run_layers(layer, weights, x, mask, keys, count)
+            x = outputs[-1]
+        return [*map(rematerialize.without_gradient, outputs[:-1]), x]
+
+    def _chunk_keys(self, key: common.DropoutKey | None) -> list[common.DropoutKey | None]:
+        chunks = self.config.rematerialize_chunks
+        return [key] if chunks == 1 else [common.fold_in(key, chunk) for chunk in range(chunks)]

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import load_encoder, load_pretrainer, load_tokenizer
-from albert_tf.checkpoints import latest_checkpoint, set_variables
+from albert_tf.checkpoints import latest_checkpoint, set_variables, weight_differences
 from albert_tf.encoder import AlbertEncoder
 from albert_tf.errors import InputError, InputNotFoundError
 from albert_tf.export.encoder import EncoderModule
@@ -82,7 +82,7 @@ def one_line(function, path) -> str:
         function(path)
     message = str(error.value)
     assert "\n" not in message
-    assert len(message) < 500
+    assert len(message) < 1000
     assert path in message
     return message
 
@@ -105,6 +105,48 @@ def test_mistakes(load, copy, tmp_path):
     assert "no config file" in one_line(load, copy)
     with pytest.raises(InputNotFoundError):
         load(str(tmp_path / "nowhere"))
+
+
+def save_newer(path: str, **objects) -> None:
+    tf.train.Checkpoint(**objects).save(os.path.join(path, "checkpoints", "newer"))
+
+
+@pytest.mark.parametrize("load", [load_encoder, load_pretrainer])
+def test_another_vocabulary_size_is_told_with_both_shapes(load, copy):
+    edit_model(copy, vocab_size=200)
+    message = one_line(load, copy)
+    assert "embeddings/word_embeddings [300, 16], expected [200, 16]" in message
+    assert "missing" not in message
+
+
+@pytest.mark.parametrize("load", [load_encoder, load_pretrainer])
+def test_weights_without_a_place_are_an_error(load, copy, tiny):
+    model = AlbertPretrainer(tiny.replace(num_groups=3)).create_weights()
+    save_newer(copy, model=model)
+    message = one_line(load, copy)
+    assert "32 unexpected (model/encoder/stack/attentions/1/" in message
+    assert "and 29 more" in message
+
+
+def test_a_checkpoint_without_heads(copy, tiny):
+    encoder = AlbertEncoder(tiny).create_weights()
+    save_newer(copy, model=tf.train.Checkpoint(encoder=encoder))
+    assert "7 missing (model/mlm_head/" in one_line(load_pretrainer, copy)
+    np.testing.assert_array_equal(load_encoder(copy).pooler.kernel, encoder.pooler.kernel)
+
+
+def test_a_checkpoint_of_something_else(copy):
+    save_newer(copy, weights=tf.Variable([1.0]))
+    assert "25 weights expected, 0 found; 25 missing" in one_line(load_encoder, copy)
+
+
+def test_differences_are_listed():
+    expected = {"a": (2,), "b": (3, 4), "c": ()}
+    assert weight_differences(expected, expected | {"b": [3, 4]}) == ""
+    assert weight_differences(expected, {"b": [4, 3], "c": [], "d": [5]}) == (
+        "3 weights expected, 3 found; 1 missing (a [2]); "
+        "1 of another shape (b [4, 3], expected [3, 4]); 1 unexpected (d [5])."
+    )
 
 
 def test_a_torn_checkpoint(copy):

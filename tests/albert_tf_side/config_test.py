@@ -45,6 +45,41 @@ def test_published_dropout_and_heads():
     assert heads == [64, 64, 128, 64]
 
 
+@pytest.mark.parametrize("size", PUBLISHED)
+def test_chinese_presets_have_the_shapes_of_english_with_relu_and_berts_vocabulary(size):
+    english = AlbertConfig.from_preset(f"albert-{size}-v2")
+    chinese = AlbertConfig.from_preset(f"albert-{size}-zh")
+    assert (chinese.activation, chinese.vocab_size) == ("relu", 21128)
+    # 128 numbers for each piece that the vocabulary has less.
+    assert english.param_count() - chinese.param_count() == (30000 - 21128) * 128
+    own = ("activation", "vocab_size", "num_heads", "initializer_range")
+    same = {key: getattr(english, key) for key in own}
+    assert chinese.replace(**same) == english
+    # The released configurations: no variable's shape tells the number of heads.
+    others = {"xlarge": (16, 0.014), "xxlarge": (16, 0.01)}
+    expected = others.get(size, (english.num_heads, 0.02))
+    assert (chinese.num_heads, chinese.initializer_range) == expected
+
+
+def test_chinese_base_is_googles_config(shared_data):
+    path = shared_data / "checkpoint_meta" / "google_albert_base_zh" / "albert_config.json"
+    google = json.loads(path.read_text())
+    names = {
+        "attention_probs_dropout_prob": "attention_dropout",
+        "hidden_act": "activation",
+        "hidden_dropout_prob": "hidden_dropout",
+        "num_attention_heads": "num_heads",
+        "num_hidden_layers": "num_layers",
+        "num_hidden_groups": "num_groups",
+        "max_position_embeddings": "max_positions",
+    }
+    same = ("embedding_size", "hidden_size", "initializer_range", "intermediate_size",
+            "type_vocab_size", "vocab_size")  # fmt: skip
+    chinese = AlbertConfig.from_preset("albert-base-zh")
+    for theirs, ours in (names | {key: key for key in same}).items():
+        assert getattr(chinese, ours) == google[theirs], ours
+
+
 def test_every_preset_is_valid():
     for name in PRESETS:
         assert AlbertConfig.from_preset(name).param_count() > 0

@@ -152,6 +152,32 @@ def test_too_long_a_sequence_of_unknown_length_fails_too(encoder, fake_inputs):
         tf.function(encoder, input_signature=[specs])(fake_inputs(1, 41))
 
 
+@pytest.mark.parametrize(("change", "message"), [
+    ({"input_word_ids": [[5, 300]]}, "Received: 300, vocab_size=300"),
+    ({"input_word_ids": [[5, -1]]}, "Received: -1, vocab_size=300"),
+    ({"input_type_ids": [[0, 2]]}, "Received: 2, type_vocab_size=2"),
+    ({"input_mask": [[1, 1, 1]]}, r"Received: \(1, 3\), input_word_ids: \(1, 2\)"),
+    ({"input_mask": [1, 1]}, r"Received: \(2,\), input_word_ids: \(1, 2\)"),
+    ({"input_word_ids": [5, 6]}, r"Received: shape \(2,\)"),
+])  # fmt: skip
+def test_bad_input_names_both_numbers(encoder, fake_inputs, change, message):
+    inputs = fake_inputs(1, 2) | {name: np.array(value) for name, value in change.items()}
+    with pytest.raises(ValueError, match=message):
+        encoder(inputs)
+
+
+def test_in_a_graph_the_lookup_refuses_foreign_ids(encoder, fake_inputs):
+    inputs = fake_inputs(1, 2) | {"input_word_ids": np.array([[5, 300]], np.int32)}
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"300 is not in \[0, 300\)"):
+        tf.function(encoder)(inputs)
+
+
+def test_a_row_of_padding_is_finite(encoder, fake_inputs):
+    for training in (False, True):
+        outputs = encoder(fake_inputs(2, 6, (6, 0)), training=training)
+        assert np.isfinite(outputs["sequence_output"]).all()
+
+
 def test_bfloat16_policy(encoder, fake_inputs):
     before = tf_keras.mixed_precision.global_policy()
     tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")

@@ -103,6 +103,27 @@ def test_the_folder_is_a_tokenizer_too(tiny, folder):
     assert load_tokenizer(folder).fingerprint == tiny.fingerprint
 
 
+def test_a_wordpiece_vocabulary(tmp_path):
+    pieces = ["[UNK]", "[SEP]", "[CLS]", "value", "##s", "中", "国", ",", "[MASK]", "[PAD]"]
+    tokenizer = Tokenizer("\n".join(pieces).encode())
+    (tmp_path / "config.json").write_text("{}")
+    save(
+        PreprocessingModule(tokenizer, 8), str(tmp_path / "1"), tokenizer, tmp_path / "config.json"
+    )
+    loaded = tf.saved_model.load(str(tmp_path / "1"))
+    packed = loaded(tf.constant(["VALUES, 中国", "[MASK]"]))
+    assert packed["input_word_ids"].numpy().tolist() == [
+        [2, 3, 4, 7, 5, 6, 1, 9],
+        [2, 0, 0, 0, 1, 9, 9, 9],
+    ]
+    assert packed["input_mask"].numpy().sum(axis=1).tolist() == [7, 5]
+    special = {name: int(value) for name, value in loaded.get_special_tokens_dict().items()}
+    assert special == dict(
+        vocab_size=10, padding_id=9, start_of_sequence_id=2, end_of_segment_id=1, mask_id=8
+    )
+    assert load_tokenizer(tmp_path / "1").fingerprint == tokenizer.fingerprint
+
+
 @pytest.mark.slow  # it imports TensorFlow once more
 def test_another_process_needs_no_code_of_ours(tiny, folder, tmp_path):
     code = (

@@ -6,6 +6,7 @@ import time
 
 import pytest
 import tensorflow as tf
+import tf_keras
 
 from albert_tf import hardware
 from albert_tf.errors import InputError
@@ -156,3 +157,33 @@ def test_a_silent_address_is_left_before_tensorflow_waits(monkeypatch, silent_po
         tf.config, "experimental_connect_to_cluster", lambda r: pytest.fail("it would wait")
     )
     assert "refused" in mistake("tpu", "mine")
+
+
+def test_precision_of_a_device(monkeypatch):
+    assert hardware.resolve_precision("float32", "tpu") == "float32"
+    assert hardware.resolve_precision("auto", "tpu") == "mixed_bfloat16"
+    for flags, expected in (
+        ({"avx512f"}, "float32"),
+        ({"avx512f", "avx512_bf16"}, "mixed_bfloat16"),
+        ({"amx_bf16"}, "mixed_bfloat16"),
+        (set(), "float32"),
+    ):
+        monkeypatch.setattr(hardware, "_cpu_flags", lambda flags=flags: flags)
+        assert hardware.resolve_precision("auto", "cpu") == expected
+
+
+@pytest.mark.parametrize(("capability", "expected"), [
+    ((7, 5), "float32"), ((8, 0), "mixed_bfloat16"), ((9, 0), "mixed_bfloat16"),
+])  # fmt: skip
+def test_precision_of_gpus(monkeypatch, capability, expected):
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: ["a gpu"])
+    monkeypatch.setattr(
+        tf.config.experimental, "get_device_details", lambda gpu: {"compute_capability": capability}
+    )
+    assert hardware.resolve_precision("auto", "gpu") == expected
+
+
+def test_a_policy_ends_with_its_block():
+    with hardware.precision_policy("mixed_bfloat16"):
+        assert tf_keras.layers.Dense(1).compute_dtype == "bfloat16"
+    assert tf_keras.layers.Dense(1).compute_dtype == "float32"

@@ -5,17 +5,15 @@ import math
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
 
 from albert_tf.config import AlbertConfig, sharing_plan
-from albert_tf.layers import common
+from albert_tf.layers import common, fused
 from albert_tf.layers.attention import SelfAttention, additive_mask
 from albert_tf.layers.embeddings import AlbertEmbeddings
 from albert_tf.layers.feed_forward import FeedForward
 from albert_tf.layers.shared_stack import SharedStack
 
 KEY = tf.constant([1, 2])
-LINEAR = tf_keras.layers.Activation("linear")
 
 
 def small(**changes) -> AlbertConfig:
@@ -48,25 +46,18 @@ def layer_norm(y: np.ndarray) -> np.ndarray:
     return (y - y.mean(-1, keepdims=True)) / y.std(-1, keepdims=True)
 
 
-def test_attention_by_hand():
+@pytest.mark.parametrize("training", [False, True])
+def test_attention_by_hand(training):
     layer = two_faces_of_a_softmax()
-    layer.layer_norm = LINEAR
-    out = layer(X[None], additive_mask(tf.ones([1, 2], tf.int32)))
-    np.testing.assert_allclose(out[0], X + CONTEXT, rtol=1e-5)
-
-
-def test_attention_is_post_layer_norm():
-    layer = two_faces_of_a_softmax()
-    out = layer(X[None], additive_mask(tf.ones([1, 2], tf.int32)))
+    out = layer(X[None], additive_mask(tf.ones([1, 2], tf.int32)), training=training)
     np.testing.assert_allclose(out[0], layer_norm(X + CONTEXT), atol=1e-5)
 
 
 def test_padding_is_not_seen():
     layer = two_faces_of_a_softmax()
-    layer.layer_norm = LINEAR
     padded = np.concatenate([X, [[100, -100, 100, -100]]])[None].astype(np.float32)
     out = layer(padded, additive_mask(tf.constant([[1, 1, 0]])))
-    np.testing.assert_allclose(out[0, :2], X + CONTEXT, rtol=1e-5)
+    np.testing.assert_allclose(out[0, :2], layer_norm(X + CONTEXT), atol=1e-5)
 
 
 def test_a_row_of_padding_is_finite():
@@ -75,31 +66,27 @@ def test_a_row_of_padding_is_finite():
     assert np.isfinite(out).all()
 
 
-def test_feed_forward_by_hand():
-    layer = FeedForward(small(hidden_size=2, intermediate_size=3))
-    layer(tf.zeros([1, 1, 2]))
-    layer.intermediate.set_weights([np.array([[1, 0, -1], [0, 1, 0]]), np.array([0.0, 1.0, 0.0])])
-    layer.output_dense.set_weights([np.array([[1, 0], [0, 1], [1, 0]]), np.array([0.0, 10.0])])
-    layer.layer_norm = LINEAR
+@pytest.mark.parametrize("training", [False, True])
+def test_feed_forward_by_hand(training):
+    layer = FeedForward(small(intermediate_size=3))
+    layer(tf.zeros([1, 1, 4]))
+    inner = np.array([[1, 0, -1], [0, 1, 0], [0, 0, 0], [0, 0, 0]])
+    out = np.array([[1, 0, 0, 0], [0, 1, 0, 0], [1, 0, 0, 0]])
+    layer.intermediate.set_weights([inner, np.array([0.0, 1.0, 0.0])])
+    layer.output_dense.set_weights([out, np.array([0.0, 10.0, 0.0, 0.0])])
     # inner: gelu of [1, 3, -1] = [0.841192, 2.996363, -0.158808]
-    out = layer(tf.constant([[[1.0, 2.0]]]))[0, 0]
-    np.testing.assert_allclose(out, [1 + 0.841192 - 0.158808, 2 + 2.996363 + 10], atol=1e-5)
-
-
-def test_feed_forward_is_post_layer_norm():
-    layer = FeedForward(small())
-    out = layer(tf.random.normal([2, 3, 4]))
-    np.testing.assert_allclose(tf.reduce_mean(out, -1), np.zeros([2, 3]), atol=1e-6)
-    np.testing.assert_allclose(tf.math.reduce_std(out, -1), np.ones([2, 3]), atol=1e-5)
+    expected = np.array([1 + 0.841192 - 0.158808, 2 + 2.996363 + 10, 7, -3])
+    x = tf.constant([[[1.0, 2.0, 7.0, -3.0]]])
+    np.testing.assert_allclose(layer(x, training=training)[0, 0], layer_norm(expected), atol=1e-5)
 
 
 def test_gelu_is_the_tanh_form():
     x = np.array([-2.0, -0.5, 0.0, 1.0, 3.0])
     formula = x * 0.5 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
-    np.testing.assert_allclose(common.activation("gelu")(tf.constant(x)), formula, rtol=1e-7)
+    np.testing.assert_allclose(common.activation(tf.constant(x), "gelu"), formula, rtol=1e-7)
     # The form with erf gives 0.841345 at 1.
-    assert float(common.activation("gelu")(tf.constant(1.0))) == pytest.approx(0.841192, abs=1e-6)
-    np.testing.assert_array_equal(common.activation("relu")(tf.constant(x)), np.maximum(x, 0))
+    assert float(common.activation(tf.constant(1.0), "gelu")) == pytest.approx(0.841192, abs=1e-6)
+    np.testing.assert_array_equal(common.activation(tf.constant(x), "relu"), np.maximum(x, 0))
 
 
 def embeddings_by_hand(config: AlbertConfig) -> AlbertEmbeddings:
@@ -153,25 +140,25 @@ def test_dropout_is_a_function_of_its_key_everywhere():
     np.testing.assert_array_equal(eager, tf.function(dropped)(KEY))
     np.testing.assert_array_equal(eager, tf.function(dropped, jit_compile=True)(KEY))
     assert (eager != dropped(tf.constant([1, 3])).numpy()).any()
-    for key, path in (([-1, -2], ()), ([-5, 2], (1,)), ([5, 7], (0, 1))):  # also within: negative
+    for key, path in (([-1, -2], ()), ([-5, 2], (1,)), ([5, 7], (0, 1))):
         function = tf.function(lambda key, path=path: dropped(key, path), jit_compile=True)
         np.testing.assert_array_equal(dropped(tf.constant(key), path), function(tf.constant(key)))
     half = common.dropout(tf.ones([64, 33], tf.bfloat16), 0.1, common.fold_in(KEY, 3))
     np.testing.assert_array_equal(eager == 0, half.numpy() == 0)
 
 
-def test_dropout_differs_between_sites_and_layers():
+def test_dropout_differs_between_sites_and_layers(monkeypatch):
     config = small(hidden_dropout=0.5, attention_dropout=0.5, num_layers=3)
     stack = SharedStack(config)
-    x, mask = tf.random.normal([2, 3, 4]), additive_mask(tf.ones([2, 3]))
-    stack(x, mask)
     seen = []
-    attend = stack.attentions[0].call
-    stack.attentions[0].call = lambda *args, key: seen.append(key) or attend(*args, key=key)
-    forward = stack.feed_forwards[0].call
-    stack.feed_forwards[0].call = lambda *args, key: seen.append(key) or forward(*args, key=key)
-    stack(x, mask, key=KEY)
-    assert len({tuple(key.numpy()) for key in seen}) == len(seen) == 6
+    for name in ("dropout", "add_dropout_norm"):
+        original = getattr(fused, name)
+        monkeypatch.setattr(
+            fused, name, lambda *args, original=original: seen.append(args[-1]) or original(*args)
+        )
+    mask = additive_mask(tf.ones([2, 3]))
+    stack(tf.random.normal([2, 3, 4]), mask, key=KEY, training=True)
+    assert len({tuple(key.numpy()) for key in seen}) == len(seen) == 9
 
 
 @pytest.mark.parametrize("config", [

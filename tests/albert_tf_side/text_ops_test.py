@@ -10,8 +10,14 @@ import tensorflow as tf
 
 from albert_tf.errors import InputError
 from albert_tf.normalization import Normalization, normalize
-from albert_tf.text_ops import GraphTokenizer, normalize_in_graph, pack_segments
+from albert_tf.text_ops import (
+    GraphTokenizer,
+    normalize_in_graph,
+    pack_segments,
+    split_words_in_graph,
+)
 from albert_tf.tokenization import Tokenizer, load_tokenizer
+from albert_tf.wordpiece import split_words
 from data.train_tokenizer import TrainTokenizerOptions, train_model
 
 TEXTS = [
@@ -50,6 +56,65 @@ def test_agrees_on_the_reference_texts(shared_data):
 def test_agrees_under_every_normalization(tiny, lowercase, strip_accents, unify_quotes):
     tokenizer = Tokenizer(tiny.model, Normalization(lowercase, strip_accents, unify_quotes))
     assert GraphTokenizer(tokenizer)(tf.constant(TEXTS)).to_list() == tokenizer.encode_batch(TEXTS)
+
+
+@pytest.fixture(scope="module")
+def chinese(shared_data) -> Tokenizer:
+    return load_tokenizer(shared_data / "vocab" / "albert_zh" / "vocab_chinese.txt")
+
+
+CORPORA = ["corpus_zh/hongloumeng_pg24264", "corpus_de/buddenbrooks_pg34811",
+           "corpus_novels_en/Austen_Emma", "corpus_wikitext2/valid"]  # fmt: skip
+
+
+def test_wordpiece_agrees_on_real_text(shared_data, chinese):
+    encode = tf.function(
+        GraphTokenizer(chinese), input_signature=[tf.TensorSpec([None], tf.string)]
+    )
+    for name in CORPORA:
+        with gzip.open(shared_data / f"{name}.txt.gz", "rt", encoding="utf-8") as file:
+            lines = [line for number, line in enumerate(file) if number % 10 == 0]
+        assert encode(tf.constant(lines)).to_list() == chinese.encode_batch(lines), name
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+@pytest.mark.parametrize("strip_accents", [True, False])
+@pytest.mark.parametrize("unify_quotes", [True, False])
+def test_wordpiece_agrees_under_every_normalization(lowercase, strip_accents, unify_quotes):
+    pieces = [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        "a",
+        "##b",
+        "'",
+        "`",
+        '"',
+        "中",
+        "É",
+        "é",
+    ]
+    rules = Normalization(lowercase, strip_accents, unify_quotes)
+    tokenizer = Tokenizer("\n".join(pieces).encode(), rules)
+    long = ["a" + "b" * 199, "a" + "b" * 200, "É``Ab''中中A", "𠀀\U000e0001a\ufa6c"]
+    texts = TEXTS + long
+    ids = tokenizer.encode_batch(texts)
+    assert GraphTokenizer(tokenizer)(tf.constant(texts)).to_list() == ids
+    assert (len(ids[-4]), len(ids[-3])) == (200, 1)
+
+
+def test_words_of_all_characters_but_those_newer_than_tensorflow():
+    characters = [chr(c) for c in range(0x20000) if not 0xD800 <= c < 0xE000]
+    texts = [f"a{c}b" for c in characters]
+    graph = split_words_in_graph(tf.constant(texts), Normalization()).to_list()
+    python = split_words(texts, Normalization())
+    differ = [
+        c for c, g, p in zip(characters, graph, python, strict=True) if [w.decode() for w in g] != p
+    ]
+    assert len(differ) <= 60  # of all 1,112,064
+    assert min(map(ord, differ)) >= 0x2C2F  # added in Unicode 14
 
 
 def test_normal_forms_of_all_characters_but_those_newer_than_python():

@@ -188,7 +188,7 @@ def test_a_foreign_settings_file_is_not_ours_and_a_wrong_one_is_refused(tiny, tm
 def test_errors_name_the_path_the_rule_and_the_remedy(tmp_path):
     with pytest.raises(InputNotFoundError, match="nowhere.*working directory"):
         load_tokenizer(tmp_path / "nowhere")
-    with pytest.raises(InputNotFoundError, match="no spiece.model in folder"):
+    with pytest.raises(InputNotFoundError, match="no spiece.model or vocab.txt in folder"):
         load_tokenizer(tmp_path)
     for content in (b"", b"a\nb\n", bytes(range(256))):
         (tmp_path / "spiece.model").write_bytes(content)

@@ -77,6 +77,25 @@ ONE = {
         "split": ({"split": "test"}, ["--split", "all, train or heldout", "test"]),
         "fraction": ({"heldout_fraction": 1.5}, ["--heldout_fraction", "between 0 and 1", "1.5"]),
         "dupe": ({"dupe_factor": 0}, ["--dupe_factor", "at least 1", "0"]),
+        "layout": ({"layout": "wide"}, ["--layout", "compact or reference", "wide"]),
+        "names": (
+            {"layout": "reference", "feature_names": "mine"},
+            ["--feature_names", "google or model_garden", "mine"],
+        ),
+        "masks in compact": (
+            {"max_predictions": 3},
+            ["--max_predictions", "--layout=reference", "3", "leave it out"],
+        ),
+        "quirks in compact": ({"reference_quirks": "true"}, ["--reference_quirks", "True"]),
+        "rate": (
+            {"layout": "reference", "masking_rate": 1.5},
+            ["--masking_rate", "between 0 and 1", "1.5"],
+        ),
+        "slots": (
+            {"layout": "reference", "max_predictions": 17},
+            ["--max_predictions", "--seq_length", "17"],
+        ),
+        "ngram": ({"layout": "reference", "max_ngram": 0}, ["--max_ngram", "at least 1", "0"]),
         "workers": ({"num_workers": -1}, ["--num_workers", "at least 1", "-1"]),
         "empty split": (
             {"split": "heldout", "heldout_fraction": 1e-9},

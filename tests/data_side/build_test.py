@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import errno
 import json
 import os
 import pathlib
@@ -14,7 +15,7 @@ from albert_tf import outputs
 from albert_tf.errors import InputError, InputNotFoundError
 from albert_tf.tokenization import load_tokenizer
 from data import build as build_module
-from data import cutter
+from data import cutter, local_runner, shuffle
 from data.build import BuildOptions, build
 from data.input_pipeline import Objective, Records, evaluation_batches
 from data.masking import MaskingConfig
@@ -320,3 +321,97 @@ def test_a_dry_run_writes_nothing(options, capsys, tmp_path):
     build(dataclasses.replace(options, dry_run=True))
     assert '"seq_length": 16' in capsys.readouterr().out
     assert list(tmp_path.iterdir()) == []
+
+
+class Stop(KeyboardInterrupt):
+    """An interruption."""
+
+
+@pytest.mark.parametrize("layout", ["compact", "reference"])
+@pytest.mark.parametrize("when", ["before a mark", "after a mark", "between shards"])
+def test_an_interrupted_build_continues(options, tmp_path, monkeypatch, layout, when):
+    """To the same bytes; what is before the last mark and what has a name is not done again."""
+    monkeypatch.setattr(cutter, "BATCH_CHARACTERS", 5000)
+    monkeypatch.setattr(local_runner, "BATCHES_PER_MARK", 2)
+    monkeypatch.setattr(build_module, "TEXT_BYTES_PER_SHARD", 30_000)
+    options = dataclasses.replace(options, layout=layout)
+    build(dataclasses.replace(options, output=str(tmp_path / "whole")))
+    place, count = {
+        "before a mark": ((shuffle.Spill, "add"), 1),
+        "after a mark": ((shuffle.Spill, "add"), 6),
+        "between shards": ((shuffle.ShardWriter, "__call__"), 2),
+    }[when]
+    real, calls = getattr(*place), []
+
+    def stop_after(*args: object) -> object:
+        calls.append(args)
+        if len(calls) > count:
+            raise Stop
+        return real(*args)
+
+    monkeypatch.setattr(*place, stop_after)
+    with pytest.raises(Stop):
+        build(options)
+    assert not pathlib.Path(options.output).exists()
+    monkeypatch.setattr(*place, real)
+    again = []
+    monkeypatch.setattr(*place, lambda *args: again.append(args) or real(*args))
+    build(options)
+    assert content(options.output) == content(tmp_path / "whole")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out", "whole"]
+    shards = len(Manifest.read(options.output).shards)
+    if when == "between shards":
+        assert len(again) == shards - 2
+    elif when == "after a mark":
+        assert len(again) < 40 - 5  # batches of a document each
+
+
+def test_a_full_disk_is_one_line_and_the_rerun_continues(options, tmp_path, monkeypatch):
+    real = shuffle.Spill.sync
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(shuffle.Spill, "sync", full)
+    with pytest.raises(OSError, match="--output=.*disk is full.*same command.*continues"):
+        build(options)
+    assert not pathlib.Path(options.output).exists()
+    monkeypatch.setattr(shuffle.Spill, "sync", real)
+    build(options)
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+def test_what_another_build_left_is_not_continued(options, tmp_path, monkeypatch):
+    monkeypatch.setattr(local_runner, "move_shards", lambda *_: (_ for _ in ()).throw(Stop))
+    with pytest.raises(Stop):
+        build(options)
+    monkeypatch.undo()
+    other = dataclasses.replace(options, seed=7)
+    build(other)
+    build(dataclasses.replace(other, output=str(tmp_path / "fresh")))
+    assert content(options.output) == content(tmp_path / "fresh")
+    left = tmp_path / "more.unfinished"
+    left.mkdir()
+    (left / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match="needs the name.*more.unfinished"):
+        build(dataclasses.replace(options, output=str(tmp_path / "more")))
+    assert content(left) == {"notes.txt": b"mine"}
+
+
+def test_replaced_bytes_are_counted(tiny_tokenizer, tmp_path, capsys):
+    path = tmp_path / "latin.txt"
+    path.write_bytes("Ba dé fi. Gö ku.".encode("latin-1"))
+    out = str(tmp_path / "out")
+    build(BuildOptions(f"text:{path}", tiny_tokenizer, out, seq_length=16, errors="replace"))
+    assert Manifest.read(out).counts.replaced_characters == 2
+    assert "2 characters are U+FFFD" in capsys.readouterr().out
+
+
+def test_control_pieces_and_nul_in_a_text_stay_text(tiny_tokenizer, tmp_path):
+    out = str(tmp_path / "out")
+    text = "Ba [MASK] de [SEP] fi <pad>. Go\0ku [CLS] la."
+    build(BuildOptions(few_documents(tmp_path, [text]), tiny_tokenizer, out, seq_length=128))
+    (record,) = parsed(out)
+    assert not {0, 2, 3, 4} & set(record["pieces"])
+    unknown = load_tokenizer(tiny_tokenizer).special.unk
+    assert record["pieces"].count(unknown) > 3  # brackets, which the vocabulary lacks

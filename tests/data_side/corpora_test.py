@@ -206,3 +206,24 @@ def test_real_books_fall_into_chapters(shared_data, corpus, boundary, documents,
     assert any(sentences[0].startswith(first) for sentences in read_all[:3])
     lengths = sorted(len(sentence) for sentences in read_all for sentence in sentences)
     assert 15 < lengths[len(lengths) // 2] < 150 and lengths[-1] < 5000
+
+
+def test_sentences_are_lines_and_blank_lines_divide_documents(tmp_path):
+    """As Google's tool takes them: nothing is joined or split; blanks are made single spaces."""
+    path = tmp_path / "lines.txt"
+    path.write_bytes(
+        b"\xef\xbb\xbfDr. Who came. He left\r\nand so on.\n \n\n\n"
+        b"Tab\there  \xc2\xa0and \0there.\nA.\n"
+    )
+    found = [document.sentences for document in read_documents(f"sentences:{path}")]
+    assert found == [("Dr. Who came. He left", "and so on."), ("Tab here and there.", "A.")]
+
+
+def test_bytes_that_are_not_utf8_are_named_in_any_block(tmp_path, monkeypatch):
+    monkeypatch.setattr("data.corpus_readers._BLOCK_BYTES", 64)
+    path = tmp_path / "lines.txt"
+    path.write_bytes(b"Good line of text.\n" * 100 + b"caf\xe9.\n" + b"More.\n" * 50)
+    with pytest.raises(InputError, match="byte 0xe9 at offset 1903"):
+        list(read_documents(f"sentences:{path}"))
+    (document,) = read_documents(f"sentences:{path}", errors="replace")
+    assert len(document.sentences) == 151 and document.sentences[100] == "caf\ufffd."

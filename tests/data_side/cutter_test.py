@@ -2,13 +2,12 @@
 
 import os
 import pathlib
-import random
 import signal
 import subprocess
 import sys
 
 from albert_tf.tokenization import load_tokenizer
-from data import cutter, keyed
+from data import cutter
 from data.corpora import Document
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -53,14 +52,21 @@ def test_workers_of_a_killed_build_end(tiny_tokenizer, tmp_path):
             pass
 
 
-def test_segments_have_a_stream_of_their_own(tiny_tokenizer, monkeypatch):
-    seeds = []
-    monkeypatch.setattr(
-        cutter.random, "Random", lambda seed, real=random.Random: seeds.append(seed) or real(seed)
-    )
-    document = Document(("Ba de fi.", "Go ku."), "")
+def test_a_pair_has_a_key_of_its_own(tiny_tokenizer):
+    """In every pass and document; the same whatever stands beside the document."""
+    documents = [(number, Document(("Ba de fi.", "Go ku."), "")) for number in range(50)]
     dupes = cutter.Cutter(load_tokenizer(tiny_tokenizer), 16, dupe_factor=12, seed=0)
-    dupes.cut([(number, document) for number in range(50)])
-    others = {keyed.stream_key(0, s, e) for s in range(1, keyed.SEGMENTS) for e in range(50)}
-    assert len(set(seeds)) == len(seeds) == 12 * 50
-    assert not others & set(seeds)
+    together, counts = dupes.cut(documents)
+    assert len(set(together.keys.tolist())) == len(together) == counts.sequences >= 12 * 50
+    alone = [key for one in documents for key in dupes.cut([one])[0].keys.tolist()]
+    assert sorted(alone) == sorted(together.keys.tolist())
+
+
+def test_a_long_line_is_cut_into_parts_and_nothing_is_lost(tiny_tokenizer):
+    """Longer than what the library gets at once, with and without spaces."""
+    tokenizer = load_tokenizer(tiny_tokenizer)
+    one = cutter.Cutter(tokenizer, 64, dupe_factor=1, seed=0)
+    for text in ("ba de " * 50_000, "bade" * 60_000):
+        pairs, counts = one.cut([(0, Document((text.strip(),), ""))])
+        assert counts.pieces_lost == 0 and (pairs.lengths <= 61).all()
+        assert tokenizer.decode(pairs.pieces.tolist()).replace(" ", "") == text.replace(" ", "")

@@ -149,8 +149,8 @@ def test_the_objective_none_never_swaps(sharded):
     assert not batch["pair_label"].any() and not batch["pair_weight"].any()
     type_ids = batch["input_type_ids"].sum(axis=1)
     assert set(type_ids.tolist()) == {0, 5}  # A has 3 pieces: B and its [SEP] are 5
-    with pytest.raises(ConfigError, match="`objective.pair` must be one of sop, none.*'nsp'"):
-        Objective("nsp")
+    with pytest.raises(ConfigError, match="`objective.pair` must be one of sop, nsp, none.*'swap'"):
+        Objective("swap")
 
 
 def test_every_epoch_holds_every_record_once_and_is_another(sharded):

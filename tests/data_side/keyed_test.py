@@ -45,6 +45,41 @@ def test_the_graph_draws_what_numpy_draws(key, counters):
 
 
 @given(
+    key=st.integers(0, 2**64 - 1),
+    counters=st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=5),
+)
+@settings(max_examples=50, deadline=None)
+def test_the_graph_draws_32_bits_as_numpy_does(key, counters):
+    graph = keyed.graph_bits32(tf.constant(key, tf.uint64), tf.constant(counters, tf.int32))
+    assert graph.dtype == tf.uint32
+    np.testing.assert_array_equal(graph.numpy(), keyed.bits32(key, np.array(counters, np.int32)))
+
+
+def test_32_bits_are_murmurs_finalizer_of_the_key():
+    """With a key below 2**32 and counter 0: fmix32, whose values for 1 and 2 are well known."""
+    assert keyed.bits32(1, np.zeros(1)).tolist() == [0x514E28B7]
+    assert keyed.bits32(2, np.zeros(1)).tolist() == [0x30F4C306]
+
+
+@pytest.mark.parametrize("shift", [0, 12, 24])
+def test_32_bit_draws_are_uniform(shift):
+    """Low, middle and high byte: of one key's draws, and of the same draw of many keys."""
+    draws = keyed.bits32(keyed.stream_key(0, keyed.TILE), np.arange(DRAWS))
+    keys = keyed.bits(keyed.stream_key(0, keyed.TILE), np.arange(20_000)).tolist()
+    nested = np.array([keyed.bits32(key, np.zeros(1))[0] for key in keys])
+    assert is_uniform(draws >> np.uint32(shift) & np.uint32(255), 256)
+    assert is_uniform(nested >> np.uint32(shift) & np.uint32(255), 256)
+
+
+def test_32_bit_draws_of_neighbours_and_of_two_records_are_independent():
+    key = keyed.stream_key(5, keyed.TILE)
+    one, two = keyed.bits(key, np.arange(2)).tolist()
+    draws, other = (keyed.bits32(k, np.arange(DRAWS)) >> np.uint32(28) for k in (one, two))
+    assert is_uniform(draws[:-1] * np.uint32(16) + draws[1:], 256)
+    assert is_uniform(draws * np.uint32(16) + other, 256)
+
+
+@given(
     seed=st.integers(-(2**63), 2**64),
     stream=st.integers(1, 9),
     epochs=st.lists(st.integers(0, 2**62), min_size=1, max_size=3),

@@ -13,7 +13,8 @@ from data import keyed, masking
 from data.masking import MaskingConfig, Vocabulary, mask_batch
 
 VOCABULARY = Vocabulary(50, 4, (0, 1, 2, 3, 4))
-MASK = tf.function(mask_batch)  # traced once for each shape and configuration
+# Traced once for each shape and configuration; graph operations only, which need no conversion.
+MASK = tf.function(mask_batch, autograph=False)
 STREAMS = (keyed.NGRAM, keyed.TILE, keyed.REPLACE, keyed.PIECE)
 
 
@@ -76,38 +77,37 @@ def budget_of(batch: Sequences, row: int, config: MaskingConfig) -> int:
 
 def reference(batch: Sequences, row: int, config: MaskingConfig) -> dict[str, list]:
     """The module's definition, word by word."""
-    count = 2 * batch.length + 3
-    draws = {s: keyed.bits(int(k[row]), np.arange(count)).tolist() for s, k in batch.keys().items()}
-    words = words_of(batch, row)
-    # N-grams of words: their lengths in turn, p(n) ~ 1/n; none crosses from segment to segment.
-    chances = np.cumsum([1 / n for n in range(1, config.max_ngram + 1)])
-    tiles: dict[tuple[int, int], list[list[int]]] = {}
-    tile = left = 0
-    for number, (segment, positions) in enumerate(words):
-        if left == 0:
-            tile += number > 0
-            unit = (draws[keyed.NGRAM][tile] >> 32) / 2**32 * chances[-1]
-            left = 1 + sum(unit >= chance for chance in chances[:-1])
-        tiles.setdefault((tile, segment), []).append(positions)
-        left -= 1
-    # In random order, each word that still fits.
-    order = sorted(tiles, key=lambda name: draws[keyed.TILE][2 * name[0] + name[1]])
+    keys = {stream: int(key[row]) for stream, key in batch.keys().items()}
+    # Words have numbers from 1 on, with a gap in front of each segment that no n-gram can span.
+    words = {
+        number + config.max_ngram * segment: positions
+        for number, (segment, positions) in enumerate(words_of(batch, row), start=1)
+    }
+    table = masking.tilings(config.max_ngram, masking._width(batch.length, config.max_ngram))
+    (draw,) = keyed.bits(keys[keyed.NGRAM], np.zeros(1)).tolist()
+    tiles = table[(draw >> 32) * len(table) >> 32]
+    # The n-grams in random order; each word that still fits.
+    priorities = keyed.bits32(keys[keyed.TILE], tiles).tolist()
+    shift = 32 - (31 - (table.shape[1] - 1).bit_length())  # the bits that are left for the number
     left, chosen = budget_of(batch, row, config), []
-    for positions in (word for name in order for word in tiles[name]):
-        if len(positions) <= left:
-            left -= len(positions)
-            chosen += positions
+    for number in sorted(words, key=lambda number: (priorities[number] >> shift, number)):
+        if len(words[number]) <= left:
+            left -= len(words[number])
+            chosen += words[number]
     chosen.sort()
     # 80 % [MASK], 10 % a random ordinary piece, 10 % unchanged.
     ids = batch.ids[row].tolist()
     targets = [ids[position] for position in chosen]
     ordinary = [i for i in range(VOCABULARY.size) if i not in VOCABULARY.special_ids]
+    count = np.arange(len(chosen))
+    actions = keyed.bits32(keys[keyed.REPLACE], count).tolist()
+    pieces = keyed.bits(keys[keyed.PIECE], count).tolist()
     for slot, position in enumerate(chosen):
-        unit = (draws[keyed.REPLACE][slot] >> 32) / 2**32
+        unit = actions[slot] / 2**32
         if unit < 0.8:
             ids[position] = VOCABULARY.mask_id
         elif unit < 0.9:
-            ids[position] = ordinary[(draws[keyed.PIECE][slot] >> 32) * len(ordinary) >> 32]
+            ids[position] = ordinary[(pieces[slot] >> 32) * len(ordinary) >> 32]
     unused = [0] * (config.slots(batch.length) - len(chosen))
     return {
         "input_word_ids": ids,
@@ -144,6 +144,8 @@ EDGE_CASES = {
     "one word a segment": [[[1], [1]]],
     "many short words": [[[1] * 14, [1] * 15]],
     "short in front of long": [[[1, 20], [7, 1]]],
+    "no word that fits": [[[3] * 4, [3] * 5]],
+    "most rows end in a word that does not fit": [[[2] * 7, [2] * 7]],
 }
 
 
@@ -169,8 +171,16 @@ def test_random_batches_are_the_references(longest, config):
     assert_reference(Sequences(random_rows(40, 48, longest, seed=longest), 48, longest), config)
 
 
-def test_full_length_batches_are_the_references():
-    assert_reference(Sequences(random_rows(12, 512, 4, seed=0), 512), MaskingConfig())
+@pytest.mark.parametrize("length", [500, 512, masking.MAX_LENGTH])
+def test_long_batches_are_the_references(length):
+    assert_reference(Sequences(random_rows(8, length, 4, seed=0), length), MaskingConfig())
+
+
+def test_a_batch_of_padding_has_no_predictions():
+    batch = Sequences([[], []], 32)
+    masked = batch.mask(MaskingConfig())
+    assert not masked["masked_lm_weights"].any()
+    np.testing.assert_array_equal(masked["input_word_ids"], batch.ids)
 
 
 def assert_reference(batch: Sequences, config: MaskingConfig) -> None:
@@ -210,6 +220,8 @@ def test_slots():
     assert MaskingConfig(max_predictions=20).slots(128) == 20
     with pytest.raises(ConfigError, match="at most the sequence length, 16. Received: 20"):
         MaskingConfig(max_predictions=20).slots(16)
+    with pytest.raises(ConfigError, match="at most 8192 pieces. Received: 8193"):
+        MaskingConfig().slots(8193)
 
 
 @pytest.mark.parametrize(
@@ -301,12 +313,29 @@ def test_long_words_are_left_out_a_little_more_often():
     assert shares @ [1, 2, 3] * 20 == pytest.approx(18, rel=1e-3)  # round(0.15 * 122)
 
 
-def test_n_grams_are_drawn_with_p_of_n_like_one_over_n():
-    draws = tf.constant(keyed.bits(1, np.arange(100_000)))
-    lengths = masking._ngram_lengths(draws, 3).numpy()
+def runs_of(tiles: np.ndarray) -> np.ndarray:
+    """Lengths of the tiles of all rows, without each row's first and last, which may be cut."""
+    is_last = np.pad(np.diff(tiles) > 0, ((0, 0), (0, 1)))
+    rows = [np.diff(np.flatnonzero(row)) for row in is_last]
+    return np.concatenate(rows)
+
+
+def test_n_grams_have_p_of_n_like_one_over_n():
+    lengths = runs_of(masking.tilings(3, 544))
+    assert lengths.size > 270_000
     for n, expected in ((1, 6 / 11), (2, 3 / 11), (3, 2 / 11)):
         assert is_near((lengths == n).mean(), expected, lengths.size)
-    assert set(masking._ngram_lengths(draws, 1).numpy()) == {1}
+    after_each = np.bincount(3 * (lengths[:-1] - 1) + lengths[1:] - 1, minlength=9) / lengths.size
+    independent = np.outer([6, 3, 2], [6, 3, 2]).ravel() / 121
+    assert all(is_near(s, e, lengths.size) for s, e in zip(after_each, independent, strict=True))
+    assert set(runs_of(masking.tilings(1, 64))) == {1}
+
+
+def test_where_n_grams_begin_is_alike_for_all_words():
+    """A word begins an n-gram with chance 1 / mean length = 11 / 18, from the fourth on."""
+    tiles = masking.tilings(3, 64)
+    begins = np.diff(tiles)[:, 3:].mean(axis=0)
+    assert all(is_near(share, 11 / 18, len(tiles)) for share in begins[4:])
 
 
 @pytest.mark.parametrize(("max_ngram", "expected"), [(3, 0.1818), (1, 0.0)])

@@ -42,8 +42,8 @@ def test_a_manifest_comes_back_as_it_was_written(manifest, folder):
 
 
 def test_counts_add_up():
-    one = Counts(1, 2, 3, 4, 5, 6, 7, 8)
-    assert dataclasses.astuple(one + one) == (2, 4, 6, 8, 10, 12, 14, 16)
+    one = Counts(*range(1, 11))
+    assert dataclasses.astuple(one + one) == tuple(range(2, 22, 2))
     assert one + Counts() == one
 
 
@@ -55,7 +55,7 @@ def test_a_folder_without_manifest_is_not_found(tmp_path):
 @pytest.mark.parametrize("keys", [{}, {"something": "new"}])
 def test_another_version_is_refused_whatever_its_keys(folder, keys):
     edit(folder, schema_version=COMPACT_VERSION + 1, **keys)
-    with pytest.raises(InputError, match=r"version 2; this program reads version 1: build"):
+    with pytest.raises(InputError, match=r"version 3; this program reads version 2: build"):
         Manifest.read(folder)
 
 

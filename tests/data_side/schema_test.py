@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from data.compact_layout import CompactLayout
 from data.schema import Feature, RecordSchema, compact_schema, ids_dtype
+from data.sequences import Sequences
 
 
 @pytest.fixture(params=[2**16, 2**16 + 1], ids=["uint16", "int32"])
@@ -97,3 +99,33 @@ def test_the_description_names_every_feature(schema):
     for feature, row in zip(schema.features, rows[2:], strict=True):
         assert f"`{feature.name}`" in row and feature.doc in row
     assert "x at most 20, raw bytes" in rows[2] and "| int64 |" in rows[4]
+
+
+@pytest.mark.parametrize("vocab_size", [2**16, 2**16 + 1])
+def test_batches_are_encoded_as_the_messages_are(vocab_size):
+    """Byte for byte, with segments of all lengths and numbers of documents of all widths."""
+    rng = np.random.default_rng(0)
+    is_word_start = rng.random(vocab_size) < 0.5
+    first, second = rng.integers(1, 150, 300), rng.integers(0, 150, 300)
+    sequences = Sequences(
+        keys=np.zeros(300, np.uint64),
+        documents=rng.integers(0, 2 ** rng.integers(1, 62, 300)),
+        labels=np.zeros(300, np.uint8),
+        first=first.astype(np.int32),
+        second=second.astype(np.int32),
+        pieces=rng.integers(0, vocab_size, int(first.sum() + second.sum())).astype(
+            ids_dtype(vocab_size)
+        ),
+    )
+    schema = compact_schema(300, vocab_size)
+    rows = np.split(sequences.pieces, np.cumsum(sequences.lengths)[:-1])
+    expected = [
+        schema.encode({
+            "pieces": pieces,
+            "word_starts": np.packbits(is_word_start[pieces]),
+            "first_length": int(a),
+            "document": int(document),
+        })
+        for pieces, a, document in zip(rows, first, sequences.documents, strict=True)
+    ]  # fmt: skip
+    assert CompactLayout(300, is_word_start).encode(sequences) == expected

@@ -28,7 +28,11 @@ CASES = {
     "german": ["Er kam am 3. Mai an.", "Die z. B. Rosen blühten.", "»Ja.«", "Sie ging."],
     "french": ["« Oui. »", "Il part.", "« Non ! » dit-il.", "L'été fut long."],
     "russian": ["Он пришёл. и ещё раз ушёл.", "Так было!"],
-    "korean": ["안녕하세요.", "저는 학생입니다.", "네!"],
+    "korean": ["안녕하세요.", "저는 학생입니다.", "네!", "3.5도였다.", "그는 '네.'라고 했다."],
+    "korean quotes": ["“어디 가니?” 라고 그가 물었다.", "“집에 가요.”", "김 씨(Dr. Kim)는 웃었다."],
+    "korean numbers": ["1. 서론이다.", "2020년 5월 3일.", "값은 1,000원이다.", "정말요?", "예..."],
+    "money and titles": ["He paid $3.50.", "“Yes.”", "‘No.’", "The Prof. X. of Acme Inc. left."],
+    "german numbers": ["Das kostet 3,50 Euro.", "Am 1. und 2. Tag.", "„Wie?“ fragte er.", "„So.“"],
     "wikitext": [
         "It was 0 @.@ 7 m long , like H. gammarus .",
         'In life , it is " red . "',

@@ -1,0 +1,104 @@
+"""A trained model at rest: configuration, weights by name, tokenizer."""
+
+import dataclasses
+import zlib
+from collections.abc import Mapping
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.config import AlbertConfig, sharing_plan
+from albert_tf.errors import InputError
+from albert_tf.tokenization import Tokenizer
+
+# Arrays by attribute path below an AlbertPretrainer: "encoder/stack/attentions/0/query/kernel".
+Weights = Mapping[str, np.ndarray]
+# What a checkpoint may lack if the command says so: name -> path of the weights.
+OPTIONAL = {"mlm_head": "mlm_head/", "pair_head": "pair_head/", "pooler": "encoder/pooler/"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Bundle:
+    """What a folder of any format holds; parts of OPTIONAL may be absent from `weights`."""
+
+    config: AlbertConfig
+    weights: Weights
+    tokenizer: Tokenizer | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Leniency:
+    """Which differences between a checkpoint and its model are deliberate.
+
+    Attributes:
+      allow_missing: names of OPTIONAL that a checkpoint may lack.
+      ignore: foreign weights whose names begin so, and configuration keys of that name, are left
+        behind.
+    """
+
+    allow_missing: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in self.allow_missing:
+            if name not in OPTIONAL:
+                raise InputError(
+                    f"--allow_missing takes {', '.join(OPTIONAL)}. Received: {name!r}."
+                )
+
+    def may_lack(self, name: str) -> bool:
+        """Whether the weight called `name` (ours) may be absent."""
+        return name.startswith(tuple(OPTIONAL[part] for part in self.allow_missing))
+
+
+def weight_shapes(config: AlbertConfig) -> dict[str, tuple[int, ...]]:
+    """Every weight of `AlbertPretrainer(config)` by attribute path, with its shape."""
+    e, h, f, v = (
+        config.embedding_size, config.hidden_size, config.intermediate_size, config.vocab_size,
+    )  # fmt: skip
+    shapes: dict[str, tuple[int, ...]] = {
+        "encoder/embeddings/word_embeddings": (v, e),
+        "encoder/embeddings/type_embeddings": (config.type_vocab_size, e),
+        "encoder/embeddings/position_embeddings": (config.max_positions, e),
+    }
+    shapes |= _norm("encoder/embeddings/layer_norm", e)
+    if e != h:
+        shapes |= _dense("encoder/embeddings/projection", e, h)
+    plan = sharing_plan(config)
+    for i in sorted({layer.attention for layer in plan}):
+        for name in ("query", "key", "value", "output_dense"):
+            shapes |= _dense(f"encoder/stack/attentions/{i}/{name}", h, h)
+        shapes |= _norm(f"encoder/stack/attentions/{i}/layer_norm", h)
+    for i in sorted({layer.ffn for layer in plan}):
+        shapes |= _dense(f"encoder/stack/feed_forwards/{i}/intermediate", h, f)
+        shapes |= _dense(f"encoder/stack/feed_forwards/{i}/output_dense", f, h)
+        shapes |= _norm(f"encoder/stack/feed_forwards/{i}/layer_norm", h)
+    shapes |= _dense("encoder/pooler", h, h)
+    shapes |= _dense("mlm_head/transform", h, e) | _norm("mlm_head/layer_norm", e)
+    return shapes | {"mlm_head/bias": (v,)} | _dense("pair_head/dense", h, 2)
+
+
+def _dense(name: str, rows: int, columns: int) -> dict[str, tuple[int, ...]]:
+    return {f"{name}/kernel": (rows, columns), f"{name}/bias": (columns,)}
+
+
+def _norm(name: str, width: int) -> dict[str, tuple[int, ...]]:
+    return {f"{name}/gamma": (width,), f"{name}/beta": (width,)}
+
+
+def with_new_parts(config: AlbertConfig, weights: Weights) -> dict[str, np.ndarray]:
+    """`weights` completed: what is absent gets the initial value that training begins with.
+
+    Kernels are truncated normal of `initializer_range`, keyed by their names: the same every time.
+    """
+    complete = dict(weights)
+    for name, shape in weight_shapes(config).items():
+        if name in complete:
+            continue
+        if name.endswith("/kernel"):
+            key = [0, zlib.crc32(name.encode()) >> 1]
+            values = tf.random.stateless_truncated_normal(shape, key, 0.0, config.initializer_range)
+            complete[name] = values.numpy()
+        else:
+            complete[name] = np.full(shape, float(name.endswith("/gamma")), np.float32)
+    return complete

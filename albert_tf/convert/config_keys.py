@@ -1,0 +1,117 @@
+"""Google's and Hugging Face's config.json: the same keys, read strictly."""
+
+import json
+import os
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from albert_tf import settings
+from albert_tf.config import AlbertConfig
+from albert_tf.errors import ConfigError, InputNotFoundError
+
+KEYS = {
+    "vocab_size": "vocab_size",
+    "embedding_size": "embedding_size",
+    "hidden_size": "hidden_size",
+    "num_hidden_layers": "num_layers",
+    "num_hidden_groups": "num_groups",
+    "num_attention_heads": "num_heads",
+    "intermediate_size": "intermediate_size",
+    "max_position_embeddings": "max_positions",
+    "type_vocab_size": "type_vocab_size",
+    "hidden_dropout_prob": "hidden_dropout",
+    "attention_probs_dropout_prob": "attention_dropout",
+    "initializer_range": "initializer_range",
+    "hidden_act": "activation",
+}
+# What a key that is left out means to both: the shape of ALBERT-xxlarge.
+DEFAULTS = {"hidden_size": 4096, "num_attention_heads": 64, "intermediate_size": 16384}
+# Keys of experiments that no released model uses, with the values that mean "none".
+FIXED: dict[str, Any] = {
+    "inner_group_num": 1,
+    "net_structure_type": 0,
+    "layers_to_keep": [],
+    "gap_size": 0,
+    "num_memory_blocks": 0,
+    "down_scale_factor": 1,
+}
+
+
+def read_json(path: str) -> dict[str, Any]:
+    """The object in a JSON file.
+
+    Raises:
+      InputNotFoundError: no file.
+      ConfigError: something else in it.
+    """
+    if not os.path.isfile(path):
+        raise InputNotFoundError(f"no file {path!r} (working folder {os.getcwd()}).")
+    with open(path, encoding="utf-8") as file:
+        try:
+            values = json.load(file)
+        except ValueError as error:
+            raise ConfigError(f"{path!r} must be JSON: {error}.") from None
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path!r} must hold keys and values. Received: {values!r}.")
+    return values
+
+
+def to_config(
+    values: Mapping[str, Any],
+    keys: Mapping[str, str],
+    activations: Mapping[str, str],
+    fixed: Mapping[str, Any],
+    inert: Collection[str],
+    source: str,
+) -> AlbertConfig:
+    """Their configuration as ours.
+
+    Args:
+      values: what their file holds.
+      keys: their key -> ours.
+      activations: their name of a function -> ours.
+      fixed: keys that must have this value, since we have nothing for another.
+      inert: keys that change no number, and are passed over.
+      source: the file's name in messages.
+
+    Raises:
+      ConfigError: a key that is none of these, or a value that our model has nothing for.
+    """
+    for key, value in values.items():
+        if key in fixed and value != fixed[key]:
+            raise ConfigError(
+                f"{source!r}: `{key}` must be {fixed[key]!r}: no other is supported. "
+                f"Received: {value!r}."
+            )
+        if key not in keys and key not in fixed and key not in inert:
+            raise ConfigError(
+                f"{source!r}: `{key}` is no key that we know, and it may change what the model "
+                f"computes. If it does not, pass --ignore={key}. Received: {value!r}."
+            )
+    known: dict[str, Any] = DEFAULTS | {key: values[key] for key in keys if key in values}
+    activation = known.get("hidden_act", "gelu_new")
+    if activation not in activations:
+        raise ConfigError(
+            f"{source!r}: `hidden_act` must be one of {', '.join(activations)} (gelu in its tanh "
+            f"form). Received: {activation!r}."
+        )
+    known["hidden_act"] = activations[activation]
+    return settings.from_dict(AlbertConfig, {keys[key]: value for key, value in known.items()})
+
+
+def from_config(config: AlbertConfig, keys: Mapping[str, str]) -> dict[str, Any]:
+    """Our values under their keys; the activation keeps our name.
+
+    Raises:
+      ConfigError: layers share attention or feed-forward weights alone.
+    """
+    if config.sharing in ("attention", "ffn"):
+        raise ConfigError(
+            f"their models share whole layers, and `sharing` is {config.sharing}: written out "
+            "layer by layer it would be another model to train. If that is meant, pass "
+            "--init_groups_from_shared --set sharing=none."
+        )
+    values: dict[str, Any] = {theirs: getattr(config, ours) for theirs, ours in keys.items()}
+    if config.sharing == "none":
+        values["num_hidden_groups"] = config.num_layers
+    return values | FIXED

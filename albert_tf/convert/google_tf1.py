@@ -1,0 +1,218 @@
+"""Google's TF1 checkpoints: albert_config.json, model.ckpt-best.*, the vocabulary.
+
+Read are the released archives, TF1 Hub modules (variables under `module/`), and the layout of
+github.com/brightmart/albert_zh. Step counters and the slots of Adam and LAMB are left behind.
+"""
+
+import glob
+import os
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf import outputs
+from albert_tf.config import AlbertConfig
+from albert_tf.convert import config_keys
+from albert_tf.convert.bundle import Bundle, Leniency, Weights
+from albert_tf.convert.naming import Naming
+from albert_tf.errors import ConfigError, InputError, InputNotFoundError
+from albert_tf.tokenization import Tokenizer, load_tokenizer
+
+CONFIG_FILE, CHECKPOINT = "albert_config.json", "model.ckpt-best"
+_SLOTS = ("/adam_m", "/adam_v", "/Adam", "/Adam_1")
+_ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_new": "gelu",
+    "relu": "relu",
+}  # Google's gelu is the tanh form
+# BERT's keys in brightmart's files: of a pooler that is not built, and of the only layout we have.
+_INERT = {
+    "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head",
+    "pooler_type",
+}  # fmt: skip
+_FIXED = config_keys.FIXED | {"directionality": "bidi", "ln_type": "postln"}
+_LAYER = "bert/encoder/transformer/group_#/inner_group_0/"
+_OUTSIDE_THE_LAYERS = {
+    "encoder/embeddings/word_embeddings": "bert/embeddings/word_embeddings",
+    "encoder/embeddings/type_embeddings": "bert/embeddings/token_type_embeddings",
+    "encoder/embeddings/position_embeddings": "bert/embeddings/position_embeddings",
+    "encoder/embeddings/layer_norm": "bert/embeddings/LayerNorm",
+    "encoder/embeddings/projection": "bert/encoder/embedding_hidden_mapping_in",
+    "encoder/pooler": "bert/pooler/dense",
+    "mlm_head/transform": "cls/predictions/transform/dense",
+    "mlm_head/layer_norm": "cls/predictions/transform/LayerNorm",
+    "mlm_head/bias": "cls/predictions/output_bias",
+    "pair_head/dense/kernel": "cls/seq_relationship/output_weights",
+    "pair_head/dense/bias": "cls/seq_relationship/output_bias",
+}
+
+
+def _naming(attention: str, norm_1: str, intermediate: str, output: str, norm_2: str) -> Naming:
+    layers = {
+        **{f"attentions/#/{x}": f"{attention}/self/{x}" for x in ("query", "key", "value")},
+        "attentions/#/output_dense": f"{attention}/output/dense",
+        "attentions/#/layer_norm": norm_1,
+        "feed_forwards/#/intermediate": intermediate,
+        "feed_forwards/#/output_dense": output,
+        "feed_forwards/#/layer_norm": norm_2,
+    }
+    return Naming(
+        _OUTSIDE_THE_LAYERS | {f"encoder/stack/{ours}": name for ours, name in layers.items()},
+        {leaf: f"/{leaf}" for leaf in ("kernel", "bias", "gamma", "beta")},
+        lambda ours: ours == "pair_head/dense/kernel",
+    )
+
+
+GOOGLE = _naming(
+    f"{_LAYER}attention_1",
+    f"{_LAYER}LayerNorm",
+    f"{_LAYER}ffn_1/intermediate/dense",
+    f"{_LAYER}ffn_1/intermediate/output/dense",
+    f"{_LAYER}LayerNorm_1",
+)
+_SHARED = "bert/encoder/layer_shared"
+BRIGHTMART = _naming(
+    f"{_SHARED}/attention",
+    f"{_SHARED}/attention/output/LayerNorm",
+    f"{_SHARED}/intermediate/dense",
+    f"{_SHARED}/output/dense",
+    f"{_SHARED}/output/LayerNorm",
+)
+
+
+def read(path: str, leniency: Leniency) -> Bundle:
+    """The checkpoint in a folder, or with a prefix such as `albert_base/model.ckpt-best`.
+
+    Raises:
+      InputNotFoundError: no checkpoint there, or no configuration beside it.
+      InputError: several, or one that does not fit its configuration.
+    """
+    prefix = _prefix(path)
+    folders = [os.path.dirname(prefix), os.path.join(os.path.dirname(prefix), "..", "assets")]
+    file = _the_only(folders, "*config*.json", "configuration (albert_config.json)")
+    values = config_keys.read_json(file)
+    values = {key: value for key, value in values.items() if key not in leniency.ignore}
+    config = config_keys.to_config(values, config_keys.KEYS, _ACTIVATIONS, _FIXED, _INERT, file)
+    _check_groups(config.num_groups, config.num_layers)
+    found, naming = _variables(prefix, leniency), GOOGLE
+    if any(name.startswith(_SHARED) for name in found):
+        config, found = _multiplied_out(config, found, prefix)
+        naming = BRIGHTMART
+    weights = naming.to_ours(config, found, leniency, prefix)
+    return Bundle(config, weights, _tokenizer(folders))
+
+
+def check(bundle: Bundle) -> list[str]:
+    """What their format cannot carry.
+
+    Raises:
+      ConfigError: it cannot hold this model.
+    """
+    config = bundle.config
+    groups = config_keys.from_config(config, config_keys.KEYS)["num_hidden_groups"]
+    _check_groups(groups, config.num_layers)
+    if config.layer_norm_eps != 1e-12:
+        raise ConfigError(
+            "Google's code has LayerNorm with epsilon 1e-12 and no key for another. "
+            f"Received: `layer_norm_eps` {config.layer_norm_eps}."
+        )
+    notes = []
+    if config.mlm_layer_norm_eps != 1e-12:
+        notes.append(f"Google's MLM head has epsilon 1e-12, yours {config.mlm_layer_norm_eps}")
+    return notes
+
+
+def write(bundle: Bundle, folder: str) -> None:
+    """Writes the files of a released archive, with exactly its variables."""
+    values = config_keys.from_config(bundle.config, config_keys.KEYS)
+    outputs.write_json(os.path.join(folder, CONFIG_FILE), values)
+    if bundle.tokenizer:
+        bundle.tokenizer.save(folder)
+    tensors: dict[str, np.ndarray] = GOOGLE.from_ours(bundle.weights)
+    tensors["global_step"] = np.array(0, np.int64)
+    names = sorted(tensors)
+    tf.raw_ops.SaveV2(
+        prefix=os.path.join(folder, CHECKPOINT),
+        tensor_names=names,
+        shape_and_slices=[""] * len(names),
+        tensors=[tensors[name] for name in names],
+    )
+    with open(os.path.join(folder, "checkpoint"), "w", encoding="utf-8") as file:
+        file.write(f'model_checkpoint_path: "{CHECKPOINT}"\n')
+
+
+def _check_groups(groups: int, layers: int) -> None:
+    for layer in range(layers):
+        if int(layer / layers * groups) != layer * groups // layers:
+            raise ConfigError(
+                f"Google's code rounds layer {layer} of {layers} into another of {groups} groups "
+                "than the one it lies in: such a model has no equal here."
+            )
+
+
+def _prefix(path: str) -> str:
+    if os.path.isfile(f"{path}.index"):
+        return path
+    if not os.path.isdir(path):
+        raise InputNotFoundError(
+            f"no folder {path!r} and no file {path}.index (working folder {os.getcwd()})."
+        )
+    folders = [path, os.path.join(path, "variables")]
+    return _the_only(folders, "*.index", "TF1 checkpoint").removesuffix(".index")
+
+
+def _the_only(folders: list[str], pattern: str, what: str) -> str:
+    found = [file for folder in folders for file in glob.glob(os.path.join(folder, pattern))]
+    if not found:
+        raise InputNotFoundError(
+            f"no {what} as {pattern} in {folders[0]!r} (working folder {os.getcwd()})."
+        )
+    if len(found) > 1:
+        raise InputError(
+            f"there must be one {what}. Received: {', '.join(map(repr, sorted(found)))}: name one "
+            "checkpoint, and keep one configuration beside it."
+        )
+    return found[0]
+
+
+def _variables(prefix: str, leniency: Leniency) -> dict[str, np.ndarray]:
+    """The model's variables, without `module/`."""
+    try:
+        reader = tf.train.load_checkpoint(prefix)
+        names = {
+            name.removeprefix("module/"): name
+            for name in reader.get_variable_to_shape_map()
+            if name != "global_step" and not name.endswith(_SLOTS)
+        }
+        return {
+            name: reader.get_tensor(original)
+            for name, original in names.items()
+            if not leniency.ignore or not name.startswith(leniency.ignore)
+        }
+    except (tf.errors.OpError, ValueError, RuntimeError) as error:
+        raise InputError(f"{prefix!r} is no readable checkpoint: {str(error)[:200]}") from None
+
+
+def _multiplied_out(
+    config: AlbertConfig, found: Weights, source: str
+) -> tuple[AlbertConfig, dict[str, np.ndarray]]:
+    """brightmart's factors as one table.
+
+    There the projection E -> H comes before the position and type embeddings, which have width H,
+    and the MLM head goes back through it. That is a model with E == H whose word table is the
+    product of both factors.
+    """
+    first, second = "bert/embeddings/word_embeddings", "bert/embeddings/word_embeddings_2"
+    if first not in found or second not in found:
+        raise InputError(f"{source!r} names its layers as albert_zh does, and lacks {second}.")
+    tables = dict(found)
+    tables[first] = tables[first] @ tables.pop(second)
+    return config.replace(embedding_size=config.hidden_size), tables
+
+
+def _tokenizer(folders: list[str]) -> Tokenizer | None:
+    """The sentencepiece model or vocab*.txt, with our settings where we wrote them beside it."""
+    for pattern in ("*.model", "vocab*.txt"):
+        if any(glob.glob(os.path.join(folder, pattern)) for folder in folders):
+            return load_tokenizer(_the_only(folders, pattern, "vocabulary"))
+    return None

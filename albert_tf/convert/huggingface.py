@@ -1,0 +1,258 @@
+"""Folders of Hugging Face's transformers: config.json, model.safetensors, the vocabulary.
+
+Needs safetensors (`pip install albert_tf[huggingface]`), and torch for a pytorch_model.bin
+(`albert_tf[huggingface-torch]`).
+"""
+
+import dataclasses
+import importlib
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from albert_tf import outputs
+from albert_tf.config import AlbertConfig
+from albert_tf.convert import config_keys
+from albert_tf.convert.bundle import Bundle, Leniency, Weights
+from albert_tf.convert.naming import Naming
+from albert_tf.errors import InputError, InputNotFoundError
+from albert_tf.normalization import Normalization
+from albert_tf.sentencepiece_model import MODEL_FILE
+from albert_tf.tokenization import Tokenizer
+from albert_tf.wordpiece import VOCABULARY_FILE
+
+WEIGHTS_FILE, TORCH_FILE = "model.safetensors", "pytorch_model.bin"
+TOKENIZER_FILE = "tokenizer_config.json"
+KEYS = config_keys.KEYS | {"layer_norm_eps": "layer_norm_eps"}
+# Their plain "gelu" is the erf form, which our models do not have.
+_ACTIVATIONS = {
+    "gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "gelu_python_tanh": "gelu", "relu": "relu",
+}  # fmt: skip
+_FIXED = config_keys.FIXED | {
+    "model_type": "albert", "position_embedding_type": "absolute", "tie_word_embeddings": True,
+    "is_decoder": False, "add_cross_attention": False, "pruned_heads": {},
+}  # fmt: skip
+_INERT = {
+    "_name_or_path", "architectures", "bos_token_id", "chunk_size_feed_forward",
+    "classifier_dropout_prob", "dtype", "eos_token_id", "finetuning_task", "gradient_checkpointing",
+    "id2label", "label2id", "num_labels", "output_attentions", "output_hidden_states",
+    "output_past", "pad_token_id", "problem_type", "return_dict", "task_specific_params",
+    "torch_dtype", "torchscript", "transformers_version", "use_cache",
+}  # fmt: skip
+_LAYER = "albert.encoder.albert_layer_groups.#.albert_layers.0"
+PROJECTION = "albert.encoder.embedding_hidden_mapping_in"
+_TABLES = {  # ours -> theirs: weights that are not a dense layer's
+    "word_embeddings": "word_embeddings",
+    "type_embeddings": "token_type_embeddings",
+    "position_embeddings": "position_embeddings",
+}
+NAMING = Naming(
+    {
+        **{f"encoder/embeddings/{x}": f"albert.embeddings.{y}.weight" for x, y in _TABLES.items()},
+        "encoder/embeddings/layer_norm": "albert.embeddings.LayerNorm",
+        "encoder/embeddings/projection": PROJECTION,
+        **{
+            f"encoder/stack/attentions/#/{x}": f"{_LAYER}.attention.{x}"
+            for x in ("query", "key", "value")
+        },
+        "encoder/stack/attentions/#/output_dense": f"{_LAYER}.attention.dense",
+        "encoder/stack/attentions/#/layer_norm": f"{_LAYER}.attention.LayerNorm",
+        "encoder/stack/feed_forwards/#/intermediate": f"{_LAYER}.ffn",
+        "encoder/stack/feed_forwards/#/output_dense": f"{_LAYER}.ffn_output",
+        "encoder/stack/feed_forwards/#/layer_norm": f"{_LAYER}.full_layer_layer_norm",
+        "encoder/pooler": "albert.pooler",
+        "mlm_head/transform": "predictions.dense",
+        "mlm_head/layer_norm": "predictions.LayerNorm",
+        "mlm_head/bias": "predictions.bias",
+        "pair_head/dense": "sop_classifier.classifier",
+    },
+    {"kernel": ".weight", "bias": ".bias", "gamma": ".weight", "beta": ".bias"},
+    lambda ours: ours.endswith("/kernel"),
+)
+_TIED = {
+    "predictions.decoder.weight": "albert.embeddings.word_embeddings.weight",
+    "predictions.decoder.bias": "predictions.bias",
+}
+_BUFFERS = ("albert.embeddings.position_ids", "albert.embeddings.token_type_ids")
+
+
+def read(path: str, leniency: Leniency) -> Bundle:
+    """The model in a folder, with any of their heads that ours has.
+
+    Raises:
+      InputNotFoundError: no config.json or no weights.
+      InputError: weights other than the configuration's, or a configuration that we cannot match.
+    """
+    file = os.path.join(path, "config.json")
+    values = config_keys.read_json(file)
+    config = read_config({k: v for k, v in values.items() if k not in leniency.ignore}, file)
+    tensors = _read_tensors(path)
+    if not any(name.startswith("albert.") for name in tensors):  # an AlbertModel's own folder
+        tensors = {f"albert.{name}": value for name, value in tensors.items()}
+    ignored = (*_BUFFERS, *leniency.ignore)
+    tensors = {name: value for name, value in tensors.items() if not name.startswith(ignored)}
+    return Bundle(config, to_ours(config, tensors, leniency, path), _read_tokenizer(path))
+
+
+def check(bundle: Bundle) -> list[str]:
+    """What their format cannot carry.
+
+    Raises:
+      ConfigError: it cannot hold this model.
+    """
+    config_keys.from_config(bundle.config, KEYS)
+    notes = []
+    config = bundle.config
+    if config.mlm_layer_norm_eps != config.layer_norm_eps:
+        notes.append(
+            f"their MLM head has the other layers' epsilon {config.layer_norm_eps}, "
+            f"yours {config.mlm_layer_norm_eps}"
+        )
+    tokenizer = bundle.tokenizer
+    if tokenizer and _is_sentencepiece(tokenizer) and not tokenizer.normalization.unify_quotes:
+        notes.append("their tokenizer turns `` and '' into a quotation mark, yours does not")
+    return notes
+
+
+def write(bundle: Bundle, folder: str) -> None:
+    """Writes a folder for `AlbertForPreTraining.from_pretrained`, no key missing or unexpected."""
+    save_file = _package("safetensors.numpy", "huggingface").save_file
+    tensors = from_ours(bundle.config, bundle.weights)
+    save_file(tensors, os.path.join(folder, WEIGHTS_FILE), metadata={"format": "pt"})
+    special = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
+    if bundle.tokenizer:
+        ids = bundle.tokenizer.special
+        special = {"pad_token_id": ids.pad, "bos_token_id": ids.cls, "eos_token_id": ids.sep}
+        _write_tokenizer(bundle.tokenizer, folder)
+    values = to_json(bundle.config) | special
+    outputs.write_json(os.path.join(folder, "config.json"), values)
+
+
+def read_config(values: Mapping[str, Any], source: str) -> AlbertConfig:
+    """Our configuration from their config.json's keys; ConfigError for what has no equal."""
+    config = config_keys.to_config(values, KEYS, _ACTIVATIONS, _FIXED, _INERT, source)
+    # One epsilon for all of their LayerNorms, the MLM head's included.
+    return config.replace(mlm_layer_norm_eps=config.layer_norm_eps)
+
+
+def to_json(config: AlbertConfig) -> dict[str, Any]:
+    """Their config.json, without what the tokenizer decides."""
+    values = config_keys.from_config(config, KEYS)
+    values["hidden_act"] = {"gelu": "gelu_new", "relu": "relu"}[config.activation]
+    return values | {
+        "architectures": ["AlbertForPreTraining"],
+        "model_type": "albert",
+        "classifier_dropout_prob": 0.1,
+        "dtype": "float32",
+    }
+
+
+def from_ours(config: AlbertConfig, weights: Weights) -> dict[str, np.ndarray]:
+    """The tensors of their AlbertForPreTraining; the decoder is tied and left out."""
+    tensors = NAMING.from_ours(weights)
+    if config.embedding_size == config.hidden_size:  # they always project: by the identity
+        tensors[f"{PROJECTION}.weight"] = np.eye(config.hidden_size, dtype=np.float32)
+        tensors[f"{PROJECTION}.bias"] = np.zeros(config.hidden_size, np.float32)
+    return tensors
+
+
+def to_ours(
+    config: AlbertConfig, tensors: Weights, leniency: Leniency, source: str
+) -> dict[str, np.ndarray]:
+    """Our weights from their tensors.
+
+    Raises:
+      InputError: other names or shapes, a decoder with weights of its own, or a projection where
+        E == H that is not the identity.
+    """
+    found = dict(tensors)
+    for copy, original in _TIED.items():
+        if copy in found and not np.array_equal(
+            found.setdefault(original, found[copy]), found[copy]
+        ):
+            raise InputError(
+                f"{source!r}: {copy} must be the same as {original}, and differs. An MLM head with "
+                "a decoder of its own has no equal here."
+            )
+        found.pop(copy, None)
+    if config.embedding_size == config.hidden_size:
+        kernel = found.pop(f"{PROJECTION}.weight", np.zeros([]))
+        bias = found.pop(f"{PROJECTION}.bias", np.zeros([]))
+        if not np.array_equal(kernel, np.eye(config.hidden_size)) or bias.any():
+            raise InputError(
+                f"{source!r}: where embedding_size is hidden_size there must be no projection, "
+                f"and {PROJECTION} is not the identity."
+            )
+    return NAMING.to_ours(config, found, leniency, source)
+
+
+def _read_tensors(path: str) -> dict[str, np.ndarray]:
+    file = os.path.join(path, WEIGHTS_FILE)
+    if os.path.isfile(file):
+        safe = _package("safetensors", "huggingface")
+        try:
+            with safe.safe_open(file, framework="numpy") as tensors:
+                return {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118
+        except (safe.SafetensorError, TypeError) as error:
+            raise InputError(f"{file!r} is no readable safetensors file: {error}.") from None
+    file = os.path.join(path, TORCH_FILE)
+    if os.path.isfile(file):
+        torch = _package("torch", "huggingface-torch")
+        state = torch.load(file, map_location="cpu", weights_only=True)
+        return {name: tensor.float().numpy() for name, tensor in state.items()}
+    raise InputNotFoundError(
+        f"neither {WEIGHTS_FILE} nor {TORCH_FILE} in {path!r} (working folder {os.getcwd()})."
+    )
+
+
+def _read_tokenizer(path: str) -> Tokenizer | None:
+    """From the vocabulary itself; their tokenizer.json is a form of their own."""
+    files = [os.path.join(path, name) for name in (MODEL_FILE, VOCABULARY_FILE)]
+    file = next(filter(os.path.isfile, files), None)
+    if file is None:
+        return None
+    rules: dict[str, Any] = {}
+    if os.path.isfile(os.path.join(path, TOKENIZER_FILE)):
+        rules = config_keys.read_json(os.path.join(path, TOKENIZER_FILE))
+    if not rules.get("remove_space", True):
+        raise InputError(f"{path!r}: a tokenizer with `remove_space` false has no equal here.")
+    lowercase = rules.get("do_lower_case", True)
+    if file == files[0]:
+        strips = not rules.get("keep_accents", False)
+    else:  # BERT's tokenizer, whose accents go with the capitals unless it says otherwise
+        strips = lowercase if rules.get("strip_accents") is None else rules["strip_accents"]
+    normalization = Normalization(lowercase, strips, unify_quotes=file == files[0])
+    with open(file, "rb") as stream:
+        return Tokenizer(stream.read(), normalization, source=f"{file!r}")
+
+
+def _write_tokenizer(tokenizer: Tokenizer, folder: str) -> None:
+    with open(os.path.join(folder, tokenizer.vocabulary.file), "wb") as file:
+        file.write(tokenizer.model)
+    special = dataclasses.asdict(tokenizer.special)
+    pieces = {f"{name}_token": tokenizer.id_to_piece(i) for name, i in special.items()}
+    rules = tokenizer.normalization
+    if _is_sentencepiece(tokenizer):
+        accents = {"keep_accents": not rules.strip_accents, "remove_space": True}
+        kind = {"tokenizer_class": "AlbertTokenizer"} | accents
+        kind |= {"bos_token": pieces["cls_token"], "eos_token": pieces["sep_token"]}
+    else:
+        kind = {"tokenizer_class": "BertTokenizer", "strip_accents": rules.strip_accents}
+    values = pieces | kind | {"do_lower_case": rules.lowercase}
+    outputs.write_json(os.path.join(folder, TOKENIZER_FILE), values)
+
+
+def _is_sentencepiece(tokenizer: Tokenizer) -> bool:
+    return tokenizer.vocabulary.file == MODEL_FILE
+
+
+def _package(module: str, extra: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise InputError(
+            f"these weights need the package {module.partition('.')[0]}, of our extra {extra}: "
+            f"pip install 'albert_tf[{extra}]'."
+        ) from None

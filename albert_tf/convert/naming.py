@@ -1,0 +1,76 @@
+"""How another project names and lays out the same weights."""
+
+import dataclasses
+import re
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from albert_tf.checkpoints import weight_differences
+from albert_tf.config import AlbertConfig
+from albert_tf.convert.bundle import Leniency, Weights, weight_shapes
+from albert_tf.errors import InputError
+
+
+@dataclasses.dataclass(frozen=True)
+class Naming:
+    """Their name of each of our weights.
+
+    Attributes:
+      parts: our layer, or a weight with a name of its own, -> theirs; `#` stands for a number.
+      leaves: how they end the names of a layer's kernel, bias, gamma and beta.
+      is_transposed: of our names, which matrices they keep the other way round.
+    """
+
+    parts: Mapping[str, str]
+    leaves: Mapping[str, str]
+    is_transposed: Callable[[str], bool]
+
+    def name(self, ours: str) -> str:
+        """Their name of our weight.
+
+        >>> GOOGLE.name("encoder/pooler/kernel")
+        'bert/pooler/dense/kernel'
+        """
+        pattern, numbers = re.sub(r"/\d+/", "/#/", ours), re.findall(r"/(\d+)/", ours)
+        if pattern in self.parts:
+            theirs = self.parts[pattern]
+        else:
+            layer, leaf = pattern.rsplit("/", 1)
+            theirs = self.parts[layer] + self.leaves[leaf]
+        return theirs.replace("#", *numbers) if numbers else theirs
+
+    def from_ours(self, weights: Weights) -> dict[str, np.ndarray]:
+        """Our weights under their names, in their layout."""
+        return {self.name(name): self._turned(name, array) for name, array in weights.items()}
+
+    def to_ours(
+        self, config: AlbertConfig, found: Weights, leniency: Leniency, source: str
+    ) -> dict[str, np.ndarray]:
+        """Their weights under our names, in our layout, as float32.
+
+        Raises:
+          InputError: names or shapes other than the configuration's; it lists them.
+        """
+        shapes = weight_shapes(config)
+        names = {
+            ours: self.name(ours)
+            for ours in shapes
+            if self.name(ours) in found or not leniency.may_lack(ours)
+        }
+        expected = {
+            theirs: shapes[ours][::-1] if self.is_transposed(ours) else shapes[ours]
+            for ours, theirs in names.items()
+        }
+        wrong = weight_differences(expected, {name: array.shape for name, array in found.items()})
+        if wrong:
+            raise InputError(
+                f"{source!r} does not fit its configuration: {wrong} Where that is meant, "
+                "--allow_missing=mlm_head,pair_head,pooler starts a part anew, and --ignore=PREFIX "
+                "leaves weights behind."
+            )
+        return {ours: self._turned(ours, found[theirs]) for ours, theirs in names.items()}
+
+    def _turned(self, ours: str, array: np.ndarray) -> np.ndarray:
+        turned = array.T if self.is_transposed(ours) else array
+        return np.ascontiguousarray(turned, np.float32)  # safetensors writes what lies in memory

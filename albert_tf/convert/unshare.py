@@ -1,0 +1,59 @@
+"""Starting a grouped or unshared model from one whose layers share more."""
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from albert_tf.config import AlbertConfig, sharing_plan
+from albert_tf.convert.bundle import Weights, weight_shapes
+from albert_tf.errors import InputError
+
+
+def init_groups_from_shared(
+    weights: Weights, source: AlbertConfig, target: AlbertConfig
+) -> dict[str, np.ndarray]:
+    """The weights of `target`, each a copy of what the same layer uses in `source`.
+
+    Both models compute the same until they are trained: what the target keeps apart starts equal.
+
+    Raises:
+      InputError: the numbers of layers differ, or layers with weights of their own in the source
+        would share in the target.
+    """
+    if source.num_layers != target.num_layers:
+        raise InputError(
+            "un-sharing needs as many layers as the source has. "
+            f"Received: {target.num_layers}, source: {source.num_layers}."
+        )
+    before, after = sharing_plan(source), sharing_plan(target)
+    origin = {
+        "attentions": _origins([p.attention for p in before], [p.attention for p in after]),
+        "feed_forwards": _origins([p.ffn for p in before], [p.ffn for p in after]),
+    }
+
+    def name_in_source(name: str) -> str:
+        return re.sub(
+            r"(attentions|feed_forwards)/(\d+)/",
+            lambda found: f"{found[1]}/{origin[found[1]][int(found[2])]}/",
+            name,
+        )
+
+    return {
+        name: weights[name_in_source(name)]
+        for name in weight_shapes(target)
+        if name_in_source(name) in weights
+    }
+
+
+def _origins(before: Sequence[int], after: Sequence[int]) -> dict[int, int]:
+    """For each sub-layer of the target, the source's: layer i uses before[i] and after[i]."""
+    origins: dict[int, int] = {}
+    for layer, (old, new) in enumerate(zip(before, after, strict=True)):
+        if origins.setdefault(new, old) != old:
+            raise InputError(
+                f"layer {layer} shares weights in the target with a layer that has others in the "
+                "source: weights can be copied apart, not merged. Choose a `num_groups` that the "
+                "source's divides, or less sharing."
+            )
+    return origins

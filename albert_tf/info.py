@@ -1,0 +1,150 @@
+"""How large a model is: parameters per component, beside the BERT of the same shape.
+
+    python -m albert_tf.info --preset=albert-base-v2
+    python -m albert_tf.info --config=runs/base/config.json --set sharing=attention
+    python -m albert_tf.info --paper
+
+The tables are Markdown. --paper prints the sizes of the paper's tables, computed beside published.
+"""
+
+import dataclasses
+import json
+from collections.abc import Iterable, Sequence
+
+from albert_tf import settings
+from albert_tf.cli import option, run
+from albert_tf.config import AlbertConfig, head_param_counts, param_counts
+from albert_tf.errors import InputError
+
+
+@dataclasses.dataclass(frozen=True)
+class InfoOptions:
+    """Which model: a preset or a config file, with single keys changed."""
+
+    preset: str | None = option("a published model, e.g. albert-base-v2", None)
+    config: str | None = option("a config.json, of a run too", None)
+    paper: bool = option("the paper's size tables instead", False)
+    dry_run: bool = option("print the configuration alone", False)
+    set: tuple[str, ...] = option("key=value", ())
+
+    def __post_init__(self) -> None:
+        chosen = [self.preset is not None, self.config is not None, self.paper]
+        if sum(chosen) != 1:
+            raise InputError(
+                "one of --preset, --config and --paper says what to show. "
+                f"Received: --preset={self.preset}, --config={self.config}, --paper={self.paper}."
+            )
+        if self.paper and self.set:
+            raise InputError(f"--set goes with --preset or --config. Received: {self.set[0]!r}.")
+
+
+def main(options: InfoOptions) -> None:
+    """Prints the tables."""
+    if options.paper:
+        print(paper_tables())
+        return
+    if options.config is not None:
+        config = AlbertConfig.from_json(options.config)
+    else:
+        config = AlbertConfig.from_preset(options.preset or "")
+    config = settings.override(config, options.set)
+    if options.dry_run:
+        print(json.dumps(settings.to_dict(config), indent=1))
+    else:
+        print(size_table(options.preset or options.config or "", config))
+
+
+def bert_of_same_shape(config: AlbertConfig) -> AlbertConfig:
+    """The same layers with nothing shared and word vectors of the hidden size."""
+    return config.replace(sharing="none", num_groups=1, embedding_size=config.hidden_size)
+
+
+def size_table(name: str, config: AlbertConfig) -> str:
+    """Parameters per component of the model and of its BERT, their total, and the heads beside."""
+    ours, theirs = _counts(config), _counts(bert_of_same_shape(config))
+    rows = [
+        (key, f"{own:,}", f"{bert:,}", f"{bert / own:.2f}" if own and bert else "")
+        for (key, own), bert in zip(ours.items(), theirs.values(), strict=True)
+    ]
+    return _markdown(("parameters", name, "BERT of the same shape", "ratio"), rows)
+
+
+def _counts(config: AlbertConfig) -> dict[str, int]:
+    heads = {f"beside: {key}": count for key, count in head_param_counts(config).items()}
+    return param_counts(config) | {"total": config.param_count()} | heads
+
+
+@dataclasses.dataclass(frozen=True)
+class PublishedSize:
+    """A row of a table of the paper (arXiv 1909.11942): a model, and its size in millions."""
+
+    table: str
+    model: str
+    config: AlbertConfig
+    published_m: int
+
+    @property
+    def computed_m(self) -> float:
+        """Parameters of the encoder with pooler, in millions."""
+        return self.config.param_count() / 1e6
+
+
+def published_sizes() -> list[PublishedSize]:
+    """Every size that Tables 1, 3 and 4 give; Table 2 has the models of Table 1."""
+    table_1 = {
+        "bert-base": 108, "bert-large": 334, "bert-xlarge": 1270,
+        "albert-base-v2": 12, "albert-large-v2": 18, "albert-xlarge-v2": 60,
+        "albert-xxlarge-v2": 235,
+    }  # fmt: skip
+    table_3 = {
+        "none": {64: 87, 128: 89, 256: 93, 768: 108},
+        "all": {64: 10, 128: 12, 256: 16, 768: 31},
+    }
+    table_4 = {
+        768: {"all": 31, "attention": 83, "ffn": 57, "none": 108},
+        128: {"all": 12, "attention": 64, "ffn": 38, "none": 89},
+    }
+    base = AlbertConfig.from_preset("albert-base-v2")
+    rows = [
+        PublishedSize("Table 1: models", name, AlbertConfig.from_preset(name), size)
+        for name, size in table_1.items()
+    ]
+    cells = [
+        *(("Table 3: embedding size", s, e, m) for s in table_3 for e, m in table_3[s].items()),
+        *(("Table 4: sharing", s, e, m) for e in table_4 for s, m in table_4[e].items()),
+    ]
+    for title, sharing, size, millions in cells:
+        config = base.replace(sharing=sharing, embedding_size=size)
+        name = f"`sharing={sharing}`, `embedding_size={size}`"
+        rows.append(PublishedSize(title, name, config, millions))
+    return rows
+
+
+def paper_tables() -> str:
+    """The published sizes beside the computed ones, a Markdown table for each of the paper's."""
+    rows = published_sizes()
+    tables = []
+    for title in dict.fromkeys(row.table for row in rows):
+        cells = [_compared(row) for row in rows if row.table == title]
+        header = ("model", "published", "computed", "difference")
+        tables.append(f"**{title}**\n\n{_markdown(header, cells)}")
+    return "\n\n".join(tables)
+
+
+def _compared(row: PublishedSize) -> tuple[str, str, str, str]:
+    difference = row.computed_m - row.published_m
+    return (
+        row.model,
+        f"{row.published_m}M",
+        f"{row.computed_m:.1f}M",
+        f"{difference:+.1f}M ({difference / row.published_m:+.1%})",
+    )
+
+
+def _markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+if __name__ == "__main__":
+    run(main, InfoOptions, __doc__)

@@ -1,0 +1,191 @@
+"""A WordPiece vocabulary: the `vocab.txt` of BERT, and of Google's Chinese ALBERT.
+
+A text is cut into words as BERT does it (`tokenization.py` of google-research/bert): control
+characters vanish, words end at white space, and every punctuation mark and CJK character is a word
+of its own. Each word is then cut from its left into the longest pieces there are; a piece that
+continues a word is spelled with `##`. Nothing here imports TensorFlow.
+"""
+
+import functools
+import itertools
+import operator
+import re
+import sys
+import unicodedata
+from collections.abc import Mapping, Sequence
+
+from albert_tf.errors import InputError
+from albert_tf.normalization import Normalization, Ranges, python_class
+from albert_tf.sentencepiece_model import SpecialIds
+
+VOCABULARY_FILE = "vocab.txt"
+CONTINUES = "##"
+SPECIAL_PIECES = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
+MAX_WORD = 200  # characters; a longer word is unknown, as BERT has it
+_WORDS_KEPT = 2**18  # in the memory of words that were cut before
+# What BERT calls Chinese characters: no kana and no Hangul, which are written in longer words.
+CJK: Ranges = (
+    (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F),
+    (0x2B740, 0x2B81F), (0x2B820, 0x2CEAF), (0x2F800, 0x2FA1F),
+)  # fmt: skip
+_ASCII_PUNCTUATION: Ranges = ((0x21, 0x2F), (0x3A, 0x40), (0x5B, 0x60), (0x7B, 0x7E))
+_CONTROLS: Ranges = ((0x00, 0x08), (0x0B, 0x0C), (0x0E, 0x1F), (0x7F, 0x9F))  # Cc, bar \t \n \r
+_ASTRAL = re.compile("[\U00010000-\U0010ffff]")
+_CJK = re.compile(f"[{python_class(CJK)}]")
+
+
+class WordPiece:
+    """The pieces of a `vocab.txt`, a line each, with the special ones wherever they stand.
+
+    Raises:
+      InputError: bytes that are no UTF-8, or a special piece is missing.
+    """
+
+    file = VOCABULARY_FILE
+    processor = None  # what sentencepiece has
+    replacements: Mapping[int, tuple[int, ...]] = {}
+
+    def __init__(self, content: bytes, source: str) -> None:
+        try:
+            lines = content.decode().removesuffix("\n").split("\n")  # U+2028 may be a piece
+        except UnicodeDecodeError as error:
+            raise InputError(
+                f"a {VOCABULARY_FILE} must be UTF-8; {source} is not: {error}."
+            ) from None
+        self.pieces = [line.removesuffix("\r") for line in lines]
+        self._ids = {piece: i for i, piece in enumerate(self.pieces)}
+        missing = [piece for piece in SPECIAL_PIECES.values() if piece not in self._ids]
+        if missing:
+            raise InputError(
+                f"a {VOCABULARY_FILE} must hold {', '.join(SPECIAL_PIECES.values())}; {source} "
+                f"lacks {', '.join(missing)}. Take the one of a BERT or a Chinese ALBERT."
+            )
+        self.special = SpecialIds(**{n: self._ids[p] for n, p in SPECIAL_PIECES.items()})
+        self._known: dict[str, list[int]] = {}
+
+    @property
+    def default_normalization(self) -> Normalization:
+        """Cased where ordinary pieces hold capital letters, else uncased and without accents."""
+        is_cased = any(p != p.lower() for p in self.pieces if not p.startswith(("[", "<")))
+        return Normalization(lowercase=not is_cased, strip_accents=not is_cased)
+
+    def encode_batch(
+        self, texts: Sequence[str], rules: Normalization, num_threads: int
+    ) -> list[list[int]]:
+        """The ids of each text; always in one thread."""
+        known, batch = self._known.get, []
+        for words in split_words(texts, rules):
+            ids: list[int] = []
+            for word in words:
+                ids += known(word) or self._cut(word)
+            batch.append(ids)
+        return batch
+
+    def cut(self, text: str, rules: Normalization) -> list[str]:
+        """The pieces of a text; an unknown word is its own text."""
+        (words,) = split_words([text], rules)
+        found: list[str] = []
+        for word in words:
+            ids = self._cut(word)
+            found += [word] if self.special.unk in ids else [self.pieces[i] for i in ids]
+        return found
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The pieces, joined by spaces between words, but not between CJK characters."""
+        silent = {self.special.pad, self.special.cls, self.special.sep, self.special.mask}
+        text = ""
+        for piece in (self.pieces[i] for i in ids if i not in silent):
+            if piece.startswith(CONTINUES):
+                text += piece.removeprefix(CONTINUES)
+            else:
+                glued = not text or (_CJK.match(text[-1]) and _CJK.match(piece))
+                text += piece if glued else f" {piece}"
+        return text
+
+    def starts_word(self, piece: str) -> bool:
+        """Whether a piece begins a word: it has no ##, or it is a CJK character behind them."""
+        return not piece.startswith(CONTINUES) or _CJK.match(piece, len(CONTINUES)) is not None
+
+    def _cut(self, word: str) -> list[int]:
+        found = self._known.get(word)
+        if found is None:
+            if len(self._known) >= _WORDS_KEPT:
+                self._known.clear()
+            found = self._known[word] = self._longest_pieces(word)
+        return found
+
+    def _longest_pieces(self, word: str) -> list[int]:
+        unknown = [self.special.unk]
+        if len(word) > MAX_WORD:
+            return unknown
+        ids, begin, mark = [], 0, ""
+        while begin < len(word):
+            for end in range(len(word), begin, -1):
+                if (piece := self._ids.get(mark + word[begin:end])) is not None:
+                    break
+            else:
+                return unknown
+            ids.append(piece)
+            begin, mark = end, CONTINUES
+        return ids
+
+
+def is_vocabulary(content: bytes) -> bool:
+    """Whether a file's content is meant as a `vocab.txt`: [UNK] stands on a line of its own."""
+    return SPECIAL_PIECES["unk"].encode() in content.splitlines()
+
+
+def split_words(texts: Sequence[str], rules: Normalization) -> list[list[str]]:
+    """The words of each text."""
+    # One string for the whole batch, so that every rule is one call. "\n" keeps the texts apart.
+    joined = "\n".join([text.replace("\n", " ") for text in texts])
+    joined = _pattern("dropped", joined).sub("", joined)
+    if rules.unify_quotes:
+        joined = joined.replace("``", '"').replace("''", '"')
+    if rules.lowercase:
+        joined = joined.lower()
+    if rules.strip_accents and not joined.isascii():
+        joined = unicodedata.normalize("NFD", joined)
+        joined = _pattern("marks", joined).sub("", joined)
+    return list(map(_pattern("words", joined).findall, joined.split("\n"))) if texts else []
+
+
+@functools.cache
+def characters() -> dict[str, Ranges]:
+    """The characters that BERT's rules name: `dropped`, `space`, `marks`, `alone`."""
+    of: dict[str, list[tuple[int, int]]] = {}
+    categories = map(unicodedata.category, map(chr, range(sys.maxunicode + 1)))
+    for category, run in itertools.groupby(enumerate(categories), operator.itemgetter(1)):
+        codes = [code for code, _ in run]
+        of.setdefault(category, []).append((codes[0], codes[-1]))
+    punctuation = [run for category, runs in of.items() if category[0] == "P" for run in runs]
+    return {
+        # Lone surrogates (Cs), which UTF-8 cannot carry, would be U+FFFD in it.
+        "dropped": (*_CONTROLS, *of["Cf"], *of["Cs"], (0xFFFD, 0xFFFD)),
+        "space": ((0x09, 0x0A), (0x0D, 0x0D), *of["Zs"], *of["Zl"], *of["Zp"]),
+        "marks": tuple(of["Mn"]),
+        "alone": (*CJK, *_ASCII_PUNCTUATION, *punctuation),
+    }
+
+
+def _pattern(kind: str, text: str) -> re.Pattern[str]:
+    return _patterns(_ASTRAL.search(text) is not None)[kind]
+
+
+@functools.cache
+def _patterns(is_astral: bool) -> dict[str, re.Pattern[str]]:
+    """`dropped` and `marks`, runs of them, and `words`, for texts with or without _ASTRAL.
+
+    `re` asks a character that is in no range of the basic plane about each range beyond it: without
+    those, words are found several times faster.
+    """
+    limit = sys.maxunicode if is_astral else 0xFFFF
+    classes = {
+        kind: python_class(tuple(run for run in ranges if run[0] <= limit))
+        for kind, ranges in characters().items()
+    }
+    return {
+        "dropped": re.compile(f"[{classes['dropped']}]+"),
+        "marks": re.compile(f"[{classes['marks']}]+"),
+        "words": re.compile(f"[^{classes['alone']}{classes['space']}]+|[{classes['alone']}]"),
+    }

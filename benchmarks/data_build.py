@@ -1,0 +1,268 @@
+"""Times a build, text in and records out, beside the tokenizer library's own rate, in CPU time.
+
+    python -m benchmarks.data_build --corpus=sentences:corpus.txt --tokenizer=spiece.model
+
+One JSON line per layout and length: `mb_per_s` of text, `sequences_per_s`, and `share_of_limit`:
+the seconds that sentencepiece takes for the same sentences, normalised, as lists of 2,000, garbage
+collection off, over the seconds of the build; both are measured in turns, the medians count.
+`stages` splits the build's seconds. One process, one core; imports are not counted.
+--peer also times `official.nlp.data.create_pretraining_data` on `--peer_bytes` of the text, with
+the same vocabulary and n-grams of words, and gives `times_peer`, a ratio of bytes per second.
+--memory builds in a process of its own and gives `peak_rss_mb`, with TensorFlow and the vocabulary.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import gc
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest import mock
+
+from albert_tf.cli import option, run
+from albert_tf.errors import InputError
+from albert_tf.normalization import normalize
+from albert_tf.tokenization import Tokenizer, load_tokenizer
+from data import build as building
+from data import corpora, cutter, local_runner, reference_layout, shuffle
+from data.sequences import Sequences
+
+LINES = 2000
+# What belongs to a stage; what one calls of another is the other's.
+STAGES: dict[str, list[tuple[Any, str]]] = {
+    "tokenise": [(cutter, "encode_flat")],
+    "segment": [(cutter.Cutter, "_cut_once")],
+    "assemble": [(cutter, "_sequences"), (shuffle.Spill, "add"), (Sequences, "take")],
+    "mask": [(reference_layout, "choose"), (reference_layout, "replace")],
+    "encode": [
+        (reference_layout.ReferenceLayout, "features"),
+        (reference_layout, "encode_examples"),
+        (building.CompactLayout, "encode"),
+    ],
+    "write": [(shuffle.ShardWriter, "__call__")],
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class DataBuildOptions:
+    """What is measured, and how often."""
+
+    corpus: str = option("as data.build's")
+    tokenizer: str = option("as data.build's")
+    document_boundary: str = option("as data.build's", "blank_line")
+    layouts: str = option("comma-separated", "reference,compact")
+    seq_lengths: str = option("comma-separated", "128,512")
+    dupe_factor: int = option("passes", 1)
+    rounds: int = option("measured builds of each, after one that is not", 3)
+    peer: bool = option("time Model Garden's tool as well", False)
+    peer_bytes: int = option("of text for it", 2_000_000)
+    memory: bool = option("measure peak memory, once, in a process of its own", False)
+    dry_run: bool = option("check the options, print what would be measured", False)
+
+    def cases(self) -> list[building.BuildOptions]:
+        """The builds to time."""
+        return [
+            building.BuildOptions(
+                corpus=self.corpus,
+                tokenizer=self.tokenizer,
+                output="",
+                document_boundary=self.document_boundary,
+                layout=layout,
+                seq_length=int(length),
+                dupe_factor=self.dupe_factor,
+                num_workers=1,
+            )
+            for layout in self.layouts.split(",")
+            for length in self.seq_lengths.split(",")
+        ]
+
+
+class StageClock:
+    """CPU seconds by stage, each without what it calls of the others."""
+
+    def __init__(self) -> None:
+        self.seconds = dict.fromkeys(["read", *STAGES], 0.0)
+        self._stack = ["read"]
+        self._since = time.process_time()
+
+    @contextlib.contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Counts the block's time for `name`."""
+        self._switch(lambda: self._stack.append(name))
+        try:
+            yield
+        finally:
+            self._switch(self._stack.pop)
+
+    def stop(self) -> float:
+        """All seconds so far."""
+        self._switch(lambda: None)
+        return sum(self.seconds.values())
+
+    def wrap(self, name: str, function: Callable) -> Callable:
+        """`function`, counted for `name`."""
+
+        @functools.wraps(function)
+        def timed(*args: object, **kwargs: object) -> object:
+            with self.stage(name):
+                return function(*args, **kwargs)
+
+        return timed
+
+    def _switch(self, change: Callable[[], object]) -> None:
+        now = time.process_time()
+        self.seconds[self._stack[-1]] += now - self._since
+        self._since = now
+        change()
+
+
+def data_build(options: DataBuildOptions) -> None:
+    """Prints the lines."""
+    cases = options.cases()
+    if options.dry_run:
+        print(json.dumps([dataclasses.asdict(case) for case in cases], indent=1))
+        return
+    if options.memory:
+        for case in cases:
+            print(json.dumps(_memory(case)), flush=True)
+        return
+    tokenizer = load_tokenizer(options.tokenizer)
+    if tokenizer.vocabulary.processor is None:
+        raise InputError(f"--tokenizer must be sentencepiece. Received: {options.tokenizer!r}.")
+    for case in cases:
+        print(json.dumps(_time_case(case, tokenizer, options)), flush=True)
+
+
+def _time_case(
+    case: building.BuildOptions, tokenizer: Tokenizer, options: DataBuildOptions
+) -> dict[str, object]:
+    sentences = [s for _, document in building._documents(case) for s in document.sentences]
+    num_bytes = sum(len(sentence.encode()) for sentence in sentences)
+    limits, totals, stages, sequences = [], [], [], 0
+    for number in range(options.rounds + 1):
+        limit = _library_seconds(tokenizer, sentences)
+        clock, sequences = _build_once(case, tokenizer)
+        if number:  # the first warms caches and imports TensorFlow
+            limits.append(limit)
+            totals.append(clock.stop())
+            stages.append(clock.seconds)
+    total, limit = statistics.median(totals), statistics.median(limits)
+    line: dict[str, object] = {
+        "layout": case.layout,
+        "seq_length": case.seq_length,
+        "dupe_factor": case.dupe_factor,
+        "text_mb": round(num_bytes / 1e6, 2),
+        "mb_per_s": round(num_bytes / 1e6 / total, 2),
+        "sequences_per_s": round(sequences / total),
+        "library_mb_per_s": round(num_bytes / 1e6 / limit, 2),
+        "share_of_limit": round(limit / total, 3),
+        "stages": {k: round(statistics.median(s[k] for s in stages), 3) for k in stages[0]},
+    }
+    if options.peer:
+        rate = _peer_rate(case, sentences, options.peer_bytes)
+        line |= {
+            "peer_mb_per_s": round(rate / 1e6, 3),
+            "times_peer": round(case.dupe_factor * num_bytes / total / rate, 1),
+        }
+    return line
+
+
+def _library_seconds(tokenizer: Tokenizer, sentences: list[str]) -> float:
+    batches = [
+        normalize(sentences[begin : begin + LINES], tokenizer.normalization)
+        for begin in range(0, len(sentences), LINES)
+    ]
+    gc.collect()
+    gc.disable()
+    begin = time.process_time()
+    for batch in batches:
+        tokenizer.vocabulary.processor.encode(batch, num_threads=1)
+    seconds = time.process_time() - begin
+    gc.enable()
+    return seconds
+
+
+def _build_once(case: building.BuildOptions, tokenizer: Tokenizer) -> tuple[StageClock, int]:
+    with tempfile.TemporaryDirectory() as work, contextlib.ExitStack() as patches:
+        clock = StageClock()
+        for stage, places in STAGES.items():
+            for place, name in places:
+                timed = clock.wrap(stage, getattr(place, name))
+                patches.enter_context(mock.patch.object(place, name, timed))
+        with mock.patch("builtins.print"):
+            shards, _ = local_runner.run(
+                work,
+                *building.make_stages(case, tokenizer),
+                building._documents(case),
+                building.num_shards(case),
+                num_workers=1,
+            )
+        clock.stop()
+        return clock, sum(shards)
+
+
+def _peer_rate(case: building.BuildOptions, sentences: list[str], num_bytes: int) -> float:
+    """Bytes of text per second and pass of Model Garden's tool."""
+    from official.nlp.data import create_pretraining_data as peer
+    from official.nlp.tools import tokenization
+
+    with tempfile.TemporaryDirectory() as folder:
+        path, size = os.path.join(folder, "text.txt"), 0
+        with open(path, "w", encoding="utf-8") as file:
+            for _, document in building._documents(case):
+                text = "\n".join(document.sentences)
+                file.write(text + "\n\n")
+                size += len(text.encode())
+                if size >= num_bytes:
+                    break
+        model = case.tokenizer
+        model = os.path.join(model, "spiece.model") if os.path.isdir(model) else model
+        begin = time.process_time()
+        tokenizer = tokenization.FullSentencePieceTokenizer(model)
+        slots = round(0.15 * case.seq_length)
+        normalise = peer.get_processor_text_fn(True, True)
+        instances = peer.create_training_instances(
+            [path], tokenizer, normalise, case.seq_length, 1, 0.1, 0.15, slots,
+            random.Random(0), True, 3,
+        )  # fmt: skip
+        peer.write_instance_to_example_files(
+            instances, tokenizer, case.seq_length, slots, [path + ".tfrecord"], False, True
+        )
+        return size / (time.process_time() - begin)
+
+
+_PEAK = """
+import json, resource, sys
+from data.build import BuildOptions, build
+build(BuildOptions(**json.loads(sys.argv[1])))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+"""
+
+
+def _memory(case: building.BuildOptions) -> dict[str, object]:
+    with tempfile.TemporaryDirectory() as folder:
+        values = dataclasses.asdict(case) | {"output": os.path.join(folder, "out")}
+        done = subprocess.run(
+            [sys.executable, "-c", _PEAK, json.dumps(values)],
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+    return {
+        "layout": case.layout,
+        "seq_length": case.seq_length,
+        "text_mb": round(corpora.corpus_bytes(case.corpus, case.data_dir) / 1e6, 2),
+        "peak_rss_mb": round(float(done.stdout.split()[-1])),
+    }
+
+
+if __name__ == "__main__":
+    run(data_build, DataBuildOptions, __doc__)

@@ -1,0 +1,165 @@
+"""Times dynamic masking on one core: alone in memory, and as part of the whole read.
+
+    python -m benchmarks.masking --data=artifacts/records
+
+One JSON line per batch size and part: `masking` is `data.masking` on batches that are in memory,
+`read` all of `data.input_pipeline`: reading, parsing, the pair's layout and masking. `cpu_us` is
+the median CPU time of a sequence over the rounds, which take all lines in turn;
+`sequences_per_s_per_core` is its inverse. Without --data, records are made from the docstrings of
+this Python, which takes some minutes.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+from unittest import mock
+
+from albert_tf.cli import option, run
+from albert_tf.errors import InputError
+
+if TYPE_CHECKING:
+    from data.input_pipeline import Records
+
+VOCAB_SIZE = 8000  # of the docstrings
+SEED = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class MaskingOptions:
+    """What is measured, and how often."""
+
+    data: str | None = option("folder of records; without it, docstrings become records", None)
+    seq_length: int = option("of the records that are made", 512)
+    batch_sizes: str = option("which, comma-separated", "64,256,1024")
+    rounds: int = option("measurements of each line", 15)
+    sequences: int = option("at least so many in each measurement", 2048)
+    dry_run: bool = option("check the options, print what would be measured", False)
+
+    def __post_init__(self) -> None:
+        sizes = self.batch_sizes.split(",")
+        if not all(size.isdecimal() and int(size) for size in sizes):
+            raise InputError(
+                f"--batch_sizes must be positive, as in 64,256. Received: {self.batch_sizes!r}."
+            )
+        for key in ("rounds", "sequences"):
+            if getattr(self, key) < 1:
+                raise InputError(f"--{key} must be positive. Received: {getattr(self, key)}.")
+
+
+def masking(options: MaskingOptions) -> None:
+    """Measures and prints the lines."""
+    if options.dry_run:
+        print(json.dumps(dataclasses.asdict(options)))
+        return
+    import tensorflow as tf
+
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    from data.input_pipeline import Records
+
+    with contextlib.ExitStack() as stack:
+        folder = options.data or stack.enter_context(_docstring_records(options.seq_length))
+        for line in measure(Records.open(folder), options):
+            print(json.dumps(line), flush=True)
+
+
+def measure(records: "Records", options: MaskingOptions) -> list[dict]:
+    """The lines, measured in turn so that a busy machine slows all of them."""
+    steps: dict[tuple[str, int], Callable[[], object]] = {}
+    for size in map(int, options.batch_sizes.split(",")):
+        steps["masking", size] = _masking_step(records, size)
+        steps["read", size] = _read_step(records, size)
+    times: dict[tuple[str, int], list[float]] = {key: [] for key in steps}
+    for _ in range(options.rounds):
+        for (part, size), step in steps.items():
+            times[part, size].append(_cpu_seconds(step, -(-options.sequences // size)) / size)
+    common = {"benchmark": "masking", "seq_length": records.manifest.seq_length}
+    common |= {"rounds": options.rounds}
+    return [
+        common | {"part": part, "batch_size": size, "cpu_us": round(1e6 * seconds, 1)}
+        | {"sequences_per_s_per_core": round(1 / seconds)}
+        for (part, size), seconds in ((key, statistics.median(t)) for key, t in times.items())
+    ]  # fmt: skip
+
+
+def _cpu_seconds(step: Callable[[], object], count: int) -> float:
+    """Of one of `count` steps, with what reading ahead does for them: buffers end as they begin."""
+    _settle()
+    start = time.process_time()
+    for _ in range(count):
+        step()
+    _settle()
+    return (time.process_time() - start) / count
+
+
+def _settle() -> None:
+    """Waits until nothing is at work in the background."""
+    before = -1.0
+    while (now := time.process_time()) - before > 1e-3:
+        before = now
+        time.sleep(0.02)
+
+
+def _masking_step(records: "Records", size: int) -> Callable[[], object]:
+    """Masks a batch of records over and over."""
+    import tensorflow as tf
+
+    from data import input_pipeline
+    from data.masking import MaskingConfig, mask_batch
+
+    seen: list[tuple] = []
+
+    def note(*arguments: object) -> dict:
+        seen.append(arguments)
+        return mask_batch(*arguments)
+
+    paths = [path for path, _ in records.shards()]
+    raw = next(iter(tf.data.TFRecordDataset(paths).repeat().batch(size)))
+    examples = input_pipeline.ExampleMaker(
+        records.manifest, input_pipeline.Objective(), MaskingConfig(), SEED
+    )
+    with mock.patch.object(input_pipeline, "mask_batch", note):
+        examples(raw, tf.range(size, dtype=tf.int64), tf.zeros([size], tf.int64))
+    *tensors, config, vocabulary = seen[0]
+    traced = tf.function(lambda *args: mask_batch(*args, config, vocabulary), autograph=False)
+    traced(*tensors)
+    return lambda: traced(*tensors)
+
+
+def _read_step(records: "Records", size: int) -> Callable[[], object]:
+    """Takes the next training batch."""
+    import tensorflow as tf
+
+    from data.input_pipeline import Objective, training_batches
+    from data.masking import MaskingConfig
+
+    batches = training_batches(records, Objective(), MaskingConfig(), size, SEED)
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = 1
+    options.autotune.enabled = False
+    iterator = iter(batches.with_options(options))
+    return lambda: next(iterator)
+
+
+@contextlib.contextmanager
+def _docstring_records(seq_length: int) -> Iterator[str]:
+    from data.build import BuildOptions, build
+    from data.train_tokenizer import TrainTokenizerOptions, train_tokenizer
+
+    with tempfile.TemporaryDirectory() as folder:
+        tokenizer, records = (os.path.join(folder, name) for name in ("tokenizer", "records"))
+        train_tokenizer(
+            TrainTokenizerOptions("python_docs", output=tokenizer, vocab_size=VOCAB_SIZE)
+        )
+        build(BuildOptions("python_docs", tokenizer, records, seq_length=seq_length))
+        yield records
+
+
+if __name__ == "__main__":
+    run(masking, MaskingOptions, __doc__)

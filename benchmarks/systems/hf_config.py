@@ -1,0 +1,21 @@
+"""The keys of `transformers.AlbertConfig` for a workload's model."""
+
+from benchmarks.workloads import Workload
+
+
+def hf_config(work: Workload) -> dict[str, object]:
+    """Keyword arguments of the configuration, without dropout."""
+    config = work.model
+    return {
+        "vocab_size": config.vocab_size,
+        "embedding_size": config.embedding_size,
+        "hidden_size": config.hidden_size,
+        "num_hidden_layers": config.num_layers,
+        "num_attention_heads": config.num_heads,
+        "intermediate_size": config.intermediate_size,
+        "max_position_embeddings": config.max_positions,
+        "hidden_act": "gelu_new",
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+        "classifier_dropout_prob": 0.0,
+    }

@@ -1,0 +1,46 @@
+"""Our own step: the very object that `pretraining.train` runs."""
+
+import tensorflow as tf
+import tf_keras
+
+from albert_tf import hardware
+from albert_tf.pretrainer import AlbertPretrainer
+from benchmarks.systems import CLIP_NORM, LEARNING_RATE, WEIGHT_DECAY, Step
+from benchmarks.workloads import Workload, random_batch
+from pretraining.config import LoopConfig, OptimizerConfig, PretrainConfig
+from pretraining.step import TrainStep, make_optimizer
+
+
+def albert(work: Workload, precision: str, jit: bool) -> Step:
+    """AlbertPretrainer with the workload's model."""
+    tf_keras.mixed_precision.set_global_policy(precision)
+    config = PretrainConfig(
+        model=work.model,
+        optimizer=OptimizerConfig(
+            name="adamw",
+            learning_rate=LEARNING_RATE,
+            warmup_steps=0,
+            weight_decay_rate=WEIGHT_DECAY,
+            clip_norm=CLIP_NORM,
+        ),
+        loop=LoopConfig(steps=1_000_000),
+    )
+    strategy = hardware.strategy("cpu")
+    with strategy.scope():
+        model = AlbertPretrainer(config.model).create_weights()
+        optimizer = make_optimizer(config)
+        optimizer.build(model.trainable_variables)
+    train_step = TrainStep(model, optimizer, config)
+    batch = {name: tf.constant(value) for name, value in random_batch(work).items()}
+
+    @tf.function(jit_compile=jit)
+    def step(batch: dict[str, tf.Tensor]) -> tf.Tensor:
+        sums = strategy.run(train_step, args=(batch,))
+        return sums["mlm_loss"] / sums["mlm_count"] + sums["pair_loss"] / sums["pair_count"]
+
+    return lambda: float(step(batch))
+
+
+def bert(work: Workload, precision: str, jit: bool) -> Step:
+    """The same code with BERT's shape."""
+    return albert(work.as_bert(), precision, jit)

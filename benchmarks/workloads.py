@@ -1,0 +1,72 @@
+"""What is measured: the shapes of a pretraining step, their arithmetic, and a batch of them."""
+
+import dataclasses
+
+import numpy as np
+
+from albert_tf.config import AlbertConfig
+from albert_tf.info import bert_of_same_shape
+
+
+@dataclasses.dataclass(frozen=True)
+class Workload:
+    """A model and the batch that it is trained on: B rows of S pieces, P of them predicted."""
+
+    model: AlbertConfig
+    batch_size: int
+    seq_length: int
+    predictions: int
+
+    def as_bert(self) -> "Workload":
+        """The same batch for the BERT of the same shape."""
+        return dataclasses.replace(self, model=bert_of_same_shape(self.model))
+
+
+_BASE = AlbertConfig.from_preset("albert-base-v2")
+_SMALL = AlbertConfig(hidden_size=256, num_layers=6, num_heads=4, intermediate_size=1024)
+WORKLOADS = {
+    "base128": Workload(_BASE, batch_size=8, seq_length=128, predictions=20),
+    "base512": Workload(_BASE, batch_size=2, seq_length=512, predictions=77),
+    "small128": Workload(_SMALL, batch_size=32, seq_length=128, predictions=20),
+    "large128": Workload(
+        AlbertConfig.from_preset("albert-large-v2"), batch_size=8, seq_length=128, predictions=20
+    ),
+    "tiny": Workload(
+        AlbertConfig.from_preset("albert-tiny").replace(vocab_size=1000, num_layers=2),
+        batch_size=2, seq_length=16, predictions=3,
+    ),
+}  # fmt: skip
+
+
+def step_flops(work: Workload) -> int:
+    """Floating-point operations of the matrix products of one training step, with T = B S.
+
+    Forward: each layer 2 T (4 H H + 2 H F) for the dense layers and 4 T S H for attention's two
+    products; embeddings 2 T E H where E != H; pooler 2 B H H; MLM head 2 B P (H E + E V); pair head
+    4 B H. The backward pass differentiates each product to both factors: a step is 3 x forward.
+    """
+    model = work.model
+    h, f, e = model.hidden_size, model.intermediate_size, model.embedding_size
+    b, tokens = work.batch_size, work.batch_size * work.seq_length
+    layer = 2 * tokens * (4 * h * h + 2 * h * f) + 4 * tokens * work.seq_length * h
+    projection = 2 * tokens * e * h if e != h else 0
+    heads = 2 * b * work.predictions * (h * e + e * model.vocab_size) + 4 * b * h
+    return 3 * (model.num_layers * layer + projection + 2 * b * h * h + heads)
+
+
+def random_batch(work: Workload, seed: int = 0) -> dict[str, np.ndarray]:
+    """A batch under the names of `data.schema`: full rows, two segments, random pieces."""
+    rng = np.random.default_rng(seed)
+    shape, slots = (work.batch_size, work.seq_length), (work.batch_size, work.predictions)
+    chosen = [rng.permutation(work.seq_length)[: work.predictions] for _ in range(work.batch_size)]
+    segments = np.arange(work.seq_length) >= work.seq_length // 2
+    return {
+        "input_word_ids": rng.integers(5, work.model.vocab_size, shape, np.int32),
+        "input_mask": np.ones(shape, np.int32),
+        "input_type_ids": np.tile(segments.astype(np.int32), (work.batch_size, 1)),
+        "masked_lm_positions": np.sort(np.array(chosen, np.int32), axis=1),
+        "masked_lm_ids": rng.integers(5, work.model.vocab_size, slots, np.int32),
+        "masked_lm_weights": np.ones(slots, np.float32),
+        "pair_label": rng.integers(0, 2, work.batch_size, np.int32),
+        "pair_weight": np.ones(work.batch_size, np.float32),
+    }

@@ -1,0 +1,176 @@
+"""What is predicted of two segments, drawn when records are read: SOP, NSP or nothing.
+
+NSP's random partner is segment B of a record of another document. Two things must not tell it from
+a true one. Its length: it is drawn among the records whose segments B are nearest in length to the
+one that it replaces, and cut only to fit into the sequence. What was seen before: it comes from a
+shard drawn by key from the whole data set, anew for each shard in each epoch.
+"""
+
+import dataclasses
+
+import tensorflow as tf
+
+from albert_tf.errors import ConfigError
+from data import keyed
+from data.schema import RecordSchema
+
+PAIR_OBJECTIVES = ("sop", "nsp", "none")
+# A partner is drawn among so many records, nearest in length: a 16th of a shard, within these.
+MIN_NEIGHBOURS, MAX_NEIGHBOURS = 8, 64
+# Streams of `keyed` that are this file's own.
+_SHARD, _TIE, _NEAR, _PICK = range(101, 105)
+_NO_SECOND = 2**20  # sorts behind all lengths
+
+
+@dataclasses.dataclass(frozen=True)
+class Objective:
+    """What is predicted of a pair of segments, label 0 or 1, half and half.
+
+    pair: `sop`: whether the segments are in order (0) or swapped (1) (paper section 3.1); `nsp`:
+    whether the second one follows the first (0) or is of another document (1); `none`: nothing, the
+    segments stay as they are.
+    """
+
+    pair: str = "sop"
+
+    def __post_init__(self) -> None:
+        if self.pair not in PAIR_OBJECTIVES:
+            raise ConfigError(
+                f"`objective.pair` must be one of {', '.join(PAIR_OBJECTIVES)}. "
+                f"Received: {self.pair!r}."
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class Segments:
+    """The segments of each sequence as runs of its pieces; all [B].
+
+    first_begin, first_length, second_begin, second_length: int32; label: bool; weight: bool.
+    """
+
+    first_begin: tf.Tensor
+    first_length: tf.Tensor
+    second_begin: tf.Tensor
+    second_length: tf.Tensor
+    label: tf.Tensor
+    weight: tf.Tensor
+
+
+def in_order(first: tf.Tensor, second: tf.Tensor) -> Segments:
+    """A then B, without a label; `first` and `second` are their lengths, int32 [B]."""
+    never = tf.zeros_like(first, tf.bool)
+    return Segments(tf.zeros_like(first), first, first, second, never, never)
+
+
+def swap_half(first: tf.Tensor, second: tf.Tensor, key: tf.Tensor) -> Segments:
+    """B before A where the key, uint64 [B], says so; never where there is no B."""
+    has_pair = second > 0
+    swapped = _coin(key) & has_pair
+    return Segments(
+        first_begin=tf.where(swapped, first, 0),
+        first_length=tf.where(swapped, second, first),
+        second_begin=tf.where(swapped, 0, first),
+        second_length=tf.where(swapped, first, second),
+        label=swapped,
+        weight=has_pair,
+    )
+
+
+def replace_half(
+    first: tf.Tensor,
+    second: tf.Tensor,
+    key: tf.Tensor,
+    partner_begin: tf.Tensor,
+    partner_length: tf.Tensor,
+    room: int,
+) -> Segments:
+    """The partner's segment in place of B where the key says so, cut at its end to fit.
+
+    A `partner_length` of 0 means that there is none: where the key wants one, the pair stays in
+    order and counts for nothing, so that the labels stay balanced.
+
+    Args:
+      room: pieces that both segments may have together.
+    """
+    wanted = _coin(key) & (second > 0)
+    replaced = wanted & (partner_length > 0)
+    return Segments(
+        first_begin=tf.zeros_like(first),
+        first_length=first,
+        second_begin=tf.where(replaced, partner_begin, first),
+        second_length=tf.where(replaced, tf.minimum(partner_length, room - first), second),
+        label=replaced,
+        weight=(second > 0) & (replaced | ~wanted),
+    )
+
+
+def _coin(key: tf.Tensor) -> tf.Tensor:
+    return tf.bitwise.right_shift(key, tf.constant(63, tf.uint64)) == 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Partners:
+    """Finds a partner for each record: a function of (seed, epoch, record).
+
+    room: pieces that both segments may have together.
+    """
+
+    schema: RecordSchema
+    room: int
+    seed: int
+
+    def shard(self, shard: tf.Tensor, epoch: tf.Tensor, ends: tf.Tensor) -> tf.Tensor:
+        """The shard where the partners of `shard` are: each as likely as it has records.
+
+        ends: int64 [shards], the number of records up to each one's last.
+        """
+        draw = keyed.graph_bits(keyed.graph_stream_key(self.seed, _SHARD, epoch), shard)
+        record = tf.cast(keyed.graph_below(draw, ends[-1]), tf.int64)
+        return tf.searchsorted(ends, record[None], side="right", out_type=tf.int64)[0]
+
+    def choose(
+        self, raw: tf.Tensor, index: tf.Tensor, epoch: tf.Tensor, others: tf.Tensor
+    ) -> tf.Tensor:
+        """For records, string [n] and int64 [n], their partners of `others`, string [m] -> [n].
+
+        Where no record of another document has a segment B: any.
+        """
+        document, length, is_full = self._facts(raw)
+        other_document, other_length, _ = self._facts(others)
+        tie = self._bits(_TIE, epoch, tf.range(tf.size(others, tf.int64)))
+        tie = tf.cast(tf.bitwise.right_shift(tie, tf.constant(24, tf.uint64)), tf.int64)
+        usable = tf.where(other_length > 0, other_length, _NO_SECOND)
+        order = tf.argsort(usable * 2**40 + tie)
+        lengths, documents = tf.gather(usable, order), tf.gather(other_document, order)
+        count = tf.reduce_sum(tf.cast(other_length > 0, tf.int32))
+
+        low, high = (tf.searchsorted(lengths, length, side) for side in ("left", "right"))
+        near = low + keyed.graph_below(self._bits(_NEAR, epoch, index), high - low + 1)
+        window = tf.clip_by_value(count // 16, MIN_NEIGHBOURS, MAX_NEIGHBOURS)
+        window = tf.minimum(window, count)
+        # A full sequence stays full: its partner is not shorter, and is cut. Others are not cut.
+        begin = tf.where(is_full, near, near - window // 2)
+        begin = tf.clip_by_value(begin, 0, count - window)
+        pick = begin + keyed.graph_below(self._bits(_PICK, epoch, index), tf.maximum(window, 1))
+        another = tf.gather(_nearest_of_another(documents[:count]), pick)
+        pick = tf.where(tf.gather(documents, pick) == document, another, pick)
+        return tf.gather(others, tf.gather(order, pick))
+
+    def _facts(self, raw: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Document, int64 [n], length of segment B, int64 [n], and whether the record is full."""
+        parsed = self.schema.parse(raw)
+        length = tf.cast(parsed["pieces_length"], tf.int64)
+        return parsed["document"], length - parsed["first_length"], length >= self.room
+
+    def _bits(self, stream: int, epoch: tf.Tensor, counter: tf.Tensor) -> tf.Tensor:
+        return keyed.graph_bits(keyed.graph_stream_key(self.seed, stream, epoch), counter)
+
+
+def _nearest_of_another(documents: tf.Tensor) -> tf.Tensor:
+    """For each place the next one with another document, else the last before; int32 [count + 1].
+
+    The last entry, and all where there is one document, are 0.
+    """
+    changes = tf.cast(tf.where(documents[1:] != documents[:-1])[:, 0], tf.int32)
+    turn = tf.searchsorted(changes, tf.range(tf.size(documents) + 1))
+    return tf.gather(tf.concat([changes + 1, changes[-1:], [0]], axis=0), turn)

@@ -1,0 +1,87 @@
+"""Records as Google's and Model Garden's tools write them: masked, padded, their feature names.
+
+A record is a `tf.train.Example` of integers with fixed lengths: the sequence with its masks, chosen
+when it was written. Whole batches are written at once in NumPy: every varint has the width of the
+largest, which any parser of the format accepts, so that all records are of one size.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from data.protobuf import encode_examples
+from data.segments import searchsorted
+from data.sequences import Sequences
+from data.static_masking import StaticMasking, choose, replace
+
+GOOGLE, MODEL_GARDEN = "google", "model_garden"
+# What differs between the two: the model's inputs have other names, and Google's tool marks words.
+NAMES = {
+    GOOGLE: ("input_ids", "segment_ids", "token_boundary"),
+    MODEL_GARDEN: ("input_word_ids", "input_type_ids", None),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class ReferenceLayout:
+    """Writes pairs as masked records of `seq_length`.
+
+    names: `google` or `model_garden`. is_word_start: bool [V].
+    """
+
+    names: str
+    seq_length: int
+    cls_id: int
+    sep_id: int
+    masking: StaticMasking
+    is_word_start: np.ndarray
+
+    def encode(self, sequences: Sequences) -> list[bytes]:
+        """The serialized records."""
+        return encode_examples(self.features(sequences), self._largest())
+
+    def features(self, sequences: Sequences) -> dict[str, np.ndarray]:
+        """The features of a batch: int [N, S], [N, P] or [N, 1], the weights float32 [N, P]."""
+        names, config = NAMES[self.names], self.masking
+        at: np.ndarray = np.arange(self.seq_length, dtype=np.int32)
+        first: np.ndarray = sequences.first[:, None] + 1
+        end: np.ndarray = sequences.lengths[:, None].astype(np.int32) + 3
+        real = at < end  # [N, S]
+        special = (at == 0) | (at == first) | (at == end - 1)
+        ordinary = real & ~special  # in the order of `pieces`
+        ids = np.where(at == 0, np.int32(self.cls_id), np.where(real, np.int32(self.sep_id), 0))
+
+        chosen = np.flatnonzero(choose(sequences, self.is_word_start, config))
+        ends = np.cumsum(sequences.lengths)
+        row = searchsorted(ends, chosen, side="right")
+        in_row = chosen - (ends - sequences.lengths)[row]
+        position = in_row + 1 + (in_row >= sequences.first[row])
+        ids[ordinary] = sequences.pieces
+        boundary = special | (self.is_word_start[ids] & real)
+        ids[row, position] = replace(sequences, chosen, row, config)
+
+        slot = np.arange(len(row)) - searchsorted(row, row)
+        shape = (len(sequences), config.max_predictions)
+        positions: np.ndarray = np.zeros(shape, np.int32)
+        targets: np.ndarray = np.zeros(shape, np.int32)
+        weights: np.ndarray = np.zeros(shape, np.float32)
+        positions[row, slot], weights[row, slot] = position, 1.0
+        targets[row, slot] = sequences.pieces[chosen]
+        values = {
+            names[0]: ids,
+            "input_mask": real,
+            names[1]: real & (at > first),
+            "masked_lm_positions": positions,
+            "masked_lm_ids": targets,
+            "masked_lm_weights": weights,
+            "next_sentence_labels": sequences.labels[:, None],
+        }
+        return values | ({names[2]: boundary} if names[2] else {})
+
+    def _largest(self) -> dict[str, int]:
+        """The largest value of each feature that is not 0 or 1."""
+        return {
+            NAMES[self.names][0]: self.masking.vocab_size - 1,
+            "masked_lm_ids": self.masking.vocab_size - 1,
+            "masked_lm_positions": self.seq_length - 1,
+        }

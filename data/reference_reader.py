@@ -1,0 +1,112 @@
+"""Reads masked records in the reference layout, ours or those of Google's and Model Garden's tools.
+
+Files of other projects have no manifest: what a record looks like is read from the first one.
+"""
+
+import dataclasses
+import os
+import struct
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from albert_tf.errors import InputError
+from data.records import Manifest
+from data.reference_layout import NAMES
+
+LABEL = "next_sentence_labels"
+
+
+@dataclasses.dataclass(frozen=True)
+class StaticRecords:
+    """Files of masked records: `shards` are (file, number of records), none empty.
+
+    names: `google` or `model_garden`. has_pairs: whether records have a label.
+    """
+
+    shards: tuple[tuple[str, int], ...]
+    names: str
+    seq_length: int
+    max_predictions: int
+    has_pairs: bool = True
+
+    @classmethod
+    def of_build(cls, folder: str, manifest: Manifest) -> "StaticRecords":
+        """A folder that `data.build --layout=reference` completed."""
+        sizes = enumerate(manifest.shards)
+        shards = tuple((manifest.shard_path(folder, i), size) for i, size in sizes if size)
+        names, slots = manifest.feature_names, manifest.max_predictions
+        return cls(shards, names, manifest.seq_length, slots)
+
+    @classmethod
+    def of_files(cls, files: Sequence[str]) -> "StaticRecords":
+        """Files of another project's tool, all of one kind.
+
+        Raises:
+          InputError: a file is torn, or its first record has other features.
+        """
+        shards = tuple((path, size) for path in files if (size := count_records(path)))
+        if not shards:
+            raise InputError(f"masked records: no record in {list(files)}. Give other files.")
+        raw = next(tf.data.TFRecordDataset(shards[0][0]).as_numpy_iterator())
+        found = tf.train.Example.FromString(raw).features.feature
+        for names, (ids, segments, _) in NAMES.items():
+            wanted = {ids, segments, "input_mask", "masked_lm_positions", "masked_lm_ids",
+                      "masked_lm_weights"}  # fmt: skip
+            if wanted <= set(found):
+                seq_length = len(found["input_mask"].int64_list.value)
+                slots = len(found["masked_lm_positions"].int64_list.value)
+                return cls(shards, names, seq_length, slots, LABEL in found)
+        raise InputError(
+            f"{shards[0][0]!r} must hold masked records with the feature names of "
+            f"{' or '.join(NAMES)}. Received: {sorted(found)}."
+        )
+
+    def parse(self, raw: tf.Tensor, use_pairs: bool = True) -> dict[str, tf.Tensor]:
+        """String [B] -> the model's batch.
+
+        input_word_ids, input_mask, input_type_ids: int32 [B, S].
+        masked_lm_positions, masked_lm_ids: int32 [B, P]; masked_lm_weights: float32 [B, P].
+        pair_label: int32 [B]; pair_weight: float32 [B], 0 where nothing is predicted of pairs.
+        """
+        ids, segments, _ = NAMES[self.names]
+        wide, slots = [self.seq_length], [self.max_predictions]
+        spec = {
+            name: tf.io.FixedLenFeature(wide, tf.int64) for name in (ids, segments, "input_mask")
+        }
+        for name in ("masked_lm_positions", "masked_lm_ids"):
+            spec[name] = tf.io.FixedLenFeature(slots, tf.int64)
+        spec["masked_lm_weights"] = tf.io.FixedLenFeature(slots, tf.float32)
+        if self.has_pairs:
+            spec[LABEL] = tf.io.FixedLenFeature([1], tf.int64)
+        parsed = tf.io.parse_example(raw, spec)
+        batch = {k: tf.cast(v, tf.int32) if v.dtype == tf.int64 else v for k, v in parsed.items()}
+        rows = tf.shape(raw)[:1]
+        label = batch.pop(LABEL)[:, 0] if self.has_pairs else tf.zeros(rows, tf.int32)
+        return batch | {
+            "input_word_ids": batch.pop(ids),
+            "input_type_ids": batch.pop(segments),
+            "pair_label": label,
+            "pair_weight": tf.fill(rows, float(self.has_pairs and use_pairs)),
+        }
+
+
+def count_records(path: str) -> int:
+    """The records of a TFRecord file, by their lengths alone.
+
+    Raises:
+      InputError: the file ends inside a record.
+    """
+    size, at, count = os.path.getsize(path), 0, 0
+    with open(path, "rb") as file:
+        while at < size:
+            file.seek(at)
+            header = file.read(12)
+            length = struct.unpack("<Q", header[:8])[0] if len(header) == 12 else size
+            at += 12 + length + 4  # length and its checksum, the record and its checksum
+            if at > size:
+                raise InputError(
+                    f"{path!r} must be whole records: it ends inside number {count}. Copy it again."
+                )
+            count += 1
+    return count

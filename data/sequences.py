@@ -1,0 +1,86 @@
+"""Pairs of segments in columns: what passes between the stages of a build."""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import BinaryIO, Self
+
+import numpy as np
+
+_COLUMNS = {"keys": "<u8", "documents": "<i8", "labels": "u1", "first": "<i4", "second": "<i4"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Sequences:
+    """N pairs of segments.
+
+    keys: uint64 [N], random and a pair's own: they order the records and draw their masks.
+    documents: int64 [N]. labels: uint8 [N], 0 = in order, 1 = swapped or of another document.
+    first, second: int32 [N], pieces of the segments, in the order of `pieces`.
+    pieces: uint16 or int32 [first + second], segment after segment.
+    """
+
+    keys: np.ndarray
+    documents: np.ndarray
+    labels: np.ndarray
+    first: np.ndarray
+    second: np.ndarray
+    pieces: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """int64 [N]: pieces of each pair."""
+        return self.first.astype(np.int64) + self.second
+
+    def take(self, rows: np.ndarray) -> Self:
+        """The pairs `rows`, int64 [M], in that order."""
+        lengths = self.lengths
+        begins = np.cumsum(lengths) - lengths
+        columns = {name: getattr(self, name)[rows] for name in _COLUMNS}
+        pieces = self.pieces[ragged_ranges(begins[rows], lengths[rows])]
+        return dataclasses.replace(self, **columns, pieces=pieces)
+
+    def split(self, sizes: Sequence[int]) -> Iterator[Self]:
+        """The pairs in runs of so many, without a copy."""
+        piece_ends: np.ndarray = np.append(0, np.cumsum(self.lengths))
+        begin = 0
+        for size in sizes:
+            end = begin + size
+            columns = {name: getattr(self, name)[begin:end] for name in _COLUMNS}
+            pieces = self.pieces[piece_ends[begin] : piece_ends[end]]
+            yield dataclasses.replace(self, **columns, pieces=pieces)
+            begin = end
+
+    def write(self, file: BinaryIO) -> None:
+        """Appends the pairs to a file."""
+        sizes = np.array([len(self), len(self.pieces), self.pieces.dtype.itemsize], "<i8")
+        arrays = [getattr(self, name).astype(dtype) for name, dtype in _COLUMNS.items()]
+        pieces = self.pieces.astype(self.pieces.dtype.newbyteorder("<"))
+        file.write(b"".join(array.tobytes() for array in (sizes, *arrays, pieces)))
+
+    @classmethod
+    def read(cls, content: bytes) -> Self:
+        """The pairs of all that was written to a file."""
+        at = 0
+        blocks: list[list[np.ndarray]] = [
+            [np.zeros(0, dtype) for dtype in (*_COLUMNS.values(), "<u2")]
+        ]
+        while at < len(content):
+            count, num_pieces, size = np.frombuffer(content, "<i8", 3, at).tolist()
+            at += 24
+            block = []
+            types = [(dtype, count) for dtype in _COLUMNS.values()]
+            for dtype, n in (*types, ("<u2" if size == 2 else "<i4", num_pieces)):
+                block.append(np.frombuffer(content, dtype, n, at))
+                at += block[-1].nbytes
+            blocks.append(block)
+        return cls(*map(np.concatenate, zip(*blocks, strict=True)))
+
+
+def ragged_ranges(begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """int64: begin, begin + 1, ... of so many, for one pair of numbers after the other."""
+    ends = np.cumsum(lengths)
+    places = np.arange(ends[-1] if len(ends) else 0)
+    return places + np.repeat(begins - (ends - lengths), lengths)

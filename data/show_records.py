@@ -1,0 +1,183 @@
+"""Prints records as a person reads them, and what a model is given of a whole folder in numbers.
+
+python -m data.show_records artifacts/records --num=3 --objective=sop
+"""
+
+import dataclasses
+import itertools
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from albert_tf import cli, settings
+from albert_tf.errors import InputError
+from albert_tf.tokenization import Tokenizer, load_tokenizer
+from data.records import TOKENIZER
+
+if TYPE_CHECKING:  # to tell a user's mistake, no TensorFlow is needed
+    from data.input_pipeline import Objective, Records
+
+LEGEND = "{piece} is masked, {piece=} predicted as it is, {piece>other} replaced by another"
+_BATCH = 256
+Batch = dict[str, np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class ShowRecordsOptions:
+    """The command line of `data.show_records`."""
+
+    data: str = cli.option("folder of records; may be given without its flag")
+    num: int = cli.option("records to print", 3)
+    objective: str = cli.option("sop, nsp or none", "sop")
+    sample: int = cli.option("records to count, from the first on; 0 = all", 10_000)
+    seed: int = cli.option("of masks and pairs", 0)
+    dry_run: bool = cli.option("check everything and print the options", False)
+
+
+def show_records(options: ShowRecordsOptions) -> None:
+    """Runs the command.
+
+    Raises:
+      InputError: no folder of records, a negative number, or an impossible objective.
+    """
+    from data.input_pipeline import Objective, Records
+
+    for name in ("num", "sample"):
+        if getattr(options, name) < 0:
+            raise InputError(f"--{name} must not be negative. Received: {getattr(options, name)}.")
+    objective, records = Objective(options.objective), Records.open(options.data)
+    if options.dry_run:
+        print(json.dumps(settings.to_dict(options), indent=1))
+        return
+    tokenizer = load_tokenizer(os.path.join(options.data, TOKENIZER))
+    total = records.manifest.num_records
+    count = min(options.sample or total, total)
+    batches = _batches(records, objective, options.seed, max(count, options.num))
+    first = next(batches)
+    print(LEGEND)
+    for row in range(min(options.num, len(first["pair_label"]))):
+        print(f"\n{_headline(first, row)}\n{readable(first, row, tokenizer)}")
+    print(f"\n{statistics(itertools.chain([first], batches), tokenizer)}")
+    print(f"\n{records.manifest.schema.describe()}")
+
+
+def _batches(records: "Records", objective: "Objective", seed: int, count: int) -> Iterator[Batch]:
+    from data.input_pipeline import evaluation_batches
+    from data.masking import MaskingConfig
+
+    batches = evaluation_batches(records, objective, MaskingConfig(), _BATCH, seed)
+    for batch in batches.as_numpy_iterator():
+        rows = min(count, int(batch["masked_lm_weights"].any(axis=1).sum()))
+        yield {name: value[:rows] for name, value in batch.items()}
+        count -= rows
+        if not count:
+            return
+
+
+def _headline(batch: Batch, row: int) -> str:
+    second = int(batch["input_type_ids"][row].sum())
+    length = int(batch["input_mask"][row].sum())
+    label = int(batch["pair_label"][row]) if batch["pair_weight"][row] else "none"
+    return f"record {row}: label {label}, {length} pieces, {length - second} + {second}"
+
+
+def readable(batch: Batch, row: int, tokenizer: Tokenizer) -> str:
+    """The pieces of one sequence, a line for each segment, with the masked ones marked."""
+    seen, truth = batch["input_word_ids"][row].tolist(), original_ids(batch)[row].tolist()
+    masked = _masked(batch)[row].tolist()
+    lines: list[list[str]] = [[], []]
+    for at in range(int(batch["input_mask"][row].sum())):
+        piece = tokenizer.id_to_piece(truth[at])
+        if masked[at] and seen[at] == tokenizer.special.mask:
+            piece = f"{{{piece}}}"
+        elif masked[at]:
+            other = "=" if seen[at] == truth[at] else f">{tokenizer.id_to_piece(seen[at])}"
+            piece = f"{{{piece}{other}}}"
+        lines[batch["input_type_ids"][row][at]].append(piece)
+    return "\n".join(
+        f"  {name}: {' '.join(line)}" for name, line in zip("AB", lines, strict=True) if line
+    )
+
+
+def original_ids(batch: Batch) -> np.ndarray:
+    """int32 [B, S]: the ids before masking."""
+    ids = batch["input_word_ids"].copy()
+    row, slot = np.nonzero(batch["masked_lm_weights"])
+    ids[row, batch["masked_lm_positions"][row, slot]] = batch["masked_lm_ids"][row, slot]
+    return ids
+
+
+def _masked(batch: Batch) -> np.ndarray:
+    """bool [B, S]: what is predicted."""
+    masked = np.zeros(batch["input_word_ids"].shape, bool)
+    row, slot = np.nonzero(batch["masked_lm_weights"])
+    masked[row, batch["masked_lm_positions"][row, slot]] = True
+    return masked
+
+
+def statistics(batches: Iterator[Batch], tokenizer: Tokenizer) -> str:
+    """The table of a folder's numbers, counted over the batches."""
+    lengths: list[np.ndarray] = []
+    counts, runs = Counter[str](), Counter[int]()
+    seq_length = 0
+    for batch in batches:
+        seq_length = batch["input_word_ids"].shape[1]
+        lengths.append(batch["input_mask"].sum(axis=1))
+        counts += _counts(batch, tokenizer)
+        runs += masked_runs(batch, tokenizer)
+    length = np.concatenate(lengths)
+    quantiles = " / ".join(f"{q:.0f}" for q in np.percentile(length, [5, 25, 50, 75, 95]))
+    real, masked, pairs = int(length.sum()), counts["masked"], counts["pairs"]
+    shares = [f"{runs[n] / max(1, runs.total()):.3f}" for n in (1, 2, 3)]
+    rest = f"{sum(count for n, count in runs.items() if n > 3) / max(1, runs.total()):.3f}"
+    rows = {
+        "records": f"{len(length):,}",
+        "mean length": f"{length.mean():.1f} of {seq_length}",
+        "length, 5 / 25 / 50 / 75 / 95 %": quantiles,
+        "padding": f"{1 - real / (len(length) * seq_length):.4f}",
+        "full sequences": f"{(length == seq_length).mean():.4f}",
+        "masked, of all pieces": f"{masked / real:.4f}",
+        "[MASK] / replaced / kept": " / ".join(
+            f"{counts[kind] / max(1, masked):.4f}" for kind in ("hidden", "replaced", "kept")
+        ),
+        "runs of 1 / 2 / 3 / more masked words": " / ".join([*shares, rest]),
+        "label 1, of pairs": f"{counts['label_1'] / max(1, pairs):.4f}",
+        "without a pair": f"{1 - pairs / len(length):.4f}",
+    }
+    return "\n".join(["| | |", "|---|---|", *(f"| {k} | {v} |" for k, v in rows.items())])
+
+
+def _counts(batch: Batch, tokenizer: Tokenizer) -> Counter[str]:
+    seen, truth, masked = batch["input_word_ids"], original_ids(batch), _masked(batch)
+    is_hidden, is_kept = seen == tokenizer.special.mask, seen == truth
+    is_pair = batch["pair_weight"] > 0
+    flags = {
+        "masked": masked,
+        "hidden": masked & is_hidden,
+        "kept": masked & is_kept,
+        "replaced": masked & ~is_hidden & ~is_kept,
+        "pairs": is_pair,
+        "label_1": is_pair & (batch["pair_label"] == 1),
+    }
+    return Counter({name: int(flag.sum()) for name, flag in flags.items()})
+
+
+def masked_runs(batch: Batch, tokenizer: Tokenizer) -> Counter[int]:
+    """How many runs of n masked words there are; n-grams that touch are one run."""
+    masked, ids = _masked(batch), original_ids(batch)
+    special = tokenizer.special
+    starts = tokenizer.is_word_start[ids]
+    starts[:, 1:] |= np.isin(ids[:, :-1], [special.cls, special.sep])
+    begins = masked.copy()  # runs of masked pieces
+    begins[:, 1:] &= ~masked[:, :-1]
+    number = np.cumsum(begins.ravel())[masked.ravel()]
+    words = np.bincount(number, weights=(starts | begins).ravel()[masked.ravel()])
+    return Counter(words[1:].astype(int).tolist())
+
+
+if __name__ == "__main__":
+    cli.run(show_records, ShowRecordsOptions, __doc__, positional="data")

@@ -1,0 +1,323 @@
+"""Proves `python -m albert_tf.convert`: every way there and back, bit for bit, or one line why."""
+
+import json
+import os
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf import cli, load_encoder, load_pretrainer, settings
+from albert_tf.config import AlbertConfig, sharing_plan
+from albert_tf.convert import google_tf1, huggingface, native
+from albert_tf.convert.__main__ import ConvertOptions, main, reshaped
+from albert_tf.convert.bundle import Bundle, Leniency, weight_shapes, with_new_parts
+from albert_tf.convert.unshare import init_groups_from_shared
+from albert_tf.errors import ConfigError, InputError, InputNotFoundError
+from albert_tf.normalization import Normalization
+from albert_tf.pretrainer import AlbertPretrainer
+from albert_tf.tokenization import Tokenizer
+
+STRICT = Leniency()
+MODELS = {
+    "shared": {},
+    "grouped": {"num_layers": 4, "num_groups": 2},
+    "one_group_a_layer": {"num_groups": 3, "hidden_dropout": 0.1, "attention_dropout": 0.2},
+    "without_factors": {"embedding_size": 32, "activation": "relu", "type_vocab_size": 3},
+}
+
+
+def random_weights(config: AlbertConfig) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(1)
+    return {n: rng.normal(0, 0.2, s).astype(np.float32) for n, s in weight_shapes(config).items()}
+
+
+def save(path, config: AlbertConfig, tokenizer: Tokenizer | None = None) -> str:
+    os.makedirs(path)
+    native.write(Bundle(config, random_weights(config), tokenizer), str(path))
+    return str(path)
+
+
+def convert(*argv: str) -> None:
+    main(cli.parse(ConvertOptions, ["convert", *argv], "", ""))
+
+
+def same(left, right) -> bool:
+    assert left.keys() == right.keys()
+    return all(np.array_equal(left[name], right[name]) for name in left)
+
+
+@pytest.mark.parametrize("sharing", ["all", "attention", "ffn", "none"])
+@pytest.mark.parametrize("embedding_size", [16, 32])
+def test_names_and_shapes_are_the_model_s(tiny, sharing, embedding_size):
+    config = tiny.replace(sharing=sharing, embedding_size=embedding_size)
+    model = AlbertPretrainer(config).create_weights()
+    found = {name: native.variable(model, name) for name in weight_shapes(config)}
+    assert {name: tuple(v.shape) for name, v in found.items()} == weight_shapes(config)
+    assert {id(v) for v in found.values()} == {id(v) for v in model.variables}
+
+
+@pytest.mark.parametrize("case", MODELS)
+def test_hugging_face_in_memory_there_and_back(case, tiny):
+    config = tiny.replace(**MODELS[case])
+    read = huggingface.read_config(huggingface.to_json(config), "it")
+    tensors = huggingface.from_ours(config, random_weights(config))
+    assert read == config
+    assert same(huggingface.to_ours(read, tensors, STRICT, "it"), random_weights(config))
+
+
+@pytest.mark.parametrize("case", MODELS)
+def test_google_there_and_back(case, tiny, small_tokenizer, tmp_path):
+    config = tiny.replace(**MODELS[case])
+    tokenizer = Tokenizer(small_tokenizer.model, Normalization(strip_accents=False))
+    google_tf1.write(Bundle(config, random_weights(config), tokenizer), str(tmp_path))
+    back = google_tf1.read(str(tmp_path), STRICT)
+    assert back.config == config
+    assert same(back.weights, random_weights(config))
+    assert back.tokenizer.fingerprint == tokenizer.fingerprint
+
+
+@pytest.mark.parametrize("kind", ["google", "huggingface"])
+def test_the_command_there_and_back_is_bit_equal(kind, tiny, small_tokenizer, tmp_path, capsys):
+    if kind == "huggingface":
+        pytest.importorskip("safetensors")
+    config = tiny.replace(num_layers=4, num_groups=2)
+    tokenizer = Tokenizer(small_tokenizer.model, Normalization(unify_quotes=kind != "google"))
+    ours, theirs, back = save(tmp_path / "ours", config, tokenizer), tmp_path / "t", tmp_path / "b"
+    convert(f"--from={ours}", f"--to={kind}:{theirs}")
+    convert(f"--from={kind}:{theirs}", f"--to={back}")
+    returned = native.read(str(back), STRICT)
+    assert returned.config == config
+    assert same(returned.weights, random_weights(config))
+    assert returned.tokenizer.fingerprint == tokenizer.fingerprint
+    assert tf.train.latest_checkpoint(str(back / "checkpoints"))
+    told = capsys.readouterr()
+    assert told.err == ""
+    heads = 32 * 16 + 16 * 3 + 300 + 32 * 2 + 2
+    assert f"{config.param_count() + heads:,} parameters" in told.out
+
+
+def test_no_sharing_comes_back_as_one_group_a_layer(tiny, tmp_path):
+    config = tiny.replace(sharing="none")
+    google_tf1.write(Bundle(config, random_weights(config), None), str(tmp_path))
+    back = google_tf1.read(str(tmp_path), STRICT)
+    assert back.config == tiny.replace(num_groups=3)
+    assert sharing_plan(back.config) == sharing_plan(config)
+    assert same(back.weights, random_weights(config))
+    assert huggingface.read_config(huggingface.to_json(config), "it") == back.config
+
+
+@pytest.mark.parametrize("setting", ["num_groups=2", "sharing=attention"])
+def test_an_unshared_model_starts_as_the_shared_one(setting, tiny, tmp_path, fake_inputs):
+    ours = save(tmp_path / "ours", tiny.replace(num_layers=4))
+    new = [f"--from={ours}", f"--to={tmp_path / 'new'}", f"--set={setting}"]
+    with pytest.raises(ConfigError, match="missing.*--init_groups_from_shared"):
+        convert(*new)
+    convert(*new, "--init_groups_from_shared")
+    before, after = load_encoder(ours), load_encoder(str(tmp_path / "new"))
+    assert after.config == settings.override(before.config, [setting])
+    assert len(after.variables) > len(before.variables)
+    inputs = fake_inputs(2, 9, (0, 4))
+    for name in ("sequence_output", "pooled_output"):
+        np.testing.assert_allclose(after(inputs)[name], before(inputs)[name], atol=1e-6)
+
+
+def test_groups_are_copied_to_the_layers_that_used_them(tiny):
+    two, six = tiny.replace(num_layers=6, num_groups=2), tiny.replace(num_layers=6, num_groups=6)
+    weights = random_weights(two)
+    copied = init_groups_from_shared(weights, two, six)
+    assert copied.keys() == weight_shapes(six).keys()
+    for layer in range(6):
+        for part in ("attentions/{}/key/kernel", "feed_forwards/{}/intermediate/bias"):
+            mine = copied["encoder/stack/" + part.format(layer)]
+            np.testing.assert_array_equal(mine, weights["encoder/stack/" + part.format(layer // 3)])
+    assert same(init_groups_from_shared(weights, two, two), weights)
+
+
+def test_weights_are_never_merged(tiny):
+    groups = {g: tiny.replace(num_layers=6, num_groups=g) for g in (1, 2, 3)}
+    for source, target in ((2, 1), (2, 3), (3, 2)):
+        with pytest.raises(InputError, match="not merged"):
+            init_groups_from_shared({}, groups[source], groups[target])
+    with pytest.raises(InputError, match="as many layers.*6.*3"):
+        init_groups_from_shared({}, tiny, groups[1])
+
+
+def test_half_sharing_is_written_apart_only_on_request(tiny, tmp_path):
+    ours = save(tmp_path / "ours", tiny.replace(sharing="ffn"))
+    to = f"--to=google:{tmp_path / 'google'}"
+    with pytest.raises(ConfigError, match="--init_groups_from_shared --set sharing=none"):
+        convert(f"--from={ours}", to)
+    convert(f"--from={ours}", to, "--init_groups_from_shared", "--set=sharing=none")
+    names = {name for name, _ in tf.train.list_variables(str(tmp_path / "google"))}
+    assert sum("ffn_1/intermediate/dense/kernel" in name for name in names) == 3
+
+
+def test_a_missing_head_starts_anew(tiny, tmp_path, capsys):
+    config = tiny.replace(initializer_range=0.02)
+    weights = random_weights(config)
+    without = {n: v for n, v in weights.items() if not n.startswith("pair_head")}
+    tensors = huggingface.from_ours(config, without)
+    values = huggingface.to_json(config)
+    bundle = Bundle(
+        huggingface.read_config(values, "it"),
+        huggingface.to_ours(config, tensors, Leniency(("pair_head",)), "it"),
+        None,
+    )
+    with pytest.raises(InputError, match="2 missing.*sop_classifier"):
+        huggingface.to_ours(config, tensors, STRICT, "it")
+    completed = with_new_parts(config, bundle.weights)
+    assert completed.keys() == weights.keys()
+    assert not completed["pair_head/dense/bias"].any()
+    assert 0.01 < completed["pair_head/dense/kernel"].std() < 0.03
+    assert same(completed, with_new_parts(config, bundle.weights))
+    np.testing.assert_array_equal(completed["encoder/pooler/bias"], weights["encoder/pooler/bias"])
+
+
+def test_an_encoder_alone_is_a_source(pretrained, tmp_path, capsys):
+    heads = "--allow_missing=mlm_head,pair_head"
+    convert(f"--from={pretrained}", f"--to=google:{tmp_path / 'google'}", heads)
+    assert "weights start anew" in capsys.readouterr().err
+    encoder = load_encoder(pretrained)
+    reader = tf.train.load_checkpoint(str(tmp_path / "google"))
+    np.testing.assert_array_equal(
+        reader.get_tensor("bert/pooler/dense/kernel"), encoder.pooler.kernel
+    )
+
+
+def test_a_dry_run_writes_nothing(pretrained, tmp_path, capsys):
+    convert(f"--from={pretrained}", f"--to=google:{tmp_path / 'new'}", "--dry_run")
+    assert "would become" in capsys.readouterr().out
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_model_without_tokenizer_is_converted_with_a_warning(tiny, tmp_path, capsys):
+    ours = save(tmp_path / "ours", tiny)
+    convert(f"--from={ours}", f"--to={tmp_path / 'new'}", "--set=hidden_dropout=0.1")
+    assert "no vocabulary" in capsys.readouterr().err
+    assert sorted(os.listdir(tmp_path / "new")) == ["checkpoints", "config.json"]
+    assert load_pretrainer(str(tmp_path / "new")).config == tiny.replace(hidden_dropout=0.1)
+
+
+@pytest.mark.parametrize(
+    ("argv", "error", "words"),
+    [
+        (["--from=google:", "--to=x"], InputError, "--from.*google:PATH, huggingface:PATH"),
+        (["--from=hf:some", "--to=x"], InputError, "--from must be.*'hf:some'"),
+        (["--from=nowhere", "--to=x"], InputNotFoundError, "no config file"),
+        (["--from=huggingface:nowhere", "--to=x"], InputNotFoundError, "nowhere/config.json"),
+        (["--from=google:nowhere", "--to=x"], InputNotFoundError, "nowhere"),
+        (["--from=x", "--to=x", "--allow_missing=sop"], InputError, "pair_head"),
+        (["--from=x", "--to=albert_tf"], InputError, "--to must name a new or empty folder"),
+        (["--from=x"], InputError, "--to is required"),
+    ],
+)
+def test_mistakes(argv, error, words):
+    with pytest.raises(error, match=words):
+        convert(*argv)
+    assert not os.path.exists("x")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [("vocab_size=7", r"\[300, 16\], expected \[7, 16\]"), ("vocab=7", "vocab_size")],
+)
+def test_values_that_ask_for_other_weights(changes, words, tiny):
+    with pytest.raises(ConfigError, match=words):
+        reshaped(Bundle(tiny, random_weights(tiny), None), (changes,), False)
+
+
+HF_JSON = {
+    "model_type": "albert", "vocab_size": 300, "embedding_size": 16, "hidden_size": 32,
+    "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 64,
+    "max_position_embeddings": 40,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"hidden_act": "gelu"}, "gelu_new.*tanh.*'gelu'"),
+        ({"model_type": "bert"}, "model_type"),
+        ({"inner_group_num": 2}, "inner_group_num.*must be 1"),
+        ({"position_embedding_type": "relative_key"}, "position_embedding_type"),
+        ({"rope_theta": 1}, "--ignore=rope_theta"),
+        ({"num_hidden_groups": 2}, "num_groups.*num_layers"),
+    ],
+)
+def test_hugging_face_configurations_without_an_equal(changes, words):
+    with pytest.raises(ConfigError, match=words):
+        huggingface.read_config(HF_JSON | changes, "it")
+
+
+def test_hugging_face_configurations(tiny):
+    read = huggingface.read_config(HF_JSON | {"initializer_range": 0.2, "layer_norm_eps": 1e-5}, "")
+    assert read == tiny.replace(layer_norm_eps=1e-5, mlm_layer_norm_eps=1e-5)
+    xxlarge = huggingface.read_config({"model_type": "albert"}, "")
+    assert xxlarge == AlbertConfig.from_preset("albert-xxlarge-v2")
+
+
+def test_tied_and_constant_tensors_of_hugging_face(tiny):
+    config = tiny.replace(embedding_size=32)
+    weights = random_weights(config)
+    tensors = huggingface.from_ours(config, weights)
+    table, bias = weights["encoder/embeddings/word_embeddings"], weights["mlm_head/bias"]
+    tied = tensors | {"predictions.decoder.weight": table, "predictions.decoder.bias": bias}
+    assert same(huggingface.to_ours(config, tied, STRICT, "it"), weights)
+    del tied["predictions.bias"]
+    assert same(huggingface.to_ours(config, tied, STRICT, "it"), weights)
+    for name in ("predictions.decoder", huggingface.PROJECTION):
+        other = tied | {f"{name}.weight": table[:32] + 1}
+        with pytest.raises(InputError, match=name):
+            huggingface.to_ours(config, other, STRICT, "it")
+
+
+@pytest.mark.parametrize("rules", [Normalization(), Normalization(False, False)])
+def test_a_wordpiece_vocabulary_travels_along(rules, tiny, tmp_path):
+    pytest.importorskip("safetensors")
+    vocabulary = "\n".join(
+        ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "##b", "你"]
+    ).encode()
+    tokenizer = Tokenizer(vocabulary, rules)
+    huggingface.write(Bundle(tiny, random_weights(tiny), tokenizer), str(tmp_path))
+    assert huggingface.read(str(tmp_path), STRICT).tokenizer.fingerprint == tokenizer.fingerprint
+    told = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    assert (told["tokenizer_class"], told["pad_token"]) == ("BertTokenizer", "[PAD]")
+    assert huggingface.check(Bundle(tiny, {}, tokenizer)) == []
+
+
+def test_an_albert_model_s_own_folder(tiny, tmp_path):
+    safetensors = pytest.importorskip("safetensors.numpy")
+    tensors = huggingface.from_ours(tiny, random_weights(tiny))
+    bare = {n.removeprefix("albert."): v for n, v in tensors.items() if n.startswith("albert.")}
+    bare["embeddings.position_ids"] = np.arange(40)[None]
+    safetensors.save_file(bare, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps(huggingface.to_json(tiny)))
+    with pytest.raises(InputError, match="7 missing.*--allow_missing"):
+        huggingface.read(str(tmp_path), STRICT)
+    bundle = huggingface.read(str(tmp_path), Leniency(("mlm_head", "pair_head")))
+    assert bundle.tokenizer is None
+    encoder = {n: v for n, v in random_weights(tiny).items() if n.startswith("encoder/")}
+    assert same(bundle.weights, encoder)
+    with open(tmp_path / "model.safetensors", "r+b") as file:
+        file.truncate(30)
+    with pytest.raises(InputError, match="no readable safetensors"):
+        huggingface.read(str(tmp_path), STRICT)
+    os.remove(tmp_path / "model.safetensors")
+    with pytest.raises(InputNotFoundError, match="neither model.safetensors nor"):
+        huggingface.read(str(tmp_path), STRICT)
+
+
+def test_a_missing_package_is_named_with_its_extra(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    (tmp_path / "config.json").write_text(json.dumps(HF_JSON))
+    (tmp_path / "pytorch_model.bin").touch()
+    with pytest.raises(InputError, match=r"package torch.*albert_tf\[huggingface-torch\]"):
+        huggingface.read(str(tmp_path), STRICT)
+
+
+def test_what_hugging_face_loses_is_told(tiny, small_tokenizer):
+    config = tiny.replace(mlm_layer_norm_eps=1e-5)
+    assert len(huggingface.check(Bundle(config, {}, small_tokenizer))) == 2
+    assert huggingface.check(Bundle(tiny, {}, None)) == []

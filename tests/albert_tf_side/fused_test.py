@@ -1,0 +1,93 @@
+"""Proves that the fused parts of training compute what the plain operations and their tape do."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.layers import common, fused
+
+KEY = tf.constant([11, 13])
+
+
+def value_and_gradients(function, *inputs):
+    inputs = [tf.constant(x) for x in inputs]
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        y = function(*inputs)
+        loss = tf.reduce_sum(tf.cast(y, tf.float32) ** 3)
+    return [y, *tape.gradient(loss, inputs)]
+
+
+def normal(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+def test_gelu_and_its_slope():
+    x = np.linspace(-12, 12, 1001, dtype=np.float32)
+    plain = value_and_gradients(lambda x: tf.nn.gelu(x, approximate=True), x)
+    for ours, theirs in zip(value_and_gradients(fused.gelu, x), plain, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
+def test_softmax_and_its_gradient():
+    logits, mask = normal(3, 2, 5, 7), normal(3, 1, 1, 7, seed=1)
+    plain = value_and_gradients(lambda x: tf.nn.softmax(x + mask), logits)
+    ours = value_and_gradients(lambda x: fused.softmax(x, tf.constant(mask)), logits)
+    for left, right in zip(ours, plain, strict=True):
+        np.testing.assert_allclose(left, right, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.1])
+def test_add_dropout_norm_and_its_gradients(rate):
+    inputs = normal(5, 24), normal(5, 24, seed=1), normal(24, seed=2), normal(24, seed=3)
+    key = KEY if rate else None
+
+    def by_tape(x, update, gamma, beta):
+        total = x + common.dropout(update, rate, key)
+        mean, variance = tf.nn.moments(total, -1, keepdims=True)
+        return (total - mean) / tf.sqrt(variance + 1e-3) * gamma + beta
+
+    def ours(x, update, gamma, beta):
+        return fused.add_dropout_norm(x, update, gamma, beta, 1e-3, rate, key)
+
+    pairs = zip(
+        value_and_gradients(ours, *inputs), value_and_gradients(by_tape, *inputs), strict=True
+    )
+    for left, right in pairs:
+        np.testing.assert_allclose(left, right, rtol=1e-4, atol=1e-4)
+
+
+def test_bfloat16_in_and_out():
+    x, update = (tf.cast(normal(3, 8, seed=seed), tf.bfloat16) for seed in (0, 1))
+    ones, zeros = tf.ones([8]), tf.zeros([8])
+    gradients = value_and_gradients(
+        lambda *args: fused.add_dropout_norm(*args, 1e-12, 0.1, KEY), x, update, ones, zeros
+    )
+    half, full = tf.bfloat16, tf.float32
+    assert [g.dtype for g in gradients] == [half, half, half, full, full]
+    assert fused.gelu(x).dtype == half
+
+
+def test_dropout_passes_the_gradient_where_it_kept():
+    y, gradient = value_and_gradients(lambda x: fused.dropout(x, 0.25, KEY), np.ones([50, 40], "f"))
+    # y is 0 or 4/3; d sum(y^3) / dx = 3 y^2 * 4/3 where kept.
+    np.testing.assert_allclose(gradient, np.where(y == 0, 0, 3 * (4 / 3) ** 3), rtol=1e-5)
+
+
+def test_keys_positions_and_steps_are_independent():
+    """Correlations of keep masks under keys that differ as those of neighbouring sites do."""
+    ones = tf.ones([200_000])
+
+    def kept(*path: int) -> np.ndarray:
+        key = tf.constant([0, 7])
+        for number in path:
+            key = common.fold_in(key, number)
+        return fused.dropout(ones, 0.5, key).numpy() / 2
+
+    masks = [kept(*path) for path in ((), (0,), (1,), (2,), (0, 0), (0, 1), (1, 0), (1, 1))]
+    masks += [fused.dropout(ones, 0.5, tf.constant([0, step])).numpy() / 2 for step in (8, 9)]
+    masks += [np.roll(masks[0], shift) for shift in (1, 2, 8, 64, 768)]
+    correlations = np.corrcoef(masks)[np.triu_indices(len(masks), 1)]
+    # A correlation of n independent bits has deviation 1 / sqrt(n); 105 pairs, five deviations.
+    assert np.abs(correlations).max() < 5 / np.sqrt(200_000)
+    assert all(abs(mask.mean() - 0.5) < 5 * 0.5 / np.sqrt(200_000) for mask in masks)

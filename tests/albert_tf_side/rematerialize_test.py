@@ -1,0 +1,145 @@
+"""Proves that the stack which recomputes gives the loss and gradients of the one which keeps."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+from albert_tf.config import AlbertConfig
+from albert_tf.encoder import INPUTS, AlbertEncoder
+from albert_tf.layers.attention import additive_mask
+from albert_tf.layers.shared_stack import SharedStack
+
+SHARINGS = [("all", 1), ("all", 2), ("attention", 1), ("ffn", 2), ("none", 1)]
+
+
+def config(sharing: str = "all", num_groups: int = 1, dropout: float = 0.0, **changes):
+    values = {
+        "vocab_size": 50, "embedding_size": 8, "hidden_size": 16, "num_layers": 4, "num_heads": 2,
+        "intermediate_size": 32, "max_positions": 12, "initializer_range": 0.2,
+        "sharing": sharing, "num_groups": num_groups,
+        "hidden_dropout": dropout, "attention_dropout": dropout,
+    }  # fmt: skip
+    return AlbertConfig(**values | changes)
+
+
+def stack_pair(values: AlbertConfig, **changes) -> list[SharedStack]:
+    """The plain stack and the recomputing one, with the same weights."""
+    stacks = [SharedStack(values), SharedStack(values.replace(rematerialize=True, **changes))]
+    for stack in stacks:
+        stack.build(None)
+    stacks[1].set_weights(stacks[0].get_weights())
+    return stacks
+
+
+def run(stack: SharedStack, key=None, batch: int = 4, jit: bool = False) -> list[tf.Tensor]:
+    """The last output, and the gradients of x and of each weight."""
+    rng = np.random.default_rng(0)
+    x = tf.constant(rng.normal(size=(batch, 12, 16)).astype(np.float32))
+    x = tf.cast(x, stack.compute_dtype)
+    mask = additive_mask(tf.sequence_mask([12, 5, 1, 7][:batch], 12))
+
+    @tf.function(jit_compile=jit, autograph=False)
+    def step(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = stack(x, mask, key=key, training=True)[-1]
+            loss = tf.reduce_sum(tf.cast(y, tf.float32) ** 3)
+        return [y, *tape.gradient(loss, [x, *stack.trainable_variables])]
+
+    return step(x)
+
+
+def assert_equal(left: list, right: list, tolerance: float) -> None:
+    """Differences relative to the largest gradient: that of a key's bias is 0 but for rounding."""
+    left, right = ([np.asarray(tf.cast(t, tf.float32)) for t in ts] for ts in (left, right))
+    top = max(np.abs(value).max() for value in left)
+    for a, b in zip(left, right, strict=True):
+        assert np.abs(a - b).max() <= tolerance * top
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+@pytest.mark.parametrize(("sharing", "num_groups"), SHARINGS)
+def test_same_loss_and_gradients(sharing, num_groups, dropout):
+    plain, saving = stack_pair(config(sharing, num_groups, dropout))
+    key = tf.constant([3, 5]) if dropout else None
+    assert_equal(run(plain, key), run(saving, key), 1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+@pytest.mark.parametrize(("sharing", "num_groups"), SHARINGS)
+def test_same_loss_and_gradients_under_xla(sharing, num_groups, dropout):
+    plain, saving = stack_pair(config(sharing, num_groups, dropout))
+    key = tf.constant([3, 5]) if dropout else None
+    assert_equal(run(plain, key), run(saving, key, jit=True), 2e-6)
+
+
+def test_xla_for_the_shared_stack():
+    plain, saving = stack_pair(config(dropout=0.1))
+    key = tf.constant([3, 5])
+    assert_equal(run(plain, key), run(saving, key, jit=True), 2e-6)
+
+
+def test_chunks_change_nothing():
+    plain, saving = stack_pair(config("all", 2), rematerialize_chunks=2)
+    assert_equal(run(plain), run(saving), 1e-6)
+
+
+def test_chunks_with_dropout_have_masks_of_their_own():
+    _, saving = stack_pair(config(dropout=0.5, num_layers=1), rematerialize_chunks=2)
+    x, mask = tf.ones([2, 12, 16]), additive_mask(tf.ones([2, 12]))
+    first, second = saving(x, mask, key=tf.constant([3, 5]), training=True)[0]
+    assert np.abs(first - second).max() > 0.1
+    again = saving(x, mask, key=tf.constant([3, 5]), training=True)[0]
+    np.testing.assert_array_equal(again[0], first)
+
+
+def test_chunks_must_divide_the_batch():
+    _, saving = stack_pair(config(), rematerialize_chunks=3)
+    with pytest.raises(ValueError, match="3 chunks, 4 sequences"):
+        run(saving)
+
+
+def test_mixed_bfloat16():
+    before = tf_keras.mixed_precision.global_policy()
+    tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    try:
+        plain, saving = stack_pair(config("all", 2, dropout=0.1))
+    finally:
+        tf_keras.mixed_precision.set_global_policy(before)
+    key = tf.constant([3, 5])
+    left, right = run(plain, key), run(saving, key)
+    assert left[0].dtype == tf.bfloat16
+    assert {gradient.dtype for gradient in right[2:]} == {tf.float32}
+    assert_equal(left, right, 2**-8)
+
+
+def test_inner_outputs_have_values_and_no_gradient():
+    plain, saving = stack_pair(config("all", 2))
+    x, mask = tf.random.normal([2, 12, 16]), additive_mask(tf.ones([2, 12]))
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        outputs = saving(x, mask, training=True)
+        loss = tf.reduce_sum(outputs[1])
+    for left, right in zip(outputs, plain(x, mask, training=True), strict=True):
+        np.testing.assert_allclose(left, right, atol=1e-6)
+    with pytest.raises(ValueError, match="Set rematerialize=False"):
+        tape.gradient(loss, x)
+
+
+def test_under_fit(fake_inputs):
+    losses = {}
+    weights = None
+    for saving in (False, True):
+        values = config(rematerialize=saving, vocab_size=300)
+        encoder = AlbertEncoder(values).create_weights()
+        weights = weights or encoder.get_weights()
+        encoder.set_weights(weights)
+        ids = {name: tf_keras.Input([None], dtype=tf.int32, name=name) for name in INPUTS}
+        model = tf_keras.Model(ids, encoder(ids)["pooled_output"])
+        model.compile(tf_keras.optimizers.legacy.SGD(0.1), "mse")
+        history = model.fit(fake_inputs(8, 12), np.ones([8, 16]), 8, epochs=2, verbose=0)
+        losses[saving] = history.history["loss"]
+    assert losses[False][1] < losses[False][0]
+    np.testing.assert_allclose(losses[True], losses[False], rtol=1e-5)

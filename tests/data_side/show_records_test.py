@@ -1,0 +1,104 @@
+"""Proves that records are printed as they are read, and counted right."""
+
+import pathlib
+import re
+
+import numpy as np
+import pytest
+
+from albert_tf import cli
+from albert_tf.errors import InputError, InputNotFoundError
+from albert_tf.tokenization import Tokenizer
+from data.show_records import (
+    ShowRecordsOptions,
+    masked_runs,
+    original_ids,
+    readable,
+    show_records,
+    statistics,
+)
+
+PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "##c", "d", "e"]
+
+
+@pytest.fixture
+def tokenizer() -> Tokenizer:
+    return Tokenizer("\n".join(PIECES).encode())
+
+
+@pytest.fixture
+def batch() -> dict[str, np.ndarray]:
+    """[CLS] a b ##c [SEP] d e a [SEP] with b ##c hidden, d kept and e replaced, and a full row."""
+    return {
+        "input_word_ids": np.array(
+            [[2, 5, 4, 4, 3, 8, 5, 5, 3, 0], [2, 5, 5, 4, 3, 4, 5, 5, 5, 3]]
+        ),
+        "input_mask": np.array([[1] * 9 + [0], [1] * 10]),
+        "input_type_ids": np.array([[0] * 5 + [1] * 4 + [0], [0] * 5 + [1] * 5]),
+        "masked_lm_positions": np.array([[2, 3, 5, 6], [3, 5, 0, 0]]),
+        "masked_lm_ids": np.array([[6, 7, 8, 9], [8, 7, 0, 0]]),
+        "masked_lm_weights": np.array([[1, 1, 1, 1], [1, 1, 0, 0]], np.float32),
+        "pair_label": np.array([1, 0]),
+        "pair_weight": np.array([1, 0], np.float32),
+    }
+
+
+def test_a_record_as_a_person_reads_it(batch, tokenizer):
+    assert original_ids(batch)[0].tolist() == [2, 5, 6, 7, 3, 8, 9, 5, 3, 0]
+    assert readable(batch, 0, tokenizer).splitlines() == [
+        "  A: [CLS] a {b} {##c} [SEP]",
+        "  B: {d=} {e>a} a [SEP]",
+    ]
+
+
+def test_runs_are_counted_in_words_and_end_with_segments(batch, tokenizer):
+    # Row 0: "b ##c" is one word, "d e" two. Row 1: d, and behind [SEP] ##c, a word by its place.
+    assert masked_runs(batch, tokenizer) == {1: 3, 2: 1}
+
+
+def test_the_table_by_hand(batch, tokenizer):
+    table = statistics(iter([batch]), tokenizer)
+    rows = dict(re.findall(r"\| ([^|]+) \| ([^|]+) \|", table.split("|---|---|\n")[1]))
+    assert rows == {
+        "records": "2",
+        "mean length": "9.5 of 10",
+        "length, 5 / 25 / 50 / 75 / 95 %": "9 / 9 / 10 / 10 / 10",
+        "padding": "0.0500",
+        "full sequences": "0.5000",
+        "masked, of all pieces": f"{6 / 19:.4f}",
+        "[MASK] / replaced / kept": f"{4 / 6:.4f} / {1 / 6:.4f} / {1 / 6:.4f}",
+        "runs of 1 / 2 / 3 / more masked words": "0.750 / 0.250 / 0.000 / 0.000",
+        "label 1, of pairs": "1.0000",
+        "without a pair": "0.5000",
+    }
+
+
+@pytest.mark.parametrize("objective", ["sop", "nsp", "none"])
+def test_a_folder_of_records(tiny_records, capsys, objective):
+    show_records(ShowRecordsOptions(tiny_records, num=2, objective=objective, sample=0))
+    shown = capsys.readouterr().out
+    assert len(re.findall(r"^record \d+: label (?:[01]|none), \d+ pieces", shown, re.M)) == 2
+    assert "{" in shown.split("record 0")[1] and "| `first_length` | int64 |" in shown
+    masked = float(re.search(r"masked, of all pieces \| ([\d.]+)", shown)[1])
+    assert 0.13 < masked < 0.18
+    share = float(re.search(r"label 1, of pairs \| ([\d.]+)", shown)[1])
+    assert share == 0 if objective == "none" else 0.4 < share < 0.6
+
+
+def test_the_folder_is_named_with_or_without_its_flag():
+    for given in (["folder"], ["--data=folder"]):
+        options = cli.parse(ShowRecordsOptions, ["show", *given, "--num=1"], "", "", "data")
+        assert (options.data, options.num) == ("folder", 1)
+    with pytest.raises(InputError, match="unexpected argument 'more'"):
+        cli.parse(ShowRecordsOptions, ["show", "folder", "more"], "", "", "data")
+    with pytest.raises(InputError, match="--data is required"):
+        cli.parse(ShowRecordsOptions, ["show"], "", "", "data")
+
+
+def test_mistakes(tiny_records, tmp_path: pathlib.Path):
+    with pytest.raises(InputNotFoundError, match="no manifest.json"):
+        show_records(ShowRecordsOptions(str(tmp_path)))
+    with pytest.raises(InputError, match="--num must not be negative.*-1"):
+        show_records(ShowRecordsOptions(tiny_records, num=-1))
+    with pytest.raises(InputError, match="objective.pair.*'swap'"):
+        show_records(ShowRecordsOptions(tiny_records, objective="swap"))
