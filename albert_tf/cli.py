@@ -103,7 +103,8 @@ def parse(
         _define(flag, hints[field.name], field, values)
     flags.DEFINE_multi_string("set", [], "key=value, typed and strict; may be repeated", values)
     if any(arg in ("--help", "-help", "-h", "--helpfull") for arg in argv[1:]):
-        print(f"{usage} [flags]\n\n{doc.strip()}\n\nflags:\n{values.get_help()}")
+        place = f" [{positional.upper()}]" if positional else ""
+        print(f"{usage}{place} [flags]\n\n{doc.strip()}\n\nflags:\n{values.get_help()}")
         sys.exit(0)
     try:
         rest = values(list(argv))[1:]

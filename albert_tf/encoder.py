@@ -43,6 +43,7 @@ class AlbertEncoder(tf_keras.Model):
         self.stack = SharedStack(config)
         self.pooler = common.dense(config, config.hidden_size, "pooler")
 
+    @tf.autograph.experimental.do_not_convert  # nothing to convert, but it would take seconds
     def call(
         self,
         inputs: Mapping[str, tf.Tensor],

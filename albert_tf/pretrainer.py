@@ -25,6 +25,7 @@ class AlbertPretrainer(tf_keras.Model):
         self.mlm_head = MlmHead(config)
         self.pair_head = PairHead(config)
 
+    @tf.autograph.experimental.do_not_convert  # nothing to convert, but it would take seconds
     def call(
         self,
         inputs: Mapping[str, tf.Tensor],

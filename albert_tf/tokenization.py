@@ -17,19 +17,15 @@ import numpy as np
 
 from albert_tf import settings
 from albert_tf.errors import ConfigError, InputError, InputNotFoundError
-from albert_tf.normalization import Normalization, normalize
-from albert_tf.sentencepiece_model import MODEL_FILE, SpecialIds, read_model, special_ids
+from albert_tf.normalization import Normalization
+from albert_tf.sentencepiece_model import MODEL_FILE, WORD_MARK, SentencePiece, SpecialIds
 from albert_tf.wordpiece import VOCABULARY_FILE, WordPiece, is_vocabulary
 
-__all__ = ["Normalization", "SpecialIds", "Tokenizer", "load_tokenizer"]
+__all__ = ["WORD_MARK", "Normalization", "SpecialIds", "Tokenizer", "load_tokenizer"]
 
 SETTINGS_FILE = "tokenizer.json"
 FORMAT = "albert_tf.tokenizer/1"  # tells our tokenizer.json from another project's of that name
-WORD_MARK = "▁"  # U+2581, sentencepiece's sign for a space
 _NESTED = ("", "tokenizer", os.path.join("assets.extra", "tokenizer"))  # where a folder keeps it
-# Characters that may continue a word, beside the letters: Google's list, without the apostrophe.
-_PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~€£')
-_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz")
 
 
 class Tokenizer:
@@ -141,71 +137,6 @@ class Tokenizer:
             )
 
 
-class SentencePiece:
-    """One sentencepiece model with ALBERT's special pieces and its digit-comma rule.
-
-    The rule: a piece that ends in a digit and a comma ("▁2010,") is cut into the pieces of the
-    number and a comma. It depends on the piece alone, so it is a table from id to ids.
-    """
-
-    file = MODEL_FILE
-    default_normalization = Normalization()
-
-    def __init__(self, model: bytes, source: str) -> None:
-        self.processor = read_model(model, source)
-        self.special = special_ids(self.processor, source)
-        size = self.processor.get_piece_size()
-        self.pieces: list[str] = self.processor.id_to_piece(list(range(size)))
-        self.replacements = {
-            i: tuple(self.processor.piece_to_id(p) for p in self._split_digit_comma(piece))
-            for i, piece in enumerate(self.pieces)
-            if _ends_in_digit_comma(piece)
-        }
-        self._replaced = frozenset(self.replacements)
-
-    def encode_batch(
-        self, texts: Sequence[str], rules: Normalization, num_threads: int
-    ) -> list[list[int]]:
-        """The ids of each text."""
-        normal = normalize(texts, rules)
-        batch: list[list[int]] = self.processor.encode(normal, num_threads=num_threads)
-        clean = self._replaced.isdisjoint
-        for row in [row for row, ids in enumerate(batch) if not clean(ids)]:
-            batch[row] = [new for i in batch[row] for new in self.replacements.get(i, (i,))]
-        return batch
-
-    def cut(self, text: str, rules: Normalization) -> list[str]:
-        """The pieces of a text; an unknown one is its own text."""
-        (normal,) = normalize([text], rules)
-        found: list[str] = []
-        for piece in self.processor.encode(normal, out_type=str):
-            found.extend(self._split_digit_comma(piece) if _ends_in_digit_comma(piece) else [piece])
-        return found
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """The text of ids."""
-        text: str = self.processor.decode(list(ids))
-        return text
-
-    def starts_word(self, piece: str) -> bool:
-        """Whether a piece begins a word.
-
-        It continues one when it holds only a-z, A-Z and Google's punctuation, neither is one such
-        sign nor begins with ▁ or <. So each digit, accented or CJK piece is a word of its own.
-        """
-        if piece.startswith((WORD_MARK, "<")) or piece in _PUNCTUATION:
-            return True
-        return not all(char.lower() in _LETTERS or char in _PUNCTUATION for char in piece)
-
-    def _split_digit_comma(self, piece: str) -> list[str]:
-        """The rule, as Model Garden's tools and transformers' slow tokenizer define it."""
-        number = self.processor.encode(piece[:-1].replace(WORD_MARK, ""), out_type=str)
-        # The model puts a space before every text; a piece inside a word has none.
-        if number and piece[0] != WORD_MARK and number[0][0] == WORD_MARK:
-            number = number[1:] if number[0] == WORD_MARK else [number[0][1:], *number[1:]]
-        return [*number, piece[-1]]
-
-
 def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
     """Reads a tokenizer from a folder that `Tokenizer.save` wrote, a spiece.model or a vocab.txt.
 
@@ -262,10 +193,6 @@ def _read_record(file: str) -> dict[str, Any] | None:
         raise ConfigError(f"{file!r} must be JSON: {error}. Restore or remove it.") from None
     ours = isinstance(record, dict) and record.get("format") == FORMAT
     return record if ours else None
-
-
-def _ends_in_digit_comma(piece: str) -> bool:
-    return len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit()
 
 
 def _write(path: str, content: bytes) -> None:

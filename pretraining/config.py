@@ -7,9 +7,9 @@ from albert_tf import hardware, settings
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import ConfigError
 from albert_tf.optimization import OPTIMIZERS
-from data.input_pipeline import Objective
+from data.input_pipeline import Objective, check_objective
 from data.masking import MaskingConfig
-from data.records import Manifest
+from data.records import COMPACT, Manifest
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,7 +109,8 @@ class PretrainConfig:
     def __post_init__(self) -> None:
         if self.precision not in hardware.PRECISIONS:
             raise ConfigError(
-                f"`precision` must be one of {', '.join(hardware.PRECISIONS)}. Received: {self.precision!r}."
+                f"`precision` must be one of {', '.join(hardware.PRECISIONS)}. "
+                f"Received: {self.precision!r}."
             )
 
     @property
@@ -144,6 +145,12 @@ def resolve(
                 f"Received: {model.max_positions}, records: {manifest.seq_length}."
             )
         model = dataclasses.replace(model, max_positions=manifest.seq_length)
+    check_objective(manifest, config.objective)
+    if manifest.layout != COMPACT and (masking := [k for k in chosen if k.startswith("masking.")]):
+        raise ConfigError(
+            f"`{masking[0]}` is for the compact layout: the records were masked when they were "
+            "built. Leave it out, or build with --layout=compact."
+        )
     model = dataclasses.replace(model, vocab_size=manifest.vocab_size)
     precision = hardware.resolve_precision(config.precision, device)
     config = dataclasses.replace(config, model=model, precision=precision)

@@ -14,7 +14,7 @@ from albert_tf import cli, outputs, settings
 from albert_tf.checkpoints import load_pretrainer
 from albert_tf.errors import InputError
 from albert_tf.runs import RunDir
-from data.input_pipeline import Records
+from data.input_pipeline import Records, check_objective
 from pretraining.config import PretrainConfig
 from pretraining.intrinsic import evaluate, report
 
@@ -38,7 +38,9 @@ def main(options: EvaluateOptions) -> None:
     if options.dry_run:
         print(f"{run.path} on {records.manifest.num_records:,} sequences of {options.data}")
         return
-    result = evaluate(load_pretrainer(run.path), records, config, options.batch_size)
+    model = load_pretrainer(run.path)
+    with records.naming_damage():
+        result = evaluate(model, records, config, options.batch_size)
     print(report(result))
     result |= {"data": options.data, "corpus": records.manifest.corpus_fingerprint}
     name = os.path.basename(os.path.abspath(options.data))
@@ -74,6 +76,7 @@ def config_of_run(run: RunDir, records: Records) -> PretrainConfig:
             f"--data={records.folder} has sequences of {manifest.seq_length}, the model takes "
             f"{config.model.max_positions}: build it with a smaller --seq_length."
         )
+    check_objective(manifest, config.objective)
     return config
 
 

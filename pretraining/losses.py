@@ -4,6 +4,8 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
+from albert_tf.layers import fused
+
 SUMS = ("mlm_loss", "mlm_correct", "mlm_count", "pair_loss", "pair_correct", "pair_count")
 
 
@@ -22,11 +24,12 @@ def pretraining_sums(
 def _sums(
     logits: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
-    right = tf.cast(tf.argmax(logits, axis=-1, output_type=tf.int32) == labels, tf.float32)
+    flat = tf.reshape(logits, [-1, logits.shape[-1]])
+    losses, is_right = fused.cross_entropy(flat, tf.reshape(labels, [-1]))
+    weights = tf.reshape(weights, [-1])
     return (
         tf.reduce_sum(losses * weights),
-        tf.reduce_sum(right * weights),
+        tf.reduce_sum(tf.cast(is_right, tf.float32) * weights),
         tf.reduce_sum(weights),
     )
 

@@ -45,6 +45,7 @@ class TrainStep:
         self.model, self.optimizer, self.config = model, optimizer, config
         self.has_pairs = config.objective.pair != "none"
 
+    @tf.autograph.experimental.do_not_convert  # nothing to convert, but it would take seconds
     def __call__(self, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """One replica's batch -> `RESULTS`: the global sums, and the gradient's norm."""
         replica = tf.distribute.get_replica_context()

@@ -74,7 +74,8 @@ def main(options: TrainOptions) -> None:
         f"{strategy.num_replicas_in_sync} replica(s)",
         flush=True,
     )
-    train(config, records, run, strategy, first)
+    with records.naming_damage():
+        train(config, records, run, strategy, first)
     if hardware.is_chief(strategy):
         finish(run)
 

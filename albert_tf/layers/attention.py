@@ -81,7 +81,7 @@ class SelfAttention(tf_keras.layers.Layer):
         scale = config.head_size**-0.5
         kernels = [weights.query_kernel * scale, weights.key_kernel, weights.value_kernel]
         biases = [weights.query_bias * scale, weights.key_bias, weights.value_bias]
-        qkv = common.affine(flat, tf.concat(kernels, 1), tf.concat(biases, 0))  # [B * S, 3H]
+        qkv = common.affine(flat, tf.concat(kernels, 1), tf.concat(biases, 0), training)
         split = tf.reshape(qkv, [*shape[:2], 3, config.num_heads, config.head_size])
         query, keys, values = tf.unstack(tf.transpose(split, [2, 0, 3, 1, 4]))  # [B, N, S, D]
         logits = tf.matmul(query, keys, transpose_b=True)  # [B, N, S, S]
@@ -89,7 +89,7 @@ class SelfAttention(tf_keras.layers.Layer):
         attended = common.dropout(attended, config.attention_dropout, common.fold_in(key, 0))
         context = tf.transpose(tf.matmul(attended, values), [0, 2, 1, 3])  # [B, S, N, D]
         context = tf.reshape(context, [-1, config.hidden_size])
-        update = common.affine(context, weights.output_kernel, weights.output_bias)
+        update = common.affine(context, weights.output_kernel, weights.output_bias, training)
         x = common.add_dropout_norm(
             flat,
             update,

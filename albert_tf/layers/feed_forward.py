@@ -67,9 +67,9 @@ class FeedForward(tf_keras.layers.Layer):
         """The layer as a function of tensors alone."""
         config = self.config
         flat = tf.reshape(x, [-1, config.hidden_size])  # [B * S, H]
-        inner = common.affine(flat, weights.inner_kernel, weights.inner_bias)  # [B * S, F]
+        inner = common.affine(flat, weights.inner_kernel, weights.inner_bias, training)
         inner = common.activation(inner, config.activation, training)
-        update = common.affine(inner, weights.output_kernel, weights.output_bias)
+        update = common.affine(inner, weights.output_kernel, weights.output_bias, training)
         out = common.add_dropout_norm(
             flat,
             update,

@@ -25,6 +25,53 @@ def gelu(x: tf.Tensor) -> tf.Tensor:
     return op(x)
 
 
+def affine(x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+    """x W + b of [M, K], [K, N] and [N], with a gradient for W that suits narrow outputs.
+
+    oneDNN's product is half as fast where the result has few columns, as x^T dy has where W is tall
+    and narrow: then (dy^T x)^T it is.
+    """
+    width, units = kernel.shape
+    is_narrow = units <= 512 and width >= 2 * units
+
+    @tf.custom_gradient
+    def op(x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tuple[tf.Tensor, Callable]:
+        def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+            d_x = tf.matmul(upstream, kernel, transpose_b=True)
+            if is_narrow:
+                d_kernel = tf.transpose(tf.matmul(upstream, x, transpose_a=True))
+            else:
+                d_kernel = tf.matmul(x, upstream, transpose_a=True)
+            return d_x, d_kernel, tf.raw_ops.BiasAddGrad(out_backprop=upstream)
+
+        return tf.nn.bias_add(tf.matmul(x, kernel), bias), gradient
+
+    return op(x, kernel, bias)
+
+
+def cross_entropy(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """-log softmax(logits)[label], and whether no logit is larger than the label's.
+
+    Args:
+      logits: float32 [N, V].
+      labels: int32 [N].
+
+    Returns:
+      float32 [N] and bool [N].
+    """
+
+    @tf.custom_gradient
+    def op(logits: tf.Tensor) -> tuple[tuple[tf.Tensor, tf.Tensor], Callable]:
+        loss, total, is_right = _cross_entropy(logits, labels)
+
+        def gradient(upstream: tf.Tensor, _: tf.Tensor) -> tf.Tensor:
+            return _cross_entropy_gradient(logits, labels, total, upstream)
+
+        return (loss, is_right), gradient
+
+    return op(logits)
+
+
 def softmax(logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     """softmax(logits + mask) over the last axis, in float32, in the logits' dtype.
 
@@ -95,6 +142,23 @@ def _gelu_gradient(x: tf.Tensor, upstream: tf.Tensor) -> tf.Tensor:
     s = tf.sigmoid(wide * (_A + _B * wide * wide))
     slope = s * (1.0 + wide * (1.0 - s) * (_A + 3.0 * _B * wide * wide))
     return tf.cast(tf.cast(upstream, tf.float32) * slope, x.dtype)
+
+
+@_island
+def _cross_entropy(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    largest = tf.reduce_max(logits, -1)
+    total = tf.math.log(tf.reduce_sum(tf.exp(logits - largest[:, None]), -1)) + largest
+    own = tf.gather(logits, labels, batch_dims=1)
+    return total - own, total, own >= largest
+
+
+@_island
+def _cross_entropy_gradient(
+    logits: tf.Tensor, labels: tf.Tensor, total: tf.Tensor, upstream: tf.Tensor
+) -> tf.Tensor:
+    is_label = tf.range(tf.shape(logits)[-1])[None] == labels[:, None]
+    probability = tf.exp(logits - total[:, None])
+    return (probability - tf.cast(is_label, tf.float32)) * upstream[:, None]
 
 
 @_island
