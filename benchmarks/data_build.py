@@ -144,7 +144,7 @@ def data_build(options: DataBuildOptions) -> None:
 def _time_case(
     case: building.BuildOptions, tokenizer: Tokenizer, options: DataBuildOptions
 ) -> dict[str, object]:
-    sentences = [s for _, document in building._documents(case) for s in document.sentences]
+    sentences = [s for _, document in _documents(case) for s in document.sentences]
     num_bytes = sum(len(sentence.encode()) for sentence in sentences)
     limits, totals, stages, sequences = [], [], [], 0
     for number in range(options.rounds + 1):
@@ -175,16 +175,22 @@ def _time_case(
     return line
 
 
+def _documents(case: building.BuildOptions) -> Iterator[tuple[int, corpora.Document]]:
+    corpus = building._corpus(case)
+    return corpus.documents(corpus.parts())
+
+
 def _library_seconds(tokenizer: Tokenizer, sentences: list[str]) -> float:
     batches = [
         normalize(sentences[begin : begin + LINES], tokenizer.normalization)
         for begin in range(0, len(sentences), LINES)
     ]
+    processor: Any = tokenizer.vocabulary.processor
     gc.collect()
     gc.disable()
     begin = time.process_time()
     for batch in batches:
-        tokenizer.vocabulary.processor.encode(batch, num_threads=1)
+        processor.encode(batch, num_threads=1)
     seconds = time.process_time() - begin
     gc.enable()
     return seconds
@@ -201,7 +207,7 @@ def _build_once(case: building.BuildOptions, tokenizer: Tokenizer) -> tuple[Stag
             shards, _ = local_runner.run(
                 work,
                 *building.make_stages(case, tokenizer),
-                building._documents(case),
+                _documents(case),
                 building.num_shards(case),
                 num_workers=1,
             )
@@ -217,7 +223,7 @@ def _peer_rate(case: building.BuildOptions, sentences: list[str], num_bytes: int
     with tempfile.TemporaryDirectory() as folder:
         path, size = os.path.join(folder, "text.txt"), 0
         with open(path, "w", encoding="utf-8") as file:
-            for _, document in building._documents(case):
+            for _, document in _documents(case):
                 text = "\n".join(document.sentences)
                 file.write(text + "\n\n")
                 size += len(text.encode())

@@ -17,7 +17,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from albert_tf.cli import option, run
@@ -110,24 +110,24 @@ def _masking_step(records: "Records", size: int) -> Callable[[], object]:
     """Masks a batch of records over and over."""
     import tensorflow as tf
 
-    from data import input_pipeline
+    from data import example_maker
     from data.masking import MaskingConfig, mask_batch
+    from data.pairs import Objective
 
     seen: list[tuple] = []
 
-    def note(*arguments: object) -> dict:
+    def note(*arguments: Any) -> dict:
         seen.append(arguments)
         return mask_batch(*arguments)
 
     paths = [path for path, _ in records.shards()]
     raw = next(iter(tf.data.TFRecordDataset(paths).repeat().batch(size)))
-    examples = input_pipeline.ExampleMaker(
-        records.manifest, input_pipeline.Objective(), MaskingConfig(), SEED
-    )
-    with mock.patch.object(input_pipeline, "mask_batch", note):
+    examples = example_maker.ExampleMaker(records.manifest, Objective(), MaskingConfig(), SEED)
+    with mock.patch.object(example_maker, "mask_batch", note):
         examples(raw, tf.range(size, dtype=tf.int64), tf.zeros([size], tf.int64))
     *tensors, config, vocabulary = seen[0]
-    traced = tf.function(lambda *args: mask_batch(*args, config, vocabulary), autograph=False)
+    mask: Any = mask_batch
+    traced = tf.function(lambda *args: mask(*args, config, vocabulary), autograph=False)
     traced(*tensors)
     return lambda: traced(*tensors)
 

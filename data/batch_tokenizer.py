@@ -28,15 +28,15 @@ def encode_flat(tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[np.ndarray,
     lengths: list[np.ndarray] = [np.zeros(0, np.int64)]
     for begin in range(0, len(texts), LINES_PER_CALL):
         lines = texts[begin : begin + LINES_PER_CALL]
-        if max(map(len, lines)) > MAX_CHARACTERS:
-            parts = [list(_parts(line)) for line in lines]
-            found, counts = _encode(tokenizer, list(chain.from_iterable(parts)))
-            firsts = np.cumsum([0, *map(len, parts)])[:-1]
-            counts = np.add.reduceat(counts, firsts)
-        else:
+        if max(map(len, lines)) <= MAX_CHARACTERS:
             found, counts = _encode(tokenizer, lines)
-        ids.append(found)
-        lengths.append(counts)
+            ids.append(found)
+            lengths.append(counts)
+            continue
+        for line in lines:
+            parts = [_encode(tokenizer, [part])[0] for part in _parts(line)]
+            ids += parts
+            lengths.append(np.array([sum(map(len, parts))]))
     return np.concatenate(ids), np.cumsum(np.concatenate(lengths))
 
 

@@ -1,6 +1,6 @@
 """Builds pretraining records from text: sentences, pieces, pairs of segments, shuffled TFRecords.
 
-In the compact layout, masks and the pair objective (SOP, none) are chosen when the records are
+In the compact layout, masks and the pair objective (SOP, NSP, none) are chosen when the records are
 read, so one build serves every ablation. `--layout=reference` writes what Google's and Model
 Garden's loaders read: masks and labels that stay as they are, `--dupe_factor` times over.
 The same corpus, tokenizer and seed give the same bytes, whatever the number of workers. The output
@@ -16,66 +16,34 @@ import dataclasses
 import errno
 import json
 import os
-from collections.abc import Iterator
 
 from albert_tf import cli, outputs, settings
 from albert_tf.errors import InputError
 from albert_tf.tokenization import Tokenizer, load_tokenizer
-from data import corpora, local_runner
+from data import beam_pipeline, corpora, local_runner
+from data.beam_pipeline import NumberedCorpus
+from data.build_options import BEAM, BuildOptions, check, slots
 from data.compact_layout import CompactLayout
-from data.corpora import Document
 from data.cutter import Cutter, useful_workers
-from data.records import MANIFEST, TOKENIZER, Counts, Manifest
-from data.reference_layout import GOOGLE, NAMES, ReferenceLayout
+from data.records import MANIFEST, REFERENCE, TOKENIZER, Counts, Manifest
+from data.reference_layout import ReferenceLayout
 from data.schema import COMPACT_VERSION
 from data.shuffle import Layout
-from data.splits import split_of
 from data.static_masking import StaticMasking
 
-MIN_SEQ_LENGTH = 16
 TEXT_BYTES_PER_SHARD = 16 * 2**20
 # Each is an open file while the corpus is read, and many systems allow 1024. With more text than
 # fits into so many (8 GiB), the shards grow, and with them the memory that one takes.
 MAX_SHARDS = 512
-COMPACT, REFERENCE = "compact", "reference"
-REFERENCE_PREDICTIONS = 20  # what Google's tool predicts at most, at any length
-
-
-@dataclasses.dataclass(frozen=True)
-class BuildOptions:
-    """The command line of `data.build`."""
-
-    corpus: str = cli.option("where the text is: KIND:WHERE, " + corpora.KINDS)
-    tokenizer: str = cli.option("tokenizer folder or spiece.model")
-    output: str = cli.option("the folder to make")
-    seq_length: int = cli.option("pieces per sequence, special ones included", 512)
-    document_boundary: str = cli.option("blank_line, file or regex:RE", "blank_line")
-    split: str = cli.option("documents to take: all, train or heldout", "all")
-    heldout_fraction: float = cli.option("share of documents that `heldout` takes", 0.05)
-    dupe_factor: int = cli.option("passes over the corpus, each with other segments", 1)
-    layout: str = cli.option("compact, or reference: masked, for other projects' loaders", COMPACT)
-    feature_names: str = cli.option("reference layout: google or model_garden", GOOGLE)
-    masking_rate: float = cli.option("reference layout: share of pieces to predict", 0.15)
-    max_predictions: int = cli.option(
-        "reference layout: slots; 0 = round(masking_rate x seq_length)", 0
-    )
-    max_ngram: int = cli.option("reference layout: most words masked together", 3)
-    reference_quirks: bool = cli.option(
-        "reference layout: the oddities of Google's tool: random partners with label 1 for lone "
-        "sentences, short documents, special pieces among random ones, 20 slots",
-        False,
-    )
-    seed: int = cli.option("of everything random", 0)
-    errors: str = cli.option("strict, or replace: what invalid UTF-8 gets", "strict")
-    data_dir: str | None = cli.option("where TFDS keeps its data sets", None)
-    num_workers: int = cli.option("processes at most; 0 = one per core", 0)
-    dry_run: bool = cli.option("check everything and write nothing", False)
 
 
 def build(options: BuildOptions) -> None:
     """Runs the build that `options` describe."""
-    _check(options)
+    check(options)
     tokenizer = load_tokenizer(options.tokenizer)
+    corpora.read_documents(  # nothing yet: its arguments are checked
+        options.corpus, options.document_boundary, options.errors, options.data_dir
+    )
     fingerprint = corpora.corpus_fingerprint(options.corpus, options.data_dir)
     if _is_complete(options, tokenizer, fingerprint):
         print(f"{options.output} is already complete.")
@@ -87,32 +55,20 @@ def build(options: BuildOptions) -> None:
 
 
 def _build(options: BuildOptions, tokenizer: Tokenizer, fingerprint: str) -> None:
-    identity = json.dumps([_identity(options), tokenizer.fingerprint, fingerprint])
-    text_bytes = corpora.corpus_bytes(options.corpus, options.data_dir)
-    workers = useful_workers(options.num_workers, text_bytes)
-    cutter, layout = make_stages(options, tokenizer)
-    with (
-        outputs.new_folder(options.output) as folder,
-        local_runner.workplace(options.output, identity) as work,
-    ):
-        documents = _documents(options)
-        try:
-            shards, counts = local_runner.run(
-                work, cutter, layout, documents, num_shards(options), workers
-            )
-        except OSError as error:
-            if error.errno != errno.ENOSPC:
-                raise
-            raise OSError(
-                f"--output={options.output}: the disk is full. Make room and give the same command "
-                "again: it continues."
-            ) from None
+    run = _run_beam if options.runner == BEAM else _run_local
+    with outputs.new_folder(options.output) as folder:
+        identity = json.dumps([_identity(options), tokenizer.fingerprint, fingerprint])
+        shards, counts = run(options, folder, *make_stages(options, tokenizer), identity)
         if not counts.sequences:
-            raise InputError(
-                f"--corpus must hold text. Received: {options.corpus!r}, of which --split="
-                f"{options.split} has none. Give more documents, or another --heldout_fraction."
+            found = (
+                "no sentence. Check the files."
+                if options.split == "all"
+                else f"nothing in --split={options.split}. Give more documents, or another "
+                "--heldout_fraction."
             )
-        local_runner.move_shards(work, folder, len(shards))
+            raise InputError(
+                f"--corpus must hold text. Received: {options.corpus!r}, which has {found}"
+            )
         tokenizer.save(os.path.join(folder, TOKENIZER))
         manifest = Manifest(
             schema_version=COMPACT_VERSION,
@@ -126,10 +82,38 @@ def _build(options: BuildOptions, tokenizer: Tokenizer, fingerprint: str) -> Non
             counts=counts,
             options=json.dumps(_identity(options)),
             feature_names=options.feature_names if options.layout == REFERENCE else "",
-            max_predictions=_slots(options) if options.layout == REFERENCE else 0,
+            max_predictions=slots(options) if options.layout == REFERENCE else 0,
         )
         manifest.write(folder)
     _report(options, counts)
+
+
+def _run_local(
+    options: BuildOptions, folder: str, cutter: Cutter, layout: Layout, identity: str
+) -> tuple[tuple[int, ...], Counts]:
+    corpus, count = _corpus(options), num_shards(options)
+    text_bytes = corpora.corpus_bytes(options.corpus, options.data_dir)
+    workers = useful_workers(options.num_workers, text_bytes)
+    with local_runner.workplace(options.output, identity) as work:
+        documents = corpus.documents(corpus.parts())
+        try:
+            result = local_runner.run(work, cutter, layout, documents, count, workers)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            raise OSError(
+                f"--output={options.output}: the disk is full. Make room and give the same command "
+                "again: it continues."
+            ) from None
+        local_runner.move_shards(work, folder, count)
+    return result
+
+
+def _run_beam(
+    options: BuildOptions, folder: str, cutter: Cutter, layout: Layout, _: str
+) -> tuple[tuple[int, ...], Counts]:
+    count = num_shards(options)
+    return beam_pipeline.run(folder, _corpus(options), cutter, layout, count, options.beam_args)
 
 
 def num_shards(options: BuildOptions) -> int:
@@ -151,7 +135,7 @@ def make_stages(options: BuildOptions, tokenizer: Tokenizer) -> tuple[Cutter, La
     masking = StaticMasking(
         rate=options.masking_rate,
         max_ngram=options.max_ngram,
-        max_predictions=_slots(options),
+        max_predictions=slots(options),
         mask_id=special.mask,
         special_ids=tuple(dataclasses.astuple(special)),
         vocab_size=tokenizer.vocab_size,
@@ -167,68 +151,11 @@ def make_stages(options: BuildOptions, tokenizer: Tokenizer) -> tuple[Cutter, La
     )
 
 
-def _slots(options: BuildOptions) -> int:
-    default = max(1, round(options.masking_rate * options.seq_length))
-    if options.reference_quirks:
-        default = REFERENCE_PREDICTIONS
-    return options.max_predictions or default
-
-
-def _check(options: BuildOptions) -> None:
-    if options.seq_length < MIN_SEQ_LENGTH:
-        raise InputError(
-            f"--seq_length must be at least {MIN_SEQ_LENGTH}. Received: {options.seq_length}. "
-            "Raise it: below, hardly a pair of sentences fits."
-        )
-    if options.split not in ("all", "train", "heldout"):
-        raise InputError(f"--split must be all, train or heldout. Received: {options.split!r}.")
-    if not 0 < options.heldout_fraction < 1:
-        raise InputError(
-            f"--heldout_fraction must lie between 0 and 1. Received: {options.heldout_fraction}."
-        )
-    _check_layout(options)
-    if options.dupe_factor < 1:
-        raise InputError(f"--dupe_factor must be at least 1. Received: {options.dupe_factor}.")
-    if options.num_workers < 0:
-        raise InputError(
-            f"--num_workers must be at least 1, or 0 for all cores. Received: "
-            f"{options.num_workers}."
-        )
-
-
-def _check_layout(options: BuildOptions) -> None:
-    for name, valid in (("layout", (COMPACT, REFERENCE)), ("feature_names", tuple(NAMES))):
-        if (value := getattr(options, name)) not in valid:
-            raise InputError(f"--{name} must be {' or '.join(valid)}. Received: {value!r}.")
-    if options.layout == COMPACT:
-        for field in dataclasses.fields(options):
-            value, is_reference = getattr(options, field.name), "reference layout" in _help(field)
-            if is_reference and value != field.default:
-                raise InputError(
-                    f"--{field.name} is for --layout=reference. Received: {value!r}. In the "
-                    "compact layout, masks and pairs are chosen when reading: leave it out."
-                )
-    if not 0 < options.masking_rate < 1:
-        raise InputError(
-            f"--masking_rate must lie between 0 and 1. Received: {options.masking_rate}."
-        )
-    if not 0 <= options.max_predictions <= options.seq_length:
-        raise InputError(
-            f"--max_predictions must lie between 1 and --seq_length, or be 0 for the default. "
-            f"Received: {options.max_predictions}."
-        )
-    if options.max_ngram < 1:
-        raise InputError(f"--max_ngram must be at least 1. Received: {options.max_ngram}.")
-
-
-def _help(field: dataclasses.Field) -> str:
-    return field.metadata["help"]
-
-
 def _identity(options: BuildOptions) -> dict[str, object]:
     """The options of a build; the tokenizer's and the corpus's content are recorded beside."""
     values = settings.to_dict(options)
-    for name in ("output", "tokenizer", "num_workers", "dry_run", "data_dir"):
+    where = ("runner", "beam_args", "num_workers", "data_dir")
+    for name in ("output", "tokenizer", "dry_run", *where):
         del values[name]
     return values
 
@@ -259,14 +186,9 @@ def _is_complete(options: BuildOptions, tokenizer: Tokenizer, fingerprint: str) 
     return True
 
 
-def _documents(options: BuildOptions) -> Iterator[tuple[int, Document]]:
-    """The split's documents, each with its number in the whole corpus."""
-    documents = corpora.read_documents(
-        options.corpus, options.document_boundary, options.errors, options.data_dir
-    )
-    for number, document in enumerate(documents):
-        if options.split == "all" or options.split == split_of(document, options.heldout_fraction):
-            yield number, document
+def _corpus(options: BuildOptions) -> NumberedCorpus:
+    names = (field.name for field in dataclasses.fields(NumberedCorpus))
+    return NumberedCorpus(**{name: getattr(options, name) for name in names})
 
 
 def _report(options: BuildOptions, counts: Counts) -> None:

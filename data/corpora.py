@@ -16,7 +16,7 @@ from typing import Any
 from albert_tf import settings
 from albert_tf.errors import InputError, InputNotFoundError
 from data import python_docs
-from data.corpus_readers import READERS, Document, Reading, tfds_files
+from data.corpus_readers import READERS, Document, Reading, is_blank, tfds_files
 from data.sentences import join_lines, split_sentences
 
 __all__ = [
@@ -103,7 +103,7 @@ def _split_kind(corpus: str) -> tuple[str, str]:
 
 def _boundary(rule: str) -> Callable[[str], Any]:
     if rule == "blank_line":
-        return lambda line: not line or line.isspace()
+        return is_blank
     if rule == "file":
         return lambda line: False
     kind, colon, expression = rule.partition(":")

@@ -22,6 +22,8 @@ from data.sentences import normalize_blanks, sentences_of
 
 _MAX_DOCUMENT_CHARS = 2**29
 _BLOCK_BYTES = 2**18
+_RETURNS = re.compile(r"(?<!\r)\r++$", re.MULTILINE)
+_BLANK_LINES = re.compile(r"\n(?:[^\S\n]*+\n)+")
 _DOC_OPEN = re.compile(r'<doc\b(?:.*?\btitle="(.*)")?[^>]*>\s*')
 
 
@@ -39,7 +41,7 @@ class Reading:
 
     where: str  # what follows KIND:
     files: list[str]
-    is_boundary: Callable[[str], Any]
+    is_boundary: Callable[[str], Any]  # of a line of text; `is_blank` is told faster
     errors: str
     data_dir: str | None
 
@@ -74,7 +76,13 @@ def _open(name: str) -> io.BufferedReader:
 
 
 def _lines(name: str, errors: str) -> Iterator[str]:
-    """The lines of a UTF-8 file, decoded in blocks of which the byte offset is known."""
+    """The lines of a UTF-8 file."""
+    for text in _blocks(name, errors):
+        yield from text.split("\n")
+
+
+def _blocks(name: str, errors: str) -> Iterator[str]:
+    """Whole lines of a UTF-8 file, without the last "\\n", of which the byte offset is known."""
     offset = 0
     try:
         with _open(name) as stream:
@@ -82,9 +90,10 @@ def _lines(name: str, errors: str) -> Iterator[str]:
                 text = block.decode("utf-8", errors)
                 if not offset:
                     text = text.removeprefix("\ufeff")
-                lines = text.removesuffix("\n").split("\n")
-                yield from (line.rstrip("\r") for line in lines) if "\r" in text else lines
                 offset += len(block)
+                del block  # may be a long line
+                text = text.removesuffix("\n")
+                yield _RETURNS.sub("", text) if "\r" in text else text
     except UnicodeDecodeError as error:
         raise InputError(
             f"--corpus: {name} must be UTF-8. Received: byte 0x{error.object[error.start]:02x} "
@@ -96,43 +105,57 @@ def _lines(name: str, errors: str) -> Iterator[str]:
         ) from None
 
 
+def is_blank(line: str) -> bool:
+    """Whether a line holds nothing but white space."""
+    return not line or line.isspace()
+
+
+def _texts(name: str, errors: str, is_boundary: Callable[[str], Any]) -> Iterator[str]:
+    """What stands between the boundaries of a file."""
+    parts: list[str] = []
+    for block in _blocks(name, errors):
+        first, *others = _divided(block, is_boundary)
+        parts.append(first)
+        for other in others:
+            yield "\n".join(parts).strip("\n")
+            parts = [other]
+        if sum(map(len, parts)) > _MAX_DOCUMENT_CHARS:
+            raise InputError(
+                f"--corpus: {name} has a document of more than {_MAX_DOCUMENT_CHARS} "
+                "characters. Choose a --document_boundary that occurs in it."
+            )
+    yield "\n".join(parts).strip("\n")
+
+
+def _divided(block: str, is_boundary: Callable[[str], Any]) -> list[str]:
+    if is_boundary is is_blank:
+        return [text.strip("\n") for text in _BLANK_LINES.split(f"\n{block}\n")]
+    texts: list[list[str]] = [[]]
+    for line in block.split("\n"):
+        if is_boundary(line):
+            texts.append([])
+        else:
+            texts[-1].append(line)
+    return list(map("\n".join, texts))
+
+
 def _read_text(reading: Reading) -> Iterator[Document]:
     for name in reading.files:
-        lines: list[str] = []
-        chars = 0
-        for line in _lines(name, reading.errors):
-            if reading.is_boundary(line):
-                yield Document(sentences_of(lines), name)
-                lines, chars = [], 0
-                continue
-            lines.append(line)
-            chars += len(line)
-            if chars > _MAX_DOCUMENT_CHARS:
-                raise InputError(
-                    f"--corpus: {name} has a document of more than {_MAX_DOCUMENT_CHARS} "
-                    "characters. Choose a --document_boundary that occurs in it."
-                )
-        yield Document(sentences_of(lines), name)
+        for text in _texts(name, reading.errors, reading.is_boundary):
+            yield Document(sentences_of(text), name)
 
 
 def _read_sentences(reading: Reading) -> Iterator[Document]:
     for name in reading.files:
-        sentences: list[str] = []
-        for line in _lines(name, reading.errors):
-            if line and not line.isspace():
-                sentences.append(line)
-            elif sentences:
-                yield _document_of(sentences, name)
-                sentences = []
-        yield _document_of(sentences, name)
+        for text in _texts(name, reading.errors, is_blank):
+            yield Document(tuple(_collapsed_lines(text)), name)
 
 
-def _document_of(lines: list[str], name: str) -> Document:
-    """The document whose sentences are the lines."""
-    text = "\n".join(lines)
+def _collapsed_lines(text: str) -> list[str]:
+    lines = text.split("\n")
     if not text.isascii() or not is_collapsed(text, len(lines)):
         lines = list(filter(None, map(normalize_blanks, lines)))
-    return Document(tuple(lines), name)
+    return lines
 
 
 def _read_wikiextractor(reading: Reading) -> Iterator[Document]:
@@ -143,7 +166,7 @@ def _read_wikiextractor(reading: Reading) -> Iterator[Document]:
             if opening := _DOC_OPEN.fullmatch(line):
                 title, lines = html.unescape(opening[1] or ""), []
             elif lines is not None and line.strip() == "</doc>":
-                yield Document(sentences_of(lines), name)
+                yield Document(sentences_of("\n".join(lines)), name)
                 lines = None
             elif lines is not None and (lines or line.strip() not in ("", title)):
                 lines.append(line)  # from behind the line that repeats the title
@@ -156,7 +179,7 @@ def _read_wikiextractor(reading: Reading) -> Iterator[Document]:
 def _read_jsonl(reading: Reading) -> Iterator[Document]:
     for name in reading.files:
         for text in _json_lines(name, "text", reading.errors):
-            yield Document(sentences_of(text.split("\n")), name)
+            yield Document(sentences_of(text), name)
 
 
 def _json_lines(name: str, key: str, errors: str) -> Iterator[str]:
@@ -208,7 +231,7 @@ def _passages(texts: Iterable[tuple[str, str]]) -> Iterator[Document]:
         digest = hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=12).digest()
         if digest not in seen:
             seen.add(digest)
-            yield Document(sentences_of(text.split("\n")), name)
+            yield Document(sentences_of(text), name)
 
 
 def _read_tfds(reading: Reading) -> Iterator[Document]:
@@ -233,7 +256,7 @@ def _read_tfds(reading: Reading) -> Iterator[Document]:
                 f"--corpus=tfds:{reading.where} must be UTF-8. Received: {error}. "
                 "Pass --errors=replace."
             ) from None
-        yield Document(sentences_of(text.split("\n")), builder.info.name)
+        yield Document(sentences_of(text), builder.info.name)
 
 
 def _read_python_docs(reading: Reading) -> Iterator[Document]:

@@ -16,17 +16,11 @@ from albert_tf.tokenization import Tokenizer
 from data import keyed
 from data.batch_tokenizer import encode_flat
 from data.corpora import Document
+from data.labels import paired, swapped
 from data.records import Counts
 from data.schema import ids_dtype
-from data.segments import (
-    Pairs,
-    paired,
-    part_long_sentences,
-    reference_pairs,
-    segment_pairs,
-    swapped,
-)
-from data.sequences import Sequences, ragged_ranges
+from data.segments import Pairs, part_long_sentences, reference_pairs, segment_pairs
+from data.sequences import Sequences, take_ranges
 
 SPECIAL_PIECES = 3  # [CLS] A [SEP] B [SEP]
 BATCH_CHARACTERS = 2_000_000
@@ -56,13 +50,17 @@ class Cutter:
     def cut(self, batch: Batch) -> tuple[Sequences, Counts]:
         """The pairs of the documents, and what was counted."""
         texts = [sentence for _, document in batch for sentence in document.sentences]
+        text_bytes, replaced = _sizes("".join(texts))
         ids, ends = encode_flat(self.tokenizer, texts)
         ends = np.append(0, ends)
-        bounds = np.unique(ends)  # a sentence without a piece is none
+        bounds = ends[np.append(True, ends[1:] > ends[:-1])]  # a sentence without a piece is none
         documents = ends[np.cumsum([0, *(len(document.sentences) for _, document in batch)])]
         numbers = np.array([number for number, _ in batch])
+        parted = bounds
+        if not self.quirks:
+            parted = part_long_sentences(bounds, ids, self.tokenizer.is_word_start, self._room)
         passes = [
-            self._cut_once(ids, bounds, documents, numbers, turn)
+            self._cut_once(ids, parted, documents, numbers, turn)
             for turn in range(self.dupe_factor)
         ]
         pairs = Pairs(*map(np.concatenate, zip(*passes, strict=True)))
@@ -77,8 +75,8 @@ class Cutter:
             sequences_of_label_1=int(pairs.label.sum()),
             pieces=kept,
             pieces_lost=int(pairs.lost.sum()),
-            text_bytes=sum(map(_num_bytes, texts)),
-            replaced_characters=sum(text.count("\ufffd") for text in texts if not text.isascii()),
+            text_bytes=text_bytes,
+            replaced_characters=replaced,
         )
         return _sequences(pairs, ids.astype(ids_dtype(self.tokenizer.vocab_size)), numbers), counts
 
@@ -92,16 +90,20 @@ class Cutter:
     ) -> Pairs:
         """One pass over the documents, keyed by their numbers: the same whichever worker has it."""
         keys = keyed.bits(keyed.stream_key(self.seed, keyed.SEGMENTS, turn), numbers)
-        max_pieces, is_word_start = self.seq_length - SPECIAL_PIECES, self.tokenizer.is_word_start
         if self.quirks:
-            return reference_pairs(bounds, documents, keys, max_pieces)
-        bounds = part_long_sentences(bounds, ids, is_word_start, max_pieces)
-        pairs = segment_pairs(bounds, documents, keys, max_pieces)
-        return swapped(paired(pairs, ids, is_word_start)) if self.labelled else pairs
+            return reference_pairs(bounds, documents, keys, self._room)
+        pairs = segment_pairs(bounds, documents, keys, self._room)
+        return swapped(paired(pairs, ids, self.tokenizer.is_word_start)) if self.labelled else pairs
+
+    @property
+    def _room(self) -> int:
+        """Pieces beside the special ones."""
+        return self.seq_length - SPECIAL_PIECES
 
 
-def _num_bytes(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode())
+def _sizes(text: str) -> tuple[int, int]:
+    """Bytes of a text, and replacement characters in it."""
+    return (len(text), 0) if text.isascii() else (len(text.encode()), text.count("\ufffd"))
 
 
 def _sequences(pairs: Pairs, ids: np.ndarray, numbers: np.ndarray) -> Sequences:
@@ -113,7 +115,7 @@ def _sequences(pairs: Pairs, ids: np.ndarray, numbers: np.ndarray) -> Sequences:
         labels=pairs.label.astype(np.uint8),
         first=pairs.first_length.astype(np.int32),
         second=pairs.second_length.astype(np.int32),
-        pieces=ids[ragged_ranges(begins, lengths)],
+        pieces=take_ranges(ids, begins, lengths),
     )
 
 

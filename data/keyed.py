@@ -6,7 +6,7 @@ drawn for a record depends on (seed, stream, epoch, record) alone: never on the 
 on the number of replicas or on what was drawn before.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -21,6 +21,7 @@ _MULTIPLIERS_32 = (0x85EBCA6B, 0xC2B2AE35)
 
 # One stream per purpose: what is drawn for one never tells anything about another.
 SHARD_ORDER, RECORD_ORDER, PAIR, NGRAM, TILE, REPLACE, PIECE, DROPOUT, SEGMENTS = range(1, 10)
+PARTNER_SHARD, PARTNER_TIE, PARTNER_NEAR, PARTNER_PICK = range(101, 105)
 
 
 def stream_key(seed: int, stream: int, epoch: int = 0) -> int:
@@ -28,12 +29,22 @@ def stream_key(seed: int, stream: int, epoch: int = 0) -> int:
     return _mix_int(_mix_int(_mix_int(seed) + stream) + epoch)
 
 
-def bits(key: int, counter: np.ndarray) -> np.ndarray:
-    """uint64 of `counter`'s shape: the draw number `counter` under `key`."""
+def bits(key: int | np.ndarray, counter: int | np.ndarray) -> np.ndarray:
+    """The draw number `counter` under `key`, an int or uint64: uint64, of both shapes broadcast."""
     with np.errstate(over="ignore"):
-        return _mix(
-            np.uint64(key) + (counter.astype(np.uint64) + np.uint64(1)) * np.uint64(_GOLDEN)
-        )
+        steps = (np.asarray(counter).astype(np.uint64) + np.uint64(1)) * np.uint64(_GOLDEN)
+        return _mix(np.asarray(key, np.uint64) + steps)
+
+
+def below(draws: np.ndarray, limit: int | np.ndarray) -> np.ndarray:
+    """uint64 draws -> int64 uniform in [0, limit), limit at most 2**32."""
+    high = draws >> np.uint64(32)
+    return ((high * np.asarray(limit).astype(np.uint64)) >> np.uint64(32)).astype(np.int64)
+
+
+def searchsorted(ordered: np.ndarray, values: np.ndarray, side: Any = "left") -> np.ndarray:
+    """`np.searchsorted`, whose type would be that of a number."""
+    return cast(np.ndarray, np.searchsorted(ordered, values, side))
 
 
 def graph_stream_key(seed: int, stream: int, epoch: "tf.Tensor") -> "tf.Tensor":

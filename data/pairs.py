@@ -17,8 +17,6 @@ from data.schema import RecordSchema
 PAIR_OBJECTIVES = ("sop", "nsp", "none")
 # A partner is drawn among so many records, nearest in length: a 16th of a shard, within these.
 MIN_NEIGHBOURS, MAX_NEIGHBOURS = 8, 64
-# Streams of `keyed` that are this file's own.
-_SHARD, _TIE, _NEAR, _PICK = range(101, 105)
 _NO_SECOND = 2**20  # sorts behind all lengths
 
 
@@ -124,7 +122,9 @@ class Partners:
 
         ends: int64 [shards], the number of records up to each one's last.
         """
-        draw = keyed.graph_bits(keyed.graph_stream_key(self.seed, _SHARD, epoch), shard)
+        draw = keyed.graph_bits(
+            keyed.graph_stream_key(self.seed, keyed.PARTNER_SHARD, epoch), shard
+        )
         record = tf.cast(keyed.graph_below(draw, ends[-1]), tf.int64)
         return tf.searchsorted(ends, record[None], side="right", out_type=tf.int64)[0]
 
@@ -137,7 +137,7 @@ class Partners:
         """
         document, length, is_full = self._facts(raw)
         other_document, other_length, _ = self._facts(others)
-        tie = self._bits(_TIE, epoch, tf.range(tf.size(others, tf.int64)))
+        tie = self._bits(keyed.PARTNER_TIE, epoch, tf.range(tf.size(others, tf.int64)))
         tie = tf.cast(tf.bitwise.right_shift(tie, tf.constant(24, tf.uint64)), tf.int64)
         usable = tf.where(other_length > 0, other_length, _NO_SECOND)
         order = tf.argsort(usable * 2**40 + tie)
@@ -145,13 +145,15 @@ class Partners:
         count = tf.reduce_sum(tf.cast(other_length > 0, tf.int32))
 
         low, high = (tf.searchsorted(lengths, length, side) for side in ("left", "right"))
-        near = low + keyed.graph_below(self._bits(_NEAR, epoch, index), high - low + 1)
+        near = low + keyed.graph_below(self._bits(keyed.PARTNER_NEAR, epoch, index), high - low + 1)
         window = tf.clip_by_value(count // 16, MIN_NEIGHBOURS, MAX_NEIGHBOURS)
         window = tf.minimum(window, count)
         # A full sequence stays full: its partner is not shorter, and is cut. Others are not cut.
         begin = tf.where(is_full, near, near - window // 2)
         begin = tf.clip_by_value(begin, 0, count - window)
-        pick = begin + keyed.graph_below(self._bits(_PICK, epoch, index), tf.maximum(window, 1))
+        pick = begin + keyed.graph_below(
+            self._bits(keyed.PARTNER_PICK, epoch, index), tf.maximum(window, 1)
+        )
         another = tf.gather(_nearest_of_another(documents[:count]), pick)
         pick = tf.where(tf.gather(documents, pick) == document, another, pick)
         return tf.gather(others, tf.gather(order, pick))

@@ -40,42 +40,57 @@ def encode_examples(features: dict[str, np.ndarray], largest: dict[str, int]) ->
       largest: the largest value of a feature; 1 where it is not given.
     """
     count = len(next(iter(features.values())))
-    parts: list[np.ndarray] = []
+    widths = {name: 4 if v.dtype == np.float32 else len(varint(largest.get(name, 1)))
+              for name, v in features.items()}  # fmt: skip
+    heads = {}
     for name in sorted(features):
-        values = features[name]
-        is_float = values.dtype == np.float32
-        payload: np.ndarray = (
-            values.astype("<f4").view(np.uint8)
-            if is_float
-            else _varints(values, largest.get(name, 1))
-        )
-        head = entry_head(name, FLOATS if is_float else INTEGERS, payload.shape[1])
-        parts += [np.broadcast_to(np.frombuffer(head, np.uint8), (count, len(head))), payload]
-    head = b"\n" + varint(sum(part.shape[1] for part in parts))
-    parts.insert(0, np.broadcast_to(np.frombuffer(head, np.uint8), (count, len(head))))
-    rows = np.concatenate(parts, axis=1)
-    content, size = rows.tobytes(), rows.shape[1]
+        kind = FLOATS if features[name].dtype == np.float32 else INTEGERS
+        heads[name] = entry_head(name, kind, features[name].shape[1] * widths[name])
+    inner = sum(len(heads[name]) + features[name].shape[1] * widths[name] for name in heads)
+    head = b"\n" + varint(inner)
+    size = len(head) + inner
+    rows: np.ndarray = np.empty((count, size), np.uint8)
+    at = _write(rows, 0, head)
+    for name, head in heads.items():
+        at = _write(rows, at, head)
+        values, width = features[name], widths[name]
+        place = rows[:, at : at + values.shape[1] * width]
+        _fill(place.reshape(*values.shape, width), values, largest.get(name, 1))
+        at += place.shape[1]
+    content = rows.tobytes()
     return [content[begin : begin + size] for begin in range(0, count * size, size)]
 
 
-def _varints(values: np.ndarray, largest: int) -> np.ndarray:
-    """Integers [N, K] -> uint8 [N, K x width], each as wide as the varint of `largest`."""
-    width = len(varint(largest))
+def _write(rows: np.ndarray, at: int, content: bytes) -> int:
+    """Puts the same bytes into each row; returns where they end."""
+    end = at + len(content)
+    rows[:, at:end] = np.frombuffer(content, np.uint8)
+    return end
+
+
+def _fill(place: np.ndarray, values: np.ndarray, largest: int) -> None:
+    """The bytes of floats or integers [N, K] -> `place`, uint8 [N, K, width], a view."""
+    width = place.shape[2]
     if width == 1:
-        return values.astype(np.uint8)
-    table: np.ndarray = _varint_table(largest).view(np.uint32)[
-        :, 0
-    ]  # one look-up for the bytes of a number
-    return (
-        table[values].view(np.uint8).reshape(*values.shape, 4)[..., :width].reshape(len(values), -1)
-    )
+        place[:, :, 0] = values
+        return
+    if values.dtype != np.float32:
+        values = _varint_table(largest)[values]  # one look-up for the bytes of a number
+    little = values.astype(values.dtype.newbyteorder("<"), copy=False)
+    columns: np.ndarray = little.view(np.uint8).reshape(*values.shape, 4)
+    for byte in range(width):  # column by column: NumPy is slow where the last axis is short
+        place[:, :, byte] = columns[:, :, byte]
 
 
 @functools.lru_cache(8)
 def _varint_table(largest: int) -> np.ndarray:
-    """uint8 [largest + 1, 4]: the bytes of every number, below 2**28, as wide as the largest's."""
+    """uint32 [largest + 1]: the bytes of every number, below 2**28, the lowest first; all as wide
+    as the largest's.
+    """
     numbers, width = np.arange(largest + 1), len(varint(largest))
-    table: np.ndarray = np.zeros((largest + 1, 4), np.uint8)
+    table: np.ndarray = np.zeros(largest + 1, np.uint32)
     for byte in range(width):
-        table[:, byte] = (numbers >> 7 * byte) & 127 | (128 if byte < width - 1 else 0)
+        table |= ((numbers >> 7 * byte) & 127 | (128 if byte < width - 1 else 0)).astype(
+            np.uint32
+        ) << np.uint32(8 * byte)
     return table

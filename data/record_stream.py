@@ -5,11 +5,20 @@ memory at a time, as the strings of its records; where records have partners (`d
 the shard of these.
 """
 
+from itertools import count
+
 import numpy as np
 import tensorflow as tf
 
 from data import keyed
 from data.pairs import Partners
+
+# What reading raises where a file is torn, has other records than it should, or other features.
+DAMAGE = (
+    tf.errors.DataLossError,
+    tf.errors.FailedPreconditionError,
+    tf.errors.InvalidArgumentError,
+)
 
 
 class _Shards:
@@ -34,7 +43,10 @@ class _Shards:
 
     def _strings(self, shard: tf.Tensor) -> tf.Tensor:
         size = tf.gather(tf.constant(self.sizes), shard)
-        return tf.data.TFRecordDataset(self._paths[shard]).batch(size).get_single_element()
+        records = tf.data.TFRecordDataset(self._paths[shard]).batch(size + 1).get_single_element()
+        complete = tf.debugging.assert_equal(tf.size(records, tf.int64), size, "records in a shard")
+        with tf.control_dependencies([complete]):
+            return tf.identity(records)
 
 
 def record_stream(
@@ -72,7 +84,9 @@ def records_in_order(
 ) -> tf.data.Dataset:
     """Every record once, in the order of the files, with the fields of `record_stream`; epoch 0."""
     if partners is None:  # nothing needs a whole shard
-        records = tf.data.TFRecordDataset([path for path, _ in shards]).enumerate()
+        records = tf.data.TFRecordDataset([path for path, _ in shards])
+        total = sum(size for _, size in shards)
+        records = records.apply(tf.data.experimental.assert_cardinality(total)).enumerate()
         return records.map(lambda index, raw: (raw, index, tf.zeros([], tf.int64)))
     source = _Shards(shards, partners)
 
@@ -81,6 +95,21 @@ def records_in_order(
         return tf.data.Dataset.from_tensor_slices(source.read(shard, tf.zeros([], tf.int64)))
 
     return tf.data.Dataset.range(len(shards)).flat_map(read_shard)
+
+
+def find_damage(shards: list[tuple[str, int]]) -> str:
+    """Which record of which file cannot be read; empty where all can."""
+    for path, size in shards:
+        records = tf.data.TFRecordDataset(path).as_numpy_iterator()
+        for number in count():
+            try:
+                if next(records, None) is None:
+                    break
+            except tf.errors.DataLossError:
+                return f"{path!r} is damaged at its record number {number} of {size} (from 0)"
+        if number != size:
+            return f"{path!r} must have {size} records. Received: {number}"
+    return ""
 
 
 def seek(sizes: np.ndarray, seed: int, start: int) -> tuple[int, int]:

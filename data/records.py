@@ -9,6 +9,7 @@ from albert_tf import settings
 from albert_tf.errors import InputError, InputNotFoundError
 from data.schema import COMPACT_VERSION, RecordSchema, compact_schema
 
+COMPACT, REFERENCE = "compact", "reference"  # layouts
 MANIFEST = "manifest.json"
 TOKENIZER = "tokenizer"
 
@@ -64,6 +65,15 @@ class Manifest:
     def num_records(self) -> int:
         """Records in all shards."""
         return sum(self.shards)
+
+    def describe(self) -> str:
+        """What a record holds, as Markdown."""
+        if self.layout == COMPACT:
+            return self.schema.describe()
+        return (
+            f"Masked records with {self.feature_names}'s feature names, {self.seq_length} pieces "
+            f"and {self.max_predictions} slots each."
+        )
 
     def shard_path(self, folder: str, shard: int) -> str:
         """The file of a shard."""

@@ -9,8 +9,8 @@ import dataclasses
 
 import numpy as np
 
+from data import keyed
 from data.protobuf import encode_examples
-from data.segments import searchsorted
 from data.sequences import Sequences
 from data.static_masking import StaticMasking, choose, replace
 
@@ -53,14 +53,14 @@ class ReferenceLayout:
 
         chosen = np.flatnonzero(choose(sequences, self.is_word_start, config))
         ends = np.cumsum(sequences.lengths)
-        row = searchsorted(ends, chosen, side="right")
+        row = keyed.searchsorted(ends, chosen, side="right")
         in_row = chosen - (ends - sequences.lengths)[row]
         position = in_row + 1 + (in_row >= sequences.first[row])
         ids[ordinary] = sequences.pieces
         boundary = special | (self.is_word_start[ids] & real)
         ids[row, position] = replace(sequences, chosen, row, config)
 
-        slot = np.arange(len(row)) - searchsorted(row, row)
+        slot = np.arange(len(row)) - keyed.searchsorted(row, row)
         shape = (len(sequences), config.max_predictions)
         positions: np.ndarray = np.zeros(shape, np.int32)
         targets: np.ndarray = np.zeros(shape, np.int32)

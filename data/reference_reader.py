@@ -1,9 +1,11 @@
 """Reads masked records in the reference layout, ours or those of Google's and Model Garden's tools.
 
-Files of other projects have no manifest: what a record looks like is read from the first one.
+Files of other projects have no manifest (`data.import_records` writes one): what a record looks
+like is read from the first one.
 """
 
 import dataclasses
+import json
 import os
 import struct
 from collections.abc import Sequence
@@ -32,11 +34,11 @@ class StaticRecords:
 
     @classmethod
     def of_build(cls, folder: str, manifest: Manifest) -> "StaticRecords":
-        """A folder that `data.build --layout=reference` completed."""
+        """A folder that `data.build --layout=reference` or `data.import_records` completed."""
         sizes = enumerate(manifest.shards)
         shards = tuple((manifest.shard_path(folder, i), size) for i, size in sizes if size)
         names, slots = manifest.feature_names, manifest.max_predictions
-        return cls(shards, names, manifest.seq_length, slots)
+        return cls(shards, names, manifest.seq_length, slots, pair_of(manifest) != "none")
 
     @classmethod
     def of_files(cls, files: Sequence[str]) -> "StaticRecords":
@@ -89,6 +91,12 @@ class StaticRecords:
             "pair_label": label,
             "pair_weight": tf.fill(rows, float(self.has_pairs and use_pairs)),
         }
+
+
+def pair_of(manifest: Manifest) -> str:
+    """What the labels of masked records are for: sop (all of `data.build`'s), nsp or none."""
+    pair: str = json.loads(manifest.options).get("pair", "sop")
+    return pair
 
 
 def count_records(path: str) -> int:

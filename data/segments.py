@@ -7,7 +7,8 @@ Text is a flat array of pieces; `bounds`, strictly increasing, are the places in
 begin and end, and `documents` those where documents do.
 """
 
-from typing import Any, NamedTuple, cast
+import array
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,9 +18,10 @@ SHORT_PROBABILITY = 0.1  # BERT section A.2: some shorter sequences, as fine-tun
 # A sentence that overshoots begins the next chunk if this share of the target is reached without
 # it. Else it is taken, and the pair is cut to fit (as BERT's rule always does).
 SUFFICIENT_FILL = 0.8
+_WINDOW = 2**16  # pieces of a long sentence that are looked at together
 
 # What is drawn for a chunk, each by a number of its own.
-_TARGET, _CUT, _ODD, _FIRST_FRONT, _SECOND_FRONT, _ORDER, _SWAP, _PARTNER, _START = range(9)
+_TARGET, _CUT, _ODD, _FIRST_FRONT, _SECOND_FRONT, _ORDER, SWAP, _PARTNER, _START = range(9)
 
 
 class Pairs(NamedTuple):
@@ -52,15 +54,15 @@ def segment_pairs(
       bounds: int64 [n + 1]. documents: int64 [D + 1]. keys: uint64 [D].
     """
     sentences = _Sentences.of(bounds, documents, keys)
-    short = below(draw(sentences.keys, _TARGET), 2**32) < SHORT_PROBABILITY * 2**32
-    lengths: np.ndarray = below(_mixed(sentences.keys, _TARGET), max_pieces - 1) + 2
+    short = keyed.below(keyed.bits(sentences.keys, _TARGET), 2**32) < SHORT_PROBABILITY * 2**32
+    lengths: np.ndarray = keyed.below(_mixed(sentences.keys, _TARGET), max_pieces - 1) + 2
     target = np.where(short, lengths, max_pieces)
     start, stop = sentences.chunks(_stops(sentences, target, max_pieces))
     key, count = sentences.keys[start], stop - start
-    cut = start + 1 + below(draw(key, _CUT), np.maximum(count - 1, 1))
+    cut = start + 1 + keyed.below(keyed.bits(key, _CUT), np.maximum(count - 1, 1))
     first, middle, end = bounds[start], bounds[np.minimum(cut, stop)], bounds[stop]
     # At random, or the place of [SEP] would tell which segment came first in the text.
-    odd = below(draw(key, _ODD), 2)
+    odd = keyed.below(keyed.bits(key, _ODD), 2)
     label = np.zeros_like(start)
     return _fitted(
         (first, middle - first, middle, end - middle), label, sentences.document[start], key,
@@ -78,56 +80,27 @@ def reference_pairs(
     swapped here, before the pair is cut to fit. Sentences of any length are taken whole.
     """
     sentences = _Sentences.of(bounds, documents, keys)
-    short = below(draw(keys, _TARGET), 2**32) < SHORT_PROBABILITY * 2**32
-    drawn = np.where(short, below(_mixed(keys, _TARGET), max_pieces - 1) + 2, max_pieces)
+    short = keyed.below(keyed.bits(keys, _TARGET), 2**32) < SHORT_PROBABILITY * 2**32
+    drawn = np.where(short, keyed.below(_mixed(keys, _TARGET), max_pieces - 1) + 2, max_pieces)
     target = drawn[sentences.document]
-    reach = searchsorted(bounds, bounds[:-1] + target)
+    reach = keyed.searchsorted(bounds, bounds[:-1] + target)
     start, stop = sentences.chunks(np.minimum(reach, sentences.document_end))
     key, count = sentences.keys[start], stop - start
     alone = count == 1
-    cut = np.where(alone, stop, start + 1 + below(draw(key, _CUT), np.maximum(count - 1, 1)))
+    cut = np.where(
+        alone, stop, start + 1 + keyed.below(keyed.bits(key, _CUT), np.maximum(count - 1, 1))
+    )
     a, b, end = bounds[start], bounds[cut], bounds[stop]
     wanted = np.maximum(target[start] - (b - a), 1)
     other, other_end = _random_partner(sentences, start, key, wanted)
     b_length = np.where(alone, other_end - other, end - b)
     b, a_length = np.where(alone, other, b), b - a
-    swap = ~alone & (below(draw(key, _SWAP), 2) == 1)
+    swap = ~alone & (keyed.below(keyed.bits(key, SWAP), 2) == 1)
     ordered = (a, a_length, b, b_length)
     swapped = (b, b_length, a, a_length)
     ranges = tuple(np.where(swap, y, x) for x, y in zip(ordered, swapped, strict=True))
     label = (alone | swap).astype(np.int64)
     return _fitted(ranges, label, sentences.document[start], key, max_pieces, np.ones_like(start))
-
-
-def paired(pairs: Pairs, ids: np.ndarray, is_word_start: np.ndarray) -> Pairs:
-    """The pairs with a second segment for each, for records that cannot be without a label.
-
-    A sentence that stands alone is cut in its middle, before a word where there is one; one of a
-    single piece is left out.
-    """
-    alone = np.flatnonzero(pairs.second_length == 0)
-    begin, length = pairs.first[alone], pairs.first_length[alone]
-    words: np.ndarray = np.append(np.flatnonzero(is_word_start[ids]), len(ids))
-    middle = begin + (length + 1) // 2
-    word = words[searchsorted(words, middle)]
-    cut = np.where(word < begin + length, word, middle)
-    first_length, second = pairs.first_length.copy(), pairs.second.copy()
-    second_length = pairs.second_length.copy()
-    first_length[alone], second[alone] = cut - begin, cut
-    second_length[alone] = begin + length - cut
-    kept = second_length > 0
-    changed = pairs._replace(first_length=first_length, second=second, second_length=second_length)
-    return Pairs(*(column[kept] for column in changed))
-
-
-def swapped(pairs: Pairs) -> Pairs:
-    """The pairs, half of them in the other order and with label 1."""
-    swap = below(draw(pairs.keys, _SWAP), 2) == 1
-    first, second = (pairs.first, pairs.first_length), (pairs.second, pairs.second_length)
-    columns = (np.where(swap, y, x) for x, y in zip(first + second, second + first, strict=True))
-    return pairs._replace(
-        **dict(zip(Pairs._fields[:4], columns, strict=True)), label=swap.astype(np.int64)
-    )
 
 
 def part_long_sentences(
@@ -140,15 +113,17 @@ def part_long_sentences(
     with a word where there is one: `is_word_start`, bool [V].
     """
     longest = max(1, int(max_pieces * (1 - SUFFICIENT_FILL) + 1e-9))
-    cuts: list[int] = []
+    cuts = array.array("q")
     for sentence in np.flatnonzero(np.diff(bounds) > max_pieces).tolist():
-        begin, last = int(bounds[sentence]), int(bounds[sentence + 1])
-        starts = is_word_start[ids[begin:last]]
-        at = 0
-        while at + longest < len(starts):
-            words = np.flatnonzero(starts[at + 1 : at + longest + 1])
-            at += 1 + int(words[-1]) if len(words) else longest
-            cuts.append(begin + at)
+        at, last = int(bounds[sentence]), int(bounds[sentence + 1])
+        while at + longest < last:
+            begin, end = at, min(last, at + longest + _WINDOW)
+            starts = is_word_start[ids[begin:end]]
+            word = np.maximum.accumulate(np.where(starts, np.arange(end - begin), 0))
+            while at + longest < end:
+                start = begin + word.item(at + longest - begin)
+                at = start if start > at else at + longest
+                cuts.append(at)
     return np.sort(np.concatenate([bounds, np.array(cuts, np.int64)]))
 
 
@@ -166,22 +141,6 @@ def fit(
     return kept, first + second - excess - kept
 
 
-def draw(keys: np.ndarray, counter: np.ndarray | int) -> np.ndarray:
-    """uint64: the draw number `counter` of each key."""
-    return keyed.bits(cast(Any, keys), np.asarray(counter))
-
-
-def searchsorted(ordered: np.ndarray, values: np.ndarray, side: Any = "left") -> np.ndarray:
-    """`np.searchsorted`, whose type would be that of a number."""
-    return cast(np.ndarray, np.searchsorted(ordered, values, side))
-
-
-def below(draws: np.ndarray, limit: np.ndarray | int) -> np.ndarray:
-    """uint64 draws -> int64 uniform in [0, limit), limit at most 2**32."""
-    high = draws >> np.uint64(32)
-    return ((high * np.asarray(limit).astype(np.uint64)) >> np.uint64(32)).astype(np.int64)
-
-
 class _Sentences(NamedTuple):
     """The n sentences of a batch."""
 
@@ -193,10 +152,10 @@ class _Sentences(NamedTuple):
 
     @classmethod
     def of(cls, bounds: np.ndarray, documents: np.ndarray, keys: np.ndarray) -> "_Sentences":
-        begin = searchsorted(bounds, documents)
+        begin = keyed.searchsorted(bounds, documents)
         document: np.ndarray = np.repeat(np.arange(len(keys)), np.diff(begin))
         place = np.arange(len(bounds) - 1) - begin[document]
-        own = draw(keys[document], place)
+        own = keyed.bits(keys[document], place)
         return cls(bounds, begin, document, begin[document + 1], own)
 
     def chunks(self, stops: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -213,7 +172,7 @@ def _stops(sentences: _Sentences, target: np.ndarray, max_pieces: int) -> np.nda
     """int64 [n]: one past the last sentence of the chunk that begins at each sentence."""
     bounds, start = sentences.bounds, np.arange(len(sentences.document))
     begin = bounds[:-1]
-    reach = np.minimum(searchsorted(bounds, begin + target), sentences.document_end)
+    reach = np.minimum(keyed.searchsorted(bounds, begin + target), sentences.document_end)
     overshoots = bounds[reach] - begin > max_pieces
     has_enough = (reach - start > 2) & (bounds[reach - 1] - begin >= SUFFICIENT_FILL * target)
     reach -= overshoots & has_enough
@@ -226,12 +185,12 @@ def _random_partner(
     """Pieces [from, to) of another document: sentences until they are `wanted` or it ends."""
     begin, bounds = sentences.begin, sentences.bounds
     filled = np.flatnonzero(np.diff(begin))
-    own = searchsorted(filled, sentences.document[start])
-    step: np.ndarray = 1 + below(draw(key, _PARTNER), max(1, len(filled) - 1))
+    own = keyed.searchsorted(filled, sentences.document[start])
+    step: np.ndarray = 1 + keyed.below(keyed.bits(key, _PARTNER), max(1, len(filled) - 1))
     other = filled[(own + step) % len(filled)]  # the own one where there is no other
     size = begin[other + 1] - begin[other]
-    sentence = begin[other] + below(draw(key, _START), size)
-    stop = np.minimum(searchsorted(bounds, bounds[sentence] + wanted), begin[other + 1])
+    sentence = begin[other] + keyed.below(keyed.bits(key, _START), size)
+    stop = np.minimum(keyed.searchsorted(bounds, bounds[sentence] + wanted), begin[other + 1])
     return bounds[sentence], bounds[stop]
 
 
@@ -255,7 +214,7 @@ def _fitted(
         label,
         document,
         first_lost + second_lost,
-        draw(key, _ORDER),
+        keyed.bits(key, _ORDER),
     )
 
 
@@ -265,7 +224,7 @@ def _heads(keys: np.ndarray, coins: np.ndarray) -> np.ndarray:
     word = 0
     while len(rows := np.flatnonzero(coins > 64 * word)):
         spare = 64 - np.minimum(coins[rows] - 64 * word, 64)
-        draws = draw(keys[rows], word) >> spare.astype(np.uint64)
+        draws = keyed.bits(keys[rows], word) >> spare.astype(np.uint64)
         heads[rows] += np.bitwise_count(draws)
         word += 1
     return heads
@@ -273,4 +232,4 @@ def _heads(keys: np.ndarray, coins: np.ndarray) -> np.ndarray:
 
 def _mixed(keys: np.ndarray, purpose: int) -> np.ndarray:
     """Keys of a stream of draws of their own."""
-    return draw(draw(keys, purpose), 0)
+    return keyed.bits(keyed.bits(keys, purpose), 0)

@@ -11,12 +11,14 @@ An abbreviation that is missed costs a sentence cut in two, never text: nothing 
 """
 
 import re
-from collections.abc import Iterable
 
 _CJK = "\u3001-\u303f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uffef"
 _MARKS = "\"'“”‘’…—"
 _SPACELESS_BREAK = re.compile(rf"(?<=[{_CJK}])\n(?=[{_CJK}{_MARKS}])|(?<=[{_MARKS}])\n(?=[{_CJK}])")
-_RULE = re.compile(r"\s*(?:[-=_*~#+·•—–]\s*){3,}")
+_WIDE = re.compile(rf"[\u3000{_CJK}]")
+_BREAK = re.compile(r"\n[^\S\n]*+(?:(?:[-=_*~#+·•—–][^\S\n]*+){3,}+)?+(?=\n)")
+_INDENTED = re.compile(r"\n(?=\u3000)")
+_AROUND_BREAK = re.compile(r"[^\S\n]*+\n[^\S\n]*+")
 _WIDE_END = "。！？｡．"
 _END = ".!?…؟۔।॥።" + _WIDE_END
 _CLOSE = r"\"'”’“»«›‹\)\]\}"
@@ -59,6 +61,7 @@ _PERHAPS_LAST = frozenset(
     "ms hon sen rep mt ft ca ing jr esq co corp inc ltd bros dept univ ave al no".split()
 )
 _INITIALS_OR_SHORT_NUMBER = re.compile(r"(?:[^\W\d_]\.)*[^\W\d_]|\d{1,2}")
+_ABBREVIATIONS = _NEVER_LAST | _BEFORE_NUMBER | _PERHAPS_LAST
 _STARTERS = frozenset(
     """The This That These Those There Then They He She It We You In On At By For From With When
     While Where What Who Why How If As And But Or So Yet However After Before Since Although
@@ -72,29 +75,25 @@ _WORD = re.compile(r"\w")
 _FIRST_WORD = re.compile(rf"[{re.escape(_OPEN)}]*(\w+\.?)")
 
 
-def sentences_of(lines: Iterable[str]) -> tuple[str, ...]:
-    """The sentences of a document's lines; none crosses a block.
+def sentences_of(text: str) -> tuple[str, ...]:
+    """The sentences of a document; none crosses a block.
 
     A blank line, a line of rules (`* * *`) or an ideographic space that indents ends a block.
     """
     sentences: list[str] = []
-    block: list[str] = []
-    for line in lines:
-        is_break = not line or line.isspace() or _RULE.fullmatch(line) is not None
-        if block and (is_break or line[0] == "\u3000"):
-            sentences += split_sentences(join_lines(block))
-            block = []
-        if not is_break:
-            block.append(line)
-    return tuple(sentences + split_sentences(join_lines(block)))
+    for block in _BREAK.split(f"\n{text}\n"):
+        if block.isascii() or not _WIDE.search(block):
+            sentences += split_sentences(block)
+        else:
+            for paragraph in _INDENTED.split(block):
+                sentences += split_sentences(join_lines(paragraph))
+    return tuple(sentences)
 
 
-def join_lines(lines: Iterable[str]) -> str:
+def join_lines(text: str) -> str:
     """Hard-wrapped lines as one: joined by a space, but by nothing between two CJK characters."""
-    joined = "\n".join(line.strip() for line in lines)
-    if not joined.isascii():
-        joined = _SPACELESS_BREAK.sub("", joined)
-    return joined.replace("\n", " ")
+    joined = _AROUND_BREAK.sub("\n", text.strip())
+    return _SPACELESS_BREAK.sub("", joined).replace("\n", " ")
 
 
 def split_sentences(block: str) -> list[str]:
@@ -110,8 +109,10 @@ def split_sentences(block: str) -> list[str]:
     for match in _BOUNDARY.finditer(text):
         dot, end = match.span()
         if text[dot] == "." and end == dot + 1:
-            if text[end : end + 1] in ("", " ") and _goes_on(text, start, dot):
-                continue
+            begin = max(text.rfind(" ", start, dot) + 1, start)
+            if _may_go_on(text[begin:dot]) and text[end : end + 1] in ("", " "):
+                if _goes_on(text, start, begin, dot):
+                    continue
         elif text[end - 1] == '"' or text[end : end + 1] == '"':
             quotes += sum(text.count(quote, counted, dot) for quote in '"“”')
             counted = dot
@@ -141,11 +142,17 @@ def normalize_blanks(text: str) -> str:
     return text.strip()
 
 
-def _goes_on(text: str, start: int, dot: int) -> bool:
-    """Whether the sentence that began at `start` goes on behind the single period at `dot`."""
-    begin = max(text.rfind(" ", start, dot) + 1, start)
-    if dot - begin > 6:
-        return False
+def _may_go_on(word: str) -> bool:
+    """Whether `_goes_on` needs a look: not at most of the words before a period."""
+    size = len(word)
+    return size < 3 or (size < 7 and (not word.isalpha() or word.lower() in _ABBREVIATIONS))
+
+
+def _goes_on(text: str, start: int, begin: int, dot: int) -> bool:
+    """Whether the sentence that began at `start` goes on behind the single period at `dot`.
+
+    begin: where the word before the period does.
+    """
     word = text[begin:dot].rpartition("(")[2].lstrip(_OPEN)
     lowered = word.lower()
     if lowered in _NEVER_LAST:

@@ -44,12 +44,13 @@ def show_records(options: ShowRecordsOptions) -> None:
     Raises:
       InputError: no folder of records, a negative number, or an impossible objective.
     """
-    from data.input_pipeline import Objective, Records
+    from data.input_pipeline import Objective, Records, check_objective
 
     for name in ("num", "sample"):
         if getattr(options, name) < 0:
             raise InputError(f"--{name} must not be negative. Received: {getattr(options, name)}.")
     objective, records = Objective(options.objective), Records.open(options.data)
+    check_objective(records.manifest, objective)
     if options.dry_run:
         print(json.dumps(settings.to_dict(options), indent=1))
         return
@@ -57,12 +58,17 @@ def show_records(options: ShowRecordsOptions) -> None:
     total = records.manifest.num_records
     count = min(options.sample or total, total)
     batches = _batches(records, objective, options.seed, max(count, options.num))
+    with records.naming_damage():
+        _print(batches, options.num, tokenizer)
+    print(f"\n{records.manifest.describe()}")
+
+
+def _print(batches: Iterator[Batch], num: int, tokenizer: Tokenizer) -> None:
     first = next(batches)
     print(LEGEND)
-    for row in range(min(options.num, len(first["pair_label"]))):
+    for row in range(min(num, len(first["pair_label"]))):
         print(f"\n{_headline(first, row)}\n{readable(first, row, tokenizer)}")
     print(f"\n{statistics(itertools.chain([first], batches), tokenizer)}")
-    print(f"\n{records.manifest.schema.describe()}")
 
 
 def _batches(records: "Records", objective: "Objective", seed: int, count: int) -> Iterator[Batch]:

@@ -15,7 +15,7 @@ import dataclasses
 
 import numpy as np
 
-from data.segments import below, draw, searchsorted
+from data import keyed
 from data.sequences import Sequences
 
 MASKED_SHARE, RANDOM_SHARE = 0.8, 0.1
@@ -54,9 +54,9 @@ def choose(sequences: Sequences, is_word_start: np.ndarray, config: StaticMaskin
     missing = np.clip(wanted, 1, config.max_predictions)
     rows = np.arange(len(sequences))
     steps = 2 * config.max_predictions + _EXTRA_STEPS
-    n = _ngram_lengths(draw(sequences.keys, steps), config.max_ngram)
+    n = _ngram_lengths(keyed.bits(sequences.keys, steps), config.max_ngram)
     for step in range(steps):
-        draws = draw(sequences.keys[rows], step)
+        draws = keyed.bits(sequences.keys[rows], step)
         begin, length = words.place(rows, n, draws, config.quirks)
         taken = words.take(begin, length, missing[rows], config.max_ngram)
         missing[rows] -= taken
@@ -78,12 +78,12 @@ def replace(
 
     rows: int [M], the sequence of each. Returns int64 [M]: 80 % [MASK], 10 % random, 10 % as it is.
     """
-    draws = draw(sequences.keys[rows], _REPLACE + chosen - _begins(sequences)[rows])
-    unit, low = below(draws, 2**32), draws << np.uint64(32)
+    draws = keyed.bits(sequences.keys[rows], _REPLACE + chosen - _begins(sequences)[rows])
+    unit, low = keyed.below(draws, 2**32), draws << np.uint64(32)
     if config.quirks:
-        piece = below(low, config.vocab_size)
+        piece = keyed.below(low, config.vocab_size)
     else:
-        piece = below(low, config.vocab_size - len(config.special_ids))
+        piece = keyed.below(low, config.vocab_size - len(config.special_ids))
         for special in sorted(config.special_ids):  # number of an ordinary piece -> its id
             piece += piece >= special
     is_random = unit < round((MASKED_SHARE + RANDOM_SHARE) * 2**32)
@@ -128,8 +128,8 @@ class _Words:
             starts[second[sequences.second > 0]] = True
         margin = [len(starts)] * (max_ngram + 1)
         first_piece: np.ndarray = np.append(np.flatnonzero(starts), margin).astype(np.int32)
-        begin = searchsorted(first_piece, np.append(first, len(starts)))
-        middle = searchsorted(first_piece, second)
+        begin = keyed.searchsorted(first_piece, np.append(first, len(starts)))
+        middle = keyed.searchsorted(first_piece, second)
         return cls(first_piece, begin, middle, np.zeros(len(first_piece), bool))
 
     def place(
@@ -142,13 +142,13 @@ class _Words:
         """
         first, last = self.begin[rows], self.begin[rows + 1]
         if from_words:
-            begin = first + below(draws, last - first)
+            begin = first + keyed.below(draws, last - first)
             return begin, np.minimum(n, last - begin)
         middle = self.middle[rows]
         before: np.ndarray = n - 1
         in_first = middle - first + before  # places in the first segment
         in_second = (last - middle + before) * (last > middle)
-        place = below(draws, in_first + in_second)
+        place = keyed.below(draws, in_first + in_second)
         is_first = place < in_first
         low, high = np.where(is_first, first, middle), np.where(is_first, middle, last)
         begin = low + np.where(is_first, place, place - in_first) - before
@@ -175,7 +175,7 @@ class _Words:
         """Takes words of one row in random order, each that fits."""
         words = np.arange(self.begin[row], self.begin[row + 1])
         words = words[~self.is_taken[words]]
-        order = np.argsort(draw(key, _FILL + words - self.begin[row]), kind="stable")
+        order = np.argsort(keyed.bits(key, _FILL + words - self.begin[row]), kind="stable")
         for word in words[order].tolist():
             size = int(self.first_piece[word + 1] - self.first_piece[word])
             if size <= missing:

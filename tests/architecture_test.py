@@ -28,11 +28,11 @@ PACKAGES = [name for name in ALLOWED if (ROOT / name).is_dir()]
 LIGHT = [
     *(f"albert_tf.{name}" for name in (
         "cli", "config", "errors", "info", "normalization", "outputs", "progress",
-        "sentencepiece_model", "settings", "tokenization",
+        "sentencepiece_model", "settings", "tokenization", "wordpiece",
     )),
     *(f"data.{name}" for name in (
-        "corpora", "corpus_readers", "cutter", "keyed", "python_docs", "schema", "segments",
-        "sentences", "splits",
+        "corpora", "corpus_readers", "cutter", "keyed", "labels", "python_docs", "schema",
+        "segments", "sentences", "splits",
     )),
 ]  # fmt: skip
 HEAVY = {"tensorflow", "tensorflow_text", "tensorflow_hub", "tf_keras", "official", "orbit"}

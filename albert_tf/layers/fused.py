@@ -13,6 +13,7 @@ import tensorflow as tf
 # tanh-GELU is x * sigmoid(x * (A + B * x^2)), A = 2 sqrt(2 / pi), B = 0.044715 A.
 _A = 1.5957691216057308
 _B = 0.044715 * _A
+SMALL = 2**14  # elements
 
 
 def gelu(x: tf.Tensor) -> tf.Tensor:
@@ -127,7 +128,14 @@ def add_dropout_norm(
 
 
 def _island(function: Callable) -> Callable:
-    return tf.function(function, jit_compile=True, autograph=False)
+    """One XLA program, but for tensors so small that compiling takes longer than it ever saves."""
+    compiled = tf.function(function, jit_compile=True, autograph=False)
+
+    def call(first: tf.Tensor, *rest: object) -> object:
+        size = first.shape.num_elements()
+        return (function if size is not None and size < SMALL else compiled)(first, *rest)
+
+    return call
 
 
 @_island

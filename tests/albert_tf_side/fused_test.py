@@ -9,6 +9,12 @@ from albert_tf.layers import common, fused
 KEY = tf.constant([11, 13])
 
 
+@pytest.fixture(autouse=True, params=["compiled", "uncompiled"])
+def small(request, monkeypatch):
+    """Every proof for small tensors, which are not compiled, and as if they were large."""
+    monkeypatch.setattr(fused, "SMALL", 0 if request.param == "compiled" else 2**30)
+
+
 def value_and_gradients(function, *inputs):
     inputs = [tf.constant(x) for x in inputs]
     with tf.GradientTape() as tape:

@@ -58,11 +58,10 @@ def assert_equal(left: list, right: list, tolerance: float) -> None:
         assert np.abs(a - b).max() <= tolerance * top
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.1])
 @pytest.mark.parametrize(("sharing", "num_groups"), SHARINGS)
-def test_same_loss_and_gradients(sharing, num_groups, dropout):
-    plain, saving = stack_pair(config(sharing, num_groups, dropout))
-    key = tf.constant([3, 5]) if dropout else None
+def test_same_loss_and_gradients(sharing, num_groups):
+    plain, saving = stack_pair(config(sharing, num_groups, dropout=0.1))
+    key = tf.constant([3, 5])
     assert_equal(run(plain, key), run(saving, key), 1e-6)
 
 

@@ -155,6 +155,7 @@ def test_a_seek_is_the_uninterrupted_stream(sharded, batch_size, start):
         np.testing.assert_array_equal(value, whole[name][start * batch_size :], name)
 
 
+@pytest.mark.slow
 def test_workers_together_read_what_one_reads(sharded):
     whole = read(training_batches(sharded, NSP, MASKING, 8, seed=1), 1)
     parts = [
@@ -174,6 +175,7 @@ def test_evaluation_sees_every_record_once_with_the_same_partner_each_time(shard
     assert (again["b"] == batch["b"]).all()
 
 
+@pytest.mark.slow
 def test_lengths_are_those_of_model_gardens_random_next_sentences(tmp_path):
     """Its true pairs are our records; our random pairs are then as long as its random pairs.
 

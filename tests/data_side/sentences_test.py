@@ -83,15 +83,20 @@ def test_marks_alone_are_no_sentence():
 
 
 def test_wrapped_lines_join_by_a_space_but_not_between_cjk_characters():
-    assert join_lines(["hard-wrapped ", "  lines"]) == "hard-wrapped lines"
-    assert join_lines(["一個人，他說：“", "大師", "．"]) == "一個人，他說：“大師．"
-    assert join_lines(["用 Python", "写的"]) == "用 Python 写的"
-    assert join_lines(["학교에", "갔다"]) == "학교에 갔다"
+    assert join_lines("\n".join(["hard-wrapped ", "  lines"])) == "hard-wrapped lines"
+    assert join_lines("\n".join(["一個人，他說：“", "大師", "．"])) == "一個人，他說：“大師．"
+    assert join_lines("\n".join(["用 Python", "写的"])) == "用 Python 写的"
+    assert join_lines("\n".join(["학교에", "갔다"])) == "학교에 갔다"
 
 
 def test_no_sentence_crosses_a_block():
     lines = ["A heading", "", "The first", "line.", "* * *", "Last words", "　　一段", "话。"]
-    assert sentences_of(lines) == ("A heading", "The first line.", "Last words", "一段话。")
+    assert sentences_of("\n".join(lines)) == (
+        "A heading",
+        "The first line.",
+        "Last words",
+        "一段话。",
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,234 @@
+"""A build as Apache Beam transforms: the bytes of the local runner, on a cluster.
+
+    files -> pairs of segments, spread over the shards by their keys -> each shard, ordered by key
+
+The functions are the local runner's own; Beam carries the pairs from the file that they come from
+to the shard that they belong to. A worker holds a batch of documents while it cuts, and one shard
+while it writes. Every worker must see the corpus and the output folder under the same path.
+"""
+
+import contextlib
+import dataclasses
+import io
+import json
+import os
+import re
+import shlex
+import shutil
+import tempfile
+import traceback
+import uuid
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from albert_tf import outputs, settings
+from albert_tf.errors import InputError
+from data import corpora
+from data.corpora import Document
+from data.corpus_readers import READERS, Reading
+from data.cutter import Cutter, cut_all
+from data.records import Counts, shard_name
+from data.sequences import Sequences
+from data.shuffle import Layout, ShardWriter, spill_path
+from data.splits import split_of
+
+if TYPE_CHECKING:
+    import apache_beam as beam
+
+_READ_BY_FILE = ("text", "sentences", "jsonl", "wikiextractor")
+_SUMMARY = "beam.json"
+_COUNTS = "counts"
+_USERS_MISTAKE = re.compile(
+    r"albert_tf\.errors\.\w+: (.+?)(?: \[while running '.*)?$", re.MULTILINE
+)
+_UNFINISHED = re.compile(r".*\.tfrecord\.[0-9a-f]{32}")
+_NO_SPACE = "[Errno 28]"
+
+Part = tuple[int, list[str]]  # its number in the corpus, and its files
+Block = tuple[int, bytes]  # so many pairs, and what `Sequences.write` makes of them
+
+
+@dataclasses.dataclass(frozen=True)
+class NumberedCorpus:
+    """A split of a corpus, in parts that are read apart and give each document the same number.
+
+    A part is a file. tfds and what leaves out passages that stood in an earlier file (python_docs,
+    squad, race) are read as one part. The fields are those of `build.BuildOptions`.
+    """
+
+    corpus: str
+    document_boundary: str
+    errors: str
+    data_dir: str | None
+    split: str
+    heldout_fraction: float
+
+    def parts(self) -> list[Part]:
+        """The parts, in order."""
+        kind, where = corpora._split_kind(self.corpus)
+        files = corpora._FILES[kind](where, self.data_dir)
+        apart = [[name] for name in files] if kind in _READ_BY_FILE else [files]
+        return list(enumerate(apart))
+
+    def documents(self, parts: Iterable[Part]) -> Iterator[tuple[int, Document]]:
+        """The split's documents, numbered by part in the upper half and in the part below."""
+        kind, where = corpora._split_kind(self.corpus)
+        is_boundary = corpora._boundary(self.document_boundary)
+        for part, files in parts:
+            reading = Reading(where, files, is_boundary, self.errors, self.data_dir)
+            found = (document for document in READERS[kind](reading) if document.sentences)
+            for number, document in enumerate(found, part << 32):
+                if self.split in ("all", split_of(document, self.heldout_fraction)):
+                    yield number, document
+
+
+def require_beam(beam_args: str) -> "beam.options.pipeline_options.PipelineOptions":
+    """Beam's options from its own flags; InputError: Apache Beam is not installed."""
+    try:
+        from apache_beam.options.pipeline_options import PipelineOptions, TypeOptions
+    except ImportError:
+        raise InputError(
+            "--runner=beam needs Apache Beam, of our extra beam: pip install '.[beam]' in the "
+            "checkout, or leave --runner out."
+        ) from None
+    try:
+        options = PipelineOptions(shlex.split(beam_args))
+    except ValueError as error:
+        raise InputError(
+            f"--beam_args must be flags as a shell takes them: {error}. Received: {beam_args!r}."
+        ) from None
+    options.view_as(TypeOptions).pipeline_type_check = False  # Beam's own knows no protocols
+    return options
+
+
+def run(
+    folder: str,
+    corpus: NumberedCorpus,
+    cutter: Cutter,
+    layout: Layout,
+    num_shards: int,
+    beam_args: str,
+) -> tuple[tuple[int, ...], Counts]:
+    """Fills `folder` with all shards; returns how many records they have, and what was counted.
+
+    beam_args: Beam's own flags; without a --runner among them everything happens in this process.
+    """
+    import apache_beam as beam
+
+    options = require_beam(beam_args)
+    if corpus.data_dir:  # workers have another working directory
+        corpus = dataclasses.replace(corpus, data_dir=os.path.abspath(corpus.data_dir))
+    with _told_plainly(), beam.Pipeline(_runner(options), options) as pipeline:
+        cut = (
+            pipeline
+            | "files" >> beam.Create(_absolute(corpus.parts()))
+            | "to any worker" >> beam.Reshuffle()
+            | "cut" >> beam.FlatMap(_cut, corpus, cutter, num_shards).with_outputs(main="pairs")
+        )
+        counts = cut[_COUNTS] | "total" >> beam.CombineGlobally(_total)
+        no_pairs = [(shard, (0, b"")) for shard in range(num_shards)]  # else one could be missing
+        sizes = (
+            (cut.pairs, pipeline | "every shard" >> beam.Create(no_pairs))
+            | "pairs of all" >> beam.Flatten()
+            | "by shard" >> beam.GroupByKey()
+            | "write" >> beam.Map(_write, folder, num_shards, layout)
+            | "sizes" >> beam.combiners.ToDict()
+        )
+        summary = pipeline | "folder" >> beam.Create([folder])
+        single = beam.pvalue.AsSingleton
+        summary | "summarise" >> beam.Map(_summarise, single(counts), single(sizes))
+    for name in os.listdir(folder):
+        if _UNFINISHED.fullmatch(name):  # of a worker that was killed and replaced
+            os.remove(os.path.join(folder, name))
+    return _read_summary(os.path.join(folder, _SUMMARY))
+
+
+def _runner(options: Any) -> Any:
+    from apache_beam.options.pipeline_options import StandardOptions
+    from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+
+    name = options.view_as(StandardOptions).runner
+    # By that name Beam would first try to download another runner.
+    return FnApiRunner() if name in (None, "DirectRunner") else name
+
+
+def _absolute(parts: Iterable[Part]) -> list[Part]:
+    return [(number, [os.path.abspath(name) for name in files]) for number, files in parts]
+
+
+def _cut(part: Any, corpus: NumberedCorpus, cutter: Cutter, num_shards: int) -> Iterator[Any]:
+    """Part -> (shard, `Block`) many times, and `Counts` beside them."""
+    from apache_beam.pvalue import TaggedOutput
+
+    for sequences, counts in cut_all(cutter, corpus.documents([part]), num_workers=1):
+        yield TaggedOutput(_COUNTS, counts)
+        shards = sequences.keys % np.uint64(num_shards)
+        sizes = np.bincount(shards.astype(np.int64), minlength=num_shards).tolist()
+        grouped = sequences.take(np.argsort(shards, kind="stable"))
+        for shard, pairs in enumerate(grouped.split(sizes)):
+            if len(pairs):
+                yield shard, (len(pairs), _serialized(pairs))
+
+
+def _serialized(pairs: Sequences) -> bytes:
+    file = io.BytesIO()
+    pairs.write(file)
+    return file.getvalue()
+
+
+def _total(counts: Iterable[Counts]) -> Counts:
+    return sum(counts, Counts())
+
+
+def _write(
+    group: tuple[int, Iterable[Block]], folder: str, num_shards: int, layout: Layout
+) -> tuple[int, int]:
+    """A shard's pairs -> its file; returns the shard and its number of records."""
+    shard, blocks = group
+    num_records = 0
+    with tempfile.TemporaryDirectory() as work:
+        with open(spill_path(work, shard), "wb") as spill:
+            for count, content in blocks:
+                num_records += count
+                spill.write(content)
+        ShardWriter(work, num_shards, layout)(shard)
+        path = os.path.join(folder, shard_name(shard, num_shards))
+        mine = f"{path}.{uuid.uuid4().hex}"  # engines may run a step twice at the same time
+        try:
+            shutil.copyfile(os.path.join(work, os.path.basename(path)), mine)
+            os.replace(mine, path)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(mine)
+    return shard, num_records
+
+
+def _summarise(folder: str, counts: Counts, sizes: dict[int, int]) -> None:
+    """Leaves for the command what the pipeline counted: no engine hands results back to it."""
+    values = {"counts": settings.to_dict(counts), "sizes": [sizes[s] for s in sorted(sizes)]}
+    outputs.write_json(os.path.join(folder, _SUMMARY), values)
+
+
+def _read_summary(path: str) -> tuple[tuple[int, ...], Counts]:
+    with open(path, encoding="utf-8") as file:
+        values = json.load(file)
+    os.remove(path)
+    return tuple(values["sizes"]), Counts(**values["counts"])
+
+
+@contextlib.contextmanager
+def _told_plainly() -> Iterator[None]:
+    """Raises what a worker told for people: Beam adds its step, or makes a text of all of it."""
+    try:
+        yield
+    except Exception as error:
+        text = "".join(traceback.format_exception_only(error))
+        if found := _USERS_MISTAKE.search(text):
+            raise InputError(found[1]) from None
+        if _NO_SPACE in text:
+            raise OSError(
+                "the disk of --output or of a worker's temporary folder is full."
+            ) from None
+        raise

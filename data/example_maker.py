@@ -1,0 +1,135 @@
+"""A batch of compact records -> what the model is given: the pair laid out, and pieces masked."""
+
+import dataclasses
+
+import numpy as np
+import tensorflow as tf
+
+from data import keyed, pairs
+from data.masking import MaskingConfig, Vocabulary, mask_batch
+from data.pairs import Objective, Segments
+from data.records import Manifest
+from data.row_ops import take
+
+_MASK_STREAMS = (keyed.NGRAM, keyed.TILE, keyed.REPLACE, keyed.PIECE)
+
+
+def room(seq_length: int) -> int:
+    """Pieces beside [CLS] and two [SEP]."""
+    return seq_length - 3
+
+
+class ExampleMaker:
+    """Turns a batch of serialized records of the compact layout into features and targets."""
+
+    def __init__(
+        self, manifest: Manifest, objective: Objective, masking: MaskingConfig, seed: int
+    ) -> None:
+        self.manifest, self.objective, self.masking, self.seed = manifest, objective, masking, seed
+        self.pad_id, _, self.cls_id, self.sep_id, mask_id = manifest.special_ids
+        self.vocabulary = Vocabulary(manifest.vocab_size, mask_id, manifest.special_ids)
+
+    @tf.autograph.experimental.do_not_convert  # graph operations only: converting takes seconds
+    def __call__(
+        self, raw: tf.Tensor, index: tf.Tensor, epoch: tf.Tensor, partner: tf.Tensor | None = None
+    ) -> dict[str, tf.Tensor]:
+        """string [B], int64 [B], int64 [B], for NSP string [B] -> the batch.
+
+        input_word_ids, input_mask, input_type_ids: int32 [B, S].
+        masked_lm_positions, masked_lm_ids: int32 [B, P]; masked_lm_weights: float32 [B, P].
+        pair_label: int32 [B], 0 = in order, 1 = swapped or of another document; pair_weight:
+        float32 [B], 0 where the record has one segment, the objective has no pairs, or NSP's draw
+        wanted a partner and found records of the same document only.
+        """
+        record = self.manifest.schema.parse(raw)
+        others = None if partner is None else self.manifest.schema.parse(partner)
+        segments = self._segments(record, others, self._keys(keyed.PAIR, index, epoch)[:, 0])
+        layout = _lay_out(segments, self.manifest.seq_length)
+        sources = [record] if others is None else [record, others]
+        # One gather for both: a piece's id and, in its lowest bit, whether it starts a word.
+        pieces = take(tf.concat([_pieces(source) for source in sources], axis=1), layout.source)
+        masked = mask_batch(
+            self._ids(tf.bitwise.right_shift(pieces, 1), layout),
+            tf.bitwise.bitwise_and(pieces, 1) > 0,
+            layout.ordinary,
+            layout.segment_starts,
+            {stream: self._keys(stream, index, epoch) for stream in _MASK_STREAMS},
+            self.masking,
+            self.vocabulary,
+        )
+        return masked | {
+            "input_mask": tf.cast(layout.real, tf.int32),
+            "input_type_ids": tf.cast(layout.in_second, tf.int32),
+            "pair_label": tf.cast(segments.label, tf.int32),
+            "pair_weight": tf.cast(segments.weight, tf.float32),
+        }
+
+    def _keys(self, stream: int, index: tf.Tensor, epoch: tf.Tensor) -> tf.Tensor:
+        """uint64 [B, 1]: the key of each record in a stream."""
+        return keyed.graph_bits(keyed.graph_stream_key(self.seed, stream, epoch), index)[:, None]
+
+    def _segments(
+        self,
+        record: dict[str, tf.Tensor],
+        others: dict[str, tf.Tensor] | None,
+        key: tf.Tensor,
+    ) -> Segments:
+        first, second = _lengths(record)
+        if others is not None:
+            begin, length = _lengths(others)
+            is_other = others["document"] != record["document"]
+            # The partner's pieces stand behind the record's own.
+            begin, length = begin + record["pieces"].shape[1], tf.where(is_other, length, 0)
+            limit = room(self.manifest.seq_length)
+            return pairs.replace_half(first, second, key, begin, length, limit)
+        if self.objective.pair == "sop":
+            return pairs.swap_half(first, second, key)
+        return pairs.in_order(first, second)
+
+    def _ids(self, pieces: tf.Tensor, layout: "_Layout") -> tf.Tensor:
+        ids = tf.where(layout.ordinary, pieces, tf.where(layout.real, self.sep_id, self.pad_id))
+        cls = tf.fill([tf.shape(ids)[0], 1], self.cls_id)
+        return tf.concat([cls, ids[:, 1:]], axis=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Layout:
+    """[CLS] X [SEP] Y [SEP]: what stands at each position, all [B, S]."""
+
+    source: tf.Tensor  # int32, index into the record's pieces; 0 where special
+    ordinary: tf.Tensor  # bool, neither special nor padding
+    real: tf.Tensor  # bool, not padding
+    in_second: tf.Tensor  # bool, Y and its [SEP]
+    segment_starts: tf.Tensor  # bool, the first piece of X and of Y
+
+
+def _lay_out(segments: Segments, seq_length: int) -> _Layout:
+    at = tf.range(seq_length)[None]  # [1, S]
+    x, y = segments.first_length[:, None], segments.second_length[:, None]
+    x_begin, y_begin = 1, x + 2
+    in_x = (at >= x_begin) & (at < x_begin + x)
+    in_y = (at >= y_begin) & (at < y_begin + y)
+    end = tf.where(y > 0, y_begin + y + 1, y_begin)  # one past the last [SEP]
+    from_x = at - x_begin + segments.first_begin[:, None]
+    from_y = at - y_begin + segments.second_begin[:, None]
+    return _Layout(
+        source=tf.where(in_x, from_x, tf.where(in_y, from_y, 0)),
+        ordinary=in_x | in_y,
+        real=at < end,
+        in_second=(at >= y_begin) & (at < end),
+        segment_starts=((at == x_begin) | (at == y_begin)) & (in_x | in_y),
+    )
+
+
+def _lengths(record: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
+    """Pieces of segments A and B, int32 [B]."""
+    first = tf.cast(record["first_length"], tf.int32)
+    return first, record["pieces_length"] - first
+
+
+def _pieces(record: dict[str, tf.Tensor]) -> tf.Tensor:
+    """int32 [B, S]: twice the piece's id, plus 1 where it starts a word."""
+    ids, packed = tf.cast(record["pieces"], tf.int32), tf.cast(record["word_starts"], tf.int32)
+    bits_of_byte = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
+    bits = tf.reshape(tf.gather(bits_of_byte, packed), [tf.shape(packed)[0], packed.shape[1] * 8])
+    return 2 * ids + tf.cast(bits[:, : ids.shape[1]], tf.int32)

@@ -1,0 +1,150 @@
+"""Makes a folder of records of what Google's or Model Garden's tool wrote: masked TFRecords.
+
+The files are checked, linked (copied where they lie on another file system), and described by a
+manifest, so that `pretraining.train`, `pretraining.evaluate` and `data.show_records` take them.
+
+    python -m data.import_records --files='google/*.tfrecord' --tokenizer=spiece.model \\
+        --output=artifacts/imported
+"""
+
+import contextlib
+import dataclasses
+import glob
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from albert_tf import cli, outputs, settings
+from albert_tf.errors import InputError, InputNotFoundError
+from albert_tf.progress import Progress
+from albert_tf.tokenization import Tokenizer, load_tokenizer
+from data.records import REFERENCE, TOKENIZER, Counts, Manifest
+from data.schema import COMPACT_VERSION
+
+if TYPE_CHECKING:  # to tell a user's mistake, no TensorFlow is needed
+    from data.reference_reader import StaticRecords
+
+_BATCH = 1024
+_PAIRS = ("sop", "nsp", "none")
+
+
+@dataclasses.dataclass(frozen=True)
+class ImportOptions:
+    """The command line of `data.import_records`."""
+
+    files: str = cli.option("the TFRecord files, a glob")
+    tokenizer: str = cli.option("of the records: tokenizer folder, spiece.model or vocab.txt")
+    output: str = cli.option("the folder to make")
+    pair: str = cli.option("what label 1 means: sop: swapped, nsp: random; none: no labels", "sop")
+    dry_run: bool = cli.option("check everything and write nothing", False)
+
+
+def import_records(options: ImportOptions) -> None:
+    """Runs the import that `options` describe.
+
+    Raises:
+      InputError: the files are torn, of another format, or not of this tokenizer.
+      InputNotFoundError: there are none.
+    """
+    from data.reference_reader import StaticRecords
+
+    if options.pair not in _PAIRS:
+        raise InputError(f"--pair must be {', '.join(_PAIRS)}. Received: {options.pair!r}.")
+    outputs.require_new(options.output)
+    files = sorted(glob.glob(os.path.expanduser(options.files)))
+    if not files:
+        raise InputNotFoundError(
+            f"--files: no file matches {options.files!r} in the working directory {os.getcwd()!r}."
+        )
+    tokenizer, records = load_tokenizer(options.tokenizer), StaticRecords.of_files(files)
+    if options.pair != "none" and not records.has_pairs:
+        raise InputError(f"--pair must be none: the records of {options.files!r} have no labels.")
+    counts = _checked_counts(records, tokenizer, options.pair)
+    if options.dry_run:
+        print(json.dumps(settings.to_dict(options), indent=1))
+        return
+    _write(options, tokenizer, records, counts)
+    print(f"{options.output}: {counts.sequences:,} sequences of {records.seq_length}.")
+
+
+def _write(
+    options: ImportOptions, tokenizer: Tokenizer, records: "StaticRecords", counts: Counts
+) -> None:
+    manifest = Manifest(
+        schema_version=COMPACT_VERSION,
+        layout=REFERENCE,
+        seq_length=records.seq_length,
+        vocab_size=tokenizer.vocab_size,
+        special_ids=tuple(dataclasses.astuple(tokenizer.special)),
+        tokenizer_fingerprint=tokenizer.fingerprint,
+        corpus_fingerprint=_fingerprint(records),
+        shards=tuple(size for _, size in records.shards),
+        counts=counts,
+        options=json.dumps({"split": "all", "pair": options.pair}),
+        feature_names=records.names,
+        max_predictions=records.max_predictions,
+    )
+    with outputs.new_folder(options.output) as folder:
+        for shard, (path, _) in enumerate(records.shards):
+            target = manifest.shard_path(folder, shard)
+            with contextlib.suppress(OSError):
+                os.link(os.path.realpath(path), target)
+            if not os.path.exists(target):
+                shutil.copyfile(path, target)
+        tokenizer.save(os.path.join(folder, TOKENIZER))
+        manifest.write(folder)
+
+
+def _checked_counts(records: "StaticRecords", tokenizer: Tokenizer, pair: str) -> Counts:
+    """Reads every record; InputError where one is damaged or has ids beyond the vocabulary."""
+    sequences = pieces = of_label_1 = 0
+    with Progress("records", sum(size for _, size in records.shards)) as progress:
+        for batch in _batches(records):
+            ids, mask = batch["input_word_ids"], batch["input_mask"]
+            largest = max(int(ids.max()), int(batch["masked_lm_ids"].max(initial=0)))
+            if largest >= tokenizer.vocab_size or (ids[:, 0] != tokenizer.special.cls).any():
+                raise InputError(
+                    f"--tokenizer must be the records' own: {tokenizer.vocab_size} pieces, [CLS] "
+                    f"{tokenizer.special.cls}. Received: records with id {largest} that begin with "
+                    f"{sorted(set(ids[:, 0].tolist()))[:5]}. Give the tokenizer that made them."
+                )
+            sequences += len(ids)
+            pieces += int(mask.sum()) - 3 * len(ids)
+            of_label_1 += int(batch["pair_label"].sum())
+            progress.advance(len(ids))
+    return Counts(
+        sequences=sequences,
+        sequences_without_pair=sequences if pair == "none" else 0,
+        sequences_of_label_1=of_label_1 if pair != "none" else 0,
+        pieces=pieces,
+    )
+
+
+def _batches(records: "StaticRecords") -> Iterator[dict[str, np.ndarray]]:
+    import tensorflow as tf
+
+    from data.record_stream import DAMAGE, find_damage
+
+    dataset = tf.data.TFRecordDataset([path for path, _ in records.shards]).batch(_BATCH)
+    try:
+        yield from dataset.map(records.parse).as_numpy_iterator()
+    except DAMAGE as error:
+        damage = find_damage(list(records.shards)) or cli.one_line(error)
+        raise InputError(f"--files: {damage}. Fetch it again.") from None
+
+
+def _fingerprint(records: "StaticRecords") -> str:
+    digest = hashlib.sha256()
+    for path, _ in records.shards:
+        with open(path, "rb") as stream:
+            digest.update(hashlib.file_digest(stream, "sha256").digest())
+    return digest.hexdigest()[:16]
+
+
+if __name__ == "__main__":
+    cli.run(import_records, ImportOptions, __doc__)

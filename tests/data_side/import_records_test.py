@@ -1,0 +1,180 @@
+"""Proves that masked records are trained on as they are, ours and others', and damage is named."""
+
+import dataclasses
+import json
+import pathlib
+import random
+import shutil
+
+import numpy as np
+import pytest
+
+from albert_tf.errors import ConfigError, InputError
+from albert_tf.tokenization import load_tokenizer
+from data.build import BuildOptions, build
+from data.import_records import ImportOptions, import_records
+from data.input_pipeline import Objective, Records, evaluation_batches, training_batches
+from data.masking import MaskingConfig
+from data.show_records import ShowRecordsOptions, show_records
+from pretraining import evaluate, train
+from pretraining.config import resolve
+from pretraining.experiments import experiment
+
+SEQ, BATCH, MASKING, SOP, NSP = 32, 16, MaskingConfig(), Objective("sop"), Objective("nsp")
+
+
+@pytest.fixture(scope="module")
+def built(sentence_maker, tiny_tokenizer, tmp_path_factory):
+    """layout -> folder of records."""
+    rng = random.Random(3)
+    documents = ["\n".join(sentence_maker(rng, 4) for _ in range(40)) for _ in range(10)]
+    folder = tmp_path_factory.mktemp("built")
+    (folder / "corpus.txt").write_text("\n\n".join(documents))
+
+    def make(layout: str) -> str:
+        options = BuildOptions(
+            f"sentences:{folder}/corpus.txt", tiny_tokenizer, str(folder / layout), seq_length=SEQ,
+            layout=layout, num_workers=1,
+        )  # fmt: skip
+        build(options)
+        return options.output
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def imported(built, tiny_tokenizer, tmp_path_factory):
+    """pair -> the reference build's files, imported as those of another project."""
+
+    def make(pair: str = "sop", **changes) -> str:
+        options = ImportOptions(
+            built("reference") + "/*.tfrecord", tiny_tokenizer,
+            str(tmp_path_factory.mktemp("imported") / "out"), pair,
+        )  # fmt: skip
+        options = dataclasses.replace(options, **changes)
+        import_records(options)
+        return options.output
+
+    return make
+
+
+def everything(folder: str, objective: Objective, size: int) -> dict[str, np.ndarray]:
+    batches = evaluation_batches(Records.open(folder), objective, MASKING, size)
+    rows = list(batches.as_numpy_iterator())
+    return {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
+
+
+def test_a_build_and_its_import_are_the_same_batches(built, imported):
+    folder, other = built("reference"), imported()
+    mine, theirs = Records.open(folder).manifest, Records.open(other).manifest
+    for name in ("pieces", "sequences", "sequences_of_label_1", "sequences_without_pair"):
+        assert getattr(theirs.counts, name) == getattr(mine.counts, name)
+    assert (theirs.shards, theirs.vocab_size) == (mine.shards, mine.vocab_size)
+    batch, again = everything(folder, SOP, BATCH), everything(other, SOP, BATCH)
+    for name, values in batch.items():
+        np.testing.assert_array_equal(values, again[name], name)
+    size = mine.num_records
+    assert len(batch["pair_label"]) == -(-size // BATCH) * BATCH > size  # filled up
+    assert batch["pair_weight"].tolist() == [1.0] * size + [0.0] * (len(batch["pair_label"]) - size)
+    assert not batch["masked_lm_weights"][size:].any()
+    assert batch["pair_label"][:size].sum() == mine.counts.sequences_of_label_1
+    assert not everything(folder, Objective("none"), BATCH)["pair_weight"].any()
+
+
+def test_training_reads_each_record_once_an_epoch_and_seeks(built):
+    records = Records.open(built("reference"))
+    size = records.manifest.num_records
+    (epoch,) = training_batches(records, SOP, MASKING, size, seed=1).take(1).as_numpy_iterator()
+    whole = everything(records.folder, SOP, size)["input_word_ids"]
+    seen = epoch["input_word_ids"]
+    assert not np.array_equal(seen, whole)
+    assert sorted(map(bytes, seen)) == sorted(map(bytes, whole))
+    (later,) = training_batches(records, SOP, MASKING, 8, 1, 3).take(1).as_numpy_iterator()
+    np.testing.assert_array_equal(later["input_word_ids"], seen[24:32])
+
+
+def test_what_the_records_cannot_give_is_refused(built, imported):
+    ours, nsp = Records.open(built("reference")), Records.open(imported("nsp"))
+    for records, objective, labels in ((ours, NSP, "sop"), (nsp, SOP, "nsp")):
+        for make in (training_batches, evaluation_batches):
+            with pytest.raises(ConfigError, match=f"`objective.pair` must .* {labels}, or none"):
+                make(records, objective, MASKING, 8, 0)
+        with pytest.raises(ConfigError, match=f"labels are for, {labels}, or none"):
+            resolve(experiment("smoke"), [f"objective.pair={objective.pair}"], records.manifest)
+    with pytest.raises(ConfigError, match=r"`masking.rate` is for the compact layout"):
+        resolve(experiment("smoke"), ["masking.rate=0.2"], ours.manifest)
+    without = imported("none")
+    assert Records.open(without).manifest.counts.sequences_of_label_1 == 0
+    assert not everything(without, Objective("none"), BATCH)["pair_weight"].any()
+    with pytest.raises(ConfigError, match="none, or none"):
+        training_batches(Records.open(without), SOP, MASKING, 8, 0)
+
+
+def test_another_tokenizer_is_refused(imported, tiny_tokenizer, tmp_path):
+    tokenizer = load_tokenizer(tiny_tokenizer)
+    pieces = tokenizer.vocabulary.pieces
+    special = ["[PAD]", "[UNK]", "[SEP]", "[CLS]", "[MASK]"]
+    (tmp_path / "vocab.txt").write_text("\n".join([*special, *pieces[5:]]) + "\n")
+    with pytest.raises(InputError, match=r"--tokenizer must be the records' own: 200.* \[2\]"):
+        imported(tokenizer=str(tmp_path / "vocab.txt"))
+    (tmp_path / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]))
+    with pytest.raises(InputError, match="--tokenizer must be the records' own: 5 pieces"):
+        imported(tokenizer=str(tmp_path / "vocab.txt"))
+    with pytest.raises(InputError, match="--pair must be sop, nsp, none"):
+        imported("order")
+
+
+def damaged(folder: str, copy: pathlib.Path, how: str, number: int) -> Records:
+    """A copy of a folder: a bit of record `number` flipped, or the file ends before or in it."""
+    shutil.copytree(folder, copy)
+    records = Records.open(str(copy))
+    ((path, _),) = records.shards()
+    content = bytearray(pathlib.Path(path).read_bytes())
+    at = 0
+    for _ in range(number):
+        at += 16 + int.from_bytes(content[at : at + 8], "little")
+    if how == "flipped":
+        content[at + 20] ^= 16
+    pathlib.Path(path).write_bytes(
+        content if how == "flipped" else content[: at + 30 * (how == "torn")]
+    )
+    return records
+
+
+@pytest.mark.parametrize(
+    ("layout", "how"), [("compact", "flipped"), ("compact", "ended"), ("reference", "torn")]
+)
+def test_a_damaged_file_is_named_with_its_record(built, tmp_path, layout, how):
+    records = damaged(built(layout), tmp_path / "copy", how, 7)
+    size = records.manifest.num_records
+    wanted = rf"records-00000-of-00001.*must have {size} records. Received: 7"
+    if how != "ended":
+        wanted = rf"records-00000-of-00001.*damaged at its record number 7 of {size} \(from 0\)"
+    for batches in (
+        training_batches(records, SOP, MASKING, 4, 0),
+        evaluation_batches(records, SOP, MASKING, 4),
+    ):
+        with pytest.raises(InputError, match=wanted), records.naming_damage():
+            for _ in batches.take(size):
+                pass
+
+
+def test_a_damaged_file_is_not_imported(built, imported, tmp_path):
+    records = damaged(built("reference"), tmp_path / "copy", "flipped", 3)
+    with pytest.raises(InputError, match="--files: .*damaged at its record number 3"):
+        imported(files=f"{records.folder}/*.tfrecord")
+
+
+def test_the_commands_take_them(imported, tmp_path, capsys):
+    folder, run_dir = imported(), str(tmp_path / "run")
+    settings = ("loop.steps=2", "loop.steps_per_loop=1", "loop.checkpoint_every=2",
+                "loop.global_batch_size=4", "optimizer.warmup_steps=0")  # fmt: skip
+    train.main(train.TrainOptions(folder, run_dir, "smoke", device="cpu", set=settings))
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert result["step"] == 2 and 0 < result["loss/mlm"] < 20
+    evaluate.main(evaluate.EvaluateOptions(run_dir, folder))
+    show_records(ShowRecordsOptions(folder, num=1))
+    shown = capsys.readouterr().out
+    count = Records.open(folder).manifest.num_records
+    assert "MLM: loss" in shown and f"| records | {count} |" in shown
+    assert "Masked records with google's feature names, 32 pieces and 5 slots each." in shown
