@@ -29,7 +29,7 @@ def load_encoder(path: str) -> AlbertEncoder:
     """
     if is_saved_model(path):
         return _load_exported(path)
-    encoder = AlbertEncoder(AlbertConfig.from_json(os.path.join(path, "config.json")))
+    encoder = AlbertEncoder(_config(os.path.join(path, "config.json")))
     encoder.create_weights()
     read_checkpoint(tf.train.Checkpoint(model=tf.train.Checkpoint(encoder=encoder)), path)
     return encoder
@@ -42,10 +42,15 @@ def load_pretrainer(path: str) -> AlbertPretrainer:
     """
     if is_saved_model(path):
         raise InputError(f"{path!r} is an exported encoder, without heads: pass its run folder.")
-    pretrainer = AlbertPretrainer(AlbertConfig.from_json(os.path.join(path, "config.json")))
+    pretrainer = AlbertPretrainer(_config(os.path.join(path, "config.json")))
     pretrainer.create_weights()
     read_checkpoint(tf.train.Checkpoint(model=pretrainer), path)
     return pretrainer
+
+
+def _config(path: str) -> AlbertConfig:
+    """The model's configuration, without what was a matter of its training run's memory."""
+    return AlbertConfig.from_json(path).replace(rematerialize=False, rematerialize_chunks=1)
 
 
 def is_saved_model(path: str) -> bool:
@@ -144,7 +149,7 @@ def _parts(root: tf.train.Checkpoint) -> Iterator[tuple[str, object]]:
 
 def _load_exported(path: str) -> AlbertEncoder:
     config_path = os.path.join(path, EXTRAS, "config.json")
-    encoder = AlbertEncoder(AlbertConfig.from_json(config_path)).create_weights()
+    encoder = AlbertEncoder(_config(config_path)).create_weights()
     try:
         exported = tf.saved_model.load(path)
     except RuntimeError:  # operations of tensorflow_text: it takes text, not ids

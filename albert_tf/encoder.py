@@ -56,10 +56,10 @@ class AlbertEncoder(tf_keras.Model):
         key = None
         if training and (config.hidden_dropout or config.attention_dropout):
             key = common.new_dropout_key() if dropout_key is None else dropout_key
-        x = self.embeddings(inputs, key=common.fold_in(key, 0))  # [B, S, H]
+        x = self.embeddings(inputs, key=common.fold_in(key, 0), training=training)  # [B, S, H]
         mask = additive_mask(inputs["input_mask"])
         outputs = self.stack(x, mask, key=common.fold_in(key, 1), training=training)
-        pooled = tf.tanh(tf.cast(self.pooler(outputs[-1][:, 0]), tf.float32))
+        pooled = tf.tanh(self.pooler(tf.cast(outputs[-1][:, 0], tf.float32)))
         return {
             "sequence_output": tf.cast(outputs[-1], tf.float32),
             "pooled_output": pooled,
@@ -68,7 +68,7 @@ class AlbertEncoder(tf_keras.Model):
 
     def create_weights(self) -> "AlbertEncoder":
         """Creates every weight by one call on a batch of padding; returns self."""
-        self({name: tf.zeros([1, 8], tf.int32) for name in INPUTS})
+        self({name: tf.zeros([1, 1], tf.int32) for name in INPUTS})
         return self
 
 
@@ -93,7 +93,8 @@ def _check_shapes(inputs: Mapping[str, tf.Tensor], config: AlbertConfig) -> None
 def _check_values(inputs: Mapping[str, tf.Tensor], config: AlbertConfig) -> None:
     """Ids whose values are known, as in an eager call, must lie in their tables.
 
-    In a graph the look-up itself refuses them on a CPU; accelerators look up something else.
+    In a graph the look-ups refuse them on a CPU, that of types only where nothing is trained;
+    XLA and accelerators look up something else.
     """
     limits = {"input_word_ids": "vocab_size", "input_type_ids": "type_vocab_size"}
     for name, limit in limits.items():

@@ -46,6 +46,6 @@ class AlbertPretrainer(tf_keras.Model):
 
     def create_weights(self) -> "AlbertPretrainer":
         """Creates every weight by one call on a batch of padding; returns self."""
-        ids = {name: tf.zeros([1, 8], tf.int32) for name in INPUTS}
+        ids = {name: tf.zeros([1, 1], tf.int32) for name in INPUTS}
         self(ids | {"masked_lm_positions": tf.zeros([1, 1], tf.int32)})
         return self

@@ -53,9 +53,10 @@ class TrainOptions:
 def main(options: TrainOptions) -> None:
     """Runs the training that `options` describe."""
     records = Records.open(options.data)
-    config = resolve(experiment(options.experiment), options.set, records.manifest, options.device)
-    first = first_weights(options.init, config, records) if options.init else None
     run = RunDir(options.run_dir)
+    wanted = [*precision_of(run), *options.set]
+    config = resolve(experiment(options.experiment), wanted, records.manifest, options.device)
+    first = first_weights(options.init, config, records) if options.init else None
     run_config = config_of_run(config, records, options)
     run.check(run_config)
     if run.is_complete and not options.dry_run:
@@ -78,6 +79,13 @@ def main(options: TrainOptions) -> None:
         train(config, records, run, strategy, first)
     if hardware.is_chief(strategy):
         finish(run)
+
+
+def precision_of(run: RunDir) -> list[str]:
+    """The assignment of a begun run's precision: it stays, whatever machine goes on with it."""
+    if not os.path.isfile(run.config_path):
+        return []
+    return [f"precision={run.config().get('precision', 'float32')}"]
 
 
 def finish(run: RunDir) -> None:

@@ -17,13 +17,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from albert_tf import cli, outputs, settings
-from albert_tf.checkpoints import weight_differences
 from albert_tf.convert import google_tf1, huggingface, native
 from albert_tf.convert.bundle import (
     OPTIONAL,
     Bundle,
     Leniency,
-    Weights,
     weight_shapes,
     with_new_parts,
 )
@@ -44,7 +42,9 @@ class ConvertOptions:
         f"parts that the source may lack and that start anew, of {','.join(OPTIONAL)}", ""
     )
     ignore: str = cli.option("weights that begin so and configuration keys to leave behind", "")
-    set: tuple[str, ...] = cli.option("a value of the target's configuration", ())
+    set: tuple[str, ...] = cli.option(
+        "a value of the target's configuration that fits its weights", ()
+    )
     dry_run: bool = cli.option("read and check everything, write nothing", False)
 
 
@@ -61,6 +61,13 @@ FORMATS = {
     "huggingface": Format(huggingface.read, huggingface.check, huggingface.write),
 }
 OURS = Format(native.read, native.check, native.write)
+# What --set may change: the weights compute what they were trained for. The MLM head's epsilon is
+# among it because older Hugging Face models were trained with another than they tell.
+_FREE = (
+    "hidden_dropout", "attention_dropout", "initializer_range", "mlm_layer_norm_eps",
+    "rematerialize", "rematerialize_chunks",
+)  # fmt: skip
+_UNSHARING = ("sharing", "num_groups")
 
 
 def main(options: ConvertOptions) -> None:
@@ -68,6 +75,7 @@ def main(options: ConvertOptions) -> None:
     source, source_path = _format(options.source, "--from")
     target, target_path = _format(options.target, "--to")
     outputs.require_new(target_path, "--to")
+    _check_apart(source_path, target_path)
     leniency = Leniency(_names(options.allow_missing), _names(options.ignore))
     bundle = source.read(source_path, leniency)
     _check_tokenizer(bundle, options)
@@ -85,21 +93,30 @@ def reshaped(bundle: Bundle, assignments: tuple[str, ...], unshare: bool) -> Bun
     """The bundle with values of its configuration set, and weights copied apart for them.
 
     Raises:
-      ConfigError: a value that asks for other weights.
+      ConfigError: a value with which the weights would be another model.
+      InputError: with `unshare`, sharing that cannot be had by copying.
     """
     config = settings.override(bundle.config, assignments)
-    weights: Weights = bundle.weights
+    allowed = _FREE + _UNSHARING if unshare else _FREE
+    for key, value in settings.to_dict(config).items():
+        if value != getattr(bundle.config, key) and key not in allowed:
+            raise ConfigError(
+                f"--set takes here what leaves the weights the model that they are: "
+                f"{', '.join(_FREE)}, and with --init_groups_from_shared, which copies shared "
+                f"weights apart, {', '.join(_UNSHARING)}. Received: {key}={value}."
+            )
+    weights = bundle.weights
     if unshare:
         weights = init_groups_from_shared(weights, bundle.config, config)
-    absent = weight_shapes(bundle.config).keys() - bundle.weights.keys()
-    expected = {name: shape for name, shape in weight_shapes(config).items() if name not in absent}
-    wrong = weight_differences(expected, {name: value.shape for name, value in weights.items()})
-    if wrong:
-        raise ConfigError(
-            f"--set={','.join(assignments)} describes a model with other weights: {wrong} "
-            "--init_groups_from_shared copies shared weights apart."
-        )
     return Bundle(config, weights, bundle.tokenizer)
+
+
+def _check_apart(source: str, target: str) -> None:
+    inside = os.path.join(os.path.realpath(source), "")
+    if os.path.isdir(source) and os.path.realpath(target).startswith(inside):
+        raise InputError(
+            f"--to must lie outside the --from folder {source!r}. Received: {target!r}."
+        )
 
 
 def _check_tokenizer(bundle: Bundle, options: ConvertOptions) -> None:

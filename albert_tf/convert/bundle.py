@@ -1,8 +1,9 @@
 """A trained model at rest: configuration, weights by name, tokenizer."""
 
 import dataclasses
+import glob
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -49,6 +50,25 @@ class Leniency:
     def may_lack(self, name: str) -> bool:
         """Whether the weight called `name` (ours) may be absent."""
         return name.startswith(tuple(OPTIONAL[part] for part in self.allow_missing))
+
+
+def read_variables(prefix: str, rename: Callable[[str], str | None]) -> dict[str, np.ndarray]:
+    """The variables of a TensorFlow checkpoint under the names of `rename`; None leaves one behind.
+
+    Raises:
+      InputError: no readable checkpoint.
+    """
+    if glob.escape(prefix) != prefix:
+        raise InputError(
+            "TensorFlow takes `*`, `?` and `[` in a checkpoint's path for a pattern: rename it. "
+            f"Received: {prefix!r}."
+        )
+    try:
+        reader = tf.train.load_checkpoint(prefix)
+        names = {name: rename(name) for name in reader.get_variable_to_shape_map()}
+        return {new: reader.get_tensor(name) for name, new in names.items() if new}
+    except (tf.errors.OpError, ValueError, RuntimeError) as error:
+        raise InputError(f"{prefix!r} is no readable checkpoint: {str(error)[:200]}") from None
 
 
 def weight_shapes(config: AlbertConfig) -> dict[str, tuple[int, ...]]:

@@ -93,10 +93,15 @@ def to_config(
     if activation not in activations:
         raise ConfigError(
             f"{source!r}: `hidden_act` must be one of {', '.join(activations)} (gelu in its tanh "
-            f"form). Received: {activation!r}."
+            f"form). Received: {activation!r}. Where the weights were trained with the tanh form "
+            "all the same, as Google's were, pass --ignore=hidden_act."
         )
     known["hidden_act"] = activations[activation]
-    return settings.from_dict(AlbertConfig, {keys[key]: value for key, value in known.items()})
+    ours = {keys[key]: value for key, value in known.items()}
+    config = settings.from_dict(AlbertConfig, ours)
+    if config.num_groups == config.num_layers > 1:  # as they write out what shares nothing
+        return config.replace(sharing="none", num_groups=1)
+    return config
 
 
 def from_config(config: AlbertConfig, keys: Mapping[str, str]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import tensorflow as tf
 from albert_tf import outputs
 from albert_tf.config import AlbertConfig
 from albert_tf.convert import config_keys
-from albert_tf.convert.bundle import Bundle, Leniency, Weights
+from albert_tf.convert.bundle import Bundle, Leniency, Weights, read_variables
 from albert_tf.convert.naming import Naming
 from albert_tf.errors import ConfigError, InputError, InputNotFoundError
 from albert_tf.tokenization import Tokenizer, load_tokenizer
@@ -93,7 +93,7 @@ def read(path: str, leniency: Leniency) -> Bundle:
     values = config_keys.read_json(file)
     values = {key: value for key, value in values.items() if key not in leniency.ignore}
     config = config_keys.to_config(values, config_keys.KEYS, _ACTIVATIONS, _FIXED, _INERT, file)
-    _check_groups(config.num_groups, config.num_layers)
+    _check_groups(config)
     found, naming = _variables(prefix, leniency), GOOGLE
     if any(name.startswith(_SHARED) for name in found):
         config, found = _multiplied_out(config, found, prefix)
@@ -109,8 +109,7 @@ def check(bundle: Bundle) -> list[str]:
       ConfigError: it cannot hold this model.
     """
     config = bundle.config
-    groups = config_keys.from_config(config, config_keys.KEYS)["num_hidden_groups"]
-    _check_groups(groups, config.num_layers)
+    _check_groups(config)
     if config.layer_norm_eps != 1e-12:
         raise ConfigError(
             "Google's code has LayerNorm with epsilon 1e-12 and no key for another. "
@@ -141,7 +140,9 @@ def write(bundle: Bundle, folder: str) -> None:
         file.write(f'model_checkpoint_path: "{CHECKPOINT}"\n')
 
 
-def _check_groups(groups: int, layers: int) -> None:
+def _check_groups(config: AlbertConfig) -> None:
+    groups = config_keys.from_config(config, config_keys.KEYS)["num_hidden_groups"]
+    layers = config.num_layers
     for layer in range(layers):
         if int(layer / layers * groups) != layer * groups // layers:
             raise ConfigError(
@@ -162,7 +163,7 @@ def _prefix(path: str) -> str:
 
 
 def _the_only(folders: list[str], pattern: str, what: str) -> str:
-    found = [file for folder in folders for file in glob.glob(os.path.join(folder, pattern))]
+    found = [file for folder in folders for file in _files(folder, pattern)]
     if not found:
         raise InputNotFoundError(
             f"no {what} as {pattern} in {folders[0]!r} (working folder {os.getcwd()})."
@@ -175,22 +176,19 @@ def _the_only(folders: list[str], pattern: str, what: str) -> str:
     return found[0]
 
 
+def _files(folder: str, pattern: str) -> list[str]:
+    return glob.glob(os.path.join(glob.escape(folder), pattern))
+
+
 def _variables(prefix: str, leniency: Leniency) -> dict[str, np.ndarray]:
     """The model's variables, without `module/`."""
-    try:
-        reader = tf.train.load_checkpoint(prefix)
-        names = {
-            name.removeprefix("module/"): name
-            for name in reader.get_variable_to_shape_map()
-            if name != "global_step" and not name.endswith(_SLOTS)
-        }
-        return {
-            name: reader.get_tensor(original)
-            for name, original in names.items()
-            if not leniency.ignore or not name.startswith(leniency.ignore)
-        }
-    except (tf.errors.OpError, ValueError, RuntimeError) as error:
-        raise InputError(f"{prefix!r} is no readable checkpoint: {str(error)[:200]}") from None
+
+    def rename(original: str) -> str | None:
+        name = original.removeprefix("module/")
+        is_left = name == "global_step" or name.endswith(_SLOTS) or name.startswith(leniency.ignore)
+        return None if is_left else name
+
+    return read_variables(prefix, rename)
 
 
 def _multiplied_out(
@@ -213,6 +211,6 @@ def _multiplied_out(
 def _tokenizer(folders: list[str]) -> Tokenizer | None:
     """The sentencepiece model or vocab*.txt, with our settings where we wrote them beside it."""
     for pattern in ("*.model", "vocab*.txt"):
-        if any(glob.glob(os.path.join(folder, pattern)) for folder in folders):
+        if any(_files(folder, pattern) for folder in folders):
             return load_tokenizer(_the_only(folders, pattern, "vocabulary"))
     return None

@@ -4,9 +4,9 @@ Needs safetensors (`pip install albert_tf[huggingface]`), and torch for a pytorc
 (`albert_tf[huggingface-torch]`).
 """
 
-import dataclasses
 import importlib
 import os
+import textwrap
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,17 +14,12 @@ import numpy as np
 
 from albert_tf import outputs
 from albert_tf.config import AlbertConfig
-from albert_tf.convert import config_keys
+from albert_tf.convert import config_keys, huggingface_tokenizer
 from albert_tf.convert.bundle import Bundle, Leniency, Weights
 from albert_tf.convert.naming import Naming
 from albert_tf.errors import InputError, InputNotFoundError
-from albert_tf.normalization import Normalization
-from albert_tf.sentencepiece_model import MODEL_FILE
-from albert_tf.tokenization import Tokenizer
-from albert_tf.wordpiece import VOCABULARY_FILE
 
 WEIGHTS_FILE, TORCH_FILE = "model.safetensors", "pytorch_model.bin"
-TOKENIZER_FILE = "tokenizer_config.json"
 KEYS = config_keys.KEYS | {"layer_norm_eps": "layer_norm_eps"}
 # Their plain "gelu" is the erf form, which our models do not have.
 _ACTIVATIONS = {
@@ -32,14 +27,24 @@ _ACTIVATIONS = {
 }  # fmt: skip
 _FIXED = config_keys.FIXED | {
     "model_type": "albert", "position_embedding_type": "absolute", "tie_word_embeddings": True,
-    "is_decoder": False, "add_cross_attention": False, "pruned_heads": {},
+    "is_decoder": False, "is_encoder_decoder": False, "add_cross_attention": False,
+    "tie_encoder_decoder": False, "pruned_heads": {},
 }  # fmt: skip
 _INERT = {
-    "_name_or_path", "architectures", "bos_token_id", "chunk_size_feed_forward",
-    "classifier_dropout_prob", "dtype", "eos_token_id", "finetuning_task", "gradient_checkpointing",
-    "id2label", "label2id", "num_labels", "output_attentions", "output_hidden_states",
-    "output_past", "pad_token_id", "problem_type", "return_dict", "task_specific_params",
-    "torch_dtype", "torchscript", "transformers_version", "use_cache",
+    "_attn_implementation_autoset", "_commit_hash", "_name_or_path", "_num_labels", "architectures",
+    "bos_token_id", "chunk_size_feed_forward", "classifier_dropout_prob", "dtype", "eos_token_id",
+    "finetuning_task", "gradient_checkpointing", "id2label", "label2id", "num_labels",
+    "output_attentions", "output_hidden_states", "output_past", "pad_token_id", "problem_type",
+    "return_dict", "sep_token_id", "task_specific_params", "tf_legacy_loss", "tokenizer_class",
+    "torch_dtype", "torchscript", "transformers_version", "use_bfloat16", "use_cache", "xla_device",
+    # Of generating text, which every model's file held once.
+    "bad_words_ids", "begin_suppress_tokens", "cross_attention_hidden_size",
+    "decoder_start_token_id", "diversity_penalty", "do_sample", "early_stopping",
+    "encoder_no_repeat_ngram_size", "exponential_decay_length_penalty", "forced_bos_token_id",
+    "forced_eos_token_id", "length_penalty", "max_length", "min_length", "no_repeat_ngram_size",
+    "num_beam_groups", "num_beams", "num_return_sequences", "output_scores", "prefix",
+    "remove_invalid_values", "repetition_penalty", "return_dict_in_generate", "suppress_tokens",
+    "temperature", "top_k", "top_p", "typical_p",
 }  # fmt: skip
 _LAYER = "albert.encoder.albert_layer_groups.#.albert_layers.0"
 PROJECTION = "albert.encoder.embedding_hidden_mapping_in"
@@ -93,7 +98,9 @@ def read(path: str, leniency: Leniency) -> Bundle:
         tensors = {f"albert.{name}": value for name, value in tensors.items()}
     ignored = (*_BUFFERS, *leniency.ignore)
     tensors = {name: value for name, value in tensors.items() if not name.startswith(ignored)}
-    return Bundle(config, to_ours(config, tensors, leniency, path), _read_tokenizer(path))
+    return Bundle(
+        config, to_ours(config, tensors, leniency, path), huggingface_tokenizer.read(path)
+    )
 
 
 def check(bundle: Bundle) -> list[str]:
@@ -102,16 +109,19 @@ def check(bundle: Bundle) -> list[str]:
     Raises:
       ConfigError: it cannot hold this model.
     """
-    config_keys.from_config(bundle.config, KEYS)
-    notes = []
-    config = bundle.config
+    notes, config = [], bundle.config
+    config_keys.from_config(config, KEYS)
     if config.mlm_layer_norm_eps != config.layer_norm_eps:
         notes.append(
             f"their MLM head has the other layers' epsilon {config.layer_norm_eps}, "
             f"yours {config.mlm_layer_norm_eps}"
         )
     tokenizer = bundle.tokenizer
-    if tokenizer and _is_sentencepiece(tokenizer) and not tokenizer.normalization.unify_quotes:
+    if (
+        tokenizer
+        and huggingface_tokenizer.is_sentencepiece(tokenizer)
+        and not tokenizer.normalization.unify_quotes
+    ):
         notes.append("their tokenizer turns `` and '' into a quotation mark, yours does not")
     return notes
 
@@ -125,9 +135,8 @@ def write(bundle: Bundle, folder: str) -> None:
     if bundle.tokenizer:
         ids = bundle.tokenizer.special
         special = {"pad_token_id": ids.pad, "bos_token_id": ids.cls, "eos_token_id": ids.sep}
-        _write_tokenizer(bundle.tokenizer, folder)
-    values = to_json(bundle.config) | special
-    outputs.write_json(os.path.join(folder, "config.json"), values)
+        huggingface_tokenizer.write(bundle.tokenizer, folder)
+    outputs.write_json(os.path.join(folder, "config.json"), to_json(bundle.config) | special)
 
 
 def read_config(values: Mapping[str, Any], source: str) -> AlbertConfig:
@@ -189,63 +198,45 @@ def to_ours(
 
 
 def _read_tensors(path: str) -> dict[str, np.ndarray]:
-    file = os.path.join(path, WEIGHTS_FILE)
-    if os.path.isfile(file):
-        safe = _package("safetensors", "huggingface")
-        try:
-            with safe.safe_open(file, framework="numpy") as tensors:
-                return {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118
-        except (safe.SafetensorError, TypeError) as error:
-            raise InputError(f"{file!r} is no readable safetensors file: {error}.") from None
-    file = os.path.join(path, TORCH_FILE)
-    if os.path.isfile(file):
-        torch = _package("torch", "huggingface-torch")
-        state = torch.load(file, map_location="cpu", weights_only=True)
-        return {name: tensor.float().numpy() for name, tensor in state.items()}
+    for name, read_file in ((WEIGHTS_FILE, _read_safetensors), (TORCH_FILE, _read_torch)):
+        file = os.path.join(path, name)
+        if os.path.isfile(file):
+            return read_file(file)
+        if os.path.isfile(f"{file}.index.json"):
+            raise InputError(
+                f"{file}.index.json lists weights in several files, and one is needed: "
+                f"AlbertForPreTraining.from_pretrained({path!r}).save_pretrained(NEW, "
+                "max_shard_size='100GB') writes it."
+            )
     raise InputNotFoundError(
         f"neither {WEIGHTS_FILE} nor {TORCH_FILE} in {path!r} (working folder {os.getcwd()})."
     )
 
 
-def _read_tokenizer(path: str) -> Tokenizer | None:
-    """From the vocabulary itself; their tokenizer.json is a form of their own."""
-    files = [os.path.join(path, name) for name in (MODEL_FILE, VOCABULARY_FILE)]
-    file = next(filter(os.path.isfile, files), None)
-    if file is None:
-        return None
-    rules: dict[str, Any] = {}
-    if os.path.isfile(os.path.join(path, TOKENIZER_FILE)):
-        rules = config_keys.read_json(os.path.join(path, TOKENIZER_FILE))
-    if not rules.get("remove_space", True):
-        raise InputError(f"{path!r}: a tokenizer with `remove_space` false has no equal here.")
-    lowercase = rules.get("do_lower_case", True)
-    if file == files[0]:
-        strips = not rules.get("keep_accents", False)
-    else:  # BERT's tokenizer, whose accents go with the capitals unless it says otherwise
-        strips = lowercase if rules.get("strip_accents") is None else rules["strip_accents"]
-    normalization = Normalization(lowercase, strips, unify_quotes=file == files[0])
-    with open(file, "rb") as stream:
-        return Tokenizer(stream.read(), normalization, source=f"{file!r}")
+def _read_safetensors(file: str) -> dict[str, np.ndarray]:
+    safe = _package("safetensors", "huggingface")
+    try:
+        with safe.safe_open(file, framework="numpy") as tensors:
+            return {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118
+    except (safe.SafetensorError, TypeError) as error:
+        raise InputError(f"{file!r} is no readable safetensors file: {error}.") from None
 
 
-def _write_tokenizer(tokenizer: Tokenizer, folder: str) -> None:
-    with open(os.path.join(folder, tokenizer.vocabulary.file), "wb") as file:
-        file.write(tokenizer.model)
-    special = dataclasses.asdict(tokenizer.special)
-    pieces = {f"{name}_token": tokenizer.id_to_piece(i) for name, i in special.items()}
-    rules = tokenizer.normalization
-    if _is_sentencepiece(tokenizer):
-        accents = {"keep_accents": not rules.strip_accents, "remove_space": True}
-        kind = {"tokenizer_class": "AlbertTokenizer"} | accents
-        kind |= {"bos_token": pieces["cls_token"], "eos_token": pieces["sep_token"]}
-    else:
-        kind = {"tokenizer_class": "BertTokenizer", "strip_accents": rules.strip_accents}
-    values = pieces | kind | {"do_lower_case": rules.lowercase}
-    outputs.write_json(os.path.join(folder, TOKENIZER_FILE), values)
-
-
-def _is_sentencepiece(tokenizer: Tokenizer) -> bool:
-    return tokenizer.vocabulary.file == MODEL_FILE
+def _read_torch(file: str) -> dict[str, np.ndarray]:
+    torch = _package("torch", "huggingface-torch")
+    try:
+        state = torch.load(file, map_location="cpu", weights_only=True)
+    except Exception as error:  # bytes that are no pickle end in any kind
+        reason = textwrap.shorten(str(error), 200)
+        raise InputError(f"{file!r} is no readable file of torch tensors: {reason}") from None
+    entries = state.items() if isinstance(state, Mapping) else [("the whole", state)]
+    for name, value in entries:
+        if not isinstance(value, torch.Tensor):
+            raise InputError(
+                f"{file!r} must hold tensors by name, as a model's state_dict() does. Received: "
+                f"{name!r} of type {type(value).__name__}."
+            )
+    return {name: tensor.float().numpy() for name, tensor in entries}
 
 
 def _package(module: str, extra: str) -> Any:

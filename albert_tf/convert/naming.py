@@ -12,6 +12,11 @@ from albert_tf.convert.bundle import Leniency, Weights, weight_shapes
 from albert_tf.errors import InputError
 
 
+def numberless(name: str) -> str:
+    """`name` with `#` for a number: what the layers' weights have in common."""
+    return re.sub(r"/\d+/", "/#/", name)
+
+
 @dataclasses.dataclass(frozen=True)
 class Naming:
     """Their name of each of our weights.
@@ -32,7 +37,7 @@ class Naming:
         >>> GOOGLE.name("encoder/pooler/kernel")
         'bert/pooler/dense/kernel'
         """
-        pattern, numbers = re.sub(r"/\d+/", "/#/", ours), re.findall(r"/(\d+)/", ours)
+        pattern, numbers = numberless(ours), re.findall(r"/(\d+)/", ours)
         if pattern in self.parts:
             theirs = self.parts[pattern]
         else:

@@ -7,33 +7,53 @@ from typing import Any
 import tensorflow as tf
 
 from albert_tf import outputs, settings
-from albert_tf.checkpoints import CHECKPOINTS, load_encoder, load_pretrainer
-from albert_tf.convert.bundle import Bundle, Leniency, weight_shapes
+from albert_tf.checkpoints import CHECKPOINTS, is_saved_model, latest_checkpoint, load_encoder
+from albert_tf.config import AlbertConfig
+from albert_tf.convert.bundle import Bundle, Leniency, Weights, read_variables, weight_shapes
+from albert_tf.convert.naming import Naming, numberless
 from albert_tf.errors import InputNotFoundError
 from albert_tf.pretrainer import AlbertPretrainer
 from albert_tf.tokenization import Tokenizer, load_tokenizer
+
+# In a checkpoint a weight is called as its attribute path, unless it was added under another name.
+NAMING = Naming(
+    {pattern: pattern for pattern in map(numberless, weight_shapes(AlbertConfig()))}
+    | {"mlm_head/bias": "mlm_head/output_bias"},
+    {},
+    lambda ours: False,
+)
+_SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
 
 
 def read(path: str, leniency: Leniency) -> Bundle:
     """A run folder, a converted folder or an exported encoder.
 
-    Where both heads may be missing, only the encoder is read.
-
-    Raises: as `albert_tf.load_pretrainer`.
+    Raises:
+      InputNotFoundError: nothing of the kind at `path`.
+      InputError: other weights than config.json describes, but for what `leniency` allows.
     """
-    heads = {"mlm_head", "pair_head"}
-    if heads <= set(leniency.allow_missing):
-        encoder = load_encoder(path)
-        holder, config = tf.train.Checkpoint(encoder=encoder), encoder.config
-    else:
-        holder = load_pretrainer(path)
-        config = holder.config
-    weights = {
-        name: variable(holder, name).numpy()
-        for name in weight_shapes(config)
-        if hasattr(holder, name.split("/")[0])
-    }
-    return Bundle(config, weights, _tokenizer(path))
+    config, found = _exported(path) if is_saved_model(path) else _saved(path)
+    found = {n: value for n, value in found.items() if not n.startswith(leniency.ignore)}
+    return Bundle(config, NAMING.to_ours(config, found, leniency, path), _tokenizer(path))
+
+
+def _exported(path: str) -> tuple[AlbertConfig, Weights]:
+    encoder = load_encoder(path)
+    holder, names = tf.train.Checkpoint(encoder=encoder), weight_shapes(encoder.config)
+    found = {n: variable(holder, n).numpy() for n in names if n.startswith("encoder/")}
+    return encoder.config, found
+
+
+def _saved(path: str) -> tuple[AlbertConfig, Weights]:
+    """What a checkpoint holds of a pretrainer; slots and a task's head are left behind."""
+    parts = ("encoder/", "mlm_head/", "pair_head/")
+
+    def rename(name: str) -> str | None:
+        ours = name.removeprefix("model/").removesuffix(_SUFFIX)
+        return ours if name == f"model/{ours}{_SUFFIX}" and ours.startswith(parts) else None
+
+    config = AlbertConfig.from_json(os.path.join(path, "config.json"))
+    return config, read_variables(latest_checkpoint(path), rename)
 
 
 def check(bundle: Bundle) -> list[str]:

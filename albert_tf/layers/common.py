@@ -20,12 +20,7 @@ def initializer(config: AlbertConfig) -> tf_keras.initializers.Initializer:
 
 
 def dense(config: AlbertConfig, units: int, name: str) -> tf_keras.layers.Dense:
-    """A dense layer with bias, [..., K] -> [..., units]."""
-    return tf_keras.layers.Dense(units, kernel_initializer=initializer(config), name=name)
-
-
-def variables_of_dense(config: AlbertConfig, units: int, name: str) -> tf_keras.layers.Dense:
-    """A dense layer that is never called: it owns float32 `kernel` and `bias`."""
+    """A dense layer with bias, in float32; the stack uses its variables alone, in `affine`."""
     return tf_keras.layers.Dense(
         units, kernel_initializer=initializer(config), dtype=tf.float32, name=name
     )
@@ -37,7 +32,7 @@ def layer_norm(eps: float, name: str) -> tf_keras.layers.LayerNormalization:
 
 
 def build(layers: Iterable[tf_keras.layers.Layer], width: int) -> None:
-    """Creates the variables of layers that take [..., width], under the layers' names."""
+    """Creates the variables of layers that take [M, width], under the layers' names."""
     for layer in layers:
         with tf.name_scope(layer.name):
             layer.build([None, width])
@@ -109,7 +104,8 @@ def fold_in(key: DropoutKey | None, number: int | tf.Tensor) -> DropoutKey | Non
     """
     if key is None:
         return None
-    return tf.cast(key, tf.int32) * tf.constant([1664525, 22695477]) + (number + 1)
+    words = tf.cast(key[:2], tf.int32) * tf.constant([1664525, 22695477]) + (number + 1)
+    return tf.concat([words, key[2:]], 0)
 
 
 def new_dropout_key() -> DropoutKey:

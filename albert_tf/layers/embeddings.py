@@ -32,6 +32,8 @@ class AlbertEmbeddings(tf_keras.layers.Layer):
         self.word_embeddings = self._table("word_embeddings", config.vocab_size)
         self.type_embeddings = self._table("type_embeddings", config.type_vocab_size)
         self.position_embeddings = self._table("position_embeddings", config.max_positions)
+        if self.projection is not None:
+            common.build((self.projection,), config.embedding_size)
         super().build(input_shape)
 
     def _table(self, name: str, rows: int) -> tf.Variable:
@@ -39,15 +41,27 @@ class AlbertEmbeddings(tf_keras.layers.Layer):
         return self.add_weight(name=name, shape=shape, initializer=common.initializer(self.config))
 
     def call(
-        self, inputs: Mapping[str, tf.Tensor], key: common.DropoutKey | None = None
+        self,
+        inputs: Mapping[str, tf.Tensor],
+        key: common.DropoutKey | None = None,
+        training: bool = False,
     ) -> tf.Tensor:
         word_ids, type_ids = inputs["input_word_ids"], inputs["input_type_ids"]
         length = tf.shape(word_ids)[1]
         x = tf.gather(self.word_embeddings, word_ids)  # [B, S, E]
-        # One-hot times a tiny table: a gather's gradient would be a slow scatter into few rows.
-        types = tf.one_hot(type_ids, self.config.type_vocab_size, dtype=x.dtype)
-        x += tf.tensordot(types, tf.cast(self.type_embeddings, x.dtype), 1)
+        x += self._types(type_ids, x.dtype, training)
         x += tf.cast(self.position_embeddings[:length], x.dtype)
         x = tf.cast(self.layer_norm(x), self.compute_dtype)
         x = common.dropout(x, self.config.hidden_dropout, key)
-        return x if self.projection is None else self.projection(x)  # [B, S, H]
+        if self.projection is None:
+            return x
+        flat = tf.reshape(x, [-1, self.config.embedding_size])  # [B * S, E]
+        x = common.affine(flat, self.projection.kernel, self.projection.bias, training)
+        return tf.reshape(x, [*common.shape_of(word_ids), self.config.hidden_size])
+
+    def _types(self, type_ids: tf.Tensor, dtype: tf.DType, training: bool) -> tf.Tensor:
+        if not training:
+            return tf.cast(tf.gather(self.type_embeddings, type_ids), dtype)
+        # One-hot times a tiny table: a gather's gradient would be a slow scatter into few rows.
+        one_hot = tf.one_hot(type_ids, self.config.type_vocab_size, dtype=dtype)
+        return tf.tensordot(one_hot, tf.cast(self.type_embeddings, dtype), 1)

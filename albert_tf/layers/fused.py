@@ -43,22 +43,27 @@ def affine(x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
                 d_kernel = tf.transpose(tf.matmul(upstream, x, transpose_a=True))
             else:
                 d_kernel = tf.matmul(x, upstream, transpose_a=True)
-            return d_x, d_kernel, tf.raw_ops.BiasAddGrad(out_backprop=upstream)
+            return d_x, d_kernel, _column_sums(upstream)
 
         return tf.nn.bias_add(tf.matmul(x, kernel), bias), gradient
 
     return op(x, kernel, bias)
 
 
+def _column_sums(x: tf.Tensor) -> tf.Tensor:
+    """[M, N] -> [N], as a product: BiasAddGrad adds thousands of bfloat16 numbers in bfloat16."""
+    return tf.matmul(tf.ones([1, tf.shape(x)[0]], x.dtype), x)[0]
+
+
 def cross_entropy(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """-log softmax(logits)[label], and whether no logit is larger than the label's.
+    """-log softmax(logits)[label], and whether the label's logit is the (first) largest.
 
     Args:
       logits: float32 [N, V].
       labels: int32 [N].
 
     Returns:
-      float32 [N] and bool [N].
+      float32 [N], NaN where the label is not in [0, V), and bool [N].
     """
 
     @tf.custom_gradient
@@ -93,8 +98,9 @@ def dropout(x: tf.Tensor, rate: float, key: tf.Tensor) -> tf.Tensor:
     What is zeroed is a hash of (key, position), the same on every device and in a recomputation.
 
     Args:
-      x: floating tensor of any shape of less than 2^32 elements.
-      key: int32 [2].
+      x: floating tensor of any shape of less than 2^31 elements.
+      key: int32 [2], or [3] where x is one of equal parts along the first axis: the third is its
+        number.
     """
 
     @tf.custom_gradient
@@ -154,10 +160,13 @@ def _gelu_gradient(x: tf.Tensor, upstream: tf.Tensor) -> tf.Tensor:
 
 @_island
 def _cross_entropy(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    largest = tf.reduce_max(logits, -1)
-    total = tf.math.log(tf.reduce_sum(tf.exp(logits - largest[:, None]), -1)) + largest
-    own = tf.gather(logits, labels, batch_dims=1)
-    return total - own, total, own >= largest
+    largest = tf.reduce_max(logits, -1, keepdims=True)
+    total = tf.math.log(tf.reduce_sum(tf.exp(logits - largest), -1)) + largest[:, 0]
+    size = tf.shape(logits)[-1]
+    is_valid = (labels >= 0) & (labels < size)
+    own = tf.gather(logits, tf.where(is_valid, labels, 0), batch_dims=1)
+    first = tf.reduce_min(tf.where(logits == largest, tf.range(size), size), -1)
+    return tf.where(is_valid, total - own, float("nan")), total, first == labels
 
 
 @_island
@@ -176,17 +185,19 @@ def _softmax_gradient(y: tf.Tensor, upstream: tf.Tensor) -> tf.Tensor:
     return tf.cast(product - wide * tf.reduce_sum(product, -1, keepdims=True), y.dtype)
 
 
-@_island
-def _dropout(x: tf.Tensor, rate: float, key: tf.Tensor) -> tf.Tensor:
-    return _drop(x, rate, key)
-
-
 def _drop(x: tf.Tensor, rate: float, key: tf.Tensor) -> tf.Tensor:
-    position = tf.reshape(tf.range(tf.size(x), dtype=tf.int32), tf.shape(x))
-    first, second = tf.unstack(tf.bitcast(key, tf.uint32))
-    bits = _mix(_mix(tf.bitcast(position, tf.uint32) ^ first) ^ second)
+    words = tf.unstack(tf.bitcast(key, tf.uint32))
+    # A third word says which of equal parts of the batch this is: the masks are those of the whole.
+    position = tf.range(tf.size(x), dtype=tf.int32)
+    if len(words) == 3:
+        position += key[2] * tf.size(x)
+    position = tf.reshape(tf.bitcast(position, tf.uint32), tf.shape(x))
+    bits = _mix(_mix(position ^ words[0]) ^ words[1])
     kept = x * tf.cast(1 / (1 - rate), x.dtype)
     return tf.where(bits >= tf.constant(round(rate * 2**32), tf.uint32), kept, tf.zeros_like(x))
+
+
+_dropout = _island(_drop)
 
 
 def _mix(bits: tf.Tensor) -> tf.Tensor:

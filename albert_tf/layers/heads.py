@@ -13,11 +13,11 @@ class MlmHead(tf_keras.layers.Layer):
     gather -> dense H -> E -> activation -> LayerNorm -> word_embeddings^T -> + bias.
 
     Inputs: sequence_output [B, S, H]; masked_lm_positions int32 [B, P]; word_embeddings [V, E].
-    Output: float32 [B, P, V].
+    Output: float32 [B, P, V]; all of it is computed in float32 under every precision policy.
     """
 
     def __init__(self, config: AlbertConfig, name: str = "mlm_head") -> None:
-        super().__init__(name=name)
+        super().__init__(name=name, dtype=tf.float32)
         self.config = config
         self.transform = common.dense(config, config.embedding_size, "transform")
         self.layer_norm = common.layer_norm(config.mlm_layer_norm_eps, "layer_norm")
@@ -34,9 +34,7 @@ class MlmHead(tf_keras.layers.Layer):
         x = tf.gather(sequence_output, positions, batch_dims=1)  # [B, P, H]
         x = common.activation(self.transform(x), self.config.activation)  # [B, P, E]
         x = tf.reshape(self.layer_norm(x), [-1, self.config.embedding_size])
-        table = tf.cast(word_embeddings, self.compute_dtype)
-        logits = tf.matmul(tf.cast(x, self.compute_dtype), table, transpose_b=True)
-        logits = tf.cast(logits, tf.float32) + tf.cast(self.bias, tf.float32)  # [B * P, V]
+        logits = tf.nn.bias_add(tf.matmul(x, word_embeddings, transpose_b=True), self.bias)
         return tf.reshape(logits, tf.concat([tf.shape(positions), [self.config.vocab_size]], 0))
 
 
@@ -48,9 +46,7 @@ class PairHead(tf_keras.layers.Layer):
 
     def __init__(self, config: AlbertConfig, name: str = "pair_head") -> None:
         super().__init__(name=name, dtype=tf.float32)
-        self.dense = tf_keras.layers.Dense(
-            2, kernel_initializer=common.initializer(config), dtype=tf.float32, name="dense"
-        )
+        self.dense = common.dense(config, 2, "dense")
 
     def call(self, pooled_output: tf.Tensor) -> tf.Tensor:
         return self.dense(tf.cast(pooled_output, tf.float32))

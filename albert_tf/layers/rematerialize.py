@@ -21,8 +21,9 @@ def run_layers(
     weights: Sequence[tf.Tensor],
     x: tf.Tensor,
     mask: tf.Tensor,
-    chunk_keys: Sequence[tf.Tensor | None],
+    key: tf.Tensor | None,
     count: int,
+    chunks: int = 1,
 ) -> list[tf.Tensor]:
     """Applies `layer` `count` times with the same weights: the layers' outputs, [B, S, H] each.
 
@@ -32,20 +33,19 @@ def run_layers(
       layer: a pure function of its arguments, so that a second call computes the same.
       weights: float32 tensors; their gradients are summed in float32.
       mask: [B, 1, 1, S], without gradient.
-      chunk_keys: the dropout key of each part of the batch; their number must divide B.
+      key: the dropout key, int32 [2]; None for no dropout.
       count: how many layers.
+      chunks: in how many parts of the batch, one after the other; must divide B.
     """
-    chunks = len(chunk_keys)
-    keys = None if chunk_keys[0] is None else tf.stack(chunk_keys)
-    loops = _Loops(layer, _split(mask, chunks), keys, count, chunks)
+    loops = _Loops(layer, _split(mask, chunks), key, count, chunks)
 
     @tf.custom_gradient
     def run(x: tf.Tensor, *weights: tf.Tensor) -> tuple[list[tf.Tensor], Callable]:
-        slots = loops.forward(weights, x)
-        outputs = [loops.read_batch(slots, number + 1, x) for number in range(count)]
+        inputs = loops.forward(weights, x)
+        outputs = [tf.reshape(inputs[number], tf.shape(x)) for number in range(1, count + 1)]
 
         def gradient(*upstream: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            return loops.backward(weights, slots, upstream[-1])
+            return loops.backward(weights, inputs, upstream[-1])
 
         return outputs, gradient
 
@@ -54,86 +54,76 @@ def run_layers(
 
 @tf.custom_gradient
 def without_gradient(x: tf.Tensor) -> tuple[tf.Tensor, Callable]:
-    """x itself; a loss that depends on it is an error rather than a silent zero."""
+    """x itself; a loss that depends on it fails rather than gets a silent zero."""
 
-    def gradient(_: tf.Tensor) -> tf.Tensor:
-        raise ValueError(
-            "with `rematerialize` a loss must depend on the last layer alone, since only that "
-            "one's gradient is computed. Received: a loss of `encoder_outputs`. Set "
-            "rematerialize=False."
-        )
+    def gradient(upstream: tf.Tensor) -> tf.Tensor:
+        # When it runs, not when it is traced: saving a model traces every gradient.
+        fail = tf.debugging.Assert(
+            False,
+            ["with `rematerialize` a loss must depend on the last layer alone, since only that "
+             "one's gradient is computed. Received: a loss of `encoder_outputs`. Set "
+             "rematerialize=False."],
+        )  # fmt: skip
+        with tf.control_dependencies([] if fail is None else [fail]):
+            return tf.fill(tf.shape(upstream), tf.cast(float("nan"), upstream.dtype))  # under XLA
 
     return tf.identity(x), gradient
 
 
 @dataclasses.dataclass(frozen=True)
 class _Loops:
-    """Slot i * chunks + c of a TensorArray holds what layer i gets for chunk c, [B / chunks, S, H].
-
-    On the way back a slot whose layer is done takes the gradient of what it held.
-    """
+    """The two loops over (layer, chunk); one chunk is [B / chunks, S, H]."""
 
     layer: Layer
     masks: tf.Tensor  # [chunks, B / chunks, 1, 1, S]
-    keys: tf.Tensor | None  # int32 [chunks, 2]
+    key: tf.Tensor | None  # int32 [2]
     count: int
     chunks: int
 
-    def forward(self, weights: Sequence[tf.Tensor], x: tf.Tensor) -> tf.TensorArray:
+    def forward(self, weights: Sequence[tf.Tensor], x: tf.Tensor) -> tf.Tensor:
+        """What each layer gets, and the last output: [count + 1, chunks, B / chunks, S, H]."""
         parts, last = _split(x, self.chunks), self.count * self.chunks
-        slots = tf.TensorArray(
-            x.dtype,
-            last + self.chunks,
-            element_shape=parts.shape[1:],
-            clear_after_read=False,
-        )
+        # Slot i * chunks + c holds what layer i gets for chunk c.
+        slots = _slots(parts, last + self.chunks)
 
         def body(slot: tf.Tensor, slots: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
             y = self._apply(weights, slots.read(slot), slot)
             return slot + 1, slots.write(slot + self.chunks, y)
 
-        state = (tf.constant(0), self._write_batch(slots, 0, x))
-        return tf.while_loop(lambda slot, _: slot < last, body, state, parallel_iterations=1)[1]
+        state = (tf.constant(0), slots)
+        _, slots = tf.while_loop(lambda slot, _: slot < last, body, state, parallel_iterations=1)
+        return tf.reshape(slots.stack(), tf.concat([[self.count + 1], tf.shape(parts)], 0))
 
     def backward(
-        self, weights: Sequence[tf.Tensor], slots: tf.TensorArray, upstream: tf.Tensor
+        self, weights: Sequence[tf.Tensor], inputs: tf.Tensor, upstream: tf.Tensor
     ) -> tuple[tf.Tensor, ...]:
         """The gradients of x and of each weight."""
+        parts = _split(upstream, self.chunks)
 
-        def body(slot: tf.Tensor, slots: tf.TensorArray, sums: tuple) -> tuple:
-            x = slots.read(slot)
+        def body(slot: tf.Tensor, gradients: tf.TensorArray, sums: tuple) -> tuple:
+            chunk = slot % self.chunks
+            x = tf.ensure_shape(inputs[slot // self.chunks, chunk], parts.shape[1:])
             with tf.GradientTape() as tape:
                 tape.watch([x, weights])
                 y = self._apply(weights, x, slot)
-            d_x, d_weights = tape.gradient(y, [x, weights], slots.read(slot + self.chunks))
+            d_x, d_weights = tape.gradient(y, [x, weights], gradients.read(chunk))
             sums = tuple(total + part for total, part in zip(sums, d_weights, strict=True))
-            return slot - 1, slots.write(slot, d_x), sums
+            return slot - 1, gradients.write(chunk, d_x), sums
 
         state = (
             tf.constant(self.count * self.chunks - 1),
-            self._write_batch(slots, self.count, upstream),
+            _slots(parts, self.chunks),
             tuple(tf.zeros_like(weight) for weight in weights),
         )
-        _, slots, sums = tf.while_loop(
+        _, gradients, sums = tf.while_loop(
             lambda slot, *_: slot >= 0, body, state, parallel_iterations=1
         )
-        return (self.read_batch(slots, 0, upstream), *sums)
-
-    def read_batch(self, slots: tf.TensorArray, layer: int, like: tf.Tensor) -> tf.Tensor:
-        """What a layer gets, [B, S, H] as `like`."""
-        first = layer * self.chunks
-        parts = [slots.read(first + chunk) for chunk in range(self.chunks)]
-        return tf.ensure_shape(tf.concat(parts, 0), like.shape)
-
-    def _write_batch(self, slots: tf.TensorArray, layer: int, x: tf.Tensor) -> tf.TensorArray:
-        parts = _split(x, self.chunks)
-        for chunk in range(self.chunks):
-            slots = slots.write(layer * self.chunks + chunk, parts[chunk])
-        return slots
+        return (tf.reshape(gradients.stack(), tf.shape(upstream)), *sums)
 
     def _apply(self, weights: Sequence[tf.Tensor], x: tf.Tensor, slot: tf.Tensor) -> tf.Tensor:
-        chunk = slot % self.chunks
-        key = None if self.keys is None else self.keys[chunk]
+        chunk, key = slot % self.chunks, self.key
+        if key is not None and self.chunks > 1:
+            key = tf.concat([key, [chunk]], 0)
         return self.layer(weights, x, self.masks[chunk], key, slot // self.chunks)
 
 
@@ -147,3 +137,11 @@ def _split(x: tf.Tensor, chunks: int) -> tf.Tensor:
         )
     size = tf.shape(x)[0] // chunks if batch is None else batch // chunks
     return tf.reshape(x, tf.concat([[chunks, size], tf.shape(x)[1:]], 0))
+
+
+def _slots(parts: tf.Tensor, size: int) -> tf.TensorArray:
+    """`size` slots, the first ones filled with the chunks."""
+    slots = tf.TensorArray(parts.dtype, size, element_shape=parts.shape[1:], clear_after_read=False)
+    for chunk in range(parts.shape[0]):
+        slots = slots.write(chunk, parts[chunk])
+    return slots

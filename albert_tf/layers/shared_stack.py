@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.config import AlbertConfig, LayerWeights, sharing_plan
+from albert_tf.config import AlbertConfig, sharing_plan
 from albert_tf.layers import common, rematerialize
 from albert_tf.layers.attention import AttentionWeights, SelfAttention
 from albert_tf.layers.encoder_block import EncoderBlock
@@ -33,10 +33,12 @@ class SharedStack(tf_keras.layers.Layer):
         self.feed_forwards = [
             FeedForward(config, f"feed_forward_{i}") for i in range(feed_forwards)
         ]
+        distinct = list(dict.fromkeys(self.plan))
         self.blocks = [
             EncoderBlock(self.attentions[a], self.feed_forwards[f], f"block_{a}_{f}")
-            for a, f in dict.fromkeys(self.plan)
+            for a, f in distinct
         ]
+        self._block_of_layer = [distinct.index(layer) for layer in self.plan]
 
     def build(self, input_shape: object) -> None:
         common.build((*self.attentions, *self.feed_forwards), self.config.hidden_size)
@@ -57,13 +59,10 @@ class SharedStack(tf_keras.layers.Layer):
         outputs = []
         for number, (a, f) in enumerate(self.plan):
             layer_key = common.fold_in(key, number)
-            block = self._block(a, f)
+            block = self.blocks[self._block_of_layer[number]]
             x = block.compute(attention[a], feed_forward[f], x, mask, layer_key, training)
             outputs.append(x)
         return outputs
-
-    def _block(self, attention: int, ffn: int) -> EncoderBlock:
-        return self.blocks[list(dict.fromkeys(self.plan)).index(LayerWeights(attention, ffn))]
 
     def _rematerialized(
         self,
@@ -76,7 +75,7 @@ class SharedStack(tf_keras.layers.Layer):
         """Runs of layers with the same weights, each a loop."""
         outputs: list[tf.Tensor] = []
         for (a, f), layers in itertools.groupby(self.plan):
-            block, count = self._block(a, f), len(list(layers))
+            block, count = self.blocks[self._block_of_layer[len(outputs)]], len(list(layers))
 
             def layer(
                 weights: Sequence[tf.Tensor],
@@ -94,11 +93,7 @@ class SharedStack(tf_keras.layers.Layer):
                 return block.compute(own, other, x, mask, layer_key, training=True)
 
             weights = [*attention[a], *feed_forward[f]]
-            keys = self._chunk_keys(key)
-            outputs += rematerialize.run_layers(layer, weights, x, mask, keys, count)
+            chunks = self.config.rematerialize_chunks
+            outputs += rematerialize.run_layers(layer, weights, x, mask, key, count, chunks)
             x = outputs[-1]
         return [*map(rematerialize.without_gradient, outputs[:-1]), x]
-
-    def _chunk_keys(self, key: common.DropoutKey | None) -> list[common.DropoutKey | None]:
-        chunks = self.config.rematerialize_chunks
-        return [key] if chunks == 1 else [common.fold_in(key, chunk) for chunk in range(chunks)]

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import types
 
 import numpy as np
 import pytest
@@ -10,11 +11,13 @@ import tensorflow as tf
 
 from albert_tf import cli, load_encoder, load_pretrainer, settings
 from albert_tf.config import AlbertConfig, sharing_plan
-from albert_tf.convert import google_tf1, huggingface, native
+from albert_tf.convert import google_tf1, huggingface, huggingface_tokenizer, native
 from albert_tf.convert.__main__ import ConvertOptions, main, reshaped
 from albert_tf.convert.bundle import Bundle, Leniency, weight_shapes, with_new_parts
 from albert_tf.convert.unshare import init_groups_from_shared
 from albert_tf.errors import ConfigError, InputError, InputNotFoundError
+from albert_tf.export import signatures
+from albert_tf.export.encoder import EncoderModule
 from albert_tf.normalization import Normalization
 from albert_tf.pretrainer import AlbertPretrainer
 from albert_tf.tokenization import Tokenizer
@@ -23,7 +26,7 @@ STRICT = Leniency()
 MODELS = {
     "shared": {},
     "grouped": {"num_layers": 4, "num_groups": 2},
-    "one_group_a_layer": {"num_groups": 3, "hidden_dropout": 0.1, "attention_dropout": 0.2},
+    "unshared": {"sharing": "none", "hidden_dropout": 0.1, "attention_dropout": 0.2},
     "without_factors": {"embedding_size": 32, "activation": "relu", "type_vocab_size": 3},
 }
 
@@ -98,21 +101,19 @@ def test_the_command_there_and_back_is_bit_equal(kind, tiny, small_tokenizer, tm
     assert f"{config.param_count() + heads:,} parameters" in told.out
 
 
-def test_no_sharing_comes_back_as_one_group_a_layer(tiny, tmp_path):
-    config = tiny.replace(sharing="none")
-    google_tf1.write(Bundle(config, random_weights(config), None), str(tmp_path))
-    back = google_tf1.read(str(tmp_path), STRICT)
-    assert back.config == tiny.replace(num_groups=3)
-    assert sharing_plan(back.config) == sharing_plan(config)
-    assert same(back.weights, random_weights(config))
-    assert huggingface.read_config(huggingface.to_json(config), "it") == back.config
+def test_a_group_for_each_layer_is_no_sharing(tiny):
+    groups, none = tiny.replace(num_groups=3), tiny.replace(sharing="none")
+    assert sharing_plan(groups) == sharing_plan(none)
+    assert huggingface.read_config(huggingface.to_json(groups), "it") == none
+    single = tiny.replace(num_layers=1)
+    assert huggingface.read_config(huggingface.to_json(single), "it") == single
 
 
 @pytest.mark.parametrize("setting", ["num_groups=2", "sharing=attention"])
 def test_an_unshared_model_starts_as_the_shared_one(setting, tiny, tmp_path, fake_inputs):
     ours = save(tmp_path / "ours", tiny.replace(num_layers=4))
     new = [f"--from={ours}", f"--to={tmp_path / 'new'}", f"--set={setting}"]
-    with pytest.raises(ConfigError, match="missing.*--init_groups_from_shared"):
+    with pytest.raises(ConfigError, match=f"--init_groups_from_shared.*Received: {setting}"):
         convert(*new)
     convert(*new, "--init_groups_from_shared")
     before, after = load_encoder(ours), load_encoder(str(tmp_path / "new"))
@@ -175,11 +176,61 @@ def test_a_missing_head_starts_anew(tiny, tmp_path, capsys):
     np.testing.assert_array_equal(completed["encoder/pooler/bias"], weights["encoder/pooler/bias"])
 
 
-def test_an_encoder_alone_is_a_source(pretrained, tmp_path, capsys):
+def save_parts(path, config: AlbertConfig, parts: tuple[str, ...]) -> str:
+    """A run whose model has only these of the pretrainer's parts."""
+    os.makedirs(path)
+    model = AlbertPretrainer(config).create_weights()
+    for name, value in random_weights(config).items():
+        native.variable(model, name).assign(value)
+    some = tf.train.Checkpoint(**{part: getattr(model, part) for part in parts})
+    tf.train.Checkpoint(model=some).save(str(path / "checkpoints" / "ckpt"))
+    (path / "config.json").write_text(json.dumps(settings.to_dict(config)))
+    return str(path)
+
+
+def test_only_what_our_own_run_lacks_starts_anew(tiny, tmp_path, capsys):
+    weights = random_weights(tiny)
+    both = Leniency(("mlm_head", "pair_head", "pooler"))
+    whole = save(tmp_path / "whole", tiny)
+    assert same(native.read(whole, both).weights, weights)
+    without = save_parts(tmp_path / "without", tiny, ("encoder", "mlm_head"))
+    with pytest.raises(InputError, match="2 missing.*pair_head.*--allow_missing"):
+        native.read(without, Leniency(("mlm_head",)))
+    convert(f"--from={without}", f"--to={tmp_path / 'new'}", "--allow_missing=pair_head")
+    assert "2 weights start anew: pair_head" in capsys.readouterr().err
+    new = native.read(str(tmp_path / "new"), STRICT).weights
+    kept = {name: value for name, value in weights.items() if not name.startswith("pair_head/")}
+    assert same({name: new[name] for name in kept}, kept)
+    no_head = Leniency(("mlm_head",), ignore=("mlm_head/",))
+    rest = {name: value for name, value in weights.items() if not name.startswith("mlm_head/")}
+    assert same(native.read(whole, no_head).weights, rest)
+
+
+def test_our_own_run_must_fit_its_configuration(tiny, tmp_path):
+    ours = save(tmp_path / "ours", tiny.replace(num_groups=3))
+    (tmp_path / "ours" / "config.json").write_text(json.dumps(settings.to_dict(tiny)))
+    with pytest.raises(InputError, match="32 unexpected.*attentions/1"):
+        native.read(ours, STRICT)
+    (data,) = (tmp_path / "ours" / "checkpoints").glob("*.index")
+    data.write_bytes(data.read_bytes()[:20])
+    with pytest.raises(InputError, match="no readable checkpoint"):
+        native.read(ours, STRICT)
+
+
+@pytest.mark.parametrize("is_exported", [False, True])
+def test_an_encoder_alone_is_a_source(is_exported, tiny, small_tokenizer, tmp_path, capsys):
+    ours = save_parts(tmp_path / "ours", tiny, ("encoder",))
+    encoder = load_encoder(ours)
+    if is_exported:
+        signatures.save(
+            EncoderModule(encoder), str(tmp_path / "e"), small_tokenizer, f"{ours}/config.json"
+        )
+        ours = str(tmp_path / "e")
+    with pytest.raises(InputError, match="7 missing"):
+        convert(f"--from={ours}", f"--to=google:{tmp_path / 'google'}")
     heads = "--allow_missing=mlm_head,pair_head"
-    convert(f"--from={pretrained}", f"--to=google:{tmp_path / 'google'}", heads)
-    assert "weights start anew" in capsys.readouterr().err
-    encoder = load_encoder(pretrained)
+    convert(f"--from={ours}", f"--to=google:{tmp_path / 'google'}", heads)
+    assert "7 weights start anew" in capsys.readouterr().err
     reader = tf.train.load_checkpoint(str(tmp_path / "google"))
     np.testing.assert_array_equal(
         reader.get_tensor("bert/pooler/dense/kernel"), encoder.pooler.kernel
@@ -220,12 +271,36 @@ def test_mistakes(argv, error, words):
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
-    [("vocab_size=7", r"\[300, 16\], expected \[7, 16\]"), ("vocab=7", "vocab_size")],
+    ("change", "words"),
+    [
+        ("vocab_size=7", "--set takes here.*vocab_size=7"),
+        ("num_heads=2", "--set takes here.*num_heads=2"),
+        ("activation=relu", "--set takes here.*activation=relu"),
+        ("layer_norm_eps=1e-5", "--set takes here.*layer_norm_eps=1e-05"),
+        ("vocab=7", "vocab_size"),
+    ],
 )
-def test_values_that_ask_for_other_weights(changes, words, tiny):
+@pytest.mark.parametrize("unshare", [False, True])
+def test_the_weights_stay_the_model_that_they_are(change, words, unshare, tiny):
     with pytest.raises(ConfigError, match=words):
-        reshaped(Bundle(tiny, random_weights(tiny), None), (changes,), False)
+        reshaped(Bundle(tiny, random_weights(tiny), None), (change,), unshare)
+
+
+def test_values_that_the_weights_leave_open(tiny):
+    changes = ("mlm_layer_norm_eps=1e-5", "attention_dropout=0.1", "rematerialize=true")
+    bundle = reshaped(Bundle(tiny, random_weights(tiny), None), (*changes, "num_heads=4"), False)
+    assert bundle.config == tiny.replace(
+        mlm_layer_norm_eps=1e-5, attention_dropout=0.1, rematerialize=True
+    )
+    assert same(bundle.weights, random_weights(tiny))
+
+
+@pytest.mark.parametrize("name", ["new", "deep/new"])
+def test_the_target_lies_outside_the_source(name, pretrained):
+    before = sorted(os.listdir(pretrained))
+    with pytest.raises(InputError, match="--to must lie outside.*tiny"):
+        convert(f"--from={pretrained}", f"--to=google:{pretrained}/{name}")
+    assert sorted(os.listdir(pretrained)) == before
 
 
 HF_JSON = {
@@ -238,7 +313,8 @@ HF_JSON = {
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"hidden_act": "gelu"}, "gelu_new.*tanh.*'gelu'"),
+        ({"hidden_act": "gelu"}, "gelu_new.*tanh.*'gelu'.*--ignore=hidden_act"),
+        ({"is_encoder_decoder": True}, "is_encoder_decoder.*must be False"),
         ({"model_type": "bert"}, "model_type"),
         ({"inner_group_num": 2}, "inner_group_num.*must be 1"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type"),
@@ -256,6 +332,32 @@ def test_hugging_face_configurations(tiny):
     assert read == tiny.replace(layer_norm_eps=1e-5, mlm_layer_norm_eps=1e-5)
     xxlarge = huggingface.read_config({"model_type": "albert"}, "")
     assert xxlarge == AlbertConfig.from_preset("albert-xxlarge-v2")
+
+
+# What the released folders of albert-base-v2, and of v1 but for `hidden_act`, hold.
+RELEASED = {
+    "architectures": ["AlbertForMaskedLM"], "attention_probs_dropout_prob": 0, "bos_token_id": 2,
+    "classifier_dropout_prob": 0.1, "down_scale_factor": 1, "embedding_size": 128,
+    "eos_token_id": 3, "gap_size": 0, "hidden_act": "gelu_new", "hidden_dropout_prob": 0,
+    "hidden_size": 768, "initializer_range": 0.02, "inner_group_num": 1, "intermediate_size": 3072,
+    "layer_norm_eps": 1e-12, "layers_to_keep": [], "max_position_embeddings": 512,
+    "model_type": "albert", "net_structure_type": 0, "num_attention_heads": 12,
+    "num_hidden_groups": 1, "num_hidden_layers": 12, "num_memory_blocks": 0, "pad_token_id": 0,
+    "type_vocab_size": 2, "vocab_size": 30000,
+}  # fmt: skip
+
+
+def test_released_configurations_of_hugging_face(tmp_path):
+    assert huggingface.read_config(RELEASED, "it") == AlbertConfig.from_preset("albert-base-v2")
+    dropout = {"attention_probs_dropout_prob": 0.1, "hidden_dropout_prob": 0.1}
+    values = RELEASED | dropout | {"hidden_act": "gelu", "is_encoder_decoder": False, "top_k": 50}
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    with pytest.raises(ConfigError, match="hidden_act"):
+        huggingface.read(str(tmp_path), STRICT)
+    with pytest.raises(InputNotFoundError, match="model.safetensors"):  # the configuration is read
+        huggingface.read(str(tmp_path), Leniency(ignore=("hidden_act",)))
+    del values["hidden_act"]
+    assert huggingface.read_config(values, "it") == AlbertConfig.from_preset("albert-base-v1")
 
 
 def test_tied_and_constant_tensors_of_hugging_face(tiny):
@@ -306,6 +408,38 @@ def test_an_albert_model_s_own_folder(tiny, tmp_path):
         huggingface.read(str(tmp_path), STRICT)
     os.remove(tmp_path / "model.safetensors")
     with pytest.raises(InputNotFoundError, match="neither model.safetensors nor"):
+        huggingface.read(str(tmp_path), STRICT)
+    (tmp_path / "model.safetensors.index.json").touch()
+    with pytest.raises(InputError, match="several files.*max_shard_size"):
+        huggingface.read(str(tmp_path), STRICT)
+
+
+def test_a_vocabulary_of_another_form_is_named(tmp_path):
+    assert huggingface_tokenizer.read(str(tmp_path)) is None
+    (tmp_path / "tokenizer.json").touch()
+    with pytest.raises(InputError, match="tokenizer.json alone.*spiece.model"):
+        huggingface_tokenizer.read(str(tmp_path))
+
+
+def torn(*_, **__):
+    raise RuntimeError("PytorchStreamReader failed reading zip archive")
+
+
+@pytest.mark.parametrize(
+    ("load", "words"),
+    [
+        (torn, "no readable file of torch tensors: PytorchStreamReader"),
+        (lambda *_, **__: {"epoch": 3}, r"state_dict\(\).*'epoch' of type int"),
+        (lambda *_, **__: [1], "of type list"),
+    ],
+)
+def test_torch_files_that_hold_no_model(load, words, monkeypatch, tmp_path):
+    """With a stand-in for torch, which must not share a process with TensorFlow."""
+    torch = types.SimpleNamespace(load=load, Tensor=np.ndarray)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    (tmp_path / "config.json").write_text(json.dumps(HF_JSON))
+    (tmp_path / "pytorch_model.bin").touch()
+    with pytest.raises(InputError, match=words):
         huggingface.read(str(tmp_path), STRICT)
 
 

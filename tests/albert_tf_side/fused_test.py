@@ -97,3 +97,39 @@ def test_keys_positions_and_steps_are_independent():
     # A correlation of n independent bits has deviation 1 / sqrt(n); 105 pairs, five deviations.
     assert np.abs(correlations).max() < 5 / np.sqrt(200_000)
     assert all(abs(mask.mean() - 0.5) < 5 * 0.5 / np.sqrt(200_000) for mask in masks)
+
+
+def test_bfloat16_bias_gradient_is_a_sum_of_thousands():
+    upstream = normal(4096, 8) + 0.5
+    x, kernel = tf.zeros([4096, 4], tf.bfloat16), tf.zeros([4, 8], tf.bfloat16)
+    bias = tf.zeros([8], tf.bfloat16)
+    with tf.GradientTape() as tape:
+        tape.watch(bias)
+        loss = tf.reduce_sum(
+            tf.cast(fused.affine(x, kernel, bias), tf.float32) * tf.constant(upstream)
+        )
+    exact = tf.cast(tf.constant(upstream), tf.bfloat16).numpy().astype(np.float64).sum(0)
+    gradient = tf.cast(tape.gradient(loss, bias), tf.float64)
+    np.testing.assert_allclose(gradient, exact, rtol=2**-8)  # one rounding to eight bits
+
+
+@pytest.mark.parametrize("wide", [512, 16])
+def test_affine_and_its_gradients(wide):
+    inputs = normal(6, 2 * wide), normal(2 * wide, wide, seed=1) / wide, normal(wide, seed=2)
+    plain = value_and_gradients(lambda x, kernel, bias: x @ kernel + bias, *inputs)
+    for left, right in zip(value_and_gradients(fused.affine, *inputs), plain, strict=True):
+        np.testing.assert_allclose(left, right, rtol=1e-4, atol=1e-4)
+
+
+def test_cross_entropy_and_its_gradient():
+    logits, labels = normal(7, 11), np.arange(7, dtype=np.int32)
+    plain = value_and_gradients(
+        lambda x: tf.nn.sparse_softmax_cross_entropy_with_logits(labels, x), logits
+    )
+    ours = value_and_gradients(lambda x: fused.cross_entropy(x, tf.constant(labels))[0], logits)
+    for left, right in zip(ours, plain, strict=True):
+        np.testing.assert_allclose(left, right, rtol=1e-5, atol=1e-6)
+    ties = tf.constant([[1.0, 3.0, 3.0], [1.0, 3.0, 3.0], [0.0, 0.0, 0.0], [2.0, 1.0, 0.0]])
+    losses, is_right = fused.cross_entropy(ties, tf.constant([1, 2, 3, -1]))
+    assert is_right.numpy().tolist() == [True, False, False, False]  # as argmax: the first
+    assert np.isfinite(losses.numpy()).tolist() == [True, True, False, False]

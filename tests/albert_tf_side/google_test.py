@@ -139,6 +139,12 @@ def test_another_configuration_is_an_error(tensors, tmp_path, changes, words):
         assert word in str(error.value)
 
 
+def test_a_folder_named_like_a_pattern(tensors, tmp_path):
+    save_tf1(tmp_path / "go[1]", tensors, JSON)
+    with pytest.raises(InputError, match=r"for a pattern: rename it.*go\[1\]/model.ckpt-best"):
+        google_tf1.read(str(tmp_path / "go[1]"), STRICT)
+
+
 def test_a_deliberate_partial_load_is_named(tensors, tmp_path, tiny):
     without = {n: v for n, v in tensors.items() if not n.startswith("cls/")}
     prefix = save_tf1(tmp_path, without | {"output_weights": np.zeros([3, 32])}, JSON | {"x": 1})

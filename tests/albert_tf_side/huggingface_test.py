@@ -16,6 +16,7 @@ import tensorflow as tf
 from albert_tf.config import AlbertConfig
 from albert_tf.convert import huggingface, native
 from albert_tf.convert.bundle import Bundle, Leniency, weight_shapes
+from albert_tf.errors import InputError
 from albert_tf.pretrainer import AlbertPretrainer
 from tests.golden import make_huggingface as golden
 
@@ -131,7 +132,7 @@ print(json.dumps({
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "changes", [{"num_groups": 3}, {"embedding_size": 32, "activation": "relu"}]
+    "changes", [{"sharing": "none"}, {"embedding_size": 32, "activation": "relu"}]
 )
 def test_transformers_loads_what_we_write(changes, tiny, small_tokenizer, torch_python, tmp_path):
     config, text = tiny.replace(**changes), "The file is opened and the value is returned."
@@ -157,3 +158,8 @@ def test_transformers_loads_what_we_write(changes, tiny, small_tokenizer, torch_
         for name, value in weights.items():
             np.testing.assert_array_equal(again.weights[name], value)
         (theirs / "model.safetensors").unlink(missing_ok=True)
+    file = theirs / "pytorch_model.bin"
+    for content in (file.read_bytes()[:1000], b"torn", b""):
+        file.write_bytes(content)
+        with pytest.raises(InputError, match="no readable file of torch tensors"):
+            huggingface.read(str(theirs), Leniency())

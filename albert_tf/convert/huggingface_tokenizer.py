@@ -1,0 +1,72 @@
+"""The vocabulary and rules in a folder of Hugging Face's transformers."""
+
+import dataclasses
+import os
+from typing import Any
+
+from albert_tf import outputs
+from albert_tf.convert import config_keys
+from albert_tf.errors import InputError
+from albert_tf.normalization import Normalization
+from albert_tf.sentencepiece_model import MODEL_FILE
+from albert_tf.tokenization import Tokenizer
+from albert_tf.wordpiece import VOCABULARY_FILE
+
+RULES_FILE, FAST_FILE = "tokenizer_config.json", "tokenizer.json"
+
+
+def read(path: str) -> Tokenizer | None:
+    """The tokenizer of a folder, from the vocabulary itself; None where there is none of any kind.
+
+    Raises:
+      InputError: a tokenizer without a vocabulary file, or with rules that ours has not.
+    """
+    files = [os.path.join(path, name) for name in (MODEL_FILE, VOCABULARY_FILE)]
+    file = next(filter(os.path.isfile, files), None)
+    if file is None:
+        _check_for_fast(path)
+        return None
+    rules: dict[str, Any] = {}
+    if os.path.isfile(os.path.join(path, RULES_FILE)):
+        rules = config_keys.read_json(os.path.join(path, RULES_FILE))
+    if not rules.get("remove_space", True):
+        raise InputError(f"{path!r}: a tokenizer with `remove_space` false has no equal here.")
+    lowercase = rules.get("do_lower_case", True)
+    if file == files[0]:
+        strips = not rules.get("keep_accents", False)
+    else:  # BERT's tokenizer, whose accents go with the capitals unless it says otherwise
+        strips = lowercase if rules.get("strip_accents") is None else rules["strip_accents"]
+    normalization = Normalization(lowercase, strips, unify_quotes=file == files[0])
+    with open(file, "rb") as stream:
+        return Tokenizer(stream.read(), normalization, source=f"{file!r}")
+
+
+def _check_for_fast(path: str) -> None:
+    if os.path.isfile(os.path.join(path, FAST_FILE)):
+        raise InputError(
+            f"{path!r} has its vocabulary as {FAST_FILE} alone, a form of their own. Put the "
+            f"{MODEL_FILE} or {VOCABULARY_FILE} of the model that it was trained from beside it, "
+            f"or take {FAST_FILE} away to convert without a tokenizer."
+        )
+
+
+def write(tokenizer: Tokenizer, folder: str) -> None:
+    """Writes the vocabulary and the rules that AutoTokenizer needs."""
+    with open(os.path.join(folder, tokenizer.vocabulary.file), "wb") as file:
+        file.write(tokenizer.model)
+    special = dataclasses.asdict(tokenizer.special)
+    pieces = {f"{name}_token": tokenizer.id_to_piece(i) for name, i in special.items()}
+    rules = tokenizer.normalization
+    if is_sentencepiece(tokenizer):
+        accents = {"keep_accents": not rules.strip_accents, "remove_space": True}
+        kind = {"tokenizer_class": "AlbertTokenizer"} | accents
+        kind |= {"bos_token": pieces["cls_token"], "eos_token": pieces["sep_token"]}
+    else:
+        kind = {"tokenizer_class": "BertTokenizer", "strip_accents": rules.strip_accents}
+    values = pieces | kind | {"do_lower_case": rules.lowercase}
+    outputs.write_json(os.path.join(folder, RULES_FILE), values)
+
+
+def is_sentencepiece(tokenizer: Tokenizer) -> bool:
+    """Whether theirs would be an AlbertTokenizer; else it is BERT's."""
+    return tokenizer.vocabulary.file == MODEL_FILE
