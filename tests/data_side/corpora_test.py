@@ -45,7 +45,7 @@ def test_text_ends_a_document_where_the_boundary_says(tmp_path, boundary, expect
 
 def test_files_come_sorted_gzip_or_not_and_a_document_never_crosses_files(tmp_path):
     b = write(tmp_path / "b.txt", "Last.")
-    a = write(tmp_path / "sub" / "a.txt.gz", gzip.compress(b"First."))
+    a = write(tmp_path / "sub" / "a.txt.gz", gzip.compress(b"First.", mtime=0))
     odd = write(tmp_path / "[1].txt", "Odd.")
     expected = [Document(("Last.",), str(b)), Document(("First.",), str(a))]
     documents = list(read_documents(f"text:{tmp_path}/**/?*.txt*"))
@@ -116,7 +116,7 @@ def tfds_rows(rows):
 
 def test_size_and_fingerprint_follow_the_files(tmp_path):
     path = write(tmp_path / "a.txt", "One.")
-    packed = write(tmp_path / "b.txt.gz", gzip.compress(b"Two."))
+    packed = write(tmp_path / "b.txt.gz", gzip.compress(b"Two.", mtime=0))
     corpus = f"text:{tmp_path}/*"
     assert corpus_bytes(corpus) == 4 + 3 * packed.stat().st_size
     before = corpus_fingerprint(corpus)
@@ -135,7 +135,7 @@ def test_size_and_fingerprint_follow_the_files(tmp_path):
         ("a.jsonl", '{"texts": "x"}', "jsonl", r"a\.jsonl:1 must be a JSON object .*`text`"),
         ("a.jsonl", "[1]", "jsonl", r"a\.jsonl:1 must be a JSON object"),
         ("a.json", '{"version": 1}', "squad", r"a\.json must be in SQuAD's format"),
-        ("a.txt.gz", gzip.compress(b"One. " * 99)[:-9], "text", r"must be a whole gzip file"),
+        ("a.txt.gz", gzip.compress(b"One. " * 99, mtime=0)[:-9], "text", r"must be a whole gzip file"),
         ("a.txt.gz", b"plain", "text", r"must be a whole gzip file"),
         ("wiki_00", '<doc id="1" title="A">\nOpen.', "wikiextractor", r"must close each <doc>"),
         ("a.txt", " \n\0\n", "text", r"must hold text.*no sentence"),

@@ -22,11 +22,11 @@ def module(**changes) -> str:
 
 
 def test_the_program_does_not_grow_with_depth():
-    saving = [module(num_layers=layers, rematerialize=True) for layers in (3, 12)]
-    plain = [module(num_layers=layers) for layers in (3, 12)]
+    saving = [module(num_layers=layers, rematerialize=True) for layers in (2, 8)]
+    plain = [module(num_layers=layers) for layers in (2, 4)]
     # Each layer's output is read from the buffer, which takes a line or two; nothing else is new.
     assert len(saving[1]) < 1.1 * len(saving[0])
-    assert len(plain[1]) > 2 * len(plain[0])
+    assert len(plain[1]) > 1.3 * len(plain[0])
     for text in (*saving, *plain):
         assert "tensor<?" not in text  # dynamic shapes
         assert "callback" not in text
