@@ -71,6 +71,12 @@ class AlbertConfig:
                 f"Received: num_groups={self.num_groups}."
             )
 
+        if self.rematerialize_chunks > 1 and not self.rematerialize:
+            raise ConfigError(
+                "`rematerialize_chunks` must be 1 where `rematerialize` is false: set both. "
+                f"Received: rematerialize_chunks={self.rematerialize_chunks}."
+            )
+
     def _must_divide(self, part: str, whole: str) -> None:
         if getattr(self, whole) % getattr(self, part):
             raise ConfigError(
@@ -101,8 +107,8 @@ class AlbertConfig:
         """Reads a config.json: the model's keys alone, or under `model` as a run writes them."""
         if not os.path.isfile(path):
             raise InputNotFoundError(
-                f"no config file {path!r} (working folder {os.getcwd()}). An export is named with "
-                "its version: export/encoder/1."
+                f"no config file {path!r} (working folder {os.getcwd()}). Pass a run, a converted "
+                "folder, or an exported encoder with its version: export/encoder/1."
             )
         with open(path, encoding="utf-8") as file:
             try:
@@ -112,6 +118,11 @@ class AlbertConfig:
         model = values.get("model", values) if isinstance(values, dict) else values
         if not isinstance(model, dict):
             raise ConfigError(f"{path!r} must hold the model's keys. Received: {model!r}.")
+        if "num_hidden_layers" in model:
+            raise ConfigError(
+                f"{path!r} is Google's or Hugging Face's configuration: convert the folder first, "
+                "python -m albert_tf.convert --from=huggingface:DIR (or google:DIR) --to=FOLDER."
+            )
         return cls.from_dict(model)
 
     @classmethod

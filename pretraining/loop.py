@@ -63,12 +63,18 @@ def train(
 
 
 def check_batch(config: PretrainConfig, strategy: tf.distribute.Strategy) -> None:
-    """Refuses a global batch that the replicas cannot share equally."""
+    """Refuses a global batch that replicas, or the chunks of a replica, cannot share equally."""
     replicas, batch = strategy.num_replicas_in_sync, config.loop.global_batch_size
     if batch % replicas:
         raise InputError(
             "`loop.global_batch_size` must be a multiple of the number of replicas. "
             f"Received: {batch}, replicas: {replicas}."
+        )
+    chunks = config.model.rematerialize_chunks
+    if batch // replicas % chunks:
+        raise InputError(
+            "`model.rematerialize_chunks` must divide the batch of a replica. "
+            f"Received: {chunks} chunks, {batch // replicas} sequences."
         )
 
 

@@ -24,8 +24,11 @@ KEYS = {
     "initializer_range": "initializer_range",
     "hidden_act": "activation",
 }
-# What a key that is left out means to both: the shape of ALBERT-xxlarge.
-DEFAULTS = {"hidden_size": 4096, "num_attention_heads": 64, "intermediate_size": 16384}
+# Both have defaults for these, but a file without them is a torn one: weights that are shared fit
+# any depth.
+REQUIRED = (
+    "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
+)  # fmt: skip
 # Keys of experiments that no released model uses, with the values that mean "none".
 FIXED: dict[str, Any] = {
     "inner_group_num": 1,
@@ -88,13 +91,22 @@ def to_config(
                 f"{source!r}: `{key}` is no key that we know, and it may change what the model "
                 f"computes. If it does not, pass --ignore={key}. Received: {value!r}."
             )
-    known: dict[str, Any] = DEFAULTS | {key: values[key] for key in keys if key in values}
+    if missing := [key for key in REQUIRED if key not in values]:
+        raise ConfigError(
+            f"{source!r} must say {', '.join(REQUIRED)}. Missing: {', '.join(missing)}."
+        )
+    known: dict[str, Any] = {key: values[key] for key in keys if key in values}
     activation = known.get("hidden_act", "gelu_new")
     if activation not in activations:
         raise ConfigError(
             f"{source!r}: `hidden_act` must be one of {', '.join(activations)} (gelu in its tanh "
-            f"form). Received: {activation!r}. Where the weights were trained with the tanh form "
-            "all the same, as Google's were, pass --ignore=hidden_act."
+            f"form). Received: {activation!r}."
+            + (
+                " Where the weights were trained with the tanh form all the same, as Google's "
+                "were, pass --ignore=hidden_act."
+                if activation == "gelu"
+                else ""
+            )
         )
     known["hidden_act"] = activations[activation]
     ours = {keys[key]: value for key, value in known.items()}

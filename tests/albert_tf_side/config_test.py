@@ -201,3 +201,16 @@ def test_json_that_is_no_config(tmp_path, text):
 def test_missing_json_names_path_and_working_folder(tmp_path):
     with pytest.raises(InputNotFoundError, match=r"nowhere\.json.*working folder"):
         AlbertConfig.from_json(str(tmp_path / "nowhere.json"))
+
+
+def test_chunks_need_rematerialize():
+    with pytest.raises(ConfigError, match="Received: rematerialize_chunks=4"):
+        AlbertConfig(rematerialize_chunks=4)
+    assert AlbertConfig(rematerialize=True, rematerialize_chunks=4).rematerialize_chunks == 4
+
+
+def test_a_foreign_configuration_names_the_converter(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text('{"num_hidden_layers": 2}')
+    with pytest.raises(ConfigError, match="albert_tf.convert"):
+        AlbertConfig.from_json(str(path))

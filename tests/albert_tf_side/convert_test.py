@@ -330,8 +330,9 @@ def test_hugging_face_configurations_without_an_equal(changes, words):
 def test_hugging_face_configurations(tiny):
     read = huggingface.read_config(HF_JSON | {"initializer_range": 0.2, "layer_norm_eps": 1e-5}, "")
     assert read == tiny.replace(layer_norm_eps=1e-5, mlm_layer_norm_eps=1e-5)
-    xxlarge = huggingface.read_config({"model_type": "albert"}, "")
-    assert xxlarge == AlbertConfig.from_preset("albert-xxlarge-v2")
+    torn = {key: value for key, value in HF_JSON.items() if key != "num_hidden_layers"}
+    with pytest.raises(ConfigError, match="Missing: num_hidden_layers"):
+        huggingface.read_config(torn, "it")
 
 
 # What the released folders of albert-base-v2, and of v1 but for `hidden_act`, hold.

@@ -135,7 +135,12 @@ def test_size_and_fingerprint_follow_the_files(tmp_path):
         ("a.jsonl", '{"texts": "x"}', "jsonl", r"a\.jsonl:1 must be a JSON object .*`text`"),
         ("a.jsonl", "[1]", "jsonl", r"a\.jsonl:1 must be a JSON object"),
         ("a.json", '{"version": 1}', "squad", r"a\.json must be in SQuAD's format"),
-        ("a.txt.gz", gzip.compress(b"One. " * 99, mtime=0)[:-9], "text", r"must be a whole gzip file"),
+        (
+            "a.txt.gz",
+            gzip.compress(b"One. " * 99, mtime=0)[:-9],
+            "text",
+            r"must be a whole gzip file",
+        ),
         ("a.txt.gz", b"plain", "text", r"must be a whole gzip file"),
         ("wiki_00", '<doc id="1" title="A">\nOpen.', "wikiextractor", r"must close each <doc>"),
         ("a.txt", " \n\0\n", "text", r"must hold text.*no sentence"),

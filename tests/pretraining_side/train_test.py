@@ -189,6 +189,10 @@ def test_a_batch_that_replicas_cannot_share_is_refused(tiny_records: str):
 
     with pytest.raises(InputError, match=r"15, replicas: 2"):
         check_batch(config, Two())
+    saving = ["model.rematerialize=true", "model.rematerialize_chunks=3"]
+    config = resolve(SMOKE, ["loop.global_batch_size=16", *saving], opened.manifest)
+    with pytest.raises(InputError, match=r"3 chunks, 8 sequences"):
+        check_batch(config, Two())
 
 
 def test_evaluation_has_baselines_and_standard_errors(finished: RunDir, tiny_records: str, capsys):
