@@ -20,7 +20,7 @@ from albert_tf.errors import InputError
 from albert_tf.pretrainer import AlbertPretrainer
 from tests.golden import make_huggingface as golden
 
-BASE = {
+BASE = {"vocab_size": 30000, "num_hidden_layers": 12,
     "hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072,
     "hidden_act": "gelu_new",
 }  # fmt: skip
