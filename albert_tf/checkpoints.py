@@ -16,6 +16,8 @@ from albert_tf.pretrainer import AlbertPretrainer
 CHECKPOINTS = "checkpoints"
 EXTRAS = "assets.extra"  # where an exported encoder keeps config.json and tokenizer/
 Shapes = Mapping[str, Sequence[int]]  # of weights, by name
+# What a compiled model tracks beside its weights.
+_OF_TRAINING = {".OPTIMIZER_SLOT", "optimizer", "keras_api"}
 _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"  # how a tf.train.Checkpoint ends the name of a variable
 _SHOWN = 3  # names of each kind in an error message
 
@@ -124,7 +126,7 @@ def _differences_from(target: tf.train.Checkpoint, checkpoint: str) -> str:
     found = {
         name.removesuffix(_VALUE): shape
         for name, shape in tf.train.list_variables(checkpoint)
-        if name.endswith(_VALUE) and "/.OPTIMIZER_SLOT/" not in name
+        if name.endswith(_VALUE) and not _OF_TRAINING & set(name.split("/"))
     }
     layers, expected = [], {}
     for name, part in _parts(target):

@@ -74,7 +74,7 @@ def test_fine_tuning_from_a_run_and_through_the_hub(
     folder: pathlib.Path, task_folder: pathlib.Path, init: str
 ):
     run = folder / f"tuned-{init.replace('/', '-')}"
-    chosen = ("training.epochs=12", "training.batch_size=8", "training.learning_rate=0.003",
+    chosen = ("training.epochs=12", "training.batch_size=8", "training.learning_rate=0.001",
               "task.seq_length=24")  # fmt: skip
     finetune.main(
         finetune.FinetuneOptions(
