@@ -31,7 +31,7 @@ def load_encoder(path: str) -> AlbertEncoder:
     """
     if is_saved_model(path):
         return _load_exported(path)
-    encoder = AlbertEncoder(_config(os.path.join(path, "config.json")))
+    encoder = AlbertEncoder(load_config(path))
     encoder.create_weights()
     read_checkpoint(tf.train.Checkpoint(model=tf.train.Checkpoint(encoder=encoder)), path)
     return encoder
@@ -44,15 +44,16 @@ def load_pretrainer(path: str) -> AlbertPretrainer:
     """
     if is_saved_model(path):
         raise InputError(f"{path!r} is an exported encoder, without heads: pass its run folder.")
-    pretrainer = AlbertPretrainer(_config(os.path.join(path, "config.json")))
+    pretrainer = AlbertPretrainer(load_config(path))
     pretrainer.create_weights()
     read_checkpoint(tf.train.Checkpoint(model=pretrainer), path)
     return pretrainer
 
 
-def _config(path: str) -> AlbertConfig:
-    """The model's configuration, without what was a matter of its training run's memory."""
-    return AlbertConfig.from_json(path).replace(rematerialize=False, rematerialize_chunks=1)
+def load_config(folder: str) -> AlbertConfig:
+    """The model of a folder's config.json, without what was a matter of its training's memory."""
+    config = AlbertConfig.from_json(os.path.join(folder, "config.json"))
+    return config.replace(rematerialize=False, rematerialize_chunks=1)
 
 
 def is_saved_model(path: str) -> bool:
@@ -150,8 +151,7 @@ def _parts(root: tf.train.Checkpoint) -> Iterator[tuple[str, object]]:
 
 
 def _load_exported(path: str) -> AlbertEncoder:
-    config_path = os.path.join(path, EXTRAS, "config.json")
-    encoder = AlbertEncoder(_config(config_path)).create_weights()
+    encoder = AlbertEncoder(load_config(os.path.join(path, EXTRAS))).create_weights()
     try:
         exported = tf.saved_model.load(path)
     except RuntimeError:  # operations of tensorflow_text: it takes text, not ids

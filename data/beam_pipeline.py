@@ -21,23 +21,17 @@ import uuid
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from albert_tf import outputs, settings
 from albert_tf.errors import InputError
-from data import corpora
-from data.corpora import Document
-from data.corpus_readers import READERS, Reading
+from data.corpora import NumberedCorpus, Part
 from data.cutter import Cutter, cut_all
 from data.records import Counts, shard_name
 from data.sequences import Sequences
-from data.shuffle import Layout, ShardWriter, spill_path
-from data.splits import split_of
+from data.shuffle import Layout, ShardWriter, by_shard, spill_path
 
 if TYPE_CHECKING:
     import apache_beam as beam
 
-_READ_BY_FILE = ("text", "sentences", "jsonl", "wikiextractor")
 _SUMMARY = "beam.json"
 _COUNTS = "counts"
 _USERS_MISTAKE = re.compile(
@@ -46,42 +40,7 @@ _USERS_MISTAKE = re.compile(
 _UNFINISHED = re.compile(r".*\.tfrecord\.[0-9a-f]{32}")
 _NO_SPACE = "[Errno 28]"
 
-Part = tuple[int, list[str]]  # its number in the corpus, and its files
 Block = tuple[int, bytes]  # so many pairs, and what `Sequences.write` makes of them
-
-
-@dataclasses.dataclass(frozen=True)
-class NumberedCorpus:
-    """A split of a corpus, in parts that are read apart and give each document the same number.
-
-    A part is a file. tfds and what leaves out passages that stood in an earlier file (python_docs,
-    squad, race) are read as one part. The fields are those of `build.BuildOptions`.
-    """
-
-    corpus: str
-    document_boundary: str
-    errors: str
-    data_dir: str | None
-    split: str
-    heldout_fraction: float
-
-    def parts(self) -> list[Part]:
-        """The parts, in order."""
-        kind, where = corpora._split_kind(self.corpus)
-        files = corpora._FILES[kind](where, self.data_dir)
-        apart = [[name] for name in files] if kind in _READ_BY_FILE else [files]
-        return list(enumerate(apart))
-
-    def documents(self, parts: Iterable[Part]) -> Iterator[tuple[int, Document]]:
-        """The split's documents, numbered by part in the upper half and in the part below."""
-        kind, where = corpora._split_kind(self.corpus)
-        is_boundary = corpora._boundary(self.document_boundary)
-        for part, files in parts:
-            reading = Reading(where, files, is_boundary, self.errors, self.data_dir)
-            found = (document for document in READERS[kind](reading) if document.sentences)
-            for number, document in enumerate(found, part << 32):
-                if self.split in ("all", split_of(document, self.heldout_fraction)):
-                    yield number, document
 
 
 def require_beam(beam_args: str) -> "beam.options.pipeline_options.PipelineOptions":
@@ -164,10 +123,7 @@ def _cut(part: Any, corpus: NumberedCorpus, cutter: Cutter, num_shards: int) -> 
 
     for sequences, counts in cut_all(cutter, corpus.documents([part]), num_workers=1):
         yield TaggedOutput(_COUNTS, counts)
-        shards = sequences.keys % np.uint64(num_shards)
-        sizes = np.bincount(shards.astype(np.int64), minlength=num_shards).tolist()
-        grouped = sequences.take(np.argsort(shards, kind="stable"))
-        for shard, pairs in enumerate(grouped.split(sizes)):
+        for shard, pairs in enumerate(by_shard(sequences, num_shards)):
             if len(pairs):
                 yield shard, (len(pairs), _serialized(pairs))
 

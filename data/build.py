@@ -21,9 +21,9 @@ from albert_tf import cli, outputs, settings
 from albert_tf.errors import InputError
 from albert_tf.tokenization import Tokenizer, load_tokenizer
 from data import beam_pipeline, corpora, local_runner
-from data.beam_pipeline import NumberedCorpus
 from data.build_options import BEAM, BuildOptions, check, slots
 from data.compact_layout import CompactLayout
+from data.corpora import NumberedCorpus
 from data.cutter import Cutter, useful_workers
 from data.records import MANIFEST, REFERENCE, TOKENIZER, Counts, Manifest
 from data.reference_layout import ReferenceLayout

@@ -6,11 +6,12 @@ tools: one a line, and a blank line between documents. Files that end in .gz are
 order is deterministic; memory is bounded by the longest document (squad: by the file).
 """
 
+import dataclasses
 import glob
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from albert_tf import settings
@@ -18,10 +19,13 @@ from albert_tf.errors import InputError, InputNotFoundError
 from data import python_docs
 from data.corpus_readers import READERS, Document, Reading, is_blank, tfds_files
 from data.sentences import join_lines, split_sentences
+from data.splits import split_of
 
 __all__ = [
     "KINDS",
     "Document",
+    "NumberedCorpus",
+    "Part",
     "corpus_bytes",
     "corpus_fingerprint",
     "join_lines",
@@ -31,6 +35,9 @@ __all__ = [
 
 KINDS = ", ".join(READERS)  # for help texts
 _GZIP_RATIO = 3  # about what text shrinks by
+_READ_BY_FILE = ("text", "sentences", "jsonl", "wikiextractor")
+
+Part = tuple[int, list[str]]  # its number in the corpus, and its files
 
 
 def read_documents(
@@ -89,6 +96,40 @@ def corpus_fingerprint(corpus: str, data_dir: str | None = None) -> str:
             content = hashlib.file_digest(stream, "sha256").digest()
         digest.update(os.path.basename(name).encode() + b"\0" + content)
     return digest.hexdigest()[:16]
+
+
+@dataclasses.dataclass(frozen=True)
+class NumberedCorpus:
+    """A split of a corpus, in parts that are read apart and give each document the same number.
+
+    A part is a file. tfds and what leaves out passages that stood in an earlier file (python_docs,
+    squad, race) are read as one part. The fields are those of `build.BuildOptions`.
+    """
+
+    corpus: str
+    document_boundary: str
+    errors: str
+    data_dir: str | None
+    split: str
+    heldout_fraction: float
+
+    def parts(self) -> list[Part]:
+        """The parts, in order."""
+        kind, where = _split_kind(self.corpus)
+        files = _FILES[kind](where, self.data_dir)
+        apart = [[name] for name in files] if kind in _READ_BY_FILE else [files]
+        return list(enumerate(apart))
+
+    def documents(self, parts: Iterable[Part]) -> Iterator[tuple[int, Document]]:
+        """The split's documents, numbered by part in the upper half and in the part below."""
+        kind, where = _split_kind(self.corpus)
+        is_boundary = _boundary(self.document_boundary)
+        for part, files in parts:
+            reading = Reading(where, files, is_boundary, self.errors, self.data_dir)
+            found = (document for document in READERS[kind](reading) if document.sentences)
+            for number, document in enumerate(found, part << 32):
+                if self.split in ("all", split_of(document, self.heldout_fraction)):
+                    yield number, document
 
 
 def _split_kind(corpus: str) -> tuple[str, str]:

@@ -24,8 +24,8 @@ import tensorflow as tf
 from albert_tf.errors import ConfigError
 from data import keyed
 from data.row_ops import BLOCK, histogram, running_sum, take
+from data.static_masking import MASKED_SHARE, RANDOM_SHARE
 
-MASKED_SHARE, RANDOM_SHARE = 0.8, 0.1
 MAX_LENGTH = 2**13
 _TILING_WORDS = 2**19  # of all tilings together: 963 of them at 512, 3,276 at 128
 _BUCKET_BITS = 7

@@ -8,7 +8,7 @@ one shard: the caller bounds it by choosing their number, of which each is an op
 import dataclasses
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol, Self
 
 import numpy as np
@@ -25,6 +25,14 @@ class Layout(Protocol):
     def encode(self, sequences: Sequences) -> list[bytes]:
         """The serialized records, in order."""
         ...
+
+
+def by_shard(sequences: Sequences, num_shards: int) -> Iterator[Sequences]:
+    """The pairs of each shard, by their keys, in the order of the shards."""
+    shards = (sequences.keys % np.uint64(num_shards)).astype(np.int64)
+    if num_shards > 1:
+        sequences = sequences.take(np.argsort(shards, kind="stable"))
+    return sequences.split(np.bincount(shards, minlength=num_shards).tolist())
 
 
 class Spill:
@@ -51,15 +59,10 @@ class Spill:
 
     def add(self, sequences: Sequences) -> None:
         """Adds pairs, each to the shard of its key."""
-        shards = (sequences.keys % np.uint64(len(self._files))).astype(np.int64)
-        if len(self._files) > 1:
-            sequences = sequences.take(np.argsort(shards, kind="stable"))
-        counts = np.bincount(shards, minlength=len(self._files))
-        parts = sequences.split(counts.tolist())
-        for file, part in zip(self._files, parts, strict=True):
-            if len(part):
-                part.write(file)
-        self.records += counts
+        for shard, pairs in enumerate(by_shard(sequences, len(self._files))):
+            if len(pairs):
+                pairs.write(self._files[shard])
+                self.records[shard] += len(pairs)
 
     def sync(self) -> list[int]:
         """Brings everything to the disk; returns the files' sizes."""

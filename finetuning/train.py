@@ -16,8 +16,7 @@ import os
 import time
 
 from albert_tf import cli, settings
-from albert_tf.checkpoints import EXTRAS, is_saved_model
-from albert_tf.config import AlbertConfig
+from albert_tf.checkpoints import EXTRAS, is_saved_model, load_config
 from albert_tf.errors import ConfigError, InputError
 from albert_tf.plots import plot_metrics
 from albert_tf.runs import RunDir
@@ -87,7 +86,7 @@ def main(options: FinetuneOptions) -> None:
 def resolve(options: FinetuneOptions, task: ClassifierTask) -> FinetuneConfig:
     """The configuration: the encoder's own, the task's, and the user's values."""
     folder = os.path.join(options.init, EXTRAS) if is_saved_model(options.init) else options.init
-    model = AlbertConfig.from_json(os.path.join(folder, "config.json"))
+    model = load_config(folder)
     # Shorter where the encoder cannot take the task's default.
     task = dataclasses.replace(task, seq_length=min(task.seq_length, model.max_positions))
     config = settings.override(FinetuneConfig(model, task), options.set)

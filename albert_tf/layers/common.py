@@ -80,16 +80,16 @@ def add_dropout_norm(
 ) -> tf.Tensor:
     """LayerNorm(x + dropout(update)), both [M, H], in float32; the result in x's dtype.
 
+    Dropout is of training alone.
+
     Args:
       norm: gamma [H], beta [H] and epsilon.
     """
     if training:
         return fused.add_dropout_norm(x, update, *norm, rate, key if rate else None)
     gamma, beta, eps = norm
-    total = tf.cast(x, tf.float32) + tf.cast(dropout(update, rate, key), tf.float32)
-    centred = total - tf.reduce_mean(total, -1, keepdims=True)
-    variance = tf.reduce_mean(tf.square(centred), -1, keepdims=True)
-    return tf.cast(centred * tf.math.rsqrt(variance + eps) * gamma + beta, x.dtype)
+    normal, _ = fused.normalized_sum(x, update, None, eps)
+    return tf.cast(normal * gamma + beta, x.dtype)
 
 
 def dropout(x: tf.Tensor, rate: float, key: DropoutKey | None) -> tf.Tensor:

@@ -208,8 +208,8 @@ def _mix(bits: tf.Tensor) -> tf.Tensor:
     return bits ^ tf.bitwise.right_shift(bits, tf.constant(16, tf.uint32))
 
 
-def _normal(
-    x: tf.Tensor, update: tf.Tensor, key: tf.Tensor | None, eps: float, rate: float
+def normalized_sum(
+    x: tf.Tensor, update: tf.Tensor, key: tf.Tensor | None, eps: float, rate: float = 0.0
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """The normalised sum [M, H] and 1 / standard deviation [M, 1], float32."""
     update = tf.cast(update, tf.float32)
@@ -229,7 +229,7 @@ def _norm(
     eps: float,
     rate: float,
 ) -> tf.Tensor:
-    return tf.cast(_normal(x, update, key, eps, rate)[0] * gamma + beta, x.dtype)
+    return tf.cast(normalized_sum(x, update, key, eps, rate)[0] * gamma + beta, x.dtype)
 
 
 @_island
@@ -242,7 +242,7 @@ def _norm_gradient(
     eps: float,
     rate: float,
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
-    normal, inverse = _normal(x, update, key, eps, rate)
+    normal, inverse = normalized_sum(x, update, key, eps, rate)
     upstream = tf.cast(upstream, tf.float32)
     d_normal = upstream * gamma
     mean = tf.reduce_mean(d_normal, -1, keepdims=True)

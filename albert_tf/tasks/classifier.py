@@ -1,7 +1,6 @@
 """Sequence classification: a label for a text or a pair of texts."""
 
 import dataclasses
-import os
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -9,8 +8,7 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf import settings
-from albert_tf.checkpoints import read_checkpoint
-from albert_tf.config import AlbertConfig
+from albert_tf.checkpoints import load_config, read_checkpoint
 from albert_tf.encoder import INPUTS, AlbertEncoder
 from albert_tf.errors import ConfigError, InputError
 from albert_tf.layers import common
@@ -93,7 +91,7 @@ def load_classifier(path: str) -> SequenceClassifier:
         raise InputError(
             f"{path!r} is no classifier's run: its task is {values.get('task', {}).get('kind')!r}."
         )
-    encoder = AlbertEncoder(AlbertConfig.from_json(os.path.join(path, "config.json")))
+    encoder = AlbertEncoder(load_config(path))
     task = settings.from_dict(ClassifierTask, values["task"], "task.")
     model = SequenceClassifier(encoder, task).create_weights()
     read_checkpoint(tf.train.Checkpoint(model=model), path)

@@ -5,6 +5,7 @@ import tf_keras
 from official.modeling.optimization.legacy_adamw import AdamWeightDecay
 from official.nlp.modeling import layers, networks
 
+from albert_tf.config import AlbertConfig
 from benchmarks.systems import CLIP_NORM, LEARNING_RATE, WEIGHT_DECAY, Step
 from benchmarks.systems.tf_losses import pretraining_loss
 from benchmarks.workloads import Workload, random_batch
@@ -13,7 +14,7 @@ from benchmarks.workloads import Workload, random_batch
 def albert(work: Workload, precision: str, jit: bool) -> Step:
     """The encoder with both heads, trained as its masked-LM task does."""
     tf_keras.mixed_precision.set_global_policy(precision)
-    encoder = _encoder(work)
+    encoder = encoder_like(work.model)
     mlm_head = layers.MaskedLM(
         encoder.get_embedding_table(), activation=lambda x: tf.nn.gelu(x, approximate=True)
     )
@@ -32,9 +33,9 @@ def albert(work: Workload, precision: str, jit: bool) -> Step:
     @tf.function
     def step() -> tf.Tensor:
         with tf.GradientTape() as tape:
-            sequence, pooled = encoder(inputs, training=True)
-            mlm_logits = mlm_head(sequence, batch["masked_lm_positions"])
-            loss = pretraining_loss(mlm_logits, pair_head(pooled), batch)
+            outputs = encoder(inputs, training=True)
+            mlm_logits = mlm_head(outputs["sequence_output"], batch["masked_lm_positions"])
+            loss = pretraining_loss(mlm_logits, pair_head(outputs["pooled_output"]), batch)
         variables = [variable for part in parts for variable in part.trainable_variables]
         optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
         return loss
@@ -42,8 +43,8 @@ def albert(work: Workload, precision: str, jit: bool) -> Step:
     return lambda: float(step())
 
 
-def _encoder(work: Workload) -> networks.AlbertEncoder:
-    config = work.model
+def encoder_like(config: AlbertConfig) -> networks.AlbertEncoder:
+    """Model Garden's encoder of the same shape, without dropout."""
     return networks.AlbertEncoder(
         vocab_size=config.vocab_size,
         embedding_width=config.embedding_size,
@@ -55,4 +56,5 @@ def _encoder(work: Workload) -> networks.AlbertEncoder:
         intermediate_size=config.intermediate_size,
         dropout_rate=0.0,
         attention_dropout_rate=0.0,
+        dict_outputs=True,
     )

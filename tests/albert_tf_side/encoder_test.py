@@ -30,22 +30,9 @@ def close(left: dict, right: dict, atol: float) -> None:
 
 def official_twin(encoder: AlbertEncoder) -> tf_keras.Model:
     """Model Garden's encoder with the same weights."""
-    from official.nlp.modeling.networks import AlbertEncoder as OfficialEncoder
+    from benchmarks.systems.tf_models_official import encoder_like
 
-    config = encoder.config
-    twin = OfficialEncoder(
-        vocab_size=config.vocab_size,
-        embedding_width=config.embedding_size,
-        hidden_size=config.hidden_size,
-        num_layers=config.num_layers,
-        num_attention_heads=config.num_heads,
-        max_sequence_length=config.max_positions,
-        type_vocab_size=config.type_vocab_size,
-        intermediate_size=config.intermediate_size,
-        dropout_rate=0.0,
-        attention_dropout_rate=0.0,
-        dict_outputs=True,
-    )
+    twin = encoder_like(encoder.config)
     embeddings, (attention,), (ffn,) = (
         encoder.embeddings, encoder.stack.attentions, encoder.stack.feed_forwards,
     )  # fmt: skip

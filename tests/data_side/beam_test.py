@@ -12,8 +12,8 @@ import pytest
 
 from albert_tf.errors import InputError
 from data import build as build_module
-from data.beam_pipeline import NumberedCorpus
 from data.build import BuildOptions, build
+from data.corpora import NumberedCorpus
 from data.records import Manifest
 from data.splits import split_of
 
@@ -82,11 +82,11 @@ def test_the_bytes_are_the_local_runners(options, monkeypatch):
     ids=["reference", "heldout"],
 )
 def test_layouts_and_splits_too(options, texts, changes):
-    build_both(dataclasses.replace(options, corpus=f"jsonl:{texts}/*.jsonl.gz", **changes))
+    assert build_both(dataclasses.replace(options, corpus=f"jsonl:{texts}/*.jsonl.gz", **changes))
 
 
 def test_a_corpus_that_is_read_as_one(options):
-    build_both(dataclasses.replace(options, corpus="python_docs:json,email", seq_length=64))
+    assert build_both(dataclasses.replace(options, corpus="python_docs:json,email", seq_length=64))
 
 
 @pytest.mark.slow
