@@ -37,6 +37,7 @@ _DEFINERS: dict[type, Callable] = {
     int: flags.DEFINE_integer,
     float: flags.DEFINE_float,
     bool: flags.DEFINE_bool,
+    tuple: flags.DEFINE_multi_string,
 }
 
 

@@ -1,6 +1,7 @@
 """The model's configuration, its presets, and two pure functions of it: weight plan and size."""
 
 import dataclasses
+import difflib
 import json
 import os
 from collections.abc import Mapping
@@ -99,7 +100,10 @@ class AlbertConfig:
     def from_preset(cls, name: str) -> "AlbertConfig":
         """The configuration of a published model, e.g. `albert-base-v2`."""
         if name not in PRESETS:
-            raise ConfigError(f"preset: {settings.unknown_key(name, PRESETS)}")
+            near = [preset for preset in PRESETS if preset.startswith(name)]
+            near = near or difflib.get_close_matches(name, PRESETS, cutoff=0.5)
+            hint = f"Did you mean {' or '.join(near)}? " if near else ""
+            raise ConfigError(f"unknown preset {name!r}. {hint}Presets: {', '.join(PRESETS)}.")
         return cls(**PRESETS[name])
 
     @classmethod
@@ -108,7 +112,9 @@ class AlbertConfig:
         if not os.path.isfile(path):
             raise InputNotFoundError(
                 f"no config file {path!r} (working folder {os.getcwd()}). Pass a run, a converted "
-                "folder, or an exported encoder with its version: export/encoder/1."
+                "folder, or an exported encoder with its version (export/encoder/1); what is "
+                "Google's or Hugging Face's goes through albert_tf.convert, named google:DIR or "
+                "huggingface:DIR."
             )
         with open(path, encoding="utf-8") as file:
             try:

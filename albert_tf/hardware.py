@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import socket
+import time
 import urllib.parse
 from collections.abc import Iterator
 
@@ -15,6 +16,11 @@ from albert_tf.errors import InputError
 DEVICES = ("auto", "cpu", "gpu", "tpu", "multi_worker")
 PRECISIONS = ("auto", "float32", "mixed_bfloat16")
 TPU_TIMEOUT_S = 20.0
+# Dense matrix products in bfloat16, FLOPs per second, by a part of the device's name.
+_PEAK_FLOPS = {
+    "H200": 989e12, "H100": 989e12, "A100": 312e12, "L40": 181e12, "L4": 121e12, "A10": 125e12,
+}  # fmt: skip
+_PRODUCT = 1024  # rows and columns of the product that a CPU is timed by
 
 
 def strategy(device: str = "auto", tpu: str | None = None) -> tf.distribute.Strategy:
@@ -59,6 +65,34 @@ def resolve_precision(precision: str, device: str = "auto") -> str:
     else:
         fast = bool(_cpu_flags() & {"avx512_bf16", "amx_bf16"})
     return "mixed_bfloat16" if fast else "float32"
+
+
+def peak_flops(strategy: tf.distribute.Strategy, precision: str) -> float | None:
+    """FLOPs per second that the devices of this process can do at most; None where not known.
+
+    Of GPUs by their names; of a CPU by timing a product, which takes a fraction of a second.
+    """
+    names = [
+        str(tf.config.experimental.get_device_details(gpu).get("device_name", ""))
+        for gpu in tf.config.list_physical_devices("GPU")
+    ]
+    if names and not _is_on_cpu(strategy):
+        known = [next((v for k, v in _PEAK_FLOPS.items() if k in name), 0.0) for name in names]
+        return sum(known) if all(known) and precision == "mixed_bfloat16" else None
+    if not _is_on_cpu(strategy):
+        return None
+    dtype = tf.bfloat16 if precision == "mixed_bfloat16" else tf.float32
+    square = tf.cast(tf.random.stateless_uniform([_PRODUCT, _PRODUCT], (1, 2)), dtype)
+    fastest = float("inf")
+    for _ in range(5):
+        start = time.perf_counter()
+        tf.matmul(square, square).numpy()
+        fastest = min(fastest, time.perf_counter() - start)
+    return 2 * _PRODUCT**3 / fastest
+
+
+def _is_on_cpu(strategy: tf.distribute.Strategy) -> bool:
+    return all("CPU" in device.upper() for device in strategy.extended.worker_devices)
 
 
 @contextlib.contextmanager

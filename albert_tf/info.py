@@ -60,18 +60,19 @@ def bert_of_same_shape(config: AlbertConfig) -> AlbertConfig:
 
 
 def size_table(name: str, config: AlbertConfig) -> str:
-    """Parameters per component of the model and of its BERT, their total, and the heads beside."""
+    """Parameters per component of the model and of its BERT, without and with pretraining heads."""
     ours, theirs = _counts(config), _counts(bert_of_same_shape(config))
     rows = [
         (key, f"{own:,}", f"{bert:,}", f"{bert / own:.2f}" if own and bert else "")
         for (key, own), bert in zip(ours.items(), theirs.values(), strict=True)
     ]
-    return _markdown(("parameters", name, "BERT of the same shape", "ratio"), rows)
+    return markdown_table(("parameters", name, "BERT of the same shape", "ratio"), rows)
 
 
 def _counts(config: AlbertConfig) -> dict[str, int]:
-    heads = {f"beside: {key}": count for key, count in head_param_counts(config).items()}
-    return param_counts(config) | {"total": config.param_count()} | heads
+    encoder, heads = config.param_count(), head_param_counts(config)
+    total = {"total with pretraining heads": encoder + sum(heads.values())}
+    return param_counts(config) | {"total without heads": encoder} | heads | total
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,8 +127,8 @@ def paper_tables() -> str:
     tables = []
     for title in dict.fromkeys(row.table for row in rows):
         cells = [_compared(row) for row in rows if row.table == title]
-        header = ("model", "published", "computed", "difference")
-        tables.append(f"**{title}**\n\n{_markdown(header, cells)}")
+        header = ("model", "published", "computed, without heads", "difference")
+        tables.append(f"**{title}**\n\n{markdown_table(header, cells)}")
     return "\n\n".join(tables)
 
 
@@ -141,7 +142,8 @@ def _compared(row: PublishedSize) -> tuple[str, str, str, str]:
     )
 
 
-def _markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table with its first column to the left and the others to the right."""
     lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 

@@ -88,7 +88,12 @@ def _missing_parents(path: str) -> list[str]:
 
 
 def require_new(path: str, flag: str = "--output") -> None:
-    """Refuses a path that exists, unless it is an empty folder."""
+    """Refuses a path that exists, unless it is an empty folder, and the name of a bucket."""
+    if "://" in path:
+        raise InputError(
+            f"{flag} must be a folder of this machine, or mounted. Received: {path!r}. Copy the "
+            "result to a bucket afterwards: gcloud storage cp -r."
+        )
     if os.path.isdir(path) and not os.listdir(path):
         return
     if os.path.lexists(path):

@@ -1,9 +1,14 @@
-"""PNG curves of a run."""
+"""PNG figures: a run's curves, values with error bars, values over the layers."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from albert_tf.runs import RunDir
+
+if TYPE_CHECKING:  # slow to import: only where something is drawn
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 def plot_metrics(run: RunDir, panels: Mapping[str, tuple[str, ...]], unit: str) -> list[str]:
@@ -13,20 +18,68 @@ def plot_metrics(run: RunDir, panels: Mapping[str, tuple[str, ...]], unit: str) 
       panels: title -> the columns that share the panel.
       unit: what `step` counts, for the axis.
     """
-    from matplotlib.figure import Figure
-
     rows = run.metrics()
     os.makedirs(run.plots_path, exist_ok=True)
     paths = []
     for title, columns in panels.items():
-        figure = Figure(figsize=(6, 4), layout="constrained")
-        axes = figure.add_subplot(xlabel=unit, ylabel=title)
+        figure, (axes,) = _figure(1)
+        axes.set(xlabel=unit, ylabel=title)
         for column in columns:
             points = [(row["step"], row[column]) for row in rows if column in row]
             if points:
                 axes.plot(*zip(*points, strict=True), label=column)
-        axes.grid(alpha=0.3)
         axes.legend()
         paths.append(os.path.join(run.plots_path, f"{title.replace(' ', '_')}.png"))
         figure.savefig(paths[-1], dpi=120)
     return paths
+
+
+def plot_lines(
+    path: str, panels: Mapping[str, Mapping[str, Sequence[float]]], unit: str, first: int
+) -> None:
+    """Draws a PNG with a panel for each title: one line a label, its points at first, first + 1...
+
+    Args:
+      panels: title -> label -> values.
+      unit: what is counted on the x axis.
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    figure, every_axes = _figure(len(panels))
+    for axes, (title, lines) in zip(every_axes, panels.items(), strict=True):
+        axes.set(xlabel=unit, ylabel=title)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        for label, values in lines.items():
+            axes.plot(range(first, first + len(values)), values, marker=".", label=label)
+        axes.legend()
+    figure.savefig(path, dpi=120)
+
+
+def plot_errors(
+    path: str, labels: Sequence[str], panels: Mapping[str, Sequence[tuple[float, float]]]
+) -> None:
+    """Draws a PNG with a panel for each title: a point with its error bar for each label.
+
+    Args:
+      labels: from top to bottom.
+      panels: title -> (value, error) of each label; NaN where there is none.
+    """
+    figure, every_axes = _figure(len(panels), width=4, height=1.5 + 0.4 * len(labels))
+    rows = range(len(labels))
+    for axes, (title, points) in zip(every_axes, panels.items(), strict=True):
+        values, errors = zip(*points, strict=True)
+        axes.errorbar(values, rows, xerr=errors, fmt="o", capsize=4)
+        axes.set(xlabel=title, yticks=rows, yticklabels=[], ylim=(len(labels) - 0.5, -0.5))
+    every_axes[0].set_yticklabels(labels)
+    figure.savefig(path, dpi=120)
+
+
+def _figure(panels: int, width: float = 6, height: float = 4) -> tuple["Figure", Sequence["Axes"]]:
+    """A figure with `panels` axes side by side, each of so many inches."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width * panels, height), layout="constrained")
+    every_axes = list(figure.subplots(1, panels, squeeze=False)[0])
+    for axes in every_axes:
+        axes.grid(alpha=0.3)
+    return figure, every_axes

@@ -22,7 +22,8 @@ class RunDir:
 
     config.json (the resolved configuration), environment.json, metrics.jsonl, tensorboard/,
     checkpoints/, plots/, evaluations/, tokenizer/ and result.json, which is written last: where it
-    is present, the run is complete.
+    is present, the run is complete. Of pretraining also best/ (a run folder of the best weights),
+    export/ and skipped.jsonl.
     """
 
     def __init__(self, path: str) -> None:
@@ -60,6 +61,21 @@ class RunDir:
     def tokenizer_path(self) -> str:
         """The tokenizer that made the run's data."""
         return self._at("tokenizer")
+
+    @property
+    def best_path(self) -> str:
+        """What was best on held-out records: config.json, tokenizer/ and checkpoints/."""
+        return self._at("best")
+
+    @property
+    def export_path(self) -> str:
+        """SavedModels of the encoder, one folder a step."""
+        return self._at("export")
+
+    @property
+    def skipped_path(self) -> str:
+        """Steps that were skipped, with the records of their batches: one JSON object a line."""
+        return self._at("skipped.jsonl")
 
     @property
     def result_path(self) -> str:

@@ -4,8 +4,10 @@
 
 One JSON line per layout and length: `mb_per_s` of text, `sequences_per_s`, and `share_of_limit`:
 the seconds that sentencepiece takes for the same sentences, normalised, as lists of 2,000, garbage
-collection off, over the seconds of the build; both are measured in turns, the medians count.
-`stages` splits the build's seconds. One process, one core; imports are not counted.
+collection off, over the seconds of the build. The library is timed before and after each build,
+and the median of the builds' own shares counts, so that a busy machine slows both sides alike;
+`shares` are all of them. `stages` splits the build's seconds. One process, one core; imports are
+not counted.
 --peer also times `official.nlp.data.create_pretraining_data` on `--peer_bytes` of the text, with
 the same vocabulary and n-grams of words, and gives `times_peer`, a ratio of bytes per second.
 --memory builds in a process of its own and gives `peak_rss_mb`, with TensorFlow and the vocabulary.
@@ -15,6 +17,7 @@ import contextlib
 import dataclasses
 import functools
 import gc
+import itertools
 import json
 import os
 import random
@@ -102,10 +105,9 @@ class StageClock:
         finally:
             self._switch(self._stack.pop)
 
-    def stop(self) -> float:
-        """All seconds so far."""
+    def stop(self) -> None:
+        """Counts the time up to now."""
         self._switch(lambda: None)
-        return sum(self.seconds.values())
 
     def wrap(self, name: str, function: Callable) -> Callable:
         """`function`, counted for `name`."""
@@ -146,14 +148,15 @@ def _time_case(
 ) -> dict[str, object]:
     sentences = [s for _, document in _documents(case) for s in document.sentences]
     num_bytes = sum(len(sentence.encode()) for sentence in sentences)
-    limits, totals, stages, sequences = [], [], [], 0
-    for number in range(options.rounds + 1):
-        limit = _library_seconds(tokenizer, sentences)
+    _build_once(case, tokenizer)  # warms caches and imports TensorFlow
+    limits, stages, sequences = [_library_seconds(tokenizer, sentences)], [], 0
+    for _ in range(options.rounds):
         clock, sequences = _build_once(case, tokenizer)
-        if number:  # the first warms caches and imports TensorFlow
-            limits.append(limit)
-            totals.append(clock.stop())
-            stages.append(clock.seconds)
+        stages.append(clock.seconds)
+        limits.append(_library_seconds(tokenizer, sentences))
+    totals = [sum(seconds.values()) for seconds in stages]
+    around = itertools.pairwise(limits)
+    shares = [sum(pair) / 2 / total for pair, total in zip(around, totals, strict=True)]
     total, limit = statistics.median(totals), statistics.median(limits)
     line: dict[str, object] = {
         "layout": case.layout,
@@ -163,7 +166,8 @@ def _time_case(
         "mb_per_s": round(num_bytes / 1e6 / total, 2),
         "sequences_per_s": round(sequences / total),
         "library_mb_per_s": round(num_bytes / 1e6 / limit, 2),
-        "share_of_limit": round(limit / total, 3),
+        "share_of_limit": round(statistics.median(shares), 3),
+        "shares": [round(share, 3) for share in shares],
         "stages": {k: round(statistics.median(s[k] for s in stages), 3) for k in stages[0]},
     }
     if options.peer:

@@ -1,58 +1,71 @@
-"""Memory and code of a training step on one TPU chip, compiled ahead of time; no TPU is needed.
+"""`pretraining.tpu_check` for tf-models-official's model: the same flags, the same bill.
 
-    python -m benchmarks.memory --preset=albert-xxlarge-v2 --batch=16 --seq_length=512 \\
-        --num_predictions=77 --precision=mixed_bfloat16 --set rematerialize=true
+    python -m benchmarks.memory --preset=albert-xxlarge-v2 --batch=8 --topology=v5e
 
-One JSON line; sizes in MB (10^6 bytes). LAMB, no dropout unless the preset has some.
+Its AlbertEncoder and MaskedLM head under the loss, the clipping and the optimizer of our step. It
+knows no recomputation and is built without dropout.
 """
 
 import dataclasses
-import json
+from collections.abc import Mapping
 
-from albert_tf import cli, hardware, settings
+import tensorflow as tf
+import tf_keras
+from official.nlp.modeling import layers
+
+from albert_tf import cli
 from albert_tf.config import AlbertConfig
-from albert_tf.errors import InputError
-from pretraining.config import PretrainConfig
-from pretraining.lowering import compile_for_tpu, lower_step
+from albert_tf.encoder import INPUTS
+from benchmarks.systems.tf_models_official import encoder_like
+from pretraining import tpu_check
+from pretraining.lowering import TpuCompiler, lower_step
+from pretraining.tpu_check import TpuCheckOptions
+from pretraining.tpu_step import CompiledSize, Step
 
 
-@dataclasses.dataclass(frozen=True)
-class MemoryOptions:
-    """The command line of `benchmarks.memory`."""
+class OfficialPretrainer(tf_keras.Model):
+    """Model Garden's encoder and heads under the inputs and outputs of `AlbertPretrainer`."""
 
-    preset: str = cli.option("the model", "albert-base-v2")
-    batch: int = cli.option("sequences on the chip", 8)
-    seq_length: int = cli.option("pieces per sequence", 128)
-    num_predictions: int = cli.option("prediction slots per sequence", 20)
-    precision: str = cli.option("float32 or mixed_bfloat16", "float32")
-    topology: str = cli.option(
-        "as libtpu names it: v4:2x2x1, v5e:2x2, v5p:2x2x1, v6e:2x2", "v5e:2x2"
-    )
-    dry_run: bool = cli.option("lower the step, do not compile it", False)
-    set: tuple[str, ...] = cli.option("key=value of the model", ())
-
-
-def main(options: MemoryOptions) -> None:
-    """Prints the line."""
-    if options.precision not in hardware.PRECISIONS[1:]:
-        raise InputError(
-            f"--precision must be one of {', '.join(hardware.PRECISIONS[1:])}. "
-            f"Received: {options.precision!r}."
+    def __init__(self, config: AlbertConfig) -> None:
+        super().__init__()
+        self.encoder = encoder_like(config)
+        self.mlm_head = layers.MaskedLM(
+            self.encoder.get_embedding_table(),
+            activation=lambda x: tf.nn.gelu(x, approximate=True),
         )
-    model = settings.override(AlbertConfig.from_preset(options.preset), options.set)
-    config = PretrainConfig(model=model, precision=options.precision)
-    module = lower_step(config, options.batch, options.seq_length, options.num_predictions)
-    line = {"benchmark": "memory", **dataclasses.asdict(options), "module_chars": len(module)}
-    if not options.dry_run:
-        size = compile_for_tpu(module, options.topology)
-        line |= {
-            "arguments_mb": size.arguments / 1e6,
-            "temporaries_mb": size.temporaries / 1e6,
-            "code_mb": size.code / 1e6,
-            "compile_s": round(size.compile_s, 1),
+        self.pair_head = tf_keras.layers.Dense(2, dtype=tf.float32)
+
+    @tf.autograph.experimental.do_not_convert
+    def call(
+        self,
+        inputs: Mapping[str, tf.Tensor],
+        training: bool = False,
+        dropout_key: tf.Tensor | None = None,
+    ) -> dict[str, tf.Tensor]:
+        outputs = self.encoder([inputs[name] for name in INPUTS], training=training)
+        logits = self.mlm_head(outputs["sequence_output"], inputs["masked_lm_positions"])
+        return {
+            "mlm_logits": tf.cast(logits, tf.float32),
+            "pair_logits": self.pair_head(outputs["pooled_output"]),
         }
-    print(json.dumps(line))
+
+    def create_weights(self) -> "OfficialPretrainer":
+        """Creates every weight by one call on a batch of padding; returns self."""
+        ids = {name: tf.zeros([1, 1], tf.int32) for name in (*INPUTS, "masked_lm_positions")}
+        self(ids)
+        return self
+
+
+def main(options: TpuCheckOptions) -> int:
+    """As `tpu_check.main`, plain."""
+    plain = dataclasses.replace(options, set=(*options.set, "model.rematerialize=false"))
+    return tpu_check.main(plain, _compile, "tf-models-official")
+
+
+def _compile(step: Step, topology: str) -> CompiledSize:
+    shape = (step.batch, step.seq_length, step.num_predictions)
+    return TpuCompiler(topology).compile(lower_step(step.config, *shape, OfficialPretrainer))
 
 
 if __name__ == "__main__":
-    cli.run(main, MemoryOptions, __doc__)
+    cli.run(main, TpuCheckOptions, __doc__)

@@ -5,6 +5,7 @@ no list of Python integers is made, lines of ASCII are normalised by two scans, 
 rule is looked up in a table.
 """
 
+import functools
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
@@ -80,10 +81,9 @@ def _normalize(texts: Sequence[str], rules: Normalization) -> list[str]:
     """As `normalize`; ASCII that needs nothing but lower case is told by scans of the whole."""
     joined = "\n".join(texts)
     if not joined.isascii():
-        plain = [text for text in texts if text.isascii()]
         others = iter(normalize([text for text in texts if not text.isascii()], rules))
-        normal = iter(_normalize(plain, rules))
-        return [next(normal if text.isascii() else others) for text in texts]
+        plain = _normalize([text if text.isascii() else "a" for text in texts], rules)
+        return [p if t.isascii() else next(others) for p, t in zip(plain, texts, strict=True)]
     if rules.unify_quotes or not is_collapsed(joined, len(texts)):
         return normalize(texts, rules)
     return (joined.lower() if rules.lowercase else joined).split("\n") if texts else []
@@ -99,13 +99,19 @@ def is_collapsed(joined: str, num_lines: int) -> bool:
     )
 
 
+@functools.lru_cache(1)
+def _is_replaced(tokenizer: Tokenizer) -> np.ndarray:
+    """bool [V]: the ids that the digit-comma rule replaces."""
+    in_table: np.ndarray = np.zeros(tokenizer.vocab_size, bool)
+    in_table[list(tokenizer.replacements)] = True
+    return in_table
+
+
 def _apply_replacements(
     ids: np.ndarray, lengths: np.ndarray, tokenizer: Tokenizer
 ) -> tuple[np.ndarray, np.ndarray]:
     """The digit-comma rule: each id of the table becomes its several ids."""
-    in_table: np.ndarray = np.zeros(tokenizer.vocab_size, bool)
-    in_table[list(tokenizer.replacements)] = True
-    is_hit = in_table[ids]
+    is_hit: np.ndarray = _is_replaced(tokenizer).take(ids)
     hits = np.flatnonzero(is_hit)
     if not len(hits):
         return ids, lengths

@@ -60,15 +60,7 @@ def _build(options: BuildOptions, tokenizer: Tokenizer, fingerprint: str) -> Non
         identity = json.dumps([_identity(options), tokenizer.fingerprint, fingerprint])
         shards, counts = run(options, folder, *make_stages(options, tokenizer), identity)
         if not counts.sequences:
-            found = (
-                "no sentence. Check the files."
-                if options.split == "all"
-                else f"nothing in --split={options.split}. Give more documents, or another "
-                "--heldout_fraction."
-            )
-            raise InputError(
-                f"--corpus must hold text. Received: {options.corpus!r}, which has {found}"
-            )
+            raise InputError(_nothing_found(options))
         tokenizer.save(os.path.join(folder, TOKENIZER))
         manifest = Manifest(
             schema_version=COMPACT_VERSION,
@@ -86,6 +78,21 @@ def _build(options: BuildOptions, tokenizer: Tokenizer, fingerprint: str) -> Non
         )
         manifest.write(folder)
     _report(options, counts)
+
+
+def _nothing_found(options: BuildOptions) -> str:
+    """Why there is no sequence: no text at all, or no document on this side of the split."""
+    where = (options.corpus, options.document_boundary, options.errors, options.data_dir)
+    count = sum(1 for _ in corpora.read_documents(*where))  # raises where there is none
+    if options.split == "all":
+        return f"--corpus must hold text. Received: {options.corpus!r}, which has no piece of it."
+    change = "Raise" if options.split == "heldout" else "Lower"
+    more = ", or let --document_boundary find more" if options.corpus.startswith("text:") else ""
+    return (
+        f"--split={options.split} gets none of the {count:,} documents of "
+        f"--corpus={options.corpus!r} (--document_boundary={options.document_boundary!r}, "
+        f"--heldout_fraction={options.heldout_fraction}). {change} --heldout_fraction{more}."
+    )
 
 
 def _run_local(

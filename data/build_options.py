@@ -4,7 +4,7 @@ import dataclasses
 
 from albert_tf import cli
 from albert_tf.errors import InputError
-from data import beam_pipeline, corpora
+from data import beam_pipeline, corpora, places
 from data.records import COMPACT, REFERENCE
 from data.reference_layout import GOOGLE, NAMES
 
@@ -52,6 +52,8 @@ class BuildOptions:
 
 def check(options: BuildOptions) -> None:
     """InputError: an option is impossible, or does not go with another."""
+    for name in ("tokenizer", "output"):
+        places.require_local(getattr(options, name), f"--{name}")
     if options.seq_length < MIN_SEQ_LENGTH:
         raise InputError(
             f"--seq_length must be at least {MIN_SEQ_LENGTH}. Received: {options.seq_length}. "
@@ -107,11 +109,6 @@ def _check_runner(options: BuildOptions) -> None:
             f"--beam_args is for --runner=beam. Received: {options.beam_args!r}. Leave it out."
         )
     if options.runner == BEAM:
-        if "://" in options.output:
-            raise InputError(
-                "--output must be a folder that every worker sees under the same path: NFS, or a "
-                f"mounted bucket. Received: {options.output!r}."
-            )
         beam_pipeline.require_beam(options.beam_args)
         if options.reference_quirks:
             raise InputError(

@@ -16,7 +16,7 @@ from typing import Any
 
 from albert_tf import settings
 from albert_tf.errors import InputError, InputNotFoundError
-from data import python_docs
+from data import places, python_docs
 from data.corpus_readers import READERS, Document, Reading, is_blank, tfds_files
 from data.sentences import join_lines, split_sentences
 from data.splits import split_of
@@ -128,7 +128,7 @@ class NumberedCorpus:
             reading = Reading(where, files, is_boundary, self.errors, self.data_dir)
             found = (document for document in READERS[kind](reading) if document.sentences)
             for number, document in enumerate(found, part << 32):
-                if self.split in ("all", split_of(document, self.heldout_fraction)):
+                if self.split == "all" or self.split == split_of(document, self.heldout_fraction):
                     yield number, document
 
 
@@ -139,6 +139,7 @@ def _split_kind(corpus: str) -> tuple[str, str]:
         raise InputError(f"--corpus must be KIND:WHERE, received {corpus!r}: {valid}")
     if not where and kind != "python_docs":
         raise InputError(f"--corpus must be {kind}:WHERE. Received: {corpus!r}. Add the place.")
+    places.require_local(where, "--corpus")
     return kind, where
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
 
 from albert_tf.errors import InputError, InputNotFoundError
-from data import python_docs
+from data import places, python_docs
 from data.batch_tokenizer import is_collapsed
 from data.sentences import normalize_blanks, sentences_of
 
@@ -57,6 +57,11 @@ def _tfds_builder(name: str, data_dir: str | None) -> Any:
             f"--corpus=tfds:{name}: no prepared data set of that name in {where!r}, and nothing is "
             f"downloaded here. Run `tfds build {name} --data_dir={where}` first."
         ) from None
+    except ValueError:  # of its parser
+        raise InputError(
+            "--corpus=tfds:NAME must be name, name/config or name/config:1.0.0, of letters, digits "
+            f"and _. Received: {name!r}."
+        ) from None
 
 
 def _tfds_split(builder: Any) -> Any:
@@ -66,6 +71,7 @@ def _tfds_split(builder: Any) -> Any:
 
 def tfds_files(name: str, data_dir: str | None) -> list[str]:
     """The files of a prepared data set's train split; InputNotFoundError: there is none."""
+    places.require_local(data_dir or "", "--data_dir")
     return [str(path) for path in _tfds_split(_tfds_builder(name, data_dir)).filepaths]
 
 
@@ -86,7 +92,7 @@ def _blocks(name: str, errors: str) -> Iterator[str]:
     offset = 0
     try:
         with _open(name) as stream:
-            while block := b"".join(stream.readlines(_BLOCK_BYTES)):
+            while block := stream.read(_BLOCK_BYTES) + stream.readline():
                 text = block.decode("utf-8", errors)
                 if not offset:
                     text = text.removeprefix("\ufeff")

@@ -23,6 +23,7 @@ from albert_tf import cli, outputs, settings
 from albert_tf.errors import InputError, InputNotFoundError
 from albert_tf.progress import Progress
 from albert_tf.tokenization import Tokenizer, load_tokenizer
+from data import places
 from data.records import REFERENCE, TOKENIZER, Counts, Manifest
 from data.schema import COMPACT_VERSION
 
@@ -55,6 +56,8 @@ def import_records(options: ImportOptions) -> None:
 
     if options.pair not in _PAIRS:
         raise InputError(f"--pair must be {', '.join(_PAIRS)}. Received: {options.pair!r}.")
+    places.require_local(options.output, "--output")
+    places.require_local(options.files, "--files")
     outputs.require_new(options.output)
     files = sorted(glob.glob(os.path.expanduser(options.files)))
     if not files:

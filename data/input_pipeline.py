@@ -4,22 +4,22 @@ Batch number s holds the records [s * B, (s + 1) * B) of the endless stream. So 
 a step, and a restart seeks.
 """
 
-import contextlib
-import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import tensorflow as tf
 
-from albert_tf.errors import ConfigError, InputError
-from data.example_maker import ExampleMaker, room
+from albert_tf.errors import ConfigError
+from data.example_maker import ExampleMaker
 from data.masking import MaskingConfig
-from data.pairs import PAIR_OBJECTIVES, Objective, Partners
-from data.record_stream import DAMAGE, find_damage, record_stream, records_in_order
+from data.mixture import Mixture
+from data.pairs import PAIR_OBJECTIVES, Objective
+from data.record_folder import Records
 from data.records import COMPACT, Manifest
 from data.reference_reader import StaticRecords, pair_of
 
 __all__ = [
     "PAIR_OBJECTIVES",
+    "Mixture",
     "Objective",
     "Records",
     "check_objective",
@@ -30,38 +30,8 @@ __all__ = [
 Batch = dict[str, tf.Tensor]
 
 
-@dataclasses.dataclass(frozen=True)
-class Records:
-    """A folder of records with its manifest."""
-
-    folder: str
-    manifest: Manifest
-
-    @classmethod
-    def open(cls, folder: str) -> "Records":
-        """Opens a complete folder; errors as `Manifest.read`."""
-        return cls(folder, Manifest.read(folder))
-
-    def shards(self) -> list[tuple[str, int]]:
-        """(file, number of records) of each shard that has any, in the order of the manifest."""
-        sizes = enumerate(self.manifest.shards)
-        return [(self.manifest.shard_path(self.folder, i), size) for i, size in sizes if size]
-
-    @contextlib.contextmanager
-    def naming_damage(self) -> Iterator[None]:
-        """InputError, with file and record, for a torn or bit-flipped file read in the block."""
-        try:
-            yield
-        except DAMAGE as error:
-            if damage := find_damage(self.shards()):
-                raise InputError(
-                    f"{damage}: copy it again, or remove {self.folder!r} and build it again."
-                ) from error
-            raise
-
-
 def training_batches(
-    records: Records,
+    records: Records | Mixture,
     objective: Objective,
     masking: MaskingConfig,
     global_batch_size: int,
@@ -89,8 +59,7 @@ def training_batches(
             f"batch of a replica ({batch_size_per_replica}). Received: {global_batch_size}."
         )
     examples = _examples(records, objective, masking, seed)
-    start, partners = start_step * global_batch_size, _partners(records, objective, seed)
-    dataset = record_stream(records.shards(), seed, start, partners)
+    dataset = records.stream(objective, seed, start_step * global_batch_size)
     dataset = dataset.batch(global_batch_size, drop_remainder=True)
     # Cut while the records are still strings: parsing and masking cost more than reading.
     mine = slice(worker * per_worker, (worker + 1) * per_worker)
@@ -112,8 +81,7 @@ def evaluation_batches(
     The last batch is filled up with copies whose weights are 0.
     """
     examples = _examples(records, objective, masking, seed)
-    dataset = records_in_order(records.shards(), _partners(records, objective, seed))
-    dataset = dataset.batch(batch_size)
+    dataset = records.in_order(objective, seed).batch(batch_size)
     dataset = dataset.map(lambda *fields: _padded(examples, batch_size, *fields))
     return dataset.prefetch(4)
 
@@ -137,21 +105,17 @@ def check_objective(manifest: Manifest, objective: Objective) -> None:
         )
 
 
-def _partners(records: Records, objective: Objective, seed: int) -> Partners | None:
-    manifest = records.manifest
-    if objective.pair != "nsp" or manifest.layout != COMPACT:
-        return None
-    return Partners(manifest.schema, room(manifest.seq_length), seed)
-
-
 def _examples(
-    records: Records, objective: Objective, masking: MaskingConfig, seed: int
+    records: Records | Mixture, objective: Objective, masking: MaskingConfig, seed: int
 ) -> Callable[..., Batch]:
     """What makes a batch of serialized records, their indices and epochs (and partners) a batch."""
-    check_objective(records.manifest, objective)
-    if records.manifest.layout == COMPACT:
-        return ExampleMaker(records.manifest, objective, masking, seed)
-    static = StaticRecords.of_build(records.folder, records.manifest)
+    parts = records.parts if isinstance(records, Mixture) else (records,)
+    for part in parts:
+        check_objective(part.manifest, objective)
+    manifest = parts[0].manifest
+    if manifest.layout == COMPACT:
+        return ExampleMaker(manifest, objective, masking, seed)
+    static = StaticRecords.of_build(parts[0].folder, manifest)
     return lambda raw, index, epoch: static.parse(raw, use_pairs=objective.pair != "none")
 
 

@@ -39,11 +39,13 @@ class MaskingConfig:
     rate: share of a sequence's pieces, special ones counted, that are predicted.
     max_ngram: longest run of words masked together; 1 masks single words.
     max_predictions: slots for predictions, P; 0 means round(rate * seq_length).
+    whole_words: mask words; else single pieces count as words, as BERT's first masking.
     """
 
     rate: float = 0.15
     max_ngram: int = 3
     max_predictions: int = 0
+    whole_words: bool = True
 
     def __post_init__(self) -> None:
         if not 0 < self.rate < 1:
@@ -108,6 +110,8 @@ def mask_batch(
     """
     length = ids.shape[1]
     slots = config.slots(length)
+    if not config.whole_words:
+        word_starts = tf.ones_like(word_starts)
     word, sizes = _words(word_starts, maskable, segment_starts, config.max_ngram)
     order = _random_order(keys, tf.shape(sizes)[1], length, config.max_ngram)
     budget = _budget(sizes, segment_starts, config.rate, slots)

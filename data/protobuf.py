@@ -57,8 +57,8 @@ def encode_examples(features: dict[str, np.ndarray], largest: dict[str, int]) ->
         place = rows[:, at : at + values.shape[1] * width]
         _fill(place.reshape(*values.shape, width), values, largest.get(name, 1))
         at += place.shape[1]
-    content = rows.tobytes()
-    return [content[begin : begin + size] for begin in range(0, count * size, size)]
+    records: list[bytes] = rows.view(f"V{size}")[:, 0].tolist()
+    return records
 
 
 def _write(rows: np.ndarray, at: int, content: bytes) -> int:
@@ -75,7 +75,7 @@ def _fill(place: np.ndarray, values: np.ndarray, largest: int) -> None:
         place[:, :, 0] = values
         return
     if values.dtype != np.float32:
-        values = _varint_table(largest)[values]  # one look-up for the bytes of a number
+        values = _varint_table(largest).take(values)  # one look-up for the bytes of a number
     little = values.astype(values.dtype.newbyteorder("<"), copy=False)
     columns: np.ndarray = little.view(np.uint8).reshape(*values.shape, 4)
     for byte in range(width):  # column by column: NumPy is slow where the last axis is short

@@ -5,7 +5,9 @@ memory at a time, as the strings of its records; where records have partners (`d
 the shard of these.
 """
 
-from itertools import count
+import sys
+from collections.abc import Iterator
+from itertools import count, islice
 
 import numpy as np
 import tensorflow as tf
@@ -24,7 +26,10 @@ DAMAGE = (
 class _Shards:
     """Files of records that are read whole, so that their records can be taken in any order."""
 
-    def __init__(self, shards: list[tuple[str, int]], partners: Partners | None) -> None:
+    def __init__(
+        self, shards: list[tuple[str, int]], partners: Partners | None, skip_corrupt: bool = False
+    ) -> None:
+        self._skip_corrupt = skip_corrupt
         self.sizes = np.array([size for _, size in shards])
         self._paths = tf.constant([path for path, _ in shards])
         self._ends = tf.constant(np.cumsum(self.sizes))
@@ -43,22 +48,44 @@ class _Shards:
 
     def _strings(self, shard: tf.Tensor) -> tf.Tensor:
         size = tf.gather(tf.constant(self.sizes), shard)
-        records = tf.data.TFRecordDataset(self._paths[shard]).batch(size + 1).get_single_element()
+        dataset = tf.data.TFRecordDataset(self._paths[shard])
+        if self._skip_corrupt:
+            return self._readable(shard, dataset, size)
+        records = dataset.batch(size + 1).get_single_element()
         complete = tf.debugging.assert_equal(tf.size(records, tf.int64), size, "records in a shard")
         with tf.control_dependencies([complete]):
             return tf.identity(records)
 
+    def _readable(self, shard: tf.Tensor, dataset: tf.data.Dataset, size: tf.Tensor) -> tf.Tensor:
+        """`size` strings: those of a damaged shard that can be read, again and again."""
+        # With one more in front: where nothing can be read there would be no element to get.
+        empty = tf.data.Dataset.from_tensors("")
+        found = empty.concatenate(dataset.ignore_errors()).batch(size + 1).get_single_element()[1:]
+        count = tf.size(found, tf.int64)
+        complete = tf.debugging.assert_positive(count, "no record of a shard can be read")
+        message = ("\n", self._paths[shard], "is damaged:", size - count, "of", size,
+                   "records cannot be read, others take their places")  # fmt: skip
+        warned = tf.cond(
+            count < size, lambda: tf.print(*message, output_stream=sys.stderr), tf.no_op
+        )
+        with tf.control_dependencies([complete, warned]):
+            return tf.gather(found, tf.range(size) % tf.maximum(count, 1))
+
 
 def record_stream(
-    shards: list[tuple[str, int]], seed: int, start: int, partners: Partners | None = None
+    shards: list[tuple[str, int]],
+    seed: int,
+    start: int,
+    partners: Partners | None = None,
+    skip_corrupt: bool = False,
 ) -> tf.data.Dataset:
     """Endless (raw string, record index int64, epoch int64) from record number `start` on.
 
     With `partners` a fourth: the raw string of the record's partner.
 
-    shards: (file, number of records), none of them empty.
+    shards: (file, number of records), none of them empty. skip_corrupt: as in `Records`.
     """
-    source = _Shards(shards, partners)
+    source = _Shards(shards, partners, skip_corrupt)
     turn, skip = seek(source.sizes, seed, start)
 
     def shard_of_turn(turn: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -112,12 +139,34 @@ def find_damage(shards: list[tuple[str, int]]) -> str:
     return ""
 
 
+def record_numbers(sizes: np.ndarray, seed: int, start: int, number: int) -> list[tuple[int, int]]:
+    """(epoch, index) of so many records of the stream from `start` on, as `record_stream` has them.
+
+    sizes: int64 [shards], none of them 0.
+    """
+    turn, skip = seek(sizes, seed, start)
+    return list(islice(_numbers(sizes, seed, turn), skip, skip + number))
+
+
+def _numbers(sizes: np.ndarray, seed: int, turn: int) -> Iterator[tuple[int, int]]:
+    ends = np.cumsum(sizes)
+    for epoch, place in (divmod(t, len(sizes)) for t in count(turn)):
+        shard = _shard_order(sizes, seed, epoch)[place]
+        index = np.arange(ends[shard] - sizes[shard], ends[shard])
+        key = keyed.stream_key(seed, keyed.RECORD_ORDER, epoch)
+        order = np.argsort(keyed.bits(key, index) >> np.uint64(1), kind="stable")
+        yield from ((epoch, number) for number in index[order].tolist())
+
+
+def _shard_order(sizes: np.ndarray, seed: int, epoch: int) -> np.ndarray:
+    draws = keyed.bits(keyed.stream_key(seed, keyed.SHARD_ORDER, epoch), np.arange(len(sizes)))
+    return np.argsort(draws >> np.uint64(1), kind="stable")
+
+
 def seek(sizes: np.ndarray, seed: int, start: int) -> tuple[int, int]:
     """(number of the shard's turn in the stream, records to skip in it) of record `start`."""
     epoch, skip = divmod(start, int(sizes.sum()))
-    key = keyed.stream_key(seed, keyed.SHARD_ORDER, epoch)
-    order = np.argsort(keyed.bits(key, np.arange(len(sizes))) >> np.uint64(1), kind="stable")
-    for place, shard in enumerate(order):
+    for place, shard in enumerate(_shard_order(sizes, seed, epoch)):
         if skip < sizes[shard]:
             return epoch * len(sizes) + place, skip
         skip -= int(sizes[shard])

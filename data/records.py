@@ -3,10 +3,14 @@
 import dataclasses
 import json
 import os
+import pathlib
+import tempfile
 from typing import Any
 
 from albert_tf import settings
 from albert_tf.errors import InputError, InputNotFoundError
+from albert_tf.tokenization import Tokenizer, load_tokenizer
+from data import places
 from data.schema import COMPACT_VERSION, RecordSchema, compact_schema
 
 COMPACT, REFERENCE = "compact", "reference"  # layouts
@@ -86,21 +90,23 @@ class Manifest:
 
     @classmethod
     def read(cls, folder: str) -> "Manifest":
-        """Reads the manifest of a complete folder.
+        """Reads the manifest of a complete folder, on this machine or in a bucket.
 
         Raises:
           InputNotFoundError: there is none: not a record folder, or its build did not finish.
           InputError: another version wrote it, or a shard is missing.
         """
         path = os.path.join(folder, MANIFEST)
-        if not os.path.isfile(path):
+        reader = places.reader_of(folder)
+        if not reader.is_file(path):
             raise InputNotFoundError(
                 f"no {MANIFEST} in {folder!r} (working folder {os.getcwd()}): "
                 "pass a folder that `python -m data.build` has completed."
             )
         manifest = settings.from_dict(cls, _checked_values(path))
+        present = set(reader.names(folder))
         for shard in range(len(manifest.shards)):
-            if not os.path.isfile(manifest.shard_path(folder, shard)):
+            if shard_name(shard, len(manifest.shards)) not in present:
                 raise InputNotFoundError(
                     f"{manifest.shard_path(folder, shard)!r} is missing: remove {folder!r} and "
                     "build it again."
@@ -111,8 +117,8 @@ class Manifest:
 def _checked_values(path: str) -> dict[str, Any]:
     """The manifest's values. The version comes first: another one may have other keys."""
     try:
-        with open(path, encoding="utf-8") as file:
-            values = json.load(file)
+        with places.reader_of(path).open(path, "rb") as file:
+            values = json.loads(file.read())
         version = values["schema_version"]
         keys = values.keys() if version == COMPACT_VERSION else _KEYS
     except (ValueError, KeyError, TypeError):
@@ -131,6 +137,19 @@ def _checked_values(path: str) -> dict[str, Any]:
 
 
 _KEYS = {field.name for field in dataclasses.fields(Manifest)}
+
+
+def tokenizer_of(folder: str) -> Tokenizer:
+    """The tokenizer that made the records of a complete folder."""
+    home = os.path.join(folder, TOKENIZER)
+    if not places.is_remote(home):
+        return load_tokenizer(home)
+    reader = places.reader_of(home)
+    with tempfile.TemporaryDirectory() as copy:
+        for name in reader.names(home):
+            with reader.open(os.path.join(home, name), "rb") as source:
+                pathlib.Path(copy, name).write_bytes(source.read())
+        return load_tokenizer(copy)
 
 
 def shard_name(shard: int, num_shards: int) -> str:

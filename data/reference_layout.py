@@ -6,12 +6,13 @@ largest, which any parser of the format accepts, so that all records are of one 
 """
 
 import dataclasses
+from collections.abc import Iterator
 
 import numpy as np
 
 from data import keyed
 from data.protobuf import encode_examples
-from data.sequences import Sequences
+from data.sequences import Sequences, ragged_ranges
 from data.static_masking import StaticMasking, choose, replace
 
 GOOGLE, MODEL_GARDEN = "google", "model_garden"
@@ -20,6 +21,7 @@ NAMES = {
     GOOGLE: ("input_ids", "segment_ids", "token_boundary"),
     MODEL_GARDEN: ("input_word_ids", "input_type_ids", None),
 }
+_LAID_OUT = 2**18  # pieces at a time, padding included: what a processor's cache holds
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,12 +38,22 @@ class ReferenceLayout:
     masking: StaticMasking
     is_word_start: np.ndarray
 
-    def encode(self, sequences: Sequences) -> list[bytes]:
+    def encode(self, sequences: Sequences) -> Iterator[bytes]:
         """The serialized records."""
-        return encode_examples(self.features(sequences), self._largest())
+        chosen = choose(sequences, self.is_word_start, self.masking)
+        rows, begin = max(1, _LAID_OUT // self.seq_length), 0
+        for part in sequences.split([rows] * -(-len(sequences) // rows)):
+            end = begin + len(part.pieces)
+            here: slice = slice(*keyed.searchsorted(chosen, np.array([begin, end])))
+            features = self.features(part, chosen[here] - begin)
+            yield from encode_examples(features, self._largest())
+            begin = end
 
-    def features(self, sequences: Sequences) -> dict[str, np.ndarray]:
-        """The features of a batch: int [N, S], [N, P] or [N, 1], the weights float32 [N, P]."""
+    def features(self, sequences: Sequences, chosen: np.ndarray) -> dict[str, np.ndarray]:
+        """The features of a batch: int [N, S], [N, P] or [N, 1], the weights float32 [N, P].
+
+        chosen: int64 [M], the places in `pieces` of those to predict.
+        """
         names, config = NAMES[self.names], self.masking
         at: np.ndarray = np.arange(self.seq_length, dtype=np.int32)
         first: np.ndarray = sequences.first[:, None] + 1
@@ -49,18 +61,19 @@ class ReferenceLayout:
         real = at < end  # [N, S]
         special = (at == 0) | (at == first) | (at == end - 1)
         ordinary = real & ~special  # in the order of `pieces`
-        ids = np.where(at == 0, np.int32(self.cls_id), np.where(real, np.int32(self.sep_id), 0))
+        ids = np.where(real, np.int32(self.sep_id), np.int32(0))
+        ids[:, 0] = self.cls_id
 
-        chosen = np.flatnonzero(choose(sequences, self.is_word_start, config))
         ends = np.cumsum(sequences.lengths)
-        row = keyed.searchsorted(ends, chosen, side="right")
+        counts = np.diff(keyed.searchsorted(chosen, ends), prepend=0)
+        row: np.ndarray = np.repeat(np.arange(len(counts)), counts)
+        slot = ragged_ranges(np.zeros_like(counts), counts)
         in_row = chosen - (ends - sequences.lengths)[row]
         position = in_row + 1 + (in_row >= sequences.first[row])
         ids[ordinary] = sequences.pieces
-        boundary = special | (self.is_word_start[ids] & real)
+        boundary = special | (self.is_word_start.take(ids) & real)
         ids[row, position] = replace(sequences, chosen, row, config)
 
-        slot = np.arange(len(row)) - keyed.searchsorted(row, row)
         shape = (len(sequences), config.max_predictions)
         positions: np.ndarray = np.zeros(shape, np.int32)
         targets: np.ndarray = np.zeros(shape, np.int32)

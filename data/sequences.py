@@ -8,7 +8,7 @@ import numpy as np
 
 _COLUMNS = {"keys": "<u8", "documents": "<i8", "labels": "u1", "first": "<i4", "second": "<i4"}
 
-_RANGES = 2**12  # taken at a time: a place takes four times the memory of a piece
+_RANGES = 2**9  # taken at a time: a place takes four times the memory of a piece
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,11 +45,11 @@ class Sequences:
         return dataclasses.replace(self, **columns, pieces=pieces)
 
     def split(self, sizes: Sequence[int]) -> Iterator[Self]:
-        """The pairs in runs of so many, without a copy."""
+        """The pairs in runs of so many (the last of what is left), without a copy."""
         piece_ends: np.ndarray = np.append(0, np.cumsum(self.lengths))
         begin = 0
         for size in sizes:
-            end = begin + size
+            end = min(begin + size, len(self))
             columns = {name: getattr(self, name)[begin:end] for name in _COLUMNS}
             pieces = self.pieces[piece_ends[begin] : piece_ends[end]]
             yield dataclasses.replace(self, **columns, pieces=pieces)
@@ -86,7 +86,7 @@ def take_ranges(values: np.ndarray, begins: np.ndarray, lengths: np.ndarray) -> 
     parts = [values[:0]]
     for at in range(0, len(begins), _RANGES):
         places = ragged_ranges(begins[at : at + _RANGES], lengths[at : at + _RANGES])
-        parts.append(values[places])
+        parts.append(values.take(places))  # faster than values[places]
     return np.concatenate(parts)
 
 

@@ -6,7 +6,6 @@ python -m data.show_records artifacts/records --num=3 --objective=sop
 import dataclasses
 import itertools
 import json
-import os
 from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -15,8 +14,8 @@ import numpy as np
 
 from albert_tf import cli, settings
 from albert_tf.errors import InputError
-from albert_tf.tokenization import Tokenizer, load_tokenizer
-from data.records import TOKENIZER
+from albert_tf.tokenization import Tokenizer
+from data.records import tokenizer_of
 
 if TYPE_CHECKING:  # to tell a user's mistake, no TensorFlow is needed
     from data.input_pipeline import Objective, Records
@@ -54,7 +53,7 @@ def show_records(options: ShowRecordsOptions) -> None:
     if options.dry_run:
         print(json.dumps(settings.to_dict(options), indent=1))
         return
-    tokenizer = load_tokenizer(os.path.join(options.data, TOKENIZER))
+    tokenizer = tokenizer_of(options.data)
     total = records.manifest.num_records
     count = min(options.sample or total, total)
     batches = _batches(records, objective, options.seed, max(count, options.num))

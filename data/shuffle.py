@@ -8,7 +8,7 @@ one shard: the caller bounds it by choosing their number, of which each is an op
 import dataclasses
 import errno
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol, Self
 
 import numpy as np
@@ -16,13 +16,13 @@ import numpy as np
 from data.records import shard_name
 from data.sequences import Sequences
 
-BATCH_PIECES = 2**19  # of pairs that are encoded together, padding included
+BATCH_PIECES = 2**21  # of pairs that are encoded together, padding included
 
 
 class Layout(Protocol):
     """How pairs are written."""
 
-    def encode(self, sequences: Sequences) -> list[bytes]:
+    def encode(self, sequences: Sequences) -> Iterable[bytes]:
         """The serialized records, in order."""
         ...
 

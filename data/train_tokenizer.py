@@ -26,7 +26,7 @@ from albert_tf.errors import InputError
 from albert_tf.normalization import Normalization, normalize
 from albert_tf.progress import Progress
 from albert_tf.tokenization import SETTINGS_FILE, SpecialIds, Tokenizer, load_tokenizer
-from data import corpora
+from data import corpora, places
 
 # The ids of the published vocabulary: <pad> 0, <unk> 1, [CLS] 2, [SEP] 3, [MASK] 4, these 5 to 12.
 CONTROL_SYMBOLS = ["[CLS]", "[SEP]", "[MASK]"]
@@ -125,6 +125,7 @@ def train_model(sentences: list[str], options: TrainTokenizerOptions) -> bytes:
 
 
 def _check(options: TrainTokenizerOptions) -> None:
+    places.require_local(options.output, "--output")
     meta = 2 + len(CONTROL_SYMBOLS) + len(USER_DEFINED_SYMBOLS)
     if options.vocab_size <= meta:
         raise InputError(

@@ -1,51 +1,95 @@
-"""What happens beside the training: metrics.jsonl, TensorBoard and the progress bar."""
+"""What happens beside the training: metrics.jsonl, TensorBoard, a profile, the progress bar."""
 
+import contextlib
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Self
 
 import tensorflow as tf
 
+from albert_tf import hardware
 from albert_tf.optimization.adamw import AdamW
 from albert_tf.progress import Progress
 from albert_tf.runs import RunDir
 from data.records import Manifest
 from pretraining.config import PretrainConfig
+from pretraining.flops import step_flops
 from pretraining.losses import means
 
 
 class TrainingLog:
-    """Writes one row per loop: losses and accuracies as means over the loop's steps."""
+    """Writes one row per loop: losses and accuracies as means over the loop's steps.
+
+    flops_utilisation: model FLOPs per second as a share of what the devices can do at most, where
+    that is known (`hardware.peak_flops`).
+    """
 
     def __init__(
-        self, run: RunDir, config: PretrainConfig, manifest: Manifest, optimizer: AdamW, step: int
+        self,
+        run: RunDir,
+        config: PretrainConfig,
+        manifest: Manifest,
+        optimizer: AdamW,
+        strategy: tf.distribute.Strategy,
     ) -> None:
-        self._run, self._optimizer = run, optimizer
-        self._tokens_per_step = config.loop.global_batch_size * manifest.seq_length
-        self._progress = Progress("steps", config.loop.steps, step)
-        run.keep_metrics_until(step)
-        # Written anew from the rows that stay: TensorBoard would show the others twice.
-        shutil.rmtree(run.tensorboard_path, ignore_errors=True)
-        self._summaries = tf.summary.create_file_writer(run.tensorboard_path)
-        for row in run.metrics():
-            self._summarize(row)
+        self._run, self._config, self._optimizer = run, config, optimizer
+        self._seq_length, self._batch = manifest.seq_length, config.loop.global_batch_size
+        slots = config.masking.slots(manifest.seq_length)
+        self._flops = step_flops(config.model, self._batch, manifest.seq_length, slots)
+        self._peak = hardware.peak_flops(strategy, config.precision)
+        self._loops = 0
 
     def __enter__(self) -> Self:
+        self._stack = contextlib.ExitStack()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._progress.__exit__()
-        self._summaries.close()
+        self._stack.close()
 
-    def write(self, step: int, count: int, sums: Mapping[str, float], seconds: float) -> None:
+    def rewind(self, step: int) -> None:
+        """Goes on behind `step`; what was written for later ones is dropped."""
+        self._stack.close()
+        self._progress = self._stack.enter_context(Progress("steps", self._config.loop.steps, step))
+        self._run.keep_metrics_until(step)
+        # Written anew from the rows that stay: TensorBoard would show the others twice.
+        shutil.rmtree(self._run.tensorboard_path, ignore_errors=True)
+        self._summaries = tf.summary.create_file_writer(self._run.tensorboard_path)
+        self._stack.callback(self._summaries.close)
+        for row in self._run.metrics():
+            self._summarize(row)
+
+    @contextlib.contextmanager
+    def profiled(self, wanted: bool) -> Iterator[None]:
+        """Profiles the block for TensorBoard if it is the second: the first one compiles."""
+        self._loops += 1
+        if not wanted or self._loops != 2:
+            yield
+            return
+        with tf.profiler.experimental.Profile(self._run.tensorboard_path):
+            yield
+
+    def write(
+        self,
+        step: int,
+        count: int,
+        sums: Mapping[str, float],
+        seconds: float,
+        heldout: Mapping[str, float],
+    ) -> None:
         """Logs `count` steps that ended at `step` and took `seconds`; `sums` are their totals."""
-        row = {"step": step} | means(sums)
-        row |= {
+        rate = count / seconds
+        updates = max(1.0, count - sums["skipped"])
+        row = {"step": step} | means(sums) | {
             "lr": float(tf.convert_to_tensor(self._optimizer.learning_rate)),
-            "grad_norm": sums["grad_norm"] / count,
-            "tokens_per_s": self._tokens_per_step * count / seconds,
-            "step_ms": 1000 * seconds / count,
-        }
+            "grad_norm": sums["grad_norm"] / updates,
+            "skipped": sums["skipped"],
+            "tokens_per_s": rate * self._batch * self._seq_length,
+            "sequences_per_s": rate * self._batch,
+            "step_ms": 1000 / rate,
+        }  # fmt: skip
+        if self._peak:
+            row["flops_utilisation"] = rate * self._flops / self._peak
+        row |= heldout
         self._run.add_metrics(row)
         self._summarize(row)
         self._progress.advance(count, _note(row))
@@ -61,7 +105,10 @@ def _note(row: Mapping[str, float]) -> str:
     shown = {
         "loss/mlm": "mlm loss",
         "accuracy/mlm": "mlm accuracy",
-        "accuracy/pair": "sop accuracy",
+        "accuracy/pair": "pair accuracy",
     }
     parts = [f"{text} {row[name]:.3f}" for name, text in shown.items() if name in row]
-    return ", ".join([*parts, f"{row['tokens_per_s']:,.0f} tokens/s"])
+    parts += [f"{row['sequences_per_s']:,.1f} sequences/s", f"{row['tokens_per_s']:,.0f} tokens/s"]
+    if "flops_utilisation" in row:
+        parts.append(f"{row['flops_utilisation']:.0%} of peak FLOPs")
+    return ", ".join(parts)

@@ -11,17 +11,23 @@ from data.input_pipeline import Objective, check_objective
 from data.masking import MaskingConfig
 from data.records import COMPACT, Manifest
 
+_BATCH_SCALING = {"none": 0.0, "sqrt": 0.5, "linear": 1.0}  # power of the ratio of batch sizes
+
 
 @dataclasses.dataclass(frozen=True)
 class OptimizerConfig:
     """LAMB as the paper's authors ran it, by default (paper section 4.1).
 
+    batch_scaling: what another batch size than the experiment's own does to the learning rate:
+      none; sqrt, times the root of the ratio, LAMB's rule (arXiv 1904.00962, section 4), with the
+      same number of warm-up steps; or linear, times the ratio.
     schedule_steps: the step at which the learning rate reaches 0; 0 means `loop.steps`.
     clip_norm: global norm that gradients are clipped to.
     """
 
     name: str = "lamb"
     learning_rate: float = 0.00176
+    batch_scaling: str = "none"
     warmup_steps: int = 3125
     schedule_steps: int = 0
     weight_decay_rate: float = 0.01
@@ -34,6 +40,11 @@ class OptimizerConfig:
         if self.name not in OPTIMIZERS:
             raise ConfigError(
                 f"`optimizer.name` must be one of {', '.join(OPTIMIZERS)}. Received: {self.name!r}."
+            )
+        if self.batch_scaling not in _BATCH_SCALING:
+            raise ConfigError(
+                f"`optimizer.batch_scaling` must be one of {', '.join(_BATCH_SCALING)}. "
+                f"Received: {self.batch_scaling!r}."
             )
         for key in ("learning_rate", "clip_norm", "epsilon"):
             if not getattr(self, key) > 0:  # NaN too
@@ -56,26 +67,99 @@ class OptimizerConfig:
 class LoopConfig:
     """How long to train, in which batches, and how often to look up.
 
-    steps_per_loop: steps inside one `tf.function`; metrics are written once per loop.
+    accumulation_steps: parts that a replica's batch is computed in, one after the other, for one
+      update: less memory, the same curve.
+    steps_per_loop: steps inside one `tf.function`; between loops metrics are written and SIGTERM is
+      obeyed.
     checkpoint_every: in steps; a multiple of `steps_per_loop`.
+    export: when the encoder is exported to the run's export/STEP: none, last, best (each time that
+      `evaluation.metric` is better than before), or every:N steps, a multiple of checkpoint_every.
+    deterministic: only kernels that give the same bits each time. It costs speed on a GPU.
     """
 
     steps: int = 125_000
     global_batch_size: int = 4096
+    accumulation_steps: int = 1
     steps_per_loop: int = 100
     checkpoint_every: int = 1000
     keep_checkpoints: int = 3
+    export: str = "none"
+    deterministic: bool = True
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
-            if getattr(self, field.name) < 1:
-                raise ConfigError(
-                    f"`loop.{field.name}` must be positive. Received: {getattr(self, field.name)}."
-                )
+            value = getattr(self, field.name)
+            if field.type is int and value < 1:
+                raise ConfigError(f"`loop.{field.name}` must be positive. Received: {value}.")
+        every = self.export_every
+        if self.export not in ("none", "last", "best") and not every:
+            raise ConfigError(
+                "`loop.export` must be none, last, best or every:N with N steps, a multiple of "
+                f"`loop.checkpoint_every`. Received: {self.export!r}, {self.checkpoint_every}."
+            )
         if self.checkpoint_every % self.steps_per_loop:
             raise ConfigError(
                 "`loop.checkpoint_every` must be a multiple of `loop.steps_per_loop`. "
                 f"Received: {self.checkpoint_every}, {self.steps_per_loop}."
+            )
+
+    @property
+    def export_every(self) -> int:
+        """N of `export=every:N`, a multiple of `checkpoint_every`; else 0."""
+        kind, _, steps = self.export.partition(":")
+        is_multiple = steps.isdigit() and int(steps) % self.checkpoint_every == 0
+        return int(steps) if kind == "every" and is_multiple else 0
+
+
+@dataclasses.dataclass(frozen=True)
+class EvaluationConfig:
+    """How often the held-out records are read during training, and what for.
+
+    every: in steps, a multiple of `loop.steps_per_loop`; 0 is never.
+    metric: of the evaluation: what makes a checkpoint the best; losses are better when lower,
+      everything else when higher.
+    patience: evaluations without a better one until training stops; 0 is never.
+    """
+
+    every: int = 0
+    metric: str = "loss/mlm"
+    patience: int = 0
+
+    def __post_init__(self) -> None:
+        for key in ("every", "patience"):
+            if getattr(self, key) < 0:
+                raise ConfigError(
+                    f"`evaluation.{key}` must not be negative. Received: {getattr(self, key)}."
+                )
+        if self.patience and not self.every:
+            raise ConfigError(
+                "`evaluation.patience` needs evaluations: set `evaluation.every` as well. "
+                f"Received: {self.patience}, {self.every}."
+            )
+
+    def is_better(self, value: float, than: float | None) -> bool:
+        """Whether `value` of the metric is better than the best before, if there was one."""
+        if than is None:
+            return True
+        return value < than if self.metric.startswith("loss/") else value > than
+
+
+@dataclasses.dataclass(frozen=True)
+class GuardConfig:
+    """What happens when a loss or a gradient is not finite: the step changes no weight.
+
+    max_consecutive: so many such steps in a row go back to the last checkpoint, with other data.
+    max_restores: of these until training gives up.
+    """
+
+    max_consecutive: int = 10
+    max_restores: int = 3
+
+    def __post_init__(self) -> None:
+        if self.max_consecutive < 1 or self.max_restores < 0:
+            raise ConfigError(
+                "`guard.max_consecutive` must be positive and `guard.max_restores` not negative. "
+                f"Received: {self.max_consecutive}, {self.max_restores}."
             )
 
 
@@ -103,6 +187,8 @@ class PretrainConfig:
     masking: MaskingConfig = MaskingConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     loop: LoopConfig = LoopConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+    guard: GuardConfig = GuardConfig()
     precision: str = "auto"
     seed: int = 0
 
@@ -111,6 +197,15 @@ class PretrainConfig:
             raise ConfigError(
                 f"`precision` must be one of {', '.join(hardware.PRECISIONS)}. "
                 f"Received: {self.precision!r}."
+            )
+        if self.evaluation.every % self.loop.steps_per_loop:
+            raise ConfigError(
+                "`evaluation.every` must be a multiple of `loop.steps_per_loop`. "
+                f"Received: {self.evaluation.every}, {self.loop.steps_per_loop}."
+            )
+        if self.loop.export == "best" and not self.evaluation.every:
+            raise ConfigError(
+                "`loop.export=best` needs evaluations: set `evaluation.every`, and pass --heldout."
             )
 
     @property
@@ -126,6 +221,8 @@ def resolve(
     device: str = "auto",
 ) -> PretrainConfig:
     """The experiment with the user's values, the records' vocabulary and length, and the precision.
+
+    The learning rate, which is for the experiment's own batch, is scaled to that of the user.
 
     Raises:
       ConfigError: a value is impossible, or set and different from the records'.
@@ -153,7 +250,17 @@ def resolve(
         )
     model = dataclasses.replace(model, vocab_size=manifest.vocab_size)
     precision = hardware.resolve_precision(config.precision, device)
-    config = dataclasses.replace(config, model=model, precision=precision)
+    ratio = config.loop.global_batch_size / experiment.loop.global_batch_size
+    power = _BATCH_SCALING[config.optimizer.batch_scaling]
+    optimizer = dataclasses.replace(
+        config.optimizer, learning_rate=config.optimizer.learning_rate * ratio**power
+    )
+    config = dataclasses.replace(config, model=model, optimizer=optimizer, precision=precision)
+    if config.schedule_steps > config.loop.steps:
+        raise ConfigError(
+            "`optimizer.schedule_steps` must not exceed `loop.steps`, or the rate never reaches 0. "
+            f"Received: {config.schedule_steps}, {config.loop.steps}."
+        )
     if config.optimizer.warmup_steps > config.schedule_steps:
         raise ConfigError(
             "`optimizer.warmup_steps` must not exceed the schedule's length (`loop.steps`, or "

@@ -1,7 +1,9 @@
-"""Intrinsic evaluation of a run on held-out records: MLM and SOP loss and accuracy.
+"""Intrinsic evaluation on held-out records: MLM, SOP and NSP (paper sections 4.2.1 and 4.6).
 
-Every record is read once, with the same masks and pairs each time. Beside the MLM accuracy stands
-that of always guessing the most frequent piece; beside the SOP accuracy its standard error.
+Of a run, whatever it was trained with, or of a converted checkpoint. The pair head is asked SOP's
+pairs and NSP's, whichever it was trained with; a probe, logistic regression on the frozen
+mean-pooled output, tells for every model what it knows of both. Beside each accuracy stand its
+standard error and chance. Every record is read with the same masks and pairs each time.
 
     python -m pretraining.evaluate --run_dir=runs/first --data=artifacts/heldout
 """
@@ -9,32 +11,54 @@ that of always guessing the most frequent piece; beside the SOP accuracy its sta
 import dataclasses
 import json
 import os
+from typing import Any
 
 from albert_tf import cli, outputs, settings
-from albert_tf.checkpoints import load_pretrainer
-from albert_tf.errors import InputError
+from albert_tf.checkpoints import is_saved_model, load_config, load_pretrainer
+from albert_tf.config import AlbertConfig
+from albert_tf.errors import InputError, InputNotFoundError
 from albert_tf.runs import RunDir
-from data.input_pipeline import Records, check_objective
+from albert_tf.tokenization import load_tokenizer
+from data.input_pipeline import Records
+from data.records import COMPACT
 from pretraining.config import PretrainConfig
-from pretraining.intrinsic import evaluate, report
+from pretraining.intrinsic import evaluate
+
+ROWS = {
+    "masked pieces": ("accuracy/mlm", "mlm"),
+    "SOP, the head as trained": ("accuracy/sop", "sop"),
+    "NSP, the head as trained": ("accuracy/nsp", "nsp"),
+    "SOP, probe": ("probe/sop", "probe_sop"),
+    "NSP, probe": ("probe/nsp", "probe_nsp"),
+}
+SETTABLE = ("masking.", "objective.pair=")
 
 
 @dataclasses.dataclass(frozen=True)
 class EvaluateOptions:
     """The command line of `pretraining.evaluate`."""
 
-    run_dir: str = cli.option("the run to evaluate")
+    run_dir: str = cli.option("the run, or the converted checkpoint's folder, to evaluate")
     data: str = cli.option("held-out records, a folder made by data.build")
     batch_size: int = cli.option("sequences at a time", 32)
+    output: str | None = cli.option(
+        "a file for the figures, as JSON; else a run's are left in its evaluations/", None
+    )
     dry_run: bool = cli.option("check everything and evaluate nothing", False)
+    set: tuple[str, ...] = cli.option(
+        "masking.KEY=value, to compare models that were trained with other masks; objective.pair= "
+        "tells what a converted checkpoint was trained with (sop)", ()
+    )  # fmt: skip
 
 
 def main(options: EvaluateOptions) -> None:
     """Evaluates, prints, and leaves the figures in the run's folder."""
     if options.batch_size < 1:
         raise InputError(f"--batch_size must be positive. Received: {options.batch_size}.")
+    if options.output and not os.path.isdir(folder := os.path.dirname(options.output) or "."):
+        raise InputNotFoundError(f"--output={options.output}: there is no folder {folder!r}.")
     run, records = RunDir(options.run_dir), Records.open(options.data)
-    config = config_of_run(run, records)
+    config = config_of(run, records, options.set)
     if options.dry_run:
         print(f"{run.path} on {records.manifest.num_records:,} sequences of {options.data}")
         return
@@ -43,41 +67,100 @@ def main(options: EvaluateOptions) -> None:
         result = evaluate(model, records, config, options.batch_size)
     print(report(result))
     result |= {"data": options.data, "corpus": records.manifest.corpus_fingerprint}
+    if records.manifest.layout == COMPACT:
+        result["masking"] = settings.to_dict(config.masking)
     name = os.path.basename(os.path.abspath(options.data))
-    outputs.write_json(run.evaluation_path(name), result)
+    if options.output:
+        outputs.write_json(options.output, result)
+    elif "records" in run.config():
+        outputs.write_json(run.evaluation_path(name), result)
 
 
-def config_of_run(run: RunDir, records: Records) -> PretrainConfig:
-    """The run's configuration, if its model can read the records.
+def config_of(run: RunDir, records: Records, assignments: tuple[str, ...] = ()) -> PretrainConfig:
+    """The configuration of a run, or of a converted folder, if its model can read the records.
 
     Raises:
-      InputError: not a pretraining run, another tokenizer made the records, or they are too long
-        for the model.
+      InputError: neither of these, another tokenizer made the records, or they are too long for
+        the model.
     """
-    values, manifest = run.config(), records.manifest
-    if "records" not in values:
-        raise InputError(f"--run_dir={run.path} must be a pretraining run: it has no records.")
-    trained_on = values.pop("records")
-    build = json.loads(manifest.options)
-    if manifest.corpus_fingerprint == trained_on["corpus"] and (
-        "all" in (build["split"], trained_on["build"]["split"])
-        or build["split"] == trained_on["build"]["split"]
-    ):
-        print(f"note: the run was trained on documents of {records.folder}: nothing is held out.")
-    values.pop("init")
-    config = settings.from_dict(PretrainConfig, values)
-    if manifest.tokenizer_fingerprint != trained_on["tokenizer"]:
+    config, values = PretrainConfig(model=_model_of(run)), run.config()
+    is_run = "records" in values
+    if is_run:
+        names = [field.name for field in dataclasses.fields(PretrainConfig)]  # not the records'
+        config = settings.from_dict(PretrainConfig, {n: values[n] for n in names if n in values})
+        _note_overlap(values["records"], records)
+    for assignment in assignments:
+        if not assignment.startswith(SETTABLE[:1] if is_run else SETTABLE):
+            raise InputError(
+                "--set takes here masking.KEY=value and, for a converted checkpoint, "
+                f"objective.pair=. Received: {assignment!r}."
+            )
+    _check_records(run, config.model, records)
+    return settings.override(config, assignments)
+
+
+def _model_of(run: RunDir) -> AlbertConfig:
+    """The model of a folder that holds one with pretraining heads."""
+    if is_saved_model(run.path):
         raise InputError(
-            f"--data={records.folder} was made by another tokenizer than the run's: "
-            f"build it with --tokenizer={run.tokenizer_path}."
+            f"--run_dir={run.path} is an export, without pretraining heads: pass the run that it "
+            "was exported from."
         )
-    if manifest.seq_length > config.model.max_positions:
+    model, task = load_config(run.path), run.config().get("task", {})
+    if (kind := task.get("kind", "pretraining")) != "pretraining":
+        raise InputError(
+            f"--run_dir={run.path} must be a pretraining run or a converted checkpoint. Received: "
+            f"a run fine-tuned for {kind}: pass the one that it was initialised from."
+        )
+    return model
+
+
+def _note_overlap(trained_on: list[dict[str, Any]], records: Records) -> None:
+    """Says so where the run has seen documents of `records`."""
+    manifest, split = records.manifest, json.loads(records.manifest.options)["split"]
+    seen = [
+        part["build"]["split"]
+        for part in trained_on
+        if part["corpus"] == manifest.corpus_fingerprint
+    ]
+    if any("all" in (split, theirs) or split == theirs for theirs in seen):
+        print(f"note: the run was trained on documents of {records.folder}: nothing is held out.")
+
+
+def _check_records(run: RunDir, model: AlbertConfig, records: Records) -> None:
+    """Refuses records that the model cannot read."""
+    manifest = records.manifest
+    try:
+        is_same = load_tokenizer(run.path).fingerprint == manifest.tokenizer_fingerprint
+    except InputNotFoundError:  # a checkpoint that came without its vocabulary
+        is_same = model.vocab_size == manifest.vocab_size
+        print(f"note: {run.path} holds no tokenizer: its pieces must be those of {records.folder}.")
+    if not is_same:
+        raise InputError(
+            f"--data={records.folder} was made by another tokenizer than the model's: "
+            f"build it with --tokenizer={run.path}."
+        )
+    if manifest.seq_length > model.max_positions:
         raise InputError(
             f"--data={records.folder} has sequences of {manifest.seq_length}, the model takes "
-            f"{config.model.max_positions}: build it with a smaller --seq_length."
+            f"{model.max_positions}: build it with a smaller --seq_length."
         )
-    check_objective(manifest, config.objective)
-    return config
+
+
+def report(result: dict[str, Any]) -> str:
+    """The figures as a table that a person can read."""
+    lines = [f"trained with {result['trained_with']}; MLM loss {result['loss/mlm']:.3f}"]
+    lines.append(f"{'':<24}  {'accuracy':^17}  {'chance':>6}  {'of':>11}")
+    for label, (name, key) in ROWS.items():
+        if name not in result:
+            continue
+        chance = result["baseline/mlm" if key == "mlm" else "baseline/pair"]
+        lines.append(
+            f"{label:<24}  {result[name]:7.2%} ± {result[f'standard_error/{key}']:6.2%}  "
+            f"{chance:6.1%}  {result[f'count/{key}']:11,.0f}  "
+            f"{result.get(f'verdict/{key}', 'chance: always the most frequent piece')}"
+        )
+    return "\n".join([*lines, *(f"note: {note}" for note in result["notes"])])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,17 @@
-"""Named configurations: `--experiment=NAME`, any value of it changed with `--set`."""
+"""Named configurations: `--experiment=NAME`, any value of it changed with `--set`.
 
-from albert_tf import settings
+    python -m pretraining.experiments                  # every group, with parameters
+    python -m pretraining.experiments --group=sharing
+
+NAME is smoke, laptop, a published model (albert-base-v2), or GROUP/ROW for a row of a table of the
+paper (arXiv 1909.11942v6), such as sharing/attention-e128. A row is a model under the paper's
+recipe (section 4.1) and what it changes, in the words of `--set`.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+
+from albert_tf import cli, info, settings
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import ConfigError
 from pretraining.config import LoopConfig, OptimizerConfig, PretrainConfig
@@ -43,8 +54,182 @@ EXPERIMENTS = {
 }
 
 
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A row of a table: a model's preset, what it changes (`key=value key=value`), and its size.
+
+    published_m: millions of parameters as the paper prints them; None where it gives none.
+    """
+
+    preset: str
+    changes: str = ""
+    published_m: int | None = None
+
+    def assignments(self) -> list[str]:
+        """The changes, one by one, as `--set` takes them."""
+        return self.changes.split()
+
+    def config(self) -> PretrainConfig:
+        """The whole configuration."""
+        return settings.override(_paper(self.preset), self.assignments())
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """A table: where it is from, and its rows by name."""
+
+    title: str
+    rows: Mapping[str, Row]
+
+
+BASE, LARGE, XXLARGE = "albert-base-v1", "albert-large-v1", "albert-xxlarge-v1"
+# The presets hold what was released: xxlarge without dropout. The paper removes it in Table 8 only.
+DROPOUT = "model.hidden_dropout=0.1 model.attention_dropout=0.1"
+# BERT's own recipe (arXiv 1810.04805, appendix A.2) as two runs: 90 % of the steps on short records
+# and 10 % on long ones, which begin at the rate that one schedule over both would have there; each
+# run's rate falls to 0. Single pieces are masked.
+BERT = (
+    "objective.pair=nsp masking.max_ngram=1 masking.whole_words=false optimizer.name=adamw "
+    "loop.global_batch_size=256 optimizer.learning_rate={} optimizer.warmup_steps={} loop.steps={}"
+)
+BERT_128, BERT_512 = BERT.format(1e-4, 10_000, 900_000), BERT.format(1e-5, 0, 100_000)
+
+
+def _base(sharing: str, embedding_size: int, published_m: int) -> tuple[str, Row]:
+    """A cell of Tables 3 and 4: the base model's shape with its name."""
+    changes = f"model.sharing={sharing} model.embedding_size={embedding_size}"
+    return f"{sharing}-e{embedding_size}", Row(BASE, changes, published_m)
+
+
+def _width(hidden: int, heads: int) -> str:
+    sizes = f"model.hidden_size={hidden} model.intermediate_size={4 * hidden}"
+    return f"{sizes} model.num_heads={heads}"
+
+
+# Heads at the widths that were not released: H / 64 (section 3.1). The released xlarge has 16.
+GROUPS = {
+    "bert-width": Group("hidden size of BERT (first version of the paper, Table 1)", {
+        "h1024": Row("bert-large", _width(1024, 16), 334),
+        "h2048": Row("bert-large", f"model.embedding_size=2048 {_width(2048, 32)}", 1270),
+    }),
+    "configurations": Group("configurations (Tables 1 and 2; xlarge BERT in the first version)", {
+        "bert-base": Row("bert-base", "", 108),
+        "bert-large": Row("bert-large", "", 334),
+        "bert-xlarge": Row("bert-xlarge", "", 1270),
+        "albert-base": Row(BASE, "", 12),
+        "albert-large": Row(LARGE, "", 18),
+        "albert-xlarge": Row("albert-xlarge-v1", "", 60),
+        "albert-xxlarge": Row(XXLARGE, DROPOUT, 235),
+    }),
+    "embedding": Group("embedding size (Table 3)", dict([
+        _base("none", 64, 87), _base("none", 128, 89), _base("none", 256, 93),
+        _base("none", 768, 108), _base("all", 64, 10), _base("all", 128, 12),
+        _base("all", 256, 16), _base("all", 768, 31),
+    ])),
+    "sharing": Group("sharing (Table 4)", dict([
+        _base("all", 768, 31), _base("attention", 768, 83), _base("ffn", 768, 57),
+        _base("none", 768, 108), _base("all", 128, 12), _base("attention", 128, 64),
+        _base("ffn", 128, 38), _base("none", 128, 89),
+    ])),
+    "groups": Group("groups of layers that share (section 4.5, without a table)", {
+        str(groups): Row(BASE, f"model.num_groups={groups}") for groups in (1, 2, 3, 4, 6, 12)
+    }),
+    "objective": Group("sentence prediction (Table 5)", {
+        pair: Row(BASE, f"objective.pair={pair}") for pair in ("none", "nsp", "sop")
+    }),
+    "equal-time": Group("equal training time: 34 and 32 hours (Table 6)", {
+        "bert-large": Row("bert-large", "loop.steps=400000"),
+        "albert-xxlarge": Row(XXLARGE, f"loop.steps=125000 {DROPOUT}"),
+    }),
+    "additional-data": Group("additional data (Table 7): one configuration, two values of --data", {
+        "without": Row(BASE),
+        "with": Row(BASE),
+    }),
+    "dropout": Group("dropout (Table 8)", {
+        "with": Row(XXLARGE, f"loop.steps=1000000 {DROPOUT}"),
+        "without": Row(XXLARGE, "loop.steps=1000000"),
+    }),
+    "longer": Group("the final models (Tables 9 and 10)", {
+        "1m": Row("albert-xxlarge-v2", "loop.steps=1000000"),
+        "1.5m": Row("albert-xxlarge-v2", "loop.steps=1500000"),
+    }),
+    "depth": Group("depth (Table 11)", {
+        str(layers): Row(LARGE, f"model.num_layers={layers}", 18)
+        for layers in (1, 3, 6, 12, 24, 48)
+    }),
+    "width": Group("width of three layers (Table 12)", {
+        f"h{hidden}": Row(LARGE, f"model.num_layers=3 {_width(hidden, heads)}", published_m)
+        for hidden, heads, published_m in (
+            (1024, 16, 18), (2048, 32, 60), (4096, 64, 225), (6144, 96, 499),
+        )
+    }),
+    "deep-and-wide": Group("depth at width 4096, 64 heads (Table 13)", {
+        str(layers): Row(XXLARGE, f"model.num_layers={layers} {DROPOUT}") for layers in (12, 24)
+    }),
+    "masking-rate": Group("percent of pieces predicted (ours; the paper has 15)", {
+        str(percent): Row(BASE, f"masking.rate={percent / 100}")
+        for percent in (10, 15, 20, 30, 40)
+    }),
+    "ngram": Group("longest n-gram masked (ours; the paper has 3)", {
+        str(longest): Row(BASE, f"masking.max_ngram={longest}") for longest in (1, 2, 3)
+    }),
+    "bert-recipe": Group("BERT's own recipe: records of 128, then --init of that on 512", {
+        "base-128": Row("bert-base", BERT_128),
+        "base-512": Row("bert-base", BERT_512),
+        "large-128": Row("bert-large", BERT_128),
+        "large-512": Row("bert-large", BERT_512),
+    }),
+}  # fmt: skip
+
+
 def experiment(name: str) -> PretrainConfig:
     """The experiment of that name; an unknown one is an error that names a near one."""
-    if name not in EXPERIMENTS:
-        raise ConfigError(f"--experiment: {settings.unknown_key(name, EXPERIMENTS)}")
-    return EXPERIMENTS[name]
+    if name in EXPERIMENTS:
+        return EXPERIMENTS[name]
+    rows = {
+        f"{group}/{row}": value for group in GROUPS for row, value in GROUPS[group].rows.items()
+    }
+    if name not in rows:
+        raise ConfigError(f"--experiment: {settings.unknown_key(name, [*EXPERIMENTS, *rows])}")
+    return rows[name].config()
+
+
+def group_of(name: str) -> Group:
+    """The group of that name; errors as `experiment`."""
+    if name not in GROUPS:
+        raise ConfigError(f"--group: {settings.unknown_key(name, GROUPS)}")
+    return GROUPS[name]
+
+
+def group_table(name: str) -> str:
+    """A group in Markdown: parameters are those of the encoder with pooler."""
+    group, cells = group_of(name), []
+    for row, value in group.rows.items():
+        model = value.config().model
+        published = f"{value.published_m}M" if value.published_m else ""
+        changes = f"`{value.changes}`" if value.changes else ""
+        size = f"{model.param_count() / 1e6:.1f}M"
+        cells.append(
+            (f"{name}/{row}", value.preset, changes, str(model.num_heads), size, published)
+        )
+    header = ("experiment", "model", "changes", "heads", "parameters", "published")
+    return f"**{group.title}**\n\n{info.markdown_table(header, cells)}"
+
+
+@dataclasses.dataclass(frozen=True)
+class ListOptions:
+    """The command line of `pretraining.experiments`."""
+
+    group: str | None = cli.option("this group alone", None)
+    dry_run: bool = cli.option("print the names of the groups alone", False)
+
+
+def main(options: ListOptions) -> None:
+    """Prints the groups."""
+    names = list(GROUPS) if options.group is None else [options.group]
+    tables = [group_of(name).title if options.dry_run else group_table(name) for name in names]
+    print("\n\n".join(tables))
+
+
+if __name__ == "__main__":
+    cli.run(main, ListOptions, __doc__)

@@ -1,70 +1,211 @@
 """Held-out losses and accuracies of a pretrainer, with baselines and standard errors."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.errors import ConfigError, InputError
 from albert_tf.pretrainer import AlbertPretrainer
 from albert_tf.progress import Progress
-from data.input_pipeline import Records, evaluation_batches
+from data.input_pipeline import Objective, Records, check_objective
+from data.records import COMPACT, Manifest
 from pretraining.config import PretrainConfig
 from pretraining.losses import SUMS, means, pretraining_sums
+from pretraining.probe import Halves, Probe, Score, probe_batches
 from pretraining.step import MODEL_INPUTS
+
+PAIRS = ("sop", "nsp")
+
+
+class Evaluator:
+    """Evaluates a model on held-out records, as often as it is asked to, with one traced function.
+
+    Masked LM is measured with the pairs that the model was trained with; then SOP's and NSP's pairs
+    are asked (paper section 4.6), of the pair head as it was trained and of a probe
+    (`pretraining.probe`). Masks and pairs are the same each time.
+
+    Under a strategy the replicas share each batch, and every worker gets the same figures.
+
+    Args:
+      config: its `objective` is what the model was trained with; its `masking` makes the masks.
+      batch_size: over all replicas.
+      trained_only: leaves out the probe and what the model was not trained with: one pass over the
+        records, for use in mid-training.
+    """
+
+    def __init__(
+        self,
+        model: AlbertPretrainer,
+        records: Records,
+        config: PretrainConfig,
+        batch_size: int,
+        trained_only: bool = False,
+        strategy: tf.distribute.Strategy | None = None,
+    ) -> None:
+        self._manifest, self._trained_with = records.manifest, config.objective.pair
+        self._probes = not trained_only and records.manifest.layout == COMPACT
+        possible, self._notes = _askable(records.manifest)
+        self._mlm_pair = self._trained_with
+        if self._trained_with not in (*possible, "none"):
+            self._mlm_pair = "none"
+            self._notes.append("MLM is not measured with the pairs that the model was trained on.")
+        asked = [] if trained_only else possible
+        halves = Halves.of_pairs(records) if records.manifest.layout == COMPACT else None
+        self._batches = {
+            pair: probe_batches(records, pair, config.masking, batch_size, halves)
+            for pair in dict.fromkeys([self._mlm_pair, *asked])
+        }
+        self._forward = _forward(model, batch_size, strategy or tf.distribute.get_strategy())
+
+    @property
+    def num_sequences(self) -> int:
+        """Sequences that a run goes through."""
+        return len(self._batches) * self._manifest.num_records
+
+    def run(self, advance: Callable[[int], None] = lambda count: None) -> dict[str, Any]:
+        """The figures; `advance` is told of sequences that are done.
+
+        For x of mlm, sop and nsp: `loss/x`, `accuracy/x`, `standard_error/x` (binomial), `count/x`;
+        for x of sop and nsp also `verdict/x`, and `probe/x` with `standard_error/probe_x`,
+        `count/probe_x` and `verdict/probe_x`. `baseline/mlm`: always the most frequent piece.
+        `baseline/pair`: always the most frequent label. `trained_with`: sop, nsp or none.
+        `loss/pair` and so on, as in metrics.jsonl, are those of `trained_with`. What cannot be
+        asked is absent, and `notes` says why.
+        """
+        result: dict[str, Any] = {"trained_with": self._trained_with, "notes": list(self._notes)}
+        chance = _chance(self._manifest)
+        for pair in self._batches:
+            sums, targets, probe = self._pass(pair, advance)
+            figures = means(sums)
+            if pair == self._mlm_pair:
+                result["baseline/mlm"] = float(targets.max() / targets.sum())
+                result["loss/mlm"] = figures["loss/mlm"]
+                result |= _figures("accuracy/mlm", figures["accuracy/mlm"], sums["mlm_count"])
+            if sums["pair_count"] and self._trained_with != "none":
+                result[f"loss/{pair}"] = figures["loss/pair"]
+                accuracy = f"accuracy/{pair}"
+                result |= _figures(accuracy, figures["accuracy/pair"], sums["pair_count"], chance)
+            if probe:
+                result |= _figures(f"probe/{pair}", *probe, chance)
+            elif self._probes and pair != "none":
+                result["notes"].append(
+                    f"no {pair.upper()} probe: too few pairs or documents, or outputs that are no "
+                    "numbers."
+                )
+        result["baseline/pair"] = chance
+        for kind in ("loss", "accuracy", "standard_error", "count", "verdict"):
+            if f"{kind}/{self._trained_with}" in result:
+                result[f"{kind}/pair"] = result[f"{kind}/{self._trained_with}"]
+        return result
+
+    def _pass(
+        self, pair: str, advance: Callable[[int], None]
+    ) -> tuple[dict[str, float], np.ndarray, Score | None]:
+        """All records once: the totals of SUMS, how often each piece was masked, and the probe."""
+        totals: np.ndarray = np.zeros(len(SUMS))
+        targets: np.ndarray = np.zeros(self._manifest.vocab_size, np.int64)
+        probe = Probe() if self._probes and pair != "none" else None
+        left = self._manifest.num_records
+        for batch in self._batches[pair]:
+            sums, features = self._forward(batch)
+            totals += sums.numpy()
+            real = batch["masked_lm_weights"].numpy() > 0
+            targets += np.bincount(batch["masked_lm_ids"].numpy()[real], minlength=len(targets))
+            if probe:
+                probe.add(features, batch)
+            advance(done := min(left, len(real)))
+            left -= done
+        sums = dict(zip(SUMS, totals.tolist(), strict=True))
+        return sums, targets, probe.score() if probe else None
 
 
 def evaluate(
     model: AlbertPretrainer, records: Records, config: PretrainConfig, batch_size: int
 ) -> dict[str, Any]:
-    """Losses, accuracies, their baselines and standard errors, and the counts behind them."""
-
-    @tf.function
-    def sums_of(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        return pretraining_sums(model({name: batch[name] for name in MODEL_INPUTS}), batch)
-
-    totals = dict.fromkeys(SUMS, 0.0)
-    targets: np.ndarray = np.zeros(records.manifest.vocab_size, np.int64)
-    batches = evaluation_batches(records, config.objective, config.masking, batch_size)
-    with Progress("sequences", records.manifest.num_records) as progress:
-        for batch in batches:
-            for name, value in sums_of(batch).items():
-                totals[name] += float(value)
-            real = batch["masked_lm_weights"].numpy() > 0
-            np.add.at(targets, batch["masked_lm_ids"].numpy()[real], 1)
-            progress.advance(min(batch_size, records.manifest.num_records - progress.done))
-    result: dict[str, Any] = means(totals) | {
-        "baseline/mlm": float(targets.max() / targets.sum()),
-        "count/mlm": totals["mlm_count"],
-        "count/pair": totals["pair_count"],
-    }
-    for name in ("mlm", "pair"):
-        if f"accuracy/{name}" in result:
-            p, n = result[f"accuracy/{name}"], result[f"count/{name}"]
-            result[f"standard_error/{name}"] = math.sqrt(p * (1 - p) / n)
-    if "accuracy/pair" in result:
-        result["verdict/pair"] = above_chance(result["accuracy/pair"], result["count/pair"])
-    return result
+    """The figures of `Evaluator.run`, once, with a progress bar."""
+    evaluator = Evaluator(model, records, config, batch_size)
+    with Progress("sequences", evaluator.num_sequences) as progress:
+        return evaluator.run(progress.advance)
 
 
-def report(result: dict[str, Any]) -> str:
-    """The figures as two lines a person can read."""
-    lines = [
-        f"MLM: loss {result['loss/mlm']:.3f}, accuracy {result['accuracy/mlm']:.4f} "
-        f"± {result['standard_error/mlm']:.4f} over {result['count/mlm']:,.0f} pieces "
-        f"(always the most frequent piece: {result['baseline/mlm']:.4f})"
-    ]
-    if "accuracy/pair" in result:
-        lines.append(
-            f"SOP: loss {result['loss/pair']:.3f}, accuracy {result['accuracy/pair']:.4f} "
-            f"± {result['standard_error/pair']:.4f} over {result['count/pair']:,.0f} pairs: "
-            f"{result['verdict/pair']}"
+def _forward(
+    model: AlbertPretrainer, batch_size: int, strategy: tf.distribute.Strategy
+) -> tf.types.experimental.PolymorphicFunction:
+    """A whole batch -> its sums, float32 [len(SUMS)], and mean-pooled outputs, float32 [B, H]."""
+    replicas = strategy.num_replicas_in_sync
+    if batch_size % replicas:
+        raise InputError(
+            "the batch size of an evaluation must be a multiple of the number of replicas. "
+            f"Received: {batch_size}, replicas: {replicas}."
         )
-    return "\n".join(lines)
+
+    def of_replica(batch: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
+        replica = tf.distribute.get_replica_context()
+
+        def own(value: tf.Tensor) -> tf.Tensor:
+            shares = tf.reshape(value, [replicas, batch_size // replicas, *value.shape[1:]])
+            return tf.gather(shares, replica.replica_id_in_sync_group)
+
+        batch = {name: own(value) for name, value in batch.items()}
+        outputs = model({name: batch[name] for name in MODEL_INPUTS})
+        mask = tf.cast(batch["input_mask"], tf.float32)[:, :, None]  # [B, S, 1]
+        # Not a product: what stands at padding may be anything.
+        real = tf.where(mask > 0, outputs["sequence_output"], 0.0)
+        pooled = tf.reduce_sum(real, axis=1) / tf.reduce_sum(mask, axis=1)
+        sums = tf.stack(list(pretraining_sums(outputs, batch).values()))
+        return replica.all_reduce("sum", sums), replica.all_gather(pooled, axis=0)
+
+    @tf.function(autograph=False)
+    def forward(batch: dict[str, tf.Tensor]) -> tuple[tf.Tensor, ...]:
+        results = strategy.run(of_replica, args=(batch,))
+        return tuple(strategy.experimental_local_results(value)[0] for value in results)
+
+    return forward
 
 
-def above_chance(accuracy: float, count: float) -> str:
-    """Says plainly whether an accuracy is above one half, by two standard errors."""
-    distance = (accuracy - 0.5) / (0.5 / math.sqrt(count))
+def _askable(manifest: Manifest) -> tuple[list[str], list[str]]:
+    """The pairs that can be made of the records, and why the others cannot."""
+    pairs, notes = [], []
+    for pair in PAIRS:
+        try:
+            check_objective(manifest, Objective(pair))
+            pairs.append(pair)
+        except ConfigError as error:
+            notes.append(f"no {pair.upper()} pairs: {error}")
+    if manifest.layout != COMPACT:
+        notes.append("no probe: these records do not tell their documents.")
+    return pairs, notes
+
+
+def _chance(manifest: Manifest) -> float:
+    """The share of the most frequent label: half, but for what other projects have labelled."""
+    if manifest.layout == COMPACT or not manifest.counts.sequences_of_label_1:
+        return 0.5
+    share = manifest.counts.sequences_of_label_1 / manifest.counts.sequences
+    return max(share, 1 - share)
+
+
+def _figures(
+    name: str, share: float, count: float, chance: float | None = None
+) -> dict[str, float | str]:
+    """An accuracy with its standard error, count and, beside a chance, verdict."""
+    kind, what = name.split("/")
+    key = f"probe_{what}" if kind == "probe" else what
+    figures: dict[str, float | str] = {
+        name: share,
+        f"standard_error/{key}": math.sqrt(share * (1 - share) / count),
+        f"count/{key}": count,
+    }
+    if chance is not None:
+        figures[f"verdict/{key}"] = above_chance(share, count, chance)
+    return figures
+
+
+def above_chance(accuracy: float, count: float, chance: float = 0.5) -> str:
+    """Says plainly whether an accuracy is above chance, by two standard errors."""
+    distance = (accuracy - chance) / math.sqrt(chance * (1 - chance) / count)
     verdict = "above chance" if distance > 2 else "not above chance yet"
-    return f"{verdict} ({distance:+.1f} standard errors from 50 %)"
+    return f"{verdict} ({distance:+.1f} standard errors from {100 * chance:.0f} %)"

@@ -1,7 +1,9 @@
-"""The training loop: restore, seek, run loops of steps, log, save."""
+"""The training loop: restore, seek, run loops of steps, look at them, log, save."""
 
+import sys
 import tempfile
 import time
+from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
@@ -11,75 +13,158 @@ from albert_tf import hardware
 from albert_tf.errors import InputError
 from albert_tf.pretrainer import AlbertPretrainer
 from albert_tf.runs import RunDir
-from data.input_pipeline import Records, training_batches
+from data.input_pipeline import Mixture, Records, training_batches
 from pretraining.actions import TrainingLog
 from pretraining.config import PretrainConfig
+from pretraining.guard import Guard
+from pretraining.saving import Checkpoints
+from pretraining.selection import Selection
 from pretraining.step import TrainStep, make_optimizer
+from pretraining.stopping import StopRequest
 
 
 def train(
     config: PretrainConfig,
-    records: Records,
+    records: Records | Mixture,
     run: RunDir,
     strategy: tf.distribute.Strategy,
     first_weights: list[np.ndarray] | None = None,
+    heldout: Records | None = None,
+    profile: bool = False,
 ) -> AlbertPretrainer:
     """Trains until `config.loop.steps`; takes up where the run's last checkpoint is.
 
     The weights come from the run's own checkpoint, else from `first_weights`, else from scratch.
     Order, pairs, masks and dropout are functions of the seed and the step: the step is all there is
     to restore. Of several workers, each of which calls this, the chief writes the run.
-    """
-    writes = run if hardware.is_chief(strategy) else RunDir(tempfile.mkdtemp())
-    loop = config.loop
-    check_batch(config, strategy)
-    tf_keras.utils.set_random_seed(config.seed)  # for the first weights alone
-    with strategy.scope(), hardware.precision_policy(config.precision):
-        model = AlbertPretrainer(config.model).create_weights()
-        optimizer = make_optimizer(config)
-        optimizer.build(model.trainable_variables)
-    checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer)
-    manager = tf.train.CheckpointManager(checkpoint, writes.checkpoints_path, loop.keep_checkpoints)
-    if latest := tf.train.latest_checkpoint(run.checkpoints_path):
-        checkpoint.restore(latest).assert_consumed()
-        print(f"continuing at step {int(optimizer.iterations.numpy()):,} of {run.path}", flush=True)
-    elif first_weights is not None:
-        model.set_weights(first_weights)
 
-    step = int(optimizer.iterations.numpy())
-    iterator = iter(distributed_batches(config, records, strategy, step))
-    run_steps = _loop_function(TrainStep(model, optimizer, config), strategy)
-    with TrainingLog(writes, config, records.manifest, optimizer, step) as log:
-        while step < loop.steps:
-            # To the next multiple: a restart from any step comes back into the rhythm.
-            count = min(loop.steps, step - step % loop.steps_per_loop + loop.steps_per_loop) - step
-            start = time.monotonic()
-            sums = {name: float(s) for name, s in run_steps(iterator, tf.constant(count)).items()}
-            step += count
-            log.write(step, count, sums, time.monotonic() - start)
-            if step % loop.checkpoint_every == 0 or step == loop.steps:
-                manager.save(checkpoint_number=step)
-    return model
+    Args:
+      heldout: records for `config.evaluation`.
+      profile: write a TensorBoard profile of the second loop of steps.
+
+    Raises:
+      InputError: the replicas cannot share a batch, no checkpoint can be read, or it diverged.
+      SystemExit: SIGTERM or Ctrl-C came; the run is saved, and the status is 128 + the signal.
+    """
+    return _Training(config, records, run, strategy, first_weights, heldout, profile).run_all()
+
+
+class _Training:
+    """One process's part of a training run."""
+
+    def __init__(
+        self,
+        config: PretrainConfig,
+        records: Records | Mixture,
+        run: RunDir,
+        strategy: tf.distribute.Strategy,
+        first_weights: list[np.ndarray] | None,
+        heldout: Records | None,
+        profile: bool,
+    ) -> None:
+        check_batch(config, strategy)
+        self.config, self.records, self.run, self.strategy = config, records, run, strategy
+        self.writes = run if hardware.is_chief(strategy) else RunDir(tempfile.mkdtemp())
+        tf_keras.utils.set_random_seed(config.seed)  # for the first weights alone
+        with strategy.scope(), hardware.precision_policy(config.precision):
+            self.model = AlbertPretrainer(config.model).create_weights()
+            self.optimizer = make_optimizer(config)
+            self.optimizer.build(self.model.trainable_variables)
+        self.guard = Guard(config.guard)
+        state = tf.train.Checkpoint(model=self.model, optimizer=self.optimizer, guard=self.guard)
+        self.checkpoints = Checkpoints(
+            state, run.checkpoints_path, self.writes.checkpoints_path, config.loop.keep_checkpoints
+        )
+        restored = self.checkpoints.restore()
+        if restored is None and first_weights is not None:
+            self.model.set_weights(first_weights)
+        if restored is not None:
+            print(f"continuing at step {restored:,} of {run.path}", flush=True)
+        self.step = restored or 0
+        self.selection = Selection(config, self.model, heldout, run, self.writes, strategy)
+        self.run_steps = _loop_function(TrainStep(self.model, self.optimizer, config), strategy)
+        self.profile = profile
+
+    def run_all(self) -> AlbertPretrainer:
+        """Runs the loops of steps that are left."""
+        if self.step == 0:
+            self.checkpoints.save(0)  # what a run that diverges early goes back to
+        any_stop = _any_replica(self.strategy)
+        with StopRequest() as stop, TrainingLog(
+            self.writes, self.config, self.records.manifest, self.optimizer, self.strategy
+        ) as log:  # fmt: skip
+            self._rewind(log)
+            while self.step < self.config.loop.steps and not self.selection.is_exhausted:
+                self._loop(log)
+                if any_stop(tf.constant(float(bool(stop.signal)))):
+                    self._save()
+                    sys.exit(128 + (stop.signal or 15))
+        return self.model
+
+    def _loop(self, log: TrainingLog) -> None:
+        loop = self.config.loop
+        # To the next multiple: a restart from any step comes back into the rhythm.
+        end = min(loop.steps, self.step - self.step % loop.steps_per_loop + loop.steps_per_loop)
+        count, start = end - self.step, time.monotonic()
+        with log.profiled(self.profile):
+            totals, skipped = self.run_steps(self.batches, tf.constant(count))
+            sums = {name: float(total) for name, total in totals.items()}
+        seconds = time.monotonic() - start
+        self.step = end
+        if self.guard.check(end, skipped.numpy(), self.writes, self._numbers):
+            self.step = self.guard.go_back(end, self.checkpoints.restore)
+            self._rewind(log)
+            return
+        log.write(end, count, sums, seconds, self.selection.look(end))
+        if end % loop.checkpoint_every == 0 or end == loop.steps or self.selection.is_exhausted:
+            self._save()
+
+    def _save(self) -> None:
+        self.checkpoints.save(self.step)
+        if hardware.is_chief(self.strategy):
+            self.selection.export(self.step)
+
+    def _rewind(self, log: TrainingLog) -> None:
+        """Takes up log, evaluations and batches at `self.step`."""
+        log.rewind(self.step)
+        self.selection.rewind(self.step)
+        first = self.step + int(self.guard.offset.numpy())
+        self.batches: Iterator = iter(
+            distributed_batches(self.config, self.records, self.strategy, first)
+        )
+
+    def _numbers(self, batch: int) -> list[tuple[str, int, int]]:
+        size = self.config.loop.global_batch_size
+        return self.records.numbers(self.config.seed, batch * size, size)
 
 
 def check_batch(config: PretrainConfig, strategy: tf.distribute.Strategy) -> None:
-    """Refuses a global batch that replicas, or the chunks of a replica, cannot share equally."""
+    """Refuses a global batch that replicas, parts or chunks cannot share equally."""
     replicas, batch = strategy.num_replicas_in_sync, config.loop.global_batch_size
     if batch % replicas:
         raise InputError(
             "`loop.global_batch_size` must be a multiple of the number of replicas. "
             f"Received: {batch}, replicas: {replicas}."
         )
-    chunks = config.model.rematerialize_chunks
-    if batch // replicas % chunks:
+    parts, chunks = config.loop.accumulation_steps, config.model.rematerialize_chunks
+    if batch // replicas % parts:
         raise InputError(
-            "`model.rematerialize_chunks` must divide the batch of a replica. "
-            f"Received: {chunks} chunks, {batch // replicas} sequences."
+            "`loop.accumulation_steps` must divide the batch of a replica. "
+            f"Received: {parts} steps, {batch // replicas} sequences."
+        )
+    if batch // replicas // parts % chunks:
+        raise InputError(
+            "`model.rematerialize_chunks` must divide the batch of a replica, or its part where "
+            f"gradients are accumulated. Received: {chunks} chunks, "
+            f"{batch // replicas // parts} sequences."
         )
 
 
 def distributed_batches(
-    config: PretrainConfig, records: Records, strategy: tf.distribute.Strategy, start_step: int
+    config: PretrainConfig,
+    records: Records | Mixture,
+    strategy: tf.distribute.Strategy,
+    start_step: int,
 ) -> tf.distribute.DistributedDataset:
     """The stream from `start_step` on, each worker reading its own part of every global batch."""
 
@@ -102,23 +187,44 @@ def distributed_batches(
 def _loop_function(
     train_step: TrainStep, strategy: tf.distribute.Strategy
 ) -> tf.types.experimental.PolymorphicFunction:
-    """(iterator, number of steps) -> sums over the steps, all inside one `tf.function`."""
+    """(iterator, number of steps) -> sums over the steps, and which were skipped, float32 [steps].
+
+    All inside one `tf.function`.
+    """
 
     def one_step(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         results = strategy.run(train_step, args=(batch,))
-        # The sums are global already: the same on every replica.
-        return {
-            name: strategy.experimental_local_results(value)[0] for name, value in results.items()
-        }
+        return {name: _local(strategy, value) for name, value in results.items()}
 
     @tf.function
-    def run_steps(iterator: tf.data.Iterator, count: tf.Tensor) -> dict[str, tf.Tensor]:
+    def run_steps(
+        iterator: tf.data.Iterator, count: tf.Tensor
+    ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         # One copy of the step in the graph: a second one, outside the loop, would be optimised
         # otherwise and round otherwise, and a restart would not be bit-equal.
         totals = {name: tf.zeros([]) for name in TrainStep.RESULTS}
-        for _ in tf.range(count):
+        skipped = tf.TensorArray(tf.float32, count)
+        for number in tf.range(count):
             results = one_step(next(iterator))
             totals = {name: total + results[name] for name, total in totals.items()}
-        return totals
+            skipped = skipped.write(number, results["skipped"])
+        return totals, skipped.stack()
 
     return run_steps
+
+
+def _any_replica(
+    strategy: tf.distribute.Strategy,
+) -> tf.types.experimental.PolymorphicFunction:
+    """float32 [] of this process -> whether it is positive in any, the same answer in all."""
+
+    def summed(flag: tf.Tensor) -> tf.Tensor:
+        # A copy: a tensor that all replicas share is none of any device's, and cannot be summed.
+        return tf.distribute.get_replica_context().all_reduce("sum", tf.identity(flag))
+
+    return tf.function(lambda flag: _local(strategy, strategy.run(summed, args=(flag,))) > 0)
+
+
+def _local(strategy: tf.distribute.Strategy, value: tf.Tensor) -> tf.Tensor:
+    """What is the same on every replica."""
+    return strategy.experimental_local_results(value)[0]

@@ -1,42 +1,54 @@
 """What a training step needs on a TPU, found out on a machine without one.
 
 The step that `strategy.run` gets is lowered to StableHLO and compiled ahead of time for a topology.
-Needs jax and libtpu (requirements-slow.txt has versions that work together).
+Needs jax and libtpu (requirements-tpu-check.txt has versions that work together).
 """
 
+import math
 import os
 import re
 import time
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import tensorflow as tf
 
 from albert_tf import hardware
+from albert_tf.config import AlbertConfig
 from albert_tf.encoder import INPUTS
 from albert_tf.errors import InputError
 from albert_tf.pretrainer import AlbertPretrainer
 from pretraining.config import PretrainConfig
 from pretraining.step import TrainStep, make_optimizer
+from pretraining.tpu_step import GIB, CompiledSize
 
-
-class CompiledSize(NamedTuple):
-    """Bytes on one chip; `temporaries` live during a step only. Compile time in seconds."""
-
-    arguments: int
-    temporaries: int
-    code: int
-    compile_s: float
+# Compiling needs no chip: no metadata server to ask, no chip to lock, nothing to warn of.
+_NO_CHIP = {
+    "TPU_SKIP_MDS_QUERY": "1",
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+    "TPU_ACCELERATOR_TYPE": "v5litepod-4",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+    "TPU_MIN_LOG_LEVEL": "3",
+    "TPU_STDERR_LOG_LEVEL": "3",
+    "JAX_PLATFORMS": "cpu",
+}
+_REFUSAL = re.compile(r"temporaries \(([\d.]+)([KMG])\)")
 
 
 def lower_step(
-    config: PretrainConfig, batch_size: int, seq_length: int, num_predictions: int
+    config: PretrainConfig,
+    batch_size: int,
+    seq_length: int,
+    num_predictions: int,
+    make_model: Callable[[AlbertConfig], Any] = AlbertPretrainer,
 ) -> str:
     """The StableHLO text of one replica's step: forward, backward, clip and update.
 
-    Nothing runs. `config.precision` must be resolved; batch_size is that of one chip.
+    Nothing runs. `config.precision` must be resolved; batch_size is that of one chip; make_model
+    gives what `TrainStep` can train, by default what is trained.
     """
     with hardware.precision_policy(config.precision):
-        model = AlbertPretrainer(config.model).create_weights()
+        model = make_model(config.model).create_weights()
         optimizer = make_optimizer(config)
         optimizer.build(model.trainable_variables)
     step = TrainStep(model, optimizer, config)
@@ -62,45 +74,78 @@ def batch_specs(batch_size: int, seq_length: int, num_predictions: int) -> dict[
     }
 
 
-def compile_for_tpu(module: str, topology: str = "v5e:2x2") -> CompiledSize:
-    """Compiles a StableHLO module for one chip of a topology.
+class TpuCompiler:
+    """libtpu's compiler for one chip of a topology; no TPU is needed.
 
     Raises:
-      InputError: jax or libtpu is not installed, or the compiler says that it does not fit.
+      InputError: jax or libtpu is not installed, or libtpu does not know the topology.
     """
-    os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")  # no metadata server to ask
-    os.environ.setdefault("JAX_PLATFORMS", "cpu")
-    try:
+
+    def __init__(self, topology: str) -> None:
+        for name, value in _NO_CHIP.items():
+            os.environ.setdefault(name, value)
+        try:
+            import libtpu  # noqa: F401
+            from jax.experimental import topologies
+        except ImportError as error:
+            raise InputError(
+                f"compiling for a TPU needs jax and libtpu ({error}): "
+                "pip install -r requirements-tpu-check.txt"
+            ) from None
+        # The two cores of a v4 as one device, with the chip's whole memory; v5p is so anyway.
+        more = {"chip_config_name": "megacore"} if topology.startswith("v4") else {}
+        try:
+            found = topologies.get_topology_desc(platform="tpu", topology_name=topology, **more)
+        except Exception as error:
+            if "INVALID_ARGUMENT" not in str(error):
+                raise
+            raise InputError(
+                f"libtpu does not know the topology {topology!r}: {str(error).splitlines()[0]}"
+            ) from None
+        self._chip = found.devices[0]
+
+    def compile(self, module: str) -> CompiledSize:
+        """What a StableHLO module takes of the chip."""
+        # TensorFlow leaves its own copies in the module; a barrier is the same identity.
+        copy, same = r"= mhlo\.copy (%\w+) :", r"= stablehlo.optimization_barrier \1 :"
+        start = time.monotonic()
+        try:
+            memory = self._memory(re.sub(copy, same, module))
+        except Exception as error:
+            refusal = _REFUSAL.search(str(error))
+            if "RESOURCE_EXHAUSTED" not in str(error) or refusal is None:
+                raise
+            temporaries = int(float(refusal[1]) * {"K": 2**10, "M": 2**20, "G": GIB}[refusal[2]])
+            seconds = time.monotonic() - start
+            return CompiledSize(argument_bytes(module), temporaries, 0, seconds, refused=True)
+        # What is not updated in place is beside the arguments when the step ends.
+        new = memory.output_size_in_bytes - memory.alias_size_in_bytes
+        return CompiledSize(
+            memory.argument_size_in_bytes,
+            memory.temp_size_in_bytes + new,
+            memory.generated_code_size_in_bytes,
+            time.monotonic() - start,
+        )
+
+    def _memory(self, module: str) -> Any:
         import numpy as np
         from jax._src.interpreters import mlir
         from jax._src.lib import xla_client
         from jax._src.lib.mlir import ir
-        from jax.experimental import topologies
-    except ImportError as error:
-        raise InputError(
-            f"compiling for a TPU needs jax and libtpu ({error}): "
-            "pip install jax==0.10.2 libtpu==0.0.42.1"
-        ) from None
-    chip = topologies.get_topology_desc(platform="tpu", topology_name=topology).devices[0]
-    # TensorFlow leaves its own copies in the module; a barrier is the same identity.
-    module = re.sub(r"= mhlo\.copy (%\w+) :", r"= stablehlo.optimization_barrier \1 :", module)
-    options = xla_client.CompileOptions()
-    options.num_replicas = options.num_partitions = 1
-    options.device_assignment = xla_client.DeviceAssignment.create(np.array([[0]]))
-    start = time.monotonic()
-    try:
+
+        options = xla_client.CompileOptions()
+        options.num_replicas = options.num_partitions = 1
+        options.device_assignment = xla_client.DeviceAssignment.create(np.array([[0]]))
         with mlir.make_ir_context():
-            executable = chip.client.compile(
-                ir.Module.parse(module), xla_client.DeviceList((chip,)), options
+            executable = self._chip.client.compile(
+                ir.Module.parse(module), xla_client.DeviceList((self._chip,)), options
             )
-    except Exception as error:
-        if "RESOURCE_EXHAUSTED" not in str(error):
-            raise
-        raise InputError(f"does not fit {topology}: {str(error).splitlines()[0][:300]}") from None
-    memory = executable.get_compiled_memory_stats()
-    return CompiledSize(
-        memory.argument_size_in_bytes,
-        memory.temp_size_in_bytes,
-        memory.generated_code_size_in_bytes,
-        time.monotonic() - start,
-    )
+        return executable.get_compiled_memory_stats()
+
+
+def argument_bytes(module: str) -> int:
+    """The size of what the module's entry takes."""
+    entry = next(line for line in module.splitlines() if "func.func @main(" in line)
+    types = re.findall(r"%arg\d+: tensor<((?:\d+x)*)[a-z]+(\d+)>", entry)
+    bits = (int(width) * math.prod(map(int, shape.split("x")[:-1])) for shape, width in types)
+    return sum(-(-size // 8) for size in bits)

@@ -36,18 +36,28 @@ class TrainStep:
 
     The loss is MLM + pair (paper section 3.1), each the mean over the global batch: counts are
     summed over the replicas first, then each replica differentiates its share of the sums, and the
-    sum of the gradients is the gradient of the global mean.
+    sum of the gradients is the gradient of the global mean. So is the sum over the parts of a batch
+    when gradients are accumulated.
+
+    Where the loss or the gradient is not finite nothing is updated but the number of steps.
     """
 
-    RESULTS = (*SUMS, "grad_norm")
+    RESULTS = (*SUMS, "grad_norm", "skipped")
 
     def __init__(self, model: AlbertPretrainer, optimizer: AdamW, config: PretrainConfig) -> None:
         self.model, self.optimizer, self.config = model, optimizer, config
         self.has_pairs = config.objective.pair != "none"
+        # Without pairs the pooler has no gradient: it stays as it is, neither moved nor decayed.
+        idle = () if self.has_pairs else (model.encoder.pooler, model.pair_head)
+        without = {id(variable) for part in idle for variable in part.trainable_variables}
+        self.variables = [v for v in model.trainable_variables if id(v) not in without]
 
     @tf.autograph.experimental.do_not_convert  # nothing to convert, but it would take seconds
     def __call__(self, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """One replica's batch -> `RESULTS`: the global sums, and the gradient's norm."""
+        """One replica's batch -> `RESULTS`: the global sums, the gradient's norm, and 1 if skipped.
+
+        Of a step that was skipped the others are 0.
+        """
         replica = tf.distribute.get_replica_context()
         counts = replica.all_reduce(
             "sum",
@@ -55,38 +65,61 @@ class TrainStep:
                 [tf.reduce_sum(batch["masked_lm_weights"]), tf.reduce_sum(batch["pair_weight"])]
             ),
         )
+        sums, gradients = self._accumulated(batch, counts, self._dropout_key(replica))
+        sums, gradients = replica.all_reduce("sum", sums), replica.all_reduce("sum", gradients)
+        norm = tf.linalg.global_norm(gradients)
+        is_finite = tf.math.is_finite(norm + tf.reduce_sum(sums))
+        self._update(gradients, tf.where(is_finite, norm, float("nan")))
+        kept = tf.unstack(tf.where(is_finite, tf.concat([sums, [norm]], axis=0), 0.0))
+        skipped = tf.cast(~is_finite, tf.float32)
+        return dict(zip(self.RESULTS, (*kept, skipped), strict=True))
+
+    def _accumulated(
+        self, batch: Mapping[str, tf.Tensor], counts: tf.Tensor, key: tf.Tensor
+    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        """The sums, float32 [6], and gradients of a replica's batch, computed part after part."""
+        parts = self.config.loop.accumulation_steps
+        if parts == 1:
+            return self._part(batch, counts, key)
+        split = {
+            name: tf.reshape(value, [parts, -1, *value.shape[1:]]) for name, value in batch.items()
+        }
+
+        def add(part: tf.Tensor, sums: tf.Tensor, gradients: list[tf.Tensor]) -> tuple:
+            own = {name: value[part] for name, value in split.items()}
+            more, others = self._part(own, counts, common.fold_in(key, part))
+            added = [a + b for a, b in zip(gradients, others, strict=True)]
+            return part + 1, sums + more, added
+
+        start = (tf.zeros([], tf.int32), tf.zeros([len(SUMS)]))
+        zeros = [tf.zeros(variable.shape) for variable in self.variables]
+        return tf.while_loop(
+            lambda part, *_: part < parts, add, (*start, zeros), parallel_iterations=1
+        )[1:]
+
+    def _part(
+        self, batch: Mapping[str, tf.Tensor], counts: tf.Tensor, key: tf.Tensor
+    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        """counts: float32 [2], predictions and pairs of the whole global batch."""
         with tf.GradientTape() as tape:
             outputs = self.model(
-                {name: batch[name] for name in MODEL_INPUTS},
-                training=True,
-                dropout_key=self._dropout_key(replica),
+                {name: batch[name] for name in MODEL_INPUTS}, training=True, dropout_key=key
             )
             sums = pretraining_sums(outputs, batch)
             loss = tf.math.divide_no_nan(sums["mlm_loss"], counts[0])
             if self.has_pairs:
                 loss += tf.math.divide_no_nan(sums["pair_loss"], counts[1])
-        grad_norm = self._update(tape, loss, replica)
-        names, values = zip(*sums.items(), strict=True)
-        totals = tf.unstack(replica.all_reduce("sum", tf.stack(values)))
-        return dict(zip(names, totals, strict=True)) | {"grad_norm": grad_norm}
-
-    def _update(
-        self, tape: tf.GradientTape, loss: tf.Tensor, replica: tf.distribute.ReplicaContext
-    ) -> tf.Tensor:
-        variables = self.model.trainable_variables
-        both = zip(tape.gradient(loss, variables), variables, strict=True)
-        # Without pairs the pooler has no gradient: it stays as it is, neither moved nor decayed.
-        pairs = [(gradient, variable) for gradient, variable in both if gradient is not None]
         # The word table's gradient comes as slices from the lookup and dense from the MLM head: as
         # slices its norm would count rows that occur twice wrongly.
-        gradients = [tf.convert_to_tensor(gradient) for gradient, _ in pairs]
-        gradients = replica.all_reduce("sum", gradients)
-        gradients, norm = tf.clip_by_global_norm(gradients, self.config.optimizer.clip_norm)
-        variables = [variable for _, variable in pairs]
+        gradients = tape.gradient(loss, self.variables)
+        return tf.stack([sums[name] for name in SUMS]), list(map(tf.convert_to_tensor, gradients))
+
+    def _update(self, gradients: list[tf.Tensor], norm: tf.Tensor) -> None:
+        """A norm of NaN makes NaN of all gradients, which the optimizer leaves aside."""
+        gradients, _ = tf.clip_by_global_norm(gradients, self.config.optimizer.clip_norm, norm)
         self.optimizer.apply_gradients(
-            zip(gradients, variables, strict=True), skip_gradients_aggregation=True
+            zip(gradients, self.variables, strict=True), skip_gradients_aggregation=True
         )
-        return norm
 
     def _dropout_key(self, replica: tf.distribute.ReplicaContext) -> tf.Tensor:
         """int32 [2], a function of (seed, step, replica)."""

@@ -1,7 +1,8 @@
 """Pretrains an encoder on records: masked LM and sentence order, by a custom loop.
 
 Rerunning the command takes up an interrupted run where its last checkpoint is, to the same end, and
-does nothing for a finished one. Values of the experiment are changed with --set:
+does nothing for a finished one. SIGTERM and Ctrl-C save first; the exit status is then 143 or 130.
+Values of the experiment are changed with --set:
 
     python -m pretraining.train --experiment=laptop --data=artifacts/records \\
         --run_dir=runs/first --set loop.steps=500 --set model.num_layers=6
@@ -13,6 +14,7 @@ import os
 import statistics
 
 import numpy as np
+import tensorflow as tf
 
 from albert_tf import cli, hardware, settings
 from albert_tf.checkpoints import load_pretrainer
@@ -21,10 +23,10 @@ from albert_tf.errors import InputError
 from albert_tf.plots import plot_metrics
 from albert_tf.runs import RunDir
 from albert_tf.tokenization import load_tokenizer
-from data.input_pipeline import Records
-from data.records import TOKENIZER
+from data.input_pipeline import Mixture, Records
+from data.records import Manifest, tokenizer_of
 from pretraining.config import PretrainConfig, resolve
-from pretraining.experiments import EXPERIMENTS, experiment
+from pretraining.experiments import experiment
 from pretraining.loop import check_batch, train
 
 PANELS = {
@@ -33,6 +35,8 @@ PANELS = {
     "learning rate": ("lr",),
     "gradient norm": ("grad_norm",),
     "tokens per second": ("tokens_per_s",),
+    "held-out loss": ("heldout/loss/mlm", "heldout/loss/pair"),
+    "held-out accuracy": ("heldout/accuracy/mlm", "heldout/accuracy/pair"),
 }
 
 
@@ -40,10 +44,15 @@ PANELS = {
 class TrainOptions:
     """The command line of `pretraining.train`."""
 
-    data: str = cli.option("the records, a folder made by data.build")
+    data: str = cli.option("records, a folder made by data.build; or DIR:weight,DIR:weight")
     run_dir: str = cli.option("the run's folder; one that exists is taken up again")
-    experiment: str = cli.option("the configuration: " + ", ".join(EXPERIMENTS), "laptop")
+    experiment: str = cli.option(
+        "smoke, laptop, a published model, or one that pretraining.experiments lists", "laptop"
+    )
     init: str | None = cli.option("a run or converted folder to take the first weights from", None)
+    heldout: str | None = cli.option("records for `evaluation.every`, `loop.export=best`", None)
+    skip_corrupt: bool = cli.option("train on what can be read of a damaged shard", False)
+    profile: bool = cli.option("write a TensorBoard profile of the second loop of steps", False)
     device: str = cli.option("auto, cpu, gpu, tpu or multi_worker", "auto")
     tpu: str | None = cli.option("name or address of the TPU, or `local`", None)
     dry_run: bool = cli.option("print the resolved configuration and check everything", False)
@@ -52,31 +61,36 @@ class TrainOptions:
 
 def main(options: TrainOptions) -> None:
     """Runs the training that `options` describe."""
-    records = Records.open(options.data)
+    records = Mixture.open(options.data, options.skip_corrupt)
+    heldout = Records.open(options.heldout) if options.heldout else None
     run = RunDir(options.run_dir)
     wanted = [*precision_of(run), *options.set]
     config = resolve(experiment(options.experiment), wanted, records.manifest, options.device)
+    if heldout:
+        check_heldout(heldout, records)
     first = first_weights(options.init, config, records) if options.init else None
     run_config = config_of_run(config, records, options)
     run.check(run_config)
     if run.is_complete and not options.dry_run:
         print(f"{run.path} is already complete: {json.dumps(run.result())}")
         return
+    if config.loop.deterministic:
+        tf.config.experimental.enable_op_determinism()
     strategy = hardware.strategy(options.device, options.tpu)
     check_batch(config, strategy)
     if options.dry_run:
         print(json.dumps(run_config, indent=1))
         return
     if hardware.is_chief(strategy):  # of several workers one writes the run
-        run.begin(run_config, load_tokenizer(os.path.join(options.data, TOKENIZER)))
+        run.begin(run_config, tokenizer_of(records.parts[0].folder))
     print(
-        f"{config.model.param_count():,} parameters, {records.manifest.num_records:,} sequences, "
+        f"{config.model.param_count():,} parameters, {records.num_records:,} sequences, "
         f"{config.loop.steps:,} steps of {config.loop.global_batch_size}, "
         f"{strategy.num_replicas_in_sync} replica(s)",
         flush=True,
     )
     with records.naming_damage():
-        train(config, records, run, strategy, first)
+        train(config, records, run, strategy, first, heldout, options.profile)
     if hardware.is_chief(strategy):
         finish(run)
 
@@ -90,15 +104,28 @@ def precision_of(run: RunDir) -> list[str]:
 
 def finish(run: RunDir) -> None:
     """Draws the curves and writes the result: the last row, and the run's median speed."""
-    plot_metrics(run, PANELS, "step")
     rows = run.metrics()
+    names = {name for row in rows for name in row}
+    panels = {title: columns for title, columns in PANELS.items() if names & set(columns)}
+    plot_metrics(run, panels, "step")
     speed = statistics.median(row["tokens_per_s"] for row in rows)
     result = rows[-1] | {"tokens_per_s": speed}
     run.finish(result)
     print(f"{run.path}: " + ", ".join(f"{name} {value:.4g}" for name, value in result.items()))
 
 
-def first_weights(init: str, config: PretrainConfig, records: Records) -> list[np.ndarray]:
+def check_heldout(heldout: Records, records: Mixture) -> None:
+    """Refuses held-out records that the run's model cannot read."""
+    for key in ("tokenizer_fingerprint", "seq_length"):
+        theirs, ours = getattr(heldout.manifest, key), getattr(records.manifest, key)
+        if theirs != ours:
+            raise InputError(
+                f"--heldout={heldout.folder} must have the {key} of --data. Received: {theirs}, "
+                f"and {ours} in {records.parts[0].folder!r}."
+            )
+
+
+def first_weights(init: str, config: PretrainConfig, records: Mixture) -> list[np.ndarray]:
     """The weights at `init`, of the same model and vocabulary as the run's.
 
     Dropout may differ, and what changes no result.
@@ -118,28 +145,35 @@ def first_weights(init: str, config: PretrainConfig, records: Records) -> list[n
         )
     if load_tokenizer(init).fingerprint != records.manifest.tokenizer_fingerprint:
         raise InputError(
-            f"--init={init} was trained with another tokenizer than made --data={records.folder}: "
-            f"build the records with --tokenizer={init}."
+            f"--init={init} was trained with another tokenizer than made "
+            f"--data={records.parts[0].folder}: build the records with --tokenizer={init}."
         )
     return load_pretrainer(init).get_weights()
 
 
 def config_of_run(
-    config: PretrainConfig, records: Records, options: TrainOptions
+    config: PretrainConfig, records: Mixture, options: TrainOptions
 ) -> dict[str, object]:
     """What config.json holds: the resolved tree, and which records and first weights it took."""
-    manifest = records.manifest
+    return settings.to_dict(config) | {
+        "records": [
+            _description(part.manifest) | {"weight": weight}
+            for part, weight in zip(records.parts, records.weights, strict=True)
+        ],
+        "heldout": options.heldout and Records.open(options.heldout).manifest.corpus_fingerprint,
+        "init": options.init and os.path.normpath(options.init),
+    }
+
+
+def _description(manifest: Manifest) -> dict[str, object]:
     build = json.loads(manifest.options)
     build.pop("corpus", None)  # where the text was; its content counts
-    return settings.to_dict(config) | {
-        "records": {
-            "seq_length": manifest.seq_length,
-            "num_records": manifest.num_records,
-            "tokenizer": manifest.tokenizer_fingerprint,
-            "corpus": manifest.corpus_fingerprint,
-            "build": build,
-        },
-        "init": options.init and os.path.normpath(options.init),
+    return {
+        "seq_length": manifest.seq_length,
+        "num_records": manifest.num_records,
+        "tokenizer": manifest.tokenizer_fingerprint,
+        "corpus": manifest.corpus_fingerprint,
+        "build": build,
     }
 
 

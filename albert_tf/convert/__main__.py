@@ -4,9 +4,10 @@
     python -m albert_tf.convert --from=huggingface:albert-base-v2 --to=artifacts/albert_base
     python -m albert_tf.convert --from=runs/base --to=huggingface:export/base
 
-A bare path is our own format: as --from a run, a converted folder or an exported encoder. With it
-travel configuration and vocabulary. --init_groups_from_shared --set num_groups=4 (or
---set sharing=none) starts a model with fewer shared weights from one with more.
+A bare path is our own format: as --from a run, a converted folder or an exported encoder. Nothing
+is downloaded. With the weights travel configuration and tokenizer. --init_groups_from_shared
+--set num_groups=4 (or --set sharing=none) starts a model with fewer shared weights from one with
+more.
 """
 
 import dataclasses
@@ -33,17 +34,25 @@ from albert_tf.errors import ConfigError, InputError
 class ConvertOptions:
     """The command line of `albert_tf.convert`."""
 
-    source: str = cli.option("google:DIR_OR_PREFIX, huggingface:DIR or PATH", flag="from")
-    target: str = cli.option("google:DIR, huggingface:DIR or PATH, new or empty", flag="to")
+    source: str = cli.option(
+        "what to read: google:DIR, or google:PREFIX of one checkpoint, huggingface:DIR, or a PATH "
+        "of ours",
+        flag="from",
+    )
+    target: str = cli.option(
+        "what to write: google:DIR, huggingface:DIR or a PATH of ours, new or empty", flag="to"
+    )
     init_groups_from_shared: bool = cli.option(
-        "copy shared weights apart, for a target with more groups or less sharing", False
+        "give layers that share weights copies of their own, for --set num_groups or sharing", False
     )
     allow_missing: str = cli.option(
-        f"parts that the source may lack and that start anew, of {','.join(OPTIONAL)}", ""
+        f"parts that the source may lack and that get random weights, of {','.join(OPTIONAL)}", ""
     )
-    ignore: str = cli.option("weights that begin so and configuration keys to leave behind", "")
+    ignore: str = cli.option(
+        "what to leave behind: weights whose names begin so, keys of the source's configuration", ""
+    )
     set: tuple[str, ...] = cli.option(
-        "a value of the target's configuration that fits its weights", ()
+        "key=value of the target's configuration, where the weights stay the same model", ()
     )
     dry_run: bool = cli.option("read and check everything, write nothing", False)
 
@@ -78,15 +87,17 @@ def main(options: ConvertOptions) -> None:
     _check_apart(source_path, target_path)
     leniency = Leniency(_names(options.allow_missing), _names(options.ignore))
     bundle = source.read(source_path, leniency)
-    _check_tokenizer(bundle, options)
-    bundle = _completed(reshaped(bundle, options.set, options.init_groups_from_shared))
+    print(f"read {options.source}: {_described(bundle)}")
+    _check_tokenizer(bundle, options, source_path)
+    bundle = _completed(reshaped(bundle, options.set, options.init_groups_from_shared), options)
     for note in target.check(bundle):
         _warn(note)
-    if not options.dry_run:
-        with outputs.new_folder(target_path, "--to") as folder:
-            target.write(bundle, folder)
-    done = "would become" if options.dry_run else "became"
-    print(f"{options.source} {done} {options.target}: {_described(bundle)}")
+    if options.dry_run:
+        print(f"would write {options.target}: {_described(bundle)}")
+        return
+    with outputs.new_folder(target_path, "--to") as folder:
+        target.write(bundle, folder)
+    print(f"wrote {options.target}: {_described(bundle)}")
 
 
 def reshaped(bundle: Bundle, assignments: tuple[str, ...], unshare: bool) -> Bundle:
@@ -101,9 +112,9 @@ def reshaped(bundle: Bundle, assignments: tuple[str, ...], unshare: bool) -> Bun
     for key, value in settings.to_dict(config).items():
         if value != getattr(bundle.config, key) and key not in allowed:
             raise ConfigError(
-                f"--set takes here what leaves the weights the model that they are: "
-                f"{', '.join(_FREE)}, and with --init_groups_from_shared, which copies shared "
-                f"weights apart, {', '.join(_UNSHARING)}. Received: {key}={value}."
+                "--set must leave the weights the model that they are: it takes "
+                f"{', '.join(_FREE)}, and with --init_groups_from_shared, which gives layers "
+                f"copies of their own, {', '.join(_UNSHARING)}. Received: {key}={value}."
             )
     weights = bundle.weights
     if unshare:
@@ -119,22 +130,37 @@ def _check_apart(source: str, target: str) -> None:
         )
 
 
-def _check_tokenizer(bundle: Bundle, options: ConvertOptions) -> None:
-    if bundle.tokenizer is None:
-        _warn(f"{options.source} has no vocabulary: {options.target} gets no tokenizer")
-    elif bundle.tokenizer.vocab_size > bundle.config.vocab_size:
+def _check_tokenizer(bundle: Bundle, options: ConvertOptions, path: str) -> None:
+    config, tokenizer = bundle.config, bundle.tokenizer
+    folder = path if os.path.isdir(path) else os.path.dirname(path) or "."
+    if tokenizer is None:
+        _warn(
+            f"no tokenizer in {folder!r}, so {options.target} gets none: it cannot be exported, "
+            "fine-tuned or trained further. Put the spiece.model or vocab.txt that the model was "
+            f"trained with into {folder!r}, and convert again."
+        )
+    elif tokenizer.vocab_size > config.vocab_size:
         raise InputError(
-            f"the tokenizer's {bundle.tokenizer.vocab_size} pieces must fit the model's "
-            f"`vocab_size`. Received: {bundle.config.vocab_size}."
+            f"{options.source}: the tokenizer in {folder!r} has {tokenizer.vocab_size} pieces, and "
+            f"the model must have one for each. Received: `vocab_size` {config.vocab_size}. Put "
+            "the one that the model was trained with in its place."
         )
 
 
-def _completed(bundle: Bundle) -> Bundle:
-    new = sorted(weight_shapes(bundle.config).keys() - bundle.weights.keys())
-    if not new:
+def _completed(bundle: Bundle, options: ConvertOptions) -> Bundle:
+    if not (absent := _absent(bundle)):
         return bundle
-    _warn(f"{len(new)} weights start anew: {', '.join(new)}")
+    _warn(
+        f"{options.source} has no {', '.join(absent)}: in {options.target} its weights are random, "
+        "as before training."
+    )
     return dataclasses.replace(bundle, weights=with_new_parts(bundle.config, bundle.weights))
+
+
+def _absent(bundle: Bundle) -> list[str]:
+    """The names of the parts of OPTIONAL of which any weight is absent."""
+    names = weight_shapes(bundle.config).keys() - bundle.weights.keys()
+    return [part for part, path in OPTIONAL.items() if any(n.startswith(path) for n in names)]
 
 
 def _format(text: str, flag: str) -> tuple[Format, str]:
@@ -155,11 +181,16 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _described(bundle: Bundle) -> str:
-    config, count = bundle.config, sum(value.size for value in bundle.weights.values())
+    """What a folder holds, and what it does not."""
+    config, tokenizer = bundle.config, bundle.tokenizer
+    total = sum(value.size for value in bundle.weights.values())
+    encoder = sum(v.size for name, v in bundle.weights.items() if name.startswith("encoder/"))
+    pieces = f"a tokenizer of {tokenizer.vocab_size:,} pieces" if tokenizer else "no tokenizer"
     return (
-        f"{len(bundle.weights)} weights, {count:,} parameters with heads; {config.num_layers} "
-        f"layers of {config.hidden_size}, embeddings of {config.embedding_size}, vocabulary "
-        f"{config.vocab_size}, sharing {config.sharing}, groups {config.num_groups}"
+        f"{total:,} parameters, of which {encoder:,} in the encoder; {config.num_layers} layers "
+        f"of {config.hidden_size}, embeddings of {config.embedding_size}, vocabulary "
+        f"{config.vocab_size:,}, sharing {config.sharing}, groups {config.num_groups}; {pieces}"
+        + "".join(f"; no {part}" for part in _absent(bundle))
     )
 
 

@@ -124,9 +124,9 @@ def from_config(config: AlbertConfig, keys: Mapping[str, str]) -> dict[str, Any]
     """
     if config.sharing in ("attention", "ffn"):
         raise ConfigError(
-            f"their models share whole layers, and `sharing` is {config.sharing}: written out "
-            "layer by layer it would be another model to train. If that is meant, pass "
-            "--init_groups_from_shared --set sharing=none."
+            "Google's and Hugging Face's models share whole layers or nothing. Received: `sharing` "
+            f"{config.sharing}. To give each layer a copy of its weights, which trains as another "
+            "model, pass --init_groups_from_shared --set sharing=none."
         )
     values: dict[str, Any] = {theirs: getattr(config, ours) for theirs, ours in keys.items()}
     if config.sharing == "none":

@@ -112,12 +112,15 @@ def check(bundle: Bundle) -> list[str]:
     _check_groups(config)
     if config.layer_norm_eps != 1e-12:
         raise ConfigError(
-            "Google's code has LayerNorm with epsilon 1e-12 and no key for another. "
-            f"Received: `layer_norm_eps` {config.layer_norm_eps}."
+            "Google's code computes LayerNorm with epsilon 1e-12 alone, so `layer_norm_eps` must "
+            f"be that. Received: {config.layer_norm_eps}. Convert to huggingface: instead."
         )
     notes = []
     if config.mlm_layer_norm_eps != 1e-12:
-        notes.append(f"Google's MLM head has epsilon 1e-12, yours {config.mlm_layer_norm_eps}")
+        notes.append(
+            "Google's code computes the MLM head's LayerNorm with epsilon 1e-12: guesses for "
+            f"masked pieces differ slightly from those with your {config.mlm_layer_norm_eps}."
+        )
     return notes
 
 
@@ -146,8 +149,8 @@ def _check_groups(config: AlbertConfig) -> None:
     for layer in range(layers):
         if int(layer / layers * groups) != layer * groups // layers:
             raise ConfigError(
-                f"Google's code rounds layer {layer} of {layers} into another of {groups} groups "
-                "than the one it lies in: such a model has no equal here."
+                f"Google's code, which rounds, counts layer {layer} of {layers} into another of "
+                f"{groups} groups than ours does: such a model can be neither read nor written."
             )
 
 
@@ -156,7 +159,9 @@ def _prefix(path: str) -> str:
         return path
     if not os.path.isdir(path):
         raise InputNotFoundError(
-            f"no folder {path!r} and no file {path}.index (working folder {os.getcwd()})."
+            f"no folder {path!r} and no file {path}.index (working folder {os.getcwd()}). Nothing "
+            "is downloaded: give the folder of an unpacked archive, or a checkpoint's path without "
+            ".index."
         )
     folders = [path, os.path.join(path, "variables")]
     return _the_only(folders, "*.index", "TF1 checkpoint").removesuffix(".index")
@@ -166,12 +171,14 @@ def _the_only(folders: list[str], pattern: str, what: str) -> str:
     found = [file for folder in folders for file in _files(folder, pattern)]
     if not found:
         raise InputNotFoundError(
-            f"no {what} as {pattern} in {folders[0]!r} (working folder {os.getcwd()})."
+            f"no {what} in {folders[0]!r}, which should be a file {pattern} (working folder "
+            f"{os.getcwd()})."
         )
     if len(found) > 1:
         raise InputError(
-            f"there must be one {what}. Received: {', '.join(map(repr, sorted(found)))}: name one "
-            "checkpoint, and keep one configuration beside it."
+            f"there must be one {what}. Received: {', '.join(map(repr, sorted(found)))}. Give one "
+            "checkpoint by its path without .index, and keep one configuration and one vocabulary "
+            "beside it."
         )
     return found[0]
 

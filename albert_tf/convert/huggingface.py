@@ -1,7 +1,6 @@
 """Folders of Hugging Face's transformers: config.json, model.safetensors, the vocabulary.
 
-Needs safetensors (`pip install albert_tf[huggingface]`), and torch for a pytorch_model.bin
-(`albert_tf[huggingface-torch]`).
+Needs safetensors (`pip install safetensors`), and for a pytorch_model.bin torch.
 """
 
 import importlib
@@ -90,6 +89,11 @@ def read(path: str, leniency: Leniency) -> Bundle:
       InputNotFoundError: no config.json or no weights.
       InputError: weights other than the configuration's, or a configuration that we cannot match.
     """
+    if not os.path.isdir(path):
+        raise InputNotFoundError(
+            f"no folder {path!r} (working folder {os.getcwd()}). Nothing is downloaded: fetch the "
+            "model's files first, for example with `hf download NAME --local-dir FOLDER`."
+        )
     file = os.path.join(path, "config.json")
     values = config_keys.read_json(file)
     config = read_config({k: v for k, v in values.items() if k not in leniency.ignore}, file)
@@ -113,22 +117,22 @@ def check(bundle: Bundle) -> list[str]:
     config_keys.from_config(config, KEYS)
     if config.mlm_layer_norm_eps != config.layer_norm_eps:
         notes.append(
-            f"their MLM head has the other layers' epsilon {config.layer_norm_eps}, "
-            f"yours {config.mlm_layer_norm_eps}"
+            "Hugging Face's code computes the MLM head's LayerNorm with epsilon "
+            f"{config.layer_norm_eps}, as all others: guesses for masked pieces differ slightly "
+            f"from those with your {config.mlm_layer_norm_eps}."
         )
     tokenizer = bundle.tokenizer
-    if (
-        tokenizer
-        and huggingface_tokenizer.is_sentencepiece(tokenizer)
-        and not tokenizer.normalization.unify_quotes
-    ):
-        notes.append("their tokenizer turns `` and '' into a quotation mark, yours does not")
+    if tokenizer and huggingface_tokenizer.is_sentencepiece(tokenizer):
+        if not tokenizer.normalization.unify_quotes:
+            notes.append(
+                "Hugging Face's tokenizer, unlike yours, makes a quotation mark of `` or ''."
+            )
     return notes
 
 
 def write(bundle: Bundle, folder: str) -> None:
     """Writes a folder for `AlbertForPreTraining.from_pretrained`, no key missing or unexpected."""
-    save_file = _package("safetensors.numpy", "huggingface").save_file
+    save_file = _package("safetensors.numpy").save_file
     tensors = from_ours(bundle.config, bundle.weights)
     save_file(tensors, os.path.join(folder, WEIGHTS_FILE), metadata={"format": "pt"})
     special = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
@@ -214,7 +218,7 @@ def _read_tensors(path: str) -> dict[str, np.ndarray]:
 
 
 def _read_safetensors(file: str) -> dict[str, np.ndarray]:
-    safe = _package("safetensors", "huggingface")
+    safe = _package("safetensors")
     try:
         with safe.safe_open(file, framework="numpy") as tensors:
             return {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118
@@ -223,7 +227,7 @@ def _read_safetensors(file: str) -> dict[str, np.ndarray]:
 
 
 def _read_torch(file: str) -> dict[str, np.ndarray]:
-    torch = _package("torch", "huggingface-torch")
+    torch = _package("torch")
     try:
         state = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # bytes that are no pickle end in any kind
@@ -239,11 +243,9 @@ def _read_torch(file: str) -> dict[str, np.ndarray]:
     return {name: tensor.float().numpy() for name, tensor in entries}
 
 
-def _package(module: str, extra: str) -> Any:
+def _package(module: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError:
-        raise InputError(
-            f"these weights need the package {module.partition('.')[0]}, of our extra {extra}: "
-            f"pip install 'albert_tf[{extra}]'."
-        ) from None
+        name = module.partition(".")[0]
+        raise InputError(f"huggingface: needs the package {name}: pip install {name}.") from None

@@ -70,9 +70,9 @@ class Naming:
         wrong = weight_differences(expected, {name: array.shape for name, array in found.items()})
         if wrong:
             raise InputError(
-                f"{source!r} does not fit its configuration: {wrong} Where that is meant, "
-                "--allow_missing=mlm_head,pair_head,pooler starts a part anew, and --ignore=PREFIX "
-                "leaves weights behind."
+                f"{source!r} must hold the weights that its configuration describes: {wrong} Where "
+                "that is meant, --allow_missing=mlm_head,pair_head,pooler gives missing parts "
+                "random weights, and --ignore=PREFIX leaves unexpected ones behind."
             )
         return {ours: self._turned(ours, found[theirs]) for ours, theirs in names.items()}
 

@@ -23,7 +23,7 @@ def init_groups_from_shared(
     """
     if source.num_layers != target.num_layers:
         raise InputError(
-            "un-sharing needs as many layers as the source has. "
+            "--init_groups_from_shared needs as many layers as the source has. "
             f"Received: {target.num_layers}, source: {source.num_layers}."
         )
     before, after = sharing_plan(source), sharing_plan(target)
@@ -52,8 +52,8 @@ def _origins(before: Sequence[int], after: Sequence[int]) -> dict[int, int]:
     for layer, (old, new) in enumerate(zip(before, after, strict=True)):
         if origins.setdefault(new, old) != old:
             raise InputError(
-                f"layer {layer} shares weights in the target with a layer that has others in the "
-                "source: weights can be copied apart, not merged. Choose a `num_groups` that the "
-                "source's divides, or less sharing."
+                f"layer {layer} would share weights with a layer that has others in the source: "
+                "weights can be copied, not merged. Choose a multiple of the source's "
+                "`num_groups`, or less sharing."
             )
     return origins

@@ -12,7 +12,8 @@ EXCLUDED = ("layer_norm", "LayerNorm", "bias")
 class AdamW(tf_keras.optimizers.Optimizer):
     """m and v without bias correction; update = m / (sqrt(v) + eps) + decay * w; w -= lr * update.
 
-    Variables whose path matches one of `exclude` are not decayed. Clipping is the caller's.
+    Variables whose path matches one of `exclude` are not decayed. Clipping is the caller's. A
+    gradient with a number that is not finite changes neither the variable nor m and v.
 
     Args:
       learning_rate: number or schedule.
@@ -49,14 +50,21 @@ class AdamW(tf_keras.optimizers.Optimizer):
         self._v = [self.add_variable_from_reference(v, "v") for v in var_list]
 
     def update_step(self, gradient: tf.Tensor, variable: tf.Variable) -> None:
-        update = self._direction(tf.convert_to_tensor(gradient), variable)
-        variable.assign_sub(tf.cast(self.learning_rate, variable.dtype) * update)
+        gradient = tf.convert_to_tensor(gradient)
+        is_finite = tf.reduce_all(tf.math.is_finite(gradient))
+        # By what they are multiplied with: to choose between old and new would read all once more.
+        update = self._direction(tf.where(is_finite, gradient, 0.0), variable, is_finite)
+        rate = tf.where(is_finite, tf.cast(self.learning_rate, variable.dtype), 0.0)
+        variable.assign_sub(rate * update)
 
-    def _direction(self, gradient: tf.Tensor, variable: tf.Variable) -> tf.Tensor:
+    def _direction(
+        self, gradient: tf.Tensor, variable: tf.Variable, is_finite: tf.Tensor
+    ) -> tf.Tensor:
         index = self._index_dict[self._var_key(variable)]
         m, v = self._m[index], self._v[index]
-        m.assign(self.beta_1 * m + (1 - self.beta_1) * gradient)
-        v.assign(self.beta_2 * v + (1 - self.beta_2) * tf.square(gradient))
+        beta_1, beta_2 = (tf.where(is_finite, beta, 1.0) for beta in (self.beta_1, self.beta_2))
+        m.assign(beta_1 * m + (1 - self.beta_1) * gradient)
+        v.assign(beta_2 * v + (1 - self.beta_2) * tf.square(gradient))
         update = m / (tf.sqrt(v) + self.epsilon)
         if self.is_excluded(variable):
             return update

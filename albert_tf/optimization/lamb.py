@@ -18,8 +18,10 @@ class Lamb(AdamW):
     def __init__(self, *args: Any, name: str = "Lamb", **kwargs: Any) -> None:
         super().__init__(*args, name=name, **kwargs)
 
-    def _direction(self, gradient: tf.Tensor, variable: tf.Variable) -> tf.Tensor:
-        update = super()._direction(gradient, variable)
+    def _direction(
+        self, gradient: tf.Tensor, variable: tf.Variable, is_finite: tf.Tensor
+    ) -> tf.Tensor:
+        update = super()._direction(gradient, variable, is_finite)
         if self.is_excluded(variable):
             return update
         weight_norm, update_norm = tf.norm(variable), tf.norm(update)

@@ -167,7 +167,7 @@ def test_a_deliberate_partial_load_is_named(tensors, tmp_path, tiny):
 def test_where_the_files_are(tensors, tmp_path):
     with pytest.raises(InputNotFoundError, match="no folder"):
         google_tf1.read(str(tmp_path / "nowhere"), STRICT)
-    with pytest.raises(InputNotFoundError, match="no TF1 checkpoint"):
+    with pytest.raises(InputNotFoundError, match=r"no TF1 checkpoint.*\*\.index"):
         google_tf1.read(str(tmp_path), STRICT)
     prefix = save_tf1(tmp_path, tensors, JSON)
     os.rename(tmp_path / "albert_config.json", tmp_path / "other.json")

@@ -45,8 +45,10 @@ def test_a_preset_beside_its_bert(capsys):
     # 12 layers of 4 (768 x 768 + 768) + 2 x 768.
     assert table["attention"] == ["2,363,904", "28,366,848", "12.00"]
     assert table["projection"] == ["99,072", "0", ""]
-    assert table["total"] == ["11,683,584", "109,081,344", "9.34"]
-    assert table["beside: pair_head"] == ["1,538", "1,538", "1.00"]
+    assert table["total without heads"] == ["11,683,584", "109,081,344", "9.34"]
+    assert table["pair_head"] == ["1,538", "1,538", "1.00"]
+    # E = 128: 768 x 128 + 128, 2 x 128 and the biases of 30,000 pieces; E = 768 likewise.
+    assert table["total with pretraining heads"] == ["11,813,810", "109,705,010", "9.29"]
 
 
 @pytest.mark.parametrize("preset", [name for name in PRESETS if name.startswith("bert-")])
@@ -75,7 +77,9 @@ def test_dry_run_prints_every_key(capsys):
         ([], ["--preset", "--config", "--paper"]),
         (["--preset=albert-base-v2", "--paper"], ["--preset=albert-base-v2", "--paper=True"]),
         (["--paper", "--set=num_layers=3"], ["--set", "num_layers=3"]),
-        (["--preset=albert-base-v9"], ["albert-base-v9", "albert-base-v2"]),
+        (["--preset=albert-base-v9"], ["unknown preset 'albert-base-v9'", "mean albert-base-v"]),
+        (["--preset=albert-base"], ["mean albert-base-v1 or albert-base-v2 or albert-base-zh?"]),
+        (["--preset=?"], ["unknown preset '?'. Presets: albert-tiny, albert-base-v1"]),
         (["--preset=albert-base-v2", "--set=layers=3"], ["`layers`", "num_layers"]),
     ],
 )

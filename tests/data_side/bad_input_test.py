@@ -55,6 +55,13 @@ BOTH = {
         ["--corpus", "latin.txt", "must be UTF-8", "0xe9 at offset 13", "--errors=replace"],
     ),
     "unknown kind": ({"corpus": "txt:good.txt"}, ["--corpus", "KIND:WHERE", "Did you mean text"]),
+    "bucket corpus": ({"corpus": "text:gs://b/*.txt"}, ["--corpus", "gs://b/*.txt", "gcloud"]),
+    "bucket output": ({"output": "gs://b/out"}, ["--output", "gs://b/out", "mounted"]),
+    "bucket of TFDS": (
+        {"corpus": "tfds:wiki40b/en", "data_dir": "gs://b"},
+        ["--data_dir", "'gs://b'", "mounted"],
+    ),
+    "TFDS name": ({"corpus": "tfds:bad name!"}, ["--corpus=tfds:", "'bad name!'", "name/config"]),
     "no corpus": ({"corpus": None}, ["--corpus is required"]),
     "boundary": (
         {"document_boundary": "regex:("},

@@ -370,3 +370,19 @@ def test_draws_depend_on_the_record_and_the_epoch_alone():
         np.testing.assert_array_equal(again[name], value)
         np.testing.assert_array_equal(moved[name], value[order])
     assert (other["masked_lm_positions"] != first["masked_lm_positions"]).any(axis=1).sum() >= 5
+
+
+def test_single_pieces_are_masked_on_request():
+    """Words of two pieces, 15 % of 203 pieces: whole words, or pieces, some of them halves."""
+    batch = Sequences([[[2] * 50, [2] * 50]] * 50, 203)
+    for whole in (True, False):
+        found = batch.mask(MaskingConfig(max_ngram=1, whole_words=whole))
+        chosen = np.zeros((50, 204), bool)
+        np.put_along_axis(chosen, found["masked_lm_positions"], True, axis=1)
+        halves = [
+            chosen[row, positions].sum() == 1
+            for row in range(50)
+            for _, positions in words_of(batch, row)
+        ]
+        assert found["masked_lm_weights"].sum() == 50 * 30
+        assert (sum(halves) == 0) == whole

@@ -2,11 +2,13 @@
 
 import dataclasses
 import json
+import pathlib
+import shutil
 
 import pytest
 
 from albert_tf.errors import InputError, InputNotFoundError
-from data.records import MANIFEST, Counts, Manifest, shard_name
+from data.records import MANIFEST, TOKENIZER, Counts, Manifest, shard_name, tokenizer_of
 from data.schema import COMPACT_VERSION, compact_schema
 
 
@@ -77,3 +79,32 @@ def test_a_missing_shard_is_named(folder, tmp_path):
     (tmp_path / shard_name(1, 3)).unlink()
     with pytest.raises(InputNotFoundError, match=r"records-00001-of-00003.tfrecord.*is missing"):
         Manifest.read(folder)
+
+
+def test_records_are_read_from_a_bucket(write_records, tiny_tokenizer, tmp_path):
+    """`ram://` is a file system of TensorFlow, as gs:// is: no path of the machine reads it."""
+    import tensorflow as tf
+
+    from data.input_pipeline import Objective, Records, training_batches
+    from data.masking import MaskingConfig
+
+    shards = [[(range(5, 15), [1] * 10, 4)], [(range(20, 29), [1] * 9, 5)]]
+    here = write_records(tmp_path / "records", shards, seq_length=32)
+    shutil.copytree(tiny_tokenizer, tmp_path / "records" / TOKENIZER)
+    for path in filter(pathlib.Path.is_file, (tmp_path / "records").rglob("*")):
+        tf.io.gfile.copy(str(path), f"ram://bucket/{path.relative_to(tmp_path)}")
+    there = Records.open("ram://bucket/records")
+    assert there.manifest == here.manifest
+    assert tokenizer_of(there.folder).fingerprint == tokenizer_of(here.folder).fingerprint
+
+    def batch(records: Records) -> dict:
+        batches = training_batches(records, Objective(), MaskingConfig(), 4, seed=0)
+        return next(batches.as_numpy_iterator())
+
+    local, remote = batch(here), batch(there)
+    assert all((local[name] == remote[name]).all() for name in local)
+    tf.io.gfile.remove("ram://bucket/records/" + shard_name(1, 2))
+    with pytest.raises(InputNotFoundError, match=r"ram://.*records-00001-of-00002.*is missing"):
+        Records.open(there.folder)
+    with pytest.raises(InputNotFoundError, match=r"no manifest.json in 'ram://bucket/nothing'"):
+        Records.open("ram://bucket/nothing")

@@ -55,7 +55,8 @@ def features(text, **options) -> dict[str, np.ndarray]:
     parts = [part for part, _ in cut_all(cutter, documents, 1)]
     names = [field.name for field in dataclasses.fields(Sequences)]
     rows = Sequences(*(np.concatenate([getattr(p, n) for p in parts]) for n in names))
-    return layout.features(rows) | {"length": rows.lengths + 3}
+    chosen = static_masking.choose(rows, layout.is_word_start, layout.masking)
+    return layout.features(rows, chosen) | {"length": rows.lengths + 3}
 
 
 def masked_kinds(found: dict[str, np.ndarray]) -> np.ndarray:

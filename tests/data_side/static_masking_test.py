@@ -32,6 +32,13 @@ def sequences(first, second, pieces=None, seed=0) -> Sequences:
 EVERY_PIECE = np.ones(VOCAB, bool)
 
 
+def is_chosen(rows: Sequences, is_word_start: np.ndarray, given: StaticMasking) -> np.ndarray:
+    """bool [number of pieces]: whether a piece is predicted."""
+    found = np.zeros(len(rows.pieces), bool)
+    found[choose(rows, is_word_start, given)] = True
+    return found
+
+
 @given(st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=8),
        st.integers(1, 5), st.integers(1, 30), st.booleans(), st.integers(0, 9))  # fmt: skip
 @hypothesis_settings(deadline=None, max_examples=60)
@@ -42,7 +49,7 @@ def test_masks_are_whole_words_within_the_budget(lengths, max_ngram, slots, quir
     pieces = rng.integers(5, VOCAB, sum(first) + sum(second))
     is_word_start = np.arange(VOCAB) < 500
     rows = sequences(first, second, pieces, seed)
-    chosen = choose(rows, is_word_start, config(slots, max_ngram, quirks=quirks))
+    chosen = is_chosen(rows, is_word_start, config(slots, max_ngram, quirks=quirks))
     end = 0
     for a, b in lengths:
         begin, end = end, end + a + b
@@ -59,7 +66,7 @@ def test_masks_are_whole_words_within_the_budget(lengths, max_ngram, slots, quir
 
 def test_words_of_one_piece_use_the_budget_exactly():
     rows = sequences([60] * 500, [61] * 500)
-    chosen = choose(rows, EVERY_PIECE, config())
+    chosen = is_chosen(rows, EVERY_PIECE, config())
     assert (chosen.reshape(500, 121).sum(axis=1) == round(0.15 * 124)).all()
 
 
@@ -73,7 +80,7 @@ def runs(chosen: np.ndarray) -> np.ndarray:
 def test_ngram_lengths_follow_1_over_n():
     """At 1 % n-grams hardly touch: a run is an n-gram. Of budgets of many, few are shortened."""
     rows = sequences([20_000] * 40, [20_000] * 40)
-    chosen = choose(rows, EVERY_PIECE, config(40_000, rate=0.01)).reshape(40, -1)
+    chosen = is_chosen(rows, EVERY_PIECE, config(40_000, rate=0.01)).reshape(40, -1)
     lengths = runs(chosen)
     lengths = lengths[lengths <= 3]
     shares = np.bincount(lengths, minlength=4)[1:] / len(lengths)
@@ -84,7 +91,7 @@ def test_ngram_lengths_follow_1_over_n():
 def test_every_word_is_masked_alike_wherever_it_stands():
     """Also the first and the last of each segment: n-grams may stand across an end."""
     rows = sequences([30] * 20_000, [31] * 20_000)
-    share = choose(rows, EVERY_PIECE, config(10)).reshape(20_000, 61).mean(axis=0)
+    share = is_chosen(rows, EVERY_PIECE, config(10)).reshape(20_000, 61).mean(axis=0)
     expected = 10 / 61
     tolerance = 5 * (expected / 20_000) ** 0.5
     assert np.abs(share - expected).max() < tolerance + 0.05 * expected
@@ -95,16 +102,16 @@ def test_every_word_is_masked_alike_wherever_it_stands():
 def test_quirks_mask_ends_less_and_cross_the_separator():
     """Google's n-grams begin at words: the first word is covered by one start of three."""
     rows = sequences([30] * 20_000, [31] * 20_000)
-    share = choose(rows, EVERY_PIECE, config(10, quirks=True)).reshape(20_000, 61).mean(axis=0)
+    share = is_chosen(rows, EVERY_PIECE, config(10, quirks=True)).reshape(20_000, 61).mean(axis=0)
     assert share[0] < 0.75 * share[10:50].mean()
     assert abs(share[30] - share[10:50].mean()) < 0.05 * share[30]  # the second segment's is not
 
 
 def test_what_depends_on_other_sequences_is_nothing():
     rows = sequences([20, 9, 40], [20, 50, 1])
-    together = np.split(choose(rows, EVERY_PIECE, config()), [40, 99])
+    together = np.split(is_chosen(rows, EVERY_PIECE, config()), [40, 99])
     for row in range(3):
-        alone = choose(rows.take(np.array([row])), EVERY_PIECE, config())
+        alone = is_chosen(rows.take(np.array([row])), EVERY_PIECE, config())
         assert (alone == together[row]).all()
 
 
@@ -112,7 +119,7 @@ def test_a_word_longer_than_the_budget_stays():
     """Nothing fits: no mask, and the search ends."""
     is_word_start = np.zeros(VOCAB, bool)
     rows = sequences([50] * 3, [50] * 3)
-    assert not choose(rows, is_word_start, config(15)).any()
+    assert not is_chosen(rows, is_word_start, config(15)).any()
 
 
 @pytest.mark.parametrize(("quirks", "lowest"), [(False, 5), (True, 0)])

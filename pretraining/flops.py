@@ -1,0 +1,22 @@
+"""How many floating-point operations a training step is: those of its matrix products."""
+
+from albert_tf.config import AlbertConfig
+
+_BACKWARD = 2  # times the forward pass: one product for the input's gradient, one for the weight's
+
+
+def step_flops(
+    model: AlbertConfig, batch_size: int, seq_length: int, num_predictions: int
+) -> float:
+    """Model FLOPs of forward and backward pass over a batch; a multiply-add counts as two.
+
+    Recomputed activations do not count, nor does padding's absence: every position does.
+    """
+    hidden, layers = model.hidden_size, model.num_layers
+    products = 4 * hidden**2 + 2 * hidden * model.intermediate_size + 2 * seq_length * hidden
+    factorized = model.embedding_size if model.embedding_size != hidden else 0
+    piece = layers * products + factorized * hidden
+    prediction = hidden * model.embedding_size + model.embedding_size * model.vocab_size
+    pair = hidden**2 + 2 * hidden
+    forward = 2 * (seq_length * piece + num_predictions * prediction + pair)
+    return float((1 + _BACKWARD) * batch_size * forward)

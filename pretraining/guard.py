@@ -1,0 +1,80 @@
+"""What a run does about steps whose loss or gradient was not finite."""
+
+import json
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.errors import InputError
+from albert_tf.runs import RunDir
+from pretraining.config import GuardConfig
+
+Numbers = Callable[
+    [int], list[tuple[str, int, int]]
+]  # step -> (folder, epoch, record) of its batch
+
+
+class Guard(tf.Module):
+    """Counts and logs the skipped steps, and says when to go back to the last checkpoint.
+
+    Its variables are part of the checkpoint, so that a restart decides as the run would have.
+
+    Attributes:
+      offset: int64, batches of the stream that were passed over: step s trains on batch s + offset.
+    """
+
+    def __init__(self, config: GuardConfig) -> None:
+        super().__init__(name="guard")
+        self._config = config
+        self.offset = tf.Variable(0, trainable=False, dtype=tf.int64, name="offset")
+        self._consecutive = tf.Variable(0, trainable=False, dtype=tf.int64, name="consecutive")
+        self._restores = tf.Variable(0, trainable=False, dtype=tf.int64, name="restores")
+
+    def check(self, step: int, skipped: np.ndarray, run: RunDir, numbers: Numbers) -> bool:
+        """Looks at the steps up to `step`, float [count], 1 where skipped; True: too many in a row.
+
+        Each goes into the run's skipped.jsonl with the records of its batch.
+        """
+        run_length = longest = int(self._consecutive.numpy())
+        for number, is_skipped in enumerate(skipped, start=step - len(skipped)):
+            run_length = run_length + 1 if is_skipped else 0
+            longest = max(longest, run_length)
+            if is_skipped:
+                batch = numbers(number + int(self.offset.numpy()))
+                with open(run.skipped_path, "a", encoding="utf-8") as file:
+                    file.write(json.dumps({"step": number, "records": batch}) + "\n")
+        self._consecutive.assign(run_length)
+        if count := int(skipped.sum()):
+            print(
+                f"warning: the loss or gradient of {count} of the {len(skipped)} steps up to "
+                f"{step} was not finite: they changed nothing. Their records: {run.skipped_path}",
+                flush=True,
+            )
+        return longest > self._config.max_consecutive
+
+    def go_back(self, step: int, restore: Callable[[], int | None]) -> int:
+        """Restores the last checkpoint and passes over the data since; returns its step.
+
+        Raises:
+          InputError: `max_restores` times was not enough.
+        """
+        offset, restores = int(self.offset.numpy()), int(self._restores.numpy())
+        limit = self._config.max_consecutive
+        if restores >= self._config.max_restores:
+            raise InputError(
+                f"training diverged: more than {limit} steps in a row were not finite at step "
+                f"{step}, after going back {restores} times. Lower `optimizer.learning_rate` or "
+                "lengthen `optimizer.warmup_steps`, in a new run."
+            )
+        restored = restore() or 0
+        self.offset.assign(offset + step - restored)
+        self._restores.assign(restores + 1)
+        self._consecutive.assign(0)
+        print(
+            f"warning: more than {limit} steps in a row were not finite: back from step {step} to "
+            f"{restored}, passing over the {step - restored} batches since "
+            f"({restores + 1} of {self._config.max_restores} times)",
+            flush=True,
+        )
+        return restored

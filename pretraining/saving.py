@@ -1,0 +1,60 @@
+"""A run's checkpoints: each is whole or absent, and of damaged ones the one before is taken."""
+
+import os
+import re
+
+import tensorflow as tf
+
+from albert_tf.errors import InputError
+
+# What TensorFlow raises for a file that is torn or has flipped bits.
+_DAMAGE = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
+_INDEX = re.compile(r"ckpt-(\d+)\.index")
+
+
+class Checkpoints:
+    """Saves and restores what `checkpoint` tracks, in files named by the step.
+
+    Args:
+      source: the folder that is read, the run's own.
+      target: the folder that is written: the same, but of several workers for one alone.
+    """
+
+    def __init__(
+        self, checkpoint: tf.train.Checkpoint, source: str, target: str, keep: int
+    ) -> None:
+        self._checkpoint, self._source = checkpoint, source
+        self._manager = tf.train.CheckpointManager(checkpoint, target, keep)
+
+    def save(self, step: int) -> None:
+        """Saves; a full disk or a kill leaves what was saved before."""
+        self._manager.save(checkpoint_number=step)
+
+    def steps(self) -> list[int]:
+        """Of what has been saved, the latest first. An index is written when the data is there."""
+        names = os.listdir(self._source) if os.path.isdir(self._source) else []
+        found = (_INDEX.fullmatch(name) for name in names)
+        return sorted((int(match[1]) for match in found if match), reverse=True)
+
+    def restore(self) -> int | None:
+        """Restores the latest checkpoint that can be read.
+
+        Returns its step, None if none was saved.
+
+        Raises:
+          InputError: some were saved, and none can be read.
+        """
+        steps = self.steps()
+        for step in steps:
+            path = os.path.join(self._source, f"ckpt-{step}")
+            try:
+                self._checkpoint.restore(path).assert_consumed()
+                return step
+            except _DAMAGE as error:
+                print(f"warning: {path} is damaged, the one before is tried: {error}", flush=True)
+        if steps:
+            raise InputError(
+                f"no checkpoint in {self._source!r} can be read: remove the folder to begin anew, "
+                "or put back a copy."
+            )
+        return None

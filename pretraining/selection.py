@@ -1,0 +1,119 @@
+"""What training does with held-out records: the best weights, when to stop, what to export."""
+
+import os
+import shutil
+
+import tensorflow as tf
+
+from albert_tf.checkpoints import load_encoder
+from albert_tf.errors import InputError
+from albert_tf.export.encoder import EncoderModule
+from albert_tf.export.signatures import save
+from albert_tf.pretrainer import AlbertPretrainer
+from albert_tf.runs import RunDir
+from albert_tf.tokenization import load_tokenizer
+from data.input_pipeline import Records
+from pretraining.config import PretrainConfig
+from pretraining.intrinsic import Evaluator
+from pretraining.saving import Checkpoints
+
+HELDOUT = "heldout/"  # in front of the names of an evaluation in metrics.jsonl
+
+
+class Selection:
+    """Evaluates as `config.evaluation` says, and keeps and exports what is best.
+
+    Masked LM and what the model is trained with are evaluated.
+
+    All it remembers is in the run's metrics, so that a restart decides as the run would have.
+    Every worker evaluates and decides alike; `writes` is the folder that this one may write.
+    """
+
+    def __init__(
+        self,
+        config: PretrainConfig,
+        model: AlbertPretrainer,
+        heldout: Records | None,
+        run: RunDir,
+        writes: RunDir,
+        strategy: tf.distribute.Strategy,
+    ) -> None:
+        if config.evaluation.every and heldout is None:
+            raise InputError("`evaluation.every` needs held-out records: pass --heldout=FOLDER.")
+        self._config, self._run, self._writes = config, run, writes
+        self._evaluator = None
+        if config.evaluation.every and heldout is not None:
+            batch_size = config.loop.global_batch_size // config.loop.accumulation_steps
+            self._evaluator = Evaluator(
+                model, heldout, config, batch_size, trained_only=True, strategy=strategy
+            )
+        folder = os.path.join(writes.best_path, "checkpoints")
+        self._kept = Checkpoints(tf.train.Checkpoint(model=model), folder, folder, keep=1)
+        self.rewind(0)
+
+    def rewind(self, step: int) -> None:
+        """Takes up the decisions at `step`."""
+        self._best: float | None = None
+        self._best_step = self._since = 0
+        for row in self._run.metrics():
+            if row["step"] <= step and HELDOUT + self._config.evaluation.metric in row:
+                self._decide(int(row["step"]), row[HELDOUT + self._config.evaluation.metric])
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether `evaluation.patience` is at its end."""
+        return 0 < self._config.evaluation.patience <= self._since
+
+    def look(self, step: int) -> dict[str, float]:
+        """Evaluates if it is time; the figures with HELDOUT in front."""
+        every = self._config.evaluation.every
+        if not every or self._evaluator is None or step % every:
+            return {}
+        figures = {
+            name: value
+            for name, value in self._evaluator.run().items()
+            if name.startswith(("loss/", "accuracy/"))
+        }
+        metric = self._config.evaluation.metric
+        if metric not in figures:
+            raise InputError(
+                f"`evaluation.metric` must be one of {', '.join(figures)}. Received: {metric!r}."
+            )
+        if self._decide(step, figures[metric]):
+            self._keep(step)
+        return {HELDOUT + name: value for name, value in figures.items()}
+
+    def export(self, step: int) -> None:
+        """Exports the encoder if `loop.export` asks for it at this checkpoint."""
+        loop = self._config.loop
+        is_end = step == loop.steps or self.is_exhausted
+        if (loop.export == "last" and is_end) or (
+            loop.export_every and (step % loop.export_every == 0 or is_end)
+        ):
+            self._export(self._run.path, step)
+        if loop.export == "best" and self._best_step:
+            self._export(self._run.best_path, self._best_step)
+
+    def _decide(self, step: int, value: float) -> bool:
+        is_best = self._config.evaluation.is_better(value, self._best)
+        if is_best:
+            self._best, self._best_step = value, step
+        self._since = 0 if is_best else self._since + 1
+        return is_best
+
+    def _keep(self, step: int) -> None:
+        self._kept.save(step)
+        for name in ("config.json", "tokenizer"):
+            source = os.path.join(self._writes.path, name)
+            target = os.path.join(self._writes.best_path, name)
+            if os.path.isdir(source):
+                shutil.copytree(source, target, dirs_exist_ok=True)
+            elif os.path.isfile(source):
+                shutil.copyfile(source, target)
+
+    def _export(self, path: str, step: int) -> None:
+        folder = os.path.join(self._run.export_path, str(step))
+        if os.path.isdir(folder):
+            return
+        module = EncoderModule(load_encoder(path))
+        save(module, folder, load_tokenizer(self._run.tokenizer_path), self._run.config_path)

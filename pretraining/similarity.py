@@ -1,0 +1,137 @@
+"""How far each layer moves its input: the figure of section 3.1 of the paper (Figure 1).
+
+For every layer the L2 distance between its input and its output and the angle between them, in
+degrees (the arccosine of the cosine similarity), averaged over the pieces of held-out records; the
+input of layer 1 is the embedding as the stack gets it, of width H. Padding is left out; the records
+are masked as in training. Prints a table, draws a PNG and leaves the figures beside it as JSON.
+Several models share the figure:
+
+    python -m pretraining.similarity --run_dir=runs/bert --run_dir=runs/albert \\
+        --data=artifacts/heldout --output=similarity.png
+"""
+
+import dataclasses
+import os
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf import cli, info, outputs
+from albert_tf.checkpoints import load_config, load_encoder
+from albert_tf.encoder import INPUTS, AlbertEncoder
+from albert_tf.errors import InputError
+from albert_tf.plots import plot_lines
+from albert_tf.progress import Progress
+from albert_tf.runs import RunDir
+from albert_tf.tokenization import load_tokenizer
+from data.input_pipeline import Objective, Records, evaluation_batches
+from data.masking import MaskingConfig
+
+L2, ANGLE = "L2 distance", "angle in degrees"
+
+
+@dataclasses.dataclass(frozen=True)
+class SimilarityOptions:
+    """The command line of `pretraining.similarity`."""
+
+    run_dir: tuple[str, ...] = cli.option("a run or converted folder; may be repeated")
+    data: str = cli.option("held-out records, a folder made by data.build")
+    output: str | None = cli.option("the PNG; by default in the first run's plots folder", None)
+    batch_size: int = cli.option("sequences at a time", 32)
+    dry_run: bool = cli.option("check everything and compute nothing", False)
+
+
+def main(options: SimilarityOptions) -> None:
+    """Computes, prints, draws."""
+    if options.batch_size < 1:
+        raise InputError(f"--batch_size must be positive. Received: {options.batch_size}.")
+    records = Records.open(options.data)
+    for path in options.run_dir:
+        _check(path, records)
+    if options.dry_run:
+        print(f"{', '.join(options.run_dir)} on {records.manifest.num_records:,} sequences")
+        return
+    results = {}
+    with records.naming_damage():
+        for path in options.run_dir:
+            results[path] = layer_similarity(load_encoder(path), records, options.batch_size)
+            print(f"{path}\n\n{table(results[path])}\n")
+    image = options.output or os.path.join(RunDir(options.run_dir[0]).plots_path, "similarity.png")
+    os.makedirs(os.path.dirname(os.path.abspath(image)), exist_ok=True)
+    panels = {
+        name: {path: result[name] for path, result in results.items()} for name in (L2, ANGLE)
+    }
+    plot_lines(image, panels, "layer", first=1)
+    outputs.write_json(f"{os.path.splitext(image)[0]}.json", results)
+    print(image)
+
+
+def layer_similarity(
+    encoder: AlbertEncoder, records: Records, batch_size: int = 32
+) -> dict[str, list[float]]:
+    """`L2` and `ANGLE` of each layer, means over the real pieces of all records."""
+
+    @tf.function
+    def sums_of(inputs: dict[str, tf.Tensor]) -> tf.Tensor:
+        states = [encoder.embeddings(inputs), *encoder(inputs)["encoder_outputs"]]
+        return distance_sums(states, inputs["input_mask"])
+
+    sums, pieces, done = np.zeros((2, encoder.config.num_layers)), 0, 0
+    total = records.manifest.num_records
+    with Progress("sequences", total) as progress:
+        for batch in evaluation_batches(records, Objective("none"), MaskingConfig(), batch_size):
+            count = min(batch_size, total - done)  # the last batch is filled up with copies
+            inputs = {name: batch[name][:count] for name in INPUTS}
+            sums += sums_of(inputs).numpy()
+            pieces += int(tf.reduce_sum(inputs["input_mask"]))
+            done += count
+            progress.advance(count)
+    distances, angles = sums / pieces
+    return {L2: distances.tolist(), ANGLE: angles.tolist()}
+
+
+def distance_sums(states: Sequence[tf.Tensor], mask: tf.Tensor) -> tf.Tensor:
+    """Float32 [2, L]: distances and angles in degrees from each state to the next, summed.
+
+    Args:
+      states: L + 1 tensors [B, S, H].
+      mask: int32 [B, S]; 1 for the positions that count.
+    """
+    rows = []
+    for before, after in zip(states, states[1:], strict=False):
+        x, y = tf.cast(before, tf.float32), tf.cast(after, tf.float32)
+        distance = tf.norm(y - x, axis=-1)  # [B, S]
+        u, v = tf.math.l2_normalize(x, -1), tf.math.l2_normalize(y, -1)
+        # Exact for small angles too, where the arccosine of a float32 cosine is not.
+        angle = 2 * tf.atan2(tf.norm(u - v, axis=-1), tf.norm(u + v, axis=-1))
+        rows.append(tf.stack([distance, angle * (180 / np.pi)]))
+    weights = tf.cast(mask, tf.float32)
+    return tf.reduce_sum(tf.stack(rows, axis=1) * weights, axis=[2, 3])  # [2, L, B, S] -> [2, L]
+
+
+def table(result: dict[str, list[float]]) -> str:
+    """A line a layer, in Markdown."""
+    rows = [
+        (str(layer), f"{distance:.3f}", f"{angle:.2f}")
+        for layer, (distance, angle) in enumerate(zip(result[L2], result[ANGLE], strict=True), 1)
+    ]
+    return info.markdown_table(("layer", L2, ANGLE), rows)
+
+
+def _check(path: str, records: Records) -> None:
+    """Refuses a model that cannot read the records."""
+    if records.manifest.seq_length > (longest := load_config(path).max_positions):
+        raise InputError(
+            f"--data={records.folder} has sequences of {records.manifest.seq_length}, {path} takes "
+            f"{longest}: build it with a smaller --seq_length."
+        )
+    if load_tokenizer(path).fingerprint != records.manifest.tokenizer_fingerprint:
+        raise InputError(
+            f"--data={records.folder} was made by another tokenizer than that of {path}: "
+            f"build it with --tokenizer={path}."
+        )
+
+
+if __name__ == "__main__":
+    cli.run(main, SimilarityOptions, __doc__)

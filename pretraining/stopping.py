@@ -1,0 +1,33 @@
+"""SIGTERM and Ctrl-C during training: the loop that runs is finished, and the run saved."""
+
+import signal
+import sys
+from types import FrameType
+from typing import Self
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class StopRequest:
+    """Notes in its block that the process was asked to end; asked twice, it ends at once.
+
+    >>> with StopRequest() as stop:
+    ...     while not stop.signal: ...
+    """
+
+    def __init__(self) -> None:
+        self.signal = 0
+
+    def __enter__(self) -> Self:
+        self._before = {number: signal.signal(number, self._note) for number in _SIGNALS}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, _: FrameType | None) -> None:
+        if self.signal:
+            sys.exit(128 + number)
+        self.signal = number
+        print("asked to end: saving after this loop of steps", flush=True)

@@ -1,0 +1,225 @@
+"""Trains a grid of configurations, or a named group, with several seeds, and compares them.
+
+    python -m pretraining.sweep --grid=model.sharing=all,attention,ffn,none --seeds=3 \\
+        --data=artifacts/records --heldout=artifacts/heldout --output=runs/sharing
+    python -m pretraining.sweep --group=objective --experiment=laptop --budget=seconds:1200 \\
+        --data=artifacts/records --heldout=artifacts/heldout --output=runs/objective
+
+Each member is a run folder OUTPUT/NAME_seed-N, trained by `pretraining.train` and read by
+`pretraining.evaluate` on --heldout, with the paper's masks whatever it was trained with; each in a
+process of its own, whose memory goes back with it. A rerun skips what is finished and takes up what
+was interrupted; seeds and values of the grid may be added. A member that fails is reported, the
+others go on, and the exit status is 2. OUTPUT gets results.csv, a line a member, and results.png;
+the table has means over the seeds.
+
+--group trains the rows of a group of `pretraining.experiments`; with --experiment, what each row
+changes is applied to that experiment instead of to the paper's model.
+
+--budget makes members last steps:N, tokens:N (positions, padding included) or seconds:N of
+training. Seconds become steps: some loops of each configuration are timed after its first, which
+compiles, and what comes out is kept in OUTPUT/sweep.json. So a run is a function of its
+configuration, which says `loop.steps`, and a rerun has the same. Compilation, checkpoints and
+evaluations do not count. Warm-up and schedule keep their share of the steps.
+"""
+
+import itertools
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from typing import Any
+
+from albert_tf import cli, info, outputs, settings
+from albert_tf.errors import InputError
+from albert_tf.runs import RunDir
+from data.input_pipeline import Mixture
+from data.masking import MaskingConfig
+from data.records import Manifest
+from pretraining.config import PretrainConfig, resolve
+from pretraining.experiments import experiment
+from pretraining.sweep_plan import Configuration, SweepOptions, configurations, of_length
+from pretraining.sweep_results import TRAINING, Result, compare, write_csv
+
+TIMED_LOOPS = 4  # after the first
+# What a run that is only timed leaves out.
+UNTIMED = (
+    "optimizer.warmup_steps=0", "optimizer.schedule_steps=0", "evaluation.every=0",
+    "evaluation.patience=0", "loop.export=none",
+)  # fmt: skip
+
+
+class MemberError(Exception):
+    """A command that a member needs ended with another status than 0."""
+
+
+def main(options: SweepOptions) -> int:
+    """Runs the sweep; returns the exit status."""
+    sweep = Sweep(options)
+    if options.dry_run:
+        print(sweep.describe())
+        return 0
+    sweep.begin()
+    results: list[Result] = []
+    failures = []
+    for number, member in itertools.product(range(options.seeds), sweep.configurations):
+        run = sweep.run_dir(member, number)
+        print(f"== {run.path}", flush=True)
+        try:
+            results.append(sweep.run(member, number))
+        except MemberError as error:
+            failures.append(f"failed: {run.path}: {error}")
+        write_csv(os.path.join(options.output, "results.csv"), results)
+    if results:
+        print(compare(results, os.path.join(options.output, "results.png")))
+    print("\n".join(failures), file=sys.stderr, end="\n" if failures else "")
+    return cli.USAGE_ERROR if failures else 0
+
+
+class Sweep:
+    """The members of a sweep and its folder, where sweep.json keeps what was timed."""
+
+    def __init__(self, options: SweepOptions) -> None:
+        self.options, self.manifest = options, Mixture.open(options.data).manifest
+        self.configurations = configurations(options)
+        self._path = os.path.join(options.output, "sweep.json")
+        same = {key: getattr(options, key) for key in ("group", "experiment", "budget", "data")}
+        self._state: dict[str, Any] = same | {"set": list(options.set), "steps": {}}
+        self._members_must_differ()
+        if options.heldout:
+            Manifest.read(options.heldout)  # its absence would show after hours only
+        if not os.path.isfile(self._path):
+            outputs.require_new(options.output)
+            return
+        with open(self._path, encoding="utf-8") as file:
+            found = json.load(file)
+        self._state["steps"] = found["steps"]
+        if differing := settings.differing_keys(found, self._state):
+            raise InputError(
+                f"--output={options.output} holds another sweep (there != here): "
+                f"{'; '.join(differing)}. Name another folder, or pass that sweep's own values."
+            )
+
+    def _members_must_differ(self) -> None:
+        trees = [(member.name, self.config(member)) for member in self.configurations]
+        for (one, tree), (other, same) in itertools.combinations(trees, 2):
+            if tree == same:
+                raise InputError(
+                    f"members must differ. Received: {one} and {other}, which are the same "
+                    "configuration: leave one out, or train each on its own --data by "
+                    "pretraining.train."
+                )
+
+    def begin(self) -> None:
+        """Makes the folder where it does not exist yet."""
+        if not os.path.isfile(self._path):
+            with outputs.new_folder(self.options.output) as work:
+                outputs.write_json(os.path.join(work, "sweep.json"), self._state)
+
+    def run_dir(self, member: Configuration, number: int) -> RunDir:
+        """The folder of the member's run with its seed `number`."""
+        seed = member.tree().seed + number
+        return RunDir(os.path.join(self.options.output, f"{member.name}_seed-{seed}"))
+
+    def config(self, member: Configuration) -> PretrainConfig:
+        """The whole configuration of the first seed; as long as the experiment until it is timed.
+
+        Raises: as `resolve`.
+        """
+        # On the CPU: were a TPU looked for here, the members' processes could not have it.
+        wanted = (*member.assignments, *self._length(member))
+        return resolve(experiment(member.experiment), wanted, self.manifest, "cpu")
+
+    def steps(self, member: Configuration) -> int | None:
+        """How long the member trains; None where its seconds have not become steps yet."""
+        loop = member.tree().loop
+        unit, _, amount = (self.options.budget or f"steps:{loop.steps}").partition(":")
+        if unit == "seconds":
+            return self._state["steps"].get(member.name)
+        per_step = loop.global_batch_size * self.manifest.seq_length
+        return int(amount) if unit == "steps" else max(1, int(amount) // per_step)
+
+    def _length(self, member: Configuration) -> tuple[str, ...]:
+        steps = self.steps(member)
+        return () if steps is None else of_length(member.tree(), steps)
+
+    def run(self, member: Configuration, number: int) -> Result:
+        """Trains and evaluates what is not yet; returns the member's line of results.csv.
+
+        Raises:
+          MemberError: a command failed.
+        """
+        run, seed = self.run_dir(member, number), member.tree().seed + number
+        if not run.is_complete:
+            if self.steps(member) is None:
+                self._time(member)
+            self._train(member, run, f"seed={seed}", *self._length(member))
+        result = {
+            "run": os.path.basename(run.path), "configuration": member.name, "seed": seed,
+            **member.values, "parameters": self.config(member).model.param_count(),
+            **{f"{TRAINING}{name}": value for name, value in run.result().items()},
+        }  # fmt: skip
+        return result | (self._evaluation(run) if self.options.heldout else {})
+
+    def _time(self, member: Configuration) -> None:
+        """Finds how many steps the budget's seconds are."""
+        steps = (1 + TIMED_LOOPS) * member.tree().loop.steps_per_loop
+        with tempfile.TemporaryDirectory(prefix=".timing-", dir=self.options.output) as folder:
+            run = RunDir(os.path.join(folder, "run"))
+            self._train(member, run, *UNTIMED, f"loop.steps={steps}")
+            step_ms = statistics.median(row["step_ms"] for row in run.metrics()[1:])
+        _, _, seconds = (self.options.budget or "").partition(":")
+        self._state["steps"][member.name] = max(1, round(1000 * int(seconds) / step_ms))
+        outputs.write_json(self._path, self._state)
+
+    def _train(self, member: Configuration, run: RunDir, *more: str) -> None:
+        options = self.options
+        flags = [f"--experiment={member.experiment}", f"--data={options.data}"]
+        flags += [f"--run_dir={run.path}", f"--device={options.device}"]
+        if options.heldout and member.tree().evaluation.every:
+            flags.append(f"--heldout={options.heldout}")
+        flags += [f"--set={text}" for text in (*member.assignments, *more)]
+        call("pretraining.train", *flags)
+
+    def _evaluation(self, run: RunDir) -> Result:
+        """The numbers of the run's evaluation on --heldout."""
+        heldout = self.options.heldout or ""
+        path = run.evaluation_path(os.path.basename(os.path.abspath(heldout)))
+        if not os.path.isfile(path):
+            masks = settings.to_dict(MaskingConfig())
+            flags = [f"--set=masking.{key}={value}" for key, value in masks.items()]
+            call("pretraining.evaluate", f"--run_dir={run.path}", f"--data={heldout}", *flags)
+        with open(path, encoding="utf-8") as file:
+            values = json.load(file)
+        return {name: value for name, value in values.items() if isinstance(value, int | float)}
+
+    def describe(self) -> str:
+        """The members, their parameters and steps, as a table."""
+        rows = []
+        for number, member in itertools.product(range(self.options.seeds), self.configurations):
+            size, steps = self.config(member).model.param_count(), self.steps(member)
+            length = "to be timed" if steps is None else f"{steps:,}"
+            rows.append((self.run_dir(member, number).path, f"{size:,}", length))
+        return info.markdown_table(("run", "parameters", "steps"), rows)
+
+
+def call(module: str, *flags: str) -> None:
+    """Runs a command of this project in a process of its own.
+
+    Raises:
+      MemberError: it failed; what it said stands above.
+    """
+    process = subprocess.Popen([sys.executable, "-m", module, *flags])
+    try:
+        status = process.wait()
+    except BaseException:  # this process is to end: so does that one, after it has saved
+        process.terminate()
+        process.wait()
+        raise
+    if status:
+        raise MemberError(f"{module} ended with status {status}")
+
+
+if __name__ == "__main__":
+    cli.run(main, SweepOptions, __doc__)

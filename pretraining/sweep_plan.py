@@ -1,0 +1,108 @@
+"""What a sweep compares: its options, its configurations, how long they last."""
+
+import dataclasses
+import itertools
+import re
+from collections.abc import Mapping
+
+from albert_tf import cli, settings
+from albert_tf.errors import InputError
+from pretraining.config import PretrainConfig
+from pretraining.experiments import experiment, group_of
+
+UNITS = ("steps", "tokens", "seconds")
+
+
+@dataclasses.dataclass(frozen=True)
+class SweepOptions:
+    """The command line of `pretraining.sweep`."""
+
+    output: str = cli.option("the sweep's folder; one that exists is taken up again")
+    grid: tuple[str, ...] = cli.option("key=value,value...; repeated: every combination", ())
+    group: str | None = cli.option("a group of pretraining.experiments, instead of a grid", None)
+    experiment: str | None = cli.option("what is changed; for a grid by default laptop", None)
+    data: str = cli.option("the records, as for pretraining.train", "artifacts/records")
+    heldout: str | None = cli.option("records to evaluate on; by default none", None)
+    seeds: int = cli.option("runs of each configuration: seed, seed + 1...", 1)
+    budget: str | None = cli.option("steps:N, tokens:N or seconds:N", None)
+    device: str = cli.option("as for pretraining.train", "auto")
+    dry_run: bool = cli.option("print the members and train nothing", False)
+    set: tuple[str, ...] = cli.option("key=value, for every member", ())
+
+    def __post_init__(self) -> None:
+        if self.seeds < 1:
+            raise InputError(f"--seeds must be positive. Received: {self.seeds}.")
+        if bool(self.grid) == bool(self.group):
+            raise InputError(
+                "either --grid or --group says what is compared. "
+                f"Received: --grid={' '.join(self.grid)}, --group={self.group}."
+            )
+        unit, _, amount = (self.budget or "steps:1").partition(":")
+        if unit not in UNITS or not amount.isdigit() or not int(amount):
+            raise InputError(
+                "--budget must be steps:N, tokens:N or seconds:N, N a positive whole number. "
+                f"Received: {self.budget!r}."
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class Configuration:
+    """What is compared, with any seed.
+
+    name: fit for a folder. values: what distinguishes it, key -> text. assignments: for `--set`.
+    """
+
+    name: str
+    experiment: str
+    values: Mapping[str, str]
+    assignments: tuple[str, ...]
+
+    def tree(self) -> PretrainConfig:
+        """The configuration without what the records decide."""
+        return settings.override(experiment(self.experiment), self.assignments)
+
+
+def configurations(options: SweepOptions) -> list[Configuration]:
+    """Every combination of the grid's values, or every row of the group."""
+    if options.group is None:
+        return _of_grid(options)
+    members = []
+    for row, value in group_of(options.group).rows.items():
+        own, base = tuple(value.assignments()), options.experiment
+        values = dict(text.split("=", 1) for text in own)
+        if base is None:  # the row by its own name, which has its changes
+            base, own = f"{options.group}/{row}", ()
+        members.append(Configuration(row, base, values, (*own, *options.set)))
+    return members
+
+
+def _of_grid(options: SweepOptions) -> list[Configuration]:
+    axes: dict[str, list[str]] = {}
+    for text in options.grid:
+        key, _, values = text.partition("=")
+        if key in (*axes, "seed", *(other.partition("=")[0] for other in options.set)):
+            raise InputError(
+                f"--grid: `{key}` must not be given twice, in --set neither, and seeds are for "
+                f"--seeds. Received: {text!r}."
+            )
+        axes[key] = list(filter(None, values.split(",")))
+        if not axes[key]:
+            raise InputError(f"--grid must be key=value,value... Received: {text!r}.")
+    members = []
+    for chosen in itertools.product(*axes.values()):
+        pairs = dict(zip(axes, chosen, strict=True))
+        own = tuple(f"{key}={value}" for key, value in pairs.items())
+        name = re.sub(r"[^\w.+-]", "-", "_".join(own))
+        base = options.experiment or "laptop"
+        members.append(Configuration(name, base, pairs, (*options.set, *own)))
+    return members
+
+
+def of_length(config: PretrainConfig, steps: int) -> tuple[str, ...]:
+    """Assignments that make `config` last `steps`, its warm-up and schedule in proportion."""
+    share = steps / config.loop.steps
+    return (
+        f"loop.steps={steps}",
+        f"optimizer.warmup_steps={round(config.optimizer.warmup_steps * share)}",
+        f"optimizer.schedule_steps={round(config.optimizer.schedule_steps * share)}",
+    )

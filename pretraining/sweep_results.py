@@ -1,0 +1,79 @@
+"""What a sweep shows: results.csv, a table and a figure of means over the seeds."""
+
+import csv
+import math
+import os
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+from albert_tf import info, outputs
+from albert_tf.plots import plot_errors
+
+TRAINING = "train/"  # before the names of what the training itself reports
+COMPARED = ("loss/", "accuracy/", "probe/")
+Result = dict[str, Any]
+
+
+def write_csv(path: str, results: Sequence[Result]) -> None:
+    """A line for each member; columns in the order in which they first appear."""
+    columns = dict.fromkeys(name for result in results for name in result)
+    with open(path + outputs.SUFFIX, "w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(columns))
+        writer.writeheader()
+        writer.writerows(results)
+    os.replace(path + outputs.SUFFIX, path)
+
+
+def compare(results: Sequence[Result], image: str) -> str:
+    """The table, Markdown, of each configuration's held-out figures, else of the training's last.
+
+    Draws the accuracies, or losses where there are none, with error bars, as the PNG `image`.
+    """
+    groups: dict[str, list[Result]] = {}
+    for result in results:
+        groups.setdefault(result["configuration"], []).append(result)
+    metrics = _metrics(results)
+    points = {m: [mean_and_error(members, m) for members in groups.values()] for m in metrics}
+    drawn = {metric: point for metric, point in points.items() if "loss/" not in metric}
+    plot_errors(image, list(groups), drawn or points)
+    rows = [
+        (
+            name,
+            str(len(members)),
+            f"{members[0]['parameters']:,}",
+            f"{members[0][f'{TRAINING}step']:,}",
+            *(_cell(*points[metric][number]) for metric in metrics),
+        )
+        for number, (name, members) in enumerate(groups.items())
+    ]
+    table = info.markdown_table(("configuration", "runs", "parameters", "steps", *metrics), rows)
+    note = "±: standard error of the mean over the runs; of a single run, of its held-out sample"
+    return f"{table}\n\n{note}"
+
+
+def _metrics(results: Sequence[Result]) -> list[str]:
+    names = dict.fromkeys(name for result in results for name in result)
+    heldout = [name for name in names if name.startswith(COMPARED)]
+    training = tuple(TRAINING + kind for kind in COMPARED)
+    return heldout or [name for name in names if name.startswith(training)]
+
+
+def mean_and_error(members: Sequence[Result], metric: str) -> tuple[float, float]:
+    """Mean over the members that have the metric, and its standard error; NaN where unknown.
+
+    Of several, deviation / sqrt(n); of one, what its evaluation gives for its own sample.
+    """
+    values = [member[metric] for member in members if metric in member]
+    if len(values) > 1:
+        return statistics.mean(values), statistics.stdev(values) / math.sqrt(len(values))
+    # accuracy/sop has standard_error/sop, probe/sop has standard_error/probe_sop.
+    key = f"standard_error/{metric.removeprefix('accuracy/').replace('/', '_')}"
+    errors = [member[key] for member in members if metric in member and key in member]
+    return (values or [math.nan])[0], (errors or [math.nan])[0]
+
+
+def _cell(mean: float, error: float) -> str:
+    if math.isnan(mean):
+        return ""
+    return f"{mean:.4f}" if math.isnan(error) else f"{mean:.4f} ± {error:.4f}"

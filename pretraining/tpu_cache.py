@@ -1,0 +1,92 @@
+"""Compiled sizes on disk: what was compiled once is never compiled again.
+
+The folder is $XDG_CACHE_HOME/albert_tf/tpu_check, by default ~/.cache/albert_tf/tpu_check: one JSON
+file for each program, named by a hash of all that decides it.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import json
+import os
+import pathlib
+from collections.abc import Callable
+from importlib import metadata
+from typing import Any
+
+from albert_tf import outputs, settings
+from pretraining.tpu_step import CompiledSize, Step
+
+PACKAGES = ("tensorflow", "tf-keras", "jax", "jaxlib", "libtpu")
+_ROOT = pathlib.Path(__file__).resolve().parents[1]
+# The sources that the step is made of: a change of one makes another program.
+SOURCES = (
+    "albert_tf/layers/*.py", "albert_tf/optimization/*.py", "albert_tf/config.py",
+    "albert_tf/encoder.py", "albert_tf/pretrainer.py", "pretraining/losses.py",
+    "pretraining/lowering.py", "pretraining/step.py",
+)  # fmt: skip
+
+Compile = Callable[[Step, str], CompiledSize]
+
+
+def folder(system: str = "") -> str:
+    """Where the results are; `system`: whose model it is where it is not ours."""
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return os.path.join(cache, "albert_tf", "tpu_check", system)
+
+
+def program_key(step: Step, topology: str) -> dict[str, Any]:
+    """All that decides the program and the compiler; not rates, steps or seeds, which are numbers
+    inside it."""
+    config = step.config
+    return {
+        "model": settings.to_dict(config.model),
+        "optimizer": config.optimizer.name,
+        "has_pairs": config.objective.pair != "none",
+        "precision": config.precision,
+        "parts": step.parts,
+        "shape": [step.batch, step.seq_length, step.num_predictions],
+        "topology": topology,
+        "versions": {name: _version(name) for name in PACKAGES},
+        "sources": _sources(),
+    }
+
+
+@dataclasses.dataclass(frozen=True)
+class Cache:
+    """`compile` with memory."""
+
+    compile: Compile
+    folder: str
+
+    def path(self, step: Step, topology: str) -> str:
+        """The file of a program."""
+        key = json.dumps(program_key(step, topology), sort_keys=True)
+        return os.path.join(self.folder, hashlib.sha256(key.encode()).hexdigest()[:32] + ".json")
+
+    def __call__(self, step: Step, topology: str) -> CompiledSize:
+        """The size of the step, compiled only where no file has it."""
+        path = self.path(step, topology)
+        try:
+            with open(path, encoding="utf-8") as file:
+                return CompiledSize(**json.load(file)["size"])
+        except (OSError, ValueError, KeyError, TypeError):  # absent, or not whole
+            size = self.compile(step, topology)
+        os.makedirs(self.folder, exist_ok=True)
+        entry = {"program": program_key(step, topology), "size": size._asdict()}
+        outputs.write_json(path, entry)
+        return size
+
+
+@functools.cache
+def _sources() -> str:
+    files = sorted(path for pattern in SOURCES for path in _ROOT.glob(pattern))
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:16]
+
+
+@functools.cache
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,224 @@
+"""Whether a pretraining step fits a TPU chip, told without a TPU: the very step is compiled for it.
+
+    python -m pretraining.tpu_check --preset=albert-xxlarge-v2 --seq_length=512 --batch=64 \\
+        --topology=v5e
+    python -m pretraining.tpu_check --preset=albert-xxlarge-v2 --global_batch=4096 --chips=64
+    python -m pretraining.tpu_check --table --batch=16
+
+--batch is per chip. Unless --set says how layers are computed (model.rematerialize, or
+loop.accumulation_steps), plain is tried first, then recomputation. With --global_batch the cheapest
+of plain, accumulation and recomputation is found. --table shows every preset.
+
+Exit status 0: it fits; 3: it does not. Needs requirements-tpu-check.txt installed. Each program
+takes minutes to compile, once: sizes are kept in ~/.cache/albert_tf/tpu_check.
+"""
+
+import dataclasses
+import gc
+import json
+import sys
+
+from albert_tf import cli, settings
+from albert_tf.config import PRESETS, AlbertConfig
+from albert_tf.errors import InputError
+from albert_tf.progress import Progress
+from pretraining import tpu_cache, tpu_fit
+from pretraining.config import PretrainConfig
+from pretraining.tpu_fit import Measure
+from pretraining.tpu_report import gb, how, report, way_line
+from pretraining.tpu_step import CHIPS, CHUNK_PIECES, Chip, CompiledSize, Step, parse_topology
+
+DOES_NOT_FIT = 3
+_CHOICES = ("model.rematerialize", "model.rematerialize_chunks", "loop.accumulation_steps")
+
+
+@dataclasses.dataclass(frozen=True)
+class TpuCheckOptions:
+    """The command line."""
+
+    preset: str = cli.option("the model", "albert-base-v2")
+    seq_length: int = cli.option("pieces of a sequence", 512)
+    num_predictions: int = cli.option("predicted pieces of a sequence; 0: 15 %", 0)
+    batch: int = cli.option("sequences on a chip", 32)
+    topology: str = cli.option(f"{', '.join(CHIPS)}, with a layout or without: v5e:2x2", "v5e")
+    largest: bool = cli.option("find the largest batch too: up to three more compiles", True)
+    global_batch: int = cli.option("find the cheapest way to compute this batch instead", 0)
+    chips: int = cli.option("that share --global_batch", 8)
+    table: bool = cli.option("every preset on every chip, --batch on each, instead", False)
+    presets: str = cli.option("of --table, comma-separated", ",".join(PRESETS))
+    dry_run: bool = cli.option("print the configuration, compile nothing", False)
+    set: tuple[str, ...] = cli.option("key=value of the pretraining configuration", ())
+
+    def __post_init__(self) -> None:
+        for key in ("batch", "seq_length", "chips"):
+            if getattr(self, key) < 1:
+                raise InputError(f"--{key} must be positive. Received: {getattr(self, key)}.")
+        if self.num_predictions < 0 or self.num_predictions > self.seq_length:
+            raise InputError(
+                "--num_predictions must be between 0 and --seq_length. "
+                f"Received: {self.num_predictions}, {self.seq_length}."
+            )
+        if self.global_batch % self.chips:
+            raise InputError(
+                "--global_batch must be a multiple of --chips. "
+                f"Received: {self.global_batch}, {self.chips}."
+            )
+        if self.table and self.global_batch:
+            raise InputError("--table and --global_batch are two questions: pass one of them.")
+
+    def step(self, preset: str) -> Step:
+        """What the options say, for a preset."""
+        model = AlbertConfig.from_preset(preset)
+        positions = max(model.max_positions, self.seq_length)
+        model = dataclasses.replace(model, max_positions=positions)
+        # The device is not here to be asked: bfloat16, as `precision=auto` means on a TPU.
+        config = settings.override(
+            PretrainConfig(model=model, precision="mixed_bfloat16"), self.set
+        )
+        model = config.model
+        predictions = self.num_predictions or round(0.15 * self.seq_length)
+        step = Step(
+            config, self.global_batch // self.chips or self.batch, self.seq_length, predictions
+        )
+        if step.batch % step.unit:
+            raise InputError(
+                "the batch of a chip must be a multiple of `loop.accumulation_steps` times "
+                f"`model.rematerialize_chunks`. Received: {step.batch}, {step.parts} times "
+                f"{model.rematerialize_chunks}."
+            )
+        return step
+
+    @property
+    def is_told_how(self) -> bool:
+        """Whether --set says how the step is computed."""
+        return any(assignment.partition("=")[0].strip() in _CHOICES for assignment in self.set)
+
+
+def main(
+    options: TpuCheckOptions, compile_step: tpu_cache.Compile | None = None, system: str = ""
+) -> int:
+    """Prints what was asked for; the exit status. `compile_step` makes sizes, of a `system`."""
+    topology, chip = parse_topology(options.topology)
+    step = options.step(options.preset)
+    if options.dry_run:
+        print(json.dumps(settings.to_dict(step) | {"topology": topology}, indent=1))
+        return 0
+    cache = tpu_cache.Cache(compile_step or _compile, tpu_cache.folder(system))
+    if options.table:
+        print(_table(options, cache))
+        return 0
+
+    def measure(step: Step) -> CompiledSize:
+        return cache(step, topology)
+
+    name = f"{options.preset}, {step.batch} x {step.seq_length} pieces on a {topology} chip"
+    kinds = f"{step.config.precision}, {step.config.optimizer.name}"
+    print(f"{name} of {gb(chip.hbm)}, {kinds}", flush=True)
+    if options.global_batch:
+        return _recommend(step, chip, measure, options.chips)
+    return _verdict(step, chip, measure, options)
+
+
+def _compile(step: Step, topology: str) -> CompiledSize:
+    from pretraining.lowering import TpuCompiler, lower_step
+
+    compiler = TpuCompiler(topology)  # first: it may be missing
+    gc.collect()  # the model before this one, gigabytes of it, hangs in cycles
+    print(
+        f"compiling {step.batch} x {step.seq_length}, {how(step)}, for {topology} ...",
+        file=sys.stderr, flush=True,
+    )  # fmt: skip
+    return compiler.compile(
+        lower_step(step.config, step.batch, step.seq_length, step.num_predictions)
+    )
+
+
+def _verdict(step: Step, chip: Chip, measure: Measure, options: TpuCheckOptions) -> int:
+    """Prints whether the step fits, plain or else recomputed, or as it was told."""
+    steps = [step]
+    if not options.is_told_how:
+        steps = [step.sized(step.batch, recompute) for recompute in (False, True)]
+        if steps[0].guess() > 2 * chip.hbm:
+            kept = gb(steps[0].guess())
+            print(f"plain: not compiled, activations would take about {kept} by formula")
+            del steps[0]
+    for number, one in enumerate(steps):
+        size = measure(one)
+        fits = tpu_fit.needed(one, size) <= chip.hbm
+        print(report(one, size, chip), flush=True)
+        if fits or number == len(steps) - 1:
+            break
+    if options.largest:
+        print(f"largest batch on a chip: {_largest(one, chip, measure, options)}")
+    return 0 if fits else DOES_NOT_FIT
+
+
+def _largest(step: Step, chip: Chip, measure: Measure, options: TpuCheckOptions) -> int:
+    """The largest batch that fits when it is computed as `step` is."""
+    if options.is_told_how:
+        unit = step.unit
+
+        def sized(batch: int) -> Step:
+            return dataclasses.replace(step, batch=batch)
+    else:
+        recompute = step.model.rematerialize
+        unit = max(1, CHUNK_PIECES // step.seq_length) if recompute else 1
+
+        def sized(batch: int) -> Step:
+            return step.sized(batch, recompute)
+
+    def need(batch: int) -> int:
+        return tpu_fit.needed(sized(batch), measure(sized(batch)))
+
+    return tpu_fit.largest_batch(need, chip.hbm, max(unit, step.batch // unit * unit), unit)
+
+
+def _recommend(step: Step, chip: Chip, measure: Measure, chips: int) -> int:
+    """Prints the ways to compute a global batch, the cheapest first."""
+    found = tpu_fit.ways(step, chip, measure)
+    for way in found:
+        print(way_line(way, chip))
+    best = found[0]
+    if best.step is None:
+        print("nothing fits: more chips, a shorter sequence or a smaller model would")
+        return DOES_NOT_FIT
+    flags = f"--set loop.global_batch_size={step.batch * chips} {best.step.flags}".strip()
+    print(f"cheapest: {best.name}: {flags}")
+    return 0
+
+
+def _table(options: TpuCheckOptions, cache: tpu_cache.Cache) -> str:
+    """Markdown: each preset, recomputed, in full for v5e and the total for the others."""
+    names = [name for name in options.presets.split(",") if name]
+    header = ["preset", "FLOPs", "temporaries", "code", *CHIPS, "largest on v5e"]
+    lines = [header, ["---", *["---:"] * (len(header) - 1)]]
+    with Progress("programs", len(names) * len(CHIPS)) as progress:
+        for name in names:
+            lines.append(_row(name, options, cache, progress))
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _row(
+    name: str, options: TpuCheckOptions, cache: tpu_cache.Cache, progress: Progress
+) -> list[str]:
+    step = options.step(name)
+    if not options.is_told_how:
+        step = step.sized(step.batch, recompute=True)
+    totals, sizes = [], {}
+    for generation in CHIPS:
+        topology, chip = parse_topology(generation)
+        sizes[generation] = cache(step, topology)
+        need = tpu_fit.needed(step, sizes[generation])
+        totals.append(gb(need) + ("" if need <= chip.hbm else ", does not fit"))
+        progress.advance(1, f"{name} on {generation}")
+    topology, chip = parse_topology("v5e")
+    largest = "not asked"
+    if options.largest:
+        largest = str(_largest(step, chip, lambda one: cache(one, topology), options))
+    full = sizes["v5e"]
+    code = f"{full.code / 1e6:.0f} MB"
+    return [name, f"{step.flops:.3g}", gb(full.temporaries), code, *totals, largest]
+
+
+if __name__ == "__main__":
+    cli.run(main, TpuCheckOptions, __doc__)

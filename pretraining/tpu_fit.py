@@ -1,0 +1,117 @@
+"""What fits a TPU chip and what is cheapest: arithmetic on a few compiled sizes."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+
+from pretraining.tpu_step import Chip, CompiledSize, Step
+
+TRIES = 4  # confirming compiles until `largest_batch` gives up
+
+Measure = Callable[[Step], CompiledSize]
+
+
+def needed(step: Step, size: CompiledSize) -> int:
+    """Bytes that the step takes of a chip."""
+    return size.arguments + size.temporaries + size.code + step.all_reduce
+
+
+def line(points: Mapping[int, float]) -> tuple[float, float]:
+    """(bytes without any sequence, bytes per sequence) through the two largest batches."""
+    (a, low), (b, high) = sorted(points.items())[-2:]
+    slope = (high - low) / (b - a)
+    return low - slope * a, slope
+
+
+def room(points: Mapping[int, float], limit: float, unit: int = 1) -> int:
+    """The largest multiple of `unit` that the line through `points` keeps within `limit`."""
+    base, slope = line(points)
+    return max(0, int((limit - base) / max(slope, 1.0)) // unit * unit)
+
+
+def largest_batch(need: Callable[[int], int], limit: int, start: int, unit: int = 1) -> int:
+    """The largest batch that fits: two compiles, a line, and a third compile that confirms it.
+
+    Where the third refutes it, the line goes through that point, down to what is confirmed; 0 where
+    nothing is. `need`: bytes for a batch; `start`: the batch to begin with, a multiple of `unit`.
+    """
+    other = start // unit // 2 * unit or 2 * unit
+    points = {batch: need(batch) for batch in (start, other)}
+    batch = room(points, limit, unit)
+    for _ in range(TRIES):
+        if batch < unit:
+            return 0
+        if batch not in points:
+            points[batch] = need(batch)
+        if points[batch] <= limit:
+            return batch
+        batch = min(batch - unit, room(points, limit, unit))
+    return max((b for b, size in points.items() if size <= limit), default=0)
+
+
+def first_batch(step: Step, limit: int) -> int:
+    """About half of what should fit, for the first compile: a power of two, at least 1."""
+    free = limit - 16 * step.parameters
+    count = max(1, int(free / 2 / (step.guess() / step.batch)))
+    return 1 << (count.bit_length() - 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Way:
+    """A way to compute a replica's batch. step: None where not even one sequence at a time fits.
+
+    need: bytes, on the line of two compiles, or compiled where `confirmed`.
+    """
+
+    name: str
+    step: Step | None
+    need: float
+    confirmed: bool = False
+
+
+def ways(step: Step, chip: Chip, measure: Measure) -> list[Way]:
+    """Without recomputation and with it, in the fewest parts that fit; the cheaper first, compiled.
+
+    Where a batch does not fit plain, that is said last.
+    """
+    lines = [_line(step, chip, measure, recompute) for recompute in (False, True)]
+    found = [_in_parts(step, chip, lines[recompute], bool(recompute)) for recompute in (0, 1)]
+    while True:
+        cheaper = min((0, 1), key=lambda recompute: _price(found[recompute], chip))
+        best = found[cheaper]
+        if best.step is None or best.confirmed:
+            break
+        need = needed(best.step, measure(best.step))
+        found[cheaper] = dataclasses.replace(best, need=need, confirmed=True)
+        if need > chip.hbm:
+            found[cheaper] = _in_parts(
+                step, chip, lines[cheaper], bool(cheaper), more_than=best.step.parts
+            )
+    if found[0].name != "plain":
+        plain = step.sized(step.batch, recompute=False)
+        found.append(Way("plain", plain, lines[0][0] + lines[0][1] * step.batch))
+    return [best, *(way for way in found if way is not best)]
+
+
+def _line(step: Step, chip: Chip, measure: Measure, recompute: bool) -> tuple[float, float]:
+    """What batches need without accumulation, from two of them."""
+    start = first_batch(step.sized(step.batch, recompute), chip.hbm)
+    steps = [step.sized(batch, recompute) for batch in (start, start // 2 or 2)]
+    return line({each.batch: needed(each, measure(each)) for each in steps})
+
+
+def _in_parts(
+    step: Step, chip: Chip, line: tuple[float, float], recompute: bool, more_than: int = 0
+) -> Way:
+    """The fewest parts in which the batch fits."""
+    base, slope = line
+    for parts in range(more_than + 1, step.batch + 1):
+        # The sums of the gradients live as long as the step.
+        need = base + slope * step.batch / parts + (4 * step.parameters if parts > 1 else 0)
+        if step.batch % parts == 0 and need <= chip.hbm:
+            name = "recompute" if recompute else "plain" if parts == 1 else "accumulate"
+            return Way(name, step.sized(step.batch, recompute, parts), need)
+    return Way("recompute" if recompute else "accumulate", None, float("inf"))
+
+
+def _price(way: Way, chip: Chip) -> float:
+    return way.step.seconds(chip) if way.step else float("inf")

@@ -1,0 +1,55 @@
+"""The lines that `pretraining.tpu_check` prints about a step."""
+
+from pretraining import tpu_fit
+from pretraining.tpu_fit import Way
+from pretraining.tpu_step import Chip, CompiledSize, Step
+
+
+def way_line(way: Way, chip: Chip) -> str:
+    """What a way needs and costs."""
+    if way.step is None:
+        return f"{way.name:>10}: does not fit, one sequence at a time either"
+    fits = "fits" if way.need <= chip.hbm else "does not fit"
+    source = "compiled" if way.confirmed else "by two compiles of smaller batches"
+    return (
+        f"{way.name:>10}: {gb(way.need)} ({source}), {fits}; "
+        f"at least {way.step.seconds(chip):.2f} s a step; {how(way.step)}"
+    )
+
+
+def how(step: Step) -> str:
+    """`plain`, or what makes it otherwise."""
+    kinds = []
+    if step.model.rematerialize:
+        kinds.append(f"recompute in {step.model.rematerialize_chunks} chunks")
+    if step.parts > 1:
+        kinds.append(f"accumulate {step.parts} parts")
+    return " and ".join(kinds) or "plain"
+
+
+def report(step: Step, size: CompiledSize, chip: Chip) -> str:
+    """The bill of one compiled step."""
+    needed = tpu_fit.needed(step, size)
+    weights, slots = 4 * step.parameters, 8 * step.parameters
+    free = chip.hbm - needed
+    verdict = f"fits, {gb(free)} free" if free >= 0 else f"does not fit, {gb(-free)} too much"
+    executed = step.flops + step.recomputed_flops
+    rows = {
+        "parameters": f"{gb(weights)}, {step.parameters:,} in float32",
+        "optimizer": f"{gb(slots)}, two slots each",
+        "batch": gb(max(0, size.arguments - weights - slots)),
+        "temporaries": gb(size.temporaries),
+        "all-reduce": f"{gb(step.all_reduce)}, by formula: the float32 gradients once more",
+        "code": "not known: the compiler gave up" if size.refused else gb(size.code),
+        "total": f"{gb(needed)}: {verdict}",
+        "FLOPs": f"{step.flops:.3g} a step on a chip, {executed:.3g} with what is recomputed",
+        "time": f"at least {step.seconds(chip):.3g} s a step, at {chip.flops / 1e12:.0f} TFLOP/s; "
+        f"model FLOPs utilisation at most {step.flops / executed:.0%}",
+    }
+    lines = [f"{how(step)} {f'({step.flags})' if step.flags else ''}".rstrip()]
+    return "\n".join(lines + [f"  {name:<12} {value}" for name, value in rows.items()])
+
+
+def gb(size: float) -> str:
+    """10^9 bytes."""
+    return f"{size / 1e9:.2f} GB"

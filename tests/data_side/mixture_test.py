@@ -1,0 +1,127 @@
+"""Several folders as one stream: exact shares, a seek is the stream, damage is survived."""
+
+import itertools
+import os
+import pathlib
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.errors import InputError
+from data.mixture import BLOCK, Mixture
+from data.pairs import Objective
+from data.record_folder import Records
+
+SOP = Objective("sop")
+
+
+def numbers(dataset: tf.data.Dataset, count: int) -> list[tuple[int, int]]:
+    """(epoch, index) of the next records."""
+    rows = itertools.islice(dataset.as_numpy_iterator(), count)
+    return [(int(epoch), int(index)) for _, index, epoch in rows]
+
+
+@pytest.fixture(scope="module")
+def mixture(tiny_records: str, tmp_path_factory: pytest.TempPathFactory) -> Mixture:
+    other = str(tmp_path_factory.mktemp("mixed") / "other")
+    shutil.copytree(tiny_records, other)
+    return Mixture.open(f"{tiny_records}:3,{other}:1")
+
+
+def test_numbers_are_those_of_the_stream(tiny_records: str):
+    """Over the end of an epoch."""
+    records = Records.open(tiny_records)
+    start = records.manifest.num_records - 5
+    told = records.numbers(7, start, 40)
+    assert [number for _, *number in told] == [
+        list(n) for n in numbers(records.stream(SOP, 7, start), 40)
+    ]
+    assert {epoch for _, epoch, _ in told} == {0, 1}
+
+
+def test_every_block_has_the_exact_shares(mixture: Mixture):
+    folders = [folder for folder, _, _ in mixture.numbers(5, 2 * BLOCK, BLOCK)]
+    assert folders.count(mixture.parts[0].folder) == 750
+    assert folders != sorted(folders)
+
+
+@pytest.mark.parametrize("start", [0, 1, BLOCK - 3, 3 * BLOCK + 17])
+def test_a_seek_is_the_stream(mixture: Mixture, start: int):
+    from_zero = mixture.numbers(5, 0, start + 25)
+    assert mixture.numbers(5, start, 25) == from_zero[start:]
+    assert numbers(mixture.stream(SOP, 5, start), 25) == [tuple(n[1:]) for n in from_zero[start:]]
+
+
+def test_each_folder_gives_its_own_stream(mixture: Mixture):
+    told = mixture.numbers(5, 0, 400)
+    for part in mixture.parts:
+        mine = [number for number in told if number[0] == part.folder]
+        assert mine == part.numbers(5, 0, len(mine))
+
+
+def test_one_folder_is_its_own_stream(tiny_records: str):
+    assert Mixture.open(tiny_records).numbers(5, 3, 20) == Records.open(tiny_records).numbers(
+        5, 3, 20
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{a}:1,{a}", "DIR:weight"),
+        ("{a}:0,{a}:1", "positive weights"),
+        ("{a}:1,{a}:9999", "1/1000"),
+    ],
+)
+def test_bad_weights_are_refused(tiny_records: str, text: str, words: str):
+    with pytest.raises(InputError, match=words):
+        Mixture.open(text.format(a=tiny_records))
+
+
+class TestDamage:
+    @pytest.fixture
+    def damaged(self, tiny_records: str, tmp_path: pathlib.Path) -> str:
+        """The first of the shards, cut in the middle."""
+        folder = str(tmp_path / "damaged")
+        shutil.copytree(tiny_records, folder)
+        path, _ = Records.open(folder).shards()[0]
+        with open(path, "r+b") as file:
+            file.truncate(os.path.getsize(path) // 2)
+        return folder
+
+    def test_it_is_named(self, damaged: str):
+        records = Records.open(damaged)
+        with (
+            pytest.raises(InputError, match="is damaged at its record number"),
+            records.naming_damage(),
+        ):
+            numbers(records.stream(SOP, 0, 0), records.manifest.num_records)
+
+    def test_it_is_passed_over_and_counted_on_request(self, damaged: str, capfd):
+        records = Records.open(damaged, skip_corrupt=True)
+        total = records.manifest.num_records
+        raw = [
+            row[0] for row in itertools.islice(records.stream(SOP, 0, 0).as_numpy_iterator(), total)
+        ]
+        assert all(raw) and len(raw) == total
+        lost = total - len(set(raw))
+        assert lost > 0 and f"is damaged: {lost} of" in capfd.readouterr().err
+        assert numbers(records.stream(SOP, 0, 10), 5) == [
+            tuple(n[1:]) for n in records.numbers(0, 10, 5)
+        ]
+
+    def test_nothing_left_is_an_error(self, damaged: str):
+        records = Records.open(damaged, skip_corrupt=True)
+        for path, _ in records.shards():
+            with open(path, "r+b") as file:
+                file.write(b"\xff" * 40)
+                file.truncate(40)
+        with pytest.raises(tf.errors.InvalidArgumentError, match="no record of a shard"):
+            numbers(records.stream(SOP, 0, 0), 1)
+
+
+def test_shares_are_near_the_weights_by_largest_remainder(tiny_records: str):
+    thirds = Mixture.open(",".join([f"{tiny_records}:1"] * 3))
+    assert sorted(np.bincount(thirds._pattern).tolist()) == [333, 333, 334]

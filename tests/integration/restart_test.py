@@ -1,0 +1,157 @@
+"""Runs in processes of their own: killed at any point, told to end, spread over two workers.
+
+Each is compared bit by bit with the run that nothing happened to.
+"""
+
+import json
+import os
+import pathlib
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.runs import RunDir
+
+FAST = ("loop.steps=24", "loop.steps_per_loop=2", "loop.checkpoint_every=4", "seed=3",
+        "optimizer.warmup_steps=2", "model.max_positions=32", "model.num_layers=1",
+        "model.hidden_dropout=0.1", "model.attention_dropout=0.1")  # fmt: skip
+
+# As `python -m pretraining.train`, on so many virtual CPUs.
+PROGRAM = """
+import sys
+import tensorflow as tf
+cpu = tf.config.list_physical_devices("CPU")[0]
+replicas = int(sys.argv.pop(1))
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * replicas)
+from albert_tf import cli
+from pretraining import train
+sys.modules["__main__"].__spec__ = train.__spec__
+cli.run(train.main, train.TrainOptions, train.__doc__)
+"""
+
+
+def start(records: str, run: pathlib.Path, *more: str, replicas: int = 1, **environment: str):
+    flags = [f"--data={records}", f"--run_dir={run}", "--experiment=smoke", *more]
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(replicas), *flags, *(f"--set={a}" for a in FAST)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=os.environ | environment,
+    )
+
+
+def finish(process: subprocess.Popen, status: int = 0) -> str:
+    output, _ = process.communicate(timeout=600)
+    assert process.returncode == status, output[-3000:]
+    return output
+
+
+def weights(run: pathlib.Path) -> dict[str, np.ndarray]:
+    """Everything in the last checkpoint: weights, moments, counters."""
+    reader = tf.train.load_checkpoint(str(run / "checkpoints"))
+    names = [name for name in reader.get_variable_to_shape_map() if "ATTRIBUTES" in name]
+    return {name: reader.get_tensor(name) for name in names}
+
+
+def assert_equal(some: dict[str, np.ndarray], others: dict[str, np.ndarray]) -> None:
+    assert some.keys() == others.keys()
+    assert [name for name, value in some.items() if not np.array_equal(value, others[name])] == []
+
+
+def wait_for_rows(run: pathlib.Path, count: int, process: subprocess.Popen) -> None:
+    deadline = time.monotonic() + 300
+    while len(RunDir(str(run)).metrics()) < count and process.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_killed_at_ten_random_points(tiny_records: str, tmp_path: pathlib.Path, replicas: int):
+    """With kill -9, also while saving, logging or starting; the metrics are whole as well."""
+    finish(start(tiny_records, tmp_path / "whole", replicas=replicas))
+    rng, run = random.Random(replicas), tmp_path / "run"
+    for number in range(10):
+        process = start(tiny_records, run, replicas=replicas)
+        # At a random moment after a random amount of progress, always a little further.
+        wait_for_rows(run, min(11, number + rng.randint(0, 2)), process)
+        time.sleep(rng.uniform(0, 0.3))
+        process.kill()
+        process.wait()
+    finish(start(tiny_records, run, replicas=replicas))
+    assert_equal(weights(run), weights(tmp_path / "whole"))
+    ours, theirs = RunDir(str(run)).metrics(), RunDir(str(tmp_path / "whole")).metrics()
+    assert [row["loss/mlm"] for row in ours] == [row["loss/mlm"] for row in theirs]
+
+
+@pytest.mark.slow
+def test_sigterm_exits_with_143_and_the_rest_is_bit_equal(
+    tiny_records: str, tmp_path: pathlib.Path
+):
+    finish(start(tiny_records, tmp_path / "whole"))
+    process = start(tiny_records, tmp_path / "run")
+    wait_for_rows(tmp_path / "run", 3, process)
+    process.send_signal(signal.SIGTERM)
+    assert "saving after this loop" in finish(process, 143)
+    assert "continuing at step" in finish(start(tiny_records, tmp_path / "run"))
+    assert_equal(weights(tmp_path / "run"), weights(tmp_path / "whole"))
+
+
+@pytest.mark.slow
+def test_a_full_disk_leaves_the_checkpoint_before(tiny_records: str, tmp_path: pathlib.Path):
+    """No file may become larger than half a checkpoint, from the second one on."""
+    run = tmp_path / "run"
+    process = start(tiny_records, run)
+    wait_for_rows(run, 2, process)
+    process.kill()
+    process.wait()
+    before = weights(run)
+    limited = subprocess.run(
+        [sys.executable, "-c", "import resource, signal\n"
+         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+         "resource.setrlimit(resource.RLIMIT_FSIZE, (2**18, 2**18))\n" + PROGRAM, "1",
+         f"--data={tiny_records}", f"--run_dir={run}", "--experiment=smoke",
+         *(f"--set={a}" for a in FAST)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert limited.returncode == 2 and "pretraining.train: error:" in limited.stderr
+    assert "Traceback" not in limited.stderr
+    assert_equal(weights(run), before)
+    finish(start(tiny_records, run))
+
+
+@pytest.mark.slow
+def test_two_workers_give_the_curve_of_one_and_one_of_them_exports(
+    tiny_records: str, tmp_path: pathlib.Path
+):
+    """On loopback; gradients are added in another order, so losses agree to 1e-4."""
+    still = ("--set=model.hidden_dropout=0.0", "--set=model.attention_dropout=0.0")
+    finish(start(tiny_records, tmp_path / "one", *still))
+    ports = []
+    for _ in range(2):
+        with socket.socket() as free:
+            free.bind(("localhost", 0))
+            ports.append(free.getsockname()[1])
+    cluster = {"worker": [f"localhost:{port}" for port in ports]}
+    workers = [
+        start(
+            tiny_records, tmp_path / "two", *still, "--device=multi_worker",
+            "--set=loop.export=last",
+            TF_CONFIG=json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}}),
+        )
+        for index in range(2)
+    ]  # fmt: skip
+    for worker in workers:
+        finish(worker)
+    one, two = (RunDir(str(tmp_path / name)).metrics() for name in ("one", "two"))
+    for a, b in zip(one, two, strict=True):
+        assert b["loss/mlm"] == pytest.approx(a["loss/mlm"], rel=1e-4)
+    assert (tmp_path / "two/export/24/saved_model.pb").is_file()

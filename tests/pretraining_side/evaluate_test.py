@@ -1,0 +1,130 @@
+"""The command: a run, a converted checkpoint and passages of SQuAD; what it refuses and where."""
+
+import json
+import os
+import pathlib
+
+import pytest
+import tensorflow as tf
+
+from albert_tf.convert import __main__ as convert
+from albert_tf.errors import InputError, InputNotFoundError
+from albert_tf.pretrainer import AlbertPretrainer
+from albert_tf.runs import RunDir
+from albert_tf.tokenization import load_tokenizer
+from data.build import BuildOptions, build
+from data.input_pipeline import Mixture, Records
+from pretraining import train
+from pretraining.config import resolve
+from pretraining.evaluate import EvaluateOptions, config_of, main
+from pretraining.experiments import SMOKE
+
+
+@pytest.fixture(scope="module")
+def run(tiny_records: str, tmp_path_factory: pytest.TempPathFactory) -> RunDir:
+    """A run of no step: its first weights."""
+    run, mixture = (
+        RunDir(str(tmp_path_factory.mktemp("evaluate") / "run")),
+        Mixture.open(tiny_records),
+    )
+    config = resolve(SMOKE, (), mixture.manifest, "cpu")
+    options = train.TrainOptions(tiny_records, run.path)
+    run.begin(train.config_of_run(config, mixture, options), load_tokenizer(tiny_records))
+    model = AlbertPretrainer(config.model).create_weights()
+    tf.train.Checkpoint(model=model).save(os.path.join(run.checkpoints_path, "ckpt"))
+    return run
+
+
+@pytest.fixture(scope="module")
+def passages(tiny_tokenizer: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Records of a SQuAD file: 12 passages, one of them twice."""
+    folder = tmp_path_factory.mktemp("squad")
+    texts = [f"Item {n} is first. It has a name. Its name is {n * 7}. The end." for n in range(12)]
+    paragraphs = [{"context": text, "qas": []} for text in [*texts, texts[0]]]
+    squad = {"version": "1.1", "data": [{"title": "t", "paragraphs": paragraphs}]}
+    (folder / "dev.json").write_text(json.dumps(squad), encoding="utf-8")
+    output = str(folder / "passages")
+    corpus = f"squad:{folder / 'dev.json'}"
+    build(BuildOptions(corpus, tiny_tokenizer, output, seq_length=32, num_workers=1))
+    return output
+
+
+@pytest.fixture(scope="module")
+def converted(run: RunDir, tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = str(tmp_path_factory.mktemp("converted") / "model")
+    convert.main(convert.ConvertOptions(run.path, folder))
+    return folder
+
+
+def test_passages_of_squad(run: RunDir, passages: str, capsys):
+    main(EvaluateOptions(run.path, passages))
+    table = capsys.readouterr().out
+    with open(run.evaluation_path("passages"), encoding="utf-8") as file:
+        result = json.load(file)
+    counts = Records.open(passages).manifest.counts
+    assert counts.documents == 12
+    assert result["count/sop"] == counts.sequences - counts.sequences_without_pair > 0
+    assert result["trained_with"] == "sop" and result["masking"]["rate"] == 0.15
+    assert f"{result['probe/nsp']:.2%}" in table and "nothing is held out" not in table
+    assert [line.split("  ")[0] for line in table.splitlines()[2:]] == [
+        "masked pieces", "SOP, the head as trained", "NSP, the head as trained", "SOP, probe",
+        "NSP, probe",
+    ]  # fmt: skip
+
+
+def test_fixed_pairs_of_a_converted_checkpoint(tiny_tokenizer: str, converted: str, tmp_path):
+    """What can be asked is asked; and nothing is left in the checkpoint's folder."""
+    output, figures = str(tmp_path / "fixed"), str(tmp_path / "figures.json")
+    build(
+        BuildOptions("python_docs:email", tiny_tokenizer, output, seq_length=32, num_workers=1,
+                     layout="reference")
+    )  # fmt: skip
+    before = sorted(os.walk(converted))
+    main(EvaluateOptions(converted, output, output=figures))
+    assert sorted(os.walk(converted)) == before
+    with open(figures, encoding="utf-8") as file:
+        result = json.load(file)
+    counts = Records.open(output).manifest.counts
+    assert result["count/sop"] == counts.sequences
+    share = counts.sequences_of_label_1 / counts.sequences
+    assert result["baseline/pair"] == max(share, 1 - share)
+    assert not {"accuracy/nsp", "probe/sop", "probe/nsp", "masking"} & set(result)
+    assert [note.split(":")[0] for note in result["notes"]] == ["no NSP pairs", "no probe"]
+
+
+def test_records_that_were_trained_on_are_no_held_out_text(
+    run: RunDir, tiny_records: str, capsys
+):  # fmt: skip
+    main(EvaluateOptions(run.path, tiny_records, dry_run=True))
+    assert "nothing is held out" in capsys.readouterr().out
+
+
+def test_what_may_be_set(run: RunDir, tiny_records: str, converted: str):
+    records = Records.open(tiny_records)
+    assert config_of(run, records, ("masking.rate=0.3",)).masking.rate == 0.3
+    asked = config_of(RunDir(converted), records, ("objective.pair=nsp",))
+    assert asked.objective.pair == "nsp"
+    for assignment in ("objective.pair=nsp", "seed=1"):
+        with pytest.raises(InputError, match=assignment):
+            config_of(run, records, (assignment,))
+
+
+def test_folders_of_other_kinds_say_what_to_do(tiny_records: str, tmp_path: pathlib.Path):
+    records = Records.open(tiny_records)
+    kinds = {
+        "export": ("saved_model.pb", "", "pass the run that it was exported from"),
+        "foreign": ("config.json", '{"num_hidden_layers": 2}', "convert the folder first"),
+        "fine-tuned": (
+            "config.json", '{"model": {}, "task": {"kind": "single"}}', "fine-tuned for single"
+        ),
+    }  # fmt: skip
+    for kind, (name, content, message) in kinds.items():
+        (tmp_path / kind).mkdir()
+        (tmp_path / kind / name).write_text(content, encoding="utf-8")
+        with pytest.raises(InputError, match=message):
+            config_of(RunDir(str(tmp_path / kind)), records)
+
+
+def test_an_output_without_a_folder_is_refused_first(run: RunDir, tiny_records: str):
+    with pytest.raises(InputNotFoundError, match="no folder 'nowhere'"):
+        main(EvaluateOptions(run.path, tiny_records, output="nowhere/figures.json"))

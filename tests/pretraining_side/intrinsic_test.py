@@ -1,0 +1,177 @@
+"""Figures that can be known: of models that answer by rule, on records that tell what they are."""
+
+import dataclasses
+import math
+import pathlib
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from data.input_pipeline import Objective, Records, evaluation_batches
+from data.masking import MaskingConfig
+from pretraining.config import PretrainConfig
+from pretraining.intrinsic import Evaluator, above_chance, evaluate
+from tests.pretraining_side.probe_test import DOCUMENTS, EACH, SIZE, coins, even_records, write
+
+COUNT = DOCUMENTS * EACH
+VOCABULARY = 200
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> Records:
+    return even_records(tmp_path_factory.mktemp("intrinsic") / "records")
+
+
+@dataclasses.dataclass
+class Oracle:
+    """A model that knows both objectives' labels and answers one: `head`.
+
+    Its outputs at padding are not a number. It predicts `piece` for every masked one.
+    """
+
+    head: str = "sop"
+    piece: int = 10
+
+    def __call__(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        ids = inputs["input_word_ids"]
+        first, second = (tf.sort(ids[:, at : at + SIZE])[:, SIZE // 2] for at in (1, SIZE + 2))
+        # Pieces of A are even and of B odd; those of a document differ in that alone.
+        knows = {"sop": first % 2 == 1, "nsp": first // 2 != second // 2}
+        states = tf.cast(tf.stack(list(knows.values()), 1), tf.float32)[:, None, :]
+        real = inputs["input_mask"][:, :, None] > 0
+        slots = tf.zeros_like(inputs["masked_lm_positions"])
+        return {
+            "sequence_output": tf.where(real, states, np.nan),
+            "pair_logits": tf.one_hot(tf.cast(knows[self.head], tf.int32), 2),
+            "mlm_logits": tf.one_hot(slots + self.piece, VOCABULARY),
+        }
+
+
+class Blind(Oracle):
+    """Its outputs are noise."""
+
+    def __call__(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        shape = [*inputs["input_mask"].shape, 4]
+        return super().__call__(inputs) | {
+            "sequence_output": tf.random.stateless_normal(shape, [1, 2])
+        }
+
+
+def config(pair: str = "sop", **masking: float) -> PretrainConfig:
+    return PretrainConfig(objective=Objective(pair), masking=MaskingConfig(**masking))
+
+
+@pytest.fixture(scope="module")
+def targets(records: Records) -> np.ndarray:
+    """The masked pieces, with SOP's pairs."""
+    batches = evaluation_batches(records, Objective("sop"), MaskingConfig(), COUNT)
+    (batch,) = batches.as_numpy_iterator()
+    return batch["masked_lm_ids"][batch["masked_lm_weights"] > 0]
+
+
+@pytest.fixture(scope="module")
+def result(records: Records, targets: np.ndarray) -> dict[str, Any]:
+    """Of a model that knows SOP and always predicts the most frequent piece."""
+    piece = int(np.bincount(targets).argmax())
+    return evaluate(Oracle(piece=piece), records, config(), 32)
+
+
+def test_each_objective_is_asked_of_head_and_probe(result: dict[str, Any]):
+    assert result["trained_with"] == "sop" and result["notes"] == []
+    assert result["accuracy/sop"] == 1 and result["count/sop"] == COUNT
+    assert result["loss/sop"] == pytest.approx(math.log(1 + math.exp(-1)))
+    # No pair of NSP is swapped: a head that knows SOP alone answers `in order` each time.
+    in_order = 1 - coins(COUNT).mean()
+    assert result["accuracy/nsp"] == pytest.approx(in_order) and result["count/nsp"] == COUNT
+    error = math.sqrt(in_order * (1 - in_order) / COUNT)
+    assert result["standard_error/nsp"] == pytest.approx(error)
+    # The outputs tell both, and the half that is scored has half of the documents.
+    for pair in ("sop", "nsp"):
+        assert result[f"probe/{pair}"] == 1 and result[f"count/probe_{pair}"] == COUNT // 2
+        # sqrt(100) / (2 * 0.5) = 10 standard errors above one half.
+        assert result[f"verdict/probe_{pair}"].startswith("above chance (+10.0 standard errors")
+    for kind in ("loss", "accuracy", "standard_error", "count", "verdict"):
+        assert result[f"{kind}/pair"] == result[f"{kind}/sop"]
+
+
+def test_masked_pieces_by_hand(result: dict[str, Any], targets: np.ndarray):
+    assert len(targets) == result["count/mlm"] == COUNT * 3  # round(0.15 * 19) of each
+    share = np.bincount(targets).max() / len(targets)
+    assert result["accuracy/mlm"] == pytest.approx(share)
+    assert result["baseline/mlm"] == pytest.approx(share)
+    error = math.sqrt(share * (1 - share) / len(targets))
+    assert result["standard_error/mlm"] == pytest.approx(error)
+    # Logits are 1 for one piece and 0 for 199.
+    loss = math.log(math.e + VOCABULARY - 1) - share
+    assert result["loss/mlm"] == pytest.approx(loss, rel=1e-5)
+
+
+def test_a_model_without_a_pair_objective_has_probes_alone(records: Records):
+    """And where the outputs are noise they are at chance."""
+    result = evaluate(Blind(), records, config("none", rate=0.06), 32)
+    assert result["trained_with"] == "none" and result["count/mlm"] == COUNT  # round(0.06 * 19)
+    assert not {"accuracy/sop", "accuracy/nsp", "accuracy/pair", "loss/sop"} & set(result)
+    for pair in ("sop", "nsp"):
+        assert abs(result[f"probe/{pair}"] - 0.5) < 4 * math.sqrt(0.25 / (COUNT // 2))
+
+
+def test_in_mid_training_only_what_is_trained(records: Records, result: dict[str, Any]):
+    evaluator = Evaluator(Oracle(), records, config(), 50, trained_only=True)
+    assert evaluator.num_sequences == COUNT
+    done: list[int] = []
+    quick = evaluator.run(done.append)
+    assert quick == evaluator.run() and sum(done) == COUNT
+    assert evaluator._forward.experimental_get_tracing_count() == 1
+    kinds = ("loss", "accuracy", "standard_error", "count", "verdict")
+    assert {f"{kind}/pair" for kind in kinds} < quick.keys() <= result.keys()
+    assert not {"accuracy/nsp", "probe/sop", "probe/nsp"} & set(quick)
+    for name in ("accuracy/sop", "loss/sop", "count/sop", "count/mlm", "baseline/mlm"):
+        assert quick[name] == pytest.approx(result[name])
+
+
+def test_one_document_has_neither_random_pairs_nor_probes(tmp_path: pathlib.Path):
+    records = write(tmp_path / "one", [[3] * 40])
+    result = evaluate(Oracle(), records, config("nsp"), 32)
+    assert result["accuracy/sop"] == 1 and result["count/mlm"] == 40 * 3
+    assert not {"accuracy/nsp", "accuracy/pair", "probe/sop", "probe/nsp"} & set(result)
+    nsp, mlm, sop = result["notes"]
+    assert "no NSP pairs" in nsp and "two documents" in nsp
+    assert "MLM" in mlm and "no SOP probe" in sop
+
+
+@pytest.mark.slow
+def test_replicas_share_batches(records: Records):
+    """Two replicas give the figures of one; and a batch that they cannot share is refused."""
+    script = f"""
+import tensorflow as tf
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+from albert_tf import hardware
+from data.input_pipeline import Records
+from pretraining.intrinsic import Evaluator
+from tests.pretraining_side.intrinsic_test import Oracle, config
+records, two = Records.open({records.folder!r}), hardware.strategy("cpu")
+one = Evaluator(Oracle(), records, config(), 32).run()
+assert one == Evaluator(Oracle(), records, config(), 32, strategy=two).run()
+try:
+    Evaluator(Oracle(), records, config(), 31, strategy=two)
+except ValueError as error:
+    print(error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "Received: 31, replicas: 2" in done.stdout
+
+
+def test_verdict_is_plain():
+    assert above_chance(0.51, 100).startswith("not above chance yet (+0.2")
+    assert above_chance(0.6, 10_000) == "above chance (+20.0 standard errors from 50 %)"
+    # 8 of 10 labels are 1, as in foreign records: 0.6 is below, by 0.2 / sqrt(0.16 / 100).
+    assert above_chance(0.6, 100, 0.8).startswith("not above chance yet (-5.0")

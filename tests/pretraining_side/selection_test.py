@@ -1,0 +1,107 @@
+"""Evaluation during training: the best weights are kept, exported, and patience ends the run."""
+
+import os
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.checkpoints import load_encoder
+from albert_tf.errors import ConfigError, InputError
+from albert_tf.runs import RunDir
+from pretraining import selection, train
+from pretraining.config import EvaluationConfig
+
+FAST = ("loop.steps=8", "loop.steps_per_loop=2", "loop.checkpoint_every=4", "model.num_layers=1",
+        "optimizer.warmup_steps=2", "model.max_positions=32")  # fmt: skip
+INPUTS = {name: tf.ones([2, 8], tf.int32)
+          for name in ("input_word_ids", "input_mask", "input_type_ids")}  # fmt: skip
+
+
+class Scripted:
+    """An evaluator that gives what the test says."""
+
+    losses: list[float] = []
+
+    def __init__(self, *_: object, **__: object) -> None:
+        self._left = iter(self.losses)
+
+    def run(self) -> dict[str, float]:
+        return {"loss/mlm": next(self._left), "accuracy/mlm": 0.5, "verdict/sop": "no number"}
+
+
+def start(records: str, run: pathlib.Path, *assignments: str) -> RunDir:
+    options = train.TrainOptions(
+        records, str(run), "smoke", heldout=records, set=(*FAST, *assignments)
+    )
+    train.main(options)
+    return RunDir(str(run))
+
+
+def test_the_best_is_kept_and_exported_and_patience_ends_the_run(
+    tiny_records: str, tmp_path: pathlib.Path, monkeypatch
+):
+    monkeypatch.setattr(selection, "Evaluator", Scripted)
+    monkeypatch.setattr(Scripted, "losses", [3.0, 2.0, 2.5, 2.0])
+    run = start(tiny_records, tmp_path / "run", "evaluation.every=2", "evaluation.patience=2",
+                "loop.export=best", "loop.steps=20")  # fmt: skip
+    rows = run.metrics()
+    assert [row["step"] for row in rows] == [2, 4, 6, 8]  # 2.0 again is not better
+    assert [row["heldout/loss/mlm"] for row in rows] == [3.0, 2.0, 2.5, 2.0]
+    assert "heldout/verdict/sop" not in rows[0] and run.result()["step"] == 8
+    assert os.listdir(run.export_path) == ["4"]
+    best, exported, last = (
+        load_encoder(path)(INPUTS)["pooled_output"]
+        for path in (run.best_path, os.path.join(run.export_path, "4"), run.path)
+    )
+    np.testing.assert_allclose(best, exported, atol=1e-6)
+    assert not np.allclose(best, last, atol=1e-6)
+
+
+def test_real_evaluations_and_exports_on_the_way(tiny_records: str, tmp_path: pathlib.Path):
+    run = start(tiny_records, tmp_path / "run", "evaluation.every=8", "loop.export=every:4")
+    assert sorted(os.listdir(run.export_path)) == ["4", "8"]
+    assert 5 < run.metrics()[-1]["heldout/loss/mlm"] < 7
+    exported = load_encoder(os.path.join(run.export_path, "8"))(INPUTS)["pooled_output"]
+    np.testing.assert_allclose(load_encoder(run.path)(INPUTS)["pooled_output"], exported, atol=1e-6)
+
+
+def test_lower_losses_and_higher_accuracies_are_better():
+    assert EvaluationConfig(metric="loss/mlm").is_better(1.0, None)
+    assert EvaluationConfig(metric="loss/mlm").is_better(1.0, 2.0)
+    assert not EvaluationConfig(metric="accuracy/sop").is_better(0.5, 0.6)
+
+
+@pytest.mark.parametrize(
+    ("assignments", "words"),
+    [
+        (["evaluation.every=3"], r"`evaluation.every` must be a multiple .* 3, 2"),
+        (["loop.export=best"], "`loop.export=best` needs evaluations"),
+        (["loop.export=every:6"], r"`loop.export` must be .* 'every:6', 4"),
+        (["loop.export=always"], "`loop.export` must be"),
+        (["evaluation.patience=1"], "needs evaluations"),
+        (["optimizer.schedule_steps=9"], r"must not exceed `loop.steps`.* 9, 8"),
+        (["optimizer.batch_scaling=root"], "none, sqrt, linear"),
+    ],
+)
+def test_impossible_values_name_both_numbers(tiny_records, tmp_path, assignments, words):
+    with pytest.raises(ConfigError, match=words):
+        start(tiny_records, tmp_path / "run", *assignments)
+
+
+def test_evaluations_need_records(tiny_records: str, tmp_path: pathlib.Path):
+    options = train.TrainOptions(
+        tiny_records, str(tmp_path / "run"), "smoke", set=(*FAST, "evaluation.every=2")
+    )
+    with pytest.raises(InputError, match="--heldout"):
+        train.main(options)
+
+
+def test_an_unknown_metric_is_told_with_those_that_there_are(
+    tiny_records: str, tmp_path: pathlib.Path, monkeypatch
+):
+    monkeypatch.setattr(selection, "Evaluator", Scripted)
+    monkeypatch.setattr(Scripted, "losses", [3.0])
+    with pytest.raises(InputError, match="loss/mlm, accuracy/mlm"):
+        start(tiny_records, tmp_path / "run", "evaluation.every=2", "evaluation.metric=loss/nsp")

@@ -1,0 +1,172 @@
+"""What a run survives: SIGTERM, torn checkpoints, numbers that are not finite. Bit by bit."""
+
+import dataclasses
+import glob
+import json
+import os
+import pathlib
+import signal
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf import hardware
+from albert_tf.errors import InputError
+from albert_tf.runs import RunDir
+from data.input_pipeline import Records
+from pretraining import loop
+from pretraining.actions import TrainingLog
+from pretraining.config import PretrainConfig, resolve
+from pretraining.experiments import SMOKE
+from pretraining.guard import Guard
+from pretraining.step import TrainStep
+
+FAST = ("loop.steps=8", "loop.steps_per_loop=2", "loop.checkpoint_every=2", "seed=3",
+        "optimizer.warmup_steps=2", "model.max_positions=32", "model.num_layers=1",
+        "model.hidden_dropout=0.1", "model.attention_dropout=0.1",
+        "guard.max_consecutive=2")  # fmt: skip
+
+
+def config_of(records: str, *assignments: str) -> PretrainConfig:
+    return resolve(SMOKE, [*FAST, *assignments], Records.open(records).manifest)
+
+
+def run_in(folder: pathlib.Path, records: str, config: PretrainConfig) -> list[np.ndarray]:
+    folder.mkdir(exist_ok=True)
+    run, strategy = RunDir(str(folder)), hardware.strategy("cpu")
+    return loop.train(config, Records.open(records), run, strategy).get_weights()
+
+
+def steps(config: PretrainConfig, count: int) -> PretrainConfig:
+    """The same run, cut after so many steps."""
+    cut = dataclasses.replace(config.loop, steps=count)
+    optimizer = dataclasses.replace(config.optimizer, schedule_steps=config.loop.steps)
+    return dataclasses.replace(config, loop=cut, optimizer=optimizer)
+
+
+def equal(some: list[np.ndarray], others: list[np.ndarray]) -> bool:
+    return all(np.array_equal(a, b) for a, b in zip(some, others, strict=True))
+
+
+@pytest.fixture(scope="module")
+def whole(tiny_records: str, tmp_path_factory: pytest.TempPathFactory) -> list[np.ndarray]:
+    return run_in(tmp_path_factory.mktemp("whole"), tiny_records, config_of(tiny_records))
+
+
+def poison(monkeypatch: pytest.MonkeyPatch, first: int, last: int) -> None:
+    """Makes the gradient of the batches first..last of the stream NaN."""
+    guards: list[Guard] = []
+    begin, part = Guard.__init__, TrainStep._part
+
+    def remember(self: Guard, *args: object) -> None:
+        begin(self, *args)
+        guards.append(self)
+
+    def poisoned(self: TrainStep, *args: object) -> tuple:
+        sums, gradients = part(self, *args)
+        batch = self.optimizer.iterations + guards[-1].offset
+        is_bad = tf.logical_and(batch >= first, batch <= last)
+        return sums, [tf.where(is_bad, float("nan"), gradient) for gradient in gradients]
+
+    monkeypatch.setattr(Guard, "__init__", remember)
+    monkeypatch.setattr(TrainStep, "_part", poisoned)
+
+
+class TestStopping:
+    def test_sigterm_saves_and_the_rest_is_bit_equal(
+        self, tiny_records: str, whole: list[np.ndarray], tmp_path: pathlib.Path, monkeypatch
+    ):
+        config, written = config_of(tiny_records), TrainingLog.write
+
+        def write_and_be_told(self: TrainingLog, step: int, *rest: object) -> None:
+            written(self, step, *rest)
+            if step == 4:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+        # Nothing but the signal saves.
+        rare = dataclasses.replace(
+            config, loop=dataclasses.replace(config.loop, checkpoint_every=100)
+        )
+        with monkeypatch.context() as patched:
+            patched.setattr(TrainingLog, "write", write_and_be_told)
+            with pytest.raises(SystemExit) as ended:
+                run_in(tmp_path / "run", tiny_records, rare)
+        assert ended.value.code == 143
+        assert tf.train.latest_checkpoint(str(tmp_path / "run/checkpoints")).endswith("ckpt-4")
+        assert signal.getsignal(signal.SIGTERM) is not None
+        assert equal(run_in(tmp_path / "run", tiny_records, config), whole)
+
+    def test_a_torn_checkpoint_gives_way_to_the_one_before(
+        self, tiny_records: str, whole: list[np.ndarray], tmp_path: pathlib.Path, capsys
+    ):
+        config = config_of(tiny_records)
+        run_in(tmp_path / "run", tiny_records, steps(config, 4))
+        (data,) = glob.glob(str(tmp_path / "run/checkpoints/ckpt-4.data*"))
+        with open(data, "r+b") as file:
+            file.truncate(os.path.getsize(data) // 2)
+        assert equal(run_in(tmp_path / "run", tiny_records, config), whole)
+        printed = capsys.readouterr().out
+        assert "ckpt-4 is damaged" in printed and "continuing at step 2" in printed
+
+    def test_no_readable_checkpoint_is_an_error(self, tiny_records: str, tmp_path: pathlib.Path):
+        folder = tmp_path / "run" / "checkpoints"
+        os.makedirs(folder)
+        for name in ("ckpt-2.index", "ckpt-2.data-00000-of-00001"):
+            (folder / name).write_bytes(b"torn")
+        with pytest.raises(InputError, match="no checkpoint .* can be read"):
+            run_in(tmp_path / "run", tiny_records, config_of(tiny_records))
+        assert (folder / "ckpt-2.index").read_bytes() == b"torn"
+
+
+class TestGuard:
+    def test_a_step_that_is_not_finite_changes_nothing(
+        self, tiny_records: str, tmp_path: pathlib.Path, monkeypatch, capsys
+    ):
+        config = config_of(tiny_records)
+        before = run_in(tmp_path / "before", tiny_records, steps(config, 2))
+        poison(monkeypatch, 2, 3)
+        assert equal(run_in(tmp_path / "run", tiny_records, steps(config, 4)), before)
+        rows = RunDir(str(tmp_path / "run")).metrics()
+        assert [row["skipped"] for row in rows] == [0, 2]
+        assert "loss/mlm" not in rows[1] and rows[1]["grad_norm"] == 0
+        assert "2 of the 2 steps up to 4 was not finite" in capsys.readouterr().out
+        with open(tmp_path / "run/skipped.jsonl", encoding="utf-8") as file:
+            skipped = [json.loads(line) for line in file]
+        assert [entry["step"] for entry in skipped] == [2, 3]
+        assert skipped[0]["records"] == [
+            [tiny_records, *number[1:]] for number in Records.open(tiny_records).numbers(3, 32, 16)
+        ]
+
+    def test_too_many_in_a_row_go_back_and_pass_over_the_data(
+        self, tiny_records: str, tmp_path: pathlib.Path, monkeypatch, capsys
+    ):
+        """Batches 3, 4 and 5 are bad: at step 6 back to 4, which is now trained on batch 6."""
+        poison(monkeypatch, 3, 5)
+        run_in(tmp_path / "run", tiny_records, config_of(tiny_records))
+        assert "back from step 6 to 4, passing over the 2 batches" in capsys.readouterr().out
+        rows = RunDir(str(tmp_path / "run")).metrics()
+        assert [(row["step"], row["skipped"]) for row in rows] == [(2, 0), (4, 1), (6, 0), (8, 0)]
+        reader = tf.train.load_checkpoint(str(tmp_path / "run/checkpoints"))
+        assert reader.get_tensor("guard/offset/.ATTRIBUTES/VARIABLE_VALUE") == 2
+
+    def test_a_run_that_keeps_diverging_is_given_up(
+        self, tiny_records: str, tmp_path: pathlib.Path, monkeypatch
+    ):
+        poison(monkeypatch, 3, 10**9)
+        with pytest.raises(InputError, match=r"diverged: more than 2 .* going back 1 times"):
+            run_in(tmp_path / "run", tiny_records, config_of(tiny_records, "guard.max_restores=1"))
+
+
+def test_accumulated_gradients_give_the_curve_of_the_large_batch(
+    tiny_records: str, tmp_path: pathlib.Path
+):
+    still = ("model.hidden_dropout=0.0", "model.attention_dropout=0.0", "loop.steps_per_loop=1")
+    curves = []
+    for parts in (1, 4):
+        config = config_of(tiny_records, *still, f"loop.accumulation_steps={parts}")
+        run_in(tmp_path / str(parts), tiny_records, config)
+        curves.append(RunDir(str(tmp_path / str(parts))).metrics())
+    for one, four in zip(*curves, strict=True):
+        for name in ("loss/mlm", "loss/pair", "grad_norm"):
+            assert four[name] == pytest.approx(one[name], rel=1e-4)

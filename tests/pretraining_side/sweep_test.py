@@ -1,0 +1,283 @@
+"""A sweep: which members, how long, in which order; its means; failures, restarts and refusals.
+
+Most tests put a trainer that takes no time in the place of the commands: its losses are chosen, so
+that means and errors can be computed by hand. The slow suite has a real sweep.
+"""
+
+import csv
+import json
+import math
+import os
+import pathlib
+from typing import Any
+
+import pytest
+
+from albert_tf import cli, outputs, settings
+from albert_tf.errors import ConfigError, InputError
+from albert_tf.runs import RunDir
+from pretraining import evaluate, sweep, train
+from pretraining.config import PretrainConfig
+from pretraining.experiments import LAPTOP, SMOKE, experiment
+from pretraining.sweep_plan import SweepOptions, configurations, of_length
+from pretraining.sweep_results import mean_and_error
+
+SHARING = "model.sharing=all,none"
+
+
+class Commands:
+    """Stands for the commands: reads the same flags, writes what they would, in no time."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.failing: tuple[str, ...] = ()
+        self.step_ms = [5000.0, 10.0, 11.0, 12.0, 50.0]  # the first one compiles
+
+    def __call__(self, module: str, *flags: str) -> None:
+        program = {"pretraining.train": train, "pretraining.evaluate": evaluate}[module]
+        is_training = program is train
+        options_class = train.TrainOptions if is_training else evaluate.EvaluateOptions
+        given = cli.parse(options_class, [module, *flags], "", "")
+        run, name = RunDir(given.run_dir), os.path.basename(given.run_dir)
+        self.calls.append(f"{'train' if is_training else 'evaluate'} {name}")
+        if any(text in name for text in self.failing):
+            raise sweep.MemberError("pretraining.train ended with status 1")
+        if is_training:
+            self.train(run, settings.override(experiment(given.experiment), given.set))
+        else:
+            self.evaluate(run, given.data)
+
+    def train(self, run: RunDir, config: PretrainConfig) -> None:
+        os.makedirs(run.path, exist_ok=True)
+        for step_ms in self.step_ms:
+            run.add_metrics({"step": 10, "step_ms": step_ms})
+        warmup = config.optimizer.warmup_steps
+        run.finish({"step": config.loop.steps, "loss/mlm": 6.0, "warmup": warmup})
+
+    def evaluate(self, run: RunDir, data: str) -> None:
+        share = 0.5 if "all" in run.path else 0.25
+        accuracy = share + {"0": -0.1, "1": 0.0, "2": 0.1}[run.path[-1]]
+        figures = {"accuracy/mlm": accuracy, "standard_error/mlm": 0.01, "notes": ["none"]}
+        outputs.write_json(run.evaluation_path(os.path.basename(data)), figures)
+
+
+@pytest.fixture
+def commands(monkeypatch: pytest.MonkeyPatch) -> Commands:
+    stand_in = Commands()
+    monkeypatch.setattr(sweep, "call", stand_in)
+    return stand_in
+
+
+def options(output: pathlib.Path | str, records: str, **changes: Any) -> SweepOptions:
+    values = {"experiment": "smoke", "data": records, "device": "cpu"} | changes
+    if "group" not in values:
+        values.setdefault("grid", (SHARING,))
+    return SweepOptions(str(output), **values)
+
+
+def lines(output: pathlib.Path) -> list[dict[str, str]]:
+    with open(output / "results.csv", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_grid_is_every_combination():
+    grid = (SHARING, "optimizer.learning_rate=0.01,0.1")
+    members = configurations(SweepOptions("out", grid, set=("loop.steps=9",)))
+    assert [member.name for member in members] == [
+        "model.sharing-all_optimizer.learning_rate-0.01",
+        "model.sharing-all_optimizer.learning_rate-0.1",
+        "model.sharing-none_optimizer.learning_rate-0.01",
+        "model.sharing-none_optimizer.learning_rate-0.1",
+    ]
+    assert members[1].experiment == "laptop"
+    assert members[1].assignments == (
+        "loop.steps=9", "model.sharing=all", "optimizer.learning_rate=0.1",
+    )  # fmt: skip
+    assert members[1].tree().optimizer.learning_rate == 0.1
+
+
+def test_a_group_is_its_rows_of_the_papers_model_or_of_another():
+    papers = configurations(SweepOptions("out", group="sharing"))
+    assert [member.name for member in papers][:2] == ["all-e768", "attention-e768"]
+    assert papers[1].tree() == experiment("sharing/attention-e768")
+    laptops = configurations(SweepOptions("out", group="objective", experiment="laptop"))
+    assert [member.tree().objective.pair for member in laptops] == ["none", "nsp", "sop"]
+    assert laptops[2].tree() == LAPTOP
+
+
+def test_warmup_and_schedule_keep_their_share():
+    # laptop: 1,500 steps, 100 of them warm-up. 300 is a fifth.
+    assert of_length(LAPTOP, 300) == (
+        "loop.steps=300", "optimizer.warmup_steps=20", "optimizer.schedule_steps=0",
+    )  # fmt: skip
+    shorter = settings.override(SMOKE, ["optimizer.schedule_steps=20"])  # half of 40
+    assert of_length(shorter, 8) == (
+        "loop.steps=8", "optimizer.warmup_steps=2", "optimizer.schedule_steps=4",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("budget", "steps"),
+    [(None, 40), ("steps:7", 7), ("tokens:5200", 10), ("tokens:1", 1)],  # 16 x 32 tokens a step
+)
+def test_budgets(budget: str | None, steps: int, tiny_records: str, tmp_path, capsys):
+    sweep.main(options(tmp_path / "out", tiny_records, budget=budget, seeds=2, dry_run=True))
+    rows = capsys.readouterr().out.splitlines()[2:]
+    assert len(rows) == 4 and all(row.endswith(f" | {steps} |") for row in rows)
+    assert "model.sharing-none_seed-1" in rows[3]
+    assert not (tmp_path / "out").exists()
+
+
+def test_means_and_errors(commands: Commands, tiny_records: str, tmp_path, capsys):
+    out = tmp_path / "out"
+    wanted = options(out, tiny_records, seeds=3, heldout=tiny_records, set=("seed=0",))
+    assert sweep.main(wanted) == 0
+    # All configurations with the first seed come before the second seed.
+    runs = [f"model.sharing-{s}_seed-{n}" for n in range(3) for s in ("all", "none")]
+    assert commands.calls == [f"{what} {run}" for run in runs for what in ("train", "evaluate")]
+    rows = lines(out)
+    assert [row["run"] for row in rows] == runs
+    assert [row["model.sharing"] for row in rows] == ["all", "none"] * 3
+    assert [float(row["accuracy/mlm"]) for row in rows] == [0.4, 0.15, 0.5, 0.25, 0.6, 0.35]
+    assert all(row["train/step"] == "40" and "notes" not in row for row in rows)
+    # 0.4, 0.5, 0.6: deviation 0.1 over the root of 3.
+    printed = capsys.readouterr().out
+    assert "| model.sharing-all | 3 |" in printed
+    assert "| 0.5000 ± 0.0577 |" in printed and "| 0.2500 ± 0.0577 |" in printed
+    assert (out / "results.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_error_of_one_run_is_its_samples():
+    one = [{"accuracy/sop": 0.7, "standard_error/sop": 0.02, "probe/sop": 0.6, "loss/mlm": 5.0,
+            "standard_error/probe_sop": 0.03}]  # fmt: skip
+    assert mean_and_error(one, "accuracy/sop") == (0.7, 0.02)
+    assert mean_and_error(one, "probe/sop") == (0.6, 0.03)
+    assert mean_and_error(one, "loss/mlm")[0] == 5.0
+    assert math.isnan(mean_and_error(one, "loss/mlm")[1])
+    assert all(map(math.isnan, mean_and_error(one, "accuracy/nsp")))
+
+
+def test_a_failure_is_reported_and_the_others_go_on(
+    commands: Commands, tiny_records: str, tmp_path, capsys
+):
+    commands.failing = ("all_seed-0",)
+    wanted = options(tmp_path / "out", tiny_records, seeds=2)
+    assert sweep.main(wanted) == cli.USAGE_ERROR
+    assert len(commands.calls) == 4 and len(lines(tmp_path / "out")) == 3
+    assert "failed: " in (said := capsys.readouterr().err) and "all_seed-0: " in said
+    commands.failing, commands.calls = (), []
+    assert sweep.main(wanted) == 0
+    assert commands.calls == ["train model.sharing-all_seed-0"]  # the others are finished
+    assert len(lines(tmp_path / "out")) == 4
+
+
+def test_seconds_become_steps_once(commands: Commands, tiny_records: str, tmp_path):
+    out = tmp_path / "out"
+    wanted = options(out, tiny_records, budget="seconds:23", seeds=2)
+    commands.failing = ("none_seed-1",)
+    assert sweep.main(wanted) == cli.USAGE_ERROR
+    # The median of 10, 11, 12 and 50 ms is 11.5; smoke warms up for a quarter of its steps.
+    assert {(row["train/step"], row["train/warmup"]) for row in lines(out)} == {("2000", "500")}
+    assert commands.calls.count("train run") == 2  # each configuration is timed once
+    commands.step_ms, commands.failing = [1.0] * 5, ()
+    assert sweep.main(wanted) == 0
+    assert {row["train/step"] for row in lines(out)} == {"2000"}
+    assert commands.calls.count("train run") == 2
+    assert not [name for name in os.listdir(out) if name.startswith(".timing")]
+
+
+def test_another_sweep_in_the_folder_is_refused(commands: Commands, tiny_records: str, tmp_path):
+    out = tmp_path / "out"
+    sweep.main(options(out, tiny_records))
+    sweep.main(options(out, tiny_records, grid=("model.sharing=attention",), seeds=2))  # more of it
+    for changes in ({"set": ("loop.steps=20",)}, {"budget": "steps:9"}, {"experiment": "laptop"}):
+        with pytest.raises(InputError, match=f"another sweep.*{next(iter(changes))}"):
+            sweep.main(options(out, tiny_records, **changes))
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine.txt").touch()
+    with pytest.raises(InputError, match="--output must name a new or empty folder"):
+        sweep.main(options(tmp_path / "full", tiny_records))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"group": "sharing", "grid": (SHARING,)}, "either --grid or --group"),
+        ({"grid": ()}, "either --grid or --group"),
+        ({"seeds": 0}, "--seeds must be positive. Received: 0"),
+        ({"budget": "minutes:3"}, "--budget must be steps:N.*'minutes:3'"),
+        ({"budget": "steps:0.5"}, "--budget must be steps:N.*'steps:0.5'"),
+        ({"grid": ("model.sharing",)}, "--grid must be key=value,value"),
+        ({"grid": (SHARING,), "set": ("model.sharing=ffn",)}, "`model.sharing` must not be given"),
+        ({"grid": ("seed=1,2",)}, "seeds are for --seeds"),
+        ({"grid": ("model.sharing=all,all",)}, "members must differ"),
+        ({"group": "additional-data"}, "members must differ. Received: without and with"),
+        ({"heldout": "nowhere"}, "no manifest.json in 'nowhere'"),
+    ],
+)
+def test_mistakes_are_told(changes: dict[str, Any], words: str, tiny_records: str, tmp_path):
+    with pytest.raises(InputError, match=words):
+        sweep.main(options(tmp_path / "out", tiny_records, **changes))
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_impossible_member_is_told_before_anything_runs(
+    commands: Commands, tiny_records, tmp_path
+):
+    with pytest.raises(ConfigError, match="`num_heads` must divide"):
+        sweep.main(options(tmp_path / "out", tiny_records, grid=("model.num_heads=2,3",)))
+    assert not commands.calls
+
+
+def test_the_grid_may_be_repeated():
+    flags = ["x", "--grid=model.sharing=all,none", "--grid=loop.steps=1,2", "--output=out"]
+    parsed = cli.parse(SweepOptions, flags, "", "")
+    assert [member.values["loop.steps"] for member in configurations(parsed)] == ["1", "2"] * 2
+
+
+def test_a_command_that_fails_is_told():
+    sweep.call("albert_tf.info", "--preset=albert-base-v2", "--dry_run")
+    with pytest.raises(sweep.MemberError, match="albert_tf.info ended with status 2"):
+        sweep.call("albert_tf.info", "--preset=albert-base-v9")
+
+
+def test_a_command_ends_with_the_sweep(monkeypatch: pytest.MonkeyPatch):
+    events: list[str] = []
+
+    class Process:
+        def __init__(self, command: list[str]) -> None:
+            events.append(command[-2])
+
+        def wait(self) -> int:
+            events.append("wait")
+            if events.count("wait") == 1:
+                raise SystemExit(143)  # what SIGTERM to the sweep does
+            return 143
+
+        def terminate(self) -> None:
+            events.append("terminate")
+
+    monkeypatch.setattr(sweep.subprocess, "Popen", Process)
+    with pytest.raises(SystemExit):
+        sweep.call("pretraining.train", "--data=records")
+    assert events == ["pretraining.train", "wait", "terminate", "wait"]
+
+
+@pytest.mark.slow
+def test_a_real_sweep_by_seconds(tiny_records: str, tmp_path: pathlib.Path, capsys):
+    out = tmp_path / "out"
+    wanted = options(
+        out, tiny_records, grid=("model.sharing=none",), budget="seconds:3", seeds=2,
+        heldout=tiny_records,
+    )  # fmt: skip
+    assert sweep.main(wanted) == 0
+    rows = lines(out)
+    assert len(rows) == 2 and all(0 < float(row["accuracy/mlm"]) < 1 for row in rows)
+    timed = json.loads((out / "sweep.json").read_text(encoding="utf-8"))["steps"]
+    for row in rows:
+        assert int(row["train/step"]) == timed[row["configuration"]]
+        config = RunDir(str(out / row["run"])).config()
+        assert config["loop"]["steps"] == timed[row["configuration"]]
+        assert config["optimizer"]["warmup_steps"] == round(10 * config["loop"]["steps"] / 40)
+        assert config["seed"] == int(row["seed"])
+    assert "±" in capsys.readouterr().out

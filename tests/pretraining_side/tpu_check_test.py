@@ -1,0 +1,307 @@
+"""The verdicts of `pretraining.tpu_check`, computed by hand with a compiler of known sizes."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+from albert_tf.config import AlbertConfig
+from albert_tf.errors import InputError
+from pretraining import tpu_cache, tpu_check, tpu_fit
+from pretraining.config import PretrainConfig
+from pretraining.lowering import TpuCompiler
+from pretraining.tpu_step import CHIPS, Chip, CompiledSize, Step, parse_topology
+
+MB = 10**6
+# Embeddings (10 + 2 + 16) 8 + 16 = 240; attention 4 (64 + 8) + 16 = 304; FFN 8 16 + 16 + 16 8 + 8 +
+# 16 = 296; pooler 72; MLM head 64 + 8 + 16 + 10 = 98; pair head 18.
+PARAMETERS = 240 + 304 + 296 + 72 + 98 + 18
+MODEL = AlbertConfig(
+    vocab_size=10, embedding_size=8, hidden_size=8, num_layers=3, num_heads=2,
+    intermediate_size=16, max_positions=16,
+)  # fmt: skip
+STEP = Step(PretrainConfig(model=MODEL, precision="mixed_bfloat16"), 64, 16, 2)
+CHIP = Chip("2x2", 1000 * MB, flops=1e9, bytes_per_s=1e9)
+
+
+class Compiler:
+    """Plain: 100 MB and 10 MB a sequence; recomputed: 200 MB and 2 MB a sequence; of one part.
+
+    surprise: Step -> MB more.
+    """
+
+    def __init__(self, surprise=lambda step: 0) -> None:
+        self.surprise, self.compiled = surprise, []
+
+    def __call__(self, step: Step, topology: str = "") -> CompiledSize:
+        self.compiled.append((step.batch, step.model.rematerialize, step.parts))
+        base, slope = (200, 2) if step.model.rematerialize else (100, 10)
+        size = base + slope * step.batch // step.parts + self.surprise(step)
+        # What is counted by formula is taken off, for round totals.
+        return CompiledSize(0, size * MB - 4 * PARAMETERS, 0, 0.0)
+
+
+def way(batch: int, compiler: Compiler, chip: Chip = CHIP) -> list[tpu_fit.Way]:
+    return tpu_fit.ways(dataclasses.replace(STEP, batch=batch), chip, compiler)
+
+
+def test_what_is_counted_by_formula():
+    assert STEP.parameters == PARAMETERS
+    assert STEP.all_reduce == 4 * PARAMETERS
+    assert tpu_fit.needed(STEP, CompiledSize(1, 20, 300, 9.0)) == 321 + 4 * PARAMETERS
+    # Per piece and layer 4 H H + 2 H F + 2 S H multiply-adds: 256 + 256 + 256.
+    again = STEP.sized(64, recompute=True)
+    assert again.recomputed_flops == 2 * 64 * 16 * 3 * 768
+    assert STEP.recomputed_flops == 0
+    split = STEP.sized(64, recompute=False, parts=4)
+    assert split.seconds(CHIP) == pytest.approx(STEP.flops / 1e9 + 4 * 12 * PARAMETERS / 1e9)
+
+
+@pytest.mark.parametrize(("batch", "seq_length", "parts", "chunks"), [
+    (72, 512, 1, 9), (64, 512, 1, 8), (64, 512, 4, 2), (64, 128, 1, 2), (13, 512, 1, 13),
+    (4, 4096, 1, 4), (6, 512, 1, 1),
+])  # fmt: skip
+def test_chunks_have_about_4096_pieces(batch, seq_length, parts, chunks):
+    step = dataclasses.replace(STEP, seq_length=seq_length).sized(batch, True, parts)
+    assert step.model.rematerialize_chunks == chunks
+    assert step.batch % step.unit == 0
+    assert step.sized(batch, False).model.rematerialize_chunks == 1
+
+
+def test_the_largest_batch_takes_two_compiles_and_one_that_confirms():
+    asked = []
+
+    def need(batch: int) -> int:
+        asked.append(batch)
+        return 100 + 10 * batch
+
+    assert tpu_fit.largest_batch(need, 1005, start=16) == 90
+    assert asked == [16, 8, 90]
+    assert tpu_fit.largest_batch(need, 1005, start=16, unit=8) == 88
+    assert tpu_fit.largest_batch(need, 105, start=16) == 0
+    assert tpu_fit.largest_batch(need, 115, start=1) == 1
+
+
+def test_the_largest_batch_steps_down_where_the_line_was_wrong():
+    def need(batch: int) -> int:  # steeper from 50 on
+        return 100 + 10 * batch + 10 * max(0, batch - 50)
+
+    # The line says 90, which needs 1,400; the line from 16 through it says 64: 880, which fits.
+    found = tpu_fit.largest_batch(need, 1000, start=16)
+    assert found == 64
+    assert need(found) <= 1000
+
+
+def test_the_cheapest_way():
+    plain = way(64, Compiler())[0]  # 740 MB
+    assert (plain.name, plain.confirmed, plain.need) == ("plain", True, 740 * MB)
+    # 200 sequences: 4 parts of 50, 600 MB; or recomputed at once, 600 MB.
+    fast_memory = CHIP._replace(bytes_per_s=1e15)
+    split = way(200, Compiler(), fast_memory)[0]
+    assert (split.name, split.step.parts, split.step.batch) == ("accumulate", 4, 200)
+    assert split.need == 600 * MB
+    slow_memory = CHIP._replace(bytes_per_s=1.0)
+    again = way(200, Compiler(), slow_memory)[0]
+    assert (again.name, again.step.parts, again.step.flags) == (
+        "recompute", 1, "--set model.rematerialize=true",
+    )  # fmt: skip
+    # 1,000: recomputed at most 399 at once, so 4 parts of 250, 700 MB.
+    (both,) = [one for one in way(1000, Compiler(), slow_memory) if one.name == "recompute"]
+    assert (both.step.parts, both.step.model.rematerialize) == (4, True)
+
+
+def test_a_way_that_compiles_larger_than_foreseen_is_split_further():
+    # Plain: 900 MB on the line, 1,200 compiled; so 2 parts.
+    compiler = Compiler(lambda step: 300 * (step.batch == 80 and step.parts == 1))
+    best = way(80, compiler)[0]
+    assert (best.name, best.step.parts, best.need) == ("accumulate", 2, 500 * MB)
+    compiler = Compiler(lambda step: 450 * (step.parts > 1))
+    best = way(200, compiler, CHIP._replace(bytes_per_s=1e15))[0]
+    # 4 parts of 50 take 1,050 MB; 5 of 40 take 950.
+    assert (best.name, best.step.parts, best.need) == ("accumulate", 5, 950 * MB)
+    assert compiler.compiled[-2:] == [(200, False, 4), (200, False, 5)]
+
+
+def test_nothing_fits():
+    found = way(64, Compiler(), CHIP._replace(hbm=50 * MB))
+    assert [(one.name, one.step is None) for one in found] == [
+        ("accumulate", True), ("recompute", True), ("plain", False),
+    ]  # fmt: skip
+    assert found[-1].need == 740 * MB
+
+
+@pytest.mark.parametrize(("name", "whole", "gib"), [
+    ("v5e", "v5e:2x2", 15.75), ("v5e:4x4", "v5e:4x4", 15.75), ("v4", "v4:2x2x1", 30.75),
+])  # fmt: skip
+def test_topologies(name, whole, gib):
+    topology, chip = parse_topology(name)
+    assert (topology, chip.hbm) == (whole, gib * 2**30)
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path
+
+
+def check(compiler, *assignments, **values) -> int:
+    chosen = {"preset": "albert-tiny", "seq_length": 64, "batch": 8} | values
+    return tpu_check.main(tpu_check.TpuCheckOptions(**chosen, set=assignments), compiler)
+
+
+def test_the_cache_knows_what_makes_a_program(home):
+    compiler = Compiler()
+    for _ in range(2):
+        assert check(compiler, largest=False) == 0
+        assert check(compiler, "optimizer.learning_rate=0.5", "loop.steps=7000", largest=False) == 0
+    assert len(compiler.compiled) == 1
+    for values in ({"batch": 16}, {"topology": "v4"}, {"seq_length": 32}):
+        check(compiler, largest=False, **values)
+    for assignment in ("model.num_layers=2", "optimizer.name=adamw", "precision=float32"):
+        check(compiler, assignment, largest=False)
+    assert len(compiler.compiled) == 7
+    files = list((home / "albert_tf" / "tpu_check").iterdir())
+    assert len(files) == 7
+    files[0].write_text("{")  # torn: compiled again
+    for path in files[1:]:
+        assert json.loads(path.read_text())["size"]["temporaries"] > 0
+
+
+def test_a_torn_entry_is_compiled_again(tmp_path):
+    compiler = Compiler()
+    cache = tpu_cache.Cache(compiler, str(tmp_path))
+    first = cache(STEP, "v5e:2x2")
+    with open(cache.path(STEP, "v5e:2x2"), "w", encoding="utf-8") as file:
+        file.write('{"size": ')
+    assert cache(STEP, "v5e:2x2") == first == cache(STEP, "v5e:2x2")
+    assert len(compiler.compiled) == 2
+
+
+def test_verdicts(home, capsys):
+    gib = 2**30
+
+    def compiler(step: Step, topology: str) -> CompiledSize:
+        per_sequence = gib // (40 if step.model.rematerialize else 4)
+        return CompiledSize(0, per_sequence * step.batch, 0, 1.0)
+
+    assert check(compiler, batch=32) == 0  # 8 GiB
+    shown = capsys.readouterr().out
+    assert "temporaries  8.59 GB" in shown
+    # 15.75 GiB, less 4 bytes of gradient for each parameter, at 0.25 GiB a sequence.
+    assert "largest batch on a chip: 62" in shown
+    assert check(compiler, batch=72) == 0  # plain is too large, recomputed it fits
+    shown = capsys.readouterr().out
+    assert "does not fit" in shown and "--set model.rematerialize=true" in shown
+    assert check(compiler, "model.rematerialize=false", batch=72) == tpu_check.DOES_NOT_FIT
+    assert check(compiler, batch=640) == tpu_check.DOES_NOT_FIT
+    assert check(compiler, batch=320, topology="v6e") == 0
+
+
+def test_recommendation_and_table(home, capsys):
+    compiler = Compiler()
+    assert check(compiler, global_batch=4096, chips=8) == 0
+    assert "cheapest: plain: --set loop.global_batch_size=4096" in capsys.readouterr().out
+    presets = "albert-tiny,albert-base-v2"
+    assert check(compiler, table=True, presets=presets) == 0
+    first = capsys.readouterr().out
+    assert first.count("| albert-") == 2
+    before = len(compiler.compiled)
+    check(compiler, table=True, presets=presets)
+    assert len(compiler.compiled) == before
+    assert first.splitlines()[-4:] == capsys.readouterr().out.splitlines()[-4:]
+
+
+@pytest.mark.parametrize(("values", "assignments", "message"), [
+    ({"topology": "v3"}, (), "--topology must be v4, v5e, v5p, v6e"),
+    ({"batch": 0}, (), "--batch must be positive"),
+    ({"global_batch": 100, "chips": 8}, (), "--global_batch must be a multiple of --chips"),
+    ({"num_predictions": 65}, (), "--num_predictions must be"),
+    ({"preset": "albert-bas"}, (), "albert-base"),
+    ({}, ("model.depth=3",), "unknown key `model.depth`"),
+    ({}, ("model.rematerialize=true", "model.rematerialize_chunks=3"), "must be a multiple of"),
+])  # fmt: skip
+def test_mistakes(home, values, assignments, message):
+    with pytest.raises(InputError, match=message.replace("(", r"\(")):
+        check(Compiler(), *assignments, **values)
+
+
+def test_a_tpu_vm_gets_what_everyone_gets():
+    root = pathlib.Path(__file__).resolve().parents[2]
+    everyone, vm = (
+        [line for line in (root / name).read_text().splitlines() if not line.startswith("#")]
+        for name in ("requirements.txt", "requirements-tpu.txt")
+    )
+    on_vm = [line.replace("tensorflow==", "tensorflow-tpu==") for line in everyone]
+    assert [line for line in vm if not line.startswith("libtpu==")] == on_vm
+    assert len(vm) == len(everyone) + 1
+
+
+def tpu_check_run(*arguments: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-m", "pretraining.tpu_check", *arguments],
+        capture_output=True, text=True, check=False, env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
+    )  # fmt: skip
+
+
+# 400,000 columns of 400,000 bfloat16 numbers, sorted: 320 GB at once.
+TOO_LARGE = """
+module @too_large {
+  func.func @main(%arg0: tensor<400000x128xbf16>) -> tensor<400000x400000xbf16> {
+    %0 = stablehlo.dot_general %arg0, %arg0, contracting_dims = [1] x [1] :
+      (tensor<400000x128xbf16>, tensor<400000x128xbf16>) -> tensor<400000x400000xbf16>
+    %1 = "stablehlo.sort"(%0) ({
+      ^bb0(%x: tensor<bf16>, %y: tensor<bf16>):
+      %less = stablehlo.compare LT, %x, %y : (tensor<bf16>, tensor<bf16>) -> tensor<i1>
+      stablehlo.return %less : tensor<i1>
+    }) {dimension = 0 : i64} : (tensor<400000x400000xbf16>) -> tensor<400000x400000xbf16>
+    %2 = stablehlo.negate %1 : tensor<400000x400000xbf16>
+    return %2 : tensor<400000x400000xbf16>
+  }
+}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("generation", CHIPS)
+def test_what_a_chip_has(generation):
+    pytest.importorskip("libtpu", reason="libtpu is absent: requirements-tpu-check.txt")
+    topology, chip = parse_topology(generation)
+    compiler = TpuCompiler(topology)
+    with pytest.raises(Exception, match="RESOURCE_EXHAUSTED") as refusal:
+        compiler._memory(TOO_LARGE)
+    (granted,) = re.findall(r"available HBM \(([\d.]+)G\)", str(refusal.value))
+    assert int(float(granted) * 2**30) == chip.hbm
+    size = compiler.compile(TOO_LARGE)
+    assert size.refused
+    assert size.arguments == 400_000 * 128 * 2
+    assert size.temporaries >= 2 * 400_000**2
+    with pytest.raises(InputError, match="does not know the topology"):
+        TpuCompiler(f"{generation}:7x9")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("topology", CHIPS)
+def test_every_generation_compiles(topology, tmp_path):
+    pytest.importorskip("libtpu", reason="libtpu is absent: requirements-tpu-check.txt")
+    done = tpu_check_run(
+        "--preset=albert-tiny", "--seq_length=128", "--batch=8", f"--topology={topology}",
+        "--largest=false",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert ": fits, " in done.stdout
+
+
+@pytest.mark.slow
+def test_xxlarge_fits_72_a_chip():
+    pytest.importorskip("libtpu", reason="libtpu is absent: requirements-tpu-check.txt")
+    done = tpu_check_run(
+        "--preset=albert-xxlarge-v2", "--seq_length=512", "--batch=72", "--topology=v5e",
+        "--largest=false",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:] + done.stdout
+    assert "recompute in 9 chunks" in done.stdout
