@@ -31,6 +31,10 @@ lock: .venv/uv
 	    --no-emit-index-url --no-emit-find-links $$name.in | sed "/>= '3.12'/d; s/ ; python_full_version < '3.12'//" \
 	    > $$name.txt; \
 	done
+	# The same for a TPU VM, where another TensorFlow and a libtpu that goes with it are installed.
+	{ head -2 requirements-tpu.txt; sed 's/^tensorflow==/tensorflow-tpu==/' requirements.txt; \
+	  grep '^libtpu==' requirements-tpu.txt; } > .venv/requirements-tpu.txt
+	mv .venv/requirements-tpu.txt requirements-tpu.txt
 	# torch brings the CUDA libraries of its platform by itself.
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-annotate --no-header \
 	  --no-emit-index-url --no-emit-find-links -c requirements-dev.txt requirements-slow.in \

@@ -1,7 +1,6 @@
 """The model's configuration, its presets, and two pure functions of it: weight plan and size."""
 
 import dataclasses
-import difflib
 import json
 import os
 from collections.abc import Mapping
@@ -100,10 +99,7 @@ class AlbertConfig:
     def from_preset(cls, name: str) -> "AlbertConfig":
         """The configuration of a published model, e.g. `albert-base-v2`."""
         if name not in PRESETS:
-            near = [preset for preset in PRESETS if preset.startswith(name)]
-            near = near or difflib.get_close_matches(name, PRESETS, cutoff=0.5)
-            hint = f"Did you mean {' or '.join(near)}? " if near else ""
-            raise ConfigError(f"unknown preset {name!r}. {hint}Presets: {', '.join(PRESETS)}.")
+            raise ConfigError(settings.unknown_key(name, PRESETS, "preset"))
         return cls(**PRESETS[name])
 
     @classmethod

@@ -1,6 +1,7 @@
 """The one place that knows kinds of devices: a name -> a `tf.distribute` strategy, a precision."""
 
 import contextlib
+import glob
 import json
 import os
 import socket
@@ -158,8 +159,10 @@ def _tpu(name: str | None) -> tf.distribute.Strategy:
         tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
     except (ValueError, RuntimeError, OSError, tf.errors.OpError) as error:
+        has_chip = glob.glob("/dev/accel*") or glob.glob("/dev/vfio/[0-9]*")
+        here = "this machine has no TPU chip" if name == "local" and not has_chip else error
         raise InputError(
-            f"--tpu={name}: no TPU could be reached there: {error}. Pass its name, "
+            f"--tpu={name}: no TPU could be reached there: {here}. Pass its name, "
             "grpc://HOST:PORT or, on a TPU VM, local."
         ) from None
     return tf.distribute.TPUStrategy(resolver)

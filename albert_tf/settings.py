@@ -74,12 +74,13 @@ def differing_keys(left: Any, right: Any) -> list[str]:
     ]
 
 
-def unknown_key(key: str, valid: Iterable[str]) -> str:
-    """The message for an unknown key: the nearest valid ones, else all of them."""
+def unknown_key(key: str, valid: Iterable[str], what: str = "key") -> str:
+    """The message for an unknown key: those that begin so or are near, else all of them."""
     valid = sorted(valid)
-    near = difflib.get_close_matches(key, valid, n=3, cutoff=0.5)
-    hint = f"Did you mean {' or '.join(near)}?" if near else f"Valid keys: {', '.join(valid)}."
-    return f"unknown key `{key}`. {hint}"
+    near = [name for name in valid if name.startswith(key)][:3]
+    near = near or difflib.get_close_matches(key, valid, n=3, cutoff=0.5)
+    hint = f"Did you mean {' or '.join(near)}?" if near else f"Valid {what}s: {', '.join(valid)}."
+    return f"unknown {what} `{key}`. {hint}"
 
 
 def _parsed(tree: Any, key: str, text: str) -> Any:

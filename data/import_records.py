@@ -24,7 +24,7 @@ from albert_tf.errors import InputError, InputNotFoundError
 from albert_tf.progress import Progress
 from albert_tf.tokenization import Tokenizer, load_tokenizer
 from data import places
-from data.records import REFERENCE, TOKENIZER, Counts, Manifest
+from data.records import MANIFEST, REFERENCE, TOKENIZER, Counts, Manifest
 from data.schema import COMPACT_VERSION
 
 if TYPE_CHECKING:  # to tell a user's mistake, no TensorFlow is needed
@@ -58,13 +58,17 @@ def import_records(options: ImportOptions) -> None:
         raise InputError(f"--pair must be {', '.join(_PAIRS)}. Received: {options.pair!r}.")
     places.require_local(options.output, "--output")
     places.require_local(options.files, "--files")
-    outputs.require_new(options.output)
-    files = sorted(glob.glob(os.path.expanduser(options.files)))
+    files = sorted(filter(os.path.isfile, glob.glob(os.path.expanduser(options.files))))
     if not files:
         raise InputNotFoundError(
-            f"--files: no file matches {options.files!r} in the working directory {os.getcwd()!r}."
+            f"--files: no file matches {options.files!r} in the working directory {os.getcwd()!r}. "
+            "Give a glob of files, such as 'folder/*.tfrecord'."
         )
     tokenizer, records = load_tokenizer(options.tokenizer), StaticRecords.of_files(files)
+    if _is_complete(options, tokenizer, records):
+        print(f"{options.output} is already complete.")
+        return
+    outputs.require_new(options.output)
     if options.pair != "none" and not records.has_pairs:
         raise InputError(f"--pair must be none: the records of {options.files!r} have no labels.")
     counts = _checked_counts(records, tokenizer, options.pair)
@@ -73,6 +77,19 @@ def import_records(options: ImportOptions) -> None:
         return
     _write(options, tokenizer, records, counts)
     print(f"{options.output}: {counts.sequences:,} sequences of {records.seq_length}.")
+
+
+def _is_complete(options: ImportOptions, tokenizer: Tokenizer, records: "StaticRecords") -> bool:
+    """Whether --output is what this command makes of the same files."""
+    if not os.path.isfile(os.path.join(options.output, MANIFEST)):
+        return False
+    found = Manifest.read(options.output)
+    made_of = found.tokenizer_fingerprint, found.corpus_fingerprint, found.options
+    return made_of == (tokenizer.fingerprint, _fingerprint(records), _build_options(options))
+
+
+def _build_options(options: ImportOptions) -> str:
+    return json.dumps({"split": "all", "pair": options.pair})
 
 
 def _write(
@@ -88,7 +105,7 @@ def _write(
         corpus_fingerprint=_fingerprint(records),
         shards=tuple(size for _, size in records.shards),
         counts=counts,
-        options=json.dumps({"split": "all", "pair": options.pair}),
+        options=_build_options(options),
         feature_names=records.names,
         max_predictions=records.max_predictions,
     )
@@ -137,8 +154,13 @@ def _batches(records: "StaticRecords") -> Iterator[dict[str, np.ndarray]]:
     try:
         yield from dataset.map(records.parse).as_numpy_iterator()
     except DAMAGE as error:
-        damage = find_damage(list(records.shards)) or cli.one_line(error)
-        raise InputError(f"--files: {damage}. Fetch it again.") from None
+        if damage := find_damage(list(records.shards)):
+            raise InputError(f"--files: {damage}. Fetch it again.") from None
+        raise InputError(
+            f"--files must be of one kind: sequences of {records.seq_length} with "
+            f"{records.max_predictions} slots, as the first record. Received: others too "
+            f"({cli.one_line(error)[-160:]}). Import each kind into an --output of its own."
+        ) from None
 
 
 def _fingerprint(records: "StaticRecords") -> str:

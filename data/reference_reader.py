@@ -114,7 +114,8 @@ def count_records(path: str) -> int:
             at += 12 + length + 4  # length and its checksum, the record and its checksum
             if at > size:
                 raise InputError(
-                    f"{path!r} must be whole records: it ends inside number {count}. Copy it again."
+                    f"{path!r} must be a TFRecord file of whole records: it ends inside number "
+                    f"{count}. Copy it again."
                 )
             count += 1
     return count

@@ -47,7 +47,7 @@ class FinetuneOptions:
 def main(options: FinetuneOptions) -> None:
     """Fine-tunes as `options` describe."""
     if options.task not in TASKS:
-        raise InputError(f"--task: {settings.unknown_key(options.task, TASKS)}")
+        raise InputError(f"--task: {settings.unknown_key(options.task, TASKS, 'task')}")
     task, train, dev = TASKS[options.task].read(options.data_dir)
     config = resolve(options, task)
     run = RunDir(options.run_dir)

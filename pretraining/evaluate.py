@@ -117,14 +117,19 @@ def _model_of(run: RunDir) -> AlbertConfig:
 
 def _note_overlap(trained_on: list[dict[str, Any]], records: Records) -> None:
     """Says so where the run has seen documents of `records`."""
-    manifest, split = records.manifest, json.loads(records.manifest.options)["split"]
-    seen = [
-        part["build"]["split"]
-        for part in trained_on
-        if part["corpus"] == manifest.corpus_fingerprint
-    ]
-    if any("all" in (split, theirs) or split == theirs for theirs in seen):
-        print(f"note: the run was trained on documents of {records.folder}: nothing is held out.")
+    own = json.loads(records.manifest.options)
+    for part in trained_on:
+        theirs, name = part["build"], records.folder
+        if part["corpus"] != records.manifest.corpus_fingerprint:
+            continue
+        if "all" in (own["split"], theirs["split"]) or own["split"] == theirs["split"]:
+            print(f"note: the run was trained on documents of {name}: nothing is held out.")
+        elif own["heldout_fraction"] != theirs["heldout_fraction"]:
+            print(
+                f"note: the run was trained on some documents of {name}: it was built with "
+                f"--heldout_fraction={own['heldout_fraction']}, the run's records with "
+                f"{theirs['heldout_fraction']}."
+            )
 
 
 def _check_records(run: RunDir, model: AlbertConfig, records: Records) -> None:

@@ -190,14 +190,16 @@ def experiment(name: str) -> PretrainConfig:
         f"{group}/{row}": value for group in GROUPS for row, value in GROUPS[group].rows.items()
     }
     if name not in rows:
-        raise ConfigError(f"--experiment: {settings.unknown_key(name, [*EXPERIMENTS, *rows])}")
+        raise ConfigError(
+            f"--experiment: {settings.unknown_key(name, [*EXPERIMENTS, *rows], 'experiment')}"
+        )
     return rows[name].config()
 
 
 def group_of(name: str) -> Group:
     """The group of that name; errors as `experiment`."""
     if name not in GROUPS:
-        raise ConfigError(f"--group: {settings.unknown_key(name, GROUPS)}")
+        raise ConfigError(f"--group: {settings.unknown_key(name, GROUPS, 'group')}")
     return GROUPS[name]
 
 

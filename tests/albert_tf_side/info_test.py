@@ -77,9 +77,9 @@ def test_dry_run_prints_every_key(capsys):
         ([], ["--preset", "--config", "--paper"]),
         (["--preset=albert-base-v2", "--paper"], ["--preset=albert-base-v2", "--paper=True"]),
         (["--paper", "--set=num_layers=3"], ["--set", "num_layers=3"]),
-        (["--preset=albert-base-v9"], ["unknown preset 'albert-base-v9'", "mean albert-base-v"]),
+        (["--preset=albert-base-v9"], ["unknown preset `albert-base-v9`", "mean albert-base-v"]),
         (["--preset=albert-base"], ["mean albert-base-v1 or albert-base-v2 or albert-base-zh?"]),
-        (["--preset=?"], ["unknown preset '?'. Presets: albert-tiny, albert-base-v1"]),
+        (["--preset=?"], ["unknown preset `?`. Valid presets: albert-base-v1"]),
         (["--preset=albert-base-v2", "--set=layers=3"], ["`layers`", "num_layers"]),
     ],
 )

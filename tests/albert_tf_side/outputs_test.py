@@ -1,5 +1,6 @@
 """Proves that outputs appear complete or not at all, and that nothing foreign is overwritten."""
 
+import errno
 import json
 import os
 import pathlib
@@ -79,6 +80,65 @@ def test_what_a_killed_process_left_is_cleared(tmp_path):
     assert os.listdir(tmp_path) == ["new"]
 
 
+@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
+def test_work_of_the_same_identity_is_continued(tmp_path, error):
+    with pytest.raises(error), outputs.new_folder(str(tmp_path / "new"), identity="one") as work:
+        pathlib.Path(work, "a").touch()
+        pathlib.Path(work, outputs.MARK + ".done").touch()
+        raise error
+    assert os.listdir(tmp_path) == ["new.incomplete"]
+    with outputs.new_folder(str(tmp_path / "new"), identity="one") as work:
+        assert sorted(os.listdir(work)) == [outputs.MARK, outputs.MARK + ".done", "a"]
+    assert os.listdir(tmp_path) == ["new"] and os.listdir(tmp_path / "new") == ["a"]
+
+
+@pytest.mark.parametrize("identity", ["other", ""])
+def test_work_of_another_identity_is_cleared(tmp_path, identity):
+    with pytest.raises(OSError), outputs.new_folder(str(tmp_path / "new"), identity="one") as work:
+        pathlib.Path(work, "a").touch()
+        raise OSError
+    with outputs.new_folder(str(tmp_path / "new"), identity=identity) as work:
+        assert os.listdir(work) == [outputs.MARK]
+
+
+def test_a_mistake_leaves_nothing_of_an_identity(tmp_path):
+    path = str(tmp_path / "deep" / "new")
+    with pytest.raises(InputError), outputs.new_folder(path, identity="one"):
+        raise InputError
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_disk_without_room_for_the_mark_does_not_block_the_name(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="No space"):
+        patch.setattr(os, "fsync", full)
+        with outputs.new_folder(str(tmp_path / "new"), identity="one") as work:
+            pass
+    (mark,) = (tmp_path / "new.incomplete").iterdir()
+    mark.write_bytes(b"")
+    with outputs.new_folder(str(tmp_path / "new"), identity="one") as work:
+        assert os.listdir(work) == [outputs.MARK]
+
+
+def full(_: int) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_content_is_on_the_disk_before_its_name(tmp_path, monkeypatch):
+    """After a power cut a name would otherwise stand for nothing."""
+    synced, named = [], []
+    fsync, replace = os.fsync, os.replace
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.fstat(fd).st_ino) or fsync(fd))
+    monkeypatch.setattr(
+        os, "replace", lambda old, new: named.append((new, list(synced))) or replace(old, new)
+    )
+    outputs.write_json(str(tmp_path / "a.json"), {"a": 1})
+    fill(tmp_path / "new")
+    files = [tmp_path / "a.json", tmp_path / "new" / "a"]
+    assert [new for new, _ in named] == [str(tmp_path / "a.json"), str(tmp_path / "new")]
+    for (_, before), file in zip(named, files, strict=True):
+        assert file.stat().st_ino in before
+
+
 def test_a_process_at_work_is_left_alone(tmp_path):
     with outputs.new_folder(str(tmp_path / "new")) as work:
         with pytest.raises(InputError, match=r"another process is writing .*new\.incomplete"):
@@ -140,6 +200,7 @@ def test_json_is_whole_or_old(tmp_path):
     outputs.write_json(path, {"a": 1})
     with pytest.raises(TypeError):
         outputs.write_json(path, {"a": 2, "b": object()})
+    assert os.listdir(tmp_path) == ["a.json"]
     with open(path, encoding="utf-8") as file:
         assert json.load(file) == {"a": 1}
     outputs.write_json(path, {"a": 3})

@@ -178,3 +178,34 @@ def test_the_commands_take_them(imported, tmp_path, capsys):
     count = Records.open(folder).manifest.num_records
     assert "MLM loss" in shown and f"| records | {count} |" in shown
     assert "Masked records with google's feature names, 32 pieces and 5 slots each." in shown
+
+
+def test_an_import_again_is_complete_already(imported, capsys):
+    folder = imported()
+    (options,) = [json.loads((pathlib.Path(folder) / "manifest.json").read_text())["options"]]
+    again = imported(output=folder)
+    assert again == folder and "is already complete" in capsys.readouterr().out
+    assert json.loads((pathlib.Path(folder) / "manifest.json").read_text())["options"] == options
+    with pytest.raises(InputError, match="--output must name a new or empty folder"):
+        imported(output=folder, pair="nsp")
+
+
+def test_a_folder_is_no_file(imported, tmp_path):
+    with pytest.raises(InputError, match=r"no file matches .* such as 'folder/\*.tfrecord'"):
+        imported(files=str(tmp_path))
+
+
+def test_files_of_two_kinds_are_told(imported, built, sentence_maker, tiny_tokenizer, tmp_path):
+    for number, length in enumerate((16, 32)):
+        rng = random.Random(number)
+        text = "\n".join(sentence_maker(rng, 4) for _ in range(40))
+        (tmp_path / "corpus.txt").write_text(text)
+        folder = tmp_path / str(length)
+        build(BuildOptions(
+            f"sentences:{tmp_path}/corpus.txt", tiny_tokenizer, str(folder), seq_length=length,
+            layout="reference", num_workers=1,
+        ))  # fmt: skip
+        for path in folder.glob("*.tfrecord"):
+            shutil.copy(path, tmp_path / f"{length}-{path.name}")
+    with pytest.raises(InputError, match="must be of one kind: sequences of 16 with 2 slots"):
+        imported(files=f"{tmp_path}/*.tfrecord")
