@@ -65,6 +65,9 @@ def run(
         status = program(options)
     except KeyboardInterrupt:
         sys.exit(130)
+    except BrokenPipeError:  # `| head` has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the last flush
+        sys.exit(128 + signal.SIGPIPE)
     except Exception as error:
         if not isinstance(error, (InputError, OSError, *_tensorflow_errors())):
             raise

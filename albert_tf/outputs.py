@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from typing import Any
+from typing import IO, Any
 
 from albert_tf.errors import InputError
 
@@ -15,10 +15,13 @@ MARK = ".albert_tf"  # a file in a folder being written: it is ours, and locked 
 
 
 @contextlib.contextmanager
-def new_folder(path: str, flag: str = "--output") -> Iterator[str]:
+def new_folder(path: str, flag: str = "--output", identity: str = "") -> Iterator[str]:
     """Yields a folder beside `path` to write into; it takes the name `path` when the block ends.
 
-    Where the block raises, nothing is left. What a killed process left is cleared by the next.
+    Files in it whose names begin with MARK are no part of the result and are removed then. Where
+    the block raises, nothing is left. What a killed process left is cleared by the next.
+    With an `identity`, which says all that decides the content, what is there is left unless the
+    block raises InputError, and the next call of the same identity yields it again.
 
     Raises:
       InputError: `path` exists and is not an empty folder, or cannot be written; the folder beside
@@ -27,38 +30,48 @@ def new_folder(path: str, flag: str = "--output") -> Iterator[str]:
     require_new(path, flag)
     final = os.path.realpath(path)
     work = final + SUFFIX
-    _clear(work, flag)
+    _clear(work, flag, identity)
     parents = _missing_parents(final)
     try:
         try:
-            os.makedirs(work)
+            os.makedirs(work, exist_ok=True)
         except OSError as error:
             raise InputError(
                 f"{flag}={path} cannot be written: {error.strerror}. Name another folder."
             ) from None
-        with _locked(work, "w", flag):
+        with _locked(work, "a", flag) as mark:
             try:
+                if not mark.tell():
+                    mark.write(identity)
+                    mark.flush()
+                    os.fsync(mark.fileno())
                 yield work
+                _sync_all(work)
                 if os.path.isdir(final):
                     os.rmdir(final)
                 os.replace(work, final)
-                os.remove(os.path.join(final, MARK))
-            finally:
-                shutil.rmtree(work, ignore_errors=True)
+                for name in os.listdir(final):
+                    if name.startswith(MARK):
+                        os.remove(os.path.join(final, name))
+            except BaseException as error:
+                if not identity or isinstance(error, InputError):
+                    shutil.rmtree(work, ignore_errors=True)
+                raise
     finally:
         for parent in parents:
             if os.path.isdir(parent) and not os.listdir(parent):
                 os.rmdir(parent)
 
 
-def _clear(work: str, flag: str) -> None:
-    """Removes the folder `work` if a killed process left it."""
+def _clear(work: str, flag: str, identity: str) -> None:
+    """Removes the folder `work` if a killed process left it, unless it is to be continued."""
     if not os.path.lexists(work) or (os.path.isdir(work) and not os.listdir(work)):
         shutil.rmtree(work, ignore_errors=True)
         return
     try:
-        with _locked(work, "r+", flag):
-            shutil.rmtree(work)
+        with _locked(work, "r+", flag) as mark:
+            if not identity or mark.read() != identity:
+                shutil.rmtree(work)
     except (FileNotFoundError, NotADirectoryError):
         raise InputError(
             f"{flag} needs the name {work!r} while it is written, and what has that name was not "
@@ -67,16 +80,28 @@ def _clear(work: str, flag: str) -> None:
 
 
 @contextlib.contextmanager
-def _locked(work: str, mode: str, flag: str) -> Iterator[None]:
+def _locked(work: str, mode: str, flag: str) -> Iterator[IO[str]]:
     """Holds the mark inside `work`; the system lets go of it when the process dies."""
-    with open(os.path.join(work, MARK), mode) as mark:
+    with open(os.path.join(work, MARK), mode, encoding="utf-8", errors="replace") as mark:
         try:
             fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise InputError(
                 f"{flag}: another process is writing {work!r}: wait for it or name another folder."
             ) from None
-        yield
+        yield mark
+
+
+def _sync_all(folder: str) -> None:
+    for place, _, names in os.walk(folder):
+        for name in names:
+            _sync(os.path.join(place, name))
+
+
+def _sync(path: str) -> None:
+    """Brings a file to the disk: a name without its content would outlive a power cut."""
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
 
 
 def _missing_parents(path: str) -> list[str]:
@@ -103,9 +128,21 @@ def require_new(path: str, flag: str = "--output") -> None:
         )
 
 
+@contextlib.contextmanager
+def new_file(path: str) -> Iterator[str]:
+    """Yields a name beside `path` to write to: `path` is the whole new file or what it was."""
+    partial = path + SUFFIX
+    try:
+        yield partial
+        _sync(partial)
+        os.replace(partial, path)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(partial)
+
+
 def write_json(path: str, values: Any) -> None:
     """Writes JSON that is either the whole new content or the old one, never a part."""
-    with open(path + SUFFIX, "w", encoding="utf-8") as file:
+    with new_file(path) as partial, open(partial, "w", encoding="utf-8") as file:
         json.dump(values, file, indent=1)
         file.write("\n")
-    os.replace(path + SUFFIX, path)

@@ -8,6 +8,8 @@ collection off, over the seconds of the build. The library is timed before and a
 and the median of the builds' own shares counts, so that a busy machine slows both sides alike;
 `shares` are all of them. `stages` splits the build's seconds. One process, one core; imports are
 not counted.
+--num_workers gives instead `parent_cpu_s`, `workers_cpu_s` (with their imports) and `wall_s`:
+workers over parent is about how many of them one parent can keep busy.
 --peer also times `official.nlp.data.create_pretraining_data` on `--peer_bytes` of the text, with
 the same vocabulary and n-grams of words, and gives `times_peer`, a ratio of bytes per second.
 --memory builds in a process of its own and gives `peak_rss_mb`, with TensorFlow and the vocabulary.
@@ -21,6 +23,7 @@ import itertools
 import json
 import os
 import random
+import resource
 import statistics
 import subprocess
 import sys
@@ -41,6 +44,7 @@ from data.sequences import Sequences
 LINES = 2000
 # What belongs to a stage; what one calls of another is the other's.
 STAGES: dict[str, list[tuple[Any, str]]] = {
+    "split": [(cutter.Cutter, "_is_kept")],
     "tokenise": [(cutter, "encode_flat")],
     "segment": [(cutter.Cutter, "_cut_once")],
     "assemble": [(cutter, "_sequences"), (shuffle.Spill, "add"), (Sequences, "take")],
@@ -64,6 +68,7 @@ class DataBuildOptions:
     layouts: str = option("comma-separated", "reference,compact")
     seq_lengths: str = option("comma-separated", "128,512")
     dupe_factor: int = option("passes", 1)
+    num_workers: int = option("time so many processes, not stages", 1)
     rounds: int = option("measured builds of each, after one that is not", 3)
     peer: bool = option("time Model Garden's tool as well", False)
     peer_bytes: int = option("of text for it", 2_000_000)
@@ -81,7 +86,7 @@ class DataBuildOptions:
                 layout=layout,
                 seq_length=int(length),
                 dupe_factor=self.dupe_factor,
-                num_workers=1,
+                num_workers=self.num_workers,
             )
             for layout in self.layouts.split(",")
             for length in self.seq_lengths.split(",")
@@ -139,8 +144,9 @@ def data_build(options: DataBuildOptions) -> None:
     tokenizer = load_tokenizer(options.tokenizer)
     if tokenizer.vocabulary.processor is None:
         raise InputError(f"--tokenizer must be sentencepiece. Received: {options.tokenizer!r}.")
+    time_case = _time_case if options.num_workers == 1 else _time_workers
     for case in cases:
-        print(json.dumps(_time_case(case, tokenizer, options)), flush=True)
+        print(json.dumps(time_case(case, tokenizer, options)), flush=True)
 
 
 def _time_case(
@@ -179,6 +185,46 @@ def _time_case(
     return line
 
 
+def _time_workers(
+    case: building.BuildOptions, tokenizer: Tokenizer, options: DataBuildOptions
+) -> dict[str, object]:
+    rounds = []
+    for _ in range(1 + options.rounds):  # the first is not measured
+        before = (time.process_time(), _children_s(), time.monotonic())
+        with tempfile.TemporaryDirectory() as work:
+            _run(case, tokenizer, work)
+        after = (time.process_time(), _children_s(), time.monotonic())
+        rounds.append([end - begin for begin, end in zip(before, after, strict=True)])
+    names = ("parent_cpu_s", "workers_cpu_s", "wall_s")
+    medians = map(statistics.median, zip(*rounds[1:], strict=True))
+    return {
+        "layout": case.layout,
+        "seq_length": case.seq_length,
+        "num_workers": case.num_workers,
+        **{name: round(seconds, 3) for name, seconds in zip(names, medians, strict=True)},
+    }
+
+
+def _children_s() -> float:
+    """CPU seconds of the child processes that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _run(case: building.BuildOptions, tokenizer: Tokenizer, work: str) -> int:
+    """Writes the shards into `work`; returns the number of records."""
+    with mock.patch("builtins.print"):
+        shards, _ = local_runner.run(
+            work,
+            *building.make_stages(case, tokenizer),
+            documents=_documents(case),
+            text_bytes=corpora.corpus_bytes(case.corpus, case.data_dir),
+            num_shards=building.num_shards(case),
+            num_workers=case.num_workers,
+        )
+    return sum(shards)
+
+
 def _documents(case: building.BuildOptions) -> Iterator[tuple[int, corpora.Document]]:
     corpus = building._corpus(case)
     return corpus.documents(corpus.parts())
@@ -207,16 +253,9 @@ def _build_once(case: building.BuildOptions, tokenizer: Tokenizer) -> tuple[Stag
             for place, name in places:
                 timed = clock.wrap(stage, getattr(place, name))
                 patches.enter_context(mock.patch.object(place, name, timed))
-        with mock.patch("builtins.print"):
-            shards, _ = local_runner.run(
-                work,
-                *building.make_stages(case, tokenizer),
-                _documents(case),
-                building.num_shards(case),
-                num_workers=1,
-            )
+        sequences = _run(case, tokenizer, work)
         clock.stop()
-        return clock, sum(shards)
+        return clock, sequences
 
 
 def _peer_rate(case: building.BuildOptions, sentences: list[str], num_bytes: int) -> float:

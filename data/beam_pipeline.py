@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 from albert_tf import outputs, settings
 from albert_tf.errors import InputError
 from data.corpora import NumberedCorpus, Part
-from data.cutter import Cutter, cut_all
-from data.records import Counts, shard_name
+from data.cutter import Cutter, Tally, cut_all
+from data.records import shard_name
 from data.sequences import Sequences
 from data.shuffle import Layout, ShardWriter, by_shard, spill_path
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import apache_beam as beam
 
 _SUMMARY = "beam.json"
-_COUNTS = "counts"
+_TALLY = "tally"
 _USERS_MISTAKE = re.compile(
     r"albert_tf\.errors\.\w+: (.+?)(?: \[while running '.*)?$", re.MULTILINE
 )
@@ -69,7 +69,7 @@ def run(
     layout: Layout,
     num_shards: int,
     beam_args: str,
-) -> tuple[tuple[int, ...], Counts]:
+) -> tuple[tuple[int, ...], Tally]:
     """Fills `folder` with all shards; returns how many records they have, and what was counted.
 
     beam_args: Beam's own flags; without a --runner among them everything happens in this process.
@@ -86,7 +86,7 @@ def run(
             | "to any worker" >> beam.Reshuffle()
             | "cut" >> beam.FlatMap(_cut, corpus, cutter, num_shards).with_outputs(main="pairs")
         )
-        counts = cut[_COUNTS] | "total" >> beam.CombineGlobally(_total)
+        tally = cut[_TALLY] | "total" >> beam.CombineGlobally(_total)
         no_pairs = [(shard, (0, b"")) for shard in range(num_shards)]  # else one could be missing
         sizes = (
             (cut.pairs, pipeline | "every shard" >> beam.Create(no_pairs))
@@ -97,7 +97,7 @@ def run(
         )
         summary = pipeline | "folder" >> beam.Create([folder])
         single = beam.pvalue.AsSingleton
-        summary | "summarise" >> beam.Map(_summarise, single(counts), single(sizes))
+        summary | "summarise" >> beam.Map(_summarise, single(tally), single(sizes))
     for name in os.listdir(folder):
         if _UNFINISHED.fullmatch(name):  # of a worker that was killed and replaced
             os.remove(os.path.join(folder, name))
@@ -118,11 +118,11 @@ def _absolute(parts: Iterable[Part]) -> list[Part]:
 
 
 def _cut(part: Any, corpus: NumberedCorpus, cutter: Cutter, num_shards: int) -> Iterator[Any]:
-    """Part -> (shard, `Block`) many times, and `Counts` beside them."""
+    """Part -> (shard, `Block`) many times, and `Tally` beside them."""
     from apache_beam.pvalue import TaggedOutput
 
-    for sequences, counts in cut_all(cutter, corpus.documents([part]), num_workers=1):
-        yield TaggedOutput(_COUNTS, counts)
+    for sequences, tally in cut_all(cutter, corpus.documents([part]), num_workers=1):
+        yield TaggedOutput(_TALLY, tally)
         for shard, pairs in enumerate(by_shard(sequences, num_shards)):
             if len(pairs):
                 yield shard, (len(pairs), _serialized(pairs))
@@ -134,8 +134,8 @@ def _serialized(pairs: Sequences) -> bytes:
     return file.getvalue()
 
 
-def _total(counts: Iterable[Counts]) -> Counts:
-    return sum(counts, Counts())
+def _total(tallies: Iterable[Tally]) -> Tally:
+    return sum(tallies, Tally())
 
 
 def _write(
@@ -161,17 +161,17 @@ def _write(
     return shard, num_records
 
 
-def _summarise(folder: str, counts: Counts, sizes: dict[int, int]) -> None:
+def _summarise(folder: str, tally: Tally, sizes: dict[int, int]) -> None:
     """Leaves for the command what the pipeline counted: no engine hands results back to it."""
-    values = {"counts": settings.to_dict(counts), "sizes": [sizes[s] for s in sorted(sizes)]}
+    values = {"tally": settings.to_dict(tally), "sizes": [sizes[s] for s in sorted(sizes)]}
     outputs.write_json(os.path.join(folder, _SUMMARY), values)
 
 
-def _read_summary(path: str) -> tuple[tuple[int, ...], Counts]:
+def _read_summary(path: str) -> tuple[tuple[int, ...], Tally]:
     with open(path, encoding="utf-8") as file:
         values = json.load(file)
     os.remove(path)
-    return tuple(values["sizes"]), Counts(**values["counts"])
+    return tuple(values["sizes"]), settings.from_dict(Tally, values["tally"])
 
 
 @contextlib.contextmanager

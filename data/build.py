@@ -12,10 +12,12 @@ of 16 MiB of text, or, of more than 8 GiB, of a 512th of the text.
         --seq_length=512 --output=artifacts/records
 """
 
+import contextlib
 import dataclasses
 import errno
 import json
 import os
+from collections.abc import Iterator
 
 from albert_tf import cli, outputs, settings
 from albert_tf.errors import InputError
@@ -24,17 +26,19 @@ from data import beam_pipeline, corpora, local_runner
 from data.build_options import BEAM, BuildOptions, check, slots
 from data.compact_layout import CompactLayout
 from data.corpora import NumberedCorpus
-from data.cutter import Cutter, useful_workers
+from data.cutter import Cutter, Tally
 from data.records import MANIFEST, REFERENCE, TOKENIZER, Counts, Manifest
 from data.reference_layout import ReferenceLayout
 from data.schema import COMPACT_VERSION
 from data.shuffle import Layout
 from data.static_masking import StaticMasking
+from data.workers import useful_workers
 
 TEXT_BYTES_PER_SHARD = 16 * 2**20
 # Each is an open file while the corpus is read, and many systems allow 1024. With more text than
 # fits into so many (8 GiB), the shards grow, and with them the memory that one takes.
 MAX_SHARDS = 512
+_MANY_UNKNOWN = 0.02  # of the pieces: worth a note
 
 
 def build(options: BuildOptions) -> None:
@@ -55,12 +59,17 @@ def build(options: BuildOptions) -> None:
 
 
 def _build(options: BuildOptions, tokenizer: Tokenizer, fingerprint: str) -> None:
-    run = _run_beam if options.runner == BEAM else _run_local
-    with outputs.new_folder(options.output) as folder:
+    run, identity = _run_beam, ""
+    if options.runner != BEAM:  # what is continued
+        run = _run_local
         identity = json.dumps([_identity(options), tokenizer.fingerprint, fingerprint])
-        shards, counts = run(options, folder, *make_stages(options, tokenizer), identity)
-        if not counts.sequences:
-            raise InputError(_nothing_found(options))
+    with (
+        _end_told(options.output, bool(identity)),
+        outputs.new_folder(options.output, identity=identity) as folder,
+    ):
+        shards, tally = run(options, folder, *make_stages(options, tokenizer))
+        if not tally.counts.sequences:
+            raise InputError(_nothing_found(options, tally))
         tokenizer.save(os.path.join(folder, TOKENIZER))
         manifest = Manifest(
             schema_version=COMPACT_VERSION,
@@ -71,54 +80,57 @@ def _build(options: BuildOptions, tokenizer: Tokenizer, fingerprint: str) -> Non
             tokenizer_fingerprint=tokenizer.fingerprint,
             corpus_fingerprint=fingerprint,
             shards=shards,
-            counts=counts,
+            counts=tally.counts,
             options=json.dumps(_identity(options)),
             feature_names=options.feature_names if options.layout == REFERENCE else "",
             max_predictions=slots(options) if options.layout == REFERENCE else 0,
         )
         manifest.write(folder)
-    _report(options, counts)
+    _report(options, tally.counts)
 
 
-def _nothing_found(options: BuildOptions) -> str:
+@contextlib.contextmanager
+def _end_told(output: str, continues: bool) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        print("interrupted" + (": the same command continues" if continues else ""))
+        raise
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        raise OSError(
+            f"--output={output}: the disk is full. Make room and give the same command again"
+            + (": it continues." if continues else ".")
+        ) from None
+
+
+def _nothing_found(options: BuildOptions, tally: Tally) -> str:
     """Why there is no sequence: no text at all, or no document on this side of the split."""
-    where = (options.corpus, options.document_boundary, options.errors, options.data_dir)
-    count = sum(1 for _ in corpora.read_documents(*where))  # raises where there is none
-    if options.split == "all":
-        return f"--corpus must hold text. Received: {options.corpus!r}, which has no piece of it."
+    if options.split == "all" or not tally.documents:
+        return f"--corpus must hold text. Received: {options.corpus!r}, which has no sentence."
     change = "Raise" if options.split == "heldout" else "Lower"
     more = ", or let --document_boundary find more" if options.corpus.startswith("text:") else ""
     return (
-        f"--split={options.split} gets none of the {count:,} documents of "
+        f"--split={options.split} gets none of the {tally.documents:,} documents of "
         f"--corpus={options.corpus!r} (--document_boundary={options.document_boundary!r}, "
         f"--heldout_fraction={options.heldout_fraction}). {change} --heldout_fraction{more}."
     )
 
 
 def _run_local(
-    options: BuildOptions, folder: str, cutter: Cutter, layout: Layout, identity: str
-) -> tuple[tuple[int, ...], Counts]:
+    options: BuildOptions, folder: str, cutter: Cutter, layout: Layout
+) -> tuple[tuple[int, ...], Tally]:
     corpus, count = _corpus(options), num_shards(options)
     text_bytes = corpora.corpus_bytes(options.corpus, options.data_dir)
     workers = useful_workers(options.num_workers, text_bytes)
-    with local_runner.workplace(options.output, identity) as work:
-        documents = corpus.documents(corpus.parts())
-        try:
-            result = local_runner.run(work, cutter, layout, documents, count, workers)
-        except OSError as error:
-            if error.errno != errno.ENOSPC:
-                raise
-            raise OSError(
-                f"--output={options.output}: the disk is full. Make room and give the same command "
-                "again: it continues."
-            ) from None
-        local_runner.move_shards(work, folder, count)
-    return result
+    documents = corpus.documents(corpus.parts())
+    return local_runner.run(folder, cutter, layout, documents, text_bytes, count, workers)
 
 
 def _run_beam(
-    options: BuildOptions, folder: str, cutter: Cutter, layout: Layout, _: str
-) -> tuple[tuple[int, ...], Counts]:
+    options: BuildOptions, folder: str, cutter: Cutter, layout: Layout
+) -> tuple[tuple[int, ...], Tally]:
     count = num_shards(options)
     return beam_pipeline.run(folder, _corpus(options), cutter, layout, count, options.beam_args)
 
@@ -134,7 +146,14 @@ def make_stages(options: BuildOptions, tokenizer: Tokenizer) -> tuple[Cutter, La
     is_reference = options.layout == REFERENCE
     quirks = options.reference_quirks
     cutter = Cutter(
-        tokenizer, options.seq_length, options.dupe_factor, options.seed, is_reference, quirks
+        tokenizer=tokenizer,
+        seq_length=options.seq_length,
+        dupe_factor=options.dupe_factor,
+        seed=options.seed,
+        labelled=is_reference,
+        quirks=quirks,
+        split=options.split,
+        heldout_fraction=options.heldout_fraction,
     )
     if not is_reference:
         return cutter, CompactLayout(options.seq_length, tokenizer.is_word_start)
@@ -210,10 +229,26 @@ def _report(options: BuildOptions, counts: Counts) -> None:
         print(f"labels: {counts.sequences_of_label_1 / counts.sequences:.1%} are 1.")
     if counts.replaced_characters:
         print(f"note: {counts.replaced_characters:,} characters are U+FFFD: bytes not UTF-8.")
+    if counts.unknown_pieces > _MANY_UNKNOWN * counts.pieces:
+        print(
+            f"note: {counts.unknown_pieces / counts.pieces:.1%} of the pieces are unknown to the "
+            "vocabulary: is --tokenizer for this language?"
+        )
+    is_text = options.corpus.startswith("text:")
     if counts.single_sentence_documents > counts.documents / 4:
         print(
-            "note: many documents have one sentence, which has no order to predict. If blank lines "
-            "stand between paragraphs, say where documents begin: --document_boundary."
+            "note: many documents have one sentence, which has no order to predict."
+            + (
+                " If blank lines stand between paragraphs, say where documents begin: "
+                "--document_boundary."
+                if is_text
+                else ""
+            )
+        )
+    if is_text and counts.documents == 1 and options.document_boundary != "file":
+        print(
+            "note: all of the text is one document. Where it holds several, say where they begin: "
+            "--document_boundary."
         )
 
 

@@ -7,9 +7,13 @@ from albert_tf.errors import InputError
 from data import beam_pipeline, corpora, places
 from data.records import COMPACT, REFERENCE
 from data.reference_layout import GOOGLE, NAMES
+from data.schema import MAX_SEQ_LENGTH
 
 LOCAL, BEAM = "local", "beam"
 MIN_SEQ_LENGTH = 16
+REFERENCE_OPTIONS = (
+    "feature_names", "masking_rate", "max_predictions", "max_ngram", "reference_quirks",
+)  # fmt: skip
 REFERENCE_PREDICTIONS = 20  # what Google's tool predicts at most, at any length
 
 
@@ -81,13 +85,7 @@ def _check_layout(options: BuildOptions) -> None:
         if (value := getattr(options, name)) not in valid:
             raise InputError(f"--{name} must be {' or '.join(valid)}. Received: {value!r}.")
     if options.layout == COMPACT:
-        for field in dataclasses.fields(options):
-            value, is_reference = getattr(options, field.name), "reference layout" in _help(field)
-            if is_reference and value != field.default:
-                raise InputError(
-                    f"--{field.name} is for --layout=reference. Received: {value!r}. In the "
-                    "compact layout, masks and pairs are chosen when reading: leave it out."
-                )
+        _check_compact(options)
     if not 0 < options.masking_rate < 1:
         raise InputError(
             f"--masking_rate must lie between 0 and 1. Received: {options.masking_rate}."
@@ -99,6 +97,21 @@ def _check_layout(options: BuildOptions) -> None:
         )
     if options.max_ngram < 1:
         raise InputError(f"--max_ngram must be at least 1. Received: {options.max_ngram}.")
+
+
+def _check_compact(options: BuildOptions) -> None:
+    for name in REFERENCE_OPTIONS:
+        value = getattr(options, name)
+        if value != getattr(BuildOptions, name):
+            raise InputError(
+                f"--{name} is for --layout=reference. Received: {value!r}. In the compact layout, "
+                "masks and pairs are chosen when reading: leave it out."
+            )
+    if options.seq_length > MAX_SEQ_LENGTH:
+        raise InputError(
+            f"--seq_length must be at most {MAX_SEQ_LENGTH}, which is what masking can read. "
+            f"Received: {options.seq_length}. Lower it, or choose --layout=reference."
+        )
 
 
 def _check_runner(options: BuildOptions) -> None:
@@ -115,10 +128,6 @@ def _check_runner(options: BuildOptions) -> None:
                 "--reference_quirks is for --runner=local: its random partners come from the "
                 "documents that are read together. Received: --runner=beam. Leave one of them out."
             )
-
-
-def _help(field: dataclasses.Field) -> str:
-    return field.metadata["help"]
 
 
 def slots(options: BuildOptions) -> int:

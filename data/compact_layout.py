@@ -6,7 +6,7 @@ import functools
 import numpy as np
 
 from data.protobuf import BYTES, INTEGERS, entry_head, varint
-from data.schema import ids_dtype
+from data.schema import DOCUMENT, FIRST_LENGTH, PIECES, WORD_STARTS, ids_dtype
 from data.sequences import Sequences
 
 
@@ -34,11 +34,11 @@ class CompactLayout:
         for row, (document, first, length) in enumerate(rows):
             word_bytes = -(-length // 8)
             parts = (
-                _scalar("document", document),
-                _scalar("first_length", first),
-                _bytes_head("pieces", length * size),
+                _scalar(DOCUMENT, document),
+                _scalar(FIRST_LENGTH, first),
+                _bytes_head(PIECES, length * size),
                 pieces[at : at + length * size],
-                _bytes_head("word_starts", word_bytes),
+                _bytes_head(WORD_STARTS, word_bytes),
                 starts[row * width : row * width + word_bytes],
             )
             body = b"".join(parts)

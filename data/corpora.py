@@ -17,9 +17,8 @@ from typing import Any
 from albert_tf import settings
 from albert_tf.errors import InputError, InputNotFoundError
 from data import places, python_docs
-from data.corpus_readers import READERS, Document, Reading, is_blank, tfds_files
-from data.sentences import join_lines, split_sentences
-from data.splits import split_of
+from data.corpus_readers import READERS, Document, Reading, tfds_files
+from data.text_files import is_blank
 
 __all__ = [
     "KINDS",
@@ -28,9 +27,7 @@ __all__ = [
     "Part",
     "corpus_bytes",
     "corpus_fingerprint",
-    "join_lines",
     "read_documents",
-    "split_sentences",
 ]
 
 KINDS = ", ".join(READERS)  # for help texts
@@ -61,18 +58,9 @@ def read_documents(
       InputError: an unknown kind or option, text that cannot be read (with its place), or a corpus
         that turns out to have no document. InputNotFoundError: nothing there.
     """
-    kind, where = _split_kind(corpus)
-    if errors not in ("strict", "replace"):
-        raise InputError(f"--errors must be strict or replace. Received: {errors!r}.")
-    is_boundary = _boundary(document_boundary)
-    if kind != "text" and document_boundary != "blank_line":
-        raise InputError(
-            f"--document_boundary is for text: only, a record of {kind} is a document. "
-            f"Received: {document_boundary!r}. Leave it out."
-        )
-    files = _FILES[kind](where, data_dir)
-    reading = Reading(where, files, is_boundary, errors, data_dir)
-    return _never_empty(READERS[kind](reading), corpus)
+    numbered = NumberedCorpus(corpus, document_boundary, errors, data_dir)
+    documents = (document for _, document in numbered.documents(numbered.parts()))
+    return _never_empty(documents, corpus)
 
 
 def corpus_bytes(corpus: str, data_dir: str | None = None) -> int:
@@ -100,18 +88,28 @@ def corpus_fingerprint(corpus: str, data_dir: str | None = None) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class NumberedCorpus:
-    """A split of a corpus, in parts that are read apart and give each document the same number.
+    """A corpus in parts that are read apart and give each document the same number.
 
     A part is a file. tfds and what leaves out passages that stood in an earlier file (python_docs,
-    squad, race) are read as one part. The fields are those of `build.BuildOptions`.
+    squad, race) are read as one part. The fields are those of `build.BuildOptions`, and a mistake
+    in them is an InputError.
     """
 
     corpus: str
     document_boundary: str
     errors: str
     data_dir: str | None
-    split: str
-    heldout_fraction: float
+
+    def __post_init__(self) -> None:
+        kind, _ = _split_kind(self.corpus)
+        if self.errors not in ("strict", "replace"):
+            raise InputError(f"--errors must be strict or replace. Received: {self.errors!r}.")
+        _boundary(self.document_boundary)
+        if kind != "text" and self.document_boundary != "blank_line":
+            raise InputError(
+                f"--document_boundary is for text: only, a record of {kind} is a document. "
+                f"Received: {self.document_boundary!r}. Leave it out."
+            )
 
     def parts(self) -> list[Part]:
         """The parts, in order."""
@@ -121,15 +119,17 @@ class NumberedCorpus:
         return list(enumerate(apart))
 
     def documents(self, parts: Iterable[Part]) -> Iterator[tuple[int, Document]]:
-        """The split's documents, numbered by part in the upper half and in the part below."""
+        """The documents, numbered by part in the upper half and in the part below.
+
+        What has no sentence keeps its number unless it is all white space: what this takes is to
+        read the files, and finding sentences, which takes longer, is left to others.
+        """
         kind, where = _split_kind(self.corpus)
         is_boundary = _boundary(self.document_boundary)
         for part, files in parts:
             reading = Reading(where, files, is_boundary, self.errors, self.data_dir)
-            found = (document for document in READERS[kind](reading) if document.sentences)
-            for number, document in enumerate(found, part << 32):
-                if self.split == "all" or self.split == split_of(document, self.heldout_fraction):
-                    yield number, document
+            found = (document for document in READERS[kind](reading) if not is_blank(document.text))
+            yield from enumerate(found, part << 32)
 
 
 def _split_kind(corpus: str) -> tuple[str, str]:

@@ -1,38 +1,38 @@
 """How each kind of corpus becomes documents: one reader a kind, all of them streams.
 
-Files that end in .gz are read directly. Memory is bounded by the longest document (squad: by the
-file).
+Memory is bounded by the longest document (squad: by the file).
 """
 
 import dataclasses
-import gzip
+import functools
 import hashlib
 import html
-import io
 import json
 import re
-import zlib
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, cast
+from typing import Any
 
 from albert_tf.errors import InputError, InputNotFoundError
 from data import places, python_docs
 from data.batch_tokenizer import is_collapsed
 from data.sentences import normalize_blanks, sentences_of
+from data.text_files import is_blank, lines_of, texts_of
 
-_MAX_DOCUMENT_CHARS = 2**29
-_BLOCK_BYTES = 2**18
-_RETURNS = re.compile(r"(?<!\r)\r++$", re.MULTILINE)
-_BLANK_LINES = re.compile(r"\n(?:[^\S\n]*+\n)+")
 _DOC_OPEN = re.compile(r'<doc\b(?:.*?\btitle="(.*)")?[^>]*>\s*')
 
 
 @dataclasses.dataclass(frozen=True)
 class Document:
-    """A text whose order means something: its sentences and where it came from."""
+    """A text whose order means something, and where it came from."""
 
-    sentences: tuple[str, ...]  # in order, non-empty, white space normalised
+    text: str  # as it was read
     source: str  # file, or package (python_docs), or data set (tfds)
+    splitter: Callable[[str], Iterable[str]] = sentences_of
+
+    @functools.cached_property
+    def sentences(self) -> tuple[str, ...]:
+        """In order, non-empty, white space normalised; found when they are first asked for."""
+        return tuple(self.splitter(self.text))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,86 +75,16 @@ def tfds_files(name: str, data_dir: str | None) -> list[str]:
     return [str(path) for path in _tfds_split(_tfds_builder(name, data_dir)).filepaths]
 
 
-def _open(name: str) -> io.BufferedReader:
-    if not name.endswith(".gz"):
-        return open(name, "rb")
-    return io.BufferedReader(cast(Any, gzip.open(name, "rb")), 1 << 20)  # its readline is faster
-
-
-def _lines(name: str, errors: str) -> Iterator[str]:
-    """The lines of a UTF-8 file."""
-    for text in _blocks(name, errors):
-        yield from text.split("\n")
-
-
-def _blocks(name: str, errors: str) -> Iterator[str]:
-    """Whole lines of a UTF-8 file, without the last "\\n", of which the byte offset is known."""
-    offset = 0
-    try:
-        with _open(name) as stream:
-            while block := stream.read(_BLOCK_BYTES) + stream.readline():
-                text = block.decode("utf-8", errors)
-                if not offset:
-                    text = text.removeprefix("\ufeff")
-                offset += len(block)
-                del block  # may be a long line
-                text = text.removesuffix("\n")
-                yield _RETURNS.sub("", text) if "\r" in text else text
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"--corpus: {name} must be UTF-8. Received: byte 0x{error.object[error.start]:02x} "
-            f"at offset {offset + error.start}. Convert the file, or pass --errors=replace."
-        ) from None
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InputError(
-            f"--corpus: {name} must be a whole gzip file: {error}. Fetch it again."
-        ) from None
-
-
-def is_blank(line: str) -> bool:
-    """Whether a line holds nothing but white space."""
-    return not line or line.isspace()
-
-
-def _texts(name: str, errors: str, is_boundary: Callable[[str], Any]) -> Iterator[str]:
-    """What stands between the boundaries of a file."""
-    parts: list[str] = []
-    for block in _blocks(name, errors):
-        first, *others = _divided(block, is_boundary)
-        parts.append(first)
-        for other in others:
-            yield "\n".join(parts).strip("\n")
-            parts = [other]
-        if sum(map(len, parts)) > _MAX_DOCUMENT_CHARS:
-            raise InputError(
-                f"--corpus: {name} has a document of more than {_MAX_DOCUMENT_CHARS} "
-                "characters. Choose a --document_boundary that occurs in it."
-            )
-    yield "\n".join(parts).strip("\n")
-
-
-def _divided(block: str, is_boundary: Callable[[str], Any]) -> list[str]:
-    if is_boundary is is_blank:
-        return [text.strip("\n") for text in _BLANK_LINES.split(f"\n{block}\n")]
-    texts: list[list[str]] = [[]]
-    for line in block.split("\n"):
-        if is_boundary(line):
-            texts.append([])
-        else:
-            texts[-1].append(line)
-    return list(map("\n".join, texts))
-
-
 def _read_text(reading: Reading) -> Iterator[Document]:
     for name in reading.files:
-        for text in _texts(name, reading.errors, reading.is_boundary):
-            yield Document(sentences_of(text), name)
+        for text in texts_of(name, reading.errors, reading.is_boundary):
+            yield Document(text, name)
 
 
 def _read_sentences(reading: Reading) -> Iterator[Document]:
     for name in reading.files:
-        for text in _texts(name, reading.errors, is_blank):
-            yield Document(tuple(_collapsed_lines(text)), name)
+        for text in texts_of(name, reading.errors, is_blank):
+            yield Document(text, name, _collapsed_lines)
 
 
 def _collapsed_lines(text: str) -> list[str]:
@@ -166,30 +96,46 @@ def _collapsed_lines(text: str) -> list[str]:
 
 def _read_wikiextractor(reading: Reading) -> Iterator[Document]:
     for name in reading.files:
-        title: str | None = None
-        lines: list[str] | None = None
-        for line in _lines(name, reading.errors):
+        title, opened = "", 0  # the line of the <doc> that is open, from 1 on; 0: none is
+        lines: list[str] = []
+        for number, line in enumerate(lines_of(name, reading.errors), start=1):
             if opening := _DOC_OPEN.fullmatch(line):
-                title, lines = html.unescape(opening[1] or ""), []
-            elif lines is not None and line.strip() == "</doc>":
-                yield Document(sentences_of("\n".join(lines)), name)
-                lines = None
-            elif lines is not None and (lines or line.strip() not in ("", title)):
+                _require_closed(name, opened)
+                title, opened, lines = html.unescape(opening[1] or ""), number, []
+            elif not opened:
+                _require_blank(line, f"{name}:{number}")
+            elif line.strip() == "</doc>":
+                yield Document("\n".join(lines), name)
+                opened = 0
+            elif lines or line.strip() not in ("", title):
                 lines.append(line)  # from behind the line that repeats the title
-        if lines is not None:
-            raise InputError(
-                f"--corpus: {name} must close each <doc>. The last is open: fetch it again."
-            )
+        _require_closed(name, opened)
+
+
+def _require_blank(line: str, place: str) -> None:
+    if not is_blank(line):
+        raise InputError(
+            f"--corpus: {place} must stand between <doc> and </doc>. Received: {line[:80]!r}. "
+            "What WikiExtractor writes with --json is read by jsonl:."
+        )
+
+
+def _require_closed(name: str, opened: int) -> None:
+    if opened:
+        raise InputError(
+            f"--corpus: {name}:{opened} must open a <doc> that is closed before the next one and "
+            "the end of the file. Received: one without </doc>. Fetch the file again."
+        )
 
 
 def _read_jsonl(reading: Reading) -> Iterator[Document]:
     for name in reading.files:
         for text in _json_lines(name, "text", reading.errors):
-            yield Document(sentences_of(text), name)
+            yield Document(text, name)
 
 
 def _json_lines(name: str, key: str, errors: str) -> Iterator[str]:
-    for number, line in enumerate(_lines(name, errors), start=1):
+    for number, line in enumerate(lines_of(name, errors), start=1):
         if line.strip():
             record = _json(line, f"{name}:{number}")
             if not isinstance(record, dict) or not isinstance(record.get(key), str):
@@ -204,7 +150,7 @@ def _json_lines(name: str, key: str, errors: str) -> Iterator[str]:
 def _json(text: str, place: str) -> Any:
     try:
         return json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also of long integers, of deep nesting
         raise InputError(
             f"--corpus: {place} must be JSON: {error}. Received: {text[:80]!r}."
         ) from None
@@ -220,7 +166,7 @@ def _read_race(reading: Reading) -> Iterator[Document]:
 
 def _read_squad(reading: Reading) -> Iterator[Document]:
     for name in reading.files:
-        content = _json("\n".join(_lines(name, reading.errors)), name)
+        content = _json("\n".join(lines_of(name, reading.errors)), name)
         try:
             texts = [p["context"] for entry in content["data"] for p in entry["paragraphs"]]
         except (KeyError, TypeError):
@@ -237,7 +183,7 @@ def _passages(texts: Iterable[tuple[str, str]]) -> Iterator[Document]:
         digest = hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=12).digest()
         if digest not in seen:
             seen.add(digest)
-            yield Document(sentences_of(text), name)
+            yield Document(text, name)
 
 
 def _read_tfds(reading: Reading) -> Iterator[Document]:
@@ -262,12 +208,12 @@ def _read_tfds(reading: Reading) -> Iterator[Document]:
                 f"--corpus=tfds:{reading.where} must be UTF-8. Received: {error}. "
                 "Pass --errors=replace."
             ) from None
-        yield Document(sentences_of(text), builder.info.name)
+        yield Document(text, builder.info.name)
 
 
 def _read_python_docs(reading: Reading) -> Iterator[Document]:
     for package, sentences in python_docs.docstrings(reading.where):
-        yield Document(sentences, package)
+        yield Document("\n".join(sentences), package, _collapsed_lines)
 
 
 READERS: dict[str, Callable[[Reading], Iterator[Document]]] = {

@@ -1,14 +1,7 @@
 """Documents of text -> keyed pairs of segments, in this process or in several."""
 
 import dataclasses
-import multiprocessing
-import os
-import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
-from multiprocessing import connection
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -21,23 +14,42 @@ from data.records import Counts
 from data.schema import ids_dtype
 from data.segments import Pairs, part_long_sentences, reference_pairs, segment_pairs
 from data.sequences import Sequences, take_ranges
+from data.splits import split_of
+from data.workers import map_in_order
 
 SPECIAL_PIECES = 3  # [CLS] A [SEP] B [SEP]
 BATCH_CHARACTERS = 2_000_000
-TEXT_BYTES_PER_WORKER = 2 * 2**20  # for less text, starting a process costs more than it saves
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 Batch = list[tuple[int, Document]]  # documents with their numbers in the corpus
+
+
+@dataclasses.dataclass(frozen=True)
+class Tally:
+    """How much was read, and what was counted of the documents that are of the split."""
+
+    documents: int = 0
+    text_bytes: int = 0
+    counts: Counts = Counts()
+
+    def __add__(self, other: "Tally") -> "Tally":
+        return Tally(
+            self.documents + other.documents,
+            self.text_bytes + other.text_bytes,
+            self.counts + other.counts,
+        )
 
 
 @dataclasses.dataclass(frozen=True)
 class Cutter:
     """Cuts numbered documents into pairs: a pure function of the fields and of each document.
 
+    Finding the sentences, and with them the documents of the split, is part of it: so the workers
+    do what takes time, and who reads the corpus does not.
+
     dupe_factor: passes over a document, each with other segments.
     labelled: every pair gets a second segment and a label, and half of them are swapped.
     quirks: as Google's tool (`segments.reference_pairs`), with partners of the same batch.
+    split, heldout_fraction: as `splits.split_of`, or all.
     """
 
     tokenizer: Tokenizer
@@ -46,9 +58,22 @@ class Cutter:
     seed: int
     labelled: bool = False
     quirks: bool = False
+    split: str = "all"
+    heldout_fraction: float = 0.0
 
-    def cut(self, batch: Batch) -> tuple[Sequences, Counts]:
+    def cut(self, batch: Batch) -> tuple[Sequences, Tally]:
         """The pairs of the documents, and what was counted."""
+        kept = [(number, document) for number, document in batch if self._is_kept(document)]
+        pairs, counts = self._cut_kept(kept) if kept else (Sequences.read(b""), Counts())
+        text_bytes = sum(_sizes(document.text)[0] for _, document in batch)
+        return pairs, Tally(len(batch), text_bytes, counts)
+
+    def _is_kept(self, document: Document) -> bool:
+        if not document.sentences:
+            return False
+        return self.split == "all" or self.split == split_of(document, self.heldout_fraction)
+
+    def _cut_kept(self, batch: Batch) -> tuple[Sequences, Counts]:
         texts = [sentence for _, document in batch for sentence in document.sentences]
         text_bytes, replaced = _sizes("".join(texts))
         ids, ends = encode_flat(self.tokenizer, texts)
@@ -77,6 +102,7 @@ class Cutter:
             pieces_lost=int(pairs.lost.sum()),
             text_bytes=text_bytes,
             replaced_characters=replaced,
+            unknown_pieces=int(np.count_nonzero(ids == self.tokenizer.special.unk)),
         )
         return _sequences(pairs, ids.astype(ids_dtype(self.tokenizer.vocab_size)), numbers), counts
 
@@ -121,61 +147,18 @@ def _sequences(pairs: Pairs, ids: np.ndarray, numbers: np.ndarray) -> Sequences:
 
 def cut_all(
     cutter: Cutter, documents: Iterable[tuple[int, Document]], num_workers: int
-) -> Iterator[tuple[Sequences, Counts]]:
+) -> Iterator[tuple[Sequences, Tally]]:
     """What `cutter` makes of batch after batch of documents, in order and in bounded memory."""
-    yield from map_batches(cutter.cut, _batches(documents, 2 if cutter.quirks else 1), num_workers)
-
-
-def useful_workers(wanted: int, text_bytes: int) -> int:
-    """Processes worth starting for so much text: at most `wanted`, where 0 is one per core."""
-    return min(wanted or os.cpu_count() or 1, 1 + text_bytes // TEXT_BYTES_PER_WORKER)
+    yield from map_in_order(cutter.cut, _batches(documents, 2 if cutter.quirks else 1), num_workers)
 
 
 def _batches(documents: Iterable[tuple[int, Document]], at_least: int) -> Iterator[Batch]:
     batch, size = [], 0
     for number, document in documents:
         batch.append((number, document))
-        size += sum(map(len, document.sentences))
+        size += len(document.text)
         if size >= BATCH_CHARACTERS and len(batch) >= at_least:
             yield batch
             batch, size = [], 0
     if batch:
         yield batch
-
-
-def map_batches(
-    function: Callable[[Item], Result], items: Iterable[Item], num_workers: int
-) -> Iterator[Result]:
-    """The results in order, made in so many processes; a few items are in memory at a time."""
-    if num_workers == 1:
-        yield from map(function, items)
-        return
-    context = multiprocessing.get_context("spawn")  # fork is unsafe beside TensorFlow's threads
-    with ProcessPoolExecutor(num_workers, context, _start_worker, (function,)) as pool:
-        pending: deque[Future] = deque()
-        for item in items:
-            pending.append(pool.submit(_run_in_worker, item))
-            if len(pending) > 2 * num_workers:  # bounds what waits in memory
-                yield pending.popleft().result()
-        while pending:
-            yield pending.popleft().result()
-
-
-_function_of_worker: list[Callable] = []
-
-
-def _start_worker(function: Callable) -> None:
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    _function_of_worker.append(function)
-
-
-def _end_with_parent() -> None:
-    """Ends this worker when the build is killed: it would wait for work for ever."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    connection.wait([parent.sentinel])
-    os._exit(1)
-
-
-def _run_in_worker(item: Any) -> Any:
-    return _function_of_worker[0](item)

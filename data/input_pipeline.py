@@ -90,9 +90,17 @@ def check_objective(manifest: Manifest, objective: Objective) -> None:
     """Refuses an objective that the records cannot serve.
 
     Raises:
-      ConfigError: NSP of a single document; or records whose pairs were labelled for another one.
+      ConfigError: no record has a second segment; NSP of a single document; or records whose pairs
+        were labelled for another one.
     """
     if manifest.layout == COMPACT:
+        counts = manifest.counts
+        if objective.pair != "none" and counts.sequences == counts.sequences_without_pair:
+            raise ConfigError(
+                f"`objective.pair={objective.pair}` needs documents of two sentences and more. "
+                f"Received: {counts.sequences} records without a second segment. Choose none, or "
+                "build with another --document_boundary."
+            )
         if objective.pair == "nsp" and (documents := manifest.counts.documents) < 2:
             raise ConfigError(
                 "`objective.pair=nsp` needs records of at least two documents. Received: records "

@@ -3,33 +3,42 @@
 import numpy as np
 
 from data import keyed
-from data.segments import SWAP, Pairs
+from data.segments import Pairs
+
+_MIDDLE, _SWAP = 2**28, 2**29  # draws of a pair's key, beyond those of `static_masking`
 
 
 def paired(pairs: Pairs, ids: np.ndarray, is_word_start: np.ndarray) -> Pairs:
     """The pairs with a second segment for each, for records that cannot be without a label.
 
-    A sentence that stands alone is cut in its middle, before a word where there is one; one of a
-    single piece is left out.
+    A sentence that stands alone is cut before the word nearest to its middle, if it has several;
+    between equally near ones the pair's key decides, so that lengths do not tell which half came
+    first. (What stands at the cut does: such pairs are easy.) One of a single piece is left out.
     """
     alone = np.flatnonzero(pairs.second_length == 0)
     begin, length = pairs.first[alone], pairs.first_length[alone]
-    words: np.ndarray = np.append(np.flatnonzero(is_word_start[ids]), len(ids))
-    middle = begin + (length + 1) // 2
-    word = words[keyed.searchsorted(words, middle)]
-    cut = np.where(word < begin + length, word, middle)
+    coin = keyed.below(keyed.bits(pairs.keys[alone], _MIDDLE), 2)
+    far = np.iinfo(np.int32).max
+    words = np.concatenate([[-far], np.flatnonzero(is_word_start[ids]), [len(ids) + far]])
+    place = keyed.searchsorted(words, begin + (length + 1) // 2)
+    before, after = words[place - 1], words[place]
+    # Twice the distance from the middle.
+    to_before, to_after = 2 * (begin - before) + length, 2 * (after - begin) - length
+    cut = np.where(to_after < to_before + coin, after, before)
+    has_words = np.minimum(to_before, to_after) < length
+    cut = np.where(has_words, cut, begin + (length + coin) // 2)
     first_length, second = pairs.first_length.copy(), pairs.second.copy()
     second_length = pairs.second_length.copy()
     first_length[alone], second[alone] = cut - begin, cut
     second_length[alone] = begin + length - cut
-    kept = second_length > 0
+    kept = (first_length > 0) & (second_length > 0)
     changed = pairs._replace(first_length=first_length, second=second, second_length=second_length)
     return Pairs(*(column[kept] for column in changed))
 
 
 def swapped(pairs: Pairs) -> Pairs:
     """The pairs, half of them in the other order and with label 1."""
-    swap = keyed.below(keyed.bits(pairs.keys, SWAP), 2) == 1
+    swap = keyed.below(keyed.bits(pairs.keys, _SWAP), 2) == 1
     first, second = (pairs.first, pairs.first_length), (pairs.second, pairs.second_length)
     columns = (np.where(swap, y, x) for x, y in zip(first + second, second + first, strict=True))
     return pairs._replace(

@@ -24,9 +24,9 @@ import tensorflow as tf
 from albert_tf.errors import ConfigError
 from data import keyed
 from data.row_ops import BLOCK, histogram, running_sum, take
+from data.schema import MAX_SEQ_LENGTH
 from data.static_masking import MASKED_SHARE, RANDOM_SHARE
 
-MAX_LENGTH = 2**13
 _TILING_WORDS = 2**19  # of all tilings together: 963 of them at 512, 3,276 at 128
 _BUCKET_BITS = 7
 _LAST = tf.int32.max
@@ -64,9 +64,10 @@ class MaskingConfig:
         Raises:
           ConfigError: P is more than `seq_length`, or that more than masking can do.
         """
-        if seq_length > MAX_LENGTH:
+        if seq_length > MAX_SEQ_LENGTH:
             raise ConfigError(
-                f"masking takes sequences of at most {MAX_LENGTH} pieces. Received: {seq_length}."
+                f"masking takes sequences of at most {MAX_SEQ_LENGTH} pieces. "
+                f"Received: {seq_length}."
             )
         if self.max_predictions > seq_length:
             raise ConfigError(
@@ -97,7 +98,7 @@ def mask_batch(
     """Chooses and masks pieces.
 
     Args:
-      ids: int32 [B, S], S at most 8192.
+      ids: int32 [B, S], S at most MAX_SEQ_LENGTH.
       word_starts: bool [B, S]; the first piece of each segment counts as one in any case.
       maskable: bool [B, S]: neither special nor padding.
       segment_starts: bool [B, S]: first piece of a segment, of which a row has at most two; no word

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import tensorflow as tf
@@ -68,14 +68,18 @@ class Mixture:
         return sum(part.manifest.num_records for part in self.parts)
 
     def stream(self, objective: Objective, seed: int, start: int) -> tf.data.Dataset:
-        """As `Records.stream`, of all folders."""
+        """As `Records.stream`, of all folders, whose records are numbered through.
+
+        So no two have the same index, by which their masks and pairs are drawn.
+        """
+        if len(self.parts) == 1:
+            return self.parts[0].stream(objective, seed, start)
         begins = self._own_positions(seed, start)
+        sizes = [part.manifest.num_records for part in self.parts]
         streams = [
-            part.stream(objective, seed, begin)
-            for part, begin in zip(self.parts, begins, strict=True)
+            part.stream(objective, seed, begin).map(_numbered_from(sum(sizes[:number])))
+            for number, (part, begin) in enumerate(zip(self.parts, begins, strict=True))
         ]
-        if len(streams) == 1:
-            return streams[0]
         pattern = tf.constant(self._pattern, tf.int64)
 
         @tf.autograph.experimental.do_not_convert
@@ -89,7 +93,7 @@ class Mixture:
         return tf.data.Dataset.choose_from_datasets(streams, choice.skip(start % BLOCK))
 
     def numbers(self, seed: int, start: int, count: int) -> list[tuple[str, int, int]]:
-        """(folder, epoch, index) of `count` records of the stream from number `start` on."""
+        """(folder, epoch, index in it) of `count` records of the stream from number `start` on."""
         begins = self._own_positions(seed, start)
         ends = self._own_positions(seed, start + count)
         own = [
@@ -148,3 +152,7 @@ class Mixture:
                         f"--data: records that are mixed must have the same {key}. Received: "
                         f"{first} in {self.parts[0].folder!r}, {other} in {part.folder!r}."
                     )
+
+
+def _numbered_from(begin: int) -> Callable[..., tuple[tf.Tensor, ...]]:
+    return lambda raw, index, *rest: (raw, begin + index, *rest)

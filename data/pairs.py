@@ -1,9 +1,11 @@
 """What is predicted of two segments, drawn when records are read: SOP, NSP or nothing.
 
-NSP's random partner is segment B of a record of another document. Two things must not tell it from
-a true one. Its length: it is drawn among the records whose segments B are nearest in length to the
-one that it replaces, and cut only to fit into the sequence. What was seen before: it comes from a
-shard drawn by key from the whole data set, anew for each shard in each epoch.
+NSP's random partner is segment B of a record of another document. Three things should not tell it
+from a true one. Its length: it is drawn among the records whose segments B are nearest in length to
+the one that it replaces. Its ends: a sequence was full when its segments were cut, so the partner
+of a full one is of a full one, hence cut where that was cut, and what still is too much is taken as
+`segments.fit` does. What was seen before: it comes from a shard drawn by key from the whole data
+set, anew for each shard in each epoch.
 """
 
 import dataclasses
@@ -12,12 +14,12 @@ import tensorflow as tf
 
 from albert_tf.errors import ConfigError
 from data import keyed
-from data.schema import RecordSchema
+from data.schema import DOCUMENT, FIRST_LENGTH, PIECES, RecordSchema
 
 PAIR_OBJECTIVES = ("sop", "nsp", "none")
-# A partner is drawn among so many records, nearest in length: a 16th of a shard, within these.
+# A partner is drawn among so many records at least: a 16th of a shard, within these.
 MIN_NEIGHBOURS, MAX_NEIGHBOURS = 8, 64
-_NO_SECOND = 2**20  # sorts behind all lengths
+_FULL, _NO_SECOND = 2**20, 2**21  # sort full records behind the others, useless ones behind all
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +65,7 @@ def in_order(first: tf.Tensor, second: tf.Tensor) -> Segments:
 def swap_half(first: tf.Tensor, second: tf.Tensor, key: tf.Tensor) -> Segments:
     """B before A where the key, uint64 [B], says so; never where there is no B."""
     has_pair = second > 0
-    swapped = _coin(key) & has_pair
+    swapped = (_bit(key, 63) == 1) & has_pair
     return Segments(
         first_begin=tf.where(swapped, first, 0),
         first_length=tf.where(swapped, second, first),
@@ -82,28 +84,36 @@ def replace_half(
     partner_length: tf.Tensor,
     room: int,
 ) -> Segments:
-    """The partner's segment in place of B where the key says so, cut at its end to fit.
+    """The partner's segment in place of B where the key says so.
 
-    A `partner_length` of 0 means that there is none: where the key wants one, the pair stays in
-    order and counts for nothing, so that the labels stay balanced.
+    What is too much is taken from the longer segment until both are equally long, from its front
+    and its back alike: the segmenter's rule. A `partner_length` of 0 means that there is none:
+    where the key wants one, the pair stays in order and counts for nothing, so that the labels stay
+    balanced.
 
     Args:
       room: pieces that both segments may have together.
     """
-    wanted = _coin(key) & (second > 0)
+    coin, odd, odd_first, odd_second = (_bit(key, place) for place in (63, 62, 61, 60))
+    wanted = (coin == 1) & (second > 0)
     replaced = wanted & (partner_length > 0)
+    other = tf.where(replaced, partner_length, second)
+    kept = tf.minimum(first, tf.maximum((room + odd) // 2, room - other))
+    other_kept = tf.minimum(other, room - kept)
     return Segments(
-        first_begin=tf.zeros_like(first),
-        first_length=first,
-        second_begin=tf.where(replaced, partner_begin, first),
-        second_length=tf.where(replaced, tf.minimum(partner_length, room - first), second),
+        first_begin=(first - kept + odd_first) // 2,
+        first_length=kept,
+        second_begin=tf.where(replaced, partner_begin, first)
+        + (other - other_kept + odd_second) // 2,
+        second_length=other_kept,
         label=replaced,
         weight=(second > 0) & (replaced | ~wanted),
     )
 
 
-def _coin(key: tf.Tensor) -> tf.Tensor:
-    return tf.bitwise.right_shift(key, tf.constant(63, tf.uint64)) == 1
+def _bit(key: tf.Tensor, place: int) -> tf.Tensor:
+    """A binary digit of the keys, int32."""
+    return tf.cast(tf.bitwise.right_shift(key, tf.constant(place, tf.uint64)) & 1, tf.int32)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,37 +145,48 @@ class Partners:
 
         Where no record of another document has a segment B: any.
         """
-        document, length, is_full = self._facts(raw)
-        other_document, other_length, _ = self._facts(others)
+        (document, length), (other_document, other_length) = map(self._facts, (raw, others))
         tie = self._bits(keyed.PARTNER_TIE, epoch, tf.range(tf.size(others, tf.int64)))
         tie = tf.cast(tf.bitwise.right_shift(tie, tf.constant(24, tf.uint64)), tf.int64)
         usable = tf.where(other_length > 0, other_length, _NO_SECOND)
         order = tf.argsort(usable * 2**40 + tie)
         lengths, documents = tf.gather(usable, order), tf.gather(other_document, order)
         count = tf.reduce_sum(tf.cast(other_length > 0, tf.int32))
-
-        low, high = (tf.searchsorted(lengths, length, side) for side in ("left", "right"))
-        near = low + keyed.graph_below(self._bits(keyed.PARTNER_NEAR, epoch, index), high - low + 1)
-        window = tf.clip_by_value(count // 16, MIN_NEIGHBOURS, MAX_NEIGHBOURS)
-        window = tf.minimum(window, count)
-        # A full sequence stays full: its partner is not shorter, and is cut. Others are not cut.
-        begin = tf.where(is_full, near, near - window // 2)
-        begin = tf.clip_by_value(begin, 0, count - window)
+        begin, size = _windows(length, lengths, count)
         pick = begin + keyed.graph_below(
-            self._bits(keyed.PARTNER_PICK, epoch, index), tf.maximum(window, 1)
+            self._bits(keyed.PARTNER_PICK, epoch, index), tf.maximum(size, 1)
         )
         another = tf.gather(_nearest_of_another(documents[:count]), pick)
         pick = tf.where(tf.gather(documents, pick) == document, another, pick)
         return tf.gather(others, tf.gather(order, pick))
 
-    def _facts(self, raw: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Document, int64 [n], length of segment B, int64 [n], and whether the record is full."""
+    def _facts(self, raw: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Document, and length of segment B, with _FULL added in a full sequence: int64 [n]."""
         parsed = self.schema.parse(raw)
-        length = tf.cast(parsed["pieces_length"], tf.int64)
-        return parsed["document"], length - parsed["first_length"], length >= self.room
+        pieces = tf.cast(parsed[f"{PIECES}_length"], tf.int64)
+        second = pieces - parsed[FIRST_LENGTH]
+        is_full = (second > 0) & (pieces >= self.room)
+        return parsed[DOCUMENT], second + _FULL * tf.cast(is_full, tf.int64)
 
     def _bits(self, stream: int, epoch: tf.Tensor, counter: tf.Tensor) -> tf.Tensor:
         return keyed.graph_bits(keyed.graph_stream_key(self.seed, stream, epoch), counter)
+
+
+def _windows(
+    length: tf.Tensor, lengths: tf.Tensor, count: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Where, in the ordered `lengths`, of which `count` are usable, partners of `length` are drawn.
+
+    All of the same length or, where these are few, some around them: for a full sequence longer
+    ones, so that it stays full. Returns begin and size, int32 [n].
+    """
+    low, high = (tf.searchsorted(lengths, length, side) for side in ("left", "right"))
+    fewest = tf.clip_by_value(count // 16, MIN_NEIGHBOURS, MAX_NEIGHBOURS)
+    size = tf.minimum(tf.maximum(fewest, high - low), count)
+    is_full = length >= _FULL
+    end_of_class = tf.where(is_full, count, tf.reduce_sum(tf.cast(lengths < _FULL, tf.int32)))
+    begin = tf.where(is_full, low, (low + high - size) // 2)
+    return tf.maximum(tf.minimum(begin, end_of_class - size), 0), size
 
 
 def _nearest_of_another(documents: tf.Tensor) -> tf.Tensor:

@@ -32,6 +32,7 @@ class Counts:
     pieces_lost: int = 0
     text_bytes: int = 0
     replaced_characters: int = 0
+    unknown_pieces: int = 0  # of the text, whatever became of them
 
     def __add__(self, other: "Counts") -> "Counts":
         pairs = zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)

@@ -1,4 +1,4 @@
-"""What a record holds: one object that writes, parses, fakes and documents it."""
+"""What a record holds: one object that writes, parses and documents it."""
 
 import dataclasses
 from typing import TYPE_CHECKING
@@ -7,6 +7,11 @@ import numpy as np
 
 if TYPE_CHECKING:
     import tensorflow as tf
+
+COMPACT_VERSION = 2  # of the records and of their manifest
+MAX_SEQ_LENGTH = 2**13  # what masking can do when records of the compact layout are read
+# The names of the compact layout's features; parsed, an array has `<name>_length` beside it.
+PIECES, WORD_STARTS, FIRST_LENGTH, DOCUMENT = "pieces", "word_starts", "first_length", "document"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,15 +89,6 @@ class RecordSchema:
                 values[f"{feature.name}_length"] = tf.strings.length(value) // size
         return values
 
-    def fake(self, rng: np.random.Generator) -> dict[str, object]:
-        """A random record that the schema accepts, for tests."""
-        return {
-            f.name: int(rng.integers(2**31))
-            if f.is_scalar
-            else rng.integers(np.iinfo(f.dtype).max, size=f.max_length // 2).astype(f.dtype)
-            for f in self.features
-        }
-
     def describe(self) -> str:
         """The features as a Markdown table."""
         rows = ["| feature | type | content |", "|---|---|---|"]
@@ -108,18 +104,15 @@ def compact_schema(seq_length: int, vocab_size: int) -> RecordSchema:
     Masks and the pair objective are chosen when reading, so that one build serves every ablation.
     """
     return RecordSchema((
-        Feature("pieces", "ids of segment A, then B, as in the document",
+        Feature(PIECES, "ids of segment A, then B, as in the document",
                 ids_dtype(vocab_size), seq_length),
-        Feature("word_starts", "one bit per piece: 1 where a word starts (big-endian bits)",
+        Feature(WORD_STARTS, "one bit per piece: 1 where a word starts (big-endian bits)",
                 "uint8", -(-seq_length // 8)),
-        Feature("first_length", "pieces of segment A; all of them where there is no segment B"),
-        Feature("document", "number of the document in its corpus"),
+        Feature(FIRST_LENGTH, "pieces of segment A; all of them where there is no segment B"),
+        Feature(DOCUMENT, "number of the document in its corpus"),
     ))  # fmt: skip
 
 
 def ids_dtype(vocab_size: int) -> str:
     """The smaller of two types that hold every id of a vocabulary."""
     return "uint16" if vocab_size <= 2**16 else "int32"
-
-
-COMPACT_VERSION = 2  # of the records and of their manifest

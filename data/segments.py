@@ -21,7 +21,7 @@ SUFFICIENT_FILL = 0.8
 _WINDOW = 2**16  # pieces of a long sentence that are looked at together
 
 # What is drawn for a chunk, each by a number of its own.
-_TARGET, _CUT, _ODD, _FIRST_FRONT, _SECOND_FRONT, _ORDER, SWAP, _PARTNER, _START = range(9)
+_TARGET, _CUT, _ODD, _FIRST_FRONT, _SECOND_FRONT, _ORDER, _SWAP, _PARTNER, _START = range(9)
 
 
 class Pairs(NamedTuple):
@@ -95,7 +95,7 @@ def reference_pairs(
     other, other_end = _random_partner(sentences, start, key, wanted)
     b_length = np.where(alone, other_end - other, end - b)
     b, a_length = np.where(alone, other, b), b - a
-    swap = ~alone & (keyed.below(keyed.bits(key, SWAP), 2) == 1)
+    swap = ~alone & (keyed.below(keyed.bits(key, _SWAP), 2) == 1)
     ordered = (a, a_length, b, b_length)
     swapped = (b, b_length, a, a_length)
     ranges = tuple(np.where(swap, y, x) for x, y in zip(ordered, swapped, strict=True))
@@ -134,11 +134,8 @@ def fit(
 
     Of equal ones the first keeps its piece where `odd` is 1, the second where it is 0.
     """
-    excess = np.maximum(first + second - limit, 0)
-    from_longer = np.minimum(excess, abs(first - second))
-    is_tie = excess > from_longer  # pieces are taken from both
-    kept = np.where(is_tie, (limit + odd) // 2, first - from_longer * (first > second))
-    return kept, first + second - excess - kept
+    kept = np.minimum(first, np.maximum((limit + odd) // 2, limit - second))
+    return kept, np.minimum(second, limit - kept)
 
 
 class _Sentences(NamedTuple):

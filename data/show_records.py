@@ -4,7 +4,6 @@ python -m data.show_records artifacts/records --num=3 --objective=sop
 """
 
 import dataclasses
-import itertools
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -31,7 +30,7 @@ class ShowRecordsOptions:
 
     data: str = cli.option("folder of records; may be given without its flag")
     num: int = cli.option("records to print", 3)
-    objective: str = cli.option("sop, nsp or none", "sop")
+    objective: str | None = cli.option("sop, nsp or none; by default what labels are for", None)
     sample: int = cli.option("records to count, from the first on; 0 = all", 10_000)
     seed: int = cli.option("of masks and pairs", 0)
     dry_run: bool = cli.option("check everything and print the options", False)
@@ -44,50 +43,54 @@ def show_records(options: ShowRecordsOptions) -> None:
       InputError: no folder of records, a negative number, or an impossible objective.
     """
     from data.input_pipeline import Objective, Records, check_objective
+    from data.reference_reader import pair_of
 
     for name in ("num", "sample"):
         if getattr(options, name) < 0:
             raise InputError(f"--{name} must not be negative. Received: {getattr(options, name)}.")
-    objective, records = Objective(options.objective), Records.open(options.data)
+    records = Records.open(options.data)
+    objective = Objective(options.objective or pair_of(records.manifest))
     check_objective(records.manifest, objective)
     if options.dry_run:
         print(json.dumps(settings.to_dict(options), indent=1))
         return
     tokenizer = tokenizer_of(options.data)
     total = records.manifest.num_records
-    count = min(options.sample or total, total)
-    batches = _batches(records, objective, options.seed, max(count, options.num))
-    with records.naming_damage():
-        _print(batches, options.num, tokenizer)
-    print(f"\n{records.manifest.describe()}")
-
-
-def _print(batches: Iterator[Batch], num: int, tokenizer: Tokenizer) -> None:
-    first = next(batches)
+    count = min(max(options.sample or total, options.num), total)
+    batches = _batches(records, objective, options.seed, count)
     print(LEGEND)
-    for row in range(min(num, len(first["pair_label"]))):
-        print(f"\n{_headline(first, row)}\n{readable(first, row, tokenizer)}")
-    print(f"\n{statistics(itertools.chain([first], batches), tokenizer)}")
+    with records.naming_damage():
+        numbers = statistics(_printed(batches, options.num, tokenizer), tokenizer)
+    print(f"\n{numbers}\n\n{records.manifest.describe()}")
+
+
+def _printed(batches: Iterator[Batch], num: int, tokenizer: Tokenizer) -> Iterator[Batch]:
+    """The batches, of which the first `num` records are printed on the way."""
+    begin = 0
+    for batch in batches:
+        rows = len(batch["pair_label"])
+        for row in range(min(num - begin, rows)):
+            print(f"\nrecord {begin + row}: {_headline(batch, row)}")
+            print(readable(batch, row, tokenizer))
+        begin += rows
+        yield batch
 
 
 def _batches(records: "Records", objective: "Objective", seed: int, count: int) -> Iterator[Batch]:
+    """The first `count` records: what fills up the last batch is behind them."""
     from data.input_pipeline import evaluation_batches
     from data.masking import MaskingConfig
 
     batches = evaluation_batches(records, objective, MaskingConfig(), _BATCH, seed)
-    for batch in batches.as_numpy_iterator():
-        rows = min(count, int(batch["masked_lm_weights"].any(axis=1).sum()))
-        yield {name: value[:rows] for name, value in batch.items()}
-        count -= rows
-        if not count:
-            return
+    for begin, batch in zip(range(0, count, _BATCH), batches.as_numpy_iterator(), strict=False):
+        yield {name: value[: count - begin] for name, value in batch.items()}
 
 
 def _headline(batch: Batch, row: int) -> str:
     second = int(batch["input_type_ids"][row].sum())
     length = int(batch["input_mask"][row].sum())
     label = int(batch["pair_label"][row]) if batch["pair_weight"][row] else "none"
-    return f"record {row}: label {label}, {length} pieces, {length - second} + {second}"
+    return f"label {label}, {length} pieces, {length - second} + {second}"
 
 
 def readable(batch: Batch, row: int, tokenizer: Tokenizer) -> str:

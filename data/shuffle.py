@@ -13,6 +13,7 @@ from typing import Protocol, Self
 
 import numpy as np
 
+from albert_tf import outputs
 from data.records import shard_name
 from data.sequences import Sequences
 
@@ -90,16 +91,15 @@ class ShardWriter:
         order = np.argsort(sequences.keys, kind="stable")
         rows = max(1, BATCH_PIECES // max(1, int(sequences.lengths.max(initial=1))))
         try:
-            with tf.io.TFRecordWriter(path + ".partial") as out:
+            with outputs.new_file(path) as partial, tf.io.TFRecordWriter(partial) as out:
                 for begin in range(0, len(order), rows):
                     for record in self.layout.encode(sequences.take(order[begin : begin + rows])):
                         out.write(record)
         except tf.errors.ResourceExhaustedError as error:  # TensorFlow's name of a full disk
             raise OSError(errno.ENOSPC, error.message) from None
-        os.replace(path + ".partial", path)
         return shard
 
 
 def spill_path(folder: str, shard: int) -> str:
     """The temporary file of a shard."""
-    return os.path.join(folder, f"{shard:05d}.spill")
+    return os.path.join(folder, f"{outputs.MARK}.{shard:05d}.spill")

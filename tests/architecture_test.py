@@ -32,7 +32,7 @@ LIGHT = [
     )),
     *(f"data.{name}" for name in (
         "corpora", "corpus_readers", "cutter", "keyed", "labels", "python_docs", "schema",
-        "segments", "sentences", "splits",
+        "segments", "sentences", "splits", "text_files", "workers",
     )),
 ]  # fmt: skip
 HEAVY = {"tensorflow", "tensorflow_text", "tensorflow_hub", "tf_keras", "official", "orbit"}

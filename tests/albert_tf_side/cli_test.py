@@ -150,6 +150,18 @@ def test_exit_status_and_one_line(package, argv, status, line):
     assert out == ""
 
 
+def test_a_reader_that_has_read_enough_is_no_error(package):
+    code = (
+        "import dataclasses\nfrom albert_tf import cli\n"
+        "Options = dataclasses.make_dataclass('Options', [], frozen=True)\n"
+        "def main(_):\n    while True: print('x' * 100)\n"
+        "cli.run(main, Options, '')"
+    )
+    pipe = f'{sys.executable} -c "{code}" | head -1; echo ${{PIPESTATUS[0]}}'
+    done = subprocess.run(["bash", "-c", pipe], capture_output=True, text=True, check=True)
+    assert done.stdout == "x" * 100 + "\n141\n" and done.stderr == ""
+
+
 def test_a_bug_keeps_its_traceback(package):
     code, _, err = run(package, "-m", "pack", "--what=bug")
     assert code == 1

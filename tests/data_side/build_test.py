@@ -13,9 +13,9 @@ import tensorflow as tf
 
 from albert_tf import outputs
 from albert_tf.errors import InputError, InputNotFoundError
-from albert_tf.tokenization import load_tokenizer
+from albert_tf.tokenization import Tokenizer, load_tokenizer
 from data import build as build_module
-from data import cutter, local_runner, shuffle
+from data import cutter, local_runner, shuffle, text_files, workers
 from data.build import BuildOptions, build
 from data.input_pipeline import Objective, Records, evaluation_batches
 from data.masking import MaskingConfig
@@ -70,12 +70,12 @@ def few_documents(tmp_path, texts: list[str]) -> str:
 
 def test_any_number_of_workers_gives_the_same_bytes(options, tmp_path, monkeypatch):
     """Many small batches, so that the workers finish in any order; several shards."""
-    monkeypatch.setattr(cutter, "TEXT_BYTES_PER_WORKER", 1)
+    monkeypatch.setattr(workers, "TEXT_BYTES_PER_WORKER", 1)
     monkeypatch.setattr(cutter, "BATCH_CHARACTERS", 5000)
     monkeypatch.setattr(build_module, "TEXT_BYTES_PER_SHARD", 30_000)
     folders = [str(tmp_path / name) for name in ("one", "again", "two")]
-    for folder, workers in zip(folders, (1, 1, 2), strict=True):
-        build(dataclasses.replace(options, output=folder, num_workers=workers))
+    for folder, count in zip(folders, (1, 1, 2), strict=True):
+        build(dataclasses.replace(options, output=folder, num_workers=count))
     one, again, two = map(content, folders)
     assert one == again == two
     assert len(Manifest.read(folders[0]).shards) > 1
@@ -92,10 +92,10 @@ def test_batches_of_documents_do_not_show(options, tmp_path, monkeypatch):
 
 def test_little_text_starts_no_process():
     mebibyte = 2**20
-    assert cutter.useful_workers(8, mebibyte) == 1
-    assert cutter.useful_workers(8, 5 * mebibyte) == 3
-    assert cutter.useful_workers(8, 500 * mebibyte) == 8
-    assert cutter.useful_workers(0, 2**40) == os.cpu_count()
+    assert workers.useful_workers(8, mebibyte) == 1
+    assert workers.useful_workers(8, 5 * mebibyte) == 3
+    assert workers.useful_workers(8, 500 * mebibyte) == 8
+    assert workers.useful_workers(0, 2**40) == os.cpu_count()
 
 
 @pytest.mark.parametrize("text_bytes_per_shard", [10**9, 30_000, 3_000])
@@ -173,6 +173,7 @@ def test_the_manifest_counts_right(tiny_tokenizer, tmp_path, monkeypatch):
         pieces=sum(map(sum, sizes)),
         pieces_lost=0,
         text_bytes=sum(len(text.replace("\n", "")) for text in texts),
+        unknown_pieces=sum(ids.count(tokenizer.special.unk) for d in pieces for ids in d),
     )
     assert manifest.num_records == 3 and manifest.seq_length == 64
     assert manifest.vocab_size == tokenizer.vocab_size == 200
@@ -293,7 +294,7 @@ def test_a_broken_build_is_not_taken_for_complete(options):
 @pytest.mark.parametrize("num_workers", [1, 2])
 def test_a_failing_build_leaves_nothing_behind(options, corpus, tmp_path, monkeypatch, num_workers):
     """A byte that is not UTF-8 after 30 good documents, when records are being spilled."""
-    monkeypatch.setattr(cutter, "TEXT_BYTES_PER_WORKER", 1)
+    monkeypatch.setattr(workers, "TEXT_BYTES_PER_WORKER", 1)
     monkeypatch.setattr(cutter, "BATCH_CHARACTERS", 5000)
     lines = pathlib.Path(corpus.removeprefix("jsonl:")).read_bytes().split(b"\n")
     (tmp_path / "bad").mkdir()
@@ -327,75 +328,152 @@ class Stop(KeyboardInterrupt):
     """An interruption."""
 
 
-@pytest.mark.parametrize("layout", ["compact", "reference"])
-@pytest.mark.parametrize("when", ["before a mark", "after a mark", "between shards"])
-def test_an_interrupted_build_continues(options, tmp_path, monkeypatch, layout, when):
-    """To the same bytes; what is before the last mark and what has a name is not done again."""
-    monkeypatch.setattr(cutter, "BATCH_CHARACTERS", 5000)
-    monkeypatch.setattr(local_runner, "BATCHES_PER_MARK", 2)
-    monkeypatch.setattr(build_module, "TEXT_BYTES_PER_SHARD", 30_000)
-    options = dataclasses.replace(options, layout=layout)
-    build(dataclasses.replace(options, output=str(tmp_path / "whole")))
-    place, count = {
-        "before a mark": ((shuffle.Spill, "add"), 1),
-        "after a mark": ((shuffle.Spill, "add"), 6),
-        "between shards": ((shuffle.ShardWriter, "__call__"), 2),
-    }[when]
+PLACES = {
+    "before a mark": ((shuffle.Spill, "add"), 1),
+    "after a mark": ((shuffle.Spill, "add"), 6),
+    "between shards": ((shuffle.ShardWriter, "__call__"), 2),
+    "after the shards": ((build_module.Manifest, "write"), 0),
+}
+
+
+def stop_at(monkeypatch, place: tuple, count: int, error: BaseException) -> None:
+    """Lets a method work so many times; then it raises."""
     real, calls = getattr(*place), []
 
     def stop_after(*args: object) -> object:
         calls.append(args)
         if len(calls) > count:
-            raise Stop
+            raise error
         return real(*args)
 
     monkeypatch.setattr(*place, stop_after)
-    with pytest.raises(Stop):
+
+
+def count_calls(monkeypatch, place: tuple) -> list:
+    """A list that grows with each call of a method."""
+    real, calls = getattr(*place), []
+    monkeypatch.setattr(*place, lambda *args: calls.append(args) or real(*args))
+    return calls
+
+
+@pytest.fixture
+def many_shards(options, monkeypatch) -> BuildOptions:
+    """14 batches of three documents or less, a mark after each two, and several shards."""
+    monkeypatch.setattr(cutter, "BATCH_CHARACTERS", 5000)
+    monkeypatch.setattr(local_runner, "BATCHES_PER_MARK", 2)
+    monkeypatch.setattr(build_module, "TEXT_BYTES_PER_SHARD", 30_000)
+    return options
+
+
+@pytest.mark.parametrize("layout", ["compact", "reference"])
+@pytest.mark.parametrize("when", PLACES)
+def test_an_interrupted_build_continues(many_shards, tmp_path, monkeypatch, layout, when):
+    """To the same bytes; what is before the last mark and what has a name is not done again."""
+    options = dataclasses.replace(many_shards, layout=layout)
+    build(dataclasses.replace(options, output=str(tmp_path / "whole")))
+    with monkeypatch.context() as patch, pytest.raises(Stop):
+        stop_at(patch, *PLACES[when], Stop())
         build(options)
-    assert not pathlib.Path(options.output).exists()
-    monkeypatch.setattr(*place, real)
-    again = []
-    monkeypatch.setattr(*place, lambda *args: again.append(args) or real(*args))
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out.incomplete", "whole"]
+    added = count_calls(monkeypatch, (shuffle.Spill, "add"))
+    written = count_calls(monkeypatch, (shuffle.ShardWriter, "__call__"))
     build(options)
     assert content(options.output) == content(tmp_path / "whole")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out", "whole"]
     shards = len(Manifest.read(options.output).shards)
-    if when == "between shards":
-        assert len(again) == shards - 2
-    elif when == "after a mark":
-        assert len(again) < 40 - 5  # batches of a document each
+    expected = {
+        "before a mark": (14, shards),
+        "after a mark": (14 - 6, shards),
+        "between shards": (0, shards - 2),
+        "after the shards": (0, 0),
+    }
+    assert (len(added), len(written)) == expected[when]
 
 
-def test_a_full_disk_is_one_line_and_the_rerun_continues(options, tmp_path, monkeypatch):
-    real = shuffle.Spill.sync
-
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(shuffle.Spill, "sync", full)
-    with pytest.raises(OSError, match="--output=.*disk is full.*same command.*continues"):
+@pytest.mark.parametrize(
+    "place", [(shuffle.Spill, "sync"), (Tokenizer, "save"), (Manifest, "write")]
+)
+def test_a_full_disk_is_one_line_and_the_rerun_continues(options, tmp_path, monkeypatch, place):
+    with (
+        monkeypatch.context() as patch,
+        pytest.raises(OSError, match="--output=.*disk is full.*same command.*continues"),
+    ):
+        stop_at(patch, place, 0, OSError(errno.ENOSPC, "No space left on device"))
         build(options)
     assert not pathlib.Path(options.output).exists()
-    monkeypatch.setattr(shuffle.Spill, "sync", real)
+    before = {p.name: p.stat().st_ino for p in tmp_path.glob("out.incomplete/*.tfrecord")}
+    assert bool(before) == (place[0] != shuffle.Spill)
     build(options)
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
+    assert {
+        p.name: p.stat().st_ino for p in tmp_path.glob("out/*.tfrecord")
+    }.items() >= before.items()
+
+
+@pytest.mark.parametrize("torn", ["", ".json"])
+def test_what_a_power_cut_emptied_is_done_again(many_shards, tmp_path, monkeypatch, torn):
+    """The identity, or how far the build came."""
+    build(dataclasses.replace(many_shards, output=str(tmp_path / "whole")))
+    with monkeypatch.context() as patch, pytest.raises(Stop):
+        stop_at(patch, *PLACES["between shards"], Stop())
+        build(many_shards)
+    emptied = tmp_path / "out.incomplete" / (outputs.MARK + torn)
+    assert emptied.stat().st_size > 100
+    emptied.write_bytes(b"")
+    build(many_shards)
+    assert content(many_shards.output) == content(tmp_path / "whole")
 
 
 def test_what_another_build_left_is_not_continued(options, tmp_path, monkeypatch):
-    monkeypatch.setattr(local_runner, "move_shards", lambda *_: (_ for _ in ()).throw(Stop))
-    with pytest.raises(Stop):
+    with monkeypatch.context() as patch, pytest.raises(Stop):
+        stop_at(patch, *PLACES["after the shards"], Stop())
         build(options)
-    monkeypatch.undo()
     other = dataclasses.replace(options, seed=7)
     build(other)
     build(dataclasses.replace(other, output=str(tmp_path / "fresh")))
     assert content(options.output) == content(tmp_path / "fresh")
-    left = tmp_path / "more.unfinished"
+
+
+def test_what_was_not_made_here_is_left_alone(options, tmp_path):
+    left = tmp_path / "out.incomplete"
     left.mkdir()
     (left / "notes.txt").write_text("mine")
-    with pytest.raises(InputError, match="needs the name.*more.unfinished"):
-        build(dataclasses.replace(options, output=str(tmp_path / "more")))
+    with pytest.raises(InputError, match="needs the name.*out.incomplete"):
+        build(options)
     assert content(left) == {"notes.txt": b"mine"}
+
+
+def test_an_empty_split_is_told_without_reading_again(options, tmp_path, monkeypatch):
+    """By the number of documents; of a corpus without any text, the text is what is missing."""
+    opened = count_calls(monkeypatch, (text_files, "_open"))
+    heldout = dataclasses.replace(options, split="heldout", heldout_fraction=1e-9)
+    with pytest.raises(InputError, match="none of the 40 documents.*Raise --heldout_fraction"):
+        build(heldout)
+    (tmp_path / "blank.txt").write_text(" \n\n \n")
+    for split in ("all", "heldout"):
+        with pytest.raises(InputError, match="--corpus must hold text.*no sentence"):
+            build(dataclasses.replace(heldout, corpus=f"text:{tmp_path}/blank.txt", split=split))
+    assert len(opened) == 3
+    assert [p.name for p in tmp_path.iterdir()] == ["blank.txt"]
+
+
+def test_progress_counts_bytes_of_all_that_is_read(options, monkeypatch):
+    """Of documents left out too; the corpus's size on disk is known and hardly more."""
+    bars = []
+
+    class Noted(local_runner.Progress):
+        def __init__(self, *args: object) -> None:
+            super().__init__(*args)
+            bars.append(self)
+
+    monkeypatch.setattr(local_runner, "Progress", Noted)
+    build(dataclasses.replace(options, split="heldout", heldout_fraction=0.3))
+    reading, shards = bars
+    assert reading.total == os.path.getsize(options.corpus.removeprefix("jsonl:"))
+    with open(options.corpus.removeprefix("jsonl:")) as file:
+        assert reading.done == sum(len(json.loads(row)["text"]) for row in file)
+    assert 0.9 * reading.total < reading.done < reading.total
+    assert shards.done == shards.total == 1
 
 
 def test_replaced_bytes_are_counted(tiny_tokenizer, tmp_path, capsys):
@@ -415,3 +493,30 @@ def test_control_pieces_and_nul_in_a_text_stay_text(tiny_tokenizer, tmp_path):
     assert not {0, 2, 3, 4} & set(record["pieces"])
     unknown = load_tokenizer(tiny_tokenizer).special.unk
     assert record["pieces"].count(unknown) > 3  # brackets, which the vocabulary lacks
+
+
+def notes(capsys, **options) -> str:
+    build(BuildOptions(seq_length=16, num_workers=1, **options))
+    return capsys.readouterr().out
+
+
+def test_text_of_another_language_is_told(tmp_path, tiny_tokenizer, capsys):
+    """All of the pieces of Chinese are unknown to an English vocabulary, and none of English."""
+    (tmp_path / "zh.txt").write_text("红楼梦。满纸荒唐言。\n\n一把辛酸泪。都云作者痴。")
+    (tmp_path / "en.txt").write_text("Ba de fi. Go ku la.\n\nLa me ni. Po ru sa.")
+    common = {"tokenizer": tiny_tokenizer}
+    told = notes(capsys, corpus=f"text:{tmp_path}/zh.txt", output=str(tmp_path / "zh"), **common)
+    assert "of the pieces are unknown" in told
+    counts = Manifest.read(str(tmp_path / "zh")).counts
+    assert 0.4 < counts.unknown_pieces / counts.pieces <= 1
+    told = notes(capsys, corpus=f"text:{tmp_path}/en.txt", output=str(tmp_path / "en"), **common)
+    assert "unknown" not in told and "one document" not in told
+
+
+def test_a_corpus_of_one_document_is_told(tmp_path, tiny_tokenizer, capsys):
+    (tmp_path / "all.txt").write_text("The file exists. It is open.\nA file is read. It is closed.")
+    common = {"tokenizer": tiny_tokenizer, "corpus": f"text:{tmp_path}/all.txt"}
+    assert "all of the text is one document" in notes(capsys, output=str(tmp_path / "a"), **common)
+    assert "one document" not in notes(
+        capsys, output=str(tmp_path / "b"), document_boundary="file", **common
+    )

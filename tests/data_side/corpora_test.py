@@ -47,9 +47,9 @@ def test_files_come_sorted_gzip_or_not_and_a_document_never_crosses_files(tmp_pa
     b = write(tmp_path / "b.txt", "Last.")
     a = write(tmp_path / "sub" / "a.txt.gz", gzip.compress(b"First.", mtime=0))
     odd = write(tmp_path / "[1].txt", "Odd.")
-    expected = [Document(("Last.",), str(b)), Document(("First.",), str(a))]
+    expected = [Document("Last.", str(b)), Document("First.", str(a))]
     documents = list(read_documents(f"text:{tmp_path}/**/?*.txt*"))
-    assert documents == [Document(("Odd.",), str(odd)), *expected]
+    assert documents == [Document("Odd.", str(odd)), *expected]
     assert read(f"text:{odd}") == [("Odd.",)]
 
 
@@ -61,7 +61,7 @@ def test_jsonl_has_a_document_a_line(tmp_path):
 
 def test_wikiextractor_drops_the_repeated_title(tmp_path):
     text = (
-        'noise\n<doc id="1" url="u?a=1" title="A &amp; "B"">\nA & "B"\n\nIt is. It was.\n\nEnd.\n'
+        '\n<doc id="1" url="u?a=1" title="A &amp; "B"">\nA & "B"\n\nIt is. It was.\n\nEnd.\n'
         '</doc>\n<doc id="2" url="u" title="C">\nOther.\n\n</doc>\n'
     )
     path = write(tmp_path / "wiki_00", text)
@@ -99,8 +99,8 @@ def test_tfds_reads_what_lies_there_and_downloads_nothing(tmp_path):
     )
     documents = list(read_documents("tfds:tiny", data_dir=str(tmp_path)))
     assert sorted(documents, key=str) == [
-        Document(("One.", "Two."), "tiny"),
-        Document(("Three.",), "tiny"),
+        Document("One.\n\nTwo.", "tiny"),
+        Document("Three.", "tiny"),
     ]
     assert corpus_bytes("tfds:tiny", str(tmp_path)) > 0
     assert len(corpus_fingerprint("tfds:tiny", str(tmp_path))) == 16
@@ -142,7 +142,33 @@ def test_size_and_fingerprint_follow_the_files(tmp_path):
             r"must be a whole gzip file",
         ),
         ("a.txt.gz", b"plain", "text", r"must be a whole gzip file"),
-        ("wiki_00", '<doc id="1" title="A">\nOpen.', "wikiextractor", r"must close each <doc>"),
+        (
+            "a.jsonl",
+            '{"n": ' + "9" * 5000 + "}",
+            "jsonl",
+            r"a\.jsonl:1 must be JSON: .*5000 digits",
+        ),
+        ("a.jsonl", "[" * 100_000, "jsonl", r"a\.jsonl:1 must be JSON: .*recursion"),
+        ("a.json", "[" * 100_000, "squad", r"a\.json must be JSON: .*recursion"),
+        (
+            "wiki_00",
+            "\n<doc>\nOpen.",
+            "wikiextractor",
+            r"wiki_00:2 must open a <doc> that is closed",
+        ),
+        (
+            "wiki_00",
+            "<doc>\nA.\n<doc>\nB.\n</doc>\n",
+            "wikiextractor",
+            r"wiki_00:1 must open a <doc>",
+        ),
+        (
+            "wiki_00",
+            "<doc>\nA.\n</doc>\nB.",
+            "wikiextractor",
+            r"wiki_00:4 must stand between <doc>",
+        ),
+        ("wiki_00", "</doc>", "wikiextractor", r"wiki_00:1 must stand between <doc>"),
         ("a.txt", " \n\0\n", "text", r"must hold text.*no sentence"),
     ],
 )
@@ -151,6 +177,13 @@ def test_text_that_cannot_be_read_is_named_with_its_place(tmp_path, name, conten
     with pytest.raises(InputError, match=message) as raised:
         read(f"{kind}:{path}")
     assert "\n" not in str(raised.value)
+
+
+def test_a_json_file_among_wikiextractors_is_named(tmp_path):
+    write(tmp_path / "wiki_00", "<doc>\nA.\n</doc>\n")
+    write(tmp_path / "wiki_01", '{"id": "1", "text": "B."}\n')
+    with pytest.raises(InputError, match=r"wiki_01:1 must stand between .* is read by jsonl:"):
+        read(f"wikiextractor:{tmp_path}/wiki_*")
 
 
 def test_bytes_that_are_not_utf8_can_be_replaced(tmp_path):
@@ -225,7 +258,7 @@ def test_sentences_are_lines_and_blank_lines_divide_documents(tmp_path):
 
 
 def test_bytes_that_are_not_utf8_are_named_in_any_block(tmp_path, monkeypatch):
-    monkeypatch.setattr("data.corpus_readers._BLOCK_BYTES", 64)
+    monkeypatch.setattr("data.text_files._BLOCK_BYTES", 64)
     path = tmp_path / "lines.txt"
     path.write_bytes(b"Good line of text.\n" * 100 + b"caf\xe9.\n" + b"More.\n" * 50)
     with pytest.raises(InputError, match="byte 0xe9 at offset 1903"):

@@ -7,10 +7,13 @@ less than once in a million; the draws are fixed by the seed in any case.
 import numpy as np
 import pytest
 import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from albert_tf.errors import ConfigError
 from data import keyed, masking
 from data.masking import MaskingConfig, Vocabulary, mask_batch
+from data.schema import MAX_SEQ_LENGTH
 
 VOCABULARY = Vocabulary(50, 4, (0, 1, 2, 3, 4))
 # Traced once for each shape and configuration; graph operations only, which need no conversion.
@@ -171,7 +174,7 @@ def test_random_batches_are_the_references(longest, config):
     assert_reference(Sequences(random_rows(40, 48, longest, seed=longest), 48, longest), config)
 
 
-@pytest.mark.parametrize("length", [500, 512, masking.MAX_LENGTH])
+@pytest.mark.parametrize("length", [500, 512, MAX_SEQ_LENGTH])
 def test_long_batches_are_the_references(length):
     assert_reference(Sequences(random_rows(8, length, 4, seed=0), length), MaskingConfig())
 
@@ -191,9 +194,37 @@ def assert_reference(batch: Sequences, config: MaskingConfig) -> None:
 
 
 def test_the_budget_is_used_exactly_unless_no_word_fits():
-    config = MaskingConfig()
     batch = Sequences(random_rows(300, 64, 5, seed=3), 64)
-    masked = batch.mask(config)
+    assert exact_rows(batch, batch.mask(MaskingConfig()), MaskingConfig()) > 250
+
+
+SEGMENT = st.lists(st.integers(1, 9), min_size=1, max_size=14).map(
+    lambda words: words[: max(1, int(np.searchsorted(np.cumsum(words), 14, "right")))]
+)
+
+
+ROWS = st.lists(st.lists(SEGMENT, max_size=2), min_size=4, max_size=4)
+CONFIGS = st.sampled_from([MaskingConfig(), MaskingConfig(0.4, 5), MaskingConfig(0.4, 1, 3)])
+
+
+@given(ROWS, st.integers(0, 2**31), CONFIGS)
+@settings(deadline=None, max_examples=60)
+def test_masks_of_any_rows_are_whole_words_within_the_budget(rows, epoch, config):
+    """Of any words and record keys: specials and padding stay, and targets are what was there."""
+    batch = Sequences(rows, 32)
+    masked = batch.mask(config, epoch)
+    exact_rows(batch, masked, config)
+    row, slot = np.nonzero(masked["masked_lm_weights"])
+    position = masked["masked_lm_positions"][row, slot]
+    assert batch.maskable[row, position].all()
+    assert (masked["masked_lm_ids"][row, slot] == batch.ids[row, position]).all()
+    changed = masked["input_word_ids"] != batch.ids
+    changed[row, position] = False
+    assert not changed.any()
+
+
+def exact_rows(batch: Sequences, masked: dict[str, np.ndarray], config: MaskingConfig) -> int:
+    """In how many rows the budget is used exactly; checks that in others no word is left for it."""
     num_exact = 0
     for row in range(len(batch.rows)):
         used = int(masked["masked_lm_weights"][row].sum())
@@ -201,10 +232,11 @@ def test_the_budget_is_used_exactly_unless_no_word_fits():
         words = [positions for _, positions in words_of(batch, row)]
         left = [positions for positions in words if chosen.isdisjoint(positions)]
         assert chosen == set(sum((w for w in words if w not in left), []))  # whole words only
+        assert len(chosen) == used
         missing = budget_of(batch, row, config) - used
-        assert missing == 0 or all(len(positions) > missing for positions in left)
+        assert missing == 0 or missing > 0 and all(len(positions) > missing for positions in left)
         num_exact += missing == 0
-    assert num_exact > 250
+    return num_exact
 
 
 def test_budgets_by_hand():

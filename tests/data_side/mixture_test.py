@@ -4,15 +4,19 @@ import itertools
 import os
 import pathlib
 import shutil
+from collections import Counter
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from albert_tf.errors import InputError
+from data.input_pipeline import training_batches
+from data.masking import MaskingConfig
 from data.mixture import BLOCK, Mixture
 from data.pairs import Objective
 from data.record_folder import Records
+from data.show_records import original_ids
 
 SOP = Objective("sop")
 
@@ -51,7 +55,30 @@ def test_every_block_has_the_exact_shares(mixture: Mixture):
 def test_a_seek_is_the_stream(mixture: Mixture, start: int):
     from_zero = mixture.numbers(5, 0, start + 25)
     assert mixture.numbers(5, start, 25) == from_zero[start:]
-    assert numbers(mixture.stream(SOP, 5, start), 25) == [tuple(n[1:]) for n in from_zero[start:]]
+    begins = dict(zip((p.folder for p in mixture.parts), (0, num_records(mixture)), strict=True))
+    expected = [(epoch, begins[folder] + index) for folder, epoch, index in from_zero[start:]]
+    assert numbers(mixture.stream(SOP, 5, start), 25) == expected
+
+
+def num_records(mixture: Mixture) -> int:
+    """Of the first folder."""
+    return mixture.parts[0].manifest.num_records
+
+
+def test_the_same_record_of_two_folders_has_masks_of_its_own_in_each(tiny_records: str):
+    """A folder and its copy: in an epoch each record comes twice, and is masked twice."""
+    twice = Mixture.open(f"{tiny_records}:1,{tiny_records}:1")
+    batches = training_batches(twice, SOP, MaskingConfig(), 200, seed=3)
+    rows = [batch for batch in batches.take(2 * num_records(twice) // 200).as_numpy_iterator()]
+    batch = {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
+    seen, unmasked = Counter(), Counter()
+    for row, ids in enumerate(original_ids(batch)):
+        unmasked[tuple(sorted(ids.tolist()))] += 1
+        seen[batch["input_word_ids"][row].tobytes()] += 1
+    copies = sum(count > 1 for count in unmasked.values())
+    assert copies > 0.9 * num_records(twice)
+    # Two of some 10 ** 5 masks of a short record may be the same.
+    assert sum(count > 1 for count in seen.values()) < 0.05 * copies
 
 
 def test_each_folder_gives_its_own_stream(mixture: Mixture):

@@ -4,11 +4,14 @@ The records here tell their number: all pieces of segment A are 10 + number, of 
 """
 
 import dataclasses
+import itertools
 import random
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from albert_tf.errors import ConfigError
 from data.input_pipeline import Objective, Records, evaluation_batches, training_batches
@@ -16,12 +19,24 @@ from data.masking import MaskingConfig
 from data.pairs import replace_half
 from data.records import Counts, Manifest
 from data.schema import COMPACT_VERSION
+from data.segments import fit, segment_pairs
+from data.show_records import original_ids
 
 NSP, MASKING = Objective("nsp"), MaskingConfig()
 
 
 def write(folder, shards: list[list[tuple[int, int, int]]], seq_length: int = 32) -> Records:
     """Shards of (document, length of A, length of B); numbered through."""
+    numbers = itertools.count()
+    pieces = [
+        [(d, [10 + (n := next(numbers))] * a, [500 + n] * b) for d, a, b in shard]
+        for shard in shards
+    ]
+    return write_pieces(folder, pieces, seq_length)
+
+
+def write_pieces(folder, shards: list[list[tuple[int, list, list]]], seq_length: int) -> Records:
+    """Shards of (document, pieces of A, pieces of B)."""
     folder.mkdir()
     manifest = Manifest(
         schema_version=COMPACT_VERSION,
@@ -32,21 +47,22 @@ def write(folder, shards: list[list[tuple[int, int, int]]], seq_length: int = 32
         tokenizer_fingerprint="t",
         corpus_fingerprint="c",
         shards=tuple(map(len, shards)),
-        counts=Counts(documents=len({record[0] for shard in shards for record in shard})),
+        counts=Counts(
+            documents=len({record[0] for shard in shards for record in shard}),
+            sequences=sum(map(len, shards)),
+        ),
         options="{}",
     )
-    number = 0
     for place, shard in enumerate(shards):
         with tf.io.TFRecordWriter(manifest.shard_path(str(folder), place)) as out:
             for document, first, second in shard:
                 record = {
-                    "pieces": [10 + number] * first + [500 + number] * second,
-                    "word_starts": np.packbits([True] * (first + second)),
-                    "first_length": first,
+                    "pieces": first + second,
+                    "word_starts": np.packbits([True] * len(first + second)),
+                    "first_length": len(first),
                     "document": document,
                 }
                 out.write(manifest.schema.encode(record))
-                number += 1
     manifest.write(str(folder))
     return Records.open(str(folder))
 
@@ -58,9 +74,7 @@ def read(batches: tf.data.Dataset, count: int = -1) -> dict[str, np.ndarray]:
     """
     rows = list(batches.take(count).as_numpy_iterator())
     batch = {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
-    ids = batch["input_word_ids"].copy()
-    row, slot = np.nonzero(batch["masked_lm_weights"])
-    ids[row, batch["masked_lm_positions"][row, slot]] = batch["masked_lm_ids"][row, slot]
+    ids = original_ids(batch)
     is_b = (batch["input_type_ids"] == 1) & (ids != 3)
     batch["a_length"] = batch["input_mask"].sum(1) - batch["input_type_ids"].sum(1) - 2
     batch["b_length"], batch["a"] = is_b.sum(1), ids[:, 1] - 10
@@ -100,34 +114,88 @@ def test_partners_are_segments_b_of_other_documents_from_everywhere(sharded):
         assert abs(share - 20 / 40) < 4 * 0.5 / len(partners) ** 0.5 + 0.03
 
 
-def test_a_partner_is_cut_to_fit_and_never_longer_than_it_is(tmp_path):
+def test_a_pair_with_a_long_partner_is_cut_to_fit(tmp_path):
+    """Of 29 pieces; what is too much is taken from the longer segment."""
     records = write(tmp_path / "r", [[(0, 20, 4), (1, 2, 25), (2, 10, 10)]])
-    lengths = {0: (20, 4), 1: (2, 25), 2: (10, 10)}
     batch = read(training_batches(records, NSP, MASKING, 3, seed=0), 60)
-    assert set(zip(batch["a"].tolist(), batch["b"].tolist(), strict=True)) == {
-        (a, b) for a in range(3) for b in range(3)
-    }
-    for a, b, a_length, b_length in zip(
-        *(batch[name].tolist() for name in ("a", "b", "a_length", "b_length")), strict=True
-    ):
-        assert a_length == lengths[a][0]
-        assert b_length == min(lengths[b][1], 32 - 3 - a_length)
+    names = ("a", "b", "a_length", "b_length")
+    found = set(zip(*(batch[name].tolist() for name in names), strict=True))
+    assert {(a, b): lengths for a, b, *lengths in found if (a, b) != (0, 1)} == {
+        (0, 0): [20, 4], (0, 2): [19, 10], (1, 0): [2, 4], (1, 1): [2, 25],
+        (1, 2): [2, 10], (2, 0): [10, 4], (2, 1): [10, 19], (2, 2): [10, 10],
+    }  # fmt: skip
+    # Of 20 + 25 both are cut, and who keeps the odd piece is drawn.
+    assert {row[2:] for row in found if row[:2] == (0, 1)} == {(14, 15), (15, 14)}
 
 
 def test_replace_half_by_hand():
-    high, low = 2**63, 2**63 - 1  # the coin is the highest bit
-    first, second = tf.constant([3, 3, 3, 3]), tf.constant([4, 4, 4, 0])
-    key = tf.constant([high, low, high, high], tf.uint64)
-    found = replace_half(first, second, key, tf.constant([40] * 4), tf.constant([9, 9, 0, 9]), 10)
+    """Digits of the key from the highest on: the coin, then who and which ends keep odd pieces."""
+    high, low = 2**63, 2**63 - 1
+    first, second = tf.constant([3, 3, 3, 3, 9]), tf.constant([4, 4, 4, 0, 1])
+    key = tf.constant([high, low, high, high, high + 2**62 + 2**61], tf.uint64)
+    begin, length = tf.constant([40] * 5), tf.constant([10, 9, 0, 9, 8])
+    found = replace_half(first, second, key, begin, length, 11)
     rows = [getattr(found, field.name).numpy().tolist() for field in dataclasses.fields(found)]
     assert rows == [
-        [0, 0, 0, 0],
-        [3, 3, 3, 3],
-        [40, 3, 3, 3],
-        [7, 4, 4, 0],
-        [True, False, False, False],
-        [True, True, False, False],
+        [0, 0, 0, 0, 2],  # 3 of 9 are cut, 2 in front
+        [3, 3, 3, 3, 6],
+        [41, 3, 3, 3, 41],  # 2 of 10, then 3 of 8 are cut, 1 in front
+        [8, 4, 4, 0, 5],
+        [True, False, False, False, True],
+        [True, True, False, False, True],
     ]
+
+
+@given(*[st.integers(0, 300)] * 4, st.integers(2, 400), st.integers(0, 2**64 - 1))
+@settings(deadline=None, max_examples=60)
+def test_replace_half_cuts_as_the_segmenter_does(first, cut, second, partner, room, key):
+    """Records fit into the room; segment A has a piece at least, and a full one is cut no more."""
+    first = min(1 + first, room)
+    second = min(second, room - first)
+    found = replace_half(
+        *(tf.constant([n]) for n in (first, second)), tf.constant([key], tf.uint64),
+        tf.constant([1000]), tf.constant([partner]), room,
+    )  # fmt: skip
+    got = {f.name: getattr(found, f.name).numpy().item() for f in dataclasses.fields(found)}
+    replaced = bool(key >> 63) and second > 0 and partner > 0
+    assert (got["label"], got["weight"]) == (replaced, second > 0 and (replaced or not key >> 63))
+    other, begin = (partner, 1000) if replaced else (second, first)
+    kept = [n.item() for n in fit(*np.array([[first], [other]]), room, np.array([key >> 62 & 1]))]
+    assert [got["first_length"], got["second_length"]] == kept
+    for start, length, lost in (
+        (got["first_begin"], kept[0], first - kept[0]),
+        (got["second_begin"] - begin, kept[1], other - kept[1]),
+    ):
+        assert abs(2 * start - lost) <= 1 and 0 <= start <= start + length <= length + lost
+
+
+def test_cut_ends_and_a_full_sequence_do_not_tell_the_label(tmp_path):
+    """The best rule that knows three bits (is it full, do A and B end as sentences do) is a guess.
+
+    Sentences of 4 to 30 pieces; one that ends is piece 7. Where the partner was cut at its end
+    alone, from records full or not, the rule was right in 0.554 of all cases.
+    """
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(4, 31, (600, 30))
+    bounds = np.append(0, np.cumsum(sizes))
+    pieces = np.full(bounds[-1], 10, np.uint16)
+    pieces[bounds[1:] - 1] = 7
+    pairs = segment_pairs(bounds, bounds[::30], np.arange(600, dtype=np.uint64), 61)
+    rows = [
+        (document, pieces[a : a + n].tolist(), pieces[b : b + m].tolist())
+        for a, n, b, m, _, document, _, _ in zip(*(c.tolist() for c in pairs), strict=True)
+    ]
+    records = write_pieces(tmp_path / "r", [rows], 64)
+    table = np.zeros((2, 8))
+    batches = training_batches(records, NSP, MASKING, 500, seed=0).take(3 * len(rows) // 500)
+    for batch in batches.as_numpy_iterator():
+        ids, length = original_ids(batch), batch["input_mask"].sum(1)
+        a_end, b_end = length - batch["input_type_ids"].sum(1) - 2, length - 2
+        ends = [np.take_along_axis(ids, end[:, None], axis=1)[:, 0] == 7 for end in (a_end, b_end)]
+        cell = np.stack([length == 64, *ends], axis=1) @ [4, 2, 1]
+        np.add.at(table, (batch["pair_label"], cell), batch["pair_weight"])
+    assert table.sum() > 15_000
+    assert table.max(axis=0).sum() / table.sum() < 0.52
 
 
 def test_one_document_that_holds_nearly_all_still_has_partners(tmp_path):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from data import labels, segments
+from data import segments
 from data.segments import fit
 
 EVERY_PIECE = np.ones(1_000_000, bool)  # each a word of its own
@@ -184,30 +184,6 @@ def test_documents_do_not_mix_and_their_keys_decide_alone():
         ends = together.second[mine] + together.second_length[mine]
         assert (ends <= places[number + 1]).all()
     assert len(set(together.keys.tolist())) == len(together.keys)
-
-
-def test_lone_sentences_are_halved_before_a_word_for_records_with_labels():
-    """Seven pieces, words begin at 0, 2, 5: the middle is behind four; one piece is left out."""
-    ids = np.arange(8)
-    is_word_start = np.isin(ids, [0, 2, 5, 7])
-    bounds, documents = arrays([[7], [1]])
-    keys = np.zeros(2, np.uint64)
-    pairs = segments.segment_pairs(bounds, documents, keys, 20)
-    assert [len(p.second) for p in pairs_of(pairs)] == [0, 0]
-    (pair,) = pairs_of(labels.paired(pairs, ids, is_word_start))
-    assert (pair.first, pair.second) == ([0, 1, 2, 3, 4], [5, 6])
-
-
-def test_half_of_the_labelled_pairs_are_swapped():
-    bounds, documents = arrays([[3, 4]] * 4000)
-    pairs = segments.segment_pairs(bounds, documents, np.arange(4000, dtype=np.uint64), 61)
-    swapped = labels.swapped(pairs)
-    label = swapped.label == 1
-    assert abs(label.mean() - 0.5) < 5 * 0.5 / 4000**0.5
-    has_two = pairs.second_length > 0
-    assert (swapped.first[label] == pairs.second[label]).all()
-    assert (swapped.second_length[label] == pairs.first_length[label]).all()
-    assert (swapped.first[~label] == pairs.first[~label]).all() and has_two.any()
 
 
 def reference(documents, max_pieces, seed=0):

@@ -85,6 +85,26 @@ def test_a_folder_of_records(tiny_records, capsys, objective):
     assert share == 0 if objective == "none" else 0.4 < share < 0.6
 
 
+@pytest.mark.parametrize(("num", "printed"), [(2, 2), (270, 270), (300, 280)])
+def test_records_without_a_prediction_count_like_others(
+    write_records, tmp_path, capsys, num, printed
+):
+    """Every other one is a single word of 12 pieces, more than the budget: nothing is masked."""
+    word, words = [1] + [0] * 11, [1] * 12
+    rows = [([9] * 12, words if number % 2 else word, 12) for number in range(280)]
+    folder = str(tmp_path / "r")
+    write_records(tmp_path / "r", [rows], 16)
+    vocabulary = PIECES + [f"x{number}" for number in range(90)]
+    Tokenizer("\n".join(vocabulary).encode()).save(tmp_path / "r" / "tokenizer")
+    show_records(ShowRecordsOptions(folder, num=num, sample=4))
+    shown = capsys.readouterr().out
+    numbers = re.findall(r"^record (\d+): label none, 14 pieces", shown, re.M)
+    assert numbers == [str(number) for number in range(printed)]
+    assert f"| records | {max(4, printed)} |" in shown
+    # Half of them have round(0.15 * 14) = 2 of 14 pieces masked.
+    assert f"| masked, of all pieces | {1 / 14:.4f} |" in shown
+
+
 def test_the_folder_is_named_with_or_without_its_flag():
     for given in (["folder"], ["--data=folder"]):
         options = cli.parse(ShowRecordsOptions, ["show", *given, "--num=1"], "", "", "data")

@@ -38,9 +38,10 @@ cli.run(train.main, train.TrainOptions, train.__doc__)
 
 
 def start(records: str, run: pathlib.Path, *more: str, replicas: int = 1, **environment: str):
-    flags = [f"--data={records}", f"--run_dir={run}", "--experiment=smoke", *more]
+    flags = [f"--data={records}", f"--run_dir={run}", "--experiment=smoke"]
+    flags += [*(f"--set={a}" for a in FAST), *more]  # of a key set twice the last counts
     return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(replicas), *flags, *(f"--set={a}" for a in FAST)],
+        [sys.executable, "-c", PROGRAM, str(replicas), *flags],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -1,0 +1,86 @@
+"""What watching costs a training step: metrics, TensorBoard, progress bar and the guard's look.
+
+    python -m benchmarks.watching --data=artifacts/records --experiment=laptop --steps=500
+
+One JSON line: milliseconds of a step without and with what happens beside it, medians over the
+loops of one run, and the share that watching adds. The run goes into a temporary folder; saving is
+not counted.
+"""
+
+import dataclasses
+import functools
+import json
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from unittest import mock
+
+from albert_tf import cli, hardware
+from albert_tf.runs import RunDir
+from data.input_pipeline import Mixture
+from pretraining.actions import TrainingLog
+from pretraining.config import resolve
+from pretraining.experiments import experiment
+from pretraining.guard import Guard
+from pretraining.loop import train
+
+
+@dataclasses.dataclass(frozen=True)
+class WatchingOptions:
+    """The command line of `benchmarks.watching`."""
+
+    data: str = cli.option("the records, as for pretraining.train")
+    experiment: str = cli.option("as for pretraining.train", "laptop")
+    steps: int = cli.option("of the run", 500)
+    device: str = cli.option("as for pretraining.train", "auto")
+    dry_run: bool = cli.option("check the options and measure nothing", False)
+    set: tuple[str, ...] = cli.option("key=value", ())
+
+
+def main(options: WatchingOptions) -> None:
+    """Trains, and prints the line."""
+    records = Mixture.open(options.data)
+    length = (f"loop.steps={options.steps}", "optimizer.warmup_steps=0")
+    config = resolve(
+        experiment(options.experiment), [*options.set, *length], records.manifest, options.device
+    )
+    if options.dry_run:
+        print(f"{options.steps} steps of {options.experiment}")
+        return
+    seconds: list[float] = []
+    with tempfile.TemporaryDirectory() as folder, mock.patch("builtins.print"):
+        os.mkdir(run := os.path.join(folder, "run"))
+        with _timed(TrainingLog, "write", seconds), _timed(Guard, "check", seconds):
+            train(config, records, RunDir(run), hardware.strategy(options.device))
+        rows = RunDir(run).metrics()[1:]  # the first loop compiles
+    step_ms = statistics.median(row["step_ms"] for row in rows)
+    # Of each loop the guard comes first, then the log.
+    loops = [sum(pair) for pair in zip(seconds[2::2], seconds[3::2], strict=True)]
+    watching_ms = 1000 * statistics.median(loops) / config.loop.steps_per_loop
+    line = {
+        "benchmark": "watching",
+        "experiment": options.experiment,
+        "step_ms_without": round(step_ms, 3),
+        "step_ms_with": round(step_ms + watching_ms, 3),
+        "share": round(watching_ms / step_ms, 5),
+    }
+    print(json.dumps(line))
+
+
+def _timed(owner: type, name: str, seconds: list[float]) -> mock._patch:
+    function: Callable = getattr(owner, name)
+
+    @functools.wraps(function)
+    def timed(*args: object) -> object:
+        start = time.perf_counter()
+        result = function(*args)
+        seconds.append(time.perf_counter() - start)
+        return result
+
+    return mock.patch.object(owner, name, timed)
+
+
+if __name__ == "__main__":
+    cli.run(main, WatchingOptions, __doc__)

@@ -1,0 +1,33 @@
+"""Proves which options go with which layout."""
+
+import dataclasses
+
+import pytest
+
+from albert_tf.errors import InputError
+from data.build_options import REFERENCE_OPTIONS, BuildOptions, check
+
+COMPACT = BuildOptions("text:a", "tokenizer", "out")
+CHANGES = {
+    "feature_names": "model_garden",
+    "masking_rate": 0.2,
+    "max_predictions": 3,
+    "max_ngram": 1,
+    "reference_quirks": True,
+}
+
+
+@pytest.mark.parametrize("name", REFERENCE_OPTIONS)
+def test_masks_are_of_the_reference_layout(name):
+    changed = dataclasses.replace(COMPACT, **{name: CHANGES[name]})
+    with pytest.raises(InputError, match=f"--{name} is for --layout=reference"):
+        check(changed)
+    check(dataclasses.replace(changed, layout="reference"))
+
+
+def test_compact_records_are_no_longer_than_masking_can_read():
+    check(dataclasses.replace(COMPACT, seq_length=8192))
+    longer = dataclasses.replace(COMPACT, seq_length=8193)
+    with pytest.raises(InputError, match="--seq_length must be at most 8192.*Received: 8193"):
+        check(longer)
+    check(dataclasses.replace(longer, layout="reference"))

@@ -1,0 +1,92 @@
+"""Proves that workers end with the build, and that a build whose workers end says so."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from data.workers import map_in_order
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SCRIPT = """
+import sys, time
+from albert_tf.tokenization import load_tokenizer
+from data import cutter
+from data.corpora import Document
+
+def documents():
+    for number in range(9):
+        yield number, Document("Ba de fi. Go ku.", "")
+    time.sleep(600)
+
+if __name__ == "__main__":
+    cutter.BATCH_CHARACTERS = 1
+    mine = cutter.Cutter(load_tokenizer(sys.argv[1]), 16, 1, 0)
+    for _ in cutter.cut_all(mine, documents(), 2):
+        print("cut", flush=True)
+"""
+
+
+def test_workers_of_a_killed_build_end(tiny_tokenizer, tmp_path):
+    """They have its standard output open as well: it ends when the last of them has."""
+    (tmp_path / "script.py").write_text(SCRIPT)
+    process = subprocess.Popen(
+        [sys.executable, "script.py", tiny_tokenizer],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # so that whatever is left can be found
+    )
+    try:
+        assert process.stdout.readline() == "cut\n"
+        process.kill()
+        process.communicate(timeout=30)
+    finally:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
+def test_a_worker_that_is_killed_is_told():
+    assert list(map_in_order(abs, range(-20, 0), 2)) == list(range(20, 0, -1))
+    with pytest.raises(OSError, match="worker was killed.*fewer --num_workers.*continues"):
+        list(map_in_order(os._exit, range(1, 20), 2))
+
+
+class Fatal:
+    """Ends the process that unpickles it."""
+
+    def __reduce__(self) -> tuple:
+        return os._exit, (1,)
+
+    def __call__(self, item: object) -> object:
+        return item
+
+
+def test_a_worker_that_is_killed_while_it_starts_is_told():
+    with pytest.raises(OSError, match="ended while it started: for want of memory"):
+        list(map_in_order(Fatal(), range(20), 2))
+
+
+def test_a_script_without_a_guard_is_told(tmp_path):
+    """Its workers would run it again and end, before they have read a vocabulary's megabyte."""
+    (tmp_path / "script.py").write_text(
+        "import functools, operator\n"
+        "from data.workers import map_in_order\n"
+        "list(map_in_order(functools.partial(operator.contains, 'a' * 2**20), 'ab', 2))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "script.py"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert '__name__ == "__main__"' in done.stderr.splitlines()[-1]
