@@ -95,7 +95,7 @@ def check_objective(manifest: Manifest, objective: Objective) -> None:
     """
     if manifest.layout == COMPACT:
         counts = manifest.counts
-        if objective.pair != "none" and counts.sequences == counts.sequences_without_pair:
+        if objective.pair != "none" and 0 < counts.sequences == counts.sequences_without_pair:
             raise ConfigError(
                 f"`objective.pair={objective.pair}` needs documents of two sentences and more. "
                 f"Received: {counts.sequences} records without a second segment. Choose none, or "

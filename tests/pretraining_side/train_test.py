@@ -1,4 +1,4 @@
-"""The loop: the loss falls, a restart is bit-equal, replicas change nothing, bad runs are refused.
+"""The loop: the loss falls, replicas change nothing, bad runs are refused.
 
 Tolerance for two replicas: sums are added in another order, so losses agree to 1e-4 relative after
 ten steps; everything else is compared bit by bit.
@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf import hardware
 from albert_tf.checkpoints import load_encoder, load_pretrainer
 from albert_tf.errors import InputError
 from albert_tf.runs import RunDir
@@ -24,11 +23,9 @@ from pretraining import evaluate, train
 from pretraining.config import resolve
 from pretraining.experiments import SMOKE
 from pretraining.intrinsic import above_chance
-from pretraining.loop import train as train_loop
 
 FAST = ("loop.steps=6", "loop.steps_per_loop=2", "loop.checkpoint_every=2", "seed=3",
         "optimizer.warmup_steps=2", "model.max_positions=32")  # fmt: skip
-DROPOUT = ("model.hidden_dropout=0.1", "model.attention_dropout=0.1")
 
 
 def options(records: str, run: pathlib.Path, *assignments: str) -> train.TrainOptions:
@@ -98,27 +95,6 @@ def train_inputs() -> tuple[str, ...]:
     return ("input_word_ids", "input_mask", "input_type_ids")
 
 
-def weights_after(
-    records: str, run: pathlib.Path, *assignments: str, steps: int = 6
-) -> list[np.ndarray]:
-    opened = Records.open(records)
-    config = resolve(SMOKE, [*FAST, "optimizer.schedule_steps=6", *assignments], opened.manifest)
-    config = dataclasses.replace(config, loop=dataclasses.replace(config.loop, steps=steps))
-    run.mkdir(exist_ok=True)
-    return train_loop(config, opened, RunDir(str(run)), hardware.strategy("cpu")).get_weights()
-
-
-def test_restart_is_bit_equal(tiny_records: str, tmp_path: pathlib.Path):
-    whole = weights_after(tiny_records, tmp_path / "whole", *DROPOUT)
-    # The same run, cut after 3 of 6 steps.
-    first = weights_after(tiny_records, tmp_path / "cut", *DROPOUT, steps=3)
-    second = weights_after(tiny_records, tmp_path / "cut", *DROPOUT)
-    assert all(np.array_equal(a, b) for a, b in zip(whole, second, strict=True))
-    assert not all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
-    rows = RunDir(str(tmp_path / "cut")).metrics()
-    assert [row["step"] for row in rows] == [2, 3, 4, 6]
-
-
 def test_first_weights_come_from_init(finished: RunDir, tiny_records: str, tmp_path: pathlib.Path):
     before = load_pretrainer(finished.path).get_weights()
     run = tmp_path / "continued"
@@ -141,7 +117,10 @@ def test_no_pairs_leaves_the_pooler_alone(tiny_records: str, tmp_path: pathlib.P
     assert not load_encoder(str(run)).pooler.bias.numpy().any()
 
 
-def test_two_replicas_give_the_curve_of_one(tiny_records: str, tmp_path: pathlib.Path):
+@pytest.mark.parametrize("recompute", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_two_replicas_give_the_curve_of_one(
+    tiny_records: str, tmp_path: pathlib.Path, recompute: bool
+):
     script = f"""
 import dataclasses
 import os
@@ -157,10 +136,9 @@ from pretraining.loop import train
 records = Records.open({tiny_records!r})
 config = resolve(SMOKE, ["loop.steps=10", "loop.steps_per_loop=1", "loop.checkpoint_every=10",
                          "model.max_positions=32"], records.manifest)
-saving = dataclasses.replace(config, model=config.model.replace(rematerialize=True))
-two = hardware.strategy("cpu")
-for name, config, strategy in (("one", config, tf.distribute.OneDeviceStrategy("/cpu:0")),
-                               ("two", config, two), ("recomputing", saving, two)):
+config = dataclasses.replace(config, model=config.model.replace(rematerialize={recompute}))
+for name, strategy in (("one", tf.distribute.OneDeviceStrategy("/cpu:0")),
+                       ("two", hardware.strategy("cpu"))):
     print(strategy.num_replicas_in_sync)
     run = RunDir({str(tmp_path)!r} + "/" + name)
     os.mkdir(run.path)
@@ -171,10 +149,8 @@ for name, config, strategy in (("one", config, tf.distribute.OneDeviceStrategy("
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert [line for line in done.stdout.split() if line in ("1", "2")][:2] == ["1", "2"]
-    one, *others = (
-        RunDir(str(tmp_path / name)).metrics() for name in ("one", "two", "recomputing")
-    )
-    for a, b in [pair for other in others for pair in zip(one, other, strict=True)]:
+    one, two = (RunDir(str(tmp_path / name)).metrics() for name in ("one", "two"))
+    for a, b in zip(one, two, strict=True):
         assert b["loss/mlm"] == pytest.approx(a["loss/mlm"], rel=1e-4)
         assert b["loss/pair"] == pytest.approx(a["loss/pair"], rel=1e-4)
         assert b["grad_norm"] == pytest.approx(a["grad_norm"], rel=1e-3)
