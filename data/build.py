@@ -45,9 +45,7 @@ def build(options: BuildOptions) -> None:
     """Runs the build that `options` describe."""
     check(options)
     tokenizer = load_tokenizer(options.tokenizer)
-    corpora.read_documents(  # nothing yet: its arguments are checked
-        options.corpus, options.document_boundary, options.errors, options.data_dir
-    )
+    _corpus(options)  # its arguments are checked
     fingerprint = corpora.corpus_fingerprint(options.corpus, options.data_dir)
     if _is_complete(options, tokenizer, fingerprint):
         print(f"{options.output} is already complete.")
@@ -213,8 +211,9 @@ def _is_complete(options: BuildOptions, tokenizer: Tokenizer, fingerprint: str) 
 
 
 def _corpus(options: BuildOptions) -> NumberedCorpus:
-    names = (field.name for field in dataclasses.fields(NumberedCorpus))
-    return NumberedCorpus(**{name: getattr(options, name) for name in names})
+    return NumberedCorpus(
+        options.corpus, options.document_boundary, options.errors, options.data_dir
+    )
 
 
 def _report(options: BuildOptions, counts: Counts) -> None:

@@ -24,6 +24,7 @@ __all__ = [
     "Records",
     "check_objective",
     "evaluation_batches",
+    "filled_up",
     "training_batches",
 ]
 
@@ -82,7 +83,7 @@ def evaluation_batches(
     """
     examples = _examples(records, objective, masking, seed)
     dataset = records.in_order(objective, seed).batch(batch_size)
-    dataset = dataset.map(lambda *fields: _padded(examples, batch_size, *fields))
+    dataset = dataset.map(lambda *fields: filled_up(examples, batch_size, *fields))
     return dataset.prefetch(4)
 
 
@@ -128,8 +129,8 @@ def _examples(
 
 
 @tf.autograph.experimental.do_not_convert
-def _padded(examples: Callable[..., Batch], batch_size: int, *fields: tf.Tensor) -> Batch:
-    """The batch of at most `batch_size` records, filled up with copies of weight 0."""
+def filled_up(examples: Callable[..., Batch], batch_size: int, *fields: tf.Tensor) -> Batch:
+    """What `examples` makes of at most `batch_size` records, filled up with copies of weight 0."""
     count = tf.shape(fields[0])[0]
     rows = tf.minimum(tf.range(batch_size), count - 1)
     batch = examples(*(tf.gather(field, rows) for field in fields))

@@ -21,7 +21,7 @@ _MULTIPLIERS_32 = (0x85EBCA6B, 0xC2B2AE35)
 
 # One stream per purpose: what is drawn for one never tells anything about another.
 SHARD_ORDER, RECORD_ORDER, PAIR, NGRAM, TILE, REPLACE, PIECE, DROPOUT, SEGMENTS = range(1, 10)
-PARTNER_SHARD, PARTNER_TIE, PARTNER_NEAR, PARTNER_PICK, MIXTURE, HALVES = range(101, 107)
+PARTNER_SHARD, PARTNER_TIE, PARTNER_PICK, MIXTURE, HALVES = 101, 102, 104, 105, 106
 
 
 def stream_key(seed: int, stream: int, epoch: int = 0) -> int:

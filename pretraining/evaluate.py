@@ -95,7 +95,7 @@ def config_of(run: RunDir, records: Records, assignments: tuple[str, ...] = ()) 
                 "--set takes here masking.KEY=value and, for a converted checkpoint, "
                 f"objective.pair=. Received: {assignment!r}."
             )
-    _check_records(run, config.model, records)
+    check_records(run, config.model, records)
     return settings.override(config, assignments)
 
 
@@ -132,7 +132,7 @@ def _note_overlap(trained_on: list[dict[str, Any]], records: Records) -> None:
             )
 
 
-def _check_records(run: RunDir, model: AlbertConfig, records: Records) -> None:
+def check_records(run: RunDir, model: AlbertConfig, records: Records) -> None:
     """Refuses records that the model cannot read."""
     manifest = records.manifest
     try:

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from data import keyed
 from data.example_maker import ExampleMaker, room
-from data.input_pipeline import Records, evaluation_batches
+from data.input_pipeline import Records, evaluation_batches, filled_up
 from data.masking import MaskingConfig
 from data.pairs import Objective, Partners
 from data.record_stream import records_in_order
@@ -155,19 +155,19 @@ def probe_batches(
     if pair == "nsp":
         partners = HalfPartners(manifest.schema, room(manifest.seq_length), _SEED, halves)
 
-    @tf.autograph.experimental.do_not_convert  # graph operations only: converting takes seconds
-    def make(*fields: tf.Tensor) -> dict[str, tf.Tensor]:
-        count, rows = tf.shape(fields[0])[0], tf.range(batch_size)
-        fields = tuple(tf.gather(field, tf.minimum(rows, count - 1)) for field in fields)
-        batch, is_own = examples(*fields), tf.cast(rows < count, tf.float32)
-        batch["masked_lm_weights"] *= is_own[:, None]
-        batch["pair_weight"] *= is_own
-        use = (
+    def with_half(*fields: tf.Tensor) -> dict[str, tf.Tensor]:
+        half = (
             partners.use(fields[0], fields[-1])
             if partners
             else halves.of(manifest.schema.parse(fields[0])["document"])
         )
-        return batch | {"probe_half": tf.where(batch["pair_weight"] > 0, use, NEITHER)}
+        return examples(*fields) | {"probe_half": half}
+
+    @tf.autograph.experimental.do_not_convert  # graph operations only: converting takes seconds
+    def make(*fields: tf.Tensor) -> dict[str, tf.Tensor]:
+        batch = filled_up(with_half, batch_size, *fields)
+        half = tf.where(batch["pair_weight"] > 0, batch["probe_half"], NEITHER)
+        return batch | {"probe_half": half}
 
     dataset = records_in_order(records.shards(), partners).batch(batch_size)
     return dataset.map(make, num_parallel_calls=tf.data.AUTOTUNE).prefetch(4)

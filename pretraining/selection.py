@@ -103,13 +103,10 @@ class Selection:
 
     def _keep(self, step: int) -> None:
         self._kept.save(step)
-        for name in ("config.json", "tokenizer"):
-            source = os.path.join(self._writes.path, name)
-            target = os.path.join(self._writes.best_path, name)
-            if os.path.isdir(source):
-                shutil.copytree(source, target, dirs_exist_ok=True)
-            elif os.path.isfile(source):
-                shutil.copyfile(source, target)
+        if os.path.isfile(self._writes.config_path):  # of several workers, the chief's folder
+            best = RunDir(self._writes.best_path)
+            shutil.copyfile(self._writes.config_path, best.config_path)
+            shutil.copytree(self._writes.tokenizer_path, best.tokenizer_path, dirs_exist_ok=True)
 
     def _export(self, path: str, step: int) -> None:
         folder = os.path.join(self._run.export_path, str(step))

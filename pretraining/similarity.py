@@ -24,9 +24,9 @@ from albert_tf.errors import InputError
 from albert_tf.plots import plot_lines
 from albert_tf.progress import Progress
 from albert_tf.runs import RunDir
-from albert_tf.tokenization import load_tokenizer
 from data.input_pipeline import Objective, Records, evaluation_batches
 from data.masking import MaskingConfig
+from pretraining.evaluate import check_records
 
 L2, ANGLE = "L2 distance", "angle in degrees"
 
@@ -48,7 +48,7 @@ def main(options: SimilarityOptions) -> None:
         raise InputError(f"--batch_size must be positive. Received: {options.batch_size}.")
     records = Records.open(options.data)
     for path in options.run_dir:
-        _check(path, records)
+        check_records(RunDir(path), load_config(path), records)
     if options.dry_run:
         print(f"{', '.join(options.run_dir)} on {records.manifest.num_records:,} sequences")
         return
@@ -117,20 +117,6 @@ def table(result: dict[str, list[float]]) -> str:
         for layer, (distance, angle) in enumerate(zip(result[L2], result[ANGLE], strict=True), 1)
     ]
     return info.markdown_table(("layer", L2, ANGLE), rows)
-
-
-def _check(path: str, records: Records) -> None:
-    """Refuses a model that cannot read the records."""
-    if records.manifest.seq_length > (longest := load_config(path).max_positions):
-        raise InputError(
-            f"--data={records.folder} has sequences of {records.manifest.seq_length}, {path} takes "
-            f"{longest}: build it with a smaller --seq_length."
-        )
-    if load_tokenizer(path).fingerprint != records.manifest.tokenizer_fingerprint:
-        raise InputError(
-            f"--data={records.folder} was made by another tokenizer than that of {path}: "
-            f"build it with --tokenizer={path}."
-        )
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import pytest
 
 from albert_tf.normalization import Normalization
 from albert_tf.tokenization import Tokenizer
+from data.build import BuildOptions, build
 from data.input_pipeline import Records
 from data.records import Counts, Manifest
 from data.schema import COMPACT_VERSION
@@ -36,6 +37,15 @@ def tiny_tokenizer(sentence_maker, tmp_path_factory) -> str:
     folder = tmp_path_factory.mktemp("tokenizer")
     Tokenizer(model, Normalization()).save(folder)
     return str(folder)
+
+
+@pytest.fixture(scope="session")
+def tiny_records(tiny_tokenizer, tmp_path_factory) -> str:
+    """This room's own: those that all rooms share would else be made with its tokenizer."""
+    folder = str(tmp_path_factory.mktemp("tiny") / "records")
+    corpus = "python_docs:email,logging,unittest,asyncio,json,argparse"
+    build(BuildOptions(corpus, tiny_tokenizer, folder, seq_length=32, num_workers=1))
+    return folder
 
 
 @pytest.fixture(scope="session")
