@@ -19,7 +19,7 @@ from data.shuffle import Layout, ShardWriter, Spill, spill_path
 from data.workers import map_in_order
 
 BATCHES_PER_MARK = 32  # about 64 MB of text: what a rerun may have to cut again
-SHARDS_PER_WORKER = 12  # for fewer, importing TensorFlow costs a process more than it saves
+SHARDS_PER_WORKER = 4  # for fewer, starting a process costs more than it saves
 _MARK = outputs.MARK + ".json"
 
 

@@ -6,7 +6,6 @@ one shard: the caller bounds it by choosing their number, of which each is an op
 """
 
 import dataclasses
-import errno
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol, Self
@@ -16,6 +15,7 @@ import numpy as np
 from albert_tf import outputs
 from data.records import shard_name
 from data.sequences import Sequences
+from data.tfrecord import write_records
 
 BATCH_PIECES = 2**21  # of pairs that are encoded together, padding included
 
@@ -83,21 +83,18 @@ class ShardWriter:
 
     def __call__(self, shard: int) -> int:
         """Writes the shard, under its name when it is complete; returns its number."""
-        import tensorflow as tf
-
-        path = os.path.join(self.folder, shard_name(shard, self.num_shards))
         with open(spill_path(self.folder, shard), "rb") as file:
             sequences = Sequences.read(file.read())
+        path = os.path.join(self.folder, shard_name(shard, self.num_shards))
+        with outputs.new_file(path) as partial:
+            write_records(partial, self._records(sequences))
+        return shard
+
+    def _records(self, sequences: Sequences) -> Iterator[bytes]:
         order = np.argsort(sequences.keys, kind="stable")
         rows = max(1, BATCH_PIECES // max(1, int(sequences.lengths.max(initial=1))))
-        try:
-            with outputs.new_file(path) as partial, tf.io.TFRecordWriter(partial) as out:
-                for begin in range(0, len(order), rows):
-                    for record in self.layout.encode(sequences.take(order[begin : begin + rows])):
-                        out.write(record)
-        except tf.errors.ResourceExhaustedError as error:  # TensorFlow's name of a full disk
-            raise OSError(errno.ENOSPC, error.message) from None
-        return shard
+        for begin in range(0, len(order), rows):
+            yield from self.layout.encode(sequences.take(order[begin : begin + rows]))
 
 
 def spill_path(folder: str, shard: int) -> str:
