@@ -12,7 +12,11 @@ _HOME = {
     "AlbertConfig": "albert_tf.config",
     "AlbertEncoder": "albert_tf.encoder",
     "AlbertPretrainer": "albert_tf.pretrainer",
+    "ChoiceExample": "albert_tf.tasks.examples",
+    "SpanExample": "albert_tf.tasks.examples",
+    "TextExample": "albert_tf.tasks.examples",
     "load_encoder": "albert_tf.checkpoints",
+    "load_predictor": "albert_tf.tasks.predictor",
     "load_pretrainer": "albert_tf.checkpoints",
     "load_tokenizer": "albert_tf.tokenization",
 }

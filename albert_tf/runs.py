@@ -23,7 +23,7 @@ class RunDir:
     config.json (the resolved configuration), environment.json, metrics.jsonl, tensorboard/,
     checkpoints/, plots/, evaluations/, tokenizer/ and result.json, which is written last: where it
     is present, the run is complete. Of pretraining also best/ (a run folder of the best weights),
-    export/ and skipped.jsonl.
+    export/ and skipped.jsonl; of fine-tuning predictions/ and README.md.
     """
 
     def __init__(self, path: str) -> None:
@@ -68,6 +68,16 @@ class RunDir:
         return self._at("best")
 
     @property
+    def training_path(self) -> str:
+        """Of an unfinished fine-tuning: weights and optimizer at its last evaluation."""
+        return self._at("training")
+
+    @property
+    def card_path(self) -> str:
+        """The model card of a fine-tuned run."""
+        return self._at("README.md")
+
+    @property
     def export_path(self) -> str:
         """SavedModels of the encoder, one folder a step."""
         return self._at("export")
@@ -86,6 +96,11 @@ class RunDir:
         """The figures of an evaluation on the data set `name`."""
         os.makedirs(self._at("evaluations"), exist_ok=True)
         return os.path.join(self._at("evaluations"), f"{name}.json")
+
+    def predictions_path(self, name: str) -> str:
+        """What a fine-tuned run says of the examples of a part, one JSON object a line."""
+        os.makedirs(self._at("predictions"), exist_ok=True)
+        return os.path.join(self._at("predictions"), f"{name}.jsonl")
 
     @property
     def is_complete(self) -> bool:

@@ -85,22 +85,22 @@ def unknown_key(key: str, valid: Iterable[str], what: str = "key") -> str:
 
 def _parsed(tree: Any, key: str, text: str) -> Any:
     """The value of the field `key`, dotted, of the tree's type."""
-    cls, path = type(tree), key.split(".")
+    path, hint = key.split("."), None
     for depth, name in enumerate(path):
-        hints, above = typing.get_type_hints(cls), ".".join(path[:depth])
-        fields = [f.name for f in dataclasses.fields(cls)]
+        hints, above = typing.get_type_hints(type(tree)), ".".join(path[:depth])
+        fields = [f.name for f in dataclasses.fields(tree)]
         prefix = f"{above}." if above else ""
         if name not in fields:
             raise ConfigError(unknown_key(prefix + name, [prefix + field for field in fields]))
-        is_section, is_last = dataclasses.is_dataclass(hints[name]), depth == len(path) - 1
+        tree, hint = getattr(tree, name), hints[name]
+        is_section, is_last = dataclasses.is_dataclass(tree), depth == len(path) - 1
         if is_section and is_last:
             raise ConfigError(
                 f"`{key}` is a section: set one of its keys, as in `{key}.NAME=value`."
             )
         if not is_section and not is_last:
             raise ConfigError(f"`{prefix}{name}` has no keys of its own. Received: {key!r}.")
-        cls = hints[name]
-    return parse(key, cls, text)
+    return parse(key, hint, text)
 
 
 def _replaced(tree: Any, changes: Mapping[str, Any]) -> Any:

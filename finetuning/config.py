@@ -1,40 +1,106 @@
 """FinetuneConfig: everything a fine-tuning run depends on besides its data."""
 
 import dataclasses
+import math
+from typing import Any
 
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import ConfigError
-from albert_tf.tasks.classifier import ClassifierTask
+from albert_tf.hardware import PRECISIONS
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainingConfig:
-    """AdamW with linear warm-up and decay (paper, Table 14 for the tasks' own values)."""
+    """AdamW with linear warm-up and decay; the paper's values of each task are its recipe.
 
-    epochs: int = 3
+    epochs: passes over the training examples, unless `steps` is given.
+    steps: optimizer steps.
+    warmup_fraction: of all steps, unless `warmup_steps` is given.
+    evaluate_every: steps between two readings of the dev examples; by default once an epoch, and
+      never fewer than `MIN_EVALUATIONS` times. The best weights are kept.
+    patience: readings without a better one after which the run ends; by default it goes on.
+    layer_decay: the learning rate of a layer over that of the layer above it. Weights that several
+      layers share have the rate of the highest of them.
+    frozen: how many layers stay as they are, from the lowest: 1 the embeddings, 2 also the first
+      encoder layer. Weights that a higher layer shares do not.
+    pad_to_longest: pad a batch to its longest example, in steps of 32 pieces, instead of
+      `task.seq_length`. TPUs want one shape: false there.
+    """
+
+    epochs: float = 3.0
+    steps: int | None = None
     batch_size: int = 32
     learning_rate: float = 1e-4
     warmup_fraction: float = 0.1
+    warmup_steps: int | None = None
     weight_decay_rate: float = 0.01
     clip_norm: float = 1.0
+    layer_decay: float = 1.0
+    frozen: int = 0
+    evaluate_every: int | None = None
+    patience: int | None = None
+    pad_to_longest: bool = True
+    precision: str = "auto"
 
     def __post_init__(self) -> None:
-        for key in ("epochs", "batch_size", "learning_rate", "clip_norm"):
-            if not getattr(self, key) > 0:  # NaN too
-                raise ConfigError(
-                    f"`training.{key}` must be positive. Received: {getattr(self, key)}."
-                )
+        for key in ("epochs", "batch_size", "learning_rate", "clip_norm", "steps",
+                    "evaluate_every", "patience"):  # fmt: skip
+            value = getattr(self, key)
+            if value is not None and not value > 0:  # NaN too
+                raise ConfigError(f"`training.{key}` must be positive. Received: {value}.")
         if not 0 <= self.warmup_fraction < 1:
             raise ConfigError(
                 f"`training.warmup_fraction` must be in [0, 1). Received: {self.warmup_fraction}."
+            )
+        if not 0 < self.layer_decay <= 1:
+            raise ConfigError(
+                f"`training.layer_decay` must be in (0, 1]. Received: {self.layer_decay}."
+            )
+        if self.frozen < 0:
+            raise ConfigError(f"`training.frozen` must not be negative. Received: {self.frozen}.")
+        if self.precision not in PRECISIONS:
+            raise ConfigError(
+                f"`training.precision` must be one of {', '.join(PRECISIONS)}. "
+                f"Received: {self.precision!r}."
             )
 
 
 @dataclasses.dataclass(frozen=True)
 class FinetuneConfig:
-    """The resolved tree is what a run's config.json holds."""
+    """The resolved tree is what a run's config.json holds; `task` is a section of its kind's."""
 
     model: AlbertConfig
-    task: ClassifierTask
+    task: Any
     training: TrainingConfig = TrainingConfig()
     seed: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """A run in steps: all of them, those of the warm-up, those between two evaluations."""
+
+    steps: int
+    warmup_steps: int
+    evaluate_every: int
+
+    MIN_EVALUATIONS = 5
+
+    @staticmethod
+    def of(training: TrainingConfig, num_units: int) -> "Plan":
+        """The plan for so many training units.
+
+        Raises:
+          ConfigError: a warm-up that is longer than the run.
+        """
+        epoch = math.ceil(num_units / training.batch_size)
+        steps = training.steps or math.ceil(training.epochs * num_units / training.batch_size)
+        warmup = training.warmup_steps
+        if warmup is None:
+            warmup = round(steps * training.warmup_fraction)
+        if warmup >= steps:
+            raise ConfigError(
+                "`training.warmup_steps` must be fewer than the steps of the run. "
+                f"Received: {warmup}, and {steps} steps."
+            )
+        every = training.evaluate_every or min(epoch, math.ceil(steps / Plan.MIN_EVALUATIONS))
+        return Plan(steps, warmup, min(every, steps))

@@ -1,32 +1,46 @@
-"""Training a task model with tf_keras `compile` and `fit`."""
+"""Training a task model with tf_keras `compile` and `fit`, its best weights kept."""
 
-import math
+import os
+import shutil
 import sys
+import tempfile
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 import tf_keras
 
+from albert_tf import hardware
 from albert_tf.checkpoints import is_saved_model, load_encoder, set_variables
 from albert_tf.config import AlbertConfig
 from albert_tf.encoder import AlbertEncoder
 from albert_tf.optimization import AdamW, LinearWarmupLinearDecay
 from albert_tf.runs import RunDir
-from albert_tf.tasks.classifier import ClassifierTask, SequenceClassifier, featurize
-from albert_tf.tokenization import Tokenizer
-from finetuning.config import FinetuneConfig, TrainingConfig
-from finetuning.task import Examples
+from albert_tf.tasks.features import Features
+from albert_tf.tasks.kinds import KINDS
+from albert_tf.tasks.task_model import TaskModel
+from finetuning.batches import training_batches
+from finetuning.config import FinetuneConfig, Plan
+from finetuning.layers import LayerwiseAdamW, freeze, rates_of
+
+Scores = dict[str, float]
 
 
-def encoder_from(init: str) -> tf_keras.layers.Layer:
+def encoder_from(init: str, config: AlbertConfig) -> tf_keras.layers.Layer:
     """The encoder to start from: `hub.KerasLayer` for an exported one, else an AlbertEncoder.
+
+    Args:
+      config: the encoder's own, its dropout aside; an exported one keeps the dropout that it has.
 
     Raises: as `albert_tf.load_encoder`.
     """
     own = load_encoder(init)
     if not is_saved_model(init):
-        return own
+        encoder = AlbertEncoder(config).create_weights()
+        set_variables(encoder, own.variables, init)
+        return encoder
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="pkg_resources is deprecated")
         import tensorflow_hub as hub
@@ -35,84 +49,165 @@ def encoder_from(init: str) -> tf_keras.layers.Layer:
 
 def fine_tune(
     config: FinetuneConfig,
-    encoder: tf_keras.layers.Layer,
-    tokenizer: Tokenizer,
-    train: Examples,
-    dev: Examples,
+    model_of: Callable[[], TaskModel],
+    train: Features,
+    evaluate: Callable[[TaskModel], Scores],
+    metric: str,
     run: RunDir,
-) -> float:
-    """Trains, logs each epoch to the run, leaves its checkpoint, returns the dev accuracy."""
+    strategy: tf.distribute.Strategy,
+    loss: Any = None,
+) -> TaskModel:
+    """Trains to the end of the plan or of the patience; returns the model with its best weights.
+
+    A run that was interrupted goes on from its last evaluation, with the batches and the dropout
+    that it would have had. The best weights are the run's checkpoint.
+
+    Args:
+      model_of: makes the model, with the weights to start from, in the strategy's scope.
+      evaluate: name -> value on the dev examples.
+      metric: the one of these that decides, the higher the better.
+      run: has been begun.
+      loss: as for `compile`, instead of the model's own.
+    """
+    values, plan = config.training, Plan.of(config.training, len(train))
     tf_keras.utils.set_random_seed(config.seed)
-    values = config.training
-    model = SequenceClassifier(encoder, config.task).create_weights()
-    model.compile(
-        optimizer=_optimizer(values, len(train.labels)),
-        loss=tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-        metrics=["accuracy"],
-    )
-    x, y = _features(train, tokenizer, config.task)
-    history = model.fit(
-        x,
-        y,
-        values.batch_size,
-        values.epochs,
-        validation_data=_features(dev, tokenizer, config.task),
-        callbacks=[_EpochLog(run), tf_keras.callbacks.TensorBoard(run.tensorboard_path)],
-        verbose="auto" if sys.stdout.isatty() else 2,
-    )
-    if not isinstance(encoder, AlbertEncoder):
-        model = _with_own_encoder(model, config.model)
-    checkpoint = tf.train.Checkpoint(model=model)
-    tf.train.CheckpointManager(checkpoint, run.checkpoints_path, max_to_keep=1).save()
-    return history.history["val_accuracy"][-1]
+    with strategy.scope():
+        model = model_of()
+        if values.frozen:
+            freeze(model, values.frozen)
+        optimizer = _optimizer(config, plan, model)
+        optimizer.build(model.trainable_variables)
+        model.dropout_seed = config.seed
+        model.compile(optimizer, loss or model.losses_of_fit())
+    state = _State(model, metric, run, run if hardware.is_chief(strategy) else None)
+    first = state.restore()
+    if first < plan.steps and not state.is_over(values.patience):
+        pad = not values.pad_to_longest
+        model.fit(
+            training_batches(train, values.batch_size, config.seed, first, plan.steps, pad),
+            callbacks=[_Evaluation(state, evaluate, plan, values.patience)],
+            verbose="auto" if sys.stdout.isatty() else 0,
+        )
+    state.read_best()
+    return model
 
 
-class _EpochLog(tf_keras.callbacks.Callback):
-    """A row of metrics.jsonl per epoch; `step` counts the epochs."""
+def weights_of(model: TaskModel) -> tf.train.Checkpoint:
+    """The model's layers alone: compiled, it also tracks its optimizer."""
+    layers = {
+        name: child
+        for name, child in tf.train.TrackableView.children(model).items()
+        if isinstance(child, tf_keras.layers.Layer) and name in vars(model)
+    }
+    return tf.train.Checkpoint(**layers)
 
-    def __init__(self, run: RunDir) -> None:
+
+class _State:
+    """What a run knows of itself: its weights, its optimizer, its evaluations.
+
+    chief: the run's folder, to write to; None for another worker, whose files nobody reads.
+    """
+
+    def __init__(self, model: TaskModel, metric: str, run: RunDir, chief: RunDir | None) -> None:
+        self._model, self._metric, self._run = model, metric, run
+        self._writes = chief or RunDir(tempfile.mkdtemp())
+        weights = weights_of(model)
+        self._best = tf.train.Checkpoint(model=weights)
+        self._last = tf.train.Checkpoint(model=weights, optimizer=model.optimizer)
+        self._keep_best = _one_file(self._best, self._writes.checkpoints_path)
+        self._keep_last = _one_file(self._last, self._writes.training_path)
+        self._values: list[float] = []
+
+    def restore(self) -> int:
+        """Goes to the last evaluation, if there was one; returns its step."""
+        step = 0
+        if path := tf.train.latest_checkpoint(self._run.training_path):
+            self._last.read(path).assert_existing_objects_matched()
+            step = int(self._model.optimizer.iterations)
+            print(f"{self._run.path} goes on from step {step:,}.")
+        self._writes.keep_metrics_until(step)
+        rows = [row for row in self._run.metrics() if row["step"] <= step]
+        self._values = [row[f"dev/{self._metric}"] for row in rows]
+        return step
+
+    def add(self, step: int, loss: float, scores: Scores) -> None:
+        """Keeps an evaluation, and the weights if they are the best so far."""
+        value = scores[self._metric]
+        if not self._values or value > max(self._values):
+            self._keep_best.save(step)
+        self._values.append(value)
+        row = {f"dev/{name}": value for name, value in scores.items()}
+        self._writes.add_metrics({"step": step, "loss/train": loss} | row)
+        self._keep_last.save(step)
+
+    def is_over(self, patience: int | None) -> bool:
+        """Whether the last `patience` evaluations brought nothing better."""
+        best = int(np.argmax(self._values)) if self._values else 0
+        return patience is not None and len(self._values) - 1 - best >= patience
+
+    def read_best(self) -> None:
+        """Gives the model its best weights."""
+        path = tf.train.latest_checkpoint(self._run.checkpoints_path)
+        self._best.read(path).assert_existing_objects_matched()
+
+
+def _one_file(checkpoint: tf.train.Checkpoint, folder: str) -> tf.train.CheckpointManager:
+    return tf.train.CheckpointManager(checkpoint, folder, max_to_keep=1)
+
+
+class _Evaluation(tf_keras.callbacks.Callback):
+    """Reads the dev examples every so many steps, and after the last."""
+
+    def __init__(
+        self,
+        state: _State,
+        evaluate: Callable[[TaskModel], Scores],
+        plan: Plan,
+        patience: int | None,
+    ) -> None:
         super().__init__()
-        self._run = run
+        self._state, self._evaluate = state, evaluate
+        self._plan, self._patience = plan, patience
 
-    def on_train_begin(self, logs: dict | None = None) -> None:
-        self._run.keep_metrics_until(0)  # what an interrupted try left
-
-    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-        values = logs or {}
-        self._run.add_metrics({
-            "step": epoch + 1,
-            "loss/train": values["loss"],
-            "loss/dev": values["val_loss"],
-            "accuracy/train": values["accuracy"],
-            "accuracy/dev": values["val_accuracy"],
-        })  # fmt: skip
-
-
-def _optimizer(values: TrainingConfig, num_examples: int) -> AdamW:
-    steps = values.epochs * math.ceil(num_examples / values.batch_size)
-    schedule = LinearWarmupLinearDecay(
-        values.learning_rate, round(steps * values.warmup_fraction), steps
-    )
-    return AdamW(
-        schedule,
-        weight_decay_rate=values.weight_decay_rate,
-        global_clipnorm=values.clip_norm,
-    )
+    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
+        step = int(self.model.optimizer.iterations)
+        if step % self._plan.evaluate_every and step < self._plan.steps:
+            return
+        scores, loss = self._evaluate(self.model), float((logs or {})["loss"])
+        self._state.add(step, loss, scores)
+        self.model.reset_metrics()  # the loss of the next row is that of its own steps
+        shown = ", ".join(f"{name} {value:.4f}" for name, value in scores.items())
+        print(f"step {step:,} of {self._plan.steps:,}: loss {loss:.4f}, dev {shown}", flush=True)
+        if self._state.is_over(self._patience):
+            print(f"Nothing better in {self._patience} evaluations: the run ends.")
+            self.model.stop_training = True
 
 
-def _with_own_encoder(model: SequenceClassifier, config: AlbertConfig) -> SequenceClassifier:
-    """The same weights around an AlbertEncoder: one kind of run, wherever its encoder came from."""
-    encoder = AlbertEncoder(config).create_weights()
+def _optimizer(config: FinetuneConfig, plan: Plan, model: TaskModel) -> AdamW:
+    values = config.training
+    schedule = LinearWarmupLinearDecay(values.learning_rate, plan.warmup_steps, plan.steps)
+    rest: dict[str, Any] = {
+        "weight_decay_rate": values.weight_decay_rate,
+        "global_clipnorm": values.clip_norm,
+    }
+    if values.layer_decay == 1:
+        return AdamW(schedule, **rest)
+    return LayerwiseAdamW(schedule, factors=rates_of(model, values.layer_decay), **rest)
+
+
+def with_own_encoder(model: TaskModel, config: FinetuneConfig, run: RunDir) -> TaskModel:
+    """The same weights around an AlbertEncoder, as the run's checkpoint: wherever an encoder came
+    from, what it leaves is one kind of run."""
+    if isinstance(model.encoder, AlbertEncoder):
+        return model
+    encoder = AlbertEncoder(config.model).create_weights()
     set_variables(encoder, model.encoder.variables, "the Hub module")
-    own = SequenceClassifier(encoder, model.task).create_weights()
-    own.head.set_weights(model.head.get_weights())
+    own = KINDS[config.task.kind].model(encoder, config.task).create_weights()
+    theirs = [v for v in model.variables if not any(v is w for w in model.encoder.variables)]
+    mine = [v for v in own.variables if not any(v is w for w in encoder.variables)]
+    for variable, value in zip(mine, theirs, strict=True):
+        variable.assign(value)
+    folder = run.checkpoints_path
+    shutil.rmtree(folder, ignore_errors=True)
+    tf.train.Checkpoint(model=weights_of(own)).save(os.path.join(folder, "ckpt"))
     return own
-
-
-def _features(
-    examples: Examples, tokenizer: Tokenizer, task: ClassifierTask
-) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    first = tokenizer.encode_batch(list(examples.first))
-    second = tokenizer.encode_batch(list(examples.second)) if examples.second is not None else None
-    features = featurize(first, second, task.seq_length, tokenizer.special)
-    return features, np.array(examples.labels, np.int32)

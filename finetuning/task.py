@@ -1,29 +1,67 @@
 """What a fine-tuning task is."""
 
 import dataclasses
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
-from albert_tf.tasks.classifier import ClassifierTask
+Prediction = dict[str, Any]  # what `decode` of the task's kind makes of an example
 
 
 @dataclasses.dataclass(frozen=True)
-class Examples:
-    """Labelled texts: `second` is None for single texts; `labels` index the task's labels."""
+class Source:
+    """Where a task's examples are: its files in their original layout, or a prepared TFDS.
 
-    first: tuple[str, ...]
-    second: tuple[str, ...] | None
-    labels: tuple[int, ...]
+    data_dir: the folder of the files; of TFDS, where it keeps its data sets (None: its own place).
+    """
+
+    data_dir: str | None
+    tfds: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    """A task's examples.
+
+    task: the `task` section of the config, which the data decide.
+    dev: name -> examples; the first is what the best weights are chosen by.
+    """
+
+    task: Any
+    train: Sequence[Any]
+    dev: Mapping[str, Sequence[Any]]
 
 
 class Task(Protocol):
     """A data set in its own layout.
 
-    1. `read` finds the training and the dev examples under a folder and the labels that occur in
-       the training part, sorted; it raises `InputError` naming file, row and remedy for a row that
-       does not fit.
-    2. What is read is text; `albert_tf.tasks` turns it into features, so that a served model, which
-       never sees this package, does the same.
+    1. `read` finds the training and the dev examples; `read_part` another part, such as `test`,
+       whose examples may have no answers, for a run whose `task` section is known. Both raise
+       `InputError`, which names file, row and remedy, for a row that does not fit.
+    2. What is read are `albert_tf.tasks.examples`; `albert_tf.tasks.kinds` turns them into
+       features and outputs into predictions, so that a served model, which never sees this
+       package, does the same.
+    3. `score` compares predictions with examples that have answers: metric -> value.
+    4. `write_submission` writes predictions as the leaderboard wants them.
     """
 
-    def read(self, data_dir: str) -> tuple[ClassifierTask, Examples, Examples]:
-        """(task section of the config, training examples, dev examples)."""
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The names that `score` gives, the one that chooses the best weights first."""
+
+    @property
+    def recipe(self) -> Mapping[str, Any]:
+        """The paper's settings, `key: value` as for --set."""
+
+    def read(self, source: Source) -> Data:
+        """The training and the dev examples."""
+
+    def read_part(self, source: Source, part: str, task: Any) -> Sequence[Any]:
+        """The examples of another part."""
+
+    def score(self, predictions: Sequence[Prediction], examples: Sequence[Any]) -> dict[str, float]:
+        """The metrics, in [-1, 1], and what else the official scorer says."""
+
+    def write_submission(
+        self, path: str, predictions: Sequence[Prediction], examples: Sequence[Any]
+    ) -> None:
+        """Writes the leaderboard's file."""

@@ -1,35 +1,45 @@
-"""Fine-tunes an encoder on labelled text, with plain tf_keras `compile` and `fit`.
+"""Fine-tunes an encoder on labelled data, with plain tf_keras `compile` and `fit`.
 
 --init takes a pretraining run, a converted checkpoint, or an exported encoder, which is then
-trained as `hub.KerasLayer`. The run that it leaves is loaded, exported and asked in the same way.
+trained as `hub.KerasLayer`; --init_from_task a fine-tuned run, as the paper took MNLI's for RTE,
+STS-B and MRPC. The run that it leaves is loaded, exported and asked in the same way.
 
+    python -m finetuning.train --task=cola --data_dir=glue/CoLA --init=runs/base \\
+        --run_dir=runs/base-cola
     python -m finetuning.train --task=text_classification --data_dir=reviews --init=runs/first \\
         --run_dir=runs/reviews --set training.epochs=5
+
+A named task has the paper's settings (Table 14: learning rate, batch, steps, warm-up, dropout,
+length), each of which --set overrides; --recipe=none leaves them out. The dev examples are read on
+the way, and the best weights are kept. An interrupted run goes on from its last evaluation.
+--seeds=5 makes RUN_DIR/seed-0 to seed-4, with median and spread in RUN_DIR/seeds.json.
 """
 
-import collections
 import dataclasses
-import hashlib
 import json
-import math
 import os
+import shutil
 import time
+from collections.abc import Sequence
+from typing import Any
 
-from albert_tf import cli, settings
-from albert_tf.checkpoints import EXTRAS, is_saved_model, load_config
-from albert_tf.errors import ConfigError, InputError
+import tensorflow as tf
+
+from albert_tf import cli, hardware, settings
+from albert_tf.errors import InputError
 from albert_tf.plots import plot_metrics
 from albert_tf.runs import RunDir
-from albert_tf.tasks.classifier import ClassifierTask
-from albert_tf.tokenization import load_tokenizer
-from finetuning.config import FinetuneConfig
-from finetuning.fit import encoder_from, fine_tune
-from finetuning.task import Examples
+from albert_tf.tasks.features import Features
+from albert_tf.tasks.kinds import KINDS
+from albert_tf.tasks.predictor import predict
+from albert_tf.tasks.task_model import TaskModel
+from finetuning import card, report
+from finetuning.config import FinetuneConfig, Plan
+from finetuning.feature_cache import features_of
+from finetuning.fit import Scores, fine_tune, with_own_encoder
+from finetuning.start import Start, resolve
+from finetuning.task import Data, Source, Task
 from finetuning.tasks import TASKS
-
-PANELS = {"loss": ("loss/train", "loss/dev"), "accuracy": ("accuracy/train", "accuracy/dev")}
-# The rest of `task` and all of `model` follow from the data and from --init.
-CHANGEABLE = ("training.", "seed", "task.seq_length", "task.dropout")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,9 +47,17 @@ class FinetuneOptions:
     """The command line of `finetuning.train`."""
 
     task: str = cli.option("the task: " + ", ".join(TASKS))
-    data_dir: str = cli.option("the task's files")
-    init: str = cli.option("run folder, converted folder or exported encoder")
     run_dir: str = cli.option("the run's folder")
+    data_dir: str | None = cli.option("the task's files; with --tfds, where TFDS keeps them", None)
+    tfds: bool = cli.option("read the task's prepared TFDS; nothing is downloaded", False)
+    init: str | None = cli.option("run folder, converted folder or exported encoder", None)
+    init_from_task: str | None = cli.option("a fine-tuned run, instead of --init", None)
+    tokenizer: str | None = cli.option("the vocabulary, where --init has none", None)
+    recipe: str = cli.option("paper, or none: our own defaults", "paper")
+    seeds: int = cli.option("runs, with seed, seed + 1...", 1)
+    device: str = cli.option("auto, cpu, gpu, tpu or multi_worker", "auto")
+    tpu: str | None = cli.option("name, grpc address or local", None)
+    cache_dir: str | None = cli.option("where features are kept for the next run", None)
     dry_run: bool = cli.option("print the resolved configuration and check everything", False)
     set: tuple[str, ...] = cli.option("key=value", ())
 
@@ -48,72 +66,142 @@ def main(options: FinetuneOptions) -> None:
     """Fine-tunes as `options` describe."""
     if options.task not in TASKS:
         raise InputError(f"--task: {settings.unknown_key(options.task, TASKS, 'task')}")
-    task, train, dev = TASKS[options.task].read(options.data_dir)
-    config = resolve(options, task)
-    run = RunDir(options.run_dir)
-    origin = {"init": os.path.normpath(options.init), "data": fingerprint(train, dev)}
-    run_config = settings.to_dict(config) | origin
-    run.check(run_config)
-    if options.dry_run:
-        print(json.dumps(run_config, indent=1))
-        return
-    if run.is_complete:
-        print(f"{run.path} is already complete: {json.dumps(run.result())}")
-        return
-    tokenizer, encoder = load_tokenizer(options.init), encoder_from(options.init)
-    if run.metrics():
-        print(f"{run.path} was interrupted: fine-tuning begins again from {options.init}.")
-    run.begin(run_config, tokenizer)
-    start = time.monotonic()
-    accuracy = fine_tune(config, encoder, tokenizer, train, dev, run)
-    plot_metrics(run, PANELS, "epoch")
-    result = {
-        "accuracy": accuracy,
-        "baseline": majority_baseline(train, dev),
-        "standard_error": math.sqrt(accuracy * (1 - accuracy) / len(dev.labels)),
-        "dev_examples": len(dev.labels),
-        "train_examples": len(train.labels),
-        "seconds": round(time.monotonic() - start, 1),
-    }
-    run.finish(result)
-    print(
-        f"{run.path}: dev accuracy {accuracy:.4f} ± {result['standard_error']:.4f} over "
-        f"{result['dev_examples']:,} examples (always the most frequent label: "
-        f"{result['baseline']:.4f})"
-    )
-
-
-def resolve(options: FinetuneOptions, task: ClassifierTask) -> FinetuneConfig:
-    """The configuration: the encoder's own, the task's, and the user's values."""
-    folder = os.path.join(options.init, EXTRAS) if is_saved_model(options.init) else options.init
-    model = load_config(folder)
-    # Shorter where the encoder cannot take the task's default.
-    task = dataclasses.replace(task, seq_length=min(task.seq_length, model.max_positions))
-    config = settings.override(FinetuneConfig(model, task), options.set)
-    for key in (assignment.partition("=")[0] for assignment in options.set):
-        if not key.startswith(CHANGEABLE):
-            raise ConfigError(
-                f"`{key}` follows from the data or from --init and cannot be set. "
-                f"What can: {', '.join(CHANGEABLE)}."
-            )
-    if config.task.seq_length > model.max_positions:
-        raise ConfigError(
-            "`task.seq_length` must not exceed the encoder's `max_positions`. "
-            f"Received: {config.task.seq_length}, {model.max_positions}."
+    if options.seeds < 1:
+        raise InputError(f"--seeds must be positive. Received: {options.seeds}.")
+    task = TASKS[options.task]
+    source = Source(options.data_dir, options.tfds)
+    start = Start.of(options.init, options.init_from_task, options.tokenizer)
+    data = task.read(source)
+    recipe = recipe_of(task, options)
+    config = resolve(start, data, recipe, options.set, options.device)
+    strategy = hardware.strategy(options.device, options.tpu)
+    if config.training.batch_size % strategy.num_replicas_in_sync:
+        raise InputError(
+            f"`training.batch_size` must be a multiple of the {strategy.num_replicas_in_sync} "
+            f"replicas. Received: {config.training.batch_size}."
         )
-    return config
+    work = _Work(options, task, data, start, strategy)
+    if options.seeds == 1:
+        work.run(config, RunDir(options.run_dir))
+        return
+    runs = [RunDir(os.path.join(options.run_dir, f"seed-{i}")) for i in range(options.seeds)]
+    for number, run in enumerate(runs):
+        work.run(dataclasses.replace(config, seed=config.seed + number), run)
+    if not options.dry_run and hardware.is_chief(strategy):
+        print(report.summarize(options.run_dir, [run.result() for run in runs]))
 
 
-def majority_baseline(train: Examples, dev: Examples) -> float:
-    """Dev accuracy of always answering the most frequent label of the training part."""
-    (label, _), *_ = collections.Counter(train.labels).most_common(1)
-    return sum(answer == label for answer in dev.labels) / len(dev.labels)
+def recipe_of(task: Task, options: FinetuneOptions) -> dict[str, Any]:
+    """The settings that --recipe names; its steps give way to the user's epochs.
+
+    The warm-up keeps its share of the steps, however many there are.
+    """
+    if options.recipe not in ("paper", "none"):
+        raise InputError(f"--recipe must be paper or none. Received: {options.recipe!r}.")
+    recipe = dict(task.recipe) if options.recipe == "paper" else {}
+    if "training.warmup_steps" in recipe:
+        warmup = recipe.pop("training.warmup_steps")
+        recipe["training.warmup_fraction"] = warmup / recipe["training.steps"]
+    if any(assignment.startswith("training.epochs=") for assignment in options.set):
+        recipe.pop("training.steps", None)
+    return recipe
 
 
-def fingerprint(train: Examples, dev: Examples) -> str:
-    """16 hex digits that change with any text or label."""
-    content = [dataclasses.astuple(part) for part in (train, dev)]
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+class _Work:
+    """What the runs of one command share: the data and their features."""
+
+    def __init__(
+        self,
+        options: FinetuneOptions,
+        task: Task,
+        data: Data,
+        start: Start,
+        strategy: tf.distribute.Strategy,
+    ) -> None:
+        self.options, self.task, self.data = options, task, data
+        self.start, self.strategy = start, strategy
+        self._features: dict[str, Features] = {}
+
+    def run(self, config: FinetuneConfig, run: RunDir) -> None:
+        """One run, from wherever it is to its result."""
+        run_config = settings.to_dict(config) | {
+            "name": self.options.task,
+            "init": os.path.normpath(self.start.path),
+            "data": report.fingerprint(self.data),
+        }
+        run.check(run_config)
+        if self.options.dry_run:
+            print(json.dumps(run_config, indent=1))
+            return
+        if run.is_complete:
+            print(f"{run.path} is already complete: {json.dumps(run.result())}")
+            return
+        is_chief = hardware.is_chief(self.strategy)
+        if is_chief:
+            run.begin(run_config, self.start.tokenizer)
+        begin = time.monotonic()
+        train = self.features("train", self.data.train, config.task)
+        if lost := getattr(train, "lost", ()):
+            print(
+                f"{len(lost):,} answers lie in no window and are trained on as not there (the "
+                f"first: {self.data.train[lost[0]].id!r})"
+            )
+        plan = Plan.of(config.training, len(train))
+        print(
+            f"{config.model.param_count():,} parameters, {len(self.data.train):,} examples, "
+            f"{plan.steps:,} steps of {config.training.batch_size}, "
+            f"{self.strategy.num_replicas_in_sync} replica(s)",
+            flush=True,
+        )
+        (first, examples), *_ = self.data.dev.items()
+        batch_size = config.training.batch_size
+        with hardware.precision_policy(config.training.precision):
+            model = fine_tune(
+                config,
+                lambda: self.start.model(config),
+                train,
+                lambda model: self.scores(model, first, examples, batch_size)[0],
+                self.task.metrics[0],
+                run,
+                self.strategy,
+            )
+            if not is_chief:
+                return
+            self._finish(with_own_encoder(model, config, run), config, run, begin)
+
+    def features(self, name: str, examples: Sequence[Any], task: Any) -> Features:
+        """Those of a part, made once."""
+        if name not in self._features:
+            self._features[name] = features_of(
+                examples, self.start.tokenizer, task, self.options.cache_dir
+            )
+        return self._features[name]
+
+    def scores(
+        self, model: TaskModel, name: str, examples: Sequence[Any], batch_size: int
+    ) -> tuple[Scores, list[dict[str, Any]]]:
+        """The task's metrics on a dev set, and the predictions."""
+        features = self.features(f"dev {name}", examples, model.task)
+        outputs = predict(model, features, batch_size)
+        predictions = KINDS[model.task.kind].decode(outputs, features, examples, model.task)
+        return self.task.score(predictions, examples), predictions
+
+    def _finish(self, model: TaskModel, config: FinetuneConfig, run: RunDir, begin: float) -> None:
+        """Reads every dev set with the best weights; leaves scores, predictions, plots, card."""
+        parts = {
+            name: self.scores(model, name, examples, config.training.batch_size)
+            for name, examples in self.data.dev.items()
+        }
+        seconds = time.monotonic() - begin
+        result = report.result_of(self.task, self.data, parts, run.metrics(), seconds)
+        for name, (_, predictions) in parts.items():
+            report.write_predictions(run.predictions_path(name), predictions, self.data.dev[name])
+        panels = {"loss": ("loss/train",), "dev": tuple(f"dev/{m}" for m in self.task.metrics)}
+        plot_metrics(run, panels, "step")
+        card.write(run, self.data, result, next(iter(parts.values()))[1])
+        run.finish(result)
+        shutil.rmtree(run.training_path, ignore_errors=True)
+        print(f"{run.path}: {report.line(result)}")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from albert_tf.export.fill_mask import FillMaskModule
 from albert_tf.export.preprocessing import PreprocessingModule
 from albert_tf.export.signatures import ServedModule, save
 from albert_tf.runs import RunDir
-from albert_tf.tasks import classifier
+from albert_tf.tasks.predictor import load_task_model
 from albert_tf.tokenization import Tokenizer, load_tokenizer
 
 
@@ -43,18 +43,15 @@ KINDS: dict[str, Callable[[str, Tokenizer], ServedModule]] = {
     "encoder": lambda path, _: EncoderModule(load_encoder(path)),
     "preprocessing": _preprocessing,
     "fill_mask": lambda path, tokenizer: FillMaskModule(load_pretrainer(path), tokenizer),
-    "classifier": lambda path, tokenizer: ClassifierModule(
-        classifier.load_classifier(path), tokenizer
-    ),
+    "classifier": lambda path, tokenizer: ClassifierModule(load_task_model(path), tokenizer),
 }
-_KIND_OF_TASK = {"pretraining": "encoder", classifier.KIND: "classifier"}
 
 
 def main(options: ExportOptions) -> None:
     """Exports what `options` describe."""
     run = RunDir(options.run_dir)
     task = run.config().get("task", {}).get("kind")
-    kind = options.kind or _KIND_OF_TASK.get(task)
+    kind = options.kind or ("encoder" if task == "pretraining" else task)
     if kind not in KINDS:
         raise InputError(
             f"--kind must be one of {', '.join(KINDS)}. Received: {options.kind!r}, for a run "

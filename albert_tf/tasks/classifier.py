@@ -2,42 +2,34 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from albert_tf import settings
-from albert_tf.checkpoints import load_config, read_checkpoint
-from albert_tf.encoder import INPUTS, AlbertEncoder
-from albert_tf.errors import ConfigError, InputError
+from albert_tf.errors import ConfigError
 from albert_tf.layers import common
-from albert_tf.runs import RunDir
-from albert_tf.tokenization import SpecialIds
+from albert_tf.tasks.examples import TextExample
+from albert_tf.tasks.features import Features, pack
+from albert_tf.tasks.task_model import TaskModel, head_dense
+from albert_tf.tokenization import Tokenizer
 
-KIND = "classifier"
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextTask:
+    """What tasks about a text, or a pair of texts, have in common.
 
-@dataclasses.dataclass(frozen=True)
-class ClassifierTask:
-    """The `task` section of a classifier's config.json.
-
-    labels: the names, in the order of the logits.
+    seq_length: pieces of an example at most, special ones included.
     pair: whether an example is two texts.
-    dropout: before the classifier's dense layer (paper, Table 14: 0.1).
+    dropout: before the head's dense layer (paper, Table 14: 0.1).
     """
 
-    labels: tuple[str, ...]
     seq_length: int = 128
     pair: bool = False
     dropout: float = 0.1
-    kind: str = KIND
 
     def __post_init__(self) -> None:
-        if len(set(self.labels)) < 2 or len(set(self.labels)) != len(self.labels):
-            raise ConfigError(
-                f"`task.labels` must be at least two different names. Received: {self.labels}."
-            )
         if self.seq_length < 5:
             raise ConfigError(
                 "`task.seq_length` must be at least 5, for a pair with its special pieces. "
@@ -47,11 +39,26 @@ class ClassifierTask:
             raise ConfigError(f"`task.dropout` must be in [0, 1). Received: {self.dropout}.")
 
 
-class SequenceClassifier(tf_keras.Model):
-    """pooled_output -> dropout -> dense (BERT section 4.1).
+@dataclasses.dataclass(frozen=True)
+class ClassifierTask(TextTask):
+    """The `task` section of a classifier's config.json.
 
-    Args:
-      encoder: an `AlbertEncoder`, or any layer of TF Hub's contract, such as a `hub.KerasLayer`.
+    labels: the names, in the order of the logits.
+    """
+
+    labels: tuple[str, ...]
+    kind: str = "classifier"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(set(self.labels)) < 2 or len(set(self.labels)) != len(self.labels):
+            raise ConfigError(
+                f"`task.labels` must be at least two different names. Received: {self.labels}."
+            )
+
+
+class SequenceClassifier(TaskModel):
+    """pooled_output -> dropout -> dense (BERT section 4.1).
 
     Inputs: the encoder's dict of int32 [B, S]. Output: logits float32 [B, number of labels].
     """
@@ -59,77 +66,55 @@ class SequenceClassifier(tf_keras.Model):
     def __init__(
         self, encoder: tf_keras.layers.Layer, task: ClassifierTask, name: str = "classifier"
     ) -> None:
-        super().__init__(name=name)
-        self.encoder = encoder
-        self.task = task
-        self.head = tf_keras.layers.Dense(
-            len(task.labels),
-            kernel_initializer=tf_keras.initializers.TruncatedNormal(stddev=0.02),
-            dtype=tf.float32,
-            name="head",
-        )
+        super().__init__(encoder, task, name)
+        self.head = head_dense(len(task.labels), "head")
 
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> tf.Tensor:
-        pooled = self.encoder(dict(inputs), training=training)["pooled_output"]
-        key = common.new_dropout_key() if training and self.task.dropout else None
-        return self.head(common.dropout(pooled, self.task.dropout, key))
+        outputs, key = self.encode(inputs, training)
+        return self.head(common.dropout(outputs["pooled_output"], self.task.dropout, key))
 
-    def create_weights(self) -> "SequenceClassifier":
-        """Creates every weight by one call on a batch of padding; returns self."""
-        self({name: tf.zeros([1, 8], tf.int32) for name in INPUTS})
-        return self
+    def losses_of_fit(self) -> tf_keras.losses.Loss:
+        return tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
 
-def load_classifier(path: str) -> SequenceClassifier:
-    """The fine-tuned classifier of a run folder.
-
-    Raises:
-      InputError: the run trained something else, or its checkpoint does not fit.
-    """
-    values = RunDir(path).config()
-    if values.get("task", {}).get("kind") != KIND:
-        raise InputError(
-            f"{path!r} is no classifier's run: its task is {values.get('task', {}).get('kind')!r}."
-        )
-    encoder = AlbertEncoder(load_config(path))
-    task = settings.from_dict(ClassifierTask, values["task"], "task.")
-    model = SequenceClassifier(encoder, task).create_weights()
-    read_checkpoint(tf.train.Checkpoint(model=model), path)
-    return model
+def featurize_texts(
+    examples: Sequence[TextExample], tokenizer: Tokenizer, task: TextTask
+) -> Features:
+    """Features of texts or pairs; the target `label` [N] where every example has one."""
+    first = tokenizer.encode_batch([example.first for example in examples])
+    second = None
+    if task.pair:
+        second = tokenizer.encode_batch([example.second or "" for example in examples])
+    sequences = pack(first, second, task.seq_length, tokenizer.special)
+    labels = [example.label for example in examples]
+    if any(label is None for label in labels):
+        return Features(sequences, task.seq_length)
+    dtype = np.int32 if isinstance(task, ClassifierTask) else np.float32
+    return Features(sequences, task.seq_length, {"label": np.array(labels, dtype)})
 
 
-def featurize(
-    first: Sequence[Sequence[int]],
-    second: Sequence[Sequence[int]] | None,
-    seq_length: int,
-    special: SpecialIds,
-) -> dict[str, np.ndarray]:
-    """[CLS] A [SEP] or [CLS] A [SEP] B [SEP], cut at the tail of the longer, padded: int32 [N, S].
-
-    Args:
-      first, second: ids of each example's texts, without special pieces.
-    """
-    features: dict[str, np.ndarray] = {
-        name: np.zeros((len(first), seq_length), np.int32) for name in INPUTS
-    }
-    features["input_word_ids"][:] = special.pad
-    for row, a in enumerate(first):
-        b = second[row] if second is not None else []
-        keep_a, keep_b = _fit(len(a), len(b), seq_length - (3 if second is not None else 2))
-        ids = [special.cls, *a[:keep_a], special.sep]
-        begin = len(ids)
-        if second is not None:
-            ids += [*b[:keep_b], special.sep]
-        features["input_word_ids"][row, : len(ids)] = ids
-        features["input_mask"][row, : len(ids)] = 1
-        features["input_type_ids"][row, begin : len(ids)] = 1
-    return features
+def decode_labels(
+    logits: np.ndarray, features: Features, examples: Sequence[TextExample], task: ClassifierTask
+) -> list[dict[str, Any]]:
+    """`label`, its probability `score`, and the `probabilities` of all labels, of each example."""
+    probabilities = softmax(logits)
+    return [
+        {
+            "label": task.labels[int(row.argmax())],
+            "score": float(row.max()),
+            "probabilities": dict(zip(task.labels, row.tolist(), strict=True)),
+        }
+        for row in probabilities
+    ]
 
 
-def _fit(a: int, b: int, room: int) -> tuple[int, int]:
-    """Lengths after popping from the longer one, the second on a tie, until both fit."""
-    if a + b <= room:
-        return a, b
-    if min(a, b) <= room // 2:
-        return (room - b, b) if a > b else (a, room - a)
-    return room - room // 2, room // 2
+def average_logits(members: Sequence[np.ndarray]) -> np.ndarray:
+    """Logits [N, C] whose probabilities are the mean of the members'."""
+    return np.log(np.mean([softmax(logits) for logits in members], axis=0))
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    """Over the last axis."""
+    logits = logits.astype(np.float64)
+    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True)

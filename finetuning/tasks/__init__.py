@@ -1,6 +1,14 @@
 """The tasks by name."""
 
 from finetuning.task import Task
+from finetuning.tasks.glue import GLUE
+from finetuning.tasks.race import RACE
+from finetuning.tasks.squad import SQUAD
 from finetuning.tasks.text_classification import TextClassification
 
-TASKS: dict[str, Task] = {"text_classification": TextClassification()}
+TASKS: dict[str, Task] = {
+    **GLUE,
+    **SQUAD,
+    **RACE,
+    "text_classification": TextClassification(),
+}

@@ -1,68 +1,111 @@
-"""A user's own table: train.tsv and dev.tsv with columns `text` and `label`."""
+"""A user's own table: `train` and `dev`, as .tsv, .csv or .jsonl, with texts and labels."""
 
-import os
+import collections
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from albert_tf.errors import InputError, InputNotFoundError
 from albert_tf.tasks.classifier import ClassifierTask
-from finetuning.task import Examples
+from albert_tf.tasks.examples import TextExample
+from finetuning import metrics
+from finetuning.tables import FORMATS, Table, find, open_table, write_predictions
+from finetuning.task import Data, Prediction, Source
 
-COLUMNS = ("text", "label")
+SINGLE, PAIR = ("text",), ("text_a", "text_b")
 
 
 class TextClassification:
-    """Single texts with any set of labels, found in the training part."""
+    """Texts (column `text`) or pairs (`text_a`, `text_b`) with any set of labels (`label`).
 
-    def read(self, data_dir: str) -> tuple[ClassifierTask, Examples, Examples]:
+    The labels are those of the training part, in the order of their names. A part to predict,
+    such as `test`, may have no column `label`.
+    """
+
+    metrics: tuple[str, ...] = ("accuracy", "macro_f1")
+    recipe: Mapping[str, Any] = {}
+
+    def read(self, source: Source) -> Data:
+        """See `finetuning.task.Task`. Prints how frequent each label is."""
+        table = _open(source, "train")
+        texts = _text_columns(table)
+        rows = [cells for _, cells in table.select((*texts, "label"))]
+        counts = collections.Counter(cells[-1] for cells in rows)
+        if len(counts) < 2:
+            raise InputError(
+                f"{table.path} must hold at least two labels. Received: {', '.join(counts)}."
+            )
+        task = ClassifierTask(pair=texts == PAIR, labels=tuple(sorted(counts)))
+        train = [_example(cells[:-1], task.labels.index(cells[-1])) for cells in rows]
+        dev = _read(_open(source, "dev"), task, answered=True)
+        for part, examples in {"train": train, "dev": dev}.items():
+            print(f"{part}: {_balance(examples, task.labels)}")
+        return Data(task, train, {"dev": dev})
+
+    def read_part(self, source: Source, part: str, task: ClassifierTask) -> list[TextExample]:
+        """See `finetuning.task.Task`; the part is the name of the file."""
+        table = _open(source, part)
+        return _read(table, task, answered="label" in table.columns)
+
+    def score(
+        self, predictions: Sequence[Prediction], examples: Sequence[TextExample]
+    ) -> dict[str, float]:
         """See `finetuning.task.Task`."""
-        train, dev = (_rows(os.path.join(data_dir, name)) for name in ("train.tsv", "dev.tsv"))
-        labels = tuple(sorted({label for _, label in train}))
-        if len(labels) < 2:
-            raise InputError(
-                f"{data_dir}/train.tsv must hold at least two labels. Received: {labels}."
-            )
-        number = {label: i for i, label in enumerate(labels)}
-        for row, (_, label) in enumerate(dev, start=2):
-            if label not in number:
-                raise InputError(
-                    f"{data_dir}/dev.tsv:{row}: label {label!r} does not occur in train.tsv, "
-                    f"which has {', '.join(labels)}."
-                )
-        return ClassifierTask(labels), _examples(train, number), _examples(dev, number)
+        return metrics.score_labels(self.metrics, predictions, examples)
+
+    def write_submission(
+        self, path: str, predictions: Sequence[Prediction], examples: Sequence[TextExample]
+    ) -> None:
+        """Writes `index`, from 0 on, and `prediction`, the label's name."""
+        write_predictions(path, [each["label"] for each in predictions])
 
 
-def _examples(rows: list[tuple[str, str]], number: dict[str, int]) -> Examples:
-    texts, labels = zip(*rows, strict=True)
-    return Examples(texts, None, tuple(number[label] for label in labels))
-
-
-def _rows(path: str) -> list[tuple[str, str]]:
-    if not os.path.isfile(path):
-        raise InputNotFoundError(f"--data_dir: no file {path!r} (working folder {os.getcwd()}).")
-    with open(path, "rb") as file:
-        lines = file.read().removeprefix(b"\xef\xbb\xbf").splitlines()
-    header = _cells(lines[0], path, 1) if lines else []
-    if missing := [column for column in COLUMNS if column not in header]:
-        raise InputError(
-            f"{path}:1: the header must name {' and '.join(COLUMNS)}. "
-            f"Received: {header}; missing: {', '.join(missing)}."
-        )
-    text, label = (header.index(column) for column in COLUMNS)
-    rows = []
-    for number, line in enumerate(lines[1:], start=2):
-        cells = _cells(line, path, number)
-        if len(cells) != len(header):
-            raise InputError(
-                f"{path}:{number}: {len(cells)} columns where the header has {len(header)}: "
-                "replace tabs and line breaks inside texts by spaces."
-            )
-        rows.append((cells[text], cells[label]))
-    if not rows:
-        raise InputError(f"{path} has no rows below its header.")
-    return rows
-
-
-def _cells(line: bytes, path: str, number: int) -> list[str]:
+def _open(source: Source, part: str) -> Table:
+    if source.tfds:
+        raise InputError("--tfds: text_classification reads files. Pass --data_dir alone.")
     try:
-        return line.decode("utf-8").split("\t")  # quotes are text, not quoting
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}:{number} must be UTF-8: {error}. Convert the file.") from None
+        return open_table(find(source.data_dir or "", [part + end for end in FORMATS]))
+    except InputNotFoundError as error:
+        if part != "dev":
+            raise
+        raise InputNotFoundError(
+            f"{error} Move about a tenth of the training rows there, chosen at random, below the "
+            "same header: what training never sees shows how good it is."
+        ) from None
+
+
+def _text_columns(table: Table) -> tuple[str, ...]:
+    """`text`, unless the columns are those of a pair."""
+    pair = [name for name in PAIR if name in table.columns]
+    if pair and "text" in table.columns:
+        raise InputError(
+            f"{table.path}:1: the header must name either text, or text_a and text_b. "
+            f"Received: {list(table.columns)}."
+        )
+    return PAIR if pair else SINGLE
+
+
+def _read(table: Table, task: ClassifierTask, answered: bool) -> list[TextExample]:
+    texts = PAIR if task.pair else SINGLE
+    number = {label: i for i, label in enumerate(task.labels)}
+    examples = []
+    for place, cells in table.select((*texts, "label") if answered else texts):
+        if answered and cells[-1] not in number:
+            raise InputError(
+                f"{place}: label {cells[-1]!r} does not occur in the training part, which has "
+                f"{', '.join(number)}. Correct or remove the row."
+            )
+        label = number[cells[-1]] if answered else None
+        examples.append(_example(cells[: len(texts)], label))
+    return examples
+
+
+def _example(texts: list[str], label: int | None) -> TextExample:
+    return TextExample(texts[0], texts[1] if len(texts) > 1 else None, label)
+
+
+def _balance(examples: Sequence[TextExample], labels: Sequence[str]) -> str:
+    counts = collections.Counter(example.label for example in examples)
+    shares = (
+        f"{label} {counts[i]:,} ({counts[i] / len(examples):.1%})" for i, label in enumerate(labels)
+    )
+    return f"{len(examples):,} examples: {', '.join(shares)}"

@@ -10,12 +10,9 @@ import tf_keras
 
 from albert_tf.encoder import AlbertEncoder
 from albert_tf.errors import ConfigError, InputError
-from albert_tf.tasks.classifier import (
-    ClassifierTask,
-    SequenceClassifier,
-    featurize,
-    load_classifier,
-)
+from albert_tf.tasks.classifier import ClassifierTask, SequenceClassifier
+from albert_tf.tasks.features import Features, pack
+from albert_tf.tasks.predictor import load_task_model, predict
 from albert_tf.text_ops import pack_segments
 from albert_tf.tokenization import SpecialIds
 
@@ -23,8 +20,14 @@ SPECIAL = SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)
 TASK = ClassifierTask(labels=("no", "yes", "maybe"), seq_length=12, dropout=0.5)
 
 
+def padded(first, second, seq_length: int) -> dict[str, np.ndarray]:
+    sequences = pack(first, second, seq_length, SPECIAL)
+    inputs = sequences.inputs(tf.range(len(sequences)), seq_length)
+    return {name: value.numpy() for name, value in inputs.items()}
+
+
 def test_one_text():
-    features = featurize([[7, 8], [], [9] * 9], None, 6, SPECIAL)
+    features = padded([[7, 8], [], [9] * 9], None, 6)
     assert features["input_word_ids"].tolist() == [
         [2, 7, 8, 3, 0, 0], [2, 3, 0, 0, 0, 0], [2, 9, 9, 9, 9, 3],
     ]  # fmt: skip
@@ -34,7 +37,7 @@ def test_one_text():
 
 
 def test_a_pair():
-    features = featurize([[7, 8]], [[9]], 8, SPECIAL)
+    features = padded([[7, 8]], [[9]], 8)
     assert features["input_word_ids"].tolist() == [[2, 7, 8, 3, 9, 3, 0, 0]]
     assert features["input_mask"].tolist() == [[1, 1, 1, 1, 1, 1, 0, 0]]
     assert features["input_type_ids"].tolist() == [[0, 0, 0, 0, 1, 1, 0, 0]]
@@ -45,7 +48,7 @@ def test_the_served_graph_makes_the_same_features(seq_length):
     first = [[10 + i] * a for i, a in enumerate(range(9)) for _ in range(9)]
     second = [[30 + i] * b for _ in range(9) for i, b in enumerate(range(9))]
     for segments in ([first], [first, second]):
-        ours = featurize(first, second if len(segments) == 2 else None, seq_length, SPECIAL)
+        ours = padded(first, second if len(segments) == 2 else None, seq_length)
         ragged = [tf.ragged.constant(segment, tf.int32) for segment in segments]
         graph = pack_segments(ragged, seq_length, SPECIAL)
         for name, values in ours.items():
@@ -53,12 +56,12 @@ def test_the_served_graph_makes_the_same_features(seq_length):
 
 
 def test_of_a_pair_the_longer_loses_its_tail():
-    (row,) = featurize([[7] * 9], [[8, 9]], 9, SPECIAL)["input_word_ids"].tolist()
+    (row,) = padded([[7] * 9], [[8, 9]], 9)["input_word_ids"].tolist()
     assert row == [2, 7, 7, 7, 7, 3, 8, 9, 3]
 
 
 def test_no_examples():
-    assert featurize([], None, 6, SPECIAL)["input_mask"].shape == (0, 6)
+    assert padded([], None, 6)["input_mask"].shape == (0, 6)
 
 
 @pytest.mark.parametrize("labels", [(), ("a",), ("a", "a"), ("a", "b", "a")])
@@ -112,19 +115,41 @@ def test_a_run_s_classifier_comes_back(tmp_path, model, tiny, fake_inputs):
     config = {"model": tiny.__dict__, "task": TASK.__dict__}
     (tmp_path / "config.json").write_text(json.dumps(config))
     tf.train.Checkpoint(model=model).save(str(tmp_path / "checkpoints" / "ckpt"))
-    loaded = load_classifier(str(tmp_path))
+    loaded = load_task_model(str(tmp_path))
     assert loaded.task == TASK
     np.testing.assert_array_equal(loaded(fake_inputs(2, 9)), model(fake_inputs(2, 9)))
 
 
 def test_no_classifier_s_run(pretrained):
-    with pytest.raises(InputError, match="no classifier's run: its task is 'pretraining'"):
-        load_classifier(pretrained)
+    with pytest.raises(InputError, match="no fine-tuned run: its task is 'pretraining'"):
+        load_task_model(pretrained)
 
 
 def test_a_task_with_an_unknown_key(tmp_path, tiny):
     task = TASK.__dict__ | {"lables": []}
     (tmp_path / "config.json").write_text(json.dumps({"model": tiny.__dict__, "task": task}))
     with pytest.raises(ConfigError, match=r"unknown key `task.lables`.*task.labels"):
-        load_classifier(str(tmp_path))
+        load_task_model(str(tmp_path))
     assert os.listdir(tmp_path) == ["config.json"]
+
+
+def test_predictions_keep_the_order_of_the_units(tiny):
+    model = SequenceClassifier(AlbertEncoder(tiny), TASK).create_weights()
+    texts = [[7 + i] * (5 * i % 11) for i in range(11)]  # of mixed lengths, in 3 batches of 4
+    features = Features(pack(texts, None, 12, SPECIAL), 12)
+    inputs = features.sequences.inputs(tf.range(11), 12)
+    np.testing.assert_allclose(predict(model, features, 4), model(inputs), atol=1e-5)
+
+
+def test_dropout_of_a_compiled_model_follows_seed_and_step(tiny, fake_inputs):
+    model = SequenceClassifier(AlbertEncoder(tiny), TASK).create_weights()
+    inputs = fake_inputs(4, 9)
+    model.compile("sgd", model.losses_of_fit())
+
+    def drawn(seed: int, step: int) -> np.ndarray:
+        model.dropout_seed = seed
+        model.optimizer.iterations.assign(step)
+        return model(inputs, training=True).numpy()
+
+    np.testing.assert_array_equal(drawn(1, 5), drawn(1, 5))
+    assert np.any(drawn(1, 5) != drawn(1, 6)) and np.any(drawn(1, 5) != drawn(2, 5))

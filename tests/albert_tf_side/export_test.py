@@ -21,7 +21,8 @@ from albert_tf.export.fill_mask import FillMaskModule
 from albert_tf.export.signatures import save
 from albert_tf.pretrainer import AlbertPretrainer
 from albert_tf.runs import RunDir
-from albert_tf.tasks.classifier import ClassifierTask, SequenceClassifier, featurize
+from albert_tf.tasks.classifier import ClassifierTask, SequenceClassifier
+from albert_tf.tasks.features import pack
 
 WORD = "with"  # one piece of the small vocabulary, in none of the texts
 NAMES = ("sequence_output", "pooled_output")
@@ -153,7 +154,7 @@ class TestFillMask:
         """ids with masks -> the Python model's best pieces and their probabilities."""
 
         def guess(ids: list[int]) -> tuple[list[list[str]], np.ndarray]:
-            features = featurize([ids], None, 40, small_tokenizer.special)
+            features = pack([ids], None, 40, small_tokenizer.special).inputs(tf.range(1), 40)
             positions = np.flatnonzero(np.array(ids) == small_tokenizer.special.mask)[None] + 1
             logits = model(features | {"masked_lm_positions": positions})["mlm_logits"][0]
             best, best_ids = tf.math.top_k(tf.nn.softmax(logits), 5)
@@ -256,8 +257,8 @@ class TestClassifier:
 
         outputs = serve(columns)
         ids = [small_tokenizer.encode_batch(column) for column in columns]
-        features = featurize(ids[0], ids[1] if pair else None, 16, small_tokenizer.special)
-        wanted = tf.nn.softmax(model(features)).numpy()
+        sequences = pack(ids[0], ids[1] if pair else None, 16, small_tokenizer.special)
+        wanted = tf.nn.softmax(model(sequences.inputs(tf.range(4), 16))).numpy()
         np.testing.assert_allclose(outputs["probabilities"], wanted, atol=1e-5)
         np.testing.assert_allclose(outputs["score"], wanted.max(axis=1), atol=1e-5)
         labels = [model.task.labels[i].encode() for i in wanted.argmax(axis=1)]
@@ -299,7 +300,7 @@ class TestProgram:
         [
             ({"kind": "fill-mask"}, "--kind must be one of encoder.*'fill-mask'"),
             ({"version": 0}, "--version must be a positive number. Received: 0"),
-            ({"kind": "classifier"}, "no classifier's run"),
+            ({"kind": "classifier"}, "no fine-tuned run"),
         ],
     )
     def test_mistakes_leave_nothing(self, pretrained, tmp_path, options, words):

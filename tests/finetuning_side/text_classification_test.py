@@ -5,42 +5,95 @@ import pathlib
 import pytest
 
 from albert_tf.errors import InputError, InputNotFoundError
+from albert_tf.tasks.examples import TextExample
+from finetuning.task import Source
 from finetuning.tasks.text_classification import TextClassification
 
-
-def write(folder: pathlib.Path, train: str, dev: str = "text\tlabel\nx\ta\n") -> str:
-    (folder / "train.tsv").write_text(train, encoding="utf-8")
-    (folder / "dev.tsv").write_text(dev, encoding="utf-8")
-    return str(folder)
+TASK = TextClassification()
+DEV = "text\tlabel\nx\ta\n"
 
 
-def test_labels_come_from_the_training_part_sorted(tmp_path: pathlib.Path):
-    rows = "label\tid\ttext\nb\t1\tHe said \"so\na\t2\tcafé, d'accord\nb\t3\t\n"
-    task, train, dev = TextClassification().read(write(tmp_path, rows))
-    assert task.labels == ("a", "b")
-    assert train.first == ('He said "so', "café, d'accord", "")  # quotes are text, not quoting
-    assert train.labels == (1, 0, 1)
-    assert (dev.first, dev.labels, dev.second) == (("x",), (0,), None)
+def write(folder: pathlib.Path, **files: str) -> Source:
+    """Files by name, `train_tsv` for train.tsv."""
+    for name, content in files.items():
+        (folder / name.replace("_", ".")).write_text(content, encoding="utf-8")
+    return Source(str(folder))
+
+
+def test_labels_come_from_the_training_part_sorted(tmp_path, capsys):
+    rows = "label\tid\ttext\nb\t1\tHe said \"so\na\t2\tcafé, d'accord\nb\t3\ty\n"
+    data = TASK.read(write(tmp_path, train_tsv=rows, dev_tsv=DEV))
+    assert (data.task.labels, data.task.pair) == (("a", "b"), False)
+    assert data.train == [  # quotes are text, not quoting
+        TextExample('He said "so', None, 1), TextExample("café, d'accord", None, 0),
+        TextExample("y", None, 1),
+    ]  # fmt: skip
+    assert data.dev == {"dev": [TextExample("x", None, 0)]}
+    assert capsys.readouterr().out == (
+        "train: 3 examples: a 1 (33.3%), b 2 (66.7%)\ndev: 1 examples: a 1 (100.0%), b 0 (0.0%)\n"
+    )
+
+
+def test_pairs_in_files_of_several_formats(tmp_path):
+    source = write(
+        tmp_path,
+        train_csv='text_a,text_b,label\n"a, a",b,1\nc,"d\nd",0\n',
+        dev_jsonl='{"text_a": "e", "text_b": "f\\tg", "label": 1}\n',
+        test_tsv="text_b\ttext_a\nh\ti\n",
+        more_tsv="text_b\ttext_a\tlabel\nh\ti\t1\n",
+    )
+    data = TASK.read(source)
+    assert (data.task.labels, data.task.pair) == (("0", "1"), True)
+    assert data.train == [TextExample("a, a", "b", 1), TextExample("c", "d\nd", 0)]
+    assert data.dev == {"dev": [TextExample("e", "f\tg", 1)]}
+    assert TASK.read_part(source, "test", data.task) == [TextExample("i", "h", None)]
+    assert TASK.read_part(source, "more", data.task) == [TextExample("i", "h", 1)]
 
 
 @pytest.mark.parametrize(
     ("train", "dev", "words"),
     [
-        ("text\tclass\nx\ta\n", None, ("train.tsv:1", "label")),
-        ("text\tlabel\nx\ta\textra\n", None, ("train.tsv:2", "3 columns", "2")),
-        ("text\tlabel\nx\ta\n", None, ("train.tsv", "two labels")),
-        ("text\tlabel\n", None, ("train.tsv", "no rows")),
+        ("text\tclass\nx\ta\n", DEV, ("train.tsv:1", "label")),
+        ("text\tlabel\nx\ta\textra\n", DEV, ("train.tsv:2", "3 columns", "2")),
+        ("text\tlabel\nx\ta\n", DEV, ("train.tsv", "two labels")),
+        ("text\tlabel\n", DEV, ("train.tsv", "no rows")),
+        ("text\tlabel\nx\ta\n\tb\n", DEV, ("train.tsv:3", "empty")),
+        ("text\ttext_a\tlabel\nx\ty\ta\n", DEV, ("train.tsv:1", "either text, or text_a")),
+        ("text_a\tlabel\nx\ta\n", DEV, ("train.tsv:1", "text_b")),
         ("text\tlabel\nx\ta\ny\tb\n", "text\tlabel\nz\tc\n", ("dev.tsv:2", "'c'", "a, b")),
+        ("text\tlabel\nx\ta\ny\tb\n", "text_a\ttext_b\tlabel\nz\tz\ta\n", ("dev.tsv:1", "text")),
     ],
 )
-def test_what_does_not_fit_is_named(
-    tmp_path: pathlib.Path, train: str, dev: str | None, words: tuple[str, ...]
-):
+def test_what_does_not_fit_is_named(tmp_path, train: str, dev: str, words: tuple[str, ...]):
     with pytest.raises(InputError) as error:
-        TextClassification().read(write(tmp_path, train, dev or "text\tlabel\nx\ta\n"))
-    assert all(word in str(error.value) for word in words)
+        TASK.read(write(tmp_path, train_tsv=train, dev_tsv=dev))
+    assert all(word in str(error.value) for word in words), error.value
 
 
-def test_a_missing_file_is_named(tmp_path: pathlib.Path):
-    with pytest.raises(InputNotFoundError, match=r"train.tsv"):
-        TextClassification().read(str(tmp_path))
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(InputNotFoundError, match=r"train\.tsv or train\.csv or train\.jsonl"):
+        TASK.read(Source(str(tmp_path)))
+
+
+def test_without_a_dev_part_it_is_said_how_to_make_one(tmp_path):
+    source = write(tmp_path, train_tsv="text\tlabel\nx\ta\ny\tb\n")
+    with pytest.raises(InputNotFoundError, match=r"dev\.tsv .* Move about a tenth"):
+        TASK.read(source)
+
+
+def test_it_is_no_data_set_of_tfds(tmp_path):
+    with pytest.raises(InputError, match="--tfds"):
+        TASK.read(Source(None, tfds=True))
+
+
+def test_scores_and_predictions_have_the_labels_names(tmp_path):
+    predictions = [
+        {"label": label, "probabilities": {"no": 0.5, "yes": 0.5}} for label in ("yes", "no")
+    ]
+    examples = [TextExample("a", None, 1), TextExample("b", None, 1)]
+    # Of `no` nothing is right; of `yes` precision 1, recall 1/2.
+    assert TASK.score(predictions, examples) == pytest.approx(
+        {"accuracy": 1 / 2, "macro_f1": (0 + 2 / 3) / 2}
+    )
+    TASK.write_submission(str(tmp_path / "out.tsv"), predictions, examples)
+    assert (tmp_path / "out.tsv").read_text() == "index\tprediction\n0\tyes\n1\tno\n"

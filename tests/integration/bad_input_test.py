@@ -119,7 +119,7 @@ def test_evaluating_a_fine_tuned_run_is_refused(
     tuned = str(tmp_path / "tuned")
     finetune.main(
         finetune.FinetuneOptions(
-            "text_classification", f"{world['folder']}/reviews", world["run"], tuned,
+            "text_classification", tuned, f"{world['folder']}/reviews", init=world["run"],
             set=("training.epochs=1",),
         )
     )  # fmt: skip

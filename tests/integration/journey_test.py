@@ -11,7 +11,8 @@ import pytest
 
 from albert_tf.export import __main__ as export
 from albert_tf.runs import RunDir
-from albert_tf.tasks.classifier import load_classifier
+from albert_tf.tasks.examples import TextExample
+from albert_tf.tasks.predictor import load_predictor
 from finetuning import train as finetune
 from pretraining import train as pretrain
 
@@ -78,13 +79,15 @@ def test_fine_tuning_from_a_run_and_through_the_hub(
               "task.seq_length=24")  # fmt: skip
     finetune.main(
         finetune.FinetuneOptions(
-            "text_classification", str(task_folder), str(folder / init), str(run), set=chosen
+            "text_classification", str(run), str(task_folder), init=str(folder / init), set=chosen
         )
     )
     result = RunDir(str(run)).result()
     assert result["accuracy"] > 0.9 > result["baseline"]
     # One kind of run, wherever the encoder came from.
-    assert load_classifier(str(run)).task.labels == ("fruit", "tool")
+    predictor = load_predictor(str(run))
+    assert predictor.task.labels == ("fruit", "tool")
+    assert predictor([TextExample("pear apple melon plum")])[0]["label"] == "fruit"
     export.main(export.ExportOptions(str(run), str(run / "export")))
     if init == "encoder/1":
         answer = ask(run / "export" / "1", "pear apple melon plum")

@@ -1,0 +1,156 @@
+"""Sequences of ids as task models read them: end to end, padded only as far as a batch needs."""
+
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from itertools import chain
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.tokenization import SpecialIds
+
+BUCKET = 32  # lengths are rounded up to this: few shapes, little padding
+
+
+@dataclasses.dataclass(frozen=True)
+class Sequences:
+    """[CLS] A [SEP] or [CLS] A [SEP] B [SEP], N of them, of any lengths.
+
+    ids: int32 [total], the sequences end to end.
+    lengths, first_lengths: int32 [N], of all and of [CLS] A [SEP].
+    pad: the id that fills up.
+    """
+
+    ids: np.ndarray
+    lengths: np.ndarray
+    first_lengths: np.ndarray
+    pad: int
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @functools.cached_property
+    def _tensors(self) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
+        with tf.init_scope():  # outside of the graph that may be asking: others ask later
+            ids = tf.RaggedTensor.from_row_lengths(self.ids, self.lengths.astype(np.int64))
+            return ids, tf.constant(self.lengths), tf.constant(self.first_lengths)
+
+    def inputs(self, rows: tf.Tensor, length: int | tf.Tensor) -> dict[str, tf.Tensor]:
+        """The encoder's inputs for some sequences: int32 [B, length], in graphs too.
+
+        Args:
+          rows: integers [B], which sequences.
+          length: at least that of the longest of them.
+        """
+        every, *lengths = self._tensors
+        total, first = (tf.gather(each, rows)[:, None] for each in lengths)
+        ids = tf.gather(every, rows).to_tensor(self.pad)  # as long as the longest
+        ids = tf.pad(ids, [[0, 0], [0, length - tf.shape(ids)[1]]], constant_values=self.pad)
+        ids = tf.ensure_shape(ids, [None, length if isinstance(length, int) else None])
+        positions = tf.range(length)[None, :]
+        return {
+            "input_word_ids": ids,
+            "input_mask": tf.cast(positions < total, tf.int32),
+            "input_type_ids": tf.cast((positions >= first) & (positions < total), tf.int32),
+        }
+
+    def padded_length(self, rows: tf.Tensor, longest: int) -> tf.Tensor:
+        """The length of the longest of `rows`, rounded up to the bucket: at most `longest`."""
+        needed = tf.reduce_max(tf.gather(self._tensors[1], rows))
+        return tf.minimum(-(-needed // BUCKET) * BUCKET, longest)
+
+
+@dataclasses.dataclass(frozen=True)
+class Features:
+    """What a task model is trained on and asked: N units, each of `per_unit` sequences.
+
+    sequences: N x per_unit of them, those of a unit beside each other.
+    targets: name -> [N, ...], empty where nothing is known.
+    seq_length: no sequence is longer.
+    hints: name -> [N, ...], inputs of training besides the sequences.
+    """
+
+    sequences: Sequences
+    seq_length: int
+    targets: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    per_unit: int = 1
+    hints: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.sequences) // self.per_unit
+
+    @functools.cached_property
+    def unit_lengths(self) -> np.ndarray:
+        """Of the longest sequence of each unit, int32 [N]."""
+        return self.sequences.lengths.reshape(len(self), self.per_unit).max(axis=1)
+
+    def batch(
+        self, units: tf.Tensor, length: int | None = None
+    ) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
+        """Inputs [B, S], or [B, per_unit, S] for several sequences, hints and targets [B, ...].
+
+        Args:
+          units: integers [B].
+          length: S; by default what the longest needs, rounded up to the bucket.
+        """
+        rows = units
+        if self.per_unit > 1:
+            rows = tf.reshape(units[:, None] * self.per_unit + tf.range(self.per_unit), [-1])
+        inputs = self.sequences.inputs(
+            rows, self.sequences.padded_length(rows, self.seq_length) if length is None else length
+        )
+        if self.per_unit > 1:
+            shape = [-1, self.per_unit, tf.shape(inputs["input_mask"])[1]]
+            inputs = {name: tf.reshape(value, shape) for name, value in inputs.items()}
+        hints, targets = (
+            {name: tf.gather(value, units) for name, value in constants.items()}
+            for constants in self._constants
+        )
+        return inputs | hints, targets
+
+    @functools.cached_property
+    def _constants(self) -> list[dict[str, tf.Tensor]]:
+        with tf.init_scope():
+            return [
+                {name: tf.constant(value) for name, value in values.items()}
+                for values in (self.hints, self.targets)
+            ]
+
+
+def pack(
+    first: Sequence[Sequence[int]],
+    second: Sequence[Sequence[int]] | None,
+    seq_length: int,
+    special: SpecialIds,
+) -> Sequences:
+    """[CLS] A [SEP] (B [SEP]) of ids without special pieces, cut at the tail of the longer."""
+    parts: list[Sequence[int]] = []
+    begin, end = [special.cls], [special.sep]
+    lengths, first_lengths = [], []
+    for row, a in enumerate(first):
+        if second is None:
+            parts += (begin, a[: seq_length - 2], end)
+            lengths.append(min(len(a) + 2, seq_length))
+            first_lengths.append(lengths[-1])
+            continue
+        b = second[row]
+        keep_a, keep_b = fit(len(a), len(b), seq_length - 3)
+        parts += (begin, a[:keep_a], end, b[:keep_b], end)
+        lengths.append(keep_a + keep_b + 3)
+        first_lengths.append(keep_a + 2)
+    return Sequences(
+        np.fromiter(chain.from_iterable(parts), np.int32, sum(lengths)),
+        np.array(lengths, np.int32),
+        np.array(first_lengths, np.int32),
+        special.pad,
+    )
+
+
+def fit(a: int, b: int, room: int) -> tuple[int, int]:
+    """Lengths after popping from the longer one, the second on a tie, until both fit."""
+    if a + b <= room:
+        return a, b
+    if min(a, b) <= room // 2:
+        return (room - b, b) if a > b else (a, room - a)
+    return room - room // 2, room // 2

@@ -1,0 +1,62 @@
+"""The kinds of tasks: what a run's `task` section, its model and its answers are."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from albert_tf.tasks.classifier import (
+    ClassifierTask,
+    SequenceClassifier,
+    average_logits,
+    decode_labels,
+    featurize_texts,
+)
+from albert_tf.tasks.features import Features
+from albert_tf.tasks.multiple_choice import (
+    MultipleChoice,
+    MultipleChoiceTask,
+    decode_choices,
+    featurize_choices,
+)
+from albert_tf.tasks.regressor import (
+    RegressorTask,
+    SequenceRegressor,
+    average_scores,
+    decode_scores,
+)
+from albert_tf.tasks.span import SpanModel, SpanTask
+from albert_tf.tasks.span_answers import average_spans, decode_spans
+from albert_tf.tasks.span_features import featurize_spans
+from albert_tf.tasks.task_model import TaskModel
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """A kind of task.
+
+    task: the frozen dataclass of its settings.
+    model: (encoder, task) -> the model.
+    featurize: (examples, tokenizer, task) -> what the model reads.
+    decode: (the model's outputs as arrays, features, examples, task) -> a dict for each example.
+    average: the outputs of several models, of the same features -> the ensemble's (paper 4.11).
+    """
+
+    task: type
+    model: Callable[..., TaskModel]
+    featurize: Callable[..., Features]
+    decode: Callable[..., list[dict[str, Any]]]
+    average: Callable[[Sequence[Any]], Any]
+
+
+KINDS = {
+    "classifier": Kind(
+        ClassifierTask, SequenceClassifier, featurize_texts, decode_labels, average_logits
+    ),
+    "regressor": Kind(
+        RegressorTask, SequenceRegressor, featurize_texts, decode_scores, average_scores
+    ),
+    "multiple_choice": Kind(
+        MultipleChoiceTask, MultipleChoice, featurize_choices, decode_choices, average_logits
+    ),
+    "span": Kind(SpanTask, SpanModel, featurize_spans, decode_spans, average_spans),
+}

@@ -1,0 +1,130 @@
+"""Multiple choice: which of some options answers a question about a context (RACE)."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+
+from albert_tf.encoder import INPUTS
+from albert_tf.errors import ConfigError, InputError
+from albert_tf.layers import common
+from albert_tf.tasks.classifier import softmax
+from albert_tf.tasks.examples import ChoiceExample
+from albert_tf.tasks.features import Features, pack
+from albert_tf.tasks.task_model import TaskModel, head_dense
+from albert_tf.tokenization import Tokenizer
+
+
+@dataclasses.dataclass(frozen=True)
+class MultipleChoiceTask:
+    """The `task` section of a multiple-choice run's config.json.
+
+    seq_length: pieces of context, question and option at most, special ones included.
+    num_choices: options of every question.
+    qa_length: pieces of question and option at most: the last ones; the context has the rest.
+    dropout: before the head's dense layer (paper, Table 14: 0.1).
+    """
+
+    seq_length: int = 512
+    num_choices: int = 4
+    qa_length: int = 128
+    dropout: float = 0.1
+    kind: str = "multiple_choice"
+
+    def __post_init__(self) -> None:
+        for key, least in {"seq_length": 5, "num_choices": 2, "qa_length": 1}.items():
+            if getattr(self, key) < least:
+                raise ConfigError(
+                    f"`task.{key}` must be at least {least}. Received: {getattr(self, key)}."
+                )
+        if not 0 <= self.dropout < 1:
+            raise ConfigError(f"`task.dropout` must be in [0, 1). Received: {self.dropout}.")
+
+
+class MultipleChoice(TaskModel):
+    """pooled_output -> dropout -> dense, one score an option; softmax over the options.
+
+    Inputs: the encoder's dict of int32 [B, C, S]. Output: logits float32 [B, C].
+    """
+
+    def __init__(
+        self,
+        encoder: tf_keras.layers.Layer,
+        task: MultipleChoiceTask,
+        name: str = "multiple_choice",
+    ) -> None:
+        super().__init__(encoder, task, name)
+        self.head = head_dense(1, "head")
+
+    def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> tf.Tensor:
+        length = common.shape_of(inputs["input_word_ids"])[-1]
+        flat = {name: tf.reshape(inputs[name], [-1, length]) for name in INPUTS}  # [B C, S]
+        outputs, key = self.encode(flat, training)
+        scores = self.head(common.dropout(outputs["pooled_output"], self.task.dropout, key))
+        return tf.reshape(scores, [-1, self.task.num_choices])
+
+    def losses_of_fit(self) -> tf_keras.losses.Loss:
+        return tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+    def create_weights(self) -> "MultipleChoice":
+        """Creates every weight by one call on a batch of padding; returns self."""
+        self({name: tf.zeros([1, self.task.num_choices, 8], tf.int32) for name in INPUTS})
+        return self
+
+
+def featurize_choices(
+    examples: Sequence[ChoiceExample], tokenizer: Tokenizer, task: MultipleChoiceTask
+) -> Features:
+    """[CLS] context [SEP] question and option [SEP], one an option.
+
+    The context loses its end. The target `label` [N] where every example has one.
+
+    Raises:
+      InputError: a question has more or fewer options than the task.
+    """
+    for row, example in enumerate(examples):
+        if len(example.options) != task.num_choices:
+            raise InputError(
+                f"Every question must have {task.num_choices} options. Received, in example {row} "
+                f"({example.question!r}): {len(example.options)}."
+            )
+    texts = list(dict.fromkeys(example.context for example in examples))
+    contexts = dict(zip(texts, tokenizer.encode_batch(texts), strict=True))
+    asked = tokenizer.encode_batch(
+        [fill(e.question, option) for e in examples for option in e.options]
+    )
+    room = task.seq_length - 3  # [CLS] and two [SEP]
+    second = [ids[-min(task.qa_length, room) :] for ids in asked]
+    first = [
+        contexts[examples[row // task.num_choices].context][: room - len(ids)]
+        for row, ids in enumerate(second)
+    ]
+    sequences = pack(first, second, task.seq_length, tokenizer.special)
+    labels = [example.label for example in examples]
+    known = {} if None in labels else {"label": np.array(labels, np.int32)}
+    return Features(sequences, task.seq_length, known, task.num_choices)
+
+
+def fill(question: str, option: str) -> str:
+    """The option in the question's blanks, or behind a question without any."""
+    return question.replace("_", option) if "_" in question else f"{question} {option}"
+
+
+def decode_choices(
+    logits: np.ndarray,
+    features: Features,
+    examples: Sequence[ChoiceExample],
+    task: MultipleChoiceTask,
+) -> list[dict[str, Any]]:
+    """`choice` from 0 on, the same as a letter `label`, and the options' `probabilities`."""
+    return [
+        {
+            "choice": int(row.argmax()),
+            "label": chr(ord("A") + int(row.argmax())),
+            "probabilities": row.tolist(),
+        }
+        for row in softmax(logits)
+    ]

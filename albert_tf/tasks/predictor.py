@@ -1,0 +1,82 @@
+"""Asking a fine-tuned run: examples in, answers out."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf import settings
+from albert_tf.checkpoints import load_config, read_checkpoint
+from albert_tf.encoder import AlbertEncoder
+from albert_tf.errors import InputError
+from albert_tf.runs import RunDir
+from albert_tf.tasks.features import Features
+from albert_tf.tasks.kinds import KINDS
+from albert_tf.tasks.task_model import TaskModel
+from albert_tf.tokenization import load_tokenizer
+
+
+class Predictor:
+    """A fine-tuned run that answers.
+
+    >>> predictor = albert_tf.load_predictor("runs/reviews")
+    >>> predictor([TextExample("a gripping story")])[0]["label"]
+
+    Attributes:
+      task: the run's `task` section.
+
+    Raises:
+      InputNotFoundError: `path` is no run, or has no checkpoint.
+      InputError: the run is no task's, or its checkpoint does not fit.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.model = load_task_model(path)
+        self.task = self.model.task
+        self.tokenizer = load_tokenizer(path)
+        self._kind = KINDS[self.task.kind]
+
+    def __call__(self, examples: Sequence[Any], batch_size: int = 32) -> list[dict[str, Any]]:
+        """The answer to each example; what is in it depends on the kind of task."""
+        if not examples:
+            return []
+        features = self._kind.featurize(examples, self.tokenizer, self.task)
+        outputs = predict(self.model, features, batch_size)
+        return self._kind.decode(outputs, features, examples, self.task)
+
+
+def load_predictor(path: str) -> Predictor:
+    """The fine-tuned run of a folder, ready to be asked. Raises: as `Predictor`."""
+    return Predictor(path)
+
+
+def load_task_model(path: str) -> TaskModel:
+    """The fine-tuned model of a run folder. Raises: as `Predictor`."""
+    values = RunDir(path).config().get("task", {})
+    kind = KINDS.get(values.get("kind"))
+    if kind is None:
+        raise InputError(
+            f"{path!r} is no fine-tuned run: its task is {values.get('kind')!r}, not one of "
+            f"{', '.join(KINDS)}."
+        )
+    task: Any = settings.from_dict(kind.task, values, "task.")
+    model = kind.model(AlbertEncoder(load_config(path)), task).create_weights()
+    read_checkpoint(tf.train.Checkpoint(model=model), path)
+    return model
+
+
+def predict(model: TaskModel, features: Features, batch_size: int) -> Any:
+    """What the model says of every unit: the structure of its outputs, as arrays of [N, ...].
+
+    Units of like lengths are asked together, so that little is padded.
+    """
+    order = np.argsort(features.unit_lengths, kind="stable")
+    whole: np.ndarray = np.resize(
+        order, -(-len(order) // batch_size) * batch_size
+    )  # full batches, by repeats
+    batches = tf.data.Dataset.from_tensor_slices(whole.astype(np.int32)).batch(batch_size)
+    batches = batches.map(lambda units: features.batch(units)[0]).prefetch(2)
+    outputs = model.predict(batches, verbose=0)
+    places = np.argsort(order, kind="stable")
+    return tf.nest.map_structure(lambda values: values[: len(order)][places], outputs)

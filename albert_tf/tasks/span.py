@@ -1,0 +1,124 @@
+"""Spans: the part of a context that answers a question (SQuAD)."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+import tf_keras
+
+from albert_tf.errors import ConfigError
+from albert_tf.tasks.span_heads import IndependentHead, JointHead
+from albert_tf.tasks.task_model import TaskModel
+
+
+@dataclasses.dataclass(frozen=True)
+class SpanTask:
+    """The `task` section of a span run's config.json.
+
+    seq_length: pieces of a window over the context, with the question and the special ones.
+    query_length: pieces of the question at most, and never more than half of the window.
+    doc_stride: pieces of context between the beginnings of two windows.
+    max_answer_length: pieces of an answer at most.
+    n_best: answers that are kept of an example.
+    answerable: whether a question may have no answer (SQuAD 2.0).
+    beam: starts of a window, and ends of each start, that are considered where `answerable`.
+    null_threshold: the answer is empty where the logit of there being none exceeds it.
+    dropout: in the part that says whether there is an answer (paper, Table 14: 0.1).
+    """
+
+    seq_length: int = 384
+    query_length: int = 64
+    doc_stride: int = 128
+    max_answer_length: int = 30
+    n_best: int = 20
+    answerable: bool = False
+    beam: int = 5
+    null_threshold: float = 0.0
+    dropout: float = 0.1
+    kind: str = "span"
+
+    def __post_init__(self) -> None:
+        least = {"seq_length": 8, "query_length": 1, "doc_stride": 1, "max_answer_length": 1,
+                 "n_best": 1, "beam": 1}  # fmt: skip
+        for key, value in least.items():
+            if getattr(self, key) < value:
+                raise ConfigError(
+                    f"`task.{key}` must be at least {value}. Received: {getattr(self, key)}."
+                )
+        if not 0 <= self.dropout < 1:
+            raise ConfigError(f"`task.dropout` must be in [0, 1). Received: {self.dropout}.")
+        if self.null_threshold != self.null_threshold:
+            raise ConfigError("`task.null_threshold` must be a number. Received: nan.")
+
+
+class SpanModel(TaskModel):
+    """Where in its window an answer begins and ends, and of SQuAD 2.0 whether there is one.
+
+    An answer lies in the context, or is [CLS] where the window holds none.
+
+    Inputs: the encoder's dict of int32 [B, S]. In training also, where `task.answerable`,
+      `start_position` int32 [B]: the end is learned behind the true start.
+    Output: K likeliest spans `start`, `end` int32 [B, K] and `score` float32 [B, K], the log
+      probabilities of start and end together; where `task.answerable` also `null` float32 [B], the
+      logit of there being no answer. In training, logits under the names of the targets.
+    """
+
+    def __init__(self, encoder: tf_keras.layers.Layer, task: SpanTask, name: str = "span") -> None:
+        super().__init__(encoder, task, name)
+        self.head = (
+            JointHead(task.beam, task.dropout)
+            if task.answerable
+            else IndependentHead(task.max_answer_length, task.n_best)
+        )
+
+    def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> dict[str, tf.Tensor]:
+        if training:
+            return self._logits(inputs, training=True)
+        outputs, _ = self.encode(inputs, training=False)
+        hidden = tf.cast(outputs["sequence_output"], tf.float32)
+        return self.head(hidden, allowed_positions(inputs["input_type_ids"]))
+
+    def test_step(self, data: Any) -> dict[str, tf.Tensor]:
+        """The loss of `evaluate` and of validation data: of the logits, without dropout."""
+        inputs, targets, weights = tf_keras.utils.unpack_x_y_sample_weight(data)
+        logits = self._logits(inputs, training=False)
+        self.compute_loss(inputs, targets, logits, weights)
+        return self.compute_metrics(inputs, targets, logits, weights)
+
+    def losses_of_fit(self) -> dict[str, tf_keras.losses.Loss]:
+        """Half of each: (start + end) / 2, and half of the answerability's cross-entropy."""
+        losses = {"start_position": HalfPosition(), "end_position": HalfPosition()}
+        return losses | {"is_impossible": HalfAnswerability()} if self.task.answerable else losses
+
+    def _logits(self, inputs: Mapping[str, tf.Tensor], training: bool) -> dict[str, tf.Tensor]:
+        outputs, key = self.encode(inputs, training)
+        hidden = tf.cast(outputs["sequence_output"], tf.float32)
+        allowed = allowed_positions(inputs["input_type_ids"])
+        if isinstance(self.head, JointHead):
+            return self.head.logits(hidden, allowed, inputs["start_position"], key)
+        return self.head.logits(hidden, allowed)
+
+
+class HalfPosition(tf_keras.losses.Loss):
+    """Half the cross-entropy of a position: targets int [B], logits [B, S]."""
+
+    def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+        targets = tf.reshape(tf.cast(y_true, tf.int32), [-1])
+        return 0.5 * tf.nn.sparse_softmax_cross_entropy_with_logits(targets, y_pred)
+
+
+class HalfAnswerability(tf_keras.losses.Loss):
+    """Half the sigmoid cross-entropy of a logit: targets 0 or 1 [B], logits [B]."""
+
+    def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+        targets = tf.cast(tf.reshape(y_true, tf.shape(y_pred)), tf.float32)
+        return 0.5 * tf.nn.sigmoid_cross_entropy_with_logits(targets, y_pred)
+
+
+def allowed_positions(type_ids: tf.Tensor) -> tf.Tensor:
+    """bool [B, S]: [CLS] and the context, which is all of type 1 but its last, [SEP]."""
+    is_second = tf.cast(type_ids, tf.bool)
+    context = is_second[:, :-1] & is_second[:, 1:]
+    cls, rest = tf.ones_like(context[:, :1]), context[:, 1:]
+    return tf.concat([cls, rest, tf.zeros_like(cls)], 1)

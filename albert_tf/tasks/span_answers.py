@@ -1,0 +1,123 @@
+"""From the likeliest spans of windows to answers: characters of the context."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from albert_tf.tasks.classifier import softmax
+from albert_tf.tasks.examples import SpanExample
+from albert_tf.tasks.span import SpanTask
+from albert_tf.tasks.span_features import SpanFeatures
+from albert_tf.tasks.span_heads import NEVER
+
+Outputs = Mapping[str, np.ndarray]
+
+
+def decode_spans(
+    outputs: Outputs, features: SpanFeatures, examples: Sequence[SpanExample], task: SpanTask
+) -> list[dict[str, Any]]:
+    """The answer to each example.
+
+    `answer`: its text as it stands in the context; "" where there is none.
+    `score`: its probability among the n best. `start`: its first character; None: no answer.
+    `n_best`: up to `task.n_best` different answers, the best first, each with its `text`, `start`,
+      `probability` and `log_probability` (of start and end together).
+    `null_score`, where `task.answerable`: the logit of there being no answer, the lowest of the
+      example's windows; above `task.null_threshold`, the answer is "".
+    """
+    spans = _spans(outputs, features, task)
+    nulls = _null_scores(outputs["null"], features, len(examples)) if task.answerable else None
+    predictions = []
+    for row, example in enumerate(examples):
+        best = _n_best(example.context, spans, row, task.n_best)
+        prediction = {"answer": "", "score": 0.0, "start": None, "n_best": best}
+        if nulls is not None:
+            prediction["null_score"] = float(nulls[row])
+        if best and (nulls is None or nulls[row] <= task.null_threshold):
+            top = best[0]
+            prediction |= {
+                "answer": top["text"],
+                "score": top["probability"],
+                "start": top["start"],
+            }
+        predictions.append(prediction)
+    return predictions
+
+
+def average_spans(members: Sequence[Outputs]) -> dict[str, np.ndarray]:
+    """The outputs of an ensemble, fixed in width as those of its members are.
+
+    A span's score is the mean of those members that propose it; of the null scores, [N, members],
+    the answer takes the mean over the members of each one's lowest (google-research/albert,
+    `accumulate_predictions`).
+    """
+    start, end, score = (
+        np.concatenate([member[name] for member in members], axis=1)
+        for name in ("start", "end", "score")
+    )
+    rows = np.broadcast_to(np.arange(len(start))[:, None], start.shape)
+    spans = np.stack([rows.ravel(), start.ravel(), end.ravel()])
+    _, place, group, count = np.unique(
+        spans, axis=1, return_index=True, return_inverse=True, return_counts=True
+    )
+    merged = np.full(score.size, NEVER, np.float32)
+    merged[place] = np.bincount(group.ravel(), score.ravel()) / count
+    result = {"start": start, "end": end, "score": merged.reshape(score.shape)}
+    if "null" in members[0]:
+        result["null"] = np.stack([member["null"] for member in members], axis=1)
+    return result
+
+
+def _spans(outputs: Outputs, features: SpanFeatures, task: SpanTask) -> tuple[np.ndarray, ...]:
+    """The possible spans by example, the best first: bounds, first and last characters, scores.
+
+    Bounds, int64 [examples + 1], tell where each example's spans begin.
+    """
+    start, end, score = outputs["start"], outputs["end"], outputs["score"]
+    sequences = features.sequences
+    possible = (
+        (start >= features.owned_from[:, None])
+        & (start < features.owned_to[:, None])
+        & (end >= start)
+        & (end - start < task.max_answer_length)
+        & (end < sequences.lengths[:, None] - 1)
+        & (score > NEVER)
+    )
+    window, column = np.nonzero(possible)
+    score, example = score[window, column], features.example[window]
+    base = features.piece[window] - sequences.first_lengths[window]
+    first = features.first[base + start[window, column]]
+    reach = features.reach[base + end[window, column]]
+    order = np.lexsort([-score, example])
+    count = int(features.example[-1]) + 1 if len(features.example) else 0
+    bounds: np.ndarray = np.append(0, np.cumsum(np.bincount(example, minlength=count)))
+    return bounds, first[order], reach[order], score[order]
+
+
+def _n_best(
+    context: str, spans: tuple[np.ndarray, ...], row: int, count: int
+) -> list[dict[str, Any]]:
+    bounds, first, reach, score = spans
+    found: dict[str, tuple[int, float]] = {}
+    for place in range(bounds[row], bounds[row + 1]):
+        text = context[first[place] : reach[place] + 1]
+        start = int(first[place]) + len(text) - len(text.lstrip())
+        if (text := text.strip()) and text not in found:
+            found[text] = start, float(score[place])
+            if len(found) == count:
+                break
+    if not found:
+        return []
+    probabilities = softmax(np.array([value for _, value in found.values()]))
+    return [
+        {"text": text, "start": start, "probability": float(probability), "log_probability": value}
+        for (text, (start, value)), probability in zip(found.items(), probabilities, strict=True)
+    ]
+
+
+def _null_scores(null: np.ndarray, features: SpanFeatures, count: int) -> np.ndarray:
+    """float [examples], from [windows] or, of several models, [windows, models]."""
+    first = np.searchsorted(features.example, np.arange(count))
+    lowest = np.minimum.reduceat(null.reshape(len(features.example), -1), first, axis=0)
+    return lowest.mean(axis=1)

@@ -1,0 +1,164 @@
+"""Questions and contexts as windows of pieces, and where in them the answers are.
+
+A context that is longer than a window is read in several, `doc_stride` pieces apart. A piece that
+stands in several counts in the one where it has the most context (google-research/bert,
+`run_squad.py`).
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from albert_tf.tasks.examples import SpanExample
+from albert_tf.tasks.features import Features, Sequences
+from albert_tf.tasks.span import SpanTask
+from albert_tf.tasks.span_alignment import Pieces, align
+from albert_tf.tasks.span_windows import Windows, cut, ranges
+from albert_tf.tokenization import Tokenizer
+
+_TOGETHER = 1024  # contexts that are aligned at once: bounds the memory
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SpanFeatures(Features):
+    """N windows; those of an example are beside each other, and each example has at least one.
+
+    example: int32 [N], whose window it is.
+    owned_from, owned_to: int32 [N], the positions [from, to) of the window at which an answer may
+      begin: where no other window of the example has more context.
+    piece: int32 [N], the window's first piece of context, counted in `first` and `reach`.
+    first, reach: int32 [P], of each piece of the contexts, the first character and the last before
+      the next piece; see `span_alignment.Pieces`.
+    lost: examples whose known answer is in no window: it is longer, or has no piece of its own.
+    """
+
+    example: np.ndarray
+    owned_from: np.ndarray
+    owned_to: np.ndarray
+    piece: np.ndarray
+    first: np.ndarray
+    reach: np.ndarray
+    lost: tuple[int, ...]
+
+
+def featurize_spans(
+    examples: Sequence[SpanExample], tokenizer: Tokenizer, task: SpanTask
+) -> SpanFeatures:
+    """[CLS] question [SEP] part of the context [SEP], for each window.
+
+    The targets `start_position`, `end_position` [N] and, where `task.answerable`, `is_impossible`
+    [N], where all of it is known: each example has answers, of which the first is taken, or is
+    known to have none. A window without the answer has both positions at [CLS].
+    """
+    pieces, base, size = _contexts(examples, tokenizer)
+    questions, asked = _questions(examples, tokenizer, task)
+    windows = cut(size, task.seq_length - 3 - asked, task.doc_stride)
+    before = asked[windows.example] + 2  # [CLS] question [SEP]
+    piece = base[windows.example] + windows.offset
+    targets, lost = _targets(examples, _answers(examples, pieces, base, size), windows, before)
+    hints = {}
+    if task.answerable and targets:
+        hints = {"start_position": targets["start_position"]}
+    else:
+        targets.pop("is_impossible", None)
+    return SpanFeatures(
+        sequences=_sequences(questions, asked, pieces.ids, piece, windows, tokenizer),
+        seq_length=task.seq_length,
+        targets=targets,
+        hints=hints,
+        example=windows.example.astype(np.int32),
+        owned_from=(before + windows.owned_from - windows.offset).astype(np.int32),
+        owned_to=(before + windows.owned_to - windows.offset).astype(np.int32),
+        piece=piece.astype(np.int32),
+        first=pieces.first,
+        reach=pieces.reach,
+        lost=lost,
+    )
+
+
+def _contexts(
+    examples: Sequence[SpanExample], tokenizer: Tokenizer
+) -> tuple[Pieces, np.ndarray, np.ndarray]:
+    """The pieces of all contexts, each once; of each example where its own begin, and how many."""
+    texts = list(dict.fromkeys(example.context for example in examples))
+    rows = {text: row for row, text in enumerate(texts)}
+    parts = [align(texts[i : i + _TOGETHER], tokenizer) for i in range(0, len(texts), _TOGETHER)]
+    parts = parts or [align([], tokenizer)]
+    columns = zip(*(vars(part).values() for part in parts), strict=True)
+    pieces = Pieces(*(np.concatenate(column) for column in columns))
+    row = np.array([rows[example.context] for example in examples], np.int64)
+    return pieces, (np.cumsum(pieces.counts) - pieces.counts)[row], pieces.counts[row]
+
+
+def _questions(
+    examples: Sequence[SpanExample], tokenizer: Tokenizer, task: SpanTask
+) -> tuple[np.ndarray, np.ndarray]:
+    """The ids of all questions end to end, and how many of each."""
+    longest = min(task.query_length, (task.seq_length - 3) // 2)
+    asked = tokenizer.encode_batch([example.question for example in examples])
+    lengths = np.array([min(len(ids), longest) for ids in asked], np.int64)
+    flat = (i for ids in asked for i in ids[:longest])
+    return np.fromiter(flat, np.int32, lengths.sum()), lengths
+
+
+def _sequences(
+    questions: np.ndarray,
+    asked: np.ndarray,
+    contexts: np.ndarray,
+    piece: np.ndarray,
+    windows: Windows,
+    tokenizer: Tokenizer,
+) -> Sequences:
+    """Puts each window's parts where they belong in one array of ids."""
+    of, special = windows.example, tokenizer.special
+    lengths = asked[of] + windows.length + 3
+    end = np.cumsum(lengths)
+    begin = end - lengths
+    ids = np.empty(lengths.sum(), np.int32)
+    ids[begin] = special.cls
+    ids[begin + asked[of] + 1] = ids[end - 1] = special.sep
+    source = ranges((np.cumsum(asked) - asked)[of], asked[of])
+    ids[ranges(begin + 1, asked[of])] = questions[source]
+    ids[ranges(begin + asked[of] + 2, windows.length)] = contexts[ranges(piece, windows.length)]
+    first = (asked[of] + 2).astype(np.int32)
+    return Sequences(ids, lengths.astype(np.int32), first, special.pad)
+
+
+def _answers(
+    examples: Sequence[SpanExample], pieces: Pieces, base: np.ndarray, size: np.ndarray
+) -> np.ndarray:
+    """The first and the last piece in its context of each example's answer, int64 [E, 2].
+
+    -1 where it has none, or holds no piece.
+    """
+    found = np.full([len(examples), 2], -1)
+    for row, example in enumerate(examples):
+        if not example.answers:
+            continue
+        start, text = example.answers[0]
+        begin = start + len(text) - len(text.lstrip())
+        end = start + len(text.rstrip()) - 1
+        own = slice(base[row], base[row] + size[row])
+        first = int(np.searchsorted(pieces.last[own], begin))
+        last = int(np.searchsorted(pieces.first[own], end, side="right")) - 1
+        if 0 <= begin <= end < len(example.context) and first <= last:
+            found[row] = first, last
+    return found
+
+
+def _targets(
+    examples: Sequence[SpanExample], answers: np.ndarray, windows: Windows, before: np.ndarray
+) -> tuple[dict[str, np.ndarray], tuple[int, ...]]:
+    """The targets of each window, and the examples whose answer is in none."""
+    if not all(example.answers or example.is_impossible for example in examples):
+        return {}, ()
+    first, last = (answers[windows.example] - windows.offset[:, None]).T
+    inside = (first >= 0) & (last < windows.length) & (answers[windows.example, 0] >= 0)
+    held = np.bincount(windows.example, inside, minlength=len(examples)) > 0
+    lost = tuple(row for row, e in enumerate(examples) if e.answers and not held[row])
+    return {
+        "start_position": np.where(inside, before + first, 0).astype(np.int32),
+        "end_position": np.where(inside, before + last, 0).astype(np.int32),
+        "is_impossible": (~inside).astype(np.float32),
+    }, lost

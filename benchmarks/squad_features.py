@@ -1,0 +1,111 @@
+"""Times SQuAD's featuriser beside Model Garden's `squad_lib_sp`, on the same questions.
+
+    python -m benchmarks.squad_features --data=squad/dev-v1.1.json --tokenizer=spiece.model
+
+One JSON line: examples a CPU second of each, the best of the rounds, and their ratio. Both make
+windows of 384 pieces with targets, from examples that are in memory. Theirs aligns every question's
+context anew, in Python, seconds each: it gets the first questions alone, and so do we, who align a
+context once; `ours_all` is our speed on the whole file. tf-models-official must be installed.
+"""
+
+import dataclasses
+import json
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from albert_tf.cli import option, run
+from albert_tf.errors import InputError
+
+if TYPE_CHECKING:
+    from albert_tf.tasks.examples import SpanExample
+    from albert_tf.tasks.span import SpanTask
+
+
+@dataclasses.dataclass(frozen=True)
+class SquadFeaturesOptions:
+    """What is measured, and how often."""
+
+    data: str = option("a file in SQuAD's layout")
+    tokenizer: str = option("a sentencepiece model, spiece.model")
+    examples: int = option("questions that both take, the first of the file", 20)
+    rounds: int = option("of ours; theirs has one", 5)
+    dry_run: bool = option("check the options, print what would be measured", False)
+
+    def __post_init__(self) -> None:
+        for key in ("examples", "rounds"):
+            if getattr(self, key) < 1:
+                raise InputError(f"--{key} must be positive. Received: {getattr(self, key)}.")
+
+
+def squad_features(options: SquadFeaturesOptions) -> None:
+    """Measures and prints the line."""
+    if options.dry_run:
+        print(json.dumps(dataclasses.asdict(options)))
+        return
+    print(json.dumps(measure(options)), flush=True)
+
+
+def measure(options: SquadFeaturesOptions) -> dict:
+    """The line."""
+    from albert_tf.tasks.span import SpanTask
+    from albert_tf.tasks.span_features import featurize_spans
+    from albert_tf.tokenization import load_tokenizer
+    from finetuning.tasks.squad_reader import questions_of
+
+    examples = [example for example in questions_of(options.data) if example.answers]
+    some = examples[: options.examples]
+    tokenizer, task = load_tokenizer(options.tokenizer), SpanTask()
+    ours, ours_all = (
+        max(len(part) / _cpu_seconds(lambda part=part: featurize_spans(part, tokenizer, task))
+            for _ in range(options.rounds))
+        for part in (some, examples)
+    )  # fmt: skip
+    theirs = len(some) / _cpu_seconds(_theirs(some, options.tokenizer, task))
+    return {
+        "benchmark": "squad_features",
+        "examples": len(some),
+        "ours_per_cpu_s": round(ours, 1),
+        "theirs_per_cpu_s": round(theirs, 3),
+        "ratio": round(ours / theirs),
+        "examples_all": len(examples),
+        "ours_all_per_cpu_s": round(ours_all, 1),
+    }
+
+
+def _theirs(
+    examples: Sequence["SpanExample"], model: str, task: "SpanTask"
+) -> Callable[[], object]:
+    """Their work, ready to be done."""
+    from absl import logging
+    from official.nlp.data import squad_lib_sp
+    from official.nlp.tools import tokenization
+
+    logging.set_verbosity(logging.ERROR)  # it tells every example
+    tokenizer = tokenization.FullSentencePieceTokenizer(model)
+    theirs = [
+        squad_lib_sp.SquadExample(
+            each.id, each.question, each.context, each.answers[0][1], each.answers[0][0]
+        )
+        for each in examples
+    ]
+    return lambda: squad_lib_sp.convert_examples_to_features(
+        theirs,
+        tokenizer,
+        task.seq_length,
+        task.doc_stride,
+        task.query_length,
+        is_training=True,
+        output_fn=lambda feature: None,
+        do_lower_case=True,
+    )
+
+
+def _cpu_seconds(work: Callable[[], object]) -> float:
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
+if __name__ == "__main__":
+    run(squad_features, SquadFeaturesOptions, __doc__)

@@ -1,0 +1,203 @@
+"""Averages the answers of several fine-tuned runs of a task (paper, section 4.11).
+
+    python -m finetuning.ensemble --runs='runs/cola/seed-*' --data_dir=glue/CoLA \\
+        --output=ensembles/cola
+    python -m finetuning.ensemble --runs='runs/mnli/*' --data_dir=glue/MNLI --part=test_matched \\
+        --submission=MNLI-m.tsv --output=ensembles/mnli
+
+Members are picked on the dev set: first the best run, then, as long as the score rises, whichever
+run raises it most; --select=all takes all. What is averaged are probabilities, of a regression the
+scores, of spans the log-probabilities of each candidate. --output gets result.json, with each run's
+score and the ensemble's, and predictions.jsonl. The dev set picked the members, so the ensemble's
+score on it is a little high: report a part that it has not seen.
+"""
+
+import dataclasses
+import glob
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from albert_tf import cli, info, outputs
+from albert_tf.errors import InputError, InputNotFoundError
+from albert_tf.progress import Progress
+from albert_tf.runs import RunDir
+from albert_tf.tasks.kinds import KINDS
+from albert_tf.tasks.predictor import load_predictor, predict
+from finetuning.report import write_predictions
+from finetuning.task import Source, Task
+from finetuning.tasks import TASKS
+
+
+@dataclasses.dataclass(frozen=True)
+class EnsembleOptions:
+    """The command line of `finetuning.ensemble`."""
+
+    runs: tuple[str, ...] = cli.option("glob of fine-tuned runs; may be repeated")
+    output: str = cli.option("the folder to make")
+    data_dir: str | None = cli.option("the files of the runs' data set", None)
+    tfds: bool = cli.option("the data set's prepared TFDS", False)
+    select: str = cli.option("best, or all", "best")
+    max_members: int = cli.option("at most; the paper took 6 to 17", 17)
+    part: str | None = cli.option("also answer this part, such as test", None)
+    submission: str | None = cli.option("with --part: the leaderboard's file", None)
+    batch_size: int = cli.option("examples at a time", 32)
+    dry_run: bool = cli.option("print the runs and average nothing", False)
+
+
+def main(options: EnsembleOptions) -> None:
+    """Averages what `options` describe."""
+    if options.select not in ("best", "all"):
+        raise InputError(f"--select must be best or all. Received: {options.select!r}.")
+    paths = _paths(options)
+    task, section = _common_task(paths)
+    outputs.require_new(options.output)
+    if options.dry_run:
+        print("\n".join(paths))
+        return
+    data = task.read(Source(options.data_dir, options.tfds))
+    (name, examples), *_ = data.dev.items()
+    asked = _Members(paths, section, options.batch_size)
+    every = asked.outputs(examples, name)
+    singles = [asked.score(task, [one], examples) for one in every]
+    metric = task.metrics[0]
+    chosen = list(range(len(paths)))
+    if options.select == "best":
+        chosen = pick(
+            [single[metric] for single in singles],
+            lambda members: asked.score(task, [every[i] for i in members], examples)[metric],
+            options.max_members,
+        )
+    score = asked.score(task, [every[i] for i in chosen], examples)
+    result = {
+        "metric": metric,
+        "members": [paths[i] for i in chosen],
+        "singles": {path: single for path, single in zip(paths, singles, strict=True)},
+        "ensemble": score,
+        "dev_examples": len(examples),
+    }
+    with outputs.new_folder(options.output) as work:
+        outputs.write_json(os.path.join(work, "result.json"), result)
+        answers = asked.decode([every[i] for i in chosen], examples)
+        write_predictions(os.path.join(work, "predictions.jsonl"), answers, examples)
+    print(_table(result, task))
+    if options.part:
+        _answer_part(options, task, _Members([paths[i] for i in chosen], section, 32))
+
+
+def pick(singles: Sequence[float], score: Any, most: int) -> list[int]:
+    """Greedy forward selection: the numbers of the members, in the order of their choice.
+
+    Args:
+      singles: the score of each run.
+      score: numbers of runs -> the score of their mean.
+      most: members at most.
+    """
+    chosen = [max(range(len(singles)), key=lambda i: singles[i])]
+    best = singles[chosen[0]]
+    while len(chosen) < min(most, len(singles)):
+        rest = [i for i in range(len(singles)) if i not in chosen]
+        values = {i: score([*chosen, i]) for i in rest}
+        following = max(rest, key=lambda i: values[i])
+        if values[following] <= best:
+            break
+        best = values[following]
+        chosen.append(following)
+    return chosen
+
+
+class _Members:
+    """Runs of one task that are asked the same examples."""
+
+    def __init__(self, paths: Sequence[str], section: dict[str, Any], batch_size: int) -> None:
+        self._paths, self._batch_size = paths, batch_size
+        self._kind = KINDS[section["kind"]]
+        self._features: Any = None
+        self._task: Any = None
+
+    def outputs(self, examples: Sequence[Any], name: str) -> list[Any]:
+        """Each member's outputs."""
+        every, vocabularies = [], {}
+        with Progress(f"runs on {name}", len(self._paths)) as progress:
+            for path in self._paths:
+                member = load_predictor(path)
+                key = (member.tokenizer.fingerprint, member.task)
+                if key not in vocabularies:
+                    vocabularies[key] = self._kind.featurize(
+                        examples, member.tokenizer, member.task
+                    )
+                self._features, self._task = vocabularies[key], member.task
+                every.append(predict(member.model, self._features, self._batch_size))
+                progress.advance(1)
+        if member.task.kind == "span" and len(vocabularies) > 1:
+            raise InputError(
+                "--runs: members that answer with spans must have one vocabulary and the same task "
+                f"settings. Received: {len(vocabularies)} different ones."
+            )
+        return every
+
+    def decode(self, members: Sequence[Any], examples: Sequence[Any]) -> list[dict[str, Any]]:
+        """The answers of some members' mean."""
+        mean = self._kind.average(members) if len(members) > 1 else members[0]
+        return self._kind.decode(mean, self._features, examples, self._task)
+
+    def score(
+        self, task: Task, members: Sequence[Any], examples: Sequence[Any]
+    ) -> dict[str, float]:
+        """The metrics of some members' mean."""
+        return task.score(self.decode(members, examples), examples)
+
+
+def _paths(options: EnsembleOptions) -> list[str]:
+    found = [path for pattern in options.runs for path in sorted(glob.glob(pattern))]
+    runs = [path for path in found if RunDir(path).is_complete]
+    if len(runs) < 2:
+        raise InputNotFoundError(
+            f"--runs must match at least two complete runs. Received: {', '.join(options.runs)} "
+            f"with {len(runs)} (working folder {os.getcwd()})."
+        )
+    return runs
+
+
+def _common_task(paths: Sequence[str]) -> tuple[Task, dict[str, Any]]:
+    configs = [RunDir(path).config() for path in paths]
+    answers = [
+        (config.get("name"), config["task"]["kind"], config["task"].get("labels"), config["data"])
+        for config in configs
+    ]
+    for path, other in zip(paths, answers, strict=True):
+        if other != answers[0]:
+            raise InputError(
+                f"--runs must be of one task and one data set. Received: {paths[0]} of "
+                f"{answers[0]} and {path} of {other}."
+            )
+    return TASKS[str(answers[0][0])], configs[0]["task"]
+
+
+def _answer_part(options: EnsembleOptions, task: Task, members: _Members) -> None:
+    source = Source(options.data_dir, options.tfds)
+    examples = task.read_part(source, str(options.part), load_predictor(members._paths[0]).task)
+    answers = members.decode(members.outputs(examples, str(options.part)), examples)
+    path = options.submission or os.path.join(options.output, f"{options.part}.jsonl")
+    if options.submission:
+        task.write_submission(path, answers, examples)
+    else:
+        write_predictions(path, answers, examples)
+    print(f"{path}: {len(answers):,} answers")
+
+
+def _table(result: dict[str, Any], task: Task) -> str:
+    rows = [
+        (path, "yes" if path in result["members"] else "", *_values(scores, task))
+        for path, scores in result["singles"].items()
+    ]
+    rows.append(("**ensemble**", str(len(result["members"])), *_values(result["ensemble"], task)))
+    return info.markdown_table(("run", "member", *task.metrics), rows)
+
+
+def _values(scores: dict[str, float], task: Task) -> list[str]:
+    return [f"{scores[metric]:.4f}" for metric in task.metrics]
+
+
+if __name__ == "__main__":
+    cli.run(main, EnsembleOptions, __doc__)

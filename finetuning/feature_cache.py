@@ -1,0 +1,41 @@
+"""Features that are made once: of the same examples, vocabulary and settings the same file."""
+
+import dataclasses
+import hashlib
+import os
+import pickle
+from collections.abc import Sequence
+from typing import Any
+
+import albert_tf
+from albert_tf import outputs, settings
+from albert_tf.tasks.features import Features
+from albert_tf.tasks.kinds import KINDS
+from albert_tf.tokenization import Tokenizer
+
+
+def features_of(
+    examples: Sequence[Any], tokenizer: Tokenizer, task: Any, folder: str | None
+) -> Features:
+    """The features of the examples, read from `folder` if they are there, else left there."""
+    featurize = KINDS[task.kind].featurize
+    if folder is None:
+        return featurize(examples, tokenizer, task)
+    path = os.path.join(folder, f"{_key(examples, tokenizer, task)}.features")
+    if os.path.isfile(path):
+        with open(path, "rb") as file:
+            print(f"features from {path}")
+            return pickle.load(file)
+    features = featurize(examples, tokenizer, task)
+    os.makedirs(folder, exist_ok=True)
+    with outputs.new_file(path) as partial, open(partial, "wb") as file:
+        pickle.dump(features, file, protocol=5)
+    return features
+
+
+def _key(examples: Sequence[Any], tokenizer: Tokenizer, task: Any) -> str:
+    digest = hashlib.sha256(repr((albert_tf.__version__, tokenizer.fingerprint)).encode())
+    digest.update(repr(sorted(settings.to_dict(task).items())).encode())
+    for example in examples:
+        digest.update(repr(dataclasses.astuple(example)).encode())
+    return digest.hexdigest()[:32]

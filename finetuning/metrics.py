@@ -1,0 +1,97 @@
+"""Metrics as the leaderboards have them; 0 where one is undefined, as of constant predictions."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from albert_tf.errors import InputError
+
+
+def accuracy(answers: np.ndarray, predicted: np.ndarray) -> float:
+    """The share that is right."""
+    return float(np.mean(answers == predicted))
+
+
+def f1(answers: np.ndarray, predicted: np.ndarray) -> float:
+    """F1 of the label 1 among 0 and 1."""
+    from sklearn.metrics import f1_score
+
+    return float(f1_score(answers, predicted, zero_division=0.0))
+
+
+def macro_f1(answers: np.ndarray, predicted: np.ndarray) -> float:
+    """The mean of each label's F1, however frequent it is."""
+    from sklearn.metrics import f1_score
+
+    return float(f1_score(answers, predicted, average="macro", zero_division=0.0))
+
+
+def mcc(answers: np.ndarray, predicted: np.ndarray) -> float:
+    """Matthews's correlation, of any number of labels."""
+    from sklearn.metrics import matthews_corrcoef
+
+    return float(matthews_corrcoef(answers, predicted)) if _vary(answers, predicted) else 0.0
+
+
+def pearson(answers: np.ndarray, predicted: np.ndarray) -> float:
+    """Pearson's correlation."""
+    from scipy.stats import pearsonr
+
+    return float(pearsonr(answers, predicted).statistic) if _vary(answers, predicted) else 0.0
+
+
+def spearman(answers: np.ndarray, predicted: np.ndarray) -> float:
+    """Spearman's correlation of ranks; equal values share the mean of theirs."""
+    from scipy.stats import spearmanr
+
+    return float(spearmanr(answers, predicted).statistic) if _vary(answers, predicted) else 0.0
+
+
+def _vary(*values: np.ndarray) -> bool:
+    return all(np.ptp(each) > 0 for each in values)  # not of NaN
+
+
+METRICS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
+    "accuracy": accuracy,
+    "f1": f1,
+    "macro_f1": macro_f1,
+    "mcc": mcc,
+    "pearson": pearson,
+    "spearman": spearman,
+}
+
+
+def score_labels(
+    names: Sequence[str], predictions: Sequence[Mapping[str, Any]], examples: Sequence[Any]
+) -> dict[str, float]:
+    """Metrics of a classifier's predictions. Raises: InputError where an answer is not known."""
+    predicted = [list(each["probabilities"]).index(each["label"]) for each in predictions]
+    return compare(names, _answers(examples), predicted)
+
+
+def score_numbers(
+    names: Sequence[str],
+    key: str,
+    predictions: Sequence[Mapping[str, Any]],
+    examples: Sequence[Any],
+) -> dict[str, float]:
+    """Metrics of the numbers under a key of predictions. Raises: as `score_labels`."""
+    return compare(names, _answers(examples), [each[key] for each in predictions])
+
+
+def compare(
+    names: Sequence[str], answers: Sequence[float], predicted: Sequence[float]
+) -> dict[str, float]:
+    """metric -> value."""
+    return {name: METRICS[name](np.asarray(answers), np.asarray(predicted)) for name in names}
+
+
+def _answers(examples: Sequence[Any]) -> list[float]:
+    answers = [example.label for example in examples]
+    if None in answers:
+        raise InputError(
+            f"Scores need the answer of every example. Example {answers.index(None)} has none: "
+            "name a part whose answers are known, such as dev."
+        )
+    return answers

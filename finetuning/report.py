@@ -1,0 +1,134 @@
+"""What a run found: scores with their spread, predictions, and a summary over seeds."""
+
+import collections
+import dataclasses
+import hashlib
+import json
+import math
+import os
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from albert_tf import info, outputs
+from finetuning.task import Data, Prediction, Task
+
+_RESAMPLES = 200
+# Of (kind of task, metric): those that are means over examples of values in [0, 1].
+_MEANS = {("classifier", "accuracy"), ("multiple_choice", "accuracy"), ("span", "f1"),
+          ("span", "exact_match")}  # fmt: skip
+
+
+def fingerprint(data: Data) -> str:
+    """16 hex digits that change with any example."""
+    digest = hashlib.sha256()
+    for part in (data.train, *data.dev.values()):
+        for example in part:
+            digest.update(repr(dataclasses.astuple(example)).encode())
+    return digest.hexdigest()[:16]
+
+
+def result_of(
+    task: Task,
+    data: Data,
+    parts: Mapping[str, tuple[dict[str, float], list[Prediction]]],
+    rows: Sequence[Mapping[str, float]],
+    seconds: float,
+) -> dict[str, Any]:
+    """What result.json holds. Scores of the first dev set have the metrics' names, those of others
+    also the set's.
+
+    Args:
+      parts: name of a dev set -> (scores, predictions).
+      rows: the evaluations on the way.
+    """
+    (name, (scores, predictions)), *others = parts.items()
+    metric, examples = task.metrics[0], data.dev[name]
+    result: dict[str, Any] = {"metric": metric, **scores}
+    for other, (values, _) in others:
+        result |= {f"{key}_{other}": value for key, value in values.items()}
+    baseline = baseline_of(task, data, name)
+    best = max(rows, key=lambda row: row[f"dev/{metric}"])
+    return result | {
+        **({} if baseline is None else {"baseline": baseline}),
+        "standard_error": standard_error(task, data.task.kind, predictions, examples),
+        "dev_examples": len(examples),
+        "train_examples": len(data.train),
+        "steps": int(rows[-1]["step"]),
+        "best_step": int(best["step"]),
+        "seconds": round(seconds, 1),
+    }
+
+
+def baseline_of(task: Task, data: Data, name: str) -> float | None:
+    """The score of always giving the training part's most frequent label; None without labels."""
+    labels = getattr(data.task, "labels", None)
+    if not labels:
+        return None
+    (most, _), *_ = collections.Counter(example.label for example in data.train).most_common(1)
+    certain = {label: float(number == most) for number, label in enumerate(labels)}
+    always = {"label": labels[int(most)], "score": 1.0, "probabilities": certain}
+    examples = data.dev[name]
+    return task.score([always] * len(examples), examples)[task.metrics[0]]
+
+
+def standard_error(
+    task: Task, kind: str, predictions: Sequence[Prediction], examples: Sequence[Any]
+) -> float:
+    """Of the deciding metric, from the number of dev examples.
+
+    sqrt(p (1 - p) / n) of a mean over examples; else the deviation over resamples of the examples.
+    """
+    metric = task.metrics[0]
+    if (kind, metric) in _MEANS:
+        value = task.score(predictions, examples)[metric]
+        return math.sqrt(value * (1 - value) / len(examples))
+    rng = np.random.default_rng(0)
+    values = []
+    for _ in range(_RESAMPLES):
+        rows = rng.integers(0, len(examples), len(examples)).tolist()
+        scores = task.score([predictions[row] for row in rows], [examples[row] for row in rows])
+        values.append(scores[metric])
+    return statistics.stdev(values)
+
+
+def write_predictions(
+    path: str, predictions: Sequence[Prediction], examples: Sequence[Any]
+) -> None:
+    """One JSON object a line: the example and what the run says of it."""
+    with outputs.new_file(path) as partial, open(partial, "w", encoding="utf-8") as file:
+        for example, prediction in zip(examples, predictions, strict=True):
+            row = {"example": dataclasses.asdict(example), "prediction": prediction}
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+
+def line(result: Mapping[str, Any]) -> str:
+    """A result in a line."""
+    metric = result["metric"]
+    said = f"dev {metric} {result[metric]:.4f} ± {result['standard_error']:.4f}"
+    said += f" over {result['dev_examples']:,} examples"
+    if "baseline" in result:
+        said += f" (always the most frequent label: {result['baseline']:.4f})"
+    return said
+
+
+def summarize(folder: str, results: Sequence[Mapping[str, Any]]) -> str:
+    """Writes `folder`/seeds.json, median and spread of each score, and gives it as a table."""
+    names = [name for name, value in results[0].items() if isinstance(value, float)]
+    summary = {}
+    for name in names:
+        values = [result[name] for result in results]
+        summary[name] = {
+            "median": statistics.median(values),
+            "mean": statistics.mean(values),
+            "stdev": statistics.stdev(values),
+            "min": min(values),
+            "max": max(values),
+        }
+    outputs.write_json(os.path.join(folder, "seeds.json"), summary)
+    rows = [
+        (name, *(f"{value:.4f}" for value in figures.values())) for name, figures in summary.items()
+    ]
+    return info.markdown_table((f"{len(results)} seeds", *summary[names[0]]), rows)

@@ -1,0 +1,118 @@
+"""Where a fine-tuning begins: the encoder, its vocabulary, its configuration."""
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from albert_tf import hardware, settings
+from albert_tf.checkpoints import EXTRAS, is_saved_model, load_config, load_encoder
+from albert_tf.config import AlbertConfig
+from albert_tf.errors import ConfigError, InputError
+from albert_tf.runs import RunDir
+from albert_tf.tasks.kinds import KINDS
+from albert_tf.tasks.predictor import load_task_model
+from albert_tf.tasks.task_model import TaskModel
+from albert_tf.tokenization import Tokenizer, load_tokenizer
+from finetuning.config import FinetuneConfig
+from finetuning.fit import encoder_from
+from finetuning.task import Data
+
+# The rest of `task` and of `model` follows from the data and from --init.
+CHANGEABLE = ("training.", "seed", "model.hidden_dropout", "model.attention_dropout", "task.")
+FIXED = ("task.kind", "task.labels", "task.pair", "task.answerable", "task.num_choices")
+
+
+@dataclasses.dataclass(frozen=True)
+class Start:
+    """The weights to begin with.
+
+    path: a run folder, a converted folder or an exported encoder.
+    is_task: whether it is a fine-tuned run, whose head is kept where the labels are the same.
+    """
+
+    path: str
+    is_task: bool
+    tokenizer: Tokenizer
+    config: AlbertConfig
+
+    @staticmethod
+    def of(init: str | None, init_from_task: str | None, tokenizer: str | None) -> "Start":
+        """From the command line's options.
+
+        Raises:
+          InputError: neither, or both; no encoder; no fine-tuned run; a vocabulary of another
+            model.
+        """
+        if (init is None) == (init_from_task is None):
+            raise InputError(
+                f"pass either --init or --init_from_task. Received: {init!r}, {init_from_task!r}."
+            )
+        path = str(init or init_from_task)
+        exported = is_saved_model(path)
+        config = load_config(os.path.join(path, EXTRAS) if exported else path)
+        if init_from_task and (kind := _kind_of(path)) not in KINDS:
+            raise InputError(
+                f"--init_from_task={path} must be a fine-tuned run. Received: one of {kind!r}; "
+                f"pass --init={path}."
+            )
+        load_encoder(path)  # what does not fit shows before anything is written
+        vocabulary = load_tokenizer(tokenizer or path)
+        if vocabulary.vocab_size != config.vocab_size:
+            raise InputError(
+                f"--tokenizer={tokenizer or path} must be the vocabulary that {path} was trained "
+                f"with, of {config.vocab_size:,} pieces. Received: {vocabulary.vocab_size:,}."
+            )
+        return Start(path, init_from_task is not None, vocabulary, config)
+
+    def model(self, config: FinetuneConfig) -> TaskModel:
+        """The task's model over the encoder, with a new head or that of the same task."""
+        encoder = encoder_from(self.path, config.model)
+        model = KINDS[config.task.kind].model(encoder, config.task).create_weights()
+        if self.is_task:
+            theirs = load_task_model(self.path)
+            if _answers(theirs.task) == _answers(config.task):
+                model.set_weights(theirs.get_weights())
+        return model
+
+
+def _kind_of(path: str) -> Any:
+    return RunDir(path).config().get("task", {}).get("kind")
+
+
+def _answers(task: Any) -> tuple:
+    return task.kind, getattr(task, "labels", None), getattr(task, "answerable", None)
+
+
+def resolve(
+    start: Start, data: Data, recipe: Mapping[str, Any], assignments: Sequence[str], device: str
+) -> FinetuneConfig:
+    """The configuration: the encoder's own, the task's, the recipe's, and the user's values.
+
+    Raises:
+      ConfigError: an impossible value, or one that the data or --init decide.
+    """
+    for key in (assignment.partition("=")[0] for assignment in assignments):
+        if not key.startswith(CHANGEABLE) or key in FIXED:
+            raise ConfigError(
+                f"`{key}` follows from the data or from --init and cannot be set. "
+                f"What can: {', '.join(CHANGEABLE)}."
+            )
+    # No dropout in the encoder but where the recipe or the user wants it (paper, section 4.9).
+    model = start.config.replace(hidden_dropout=0.0, attention_dropout=0.0)
+    config = settings.override(
+        FinetuneConfig(model, data.task), [f"{key}={value}" for key, value in recipe.items()]
+    )
+    # Shorter where the encoder cannot take the task's default.
+    length = min(config.task.seq_length, model.max_positions)
+    config = dataclasses.replace(config, task=dataclasses.replace(config.task, seq_length=length))
+    config = settings.override(config, assignments)
+    if config.task.seq_length > model.max_positions:
+        raise ConfigError(
+            "`task.seq_length` must not exceed the encoder's `max_positions`. "
+            f"Received: {config.task.seq_length}, {model.max_positions}."
+        )
+    precision = hardware.resolve_precision(config.training.precision, device)
+    return dataclasses.replace(
+        config, training=dataclasses.replace(config.training, precision=precision)
+    )

@@ -1,0 +1,189 @@
+"""Fine-tunes pretraining runs on several tasks and prints the paper's row of each.
+
+    python -m finetuning.table --runs='runs/sharing/*' --data_dir=tasks \\
+        --tasks=squad1,squad2,mnli,sst-2,race --output=tables/sharing
+
+With `pretraining.sweep` that makes each ablation table of the paper (Tables 3 to 12). DATA_DIR
+holds a folder for each task, of its name in capitals or not: CoLA, SST-2, ..., squad1, squad2,
+race. Each run is fine-tuned by `finetuning.train` in a process of its own, as OUTPUT/RUN/TASK,
+--seeds times. A rerun skips what is finished and takes up what was interrupted; runs and tasks may
+be added. One that fails is reported, the others go on, and the exit status is 2.
+
+The table has each run's parameters, the dev scores in percent (SQuAD: F1/EM; medians over the
+seeds), Avg, and the pretraining's speed over that of the first run. OUTPUT gets table.md and
+results.csv, a line for each run, task and seed.
+"""
+
+import csv
+import dataclasses
+import glob
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from albert_tf import cli, info, outputs, settings
+from albert_tf.checkpoints import load_config
+from albert_tf.errors import InputError, InputNotFoundError
+from albert_tf.runs import RunDir
+from finetuning.tasks import TASKS
+
+Results = dict[tuple[str, str], list[dict[str, Any]]]  # (run, task) -> a result for each seed
+
+
+@dataclasses.dataclass(frozen=True)
+class TableOptions:
+    """The command line of `finetuning.table`."""
+
+    runs: tuple[str, ...] = cli.option("glob of pretraining runs; may be repeated")
+    tasks: str = cli.option("comma-separated: " + ", ".join(TASKS))
+    data_dir: str = cli.option("a folder with one for each task")
+    output: str = cli.option("the table's folder; one that exists is taken up again")
+    seeds: int = cli.option("fine-tunings of each run on each task", 1)
+    recipe: str = cli.option("paper, or none", "paper")
+    device: str = cli.option("as for finetuning.train", "auto")
+    dry_run: bool = cli.option("print the fine-tunings and start none", False)
+    set: tuple[str, ...] = cli.option("key=value, of every fine-tuning", ())
+
+
+def main(options: TableOptions) -> int:
+    """Fine-tunes and compares; returns the exit status."""
+    if options.seeds < 1:
+        raise InputError(f"--seeds must be positive. Received: {options.seeds}.")
+    runs, tasks = _runs(options.runs), _tasks(options.tasks)
+    folders = {task: _folder(options.data_dir, task) for task in tasks}
+    results: Results = {}
+    failures = []
+    for run in runs:
+        for task in tasks:
+            target = os.path.join(options.output, os.path.basename(run), task)
+            command = _command(options, run, task, folders[task], target)
+            print(f"== {target}", flush=True)
+            if options.dry_run:
+                print(f"   python {' '.join(command)}")
+            elif _run(command):
+                failures.append(f"failed: {target}")
+            else:
+                results[run, task] = _results(target, options.seeds)
+    if results:
+        print(_write(options, runs, tasks, results))
+    print("\n".join(failures), file=sys.stderr, end="\n" if failures else "")
+    return cli.USAGE_ERROR if failures else 0
+
+
+def _command(options: TableOptions, run: str, task: str, data: str, target: str) -> list[str]:
+    command = [
+        "-m", "finetuning.train", f"--task={task}", f"--data_dir={data}", f"--init={run}",
+        f"--run_dir={target}", f"--seeds={options.seeds}", f"--recipe={options.recipe}",
+        f"--device={options.device}",
+    ]  # fmt: skip
+    return [*command, *(part for assignment in options.set for part in ("--set", assignment))]
+
+
+def _run(command: Sequence[str]) -> int:
+    """The exit status of a process of its own, whose memory goes back with it."""
+    return subprocess.run([sys.executable, *command], check=False).returncode
+
+
+def _results(target: str, seeds: int) -> list[dict[str, Any]]:
+    if seeds == 1:
+        return [RunDir(target).result()]
+    return [RunDir(os.path.join(target, f"seed-{i}")).result() for i in range(seeds)]
+
+
+def _write(
+    options: TableOptions, runs: Sequence[str], tasks: Sequence[str], results: Results
+) -> str:
+    table = table_of(runs, tasks, results)
+    with outputs.new_file(os.path.join(options.output, "table.md")) as partial:
+        with open(partial, "w", encoding="utf-8") as file:
+            file.write(table + "\n")
+    rows = [
+        {"run": run, "task": task, "number": number, **result}
+        for (run, task), every in results.items()
+        for number, result in enumerate(every)
+    ]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    with outputs.new_file(os.path.join(options.output, "results.csv")) as partial:
+        with open(partial, "w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, names)
+            writer.writeheader()
+            writer.writerows(rows)
+    return table
+
+
+def table_of(runs: Sequence[str], tasks: Sequence[str], results: Results) -> str:
+    """The paper's table: a row for each run."""
+    speeds = [_speed(run) for run in runs]
+    rows = []
+    for run, speed in zip(runs, speeds, strict=True):
+        cells, averaged = [], []
+        for task in tasks:
+            if (run, task) not in results:
+                cells.append("failed")
+                continue
+            medians = _medians(results[run, task])
+            first, *others = _shown(task)
+            averaged.append(medians[first])
+            cells.append("/".join(f"{100 * medians[name]:.1f}" for name in (first, *others)))
+        complete = len(averaged) == len(tasks)
+        rows.append((
+            os.path.basename(run), f"{load_config(run).param_count():,}", *cells,
+            f"{100 * statistics.mean(averaged):.1f}" if complete else "",
+            f"{speed / speeds[0]:.1f}x" if speed and speeds[0] else "",
+        ))  # fmt: skip
+    return info.markdown_table(("run", "parameters", *tasks, "Avg", "speed-up"), rows)
+
+
+def _shown(task: str) -> tuple[str, ...]:
+    """The metrics of a task's column; the first goes into Avg, as in the paper."""
+    return ("f1", "exact_match") if task.startswith("squad") else TASKS[task].metrics[:1]
+
+
+def _medians(every: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    names = [name for name, value in every[0].items() if isinstance(value, float)]
+    return {name: statistics.median(result[name] for result in every) for name in names}
+
+
+def _speed(run: str) -> float | None:
+    """Pieces/s of its pretraining; None of what was not trained here."""
+    return RunDir(run).result().get("tokens_per_s") if RunDir(run).is_complete else None
+
+
+def _runs(patterns: Sequence[str]) -> list[str]:
+    found = [path for pattern in patterns for path in sorted(glob.glob(pattern))]
+    runs = [path for path in found if os.path.isfile(RunDir(path).config_path)]
+    if not runs:
+        raise InputNotFoundError(
+            f"--runs matches no run: {', '.join(patterns)} (working folder {os.getcwd()})."
+        )
+    return runs
+
+
+def _tasks(names: str) -> list[str]:
+    tasks = [name for name in names.split(",") if name]
+    for name in tasks:
+        if name not in TASKS:
+            raise InputError(f"--tasks: {settings.unknown_key(name, TASKS, 'task')}")
+    if not tasks:
+        raise InputError(f"--tasks must name a task. Received: {json.dumps(names)}.")
+    return tasks
+
+
+def _folder(data_dir: str, task: str) -> str:
+    """The task's folder, of its name in any case."""
+    names = os.listdir(data_dir) if os.path.isdir(data_dir) else []
+    found = sorted(name for name in names if name.lower() == task)
+    if not found:
+        raise InputNotFoundError(
+            f"--data_dir: no folder {task} in {data_dir!r} (working folder {os.getcwd()}), which "
+            f"has {', '.join(sorted(names)) or 'nothing'}."
+        )
+    return os.path.join(data_dir, found[0])
+
+
+if __name__ == "__main__":
+    cli.run(main, TableOptions, __doc__)

@@ -1,0 +1,237 @@
+"""Tables of examples: .tsv, .csv and .jsonl, plain or .gz, and data sets that TFDS has prepared.
+
+In TSV tabs are all that divides and quotes are text, as in GLUE; CSV has quoting. In JSON lines
+every line is an object, whose keys are the columns.
+"""
+
+import csv
+import dataclasses
+import gzip
+import json
+import os
+import sys
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, cast
+
+from albert_tf.errors import InputError, InputNotFoundError
+from albert_tf.outputs import new_file
+from data import places
+
+Records = Iterator[tuple[int, list[Any]]]  # line from 1 on, cells
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """An open table.
+
+    columns: their names, in the order of the cells.
+    records: the rows below the header; blank lines are none.
+    """
+
+    path: str
+    columns: tuple[str, ...]
+    records: Records
+
+    def select(
+        self, names: Sequence[str], skip_short: bool = False, allow_empty: bool = False
+    ) -> Iterator[tuple[str, list[str]]]:
+        """`file:line` and the cells of some columns, of every row.
+
+        Args:
+          skip_short: rows with too few cells are skipped, and their number is printed.
+          allow_empty: cells may be empty.
+
+        Raises:
+          InputError: a column is missing or there twice, a row has more or fewer cells than
+            columns, a cell is empty or no text, or there are no rows.
+        """
+        self.require(names)
+        indices = [self.columns.index(name) for name in names]
+        count, short = 0, []
+        for line, cells in self.records:
+            if skip_short and len(cells) < len(self.columns):
+                short.append(line)
+                continue
+            if len(cells) != len(self.columns):
+                raise InputError(
+                    f"{self.path}:{line}: {len(cells)} columns where the header has "
+                    f"{len(self.columns)}: {_REMEDIES[_format(self.path)]}."
+                )
+            chosen = [cells[index] for index in indices]
+            self._check(chosen, names, line, allow_empty)
+            count += 1
+            yield f"{self.path}:{line}", chosen
+        if not count:
+            raise InputError(f"{self.path} has no rows below its header.")
+        if short:
+            print(f"{self.path}: {len(short)} rows with too few columns skipped, first {short[0]}.")
+
+    def require(self, names: Sequence[str]) -> None:
+        """InputError: not every name is that of exactly one column."""
+        if wrong := [name for name in names if self.columns.count(name) != 1]:
+            raise InputError(
+                f"{self.path}:1: the header must name {' and '.join(names)}, each once. "
+                f"Received: {list(self.columns)}; missing or twice: {', '.join(wrong)}."
+            )
+
+    def _check(self, cells: list[Any], names: Sequence[str], line: int, allow_empty: bool) -> None:
+        for cell, name in zip(cells, names, strict=True):
+            if not isinstance(cell, str):
+                raise InputError(
+                    f"{self.path}:{line}: `{name}` must be text. Received: {cell!r}. Put it in "
+                    "quotes, or remove the row."
+                )
+            if not allow_empty and not cell.strip():
+                raise InputError(
+                    f"{self.path}:{line}: `{name}` is empty. Fill it in, or remove the row."
+                )
+
+
+def find(folder: str, names: Sequence[str]) -> str:
+    """The one file of these names in a folder, or of these names with .gz.
+
+    Raises:
+      InputNotFoundError: there is none.
+      InputError: there are several.
+    """
+    possible = [os.path.join(folder, name + end) for name in names for end in ("", ".gz")]
+    found = [path for path in possible if os.path.isfile(path)]
+    if not found:
+        raise InputNotFoundError(
+            f"--data_dir: no file {' or '.join(names)} (or the same with .gz) in {folder!r} "
+            f"(working folder {os.getcwd()})."
+        )
+    if len(found) > 1:
+        raise InputError(f"--data_dir must hold one of {' and '.join(found)}: remove the others.")
+    return found[0]
+
+
+def lines_of(path: str) -> Iterator[tuple[int, str]]:
+    """The lines of a UTF-8 file, with their ends, numbered from 1 on.
+
+    Raises:
+      InputError: it is not UTF-8, or no whole gzip file.
+    """
+    number = 0
+    try:
+        with cast(Any, gzip.open if path.endswith(".gz") else open)(path, "rb") as file:
+            for number, line in enumerate(file, start=1):  # noqa: B007
+                yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path}:{number} must be UTF-8: {error}. Convert the file, as by iconv -t UTF-8."
+        ) from None
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise InputError(f"{path} must be a whole gzip file: {error}. Fetch it again.") from None
+
+
+def open_table(path: str, header: Sequence[str] = ()) -> Table:
+    """Opens a table; `header` names the columns of a file that does not.
+
+    Raises:
+      InputError: the file is empty, or cannot be read; its rows are checked as they are asked for.
+    """
+    records = _READERS[_format(path)](path)
+    if not header:
+        _, header = next(records, (0, ()))
+    if not header:
+        raise InputError(f"{path} is empty: its first line must name the columns.")
+    return Table(path, tuple(header), records)
+
+
+def _format(path: str) -> str:
+    return os.path.splitext(path.removesuffix(".gz"))[1]
+
+
+def _tsv(path: str) -> Records:
+    for number, line in lines_of(path):
+        if line := line.removesuffix("\n").removesuffix("\r"):
+            yield number, line.split("\t")
+
+
+def _csv(path: str) -> Records:
+    csv.field_size_limit(sys.maxsize)  # of 131,072 characters: contexts can be longer
+    reader = csv.reader((line for _, line in lines_of(path)), strict=True)
+    first = 1
+    try:
+        for cells in reader:
+            if cells:
+                yield first, cells
+            first = reader.line_num + 1
+    except csv.Error as error:
+        raise InputError(
+            f"{path}:{first} must be CSV: {error}. Put texts in quotes, and write quotes inside "
+            "them twice."
+        ) from None
+
+
+def _jsonl(path: str) -> Records:
+    """The keys of the first object are the header."""
+    columns: list[str] = []
+    for number, line in lines_of(path):
+        if not line.strip():
+            continue
+        record = parse_json(line, f"{path}:{number}")
+        if not isinstance(record, dict):
+            raise InputError(f"{path}:{number} must be a JSON object. Received: {line[:80]!r}.")
+        if not columns:
+            columns = list(record)
+            yield number, columns
+        yield number, [_cell(record.get(column)) for column in columns]
+
+
+def _cell(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, int) else value  # labels may be 0 or true
+
+
+def parse_json(text: str, place: str) -> Any:
+    """The value that a JSON text holds; InputError: it is none."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:  # also of long integers, of deep nesting
+        raise InputError(f"{place} must be JSON: {error}. Received: {text[:80]!r}.") from None
+    if "\\ud" in text.lower():  # may be half a surrogate pair, which no tokenizer takes
+        value = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
+    return value
+
+
+_READERS: dict[str, Callable[[str], Records]] = {".tsv": _tsv, ".csv": _csv, ".jsonl": _jsonl}
+FORMATS = tuple(_READERS)
+_REMEDIES = {
+    ".tsv": "replace tabs and line breaks inside texts by spaces",
+    ".csv": "put texts with commas in quotes",
+}
+
+
+def tfds_rows(name: str, data_dir: str | None, split: str) -> tuple[Any, list[dict[str, Any]]]:
+    """The features and the rows of a data set that TFDS has prepared; nothing is downloaded.
+
+    Raises:
+      InputNotFoundError: there is none of that name.
+      InputError: it has no such split, or `data_dir` is of a bucket.
+    """
+    import tensorflow_datasets as tfds
+
+    places.require_local(data_dir or "", "--data_dir")
+    try:  # from files alone: neither the network nor the data set's own code
+        builder = tfds.core.read_only_builder.builder_from_files(name, data_dir=data_dir)
+    except tfds.core.registered.DatasetNotFoundError:
+        where = data_dir or tfds.core.constants.DATA_DIR
+        raise InputNotFoundError(
+            f"--tfds: no prepared data set {name} in {where!r}, and nothing is downloaded here. "
+            f"Run `tfds build {name} --data_dir={where}` first."
+        ) from None
+    if split not in builder.info.splits:
+        raise InputError(
+            f"--tfds: {name} must have a split {split!r}. Received: {sorted(builder.info.splits)}."
+        )
+    dataset = builder.as_dataset(split=split, shuffle_files=False)
+    return builder.info.features, list(tfds.as_numpy(dataset))
+
+
+def write_predictions(path: str, predictions: Sequence[str]) -> None:
+    """The leaderboards' table: a header, then the row's number from 0 on and its prediction."""
+    with new_file(path) as partial, open(partial, "w", encoding="utf-8") as file:
+        file.write("index\tprediction\n")
+        file.writelines(f"{index}\t{text}\n" for index, text in enumerate(predictions))

@@ -1,0 +1,207 @@
+"""GLUE: nine tasks and their diagnostic set, in the benchmark's own files or from TFDS."""
+
+import dataclasses
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from albert_tf.errors import InputError
+from albert_tf.tasks.classifier import ClassifierTask, TextTask
+from albert_tf.tasks.examples import TextExample
+from albert_tf.tasks.regressor import RegressorTask
+from finetuning import metrics
+from finetuning.tables import find, open_table, tfds_rows, write_predictions
+from finetuning.task import Data, Prediction, Source
+
+# What the files call the columns `label`, `sentence1` and `sentence2` of the table below.
+ALIASES = {
+    **dict.fromkeys(("gold_label", "is_duplicate", "score", "Quality", "Label"), "label"),
+    **dict.fromkeys(("#1 String", "premise", "Premise"), "sentence1"),
+    **dict.fromkeys(("#2 String", "hypothesis", "Hypothesis"), "sentence2"),
+}
+LARGEST_SCORE = 5.0
+
+
+def paper_settings(
+    learning_rate: float,
+    batch_size: int,
+    steps: int,
+    warmup_steps: int,
+    encoder_dropout: float = 0.0,
+) -> dict[str, Any]:
+    """A row of the paper's Table 14, as --set has it."""
+    return {
+        "training.learning_rate": learning_rate,
+        "training.batch_size": batch_size,
+        "training.steps": steps,
+        "training.warmup_steps": warmup_steps,
+        "model.hidden_dropout": encoder_dropout,
+        "model.attention_dropout": encoder_dropout,
+        "task.dropout": 0.1,
+        "task.seq_length": 512,
+    }
+
+
+@dataclasses.dataclass(frozen=True)
+class GlueTask:
+    """One row of the benchmark; see `finetuning.task.Task`.
+
+    `--data_dir` is the folder of its files (glue/CoLA) or the one above it (glue).
+
+    folder: the name of its folder, and of its submission.
+    tfds: its name in TFDS, below `glue/`.
+    recipe: empty where there is no training part.
+    labels: in the order of the logits; none: a score from 0 to 5 is predicted.
+    texts: the columns of its text or texts.
+    dev: the dev parts, the one that chooses the best weights first.
+    test: what the part `test` is called in the files.
+    headless: the columns of its training and dev files, where these have no header.
+    lenient: texts may be empty, and training and dev rows that are too short are skipped, as the
+      official readers do: both occur in what was released.
+    """
+
+    folder: str
+    tfds: str
+    recipe: Mapping[str, Any]
+    labels: tuple[str, ...] = ("0", "1")
+    texts: tuple[str, ...] = ("sentence1", "sentence2")
+    metrics: tuple[str, ...] = ("accuracy",)
+    dev: tuple[str, ...] = ("dev",)
+    test: str = "test"
+    headless: tuple[str, ...] = ()
+    lenient: bool = False
+
+    def read(self, source: Source) -> Data:
+        """See `finetuning.task.Task`."""
+        if not self.recipe:
+            raise InputError(
+                f"--task: {self.tfds} has no training part. Train on mnli, and predict this with "
+                "that run."
+            )
+        return Data(
+            self._section(),
+            list(self._read(source, "train")),
+            {part.removeprefix("dev_"): list(self._read(source, part)) for part in self.dev},
+        )
+
+    def read_part(self, source: Source, part: str, task: Any) -> list[TextExample]:
+        """See `finetuning.task.Task`; of MNLI, `dev` and `test` are the matched ones."""
+        return list(self._read(source, {"dev": self.dev[0], "test": self.test}.get(part, part)))
+
+    def score(
+        self, predictions: Sequence[Prediction], examples: Sequence[TextExample]
+    ) -> dict[str, float]:
+        """See `finetuning.task.Task`."""
+        if not self.labels:
+            return metrics.score_numbers(self.metrics, "score", predictions, examples)
+        return metrics.score_labels(self.metrics, predictions, examples)
+
+    def write_submission(
+        self, path: str, predictions: Sequence[Prediction], examples: Sequence[TextExample]
+    ) -> None:
+        """Writes `index` and `prediction`; GLUE expects the name CoLA.tsv, of MNLI MNLI-m.tsv."""
+        if self.labels:
+            write_predictions(path, [each["label"] for each in predictions])
+        else:
+            scores = np.clip([each["score"] for each in predictions], 0, LARGEST_SCORE)
+            write_predictions(path, [f"{score:.3f}" for score in scores])
+
+    def _section(self) -> TextTask:
+        pair = len(self.texts) > 1
+        if not self.labels:
+            return RegressorTask(pair=pair)
+        return ClassifierTask(pair=pair, labels=self.labels)
+
+    def _read(self, source: Source, part: str) -> Iterator[TextExample]:
+        for place, cells in (self._tfds_rows if source.tfds else self._rows)(source, part):
+            second = cells[1] if len(self.texts) > 1 else None
+            known = len(cells) > len(self.texts)
+            yield TextExample(cells[0], second, self._number(cells[-1], place) if known else None)
+
+    def _rows(self, source: Source, part: str) -> Iterator[tuple[str, list[str]]]:
+        """`file:line`, the texts, and the label where the file has one."""
+        folder = source.data_dir or ""
+        if os.path.isdir(os.path.join(folder, self.folder)):
+            folder = os.path.join(folder, self.folder)
+        answered = part == "train" or part in self.dev
+        table = open_table(find(folder, [f"{part}.tsv"]), self.headless if answered else ())
+        columns = tuple(ALIASES.get(name, name) for name in table.columns)
+        answered = answered or "label" in columns
+        names = (*self.texts, "label") if answered else self.texts
+        table = dataclasses.replace(table, columns=columns)
+        return table.select(names, self.lenient and answered, self.lenient)
+
+    def _tfds_rows(self, source: Source, part: str) -> Iterator[tuple[str, list[str]]]:
+        """The same of TFDS, in the order of the original files."""
+        name = f"glue/{self.tfds}"
+        split = part.replace("dev", "validation").replace("diagnostic", "test")
+        features, rows = tfds_rows(name, source.data_dir, split)
+        keys = {ALIASES.get(key, key): key for key in features}
+        names = getattr(features["label"], "names", None)
+        if names is not None and set(names) != set(self.labels):
+            names = self.labels  # TFDS names what the files number, in the same order
+        for row in sorted(rows, key=lambda row: row["idx"]):
+            cells = [row[keys[column]].decode() for column in self.texts]
+            if row["label"] >= 0:  # -1: not known
+                cells.append(names[row["label"]] if names else str(row["label"]))
+            yield f"{name}:{split}:{row['idx']}", cells
+
+    def _number(self, label: str, place: str) -> float:
+        if self.labels:
+            if label not in self.labels:
+                raise InputError(
+                    f"{place}: label {label!r} is not one of {', '.join(self.labels)}. Correct or "
+                    "remove the row."
+                )
+            return self.labels.index(label)
+        try:
+            score = float(label)
+        except ValueError:
+            score = math.nan
+        if not 0 <= score <= LARGEST_SCORE:
+            raise InputError(
+                f"{place}: the score must be a number from 0 to 5. Received: {label!r}. Correct or "
+                "remove the row."
+            )
+        return score
+
+
+ENTAILMENT = ("entailment", "not_entailment")
+INFERENCE = ("contradiction", "entailment", "neutral")  # the order of google-research/albert
+QUESTIONS = ("question1", "question2")
+GLUE = {
+    "cola": GlueTask(
+        "CoLA", "cola", paper_settings(1e-5, 16, 5336, 320), texts=("sentence",),
+        metrics=("mcc", "accuracy"), headless=("source", "label", "mark", "sentence"),
+    ),
+    "sst-2": GlueTask("SST-2", "sst2", paper_settings(1e-5, 32, 20935, 1256), texts=("sentence",)),
+    "mrpc": GlueTask(
+        "MRPC", "mrpc", paper_settings(2e-5, 32, 800, 200), metrics=("accuracy", "f1")
+    ),
+    "sts-b": GlueTask(
+        "STS-B", "stsb", paper_settings(2e-5, 16, 3598, 214), labels=(),
+        metrics=("pearson", "spearman"),
+    ),
+    "qqp": GlueTask(
+        "QQP", "qqp", paper_settings(5e-5, 128, 14000, 1000, 0.1), texts=QUESTIONS,
+        metrics=("accuracy", "f1"), lenient=True,
+    ),
+    "mnli": GlueTask(
+        "MNLI", "mnli", paper_settings(3e-5, 128, 10000, 1000), INFERENCE,
+        dev=("dev_matched", "dev_mismatched"), test="test_matched",
+    ),
+    "qnli": GlueTask(
+        "QNLI", "qnli", paper_settings(1e-5, 32, 33112, 1986), ENTAILMENT,
+        texts=("question", "sentence"),
+    ),
+    "rte": GlueTask("RTE", "rte", paper_settings(3e-5, 32, 800, 200, 0.1), ENTAILMENT),
+    "wnli": GlueTask("WNLI", "wnli", paper_settings(2e-5, 16, 2000, 250, 0.1)),
+    # diagnostic.tsv has no labels, diagnostic-full.tsv has.
+    "ax": GlueTask(
+        "AX", "ax", {}, INFERENCE, metrics=("mcc", "accuracy"), dev=("diagnostic-full",),
+        test="diagnostic",
+    ),
+}  # fmt: skip

@@ -1,0 +1,174 @@
+"""RACE: English examinations for middle and high schools (Lai et al. 2017)."""
+
+import dataclasses
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from albert_tf.errors import InputError, InputNotFoundError
+from albert_tf.tasks.examples import ChoiceExample
+from albert_tf.tasks.multiple_choice import MultipleChoiceTask
+from finetuning import metrics
+from finetuning.tables import lines_of, parse_json, tfds_rows, write_predictions
+from finetuning.task import Data, Prediction, Source
+from finetuning.tasks.glue import paper_settings
+
+LEVELS = ("middle", "high")
+MERGED = ("all.txt", "all.txt.gz")  # read by google-research/albert
+KEYS = {"article": str, "questions": list, "options": list}
+
+
+@dataclasses.dataclass(frozen=True)
+class RaceTask:
+    """The examinations of some levels; see `finetuning.task.Task`.
+
+    `--data_dir` is RACE or the folder above it, as released: RACE/train/middle/1.txt, a passage a
+    file, or all.txt beside them, a passage a line. The parts are train, dev and test, and of one
+    level test_middle, test_high and so on.
+    """
+
+    levels: tuple[str, ...] = LEVELS
+    metrics: tuple[str, ...] = ("accuracy",)
+    # The paper's. Of v2 checkpoints google-research/albert has a rate of 1e-5 and no dropout in
+    # the encoder.
+    recipe: Mapping[str, Any] = dataclasses.field(
+        default_factory=lambda: paper_settings(2e-5, 32, 12000, 1000, 0.1)
+    )
+
+    def read(self, source: Source) -> Data:
+        """See `finetuning.task.Task`; of several levels, dev is `all` and each of them."""
+        train = self._read(source, "train", None)
+        task = MultipleChoiceTask(num_choices=len(train[0].options))
+        dev = {level: self._read(source, f"dev_{level}", task) for level in self.levels}
+        if len(dev) > 1:
+            dev = {"all": [example for each in dev.values() for example in each], **dev}
+        else:
+            dev = {"dev": dev[self.levels[0]]}
+        return Data(task, train, dev)
+
+    def read_part(self, source: Source, part: str, task: MultipleChoiceTask) -> list[ChoiceExample]:
+        """See `finetuning.task.Task`."""
+        return self._read(source, part, task)
+
+    def score(
+        self, predictions: Sequence[Prediction], examples: Sequence[ChoiceExample]
+    ) -> dict[str, float]:
+        """See `finetuning.task.Task`."""
+        return metrics.score_numbers(self.metrics, "choice", predictions, examples)
+
+    def write_submission(
+        self, path: str, predictions: Sequence[Prediction], examples: Sequence[ChoiceExample]
+    ) -> None:
+        """Writes `index`, from 0 on, and `prediction`, a letter: RACE has no form of its own."""
+        write_predictions(path, [each["label"] for each in predictions])
+
+    def _read(
+        self, source: Source, part: str, task: MultipleChoiceTask | None
+    ) -> list[ChoiceExample]:
+        part, _, level = part.partition("_")
+        read = _tfds_passages if source.tfds else _passages
+        examples = [
+            (place, example)
+            for each in ((level,) if level else self.levels)
+            for place, passage in read(source, part, each)
+            for example in _examples(passage, place)
+        ]
+        if not examples:
+            raise InputError(f"--data_dir: {part} of {', '.join(self.levels)} has no questions.")
+        expected = task.num_choices if task else len(examples[0][1].options)
+        for place, example in examples:
+            _require_options(example, expected, place)
+        return [example for _, example in examples]
+
+
+def _passages(source: Source, part: str, level: str) -> Iterator[tuple[str, Any]]:
+    """`file:line` and the JSON of each passage."""
+    folder = os.path.join(source.data_dir or "", part, level)
+    if not os.path.isdir(folder):
+        folder = os.path.join(source.data_dir or "", "RACE", part, level)
+    if not os.path.isdir(folder):
+        raise InputNotFoundError(
+            f"--data_dir: no folder {part}/{level} in {source.data_dir!r}, nor in its RACE "
+            f"(working folder {os.getcwd()}). Name the folder of the released archive."
+        )
+    names = sorted(os.listdir(folder))
+    merged = [name for name in names if name in MERGED][:1]
+    names = merged or [name for name in names if name.endswith((".txt", ".txt.gz"))]
+    if not names:
+        raise InputNotFoundError(f"--data_dir: no .txt files in {folder!r}.")
+    for path in (os.path.join(folder, name) for name in names):
+        for line, text in lines_of(path):
+            if text.strip():
+                yield f"{path}:{line}", parse_json(text, f"{path}:{line}")
+
+
+def _tfds_passages(source: Source, part: str, level: str) -> Iterator[tuple[str, Any]]:
+    name = f"race/{level}"
+    _, rows = tfds_rows(name, source.data_dir, part)
+    for row in sorted(rows, key=lambda row: row["example_id"]):
+        yield f"{name}:{part}:{row['example_id'].decode()}", _decoded(row)
+
+
+def _decoded(value: Any) -> Any:
+    """Text and lists of what TFDS gives: bytes, arrays and ragged arrays."""
+    if isinstance(value, bytes):
+        return value.decode()
+    if isinstance(value, dict):
+        return {key: _decoded(each) for key, each in value.items()}
+    if hasattr(value, "to_list"):
+        value = value.to_list()
+    return [_decoded(each) for each in value]
+
+
+def _examples(passage: Any, place: str) -> Iterator[ChoiceExample]:
+    if not isinstance(passage, dict) or not all(
+        isinstance(passage.get(key), kind) for key, kind in KEYS.items()
+    ):
+        raise InputError(
+            f"{place} must be a passage of RACE, with article, questions and options. "
+            f"Received: {json.dumps(passage)[:80]}. Fetch the archive again."
+        )
+    questions, options = passage["questions"], passage["options"]
+    answers = passage.get("answers") or [None] * len(questions)
+    if not len(questions) == len(options) == len(answers):
+        raise InputError(
+            f"{place} must have the options and the answer of each of its {len(questions)} "
+            f"questions. Received: options of {len(options)}, answers of {len(answers)}."
+        )
+    for number, question in enumerate(questions):
+        texts = (passage["article"], question, *options[number])
+        if not all(isinstance(text, str) for text in texts) or not passage["article"].strip():
+            raise InputError(
+                f"{place}: the article must be a text that is not empty, and question {number + 1} "
+                "and its options texts. Correct or remove the passage."
+            )
+        label = _number(answers[number], len(options[number]), f"{place}: question {number + 1}")
+        yield ChoiceExample(question, passage["article"], tuple(options[number]), label)
+
+
+def _number(letter: Any, num_options: int, place: str) -> int | None:
+    if letter is None:
+        return None
+    letters = [chr(ord("A") + i) for i in range(num_options)]
+    if letter not in letters:
+        raise InputError(
+            f"{place}: the answer must be one of {', '.join(letters)}. Received: {letter!r}. "
+            "Correct or remove the question."
+        )
+    return letters.index(letter)
+
+
+def _require_options(example: ChoiceExample, expected: int, place: str) -> None:
+    if len(example.options) != expected:
+        raise InputError(
+            f"{place}: every question must have {expected} options, as the first has. Received: "
+            f"{len(example.options)} of {example.question!r}. Remove the question."
+        )
+
+
+RACE = {
+    "race": RaceTask(),
+    "race-middle": RaceTask(("middle",)),
+    "race-high": RaceTask(("high",)),
+}

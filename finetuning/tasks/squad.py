@@ -1,0 +1,120 @@
+"""SQuAD 1.1 and 2.0, and whatever comes in their layout."""
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from albert_tf.errors import InputError
+from albert_tf.outputs import write_json
+from albert_tf.tasks.examples import SpanExample
+from albert_tf.tasks.span import SpanTask
+from finetuning.task import Data, Prediction, Source
+from finetuning.tasks.glue import paper_settings
+from finetuning.tasks.squad_metrics import best_threshold, score_answer
+from finetuning.tasks.squad_reader import in_place, read_part, require_answers
+
+_NBEST, _NULL_ODDS = "nbest_predictions.json", "null_odds.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class SquadTask:
+    """See `finetuning.task.Task`.
+
+    `--data_dir` holds train-v1.1.json and dev-v1.1.json, or train.json and dev.json, plain or .gz.
+
+    version: "1.1", or "2.0", whose questions may have no answer.
+    """
+
+    version: str
+    recipe: Mapping[str, Any]
+    metrics: tuple[str, ...] = ("f1", "exact_match")
+
+    @property
+    def _answerable(self) -> bool:
+        return self.version == "2.0"
+
+    def read(self, source: Source) -> Data:
+        """See `finetuning.task.Task`.
+
+        A training example whose answer does not stand at its `answer_start` is left out, and how
+        many is printed. Dev examples are kept, as the official evaluators look at the texts alone.
+        """
+        place, train = read_part(source, "train", self.version)
+        require_answers(place, train, self.version)
+        train = in_place(place, train)
+        place, dev = read_part(source, "dev", self.version)
+        require_answers(place, dev, self.version)
+        return Data(SpanTask(answerable=self._answerable), train, {"dev": dev})
+
+    def read_part(self, source: Source, part: str, task: Any) -> list[SpanExample]:
+        """See `finetuning.task.Task`."""
+        return read_part(source, part, self.version)[1]
+
+    def score(
+        self, predictions: Sequence[Prediction], examples: Sequence[SpanExample]
+    ) -> dict[str, float]:
+        """`f1` and `exact_match` of the answers as they are given, in [0, 1].
+
+        Of version 2.0 also those of questions with and without an answer, and what the best
+        threshold on these very examples would give: `best_f1` at `best_threshold`,
+        `best_exact_match`.
+        """
+        given = self._scores([each["answer"] for each in predictions], examples)
+        scores = {"f1": given[:, 1].mean(), "exact_match": given[:, 0].mean()}
+        if self._answerable:
+            has_answer = np.array([bool(example.answers) for example in examples])
+            for name, rows in (("has_answer", has_answer), ("no_answer", ~has_answer)):
+                if rows.any():
+                    scores[f"{name}_f1"] = given[rows, 1].mean()
+                    scores[f"{name}_exact_match"] = given[rows, 0].mean()
+            scores |= self._best(predictions, examples, has_answer)
+        return {name: float(value) for name, value in scores.items()}
+
+    def write_submission(
+        self, path: str, predictions: Sequence[Prediction], examples: Sequence[SpanExample]
+    ) -> None:
+        """Writes id -> answer; beside it nbest_predictions.json, of version 2.0 null_odds.json."""
+        ids = [example.id for example in examples]
+        folder = os.path.dirname(path)
+        keys = {path: "answer", os.path.join(folder, _NBEST): "n_best"}
+        if self._answerable:
+            keys[os.path.join(folder, _NULL_ODDS)] = "null_score"
+        for file, key in keys.items():
+            values = [prediction[key] for prediction in predictions]
+            write_json(file, dict(zip(ids, values, strict=True)))
+
+    def _scores(self, texts: Sequence[str], examples: Sequence[SpanExample]) -> np.ndarray:
+        """Exact match and F1 of each, [N, 2]."""
+        for row, example in enumerate(examples):
+            if not (example.answers or (example.is_impossible and self._answerable)):
+                raise InputError(
+                    f"Scores need the answer of every example. Example {row} ({example.id!r}) has "
+                    "none: name a part whose answers are known, such as dev."
+                )
+        return np.array([
+            score_answer(text, [answer for _, answer in example.answers], self._answerable)
+            for text, example in zip(texts, examples, strict=True)
+        ])  # fmt: skip
+
+    def _best(
+        self,
+        predictions: Sequence[Prediction],
+        examples: Sequence[SpanExample],
+        has_answer: np.ndarray,
+    ) -> dict[str, float]:
+        texts = [each["n_best"][0]["text"] if each["n_best"] else "" for each in predictions]
+        nulls = np.array([each["null_score"] for each in predictions])
+        is_empty = np.array([not text for text in texts])
+        exact, f1 = self._scores(texts, examples).T
+        best_f1, threshold = best_threshold(f1, is_empty, nulls, has_answer)
+        best_exact, _ = best_threshold(exact, is_empty, nulls, has_answer)
+        return {"best_f1": best_f1, "best_exact_match": best_exact, "best_threshold": threshold}
+
+
+SQUAD = {
+    "squad1": SquadTask("1.1", paper_settings(5e-5, 48, 3649, 365) | {"task.seq_length": 384}),
+    "squad2": SquadTask("2.0", paper_settings(3e-5, 48, 8144, 814)),
+}

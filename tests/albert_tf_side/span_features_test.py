@@ -1,0 +1,177 @@
+"""Proves windows, targets and places against hand-made ones and against the reference's rules."""
+
+import fractions
+
+import numpy as np
+import pytest
+
+from albert_tf.errors import ConfigError
+from albert_tf.tasks.examples import SpanExample
+from albert_tf.tasks.span import SpanTask
+from albert_tf.tasks.span_features import featurize_spans
+from albert_tf.tasks.span_windows import cut
+from albert_tf.tokenization import Normalization, Tokenizer, load_tokenizer
+from finetuning.tasks.squad_reader import questions_of
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+TOKENIZER = Tokenizer("\n".join([*SPECIAL, *LETTERS]).encode(), Normalization())
+CONTEXT = " ".join(LETTERS[:10])  # a is 5, j is 14; letter i stands at character 2 i
+
+
+def example(question="z y", answers=(), impossible=False, context=CONTEXT) -> SpanExample:
+    return SpanExample(question, context, "q", tuple(answers), impossible)
+
+
+def test_windows_by_hand():
+    """Two pieces of question and five of context in ten: windows at 0, 3, 6 of ten pieces."""
+    task = SpanTask(seq_length=10, doc_stride=3, answerable=True)
+    features = featurize_spans([example(answers=[(8, "e f")])], TOKENIZER, task)
+    inputs, targets = features.batch(np.arange(3), 10)
+    assert inputs["input_word_ids"].numpy().tolist() == [
+        [2, 30, 29, 3, 5, 6, 7, 8, 9, 3],
+        [2, 30, 29, 3, 8, 9, 10, 11, 12, 3],
+        [2, 30, 29, 3, 11, 12, 13, 14, 3, 0],
+    ]
+    assert inputs["input_type_ids"].numpy().sum(axis=1).tolist() == [6, 6, 5]
+    # "e f", pieces 4 and 5, is whole in the second window alone, which begins with piece 3.
+    assert targets["start_position"].numpy().tolist() == [0, 5, 0]
+    assert targets["end_position"].numpy().tolist() == [0, 6, 0]
+    assert targets["is_impossible"].numpy().tolist() == [1, 0, 1]
+    assert inputs["start_position"].numpy().tolist() == [0, 5, 0]
+    # Pieces 3 and 4: left, right context 3, 1 | 0, 4 and 4, 0 | 1, 3. Pieces 6 and 7: 3, 1 | 0, 3
+    # and 4, 0 | 1, 2. The better minimum, of equals the longer, then the first.
+    assert features.owned_from.tolist() == [4, 5, 5] and features.owned_to.tolist() == [8, 8, 8]
+    assert features.piece.tolist() == [0, 3, 6] and features.lost == ()
+    assert features.first.tolist() == list(range(0, 20, 2))
+    assert features.reach.tolist() == [*range(1, 18, 2), 18]
+
+
+def test_a_long_question_and_one_that_leaves_no_room():
+    task = SpanTask(seq_length=11, query_length=3)
+    lengths = featurize_spans([example("a b c d e f")], TOKENIZER, task).sequences.first_lengths
+    assert set(lengths.tolist()) == {5}  # [CLS] a b c [SEP]
+    task = SpanTask(seq_length=11, query_length=64)
+    lengths = featurize_spans([example("a b c d e f")], TOKENIZER, task).sequences.first_lengths
+    assert set(lengths.tolist()) == {6}  # half of the eight that are left
+
+
+def reference_owners(size: int, room: int, stride: int) -> tuple[list[tuple[int, int]], list[int]]:
+    """The windows and the owner of each piece, by the definition."""
+    spans, start = [], 0
+    while not spans or start < size:
+        length = min(size - start, room)
+        spans.append((start, length))
+        if start + length == size:
+            break
+        start += min(length, stride)
+    owners = []
+    for piece in range(size):
+        scores = [
+            (min(piece - s, s + n - 1 - piece) + fractions.Fraction(n, 100), -i)
+            for i, (s, n) in enumerate(spans)
+            if s <= piece < s + n
+        ]
+        owners.append(-max(scores)[1])
+    return spans, owners
+
+
+def test_windows_by_definition():
+    cases = [(size, room, stride) for size in (0, 1, 5, 37, 64, 65, 99, 301, 700)
+             for room in (1, 2, 7, 64, 317) for stride in (1, 2, 3, 16, 64, 128)]  # fmt: skip
+    for size, room, stride in cases:
+        windows = cut(np.array([3, size]), np.array([9, room]), stride)
+        spans, owners = reference_owners(size, room, stride)
+        mine = windows.example == 1
+        assert list(zip(windows.offset[mine], windows.length[mine], strict=True)) == spans
+        owned = np.full(size, -1)
+        for i, (a, b) in enumerate(
+            zip(windows.owned_from[mine], windows.owned_to[mine], strict=True)
+        ):
+            owned[a:b] = i
+        assert owned.tolist() == owners, (size, room, stride)
+
+
+def test_targets_need_every_answer():
+    task = SpanTask(seq_length=32)
+    assert featurize_spans([example(answers=[(0, "a")]), example()], TOKENIZER, task).targets == {}
+    known = [example(answers=[(0, "a")]), example(impossible=True)]
+    features = featurize_spans(known, TOKENIZER, task)
+    assert {k: v.tolist() for k, v in features.targets.items()} == {
+        "start_position": [4, 0], "end_position": [4, 0],
+    }  # fmt: skip
+    assert features.hints == {}
+
+
+def test_an_answer_that_no_window_holds_is_told():
+    task = SpanTask(seq_length=10, doc_stride=3)
+    answers = [[(0, "a b c d e f")], [(1, " ")], [(18, "j k")], [(-4, "a")], [(0, "a ")]]
+    features = featurize_spans([example(answers=a) for a in answers], TOKENIZER, task)
+    assert features.lost == (0, 1, 2, 3)
+    assert features.targets["start_position"].reshape(5, 3)[:, 0].tolist() == [0, 0, 0, 0, 4]
+
+
+def test_an_empty_context_has_a_window():
+    features = featurize_spans([example(context=" \u200b"), example()], TOKENIZER, SpanTask())
+    assert features.sequences.lengths.tolist() == [5, 15] and features.example.tolist() == [0, 1]
+    assert len(featurize_spans([], TOKENIZER, SpanTask())) == 0
+
+
+def test_a_context_of_100_000_characters():
+    """50,000 pieces at 379 a window, 128 apart: 1 + ceil((50000 - 379) / 128) windows."""
+    context = "".join(f"{letter} " for letter in (LETTERS[:25] * 2000))
+    task = SpanTask()
+    features = featurize_spans([example(context=context, answers=[(99_998, "y")])], TOKENIZER, task)
+    assert len(context) == 100_000 and len(features) == 1 + -(-(50_000 - 379) // 128)
+    assert np.flatnonzero(features.targets["start_position"]).tolist() == [len(features) - 1]
+    assert (features.owned_to - features.owned_from).sum() == 50_000
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("seq_length", 7), ("query_length", 0), ("doc_stride", 0), ("max_answer_length", 0),
+     ("n_best", 0), ("beam", 0), ("dropout", 1.0), ("null_threshold", float("nan"))],
+)  # fmt: skip
+def test_impossible_values(key, value):
+    with pytest.raises(ConfigError, match=rf"`task.{key}`.*Received: {value}"):
+        SpanTask(**{key: value})
+
+
+@pytest.mark.parametrize("name", ["xquad.en", "xquad.de"])
+def test_as_model_garden_s_featuriser(shared_data, name):
+    """Windows, ids, targets, max-context; of ASCII contexts the places of all pieces.
+
+    Theirs come from a longest common subsequence: where characters expand or vanish, a guess.
+    """
+    from official.nlp.data import squad_lib_sp
+    from official.nlp.tools import tokenization
+
+    model = str(shared_data / "vocab" / "albert_en_30k" / "spiece.model")
+    examples = list(questions_of(str(shared_data / "squad" / f"{name}.json.gz")))[:24]
+    theirs: list = []
+    squad_lib_sp.convert_examples_to_features(
+        [squad_lib_sp.SquadExample(e.id, e.question, e.context, e.answers[0][1], e.answers[0][0])
+         for e in examples],
+        tokenization.FullSentencePieceTokenizer(model), 128, 48, 64,
+        is_training=True, output_fn=theirs.append, do_lower_case=True,
+    )  # fmt: skip
+    task = SpanTask(seq_length=128, doc_stride=48)
+    mine = featurize_spans(examples, load_tokenizer(model), task)
+    inputs, targets = mine.batch(np.arange(len(mine)), 128)
+    assert len(mine) == len(theirs)
+    for row, other in enumerate(theirs):
+        assert inputs["input_word_ids"][row].numpy().tolist() == other.input_ids
+        assert inputs["input_type_ids"][row].numpy().tolist() == other.segment_ids
+        assert targets["start_position"][row] == other.start_position
+        assert targets["end_position"][row] == other.end_position
+        begin, size = mine.sequences.first_lengths[row], len(other.tok_start_to_orig_index)
+        owned = set(range(mine.owned_from[row], mine.owned_to[row]))
+        assert owned == {p for p, best in other.token_is_max_context.items() if best}
+        context = examples[mine.example[row]].context
+        if context.isascii():
+            own = slice(mine.piece[row], mine.piece[row] + size)
+            places = zip(mine.first[own], mine.reach[own], strict=True)
+            texts = [context[a : b + 1].strip() for a, b in places]
+            spans = zip(other.tok_start_to_orig_index, other.tok_end_to_orig_index, strict=True)
+            assert texts == [context[a : b + 1].strip() for a, b in spans]
+        assert begin + size + 1 == mine.sequences.lengths[row]

@@ -1,0 +1,116 @@
+"""Asking fine-tuned runs: a file's lines, a leaderboard's part, ensembles."""
+
+import json
+import pathlib
+
+import numpy as np
+import pytest
+
+from albert_tf.errors import InputError, InputNotFoundError
+from albert_tf.tasks.classifier import average_logits, softmax
+from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample
+from albert_tf.tasks.predictor import load_predictor
+from finetuning import ensemble, predict
+from finetuning.predict import PredictOptions, _example
+
+
+def ask(tuned: pathlib.Path, text: str, folder: pathlib.Path, **options: object) -> str:
+    (folder / "in.txt").write_text(text, encoding="utf-8")
+    out = folder / "out.txt"
+    predict.main(PredictOptions(str(tuned / "seed-0"), str(folder / "in.txt"), str(out), **options))
+    return out.read_text(encoding="utf-8")
+
+
+def test_a_line_an_answer(tuned: pathlib.Path, tmp_path: pathlib.Path, monkeypatch):
+    monkeypatch.setattr(predict, "CHUNK", 2)  # answers come chunk by chunk
+    texts = ["pear apple plum", "saw file hammer", '{"text": "melon\\tcherry"}']
+    rows = [json.loads(line) for line in ask(tuned, "\n".join(texts), tmp_path).splitlines()]
+    assert [row["label"] for row in rows] == ["fruit", "tool", "fruit"]
+    asked = load_predictor(str(tuned / "seed-0"))([TextExample("saw file hammer")])[0]
+    assert rows[1]["probabilities"]["tool"] == pytest.approx(asked["score"], abs=1e-5)
+    tsv = ask(tuned, texts[0] + "\n", tmp_path, format="tsv").rstrip("\n").split("\t")
+    assert tsv[0] == "fruit" and float(tsv[1]) == pytest.approx(rows[0]["score"], abs=1e-4)
+
+
+class Section:
+    """As much of a `task` section as reading a line takes."""
+
+    def __init__(self, kind: str, pair: bool = False) -> None:
+        self.kind, self.pair = kind, pair
+
+
+def test_lines_of_every_kind():
+    pair, span, choice = Section("regressor", True), Section("span"), Section("multiple_choice")
+    assert _example("a b\tc\n", pair, "-", 1) == TextExample("a b", "c")
+    assert _example('{"text_a": "a", "text_b": "b"}', pair, "-", 1) == TextExample("a", "b")
+    question = '{"question": "q", "context": "c"'
+    assert _example(question + "}", span, "-", 1) == SpanExample("q", "c")
+    options = question + ', "options": ["x", "y"]}'
+    assert _example(options, choice, "-", 1) == ChoiceExample("q", "c", ("x", "y"))
+
+
+@pytest.mark.parametrize(
+    ("line", "section", "words"),
+    [
+        ("a\tb", Section("classifier"), "in.txt:7: A line must be a text without tabs"),
+        ("a", Section("classifier", True), "in.txt:7: A line must be two texts with a tab"),
+        ("what?", Section("span"), "in.txt:7: A line must be a JSON object with question"),
+        ('{"context": "c"}', Section("span"), "in.txt:7: no 'question'"),
+        ('{"text": ', Section("classifier"), "in.txt:7: Expecting value"),
+    ],
+)
+def test_lines_that_do_not_fit(line: str, section: Section, words: str):
+    with pytest.raises(InputError, match=words):
+        _example(line, section, "in.txt", 7)
+
+
+def test_a_mistake_leaves_no_output(tuned: pathlib.Path, tmp_path: pathlib.Path):
+    with pytest.raises(InputError, match="in.txt:2"):
+        ask(tuned, "fine\ntwo\ttexts\n", tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
+    with pytest.raises(InputError, match="--submission goes with --part"):
+        ask(tuned, "fine", tmp_path, submission="x.tsv")
+
+
+def test_probabilities_are_averaged():
+    """(0.8 + 0.4) / 2 = 0.6."""
+    members = [np.log([[0.8, 0.2]]), np.log([[0.4, 0.6]])]
+    np.testing.assert_allclose(softmax(average_logits(members)), [[0.6, 0.4]])
+
+
+def test_members_are_picked_greedily():
+    """The second best alone adds nothing, the worst does; the last would not."""
+    scores = {(1, 0): 0.8, (1, 2): 0.85, (1, 3): 0.7, (1, 2, 0): 0.9, (1, 2, 3): 0.85,
+              (1, 2, 0, 3): 0.9}  # fmt: skip
+    singles = [0.7, 0.8, 0.5, 0.6]
+    assert ensemble.pick(singles, lambda members: scores[tuple(members)], 17) == [1, 2, 0]
+    assert ensemble.pick(singles, lambda members: scores[tuple(members)], 2) == [1, 2]
+
+
+def test_an_ensemble_of_two_runs(tuned: pathlib.Path, fruit: str, tmp_path: pathlib.Path):
+    output = tmp_path / "both"
+    options = ensemble.EnsembleOptions(
+        (str(tuned / "seed-*"),), str(output), fruit, select="all", part="dev"
+    )
+    ensemble.main(options)
+    result = json.loads((output / "result.json").read_text())
+    assert len(result["members"]) == 2 and len(result["singles"]) == 2
+    rows = [json.loads(line) for line in (output / "predictions.jsonl").open(encoding="utf-8")]
+    runs = [
+        [json.loads(line) for line in (tuned / f"seed-{i}/predictions/dev.jsonl").open()]
+        for i in (0, 1)
+    ]
+    for row, one, other in zip(rows, *runs, strict=True):
+        mean = np.mean([run["prediction"]["probabilities"]["fruit"] for run in (one, other)])
+        assert row["prediction"]["probabilities"]["fruit"] == pytest.approx(mean, abs=1e-4)
+    right = sum(
+        ("fruit", "tool")[int(row["example"]["label"])] == row["prediction"]["label"]
+        for row in rows
+    )
+    assert result["ensemble"]["accuracy"] == pytest.approx(right / len(rows))
+    assert len((output / "dev.jsonl").read_text().splitlines()) == len(rows)
+
+
+def test_what_is_no_ensemble(tuned: pathlib.Path, tmp_path: pathlib.Path):
+    with pytest.raises(InputNotFoundError, match="at least two complete runs.*with 1"):
+        ensemble.main(ensemble.EnsembleOptions((str(tuned / "seed-0"),), str(tmp_path / "x")))

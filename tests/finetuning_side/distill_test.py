@@ -1,0 +1,95 @@
+"""Distillation: the loss by hand, the teacher's answers kept, student beside control."""
+
+import dataclasses
+import json
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.errors import InputError, InputNotFoundError
+from albert_tf.runs import RunDir
+from albert_tf.tasks.examples import TextExample
+from albert_tf.tasks.predictor import load_predictor
+from finetuning import distill, teacher
+from finetuning.distill import DistillOptions, SoftCrossEntropy
+from tests.finetuning_side.conftest import QUICK
+
+
+def test_the_loss_by_hand():
+    """Teacher (0.8, 0.2) and student (0.5, 0.5) at T = 2: logits are halved."""
+    said = 2 * np.log([[0.8, 0.2]])
+    loss = SoftCrossEntropy(2.0)(tf.constant(said), tf.zeros([1, 2], tf.float64))
+    assert float(loss) == pytest.approx(4 * np.log(2))
+    itself = SoftCrossEntropy(2.0)(tf.constant(said), tf.constant(said))
+    entropy = -(0.8 * np.log(0.8) + 0.2 * np.log(0.2))
+    assert float(itself) == pytest.approx(4 * entropy)
+
+
+def test_the_teacher_is_asked_once(tuned: pathlib.Path, tmp_path: pathlib.Path, capsys):
+    path, folder = str(tuned / "seed-0"), str(tmp_path / "teacher")
+    examples = [TextExample("pear apple"), TextExample("saw"), TextExample("naïve 漢字 plum")]
+    teacher.ask(path, examples, folder, 2)
+    kept, said = teacher.answers_in(folder, pair=False)
+    assert kept == examples
+    wanted = [answer["probabilities"]["fruit"] for answer in load_predictor(path)(examples)]
+    powers = np.exp(said)
+    np.testing.assert_allclose(powers[:, 0] / powers.sum(axis=1), wanted, atol=1e-5)
+    teacher.ask(path, iter([]), folder, 2)
+    assert "has been asked already" in capsys.readouterr().out
+
+
+def test_texts_that_do_not_fit(tmp_path: pathlib.Path):
+    file = tmp_path / "texts.txt"
+    file.write_text("one\ntwo\tthree\n")
+    with pytest.raises(InputError, match=r"texts.txt:2: a line must be a text without tabs"):
+        list(teacher.examples_of(str(file), pair=False))
+    with pytest.raises(InputNotFoundError, match="--texts: no file"):
+        list(teacher.examples_of(str(tmp_path / "no"), pair=False))
+
+
+def test_student_and_control(tuned: pathlib.Path, fruit: str, tmp_path: pathlib.Path, capsys):
+    texts = tmp_path / "texts.txt"
+    texts.write_text("pear saw\nmelon\n")
+    options = DistillOptions(
+        str(tuned / "seed-0"), "text_classification", str(tmp_path / "out"), fruit,
+        student_layers=1, texts=str(texts), set=QUICK,
+    )  # fmt: skip
+    distill.main(options)
+    results = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert {name: result["layers"] for name, result in results.items()} == {
+        "teacher": 2, "student": 1, "control": 1,
+    }  # fmt: skip
+    # The block is shared: fewer layers are as many parameters.
+    assert len({result["parameters"] for result in results.values()}) == 1
+    assert results["student"]["accuracy"] > 0.9
+    assert json.loads((tmp_path / "out/teacher/manifest.json").read_text())["texts"] == 162
+    student = RunDir(str(tmp_path / "out" / "student"))
+    assert student.config()["model"]["num_layers"] == 1
+    answer = load_predictor(student.path)([TextExample("pear melon")])[0]
+    assert answer["label"] == "fruit"
+    assert "| student | 1 |" in capsys.readouterr().out
+    distill.main(options)  # nothing is trained again
+    assert (
+        json.loads((tmp_path / "out" / "result.json").read_text())["student"] == results["student"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"student_layers": 2}, "must be fewer than the teacher's.*Received: 2"),
+        ({"student_layers": None}, "either --student or --student_layers"),
+        ({"loss": "kl"}, "--loss must be one of"),
+        ({"temperature": 0.0}, "--temperature must be positive"),
+        ({"task": "rte"}, "train.tsv:1: the header must name sentence1"),
+    ],
+)
+def test_mistakes(changes: dict, words: str, tuned: pathlib.Path, fruit: str, tmp_path):
+    options = DistillOptions(
+        str(tuned / "seed-0"), "text_classification", str(tmp_path / "out"), fruit, student_layers=1
+    )
+    with pytest.raises(InputError, match=words):
+        distill.main(dataclasses.replace(options, **changes))
+    assert not (tmp_path / "out").exists()

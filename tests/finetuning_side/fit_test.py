@@ -1,0 +1,174 @@
+"""Training: order, exact continuation, patience, layer-wise rates, padding."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.errors import ConfigError
+from albert_tf.runs import RunDir
+from albert_tf.tasks.classifier import featurize_texts
+from albert_tf.tasks.features import Features
+from finetuning.batches import training_batches
+from finetuning.config import FinetuneConfig, TrainingConfig
+from finetuning.fit import fine_tune
+from finetuning.layers import freeze, rates_of
+from finetuning.start import Start, resolve
+from finetuning.task import Source
+from finetuning.tasks import TASKS
+
+CPU = tf.distribute.OneDeviceStrategy("/cpu:0")
+
+
+@pytest.fixture(scope="module")
+def begin(start: str) -> Start:
+    return Start.of(start, None, None)
+
+
+@pytest.fixture(scope="module")
+def config(begin: Start, fruit: str) -> FinetuneConfig:
+    data = TASKS["text_classification"].read(Source(fruit))
+    chosen = ("training.steps=6", "training.evaluate_every=2", "training.batch_size=8",
+              "training.learning_rate=0.01", "task.seq_length=32",
+              "model.hidden_dropout=0.1")  # fmt: skip
+    return resolve(begin, data, {}, chosen, "cpu")
+
+
+@pytest.fixture(scope="module")
+def features(begin: Start, config: FinetuneConfig, fruit: str) -> Features:
+    data = TASKS["text_classification"].read(Source(fruit))
+    return featurize_texts(data.train, begin.tokenizer, config.task)
+
+
+def tune(begin: Start, config: FinetuneConfig, features: Features, path: str, scores) -> list:
+    """Weights after a run whose evaluations give `scores`, one by one; an error ends it."""
+    run = RunDir(path)
+    run.begin({"model": {}}, begin.tokenizer)
+    scores = iter(scores)
+
+    def evaluate(_: object) -> dict[str, float]:
+        score = next(scores)
+        if isinstance(score, Exception):
+            raise score
+        return {"accuracy": score}
+
+    return fine_tune(
+        config, lambda: begin.model(config), features, evaluate, "accuracy", run, CPU
+    ).get_weights()
+
+
+class TestBatches:
+    def units(self, features: Features, first: int, steps: int, seed: int = 0) -> list[list[int]]:
+        numbered = dataclasses.replace(features, targets={"number": np.arange(len(features))})
+        batches = training_batches(numbered, 8, seed, first, steps, False)
+        return [numbers.numpy().tolist() for _, numbers in batches]
+
+    def test_each_epoch_has_every_unit_once(self, features):
+        assert len(features) == 160
+        batches = self.units(features, 0, 40)
+        first, second = sum(batches[:20], []), sum(batches[20:], [])
+        assert sorted(first) == sorted(second) == list(range(160))
+        assert first != second and first != sorted(first)
+
+    def test_a_later_start_sees_the_rest(self, features):
+        assert self.units(features, 13, 40) == self.units(features, 0, 40)[13:]
+        assert self.units(features, 0, 3, seed=1) != self.units(features, 0, 3)
+
+    def test_padding_is_as_far_as_a_batch_needs(self, features):
+        longer = dataclasses.replace(features, seq_length=64)
+        widths = [
+            {
+                batch["input_mask"].shape[1]
+                for batch, _ in training_batches(longer, 8, 0, 0, 20, pad)
+            }
+            for pad in (False, True)
+        ]
+        assert widths == [{32}, {64}]
+
+
+def test_a_run_that_was_cut_off_goes_on_to_the_same_weights(begin, config, features, tmp_path):
+    whole = tune(begin, config, features, str(tmp_path / "whole"), (0.1, 0.2, 0.3))
+    path = str(tmp_path / "cut")
+    with pytest.raises(KeyError):
+        tune(begin, config, features, path, (0.1, KeyError("cut off at step 4")))
+    assert [row["step"] for row in RunDir(path).metrics()] == [2]
+    again = tune(begin, config, features, path, (0.2, 0.3))
+    assert [row["step"] for row in RunDir(path).metrics()] == [2, 4, 6]
+    for one, other in zip(whole, again, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+def test_patience_ends_a_run_with_its_best_weights(begin, config, features, tmp_path):
+    patient = dataclasses.replace(config, training=dataclasses.replace(config.training, patience=1))
+    best = tune(begin, patient, features, str(tmp_path / "a"), (0.2, 0.1))
+    assert [row["step"] for row in RunDir(str(tmp_path / "a")).metrics()] == [2, 4]
+    # The schedule is that of six steps, of which the best had taken two.
+    stopped = tune(begin, patient, features, str(tmp_path / "b"), (0.9, 0.9, 0.9))
+    for one, other in zip(best, stopped, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+class TestLayers:
+    def model(self, begin: Start, config: FinetuneConfig, sharing: str):
+        model = dataclasses.replace(config.model, sharing=sharing, num_layers=3)
+        other = dataclasses.replace(config, model=model)
+        from albert_tf.encoder import AlbertEncoder
+        from albert_tf.tasks.classifier import SequenceClassifier
+
+        return SequenceClassifier(AlbertEncoder(other.model), other.task).create_weights()
+
+    def test_rates_fall_from_layer_to_layer(self, begin, config):
+        """Three layers: embeddings are four below the pooler."""
+        rates = rates_of(self.model(begin, config, "none"), 0.5)
+        found = {
+            part: {rate for name, rate in rates.items() if part in name}
+            for part in ("embeddings", "attention_0", "feed_forward_1", "attention_2", "pooler")
+        }
+        assert found == {
+            "embeddings": {1 / 16}, "attention_0": {1 / 8}, "feed_forward_1": {1 / 4},
+            "attention_2": {1 / 2}, "pooler": set(),
+        }  # fmt: skip
+
+    def test_shared_weights_are_as_high_as_the_highest_that_uses_them(self, begin, config):
+        rates = rates_of(self.model(begin, config, "attention"), 0.5)
+        assert {rate for name, rate in rates.items() if "/attention_0/" in name} == {1 / 2}
+        assert {rate for name, rate in rates.items() if "feed_forward_0" in name} == {1 / 8}
+
+    def test_frozen_layers_stay(self, begin, config):
+        model = self.model(begin, config, "none")
+        freeze(model, 2)
+        trained = {w.name.split("/")[-3] for w in model.trainable_weights if "stack" in w.name}
+        frozen = {name for w in model.non_trainable_weights for name in w.name.split("/")}
+        assert {"embeddings", "attention_0", "feed_forward_0"} <= frozen
+        assert not {"attention_1", "feed_forward_1", "pooler", "head"} & frozen and trained
+        with pytest.raises(ConfigError, match=r"at most 4.*Received: 5"):
+            freeze(model, 5)
+
+    def test_a_run_with_both(self, begin, config, features, tmp_path):
+        training = dataclasses.replace(config.training, layer_decay=0.9, frozen=1, steps=2)
+        values = dataclasses.replace(config, training=training)
+        before = begin.model(config)
+        after = tune(begin, values, features, str(tmp_path / "run"), (0.5,))
+        names = [weight.name for weight in before.weights]
+        moved = {
+            name for name, old, new in zip(names, before.get_weights(), after, strict=True)
+            if np.any(old != new)
+        }  # fmt: skip
+        assert not any("embeddings" in name for name in moved)
+        assert any("attention_0" in name for name in moved)
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"layer_decay": 0.0}, "layer_decay"),
+        ({"frozen": -1}, "frozen"),
+        ({"precision": "half"}, "precision"),
+        ({"patience": 0}, "patience"),
+        ({"epochs": float("nan")}, "epochs"),
+    ],
+)
+def test_impossible_values(changes: dict, word: str):
+    with pytest.raises(ConfigError, match=rf"`training.{word}`"):
+        TrainingConfig(**changes)
