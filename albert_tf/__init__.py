@@ -13,6 +13,7 @@ _HOME = {
     "AlbertEncoder": "albert_tf.encoder",
     "AlbertPretrainer": "albert_tf.pretrainer",
     "ChoiceExample": "albert_tf.tasks.examples",
+    "Features": "albert_tf.tasks.features",
     "SpanExample": "albert_tf.tasks.examples",
     "TextExample": "albert_tf.tasks.examples",
     "load_encoder": "albert_tf.checkpoints",

@@ -117,6 +117,7 @@ class _State:
         self._keep_best = _one_file(self._best, self._writes.checkpoints_path)
         self._keep_last = _one_file(self._last, self._writes.training_path)
         self._values: list[float] = []
+        self._board = tf.summary.create_file_writer(self._writes.tensorboard_path)
 
     def restore(self) -> int:
         """Goes to the last evaluation, if there was one; returns its step."""
@@ -136,8 +137,12 @@ class _State:
         if not self._values or value > max(self._values):
             self._keep_best.save(step)
         self._values.append(value)
-        row = {f"dev/{name}": value for name, value in scores.items()}
-        self._writes.add_metrics({"step": step, "loss/train": loss} | row)
+        row = {"loss/train": loss} | {f"dev/{name}": value for name, value in scores.items()}
+        self._writes.add_metrics({"step": step} | row)
+        with self._board.as_default(step):
+            for name, value in row.items():
+                tf.summary.scalar(name, value)
+        self._board.flush()
         self._keep_last.save(step)
 
     def is_over(self, patience: int | None) -> bool:

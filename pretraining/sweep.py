@@ -16,8 +16,8 @@ the table has means over the seeds.
 changes is applied to that experiment instead of to the paper's model.
 
 --budget makes members last steps:N, tokens:N (positions, padding included) or seconds:N of
-training. Seconds become steps: some loops of each configuration are timed after its first, which
-compiles, and what comes out is kept in OUTPUT/sweep.json. So a run is a function of its
+training. Seconds become steps: first of all, some loops of each configuration are timed after its
+first, which compiles, and what comes out is kept in OUTPUT/sweep.json. So a run is a function of its
 configuration, which says `loop.steps`, and a rerun has the same. Compilation, checkpoints and
 evaluations do not count. Warm-up and schedule keep their share of the steps.
 """
@@ -61,6 +61,9 @@ def main(options: SweepOptions) -> int:
         print(sweep.describe())
         return 0
     sweep.begin()
+    for member in sweep.configurations:
+        with contextlib.suppress(MemberError):  # is told when it is to be trained
+            sweep.time(member)
     results: list[Result] = []
     failures = []
     for number, member in itertools.product(range(options.seeds), sweep.configurations):
@@ -152,8 +155,7 @@ class Sweep:
         """
         run, seed = self.run_dir(member, number), member.tree().seed + number
         if not run.is_complete:
-            if self.steps(member) is None:
-                self._time(member)
+            self.time(member)
             self._train(member, run, f"seed={seed}", *self._length(member))
         result = {
             "run": os.path.basename(run.path), "configuration": member.name, "seed": seed,
@@ -162,8 +164,17 @@ class Sweep:
         }  # fmt: skip
         return result | (self._evaluation(run) if self.options.heldout else {})
 
-    def _time(self, member: Configuration) -> None:
-        """Finds how many steps the budget's seconds are."""
+    def time(self, member: Configuration) -> None:
+        """Finds how many steps the budget's seconds are, where they are not steps yet.
+
+        All configurations are timed before any is trained, so that a machine whose speed changes
+        in the course of hours treats them alike.
+
+        Raises:
+          MemberError: as `run`.
+        """
+        if self.steps(member) is not None:
+            return
         steps = (1 + TIMED_LOOPS) * member.tree().loop.steps_per_loop
         with tempfile.TemporaryDirectory(prefix=".timing-", dir=self.options.output) as folder:
             run = RunDir(os.path.join(folder, "run"))

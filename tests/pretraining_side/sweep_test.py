@@ -178,7 +178,8 @@ def test_seconds_become_steps_once(commands: Commands, tiny_records: str, tmp_pa
     assert sweep.main(wanted) == cli.USAGE_ERROR
     # The median of 10, 11, 12 and 50 ms is 11.5; smoke warms up for a quarter of its steps.
     assert {(row["train/step"], row["train/warmup"]) for row in lines(out)} == {("2000", "500")}
-    assert commands.calls.count("train run") == 2  # each configuration is timed once
+    # Each configuration is timed once, before any is trained.
+    assert commands.calls.count("train run") == 2 == len(set(commands.calls[:2])) + 1
     commands.step_ms, commands.failing = [1.0] * 5, ()
     assert sweep.main(wanted) == 0
     assert {row["train/step"] for row in lines(out)} == {"2000"}

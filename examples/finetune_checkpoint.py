@@ -1,0 +1,40 @@
+"""Fine-tunes a checkpoint on a table of texts and labels, in your own script.
+
+    python -m examples.finetune_checkpoint runs/first reviews/train.tsv
+"""
+
+import sys
+
+import tensorflow as tf
+import tf_keras
+
+import albert_tf
+from albert_tf.optimization import AdamW, LinearWarmupLinearDecay
+from albert_tf.tasks.classifier import ClassifierTask, SequenceClassifier, featurize_texts
+
+
+def main(init: str, table: str, epochs: int = 3, batch_size: int = 32) -> tf_keras.Model:
+    """Trains on `table`: a header, then text, tab, label in each line."""
+    rows = [line.rstrip("\n").split("\t") for line in open(table, encoding="utf-8")][1:]
+    labels = tuple(sorted({label for _, label in rows}))
+    examples = [albert_tf.TextExample(text, label=labels.index(label)) for text, label in rows]
+
+    task = ClassifierTask(labels, seq_length=64)
+    features = featurize_texts(examples, albert_tf.load_tokenizer(init), task)
+    model = SequenceClassifier(albert_tf.load_encoder(init), task)
+
+    steps = epochs * len(examples) // batch_size
+    schedule = LinearWarmupLinearDecay(peak=1e-4, warmup_steps=steps // 10, decay_steps=steps)
+    model.compile(AdamW(schedule, global_clipnorm=1.0), model.losses_of_fit(), ["accuracy"])
+    batches = tf.data.Dataset.range(len(examples)).shuffle(len(examples), seed=0).batch(batch_size)
+    model.fit(batches.map(lambda units: _batch(features, units)), epochs=epochs)
+    return model
+
+
+def _batch(features: albert_tf.Features, units: tf.Tensor) -> tuple:
+    inputs, targets = features.batch(units)  # padded to the longest text of the batch
+    return inputs, targets["label"]
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

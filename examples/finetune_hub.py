@@ -1,0 +1,35 @@
+"""Fine-tunes an exported encoder through TF Hub: plain tf_keras, and none of this package.
+
+    python -m examples.finetune_hub export/preprocessing/1 export/encoder/1 reviews/train.tsv
+"""
+
+import sys
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_hub as hub
+import tensorflow_text  # noqa: F401  the preprocessing's operations
+import tf_keras
+
+
+def main(preprocessing: str, encoder: str, table: str, epochs: int = 3) -> tf_keras.Model:
+    """Trains on `table`: a header, then text, tab, label in each line."""
+    rows = [line.rstrip("\n").split("\t") for line in open(table, encoding="utf-8")][1:]
+    texts, answers = zip(*rows, strict=True)
+    labels, numbers = np.unique(answers, return_inverse=True)
+    inputs = hub.load(preprocessing)(tf.constant(texts))  # ids once, before training
+
+    ids = {name: tf_keras.Input([None], dtype=tf.int32, name=name) for name in inputs}
+    pooled = hub.KerasLayer(encoder, trainable=True)(ids)["pooled_output"]
+    logits = tf_keras.layers.Dense(len(labels))(tf_keras.layers.Dropout(0.1)(pooled))
+    model = tf_keras.Model(ids, logits)
+
+    optimizer = tf_keras.optimizers.AdamW(1e-4, weight_decay=0.01, global_clipnorm=1.0)
+    loss = tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(optimizer, loss, ["accuracy"])
+    model.fit(inputs, numbers, batch_size=32, epochs=epochs)
+    return model
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

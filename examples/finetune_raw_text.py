@@ -1,0 +1,37 @@
+"""A model from text to label: the preprocessing is in the graph, and is saved with it.
+
+    python -m examples.finetune_raw_text export/preprocessing/1 export/encoder/1 \\
+        reviews/train.tsv export/reviews/1
+"""
+
+import sys
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_hub as hub
+import tensorflow_text  # noqa: F401  the preprocessing's operations
+import tf_keras
+
+
+def main(preprocessing: str, encoder: str, table: str, saved: str, epochs: int = 3) -> None:
+    """Trains on `table` (a header, then text, tab, label in each line) and saves the model."""
+    rows = [line.rstrip("\n").split("\t") for line in open(table, encoding="utf-8")][1:]
+    texts, answers = zip(*rows, strict=True)
+    labels, numbers = np.unique(answers, return_inverse=True)
+
+    text = tf_keras.Input([], dtype=tf.string, name="text")
+    ids = hub.KerasLayer(preprocessing)(text)
+    pooled = hub.KerasLayer(encoder, trainable=True)(ids)["pooled_output"]
+    logits = tf_keras.layers.Dense(len(labels))(tf_keras.layers.Dropout(0.1)(pooled))
+    model = tf_keras.Model(text, logits)
+
+    optimizer = tf_keras.optimizers.AdamW(1e-4, weight_decay=0.01, global_clipnorm=1.0)
+    loss = tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(optimizer, loss, ["accuracy"])
+    model.fit(np.array(texts, object), numbers, batch_size=32, epochs=epochs)
+    print("an answer:", texts[0], labels[model.predict(tf.constant(texts[:1])).argmax()])
+    model.save(saved)  # takes strings: nothing else is needed to serve it
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
