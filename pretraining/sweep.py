@@ -17,11 +17,12 @@ changes is applied to that experiment instead of to the paper's model.
 
 --budget makes members last steps:N, tokens:N (positions, padding included) or seconds:N of
 training. Seconds become steps: first of all, some loops of each configuration are timed after its
-first, which compiles, and what comes out is kept in OUTPUT/sweep.json. So a run is a function of its
-configuration, which says `loop.steps`, and a rerun has the same. Compilation, checkpoints and
+first, which compiles, and what comes out is kept in OUTPUT/sweep.json. So a run is a function of
+its configuration, which says `loop.steps`, and a rerun has the same. Compilation, checkpoints and
 evaluations do not count. Warm-up and schedule keep their share of the steps.
 """
 
+import contextlib
 import itertools
 import json
 import os
