@@ -12,7 +12,7 @@ not counted.
 workers over parent is about how many of them one parent can keep busy.
 --peer also times `official.nlp.data.create_pretraining_data` on `--peer_bytes` of the text, with
 the same vocabulary and n-grams of words, and gives `times_peer`, a ratio of bytes per second.
---memory builds in a process of its own and gives `peak_rss_mb`, with TensorFlow and the vocabulary.
+--memory builds in a process of its own and gives `peak_rss_mb`.
 """
 
 import contextlib
@@ -154,7 +154,7 @@ def _time_case(
 ) -> dict[str, object]:
     sentences = [s for _, document in _documents(case) for s in document.sentences]
     num_bytes = sum(len(sentence.encode()) for sentence in sentences)
-    _build_once(case, tokenizer)  # warms caches and imports TensorFlow
+    _build_once(case, tokenizer)  # warms caches
     limits, stages, sequences = [_library_seconds(tokenizer, sentences)], [], 0
     for _ in range(options.rounds):
         clock, sequences = _build_once(case, tokenizer)
