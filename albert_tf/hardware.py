@@ -130,6 +130,11 @@ def is_chief(strategy: tf.distribute.Strategy) -> bool:
     return (resolver.task_type, resolver.task_id) == (first, 0)
 
 
+def num_workers(strategy: tf.distribute.Strategy) -> int:
+    """Processes that train together."""
+    return strategy.num_replicas_in_sync // len(strategy.extended.worker_devices)
+
+
 def _local(devices: list) -> tf.distribute.Strategy:
     names = [device.name for device in devices]
     if len(names) == 1:

@@ -40,42 +40,57 @@ def write(
         "## Settings",
         info.markdown_table(("key", "value"), values),
         "## Use",
-        f"    python -m finetuning.predict --run_dir={run.path} --input=texts.txt\n"
-        f"    python -m albert_tf.export --run_dir={run.path} --output=export",
+        f"    python -m finetuning.predict --run_dir={run.path} --input=FILE",
     ]
     with outputs.new_file(run.card_path) as partial, open(partial, "w", encoding="utf-8") as file:
         file.write("\n\n".join(parts) + "\n")
 
 
 def _mistakes(task: Any, predictions: Sequence[Prediction], examples: Sequence[Any]) -> list[str]:
-    labels = task.get("labels")
-    if not labels:
-        return []
-    given = [prediction["label"] for prediction in predictions]
-    right = [labels[int(example.label)] for example in examples]
+    rows = [
+        (*_compared(task, prediction, example), prediction)
+        for prediction, example in zip(predictions, examples, strict=True)
+    ]
     parts = []
-    if len(labels) <= _LABELS:
-        counts = collections.Counter(zip(right, given, strict=True))
-        rows = [(label, *(str(counts[label, other]) for other in labels)) for label in labels]
+    labels = task.get("labels") or []
+    if 0 < len(labels) <= _LABELS:
+        counts = collections.Counter((right, given) for _, right, given, _, _ in rows)
+        confusion = [(right, *(str(counts[right, given]) for given in labels)) for right in labels]
         parts += [
             "## Confusion",
             "A row is what is right, a column what was predicted.",
-            info.markdown_table(("", *labels), rows),
+            info.markdown_table(("", *labels), confusion),
         ]
-    wrong = [
-        (_shortened(f"{example.first} ‖ {example.second}" if example.second else example.first),
-         answer, prediction["label"], f"{prediction['score']:.2f}")
-        for example, answer, prediction in zip(examples, right, predictions, strict=True)
-        if answer != prediction["label"]
-    ]  # fmt: skip
-    wrong.sort(key=lambda row: row[-1], reverse=True)  # the surest first
+    wrong = sorted((row for row in rows if row[3] > 0), key=lambda row: row[3], reverse=True)
+    shown = [tuple(map(_shortened, row[:3])) for row in wrong[:_SHOWN]]
     return [
         *parts,
-        "## Its surest mistakes",
-        info.markdown_table(("text", "right", "predicted", "probability"), wrong[:_SHOWN]),
+        "## Its worst mistakes",
+        info.markdown_table(("example", "right", "predicted"), shown),
     ]
 
 
+def _compared(task: Any, prediction: Prediction, example: Any) -> tuple[str, str, str, float]:
+    """(the example, what is right, what was predicted, how wrong that is; 0 where it is right)."""
+    kind = task["kind"]
+    if kind == "span":
+        right = " / ".join(dict.fromkeys(text for _, text in example.answers)) or "(no answer)"
+        answer = prediction["answer"] or "(no answer)"
+        is_right = answer.lower() in right.lower().split(" / ")
+        return example.question, right, answer, 0.0 if is_right else float(prediction["score"])
+    if kind == "multiple_choice":
+        right, answer = example.options[example.label], example.options[prediction["choice"]]
+        wrong = 0.0 if right == answer else max(prediction["probabilities"])
+        return example.question, right, answer, wrong
+    text = f"{example.first} ‖ {example.second}" if example.second else example.first
+    if kind == "regressor":
+        error = abs(example.label - prediction["score"])
+        return text, f"{example.label:.2f}", f"{prediction['score']:.2f}", error
+    right = task["labels"][int(example.label)]
+    wrong = 0.0 if right == prediction["label"] else prediction["score"]
+    return text, right, prediction["label"], wrong
+
+
 def _shortened(text: str) -> str:
-    text = text.replace("|", "\\|")
+    text = " ".join(text.split()).replace("|", "\\|")
     return text if len(text) <= _TEXT else text[: _TEXT - 1] + "…"

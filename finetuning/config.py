@@ -24,7 +24,7 @@ class TrainingConfig:
     frozen: how many layers stay as they are, from the lowest: 1 the embeddings, 2 also the first
       encoder layer. Weights that a higher layer shares do not.
     pad_to_longest: pad a batch to its longest example, in steps of 32 pieces, instead of
-      `task.seq_length`. TPUs want one shape: false there.
+      `task.seq_length`. Never on a TPU, which compiles a program for each shape.
     """
 
     epochs: float = 3.0

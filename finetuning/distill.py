@@ -12,38 +12,43 @@ about those of --texts, a text a line (for pairs two, with a tab between them); 
 OUTPUT/teacher as TFRecords. The student learns them: cross-entropy with --temperature (times its
 square), or the mean squared error of the logits, which is also what a regression takes.
 
-OUTPUT/student is a run like others. OUTPUT/control is the same student fine-tuned without a
-teacher, in as many steps; the table has score, parameters and examples/s of all three.
+OUTPUT/student is a run like others. OUTPUT/control is the same student without a teacher: it
+starts where the teacher did, and learns the labels in as many steps. The table has score,
+parameters and examples/s of all three. Examples are as long as the teacher's, unless
+--set task.seq_length says otherwise.
 """
 
 import dataclasses
 import json
 import os
+import shutil
+import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
 import tf_keras
 
 from albert_tf import cli, hardware, info, outputs, settings
-from albert_tf.checkpoints import load_config
+from albert_tf.checkpoints import load_config, load_encoder
 from albert_tf.encoder import AlbertEncoder
 from albert_tf.errors import InputError
 from albert_tf.runs import RunDir
+from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import load_predictor, load_task_model, predict
 from albert_tf.tasks.task_model import TaskModel
 from finetuning import report, teacher
 from finetuning.config import FinetuneConfig, Plan
-from finetuning.fit import fine_tune
+from finetuning.fit import Scores, fine_tune
 from finetuning.start import Start, resolve
-from finetuning.task import Data, Source, Task
+from finetuning.task import Data, Task, source_of
 from finetuning.tasks import TASKS
 
 LOSSES = ("cross_entropy", "mse")
-_TIMED = 512  # dev examples that the speed is measured on
+_TIMED, _ROUNDS = 512, 5  # dev examples that the speed is measured on, and how often
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,12 +77,16 @@ def main(options: DistillOptions) -> None:
     if options.dry_run:
         print(json.dumps(settings.to_dict(work.config), indent=1))
         return
-    teacher.ask(options.teacher, work.texts(), work.at("teacher"), work.config.training.batch_size)
-    results = {
-        "teacher": work.measured(load_task_model(options.teacher)),
-        "student": work.run("student", *work.lessons()),
-        "control": work.run("control", work.labelled(), None),
+    batch_size = work.config.training.batch_size
+    teacher.ask(work.identity, work.texts(), work.at("teacher"), batch_size)
+    work.run("student", work.student(), *work.lessons())
+    work.run("control", work.control(), work.featurize(work.data.train), None)
+    paths = {
+        "teacher": options.teacher,
+        "student": work.at("student"),
+        "control": work.at("control"),
     }
+    results = {name: work.measured(path) for name, path in paths.items()}
     outputs.write_json(work.at("result.json"), results)
     print(table(results, work.task.metrics))
 
@@ -88,40 +97,43 @@ class _Distillation:
     def __init__(self, options: DistillOptions) -> None:
         self.options = options
         _check(options)
-        self.task: Task = TASKS[options.task]
-        self.data: Data = self.task.read(Source(options.data_dir, options.tfds))
         self.strategy = hardware.strategy(options.device, options.tpu)
-        self.teacher = load_predictor(options.teacher)
-        if self.teacher.task.kind not in ("classifier", "regressor"):
+        self.task: Task = TASKS[options.task]
+        self.data: Data = self.task.read(source_of(options.data_dir, options.tfds))
+        teaching = load_task_model(options.teacher).task
+        if teaching.kind not in ("classifier", "regressor"):
             raise InputError(
                 f"--teacher={options.teacher} must label texts. Received: a run of kind "
-                f"{self.teacher.task.kind!r}, whose answers cannot be distilled here."
+                f"{teaching.kind!r}, whose answers cannot be distilled here."
             )
-        if getattr(self.teacher.task, "labels", None) != getattr(self.data.task, "labels", None):
+        if getattr(teaching, "labels", None) != getattr(self.data.task, "labels", None):
             raise InputError(
                 f"--teacher={options.teacher} must have the labels of --data_dir. Received: "
-                f"{self.teacher.task}, and {self.data.task}."
+                f"{teaching}, and {self.data.task}."
             )
         self.start = Start.of(options.student or options.teacher, None, None)
         if options.student_layers:
-            self.start = dataclasses.replace(
-                self.start, config=_fewer_layers(self.start, options.student_layers)
-            )
-        self.config: FinetuneConfig = resolve(
-            self.start, self.data, {}, options.set, options.device
-        )
+            config = _fewer_layers(self.start, options.student_layers)
+            self.start = dataclasses.replace(self.start, config=config)
+        self.identity = teacher.identity_of(options.teacher, self.texts())
+        data = dataclasses.replace(self.data, task=teaching)  # as long as the teacher's examples
+        config = resolve(self.start, data, {}, options.set, options.device)
+        # Student and control alike: the steps are passes over what the teacher is asked about.
+        plan = Plan.of(config.training, self.identity["count"])
+        training = dataclasses.replace(config.training, **dataclasses.asdict(plan))
+        self.config: FinetuneConfig = dataclasses.replace(config, training=training)
 
     def at(self, name: str) -> str:
         """A path in the output folder."""
         return os.path.join(self.options.output, name)
 
-    def texts(self) -> Any:
+    def texts(self) -> Iterator[TextExample]:
         """What the teacher is asked about."""
         yield from self.data.train
         if self.options.texts:
             yield from teacher.examples_of(self.options.texts, self.data.task.pair)
 
-    def featurize(self, examples: Sequence[Any]) -> Features:
+    def featurize(self, examples: Sequence[TextExample]) -> Features:
         """In the student's vocabulary."""
         kind = KINDS[self.config.task.kind]
         return kind.featurize(examples, self.start.tokenizer, self.config.task)
@@ -129,92 +141,94 @@ class _Distillation:
     def lessons(self) -> tuple[Features, Any]:
         """The teacher's answers as targets, and the loss."""
         examples, said = teacher.answers_in(self.at("teacher"), self.data.task.pair)
-        features = dataclasses.replace(self.featurize(examples), targets={"label": said})
         if self.config.task.kind == "regressor":
-            return dataclasses.replace(features, targets={"label": said[:, 0]}), "mse"
-        if self.options.loss == "mse":
+            said = said[:, 0]
+        features = dataclasses.replace(self.featurize(examples), targets={"label": said})
+        if self.options.loss == "mse" or self.config.task.kind == "regressor":
             return features, "mse"
         return features, SoftCrossEntropy(self.options.temperature)
 
-    def labelled(self) -> Features:
-        """The training examples with their own labels."""
-        return self.featurize(self.data.train)
+    def student(self) -> Callable[[], TaskModel]:
+        """Makes the student: its own encoder, or the teacher's in fewer layers."""
+        if self.options.student:
+            return lambda: self.start.model(self.config)
+        return lambda: self._in_fewer_layers(self.options.teacher)
 
-    def run(self, name: str, train: Features, loss: Any) -> dict[str, Any]:
-        """Trains student or control, unless that is done; both take the steps of the student."""
+    def control(self) -> Callable[[], TaskModel]:
+        """Makes the same student as it was before anybody fine-tuned it."""
+        if self.options.student:
+            return self.student()
+        origin = str(RunDir(self.options.teacher).config()["init"])
+        if not os.path.isdir(origin):
+            raise InputError(
+                f"--student_layers: the control starts where the teacher did, and {origin!r} is "
+                "not there any more: put it back, or pass --student."
+            )
+        return lambda: self._in_fewer_layers(origin)
+
+    def _in_fewer_layers(self, path: str) -> TaskModel:
+        encoder = AlbertEncoder(self.config.model).create_weights()
+        encoder.set_weights(load_encoder(path).get_weights())
+        return KINDS[self.config.task.kind].model(encoder, self.config.task).create_weights()
+
+    def run(self, name: str, model_of: Callable[[], TaskModel], train: Features, loss: Any) -> None:
+        """Trains student or control, unless that is done."""
         run = RunDir(self.at(name))
-        config = self._as_long(self.config)
-        run_config = settings.to_dict(config) | {
+        run_config = settings.to_dict(self.config) | {
             "name": self.options.task,
             "init": os.path.normpath(self.start.path),
             "data": report.fingerprint(self.data),
-            "teacher": None if loss is None else os.path.normpath(self.options.teacher),
-            "loss": loss if loss is None or loss == "mse" else loss.get_config(),
+            "teacher": self.identity if loss else None,
+            "loss": loss.get_config() if isinstance(loss, SoftCrossEntropy) else loss,
         }
         run.check(run_config)
-        if not run.is_complete:
+        if run.is_complete:
+            return
+        is_chief = hardware.is_chief(self.strategy)
+        if is_chief:
             run.begin(run_config, self.start.tokenizer)
-            self._train(config, train, loss, run)
-        return run.result()
+        examples = next(iter(self.data.dev.values()))
+        features, training = self.featurize(examples), self.config.training
+        length = None if training.pad_to_longest else features.seq_length
 
-    def _as_long(self, config: FinetuneConfig) -> FinetuneConfig:
-        """With the steps of passes over what the teacher was asked about."""
-        with open(os.path.join(self.at("teacher"), "manifest.json"), encoding="utf-8") as file:
-            count = json.load(file)["texts"]
-        steps = Plan.of(config.training, count).steps
-        return dataclasses.replace(
-            config, training=dataclasses.replace(config.training, steps=steps)
-        )
+        def evaluate(model: TaskModel) -> Scores:
+            said = predict(model, features, training.batch_size, length)
+            return self._scores(model.task, said, features)
 
-    def _train(self, config: FinetuneConfig, train: Features, loss: Any, run: RunDir) -> None:
-        (_, examples), *_ = self.data.dev.items()
-        features, kind = self.featurize(examples), KINDS[config.task.kind]
-
-        def evaluate(model: TaskModel) -> dict[str, float]:
-            said = predict(model, features, config.training.batch_size)
-            answers = kind.decode(said, features, examples, config.task)
-            return self.task.score(answers, examples)
-
-        with hardware.precision_policy(config.training.precision):
-            model = fine_tune(
-                config, self._student(config), train, evaluate, self.task.metrics[0], run,
-                self.strategy, loss,
+        with hardware.precision_policy(training.precision):
+            fine_tune(
+                self.config, model_of, train, evaluate, self.task.metrics[0], run, self.strategy,
+                loss,
             )  # fmt: skip
-        run.finish(self.measured(model))
+        if is_chief:
+            run.finish(run.metrics()[-1])
+            shutil.rmtree(run.training_path, ignore_errors=True)
 
-    def _student(self, config: FinetuneConfig) -> Callable[[], TaskModel]:
-        if self.options.student:
-            return lambda: self.start.model(config)
+    def _scores(self, task: Any, said: Any, features: Features) -> Scores:
+        examples = next(iter(self.data.dev.values()))
+        return self.task.score(KINDS[task.kind].decode(said, features, examples, task), examples)
 
-        def model() -> TaskModel:
-            encoder = AlbertEncoder(config.model).create_weights()
-            encoder.set_weights(self.teacher.model.encoder.get_weights())
-            return KINDS[config.task.kind].model(encoder, config.task).create_weights()
-
-        return model
-
-    def measured(self, model: TaskModel) -> dict[str, Any]:
-        """Scores on the dev set, parameters, and examples/s of a batch of 32 on this machine."""
-        (_, examples), *_ = self.data.dev.items()
-        is_teacher = model.task == self.teacher.task
-        tokenizer = self.teacher.tokenizer if is_teacher else self.start.tokenizer
-        kind = KINDS[model.task.kind]
-        features = kind.featurize(examples, tokenizer, model.task)
-        said = predict(model, features, 32)
-        scores = self.task.score(kind.decode(said, features, examples, model.task), examples)
-        some = kind.featurize(examples[:_TIMED], tokenizer, model.task)
-        predict(model, some, 32)  # traced
-        start = time.perf_counter()
-        predict(model, some, 32)
-        speed = len(some) / (time.perf_counter() - start)
-        metric, count = self.task.metrics[0], model.count_params()
-        answers = kind.decode(said, features, examples, model.task)
-        error = report.standard_error(self.task, model.task.kind, answers, examples)
-        return scores | {
-            "metric": metric, "standard_error": error, "parameters": count,
-            "layers": model.encoder.config.num_layers if hasattr(model.encoder, "config") else None,
-            "examples_per_s": speed, "dev_examples": len(examples),
-        }  # fmt: skip
+    def measured(self, path: str) -> dict[str, Any]:
+        """Dev scores, parameters, and examples/s in batches of 32, float32 and on one device."""
+        examples, asked = next(iter(self.data.dev.values())), load_predictor(path)
+        kind = KINDS[asked.task.kind]
+        features = kind.featurize(examples, asked.tokenizer, asked.task)
+        said = predict(asked.model, features, 32)
+        some = kind.featurize(examples[:_TIMED], asked.tokenizer, asked.task)
+        seconds = []
+        for _ in range(_ROUNDS):
+            start = time.perf_counter()
+            predict(asked.model, some, 32)
+            seconds.append(time.perf_counter() - start)
+        answers = kind.decode(said, features, examples, asked.task)
+        return self.task.score(answers, examples) | {
+            "metric": self.task.metrics[0],
+            "standard_error": report.standard_error(self.task, asked.task.kind, answers, examples),
+            "parameters": asked.model.count_params(),
+            "layers": asked.model.encoder.config.num_layers,
+            "examples_per_s": len(some) / statistics.median(seconds),
+            "dev_examples": len(examples),
+        }
 
 
 class SoftCrossEntropy(tf_keras.losses.Loss):

@@ -6,10 +6,10 @@
         --submission=MNLI-m.tsv --output=ensembles/mnli
 
 Members are picked on the dev set: first the best run, then, as long as the score rises, whichever
-run raises it most; --select=all takes all. What is averaged are probabilities, of a regression the
-scores, of spans the log-probabilities of each candidate. --output gets result.json, with each run's
-score and the ensemble's, and predictions.jsonl. The dev set picked the members, so the ensemble's
-score on it is a little high: report a part that it has not seen.
+run raises it most; --select=all takes the first --max_members. What is averaged are probabilities,
+of a regression the scores, of spans the log-probabilities of each candidate. --output gets
+result.json, with each run's score and the ensemble's, and predictions.jsonl. The dev set picked the
+members, so the ensemble's score on it is a little high: report a part that it has not seen.
 """
 
 import dataclasses
@@ -23,9 +23,9 @@ from albert_tf.errors import InputError, InputNotFoundError
 from albert_tf.progress import Progress
 from albert_tf.runs import RunDir
 from albert_tf.tasks.kinds import KINDS
-from albert_tf.tasks.predictor import load_predictor, predict
-from finetuning.report import write_predictions
-from finetuning.task import Source, Task
+from albert_tf.tasks.predictor import load_predictor, load_task_model, predict
+from finetuning.report import fingerprint, scores_if_known, write_predictions
+from finetuning.task import Data, Task, source_of
 from finetuning.tasks import TASKS
 
 
@@ -47,21 +47,25 @@ class EnsembleOptions:
 
 def main(options: EnsembleOptions) -> None:
     """Averages what `options` describe."""
-    if options.select not in ("best", "all"):
-        raise InputError(f"--select must be best or all. Received: {options.select!r}.")
+    _check(options)
     paths = _paths(options)
     task, section = _common_task(paths)
     outputs.require_new(options.output)
     if options.dry_run:
         print("\n".join(paths))
         return
-    data = task.read(Source(options.data_dir, options.tfds))
+    source = source_of(options.data_dir, options.tfds)
+    data = task.read(source)
+    _check_data(paths, data)
+    part = None
+    if options.part:
+        part = task.read_part(source, options.part, load_task_model(paths[0]).task)
     (name, examples), *_ = data.dev.items()
     asked = _Members(paths, section, options.batch_size)
     every = asked.outputs(examples, name)
     singles = [asked.score(task, [one], examples) for one in every]
     metric = task.metrics[0]
-    chosen = list(range(len(paths)))
+    chosen = list(range(min(len(paths), options.max_members)))
     if options.select == "best":
         chosen = pick(
             [single[metric] for single in singles],
@@ -69,9 +73,10 @@ def main(options: EnsembleOptions) -> None:
             options.max_members,
         )
     score = asked.score(task, [every[i] for i in chosen], examples)
+    names = [paths[i] for i in chosen]
     result = {
         "metric": metric,
-        "members": [paths[i] for i in chosen],
+        "members": names,
         "singles": {path: single for path, single in zip(paths, singles, strict=True)},
         "ensemble": score,
         "dev_examples": len(examples),
@@ -81,8 +86,9 @@ def main(options: EnsembleOptions) -> None:
         answers = asked.decode([every[i] for i in chosen], examples)
         write_predictions(os.path.join(work, "predictions.jsonl"), answers, examples)
     print(_table(result, task))
-    if options.part:
-        _answer_part(options, task, _Members([paths[i] for i in chosen], section, 32))
+    if part is not None:
+        members = _Members(names, section, options.batch_size)
+        _answer_part(options, task, members, part)
 
 
 def pick(singles: Sequence[float], score: Any, most: int) -> list[int]:
@@ -174,9 +180,28 @@ def _common_task(paths: Sequence[str]) -> tuple[Task, dict[str, Any]]:
     return TASKS[str(answers[0][0])], configs[0]["task"]
 
 
-def _answer_part(options: EnsembleOptions, task: Task, members: _Members) -> None:
-    source = Source(options.data_dir, options.tfds)
-    examples = task.read_part(source, str(options.part), load_predictor(members._paths[0]).task)
+def _check(options: EnsembleOptions) -> None:
+    if options.select not in ("best", "all"):
+        raise InputError(f"--select must be best or all. Received: {options.select!r}.")
+    if options.max_members < 2:
+        raise InputError(f"--max_members must be at least 2. Received: {options.max_members}.")
+    if options.submission and not options.part:
+        raise InputError("--submission goes with --part: the leaderboard numbers its examples.")
+
+
+def _check_data(paths: Sequence[str], data: Data) -> None:
+    """The runs' own data: of others the labels may have other numbers."""
+    trained = RunDir(paths[0]).config()["data"]
+    if (found := fingerprint(data)) != trained:
+        raise InputError(
+            f"--data_dir must hold the data that the runs were trained on ({trained}). Received: "
+            f"other examples ({found})."
+        )
+
+
+def _answer_part(
+    options: EnsembleOptions, task: Task, members: _Members, examples: Sequence[Any]
+) -> None:
     answers = members.decode(members.outputs(examples, str(options.part)), examples)
     path = options.submission or os.path.join(options.output, f"{options.part}.jsonl")
     if options.submission:
@@ -184,6 +209,8 @@ def _answer_part(options: EnsembleOptions, task: Task, members: _Members) -> Non
     else:
         write_predictions(path, answers, examples)
     print(f"{path}: {len(answers):,} answers")
+    if said := scores_if_known(task, answers, examples):
+        print(said)
 
 
 def _table(result: dict[str, Any], task: Task) -> str:

@@ -1,50 +1,26 @@
 """Training a task model with tf_keras `compile` and `fit`, its best weights kept."""
 
-import os
-import shutil
+import math
 import sys
 import tempfile
-import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import tensorflow as tf
 import tf_keras
 
 from albert_tf import hardware
-from albert_tf.checkpoints import is_saved_model, load_encoder, set_variables
-from albert_tf.config import AlbertConfig
-from albert_tf.encoder import AlbertEncoder
+from albert_tf.errors import InputError
 from albert_tf.optimization import AdamW, LinearWarmupLinearDecay
 from albert_tf.runs import RunDir
 from albert_tf.tasks.features import Features
-from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.task_model import TaskModel
 from finetuning.batches import training_batches
 from finetuning.config import FinetuneConfig, Plan
-from finetuning.layers import LayerwiseAdamW, freeze, rates_of
+from finetuning.layers import LayerwiseAdamW, factors_of, freeze
 
 Scores = dict[str, float]
-
-
-def encoder_from(init: str, config: AlbertConfig) -> tf_keras.layers.Layer:
-    """The encoder to start from: `hub.KerasLayer` for an exported one, else an AlbertEncoder.
-
-    Args:
-      config: the encoder's own, its dropout aside; an exported one keeps the dropout that it has.
-
-    Raises: as `albert_tf.load_encoder`.
-    """
-    own = load_encoder(init)
-    if not is_saved_model(init):
-        encoder = AlbertEncoder(config).create_weights()
-        set_variables(encoder, own.variables, init)
-        return encoder
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="pkg_resources is deprecated")
-        import tensorflow_hub as hub
-    return hub.KerasLayer(init, trainable=True, name="encoder")
 
 
 def fine_tune(
@@ -85,7 +61,7 @@ def fine_tune(
         pad = not values.pad_to_longest
         model.fit(
             training_batches(train, values.batch_size, config.seed, first, plan.steps, pad),
-            callbacks=[_Evaluation(state, evaluate, plan, values.patience)],
+            callbacks=[_Evaluation(state, evaluate, plan, values.patience, first)],
             verbose="auto" if sys.stdout.isatty() else 0,
         )
     state.read_best()
@@ -110,7 +86,8 @@ class _State:
 
     def __init__(self, model: TaskModel, metric: str, run: RunDir, chief: RunDir | None) -> None:
         self._model, self._metric, self._run = model, metric, run
-        self._writes = chief or RunDir(tempfile.mkdtemp())
+        self._scratch = None if chief else tempfile.TemporaryDirectory()
+        self._writes = chief or RunDir(cast(Any, self._scratch).name)
         weights = weights_of(model)
         self._best = tf.train.Checkpoint(model=weights)
         self._last = tf.train.Checkpoint(model=weights, optimizer=model.optimizer)
@@ -124,7 +101,7 @@ class _State:
         step = 0
         if path := tf.train.latest_checkpoint(self._run.training_path):
             self._last.read(path).assert_existing_objects_matched()
-            step = int(self._model.optimizer.iterations)
+            step = int(self._model.optimizer.iterations.numpy())
             print(f"{self._run.path} goes on from step {step:,}.")
         self._writes.keep_metrics_until(step)
         rows = [row for row in self._run.metrics() if row["step"] <= step]
@@ -151,8 +128,9 @@ class _State:
         return patience is not None and len(self._values) - 1 - best >= patience
 
     def read_best(self) -> None:
-        """Gives the model its best weights."""
-        path = tf.train.latest_checkpoint(self._run.checkpoints_path)
+        """Gives the model its best weights, which this process has saved, or one before it."""
+        own, run = self._writes.checkpoints_path, self._run.checkpoints_path
+        path = tf.train.latest_checkpoint(own) or tf.train.latest_checkpoint(run)
         self._best.read(path).assert_existing_objects_matched()
 
 
@@ -169,20 +147,30 @@ class _Evaluation(tf_keras.callbacks.Callback):
         evaluate: Callable[[TaskModel], Scores],
         plan: Plan,
         patience: int | None,
+        first: int,
     ) -> None:
         super().__init__()
         self._state, self._evaluate = state, evaluate
-        self._plan, self._patience = plan, patience
+        self._plan, self._patience, self._step = plan, patience, first
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
-        step = int(self.model.optimizer.iterations)
-        if step % self._plan.evaluate_every and step < self._plan.steps:
+        self._step += 1
+        if self._step % self._plan.evaluate_every and self._step < self._plan.steps:
             return
-        scores, loss = self._evaluate(self.model), float((logs or {})["loss"])
-        self._state.add(step, loss, scores)
+        # tf_keras adds up what the workers found.
+        loss = float((logs or {})["loss"]) / hardware.num_workers(self.model.distribute_strategy)
+        if not math.isfinite(loss):
+            raise InputError(
+                f"the loss was not finite before step {self._step:,}: pass a lower "
+                "training.learning_rate, or more training.warmup_steps."
+            )
+        scores = self._evaluate(self.model)
+        self._state.add(self._step, loss, scores)
         self.model.reset_metrics()  # the loss of the next row is that of its own steps
         shown = ", ".join(f"{name} {value:.4f}" for name, value in scores.items())
-        print(f"step {step:,} of {self._plan.steps:,}: loss {loss:.4f}, dev {shown}", flush=True)
+        print(
+            f"step {self._step:,} of {self._plan.steps:,}: loss {loss:.4f}, dev {shown}", flush=True
+        )
         if self._state.is_over(self._patience):
             print(f"Nothing better in {self._patience} evaluations: the run ends.")
             self.model.stop_training = True
@@ -197,22 +185,4 @@ def _optimizer(config: FinetuneConfig, plan: Plan, model: TaskModel) -> AdamW:
     }
     if values.layer_decay == 1:
         return AdamW(schedule, **rest)
-    return LayerwiseAdamW(schedule, factors=rates_of(model, values.layer_decay), **rest)
-
-
-def with_own_encoder(model: TaskModel, config: FinetuneConfig, run: RunDir) -> TaskModel:
-    """The same weights around an AlbertEncoder, as the run's checkpoint: wherever an encoder came
-    from, what it leaves is one kind of run."""
-    if isinstance(model.encoder, AlbertEncoder):
-        return model
-    encoder = AlbertEncoder(config.model).create_weights()
-    set_variables(encoder, model.encoder.variables, "the Hub module")
-    own = KINDS[config.task.kind].model(encoder, config.task).create_weights()
-    theirs = [v for v in model.variables if not any(v is w for w in model.encoder.variables)]
-    mine = [v for v in own.variables if not any(v is w for w in encoder.variables)]
-    for variable, value in zip(mine, theirs, strict=True):
-        variable.assign(value)
-    folder = run.checkpoints_path
-    shutil.rmtree(folder, ignore_errors=True)
-    tf.train.Checkpoint(model=weights_of(own)).save(os.path.join(folder, "ckpt"))
-    return own
+    return LayerwiseAdamW(schedule, factors=factors_of(model, values.layer_decay), **rest)

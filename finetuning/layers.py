@@ -1,28 +1,22 @@
 """How deep in a model a weight is, and an optimizer whose learning rate follows it."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.encoder import AlbertEncoder
 from albert_tf.errors import ConfigError
 from albert_tf.optimization import AdamW
 from albert_tf.tasks.task_model import TaskModel
 
 
 def layers_of(model: TaskModel) -> list[list[tf_keras.layers.Layer]]:
-    """The model's layers from the lowest: embeddings, each encoder layer, pooler and head.
+    """The model's layers from the lowest: embeddings, then each encoder layer.
 
     Weights that several layers share are listed with the highest that uses them.
     """
     encoder = model.encoder
-    if not isinstance(encoder, AlbertEncoder):
-        raise ConfigError(
-            "`training.layer_decay` and `training.frozen` need an encoder of our own, not an "
-            "exported one: pass the run or the converted folder that it was exported from."
-        )
     stack, levels = encoder.stack, [[encoder.embeddings]]
     for number, layer in enumerate(stack.plan):
         above = stack.plan[number + 1 :]
@@ -48,28 +42,30 @@ def freeze(model: TaskModel, frozen: int) -> None:
             layer.trainable = False
 
 
-def rates_of(model: TaskModel, decay: float) -> dict[str, float]:
-    """Name of each weight below the pooler -> the factor of its learning rate."""
+def factors_of(model: TaskModel, decay: float) -> list[float]:
+    """Of the learning rate of each of `model.trainable_variables`; 1 from the pooler on."""
     levels = layers_of(model)
-    return {
-        weight.name: decay ** (len(levels) - depth)
+    depths = {
+        id(weight): depth
         for depth, level in enumerate(levels)
         for layer in level
         for weight in layer.weights
     }
+    top = len(levels)
+    return [decay ** (top - depths.get(id(each), top)) for each in model.trainable_variables]
 
 
 class LayerwiseAdamW(AdamW):
-    """AdamW with a factor of the learning rate for each weight (1 where none is named)."""
+    """AdamW with a factor of the learning rate for each variable, in the order of `build`."""
 
-    def __init__(self, *args: Any, factors: Mapping[str, float], **kwargs: Any) -> None:
+    def __init__(self, *args: Any, factors: Sequence[float], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.factors = dict(factors)
+        self.factors = list(factors)
 
     def _direction(
         self, gradient: tf.Tensor, variable: tf.Variable, is_finite: tf.Tensor
     ) -> tf.Tensor:
-        factor = self.factors.get(variable.name, 1.0)
+        factor = self.factors[self._index_dict[self._var_key(variable)]]
         return factor * super()._direction(gradient, variable, is_finite)
 
     def get_config(self) -> dict[str, object]:

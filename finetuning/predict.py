@@ -9,24 +9,28 @@ A line of --input is an example: a text; for pairs two texts with a tab between 
 task, a JSON object with the keys text, or text_a and text_b, or question and context, or question,
 context and options. An answer is a line of --output in the same order, a JSON object, or with
 --format=tsv its values with tabs between them.
---part reads a part of the run's own data set instead, in its layout, and --submission writes the
-file that its leaderboard takes (of SQuAD a folder of three).
+--part reads a part of the run's data set instead, in its layout, or of another one of the same kind
+(--task=ax for a run of MNLI); its scores are printed where the answers are known. --submission
+writes the file that the leaderboard takes, of SQuAD the n-best answers and null odds beside it.
 """
 
 import contextlib
 import dataclasses
 import itertools
 import json
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
-from albert_tf import cli, outputs
+from albert_tf import cli, outputs, settings
 from albert_tf.errors import InputError, InputNotFoundError
 from albert_tf.runs import RunDir
 from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample
 from albert_tf.tasks.predictor import Predictor, load_predictor
-from finetuning.task import Prediction, Source
+from finetuning.report import scores_if_known
+from finetuning.tables import lines_of
+from finetuning.task import Prediction, source_of
 from finetuning.tasks import TASKS
 
 CHUNK = 1024  # examples that are in memory together
@@ -40,9 +44,10 @@ class PredictOptions:
     input: str = cli.option("a file of examples, - for stdin", "-")
     output: str = cli.option("a file for the answers, - for stdout", "-")
     format: str = cli.option("of the answers: jsonl or tsv", "jsonl")
-    data_dir: str | None = cli.option("with --part: the files of the run's data set", None)
+    task: str | None = cli.option("with --part: the data set, by default the run's own", None)
+    data_dir: str | None = cli.option("with --part: the files of the data set", None)
     tfds: bool = cli.option("with --part: the data set's prepared TFDS", False)
-    part: str | None = cli.option("a part of the run's data set, such as test", None)
+    part: str | None = cli.option("a part of the data set, such as test", None)
     submission: str | None = cli.option("with --part: the leaderboard's file", None)
     batch_size: int = cli.option("examples at a time", 32)
     dry_run: bool = cli.option("load the run, check everything and answer nothing", False)
@@ -60,22 +65,23 @@ def main(options: PredictOptions) -> None:
     if options.part:
         _of_part(options, predictor)
         return
-    with _opened(options.input) as source:
-        if options.dry_run:
-            print(f"{options.run_dir}: {predictor.task}")
-            return
-        with _output(options.output) as out:
-            lines = enumerate(source, start=1)
-            while chunk := list(itertools.islice(lines, CHUNK)):
-                examples = [_example(line, predictor.task, options.input, n) for n, line in chunk]
-                answers = predictor(examples, options.batch_size)
-                _write(out, answers, options.format)
+    lines = _lines(options.input)
+    if options.dry_run:
+        print(f"{options.run_dir}: {predictor.task}")
+        return
+    with _output(options.output) as out:
+        while chunk := list(itertools.islice(lines, CHUNK)):
+            examples = [_example(line, predictor.task, options.input, n) for n, line in chunk]
+            answers = predictor(examples, options.batch_size)
+            _write(out, answers, options.format)
 
 
 def _of_part(options: PredictOptions, predictor: Predictor) -> None:
-    name = RunDir(options.run_dir).config()["name"]
+    name = options.task or RunDir(options.run_dir).config()["name"]
+    if name not in TASKS:
+        raise InputError(f"--task: {settings.unknown_key(name, TASKS, 'task')}")
     task = TASKS[name]
-    source = Source(options.data_dir, options.tfds)
+    source = source_of(options.data_dir, options.tfds)
     examples = task.read_part(source, str(options.part), predictor.task)
     if options.dry_run:
         print(f"{options.run_dir}: {len(examples):,} examples of {name}'s {options.part}")
@@ -84,23 +90,19 @@ def _of_part(options: PredictOptions, predictor: Predictor) -> None:
     if options.submission:
         task.write_submission(options.submission, answers, examples)
         print(f"{options.submission}: {len(answers):,} answers of {options.run_dir}")
-        return
-    with _output(options.output) as out:
-        _write(out, answers, options.format)
+    if options.output != "-" or not options.submission:
+        with _output(options.output) as out:
+            _write(out, answers, options.format)
+    if said := scores_if_known(task, answers, examples):
+        print(f"{name} {options.part}: {said}", file=sys.stderr)
 
 
-@contextlib.contextmanager
-def _opened(path: str) -> Iterator[IO[str]]:
+def _lines(path: str) -> Iterator[tuple[int, str]]:
     if path == "-":
-        yield sys.stdin
-        return
-    try:
-        with open(path, encoding="utf-8") as file:
-            yield file
-    except FileNotFoundError:
-        raise InputNotFoundError(f"--input: no file {path!r}.") from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"--input={path} must be UTF-8: {error}. Convert the file.") from None
+        return enumerate(sys.stdin, start=1)
+    if not os.path.isfile(path):
+        raise InputNotFoundError(f"--input: no file {path!r} (working folder {os.getcwd()}).")
+    return lines_of(path)
 
 
 @contextlib.contextmanager
@@ -129,27 +131,45 @@ def _cell(value: Any) -> str:
 def _example(line: str, task: Any, path: str, number: int) -> Any:
     """The example in a line; InputError, which names it, where there is none."""
     line = line.rstrip("\r\n")
-    if line.startswith("{"):
-        try:
-            return _from_json(json.loads(line), task)
-        except (ValueError, KeyError, TypeError) as error:
-            problem = f"no {error}" if isinstance(error, KeyError) else str(error)
-            raise InputError(f"--input={path}:{number}: {problem}. {_wanted(task)}") from None
-    cells = line.split("\t")
-    if task.kind in ("classifier", "regressor") and len(cells) == 1 + task.pair:
-        return TextExample(cells[0], cells[1] if task.pair else None)
-    raise InputError(f"--input={path}:{number}: {_wanted(task)} Received: {line[:80]!r}.")
+    try:
+        row = json.loads(line) if line.startswith("{") else None
+    except ValueError:
+        row = None  # a text may begin with a brace
+    try:
+        return _from_json(row, task) if row is not None else _from_cells(line.split("\t"), task)
+    except ValueError as error:
+        problem = f"{error}. " if str(error) else ""
+        raise InputError(
+            f"--input={path}:{number}: {problem}{_wanted(task)} Received: {line[:80]!r}."
+        ) from None
+
+
+def _from_cells(cells: list[str], task: Any) -> TextExample:
+    if task.kind not in ("classifier", "regressor") or len(cells) != 1 + task.pair:
+        raise ValueError
+    texts = [_text({"text": cell}, "text") for cell in cells]
+    return TextExample(texts[0], texts[1] if task.pair else None)
 
 
 def _from_json(row: dict[str, Any], task: Any) -> Any:
+    if task.kind in ("classifier", "regressor"):
+        names = ("text_a", "text_b") if task.pair else ("text",)
+        texts = [_text(row, name) for name in names]
+        return TextExample(texts[0], texts[1] if task.pair else None)
+    question, context = _text(row, "question"), _text(row, "context")
     if task.kind == "span":
-        return SpanExample(str(row["question"]), str(row["context"]), str(row.get("id", "")))
-    if task.kind == "multiple_choice":
-        options = tuple(map(str, row["options"]))
-        return ChoiceExample(str(row["question"]), str(row["context"]), options)
-    if task.pair:
-        return TextExample(str(row["text_a"]), str(row["text_b"]))
-    return TextExample(str(row["text"]))
+        return SpanExample(question, context, str(row.get("id", "")))
+    options = row.get("options")
+    if not isinstance(options, list) or len(options) != task.num_choices:
+        raise ValueError(f"options must be a list of {task.num_choices}")
+    return ChoiceExample(question, context, tuple(_text({"option": o}, "option") for o in options))
+
+
+def _text(row: dict[str, Any], name: str) -> str:
+    text = row.get(name)
+    if not isinstance(text, str) or not text.strip():
+        raise ValueError(f"{name} must be a text that is not empty")
+    return text
 
 
 def _wanted(task: Any) -> str:

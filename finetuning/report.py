@@ -104,6 +104,22 @@ def write_predictions(
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
+def scores_if_known(
+    task: Task, predictions: Sequence[Prediction], examples: Sequence[Any]
+) -> str | None:
+    """The metrics in a line, where every example has its answer."""
+    known = [
+        bool(example.answers or example.is_impossible)
+        if hasattr(example, "answers")
+        else example.label is not None
+        for example in examples
+    ]
+    if not all(known):
+        return None
+    scores = task.score(predictions, examples)
+    return ", ".join(f"{name} {value:.4f}" for name, value in scores.items())
+
+
 def line(result: Mapping[str, Any]) -> str:
     """A result in a line."""
     metric = result["metric"]
@@ -116,7 +132,9 @@ def line(result: Mapping[str, Any]) -> str:
 
 def summarize(folder: str, results: Sequence[Mapping[str, Any]]) -> str:
     """Writes `folder`/seeds.json, median and spread of each score, and gives it as a table."""
-    names = [name for name, value in results[0].items() if isinstance(value, float)]
+    names = [
+        name for name, value in results[0].items() if isinstance(value, float) and name != "seconds"
+    ]
     summary = {}
     for name in names:
         values = [result[name] for result in results]

@@ -6,20 +6,27 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from albert_tf import hardware, settings
-from albert_tf.checkpoints import EXTRAS, is_saved_model, load_config, load_encoder
+from albert_tf.checkpoints import (
+    EXTRAS,
+    is_saved_model,
+    load_config,
+    load_encoder,
+    set_variables,
+)
 from albert_tf.config import AlbertConfig
-from albert_tf.errors import ConfigError, InputError
+from albert_tf.encoder import AlbertEncoder
+from albert_tf.errors import ConfigError, InputError, InputNotFoundError
 from albert_tf.runs import RunDir
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import load_task_model
 from albert_tf.tasks.task_model import TaskModel
 from albert_tf.tokenization import Tokenizer, load_tokenizer
 from finetuning.config import FinetuneConfig
-from finetuning.fit import encoder_from
 from finetuning.task import Data
 
 # The rest of `task` and of `model` follows from the data and from --init.
-CHANGEABLE = ("training.", "seed", "model.hidden_dropout", "model.attention_dropout", "task.")
+CHANGEABLE = ("training.", "seed", "task.", "model.hidden_dropout", "model.attention_dropout",
+              "model.rematerialize")  # fmt: skip
 FIXED = ("task.kind", "task.labels", "task.pair", "task.answerable", "task.num_choices")
 
 
@@ -57,7 +64,7 @@ class Start:
                 f"pass --init={path}."
             )
         load_encoder(path)  # what does not fit shows before anything is written
-        vocabulary = load_tokenizer(tokenizer or path)
+        vocabulary = _tokenizer(path, tokenizer)
         if vocabulary.vocab_size != config.vocab_size:
             raise InputError(
                 f"--tokenizer={tokenizer or path} must be the vocabulary that {path} was trained "
@@ -67,13 +74,30 @@ class Start:
 
     def model(self, config: FinetuneConfig) -> TaskModel:
         """The task's model over the encoder, with a new head or that of the same task."""
-        encoder = encoder_from(self.path, config.model)
+        encoder = AlbertEncoder(config.model).create_weights()
+        set_variables(encoder, load_encoder(self.path).variables, self.path)
         model = KINDS[config.task.kind].model(encoder, config.task).create_weights()
         if self.is_task:
             theirs = load_task_model(self.path)
             if _answers(theirs.task) == _answers(config.task):
                 model.set_weights(theirs.get_weights())
         return model
+
+
+def _tokenizer(path: str, other: str | None) -> Tokenizer:
+    if other is None:
+        return load_tokenizer(path)
+    given = load_tokenizer(other)
+    try:
+        own = load_tokenizer(path)
+    except InputNotFoundError:
+        return given
+    if own.fingerprint != given.fingerprint:
+        raise InputError(
+            f"--tokenizer={other} must be the vocabulary that {path} holds itself. Received: "
+            "another one; leave --tokenizer out."
+        )
+    return own
 
 
 def _kind_of(path: str) -> Any:
@@ -113,6 +137,7 @@ def resolve(
             f"Received: {config.task.seq_length}, {model.max_positions}."
         )
     precision = hardware.resolve_precision(config.training.precision, device)
-    return dataclasses.replace(
-        config, training=dataclasses.replace(config.training, precision=precision)
-    )
+    training = dataclasses.replace(config.training, precision=precision)
+    if device == "tpu":  # it compiles a program for each shape
+        training = dataclasses.replace(training, pad_to_longest=False)
+    return dataclasses.replace(config, training=training)

@@ -78,7 +78,7 @@ def _command(options: TableOptions, run: str, task: str, data: str, target: str)
     command = [
         "-m", "finetuning.train", f"--task={task}", f"--data_dir={data}", f"--init={run}",
         f"--run_dir={target}", f"--seeds={options.seeds}", f"--recipe={options.recipe}",
-        f"--device={options.device}",
+        f"--device={options.device}", f"--cache_dir={os.path.join(options.output, 'features')}",
     ]  # fmt: skip
     return [*command, *(part for assignment in options.set for part in ("--set", assignment))]
 
@@ -126,20 +126,20 @@ def table_of(runs: Sequence[str], tasks: Sequence[str], results: Results) -> str
                 cells.append("failed")
                 continue
             medians = _medians(results[run, task])
-            first, *others = _shown(task)
-            averaged.append(medians[first])
-            cells.append("/".join(f"{100 * medians[name]:.1f}" for name in (first, *others)))
+            values = [100 * medians[name] for name in _shown(task)]
+            averaged.append(statistics.mean(values))
+            cells.append("/".join(f"{value:.1f}" for value in values))
         complete = len(averaged) == len(tasks)
         rows.append((
             os.path.basename(run), f"{load_config(run).param_count():,}", *cells,
-            f"{100 * statistics.mean(averaged):.1f}" if complete else "",
+            f"{statistics.mean(averaged):.1f}" if complete else "",
             f"{speed / speeds[0]:.1f}x" if speed and speeds[0] else "",
         ))  # fmt: skip
     return info.markdown_table(("run", "parameters", *tasks, "Avg", "speed-up"), rows)
 
 
 def _shown(task: str) -> tuple[str, ...]:
-    """The metrics of a task's column; the first goes into Avg, as in the paper."""
+    """The metrics of a task's column; their mean goes into Avg, as in the paper."""
     return ("f1", "exact_match") if task.startswith("squad") else TASKS[task].metrics[:1]
 
 
@@ -154,8 +154,13 @@ def _speed(run: str) -> float | None:
 
 
 def _runs(patterns: Sequence[str]) -> list[str]:
-    found = [path for pattern in patterns for path in sorted(glob.glob(pattern))]
+    found = [os.path.normpath(path) for each in patterns for path in sorted(glob.glob(each))]
     runs = [path for path in found if os.path.isfile(RunDir(path).config_path)]
+    for path in runs:
+        if RunDir(path).metrics() and not RunDir(path).is_complete:
+            raise InputError(
+                f"--runs: {path} is not complete. Give its command again, or name the others."
+            )
     if not runs:
         raise InputNotFoundError(
             f"--runs matches no run: {', '.join(patterns)} (working folder {os.getcwd()})."

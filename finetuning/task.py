@@ -4,6 +4,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from albert_tf.errors import InputError
+
 Prediction = dict[str, Any]  # what `decode` of the task's kind makes of an example
 
 
@@ -16,6 +18,13 @@ class Source:
 
     data_dir: str | None
     tfds: bool = False
+
+
+def source_of(data_dir: str | None, tfds: bool) -> Source:
+    """From the command line's options. Raises: InputError where neither says where to read."""
+    if data_dir is None and not tfds:
+        raise InputError("--data_dir is required: the folder of the task's files.")
+    return Source(data_dir, tfds)
 
 
 @dataclasses.dataclass(frozen=True)

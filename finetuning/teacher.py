@@ -4,17 +4,20 @@ import hashlib
 import itertools
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from albert_tf import outputs
+from albert_tf import outputs, settings
+from albert_tf.checkpoints import latest_checkpoint
 from albert_tf.errors import InputError, InputNotFoundError
 from albert_tf.progress import Progress
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import Predictor, load_predictor, predict
+from finetuning.tables import lines_of
 
 CHUNK = 4096  # texts that are in memory together
 _SCHEMA = {
@@ -25,49 +28,74 @@ _SCHEMA = {
 
 
 def examples_of(path: str, pair: bool) -> Iterator[TextExample]:
-    """A text a line, or two with a tab between them.
+    """A text a line, or two with a tab between them; `.gz` is read directly.
 
     Raises:
       InputNotFoundError: no such file.
-      InputError: a line of another form, or of no text.
+      InputError: a line of another form, of no text, or not UTF-8.
     """
     if not os.path.isfile(path):
         raise InputNotFoundError(f"--texts: no file {path!r} (working folder {os.getcwd()}).")
-    with open(path, encoding="utf-8") as file:
-        for number, line in enumerate(file, start=1):
-            cells = line.rstrip("\r\n").split("\t")
-            if len(cells) != 1 + pair or not all(cells):
-                raise InputError(
-                    f"--texts={path}:{number}: a line must be "
-                    f"{'two texts with a tab between them' if pair else 'a text without tabs'}. "
-                    f"Received: {line[:80]!r}."
-                )
-            yield TextExample(cells[0], cells[1] if pair else None)
+    for number, line in lines_of(path):
+        cells = line.rstrip("\r\n").split("\t")
+        if len(cells) != 1 + pair or not all(cell.strip() for cell in cells):
+            raise InputError(
+                f"--texts={path}:{number}: a line must be "
+                f"{'two texts with a tab between them' if pair else 'a text without tabs'}. "
+                f"Received: {line[:80]!r}."
+            )
+        yield TextExample(cells[0], cells[1] if pair else None)
 
 
-def ask(teacher: str, examples: Iterable[TextExample], folder: str, batch_size: int) -> None:
-    """Writes texts and the teacher's outputs to `folder`, in bounded memory, unless it is there."""
+def identity_of(teacher: str, examples: Iterable[TextExample]) -> dict[str, Any]:
+    """What the answers depend on: the teacher's weights and the texts, read through once."""
+    digest, count = hashlib.sha256(), 0
+    for example in examples:
+        digest.update(repr((example.first, example.second)).encode())
+        count += 1
+    with open(latest_checkpoint(teacher) + ".index", "rb") as file:  # has the weights' checksums
+        weights = hashlib.sha256(file.read()).hexdigest()
+    return {
+        "teacher": os.path.normpath(teacher),
+        "weights": weights[:16],
+        "texts": digest.hexdigest()[:16],
+        "count": count,
+    }
+
+
+def ask(
+    identity: Mapping[str, Any], examples: Iterable[TextExample], folder: str, batch_size: int
+) -> None:
+    """Writes texts and the teacher's outputs to `folder`, in bounded memory, unless they are there.
+
+    Raises:
+      InputError: the folder has another teacher's answers, or those to other texts.
+    """
     if os.path.isfile(os.path.join(folder, "manifest.json")):
+        if differing := settings.differing_keys(_manifest(folder), identity):
+            raise InputError(
+                f"{folder} has other answers (there != here): {'; '.join(differing)}. Name another "
+                "--output."
+            )
         print(f"{folder}: the teacher has been asked already.")
         return
-    predictor, count = load_predictor(teacher), 0
+    predictor = load_predictor(identity["teacher"])
     with (
         outputs.new_folder(folder) as work,
-        tf.io.TFRecordWriter(os.path.join(work, "outputs.tfrecord")) as out,
-        Progress("texts asked of the teacher") as progress,
+        Progress("texts asked of the teacher", identity["count"]) as progress,
     ):
-        stream = iter(examples)
-        while chunk := list(itertools.islice(stream, CHUNK)):
-            for record in _records(predictor, chunk, batch_size):
-                out.write(record)
-            count += len(chunk)
-            progress.advance(len(chunk))
-        if not count:
-            raise InputError("--texts: no text to ask the teacher about.")
-        out.close()
-        outputs.write_json(
-            os.path.join(work, "manifest.json"), {"teacher": teacher, "texts": count}
-        )
+        with tf.io.TFRecordWriter(os.path.join(work, "outputs.tfrecord")) as out:
+            stream = iter(examples)
+            while chunk := list(itertools.islice(stream, CHUNK)):
+                for record in _records(predictor, chunk, batch_size):
+                    out.write(record)
+                progress.advance(len(chunk))
+        outputs.write_json(os.path.join(work, "manifest.json"), identity)
+
+
+def _manifest(folder: str) -> dict[str, Any]:
+    with open(os.path.join(folder, "manifest.json"), encoding="utf-8") as file:
+        return json.load(file)
 
 
 def _records(predictor: Predictor, examples: list[TextExample], batch_size: int) -> Iterator[bytes]:
@@ -89,8 +117,6 @@ def _bytes(text: str) -> tf.train.Feature:
 
 def answers_in(folder: str, pair: bool) -> tuple[list[TextExample], np.ndarray]:
     """(texts, outputs float32 [N, C]) that `ask` left."""
-    with open(os.path.join(folder, "manifest.json"), encoding="utf-8") as file:
-        count = json.load(file)["texts"]
     examples, said = [], []
     dataset = tf.data.TFRecordDataset(os.path.join(folder, "outputs.tfrecord")).batch(CHUNK)
     for batch in dataset.map(lambda records: tf.io.parse_example(records, _SCHEMA)):
@@ -98,13 +124,5 @@ def answers_in(folder: str, pair: bool) -> tuple[list[TextExample], np.ndarray]:
         for one, other in zip(batch["first"].numpy(), second, strict=True):
             examples.append(TextExample(one.decode(), other.decode() if pair else None))
         said.append(tf.sparse.to_dense(batch["output"]).numpy())
-    assert len(examples) == count, "the manifest is written last"
+    assert len(examples) == _manifest(folder)["count"], "the manifest is written last"
     return examples, np.concatenate(said)
-
-
-def fingerprint(examples: Iterable[TextExample]) -> str:
-    """16 hex digits that change with any text."""
-    digest = hashlib.sha256()
-    for example in examples:
-        digest.update(repr((example.first, example.second)).encode())
-    return digest.hexdigest()[:16]

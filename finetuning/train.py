@@ -1,8 +1,7 @@
 """Fine-tunes an encoder on labelled data, with plain tf_keras `compile` and `fit`.
 
---init takes a pretraining run, a converted checkpoint, or an exported encoder, which is then
-trained as `hub.KerasLayer`; --init_from_task a fine-tuned run, as the paper took MNLI's for RTE,
-STS-B and MRPC. The run that it leaves is loaded, exported and asked in the same way.
+--init takes a pretraining run, a converted checkpoint, or an exported encoder; --init_from_task a
+fine-tuned run, as the paper took MNLI's for RTE, STS-B and MRPC.
 
     python -m finetuning.train --task=cola --data_dir=glue/CoLA --init=runs/base \\
         --run_dir=runs/base-cola
@@ -34,11 +33,11 @@ from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import predict
 from albert_tf.tasks.task_model import TaskModel
 from finetuning import card, report
-from finetuning.config import FinetuneConfig, Plan
+from finetuning.config import FinetuneConfig, Plan, TrainingConfig
 from finetuning.feature_cache import features_of
-from finetuning.fit import Scores, fine_tune, with_own_encoder
+from finetuning.fit import Scores, fine_tune
 from finetuning.start import Start, resolve
-from finetuning.task import Data, Source, Task
+from finetuning.task import Data, Task, source_of
 from finetuning.tasks import TASKS
 
 
@@ -69,12 +68,12 @@ def main(options: FinetuneOptions) -> None:
     if options.seeds < 1:
         raise InputError(f"--seeds must be positive. Received: {options.seeds}.")
     task = TASKS[options.task]
-    source = Source(options.data_dir, options.tfds)
+    source = source_of(options.data_dir, options.tfds)
+    recipe = recipe_of(task, options)
+    strategy = hardware.strategy(options.device, options.tpu)  # before anything is computed
     start = Start.of(options.init, options.init_from_task, options.tokenizer)
     data = task.read(source)
-    recipe = recipe_of(task, options)
     config = resolve(start, data, recipe, options.set, options.device)
-    strategy = hardware.strategy(options.device, options.tpu)
     if config.training.batch_size % strategy.num_replicas_in_sync:
         raise InputError(
             f"`training.batch_size` must be a multiple of the {strategy.num_replicas_in_sync} "
@@ -154,20 +153,22 @@ class _Work:
             flush=True,
         )
         (first, examples), *_ = self.data.dev.items()
-        batch_size = config.training.batch_size
         with hardware.precision_policy(config.training.precision):
             model = fine_tune(
                 config,
                 lambda: self.start.model(config),
                 train,
-                lambda model: self.scores(model, first, examples, batch_size)[0],
+                lambda model: self.scores(model, first, examples, config.training)[0],
                 self.task.metrics[0],
                 run,
                 self.strategy,
             )
-            if not is_chief:
-                return
-            self._finish(with_own_encoder(model, config, run), config, run, begin)
+            parts = {  # by all workers: they compute together
+                name: self.scores(model, name, examples, config.training)
+                for name, examples in self.data.dev.items()
+            }
+        if is_chief:
+            self._finish(parts, run, time.monotonic() - begin)
 
     def features(self, name: str, examples: Sequence[Any], task: Any) -> Features:
         """Those of a part, made once."""
@@ -178,21 +179,19 @@ class _Work:
         return self._features[name]
 
     def scores(
-        self, model: TaskModel, name: str, examples: Sequence[Any], batch_size: int
+        self, model: TaskModel, name: str, examples: Sequence[Any], values: TrainingConfig
     ) -> tuple[Scores, list[dict[str, Any]]]:
         """The task's metrics on a dev set, and the predictions."""
         features = self.features(f"dev {name}", examples, model.task)
-        outputs = predict(model, features, batch_size)
+        length = None if values.pad_to_longest else features.seq_length
+        outputs = predict(model, features, values.batch_size, length)
         predictions = KINDS[model.task.kind].decode(outputs, features, examples, model.task)
         return self.task.score(predictions, examples), predictions
 
-    def _finish(self, model: TaskModel, config: FinetuneConfig, run: RunDir, begin: float) -> None:
-        """Reads every dev set with the best weights; leaves scores, predictions, plots, card."""
-        parts = {
-            name: self.scores(model, name, examples, config.training.batch_size)
-            for name, examples in self.data.dev.items()
-        }
-        seconds = time.monotonic() - begin
+    def _finish(
+        self, parts: dict[str, tuple[Scores, list[dict[str, Any]]]], run: RunDir, seconds: float
+    ) -> None:
+        """Leaves scores, predictions, plots and card of the best weights."""
         result = report.result_of(self.task, self.data, parts, run.metrics(), seconds)
         for name, (_, predictions) in parts.items():
             report.write_predictions(run.predictions_path(name), predictions, self.data.dev[name])

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.errors import ConfigError
+from albert_tf.errors import ConfigError, InputError
 from albert_tf.layers import common
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.features import Features, pack
@@ -81,6 +81,12 @@ def featurize_texts(
     examples: Sequence[TextExample], tokenizer: Tokenizer, task: TextTask
 ) -> Features:
     """Features of texts or pairs; the target `label` [N] where every example has one."""
+    for number, example in enumerate(examples):
+        if (example.second is not None) != task.pair:
+            raise InputError(
+                f"The task takes {'pairs of texts' if task.pair else 'single texts'}. Example "
+                f"{number} has {'one text' if task.pair else 'two'}: {example.first[:80]!r}."
+            )
     first = tokenizer.encode_batch([example.first for example in examples])
     second = None
     if task.pair:

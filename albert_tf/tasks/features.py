@@ -47,7 +47,7 @@ class Sequences:
         total, first = (tf.gather(each, rows)[:, None] for each in lengths)
         ids = tf.gather(every, rows).to_tensor(self.pad)  # as long as the longest
         ids = tf.pad(ids, [[0, 0], [0, length - tf.shape(ids)[1]]], constant_values=self.pad)
-        ids = tf.ensure_shape(ids, [None, length if isinstance(length, int) else None])
+        ids = tf.ensure_shape(ids, [rows.shape[0], length if isinstance(length, int) else None])
         positions = tf.range(length)[None, :]
         return {
             "input_word_ids": ids,
@@ -94,14 +94,17 @@ class Features:
           units: integers [B].
           length: S; by default what the longest needs, rounded up to the bucket.
         """
-        rows = units
+        rows = units = tf.cast(units, tf.int32)
         if self.per_unit > 1:
-            rows = tf.reshape(units[:, None] * self.per_unit + tf.range(self.per_unit), [-1])
+            rows = units[:, None] * self.per_unit + tf.range(self.per_unit)
+            count = units.shape[0]  # a TPU wants to know it
+            rows = tf.reshape(rows, [-1 if count is None else count * self.per_unit])
         inputs = self.sequences.inputs(
             rows, self.sequences.padded_length(rows, self.seq_length) if length is None else length
         )
         if self.per_unit > 1:
-            shape = [-1, self.per_unit, tf.shape(inputs["input_mask"])[1]]
+            width = tf.shape(inputs["input_mask"])[1] if length is None else length
+            shape = [-1 if count is None else count, self.per_unit, width]
             inputs = {name: tf.reshape(value, shape) for name, value in inputs.items()}
         hints, targets = (
             {name: tf.gather(value, units) for name, value in constants.items()}

@@ -66,17 +66,23 @@ def load_task_model(path: str) -> TaskModel:
     return model
 
 
-def predict(model: TaskModel, features: Features, batch_size: int) -> Any:
+def predict(
+    model: TaskModel, features: Features, batch_size: int, length: int | None = None
+) -> Any:
     """What the model says of every unit: the structure of its outputs, as arrays of [N, ...].
 
     Units of like lengths are asked together, so that little is padded.
+
+    Args:
+      length: pad all to it: a TPU wants one shape.
     """
     order = np.argsort(features.unit_lengths, kind="stable")
     whole: np.ndarray = np.resize(
         order, -(-len(order) // batch_size) * batch_size
     )  # full batches, by repeats
-    batches = tf.data.Dataset.from_tensor_slices(whole.astype(np.int32)).batch(batch_size)
-    batches = batches.map(lambda units: features.batch(units)[0]).prefetch(2)
+    batches = tf.data.Dataset.from_tensor_slices(whole.astype(np.int32))
+    batches = batches.batch(batch_size, drop_remainder=True)
+    batches = batches.map(lambda units: features.batch(units, length)[0]).prefetch(2)
     outputs = model.predict(batches, verbose=0)
     places = np.argsort(order, kind="stable")
     return tf.nest.map_structure(lambda values: values[: len(order)][places], outputs)

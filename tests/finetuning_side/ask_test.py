@@ -35,6 +35,8 @@ def test_a_line_an_answer(tuned: pathlib.Path, tmp_path: pathlib.Path, monkeypat
 class Section:
     """As much of a `task` section as reading a line takes."""
 
+    num_choices = 2
+
     def __init__(self, kind: str, pair: bool = False) -> None:
         self.kind, self.pair = kind, pair
 
@@ -47,6 +49,7 @@ def test_lines_of_every_kind():
     assert _example(question + "}", span, "-", 1) == SpanExample("q", "c")
     options = question + ', "options": ["x", "y"]}'
     assert _example(options, choice, "-", 1) == ChoiceExample("q", "c", ("x", "y"))
+    assert _example("{a} set", Section("classifier"), "-", 1) == TextExample("{a} set")
 
 
 @pytest.mark.parametrize(
@@ -55,8 +58,18 @@ def test_lines_of_every_kind():
         ("a\tb", Section("classifier"), "in.txt:7: A line must be a text without tabs"),
         ("a", Section("classifier", True), "in.txt:7: A line must be two texts with a tab"),
         ("what?", Section("span"), "in.txt:7: A line must be a JSON object with question"),
-        ('{"context": "c"}', Section("span"), "in.txt:7: no 'question'"),
-        ('{"text": ', Section("classifier"), "in.txt:7: Expecting value"),
+        ('{"context": "c"}', Section("span"), "in.txt:7: question must be a text"),
+        (
+            '{"text": null}',
+            Section("classifier"),
+            "in.txt:7: text must be a text that is not empty",
+        ),
+        (" ", Section("classifier"), "in.txt:7: text must be a text that is not empty"),
+        (
+            '{"question": "q", "context": "c", "options": "ab"}',
+            Section("multiple_choice"),
+            "in.txt:7: options must be a list of 2",
+        ),
     ],
 )
 def test_lines_that_do_not_fit(line: str, section: Section, words: str):
