@@ -19,7 +19,8 @@ PRECISIONS = ("auto", "float32", "mixed_bfloat16")
 TPU_TIMEOUT_S = 20.0
 # Dense matrix products in bfloat16, FLOPs per second, by a part of the device's name.
 _PEAK_FLOPS = {
-    "H200": 989e12, "H100": 989e12, "A100": 312e12, "L40": 181e12, "L4": 121e12, "A10": 125e12,
+    "H200": 989e12, "H100": 989e12, "A100": 312e12, "L40S": 362e12, "L40": 181e12, "L4": 121e12,
+    "A10": 125e12,
 }  # fmt: skip
 _PRODUCT = 1024  # rows and columns of the product that a CPU is timed by
 
@@ -69,7 +70,7 @@ def resolve_precision(precision: str, device: str = "auto") -> str:
 
 
 def peak_flops(strategy: tf.distribute.Strategy, precision: str) -> float | None:
-    """FLOPs per second that the devices of this process can do at most; None where not known.
+    """FLOPs per second that the devices of all workers can do at most; None where not known.
 
     Of GPUs by their names; of a CPU by timing a product, which takes a fraction of a second.
     """
@@ -79,17 +80,19 @@ def peak_flops(strategy: tf.distribute.Strategy, precision: str) -> float | None
     ]
     if names and not _is_on_cpu(strategy):
         known = [next((v for k, v in _PEAK_FLOPS.items() if k in name), 0.0) for name in names]
-        return sum(known) if all(known) and precision == "mixed_bfloat16" else None
+        is_known = all(known) and precision == "mixed_bfloat16"
+        return sum(known) * num_workers(strategy) if is_known else None
     if not _is_on_cpu(strategy):
         return None
     dtype = tf.bfloat16 if precision == "mixed_bfloat16" else tf.float32
-    square = tf.cast(tf.random.stateless_uniform([_PRODUCT, _PRODUCT], (1, 2)), dtype)
     fastest = float("inf")
-    for _ in range(5):
-        start = time.perf_counter()
-        tf.matmul(square, square).numpy()
-        fastest = min(fastest, time.perf_counter() - start)
-    return 2 * _PRODUCT**3 / fastest
+    with tf.device("/cpu:0"):
+        square = tf.cast(tf.random.stateless_uniform([_PRODUCT, _PRODUCT], (1, 2)), dtype)
+        for _ in range(5):
+            start = time.perf_counter()
+            tf.matmul(square, square).numpy()
+            fastest = min(fastest, time.perf_counter() - start)
+    return 2 * _PRODUCT**3 / fastest * num_workers(strategy)
 
 
 def _is_on_cpu(strategy: tf.distribute.Strategy) -> bool:

@@ -203,6 +203,20 @@ class PretrainConfig:
                 "`evaluation.every` must be a multiple of `loop.steps_per_loop`. "
                 f"Received: {self.evaluation.every}, {self.loop.steps_per_loop}."
             )
+        if self.evaluation.every > self.loop.steps:
+            raise ConfigError(
+                "`evaluation.every` must not exceed `loop.steps`. "
+                f"Received: {self.evaluation.every}, {self.loop.steps}."
+            )
+        pairs = () if self.objective.pair == "none" else ("pair", self.objective.pair)
+        metrics = [f"{m}/{t}" for t in ("mlm", *pairs) for m in ("loss", "accuracy")]
+        if self.evaluation.metric not in metrics:
+            raise ConfigError(
+                f"`evaluation.metric` must be one of {', '.join(metrics)}. "
+                f"Received: {self.evaluation.metric!r}."
+            )
+        if self.seed < 0:
+            raise ConfigError(f"`seed` must not be negative. Received: {self.seed}.")
         if self.loop.export == "best" and not self.evaluation.every:
             raise ConfigError(
                 "`loop.export=best` needs evaluations: set `evaluation.every`, and pass --heldout."

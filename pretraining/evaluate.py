@@ -14,7 +14,7 @@ import os
 from typing import Any
 
 from albert_tf import cli, outputs, settings
-from albert_tf.checkpoints import is_saved_model, load_config, load_pretrainer
+from albert_tf.checkpoints import is_saved_model, latest_checkpoint, load_config, load_pretrainer
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import InputError, InputNotFoundError
 from albert_tf.runs import RunDir
@@ -67,6 +67,7 @@ def main(options: EvaluateOptions) -> None:
         result = evaluate(model, records, config, options.batch_size)
     print(report(result))
     result |= {"data": options.data, "corpus": records.manifest.corpus_fingerprint}
+    result["checkpoint"] = os.path.basename(latest_checkpoint(run.path))
     if records.manifest.layout == COMPACT:
         result["masking"] = settings.to_dict(config.masking)
     name = os.path.basename(os.path.abspath(options.data))
@@ -88,7 +89,8 @@ def config_of(run: RunDir, records: Records, assignments: tuple[str, ...] = ()) 
     if is_run:
         names = [field.name for field in dataclasses.fields(PretrainConfig)]  # not the records'
         config = settings.from_dict(PretrainConfig, {n: values[n] for n in names if n in values})
-        _note_overlap(values["records"], records)
+        for trained_on in values["records"]:
+            note_overlap(trained_on, records)
     for assignment in assignments:
         if not assignment.startswith(SETTABLE[:1] if is_run else SETTABLE):
             raise InputError(
@@ -115,21 +117,19 @@ def _model_of(run: RunDir) -> AlbertConfig:
     return model
 
 
-def _note_overlap(trained_on: list[dict[str, Any]], records: Records) -> None:
-    """Says so where the run has seen documents of `records`."""
-    own = json.loads(records.manifest.options)
-    for part in trained_on:
-        theirs, name = part["build"], records.folder
-        if part["corpus"] != records.manifest.corpus_fingerprint:
-            continue
-        if "all" in (own["split"], theirs["split"]) or own["split"] == theirs["split"]:
-            print(f"note: the run was trained on documents of {name}: nothing is held out.")
-        elif own["heldout_fraction"] != theirs["heldout_fraction"]:
-            print(
-                f"note: the run was trained on some documents of {name}: it was built with "
-                f"--heldout_fraction={own['heldout_fraction']}, the run's records with "
-                f"{theirs['heldout_fraction']}."
-            )
+def note_overlap(trained_on: dict[str, Any], records: Records) -> None:
+    """Says so where training records, as a run's config.json has them, share documents."""
+    own, theirs, name = json.loads(records.manifest.options), trained_on["build"], records.folder
+    if trained_on["corpus"] != records.manifest.corpus_fingerprint:
+        return
+    if "all" in (own["split"], theirs["split"]) or own["split"] == theirs["split"]:
+        print(f"note: the run was trained on documents of {name}: nothing is held out.")
+    elif own["heldout_fraction"] != theirs["heldout_fraction"]:
+        print(
+            f"note: the run was trained on some documents of {name}: it was built with "
+            f"--heldout_fraction={own['heldout_fraction']}, the run's records with "
+            f"{theirs['heldout_fraction']}."
+        )
 
 
 def check_records(run: RunDir, model: AlbertConfig, records: Records) -> None:

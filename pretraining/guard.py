@@ -1,11 +1,13 @@
 """What a run does about steps whose loss or gradient was not finite."""
 
 import json
+import os
 from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
 
+from albert_tf import outputs
 from albert_tf.errors import InputError
 from albert_tf.runs import RunDir
 from pretraining.config import GuardConfig
@@ -13,6 +15,14 @@ from pretraining.config import GuardConfig
 Numbers = Callable[
     [int], list[tuple[str, int, int]]
 ]  # step -> (folder, epoch, record) of its batch
+
+
+def skipped_steps(run: RunDir) -> list[dict]:
+    """The lines of the run's skipped.jsonl."""
+    if not os.path.isfile(run.skipped_path):
+        return []
+    with open(run.skipped_path, encoding="utf-8") as file:
+        return [json.loads(line) for line in file if line.endswith("\n")]
 
 
 class Guard(tf.Module):
@@ -30,6 +40,19 @@ class Guard(tf.Module):
         self.offset = tf.Variable(0, trainable=False, dtype=tf.int64, name="offset")
         self._consecutive = tf.Variable(0, trainable=False, dtype=tf.int64, name="consecutive")
         self._restores = tf.Variable(0, trainable=False, dtype=tf.int64, name="restores")
+
+    def restart(self, step: int, run: RunDir) -> None:
+        """Drops the lines of steps that a restart at `step` takes again."""
+        rows = skipped_steps(run)
+        if any(row["step"] >= step for row in rows):
+            with outputs.new_file(run.skipped_path) as partial:
+                with open(partial, "w", encoding="utf-8") as file:
+                    file.writelines(json.dumps(r) + "\n" for r in rows if r["step"] < step)
+
+    @property
+    def is_in_streak(self) -> bool:
+        """Whether the last step was skipped."""
+        return bool(self._consecutive.numpy())
 
     def check(self, step: int, skipped: np.ndarray, run: RunDir, numbers: Numbers) -> bool:
         """Looks at the steps up to `step`, float [count], 1 where skipped; True: too many in a row.

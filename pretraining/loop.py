@@ -64,7 +64,9 @@ class _Training:
     ) -> None:
         check_batch(config, strategy)
         self.config, self.records, self.run, self.strategy = config, records, run, strategy
-        self.writes = run if hardware.is_chief(strategy) else RunDir(tempfile.mkdtemp())
+        # What another worker than the chief writes is read by nobody, and goes with it.
+        self._scratch = None if hardware.is_chief(strategy) else tempfile.TemporaryDirectory()
+        self.writes = run if self._scratch is None else RunDir(self._scratch.name)
         tf_keras.utils.set_random_seed(config.seed)  # for the first weights alone
         with strategy.scope(), hardware.precision_policy(config.precision):
             self.model = AlbertPretrainer(config.model).create_weights()
@@ -93,7 +95,9 @@ class _Training:
         with StopRequest() as stop, TrainingLog(
             self.writes, self.config, self.records.manifest, self.optimizer, self.strategy
         ) as log:  # fmt: skip
+            self.guard.restart(self.step, self.writes)
             self._rewind(log)
+            self._export()  # what a run that was cut off then may have missed
             while self.step < self.config.loop.steps and not self.selection.is_exhausted:
                 self._loop(log)
                 if any_stop(tf.constant(float(bool(stop.signal)))):
@@ -116,12 +120,18 @@ class _Training:
             self._rewind(log)
             return
         log.write(end, count, sums, seconds, self.selection.look(end))
-        if end % loop.checkpoint_every == 0 or end == loop.steps or self.selection.is_exhausted:
+        is_end = end == loop.steps or self.selection.is_exhausted
+        # Not within a streak of skipped steps: it would be what they go back to.
+        if is_end or (end % loop.checkpoint_every == 0 and not self.guard.is_in_streak):
             self._save()
 
     def _save(self) -> None:
         self.checkpoints.save(self.step)
-        if hardware.is_chief(self.strategy):
+        self.selection.drop_older()
+        self._export()
+
+    def _export(self) -> None:
+        if self.step and hardware.is_chief(self.strategy):
             self.selection.export(self.step)
 
     def _rewind(self, log: TrainingLog) -> None:

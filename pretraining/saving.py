@@ -1,7 +1,9 @@
 """A run's checkpoints: each is whole or absent, and of damaged ones the one before is taken."""
 
+import glob
 import os
 import re
+from collections.abc import Callable
 
 import tensorflow as tf
 
@@ -18,17 +20,33 @@ class Checkpoints:
     Args:
       source: the folder that is read, the run's own.
       target: the folder that is written: the same, but of several workers for one alone.
+      keep: how many are kept, None: all until they are dropped.
     """
 
     def __init__(
-        self, checkpoint: tf.train.Checkpoint, source: str, target: str, keep: int
+        self, checkpoint: tf.train.Checkpoint, source: str, target: str, keep: int | None
     ) -> None:
-        self._checkpoint, self._source = checkpoint, source
+        self._checkpoint, self._source, self._target = checkpoint, source, target
         self._manager = tf.train.CheckpointManager(checkpoint, target, keep)
 
     def save(self, step: int) -> None:
         """Saves; a full disk or a kill leaves what was saved before."""
         self._manager.save(checkpoint_number=step)
+
+    def drop(self, is_unwanted: Callable[[int], bool]) -> None:
+        """Removes those of some steps."""
+        steps = self.steps()
+        unwanted = set(filter(is_unwanted, steps))
+        if not unwanted:
+            return
+        left = [os.path.join(self._target, f"ckpt-{n}") for n in sorted({*steps} - unwanted)]
+        if left:  # first what names the latest: a kill in between leaves files that nobody reads
+            tf.compat.v1.train.update_checkpoint_state(self._target, left[-1], left)
+        else:
+            os.remove(os.path.join(self._target, "checkpoint"))
+        for step in unwanted:
+            for path in glob.glob(os.path.join(glob.escape(self._target), f"ckpt-{step}.*")):
+                os.remove(path)
 
     def steps(self) -> list[int]:
         """Of what has been saved, the latest first. An index is written when the data is there."""

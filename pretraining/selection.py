@@ -6,7 +6,6 @@ import shutil
 import tensorflow as tf
 
 from albert_tf.checkpoints import load_encoder
-from albert_tf.errors import InputError
 from albert_tf.export.encoder import EncoderModule
 from albert_tf.export.signatures import save
 from albert_tf.pretrainer import AlbertPretrainer
@@ -38,8 +37,6 @@ class Selection:
         writes: RunDir,
         strategy: tf.distribute.Strategy,
     ) -> None:
-        if config.evaluation.every and heldout is None:
-            raise InputError("`evaluation.every` needs held-out records: pass --heldout=FOLDER.")
         self._config, self._run, self._writes = config, run, writes
         self._evaluator = None
         if config.evaluation.every and heldout is not None:
@@ -48,16 +45,21 @@ class Selection:
                 model, heldout, config, batch_size, trained_only=True, strategy=strategy
             )
         folder = os.path.join(writes.best_path, "checkpoints")
-        self._kept = Checkpoints(tf.train.Checkpoint(model=model), folder, folder, keep=1)
+        self._kept = Checkpoints(tf.train.Checkpoint(model=model), folder, folder, keep=None)
         self.rewind(0)
 
     def rewind(self, step: int) -> None:
-        """Takes up the decisions at `step`."""
+        """Takes up the decisions at `step`; what was kept of later steps is dropped."""
         self._best: float | None = None
         self._best_step = self._since = 0
         for row in self._run.metrics():
             if row["step"] <= step and HELDOUT + self._config.evaluation.metric in row:
                 self._decide(int(row["step"]), row[HELDOUT + self._config.evaluation.metric])
+        self._kept.drop(lambda kept: kept > step)
+
+    def drop_older(self) -> None:
+        """Keeps the best alone: training goes back to no earlier step than this any more."""
+        self._kept.drop(lambda kept: kept != self._best_step)
 
     @property
     def is_exhausted(self) -> bool:
@@ -67,7 +69,8 @@ class Selection:
     def look(self, step: int) -> dict[str, float]:
         """Evaluates if it is time; the figures with HELDOUT in front."""
         every = self._config.evaluation.every
-        if not every or self._evaluator is None or step % every:
+        is_due = every and (step % every == 0 or step == self._config.loop.steps)
+        if not is_due or self._evaluator is None:
             return {}
         figures = {
             name: value
@@ -75,10 +78,6 @@ class Selection:
             if name.startswith(("loss/", "accuracy/"))
         }
         metric = self._config.evaluation.metric
-        if metric not in figures:
-            raise InputError(
-                f"`evaluation.metric` must be one of {', '.join(figures)}. Received: {metric!r}."
-            )
         if self._decide(step, figures[metric]):
             self._keep(step)
         return {HELDOUT + name: value for name, value in figures.items()}

@@ -195,15 +195,18 @@ class Sweep:
         call("pretraining.train", *flags)
 
     def _evaluation(self, run: RunDir) -> Result:
-        """The numbers of the run's evaluation on --heldout."""
-        heldout = self.options.heldout or ""
-        path = run.evaluation_path(os.path.basename(os.path.abspath(heldout)))
-        if not os.path.isfile(path):
-            masks = settings.to_dict(MaskingConfig())
+        """The numbers of the run's evaluation on --heldout, of its last checkpoint."""
+        heldout, masks = self.options.heldout or "", settings.to_dict(MaskingConfig())
+        path = run.evaluation_path("sweep")
+        wanted = {
+            "checkpoint": f"ckpt-{run.result()['step']}",
+            "corpus": Manifest.read(heldout).corpus_fingerprint,
+        }
+        if not os.path.isfile(path) or not wanted.items() <= _read(path).items():
             flags = [f"--set=masking.{key}={value}" for key, value in masks.items()]
-            call("pretraining.evaluate", f"--run_dir={run.path}", f"--data={heldout}", *flags)
-        with open(path, encoding="utf-8") as file:
-            values = json.load(file)
+            flags += [f"--run_dir={run.path}", f"--data={heldout}", f"--output={path}"]
+            call("pretraining.evaluate", *flags)
+        values = _read(path)
         return {name: value for name, value in values.items() if isinstance(value, int | float)}
 
     def describe(self) -> str:
@@ -214,6 +217,11 @@ class Sweep:
             length = "to be timed" if steps is None else f"{steps:,}"
             rows.append((self.run_dir(member, number).path, f"{size:,}", length))
         return info.markdown_table(("run", "parameters", "steps"), rows)
+
+
+def _read(path: str) -> Result:
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
 
 
 def call(module: str, *flags: str) -> None:

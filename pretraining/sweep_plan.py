@@ -66,8 +66,14 @@ def configurations(options: SweepOptions) -> list[Configuration]:
     """Every combination of the grid's values, or every row of the group."""
     if options.group is None:
         return _of_grid(options)
-    members = []
-    for row, value in group_of(options.group).rows.items():
+    members, rows = [], group_of(options.group).rows
+    presets = sorted({row.preset for row in rows.values()})
+    if options.experiment and (len(presets) > 1 or presets[0].startswith("bert")):
+        raise InputError(
+            f"--experiment replaces the model of a group's rows, and those of {options.group} have "
+            f"their own: {', '.join(presets)}. Leave it out, and make the rows smaller with --set."
+        )
+    for row, value in rows.items():
         own, base = tuple(value.assignments()), options.experiment
         values = dict(text.split("=", 1) for text in own)
         if base is None:  # the row by its own name, which has its changes

@@ -76,7 +76,7 @@ class TpuCheckOptions:
             PretrainConfig(model=model, precision="mixed_bfloat16"), self.set
         )
         model = config.model
-        predictions = self.num_predictions or round(0.15 * self.seq_length)
+        predictions = self.num_predictions or config.masking.slots(self.seq_length)
         step = Step(
             config, self.global_batch // self.chips or self.batch, self.seq_length, predictions
         )

@@ -8,7 +8,9 @@ Values of the experiment are changed with --set:
         --run_dir=runs/first --set loop.steps=500 --set model.num_layers=6
 """
 
+import contextlib
 import dataclasses
+import itertools
 import json
 import os
 import statistics
@@ -26,7 +28,9 @@ from albert_tf.tokenization import load_tokenizer
 from data.input_pipeline import Mixture, Records
 from data.records import Manifest, tokenizer_of
 from pretraining.config import PretrainConfig, resolve
+from pretraining.evaluate import note_overlap
 from pretraining.experiments import experiment
+from pretraining.guard import skipped_steps
 from pretraining.loop import check_batch, train
 
 PANELS = {
@@ -68,7 +72,8 @@ def main(options: TrainOptions) -> None:
     config = resolve(experiment(options.experiment), wanted, records.manifest, options.device)
     if heldout:
         check_heldout(heldout, records)
-    first = first_weights(options.init, config, records) if options.init else None
+    if config.evaluation.every and not heldout:
+        raise InputError("`evaluation.every` needs held-out records: pass --heldout=FOLDER.")
     run_config = config_of_run(config, records, options)
     run.check(run_config)
     if run.is_complete and not options.dry_run:
@@ -76,8 +81,11 @@ def main(options: TrainOptions) -> None:
         return
     if config.loop.deterministic:
         tf.config.experimental.enable_op_determinism()
-    strategy = hardware.strategy(options.device, options.tpu)
+    strategy = hardware.strategy(options.device, options.tpu)  # before anything is computed
     check_batch(config, strategy)
+    first = None
+    if options.init and not tf.train.latest_checkpoint(run.checkpoints_path):
+        first = first_weights(options.init, config, records)
     if options.dry_run:
         print(json.dumps(run_config, indent=1))
         return
@@ -89,7 +97,9 @@ def main(options: TrainOptions) -> None:
         f"{strategy.num_replicas_in_sync} replica(s)",
         flush=True,
     )
-    with records.naming_damage():
+    with contextlib.ExitStack() as stack:
+        for folder in (records, heldout) if heldout else (records,):
+            stack.enter_context(folder.naming_damage())
         train(config, records, run, strategy, first, heldout, options.profile)
     if hardware.is_chief(strategy):
         finish(run)
@@ -103,13 +113,19 @@ def precision_of(run: RunDir) -> list[str]:
 
 
 def finish(run: RunDir) -> None:
-    """Draws the curves and writes the result: the last row, and the run's median speed."""
+    """Draws the curves and writes the result: the last row, and what is of the whole run."""
     rows = run.metrics()
     names = {name for row in rows for name in row}
     panels = {title: columns for title, columns in PANELS.items() if names & set(columns)}
     plot_metrics(run, panels, "step")
     speed = statistics.median(row["tokens_per_s"] for row in rows)
-    result = rows[-1] | {"tokens_per_s": speed}
+    ends = [row["step"] for row in rows]
+    loops = [end - begin for begin, end in itertools.pairwise([0, *ends])]
+    result = rows[-1] | {
+        "tokens_per_s": speed,
+        "training_s": sum(n * row["step_ms"] for n, row in zip(loops, rows, strict=True)) / 1000,
+        "skipped": len(skipped_steps(run)),
+    }
     run.finish(result)
     print(f"{run.path}: " + ", ".join(f"{name} {value:.4g}" for name, value in result.items()))
 
@@ -123,6 +139,8 @@ def check_heldout(heldout: Records, records: Mixture) -> None:
                 f"--heldout={heldout.folder} must have the {key} of --data. Received: {theirs}, "
                 f"and {ours} in {records.parts[0].folder!r}."
             )
+    for part in records.parts:
+        note_overlap(_description(part.manifest), heldout)
 
 
 def first_weights(init: str, config: PretrainConfig, records: Mixture) -> list[np.ndarray]:

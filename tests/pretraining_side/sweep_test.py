@@ -16,6 +16,7 @@ import pytest
 from albert_tf import cli, outputs, settings
 from albert_tf.errors import ConfigError, InputError
 from albert_tf.runs import RunDir
+from data.records import Manifest
 from pretraining import evaluate, sweep, train
 from pretraining.config import PretrainConfig
 from pretraining.experiments import LAPTOP, SMOKE, experiment
@@ -45,7 +46,7 @@ class Commands:
         if is_training:
             self.train(run, settings.override(experiment(given.experiment), given.set))
         else:
-            self.evaluate(run, given.data)
+            self.evaluate(run, given.data, given.output)
 
     def train(self, run: RunDir, config: PretrainConfig) -> None:
         os.makedirs(run.path, exist_ok=True)
@@ -54,11 +55,13 @@ class Commands:
         warmup = config.optimizer.warmup_steps
         run.finish({"step": config.loop.steps, "loss/mlm": 6.0, "warmup": warmup})
 
-    def evaluate(self, run: RunDir, data: str) -> None:
+    def evaluate(self, run: RunDir, data: str, output: str) -> None:
         share = 0.5 if "all" in run.path else 0.25
         accuracy = share + {"0": -0.1, "1": 0.0, "2": 0.1}[run.path[-1]]
         figures = {"accuracy/mlm": accuracy, "standard_error/mlm": 0.01, "notes": ["none"]}
-        outputs.write_json(run.evaluation_path(os.path.basename(data)), figures)
+        figures["checkpoint"] = f"ckpt-{run.result()['step']}"
+        figures["corpus"] = Manifest.read(data).corpus_fingerprint
+        outputs.write_json(output, figures)
 
 
 @pytest.fixture
@@ -140,6 +143,11 @@ def test_means_and_errors(commands: Commands, tiny_records: str, tmp_path, capsy
     assert [row["model.sharing"] for row in rows] == ["all", "none"] * 3
     assert [float(row["accuracy/mlm"]) for row in rows] == [0.4, 0.15, 0.5, 0.25, 0.6, 0.35]
     assert all(row["train/step"] == "40" and "notes" not in row for row in rows)
+    # A figure of another checkpoint is not taken for the last one's, and the others are.
+    stale = RunDir(str(out / runs[0])).evaluation_path("sweep")
+    outputs.write_json(stale, {"accuracy/mlm": 0.01, "checkpoint": "ckpt-10", "corpus": "x"})
+    commands.calls = []
+    assert sweep.main(wanted) == 0 and commands.calls == [f"evaluate {runs[0]}"]
     # 0.4, 0.5, 0.6: deviation 0.1 over the root of 3.
     printed = capsys.readouterr().out
     assert "| model.sharing-all | 3 |" in printed
