@@ -1,14 +1,15 @@
 """Features that are made once: of the same examples, vocabulary and settings the same file."""
 
 import dataclasses
+import functools
 import hashlib
 import os
 import pickle
 from collections.abc import Sequence
 from typing import Any
 
-import albert_tf
 from albert_tf import outputs, settings
+from albert_tf.tasks import kinds
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tokenization import Tokenizer
@@ -34,8 +35,19 @@ def features_of(
 
 
 def _key(examples: Sequence[Any], tokenizer: Tokenizer, task: Any) -> str:
-    digest = hashlib.sha256(repr((albert_tf.__version__, tokenizer.fingerprint)).encode())
+    digest = hashlib.sha256(repr((_code(), tokenizer.fingerprint)).encode())
     digest.update(repr(sorted(settings.to_dict(task).items())).encode())
     for example in examples:
         digest.update(repr(dataclasses.astuple(example)).encode())
     return digest.hexdigest()[:32]
+
+
+@functools.cache
+def _code() -> str:
+    """Changes with the program that makes features."""
+    digest = hashlib.sha256()
+    folder = os.path.dirname(kinds.__file__)
+    for name in sorted(name for name in os.listdir(folder) if name.endswith(".py")):
+        with open(os.path.join(folder, name), "rb") as file:
+            digest.update(file.read())
+    return digest.hexdigest()

@@ -150,6 +150,7 @@ class _Evaluation(tf_keras.callbacks.Callback):
         first: int,
     ) -> None:
         super().__init__()
+        self._supports_tf_logs = True  # tf_keras waits for each step's loss otherwise
         self._state, self._evaluate = state, evaluate
         self._plan, self._patience, self._step = plan, patience, first
 

@@ -202,7 +202,8 @@ def test_fewer_positions_than_candidates(tiny, fake_inputs):
         assert score.shape == (1, 121 if task.answerable else 20) and not np.isnan(score).any()
 
 
-@pytest.mark.parametrize("answerable", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.slow
+@pytest.mark.parametrize("answerable", [False, True])
 def test_it_learns(tiny, answerable):
     """The answer is what stands behind `x`; without an x there is none."""
     letters = "abcdefghij"

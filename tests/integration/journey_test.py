@@ -16,6 +16,7 @@ from albert_tf.tasks.predictor import load_predictor
 from finetuning import train as finetune
 from pretraining import train as pretrain
 
+pytestmark = pytest.mark.slow  # tests/readme_test.py makes the same journey by its commands
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
