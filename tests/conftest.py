@@ -38,6 +38,7 @@ def tiny_records(tiny_tokenizer: str, tmp_path_factory: pytest.TempPathFactory) 
     return folder
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Which tests stay together, and in which order files are begun.
 
