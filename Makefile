@@ -14,7 +14,7 @@ demo: .venv/runtime
 	$(BIN)/python -m examples.demo
 
 test: .venv/dev
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 test-slow: .venv/slow
 	$(BIN)/python -m pytest -m slow --timeout=3600

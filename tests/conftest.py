@@ -38,17 +38,9 @@ def tiny_records(tiny_tokenizer: str, tmp_path_factory: pytest.TempPathFactory) 
     return folder
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Which tests stay together, and in which order files are begun.
-
-    One worker runs a file, and all files that share the runs of tests/finetuning_side/conftest.py.
-    The files that take longest come last by name: first of all, so that workers end together.
-    """
+    """By file: what two workers share out as halves has few fixtures in common."""
     items.sort(key=lambda item: str(item.path), reverse=True)
-    for item in items:
-        shared = "tuned" in getattr(item, "fixturenames", ())
-        item.add_marker(pytest.mark.xdist_group("tuned" if shared else str(item.path)))
 
 
 ALLOWED_SKIPS = ("shared data", "accelerator")
