@@ -23,7 +23,8 @@ class RunDir:
     config.json (the resolved configuration), environment.json, metrics.jsonl, tensorboard/,
     checkpoints/, plots/, evaluations/, tokenizer/ and result.json, which is written last: where it
     is present, the run is complete. Of pretraining also best/ (a run folder of the best weights),
-    export/ and skipped.jsonl; of fine-tuning predictions/ and README.md.
+    export/ and skipped.jsonl; of fine-tuning predictions/, README.md and,
+    until it is complete, training/.
     """
 
     def __init__(self, path: str) -> None:

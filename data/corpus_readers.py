@@ -46,22 +46,33 @@ class Reading:
     data_dir: str | None
 
 
-def _tfds_builder(name: str, data_dir: str | None) -> Any:
+def tfds_builder(name: str, data_dir: str | None, flag: str) -> Any:
+    """The builder of a data set that TFDS has prepared; nothing is downloaded.
+
+    Raises:
+      InputNotFoundError: there is none of that name; `flag` asked for it.
+      InputError: that is no name, or `data_dir` is of a bucket.
+    """
     import tensorflow_datasets as tfds
 
+    places.require_local(data_dir or "", "--data_dir")
     try:  # from files alone: neither the network nor the data set's own code
         return tfds.core.read_only_builder.builder_from_files(name, data_dir=data_dir)
     except tfds.core.registered.DatasetNotFoundError:
         where = data_dir or tfds.core.constants.DATA_DIR
         raise InputNotFoundError(
-            f"--corpus=tfds:{name}: no prepared data set of that name in {where!r}, and nothing is "
-            f"downloaded here. Run `tfds build {name} --data_dir={where}` first."
+            f"{flag}: no prepared data set {name} in {where!r}, and nothing is downloaded here. "
+            f"Run `tfds build {name} --data_dir={where}` first."
         ) from None
     except ValueError:  # of its parser
         raise InputError(
-            "--corpus=tfds:NAME must be name, name/config or name/config:1.0.0, of letters, digits "
+            f"{flag}: a name must be name, name/config or name/config:1.0.0, of letters, digits "
             f"and _. Received: {name!r}."
         ) from None
+
+
+def _corpus_builder(name: str, data_dir: str | None) -> Any:
+    return tfds_builder(name, data_dir, "--corpus=tfds:NAME")
 
 
 def _tfds_split(builder: Any) -> Any:
@@ -71,8 +82,7 @@ def _tfds_split(builder: Any) -> Any:
 
 def tfds_files(name: str, data_dir: str | None) -> list[str]:
     """The files of a prepared data set's train split; InputNotFoundError: there is none."""
-    places.require_local(data_dir or "", "--data_dir")
-    return [str(path) for path in _tfds_split(_tfds_builder(name, data_dir)).filepaths]
+    return [str(path) for path in _tfds_split(_corpus_builder(name, data_dir)).filepaths]
 
 
 def _read_text(reading: Reading) -> Iterator[Document]:
@@ -187,7 +197,7 @@ def _passages(texts: Iterable[tuple[str, str]]) -> Iterator[Document]:
 
 
 def _read_tfds(reading: Reading) -> Iterator[Document]:
-    builder = _tfds_builder(reading.where, reading.data_dir)
+    builder = _corpus_builder(reading.where, reading.data_dir)
     features = builder.info.features
     strings = [
         key

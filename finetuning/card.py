@@ -47,21 +47,18 @@ def write(
 
 
 def _mistakes(task: Any, predictions: Sequence[Prediction], examples: Sequence[Any]) -> list[str]:
-    rows = [
-        (*_compared(task, prediction, example), prediction)
-        for prediction, example in zip(predictions, examples, strict=True)
-    ]
+    rows = [_compared(task, *pair) for pair in zip(predictions, examples, strict=True)]
     parts = []
     labels = task.get("labels") or []
     if 0 < len(labels) <= _LABELS:
-        counts = collections.Counter((right, given) for _, right, given, _, _ in rows)
+        counts = collections.Counter((right, given) for _, right, given, _ in rows)
         confusion = [(right, *(str(counts[right, given]) for given in labels)) for right in labels]
         parts += [
             "## Confusion",
             "A row is what is right, a column what was predicted.",
             info.markdown_table(("", *labels), confusion),
         ]
-    wrong = sorted((row for row in rows if row[3] > 0), key=lambda row: row[3], reverse=True)
+    wrong = sorted((row for row in rows if row[1] != row[2]), key=lambda row: -row[3])
     shown = [tuple(map(_shortened, row[:3])) for row in wrong[:_SHOWN]]
     return [
         *parts,
@@ -71,24 +68,21 @@ def _mistakes(task: Any, predictions: Sequence[Prediction], examples: Sequence[A
 
 
 def _compared(task: Any, prediction: Prediction, example: Any) -> tuple[str, str, str, float]:
-    """(the example, what is right, what was predicted, how wrong that is; 0 where it is right)."""
+    """(the example, what is right, what was predicted, how sure it was or how far off)."""
     kind = task["kind"]
     if kind == "span":
-        right = " / ".join(dict.fromkeys(text for _, text in example.answers)) or "(no answer)"
+        texts = [text for _, text in example.answers] or ["(no answer)"]
         answer = prediction["answer"] or "(no answer)"
-        is_right = answer.lower() in right.lower().split(" / ")
-        return example.question, right, answer, 0.0 if is_right else float(prediction["score"])
+        right = answer if answer in texts else texts[0]
+        return example.question, right, answer, prediction["score"]
     if kind == "multiple_choice":
         right, answer = example.options[example.label], example.options[prediction["choice"]]
-        wrong = 0.0 if right == answer else max(prediction["probabilities"])
-        return example.question, right, answer, wrong
+        return example.question, right, answer, max(prediction["probabilities"])
     text = f"{example.first} ‖ {example.second}" if example.second else example.first
     if kind == "regressor":
-        error = abs(example.label - prediction["score"])
-        return text, f"{example.label:.2f}", f"{prediction['score']:.2f}", error
-    right = task["labels"][int(example.label)]
-    wrong = 0.0 if right == prediction["label"] else prediction["score"]
-    return text, right, prediction["label"], wrong
+        score = prediction["score"]
+        return text, f"{example.label:.2f}", f"{score:.2f}", abs(example.label - score)
+    return text, task["labels"][int(example.label)], prediction["label"], prediction["score"]
 
 
 def _shortened(text: str) -> str:

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from albert_tf.errors import InputError, InputNotFoundError
 from albert_tf.outputs import new_file
-from data import places
+from data.corpus_readers import tfds_builder
 
 Records = Iterator[tuple[int, list[Any]]]  # line from 1 on, cells
 
@@ -208,20 +208,11 @@ def tfds_rows(name: str, data_dir: str | None, split: str) -> tuple[Any, list[di
     """The features and the rows of a data set that TFDS has prepared; nothing is downloaded.
 
     Raises:
-      InputNotFoundError: there is none of that name.
-      InputError: it has no such split, or `data_dir` is of a bucket.
+      InputError: it has no such split; or as `tfds_builder`.
     """
     import tensorflow_datasets as tfds
 
-    places.require_local(data_dir or "", "--data_dir")
-    try:  # from files alone: neither the network nor the data set's own code
-        builder = tfds.core.read_only_builder.builder_from_files(name, data_dir=data_dir)
-    except tfds.core.registered.DatasetNotFoundError:
-        where = data_dir or tfds.core.constants.DATA_DIR
-        raise InputNotFoundError(
-            f"--tfds: no prepared data set {name} in {where!r}, and nothing is downloaded here. "
-            f"Run `tfds build {name} --data_dir={where}` first."
-        ) from None
+    builder = tfds_builder(name, data_dir, "--tfds")
     if split not in builder.info.splits:
         raise InputError(
             f"--tfds: {name} must have a split {split!r}. Received: {sorted(builder.info.splits)}."

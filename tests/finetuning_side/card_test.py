@@ -1,0 +1,27 @@
+"""A card lists what was answered wrongly, of every kind of task, the surest first."""
+
+import pytest
+
+from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample
+from finetuning.card import _mistakes
+
+SPAN = SpanExample("who?", "Jane wrote", answers=((0, "Jane"),))
+CHOICE = ChoiceExample("q", "c", ("x", "y"), 0)
+
+
+@pytest.mark.parametrize(
+    ("task", "example", "right", "wrong", "row"),
+    [
+        ({"kind": "span"}, SPAN, {"answer": "Jane", "score": 0.9}, {"answer": "", "score": 0.0},
+         "| who? | Jane | (no answer) |"),
+        ({"kind": "multiple_choice"}, CHOICE, {"choice": 0, "probabilities": [0.9, 0.1]},
+         {"choice": 1, "probabilities": [0.2, 0.8]}, "| q | x | y |"),
+        ({"kind": "regressor"}, TextExample("a", "b", 2.0), {"score": 2.0}, {"score": 4.5},
+         "| a ‖ b | 2.00 | 4.50 |"),
+        ({"kind": "classifier", "labels": ["no", "yes"]}, TextExample("a|b", label=1),
+         {"label": "yes", "score": 0.9}, {"label": "no", "score": 0.8}, r"| a\|b | yes | no |"),
+    ],
+)  # fmt: skip
+def test_mistakes(task: dict, example: object, right: dict, wrong: dict, row: str):
+    table = _mistakes(task, [right, wrong], [example, example])[-1]
+    assert table.splitlines()[2:] == [row]
