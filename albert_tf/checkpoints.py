@@ -50,6 +50,15 @@ def load_pretrainer(path: str) -> AlbertPretrainer:
     return pretrainer
 
 
+def has_heads(path: str) -> bool:
+    """Whether the checkpoint of a run folder or converted folder holds pretraining heads."""
+    names = [name for name, _ in tf.train.list_variables(latest_checkpoint(path))]
+    return all(
+        any(name.startswith(f"model/{head}/") for name in names)
+        for head in ("mlm_head", "pair_head")
+    )
+
+
 def load_config(folder: str) -> AlbertConfig:
     """The model of a folder's config.json, without what was a matter of its training's memory."""
     config = AlbertConfig.from_json(os.path.join(folder, "config.json"))

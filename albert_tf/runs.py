@@ -108,6 +108,11 @@ class RunDir:
         """Whether the run has its result."""
         return os.path.isfile(self.result_path)
 
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether it is a run, and no converted folder, that has not ended."""
+        return os.path.isfile(self._at("environment.json")) and not self.is_complete
+
     def begin(self, config: Mapping[str, Any], tokenizer: Tokenizer) -> None:
         """Starts a run, or takes up the same one.
 

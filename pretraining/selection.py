@@ -5,8 +5,7 @@ import shutil
 
 import tensorflow as tf
 
-from albert_tf.checkpoints import load_encoder
-from albert_tf.export.encoder import EncoderModule
+from albert_tf.export.encoder import load_encoder_module
 from albert_tf.export.signatures import save
 from albert_tf.pretrainer import AlbertPretrainer
 from albert_tf.runs import RunDir
@@ -111,5 +110,5 @@ class Selection:
         folder = os.path.join(self._run.export_path, str(step))
         if os.path.isdir(folder):
             return
-        module = EncoderModule(load_encoder(path))
+        module = load_encoder_module(path)
         save(module, folder, load_tokenizer(self._run.tokenizer_path), self._run.config_path)

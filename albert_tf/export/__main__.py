@@ -2,22 +2,28 @@
 
     python -m albert_tf.export --run_dir=runs/first --output=export/encoder
     python -m albert_tf.export --run_dir=runs/first --kind=fill_mask --output=export/fill_mask
+    python -m albert_tf.export --run_dir=runs/reviews --output=export/reviews
 
-writes OUTPUT/VERSION/saved_model.pb, as TF Serving expects it. Without --kind a pretraining run
-gives its encoder (TF Hub's contract), a fine-tuned run its task.
+writes OUTPUT/VERSION/saved_model.pb, as TF Serving expects it, and OUTPUT/serving/, its
+configuration. Without --kind a pretraining run gives its encoder (TF Hub's contract), a fine-tuned
+run its task.
 """
 
 import dataclasses
 import os
 from collections.abc import Callable
 
-from albert_tf import cli, outputs
+from albert_tf import cli, hardware, outputs
 from albert_tf.checkpoints import load_encoder, load_pretrainer
 from albert_tf.errors import InputError
+from albert_tf.export import serving
 from albert_tf.export.classifier import ClassifierModule
-from albert_tf.export.encoder import EncoderModule
+from albert_tf.export.embedding import EmbeddingModule
+from albert_tf.export.encoder import load_encoder_module
 from albert_tf.export.fill_mask import FillMaskModule
+from albert_tf.export.multiple_choice import MultipleChoiceModule
 from albert_tf.export.preprocessing import PreprocessingModule
+from albert_tf.export.regressor import RegressorModule
 from albert_tf.export.signatures import ServedModule, save
 from albert_tf.runs import RunDir
 from albert_tf.tasks.predictor import load_task_model
@@ -28,37 +34,56 @@ from albert_tf.tokenization import Tokenizer, load_tokenizer
 class ExportOptions:
     """The command line of `albert_tf.export`."""
 
-    run_dir: str = cli.option("the run to export")
+    run_dir: str = cli.option("the run, or converted folder, to export")
     output: str = cli.option("where OUTPUT/VERSION/ is made")
-    kind: str | None = cli.option("encoder, preprocessing, fill_mask or classifier", None)
+    kind: str | None = cli.option(
+        "encoder, preprocessing, fill_mask, embedding, classifier, regressor, span or "
+        "multiple_choice",
+        None,
+    )
     version: int = cli.option("the version's number; one that exists is refused", 1)
+    pooling: str = cli.option("of --kind=embedding: mean or cls", "mean")
+    precision: str = cli.option("float32 or mixed_bfloat16: what it computes in", "float32")
+    unfinished: bool = cli.option("export the last checkpoint of a run that has not ended", False)
     dry_run: bool = cli.option("check everything and export nothing", False)
 
 
-def _preprocessing(path: str, tokenizer: Tokenizer) -> ServedModule:
-    return PreprocessingModule(tokenizer, load_encoder(path).config.max_positions)
+Maker = Callable[[ExportOptions, Tokenizer], ServedModule]
 
-
-KINDS: dict[str, Callable[[str, Tokenizer], ServedModule]] = {
-    "encoder": lambda path, _: EncoderModule(load_encoder(path)),
-    "preprocessing": _preprocessing,
-    "fill_mask": lambda path, tokenizer: FillMaskModule(load_pretrainer(path), tokenizer),
-    "classifier": lambda path, tokenizer: ClassifierModule(load_task_model(path), tokenizer),
+OF_ENCODERS: dict[str, Maker] = {
+    "encoder": lambda options, _: load_encoder_module(options.run_dir),
+    "preprocessing": lambda options, tokenizer: PreprocessingModule(
+        tokenizer, load_encoder(options.run_dir).config.max_positions
+    ),
+    "fill_mask": lambda options, tokenizer: FillMaskModule(
+        load_pretrainer(options.run_dir), tokenizer
+    ),
+    "embedding": lambda options, tokenizer: EmbeddingModule(
+        load_encoder(options.run_dir), tokenizer, options.pooling
+    ),
+}
+OF_TASKS: dict[str, Callable[..., ServedModule]] = {
+    "classifier": ClassifierModule,
+    "regressor": RegressorModule,
+    "multiple_choice": MultipleChoiceModule,
 }
 
 
 def main(options: ExportOptions) -> None:
     """Exports what `options` describe."""
     run = RunDir(options.run_dir)
-    task = run.config().get("task", {}).get("kind")
-    kind = options.kind or ("encoder" if task == "pretraining" else task)
-    if kind not in KINDS:
-        raise InputError(
-            f"--kind must be one of {', '.join(KINDS)}. Received: {options.kind!r}, for a run "
-            f"whose task is {task!r}."
-        )
+    kind = _kind(options, run.config().get("task", {}).get("kind"))
     if options.version < 1:
         raise InputError(f"--version must be a positive number. Received: {options.version}.")
+    if options.precision not in ("float32", "mixed_bfloat16"):
+        raise InputError(
+            f"--precision must be float32 or mixed_bfloat16. Received: {options.precision!r}."
+        )
+    if run.is_unfinished and not options.unfinished:
+        raise InputError(
+            f"--run_dir={run.path} has not ended. Let it end, or pass --unfinished to export its "
+            "last checkpoint."
+        )
     folder = os.path.join(options.output, str(options.version))
     if os.path.exists(os.path.join(folder, "saved_model.pb")):
         raise InputError(
@@ -67,12 +92,33 @@ def main(options: ExportOptions) -> None:
         )
     outputs.require_new(folder)
     tokenizer = load_tokenizer(run.tokenizer_path)
-    module = KINDS[kind](run.path, tokenizer)
-    if options.dry_run:
-        print(f"{run.path} as {kind} to {folder}")
-        return
-    save(module, folder, tokenizer, run.config_path)
+    with hardware.precision_policy(options.precision):
+        module = _module(kind, options, tokenizer)
+        if options.dry_run:
+            print(f"{run.path} as {kind} to {folder}")
+            return
+        save(module, folder, tokenizer, run.config_path)
+    serving.write_configuration(options.output)
     print(f"{folder}: {kind} of {run.path}")
+
+
+def _kind(options: ExportOptions, task: str | None) -> str:
+    """What is exported, of a run that was trained for `task`."""
+    allowed = [*OF_ENCODERS, *({task} & set(OF_TASKS))]
+    default = "encoder" if task == "pretraining" else task
+    kind = options.kind or default
+    if kind not in allowed:
+        raise InputError(
+            f"--kind must be one of {', '.join(allowed)} for a run whose task is {task!r}. "
+            f"Received: {options.kind!r}."
+        )
+    return kind
+
+
+def _module(kind: str, options: ExportOptions, tokenizer: Tokenizer) -> ServedModule:
+    if kind in OF_ENCODERS:
+        return OF_ENCODERS[kind](options, tokenizer)
+    return OF_TASKS[kind](load_task_model(options.run_dir), tokenizer)
 
 
 if __name__ == "__main__":

@@ -1,48 +1,78 @@
 """The encoder as a SavedModel of TF Hub's contract for text encoders."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import tensorflow as tf
+import tf_keras
 
+from albert_tf.checkpoints import has_heads, load_encoder, load_pretrainer
 from albert_tf.encoder import INPUTS, AlbertEncoder
 from albert_tf.export.signatures import untracked
+from albert_tf.export.text_module import IDS
+from albert_tf.pretrainer import AlbertPretrainer
 
-_IDS = {name: tf.TensorSpec([None, None], tf.int32, name) for name in INPUTS}
+_POSITIONS = {"masked_lm_positions": tf.TensorSpec([None, None], tf.int32, "masked_lm_positions")}
+Outputs = dict[str, tf.Tensor | list[tf.Tensor]]
 
 
-class EncoderModule(tf.__internal__.tracking.AutoTrackable):
-    """A reusable SavedModel (https://www.tensorflow.org/hub/reusable_saved_models).
+class _Reusable(tf.__internal__.tracking.AutoTrackable):
+    """A reusable SavedModel (https://www.tensorflow.org/hub/reusable_saved_models) of a model."""
+
+    def __init__(self, model: tf_keras.Model, inputs: Mapping[str, tf.TensorSpec]) -> None:
+        self._model: Callable[..., Any] = untracked(model)
+        self.variables = model.variables
+        self.trainable_variables = model.trainable_variables
+        self.regularization_losses: list = []
+        for training in (False, True):
+            self.__call__.get_concrete_function(dict(inputs), training=training)
+
+    @tf.function
+    def __call__(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> Outputs:
+        outputs = self._model(inputs, training=training)
+        return outputs | {"default": outputs["pooled_output"]}
+
+
+class EncoderModule(_Reusable):
+    """An encoder for `hub.KerasLayer(path, trainable=True)`.
 
     Call: a dict of int32 [B, S] (`input_word_ids`, `input_mask`, `input_type_ids`) -> a dict of
     `pooled_output` [B, H] (also `default`), `sequence_output` [B, S, H] and `encoder_outputs`, a
-    list of [B, S, H]. `hub.KerasLayer(path, trainable=True)` fine-tunes it.
+    list of [B, S, H].
+    `mlm`, where the run has that head: the same with `masked_lm_positions` int32 [B, P] among the
+    inputs, and `mlm_logits` [B, P, V] among the outputs; `hub.KerasLayer(loaded.mlm)`.
+
+    Args:
+      pretrainer: the heads over the same encoder, if there are any.
     """
 
-    def __init__(self, encoder: AlbertEncoder) -> None:
-        self._encode = untracked(encoder)
-        self.variables = encoder.variables
-        self.trainable_variables = encoder.trainable_variables
-        self.regularization_losses: list = []
-        for training in (False, True):
-            self.__call__.get_concrete_function(_IDS, training=training)
-
-    @tf.function
-    def __call__(
-        self, inputs: Mapping[str, tf.Tensor], training: bool = False
-    ) -> dict[str, tf.Tensor | list[tf.Tensor]]:
-        outputs = self._encode(inputs, training=training)
-        return outputs | {"default": outputs["pooled_output"]}
+    def __init__(self, encoder: AlbertEncoder, pretrainer: AlbertPretrainer | None = None) -> None:
+        super().__init__(encoder, IDS)
+        if pretrainer is not None:
+            assert pretrainer.encoder is encoder
+            self.mlm = _Reusable(pretrainer, IDS | _POSITIONS)
 
     def signatures(self) -> dict[str, object]:
-        """`serving_default`: ids -> pooled_output and sequence_output."""
+        """`serving_default` and `tokens`: ids -> pooled_output and sequence_output."""
 
-        @tf.function(input_signature=[_IDS[name] for name in INPUTS])
+        @tf.function(input_signature=[IDS[name] for name in INPUTS])
         def serve(
             input_word_ids: tf.Tensor, input_mask: tf.Tensor, input_type_ids: tf.Tensor
         ) -> dict[str, tf.Tensor]:
-            outputs = self._encode(
+            outputs = self._model(
                 dict(zip(INPUTS, (input_word_ids, input_mask, input_type_ids), strict=True))
             )
             return {name: outputs[name] for name in ("pooled_output", "sequence_output")}
 
-        return {"serving_default": serve}
+        return {"serving_default": serve, "tokens": serve}
+
+
+def load_encoder_module(path: str) -> EncoderModule:
+    """The encoder of a run folder or a converted folder, with `mlm` if it has that head.
+
+    Raises: as `load_encoder`.
+    """
+    if not has_heads(path):
+        return EncoderModule(load_encoder(path))
+    pretrainer = load_pretrainer(path)
+    return EncoderModule(pretrainer.encoder, pretrainer)

@@ -2,12 +2,14 @@
 
 import tensorflow as tf
 
+from albert_tf.export.buckets import in_buckets
 from albert_tf.export.signatures import untracked
 from albert_tf.pretrainer import AlbertPretrainer
 from albert_tf.text_ops import WHITE_SPACE, GraphTokenizer
 from albert_tf.tokenization import WORD_MARK, Tokenizer
 
 MASK = "[MASK]"
+_CHUNK = 2048  # positions at once: each may be a mask, with as many logits as there are pieces
 
 
 class FillMaskModule(tf.Module):
@@ -42,17 +44,36 @@ class FillMaskModule(tf.Module):
         begin = self._window_begin(ids, masks)  # [B, 1]
         seen = tf.ragged.boolean_mask(ids, (at >= begin) & (at < begin + self._room))
         guessed = tf.ragged.boolean_mask(masks, masks < begin + self._room)  # the first of them
-        features = self._tokenizer.pack([seen], _longest(seen) + 2)
         positions = (guessed - begin + 1).to_tensor(0)  # after [CLS]; [B, (guessed)]
-        logits = self._predict(features | {"masked_lm_positions": positions})
-        best, best_ids = tf.math.top_k(tf.nn.softmax(logits["mlm_logits"]), self._top_k)
+        positions = tf.pad(positions, [[0, 0], [0, 1]])  # one more: never none
+
+        def run(rows: tf.Tensor, width: tf.Tensor) -> dict[str, tf.Tensor]:
+            features = self._tokenizer.pack([tf.gather(seen, rows)], width)
+            features["masked_lm_positions"] = tf.gather(positions, rows)
+            best, ids = tf.math.top_k(
+                tf.nn.softmax(self._predict(features)["mlm_logits"]), self._top_k
+            )
+            return {"probabilities": best, "ids": ids}
+
+        lengths = tf.cast(seen.row_lengths(), tf.int32) + 2
+        empty = tf.zeros(tf.concat([tf.shape(positions), [self._top_k]], 0))
+        best = in_buckets(
+            lengths,
+            run,
+            {"probabilities": empty, "ids": tf.cast(empty, tf.int32)},
+            self._room + 2,
+            _CHUNK,
+        )
+        best = {name: value[:, :-1] for name, value in best.items()}
         real = tf.ones_like(guessed, tf.bool).to_tensor(False)[:, :, tf.newaxis]
         missing = [[0, 0], [0, _longest(masks) - _longest(guessed)], [0, 0]]
         return {
             "pieces": tf.pad(
-                tf.where(real, tf.gather(self._pieces, best_ids), ""), missing, constant_values=""
+                tf.where(real, tf.gather(self._pieces, best["ids"]), ""),
+                missing,
+                constant_values="",
             ),
-            "probabilities": tf.pad(tf.where(real, best, 0.0), missing),
+            "probabilities": tf.pad(tf.where(real, best["probabilities"], 0.0), missing),
         }
 
     def signatures(self) -> dict[str, object]:

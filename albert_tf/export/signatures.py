@@ -10,14 +10,16 @@ import tf_keras
 
 from albert_tf import outputs
 from albert_tf.checkpoints import EXTRAS
+from albert_tf.config import AlbertConfig
+from albert_tf.export import serving
 from albert_tf.tokenization import Tokenizer
 
 
 class ServedModule(Protocol):
     """A trackable module that says which signatures TF Serving offers."""
 
-    def signatures(self) -> Mapping[str, object]:
-        """Signature name -> `tf.function` with fixed input names."""
+    def signatures(self) -> Mapping[str, Any]:
+        """Signature name -> `tf.function` with an input signature; one is `serving_default`."""
 
 
 def untracked(model: tf_keras.Model) -> Callable[..., Any]:
@@ -29,7 +31,7 @@ def untracked(model: tf_keras.Model) -> Callable[..., Any]:
 
 
 def save(module: ServedModule, folder: str, tokenizer: Tokenizer, config_path: str) -> None:
-    """Writes a SavedModel with the tokenizer and config.json in assets.extra.
+    """Writes a SavedModel with the tokenizer, config.json and warm-up requests in assets.extra.
 
     The folder appears when it is complete.
 
@@ -37,7 +39,10 @@ def save(module: ServedModule, folder: str, tokenizer: Tokenizer, config_path: s
       InputError: `folder` exists and is not empty, or cannot be written.
     """
     with outputs.new_folder(folder) as work:
-        tf.saved_model.save(module, work, signatures=dict(module.signatures()))
+        signatures = module.signatures()
+        tf.saved_model.save(module, work, signatures=dict(signatures))
         extras = os.path.join(work, EXTRAS)
         tokenizer.save(os.path.join(extras, "tokenizer"))
         shutil.copyfile(config_path, os.path.join(extras, "config.json"))
+        longest = AlbertConfig.from_json(config_path).max_positions
+        serving.write_warm_up(extras, signatures["serving_default"].input_signature, longest)

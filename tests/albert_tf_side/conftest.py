@@ -64,4 +64,5 @@ def pretrained(tmp_path_factory, small_tokenizer) -> str:
     tf.random.set_seed(1)
     model = AlbertPretrainer(TINY).create_weights()
     tf.train.Checkpoint(model=model).save(os.path.join(run.checkpoints_path, "ckpt"))
+    run.finish({"step": 0})
     return run.path

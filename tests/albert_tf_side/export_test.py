@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -282,9 +283,11 @@ class TestProgram:
         self.export(pretrained, output, dry_run=True)
         assert os.listdir(tmp_path) == []
         self.export(pretrained, output)
-        assert os.listdir(output) == ["1"]
+        assert sorted(os.listdir(output)) == ["1", "serving"]
         extras = os.path.join(output, "1", "assets.extra")
-        assert sorted(os.listdir(extras)) == ["config.json", "tokenizer"]
+        assert sorted(os.listdir(extras)) == [
+            "config.json", "tf_serving_warmup_requests", "tokenizer",
+        ]  # fmt: skip
         again = load_encoder(os.path.join(output, "1"))
         inputs = fake_inputs(2, 9)
         np.testing.assert_array_equal(
@@ -293,20 +296,31 @@ class TestProgram:
         with pytest.raises(InputError, match=r"--output.*encoder.*--version=2"):
             self.export(pretrained, output, kind="preprocessing")
         self.export(pretrained, output, kind="preprocessing", version=2)
-        assert sorted(os.listdir(output)) == ["1", "2"]
+        assert sorted(os.listdir(output)) == ["1", "2", "serving"]
 
     @pytest.mark.parametrize(
         ("options", "words"),
         [
             ({"kind": "fill-mask"}, "--kind must be one of encoder.*'fill-mask'"),
             ({"version": 0}, "--version must be a positive number. Received: 0"),
-            ({"kind": "classifier"}, "no fine-tuned run"),
+            ({"kind": "classifier"}, "--kind must be one of.*'pretraining'.*'classifier'"),
+            ({"kind": "embedding", "pooling": "max"}, "--pooling must be mean or cls.*'max'"),
+            ({"precision": "float16"}, "--precision must be.*'float16'"),
         ],
     )
     def test_mistakes_leave_nothing(self, pretrained, tmp_path, options, words):
         with pytest.raises(InputError, match=words):
             self.export(pretrained, str(tmp_path / "out"), **options)
         assert os.listdir(tmp_path) == []
+
+    def test_an_unfinished_run_must_be_named(self, pretrained, tmp_path):
+        run = str(tmp_path / "run")
+        shutil.copytree(pretrained, run)
+        os.remove(RunDir(run).result_path)
+        with pytest.raises(InputError, match="has not ended.*--unfinished"):
+            self.export(run, str(tmp_path / "out"))
+        self.export(run, str(tmp_path / "out"), unfinished=True)
+        assert (tmp_path / "out" / "1" / "saved_model.pb").is_file()
 
     def test_no_run(self, tmp_path):
         with pytest.raises(InputError, match=r"no config\.json"):

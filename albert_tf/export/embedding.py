@@ -1,0 +1,46 @@
+"""Sentence embeddings as a SavedModel: text in, a vector out."""
+
+from collections.abc import Mapping
+
+import tensorflow as tf
+
+from albert_tf.encoder import AlbertEncoder
+from albert_tf.errors import InputError
+from albert_tf.export.signatures import untracked
+from albert_tf.export.text_module import Answer, TextModule
+from albert_tf.tokenization import Tokenizer
+
+POOLINGS = ("mean", "cls")
+
+
+class EmbeddingModule(TextModule):
+    """A vector for each text. Signatures: those of `TextModule`; `embedding` float32 [B, H].
+
+    Args:
+      pooling: mean, the mean of the last layer over the text's pieces, special ones included; or
+        cls, the encoder's pooled output.
+
+    Raises:
+      InputError: another `pooling`.
+    """
+
+    def __init__(self, encoder: AlbertEncoder, tokenizer: Tokenizer, pooling: str = "mean") -> None:
+        config = encoder.config
+        super().__init__(
+            tokenizer, config.max_positions, False, [config.hidden_size], name="embedding"
+        )
+        if pooling not in POOLINGS:
+            raise InputError(f"--pooling must be {' or '.join(POOLINGS)}. Received: {pooling!r}.")
+        self._encode, self._weights = untracked(encoder), encoder.variables
+        self._pooling = pooling
+
+    def predict(self, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        outputs = self._encode(inputs)
+        if self._pooling == "cls":
+            return outputs["pooled_output"]
+        mask = tf.cast(inputs["input_mask"], tf.float32)[:, :, tf.newaxis]  # [n, S, 1]
+        total = tf.reduce_sum(mask * outputs["sequence_output"], axis=1)
+        return total / tf.maximum(tf.reduce_sum(mask, axis=1), 1.0)
+
+    def answer(self, values: tf.Tensor) -> Answer:
+        return {"embedding": values}

@@ -1,0 +1,142 @@
+"""Windows and the choice of answers, inside a graph: what `tasks.span_windows` and
+`tasks.span_answers` do with arrays.
+
+Shapes: B contexts, W windows of all of them, K candidates of a window, C characters of all
+contexts, N spans that may be answers.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.graph_alignment import PlacedPieces, row_of
+from albert_tf.tasks.span import SpanTask
+from albert_tf.tasks.span_heads import NEVER
+
+_SPACES = np.array([chr(code).isspace() for code in range(0x3002)])  # none beyond
+_BASE, _OF_EXAMPLE = 0x9E3779B97F4A7C15, 0xD1B54A32D192ED03  # odd, without a pattern
+
+
+class GraphWindows(NamedTuple):
+    """`span_windows.Windows`, each int32 [W]; `before`: positions in front of the context."""
+
+    example: tf.Tensor
+    offset: tf.Tensor
+    length: tf.Tensor
+    owned_from: tf.Tensor
+    owned_to: tf.Tensor
+    before: tf.Tensor
+
+
+class Spans(NamedTuple):
+    """Spans of an example beside each other, the best first: each [N].
+
+    example: int32. begin, end: int32, characters [begin, end) of all contexts end to end, without
+    white space around them. score: float32.
+    """
+
+    example: tf.Tensor
+    begin: tf.Tensor
+    end: tf.Tensor
+    score: tf.Tensor
+
+
+def cut(sizes: tf.Tensor, asked: tf.Tensor, task: SpanTask, most: int) -> GraphWindows:
+    """`span_windows.cut` for contexts of `sizes` and questions of `asked` pieces, int32 [B].
+
+    Needing more than `most` windows is an InvalidArgument.
+    """
+    room = task.seq_length - 3 - asked
+    step = tf.minimum(room, task.doc_stride)
+    count = 1 - (-tf.maximum(sizes - room, 0)) // step
+    message = (
+        f"`context`: the contexts of a batch must fit in {most} windows of {task.seq_length} "
+        f"pieces that begin {task.doc_stride} pieces apart: send fewer, or shorter ones."
+    )
+    check = tf.debugging.assert_less_equal(tf.reduce_sum(count), most, message)
+    with tf.control_dependencies([check] if check is not None else []):
+        rows = tf.ragged.range(count)
+    example, number = row_of(rows), rows.values
+    offset = number * tf.gather(step, example)
+    length = tf.minimum(tf.gather(room, example), tf.gather(sizes, example) - offset)
+    end = offset + length
+    # Where each window takes over from the one before it: see `span_windows.cut`.
+    before_end, shorter = tf.roll(end, 1, 0), tf.roll(length, 1, 0) - length
+    better = (100 * (before_end - 1 + offset) + shorter) // 200 + 1
+    border = tf.where(100 * (end - before_end) <= shorter, before_end, better)
+    is_second = number > 0
+    owned_from = tf.where(is_second, border, offset)
+    owned_to = tf.where(tf.roll(is_second, -1, 0), tf.roll(border, -1, 0), end)
+    before = tf.gather(asked, example) + 2
+    return GraphWindows(example, offset, length, owned_from, owned_to, before)
+
+
+def possible(
+    outputs: Mapping[str, tf.Tensor], windows: GraphWindows, pieces: PlacedPieces, task: SpanTask
+) -> Spans:
+    """The candidates [W, K] that may be answers, and hold more than white space."""
+    # Of position 0 of each window, in pieces of its context.
+    shift = (windows.offset - windows.before)[:, tf.newaxis]
+    start, end = outputs["start"] + shift, outputs["end"] + shift
+    may_be = (
+        (start >= windows.owned_from[:, tf.newaxis])
+        & (start < windows.owned_to[:, tf.newaxis])
+        & (end >= start)
+        & (end - start < task.max_answer_length)
+        & (end < (windows.offset + windows.length)[:, tf.newaxis])
+        & (outputs["score"] > NEVER)
+    )
+    at = tf.where(may_be)
+    example = tf.gather(windows.example, at[:, 0])
+    base = tf.gather(tf.cast(pieces.ids.row_starts(), tf.int32), example)
+    origin = tf.gather(tf.cast(pieces.codes.row_starts(), tf.int32), example)
+    start, end, score = (tf.gather_nd(v, at) for v in (start, end, outputs["score"]))
+    begin = origin + tf.gather(pieces.first, base + start)
+    end = origin + tf.gather(pieces.reach, base + end) + 1
+    return _ordered(*_stripped(Spans(example, begin, end, score), pieces.codes.values))
+
+
+def _stripped(spans: Spans, codes: tf.Tensor) -> Spans:
+    """Without the white space around them, and without those that hold nothing else."""
+    is_solid = ~tf.gather(_SPACES, tf.minimum(codes, len(_SPACES) - 1))
+    solid = tf.cast(tf.where(is_solid)[:, 0], tf.int32)  # characters
+    upto = tf.concat([[0], tf.cumsum(tf.cast(is_solid, tf.int32))], 0)
+    first, behind = tf.gather(upto, spans.begin), tf.gather(upto, spans.end)
+    keep = behind > first
+    first, behind = first[keep], behind[keep]
+    return Spans(
+        spans.example[keep], tf.gather(solid, first), tf.gather(solid, behind - 1) + 1,
+        spans.score[keep],
+    )  # fmt: skip
+
+
+def _ordered(*values: tf.Tensor) -> Spans:
+    spans = Spans(*values)
+    by_score = tf.argsort(spans.score, direction="DESCENDING", stable=True)
+    order = tf.gather(by_score, tf.argsort(tf.gather(spans.example, by_score), stable=True))
+    return Spans(*(tf.gather(value, order) for value in spans))
+
+
+def different(spans: Spans, codes: tf.Tensor, n_best: int) -> Spans:
+    """The best `n_best` of each example whose texts differ; of equal ones the best.
+
+    Texts are compared by their polynomials modulo 2^64 over code points: candidates of any length
+    cost nothing.
+
+    Args:
+      codes: int32 [C], the code points of all contexts.
+    """
+    count = tf.size(codes)
+    powers = tf.math.cumprod(tf.fill([count + 1], tf.constant(_BASE, tf.uint64)), exclusive=True)
+    terms = tf.cast(codes + 1, tf.uint64) * powers[:-1]
+    upto = tf.concat([tf.zeros([1], tf.uint64), tf.cumsum(terms)], 0)
+    sums = tf.gather(upto, spans.end) - tf.gather(upto, spans.begin)
+    texts = sums * tf.gather(powers, count - spans.begin)  # wherever they stand
+    texts += tf.cast(spans.example, tf.uint64) * tf.constant(_OF_EXAMPLE, tf.uint64)
+    _, number = tf.unique(tf.bitcast(texts, tf.int64))
+    spans = Spans(*(value[_is_first(number)] for value in spans))
+    rank = tf.range(tf.size(spans.example))
+    rank -= tf.math.unsorted_segment_min(...)
+    return Spans(*(value[rank < n_best] for value in spans))
