@@ -29,6 +29,9 @@ class AlbertEncoder(tf_keras.Model):
     Raises:
       ValueError: shapes that differ, too long a sequence, ids outside their table.
 
+    With `num_layers` the first so many layers alone are computed, and the last of them is pooled:
+    where all layers share one block, one set of weights serves at any depth.
+
     Dropout happens where `training` is true, keyed by `dropout_key` (int32 [2]); without a key one
     is drawn per call.
 
@@ -49,6 +52,7 @@ class AlbertEncoder(tf_keras.Model):
         inputs: Mapping[str, tf.Tensor],
         training: bool = False,
         dropout_key: common.DropoutKey | None = None,
+        num_layers: int | None = None,
     ) -> dict[str, tf.Tensor | list[tf.Tensor]]:
         config = self.config
         _check_shapes(inputs, config)
@@ -58,13 +62,17 @@ class AlbertEncoder(tf_keras.Model):
             key = common.new_dropout_key() if dropout_key is None else dropout_key
         x = self.embeddings(inputs, key=common.fold_in(key, 0), training=training)  # [B, S, H]
         mask = additive_mask(inputs["input_mask"])
-        outputs = self.stack(x, mask, key=common.fold_in(key, 1), training=training)
-        pooled = tf.tanh(self.pooler(tf.cast(outputs[-1][:, 0], tf.float32)))
+        stack_key = common.fold_in(key, 1)
+        outputs = self.stack(x, mask, key=stack_key, training=training, num_layers=num_layers)
         return {
             "sequence_output": tf.cast(outputs[-1], tf.float32),
-            "pooled_output": pooled,
+            "pooled_output": self.pool(outputs[-1]),
             "encoder_outputs": outputs,
         }
+
+    def pool(self, hidden: tf.Tensor) -> tf.Tensor:
+        """tanh(dense(first position)) of a layer's output [B, S, H]: float32 [B, H]."""
+        return tf.tanh(self.pooler(tf.cast(hidden[:, 0], tf.float32)))
 
     def create_weights(self) -> "AlbertEncoder":
         """Creates every weight by one call on a batch of padding; returns self."""

@@ -13,7 +13,7 @@ import dataclasses
 import os
 from collections.abc import Callable
 
-from albert_tf import cli, hardware, outputs
+from albert_tf import cli, hardware, outputs, settings
 from albert_tf.checkpoints import load_encoder, load_pretrainer
 from albert_tf.errors import InputError
 from albert_tf.export import serving
@@ -43,9 +43,22 @@ class ExportOptions:
     )
     version: int = cli.option("the version's number; one that exists is refused", 1)
     pooling: str = cli.option("of --kind=embedding: mean or cls", "mean")
+    depths: str = cli.option(
+        "of text exports, such as 3,6: for each K also a signature depth_K that ends after layer K",
+        "",
+    )
+    patience: int = cli.option(
+        "of --kind=classifier: also a signature early_exit, by which a text leaves the encoder "
+        "when so many layers in a row have not changed its label; 0: none",
+        0,
+    )
     precision: str = cli.option("float32 or mixed_bfloat16: what it computes in", "float32")
     unfinished: bool = cli.option("export the last checkpoint of a run that has not ended", False)
     dry_run: bool = cli.option("check everything and export nothing", False)
+
+
+def _depths(options: ExportOptions) -> tuple[int, ...]:
+    return settings.parse("--depths", tuple[int, ...], options.depths)
 
 
 Maker = Callable[[ExportOptions, Tokenizer], ServedModule]
@@ -59,14 +72,21 @@ OF_ENCODERS: dict[str, Maker] = {
         load_pretrainer(options.run_dir), tokenizer
     ),
     "embedding": lambda options, tokenizer: EmbeddingModule(
-        load_encoder(options.run_dir), tokenizer, options.pooling
+        load_encoder(options.run_dir), tokenizer, options.pooling, _depths(options)
     ),
 }
-OF_TASKS: dict[str, Callable[..., ServedModule]] = {
-    "classifier": ClassifierModule,
-    "regressor": RegressorModule,
-    "multiple_choice": MultipleChoiceModule,
+OF_TASKS: dict[str, Maker] = {
+    "classifier": lambda options, tokenizer: ClassifierModule(
+        load_task_model(options.run_dir), tokenizer, _depths(options), options.patience
+    ),
+    "regressor": lambda options, tokenizer: RegressorModule(
+        load_task_model(options.run_dir), tokenizer, _depths(options)
+    ),
+    "multiple_choice": lambda options, tokenizer: MultipleChoiceModule(
+        load_task_model(options.run_dir), tokenizer
+    ),
 }
+MAKERS = OF_ENCODERS | OF_TASKS
 
 
 def main(options: ExportOptions) -> None:
@@ -93,7 +113,7 @@ def main(options: ExportOptions) -> None:
     outputs.require_new(folder)
     tokenizer = load_tokenizer(run.tokenizer_path)
     with hardware.precision_policy(options.precision):
-        module = _module(kind, options, tokenizer)
+        module = MAKERS[kind](options, tokenizer)
         if options.dry_run:
             print(f"{run.path} as {kind} to {folder}")
             return
@@ -104,21 +124,14 @@ def main(options: ExportOptions) -> None:
 
 def _kind(options: ExportOptions, task: str | None) -> str:
     """What is exported, of a run that was trained for `task`."""
-    allowed = [*OF_ENCODERS, *({task} & set(OF_TASKS))]
-    default = "encoder" if task == "pretraining" else task
-    kind = options.kind or default
-    if kind not in allowed:
+    allowed = [*OF_ENCODERS, *(kind for kind in OF_TASKS if kind == task)]
+    kind = options.kind or ("encoder" if task == "pretraining" else task)
+    if kind is None or kind not in allowed:
         raise InputError(
             f"--kind must be one of {', '.join(allowed)} for a run whose task is {task!r}. "
             f"Received: {options.kind!r}."
         )
     return kind
-
-
-def _module(kind: str, options: ExportOptions, tokenizer: Tokenizer) -> ServedModule:
-    if kind in OF_ENCODERS:
-        return OF_ENCODERS[kind](options, tokenizer)
-    return OF_TASKS[kind](load_task_model(options.run_dir), tokenizer)
 
 
 if __name__ == "__main__":

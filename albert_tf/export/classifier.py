@@ -1,9 +1,10 @@
 """A classifier as a SavedModel: text in, label out."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
+from albert_tf.export.early_exit import early_exit
 from albert_tf.export.signatures import untracked
 from albert_tf.export.text_module import Answer, TextModule
 from albert_tf.tasks.classifier import SequenceClassifier
@@ -17,19 +18,29 @@ class ClassifierModule(TextModule):
     probability; `probabilities` float32 [B, C] in the order of the task's labels, which
     assets.extra/config.json lists. And `classify`, TF Serving's classification API: serialized
     tf.Examples `inputs` string [B], whose features are named as the texts -> `classes` string and
-    `scores` float32 [B, C].
+    `scores` float32 [B, C]. And, with a `patience`, `early_exit`: as serving_default, but that each
+    text leaves the encoder when so many layers in a row have not changed its label; `depth` int32
+    [B] are the layers it went through.
     """
 
-    def __init__(self, model: SequenceClassifier, tokenizer: Tokenizer) -> None:
+    def __init__(
+        self,
+        model: SequenceClassifier,
+        tokenizer: Tokenizer,
+        depths: Sequence[int] = (),
+        patience: int = 0,
+    ) -> None:
         task = model.task
         super().__init__(
-            tokenizer, task.seq_length, task.pair, [len(task.labels)], name="classifier"
-        )
-        self._predict, self._weights = untracked(model), model.variables
+            model.encoder, tokenizer, task.seq_length, task.pair, [len(task.labels)], depths,
+            name="classifier",
+        )  # fmt: skip
+        self._head, self._weights = untracked(model.head), model.variables
         self._labels = tf.constant(task.labels)
+        self._leave_early = early_exit(model, patience) if patience else None
 
-    def predict(self, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        return tf.nn.softmax(self._predict(inputs))
+    def predict(self, inputs: Mapping[str, tf.Tensor], depth: int | None) -> tf.Tensor:
+        return tf.nn.softmax(self._head(self._encode(inputs, num_layers=depth)["pooled_output"]))
 
     def answer(self, values: tf.Tensor) -> Answer:
         return {
@@ -41,11 +52,23 @@ class ClassifierModule(TextModule):
     def signatures(self) -> dict[str, object]:
         examples = tf.TensorSpec([None], tf.string, "inputs")
         classify = tf.function(self._classify, input_signature=[examples])
-        return super().signatures() | {"classify": classify}
+        signatures = super().signatures() | {"classify": classify}
+        if self._leave_early is None:
+            return signatures
+        texts = [tf.TensorSpec([None], tf.string, name) for name in self.text_names]
+        return signatures | {
+            "early_exit": tf.function(self._early_exit, input_signature=texts),
+        }
 
     def _classify(self, inputs: tf.Tensor) -> Answer:
         features = {name: tf.io.FixedLenFeature([], tf.string) for name in self.text_names}
         texts = tf.io.parse_example(inputs, features)
-        scores = self.values([texts[name] for name in self.text_names])
+        scores = self.serve(*(texts[name] for name in self.text_names))["probabilities"]
         classes = tf.broadcast_to(self._labels, tf.shape(scores))
         return {"classes": classes, "scores": scores}
+
+    def _early_exit(self, *texts: tf.Tensor) -> Answer:
+        assert self._leave_early is not None
+        shapes: dict[str, Sequence[int]] = {"values": self._shape, "depth": []}
+        outputs = self.in_buckets(texts, self._leave_early, shapes)
+        return self.answer(outputs["values"]) | {"depth": tf.cast(outputs["depth"], tf.int32)}

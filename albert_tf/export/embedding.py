@@ -1,12 +1,11 @@
 """Sentence embeddings as a SavedModel: text in, a vector out."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
 from albert_tf.encoder import AlbertEncoder
 from albert_tf.errors import InputError
-from albert_tf.export.signatures import untracked
 from albert_tf.export.text_module import Answer, TextModule
 from albert_tf.tokenization import Tokenizer
 
@@ -24,18 +23,23 @@ class EmbeddingModule(TextModule):
       InputError: another `pooling`.
     """
 
-    def __init__(self, encoder: AlbertEncoder, tokenizer: Tokenizer, pooling: str = "mean") -> None:
-        config = encoder.config
+    def __init__(
+        self,
+        encoder: AlbertEncoder,
+        tokenizer: Tokenizer,
+        pooling: str = "mean",
+        depths: Sequence[int] = (),
+    ) -> None:
+        config, shape = encoder.config, [encoder.config.hidden_size]
         super().__init__(
-            tokenizer, config.max_positions, False, [config.hidden_size], name="embedding"
+            encoder, tokenizer, config.max_positions, False, shape, depths, name="embedding"
         )
         if pooling not in POOLINGS:
             raise InputError(f"--pooling must be {' or '.join(POOLINGS)}. Received: {pooling!r}.")
-        self._encode, self._weights = untracked(encoder), encoder.variables
-        self._pooling = pooling
+        self._weights, self._pooling = encoder.variables, pooling
 
-    def predict(self, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        outputs = self._encode(inputs)
+    def predict(self, inputs: Mapping[str, tf.Tensor], depth: int | None) -> tf.Tensor:
+        outputs = self._encode(inputs, num_layers=depth)
         if self._pooling == "cls":
             return outputs["pooled_output"]
         mask = tf.cast(inputs["input_mask"], tf.float32)[:, :, tf.newaxis]  # [n, S, 1]

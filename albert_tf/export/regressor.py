@@ -1,10 +1,9 @@
 """A regressor as a SavedModel: text in, a number out."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
-from albert_tf.export.signatures import untracked
 from albert_tf.export.text_module import Answer, TextModule
 from albert_tf.tasks.regressor import SequenceRegressor
 from albert_tf.tokenization import Tokenizer
@@ -13,12 +12,17 @@ from albert_tf.tokenization import Tokenizer
 class RegressorModule(TextModule):
     """Scores texts, or pairs of texts. Signatures: those of `TextModule`; `score` float32 [B]."""
 
-    def __init__(self, model: SequenceRegressor, tokenizer: Tokenizer) -> None:
-        super().__init__(tokenizer, model.task.seq_length, model.task.pair, [], name="regressor")
-        self._predict, self._weights = untracked(model), model.variables
+    def __init__(
+        self, model: SequenceRegressor, tokenizer: Tokenizer, depths: Sequence[int] = ()
+    ) -> None:
+        task = model.task
+        super().__init__(
+            model.encoder, tokenizer, task.seq_length, task.pair, [], depths, name="regressor"
+        )
+        self._score, self._weights = model.score, model.variables
 
-    def predict(self, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        return self._predict(inputs)
+    def predict(self, inputs: Mapping[str, tf.Tensor], depth: int | None) -> tf.Tensor:
+        return self._score(self._encode(inputs, num_layers=depth)["pooled_output"])
 
     def answer(self, values: tf.Tensor) -> Answer:
         return {"score": values}

@@ -1,11 +1,14 @@
 """What the exports that read texts, or pairs of texts, have in common."""
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 
 import tensorflow as tf
 
-from albert_tf.encoder import INPUTS
+from albert_tf.encoder import INPUTS, AlbertEncoder
+from albert_tf.errors import InputError
 from albert_tf.export.buckets import in_buckets
+from albert_tf.export.signatures import untracked
 from albert_tf.text_ops import GraphTokenizer
 from albert_tf.tokenization import Tokenizer
 
@@ -19,24 +22,43 @@ class TextModule(tf.Module):
     Signatures:
       serving_default: `text` string [B]; of a task of pairs `text_a` and `text_b`.
       tokens: the encoder's inputs, int32 [B, S].
+      depth_K, for each K of `depths`: as serving_default, of the encoder's first K layers alone.
 
     Args:
+      encoder: what is pooled.
       tokenizer: of the model.
       seq_length: pieces of a text, or pair, at most; the rest of it is not read.
       pair: whether it reads pairs.
       shape: of what `predict` makes of one row.
+      depths: see above.
+
+    Raises:
+      InputError: a depth is not below the number of layers.
     """
 
     def __init__(
-        self, tokenizer: Tokenizer, seq_length: int, pair: bool, shape: Sequence[int], name: str
+        self,
+        encoder: AlbertEncoder,
+        tokenizer: Tokenizer,
+        seq_length: int,
+        pair: bool,
+        shape: Sequence[int],
+        depths: Sequence[int],
+        name: str,
     ) -> None:
         super().__init__(name=name)
+        if wrong := [k for k in depths if not 0 < k < encoder.config.num_layers]:
+            raise InputError(
+                f"--depths must be between 1 and {encoder.config.num_layers - 1}, one less than "
+                f"the model has layers. Received: {wrong[0]}."
+            )
+        self._encode = untracked(encoder)
         self._tokenizer = GraphTokenizer(tokenizer)
-        self._seq_length, self._shape = seq_length, shape
+        self._seq_length, self._shape, self._depths = seq_length, shape, depths
         self.text_names = ("text_a", "text_b") if pair else ("text",)
 
-    def predict(self, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """What the model says of int32 [n, S]: float32 [n, ...]."""
+    def predict(self, inputs: Mapping[str, tf.Tensor], depth: int | None) -> tf.Tensor:
+        """What the model says of int32 [n, S] at a depth, None: at its whole: float32 [n, ...]."""
         raise NotImplementedError
 
     def answer(self, values: tf.Tensor) -> Answer:
@@ -46,17 +68,30 @@ class TextModule(tf.Module):
     def signatures(self) -> dict[str, object]:
         """See the class."""
         texts = [tf.TensorSpec([None], tf.string, name) for name in self.text_names]
+        depths = {"serving_default": None} | {f"depth_{depth}": depth for depth in self._depths}
         return {
-            "serving_default": tf.function(self.serve, input_signature=texts),
-            "tokens": tf.function(self._tokens, input_signature=[IDS[name] for name in INPUTS]),
-        }
+            name: tf.function(functools.partial(self.serve, depth=depth), input_signature=texts)
+            for name, depth in depths.items()
+        } | {"tokens": tf.function(self._tokens, input_signature=[IDS[name] for name in INPUTS])}
 
-    def serve(self, *texts: tf.Tensor) -> Answer:
+    def serve(self, *texts: tf.Tensor, depth: int | None = None) -> Answer:
         """The answers to strings [B]."""
-        return self.answer(self.values(texts))
+        values = self.in_buckets(
+            texts, lambda inputs: {"values": self.predict(inputs, depth)}, {"values": self._shape}
+        )
+        return self.answer(values["values"])
 
-    def values(self, texts: Sequence[tf.Tensor]) -> tf.Tensor:
-        """`predict`'s values of strings [B], each computed at its own width."""
+    def in_buckets(
+        self,
+        texts: Sequence[tf.Tensor],
+        predict: Callable[[dict[str, tf.Tensor]], Answer],
+        shapes: Mapping[str, Sequence[int]],
+    ) -> Answer:
+        """What `predict` makes of strings [B], each computed at its own width.
+
+        Args:
+          shapes: of one row of each of its float32 outputs.
+        """
         texts = same_size(dict(zip(self.text_names, texts, strict=True)))
         segments = [self._tokenizer(text) for text in texts]
         pieces = tf.add_n([tf.cast(segment.row_lengths(), tf.int32) for segment in segments])
@@ -64,13 +99,13 @@ class TextModule(tf.Module):
 
         def run(rows: tf.Tensor, width: tf.Tensor) -> Answer:
             own = [tf.gather(segment, rows) for segment in segments]
-            return {"values": self.predict(self._tokenizer.pack(own, width))}
+            return predict(self._tokenizer.pack(own, width))
 
-        empty = tf.zeros([tf.size(lengths), *self._shape])
-        return in_buckets(lengths, run, {"values": empty}, self._seq_length)["values"]
+        outputs = {name: tf.zeros([tf.size(lengths), *shape]) for name, shape in shapes.items()}
+        return in_buckets(lengths, run, outputs, self._seq_length)
 
     def _tokens(self, *ids: tf.Tensor) -> Answer:
-        return self.answer(self.predict(dict(zip(INPUTS, ids, strict=True))))
+        return self.answer(self.predict(dict(zip(INPUTS, ids, strict=True)), None))
 
 
 def same_size(inputs: Mapping[str, tf.Tensor]) -> list[tf.Tensor]:

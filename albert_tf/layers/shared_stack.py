@@ -19,8 +19,9 @@ class SharedStack(tf_keras.layers.Layer):
     The stack owns each distinct sub-layer once; with `sharing="all"` and one group it is one block,
     called `num_layers` times. Dropout differs from layer to layer: the layer's number is folded in.
 
-    Inputs: x [B, S, H]; mask [B, 1, 1, S]. Output: a list of `num_layers` tensors [B, S, H]; in
-    training with `config.rematerialize` the gradient of any but the last is an error.
+    Inputs: x [B, S, H]; mask [B, 1, 1, S]; `num_layers` to end before the last. Output: a list of
+    tensors [B, S, H], one a layer; in training with `config.rematerialize` all layers run, and the
+    gradient of any but the last is an error.
     """
 
     def __init__(self, config: AlbertConfig, name: str = "stack") -> None:
@@ -50,6 +51,7 @@ class SharedStack(tf_keras.layers.Layer):
         mask: tf.Tensor,
         key: common.DropoutKey | None = None,
         training: bool = False,
+        num_layers: int | None = None,
     ) -> list[tf.Tensor]:
         # Read once, however many layers use them.
         attention = [layer.weights_now() for layer in self.attentions]
@@ -57,7 +59,7 @@ class SharedStack(tf_keras.layers.Layer):
         if training and self.config.rematerialize:
             return self._rematerialized(attention, feed_forward, x, mask, key)
         outputs = []
-        for number, (a, f) in enumerate(self.plan):
+        for number, (a, f) in enumerate(self.plan[:num_layers]):
             layer_key = common.fold_in(key, number)
             block = self.blocks[self._block_of_layer[number]]
             x = block.compute(attention[a], feed_forward[f], x, mask, layer_key, training)

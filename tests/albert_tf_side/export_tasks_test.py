@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.encoder import INPUTS, AlbertEncoder
+from albert_tf.errors import InputError
 from albert_tf.export.classifier import ClassifierModule
 from albert_tf.export.embedding import EmbeddingModule
 from albert_tf.export.multiple_choice import MultipleChoiceModule, filled
@@ -44,6 +45,12 @@ def varied(model):
     return model
 
 
+def products(function) -> int:
+    """How many matrix products a function and what it calls consist of."""
+    nodes = (n for f in function.graph.as_graph_def().library.function for n in f.node_def)
+    return sum(node.op in ("MatMul", "BatchMatMulV2", "Einsum") for node in nodes)
+
+
 def predicted(model, examples, tokenizer):
     """The Python face's answers."""
     kind = KINDS[model.task.kind]
@@ -76,6 +83,75 @@ class TestRegressor:
         serve = load(RegressorModule(model, small_tokenizer), task).signatures["serving_default"]
         with pytest.raises(tf.errors.InvalidArgumentError, match="text_a and text_b must have as"):
             serve(text_a=tf.constant(["a", "b"]), text_b=tf.constant(["c"]))
+
+
+class TestDepth:
+    """Of a model with 6 layers that share a block, and labels that change on the way."""
+
+    @pytest.fixture(scope="class")
+    def model(self, tiny):
+        config = tiny.replace(num_layers=6, sharing="all", num_groups=1, initializer_range=0.5)
+        task = ClassifierTask(("no", "yes", "maybe"), seq_length=40)
+        tf.random.set_seed(3)
+        return varied(SequenceClassifier(AlbertEncoder(config), task).create_weights())
+
+    @pytest.fixture(scope="class")
+    def loaded(self, model, small_tokenizer, load):
+        return load(ClassifierModule(model, small_tokenizer, (1, 4), patience=2), model.task)
+
+    @pytest.fixture(scope="class")
+    def by_layer(self, model, small_tokenizer):
+        """Probabilities [texts, 6 layers, 3], by the pooler and the head over each layer."""
+        features = KINDS["classifier"].featurize(
+            [TextExample(text) for text in self.TEXTS], small_tokenizer, model.task
+        )
+        layers = model.encoder(features.batch(tf.range(len(self.TEXTS)))[0])["encoder_outputs"]
+        logits = [model.head(model.encoder.pool(layer)) for layer in layers]
+        return tf.nn.softmax(tf.stack(logits, 1)).numpy()
+
+    TEXTS = (*TEXTS, *OTHERS, *(f"{a} and {b}" for a, b in zip(TEXTS, OTHERS, strict=True)))
+
+    @pytest.mark.parametrize("depth", [1, 4])
+    def test_a_dial(self, loaded, by_layer, depth):
+        outputs = loaded.signatures[f"depth_{depth}"](text=tf.constant(self.TEXTS))
+        np.testing.assert_allclose(outputs["probabilities"], by_layer[:, depth - 1], atol=1e-5)
+
+    def test_shallower_is_less_work(self, loaded):
+        one, four, six = (
+            products(loaded.signatures[name]) for name in ("depth_1", "depth_4", "serving_default")
+        )
+        assert four - one == 3 * (six - four) / 2 > 0
+
+    def test_early_exit(self, loaded, by_layer):
+        serve = loaded.signatures["early_exit"]
+        outputs = serve(text=tf.constant(self.TEXTS))
+        depths = []
+        for row, layers in enumerate(by_layer):
+            labels = layers.argmax(axis=1)
+            settled = [k for k in range(2, 6) if labels[k - 2] == labels[k - 1] == labels[k]]
+            last = settled[0] if settled else 5
+            depths.append(last + 1)
+            np.testing.assert_allclose(outputs["probabilities"][row], layers[last], atol=1e-5)
+            alone = serve(text=tf.constant([self.TEXTS[row]]))
+            np.testing.assert_allclose(alone["probabilities"][0], layers[last], atol=1e-5)
+            assert alone["depth"].numpy().tolist() == [last + 1]
+        assert outputs["depth"].numpy().tolist() == depths
+        assert len(set(depths)) > 1  # the case is worth its name
+        assert serve(text=tf.constant([], tf.string))["depth"].shape == (0,)
+
+    @pytest.mark.parametrize(
+        ("changes", "options", "words"),
+        [
+            ({}, {"depths": (6,)}, "--depths must be between 1 and 5.*6"),
+            ({}, {"patience": 5}, "--patience must be between 1 and 4.*5"),
+            ({"sharing": "none"}, {"patience": 2}, "--patience needs.*share one block.*none"),
+        ],
+    )
+    def test_what_cannot_be(self, model, small_tokenizer, changes, options, words):
+        encoder = AlbertEncoder(model.encoder.config.replace(**changes))
+        other = SequenceClassifier(encoder, model.task).create_weights()
+        with pytest.raises(InputError, match=words):
+            ClassifierModule(other, small_tokenizer, **options)
 
 
 class TestClassify:

@@ -1,0 +1,147 @@
+"""Proves that exports answer the same outside of this project: in C++, under TF Hub, under Keras 3.
+
+The processes run isolated (-I): they see neither this folder nor the environment's paths.
+"""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_hub as hub
+
+from albert_tf.encoder import INPUTS, AlbertEncoder
+from albert_tf.export.classifier import ClassifierModule
+from albert_tf.export.embedding import EmbeddingModule
+from albert_tf.export.encoder import load_encoder_module
+from albert_tf.export.fill_mask import FillMaskModule
+from albert_tf.export.multiple_choice import MultipleChoiceModule
+from albert_tf.export.preprocessing import PreprocessingModule
+from albert_tf.export.regressor import RegressorModule
+from albert_tf.export.signatures import save
+from albert_tf.export.span import SpanModule
+from albert_tf.pretrainer import AlbertPretrainer
+from albert_tf.tasks.classifier import ClassifierTask
+from albert_tf.tasks.kinds import KINDS
+from albert_tf.tasks.multiple_choice import MultipleChoiceTask
+from albert_tf.tasks.regressor import RegressorTask
+from albert_tf.tasks.span import SpanTask
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
+TEXTS = ["the value", "", "naïve [MASK] 漢字 🙂 1,000", "of the object " * 30]
+PAIRS = {"text_a": TEXTS, "text_b": TEXTS[::-1]}
+CHOICES = {"question": TEXTS, "context": TEXTS[::-1], "options": [["a", "the"]] * 4}
+SPANS = {"question": TEXTS, "context": TEXTS[::-1]}
+IDS = {name: [[2, 9, 3]] if name == "input_word_ids" else [[1, 1, 0]] for name in INPUTS}
+KINDS_OF_EXPORT = {
+    "classifier": (ClassifierTask(("no", "yes"), seq_length=32), ClassifierModule, {"text": TEXTS}),
+    "pairs": (ClassifierTask(("no", "yes"), seq_length=32, pair=True), ClassifierModule, PAIRS),
+    "regressor": (RegressorTask(seq_length=32), RegressorModule, {"text": TEXTS}),
+    "choices": (MultipleChoiceTask(seq_length=32, num_choices=2), MultipleChoiceModule, CHOICES),
+    "span": (SpanTask(seq_length=32, doc_stride=8), SpanModule, SPANS),
+    "span 2.0": (SpanTask(seq_length=32, doc_stride=8, answerable=True), SpanModule, SPANS),
+}
+
+
+@pytest.fixture(scope="module")
+def export(tiny, pretrained, small_tokenizer, tmp_path_factory):
+    """name of an export -> (its folder, inputs of its signature `serving_default`)."""
+    folder = tmp_path_factory.mktemp("exports")
+    config_path = os.path.join(pretrained, "config.json")
+
+    def export(name: str) -> tuple[str, dict]:
+        if name in KINDS_OF_EXPORT:
+            task, module, inputs = KINDS_OF_EXPORT[name]
+            tf.random.set_seed(5)
+            encoder = AlbertEncoder(tiny.replace(initializer_range=0.3))
+            model = KINDS[task.kind].model(encoder, task).create_weights()
+            module = module(model, small_tokenizer)
+        elif name == "encoder":
+            module, inputs = load_encoder_module(pretrained), IDS
+        elif name == "fill_mask":
+            pretrainer = AlbertPretrainer(tiny).create_weights()
+            module, inputs = FillMaskModule(pretrainer, small_tokenizer), {"text": TEXTS}
+        elif name == "embedding":
+            encoder = AlbertEncoder(tiny).create_weights()
+            module, inputs = EmbeddingModule(encoder, small_tokenizer), {"text": TEXTS}
+        else:
+            module, inputs = PreprocessingModule(small_tokenizer, 40), {"text": TEXTS}
+        path = str(folder / name / "1")
+        if not os.path.isdir(path):
+            save(module, path, small_tokenizer, config_path)
+        return path, inputs
+
+    return export
+
+
+def isolated(*arguments: str) -> str:
+    """Standard output of `python -I arguments`."""
+    done = subprocess.run(
+        [sys.executable, "-I", *arguments], capture_output=True, text=True, cwd="/", timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+OTHERS = [name for name in KINDS_OF_EXPORT if name != "classifier"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["classifier"]
+    + [
+        pytest.param(name, marks=pytest.mark.slow)
+        for name in [*OTHERS, "encoder", "fill_mask", "embedding", "preprocessing"]
+    ],
+)
+def test_the_c_api_gives_the_same_answers(export, name):
+    path, inputs = export(name)
+    found = json.loads(
+        isolated(os.path.join(ROOT, "examples", "c_api.py"), path, json.dumps(inputs))
+    )
+    loaded = tf.saved_model.load(path)
+    wanted = loaded.signatures["serving_default"](
+        **{key: tf.constant(value) for key, value in inputs.items()}
+    )
+    assert set(found) == set(wanted)
+    for key, value in wanted.items():
+        if value.dtype == tf.string:
+            decoded = np.char.decode(value.numpy().astype(bytes), "utf-8")
+            assert found[key] == decoded.tolist()
+        else:
+            np.testing.assert_allclose(found[key], value, rtol=0, atol=1e-6)
+    del loaded
+
+
+@pytest.mark.slow
+def test_keras_3_takes_it_as_a_layer(export):
+    path, inputs = export("classifier")
+    code = (
+        "import json, sys, keras, tensorflow as tf, tensorflow_text\n"
+        "layer = keras.layers.TFSMLayer(sys.argv[1], call_endpoint='serving_default')\n"
+        "print(keras.__version__[0], json.dumps(\n"
+        "    layer(tf.constant(json.loads(sys.argv[2])))['probabilities'].numpy().tolist()))"
+    )
+    version, _, found = isolated("-c", code, path, json.dumps(inputs["text"])).partition(" ")
+    loaded = tf.saved_model.load(path)
+    wanted = loaded.signatures["serving_default"](text=tf.constant(inputs["text"]))
+    assert version == "3"
+    np.testing.assert_allclose(json.loads(found), wanted["probabilities"], rtol=0, atol=1e-6)
+
+
+def test_hub_s_masked_lm(export, pretrained):
+    path, inputs = export("encoder")
+    loaded = hub.load(path)
+    ids = {name: tf.constant(value) for name, value in inputs.items()}
+    ids["masked_lm_positions"] = tf.constant([[1, 0]])
+    outputs = hub.KerasLayer(loaded.mlm, trainable=True)(ids)
+    model = load_encoder_module(pretrained)
+    np.testing.assert_allclose(
+        outputs["mlm_logits"], model.mlm(ids)["mlm_logits"], rtol=0, atol=1e-5
+    )
+    np.testing.assert_allclose(
+        outputs["pooled_output"], hub.KerasLayer(path)(inputs)["pooled_output"], rtol=0, atol=1e-6
+    )
