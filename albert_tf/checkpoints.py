@@ -93,7 +93,7 @@ def read_checkpoint(target: tf.train.Checkpoint, path: str) -> str:
     """
     checkpoint = latest_checkpoint(path)
     try:
-        wrong = _differences_from(target, checkpoint)
+        wrong = differences_from(target, checkpoint)
         if not wrong:
             target.read(checkpoint).assert_existing_objects_matched().expect_partial()
     except (AssertionError, ValueError, tf.errors.OpError) as error:
@@ -127,7 +127,7 @@ def _some(names: list[str]) -> str:
     return "; ".join(names[:_SHOWN]) + (f"; and {rest} more" if rest > 0 else "")
 
 
-def _differences_from(target: tf.train.Checkpoint, checkpoint: str) -> str:
+def differences_from(target: tf.train.Checkpoint, checkpoint: str) -> str:
     """`weight_differences` for the layers of `target`; what else is in the file is left aside.
 
     Reading alone would not tell: weights that the model has no place for are passed over, such as

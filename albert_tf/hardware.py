@@ -4,10 +4,13 @@ import contextlib
 import glob
 import json
 import os
+import re
 import socket
+import threading
 import time
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import tensorflow as tf
 import tf_keras
@@ -16,11 +19,14 @@ from albert_tf.errors import InputError
 
 DEVICES = ("auto", "cpu", "gpu", "tpu", "multi_worker")
 PRECISIONS = ("auto", "float32", "mixed_bfloat16")
-TPU_TIMEOUT_S = 20.0
-# Dense matrix products in bfloat16, FLOPs per second, by a part of the device's name.
-_PEAK_FLOPS = {
+TPU_TIMEOUT_S = 20.0  # for the look-up of a name and for its port to open
+TPU_CONNECT_S = 120.0  # for all workers to answer
+TPU_INITIALIZE_S = 900.0  # a large pod takes minutes
+# Dense matrix products in bfloat16, FLOPs per second: of a GPU by a part of its name, of a TPU chip
+# by its generation (cloud.google.com/tpu/docs).
+PEAK_FLOPS = {
     "H200": 989e12, "H100": 989e12, "A100": 312e12, "L40S": 362e12, "L40": 181e12, "L4": 121e12,
-    "A10": 125e12,
+    "A10": 125e12, "v4": 275e12, "v5e": 197e12, "v5p": 459e12, "v6e": 918e12,
 }  # fmt: skip
 _PRODUCT = 1024  # rows and columns of the product that a CPU is timed by
 
@@ -72,14 +78,19 @@ def resolve_precision(precision: str, device: str = "auto") -> str:
 def peak_flops(strategy: tf.distribute.Strategy, precision: str) -> float | None:
     """FLOPs per second that the devices of all workers can do at most; None where not known.
 
-    Of GPUs by their names; of a CPU by timing a product, which takes a fraction of a second.
+    Of GPUs by their names; of a TPU by TPU_ACCELERATOR_TYPE in the environment (v4-8,
+    v5litepod-16), since TensorFlow does not tell; of a CPU by timing a product, which takes a
+    fraction of a second.
     """
+    if isinstance(strategy, tf.distribute.TPUStrategy):
+        of_slice = _tpu_flops(os.environ.get("TPU_ACCELERATOR_TYPE", ""))
+        return of_slice if precision == "mixed_bfloat16" else None
     names = [
         str(tf.config.experimental.get_device_details(gpu).get("device_name", ""))
         for gpu in tf.config.list_physical_devices("GPU")
     ]
     if names and not _is_on_cpu(strategy):
-        known = [next((v for k, v in _PEAK_FLOPS.items() if k in name), 0.0) for name in names]
+        known = [next((v for k, v in PEAK_FLOPS.items() if k in name), 0.0) for name in names]
         is_known = all(known) and precision == "mixed_bfloat16"
         return sum(known) * num_workers(strategy) if is_known else None
     if not _is_on_cpu(strategy):
@@ -93,6 +104,17 @@ def peak_flops(strategy: tf.distribute.Strategy, precision: str) -> float | None
             tf.matmul(square, square).numpy()
             fastest = min(fastest, time.perf_counter() - start)
     return 2 * _PRODUCT**3 / fastest * num_workers(strategy)
+
+
+def _tpu_flops(accelerator_type: str) -> float | None:
+    """Of all chips of a slice: the number in the type's name counts cores, of which v4 and v5p have
+    two a chip."""
+    found = re.fullmatch(r"(v\d+)(litepod|e|p|)-(\d+)", accelerator_type)
+    if found is None:
+        return None
+    chip = found[1] + found[2].replace("litepod", "e")
+    cores_per_chip = 1 if chip.endswith("e") else 2
+    return PEAK_FLOPS[chip] * int(found[3]) / cores_per_chip if chip in PEAK_FLOPS else None
 
 
 def _is_on_cpu(strategy: tf.distribute.Strategy) -> bool:
@@ -164,8 +186,9 @@ def _check_tf_config(text: str | None) -> None:
 def _tpu(name: str | None) -> tf.distribute.Strategy:
     try:
         resolver = _resolve(name)
-        tf.config.experimental_connect_to_cluster(resolver)
-        tf.tpu.experimental.initialize_tpu_system(resolver)
+        # TensorFlow would wait for ever for what takes the call and says nothing.
+        _within(TPU_CONNECT_S, tf.config.experimental_connect_to_cluster, resolver)
+        _within(TPU_INITIALIZE_S, tf.tpu.experimental.initialize_tpu_system, resolver)
     except (ValueError, RuntimeError, OSError, tf.errors.OpError) as error:
         has_chip = glob.glob("/dev/accel*") or glob.glob("/dev/vfio/[0-9]*")
         here = "this machine has no TPU chip" if name == "local" and not has_chip else error
@@ -176,8 +199,31 @@ def _tpu(name: str | None) -> tf.distribute.Strategy:
     return tf.distribute.TPUStrategy(resolver)
 
 
+def _within(seconds: float, step: Callable[..., Any], *args: object) -> None:
+    """Runs `step(*args)`; what takes longer is left behind, in a thread that ends with the process.
+
+    Raises:
+      TimeoutError: it took longer, and what `step` raises.
+    """
+    errors: list[Exception] = []
+
+    def run() -> None:
+        try:
+            step(*args)
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        raise TimeoutError(f"no answer within {seconds:g} s")
+    if errors:
+        raise errors[0]
+
+
 def _resolve(name: str | None) -> tf.distribute.cluster_resolver.ClusterResolver:
-    """The resolver of a TPU that answers; TensorFlow would wait for a silent one for ever."""
+    """The resolver of a TPU whose port is open."""
     default = socket.getdefaulttimeout()
     socket.setdefaulttimeout(TPU_TIMEOUT_S)  # the look-up of a name asks web services
     try:

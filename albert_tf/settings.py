@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 from albert_tf.errors import ConfigError
 
 T = TypeVar("T")
+_ABSENT = "<absent>"
+_SHOWN = 100  # characters of a value in a message
 _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
@@ -64,14 +66,11 @@ def override(tree: T, assignments: Iterable[str]) -> T:
 
 
 def differing_keys(left: Any, right: Any) -> list[str]:
-    """Dotted keys in which two trees (or nested dicts) differ, each as `key: left != right`."""
-    a, b = (_flat(x if isinstance(x, Mapping) else to_dict(x)) for x in (left, right))
-    missing = "<absent>"
-    return [
-        f"{key}: {a.get(key, missing)!r} != {b.get(key, missing)!r}"
-        for key in sorted(a.keys() | b.keys())
-        if a.get(key, missing) != b.get(key, missing)
-    ]
+    """Dotted keys in which two trees (or nested dicts) differ, each as `key: left != right`.
+
+    An entry of a list has its number as a key; lists of different lengths are compared whole.
+    """
+    return _differing("", *(x if isinstance(x, Mapping) else to_dict(x) for x in (left, right)))
 
 
 def unknown_key(key: str, valid: Iterable[str], what: str = "key") -> str:
@@ -153,11 +152,21 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            flat[prefix + key] = list(value) if isinstance(value, tuple) else value
-    return flat
+def _differing(key: str, left: Any, right: Any) -> list[str]:
+    are_lists = isinstance(left, list | tuple) and isinstance(right, list | tuple)
+    if are_lists and len(left) == len(right):
+        left, right = dict(enumerate(left)), dict(enumerate(right))
+    if not (isinstance(left, Mapping) and isinstance(right, Mapping)):
+        return [] if left == right else [f"{key}: {_short(left)} != {_short(right)}"]
+    return [
+        line
+        for name in sorted(left.keys() | right.keys())
+        for line in _differing(
+            f"{key}.{name}" if key else name, left.get(name, _ABSENT), right.get(name, _ABSENT)
+        )
+    ]
+
+
+def _short(value: Any) -> str:
+    text = repr(list(value) if isinstance(value, tuple) else value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

@@ -25,6 +25,10 @@ class TrainingConfig:
       encoder layer. Weights that a higher layer shares do not.
     pad_to_longest: pad a batch to its longest example, in steps of 32 pieces, instead of
       `task.seq_length`. Never on a TPU, which compiles a program for each shape.
+    accumulation_steps: parts that a replica's batch is computed in, one after the other, for one
+      update: the same training in less memory.
+    threshold_share: of SQuAD 2.0, the share of the training contexts that are left out of training,
+      to choose `task.null_threshold` on; 0: it stays what it is.
     """
 
     epochs: float = 3.0
@@ -40,11 +44,13 @@ class TrainingConfig:
     evaluate_every: int | None = None
     patience: int | None = None
     pad_to_longest: bool = True
+    accumulation_steps: int = 1
+    threshold_share: float = 0.0
     precision: str = "auto"
 
     def __post_init__(self) -> None:
         for key in ("epochs", "batch_size", "learning_rate", "clip_norm", "steps",
-                    "evaluate_every", "patience"):  # fmt: skip
+                    "evaluate_every", "patience", "accumulation_steps"):  # fmt: skip
             value = getattr(self, key)
             if value is not None and not value > 0:  # NaN too
                 raise ConfigError(f"`training.{key}` must be positive. Received: {value}.")
@@ -56,12 +62,25 @@ class TrainingConfig:
             raise ConfigError(
                 f"`training.layer_decay` must be in (0, 1]. Received: {self.layer_decay}."
             )
+        if not 0 <= self.threshold_share < 1:
+            raise ConfigError(
+                f"`training.threshold_share` must be in [0, 1). Received: {self.threshold_share}."
+            )
         if self.frozen < 0:
             raise ConfigError(f"`training.frozen` must not be negative. Received: {self.frozen}.")
         if self.precision not in PRECISIONS:
             raise ConfigError(
                 f"`training.precision` must be one of {', '.join(PRECISIONS)}. "
                 f"Received: {self.precision!r}."
+            )
+
+    def check_batch(self, replicas: int) -> None:
+        """ConfigError: the batch cannot be divided among the replicas and the parts of each."""
+        if self.batch_size % (replicas * self.accumulation_steps):
+            raise ConfigError(
+                "`training.batch_size` must be a multiple of the replicas times "
+                f"`training.accumulation_steps`. Received: {self.batch_size}, of {replicas} x "
+                f"{self.accumulation_steps}."
             )
 
 

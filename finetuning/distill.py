@@ -65,7 +65,7 @@ class DistillOptions:
     texts: str | None = cli.option("a file of unlabelled texts, besides the training texts", None)
     loss: str = cli.option("cross_entropy, or mse", "cross_entropy")
     temperature: float = cli.option("of teacher and student, for cross_entropy", 2.0)
-    device: str = cli.option("auto, cpu, gpu, tpu or multi_worker", "auto")
+    device: str = cli.option("auto, cpu, gpu or tpu", "auto")
     tpu: str | None = cli.option("name, grpc address or local", None)
     dry_run: bool = cli.option("check everything and train nothing", False)
     set: tuple[str, ...] = cli.option("key=value, as for finetuning.train", ())
@@ -77,8 +77,10 @@ def main(options: DistillOptions) -> None:
     if options.dry_run:
         print(json.dumps(settings.to_dict(work.config), indent=1))
         return
-    batch_size = work.config.training.batch_size
-    teacher.ask(work.identity, work.texts(), work.at("teacher"), batch_size)
+    values = work.config.training
+    with work.strategy.scope():
+        batch_size = values.batch_size // values.accumulation_steps
+        teacher.ask(work.identity, work.texts(), work.at("teacher"), batch_size)
     work.run("student", work.student(), *work.lessons())
     work.run("control", work.control(), work.featurize(work.data.train), None)
     paths = {
@@ -121,6 +123,7 @@ class _Distillation:
         # Student and control alike: the steps are passes over what the teacher is asked about.
         plan = Plan.of(config.training, self.identity["count"])
         training = dataclasses.replace(config.training, **dataclasses.asdict(plan))
+        training.check_batch(self.strategy.num_replicas_in_sync)
         self.config: FinetuneConfig = dataclasses.replace(config, training=training)
 
     def at(self, name: str) -> str:
@@ -184,15 +187,12 @@ class _Distillation:
         run.check(run_config)
         if run.is_complete:
             return
-        is_chief = hardware.is_chief(self.strategy)
-        if is_chief:
-            run.begin(run_config, self.start.tokenizer)
+        run.begin(run_config, self.start.tokenizer)
         examples = next(iter(self.data.dev.values()))
         features, training = self.featurize(examples), self.config.training
-        length = None if training.pad_to_longest else features.seq_length
 
         def evaluate(model: TaskModel) -> Scores:
-            said = predict(model, features, training.batch_size, length)
+            said = predict(model, features, training.batch_size // training.accumulation_steps)
             return self._scores(model.task, said, features)
 
         with hardware.precision_policy(training.precision):
@@ -200,9 +200,8 @@ class _Distillation:
                 self.config, model_of, train, evaluate, self.task.metrics[0], run, self.strategy,
                 loss,
             )  # fmt: skip
-        if is_chief:
-            run.finish(run.metrics()[-1])
-            shutil.rmtree(run.training_path, ignore_errors=True)
+        run.finish(run.metrics()[-1])
+        shutil.rmtree(run.training_path, ignore_errors=True)
 
     def _scores(self, task: Any, said: Any, features: Features) -> Scores:
         examples = next(iter(self.data.dev.values()))
@@ -257,6 +256,11 @@ def _check(options: DistillOptions) -> None:
         )
     if options.loss not in LOSSES:
         raise InputError(f"--loss must be one of {', '.join(LOSSES)}. Received: {options.loss!r}.")
+    if options.device == "multi_worker":
+        raise InputError(
+            "--device=multi_worker: distillation runs in one process, on all of its devices. Pass "
+            "auto, cpu, gpu or tpu."
+        )
     if not options.temperature > 0:
         raise InputError(f"--temperature must be positive. Received: {options.temperature}.")
 

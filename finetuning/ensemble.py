@@ -127,13 +127,15 @@ class _Members:
         with Progress(f"runs on {name}", len(self._paths)) as progress:
             for path in self._paths:
                 member = load_predictor(path)
-                key = (member.tokenizer.fingerprint, member.task)
+                task, threshold = member.task, getattr(member.task, "null_threshold", 0.0)
+                if threshold:  # each member's own: its null scores are counted from there
+                    task = dataclasses.replace(task, null_threshold=0.0)
+                key = (member.tokenizer.fingerprint, task)
                 if key not in vocabularies:
-                    vocabularies[key] = self._kind.featurize(
-                        examples, member.tokenizer, member.task
-                    )
-                self._features, self._task = vocabularies[key], member.task
-                every.append(predict(member.model, self._features, self._batch_size))
+                    vocabularies[key] = self._kind.featurize(examples, member.tokenizer, task)
+                self._features, self._task = vocabularies[key], task
+                said = predict(member.model, self._features, self._batch_size)
+                every.append(said | {"null": said["null"] - threshold} if threshold else said)
                 progress.advance(1)
         if member.task.kind == "span" and len(vocabularies) > 1:
             raise InputError(

@@ -12,7 +12,7 @@ import tf_keras
 
 from albert_tf import hardware
 from albert_tf.errors import InputError
-from albert_tf.optimization import AdamW, LinearWarmupLinearDecay
+from albert_tf.optimization import LinearWarmupLinearDecay
 from albert_tf.runs import RunDir
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.task_model import TaskModel
@@ -46,6 +46,7 @@ def fine_tune(
       loss: as for `compile`, instead of the model's own.
     """
     values, plan = config.training, Plan.of(config.training, len(train))
+    values.check_batch(strategy.num_replicas_in_sync)
     tf_keras.utils.set_random_seed(config.seed)
     with strategy.scope():
         model = model_of()
@@ -53,7 +54,7 @@ def fine_tune(
             freeze(model, values.frozen)
         optimizer = _optimizer(config, plan, model)
         optimizer.build(model.trainable_variables)
-        model.dropout_seed = config.seed
+        model.dropout_seed, model.accumulation_steps = config.seed, values.accumulation_steps
         model.compile(optimizer, loss or model.losses_of_fit())
     state = _State(model, metric, run, run if hardware.is_chief(strategy) else None)
     first = state.restore()
@@ -106,14 +107,12 @@ class _State:
         self._writes.keep_metrics_until(step)
         rows = [row for row in self._run.metrics() if row["step"] <= step]
         self._values = [row[f"dev/{self._metric}"] for row in rows]
+        self._save_if_best(step)
         return step
 
     def add(self, step: int, loss: float, scores: Scores) -> None:
         """Keeps an evaluation, and the weights if they are the best so far."""
-        value = scores[self._metric]
-        if not self._values or value > max(self._values):
-            self._keep_best.save(step)
-        self._values.append(value)
+        self._values.append(scores[self._metric])
         row = {"loss/train": loss} | {f"dev/{name}": value for name, value in scores.items()}
         self._writes.add_metrics({"step": step} | row)
         with self._board.as_default(step):
@@ -121,6 +120,15 @@ class _State:
                 tf.summary.scalar(name, value)
         self._board.flush()
         self._keep_last.save(step)
+        self._save_if_best(step)
+
+    def _save_if_best(self, step: int) -> None:
+        """After the run's own state: a run that is cut off in between has the weights to do it.
+
+        The other way round, the best weights could be of a step that the run does not go back to.
+        """
+        if self._values and np.argmax(self._values) == len(self._values) - 1:
+            self._keep_best.save(step)
 
     def is_over(self, patience: int | None) -> bool:
         """Whether the last `patience` evaluations brought nothing better."""
@@ -177,13 +185,12 @@ class _Evaluation(tf_keras.callbacks.Callback):
             self.model.stop_training = True
 
 
-def _optimizer(config: FinetuneConfig, plan: Plan, model: TaskModel) -> AdamW:
+def _optimizer(config: FinetuneConfig, plan: Plan, model: TaskModel) -> LayerwiseAdamW:
     values = config.training
     schedule = LinearWarmupLinearDecay(values.learning_rate, plan.warmup_steps, plan.steps)
-    rest: dict[str, Any] = {
-        "weight_decay_rate": values.weight_decay_rate,
-        "global_clipnorm": values.clip_norm,
-    }
-    if values.layer_decay == 1:
-        return AdamW(schedule, **rest)
-    return LayerwiseAdamW(schedule, factors=factors_of(model, values.layer_decay), **rest)
+    return LayerwiseAdamW(
+        schedule,
+        weight_decay_rate=values.weight_decay_rate,
+        global_clipnorm=values.clip_norm,
+        factors=factors_of(model, values.layer_decay),
+    )

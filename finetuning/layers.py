@@ -1,6 +1,6 @@
 """How deep in a model a weight is, and an optimizer whose learning rate follows it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -56,11 +56,25 @@ def factors_of(model: TaskModel, decay: float) -> list[float]:
 
 
 class LayerwiseAdamW(AdamW):
-    """AdamW with a factor of the learning rate for each variable, in the order of `build`."""
+    """AdamW with a factor of the learning rate for each variable, in the order of `build`.
+
+    Gradients are made dense: as slices, the norm that they are clipped by would count words that
+    occur twice wrongly.
+    """
 
     def __init__(self, *args: Any, factors: Sequence[float], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.factors = list(factors)
+
+    def apply_gradients(
+        self, grads_and_vars: Iterable[tuple[Any, tf.Variable]], *args: Any, **kwargs: Any
+    ) -> tf.Variable:
+        dense = [  # of spans the pooler has none, of which tf_keras would warn
+            (tf.convert_to_tensor(each), variable)
+            for each, variable in grads_and_vars
+            if each is not None
+        ]
+        return super().apply_gradients(dense, *args, **kwargs)
 
     def _direction(
         self, gradient: tf.Tensor, variable: tf.Variable, is_finite: tf.Tensor

@@ -27,7 +27,8 @@ from finetuning.task import Data
 # The rest of `task` and of `model` follows from the data and from --init.
 CHANGEABLE = ("training.", "seed", "task.", "model.hidden_dropout", "model.attention_dropout",
               "model.rematerialize")  # fmt: skip
-FIXED = ("task.kind", "task.labels", "task.pair", "task.answerable", "task.num_choices")
+FIXED = ("task.kind", "task.labels", "task.pair", "task.answerable", "task.num_choices",
+         "task.center", "task.scale")  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,7 +106,7 @@ def _kind_of(path: str) -> Any:
 
 
 def _answers(task: Any) -> tuple:
-    return task.kind, getattr(task, "labels", None), getattr(task, "answerable", None)
+    return task.kind, *(getattr(task, n, None) for n in ("labels", "answerable", "center", "scale"))
 
 
 def resolve(
@@ -138,6 +139,12 @@ def resolve(
         )
     precision = hardware.resolve_precision(config.training.precision, device)
     training = dataclasses.replace(config.training, precision=precision)
-    if device == "tpu":  # it compiles a program for each shape
+    if config.training.threshold_share and not getattr(config.task, "answerable", False):
+        raise ConfigError(
+            "`training.threshold_share` is of questions that may have no answer (squad2). "
+            f"Received: {config.training.threshold_share}, of a task of kind {config.task.kind!r}."
+        )
+    if device == "tpu" and training.pad_to_longest:  # it compiles a program for each shape
+        print(f"On a TPU all batches are padded to task.seq_length={config.task.seq_length}.")
         training = dataclasses.replace(training, pad_to_longest=False)
     return dataclasses.replace(config, training=training)

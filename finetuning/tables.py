@@ -182,7 +182,8 @@ def _jsonl(path: str) -> Records:
 
 
 def _cell(value: Any) -> Any:
-    return json.dumps(value) if isinstance(value, int) else value  # labels may be 0 or true
+    is_label = isinstance(value, int | float)  # 0, true, 2.5
+    return json.dumps(value) if is_label else value
 
 
 def parse_json(text: str, place: str) -> Any:

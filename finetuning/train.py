@@ -24,7 +24,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from albert_tf import cli, hardware, settings
+from albert_tf import cli, hardware, outputs, settings
 from albert_tf.errors import InputError
 from albert_tf.plots import plot_metrics
 from albert_tf.runs import RunDir
@@ -39,6 +39,7 @@ from finetuning.fit import Scores, fine_tune
 from finetuning.start import Start, resolve
 from finetuning.task import Data, Task, source_of
 from finetuning.tasks import TASKS
+from finetuning.tasks.squad import hold_out
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,12 +75,8 @@ def main(options: FinetuneOptions) -> None:
     start = Start.of(options.init, options.init_from_task, options.tokenizer)
     data = task.read(source)
     config = resolve(start, data, recipe, options.set, options.device)
-    if config.training.batch_size % strategy.num_replicas_in_sync:
-        raise InputError(
-            f"`training.batch_size` must be a multiple of the {strategy.num_replicas_in_sync} "
-            f"replicas. Received: {config.training.batch_size}."
-        )
-    work = _Work(options, task, data, start, strategy)
+    config.training.check_batch(strategy.num_replicas_in_sync)
+    work = _Work(options, task, data, start, strategy, config.training.threshold_share)
     if options.seeds == 1:
         work.run(config, RunDir(options.run_dir))
         return
@@ -116,7 +113,13 @@ class _Work:
         data: Data,
         start: Start,
         strategy: tf.distribute.Strategy,
+        threshold_share: float,
     ) -> None:
+        self.fingerprint = report.fingerprint(data)
+        self.held_out: Sequence[Any] = ()
+        if threshold_share:
+            train, self.held_out = hold_out(data.train, threshold_share)
+            data = dataclasses.replace(data, train=train)
         self.options, self.task, self.data = options, task, data
         self.start, self.strategy = start, strategy
         self._features: dict[str, Features] = {}
@@ -126,8 +129,10 @@ class _Work:
         run_config = settings.to_dict(config) | {
             "name": self.options.task,
             "init": os.path.normpath(self.start.path),
-            "data": report.fingerprint(self.data),
+            "data": self.fingerprint,
         }
+        if self.held_out and os.path.isfile(run.config_path):  # a complete run has chosen it
+            run_config["task"]["null_threshold"] = run.config()["task"]["null_threshold"]
         run.check(run_config)
         if self.options.dry_run:
             print(json.dumps(run_config, indent=1))
@@ -163,11 +168,16 @@ class _Work:
                 run,
                 self.strategy,
             )
+            if self.held_out:
+                self._choose_threshold(model, config.training)
             parts = {  # by all workers: they compute together
                 name: self.scores(model, name, examples, config.training)
                 for name, examples in self.data.dev.items()
             }
         if is_chief:
+            if self.held_out:
+                run_config["task"] = settings.to_dict(model.task)
+                outputs.write_json(run.config_path, run_config)
             self._finish(parts, run, time.monotonic() - begin)
 
     def features(self, name: str, examples: Sequence[Any], task: Any) -> Features:
@@ -183,10 +193,19 @@ class _Work:
     ) -> tuple[Scores, list[dict[str, Any]]]:
         """The task's metrics on a dev set, and the predictions."""
         features = self.features(f"dev {name}", examples, model.task)
-        length = None if values.pad_to_longest else features.seq_length
-        outputs = predict(model, features, values.batch_size, length)
-        predictions = KINDS[model.task.kind].decode(outputs, features, examples, model.task)
+        said = predict(model, features, values.batch_size // values.accumulation_steps)
+        predictions = KINDS[model.task.kind].decode(said, features, examples, model.task)
         return self.task.score(predictions, examples), predictions
+
+    def _choose_threshold(self, model: TaskModel, values: TrainingConfig) -> None:
+        """The best `task.null_threshold` for the training questions that were left out."""
+        scores, _ = self.scores(model, "left out of training", self.held_out, values)
+        threshold = scores["best_threshold"]
+        model.task = dataclasses.replace(model.task, null_threshold=threshold)
+        print(
+            f"null threshold {threshold:.4f}, the best for {len(self.held_out):,} training "
+            "questions that were left out"
+        )
 
     def _finish(
         self, parts: dict[str, tuple[Scores, list[dict[str, Any]]]], run: RunDir, seconds: float

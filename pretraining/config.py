@@ -74,7 +74,8 @@ class LoopConfig:
     checkpoint_every: in steps; a multiple of `steps_per_loop`.
     export: when the encoder is exported to the run's export/STEP: none, last, best (each time that
       `evaluation.metric` is better than before), or every:N steps, a multiple of checkpoint_every.
-    deterministic: only kernels that give the same bits each time. It costs speed on a GPU.
+    deterministic: only kernels that give the same bits each time. On a CPU they cost nothing that
+      can be measured; on a GPU they may be slower, which has not been measured.
     """
 
     steps: int = 125_000

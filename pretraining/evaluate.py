@@ -13,7 +13,7 @@ import json
 import os
 from typing import Any
 
-from albert_tf import cli, outputs, settings
+from albert_tf import cli, hardware, outputs, settings
 from albert_tf.checkpoints import is_saved_model, latest_checkpoint, load_config, load_pretrainer
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import InputError, InputNotFoundError
@@ -40,7 +40,9 @@ class EvaluateOptions:
 
     run_dir: str = cli.option("the run, or the converted checkpoint's folder, to evaluate")
     data: str = cli.option("held-out records, a folder made by data.build")
-    batch_size: int = cli.option("sequences at a time", 32)
+    batch_size: int = cli.option("sequences at a time, over all replicas", 32)
+    device: str = cli.option("as for pretraining.train", "auto")
+    tpu: str | None = cli.option("as for pretraining.train", None)
     output: str | None = cli.option(
         "a file for the figures, as JSON; else a run's are left in its evaluations/", None
     )
@@ -59,12 +61,16 @@ def main(options: EvaluateOptions) -> None:
         raise InputNotFoundError(f"--output={options.output}: there is no folder {folder!r}.")
     run, records = RunDir(options.run_dir), Records.open(options.data)
     config = config_of(run, records, options.set)
+    strategy = hardware.strategy(options.device, options.tpu)
     if options.dry_run:
         print(f"{run.path} on {records.manifest.num_records:,} sequences of {options.data}")
         return
-    model = load_pretrainer(run.path)
+    with strategy.scope():
+        model = load_pretrainer(run.path)
     with records.naming_damage():
-        result = evaluate(model, records, config, options.batch_size)
+        result = evaluate(model, records, config, options.batch_size, strategy)
+    if not hardware.is_chief(strategy):  # of several workers one prints and writes
+        return
     print(report(result))
     result |= {"data": options.data, "corpus": records.manifest.corpus_fingerprint}
     result["checkpoint"] = os.path.basename(latest_checkpoint(run.path))

@@ -106,16 +106,18 @@ def _width(hidden: int, heads: int) -> str:
     return f"{sizes} model.num_heads={heads}"
 
 
-# Heads at the widths that were not released: H / 64 (section 3.1). The released xlarge has 16.
+# Widths that were not released have H / 64 heads (section 3.1), BERT's xlarge in both its groups
+# too; ALBERT's xlarge has the 16 that it was released with.
+BERT_XLARGE = Row("bert-xlarge", "model.num_heads=32", 1270)
 GROUPS = {
     "bert-width": Group("hidden size of BERT (first version of the paper, Table 1)", {
         "h1024": Row("bert-large", _width(1024, 16), 334),
-        "h2048": Row("bert-large", f"model.embedding_size=2048 {_width(2048, 32)}", 1270),
+        "h2048": BERT_XLARGE,
     }),
     "configurations": Group("configurations (Tables 1 and 2; xlarge BERT in the first version)", {
         "bert-base": Row("bert-base", "", 108),
         "bert-large": Row("bert-large", "", 334),
-        "bert-xlarge": Row("bert-xlarge", "", 1270),
+        "bert-xlarge": BERT_XLARGE,
         "albert-base": Row(BASE, "", 12),
         "albert-large": Row(LARGE, "", 18),
         "albert-xlarge": Row("albert-xlarge-v1", "", 60),

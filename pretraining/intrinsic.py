@@ -53,7 +53,10 @@ class Evaluator:
             self._mlm_pair = "none"
             self._notes.append("MLM is not measured with the pairs that the model was trained on.")
         asked = [] if trained_only else possible
-        halves = Halves.of_pairs(records) if records.manifest.layout == COMPACT else None
+        # To find them all records are read. NSP's partners are of the record's own half.
+        needs_halves = self._probes or self._mlm_pair == "nsp"
+        is_compact = records.manifest.layout == COMPACT
+        halves = Halves.of_pairs(records) if is_compact and needs_halves else None
         self._batches = {
             pair: probe_batches(records, pair, config.masking, batch_size, halves)
             for pair in dict.fromkeys([self._mlm_pair, *asked])
@@ -123,10 +126,14 @@ class Evaluator:
 
 
 def evaluate(
-    model: AlbertPretrainer, records: Records, config: PretrainConfig, batch_size: int
+    model: AlbertPretrainer,
+    records: Records,
+    config: PretrainConfig,
+    batch_size: int,
+    strategy: tf.distribute.Strategy | None = None,
 ) -> dict[str, Any]:
     """The figures of `Evaluator.run`, once, with a progress bar."""
-    evaluator = Evaluator(model, records, config, batch_size)
+    evaluator = Evaluator(model, records, config, batch_size, strategy=strategy)
     with Progress("sequences", evaluator.num_sequences) as progress:
         return evaluator.run(progress.advance)
 

@@ -7,10 +7,11 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from albert_tf.checkpoints import differences_from
 from albert_tf.errors import InputError
 
-# What TensorFlow raises for a file that is torn or has flipped bits.
-_DAMAGE = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
+# What TensorFlow raises for a file that is torn or has flipped bits, in names too.
+_DAMAGE = (tf.errors.OpError, IndexError, AssertionError)
 _INDEX = re.compile(r"ckpt-(\d+)\.index")
 
 
@@ -60,16 +61,23 @@ class Checkpoints:
         Returns its step, None if none was saved.
 
         Raises:
-          InputError: some were saved, and none can be read.
+          InputError: some were saved, and none can be read; or one is of another model.
         """
         steps = self.steps()
         for step in steps:
             path = os.path.join(self._source, f"ckpt-{step}")
             try:
-                self._checkpoint.restore(path).assert_consumed()
-                return step
+                wrong = differences_from(self._checkpoint, path)
+                if not wrong:
+                    self._checkpoint.restore(path).assert_consumed()
+                    return step
             except _DAMAGE as error:
                 print(f"warning: {path} is damaged, the one before is tried: {error}", flush=True)
+                continue
+            raise InputError(
+                f"{path} is of another model than the run's config.json describes: {wrong} Put the "
+                "run's own checkpoints back, or remove the folder to begin anew."
+            )
         if steps:
             raise InputError(
                 f"no checkpoint in {self._source!r} can be read: remove the folder to begin anew, "

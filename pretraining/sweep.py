@@ -188,7 +188,7 @@ class Sweep:
     def _train(self, member: Configuration, run: RunDir, *more: str) -> None:
         options = self.options
         flags = [f"--experiment={member.experiment}", f"--data={options.data}"]
-        flags += [f"--run_dir={run.path}", f"--device={options.device}"]
+        flags += [f"--run_dir={run.path}", *options.devices]
         if options.heldout and member.tree().evaluation.every:
             flags.append(f"--heldout={options.heldout}")
         flags += [f"--set={text}" for text in (*member.assignments, *more)]
@@ -205,6 +205,7 @@ class Sweep:
         if not os.path.isfile(path) or not wanted.items() <= _read(path).items():
             flags = [f"--set=masking.{key}={value}" for key, value in masks.items()]
             flags += [f"--run_dir={run.path}", f"--data={heldout}", f"--output={path}"]
+            flags += self.options.devices
             call("pretraining.evaluate", *flags)
         values = _read(path)
         return {name: value for name, value in values.items() if isinstance(value, int | float)}

@@ -26,6 +26,7 @@ class SweepOptions:
     seeds: int = cli.option("runs of each configuration: seed, seed + 1...", 1)
     budget: str | None = cli.option("steps:N, tokens:N or seconds:N", None)
     device: str = cli.option("as for pretraining.train", "auto")
+    tpu: str | None = cli.option("as for pretraining.train", None)
     dry_run: bool = cli.option("print the members and train nothing", False)
     set: tuple[str, ...] = cli.option("key=value, for every member", ())
 
@@ -43,6 +44,11 @@ class SweepOptions:
                 "--budget must be steps:N, tokens:N or seconds:N, N a positive whole number. "
                 f"Received: {self.budget!r}."
             )
+
+    @property
+    def devices(self) -> list[str]:
+        """The flags that say what computes, for the commands of a member."""
+        return [f"--device={self.device}", *([f"--tpu={self.tpu}"] if self.tpu else [])]
 
 
 @dataclasses.dataclass(frozen=True)

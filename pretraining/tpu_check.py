@@ -9,8 +9,9 @@
 loop.accumulation_steps), plain is tried first, then recomputation. With --global_batch the cheapest
 of plain, accumulation and recomputation is found. --table shows every preset.
 
-Exit status 0: it fits; 3: it does not. Needs requirements-tpu-check.txt installed. Each program
-takes minutes to compile, once: sizes are kept in ~/.cache/albert_tf/tpu_check.
+Exit status 0: it fits, or --table has been printed, whatever it shows; 3: it does not fit. Needs
+requirements-tpu-check.txt installed. Each program takes minutes to compile, once: sizes are kept in
+~/.cache/albert_tf/tpu_check.
 """
 
 import dataclasses

@@ -3,6 +3,7 @@
 import dataclasses
 from typing import NamedTuple
 
+from albert_tf import hardware
 from albert_tf.config import AlbertConfig, head_param_counts
 from albert_tf.errors import InputError
 from pretraining.config import PretrainConfig
@@ -22,12 +23,12 @@ class Chip(NamedTuple):
     bytes_per_s: float
 
 
-# hbm as libtpu 0.0.42.1 says when it refuses; the rest from cloud.google.com/tpu/docs.
+# hbm as libtpu 0.0.42.1 says when it refuses; bytes_per_s from cloud.google.com/tpu/docs.
 CHIPS = {
-    "v4": Chip("2x2x1", int(30.75 * GIB), 275e12, 1200e9),
-    "v5e": Chip("2x2", int(15.75 * GIB), 197e12, 819e9),
-    "v5p": Chip("2x2x1", int(95.74 * GIB), 459e12, 2765e9),
-    "v6e": Chip("2x2", int(31.25 * GIB), 918e12, 1638e9),
+    "v4": Chip("2x2x1", int(30.75 * GIB), hardware.PEAK_FLOPS["v4"], 1200e9),
+    "v5e": Chip("2x2", int(15.75 * GIB), hardware.PEAK_FLOPS["v5e"], 819e9),
+    "v5p": Chip("2x2x1", int(95.74 * GIB), hardware.PEAK_FLOPS["v5p"], 2765e9),
+    "v6e": Chip("2x2", int(31.25 * GIB), hardware.PEAK_FLOPS["v6e"], 1638e9),
 }
 
 

@@ -21,7 +21,7 @@ ALLOWED = {
     "pretraining": {"albert_tf", "data"},
     "finetuning": {"albert_tf", "data"},
     "examples": {"albert_tf", "data", "pretraining", "finetuning"},
-    "benchmarks": {"albert_tf", "data", "pretraining", "finetuning"},
+    "benchmarks": {"albert_tf", "data", "pretraining", "finetuning", "examples"},
 }
 PACKAGES = [name for name in ALLOWED if (ROOT / name).is_dir()]
 # Worker processes and text tools start without TensorFlow: seconds and hundreds of megabytes each.

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
-from albert_tf.export.early_exit import early_exit
+from albert_tf.export.early_exit import EarlyExit
 from albert_tf.export.signatures import untracked
 from albert_tf.export.text_module import Answer, TextModule
 from albert_tf.tasks.classifier import SequenceClassifier
@@ -37,7 +37,7 @@ class ClassifierModule(TextModule):
         )  # fmt: skip
         self._head, self._weights = untracked(model.head), model.variables
         self._labels = tf.constant(task.labels)
-        self._leave_early = early_exit(model, patience) if patience else None
+        self._leave_early = EarlyExit(model, patience) if patience else None
 
     def predict(self, inputs: Mapping[str, tf.Tensor], depth: int | None) -> tf.Tensor:
         return tf.nn.softmax(self._head(self._encode(inputs, num_layers=depth)["pooled_output"]))

@@ -4,7 +4,7 @@ Every layer of an encoder that shares one block speaks the language of the last,
 own pooler and head read each of them.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import tensorflow as tf
 
@@ -15,52 +15,45 @@ from albert_tf.tasks.classifier import SequenceClassifier
 Outputs = dict[str, tf.Tensor]
 
 
-def early_exit(
-    model: SequenceClassifier, patience: int
-) -> Callable[[Mapping[str, tf.Tensor]], Outputs]:
-    """A function: the encoder's inputs int32 [n, S] -> what the classifier says, and when.
+class EarlyExit:
+    """The encoder's inputs int32 [n, S] -> what a classifier says, and when.
 
     Its outputs: `values`, probabilities float32 [n, C]; `depth` float32 [n], the layers that each
     row went through: one more than `patience` at least. Rows that have left are not computed any
     further, and no row is influenced by another.
 
+    Args:
+      patience: the layers in a row whose label must be that of the layer before.
+
     Raises:
       InputError: a `patience` that no row could leave with, or layers that differ.
     """
-    encoder, config = model.encoder, model.encoder.config
-    if not 0 < patience < config.num_layers - 1:
-        raise InputError(
-            f"--patience must be between 1 and {config.num_layers - 2}, two less than the model "
-            f"has layers. Received: {patience}."
-        )
-    if len(encoder.stack.blocks) > 1:
-        raise InputError(
-            "--patience needs a model whose layers all share one block (model.sharing=all, "
-            f"model.num_groups=1). Received: {config.sharing}, {config.num_groups}."
-        )
-    (block,) = encoder.stack.blocks
 
-    def run(inputs: Mapping[str, tf.Tensor]) -> Outputs:
+    def __init__(self, model: SequenceClassifier, patience: int) -> None:
+        config = model.encoder.config
+        if not 0 < patience < config.num_layers - 1:
+            raise InputError(
+                f"--patience must be between 1 and {config.num_layers - 2}, two less than the "
+                f"model has layers. Received: {patience}."
+            )
+        if len(model.encoder.stack.blocks) > 1:
+            raise InputError(
+                "--patience needs a model whose layers all share one block (model.sharing=all, "
+                f"model.num_groups=1). Received: {config.sharing}, {config.num_groups}."
+            )
+        self._model, self._patience = model, patience
+        (self._block,) = model.encoder.stack.blocks
+
+    def __call__(self, inputs: Mapping[str, tf.Tensor]) -> Outputs:
+        """See the class."""
+        encoder = self._model.encoder
         x = encoder.embeddings(inputs)  # [n, S, H]
-        count = tf.shape(x)[0]
-        weights = block.attention.weights_now(), block.feed_forward.weights_now()
+        count, classes = tf.shape(x)[0], len(self._model.task.labels)
+        weights = self._block.attention.weights_now(), self._block.feed_forward.weights_now()
 
         def layer(number: tf.Tensor, inside: Outputs, done: Outputs) -> tuple:
-            x = block.compute(*weights, inside["x"], inside["mask"], None, False)
-            values = tf.nn.softmax(model.head(encoder.pool(x)))  # [rows, C]
-            label, rows = tf.argmax(values, axis=1), inside["row"][:, tf.newaxis]
-            same = tf.where(tf.equal(label, inside["label"]), inside["same"] + 1, 0)
-            depth = tf.fill([tf.size(rows)], tf.cast(number, tf.float32))
-            done = {
-                "values": tf.tensor_scatter_nd_update(done["values"], rows, values),
-                "depth": tf.tensor_scatter_nd_update(done["depth"], rows, depth),
-            }
-            inside = inside | {"x": x, "label": label, "same": same}
-            return (
-                number + 1,
-                {k: tf.boolean_mask(v, same < patience) for k, v in inside.items()},
-                done,
-            )
+            x = self._block.compute(*weights, inside["x"], inside["mask"], None, False)
+            return number + 1, *self._after(number, inside | {"x": x}, done)
 
         inside = {
             "row": tf.range(count),
@@ -69,14 +62,27 @@ def early_exit(
             "label": tf.fill([count], tf.constant(-1, tf.int64)),  # there was none before
             "same": tf.zeros([count], tf.int32),  # layers in a row that have not changed it
         }
-        done = {"values": tf.zeros([count, len(model.task.labels)]), "depth": tf.zeros([count])}
+        done = {"values": tf.zeros([count, classes]), "depth": tf.zeros([count])}
         some = {name: tf.TensorShape([None, *each.shape[1:]]) for name, each in inside.items()}
         return tf.while_loop(
-            lambda number, inside, _: (number <= config.num_layers) & (tf.size(inside["row"]) > 0),
+            lambda number, inside, _: (number <= encoder.config.num_layers)
+            & (tf.size(inside["row"]) > 0),
             layer,
             (tf.constant(1), inside, done),
             (tf.TensorShape([]), some, {name: each.shape for name, each in done.items()}),
             parallel_iterations=1,
         )[2]
 
-    return run
+    def _after(self, number: tf.Tensor, inside: Outputs, done: Outputs) -> tuple[Outputs, Outputs]:
+        """Those who stay after layer `number`, and what is known of all."""
+        values = tf.nn.softmax(self._model.head(self._model.encoder.pool(inside["x"])))
+        label, rows = tf.argmax(values, axis=1), inside["row"][:, tf.newaxis]
+        same = tf.where(tf.equal(label, inside["label"]), inside["same"] + 1, 0)
+        depth = tf.fill([tf.size(rows)], tf.cast(number, tf.float32))
+        done = {
+            "values": tf.tensor_scatter_nd_update(done["values"], rows, values),
+            "depth": tf.tensor_scatter_nd_update(done["depth"], rows, depth),
+        }
+        inside = inside | {"label": label, "same": same}
+        stays = same < self._patience
+        return {name: tf.boolean_mask(each, stays) for name, each in inside.items()}, done

@@ -66,16 +66,14 @@ def load_task_model(path: str) -> TaskModel:
     return model
 
 
-def predict(
-    model: TaskModel, features: Features, batch_size: int, length: int | None = None
-) -> Any:
+def predict(model: TaskModel, features: Features, batch_size: int) -> Any:
     """What the model says of every unit: the structure of its outputs, as arrays of [N, ...].
 
-    Units of like lengths are asked together, so that little is padded.
-
-    Args:
-      length: pad all to it: a TPU wants one shape.
+    Units of like lengths are asked together, so that little is padded. On a TPU, which compiles a
+    program for each shape, all are padded to `features.seq_length`.
     """
+    is_tpu = isinstance(model.distribute_strategy, tf.distribute.TPUStrategy)
+    length = features.seq_length if is_tpu else None
     order = np.argsort(features.unit_lengths, kind="stable")
     whole: np.ndarray = np.resize(
         order, -(-len(order) // batch_size) * batch_size

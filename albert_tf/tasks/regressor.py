@@ -1,6 +1,7 @@
 """Regression: a number for a text or a pair of texts, such as how alike two sentences are."""
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
+from albert_tf.errors import ConfigError
 from albert_tf.layers import common
 from albert_tf.tasks.classifier import TextTask
 from albert_tf.tasks.examples import TextExample
@@ -17,15 +19,29 @@ from albert_tf.tasks.task_model import TaskModel, head_dense
 
 @dataclasses.dataclass(frozen=True)
 class RegressorTask(TextTask):
-    """The `task` section of a regressor's config.json."""
+    """The `task` section of a regressor's config.json.
 
+    center, scale: what the head's 0 and 1 mean; of a user's own numbers their mean and deviation,
+      so that prices are learned like shares.
+    """
+
+    center: float = 0.0
+    scale: float = 1.0
     kind: str = "regressor"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (math.isfinite(self.center) and 0 < self.scale < math.inf):
+            raise ConfigError(
+                "`task.center` must be a number and `task.scale` a positive one. "
+                f"Received: {self.center}, {self.scale}."
+            )
 
 
 class SequenceRegressor(TaskModel):
     """pooled_output -> dropout -> dense, trained with the squared error.
 
-    Inputs: the encoder's dict of int32 [B, S]. Output: float32 [B].
+    Inputs: the encoder's dict of int32 [B, S]. Output: float32 [B], in the labels' unit.
     """
 
     def __init__(
@@ -36,10 +52,26 @@ class SequenceRegressor(TaskModel):
 
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> tf.Tensor:
         outputs, key = self.encode(inputs, training)
-        return self.head(common.dropout(outputs["pooled_output"], self.task.dropout, key))[:, 0]
+        return self.score(common.dropout(outputs["pooled_output"], self.task.dropout, key))
+
+    def score(self, pooled: tf.Tensor) -> tf.Tensor:
+        """The head alone: float32 [B, H] -> [B]."""
+        return self.task.center + self.task.scale * self.head(pooled)[:, 0]
 
     def losses_of_fit(self) -> tf_keras.losses.Loss:
-        return tf_keras.losses.MeanSquaredError()
+        return SquaredError(self.task.scale)
+
+
+class SquaredError(tf_keras.losses.Loss):
+    """((target - output) / scale)^2, of [B]."""
+
+    def __init__(self, scale: float) -> None:
+        super().__init__(name="squared_error")
+        self.scale = scale
+
+    def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+        targets = tf.cast(tf.reshape(y_true, tf.shape(y_pred)), tf.float32)
+        return tf.square((targets - y_pred) / self.scale)
 
 
 def decode_scores(

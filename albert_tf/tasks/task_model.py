@@ -13,8 +13,12 @@ from albert_tf.layers import common
 class TaskModel(tf_keras.Model):
     """An encoder with a task's head, for `compile` and `fit`.
 
-    Compiled, its dropout is a function of (`dropout_seed`, step, replica): a run that is taken up
-    again has the masks that it would have had.
+    Compiled, its dropout is a function of (`dropout_seed`, step, replica, part of the batch): a run
+    that is taken up again has the masks that it would have had.
+
+    Attributes:
+      accumulation_steps: parts that `fit` computes a replica's batch in, one after the other, for
+        one update: the same gradient in less memory. They must divide the batch.
 
     Args:
       encoder: an `AlbertEncoder`, or any layer of TF Hub's contract, such as a `hub.KerasLayer`.
@@ -24,7 +28,8 @@ class TaskModel(tf_keras.Model):
     def __init__(self, encoder: tf_keras.layers.Layer, task: Any, name: str) -> None:
         super().__init__(name=name)
         self.encoder, self.task = encoder, task
-        self.dropout_seed = 0
+        self.dropout_seed, self.accumulation_steps = 0, 1
+        self._part: tf.Tensor | int = 0
 
     def encode(
         self, inputs: Mapping[str, tf.Tensor], training: bool
@@ -45,7 +50,53 @@ class TaskModel(tf_keras.Model):
             return common.new_dropout_key()
         key = tf.stack([self.dropout_seed, tf.cast(optimizer.iterations, tf.int32)])
         replica = tf.distribute.get_replica_context()
-        return common.fold_in(key, tf.cast(replica.replica_id_in_sync_group, tf.int32))
+        key = common.fold_in(key, tf.cast(replica.replica_id_in_sync_group, tf.int32))
+        return key if self.accumulation_steps == 1 else common.fold_in(key, self._part)
+
+    def train_step(self, data: Any) -> dict[str, tf.Tensor]:
+        """As of tf_keras, with the gradients of `accumulation_steps` parts summed up."""
+        if self.accumulation_steps == 1:
+            return super().train_step(data)
+        parts = tf.nest.map_structure(self._split, data)
+        # The first part outside of the loop: it shows which weights have gradients at all.
+        gradients, variables = self._gradients(parts, 0)
+
+        def add(part: tf.Tensor, sums: list[tf.Tensor]) -> tuple[tf.Tensor, list[tf.Tensor]]:
+            more, _ = self._gradients(parts, part)
+            return part + 1, [a + b for a, b in zip(sums, more, strict=True)]
+
+        _, gradients = tf.while_loop(
+            lambda part, _: part < self.accumulation_steps, add, (1, gradients),
+            parallel_iterations=1,
+        )  # fmt: skip
+        self._part = 0
+        self.optimizer.apply_gradients(zip(gradients, variables, strict=True))
+        return self.get_metrics_result()
+
+    def _split(self, values: tf.Tensor) -> tf.Tensor:
+        """[B, ...] -> [parts, B / parts, ...]."""
+        shape = tf.concat([[self.accumulation_steps, -1], tf.shape(values)[1:]], 0)
+        return tf.reshape(values, shape)
+
+    def _gradients(
+        self, parts: Any, part: tf.Tensor | int
+    ) -> tuple[list[tf.Tensor], list[tf.Variable]]:
+        """A part's share of the gradient of the batch's loss, and the weights that have one."""
+        self._part = part
+        inputs, targets, weights = tf_keras.utils.unpack_x_y_sample_weight(
+            tf.nest.map_structure(lambda values: values[part], parts)
+        )
+        with tf.GradientTape() as tape:
+            outputs = self(inputs, training=True)
+            loss = self.compute_loss(inputs, targets, outputs, weights) / self.accumulation_steps
+        self.compiled_metrics.update_state(targets, outputs, weights)
+        found = zip(
+            tape.gradient(loss, self.trainable_variables), self.trainable_variables, strict=True
+        )
+        known = [
+            (tf.convert_to_tensor(each), variable) for each, variable in found if each is not None
+        ]
+        return [each for each, _ in known], [variable for _, variable in known]
 
     def losses_of_fit(self) -> Any:
         """What `compile(loss=...)` takes."""

@@ -114,6 +114,30 @@ class SquadTask:
         return {"best_f1": best_f1, "best_exact_match": best_exact, "best_threshold": threshold}
 
 
+def hold_out(
+    examples: Sequence[SpanExample], share: float
+) -> tuple[list[SpanExample], list[SpanExample]]:
+    """(the rest, every 1 / share-th context's questions).
+
+    Raises:
+      InputError: one of the two would have no questions with, or none without an answer.
+    """
+    numbers: dict[str, int] = {}
+    for example in examples:
+        numbers.setdefault(example.context, len(numbers))
+    parts: tuple[list[SpanExample], list[SpanExample]] = ([], [])
+    for example in examples:
+        number = numbers[example.context]
+        parts[int((number + 1) * share) > int(number * share)].append(example)
+    for part in parts:
+        if len({example.is_impossible for example in part}) < 2:
+            raise InputError(
+                "`training.threshold_share` must leave questions with and without an answer on "
+                f"both sides. Received: {share}, of {len(numbers):,} contexts."
+            )
+    return parts
+
+
 SQUAD = {
     "squad1": SquadTask("1.1", paper_settings(5e-5, 48, 3649, 365) | {"task.seq_length": 384}),
     "squad2": SquadTask("2.0", paper_settings(3e-5, 48, 8144, 814)),

@@ -1,7 +1,7 @@
 """A user's own table: `train` and `dev`, as .tsv, .csv or .jsonl, with texts and labels."""
 
 import collections
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from albert_tf.errors import InputError, InputNotFoundError
@@ -12,6 +12,8 @@ from finetuning.tables import FORMATS, Table, find, open_table, write_prediction
 from finetuning.task import Data, Prediction, Source
 
 SINGLE, PAIR = ("text",), ("text_a", "text_b")
+# `file:line`, text and second text, and the label where the part is answered.
+Rows = Iterator[tuple[str, tuple[str, str | None], str | None]]
 
 
 class TextClassification:
@@ -26,24 +28,24 @@ class TextClassification:
 
     def read(self, source: Source) -> Data:
         """See `finetuning.task.Task`. Prints how frequent each label is."""
-        table = _open(source, "train")
-        texts = _text_columns(table)
-        rows = [cells for _, cells in table.select((*texts, "label"))]
-        counts = collections.Counter(cells[-1] for cells in rows)
+        table = open_part(source, "train")
+        pair = text_columns(table) == PAIR
+        rows = [(texts, str(label)) for _, texts, label in rows_of(table, pair, answered=True)]
+        counts = collections.Counter(label for _, label in rows)
         if len(counts) < 2:
             raise InputError(
                 f"{table.path} must hold at least two labels. Received: {', '.join(counts)}."
             )
-        task = ClassifierTask(pair=texts == PAIR, labels=tuple(sorted(counts)))
-        train = [_example(cells[:-1], task.labels.index(cells[-1])) for cells in rows]
-        dev = _read(_open(source, "dev"), task, answered=True)
+        task = ClassifierTask(pair=pair, labels=tuple(sorted(counts)))
+        train = [TextExample(*texts, task.labels.index(label)) for texts, label in rows]
+        dev = _read(open_part(source, "dev"), task, answered=True)
         for part, examples in {"train": train, "dev": dev}.items():
             print(f"{part}: {_balance(examples, task.labels)}")
         return Data(task, train, {"dev": dev})
 
     def read_part(self, source: Source, part: str, task: ClassifierTask) -> list[TextExample]:
         """See `finetuning.task.Task`; the part is the name of the file."""
-        table = _open(source, part)
+        table = open_part(source, part)
         return _read(table, task, answered="label" in table.columns)
 
     def score(
@@ -59,9 +61,10 @@ class TextClassification:
         write_predictions(path, [each["label"] for each in predictions])
 
 
-def _open(source: Source, part: str) -> Table:
+def open_part(source: Source, part: str) -> Table:
+    """The table of a part. Raises: as `find`, of `dev` with how to make one; InputError: TFDS."""
     if source.tfds:
-        raise InputError("--tfds: text_classification reads files. Pass --data_dir alone.")
+        raise InputError("--tfds: a table of one's own is read from files. Pass --data_dir alone.")
     try:
         return open_table(find(source.data_dir or "", [part + end for end in FORMATS]))
     except InputNotFoundError as error:
@@ -73,7 +76,7 @@ def _open(source: Source, part: str) -> Table:
         ) from None
 
 
-def _text_columns(table: Table) -> tuple[str, ...]:
+def text_columns(table: Table) -> tuple[str, ...]:
     """`text`, unless the columns are those of a pair."""
     pair = [name for name in PAIR if name in table.columns]
     if pair and "text" in table.columns:
@@ -84,23 +87,24 @@ def _text_columns(table: Table) -> tuple[str, ...]:
     return PAIR if pair else SINGLE
 
 
+def rows_of(table: Table, pair: bool, answered: bool) -> Rows:
+    """The rows of a part, whose labels are known where it is `answered`."""
+    names = PAIR if pair else SINGLE
+    for place, cells in table.select((*names, "label") if answered else names):
+        yield place, (cells[0], cells[1] if pair else None), cells[-1] if answered else None
+
+
 def _read(table: Table, task: ClassifierTask, answered: bool) -> list[TextExample]:
-    texts = PAIR if task.pair else SINGLE
     number = {label: i for i, label in enumerate(task.labels)}
     examples = []
-    for place, cells in table.select((*texts, "label") if answered else texts):
-        if answered and cells[-1] not in number:
+    for place, texts, label in rows_of(table, task.pair, answered):
+        if label is not None and label not in number:
             raise InputError(
-                f"{place}: label {cells[-1]!r} does not occur in the training part, which has "
+                f"{place}: label {label!r} does not occur in the training part, which has "
                 f"{', '.join(number)}. Correct or remove the row."
             )
-        label = number[cells[-1]] if answered else None
-        examples.append(_example(cells[: len(texts)], label))
+        examples.append(TextExample(*texts, None if label is None else number[label]))
     return examples
-
-
-def _example(texts: list[str], label: int | None) -> TextExample:
-    return TextExample(texts[0], texts[1] if len(texts) > 1 else None, label)
 
 
 def _balance(examples: Sequence[TextExample], labels: Sequence[str]) -> str:

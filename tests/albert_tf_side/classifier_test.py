@@ -141,6 +141,28 @@ def test_predictions_keep_the_order_of_the_units(tiny):
     np.testing.assert_allclose(predict(model, features, 4), model(inputs), atol=1e-5)
 
 
+def test_on_a_tpu_all_batches_have_one_shape(tiny, monkeypatch):
+    texts = [[7 + i] * i for i in range(11)]
+    features = Features(pack(texts, None, 64, SPECIAL), 64)
+    assert {features.batch(tf.constant([i]))[0]["input_mask"].shape[1] for i in range(11)} == {32}
+    widths = set()
+
+    class Classifier(SequenceClassifier):
+        def call(self, inputs, training=False):
+            widths.add(inputs["input_mask"].shape[1])
+            return super().call(inputs, training)
+
+    with tf.distribute.OneDeviceStrategy("/cpu:0").scope():
+        model = Classifier(AlbertEncoder(tiny.replace(max_positions=64)), TASK).create_weights()
+    widths.clear()
+    monkeypatch.setattr(tf.distribute, "TPUStrategy", tf.distribute.OneDeviceStrategy)
+    logits = predict(model, features, 4)
+    assert widths == {64}
+    np.testing.assert_allclose(
+        logits, model(features.sequences.inputs(tf.range(11), 32)), atol=1e-5
+    )
+
+
 def test_dropout_of_a_compiled_model_follows_seed_and_step(tiny, fake_inputs):
     model = SequenceClassifier(AlbertEncoder(tiny), TASK).create_weights()
     inputs = fake_inputs(4, 9)

@@ -2,6 +2,9 @@
 
 import json
 import socket
+import subprocess
+import sys
+import threading
 import time
 
 import pytest
@@ -148,6 +151,61 @@ def test_the_order_of_a_tpu_s_beginning(monkeypatch):
     monkeypatch.setattr(tf.distribute, "TPUStrategy", lambda r: ("strategy", r.tpu))
     assert hardware.strategy("tpu", "mine") == ("strategy", "mine")
     assert calls == [("connect", "mine"), ("initialize", "mine")]
+
+
+# As a command does it; the bound is shorter.
+PROGRAM = """
+import dataclasses, sys
+from albert_tf import cli, hardware
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    tpu: str = cli.option("address")
+
+hardware.TPU_CONNECT_S = 1.0
+cli.run(lambda options: hardware.strategy("tpu", options.tpu), Options, "")
+"""
+
+
+def test_a_tpu_that_takes_the_call_and_says_nothing_ends_the_process():
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        address = f"grpc://127.0.0.1:{server.getsockname()[1]}"
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM, f"--tpu={address}"],
+            capture_output=True, text=True, check=False, timeout=60,
+        )  # fmt: skip
+    assert done.returncode == 2, done.stderr
+    assert f"--tpu={address}: no TPU could be reached there: no answer within 1 s" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_tpu_that_never_gets_ready_is_left(monkeypatch):
+    monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", FakeResolver)
+    monkeypatch.setattr(tf.config, "experimental_connect_to_cluster", lambda r: None)
+    monkeypatch.setattr(hardware, "TPU_INITIALIZE_S", 0.1)
+    ready = threading.Event()
+    monkeypatch.setattr(tf.tpu.experimental, "initialize_tpu_system", lambda r: ready.wait())
+    assert "no answer within 0.1 s" in mistake("tpu", "mine")
+    ready.set()
+
+
+@pytest.mark.parametrize(("accelerator_type", "expected"), [
+    ("v4-8", 4 * 275e12), ("v5p-8", 4 * 459e12),  # two cores a chip
+    ("v5litepod-16", 16 * 197e12), ("v5e-4", 4 * 197e12), ("v6e-8", 8 * 918e12),
+    ("v3-8", None), ("v9-8", None), ("v5litepod", None), ("", None),
+])  # fmt: skip
+def test_what_a_tpu_can_do_is_told_by_its_type(monkeypatch, accelerator_type, expected):
+    class Strategy:
+        pass
+
+    monkeypatch.setattr(tf.distribute, "TPUStrategy", Strategy)
+    monkeypatch.setenv("TPU_ACCELERATOR_TYPE", accelerator_type)
+    assert hardware.peak_flops(Strategy(), "mixed_bfloat16") == expected
+    assert hardware.peak_flops(Strategy(), "float32") is None
+    monkeypatch.delenv("TPU_ACCELERATOR_TYPE")
+    assert hardware.peak_flops(Strategy(), "mixed_bfloat16") is None
 
 
 def test_a_silent_address_is_left_before_tensorflow_waits(monkeypatch, silent_port):

@@ -125,6 +125,20 @@ def test_differing_keys():
         "on: False != True",
     ]
     assert settings.differing_keys({"a": 1}, {}) == ["a: 1 != '<absent>'"]
+    assert settings.differing_keys({"a": {}}, {"a": 1}) == ["a: {} != 1"]
+
+
+def test_of_lists_the_differing_entries_alone_are_named():
+    records = {"tokenizer": "one", "build": {"corpus": "x" * 500, "split": "all"}}
+    other = {"tokenizer": "two", "build": {"corpus": "x" * 500, "split": "train"}}
+    left, right = {"records": [records, records]}, {"records": (records, other)}
+    assert settings.differing_keys(left, {"records": (records, records)}) == []
+    assert settings.differing_keys(left, right) == [
+        "records.1.build.split: 'all' != 'train'",
+        "records.1.tokenizer: 'one' != 'two'",
+    ]
+    (line,) = settings.differing_keys(left, {"records": [records]})
+    assert line.startswith("records: [{'tokenizer': 'one'") and len(line) < 250
 
 
 def test_far_from_every_key_lists_them_all():

@@ -86,6 +86,7 @@ def test_student_and_control(tuned: pathlib.Path, fruit: str, tmp_path: pathlib.
         ({"student_layers": 2}, "must be fewer than the teacher's.*Received: 2"),
         ({"student_layers": None}, "either --student or --student_layers"),
         ({"loss": "kl"}, "--loss must be one of"),
+        ({"device": "multi_worker"}, "distillation runs in one process"),
         ({"temperature": 0.0}, "--temperature must be positive"),
         ({"task": "rte"}, "train.tsv:1: the header must name sentence1"),
     ],

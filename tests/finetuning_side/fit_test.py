@@ -99,6 +99,29 @@ def test_a_run_that_was_cut_off_goes_on_to_the_same_weights(begin, config, featu
         np.testing.assert_allclose(one, other, atol=1e-6)
 
 
+@pytest.mark.parametrize("before", ["last", "best"])
+def test_a_run_that_is_cut_off_while_it_saves_keeps_no_best_weights_that_it_has_lost(
+    begin, config, features, tmp_path, monkeypatch, before: str
+):
+    """Cut off at step 4, the best so far; the second time step 4 is no better than step 2."""
+    path, save = str(tmp_path / "run"), tf.train.CheckpointManager.save
+    folder = {"last": "training", "best": "checkpoints"}[before]
+
+    def cut(manager: tf.train.CheckpointManager, step: int) -> str:
+        if step == 4 and manager.directory.endswith(folder):
+            raise KeyError("cut off")
+        return save(manager, step)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyError):
+        patch.setattr(tf.train.CheckpointManager, "save", cut)
+        tune(begin, config, features, path, (0.2, 0.3))
+    # After the run's own state was saved at step 4, its evaluation stands.
+    tune(begin, config, features, path, (0.1, 0.1) if before == "last" else (0.1,))
+    assert [row["step"] for row in RunDir(path).metrics()] == [2, 4, 6]
+    kept = tf.train.latest_checkpoint(RunDir(path).checkpoints_path)
+    assert kept.endswith("ckpt-2" if before == "last" else "ckpt-4")
+
+
 def test_patience_ends_a_run_with_its_best_weights(begin, config, features, tmp_path):
     patient = dataclasses.replace(config, training=dataclasses.replace(config.training, patience=1))
     best = tune(begin, patient, features, str(tmp_path / "a"), (0.2, 0.1))
@@ -164,6 +187,16 @@ class TestLayers:
         assert any("attention_0" in name for name in moved)
 
 
+def test_a_tpu_has_one_shape_and_says_so(begin, fruit, capsys):
+    data = TASKS["text_classification"].read(Source(fruit))
+    chosen = ("task.seq_length=32",)
+    assert not resolve(begin, data, {}, chosen, "tpu").training.pad_to_longest
+    assert "padded to task.seq_length=32" in capsys.readouterr().out
+    assert resolve(begin, data, {}, chosen, "cpu").training.pad_to_longest
+    resolve(begin, data, {}, (*chosen, "training.pad_to_longest=false"), "tpu")
+    assert "padded" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("changes", "word"),
     [
@@ -172,6 +205,7 @@ class TestLayers:
         ({"precision": "half"}, "precision"),
         ({"patience": 0}, "patience"),
         ({"epochs": float("nan")}, "epochs"),
+        ({"threshold_share": 1.0}, "threshold_share"),
     ],
 )
 def test_impossible_values(changes: dict, word: str):

@@ -17,7 +17,7 @@ from examples import finetune_checkpoint, finetune_hub, finetune_raw_text
 from finetuning import predict
 from finetuning import train as finetune
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
 def tune(task: str, data: object, init: str, run: pathlib.Path, *values: str) -> dict:
@@ -92,6 +92,8 @@ def test_replicas_and_workers_learn_what_one_device_does(
 ):
     for replicas in (1, 2):
         assert process(fruit, start, tmp_path / str(replicas), replicas).wait() == 0
+    parts = ("--set", "training.accumulation_steps=4")
+    assert process(fruit, start, tmp_path / "parts", 2, *parts).wait() == 0
     ports = []
     for _ in range(2):
         with socket.socket() as free:
@@ -107,7 +109,7 @@ def test_replicas_and_workers_learn_what_one_device_does(
     ]  # fmt: skip
     assert [worker.wait(timeout=600) for worker in workers] == [0, 0]
     losses, answers = losses_and_answers(tmp_path / "1")
-    for name in ("2", "workers"):
+    for name in ("2", "parts", "workers"):
         others, theirs = losses_and_answers(tmp_path / name)
         assert others == pytest.approx(losses, abs=2e-4)
         assert theirs == pytest.approx(answers, abs=2e-3)

@@ -68,6 +68,8 @@ CASES = {
     "no run": ("evaluate", ["--data={records}", "--run_dir={folder}/foreign"], ["config.json"]),
     "empty batch": ("evaluate", ["--data={records}", "--run_dir={run}", "--batch_size=0"],
                     ["--batch_size", "0"]),
+    "evaluating nowhere": ("evaluate", ["--data={records}", "--run_dir={run}", "--device=gpus"],
+                           ["--device", "gpus"]),
     "unknown kind": ("export", ["--run_dir={run}", "--output={new}", "--kind=encodr"],
                      ["--kind", "encodr", "encoder"]),
     "wrong task": ("export", ["--run_dir={run}", "--output={new}", "--kind=classifier"],

@@ -11,7 +11,7 @@ from finetuning import predict
 from finetuning import train as finetune
 from pretraining import train as pretrain
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]  # pretraining on the way, real files
 
 
 @pytest.fixture(scope="module")

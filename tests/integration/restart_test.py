@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -23,8 +24,9 @@ FAST = ("loop.steps=24", "loop.steps_per_loop=2", "loop.checkpoint_every=4", "se
         "optimizer.warmup_steps=2", "model.max_positions=32", "model.num_layers=1",
         "model.hidden_dropout=0.1", "model.attention_dropout=0.1")  # fmt: skip
 
-# As `python -m pretraining.train`, on so many virtual CPUs.
+# As `python -m pretraining.train`, on so many virtual CPUs; TRAP is run first.
 PROGRAM = """
+import os
 import sys
 import tensorflow as tf
 cpu = tf.config.list_physical_devices("CPU")[0]
@@ -32,9 +34,30 @@ replicas = int(sys.argv.pop(1))
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * replicas)
 from albert_tf import cli
 from pretraining import train
+exec(os.environ.get("TRAP", ""))
 sys.modules["__main__"].__spec__ = train.__spec__
 cli.run(train.main, train.TrainOptions, train.__doc__)
 """
+
+# kill -9 after the first batch of an evaluation, and at any moment of an export.
+TRAPS = {
+    "evaluation": """
+import signal
+from pretraining.intrinsic import Evaluator
+run = Evaluator.run
+Evaluator.run = lambda self: run(self, lambda count: os.kill(os.getpid(), signal.SIGKILL))
+""",
+    "export": """
+import random, signal, threading
+from pretraining import selection
+save, delay = selection.save, random.uniform(0, 2)
+def killed_save(*arguments):
+    threading.Timer(delay, os.kill, (os.getpid(), signal.SIGKILL)).start()
+    save(*arguments)
+    threading.Event().wait()
+selection.save = killed_save
+""",
+}
 
 
 def start(records: str, run: pathlib.Path, *more: str, replicas: int = 1, **environment: str):
@@ -91,6 +114,40 @@ def test_killed_at_ten_random_points(tiny_records: str, tmp_path: pathlib.Path, 
     assert_equal(weights(run), weights(tmp_path / "whole"))
     ours, theirs = RunDir(str(run)).metrics(), RunDir(str(tmp_path / "whole")).metrics()
     assert [row["loss/mlm"] for row in ours] == [row["loss/mlm"] for row in theirs]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_killed_while_evaluating_and_exporting_a_run_on_two_folders(
+    tiny_records: str, tmp_path: pathlib.Path
+):
+    second, run, whole = (tmp_path / name for name in ("second", "run", "whole"))
+    shutil.copytree(tiny_records, second)
+    data, more = f"{tiny_records}:1,{second}:2", (
+        f"--heldout={tiny_records}", "--set=evaluation.every=4", "--set=loop.export=every:4",
+        "--set=loop.steps=12",
+    )  # fmt: skip
+    finish(start(data, whole, *more))
+    # An evaluation comes before the checkpoint of its step, an export behind it.
+    for death in ("evaluation", 3, "evaluation", "export", "export"):
+        process = start(data, run, *more, TRAP=TRAPS.get(death, ""))
+        if death not in TRAPS:  # after so many rows
+            wait_for_rows(run, death, process)
+            process.kill()
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL
+    finish(start(data, run, *more))
+    assert_equal(weights(run), weights(whole))
+    ours, theirs = RunDir(str(run)).metrics(), RunDir(str(whole)).metrics()
+    compared = ("step", "loss/mlm", "heldout/loss/mlm", "heldout/accuracy/pair")
+    assert [[row.get(n) for n in compared] for row in ours] == [
+        [row.get(n) for n in compared] for row in theirs
+    ]
+    assert sum("heldout/loss/mlm" in row for row in ours) == 3
+    exports = ["4", "8", "12"]
+    for folder in (run, whole):
+        assert sorted(os.listdir(folder / "export"), key=int) == exports
+        assert all((folder / "export" / step / "saved_model.pb").is_file() for step in exports)
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import pathlib
 import pytest
 import tensorflow as tf
 
+from albert_tf import hardware
 from albert_tf.convert import __main__ as convert
 from albert_tf.errors import InputError, InputNotFoundError
 from albert_tf.pretrainer import AlbertPretrainer
@@ -56,8 +57,11 @@ def converted(run: RunDir, tmp_path_factory: pytest.TempPathFactory) -> str:
     return folder
 
 
-def test_passages_of_squad(run: RunDir, passages: str, capsys):
-    main(EvaluateOptions(run.path, passages))
+def test_passages_of_squad(run: RunDir, passages: str, capsys, monkeypatch):
+    asked, strategy = [], hardware.strategy
+    monkeypatch.setattr(hardware, "strategy", lambda *where: asked.append(where) or strategy("cpu"))
+    main(EvaluateOptions(run.path, passages, device="tpu", tpu="mine"))
+    assert asked == [("tpu", "mine")]
     table = capsys.readouterr().out
     with open(run.evaluation_path("passages"), encoding="utf-8") as file:
         result = json.load(file)

@@ -16,6 +16,7 @@ from data.input_pipeline import Objective, Records, evaluation_batches
 from data.masking import MaskingConfig
 from pretraining.config import PretrainConfig
 from pretraining.intrinsic import Evaluator, above_chance, evaluate
+from pretraining.probe import Halves
 from tests.pretraining_side.probe_test import DOCUMENTS, EACH, SIZE, coins, even_records, write
 
 COUNT = DOCUMENTS * EACH
@@ -120,7 +121,11 @@ def test_a_model_without_a_pair_objective_has_probes_alone(records: Records):
         assert abs(result[f"probe/{pair}"] - 0.5) < 4 * math.sqrt(0.25 / (COUNT // 2))
 
 
-def test_in_mid_training_only_what_is_trained(records: Records, result: dict[str, Any]):
+def test_in_mid_training_only_what_is_trained(
+    records: Records, result: dict[str, Any], monkeypatch
+):
+    """And records are read once: halves, which a reading of all of them makes, are not needed."""
+    monkeypatch.setattr(Halves, "of_pairs", lambda records: pytest.fail("one reading more"))
     evaluator = Evaluator(Oracle(), records, config(), 50, trained_only=True)
     assert evaluator.num_sequences == COUNT
     done: list[int] = []

@@ -122,6 +122,23 @@ class TestStopping:
             run_in(tmp_path / "run", tiny_records, config_of(tiny_records))
         assert (folder / "ckpt-2.index").read_bytes() == b"torn"
 
+    def test_a_checkpoint_of_another_model_is_told(
+        self, tiny_records: str, tmp_path: pathlib.Path, capsys
+    ):
+        """Of other shapes, of fewer weights, of others: nothing of it is damaged."""
+        run_in(tmp_path / "run", tiny_records, steps(config_of(tiny_records), 2))
+        others = {
+            "model.hidden_size=128": r"pooler/kernel \[64, 64\], expected \[128, 128\]",
+            "model.num_groups=2": "missing",
+            "model.embedding_size=64": "missing|unexpected",
+        }
+        for assignment, difference in others.items():
+            changed = config_of(tiny_records, assignment, "model.num_layers=2")
+            capsys.readouterr()
+            with pytest.raises(InputError, match=f"ckpt-2 is of another model.*({difference})"):
+                run_in(tmp_path / "run", tiny_records, steps(changed, 4))
+            assert "damaged" not in capsys.readouterr().out
+
 
 class TestGuard:
     def test_a_step_that_is_not_finite_changes_nothing(

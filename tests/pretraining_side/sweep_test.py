@@ -31,6 +31,7 @@ class Commands:
 
     def __init__(self) -> None:
         self.calls: list[str] = []
+        self.devices: set[tuple[str, str | None]] = set()
         self.failing: tuple[str, ...] = ()
         self.step_ms = [5000.0, 10.0, 11.0, 12.0, 50.0]  # the first one compiles
 
@@ -41,6 +42,7 @@ class Commands:
         given = cli.parse(options_class, [module, *flags], "", "")
         run, name = RunDir(given.run_dir), os.path.basename(given.run_dir)
         self.calls.append(f"{'train' if is_training else 'evaluate'} {name}")
+        self.devices.add((given.device, given.tpu))
         if any(text in name for text in self.failing):
             raise sweep.MemberError("pretraining.train ended with status 1")
         if is_training:
@@ -153,6 +155,14 @@ def test_means_and_errors(commands: Commands, tiny_records: str, tmp_path, capsy
     assert "| model.sharing-all | 3 |" in printed
     assert "| 0.5000 ± 0.0577 |" in printed and "| 0.2500 ± 0.0577 |" in printed
     assert (out / "results.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_members_compute_where_the_sweep_is_told_to(
+    commands: Commands, tiny_records: str, tmp_path
+):
+    wanted = options(tmp_path / "out", tiny_records, heldout=tiny_records, device="tpu", tpu="mine")
+    assert sweep.main(wanted) == 0
+    assert len(commands.calls) == 4 and commands.devices == {("tpu", "mine")}
 
 
 def test_the_error_of_one_run_is_its_samples():

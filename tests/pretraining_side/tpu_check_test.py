@@ -207,6 +207,10 @@ def test_recommendation_and_table(home, capsys):
     assert check(compiler, global_batch=4096, chips=8) == 0
     assert "cheapest: plain: --set loop.global_batch_size=4096" in capsys.readouterr().out
     presets = "albert-tiny,albert-base-v2"
+    # Nothing fits, and the table is what was asked for.
+    too_large = Compiler(lambda step: 10**6)
+    assert check(too_large, table=True, presets="albert-tiny", seq_length=32, largest=False) == 0
+    assert "does not fit" in capsys.readouterr().out
     assert check(compiler, table=True, presets=presets) == 0
     first = capsys.readouterr().out
     assert first.count("| albert-") == 2

@@ -1,0 +1,165 @@
+"""Times raw-text classifiers, ours and the peers', request by request, interleaved.
+
+    python -m benchmarks.serving --tokenizer=artifacts/tokenizer --rounds=20
+
+Each system is an exported classifier of --preset's shape with random weights, in a process of its
+own on --cores cores: `ours` in Python, `ours-c-api` through TensorFlow's C API, `ours-bf16`,
+`tf-models-official` (its tokenizer, packer and encoder as a SavedModel, which pads to --seq_length)
+and `hf-torch` (transformers, which pads to the longest). One JSON line for each system and load:
+`p50_ms`, `p95_ms`, `p99_ms` of wall-clock time, `texts_per_s`, `cpu_ms`, the median CPU time, and
+`ratio`, that over tf-models-official's. The loads: 1 or 32 texts of 10 pieces, 1 or 32 of
+--seq_length, and `mixed`, 24 texts of 10 and 8 of --seq_length. `alone_difference` is how far any
+probability of the mixed batch is from that of its text alone. A system that is not installed is a
+line with `absent`.
+"""
+
+import dataclasses
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+
+from albert_tf import cli
+from albert_tf.errors import InputError
+from albert_tf.tokenization import WORD_MARK, Tokenizer, load_tokenizer
+
+SYSTEMS = ("ours", "ours-c-api", "ours-bf16", "tf-models-official", "hf-torch")
+REFERENCE = "tf-models-official"
+_WORKER = "benchmarks.serving_worker"
+
+
+@dataclasses.dataclass(frozen=True)
+class ServingOptions:
+    """What is measured, and how often."""
+
+    tokenizer: str = cli.option("a SentencePiece model, or a folder with one")
+    preset: str = cli.option("the encoder's shape", "albert-base-v2")
+    seq_length: int = cli.option("pieces of the longest text", 128)
+    systems: str = cli.option("which, comma-separated", ",".join(SYSTEMS))
+    cores: int = cli.option("cores that each system may use", 1)
+    rounds: int = cli.option("measured requests of each load, after one that is not", 20)
+    dry_run: bool = cli.option("check the options, print what would be measured", False)
+
+    def __post_init__(self) -> None:
+        if unknown := [name for name in self.names if name not in SYSTEMS]:
+            raise InputError(
+                f"--systems must be among {', '.join(SYSTEMS)}. Received: {unknown[0]!r}."
+            )
+        for key in ("cores", "rounds"):
+            if getattr(self, key) < 1:
+                raise InputError(f"--{key} must be positive. Received: {getattr(self, key)}.")
+
+    @property
+    def names(self) -> list[str]:
+        """The systems' names."""
+        return [name for name in self.systems.split(",") if name]
+
+
+class Worker:
+    """A system in a process of its own."""
+
+    def __init__(self, name: str, options: ServingOptions, folder: str) -> None:
+        arguments = [name, options.preset, options.tokenizer, str(options.seq_length), folder]
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", _WORKER, *arguments, str(options.cores)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"},
+        )  # fmt: skip
+        self.ready = self._read()
+
+    def ask(self, texts: list[str]) -> dict:
+        """The answer of one request: `wall_ms`, `cpu_ms`, `probabilities`."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(texts) + "\n")
+        self._process.stdin.flush()
+        return self._read()
+
+    def _read(self) -> dict:
+        assert self._process.stdout is not None
+        return json.loads(self._process.stdout.readline() or '{"absent": "it ended"}')
+
+    def end(self) -> None:
+        """Lets the process go."""
+        self._process.communicate()
+
+
+def loads_of(tokenizer: Tokenizer, seq_length: int) -> dict[str, list[str]]:
+    """The requests: name -> texts."""
+    short, full = text_of(tokenizer, 10), text_of(tokenizer, seq_length)
+    return {
+        "1 x 10": [short],
+        f"1 x {seq_length}": [full],
+        "32 x 10": [short] * 32,
+        f"32 x {seq_length}": [full] * 32,
+        "mixed": ([short] * 3 + [full]) * 8,
+    }
+
+
+def text_of(tokenizer: Tokenizer, pieces: int) -> str:
+    """A text of so many pieces, [CLS] and [SEP] included: of words that are a piece each."""
+    known = (tokenizer.id_to_piece(i) for i in range(tokenizer.vocab_size))
+    words = [piece[1:] for piece in known if piece.startswith(WORD_MARK) and piece[1:].isalpha()]
+    whole = [word for word in words[:2000] if len(tokenizer.encode(word)) == 1]
+    text = " ".join((whole * pieces)[: pieces - 2])
+    assert len(tokenizer.encode(text)) == pieces - 2
+    return text
+
+
+def main(options: ServingOptions) -> None:
+    """Measures and prints the lines."""
+    requests = loads_of(load_tokenizer(options.tokenizer), options.seq_length)
+    if options.dry_run:
+        print(json.dumps({"systems": options.names, "loads": list(requests)}))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        workers = {
+            name: Worker(name, options, os.path.join(folder, name)) for name in options.names
+        }
+        present = {name: worker for name, worker in workers.items() if "absent" not in worker.ready}
+        for name in workers.keys() - present.keys():
+            print(json.dumps({"system": name} | workers[name].ready))
+        for load, texts in requests.items():
+            answers: dict[str, list[dict]] = {name: [] for name in present}
+            for _ in range(1 + options.rounds):
+                for name, worker in present.items():
+                    answers[name].append(worker.ask(texts))
+            for name in present:
+                print(json.dumps(_line(name, load, len(texts), answers)), flush=True)
+        for name, worker in present.items():
+            together = worker.ask(requests["mixed"])["probabilities"]
+            alone = [worker.ask([text])["probabilities"][0] for text in requests["mixed"][:4]]
+            differences = [
+                abs(a - b)
+                for row, values in enumerate(together)
+                for a, b in zip(values, alone[row % 4], strict=True)
+            ]
+            print(json.dumps({"system": name, "alone_difference": max(differences)}))
+        for worker in workers.values():
+            worker.end()
+
+
+def _line(name: str, load: str, count: int, answers: dict[str, list[dict]]) -> dict:
+    wall = sorted(answer["wall_ms"] for answer in answers[name][1:])
+
+    def percentile(share: float) -> float:
+        return round(wall[min(len(wall) - 1, int(share * len(wall)))], 2)
+
+    def cpu(system: str) -> float:
+        return statistics.median(answer["cpu_ms"] for answer in answers[system][1:])
+
+    line = {
+        "system": name,
+        "load": load,
+        "p50_ms": percentile(0.5),
+        "p95_ms": percentile(0.95),
+        "p99_ms": percentile(0.99),
+        "texts_per_s": round(1000 * count / percentile(0.5), 1),
+        "cpu_ms": round(cpu(name), 2),
+    }
+    return line | ({"ratio": round(cpu(name) / cpu(REFERENCE), 3)} if REFERENCE in answers else {})
+
+
+if __name__ == "__main__":
+    cli.run(main, ServingOptions, __doc__)

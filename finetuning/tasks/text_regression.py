@@ -1,0 +1,88 @@
+"""A user's own table with a number for each text: `train` and `dev`, as .tsv, .csv or .jsonl."""
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from albert_tf.errors import InputError
+from albert_tf.tasks.examples import TextExample
+from albert_tf.tasks.regressor import RegressorTask
+from finetuning import metrics
+from finetuning.tables import write_predictions
+from finetuning.task import Data, Prediction, Source
+from finetuning.tasks.text_classification import (
+    PAIR,
+    Rows,
+    open_part,
+    rows_of,
+    text_columns,
+)
+
+
+class TextRegression:
+    """Texts (column `text`) or pairs (`text_a`, `text_b`) with any numbers (`label`).
+
+    A part to predict, such as `test`, may have no column `label`.
+    """
+
+    metrics: tuple[str, ...] = ("pearson", "spearman")
+    recipe: Mapping[str, Any] = {}
+
+    def read(self, source: Source) -> Data:
+        """See `finetuning.task.Task`. Prints mean, deviation and range of the numbers."""
+        table = open_part(source, "train")
+        pair = text_columns(table) == PAIR
+        train = _examples(rows_of(table, pair, answered=True))
+        dev = _examples(rows_of(open_part(source, "dev"), pair, answered=True))
+        for part, examples in {"train": train, "dev": dev}.items():
+            print(f"{part}: {_spread(examples)}")
+        numbers = [float(example.label or 0) for example in train]
+        if min(numbers) == max(numbers):
+            raise InputError(f"{table.path} must hold different numbers. Received: {numbers[0]}.")
+        center, scale = statistics.fmean(numbers), statistics.pstdev(numbers)
+        return Data(RegressorTask(pair=pair, center=center, scale=scale), train, {"dev": dev})
+
+    def read_part(self, source: Source, part: str, task: RegressorTask) -> list[TextExample]:
+        """See `finetuning.task.Task`; the part is the name of the file."""
+        table = open_part(source, part)
+        return _examples(rows_of(table, task.pair, answered="label" in table.columns))
+
+    def score(
+        self, predictions: Sequence[Prediction], examples: Sequence[TextExample]
+    ) -> dict[str, float]:
+        """See `finetuning.task.Task`."""
+        return metrics.score_numbers(self.metrics, "score", predictions, examples)
+
+    def write_submission(
+        self, path: str, predictions: Sequence[Prediction], examples: Sequence[TextExample]
+    ) -> None:
+        """Writes `index`, from 0 on, and `prediction`, the number."""
+        write_predictions(path, [str(each["score"]) for each in predictions])
+
+
+def _examples(rows: Rows) -> list[TextExample]:
+    return [TextExample(a, b, _number(label, place)) for place, (a, b), label in rows]
+
+
+def _number(label: str | None, place: str) -> float | None:
+    if label is None:
+        return None
+    try:
+        number = float(label)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise InputError(
+            f"{place}: `label` must be a number. Received: {label!r}. Correct or remove the row; "
+            "names go with --task=text_classification."
+        )
+    return number
+
+
+def _spread(examples: Sequence[TextExample]) -> str:
+    numbers = [float(example.label or 0) for example in examples]
+    return (
+        f"{len(numbers):,} examples: mean {statistics.fmean(numbers):.4g}, deviation "
+        f"{statistics.pstdev(numbers):.4g}, from {min(numbers):.4g} to {max(numbers):.4g}"
+    )

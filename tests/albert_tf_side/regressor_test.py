@@ -1,0 +1,21 @@
+"""Regression: the unit of the head and of the loss."""
+
+import numpy as np
+import pytest
+
+from albert_tf.encoder import AlbertEncoder
+from albert_tf.errors import ConfigError
+from albert_tf.tasks.regressor import RegressorTask, SequenceRegressor
+
+
+def test_the_head_s_unit_and_the_loss_by_hand(tiny, fake_inputs):
+    plain = SequenceRegressor(AlbertEncoder(tiny), RegressorTask()).create_weights()
+    scaled = SequenceRegressor(plain.encoder, RegressorTask(center=100.0, scale=20.0))
+    scaled.create_weights().set_weights(plain.get_weights())
+    values, inputs = plain(fake_inputs(3, 9)).numpy(), fake_inputs(3, 9)
+    np.testing.assert_allclose(scaled(inputs).numpy(), 100 + 20 * values, rtol=1e-6)
+    # ((110 - 100) / 20)^2 and ((130 - 100) / 20)^2
+    loss = scaled.losses_of_fit()(np.array([[110.0], [130.0]]), np.array([100.0, 100.0], "f4"))
+    assert float(loss) == pytest.approx((0.25 + 2.25) / 2)
+    with pytest.raises(ConfigError, match="`task.scale` a positive one. Received: 0.0, 0.0"):
+        RegressorTask(scale=0.0)

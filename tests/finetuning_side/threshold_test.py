@@ -1,0 +1,118 @@
+"""SQuAD 2.0's null threshold, chosen on training questions that were left out of training."""
+
+import json
+import pathlib
+import random
+
+import numpy as np
+import pytest
+
+from albert_tf.errors import ConfigError, InputError
+from albert_tf.runs import RunDir
+from albert_tf.tasks.examples import SpanExample
+from albert_tf.tasks.predictor import load_predictor
+from finetuning import ensemble, train
+from finetuning.tasks.squad import SQUAD, hold_out
+
+
+def questions(contexts: int) -> list[SpanExample]:
+    """Of each context one question that it answers, and one that it does not."""
+    return [
+        SpanExample("?", f"context {i}", f"{i} {number}", () if number else ((0, "context"),),
+                    bool(number))
+        for i in range(contexts) for number in (0, 1)
+    ]  # fmt: skip
+
+
+def test_whole_contexts_are_left_out():
+    every = questions(20)
+    rest, held_out = hold_out(every, 0.25)
+    assert sorted(rest + held_out, key=every.index) == every
+    kept, left = ({each.context for each in part} for part in (rest, held_out))
+    assert not kept & left and len(left) == 5
+    assert len(hold_out(every, 0.1)[1]) == 4
+
+
+def test_a_share_without_both_kinds_of_question():
+    with pytest.raises(InputError, match=r"both sides. Received: 0.01, of 20 contexts"):
+        hold_out(questions(20), 0.01)
+
+
+WORDS = "apple pear plum cherry melon hammer saw file drill".split()
+VALUES = (
+    "training.steps=4", "training.evaluate_every=4", "training.threshold_share=0.2",
+    "task.seq_length=32", "task.doc_stride=8", "task.query_length=8",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def squad(tmp_path_factory: pytest.TempPathFactory) -> str:
+    rng, folder = random.Random(0), tmp_path_factory.mktemp("threshold") / "squad2"
+    folder.mkdir()
+    for part, count in (("train", 40), ("dev", 10)):
+        paragraphs = []
+        for i in range(count):
+            words = rng.sample(WORDS, 5)
+            answer = {"text": words[2], "answer_start": len(" ".join(words[:2])) + 1}
+            asked = {"question": "saw file", "is_impossible": bool(i % 2)}
+            answers = [] if i % 2 else [answer]
+            qas = [asked | {"id": f"{part} {i}", "answers": answers}]
+            paragraphs.append({"context": " ".join(words), "qas": qas})
+        text = json.dumps({"version": "v2.0", "data": [{"paragraphs": paragraphs}]})
+        (folder / f"{part}-v2.0.json").write_text(text)
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def runs(start: str, squad: str, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    folder = tmp_path_factory.mktemp("thresholds") / "runs"
+    train.main(train.FinetuneOptions("squad2", str(folder), squad, init=start, recipe="none",
+                                     seeds=2, set=VALUES))  # fmt: skip
+    return folder
+
+
+def test_the_run_answers_with_what_was_best_for_them(
+    runs: pathlib.Path, squad: str, start: str, capsys
+):
+    run, task = RunDir(str(runs / "seed-0")), SQUAD["squad2"]
+    data = task.read(train.source_of(squad, False))
+    _, held_out = hold_out(data.train, 0.2)
+    result = run.result()
+    assert (len(held_out), result["train_examples"]) == (8, 32)
+    predictor = load_predictor(run.path)
+    threshold = predictor.task.null_threshold
+    scores = task.score(predictor(held_out), held_out)
+    assert scores["best_threshold"] == pytest.approx(threshold, abs=1e-5) and threshold != 0
+    assert scores["f1"] == pytest.approx(scores["best_f1"])
+    # What is reported is of this threshold, whatever would have been best on the dev set.
+    answers = task.score(predictor(data.dev["dev"]), data.dev["dev"])
+    assert result["f1"] == pytest.approx(answers["f1"], abs=1e-6)
+    capsys.readouterr()
+    train.main(train.FinetuneOptions("squad2", run.path, squad, init=start, recipe="none",
+                                     set=VALUES))  # fmt: skip
+    assert "already complete" in capsys.readouterr().out
+
+
+def test_members_with_thresholds_of_their_own(runs: pathlib.Path, squad: str, tmp_path):
+    """The mean of what each one's null scores are above its threshold, against zero."""
+    ensemble.main(ensemble.EnsembleOptions(
+        (str(runs / "seed-*"),), str(tmp_path / "out"), squad, select="all",
+    ))  # fmt: skip
+    examples = SQUAD["squad2"].read(train.source_of(squad, False)).dev["dev"]
+    members = [load_predictor(str(runs / f"seed-{i}")) for i in (0, 1)]
+    above = np.mean([
+        [each["null_score"] - member.task.null_threshold for each in member(examples)]
+        for member in members
+    ], axis=0)  # fmt: skip
+    lines = (tmp_path / "out" / "predictions.jsonl").read_text().splitlines()
+    said = [json.loads(line)["prediction"] for line in lines]
+    np.testing.assert_allclose([each["null_score"] for each in said], above, atol=1e-5)
+    assert [each["answer"] == "" for each in said] == [value > 0 for value in above]
+
+
+def test_other_tasks_have_none(start: str, fruit: str, tmp_path):
+    with pytest.raises(ConfigError, match=r"threshold_share.*squad2.*kind 'classifier'"):
+        train.main(train.FinetuneOptions(
+            "text_classification", str(tmp_path / "run"), fruit, init=start,
+            set=("training.threshold_share=0.1",),
+        ))  # fmt: skip
