@@ -120,6 +120,10 @@ class _Distillation:
         self.identity = teacher.identity_of(options.teacher, self.texts())
         data = dataclasses.replace(self.data, task=teaching)  # as long as the teacher's examples
         config = resolve(self.start, data, {}, options.set, options.device)
+        if getattr(config.task, "exit_losses", False):
+            raise InputError(
+                "`task.exit_losses` is for fine-tuning: a teacher speaks of the last layer alone."
+            )
         # Student and control alike: the steps are passes over what the teacher is asked about.
         plan = Plan.of(config.training, self.identity["count"])
         training = dataclasses.replace(config.training, **dataclasses.asdict(plan))

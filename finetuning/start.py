@@ -1,16 +1,15 @@
 """Where a fine-tuning begins: the encoder, its vocabulary, its configuration."""
 
 import dataclasses
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from albert_tf import hardware, settings
 from albert_tf.checkpoints import (
-    EXTRAS,
     is_saved_model,
     load_config,
     load_encoder,
+    load_exported_config,
     set_variables,
 )
 from albert_tf.config import AlbertConfig
@@ -57,8 +56,7 @@ class Start:
                 f"pass either --init or --init_from_task. Received: {init!r}, {init_from_task!r}."
             )
         path = str(init or init_from_task)
-        exported = is_saved_model(path)
-        config = load_config(os.path.join(path, EXTRAS) if exported else path)
+        config = load_exported_config(path) if is_saved_model(path) else load_config(path)
         if init_from_task and (kind := _kind_of(path)) not in KINDS:
             raise InputError(
                 f"--init_from_task={path} must be a fine-tuned run. Received: one of {kind!r}; "

@@ -44,9 +44,12 @@ class ClassifierTask(TextTask):
     """The `task` section of a classifier's config.json.
 
     labels: the names, in the order of the logits.
+    exit_losses: train pooler and head on every layer's output, not on the last alone, so that the
+      export's depths and early exits answer well (arXiv 2006.04152).
     """
 
     labels: tuple[str, ...]
+    exit_losses: bool = False
     kind: str = "classifier"
 
     def __post_init__(self) -> None:
@@ -60,7 +63,8 @@ class ClassifierTask(TextTask):
 class SequenceClassifier(TaskModel):
     """pooled_output -> dropout -> dense (BERT section 4.1).
 
-    Inputs: the encoder's dict of int32 [B, S]. Output: logits float32 [B, number of labels].
+    Inputs: the encoder's dict of int32 [B, S]. Output: logits float32 [B, number of labels]; in
+    training with `task.exit_losses` those of every layer, [B, layers, number of labels].
     """
 
     def __init__(
@@ -68,13 +72,39 @@ class SequenceClassifier(TaskModel):
     ) -> None:
         super().__init__(encoder, task, name)
         self.head = head_dense(len(task.labels), "head")
+        config = getattr(encoder, "config", None)
+        if task.exit_losses and (config is None or config.rematerialize):
+            raise ConfigError(
+                "`task.exit_losses` needs the outputs of every layer: an encoder of this project, "
+                "with model.rematerialize=false."
+            )
 
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> tf.Tensor:
         outputs, key = self.encode(inputs, training)
-        return self.head(common.dropout(outputs["pooled_output"], self.task.dropout, key))
+        pooled = outputs["pooled_output"]
+        if training and self.task.exit_losses:
+            layers = outputs["encoder_outputs"]
+            pooled = tf.stack([self.encoder.pool(layer) for layer in layers], axis=1)  # [B, L, H]
+        return self.head(common.dropout(pooled, self.task.dropout, key))
 
     def losses_of_fit(self) -> tf_keras.losses.Loss:
+        if self.task.exit_losses:
+            return ExitCrossEntropy()
         return tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+
+class ExitCrossEntropy(tf_keras.losses.Loss):
+    """The mean of the layers' cross-entropies, layer k's with weight k (arXiv 2006.04152, 3.3).
+
+    Targets int [B]; logits [B, layers, C], or [B, C] of the last layer alone.
+    """
+
+    def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+        logits = y_pred if y_pred.shape.rank == 3 else y_pred[:, tf.newaxis]
+        targets = tf.repeat(tf.reshape(y_true, [-1, 1]), tf.shape(logits)[1], axis=1)
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(tf.cast(targets, tf.int32), logits)
+        weights = tf.range(1.0, tf.cast(tf.shape(losses)[1], tf.float32) + 1)
+        return tf.linalg.matvec(losses, weights) / tf.reduce_sum(weights)
 
 
 def featurize_texts(

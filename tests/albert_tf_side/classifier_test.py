@@ -175,3 +175,36 @@ def test_dropout_of_a_compiled_model_follows_seed_and_step(tiny, fake_inputs):
 
     np.testing.assert_array_equal(drawn(1, 5), drawn(1, 5))
     assert np.any(drawn(1, 5) != drawn(1, 6)) and np.any(drawn(1, 5) != drawn(2, 5))
+
+
+class TestExitLosses:
+    def test_every_layer_is_trained_by_hand_computed_weights(self, tiny):
+        task = ClassifierTask(("no", "yes"), seq_length=12, dropout=0.0, exit_losses=True)
+        encoder = AlbertEncoder(
+            tiny.replace(num_layers=3, hidden_dropout=0.0, attention_dropout=0.0)
+        )
+        model = SequenceClassifier(encoder, task).create_weights()
+        inputs = padded([[7, 8], [9]], None, 12)
+        logits = model(inputs, training=True).numpy()  # [B, layers, C]
+        assert logits.shape == (2, 3, 2)
+        np.testing.assert_allclose(logits[:, -1], model(inputs), atol=1e-6)
+        labels = np.array([1, 0])
+        losses = np.log(np.exp(logits).sum(-1)) - np.stack([logits[0, :, 1], logits[1, :, 0]])
+        wanted = (losses @ [1, 2, 3] / 6).mean()
+        found = model.losses_of_fit()(tf.constant(labels), tf.constant(logits))
+        np.testing.assert_allclose(found, wanted, rtol=1e-5)
+        last = model.losses_of_fit()(tf.constant(labels), tf.constant(logits[:, -1]))
+        np.testing.assert_allclose(last, losses[:, -1].mean(), rtol=1e-5)
+
+    def test_fit_learns_them(self, tiny):
+        task = ClassifierTask(("no", "yes"), seq_length=12, exit_losses=True)
+        model = SequenceClassifier(AlbertEncoder(tiny.replace(num_layers=3)), task).create_weights()
+        inputs, labels = padded([[7, 8], [9]] * 8, None, 12), np.array([1, 0] * 8)
+        model.compile(tf_keras.optimizers.legacy.Adam(0.01), loss=model.losses_of_fit())
+        first, *_, last = model.fit(inputs, labels, epochs=8, verbose=0).history["loss"]
+        assert last < first / 2
+
+    def test_it_needs_every_layer(self, tiny):
+        task = ClassifierTask(("no", "yes"), exit_losses=True)
+        with pytest.raises(ConfigError, match=r"`task.exit_losses` needs.*rematerialize=false"):
+            SequenceClassifier(AlbertEncoder(tiny.replace(rematerialize=True)), task)

@@ -1,0 +1,155 @@
+"""What a fine-tuned run scores, and what it costs, at fewer layers: the table of its depths.
+
+    python -m finetuning.depth --run_dir=runs/sst-2 --data_dir=glue/SST-2 --depths=3,6 --patience=2
+
+Every layer of an encoder that shares one block is the same, so that one set of weights serves at
+any depth: `albert_tf.export --depths=3,6 --patience=2` offers it. This asks the dev examples at
+each depth, and with early exit at each patience (a text leaves the encoder when so many layers in a
+row have not changed its label), and times single texts and batches of 32. Fine-tuned with
+`--set task.exit_losses=true`, a run answers better at small depths.
+"""
+
+import dataclasses
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf import cli, info, settings
+from albert_tf.config import AlbertConfig
+from albert_tf.errors import InputError
+from albert_tf.export.buckets import WIDTHS
+from albert_tf.export.classifier import ClassifierModule
+from albert_tf.progress import Progress
+from albert_tf.runs import RunDir
+from albert_tf.tasks.classifier import decode_labels
+from albert_tf.tasks.examples import TextExample
+from albert_tf.tasks.kinds import KINDS
+from albert_tf.tasks.predictor import load_predictor
+from finetuning import report
+from finetuning.task import source_of
+from finetuning.tasks import TASKS
+
+_BATCHES = (1, 32)
+Ask = Callable[[Sequence[TextExample]], dict[str, np.ndarray]]
+
+
+@dataclasses.dataclass(frozen=True)
+class DepthOptions:
+    """The command line of `finetuning.depth`."""
+
+    run_dir: str = cli.option("a fine-tuned classifier")
+    data_dir: str | None = cli.option("the files of its data set", None)
+    tfds: bool = cli.option("read the data set's prepared TFDS; nothing is downloaded", False)
+    depths: str = cli.option("numbers of layers, such as 3,6,9; by default all", "")
+    patience: str = cli.option("layers that must agree for an early exit, such as 2,4", "2")
+    requests: int = cli.option("timed requests of each batch size", 50)
+    dry_run: bool = cli.option("load the run, check everything and measure nothing", False)
+
+
+def main(options: DepthOptions) -> None:
+    """Prints the table."""
+    predictor = load_predictor(options.run_dir)
+    if predictor.task.kind != "classifier":
+        raise InputError(
+            f"--run_dir={options.run_dir} must be a classifier. Received: a run of kind "
+            f"{predictor.task.kind!r}."
+        )
+    if options.requests < 1:
+        raise InputError(f"--requests must be positive. Received: {options.requests}.")
+    task = TASKS[RunDir(options.run_dir).config()["name"]]
+    config = predictor.model.encoder.config
+    depths = _numbers("--depths", options.depths) or range(1, config.num_layers)
+    patience = _numbers("--patience", options.patience)
+    askers = _askers(predictor, [k for k in depths if k != config.num_layers], patience)
+    examples = next(iter(task.read(source_of(options.data_dir, options.tfds)).dev.values()))
+    if options.dry_run:
+        print(f"{options.run_dir}: {', '.join(askers)} on {len(examples):,} examples")
+        return
+    features = KINDS["classifier"].featurize(examples, predictor.tokenizer, predictor.task)
+    rows, times = [], _times(askers, examples, options.requests)
+    for name, ask in askers.items():
+        said = _said(name, ask, examples)
+        answers = decode_labels(np.log(said["probabilities"]), features, examples, predictor.task)
+        score = task.score(answers, examples)[task.metrics[0]]
+        error = report.standard_error(task, "classifier", answers, examples)
+        flops = float(np.mean(_flops(config, features.unit_lengths, said["depth"])))
+        spent = [f"{said['depth'].mean():.1f}", f"{flops / 1e6:,.0f}"]
+        took = [f"{times[name, size]:.2f}" for size in _BATCHES]
+        rows.append((name, f"{score:.4f} ± {error:.4f}", *spent, *took))
+    header = ("", task.metrics[0], "layers", "MFLOPs a text", "ms, one text", "ms a text, of 32")
+    print(info.markdown_table(header, rows))
+
+
+def _numbers(flag: str, text: str) -> tuple[int, ...]:
+    return settings.parse(flag, tuple[int, ...], text)
+
+
+def _askers(predictor: Any, depths: Sequence[int], patience: Sequence[int]) -> dict[str, Ask]:
+    """name -> strings in, `probabilities` [B, C] and `depth` [B] out, by an export's signatures."""
+    model, tokenizer = predictor.model, predictor.tokenizer
+    module = ClassifierModule(model, tokenizer, depths)
+    signatures = module.signatures()
+    found = {
+        f"depth {depth}": _asker(module, signatures[f"depth_{depth}"], depth) for depth in depths
+    }
+    whole = model.encoder.config.num_layers
+    found[f"depth {whole}"] = _asker(module, signatures["serving_default"], whole)
+    for number in patience:
+        leaving = ClassifierModule(model, tokenizer, patience=number)
+        found[f"patience {number}"] = _asker(leaving, leaving.signatures()["early_exit"], None)
+    return found
+
+
+def _asker(module: ClassifierModule, function: Any, depth: int | None) -> Ask:
+    def ask(examples: Sequence[TextExample]) -> dict[str, np.ndarray]:
+        texts = [[e.first for e in examples], [e.second or "" for e in examples]]
+        outputs = function(*map(tf.constant, texts[: len(module.text_names)]))
+        told = outputs["depth"].numpy() if depth is None else np.full(len(examples), depth)
+        return {"probabilities": outputs["probabilities"].numpy(), "depth": told}
+
+    return ask
+
+
+def _said(name: str, ask: Ask, examples: Sequence[TextExample]) -> dict[str, np.ndarray]:
+    parts = []
+    with Progress(name, len(examples)) as progress:
+        for begin in range(0, len(examples), 32):
+            parts.append(ask(examples[begin : begin + 32]))
+            progress.advance(len(parts[-1]["depth"]))
+    return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+
+
+def _times(
+    askers: dict[str, Ask], examples: Sequence[TextExample], requests: int
+) -> dict[tuple[str, int], float]:
+    """The median wall-clock time of a text in ms, by name and batch size: in turn, warmed up."""
+    times: dict[tuple[str, int], list[float]] = {}
+    for size in _BATCHES:
+        for number in range(-2, requests):
+            begin = number * size % max(1, len(examples) - size + 1)
+            batch = examples[begin : begin + size]
+            for name, ask in askers.items():
+                start = time.perf_counter()
+                ask(batch)
+                if number >= 0:
+                    took = 1000 * (time.perf_counter() - start) / len(batch)
+                    times.setdefault((name, size), []).append(took)
+    return {key: statistics.median(values) for key, values in times.items()}
+
+
+def _flops(config: AlbertConfig, lengths: np.ndarray, depth: np.ndarray) -> np.ndarray:
+    """Of each text's matrix products, at its own width; pooler and head aside."""
+    widths = np.array([*WIDTHS, *range(2 * WIDTHS[-1], config.max_positions + 1, WIDTHS[-1])])
+    width = widths[np.searchsorted(widths, lengths)].astype(np.float64)
+    hidden, wide = config.hidden_size, config.intermediate_size
+    layer = 2 * width * (4 * hidden**2 + 2 * hidden * wide) + 4 * width**2 * hidden
+    factorized = config.embedding_size if config.embedding_size != hidden else 0
+    return 2 * width * factorized * hidden + depth * layer
+
+
+if __name__ == "__main__":
+    cli.run(main, DepthOptions, __doc__)
