@@ -65,6 +65,19 @@ def load_config(folder: str) -> AlbertConfig:
     return config.replace(rematerialize=False, rematerialize_chunks=1)
 
 
+def load_exported_config(path: str) -> AlbertConfig:
+    """The model of an exported encoder; InputNotFoundError for another project's SavedModel."""
+    folder = os.path.join(path, EXTRAS)
+    if not os.path.isfile(os.path.join(folder, "config.json")):
+        raise InputNotFoundError(
+            f"{path!r} is a SavedModel without {EXTRAS}/config.json, which exports of albert_tf "
+            "have. If it is another project's encoder for TF Hub, convert it first: "
+            f"python -m albert_tf.convert --from=hub:{path} --to=FOLDER "
+            "--allow_missing=mlm_head,pair_head."
+        )
+    return load_config(folder)
+
+
 def is_saved_model(path: str) -> bool:
     """Whether `path` is the folder of a SavedModel."""
     return os.path.isfile(os.path.join(path, "saved_model.pb"))
@@ -160,7 +173,7 @@ def _parts(root: tf.train.Checkpoint) -> Iterator[tuple[str, object]]:
 
 
 def _load_exported(path: str) -> AlbertEncoder:
-    encoder = AlbertEncoder(load_config(os.path.join(path, EXTRAS))).create_weights()
+    encoder = AlbertEncoder(load_exported_config(path)).create_weights()
     try:
         exported = tf.saved_model.load(path)
     except RuntimeError:  # operations of tensorflow_text: it takes text, not ids

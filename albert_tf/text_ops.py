@@ -48,12 +48,12 @@ class GraphTokenizer(tf.Module):
         self.vocab_size = tokenizer.vocab_size
         is_wordpiece = isinstance(tokenizer.vocabulary, WordPiece)
         with tf.init_scope():  # the resource must not belong to a function being traced
-            self._cut = (_WordPieceOps if is_wordpiece else _SentencePieceOps)(tokenizer)
+            self.ops = (WordPieceOps if is_wordpiece else SentencePieceOps)(tokenizer)
 
     def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Ids of each text, without special pieces: string [B] -> int32 [B, (pieces)]."""
         texts = tf.convert_to_tensor(texts)
-        ids = self._cut(texts)
+        ids = self.ops(texts)
         # The ops do not say how many rows they return; the reshape does.
         splits = tf.reshape(ids.row_splits, [tf.shape(texts)[0] + 1])
         return tf.RaggedTensor.from_row_splits(ids.values, splits, validate=False)
@@ -65,26 +65,35 @@ class GraphTokenizer(tf.Module):
         return pack_segments(segments, seq_length, self.special)
 
 
-class _SentencePieceOps(tf.Module):
+class SentencePieceOps(tf.Module):
     """tensorflow_text's sentencepiece, and the digit-comma rule as a gather."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         super().__init__(name="sentencepiece")
         self._normalization = tokenizer.normalization
-        self._processor = tensorflow_text.SentencepieceTokenizer(
+        self.processor = tensorflow_text.SentencepieceTokenizer(
             model=tokenizer.model, out_type=tf.int32
         )
         self._new_ids = _replacement_table(tokenizer)
 
     def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        ids = self._processor.tokenize(normalize_in_graph(texts, self._normalization))
+        ids = self.processor.tokenize(self.normalize(texts))
+        new = self.replace(ids)
+        return ids if new is None else new.merge_dims(1, 2)
+
+    def normalize(self, texts: tf.Tensor) -> tf.Tensor:
+        """What the model cuts."""
+        return normalize_in_graph(texts, self._normalization)
+
+    def replace(self, ids: tf.RaggedTensor) -> tf.RaggedTensor | None:
+        """[B, (pieces)] -> [B, (pieces), (new)] by the digit-comma rule; None: nothing changes."""
         if self._new_ids is None:
-            return ids
+            return None
         table = tf.RaggedTensor.from_row_splits(*self._new_ids, validate=False)  # [V, (new)]
-        return tf.gather(table, ids).merge_dims(1, 2)  # [B, (pieces), (new)] -> [B, (pieces)]
+        return tf.gather(table, ids)
 
 
-class _WordPieceOps(tf.Module):
+class WordPieceOps(tf.Module):
     """BERT's words by regular expressions, cut by tensorflow_text's linear-time longest match."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -100,15 +109,21 @@ class _WordPieceOps(tf.Module):
         )
 
     def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        words = split_words_in_graph(texts, self._normalization)  # [B, (words)]
-        return self._pieces.tokenize(words).merge_dims(1, 2)
+        return self.cut(self.words(texts)).merge_dims(1, 2)
+
+    def words(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """string [B] -> [B, (words)]."""
+        return split_words_in_graph(texts, self._normalization)
+
+    def cut(self, words: tf.RaggedTensor) -> tf.RaggedTensor:
+        """Words -> int32 [B, (words), (pieces)]; one of over MAX_WORD characters is unknown."""
+        is_long = tf.strings.length(words.values, "UTF8_CHAR") > MAX_WORD
+        known = tf.where(is_long, _NO_CHARACTER, words.values)
+        return self._pieces.tokenize(words.with_values(known))
 
 
 def split_words_in_graph(texts: tf.Tensor, rules: Normalization) -> tf.RaggedTensor:
-    """`albert_tf.wordpiece.split_words` as TensorFlow operations: string [B] -> [B, (words)].
-
-    A word of more than MAX_WORD characters becomes one that no vocabulary holds.
-    """
+    """`albert_tf.wordpiece.split_words` as TensorFlow operations: string [B] -> [B, (words)]."""
     classes = {name: re2_class(ranges) for name, ranges in characters().items()}
     replace = tf.strings.regex_replace
     texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
@@ -122,7 +137,6 @@ def split_words_in_graph(texts: tf.Tensor, rules: Normalization) -> tf.RaggedTen
         texts = tensorflow_text.normalize_utf8(texts, "NFD")
         texts = replace(texts, f"[{classes['marks']}]+", "")
     texts = replace(texts, f"[{classes['alone']}]", r" \0 ")
-    texts = replace(texts, f"[^ ]{{{MAX_WORD + 1},}}", _NO_CHARACTER)
     return tf.strings.split(texts)
 
 

@@ -124,7 +124,7 @@ class Session:
 
 
 def _libraries() -> tuple[ctypes.CDLL, list[str]]:
-    """TensorFlow with the types of what is called, and the files of TensorFlow Text's operations."""
+    """TensorFlow, with the types of what is called; the files of TensorFlow Text's operations."""
     here, text = (
         os.path.dirname(str(importlib.util.find_spec(name).origin))  # type: ignore[union-attr]
         for name in ("tensorflow", "tensorflow_text")

@@ -1,6 +1,6 @@
 """Fine-tunes a checkpoint on a table of texts and labels, in your own script.
 
-    python -m examples.finetune_checkpoint runs/first reviews/train.tsv
+python -m examples.finetune_checkpoint runs/first reviews/train.tsv
 """
 
 import sys

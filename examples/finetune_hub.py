@@ -1,6 +1,6 @@
 """Fine-tunes an exported encoder through TF Hub: plain tf_keras, and none of this package.
 
-    python -m examples.finetune_hub export/preprocessing/1 export/encoder/1 reviews/train.tsv
+python -m examples.finetune_hub export/preprocessing/1 export/encoder/1 reviews/train.tsv
 """
 
 import sys

@@ -270,7 +270,7 @@ def _check(options: DistillOptions) -> None:
 
 
 def _fewer_layers(start: Start, layers: int) -> Any:
-    config = load_config(start.path)
+    config = start.config
     if not 1 <= layers < config.num_layers or config.sharing != "all" or config.num_groups != 1:
         raise InputError(
             "--student_layers must be fewer than the teacher's, of a teacher whose layers share "

@@ -1,7 +1,9 @@
-"""Converts a trained model: ours, Google's TF1 checkpoints, Hugging Face's folders.
+"""Converts a trained model: ours, Google's TF1 checkpoints, Hugging Face's, modules of TF Hub.
 
     python -m albert_tf.convert --from=google:albert_base --to=artifacts/albert_base
     python -m albert_tf.convert --from=huggingface:albert-base-v2 --to=artifacts/albert_base
+    python -m albert_tf.convert --from=hub:albert_en_base_3 --to=artifacts/albert_base \\
+        --allow_missing=mlm_head,pair_head
     python -m albert_tf.convert --from=runs/base --to=huggingface:export/base
 
 A bare path is our own format: as --from a run, a converted folder or an exported encoder. Nothing
@@ -14,11 +16,11 @@ import dataclasses
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from albert_tf import cli, outputs, settings
-from albert_tf.convert import google_tf1, huggingface, native
+from albert_tf.convert import google_tf1, hub, huggingface, native
 from albert_tf.convert.bundle import (
     OPTIONAL,
     Bundle,
@@ -35,8 +37,8 @@ class ConvertOptions:
     """The command line of `albert_tf.convert`."""
 
     source: str = cli.option(
-        "what to read: google:DIR, or google:PREFIX of one checkpoint, huggingface:DIR, or a PATH "
-        "of ours",
+        "what to read: google:DIR, or google:PREFIX of one checkpoint, huggingface:DIR, hub:DIR, "
+        "or a PATH of ours",
         flag="from",
     )
     target: str = cli.option(
@@ -70,6 +72,8 @@ FORMATS = {
     "huggingface": Format(huggingface.read, huggingface.check, huggingface.write),
 }
 OURS = Format(native.read, native.check, native.write)
+# Written for TF Hub by albert_tf.export --kind=encoder.
+READERS = {kind: form.read for kind, form in FORMATS.items()} | {"hub": hub.read}
 # What --set may change: the weights compute what they were trained for. The MLM head's epsilon is
 # among it because older Hugging Face models were trained with another than they tell.
 _FREE = (
@@ -81,12 +85,14 @@ _UNSHARING = ("sharing", "num_groups")
 
 def main(options: ConvertOptions) -> None:
     """Converts what `options` describe."""
-    source, source_path = _format(options.source, "--from")
-    target, target_path = _format(options.target, "--to")
+    kind, source_path = _kind(options.source, "--from", READERS)
+    read = READERS.get(kind, OURS.read)
+    kind, target_path = _kind(options.target, "--to", FORMATS)
+    target = FORMATS.get(kind, OURS)
     outputs.require_new(target_path, "--to")
     _check_apart(source_path, target_path)
     leniency = Leniency(_names(options.allow_missing), _names(options.ignore))
-    bundle = source.read(source_path, leniency)
+    bundle = read(source_path, leniency)
     print(f"read {options.source}: {_described(bundle)}")
     _check_tokenizer(bundle, options, source_path)
     bundle = _completed(reshaped(bundle, options.set, options.init_groups_from_shared), options)
@@ -163,17 +169,17 @@ def _absent(bundle: Bundle) -> list[str]:
     return [part for part, path in OPTIONAL.items() if any(n.startswith(path) for n in names)]
 
 
-def _format(text: str, flag: str) -> tuple[Format, str]:
-    """`KIND:PATH`, or a path in our own format."""
+def _kind(text: str, flag: str, kinds: Collection[str]) -> tuple[str, str]:
+    """(kind, path) of `KIND:PATH`; ("", path) of one in our own format."""
     kind, colon, path = text.partition(":")
-    if kind in FORMATS and colon and path:
-        return FORMATS[kind], path
-    if kind in FORMATS or (re.fullmatch(r"\w+:.*", text) and not os.path.exists(text)):
+    if kind in kinds and colon and path:
+        return kind, path
+    if kind in kinds or (re.fullmatch(r"\w+:.*", text) and not os.path.exists(text)):
         raise InputError(
-            f"{flag} must be a path or one of {', '.join(f'{k}:PATH' for k in FORMATS)}. "
+            f"{flag} must be a path or one of {', '.join(f'{k}:PATH' for k in kinds)}. "
             f"Received: {text!r}."
         )
-    return OURS, text
+    return "", text
 
 
 def _names(text: str) -> tuple[str, ...]:

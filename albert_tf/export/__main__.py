@@ -6,7 +6,7 @@
 
 writes OUTPUT/VERSION/saved_model.pb, as TF Serving expects it, and OUTPUT/serving/, its
 configuration. Without --kind a pretraining run gives its encoder (TF Hub's contract), a fine-tuned
-run its task.
+run its task. --format=litert writes OUTPUT/VERSION/model.tflite with its tokenizer instead.
 """
 
 import dataclasses
@@ -18,13 +18,15 @@ from albert_tf.checkpoints import load_encoder, load_pretrainer
 from albert_tf.errors import InputError
 from albert_tf.export import serving
 from albert_tf.export.classifier import ClassifierModule
-from albert_tf.export.embedding import EmbeddingModule
+from albert_tf.export.embedding import POOLINGS, EmbeddingModule
 from albert_tf.export.encoder import load_encoder_module
 from albert_tf.export.fill_mask import FillMaskModule
+from albert_tf.export.litert import QUANTIZATIONS, write_litert
 from albert_tf.export.multiple_choice import MultipleChoiceModule
 from albert_tf.export.preprocessing import PreprocessingModule
 from albert_tf.export.regressor import RegressorModule
 from albert_tf.export.signatures import ServedModule, save
+from albert_tf.export.span import SpanModule
 from albert_tf.runs import RunDir
 from albert_tf.tasks.predictor import load_task_model
 from albert_tf.tokenization import Tokenizer, load_tokenizer
@@ -53,6 +55,13 @@ class ExportOptions:
         0,
     )
     precision: str = cli.option("float32 or mixed_bfloat16: what it computes in", "float32")
+    format: str = cli.option("saved_model, or litert: for phones, ids in", "saved_model")
+    quantization: str = cli.option(
+        "of --format=litert, of the weights: none, float16 or int8", "none"
+    )
+    seq_length: int | None = cli.option(
+        "of --format=litert: one text of exactly so many pieces, for accelerators; else any", None
+    )
     unfinished: bool = cli.option("export the last checkpoint of a run that has not ended", False)
     dry_run: bool = cli.option("check everything and export nothing", False)
 
@@ -82,6 +91,7 @@ OF_TASKS: dict[str, Maker] = {
     "regressor": lambda options, tokenizer: RegressorModule(
         load_task_model(options.run_dir), tokenizer, _depths(options)
     ),
+    "span": lambda options, tokenizer: SpanModule(load_task_model(options.run_dir), tokenizer),
     "multiple_choice": lambda options, tokenizer: MultipleChoiceModule(
         load_task_model(options.run_dir), tokenizer
     ),
@@ -89,16 +99,29 @@ OF_TASKS: dict[str, Maker] = {
 MAKERS = OF_ENCODERS | OF_TASKS
 
 
+_CHOICES = {
+    "precision": ("float32", "mixed_bfloat16"),
+    "format": ("saved_model", "litert"),
+    "quantization": QUANTIZATIONS,
+    "pooling": POOLINGS,
+}
+# Flags that not every export takes: what is said of those that do.
+_KINDS_OF = {
+    "depths": ("classifier", "regressor", "embedding"),
+    "patience": ("classifier",),
+    "pooling": ("embedding",),
+}
+_FORMAT_OF = {
+    "depths": "saved_model", "patience": "saved_model", "precision": "saved_model",
+    "quantization": "litert", "seq_length": "litert",
+}  # fmt: skip
+
+
 def main(options: ExportOptions) -> None:
     """Exports what `options` describe."""
     run = RunDir(options.run_dir)
     kind = _kind(options, run.config().get("task", {}).get("kind"))
-    if options.version < 1:
-        raise InputError(f"--version must be a positive number. Received: {options.version}.")
-    if options.precision not in ("float32", "mixed_bfloat16"):
-        raise InputError(
-            f"--precision must be float32 or mixed_bfloat16. Received: {options.precision!r}."
-        )
+    _check(options, kind)
     if run.is_unfinished and not options.unfinished:
         raise InputError(
             f"--run_dir={run.path} has not ended. Let it end, or pass --unfinished to export its "
@@ -117,9 +140,34 @@ def main(options: ExportOptions) -> None:
         if options.dry_run:
             print(f"{run.path} as {kind} to {folder}")
             return
-        save(module, folder, tokenizer, run.config_path)
-    serving.write_configuration(options.output)
+        if options.format == "litert":
+            quantization, length = options.quantization, options.seq_length
+            write_litert(module, folder, tokenizer, run.config_path, quantization, length)
+        else:
+            save(module, folder, tokenizer, run.config_path)
+            serving.write_configuration(options.output)
     print(f"{folder}: {kind} of {run.path}")
+
+
+def _check(options: ExportOptions, kind: str) -> None:
+    """Refuses impossible values, and flags that this export would not look at."""
+    if options.version < 1:
+        raise InputError(f"--version must be a positive number. Received: {options.version}.")
+    for name, choices in _CHOICES.items():
+        if (value := getattr(options, name)) not in choices:
+            raise InputError(f"--{name} must be one of {', '.join(choices)}. Received: {value!r}.")
+    for field in dataclasses.fields(options):
+        if getattr(options, field.name) == field.default:
+            continue
+        kinds, formats = _KINDS_OF.get(field.name, (kind,)), _FORMAT_OF.get(field.name)
+        if kind not in kinds:
+            raise InputError(f"--{field.name} is for {', '.join(kinds)}. Received: --kind={kind}.")
+        if formats not in (None, options.format):
+            raise InputError(
+                f"--{field.name} is for --format={formats}. Received: --format={options.format}."
+            )
+    if options.format == "litert" and kind in ("preprocessing", "fill_mask"):
+        raise InputError(f"--format=litert takes ids, --kind={kind} text: export a SavedModel.")
 
 
 def _kind(options: ExportOptions, task: str | None) -> str:

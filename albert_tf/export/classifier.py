@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import tensorflow as tf
 
 from albert_tf.export.early_exit import EarlyExit
-from albert_tf.export.signatures import untracked
+from albert_tf.export.signatures import signature, untracked
 from albert_tf.export.text_module import Answer, TextModule
 from albert_tf.tasks.classifier import SequenceClassifier
 from albert_tf.tokenization import Tokenizer
@@ -51,13 +51,13 @@ class ClassifierModule(TextModule):
 
     def signatures(self) -> dict[str, object]:
         examples = tf.TensorSpec([None], tf.string, "inputs")
-        classify = tf.function(self._classify, input_signature=[examples])
+        classify = signature(self._classify, [examples])
         signatures = super().signatures() | {"classify": classify}
         if self._leave_early is None:
             return signatures
         texts = [tf.TensorSpec([None], tf.string, name) for name in self.text_names]
         return signatures | {
-            "early_exit": tf.function(self._early_exit, input_signature=texts),
+            "early_exit": signature(self._early_exit, texts),
         }
 
     def _classify(self, inputs: tf.Tensor) -> Answer:

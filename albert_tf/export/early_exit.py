@@ -65,8 +65,9 @@ class EarlyExit:
         done = {"values": tf.zeros([count, classes]), "depth": tf.zeros([count])}
         some = {name: tf.TensorShape([None, *each.shape[1:]]) for name, each in inside.items()}
         return tf.while_loop(
-            lambda number, inside, _: (number <= encoder.config.num_layers)
-            & (tf.size(inside["row"]) > 0),
+            lambda number, inside, _: (
+                (number <= encoder.config.num_layers) & (tf.size(inside["row"]) > 0)
+            ),
             layer,
             (tf.constant(1), inside, done),
             (tf.TensorShape([]), some, {name: each.shape for name, each in done.items()}),

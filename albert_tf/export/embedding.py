@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 import tensorflow as tf
 
 from albert_tf.encoder import AlbertEncoder
-from albert_tf.errors import InputError
 from albert_tf.export.text_module import Answer, TextModule
 from albert_tf.tokenization import Tokenizer
 
@@ -18,9 +17,6 @@ class EmbeddingModule(TextModule):
     Args:
       pooling: mean, the mean of the last layer over the text's pieces, special ones included; or
         cls, the encoder's pooled output.
-
-    Raises:
-      InputError: another `pooling`.
     """
 
     def __init__(
@@ -34,15 +30,14 @@ class EmbeddingModule(TextModule):
         super().__init__(
             encoder, tokenizer, config.max_positions, False, shape, depths, name="embedding"
         )
-        if pooling not in POOLINGS:
-            raise InputError(f"--pooling must be {' or '.join(POOLINGS)}. Received: {pooling!r}.")
+        assert pooling in POOLINGS, pooling
         self._weights, self._pooling = encoder.variables, pooling
 
     def predict(self, inputs: Mapping[str, tf.Tensor], depth: int | None) -> tf.Tensor:
         outputs = self._encode(inputs, num_layers=depth)
         if self._pooling == "cls":
             return outputs["pooled_output"]
-        mask = tf.cast(inputs["input_mask"], tf.float32)[:, :, tf.newaxis]  # [n, S, 1]
+        mask = tf.expand_dims(tf.cast(inputs["input_mask"], tf.float32), 2)  # [n, S, 1]
         total = tf.reduce_sum(mask * outputs["sequence_output"], axis=1)
         return total / tf.maximum(tf.reduce_sum(mask, axis=1), 1.0)
 

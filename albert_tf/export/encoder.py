@@ -27,7 +27,7 @@ class _Reusable(tf.__internal__.tracking.AutoTrackable):
         for training in (False, True):
             self.__call__.get_concrete_function(dict(inputs), training=training)
 
-    @tf.function
+    @tf.function(autograph=False)
     def __call__(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> Outputs:
         outputs = self._model(inputs, training=training)
         return outputs | {"default": outputs["pooled_output"]}
@@ -55,7 +55,7 @@ class EncoderModule(_Reusable):
     def signatures(self) -> dict[str, object]:
         """`serving_default` and `tokens`: ids -> pooled_output and sequence_output."""
 
-        @tf.function(input_signature=[IDS[name] for name in INPUTS])
+        @tf.function(input_signature=[IDS[name] for name in INPUTS], autograph=False)
         def serve(
             input_word_ids: tf.Tensor, input_mask: tf.Tensor, input_type_ids: tf.Tensor
         ) -> dict[str, tf.Tensor]:

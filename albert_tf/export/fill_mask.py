@@ -35,7 +35,7 @@ class FillMaskModule(tf.Module):
         self._special = tokenizer.special
         self._top_k = top_k
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "text")])
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "text")], autograph=False)
     def serve(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """The signature."""
         ids = self._ids(text)  # [B, (pieces)]

@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from albert_tf.encoder import INPUTS
 from albert_tf.export.buckets import in_buckets
-from albert_tf.export.signatures import untracked
+from albert_tf.export.signatures import signature, untracked
 from albert_tf.export.text_module import Answer, same_size
 from albert_tf.tasks.multiple_choice import MultipleChoice
 from albert_tf.text_ops import GraphTokenizer
@@ -36,8 +36,8 @@ class MultipleChoiceModule(tf.Module):
         texts.append(tf.TensorSpec([None, count], tf.string, "options"))
         ids = [tf.TensorSpec([None, count, None], tf.int32, name) for name in INPUTS]
         return {
-            "serving_default": tf.function(self.serve, input_signature=texts),
-            "tokens": tf.function(self._tokens, input_signature=ids),
+            "serving_default": signature(self.serve, texts),
+            "tokens": signature(self._tokens, ids),
         }
 
     def serve(self, question: tf.Tensor, context: tf.Tensor, options: tf.Tensor) -> Answer:

@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from albert_tf.errors import InputError
+from albert_tf.graph_alignment import GraphAligner, byte_bounds, row_of
 from albert_tf.text_ops import GraphTokenizer
 from albert_tf.tokenization import Tokenizer
 
@@ -22,6 +23,8 @@ class PreprocessingModule(tf.Module):
     After `hub.load` (or under `hub.KerasLayer`) it offers
       `module(texts)`: string [B] -> dict of int32 [B, S];
       `module.tokenize(texts)`: string [B] -> ragged int32 [B, (pieces)];
+      `module.tokenize_with_offsets(texts)` -> those ids, and the bytes [start, limit) of the text
+        that each stands for: two ragged int32 of the same shape;
       `module.bert_pack_inputs([ids] or [ids_a, ids_b], seq_length=S)` -> dict of int32 [B, S];
       `module.get_special_tokens_dict()`, also `module.tokenize.get_special_tokens_dict()`.
 
@@ -43,6 +46,9 @@ class PreprocessingModule(tf.Module):
         graph = GraphTokenizer(tokenizer)
         self.get_special_tokens_dict = _special_tokens_function(tokenizer)
         self.tokenize = _Tokenize(graph, self.get_special_tokens_dict)
+        self.tokenize_with_offsets = _TokenizeWithOffsets(
+            tokenizer, graph, self.get_special_tokens_dict
+        )
         self.bert_pack_inputs = _Pack(graph, seq_length)
         self._graph, self._seq_length = graph, seq_length
 
@@ -66,6 +72,28 @@ class _Tokenize(tf.Module):
     @tf.function(input_signature=[_TEXTS], autograph=False)
     def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
         return self._graph(texts)
+
+
+class _TokenizeWithOffsets(tf.Module):
+    """Spaces belong to no piece; a piece that is a space alone has no bytes (start = limit)."""
+
+    def __init__(self, tokenizer: Tokenizer, graph: GraphTokenizer, special_tokens: Any) -> None:
+        super().__init__(name="tokenize_with_offsets")
+        self._align = GraphAligner(tokenizer, graph)
+        self.get_special_tokens_dict = special_tokens
+
+    @tf.function(input_signature=[_TEXTS], autograph=False)
+    def __call__(
+        self, texts: tf.Tensor
+    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+        pieces = self._align(texts)
+        bounds = byte_bounds(texts)
+        base = tf.gather(tf.cast(bounds.row_starts(), tf.int32), row_of(pieces.ids))
+        starts, limits = (
+            pieces.ids.with_values(tf.gather(bounds.values, base + place))
+            for place in (pieces.first, pieces.last + 1)
+        )
+        return pieces.ids, starts, limits
 
 
 class _Pack(tf.Module):

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import tensorflow as tf
@@ -28,6 +28,11 @@ def untracked(model: tf_keras.Model) -> Callable[..., Any]:
     Tracked as a Keras model it would be traced several times more, for a Keras that is to load it.
     """
     return model.__call__
+
+
+def signature(function: Callable[..., Any], inputs: Sequence[tf.TensorSpec]) -> Any:
+    """A function of tensors as a signature; nothing in it is left for AutoGraph to convert."""
+    return tf.function(function, input_signature=inputs, autograph=False)
 
 
 def save(module: ServedModule, folder: str, tokenizer: Tokenizer, config_path: str) -> None:

@@ -1,8 +1,7 @@
-"""Windows and the choice of answers, inside a graph: what `tasks.span_windows` and
-`tasks.span_answers` do with arrays.
+"""Windows over contexts and the choice of answers, inside a graph.
 
-Shapes: B contexts, W windows of all of them, K candidates of a window, C characters of all
-contexts, N spans that may be answers.
+What `tasks.span_windows` and `tasks.span_answers` do with arrays. Shapes: B contexts, W windows of
+all of them, K candidates of a window, C characters of all contexts, N spans that may be answers.
 """
 
 from collections.abc import Mapping
@@ -31,10 +30,11 @@ class GraphWindows(NamedTuple):
 
 
 class Spans(NamedTuple):
-    """Spans of an example beside each other, the best first: each [N].
+    """N spans of characters.
 
-    example: int32. begin, end: int32, characters [begin, end) of all contexts end to end, without
-    white space around them. score: float32.
+    example: int32 [N], in whose context they are.
+    begin, end: int32 [N], characters [begin, end) of all contexts end to end.
+    score: float32 [N].
     """
 
     example: tf.Tensor
@@ -64,7 +64,7 @@ def cut(sizes: tf.Tensor, asked: tf.Tensor, task: SpanTask, most: int) -> GraphW
     end = offset + length
     # Where each window takes over from the one before it: see `span_windows.cut`.
     before_end, shorter = tf.roll(end, 1, 0), tf.roll(length, 1, 0) - length
-    better = (100 * (before_end - 1 + offset) + shorter) // 200 + 1
+    better = offset + (100 * (before_end - 1 - offset) + shorter) // 200 + 1
     border = tf.where(100 * (end - before_end) <= shorter, before_end, better)
     is_second = number > 0
     owned_from = tf.where(is_second, border, offset)
@@ -76,7 +76,10 @@ def cut(sizes: tf.Tensor, asked: tf.Tensor, task: SpanTask, most: int) -> GraphW
 def possible(
     outputs: Mapping[str, tf.Tensor], windows: GraphWindows, pieces: PlacedPieces, task: SpanTask
 ) -> Spans:
-    """The candidates [W, K] that may be answers, and hold more than white space."""
+    """The candidates [W, K] that may be answers: by example, the best first.
+
+    They have no white space around them, and hold something else.
+    """
     # Of position 0 of each window, in pieces of its context.
     shift = (windows.offset - windows.before)[:, tf.newaxis]
     start, end = outputs["start"] + shift, outputs["end"] + shift
@@ -95,48 +98,72 @@ def possible(
     start, end, score = (tf.gather_nd(v, at) for v in (start, end, outputs["score"]))
     begin = origin + tf.gather(pieces.first, base + start)
     end = origin + tf.gather(pieces.reach, base + end) + 1
-    return _ordered(*_stripped(Spans(example, begin, end, score), pieces.codes.values))
+    return _in_order(_stripped(Spans(example, begin, end, score), pieces.codes.values))
+
+
+def best(
+    spans: Spans, codes: tf.Tensor, count: tf.Tensor, n_best: int
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """The best span of each of `count` examples.
+
+    Args:
+      codes: int32 [C], the code points of all contexts.
+
+    Returns:
+      Its begin and end, int32 [B], equal where an example has none; and its probability among the
+      `n_best` best of different texts, float32 [B], 0 where it has none.
+    """
+    example, begin, end, score = _different(spans, codes)
+    bounds = tf.searchsorted(example, tf.range(count + 1))  # where each example's begin
+    first, has_one = bounds[:-1], bounds[1:] > bounds[:-1]
+    rank = tf.range(tf.size(example)) - tf.gather(first, example)
+
+    def of_first(values: tf.Tensor) -> tf.Tensor:
+        nothing = tf.zeros([1], values.dtype)  # so that there is one behind the last
+        return tf.where(has_one, tf.gather(tf.concat([values, nothing], 0), first), nothing)
+
+    exact = tf.cast(score, tf.float64)
+    powers = tf.exp(exact - tf.gather(of_first(exact), example))
+    powers = tf.where(rank < n_best, powers, tf.zeros_like(powers))
+    total = tf.math.unsorted_segment_sum(powers, example, count)  # that of the best is 1
+    probability = tf.math.divide_no_nan(tf.ones_like(total), total)
+    return of_first(begin), of_first(end), tf.cast(probability, tf.float32)
 
 
 def _stripped(spans: Spans, codes: tf.Tensor) -> Spans:
     """Without the white space around them, and without those that hold nothing else."""
     is_solid = ~tf.gather(_SPACES, tf.minimum(codes, len(_SPACES) - 1))
-    solid = tf.cast(tf.where(is_solid)[:, 0], tf.int32)  # characters
+    solid = tf.cast(tf.where(is_solid)[:, 0], tf.int32)  # the characters that are no white space
     upto = tf.concat([[0], tf.cumsum(tf.cast(is_solid, tf.int32))], 0)
     first, behind = tf.gather(upto, spans.begin), tf.gather(upto, spans.end)
-    keep = behind > first
-    first, behind = first[keep], behind[keep]
-    return Spans(
-        spans.example[keep], tf.gather(solid, first), tf.gather(solid, behind - 1) + 1,
-        spans.score[keep],
-    )  # fmt: skip
+    example, score, first, behind = (
+        tf.boolean_mask(value, behind > first)
+        for value in (spans.example, spans.score, first, behind)
+    )
+    return Spans(example, tf.gather(solid, first), tf.gather(solid, behind - 1) + 1, score)
 
 
-def _ordered(*values: tf.Tensor) -> Spans:
-    spans = Spans(*values)
-    by_score = tf.argsort(spans.score, direction="DESCENDING", stable=True)
-    order = tf.gather(by_score, tf.argsort(tf.gather(spans.example, by_score), stable=True))
+def _in_order(spans: Spans) -> Spans:
+    order = tf.argsort(spans.score, direction="DESCENDING", stable=True)
+    order = tf.gather(order, tf.argsort(tf.gather(spans.example, order), stable=True))
     return Spans(*(tf.gather(value, order) for value in spans))
 
 
-def different(spans: Spans, codes: tf.Tensor, n_best: int) -> Spans:
-    """The best `n_best` of each example whose texts differ; of equal ones the best.
+def _different(spans: Spans, codes: tf.Tensor) -> Spans:
+    """Of spans of an example that are one text, the first alone.
 
-    Texts are compared by their polynomials modulo 2^64 over code points: candidates of any length
-    cost nothing.
-
-    Args:
-      codes: int32 [C], the code points of all contexts.
+    Texts are compared as polynomials modulo 2^64 with their code points as coefficients, which
+    costs the same however long they are. Of texts that differ, chance makes a pair in 2^64 equal.
     """
-    count = tf.size(codes)
-    powers = tf.math.cumprod(tf.fill([count + 1], tf.constant(_BASE, tf.uint64)), exclusive=True)
+    size = tf.size(codes)
+    powers = tf.math.cumprod(tf.fill([size + 1], tf.constant(_BASE, tf.uint64)), exclusive=True)
     terms = tf.cast(codes + 1, tf.uint64) * powers[:-1]
     upto = tf.concat([tf.zeros([1], tf.uint64), tf.cumsum(terms)], 0)
-    sums = tf.gather(upto, spans.end) - tf.gather(upto, spans.begin)
-    texts = sums * tf.gather(powers, count - spans.begin)  # wherever they stand
-    texts += tf.cast(spans.example, tf.uint64) * tf.constant(_OF_EXAMPLE, tf.uint64)
-    _, number = tf.unique(tf.bitcast(texts, tf.int64))
-    spans = Spans(*(value[_is_first(number)] for value in spans))
-    rank = tf.range(tf.size(spans.example))
-    rank -= tf.math.unsorted_segment_min(...)
-    return Spans(*(value[rank < n_best] for value in spans))
+    text = tf.gather(upto, spans.end) - tf.gather(upto, spans.begin)
+    text *= tf.gather(powers, size - spans.begin)  # the same wherever it stands
+    text += tf.cast(spans.example, tf.uint64) * tf.constant(_OF_EXAMPLE, tf.uint64)
+    each, number = tf.unique(text)
+    place = tf.range(tf.size(number))
+    first = tf.math.unsorted_segment_min(place, number, tf.size(each))
+    is_first = tf.equal(tf.gather(first, number), place)
+    return Spans(*(tf.boolean_mask(value, is_first) for value in spans))

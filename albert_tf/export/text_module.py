@@ -8,7 +8,7 @@ import tensorflow as tf
 from albert_tf.encoder import INPUTS, AlbertEncoder
 from albert_tf.errors import InputError
 from albert_tf.export.buckets import in_buckets
-from albert_tf.export.signatures import untracked
+from albert_tf.export.signatures import signature, untracked
 from albert_tf.text_ops import GraphTokenizer
 from albert_tf.tokenization import Tokenizer
 
@@ -70,9 +70,9 @@ class TextModule(tf.Module):
         texts = [tf.TensorSpec([None], tf.string, name) for name in self.text_names]
         depths = {"serving_default": None} | {f"depth_{depth}": depth for depth in self._depths}
         return {
-            name: tf.function(functools.partial(self.serve, depth=depth), input_signature=texts)
+            name: signature(functools.partial(self.serve, depth=depth), texts)
             for name, depth in depths.items()
-        } | {"tokens": tf.function(self._tokens, input_signature=[IDS[name] for name in INPUTS])}
+        } | {"tokens": signature(self._tokens, [IDS[name] for name in INPUTS])}
 
     def serve(self, *texts: tf.Tensor, depth: int | None = None) -> Answer:
         """The answers to strings [B]."""

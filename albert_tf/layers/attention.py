@@ -103,4 +103,5 @@ class SelfAttention(tf_keras.layers.Layer):
 
 def additive_mask(input_mask: tf.Tensor) -> tf.Tensor:
     """[B, S] of 1 and 0 -> float32 [B, 1, 1, S] to add to attention logits."""
-    return (1.0 - tf.cast(input_mask, tf.float32)[:, None, None, :]) * MASKED
+    mask = (1.0 - tf.cast(input_mask, tf.float32)) * MASKED
+    return tf.expand_dims(tf.expand_dims(mask, 1), 1)  # LiteRT has no slices with two new axes

@@ -1,7 +1,9 @@
 """The stack of layers whose blocks share weights (paper section 3.1, Table 4)."""
 
+import contextlib
+import contextvars
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import tensorflow as tf
 import tf_keras
@@ -11,6 +13,23 @@ from albert_tf.layers import common, rematerialize
 from albert_tf.layers.attention import AttentionWeights, SelfAttention
 from albert_tf.layers.encoder_block import EncoderBlock
 from albert_tf.layers.feed_forward import FeedForward, FeedForwardWeights
+
+_loops = contextvars.ContextVar("loops", default=False)
+
+
+@contextlib.contextmanager
+def in_loops() -> Iterator[None]:
+    """Inside, stacks that do not train compute equal layers in a loop; of their outputs they return
+    the last alone.
+
+    For LiteRT, whose kernels copy a product's weights into their own layout, once for each product
+    of the graph.
+    """
+    token = _loops.set(True)
+    try:
+        yield
+    finally:
+        _loops.reset(token)
 
 
 class SharedStack(tf_keras.layers.Layer):
@@ -53,6 +72,8 @@ class SharedStack(tf_keras.layers.Layer):
         training: bool = False,
         num_layers: int | None = None,
     ) -> list[tf.Tensor]:
+        if _loops.get() and not training:
+            return [self._in_loops(x, mask, num_layers)]
         # Read once, however many layers use them.
         attention = [layer.weights_now() for layer in self.attentions]
         feed_forward = [layer.weights_now() for layer in self.feed_forwards]
@@ -65,6 +86,23 @@ class SharedStack(tf_keras.layers.Layer):
             x = block.compute(attention[a], feed_forward[f], x, mask, layer_key, training)
             outputs.append(x)
         return outputs
+
+    def _in_loops(self, x: tf.Tensor, mask: tf.Tensor, num_layers: int | None) -> tf.Tensor:
+        """The last layer's output: each run of layers with the same weights is a loop."""
+        for index, layers in itertools.groupby(self._block_of_layer[:num_layers]):
+            block, count = self.blocks[index], len(list(layers))
+            weights = block.attention.weights_now(), block.feed_forward.weights_now()
+
+            def layer(
+                number: tf.Tensor,
+                x: tf.Tensor,
+                block: EncoderBlock = block,
+                weights: tuple[AttentionWeights, FeedForwardWeights] = weights,
+            ) -> tuple[tf.Tensor, tf.Tensor]:
+                return number + 1, block.compute(*weights, x, mask, None, False)
+
+            _, x = tf.while_loop(lambda number, _, n=count: number < n, layer, (0, x))
+        return x
 
     def _rematerialized(
         self,

@@ -43,7 +43,7 @@ class IndependentHead(tf_keras.layers.Layer):
         length = tf.shape(end)[1]
         padded = tf.pad(end, [[0, 0], [0, self.max_length - 1]], constant_values=NEVER)
         ends = [padded[:, shift : shift + length] for shift in range(self.max_length)]
-        scores = start[:, :, None] + tf.stack(ends, -1)  # [B, S, max_length]
+        scores = tf.expand_dims(start, 2) + tf.stack(ends, -1)  # [B, S, max_length]
         flat = tf.reshape(scores, [-1, length * self.max_length])
         score, place = top(flat, self.n_best)
         first = place // self.max_length

@@ -267,6 +267,9 @@ def test_a_model_without_tokenizer_is_converted_with_a_warning(tiny, tmp_path, c
     ("argv", "error", "words"),
     [
         (["--from=google:", "--to=x"], InputError, "--from.*google:PATH, huggingface:PATH"),
+        (["--from=hub:", "--to=x"], InputError, "--from.*huggingface:PATH, hub:PATH"),
+        (["--from=hub:nowhere", "--to=x"], InputNotFoundError, "saved_model.pb in 'nowhere'"),
+        (["--from=x", "--to=hub:x"], InputError, "--to must be.*huggingface:PATH. Received: 'hub:"),
         (["--from=hf:some", "--to=x"], InputError, "--from must be.*'hf:some'"),
         (["--from=nowhere", "--to=x"], InputNotFoundError, "no config file.*named google:DIR"),
         (["--from=huggingface:nowhere", "--to=x"], InputNotFoundError, "'nowhere'.*hf download"),

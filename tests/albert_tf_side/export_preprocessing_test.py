@@ -10,6 +10,7 @@ import tensorflow as tf
 from albert_tf.errors import InputError
 from albert_tf.export.preprocessing import PreprocessingModule
 from albert_tf.export.signatures import save
+from albert_tf.tasks.span_alignment import align
 from albert_tf.tokenization import Tokenizer, load_tokenizer
 from data.train_tokenizer import TrainTokenizerOptions, train_model
 
@@ -69,6 +70,31 @@ def test_two_steps(tiny, loaded):
     assert pair["input_type_ids"][0].numpy().sum() == len(one)
 
 
+def test_offsets_are_bytes_of_the_text(tiny, loaded):
+    """By the Python face's characters, each as many bytes as it is in UTF-8."""
+    texts = [*TEXTS, "Caf\u00e9 of  the \ufb01ne\n values\u200b", "\u00bd\u00bd in 2009,", " \t"]
+    ids, starts, limits = loaded.tokenize_with_offsets(tf.constant(texts))
+    assert ids.to_list() == loaded.tokenize(tf.constant(texts)).to_list()
+    pieces, row = align(texts, tiny), 0
+    for text, start, limit in zip(texts, starts.to_list(), limits.to_list(), strict=True):
+        for begin, end in zip(start, limit, strict=True):
+            assert begin == len(text[: pieces.first[row]].encode())
+            assert end == len(text[: pieces.last[row] + 1].encode())
+            row += 1
+    assert row == len(pieces.ids)
+    first = [TEXTS[0].encode()[a:b] for a, b in zip(starts[0], limits[0], strict=True)]
+    assert b"".join(first) == TEXTS[0].replace(" ", "").encode()
+
+
+def test_offsets_of_bytes_that_are_not_utf8(loaded):
+    """Three bytes that are two U+FFFD, which sentencepiece leaves out: the next piece has them."""
+    text = b"the \xff\xe2\x82 value value"
+    ids, starts, limits = loaded.tokenize_with_offsets(tf.constant([b"\xff", text]))
+    assert ids[1, 1] == ids[1, 2]
+    assert starts[1].numpy().tolist() == [0, 4, 14]
+    assert limits[1].numpy().tolist() == [3, 13, 19]
+
+
 def test_words_of_pieces_are_packed_too(loaded):
     words = tf.ragged.constant([[[5, 6], [7]], [[8]]], dtype=tf.int32)  # [B, (words), (pieces)]
     packed = loaded.bert_pack_inputs([words], seq_length=6)["input_word_ids"]
@@ -117,6 +143,10 @@ def test_a_wordpiece_vocabulary(tmp_path):
         [2, 0, 0, 0, 1, 9, 9, 9],
     ]
     assert packed["input_mask"].numpy().sum(axis=1).tolist() == [7, 5]
+    ids, starts, limits = loaded.tokenize_with_offsets(tf.constant(["", "VALUES, \u4e2d\u56fd"]))
+    assert ids.to_list() == [[], [3, 4, 7, 5, 6]]
+    assert starts.to_list() == [[], [0, 5, 6, 8, 11]]
+    assert limits.to_list() == [[], [5, 6, 7, 11, 14]]
     special = {name: int(value) for name, value in loaded.get_special_tokens_dict().items()}
     assert special == dict(
         vocab_size=10, padding_id=9, start_of_sequence_id=2, end_of_segment_id=1, mask_id=8

@@ -304,7 +304,11 @@ class TestProgram:
             ({"kind": "fill-mask"}, "--kind must be one of encoder.*'fill-mask'"),
             ({"version": 0}, "--version must be a positive number. Received: 0"),
             ({"kind": "classifier"}, "--kind must be one of.*'pretraining'.*'classifier'"),
-            ({"kind": "embedding", "pooling": "max"}, "--pooling must be mean or cls.*'max'"),
+            ({"kind": "embedding", "pooling": "max"}, "--pooling must be one of mean, cls.*'max'"),
+            ({"depths": "1"}, "--depths is for classifier.*--kind=encoder"),
+            ({"kind": "embedding", "patience": 1}, "--patience is for classifier.*embedding"),
+            ({"quantization": "int8"}, "--quantization is for --format=litert.*saved_model"),
+            ({"kind": "fill_mask", "format": "litert"}, "--format=litert takes ids.*fill_mask"),
             ({"precision": "float16"}, "--precision must be.*'float16'"),
         ],
     )
@@ -312,6 +316,11 @@ class TestProgram:
         with pytest.raises(InputError, match=words):
             self.export(pretrained, str(tmp_path / "out"), **options)
         assert os.listdir(tmp_path) == []
+
+    def test_a_litert_model(self, pretrained, tmp_path):
+        self.export(pretrained, str(tmp_path / "out"), format="litert", quantization="int8")
+        found = sorted(os.listdir(tmp_path / "out" / "1"))
+        assert found == ["config.json", "model.tflite", "tokenizer"]
 
     def test_an_unfinished_run_must_be_named(self, pretrained, tmp_path):
         run = str(tmp_path / "run")

@@ -1,0 +1,250 @@
+"""TF Hub's text encoders: SavedModels as tf-models-official's `export_tfhub_lib` writes them.
+
+Read are ALBERT (albert_en_base/3) and BERT, whose layers share nothing, with the MLM head where the
+module has `.mlm`. A module holds no configuration: its sizes follow from the shapes of its weights,
+its depth from its outputs, activation and epsilons from which of them give those outputs. What our
+model cannot compute is refused.
+"""
+
+import itertools
+import os
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.checkpoints import EXTRAS, is_saved_model
+from albert_tf.config import ACTIVATIONS, AlbertConfig
+from albert_tf.convert.bundle import Bundle, Leniency, Weights
+from albert_tf.convert.naming import Naming
+from albert_tf.convert.native import variable
+from albert_tf.encoder import INPUTS
+from albert_tf.errors import InputError, InputNotFoundError
+from albert_tf.normalization import Normalization
+from albert_tf.pretrainer import AlbertPretrainer
+from albert_tf.tokenization import Tokenizer, load_tokenizer
+
+Batch: TypeAlias = Mapping[str, tf.Tensor]  # the inputs of an AlbertPretrainer
+TOLERANCE = 1e-4  # the largest difference of an output to the module's
+_EXACT = 1e-5  # with so small a one no other activation or epsilon is tried
+_EPSILONS = (1e-12, 1e-6, 1e-5, 1e-3)  # official's, and those usual elsewhere
+_OUTPUTS = ("encoder_outputs", "sequence_output", "pooled_output")
+_WORDS = "word_embeddings/embeddings"
+_POSITIONS = "position_embedding/embeddings"
+_TYPES = "type_embeddings/embeddings"
+
+
+def _naming(layer: str) -> Naming:
+    attention = f"{layer}/self_attention"
+    parts = {
+        "encoder/embeddings/word_embeddings": _WORDS,
+        "encoder/embeddings/position_embeddings": _POSITIONS,
+        "encoder/embeddings/type_embeddings": _TYPES,
+        "encoder/embeddings/layer_norm": "embeddings/layer_norm",
+        "encoder/embeddings/projection": "embedding_projection",
+        "encoder/stack/attentions/#/query": f"{attention}/query",
+        "encoder/stack/attentions/#/key": f"{attention}/key",
+        "encoder/stack/attentions/#/value": f"{attention}/value",
+        "encoder/stack/attentions/#/output_dense": f"{attention}/attention_output",
+        "encoder/stack/attentions/#/layer_norm": f"{attention}_layer_norm",
+        "encoder/stack/feed_forwards/#/intermediate": f"{layer}/intermediate",
+        "encoder/stack/feed_forwards/#/output_dense": f"{layer}/output",
+        "encoder/stack/feed_forwards/#/layer_norm": f"{layer}/output_layer_norm",
+        "encoder/pooler": "pooler_transform",
+        "mlm_head/transform": "cls/predictions/transform/dense",
+        "mlm_head/layer_norm": "cls/predictions/transform/LayerNorm",
+        "mlm_head/bias": "cls/predictions/output_bias/bias",
+        "pair_head/dense": "pair_head",  # which no module has
+    }
+    leaves = {leaf: f"/{leaf}" for leaf in ("kernel", "bias", "gamma", "beta")}
+    return Naming(parts, leaves, lambda ours: False)
+
+
+ALBERT, BERT = _naming("transformer"), _naming("transformer/layer_#")
+
+
+def read(path: str, leniency: Leniency) -> Bundle:
+    """The encoder in the folder of a module. Its rates of dropout are unknown, and become 0.
+
+    Raises:
+      InputNotFoundError: no SavedModel at `path`.
+      InputError: one of another kind, or one that computes something else than our model.
+    """
+    module = _loaded(path)
+    found = {n: a for n, a in _weights(module, path).items() if not n.startswith(leniency.ignore)}
+    config = _sizes(found, path)
+    inputs = _batch(config)
+    outputs = _outputs(module, inputs, path)
+    config = config.replace(num_layers=len(outputs["encoder_outputs"]))
+    naming = ALBERT if config.sharing == "all" else BERT
+    flat = {name: _without_heads(name, array) for name, array in found.items()}
+    weights = naming.to_ours(config, flat, leniency, path)
+    config = _matching(config, weights, inputs, outputs, path)
+    return Bundle(config, weights, _tokenizer(module, path))
+
+
+def _loaded(path: str) -> Any:
+    if not is_saved_model(path):
+        raise InputNotFoundError(
+            f"no file saved_model.pb in {path!r} (working folder {os.getcwd()}). Nothing is "
+            "downloaded: give the folder of an unpacked module."
+        )
+    if os.path.isfile(os.path.join(path, EXTRAS, "config.json")):
+        raise InputError(f"{path!r} is an export of albert_tf: pass it without `hub:`.")
+    try:
+        module = tf.saved_model.load(path)
+    except Exception as error:  # a torn file, or operations of other libraries, end in any kind
+        raise _refused(path, f"it cannot be loaded: {str(error)[:200]}") from None
+    if not callable(module) or not hasattr(module, "variables"):
+        raise _refused(path, "it cannot be called, or has no `variables`")
+    return module
+
+
+def _refused(path: str, reason: str) -> InputError:
+    return InputError(
+        f"{path!r} must be an encoder of TF Hub, ALBERT or BERT, as export_tfhub_lib of "
+        f"tf-models-official writes it (a TF1 module is read by google:), but {reason}."
+    )
+
+
+def _weights(module: Any, path: str) -> dict[str, np.ndarray]:
+    """The weights of the module and its `.mlm` by name; not its settings, which are no floats."""
+    found: dict[str, Any] = {}
+    for value in (*module.variables, *getattr(getattr(module, "mlm", None), "variables", ())):
+        name = re.sub(r"^.*/(?=cls/predictions/)", "", value.name.partition(":")[0])
+        if value.dtype.is_floating and found.setdefault(name, value) is not value:
+            raise _refused(path, f"two of its weights are called {name}")
+    return {name: value.numpy() for name, value in found.items()}
+
+
+def _sizes(found: Weights, path: str) -> AlbertConfig:
+    """What the shapes tell; the number of layers is not among it."""
+    is_bert = any(name.startswith("transformer/layer_") for name in found)
+    layer = "transformer/layer_0" if is_bert else "transformer"
+    query, inner = f"{layer}/self_attention/query/kernel", f"{layer}/intermediate/kernel"
+    ranks = {_WORDS: 2, _POSITIONS: 2, _TYPES: 2, query: 3, inner: 2}
+    if wrong := [n for n, rank in ranks.items() if n not in found or found[n].ndim != rank]:
+        raise _refused(path, f"among its weights is no {', no '.join(wrong)} of the usual rank")
+    return AlbertConfig(
+        vocab_size=found[_WORDS].shape[0],
+        embedding_size=found[_WORDS].shape[1],
+        hidden_size=found[query].shape[0],
+        num_heads=found[query].shape[1],
+        intermediate_size=found[inner].shape[1],
+        max_positions=found[_POSITIONS].shape[0],
+        type_vocab_size=found[_TYPES].shape[0],
+        sharing="none" if is_bert else "all",
+    )
+
+
+def _without_heads(name: str, array: np.ndarray) -> np.ndarray:
+    """The weight in two dimensions or one: in attention they keep the heads apart, [.., N, H/N]."""
+    if "/self_attention/" not in name:
+        return array
+    if name.endswith("/attention_output/kernel"):
+        return array.reshape(-1, array.shape[-1])
+    return array.reshape(len(array), -1) if name.endswith("/kernel") else array.reshape(-1)
+
+
+def _batch(config: AlbertConfig) -> Batch:
+    """Random ids [2, S], the same every time; the second row ends in padding."""
+    random, length = np.random.default_rng(0), min(32, config.max_positions)
+    half = (length + 1) // 2
+    batch = {
+        "input_word_ids": random.integers(0, config.vocab_size, [2, length]),
+        "input_mask": np.arange(length) < [[length], [half]],
+        "input_type_ids": random.integers(0, config.type_vocab_size, [2, length]),
+        "masked_lm_positions": random.integers(0, half, [2, 4]),
+    }
+    return {name: tf.constant(value, tf.int32) for name, value in batch.items()}
+
+
+def _outputs(module: Any, inputs: Batch, path: str) -> dict[str, Any]:
+    """What the module and its `.mlm` compute."""
+    outputs = _called(module, {name: inputs[name] for name in INPUTS}, _OUTPUTS, path)
+    if hasattr(module, "mlm"):
+        outputs |= _called(module.mlm, inputs, ("mlm_logits",), path)
+    return outputs
+
+
+def _called(function: Any, inputs: Batch, names: tuple[str, ...], path: str) -> dict[str, Any]:
+    reason = ""
+    for options in ({"training": False}, {}):  # a module need not have the argument
+        try:
+            outputs = function(inputs, **options)
+        except (TypeError, ValueError, tf.errors.OpError) as error:
+            reason = f": {str(error)[:200]}"
+            continue
+        if isinstance(outputs, Mapping) and outputs.keys() >= set(names):
+            return {name: outputs[name] for name in names}
+    raise _refused(path, f"for {', '.join(inputs)} it does not return {', '.join(names)}{reason}")
+
+
+def _matching(
+    config: AlbertConfig,
+    weights: Weights,
+    inputs: Batch,
+    outputs: Mapping[str, Any],
+    path: str,
+) -> AlbertConfig:
+    """`config` with the activation and the epsilons that give the module's outputs."""
+
+    def nearest(choices: Iterable[AlbertConfig], names: tuple[str, ...]) -> AlbertConfig:
+        theirs, found = {name: outputs[name] for name in names}, {}
+        for choice in choices:
+            found[choice] = _difference(choice, weights, inputs, theirs)
+            if found[choice] <= _EXACT:
+                break
+        best = min(found, key=found.__getitem__)
+        if not found[best] <= TOLERANCE:  # NaN too
+            reason = f"our model's {', '.join(names)} differ from its own by {found[best]:.2g}"
+            raise _refused(path, f"{reason} at best, more than {TOLERANCE}")
+        return best
+
+    pairs = itertools.product(_EPSILONS, ACTIVATIONS)
+    encoders = (config.replace(layer_norm_eps=eps, activation=act) for eps, act in pairs)
+    config = nearest(encoders, _OUTPUTS if "encoder/pooler/kernel" in weights else _OUTPUTS[:2])
+    if "mlm_logits" not in outputs or "mlm_head/bias" not in weights:
+        return config
+    heads = (config.replace(mlm_layer_norm_eps=eps) for eps in _EPSILONS)
+    return nearest(heads, ("mlm_logits",))
+
+
+def _difference(
+    config: AlbertConfig, weights: Weights, inputs: Batch, theirs: Mapping[str, Any]
+) -> float:
+    """The largest between the outputs of our model and `theirs`, padding aside."""
+    model = AlbertPretrainer(config).create_weights()
+    for name, value in weights.items():
+        variable(model, name).assign(value)
+    ours, is_real = model(inputs), inputs["input_mask"].numpy()[..., np.newaxis]
+    gaps = []
+    for name, value in theirs.items():
+        left, right = np.asarray(ours[name]), np.asarray(value)
+        if left.shape != right.shape:
+            return np.inf
+        gaps.append(np.abs(left - right) * (is_real if name in _OUTPUTS[:2] else 1))
+    return float(np.max([gap.max() for gap in gaps]))  # NaN where there is any
+
+
+def _tokenizer(module: Any, path: str) -> Tokenizer | None:
+    """The vocabulary among the module's assets; else one that lies in its folder."""
+    for name in ("sp_model_file", "vocab_file"):
+        if hasattr(module, name):
+            file = getattr(module, name).asset_path.numpy().decode()
+            with open(file, "rb") as stream:
+                return Tokenizer(stream.read(), _rules(module), source=f"{file!r}")
+    try:
+        return load_tokenizer(path)
+    except InputNotFoundError:
+        return None
+
+
+def _rules(module: Any) -> Normalization | None:
+    """Those of BERT, which keeps capitals and accents or neither; None for the vocabulary's own."""
+    if not hasattr(module, "do_lower_case"):
+        return None
+    lowercase = bool(module.do_lower_case.numpy())
+    return Normalization(lowercase, lowercase)

@@ -1,0 +1,96 @@
+"""LiteRT (TensorFlow Lite): a model for phones and small boards, ids in, answers out.
+
+Weights that layers share are in the file once, and in memory too: the layers are a loop.
+"""
+
+import contextlib
+import os
+import shutil
+
+import tensorflow as tf
+
+from albert_tf import outputs
+from albert_tf.config import AlbertConfig
+from albert_tf.errors import InputError
+from albert_tf.export.signatures import ServedModule
+from albert_tf.layers.shared_stack import in_loops
+from albert_tf.tokenization import Tokenizer
+
+MODEL_FILE = "model.tflite"
+QUANTIZATIONS = ("none", "float16", "int8")
+
+
+def write_litert(
+    module: ServedModule,
+    folder: str,
+    tokenizer: Tokenizer,
+    config_path: str,
+    quantization: str = "none",
+    seq_length: int | None = None,
+) -> None:
+    """Writes model.tflite with tokenizer/ and config.json beside it.
+
+    The model is the module's signature `tokens`: the encoder's inputs, int32 [B, S], in; its
+    outputs, but for strings, out. All names are the signature's. It has LiteRT's own operations
+    alone. The folder appears when it is complete.
+
+    Args:
+      quantization: of the weights: none, float32; float16; or int8, multiplied in integers by what
+        is quantized as it comes (LiteRT's dynamic range).
+      seq_length: S, with B = 1 and without a loop, for accelerators that take one shape and no
+        loops; by default any B, and any S up to the model's positions.
+
+    Raises:
+      InputError: a module without `tokens`, an argument out of its range, or a `folder` that exists
+        and is not empty, or cannot be written.
+    """
+    if quantization not in QUANTIZATIONS:
+        raise InputError(
+            f"--quantization must be one of {', '.join(QUANTIZATIONS)}. Received: {quantization!r}."
+        )
+    longest = AlbertConfig.from_json(config_path).max_positions
+    if seq_length is not None and not 0 < seq_length <= longest:
+        raise InputError(
+            f"--seq_length must be between 1 and {longest}, the model's `max_positions`. "
+            f"Received: {seq_length}."
+        )
+    with outputs.new_folder(folder) as work:
+        with open(os.path.join(work, MODEL_FILE), "wb") as file:
+            file.write(_converted(_tokens(module, seq_length), quantization))
+        tokenizer.save(os.path.join(work, "tokenizer"))
+        shutil.copyfile(config_path, os.path.join(work, "config.json"))
+
+
+def _tokens(module: ServedModule, seq_length: int | None) -> tf.types.experimental.ConcreteFunction:
+    """The signature `tokens` without its strings, for [1, .., seq_length] where that is given."""
+    signature = module.signatures().get("tokens")
+    if signature is None:
+        raise InputError(
+            f"{type(module).__name__} has no signature of ids alone (`tokens`), as a LiteRT model "
+            "must: export another --kind, or a SavedModel."
+        )
+    specs = signature.input_signature
+    if seq_length is not None:
+        specs = [
+            tf.TensorSpec([1, *spec.shape[1:-1], seq_length], spec.dtype, spec.name)
+            for spec in specs
+        ]
+
+    @tf.function(input_signature=specs, autograph=False)
+    def numbers(*ids: tf.Tensor) -> dict[str, tf.Tensor]:
+        with in_loops() if seq_length is None else contextlib.nullcontext():
+            values = signature.python_function(*ids)
+        return {name: value for name, value in values.items() if value.dtype != tf.string}
+
+    return numbers.get_concrete_function()
+
+
+def _converted(function: tf.types.experimental.ConcreteFunction, quantization: str) -> bytes:
+    holder = tf.Module()
+    holder.weights = list(function.graph.variables)
+    converter = tf.lite.TFLiteConverter.from_concrete_functions([function], holder)
+    if quantization != "none":
+        converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    if quantization == "float16":
+        converter.target_spec.supported_types = [tf.float16]
+    return converter.convert()

@@ -1,0 +1,169 @@
+"""Which characters of a text each of its pieces stands for, inside a TensorFlow graph.
+
+The second face of `albert_tf.tasks.span_alignment`, which explains solid characters. Shapes: B
+texts, P pieces and C characters of all of them.
+"""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from albert_tf.normalization import re2_class
+from albert_tf.sentencepiece_model import WORD_MARK
+from albert_tf.text_ops import GraphTokenizer, SentencePieceOps, WordPieceOps
+from albert_tf.tokenization import Tokenizer
+from albert_tf.wordpiece import CONTINUES, characters
+
+
+class PlacedPieces(NamedTuple):
+    """The pieces of texts, and the characters of the texts.
+
+    ids: int32 [B, (pieces)], those of `GraphTokenizer`.
+    first, last, reach: int32 [P], counted in characters of its own text: see `span_alignment`.
+    codes: int32 [B, (characters)], Unicode code points; U+FFFD for what is no UTF-8.
+    """
+
+    ids: tf.RaggedTensor
+    first: tf.Tensor
+    last: tf.Tensor
+    reach: tf.Tensor
+    codes: tf.RaggedTensor
+
+
+class GraphAligner(tf.Module):
+    """`span_alignment.align` for graphs and SavedModels.
+
+    Args:
+      tokenizer: the Python face of the vocabulary.
+      graph: its other face.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, graph: GraphTokenizer) -> None:
+        super().__init__(name="graph_aligner")
+        self._graph, self._unknown = graph, tokenizer.special.unk
+        self._quotes = _second_quotes(graph) if tokenizer.normalization.unify_quotes else None
+        pieces = [tokenizer.id_to_piece(i) for i in range(tokenizer.vocab_size)]
+        with tf.init_scope():
+            self._lengths = tf.constant([len(_solid_text(piece, graph)) for piece in pieces])
+
+    def __call__(self, texts: tf.Tensor) -> PlacedPieces:
+        """The pieces of string [B]."""
+        codes = tf.strings.unicode_decode(texts, "UTF-8", errors="replace")
+        ids, begin, end = self._cut(texts)
+        # How many solid characters there are up to each character, with one behind the last.
+        upto = tf.cumsum(tf.concat([self._solid_lengths(texts, codes), [1]], 0))  # [C + 1]
+        before = tf.concat([[0], upto], 0)
+        row, bounds = row_of(ids), tf.cast(codes.row_splits, tf.int32)
+        base, limit = tf.gather(bounds, row), tf.gather(bounds, row + 1)
+        # The counts are of the text's own: a text cannot move its neighbours' pieces.
+        own, most = tf.gather(before, base), tf.gather(before, limit)
+        begin, end = (tf.minimum(own + count, most) for count in (begin, end))
+
+        def origin(solid: tf.Tensor) -> tf.Tensor:
+            return tf.searchsorted(upto, solid, side="right")
+
+        is_solid = end > begin
+        first = tf.minimum(origin(begin), limit)
+        final = origin(tf.maximum(end - 1, 0))
+        reach = tf.minimum(origin(tf.gather(upto, final)), limit) - 1
+        # A space may stand inside what one character became.
+        nothing = tf.maximum(first - 1, tf.where(begin > own, origin(begin - 1), -1))
+        last, reach = (tf.where(is_solid, place, nothing) for place in (final, reach))
+        return PlacedPieces(ids, first - base, last - base, reach - base, codes)
+
+    def _solid_lengths(self, texts: tf.Tensor, codes: tf.RaggedTensor) -> tf.Tensor:
+        """How many solid characters each character becomes, int32 [C]."""
+        if self._quotes is not None:  # two become one: the second counts as the space does
+            texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
+            texts = tf.strings.regex_replace(texts, self._quotes, r"\1\2 ")
+            codes = tf.strings.unicode_decode(texts, "UTF-8")
+        alphabet, place = tf.unique(codes.values)
+        alone = tf.strings.unicode_encode(alphabet[:, tf.newaxis], "UTF-8")
+        ops = self._graph.ops
+        if isinstance(ops, WordPieceOps):
+            solid = tf.strings.reduce_join(ops.words(alone), axis=1)
+        else:
+            solid = tf.strings.regex_replace(ops.normalize(alone), " ", "")
+        return tf.gather(tf.strings.length(solid, "UTF8_CHAR"), place)
+
+    def _cut(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
+        """ids [B, (pieces)] and the solid characters [begin, end) of their texts, int32 [P]."""
+        ops = self._graph.ops
+        cut = self._wordpieces if isinstance(ops, WordPieceOps) else self._sentencepieces
+        ids, begin, end = cut(texts, ops)
+        splits = tf.reshape(ids.row_splits, [tf.shape(texts)[0] + 1])
+        return tf.RaggedTensor.from_row_splits(ids.values, splits, validate=False), begin, end
+
+    def _sentencepieces(
+        self, texts: tf.Tensor, ops: SentencePieceOps
+    ) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
+        normal = ops.normalize(texts)
+        ids, begin, end = ops.processor.tokenize_with_offsets(normal)
+        # The texts end to end: a byte that is no space and continues no character is a solid one.
+        flat = tf.cast(tf.io.decode_raw(tf.strings.reduce_join(normal), tf.uint8), tf.int32)
+        is_solid = tf.not_equal(tf.bitwise.bitwise_and(flat, 0xC0), 0x80) & (flat != ord(" "))
+        before = tf.concat([[0], tf.cumsum(tf.cast(is_solid, tf.int32))], 0)
+        base = tf.gather(tf.cumsum(tf.strings.length(normal), exclusive=True), row_of(ids))
+        own = tf.gather(before, base)
+        begin, end = (
+            tf.gather(before, base + tf.cast(offsets.values, tf.int32)) - own
+            for offsets in (begin, end)
+        )
+        new = ops.replace(ids)
+        return (ids, begin, end) if new is None else self._replaced(new, begin, end)
+
+    def _replaced(
+        self, new: tf.RaggedTensor, begin: tf.Tensor, end: tf.Tensor
+    ) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
+        """The new pieces share the range of the one that they replace, by their lengths."""
+        ids = new.values  # [P, (new)]
+        old, starts, limits = row_of(ids), ids.row_starts(), ids.row_limits()
+        upto = tf.cumsum(tf.gather(self._lengths, ids.values), exclusive=True)
+        inner = upto - tf.gather(upto, tf.gather(starts, old))
+        end = tf.gather(end, old)
+        begin = tf.minimum(tf.gather(begin, old) + inner, end)
+        is_last = tf.equal(tf.range(tf.size(old, tf.int64)) + 1, tf.gather(limits, old))
+        return new.merge_dims(1, 2), begin, tf.where(is_last, end, tf.roll(begin, -1, 0))
+
+    def _wordpieces(
+        self, texts: tf.Tensor, ops: WordPieceOps
+    ) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
+        """A piece has the length of its text, an unknown one that of its word."""
+        words = ops.words(texts)
+        cut = ops.cut(words)  # [B, (words), (pieces)]
+        of_words = tf.gather(tf.strings.length(words.values, "UTF8_CHAR"), row_of(cut.values))
+        ids = cut.merge_dims(1, 2)
+        is_unknown = tf.equal(ids.values, self._unknown)
+        lengths = tf.where(is_unknown, of_words, tf.gather(self._lengths, ids.values))
+        before = tf.cumsum(lengths, exclusive=True)
+        begin = before - tf.gather(before, tf.gather(ids.row_starts(), row_of(ids)))
+        return ids, begin, begin + lengths
+
+
+def row_of(rows: tf.RaggedTensor) -> tf.Tensor:
+    """The row of each value, int32 [values].
+
+    `value_rowids` takes the memory of a tensor as wide as the longest row.
+    """
+    size = tf.size(rows.values, tf.int64)
+    return tf.searchsorted(rows.row_splits[1:], tf.range(size), side="right")
+
+
+def byte_bounds(texts: tf.Tensor) -> tf.RaggedTensor:
+    """The bytes at which the characters begin, and the text's end: int32 [B, (characters + 1)]."""
+    _, begins = tf.strings.unicode_decode_with_offsets(texts, "UTF-8", errors="replace")
+    ends = tf.strings.length(texts)[:, tf.newaxis]
+    return tf.concat([tf.cast(begins, tf.int32), ends], axis=1)
+
+
+def _solid_text(piece: str, graph: GraphTokenizer) -> str:
+    if isinstance(graph.ops, WordPieceOps):
+        return piece.removeprefix(CONTINUES)
+    return piece.replace(WORD_MARK, "")
+
+
+def _second_quotes(graph: GraphTokenizer) -> str:
+    """Two quotes that become one, for RE2: all but the second is a group."""
+    is_wordpiece = isinstance(graph.ops, WordPieceOps)
+    between = f"[{re2_class(characters()['dropped'])}]*" if is_wordpiece else ""
+    return f"(`{between})`|('{between})'"

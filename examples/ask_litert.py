@@ -1,0 +1,85 @@
+"""Asks a LiteRT export of a classifier or regressor, without TensorFlow, as an app on a phone does.
+
+    python -m examples.ask_litert export/reviews/1 "a gripping story"
+
+Every text is a question; of a task of pairs every two. An app does the same in its own language:
+what tokenizer/tokenizer.json says of normalisation, sentencepiece with tokenizer/spiece.model,
+special pieces, LiteRT, and the labels in config.json.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+
+import numpy as np
+from ai_edge_litert.interpreter import Interpreter
+
+import albert_tf
+from albert_tf.tokenization import Tokenizer
+
+
+class Model:
+    """OUTPUT/VERSION of `python -m albert_tf.export --format=litert`.
+
+    Attributes:
+      task: the `task` section of its config.json.
+    """
+
+    def __init__(self, path: str) -> None:
+        with open(os.path.join(path, "config.json"), encoding="utf-8") as file:
+            self.task = json.load(file)["task"]
+        self._tokenizer: Tokenizer = albert_tf.load_tokenizer(path)
+        interpreter = Interpreter(os.path.join(path, "model.tflite"))
+        self._run = interpreter.get_signature_runner()
+        (_, width) = self._run.get_input_details()["input_word_ids"]["shape_signature"]
+        self._width = None if width == -1 else int(width)  # None: any
+
+    def __call__(self, *texts: str) -> dict[str, np.ndarray]:
+        """The outputs for a text, or a pair: `probabilities` [1, C], or `score` [1]."""
+        special = self._tokenizer.special
+        longest = min(self.task["seq_length"], self._width or self.task["seq_length"])
+        ids, types = [special.cls], [0]
+        for segment, pieces in enumerate(self._cut(texts, longest - 1 - len(texts))):
+            ids += [*pieces, special.sep]
+            types += [segment] * (len(pieces) + 1)
+        padding = [0] * ((self._width or len(ids)) - len(ids))
+        rows = {
+            "input_word_ids": ids + [special.pad] * len(padding),
+            "input_mask": [1] * len(ids) + padding,
+            "input_type_ids": types + padding,
+        }
+        return self._run(**{name: np.array([row], np.int32) for name, row in rows.items()})
+
+    def _cut(self, texts: Sequence[str], room: int) -> list[list[int]]:
+        """The ids of the texts, of which the longer one loses its last until all fit."""
+        parts = self._tokenizer.encode_batch(texts)
+        while sum(map(len, parts)) > room:
+            max(reversed(parts), key=len).pop()
+        return parts
+
+
+def main(path: str, texts: Sequence[str]) -> None:
+    """Prints the answer of the model at `path` to each text, or pair of texts."""
+    model = Model(path)
+    count = 2 if model.task["pair"] else 1
+    if len(texts) % count:
+        sys.exit(
+            f"ask_litert.py: error: {path} takes pairs of texts. Received: {len(texts)} texts."
+        )
+    for begin in range(0, len(texts), count):
+        asked = texts[begin : begin + count]
+        outputs = model(*asked)
+        print(" | ".join(asked))
+        if "labels" in model.task:
+            (probabilities,) = outputs["probabilities"]
+            print(f"    {model.task['labels'][probabilities.argmax()]} {probabilities.max():.2f}")
+        else:
+            print(f"    {outputs['score'][0]:.2f}")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 3 or not os.path.isfile(os.path.join(sys.argv[1], "model.tflite")):
+        print("usage: python -m examples.ask_litert OUTPUT/VERSION TEXT...")
+        sys.exit(2)
+    main(sys.argv[1], sys.argv[2:])
