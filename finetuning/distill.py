@@ -31,7 +31,7 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf import cli, hardware, info, outputs, settings
-from albert_tf.checkpoints import load_config, load_encoder
+from albert_tf.checkpoints import load_encoder
 from albert_tf.encoder import AlbertEncoder
 from albert_tf.errors import InputError
 from albert_tf.runs import RunDir

@@ -80,7 +80,7 @@ def export(tiny, pretrained, small_tokenizer, tmp_path_factory):
 def isolated(*arguments: str) -> str:
     """Standard output of `python -I arguments`."""
     done = subprocess.run(
-        [sys.executable, "-I", *arguments], capture_output=True, text=True, cwd="/", timeout=300
+        [sys.executable, "-I", *arguments], capture_output=True, text=True, cwd="/", timeout=600
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
@@ -114,6 +114,31 @@ def test_the_c_api_gives_the_same_answers(export, name):
         else:
             np.testing.assert_allclose(found[key], value, rtol=0, atol=1e-6)
     del loaded
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_memory_stays_flat_through_five_minutes_of_requests(export):
+    """Of batches of 1 to 32 texts of all lengths: the second half may grow by 2 % at most."""
+    path, _ = export("classifier")
+    code = (
+        "import random, runpy, sys, time\n"
+        "Session = runpy.run_path(sys.argv[1])['Session']\n"
+        "def rss():\n"
+        "    with open('/proc/self/statm') as file:\n"
+        "        return int(file.read().split()[1]) * 4096 / 1e6\n"
+        "session, rng, seen = Session(sys.argv[2]), random.Random(0), []\n"
+        "end = time.time() + 300\n"
+        "while time.time() < end:\n"
+        "    texts = ['the value ' * rng.randrange(40) for _ in range(rng.randrange(1, 33))]\n"
+        "    assert len(session.run({'text': texts})['label']) == len(texts)\n"
+        "    seen.append(rss())\n"
+        "print(len(seen), max(seen[len(seen) // 4 : len(seen) // 2]), max(seen[len(seen) // 2 :]))\n"
+    )
+    script = os.path.join(ROOT, "examples", "c_api.py")
+    count, before, after = map(float, isolated("-c", code, script, path).split())
+    assert count > 1000
+    assert after < 1.02 * before, (count, before, after)
 
 
 @pytest.mark.slow

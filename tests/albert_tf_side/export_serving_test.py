@@ -1,6 +1,9 @@
 """Proves that TF Serving's own parsers take what an export leaves beside the SavedModel."""
 
+import json
 import os
+import pathlib
+import re
 
 import numpy as np
 import pytest
@@ -9,8 +12,14 @@ from google.protobuf import text_format
 from tensorflow_serving.apis import prediction_log_pb2
 from tensorflow_serving.config import model_server_config_pb2
 
+from albert_tf.encoder import AlbertEncoder
 from albert_tf.export import __main__ as program
 from albert_tf.export import serving
+from albert_tf.export.classifier import ClassifierModule
+from albert_tf.export.span import SpanModule
+from albert_tf.tasks.classifier import ClassifierTask
+from albert_tf.tasks.kinds import KINDS
+from albert_tf.tasks.span import SpanTask
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +56,63 @@ def test_configuration(exported):
     (model,) = models.model_config_list.config
     assert (model.name, model.base_path) == ("encoder", "/models/encoder")
     assert "/models/encoder" in (folder / "compose.yaml").read_text()
+
+
+class TestRequestsOfTheDocumentation:
+    """docs/serving.md: every request has the inputs of the signature that it names."""
+
+    DOCUMENT = (pathlib.Path(__file__).parents[2] / "docs" / "serving.md").read_text("utf-8")
+
+    @pytest.fixture(scope="class")
+    def modules(self, tiny, small_tokenizer):
+        def model(task):
+            return KINDS[task.kind].model(AlbertEncoder(tiny), task).create_weights()
+
+        labels, of_pairs = ("no", "yes"), {"seq_length": 16, "pair": True}
+        return {
+            "reviews": ClassifierModule(model(ClassifierTask(labels)), small_tokenizer),
+            "pairs": ClassifierModule(model(ClassifierTask(labels, **of_pairs)), small_tokenizer),
+            "squad": SpanModule(model(SpanTask(seq_length=16)), small_tokenizer),
+        }
+
+    def test_rest(self, modules):
+        found = re.findall(r"models/(\w+):(\w+) -d '(.*)'", self.DOCUMENT)
+        methods = {f"{name}:{method}" for name, method, _ in found}
+        assert methods == {"reviews:predict", "reviews:classify", "pairs:predict", "squad:predict"}
+        for name, method, body in found:
+            request = json.loads(body)
+            signature = modules[name].signatures()[request.get("signature_name", "serving_default")]
+            names = {spec.name for spec in signature.input_signature}
+            if method == "classify":
+                (inputs,) = request["examples"]
+                assert set(inputs) == {"text"}
+                example = tf.train.Example()
+                example.features.feature["text"].bytes_list.value.append(inputs["text"].encode())
+                assert signature(tf.constant([example.SerializeToString()]))["classes"].shape == (
+                    1,
+                    2,
+                )
+                continue
+            # Bare instances are for signatures with one input.
+            inputs = request.get("inputs") or dict.fromkeys(names, request.get("instances"))
+            assert set(inputs) == names
+            columns = [tf.constant(inputs[spec.name]) for spec in signature.input_signature]
+            assert all(
+                value.shape[0] == columns[0].shape[0] for value in signature(*columns).values()
+            )
+
+    def test_grpc(self, modules):
+        code = re.search(r"```python\n(import grpc.*?)```", self.DOCUMENT, re.DOTALL)[1]
+        head, sent, _ = code.partition("channel = ")
+        assert sent
+        scope = {}
+        exec(head, scope)
+        request = scope["request"]
+        signature = modules[request.model_spec.name].signatures()[request.model_spec.signature_name]
+        assert set(request.inputs) == {spec.name for spec in signature.input_signature}
+        answer = signature(tf.constant(tf.make_ndarray(request.inputs["text"])))
+        assert "label" in answer
+        assert 'outputs["label"]' in code
 
 
 def test_what_the_user_changed_stays(exported, pretrained):
