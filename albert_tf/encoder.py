@@ -23,8 +23,8 @@ class AlbertEncoder(tf_keras.Model):
     Outputs, named as in TF Hub's text encoders:
       sequence_output: float32 [B, S, H], the last layer.
       pooled_output: float32 [B, H], tanh(dense(first position)).
-      encoder_outputs: a list of `num_layers` tensors [B, S, H], one per layer; in training with
-        `config.rematerialize` a loss must not depend on them.
+      encoder_outputs: a list of `num_layers` tensors [B, S, H], one per layer, of the type that is
+        computed in; in training with `config.rematerialize` a loss must not depend on them.
 
     Raises:
       ValueError: shapes that differ, too long a sequence, ids outside their table.

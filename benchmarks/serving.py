@@ -38,6 +38,7 @@ class ServingOptions:
     preset: str = cli.option("the encoder's shape", "albert-base-v2")
     seq_length: int = cli.option("pieces of the longest text", 128)
     systems: str = cli.option("which, comma-separated", ",".join(SYSTEMS))
+    loads: str = cli.option("which, comma-separated, such as 'mixed,1 x 10'; by default all", "")
     cores: int = cli.option("cores that each system may use", 1)
     rounds: int = cli.option("measured requests of each load, after one that is not", 20)
     dry_run: bool = cli.option("check the options, print what would be measured", False)
@@ -109,7 +110,11 @@ def text_of(tokenizer: Tokenizer, pieces: int) -> str:
 
 def main(options: ServingOptions) -> None:
     """Measures and prints the lines."""
-    requests = loads_of(load_tokenizer(options.tokenizer), options.seq_length)
+    every = loads_of(load_tokenizer(options.tokenizer), options.seq_length)
+    chosen = [name for name in options.loads.split(",") if name] or list(every)
+    if unknown := [name for name in chosen if name not in every]:
+        raise InputError(f"--loads must be among {', '.join(every)}. Received: {unknown[0]!r}.")
+    requests = {name: every[name] for name in chosen}
     if options.dry_run:
         print(json.dumps({"systems": options.names, "loads": list(requests)}))
         return
@@ -128,16 +133,20 @@ def main(options: ServingOptions) -> None:
             for name in present:
                 print(json.dumps(_line(name, load, len(texts), answers)), flush=True)
         for name, worker in present.items():
-            together = worker.ask(requests["mixed"])["probabilities"]
-            alone = [worker.ask([text])["probabilities"][0] for text in requests["mixed"][:4]]
-            differences = [
-                abs(a - b)
-                for row, values in enumerate(together)
-                for a, b in zip(values, alone[row % 4], strict=True)
-            ]
-            print(json.dumps({"system": name, "alone_difference": max(differences)}))
+            line = {"system": name, "alone_difference": _alone_difference(worker, every["mixed"])}
+            print(json.dumps(line))
         for worker in workers.values():
             worker.end()
+
+
+def _alone_difference(worker: Worker, texts: list[str]) -> float:
+    """How far the probabilities of a batch, whose first four repeat, are from each text's alone."""
+    alone = [worker.ask([text])["probabilities"][0] for text in texts[:4]]
+    return max(
+        abs(together - by_itself)
+        for row, values in enumerate(worker.ask(texts)["probabilities"])
+        for together, by_itself in zip(values, alone[row % 4], strict=True)
+    )
 
 
 def _line(name: str, load: str, count: int, answers: dict[str, list[dict]]) -> dict:

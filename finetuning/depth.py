@@ -70,14 +70,15 @@ def main(options: DepthOptions) -> None:
         print(f"{options.run_dir}: {', '.join(askers)} on {len(examples):,} examples")
         return
     features = KINDS["classifier"].featurize(examples, predictor.tokenizer, predictor.task)
+    longest = predictor.task.seq_length
     rows, times = [], _times(askers, examples, options.requests)
     for name, ask in askers.items():
         said = _said(name, ask, examples)
         answers = decode_labels(np.log(said["probabilities"]), features, examples, predictor.task)
         score = task.score(answers, examples)[task.metrics[0]]
         error = report.standard_error(task, "classifier", answers, examples)
-        flops = float(np.mean(_flops(config, features.unit_lengths, said["depth"])))
-        spent = [f"{said['depth'].mean():.1f}", f"{flops / 1e6:,.0f}"]
+        flops = float(np.mean(_flops(config, longest, features.unit_lengths, said["depth"])))
+        spent = [f"{said['depth'].mean():.1f}", f"{flops / 1e6:,.1f}"]
         took = [f"{times[name, size]:.2f}" for size in _BATCHES]
         rows.append((name, f"{score:.4f} ± {error:.4f}", *spent, *took))
     header = ("", task.metrics[0], "layers", "MFLOPs a text", "ms, one text", "ms a text, of 32")
@@ -141,9 +142,11 @@ def _times(
     return {key: statistics.median(values) for key, values in times.items()}
 
 
-def _flops(config: AlbertConfig, lengths: np.ndarray, depth: np.ndarray) -> np.ndarray:
+def _flops(
+    config: AlbertConfig, seq_length: int, lengths: np.ndarray, depth: np.ndarray
+) -> np.ndarray:
     """Of each text's matrix products, at its own width; pooler and head aside."""
-    widths = np.array([*WIDTHS, *range(2 * WIDTHS[-1], config.max_positions + 1, WIDTHS[-1])])
+    widths = np.array([*(width for width in WIDTHS if width < seq_length), seq_length])
     width = widths[np.searchsorted(widths, lengths)].astype(np.float64)
     hidden, wide = config.hidden_size, config.intermediate_size
     layer = 2 * width * (4 * hidden**2 + 2 * hidden * wide) + 4 * width**2 * hidden

@@ -1,1 +1,1 @@
-"""SavedModels: encoder, preprocessing, fill-mask, classifier."""
+"""SavedModels and LiteRT models of encoders and tasks, and what TF Serving takes beside them."""

@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable
 
 from albert_tf import cli, hardware, outputs, settings
-from albert_tf.checkpoints import load_encoder, load_pretrainer
+from albert_tf.checkpoints import load_config, load_encoder, load_pretrainer
 from albert_tf.errors import InputError
 from albert_tf.export import serving
 from albert_tf.export.classifier import ClassifierModule
@@ -75,7 +75,7 @@ Maker = Callable[[ExportOptions, Tokenizer], ServedModule]
 OF_ENCODERS: dict[str, Maker] = {
     "encoder": lambda options, _: load_encoder_module(options.run_dir),
     "preprocessing": lambda options, tokenizer: PreprocessingModule(
-        tokenizer, load_encoder(options.run_dir).config.max_positions
+        tokenizer, load_config(options.run_dir).max_positions
     ),
     "fill_mask": lambda options, tokenizer: FillMaskModule(
         load_pretrainer(options.run_dir), tokenizer
@@ -110,6 +110,7 @@ _KINDS_OF = {
     "depths": ("classifier", "regressor", "embedding"),
     "patience": ("classifier",),
     "pooling": ("embedding",),
+    "precision": ("encoder", "fill_mask", "embedding", *OF_TASKS),
 }
 _FORMAT_OF = {
     "depths": "saved_model", "patience": "saved_model", "precision": "saved_model",
@@ -127,6 +128,7 @@ def main(options: ExportOptions) -> None:
             f"--run_dir={run.path} has not ended. Let it end, or pass --unfinished to export its "
             "last checkpoint."
         )
+    serving.check_name(options.output)
     folder = os.path.join(options.output, str(options.version))
     if os.path.exists(os.path.join(folder, "saved_model.pb")):
         raise InputError(

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 import tensorflow as tf
 
-WIDTHS = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # beyond: multiples of the last
+WIDTHS = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # beyond: multiples of the last
 CHUNK = 8192  # positions that are computed at once: bounds the memory of a batch of any size
 
 Rows = Mapping[str, tf.Tensor]

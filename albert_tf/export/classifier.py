@@ -56,9 +56,7 @@ class ClassifierModule(TextModule):
         if self._leave_early is None:
             return signatures
         texts = [tf.TensorSpec([None], tf.string, name) for name in self.text_names]
-        return signatures | {
-            "early_exit": signature(self._early_exit, texts),
-        }
+        return signatures | {"early_exit": signature(self._early_exit, texts)}
 
     def _classify(self, inputs: tf.Tensor) -> Answer:
         features = {name: tf.io.FixedLenFeature([], tf.string) for name in self.text_names}
@@ -69,6 +67,7 @@ class ClassifierModule(TextModule):
 
     def _early_exit(self, *texts: tf.Tensor) -> Answer:
         assert self._leave_early is not None
-        shapes: dict[str, Sequence[int]] = {"values": self._shape, "depth": []}
-        outputs = self.in_buckets(texts, self._leave_early, shapes)
-        return self.answer(outputs["values"]) | {"depth": tf.cast(outputs["depth"], tf.int32)}
+        count = tf.size(texts[0])
+        empty = {"values": tf.zeros([count, *self._shape]), "depth": tf.zeros([count], tf.int32)}
+        outputs = self.in_buckets(texts, self._leave_early, empty)
+        return self.answer(outputs["values"]) | {"depth": outputs["depth"]}

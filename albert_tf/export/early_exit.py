@@ -18,7 +18,7 @@ Outputs = dict[str, tf.Tensor]
 class EarlyExit:
     """The encoder's inputs int32 [n, S] -> what a classifier says, and when.
 
-    Its outputs: `values`, probabilities float32 [n, C]; `depth` float32 [n], the layers that each
+    Its outputs: `values`, probabilities float32 [n, C]; `depth` int32 [n], the layers that each
     row went through: one more than `patience` at least. Rows that have left are not computed any
     further, and no row is influenced by another.
 
@@ -62,7 +62,7 @@ class EarlyExit:
             "label": tf.fill([count], tf.constant(-1, tf.int64)),  # there was none before
             "same": tf.zeros([count], tf.int32),  # layers in a row that have not changed it
         }
-        done = {"values": tf.zeros([count, classes]), "depth": tf.zeros([count])}
+        done = {"values": tf.zeros([count, classes]), "depth": tf.zeros([count], tf.int32)}
         some = {name: tf.TensorShape([None, *each.shape[1:]]) for name, each in inside.items()}
         return tf.while_loop(
             lambda number, inside, _: (
@@ -79,7 +79,7 @@ class EarlyExit:
         values = tf.nn.softmax(self._model.head(self._model.encoder.pool(inside["x"])))
         label, rows = tf.argmax(values, axis=1), inside["row"][:, tf.newaxis]
         same = tf.where(tf.equal(label, inside["label"]), inside["same"] + 1, 0)
-        depth = tf.fill([tf.size(rows)], tf.cast(number, tf.float32))
+        depth = tf.fill([tf.size(rows)], number)
         done = {
             "values": tf.tensor_scatter_nd_update(done["values"], rows, values),
             "depth": tf.tensor_scatter_nd_update(done["depth"], rows, depth),

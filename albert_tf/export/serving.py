@@ -4,20 +4,26 @@ The server needs TensorFlow Text's operations, those of TF Serving 2.20 or later
 """
 
 import os
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from tensorflow_serving.apis import model_pb2, predict_pb2, prediction_log_pb2
 
 from albert_tf import outputs
+from albert_tf.errors import InputError
+from albert_tf.export.buckets import WIDTHS
+from albert_tf.tokenization import Tokenizer
 
 IMAGE = "tensorflow/serving:2.20.0"
 WARM_UP = "tf_serving_warmup_requests"  # the name that the server looks for in assets.extra
-_WORDS = (1, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512)  # in the texts of the warm-up
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_WORDS = ("the", "a", "word", "的")  # the first that is one piece makes the texts of the warm-up
 
 _FILES = {
-    "models.config": """model_config_list {{
+    "model.config": """model_config_list {{
   config {{
     name: "{name}"
     base_path: "/models/{name}"
@@ -28,8 +34,6 @@ _FILES = {
     "batching.config": """max_batch_size {{ value: 32 }}
 batch_timeout_micros {{ value: 2000 }}
 max_enqueued_batches {{ value: 100 }}
-num_batch_threads {{ value: {threads} }}
-pad_variable_length_inputs: true
 """,
     "monitoring.config": """prometheus_config {{
   enable: true
@@ -45,12 +49,22 @@ services:
       - "..:/models/{name}:ro"
       - ".:/config:ro"
     command:
-      - --model_config_file=/config/models.config
+      - --model_config_file=/config/model.config
       - --monitoring_config_file=/config/monitoring.config
-      - --enable_batching
-      - --batching_parameters_file=/config/batching.config
+      # Merges requests that come at the same time; docs/serving.md says when that is safe.
+      # - --enable_batching
+      # - --batching_parameters_file=/config/batching.config
 """,
 }
+
+
+def check_name(folder: str) -> None:
+    """Refuses a folder whose name cannot be that of a model and of a service of Compose."""
+    if not _NAME.fullmatch(name := os.path.basename(os.path.abspath(folder))):
+        raise InputError(
+            f"--output={folder}: its last part is the model's name, of letters, digits, dots, "
+            f"dashes and underscores. Received: {name!r}."
+        )
 
 
 def write_configuration(folder: str) -> None:
@@ -61,35 +75,52 @@ def write_configuration(folder: str) -> None:
         path = os.path.join(folder, "serving", file_name)
         if not os.path.exists(path):
             with outputs.new_file(path) as partial, open(partial, "w", encoding="utf-8") as file:
-                file.write(template.format(name=name, image=IMAGE, threads=os.cpu_count() or 1))
+                file.write(template.format(name=name, image=IMAGE))
 
 
-def write_warm_up(folder: str, specs: Sequence[tf.TensorSpec], longest: int) -> None:
-    """Writes requests of the signature `serving_default`, from one word to the `longest`.
+def write_warm_up(
+    folder: str, signatures: Mapping[str, Any], tokenizer: Tokenizer, longest: int
+) -> None:
+    """Writes requests of `serving_default` at every width up to `longest`, and one of the others.
 
     The server answers them before it reports a version as available, so that no user waits for what
-    the first request of a width costs.
+    a signature's first request costs.
 
     Args:
       folder: the SavedModel's assets.extra.
-      specs: the signature's inputs.
     """
+    word = next((word for word in _WORDS if len(tokenizer.encode(word)) == 1), "a")
+    widths = [width for width in WIDTHS if width <= longest] or [longest]
     with tf.io.TFRecordWriter(os.path.join(folder, WARM_UP)) as writer:
-        for values in _requests(specs, longest):
-            request = predict_pb2.PredictRequest(
-                model_spec=model_pb2.ModelSpec(signature_name="serving_default"),
-                inputs={name: tf.make_tensor_proto(value) for name, value in values.items()},
-            )
-            log = prediction_log_pb2.PredictLog(request=request)
-            writer.write(prediction_log_pb2.PredictionLog(predict_log=log).SerializeToString())
+        for name, function in signatures.items():
+            for width in widths if name == "serving_default" else widths[:1]:
+                text = " ".join([word] * max(1, width - 2))
+                if name == "classify":
+                    texts = signatures["serving_default"].input_signature
+                    values = {"inputs": [_example([spec.name for spec in texts], text)]}
+                else:
+                    values = {s.name: _value(s, text, width) for s in function.input_signature}
+                writer.write(_log(name, values))
 
 
-def _requests(specs: Sequence[tf.TensorSpec], longest: int) -> Iterator[dict[str, np.ndarray]]:
-    for words in (count for count in _WORDS if count <= longest):
-        text = np.array([" ".join(["word"] * words)], object)
-        yield {
-            spec.name: np.broadcast_to(text, [1, *spec.shape[1:]])
-            if spec.dtype == tf.string
-            else np.ones([1, words], np.int32)
-            for spec in specs
-        }
+def _value(spec: tf.TensorSpec, text: str, width: int) -> np.ndarray:
+    """One row for an input of a signature: int32 of `width` ones, or `text`."""
+    if spec.dtype == tf.string:
+        return np.broadcast_to(np.array(text, object), [1, *spec.shape[1:]])
+    return np.ones([1, *(width if size is None else size for size in spec.shape[1:])], np.int32)
+
+
+def _example(names: Sequence[str], text: str) -> bytes:
+    example = tf.train.Example()
+    for name in names:
+        example.features.feature[name].bytes_list.value.append(text.encode())
+    return example.SerializeToString()
+
+
+def _log(signature: str, values: Mapping[str, Any]) -> bytes:
+    request = predict_pb2.PredictRequest(
+        model_spec=model_pb2.ModelSpec(signature_name=signature),
+        inputs={name: tf.make_tensor_proto(value) for name, value in values.items()},
+    )
+    log = prediction_log_pb2.PredictLog(request=request)
+    return prediction_log_pb2.PredictionLog(predict_log=log).SerializeToString()

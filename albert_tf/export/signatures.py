@@ -12,6 +12,7 @@ from albert_tf import outputs
 from albert_tf.checkpoints import EXTRAS
 from albert_tf.config import AlbertConfig
 from albert_tf.export import serving
+from albert_tf.runs import RunDir
 from albert_tf.tokenization import Tokenizer
 
 
@@ -49,5 +50,6 @@ def save(module: ServedModule, folder: str, tokenizer: Tokenizer, config_path: s
         extras = os.path.join(work, EXTRAS)
         tokenizer.save(os.path.join(extras, "tokenizer"))
         shutil.copyfile(config_path, os.path.join(extras, "config.json"))
-        longest = AlbertConfig.from_json(config_path).max_positions
-        serving.write_warm_up(extras, signatures["serving_default"].input_signature, longest)
+        longest = RunDir(os.path.dirname(config_path)).config().get("task", {}).get("seq_length")
+        longest = longest or AlbertConfig.from_json(config_path).max_positions
+        serving.write_warm_up(extras, signatures, tokenizer, longest)

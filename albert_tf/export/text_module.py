@@ -76,8 +76,9 @@ class TextModule(tf.Module):
 
     def serve(self, *texts: tf.Tensor, depth: int | None = None) -> Answer:
         """The answers to strings [B]."""
+        empty = {"values": tf.zeros([tf.size(texts[0]), *self._shape])}
         values = self.in_buckets(
-            texts, lambda inputs: {"values": self.predict(inputs, depth)}, {"values": self._shape}
+            texts, lambda inputs: {"values": self.predict(inputs, depth)}, empty
         )
         return self.answer(values["values"])
 
@@ -85,12 +86,12 @@ class TextModule(tf.Module):
         self,
         texts: Sequence[tf.Tensor],
         predict: Callable[[dict[str, tf.Tensor]], Answer],
-        shapes: Mapping[str, Sequence[int]],
+        outputs: Mapping[str, tf.Tensor],
     ) -> Answer:
         """What `predict` makes of strings [B], each computed at its own width.
 
         Args:
-          shapes: of one row of each of its float32 outputs.
+          outputs: what its outputs are written into: zeros [B, ...].
         """
         texts = same_size(dict(zip(self.text_names, texts, strict=True)))
         segments = [self._tokenizer(text) for text in texts]
@@ -101,7 +102,6 @@ class TextModule(tf.Module):
             own = [tf.gather(segment, rows) for segment in segments]
             return predict(self._tokenizer.pack(own, width))
 
-        outputs = {name: tf.zeros([tf.size(lengths), *shape]) for name, shape in shapes.items()}
         return in_buckets(lengths, run, outputs, self._seq_length)
 
     def _tokens(self, *ids: tf.Tensor) -> Answer:

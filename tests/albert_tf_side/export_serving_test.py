@@ -1,5 +1,6 @@
 """Proves that TF Serving's own parsers take what an export leaves beside the SavedModel."""
 
+import collections
 import json
 import os
 import pathlib
@@ -13,6 +14,7 @@ from tensorflow_serving.apis import prediction_log_pb2
 from tensorflow_serving.config import model_server_config_pb2
 
 from albert_tf.encoder import AlbertEncoder
+from albert_tf.errors import InputError
 from albert_tf.export import __main__ as program
 from albert_tf.export import serving
 from albert_tf.export.classifier import ClassifierModule
@@ -36,22 +38,44 @@ def test_warm_up_requests_are_answered(exported, kind):
     path = str(exported / kind / "1")
     signatures = (loaded := tf.saved_model.load(path)).signatures
     records = tf.data.TFRecordDataset(os.path.join(path, "assets.extra", serving.WARM_UP))
-    lengths = []
+    asked = collections.defaultdict(list)
     for record in records.as_numpy_iterator():
         request = prediction_log_pb2.PredictionLog.FromString(record).predict_log.request
-        serve = signatures[request.model_spec.signature_name]
+        name = request.model_spec.signature_name
         inputs = {name: tf.make_ndarray(proto) for name, proto in request.inputs.items()}
-        assert serve(**{name: tf.constant(value) for name, value in inputs.items()})
+        assert signatures[name](**{name: tf.constant(value) for name, value in inputs.items()})
         first = next(iter(inputs.values()))
-        lengths.append(first.size if first.dtype == np.int32 else len(first[0].split()))
-    assert lengths == [1, 8, 16, 32]  # the model reads 40 positions
+        asked[name].append(first.size if first.dtype == np.int32 else 2 + len(first[0].split()))
+    assert asked.pop("serving_default") == [8, 12, 16, 24, 32]  # the model reads 40 positions
+    assert set(asked) == set(signatures) - {"serving_default"}
     del loaded
+
+
+def test_classify_is_warmed_up_by_examples(tiny, small_tokenizer, tmp_path):
+    task = ClassifierTask(("no", "yes"), seq_length=16, pair=True)
+    model = KINDS[task.kind].model(AlbertEncoder(tiny), task).create_weights()
+    signatures = ClassifierModule(model, small_tokenizer).signatures()
+    serving.write_warm_up(str(tmp_path), signatures, small_tokenizer, 16)
+    records = tf.data.TFRecordDataset(str(tmp_path / serving.WARM_UP)).as_numpy_iterator()
+    requests = [
+        prediction_log_pb2.PredictionLog.FromString(record).predict_log.request
+        for record in records
+    ]
+    (classify,) = [r for r in requests if r.model_spec.signature_name == "classify"]
+    outputs = signatures["classify"](tf.constant(tf.make_ndarray(classify.inputs["inputs"])))
+    assert outputs["scores"].shape == (1, 2)
+
+
+def test_a_name_that_no_server_takes(pretrained, tmp_path):
+    with pytest.raises(InputError, match="--output.*letters, digits.*'fill mask'"):
+        program.main(program.ExportOptions(pretrained, str(tmp_path / "fill mask")))
+    assert os.listdir(tmp_path) == []
 
 
 def test_configuration(exported):
     folder = exported / "encoder" / "serving"
     models = text_format.Parse(
-        (folder / "models.config").read_text(), model_server_config_pb2.ModelServerConfig()
+        (folder / "model.config").read_text(), model_server_config_pb2.ModelServerConfig()
     )
     (model,) = models.model_config_list.config
     assert (model.name, model.base_path) == ("encoder", "/models/encoder")
