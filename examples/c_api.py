@@ -1,24 +1,39 @@
 """Asks an export through TensorFlow's C API, as a server without Python would.
 
-    python -I examples/c_api.py export/reviews/1 '{"text": ["a gripping story"]}'
+    python -I examples/c_api.py export/reviews/1 '{"text": ["a gripping story"]}' [SIGNATURE]
 
-Prints the outputs of the signature `serving_default` as JSON. Of Python it uses ctypes and the
-standard library alone: TensorFlow's libraries are found in its package and never imported.
+Prints the outputs of the signature, by default `serving_default`, as JSON. Of Python it uses ctypes
+and the standard library alone: TensorFlow's libraries are found in its package and never imported.
 """
 
+import contextlib
 import ctypes
 import glob
 import importlib.util
 import json
+import math
 import os
 import struct
 import sys
-from ctypes import POINTER, byref, c_char_p, c_int, c_int64, c_size_t, c_void_p
+from ctypes import byref, c_char_p, c_int, c_int64, c_size_t, c_void_p
 from typing import Any
 
 FLOAT, INT32, STRING, INT64, BOOL = 1, 3, 7, 9, 10  # TF_DataType
 _FORMATS = {FLOAT: "f", INT32: "i", INT64: "q", BOOL: "?"}
 _TSTRING_BYTES = 24
+
+_TYPES = {"v": None, "p": c_void_p, "s": c_char_p, "i": c_int, "q": c_int64, "z": c_size_t}
+_CALLS = {  # TF_...: the types of its result and of its arguments
+    "NewStatus": "p", "GetCode": "ip", "Message": "sp", "DeleteStatus": "vp",
+    "LoadLibrary": "psp", "DeleteLibraryHandle": "vp", "NewGraph": "p", "DeleteGraph": "vp",
+    "NewSessionOptions": "p", "DeleteSessionOptions": "vp", "NewBuffer": "p", "DeleteBuffer": "vp",
+    "LoadSessionFromSavedModel": "pppspippp", "SessionRun": "vppppippipipp",
+    "DeleteSession": "vpp", "GraphOperationByName": "pps", "AllocateTensor": "pipiz",
+    "TensorType": "ip", "NumDims": "ip", "Dim": "qpi", "TensorElementCount": "qp",
+    "TensorData": "pp", "TensorByteSize": "zp", "DeleteTensor": "vp", "StringInit": "vp",
+    "StringCopy": "vpsz", "StringGetDataPointer": "pp", "StringGetSize": "zp",
+    "StringDealloc": "vp",
+}  # fmt: skip
 
 
 class Output(ctypes.Structure):
@@ -27,14 +42,8 @@ class Output(ctypes.Structure):
     _fields_ = [("operation", c_void_p), ("index", c_int)]
 
 
-class Buffer(ctypes.Structure):
-    """TF_Buffer."""
-
-    _fields_ = [("data", c_void_p), ("length", c_size_t), ("deallocate", c_void_p)]
-
-
-class Session:
-    """A SavedModel in a C++ session.
+class Session(contextlib.AbstractContextManager):
+    """A SavedModel in a C++ session, for one thread at a time; `close` or `with` frees it.
 
     Args:
       path: OUTPUT/VERSION.
@@ -48,35 +57,76 @@ class Session:
 
     def __init__(self, path: str) -> None:
         self._c, text_ops = _libraries()
-        self._status = self._c.TF_NewStatus()
-        for library in text_ops:
-            self._c.TF_LoadLibrary(library.encode(), self._status)
+        self._status, self._graph = self._c.TF_NewStatus(), self._c.TF_NewGraph()
+        self._session = None
+        options, meta = self._c.TF_NewSessionOptions(), self._c.TF_NewBuffer()
+        try:
+            for library in text_ops:
+                loaded = self._c.TF_LoadLibrary(library.encode(), self._status)
+                self._c.TF_DeleteLibraryHandle(loaded)  # its operations stay
+                self._check()
+            tags = byref(c_char_p(b"serve"))
+            self._session = self._c.TF_LoadSessionFromSavedModel(
+                options, None, path.encode(), tags, 1, self._graph, meta, self._status
+            )
             self._check()
-        self._graph = self._c.TF_NewGraph()
-        meta = Buffer()
-        tags = (c_char_p * 1)(b"serve")
-        self._session = self._c.TF_LoadSessionFromSavedModel(
-            self._c.TF_NewSessionOptions(), None, path.encode(), tags, 1, self._graph,
-            byref(meta), self._status,
-        )  # fmt: skip
-        self._check()
-        self.signatures = _signatures(ctypes.string_at(meta.data, meta.length))
+            data, length = (c_size_t * 2).from_address(meta)  # TF_Buffer begins so
+            self.signatures = _signatures(ctypes.string_at(data, length))
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            self._c.TF_DeleteSessionOptions(options)
+            self._c.TF_DeleteBuffer(meta)
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Frees the model; a second time does nothing."""
+        if self._session:
+            self._c.TF_DeleteSession(self._session, self._status)
+        self._c.TF_DeleteGraph(self._graph)
+        self._c.TF_DeleteStatus(self._status)
+        self._session = self._graph = self._status = None
 
     def run(self, inputs: dict[str, Any], signature: str = "serving_default") -> dict[str, Any]:
-        """Nested lists in, nested lists out; strings out are bytes."""
+        """Nested lists in, nested lists out; strings out are bytes.
+
+        Raises:
+          ValueError: the session is closed, it has no such signature, that has other inputs, or a
+            list is ragged.
+        """
+        places, results = self._asked(inputs, signature)
+        feeds = (Output * len(places))(*(self._output(name) for name, _ in places.values()))
+        fetches = (Output * len(results))(*(self._output(name) for name, _ in results.values()))
+        values, out = (c_void_p * len(places))(), (c_void_p * len(results))()
+        try:
+            for number, (name, (_, dtype)) in enumerate(places.items()):
+                values[number] = self._tensor(inputs[name], dtype)
+            self._c.TF_SessionRun(
+                self._session, None, feeds, values, len(places), fetches, out, len(results), None,
+                0, None, self._status,
+            )  # fmt: skip
+            self._check()
+            return {name: self._values(tensor) for name, tensor in zip(results, out, strict=True)}
+        finally:
+            for tensor in filter(None, values):  # long strings of ours are not TensorFlow's to free
+                for place in self._strings(tensor):
+                    self._c.TF_StringDealloc(place)
+            for tensor in filter(None, [*values, *out]):
+                self._c.TF_DeleteTensor(tensor)
+
+    def _asked(self, inputs: dict[str, Any], signature: str) -> tuple[dict, dict]:
+        """The inputs and outputs of the signature."""
+        if self._session is None:
+            raise ValueError("The session is closed.")
+        if signature not in self.signatures:
+            raise ValueError(f"The signatures are {sorted(self.signatures)}, not {signature!r}.")
         places, results = self.signatures[signature]
-        tensors = [self._tensor(inputs[name], places[name][1]) for name in places]
-        feeds = (Output * len(places))(*(self._output(places[name][0]) for name in places))
-        fetches = (Output * len(results))(*(self._output(results[name][0]) for name in results))
-        values, out = (c_void_p * len(places))(*tensors), (c_void_p * len(results))()
-        self._c.TF_SessionRun(
-            self._session, None, feeds, values, len(places), fetches, out, len(results), None, 0,
-            None, self._status,
-        )  # fmt: skip
-        for tensor in tensors:
-            self._c.TF_DeleteTensor(tensor)
-        self._check()
-        return {name: self._values(tensor) for name, tensor in zip(results, out, strict=True)}
+        if inputs.keys() != places.keys():
+            raise ValueError(f"The inputs are {sorted(places)}, not {sorted(inputs)}.")
+        return places, results
 
     def _check(self) -> None:
         if self._c.TF_GetCode(self._status):
@@ -89,38 +139,36 @@ class Session:
 
     def _tensor(self, values: Any, dtype: int) -> int:
         shape, flat = _flattened(values)
-        size = _TSTRING_BYTES if dtype == STRING else struct.calcsize(_FORMATS[dtype])
-        dims = (c_int64 * len(shape))(*shape)
-        tensor = self._c.TF_AllocateTensor(dtype, dims, len(shape), size * len(flat))
-        data = self._c.TF_TensorData(tensor)
-        if dtype != STRING:
+        texts, packed = [], b""
+        if dtype == STRING:
+            texts = [text if isinstance(text, bytes) else text.encode() for text in flat]
+        else:
             packed = struct.pack(f"{len(flat)}{_FORMATS[dtype]}", *flat)
-            ctypes.memmove(data, packed, len(packed))
-            return tensor
-        for number, text in enumerate(flat):
-            value = text if isinstance(text, bytes) else text.encode()
-            place = data + number * _TSTRING_BYTES
+        size, dims = len(packed) + _TSTRING_BYTES * len(texts), (c_int64 * len(shape))(*shape)
+        tensor = self._c.TF_AllocateTensor(dtype, dims, len(shape), size)
+        ctypes.memmove(self._c.TF_TensorData(tensor), packed, len(packed))
+        for place, text in zip(self._strings(tensor), texts, strict=True):
             self._c.TF_StringInit(place)
-            self._c.TF_StringCopy(place, value, len(value))
+            self._c.TF_StringCopy(place, text, len(text))
         return tensor
 
     def _values(self, tensor: int) -> Any:
-        dtype, data = self._c.TF_TensorType(tensor), self._c.TF_TensorData(tensor)
+        dtype, size = self._c.TF_TensorType(tensor), self._c.TF_TensorByteSize(tensor)
         shape = [self._c.TF_Dim(tensor, i) for i in range(self._c.TF_NumDims(tensor))]
-        count = self._c.TF_TensorElementCount(tensor)
         if dtype == STRING:
-            places = [data + i * _TSTRING_BYTES for i in range(count)]
-            flat: list = [
-                ctypes.string_at(
-                    self._c.TF_StringGetDataPointer(place), self._c.TF_StringGetSize(place)
-                )
-                for place in places
-            ]
+            at, length = self._c.TF_StringGetDataPointer, self._c.TF_StringGetSize
+            flat = [ctypes.string_at(at(place), length(place)) for place in self._strings(tensor)]
         else:
-            raw = ctypes.string_at(data, self._c.TF_TensorByteSize(tensor)) if count else b""
-            flat = list(struct.unpack(f"{count}{_FORMATS[dtype]}", raw))
-        self._c.TF_DeleteTensor(tensor)
+            raw = ctypes.string_at(self._c.TF_TensorData(tensor), size) if size else b""
+            flat = list(struct.unpack(f"{math.prod(shape)}{_FORMATS[dtype]}", raw))
         return _nested(flat, shape)
+
+    def _strings(self, tensor: int) -> range:
+        """Where a tensor's strings are; of another type it has none."""
+        is_text = self._c.TF_TensorType(tensor) == STRING
+        count = self._c.TF_TensorElementCount(tensor) if is_text else 0
+        begin = self._c.TF_TensorData(tensor) or 0
+        return range(begin, begin + count * _TSTRING_BYTES, _TSTRING_BYTES)
 
 
 def _libraries() -> tuple[ctypes.CDLL, list[str]]:
@@ -131,35 +179,9 @@ def _libraries() -> tuple[ctypes.CDLL, list[str]]:
     )
     ctypes.CDLL(os.path.join(here, "libtensorflow_framework.so.2"), ctypes.RTLD_GLOBAL)
     c = ctypes.CDLL(os.path.join(here, "libtensorflow_cc.so.2"), ctypes.RTLD_GLOBAL)
-    pointers = (
-        "NewStatus", "NewGraph", "NewSessionOptions", "LoadLibrary", "LoadSessionFromSavedModel",
-        "GraphOperationByName", "AllocateTensor", "TensorData", "StringGetDataPointer",
-    )  # fmt: skip
-    for name in pointers:
-        getattr(c, f"TF_{name}").restype = c_void_p
-    for name in ("Dim", "TensorElementCount"):
-        getattr(c, f"TF_{name}").restype = c_int64
-    for name in ("TensorByteSize", "StringGetSize"):
-        getattr(c, f"TF_{name}").restype = c_size_t
-    c.TF_Message.restype = c_char_p
-    size, place = c_size_t, c_void_p
-    arguments = {
-        "LoadLibrary": [c_char_p, place], "GetCode": [place], "Message": [place],
-        "LoadSessionFromSavedModel": [
-            place, place, c_char_p, POINTER(c_char_p), c_int, place, POINTER(Buffer), place,
-        ],
-        "GraphOperationByName": [place, c_char_p], "TensorData": [place], "TensorType": [place],
-        "AllocateTensor": [c_int, POINTER(c_int64), c_int, size], "DeleteTensor": [place],
-        "StringInit": [place], "StringCopy": [place, c_char_p, size], "StringGetSize": [place],
-        "StringGetDataPointer": [place], "NumDims": [place], "Dim": [place, c_int],
-        "TensorElementCount": [place], "TensorByteSize": [place],
-        "SessionRun": [
-            place, place, POINTER(Output), POINTER(place), c_int, POINTER(Output), POINTER(place),
-            c_int, place, c_int, place, place,
-        ],
-    }  # fmt: skip
-    for name, types in arguments.items():
-        getattr(c, f"TF_{name}").argtypes = types
+    for name, types in _CALLS.items():
+        call = getattr(c, f"TF_{name}")
+        call.restype, *call.argtypes = (_TYPES[letter] for letter in types)
     return c, sorted(glob.glob(os.path.join(text, "**", "*.so"), recursive=True))
 
 
@@ -167,17 +189,17 @@ def _signatures(meta_graph: bytes) -> dict[str, tuple[dict, dict]]:
     """Of a serialized MetaGraphDef: field 5 is a map to SignatureDef, whose 1 and 2 are maps to
     TensorInfo, whose 1 is a name and 2 a type. A map is a repeated message of key 1 and value 2.
     """
-    found = {}
-    for entry in _fields(meta_graph).get(5, []):
-        parts = _fields(entry)
-        tensors: list[dict[str, tuple[str, int]]] = [{}, {}]
-        for side, pairs in enumerate(tensors):
-            for pair in _fields(parts[2][0]).get(side + 1, []):
-                key, value = _fields(pair)[1][0].decode(), _fields(_fields(pair)[2][0])
-                if 1 in value:
-                    pairs[key] = value[1][0].decode(), value.get(2, [0])[0]
-        found[parts[1][0].decode()] = tensors[0], tensors[1]
-    return found
+
+    def entries(message: dict[int, list[Any]], field: int) -> dict[str, dict[int, list[Any]]]:
+        pairs = map(_fields, message.get(field, []))
+        return {pair[1][0].decode(): _fields(pair[2][0]) for pair in pairs}
+
+    def tensors(signature: dict[int, list[Any]], side: int) -> dict[str, tuple[str, int]]:
+        infos = entries(signature, side).items()
+        return {name: (info[1][0].decode(), info[2][0]) for name, info in infos if 2 in info}
+
+    found = entries(_fields(meta_graph), 5).items()
+    return {name: (tensors(signature, 1), tensors(signature, 2)) for name, signature in found}
 
 
 def _fields(message: bytes) -> dict[int, list[Any]]:
@@ -187,14 +209,8 @@ def _fields(message: bytes) -> dict[int, list[Any]]:
 
     def varint() -> int:
         nonlocal at
-        value = shift = 0
-        while True:
-            byte = message[at]
-            at += 1
-            value |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                return value
+        byte, at = message[at], at + 1
+        return byte if byte < 128 else byte - 128 + (varint() << 7)
 
     while at < len(message):
         number, kind = divmod(varint(), 8)
@@ -209,29 +225,29 @@ def _fields(message: bytes) -> dict[int, list[Any]]:
 
 
 def _flattened(values: Any) -> tuple[list[int], list]:
-    shape, flat = [], values
-    while isinstance(values, list | tuple):
-        shape.append(len(values))
-        if not values:
-            break
-        values = values[0]
-    for _ in shape[1:]:
+    """Shape and values of nested lists; a value alone has the shape []."""
+    shape: list[int] = []
+    flat = [values]
+    while any(isinstance(row, list | tuple) for row in flat):
+        sizes = {len(row) if isinstance(row, list | tuple) else "none" for row in flat}
+        if len(sizes) > 1:
+            raise ValueError(f"Lists must be as long as each other. Lengths: {sizes}.")
+        shape.append(len(flat[0]))
         flat = [value for row in flat for value in row]
-    return shape, list(flat) if shape else [flat]
+    return shape, flat
 
 
 def _nested(flat: list, shape: list[int]) -> Any:
-    if not shape:
-        return flat[0]
-    for size in reversed(shape[1:]):
-        count = len(flat) // size if size else 0
-        flat = [flat[i * size : (i + 1) * size] for i in range(count)]
-    return flat
+    if len(shape) < 2:
+        return flat if shape else flat[0]
+    size = math.prod(shape[1:])
+    return [_nested(flat[i * size : (i + 1) * size], shape[1:]) for i in range(shape[0])]
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
-        print("usage: python -I c_api.py OUTPUT/VERSION JSON_OF_INPUTS")
+    if len(sys.argv) not in (3, 4):
+        print("usage: python -I c_api.py OUTPUT/VERSION JSON_OF_INPUTS [SIGNATURE]")
         sys.exit(2)
-    outputs = Session(sys.argv[1]).run(json.loads(sys.argv[2]))
+    with Session(sys.argv[1]) as session:
+        outputs = session.run(json.loads(sys.argv[2]), *sys.argv[3:])
     print(json.dumps(outputs, default=lambda value: value.decode(errors="replace")))
