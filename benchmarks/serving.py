@@ -6,13 +6,15 @@ Each system is an exported classifier of --preset's shape with random weights, i
 own on --cores cores: `ours` in Python, `ours-c-api` through TensorFlow's C API, `ours-bf16`,
 `tf-models-official` (its tokenizer, packer and encoder as a SavedModel, which pads to --seq_length)
 and `hf-torch` (transformers, which pads to the longest). One JSON line for each system and load:
-`p50_ms`, `p95_ms`, `p99_ms` of wall-clock time, `texts_per_s`, `cpu_ms`, the median CPU time, and
+`p50_ms`, from 20 rounds on `p95_ms` and from 100 on `p99_ms`, of wall-clock time; `texts_per_s`,
+the texts over the wall-clock time of all measured rounds; `cpu_ms`, the median CPU time, and
 `ratio`, that over tf-models-official's. The loads: 1 or 32 texts of 10 pieces, 1 or 32 of
 --seq_length, and `mixed`, 24 texts of 10 and 8 of --seq_length. `alone_difference` is how far any
 probability of the mixed batch is from that of its text alone. A system that is not installed is a
-line with `absent`.
+line with `absent`; one that fails ends the benchmark.
 """
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -28,6 +30,7 @@ from albert_tf.tokenization import WORD_MARK, Tokenizer, load_tokenizer
 SYSTEMS = ("ours", "ours-c-api", "ours-bf16", "tf-models-official", "hf-torch")
 REFERENCE = "tf-models-official"
 _WORKER = "benchmarks.serving_worker"
+_PERCENTILES = ((50, 1), (95, 20), (99, 100))  # and the rounds from which on each is not the worst
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,9 +62,15 @@ class ServingOptions:
 
 
 class Worker:
-    """A system in a process of its own."""
+    """A system in a process of its own.
+
+    Raises:
+      ChildProcessError: the process ended, here or in `ask`; what it had to say it said on its own
+        standard error, which is ours.
+    """
 
     def __init__(self, name: str, options: ServingOptions, folder: str) -> None:
+        self._name = name
         arguments = [name, options.preset, options.tokenizer, str(options.seq_length), folder]
         self._process = subprocess.Popen(
             [sys.executable, "-m", _WORKER, *arguments, str(options.cores)],
@@ -73,13 +82,18 @@ class Worker:
     def ask(self, texts: list[str]) -> dict:
         """The answer of one request: `wall_ms`, `cpu_ms`, `probabilities`."""
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(texts) + "\n")
-        self._process.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):  # `_read` says what that means
+            self._process.stdin.write(json.dumps(texts) + "\n")
+            self._process.stdin.flush()
         return self._read()
 
     def _read(self) -> dict:
         assert self._process.stdout is not None
-        return json.loads(self._process.stdout.readline() or '{"absent": "it ended"}')
+        line = self._process.stdout.readline()
+        if not line.endswith("\n"):
+            status = self._process.wait()
+            raise ChildProcessError(f"The system {self._name} ended with status {status}.")
+        return json.loads(line)
 
     def end(self) -> None:
         """Lets the process go."""
@@ -118,13 +132,8 @@ def main(options: ServingOptions) -> None:
     if options.dry_run:
         print(json.dumps({"systems": options.names, "loads": list(requests)}))
         return
-    with tempfile.TemporaryDirectory() as folder:
-        workers = {
-            name: Worker(name, options, os.path.join(folder, name)) for name in options.names
-        }
-        present = {name: worker for name, worker in workers.items() if "absent" not in worker.ready}
-        for name in workers.keys() - present.keys():
-            print(json.dumps({"system": name} | workers[name].ready))
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as running:
+        present = _present(options, folder, running)
         for load, texts in requests.items():
             answers: dict[str, list[dict]] = {name: [] for name in present}
             for _ in range(1 + options.rounds):
@@ -135,8 +144,21 @@ def main(options: ServingOptions) -> None:
         for name, worker in present.items():
             line = {"system": name, "alone_difference": _alone_difference(worker, every["mixed"])}
             print(json.dumps(line))
-        for worker in workers.values():
-            worker.end()
+
+
+def _present(
+    options: ServingOptions, folder: str, running: contextlib.ExitStack
+) -> dict[str, Worker]:
+    """The installed systems, which `running` ends; prints the lines of the others."""
+    present = {}
+    for name in options.names:
+        worker = Worker(name, options, os.path.join(folder, name))
+        running.callback(worker.end)
+        if "absent" in worker.ready:
+            print(json.dumps({"system": name} | worker.ready))
+        else:
+            present[name] = worker
+    return present
 
 
 def _alone_difference(worker: Worker, texts: list[str]) -> float:
@@ -152,21 +174,18 @@ def _alone_difference(worker: Worker, texts: list[str]) -> float:
 def _line(name: str, load: str, count: int, answers: dict[str, list[dict]]) -> dict:
     wall = sorted(answer["wall_ms"] for answer in answers[name][1:])
 
-    def percentile(share: float) -> float:
-        return round(wall[min(len(wall) - 1, int(share * len(wall)))], 2)
-
     def cpu(system: str) -> float:
         return statistics.median(answer["cpu_ms"] for answer in answers[system][1:])
 
-    line = {
-        "system": name,
-        "load": load,
-        "p50_ms": percentile(0.5),
-        "p95_ms": percentile(0.95),
-        "p99_ms": percentile(0.99),
-        "texts_per_s": round(1000 * count / percentile(0.5), 1),
-        "cpu_ms": round(cpu(name), 2),
+    percentiles = {
+        f"p{percent}_ms": round(wall[-(-percent * len(wall) // 100) - 1], 2)
+        for percent, rounds in _PERCENTILES
+        if len(wall) >= rounds
     }
+    line = {"system": name, "load": load} | percentiles | {
+        "texts_per_s": round(1000 * count * len(wall) / sum(wall), 1),
+        "cpu_ms": round(cpu(name), 2),
+    }  # fmt: skip
     return line | ({"ratio": round(cpu(name) / cpu(REFERENCE), 3)} if REFERENCE in answers else {})
 
 

@@ -34,6 +34,8 @@ def ours_c_api(preset: str, tokenizer_path: str, seq_length: int, folder: str) -
     )
     exporter.start()
     exporter.join()
+    if exporter.exitcode:
+        raise ChildProcessError(f"The export ended with status {exporter.exitcode}.")
     from examples.c_api import Session
 
     session = Session(folder)
@@ -152,7 +154,10 @@ def _loaded(path: str) -> Ask:
 
 
 def main(name: str, preset: str, tokenizer: str, seq_length: str, folder: str, cores: str) -> None:
-    """Says that it is ready, or absent; then a line of answers for each line of texts."""
+    """Says that it is ready, or absent; then a line of answers for each line of texts.
+
+    Of what goes wrong, only a missing library is told as a line: anything else ends the process.
+    """
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: int(cores)])
     lines = os.fdopen(os.dup(1), "w")  # whatever else prints goes to standard error
     os.dup2(2, 1)

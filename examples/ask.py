@@ -21,7 +21,18 @@ def main(path: str, texts: list[str]) -> None:
     print(f"albert_tf can be imported here: {found}", flush=True)
     if found:
         sys.exit("ask.py: error: that proves nothing about the model alone: start it by python -I")
-    answers = tf.saved_model.load(path).signatures["serving_default"](text=tf.constant(texts))
+    model = tf.saved_model.load(path)  # to be kept: the signature does not hold its variables
+    signature = model.signatures["serving_default"]
+    wanted = sorted(signature.structured_input_signature[1])
+    given = sorted(signature.structured_outputs)
+    if wanted != ["text"] or not {"pieces", "label"} & set(given):
+        print(
+            f"ask.py: error: this export takes {', '.join(wanted)} and gives {', '.join(given)}: "
+            "only those that take text and give pieces or a label can be asked here",
+            file=sys.stderr,
+        )
+        sys.exit(2)
+    answers = signature(text=tf.constant(texts))
     for row, text in enumerate(texts):
         print(text)
         if "pieces" in answers:  # fill-mask

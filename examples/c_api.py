@@ -29,10 +29,9 @@ _CALLS = {  # TF_...: the types of its result and of its arguments
     "NewSessionOptions": "p", "DeleteSessionOptions": "vp", "NewBuffer": "p", "DeleteBuffer": "vp",
     "LoadSessionFromSavedModel": "pppspippp", "SessionRun": "vppppippipipp",
     "DeleteSession": "vpp", "GraphOperationByName": "pps", "AllocateTensor": "pipiz",
-    "TensorType": "ip", "NumDims": "ip", "Dim": "qpi", "TensorElementCount": "qp",
-    "TensorData": "pp", "TensorByteSize": "zp", "DeleteTensor": "vp", "StringInit": "vp",
-    "StringCopy": "vpsz", "StringGetDataPointer": "pp", "StringGetSize": "zp",
-    "StringDealloc": "vp",
+    "TensorType": "ip", "NumDims": "ip", "Dim": "qpi", "TensorData": "pp", "TensorByteSize": "zp",
+    "DeleteTensor": "vp", "StringInit": "vp", "StringCopy": "vpsz", "StringGetSize": "zp",
+    "StringGetDataPointer": "pp",
 }  # fmt: skip
 
 
@@ -43,10 +42,7 @@ class Output(ctypes.Structure):
 
 
 class Session(contextlib.AbstractContextManager):
-    """A SavedModel in a C++ session, for one thread at a time; `close` or `with` frees it.
-
-    Args:
-      path: OUTPUT/VERSION.
+    """OUTPUT/VERSION in a C++ session, for one thread at a time; `close` or `with` frees it.
 
     Attributes:
       signatures: name -> (inputs, outputs), each name -> (tensor's name, data type).
@@ -94,8 +90,7 @@ class Session(contextlib.AbstractContextManager):
         """Nested lists in, nested lists out; strings out are bytes.
 
         Raises:
-          ValueError: the session is closed, it has no such signature, that has other inputs, or a
-            list is ragged.
+          ValueError: it is closed, has no such signature or not those inputs, or lists are ragged.
         """
         places, results = self._asked(inputs, signature)
         feeds = (Output * len(places))(*(self._output(name) for name, _ in places.values()))
@@ -111,9 +106,6 @@ class Session(contextlib.AbstractContextManager):
             self._check()
             return {name: self._values(tensor) for name, tensor in zip(results, out, strict=True)}
         finally:
-            for tensor in filter(None, values):  # long strings of ours are not TensorFlow's to free
-                for place in self._strings(tensor):
-                    self._c.TF_StringDealloc(place)
             for tensor in filter(None, [*values, *out]):
                 self._c.TF_DeleteTensor(tensor)
 
@@ -146,29 +138,26 @@ class Session(contextlib.AbstractContextManager):
             packed = struct.pack(f"{len(flat)}{_FORMATS[dtype]}", *flat)
         size, dims = len(packed) + _TSTRING_BYTES * len(texts), (c_int64 * len(shape))(*shape)
         tensor = self._c.TF_AllocateTensor(dtype, dims, len(shape), size)
-        ctypes.memmove(self._c.TF_TensorData(tensor), packed, len(packed))
-        for place, text in zip(self._strings(tensor), texts, strict=True):
+        data = self._c.TF_TensorData(tensor)
+        ctypes.memmove(data, packed, len(packed))
+        for number, text in enumerate(texts):
+            place = data + number * _TSTRING_BYTES
             self._c.TF_StringInit(place)
             self._c.TF_StringCopy(place, text, len(text))
         return tensor
 
     def _values(self, tensor: int) -> Any:
-        dtype, size = self._c.TF_TensorType(tensor), self._c.TF_TensorByteSize(tensor)
+        dtype, data = self._c.TF_TensorType(tensor), self._c.TF_TensorData(tensor)
         shape = [self._c.TF_Dim(tensor, i) for i in range(self._c.TF_NumDims(tensor))]
+        count = math.prod(shape)
         if dtype == STRING:
-            at, length = self._c.TF_StringGetDataPointer, self._c.TF_StringGetSize
-            flat = [ctypes.string_at(at(place), length(place)) for place in self._strings(tensor)]
+            at, size = self._c.TF_StringGetDataPointer, self._c.TF_StringGetSize
+            places = [data + number * _TSTRING_BYTES for number in range(count)]
+            flat = [ctypes.string_at(at(place), size(place)) for place in places]
         else:
-            raw = ctypes.string_at(self._c.TF_TensorData(tensor), size) if size else b""
-            flat = list(struct.unpack(f"{math.prod(shape)}{_FORMATS[dtype]}", raw))
+            raw = ctypes.string_at(data, self._c.TF_TensorByteSize(tensor)) if count else b""
+            flat = list(struct.unpack(f"{count}{_FORMATS[dtype]}", raw))
         return _nested(flat, shape)
-
-    def _strings(self, tensor: int) -> range:
-        """Where a tensor's strings are; of another type it has none."""
-        is_text = self._c.TF_TensorType(tensor) == STRING
-        count = self._c.TF_TensorElementCount(tensor) if is_text else 0
-        begin = self._c.TF_TensorData(tensor) or 0
-        return range(begin, begin + count * _TSTRING_BYTES, _TSTRING_BYTES)
 
 
 def _libraries() -> tuple[ctypes.CDLL, list[str]]:
@@ -231,7 +220,7 @@ def _flattened(values: Any) -> tuple[list[int], list]:
     while any(isinstance(row, list | tuple) for row in flat):
         sizes = {len(row) if isinstance(row, list | tuple) else "none" for row in flat}
         if len(sizes) > 1:
-            raise ValueError(f"Lists must be as long as each other. Lengths: {sizes}.")
+            raise ValueError(f"Lists side by side must be of one length, not of {sizes}.")
         shape.append(len(flat[0]))
         flat = [value for row in flat for value in row]
     return shape, flat

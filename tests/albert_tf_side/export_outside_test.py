@@ -3,6 +3,7 @@
 The processes run isolated (-I): they see neither this folder nor the environment's paths.
 """
 
+import functools
 import json
 import os
 import subprocess
@@ -36,8 +37,11 @@ PAIRS = {"text_a": TEXTS, "text_b": TEXTS[::-1]}
 CHOICES = {"question": TEXTS, "context": TEXTS[::-1], "options": [["a", "the"]] * 4}
 SPANS = {"question": TEXTS, "context": TEXTS[::-1]}
 IDS = {name: [[2, 9, 3]] if name == "input_word_ids" else [[1, 1, 0]] for name in INPUTS}
+CLASSIFIER = ClassifierTask(("no", "yes"), seq_length=32)
+FEWER_LAYERS = functools.partial(ClassifierModule, depths=(1, 2), patience=1)
 KINDS_OF_EXPORT = {
-    "classifier": (ClassifierTask(("no", "yes"), seq_length=32), ClassifierModule, {"text": TEXTS}),
+    "classifier": (CLASSIFIER, ClassifierModule, {"text": TEXTS}),
+    "fewer layers": (CLASSIFIER, FEWER_LAYERS, {"text": TEXTS}),
     "pairs": (ClassifierTask(("no", "yes"), seq_length=32, pair=True), ClassifierModule, PAIRS),
     "regressor": (RegressorTask(seq_length=32), RegressorModule, {"text": TEXTS}),
     "choices": (MultipleChoiceTask(seq_length=32, num_choices=2), MultipleChoiceModule, CHOICES),
@@ -86,24 +90,29 @@ def isolated(*arguments: str) -> str:
     return done.stdout
 
 
+C_API = os.path.join(ROOT, "examples", "c_api.py")
 OTHERS = [name for name in KINDS_OF_EXPORT if name != "classifier"]
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["classifier"]
+    ("name", "signature"),
+    [("classifier", "serving_default")]
     + [
-        pytest.param(name, marks=pytest.mark.slow)
+        pytest.param(name, "serving_default", marks=pytest.mark.slow)
         for name in [*OTHERS, "encoder", "fill_mask", "embedding", "preprocessing"]
+    ]
+    + [
+        pytest.param("fewer layers", signature, marks=pytest.mark.slow)
+        for signature in ("depth_1", "depth_2", "early_exit", "classify")
     ],
 )
-def test_the_c_api_gives_the_same_answers(export, name):
+def test_the_c_api_gives_the_same_answers(export, name, signature):
     path, inputs = export(name)
-    found = json.loads(
-        isolated(os.path.join(ROOT, "examples", "c_api.py"), path, json.dumps(inputs))
-    )
+    if signature == "classify":
+        inputs = {"inputs": [serialized(text) for text in ("the value", "", "of the object")]}
+    found = json.loads(isolated(C_API, path, json.dumps(inputs), signature))
     loaded = tf.saved_model.load(path)
-    wanted = loaded.signatures["serving_default"](
+    wanted = loaded.signatures[signature](
         **{key: tf.constant(value) for key, value in inputs.items()}
     )
     assert set(found) == set(wanted)
@@ -116,28 +125,94 @@ def test_the_c_api_gives_the_same_answers(export, name):
     del loaded
 
 
+def serialized(text: str) -> str:
+    """A tf.Example; of a short text of ASCII the bytes are ASCII, which JSON can hold."""
+    feature = tf.train.Feature(bytes_list=tf.train.BytesList(value=[text.encode()]))
+    example = tf.train.Example(features=tf.train.Features(feature={"text": feature}))
+    return example.SerializeToString().decode("ascii")
+
+
+SESSION = """
+import json, runpy, sys
+_, script, path, *arguments = sys.argv
+Session = runpy.run_path(script)["Session"]
+def rss():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096 / 1e6
+def error(*request):
+    try:
+        return session.run(*request)
+    except (RuntimeError, ValueError) as error:
+        return f"{type(error).__name__}: {error}"
+"""
+
+
+def test_the_c_api_refuses_what_does_not_fit(export):
+    code = """
+with Session(path) as session:
+    found = [error(*request) for request in json.loads(arguments[0])]
+    found.append([len(row) for row in session.run({"text": ["a", "b"]})["probabilities"]])
+session.close()
+print(json.dumps([*found, error({"text": ["a"]})]))
+"""
+    ragged = [[["a"], ["b", "c"]], [["a", "b"], ["c"]], [["a"], "b"], ["b", ["a"]]]
+    requests = [[{"text": text}] for text in ragged]
+    requests += [[{"texts": ["a"]}], [{"text": ["a"], "more": ["b"]}]]
+    requests += [[{"text": ["a"]}, "depth_7"], [{"inputs": ["nonsense"]}, "classify"]]
+    path, _ = export("classifier")
+    found = json.loads(isolated("-c", SESSION + code, C_API, path, json.dumps(requests)))
+    *lists, unlike, more, signature, nonsense, answered, closed = found
+    assert len(lists) == 4
+    assert all(error.startswith("ValueError: Lists side by side") for error in lists)
+    assert unlike == "ValueError: The inputs are ['text'], not ['texts']."
+    assert more == "ValueError: The inputs are ['text'], not ['more', 'text']."
+    assert signature.startswith("ValueError: The signatures are [")
+    assert signature.endswith("'serving_default', 'tokens'], not 'depth_7'.")
+    assert nonsense.startswith("RuntimeError: ")  # TensorFlow's own, and the session goes on
+    assert answered == [2, 2]
+    assert closed == "ValueError: The session is closed."
+
+
+@pytest.mark.slow
+def test_the_c_api_frees_what_it_made(export):
+    """Of 50 requests that fail with a megabyte each, and of eight sessions, nothing stays."""
+    code = """
+def growth(requests, call):
+    seen = [(call(), rss())[1] for _ in range(requests)]
+    return seen[-1] - seen[requests // 6]
+def used():
+    with Session(path) as session:
+        session.run({"text": ["a"]})
+with Session(path) as session:
+    grown = [growth(60, lambda: error({"inputs": [b"x" * 10**6]}, "classify"))]
+    names, ids = ("input_mask", "input_type_ids", "input_word_ids"), [[1] * 125_000]
+    for last in names:
+        request = {name: [[1], [1, 2]] if name == last else ids for name in names}
+        grown.append(growth(60, lambda: error(request, "tokens")))
+print([*grown, growth(10, used)])
+"""
+    path, _ = export("classifier")
+    grown = json.loads(isolated("-c", SESSION + code, C_API, path))
+    assert max(grown) < 6, grown  # MB
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_memory_stays_flat_through_five_minutes_of_requests(export):
     """Of batches of 1 to 32 texts of all lengths: the second half may grow by 2 % at most."""
     path, _ = export("classifier")
-    code = (
-        "import random, runpy, sys, time\n"
-        "Session = runpy.run_path(sys.argv[1])['Session']\n"
-        "def rss():\n"
-        "    with open('/proc/self/statm') as file:\n"
-        "        return int(file.read().split()[1]) * 4096 / 1e6\n"
-        "session, rng, seen = Session(sys.argv[2]), random.Random(0), []\n"
-        "end = time.time() + 300\n"
-        "while time.time() < end:\n"
-        "    texts = ['the value ' * rng.randrange(40) for _ in range(rng.randrange(1, 33))]\n"
-        "    assert len(session.run({'text': texts})['label']) == len(texts)\n"
-        "    seen.append(rss())\n"
-        "half = len(seen) // 2\n"
-        "print(len(seen), max(seen[half // 2 : half]), max(seen[half:]))\n"
-    )
-    script = os.path.join(ROOT, "examples", "c_api.py")
-    count, before, after = map(float, isolated("-c", code, script, path).split())
+    code = """
+import random, time
+session, rng, seen = Session(path), random.Random(0), []
+end = time.time() + 300
+while time.time() < end:
+    texts = ["the value " * rng.randrange(40) for _ in range(rng.randrange(1, 33))]
+    assert len(session.run({"text": texts})["label"]) == len(texts)
+    seen.append(rss())
+half = len(seen) // 2
+print(len(seen), max(seen[half // 2 : half]), max(seen[half:]))
+"""
+    count, before, after = map(float, isolated("-c", SESSION + code, C_API, path).split())
     assert count > 1000
     assert after < 1.02 * before, (count, before, after)
 
