@@ -62,6 +62,8 @@ class Model:
 def main(path: str, texts: Sequence[str]) -> None:
     """Prints the answer of the model at `path` to each text, or pair of texts."""
     model = Model(path)
+    if "pair" not in model.task:
+        sys.exit(f"ask_litert.py: error: {path} is no classifier or regressor, as this asks.")
     count = 2 if model.task["pair"] else 1
     if len(texts) % count:
         sys.exit(

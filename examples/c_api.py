@@ -237,6 +237,12 @@ if __name__ == "__main__":
     if len(sys.argv) not in (3, 4):
         print("usage: python -I c_api.py OUTPUT/VERSION JSON_OF_INPUTS [SIGNATURE]")
         sys.exit(2)
+    try:
+        inputs = json.loads(sys.argv[2])
+    except ValueError:
+        sys.exit(
+            f'c_api.py: error: the inputs must be JSON, as {{"text": ["dull"]}}: {sys.argv[2]}'
+        )
     with Session(sys.argv[1]) as session:
-        outputs = session.run(json.loads(sys.argv[2]), *sys.argv[3:])
+        outputs = session.run(inputs, *sys.argv[3:])
     print(json.dumps(outputs, default=lambda value: value.decode(errors="replace")))

@@ -37,4 +37,6 @@ def _batch(features: albert_tf.Features, units: tf.Tensor) -> tuple:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("usage: python -m examples.finetune_checkpoint runs/first reviews/train.tsv")
     main(*sys.argv[1:])

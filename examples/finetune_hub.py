@@ -32,4 +32,7 @@ def main(preprocessing: str, encoder: str, table: str, epochs: int = 3) -> tf_ke
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 4:
+        usage = "export/preprocessing/1 export/encoder/1 reviews/train.tsv"
+        sys.exit(f"usage: python -m examples.finetune_hub {usage}")
     main(*sys.argv[1:])

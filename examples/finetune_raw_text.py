@@ -34,4 +34,7 @@ def main(preprocessing: str, encoder: str, table: str, saved: str, epochs: int =
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 5:
+        usage = "export/preprocessing/1 export/encoder/1 reviews/train.tsv saved"
+        sys.exit(f"usage: python -m examples.finetune_raw_text {usage}")
     main(*sys.argv[1:])

@@ -102,6 +102,11 @@ def _lines(path: str) -> Iterator[tuple[int, str]]:
         return enumerate(sys.stdin, start=1)
     if not os.path.isfile(path):
         raise InputNotFoundError(f"--input: no file {path!r} (working folder {os.getcwd()}).")
+    if path.endswith((".csv", ".csv.gz")):  # its header and labels would be read as texts
+        raise InputError(
+            f"--input={path} is a table, and a line of --input is a text or a JSON object. For a "
+            "table pass --data_dir, its folder, and --part, its name without the ending."
+        )
     return lines_of(path)
 
 

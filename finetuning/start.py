@@ -20,7 +20,7 @@ from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import load_task_model
 from albert_tf.tasks.task_model import TaskModel
 from albert_tf.tokenization import Tokenizer, load_tokenizer
-from finetuning.config import FinetuneConfig
+from finetuning.config import FinetuneConfig, TrainingConfig
 from finetuning.task import Data
 
 # The rest of `task` and of `model` follows from the data and from --init.
@@ -99,6 +99,12 @@ def _tokenizer(path: str, other: str | None) -> Tokenizer:
     return own
 
 
+def _is_key(key: str, task: Any) -> bool:
+    section, _, name = key.partition(".")
+    owner = task if section == "task" else TrainingConfig
+    return name in {field.name for field in dataclasses.fields(owner)}
+
+
 def _kind_of(path: str) -> Any:
     return RunDir(path).config().get("task", {}).get("kind")
 
@@ -116,6 +122,8 @@ def resolve(
       ConfigError: an impossible value, or one that the data or --init decide.
     """
     for key in (assignment.partition("=")[0] for assignment in assignments):
+        if near := [k for k in (f"training.{key}", f"task.{key}") if _is_key(k, data.task)]:
+            raise ConfigError(f"unknown key `{key}`. Did you mean {' or '.join(near)}?")
         if not key.startswith(CHANGEABLE) or key in FIXED:
             raise ConfigError(
                 f"`{key}` follows from the data or from --init and cannot be set. "
@@ -127,8 +135,14 @@ def resolve(
         FinetuneConfig(model, data.task), [f"{key}={value}" for key, value in recipe.items()]
     )
     # Shorter where the encoder cannot take the task's default.
-    length = min(config.task.seq_length, model.max_positions)
-    config = dataclasses.replace(config, task=dataclasses.replace(config.task, seq_length=length))
+    chosen = config.task.seq_length
+    if (length := min(chosen, model.max_positions)) < chosen:
+        shorter = {"seq_length": length}
+        if hasattr(config.task, "doc_stride"):  # windows overlap as much as they would have
+            shorter["doc_stride"] = max(1, config.task.doc_stride * length // chosen)
+        config = dataclasses.replace(config, task=dataclasses.replace(config.task, **shorter))
+        values = ", ".join(f"task.{key}={value}" for key, value in shorter.items())
+        print(f"The encoder has {length} positions: {values} in place of the task's {chosen}.")
     config = settings.override(config, assignments)
     if config.task.seq_length > model.max_positions:
         raise ConfigError(

@@ -174,7 +174,9 @@ def _check(options: ExportOptions, kind: str) -> None:
 
 def _kind(options: ExportOptions, task: str | None) -> str:
     """What is exported, of a run that was trained for `task`."""
-    allowed = [*OF_ENCODERS, *(kind for kind in OF_TASKS if kind == task)]
+    allowed = list(OF_ENCODERS)
+    if task in OF_TASKS:  # fine-tuned, and without the masked-LM head
+        allowed = [task, *(kind for kind in OF_ENCODERS if kind != "fill_mask")]
     kind = options.kind or ("encoder" if task == "pretraining" else task)
     if kind is None or kind not in allowed:
         raise InputError(
