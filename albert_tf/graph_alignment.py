@@ -9,6 +9,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from albert_tf.normalization import re2_class
+from albert_tf.ragged import row_of
 from albert_tf.sentencepiece_model import WORD_MARK
 from albert_tf.text_ops import GraphTokenizer, SentencePieceOps, WordPieceOps
 from albert_tf.tokenization import Tokenizer
@@ -98,12 +99,17 @@ class GraphAligner(tf.Module):
         self, texts: tf.Tensor, ops: SentencePieceOps
     ) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
         normal = ops.normalize(texts)
-        ids, begin, end = ops.processor.tokenize_with_offsets(normal)
-        # The texts end to end: a byte that is no space and continues no character is a solid one.
-        flat = tf.cast(tf.io.decode_raw(tf.strings.reduce_join(normal), tf.uint8), tf.int32)
-        is_solid = tf.not_equal(tf.bitwise.bitwise_and(flat, 0xC0), 0x80) & (flat != ord(" "))
-        before = tf.concat([[0], tf.cumsum(tf.cast(is_solid, tf.int32))], 0)
-        base = tf.gather(tf.cumsum(tf.strings.length(normal), exclusive=True), row_of(ids))
+        short, keep = ops.shorten(normal)
+        ids, begin, end = ops.processor.tokenize_with_offsets(short)
+        # How many solid characters there are before each character of `normal`, and at its end;
+        # then before each that `short` still has; then before each byte of those.
+        codes = tf.strings.unicode_decode(normal, "UTF-8").values
+        before = tf.concat([[0], tf.cumsum(tf.cast(codes != ord(" "), tf.int32))], 0)
+        before = tf.boolean_mask(before, tf.concat([keep, [True]], 0))
+        flat = tf.cast(tf.io.decode_raw(tf.strings.reduce_join(short), tf.uint8), tf.int32)
+        begins = tf.not_equal(tf.bitwise.bitwise_and(flat, 0xC0), 0x80)  # a character
+        before = tf.gather(before, tf.concat([[0], tf.cumsum(tf.cast(begins, tf.int32))], 0))
+        base = tf.gather(tf.cumsum(tf.strings.length(short), exclusive=True), row_of(ids))
         own = tf.gather(before, base)
         begin, end = (
             tf.gather(before, base + tf.cast(offsets.values, tf.int32)) - own
@@ -138,15 +144,6 @@ class GraphAligner(tf.Module):
         before = tf.cumsum(lengths, exclusive=True)
         begin = before - tf.gather(before, tf.gather(ids.row_starts(), row_of(ids)))
         return ids, begin, begin + lengths
-
-
-def row_of(rows: tf.RaggedTensor) -> tf.Tensor:
-    """The row of each value, int32 [values].
-
-    `value_rowids` takes the memory of a tensor as wide as the longest row.
-    """
-    size = tf.size(rows.values, tf.int64)
-    return tf.searchsorted(rows.row_splits[1:], tf.range(size), side="right")
 
 
 def byte_bounds(texts: tf.Tensor) -> tf.RaggedTensor:

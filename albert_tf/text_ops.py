@@ -12,6 +12,7 @@ import tensorflow_text
 from albert_tf.errors import InputError
 from albert_tf.normalization import Normalization, combining_ranges, re2_class
 from albert_tf.tokenization import SpecialIds, Tokenizer
+from albert_tf.unknown_runs import LONG, shorten
 from albert_tf.wordpiece import CONTINUES, MAX_WORD, SPECIAL_PIECES, WordPiece, characters
 
 # What str.split() takes for white space, as an RE2 class.
@@ -77,13 +78,22 @@ class SentencePieceOps(tf.Module):
         self._new_ids = _replacement_table(tokenizer)
 
     def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        ids = self.processor.tokenize(self.normalize(texts))
+        ids = self.processor.tokenize(self.shorten(self.normalize(texts))[0])
         new = self.replace(ids)
         return ids if new is None else new.merge_dims(1, 2)
 
     def normalize(self, texts: tf.Tensor) -> tf.Tensor:
-        """What the model cuts."""
+        """What the model reads."""
         return normalize_in_graph(texts, self._normalization)
+
+    def shorten(self, normal: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """What the model is given for it: see `unknown_runs.shorten`."""
+        count = tf.reduce_sum(tf.strings.length(normal, "UTF8_CHAR"))
+        return tf.cond(
+            tf.reduce_any(tf.strings.length(normal) > LONG),
+            lambda: shorten(normal, self.processor.tokenize),
+            lambda: (normal, tf.ones([count], tf.bool)),
+        )
 
     def replace(self, ids: tf.RaggedTensor) -> tf.RaggedTensor | None:
         """[B, (pieces)] -> [B, (pieces), (new)] by the digit-comma rule; None: nothing changes."""

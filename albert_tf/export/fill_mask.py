@@ -5,6 +5,7 @@ import tensorflow as tf
 from albert_tf.export.buckets import in_buckets
 from albert_tf.export.signatures import untracked
 from albert_tf.pretrainer import AlbertPretrainer
+from albert_tf.ragged import keep, part, row_of
 from albert_tf.text_ops import WHITE_SPACE, GraphTokenizer
 from albert_tf.tokenization import WORD_MARK, Tokenizer
 
@@ -19,9 +20,9 @@ class FillMaskModule(tf.Module):
     or its beginning: punctuation may follow it, while letters that follow it without a space are
     mostly read as a word of their own. Of a text beyond the model's longest sequence the model sees
     a window with the first mask in its middle.
-    Outputs, M the most masks in a text of the batch: `pieces` string [B, M, K], best first;
-    `probabilities` float32 [B, M, K]. Masks outside the window, and those that a text has not, are
-    "" and 0.
+    Outputs, M the most masks that are guessed in a text of the batch, none outside the window:
+    `pieces` string [B, M, K], best first; `probabilities` float32 [B, M, K]. Of a text with fewer
+    the rest is "" and 0.
     """
 
     def __init__(self, pretrainer: AlbertPretrainer, tokenizer: Tokenizer, top_k: int = 5) -> None:
@@ -39,21 +40,24 @@ class FillMaskModule(tf.Module):
     def serve(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """The signature."""
         ids = self._ids(text)  # [B, (pieces)]
-        at = tf.ragged.range(tf.cast(ids.row_lengths(), tf.int32))  # [B, (pieces)]
-        masks = tf.ragged.boolean_mask(at, tf.equal(ids, self._special.mask))  # [B, (M)]
-        begin = self._window_begin(ids, masks)  # [B, 1]
-        seen = tf.ragged.boolean_mask(ids, (at >= begin) & (at < begin + self._room))
-        guessed = tf.ragged.boolean_mask(masks, masks < begin + self._room)  # the first of them
-        positions = (guessed - begin + 1).to_tensor(0)  # after [CLS]; [B, (guessed)]
+        masks = keep(tf.ragged.range(ids.row_lengths()), tf.equal(ids.values, self._special.mask))
+        begin = self._window_begin(ids, masks)  # [B]
+        seen = part(ids, ids.row_starts() + begin, tf.minimum(ids.row_lengths(), self._room))
+        inside = masks.with_values(masks.values - tf.gather(begin, row_of(masks)))
+        guessed = keep(inside, inside.values < self._room)  # the first of them; [B, (M)]
+        count = tf.cast(guessed.row_lengths(), tf.int32)
+        positions = tf.cast(guessed.to_tensor(-1) + 1, tf.int32)  # after [CLS]; [B, M]
         positions = tf.pad(positions, [[0, 0], [0, 1]])  # one more: never none
 
         def run(rows: tf.Tensor, width: tf.Tensor) -> dict[str, tf.Tensor]:
             features = self._tokenizer.pack([tf.gather(seen, rows)], width)
-            features["masked_lm_positions"] = tf.gather(positions, rows)
+            most = tf.maximum(tf.reduce_max(tf.gather(count, rows)), 1)  # less than `width`
+            features["masked_lm_positions"] = tf.gather(positions, rows)[:, :most]
             best, ids = tf.math.top_k(
                 tf.nn.softmax(self._predict(features)["mlm_logits"]), self._top_k
             )
-            return {"probabilities": best, "ids": ids}
+            missing = [[0, 0], [0, tf.shape(positions)[1] - most], [0, 0]]
+            return {"probabilities": tf.pad(best, missing), "ids": tf.pad(ids, missing)}
 
         lengths = tf.cast(seen.row_lengths(), tf.int32) + 2
         empty = tf.zeros(tf.concat([tf.shape(positions), [self._top_k]], 0))
@@ -65,15 +69,10 @@ class FillMaskModule(tf.Module):
             _CHUNK,
         )
         best = {name: value[:, :-1] for name, value in best.items()}
-        real = tf.ones_like(guessed, tf.bool).to_tensor(False)[:, :, tf.newaxis]
-        missing = [[0, 0], [0, _longest(masks) - _longest(guessed)], [0, 0]]
+        real = tf.sequence_mask(count, tf.shape(positions)[1] - 1)[:, :, tf.newaxis]
         return {
-            "pieces": tf.pad(
-                tf.where(real, tf.gather(self._pieces, best["ids"]), ""),
-                missing,
-                constant_values="",
-            ),
-            "probabilities": tf.pad(tf.where(real, best["probabilities"], 0.0), missing),
+            "pieces": tf.where(real, tf.gather(self._pieces, best["ids"]), ""),
+            "probabilities": tf.where(real, best["probabilities"], 0.0),
         }
 
     def signatures(self) -> dict[str, object]:
@@ -87,20 +86,16 @@ class FillMaskModule(tf.Module):
         # The tokenizer puts a space before each part. What is glued to a mask has none: "[MASK].".
         after_mask = tf.ragged.range(parts.row_lengths()).values > 0  # [parts of all]
         spaced = tf.strings.regex_full_match(parts.values, f"{WHITE_SPACE}(?s:.*)")
-        is_first = tf.equal(tf.ragged.range(ids.row_lengths()), 0)
-        added = is_first & tf.equal(ids, self._space) & (after_mask & ~spaced)[:, tf.newaxis]
-        ids = tf.ragged.boolean_mask(ids, ~added)
+        row = row_of(ids)
+        is_first = tf.equal(tf.range(tf.size(row, tf.int64)), tf.gather(ids.row_starts(), row))
+        is_glued = tf.gather(after_mask & ~spaced, row)
+        ids = keep(ids, ~(is_first & is_glued & tf.equal(ids.values, self._space)))
         # A mask before each part, then none before a text's first.
         masks = tf.fill([ids.nrows(), 1], self._special.mask)
         return parts.with_values(tf.concat([masks, ids], axis=1)).merge_dims(1, 2)[:, 1:]
 
     def _window_begin(self, ids: tf.RaggedTensor, masks: tf.RaggedTensor) -> tf.Tensor:
-        """Where each text's window begins, int32 [B, 1]; 0 for a text that fits."""
-        last = tf.maximum(tf.cast(ids.row_lengths(), tf.int32) - self._room, 0)
-        centred = tf.maximum(tf.reduce_min(masks, axis=1) - self._room // 2, 0)
-        return tf.minimum(centred, last)[:, tf.newaxis]
-
-
-def _longest(rows: tf.RaggedTensor) -> tf.Tensor:
-    """The length of the longest row, int32; 0 where there is none."""
-    return tf.cast(tf.maximum(tf.reduce_max(rows.row_lengths()), 0), tf.int32)
+        """Where each text's window begins, int64 [B]; 0 for a text that fits."""
+        last = tf.maximum(ids.row_lengths() - self._room, 0)
+        first = tf.math.unsorted_segment_min(masks.values, row_of(masks), tf.size(last))
+        return tf.minimum(tf.maximum(first - self._room // 2, 0), last)

@@ -5,12 +5,14 @@ import tensorflow as tf
 from albert_tf.encoder import INPUTS
 from albert_tf.export.buckets import in_buckets
 from albert_tf.export.signatures import signature, untracked
-from albert_tf.export.text_module import Answer, same_size
+from albert_tf.export.text_module import Answer, checked, same_size
+from albert_tf.ragged import part, row_of
 from albert_tf.tasks.multiple_choice import MultipleChoice
 from albert_tf.text_ops import GraphTokenizer
 from albert_tf.tokenization import Tokenizer
 
 _BLANK = "_"
+_MOST_FILLED = 2**20  # bytes of the options in the blanks of one question, each in each
 
 
 class MultipleChoiceModule(tf.Module):
@@ -27,6 +29,7 @@ class MultipleChoiceModule(tf.Module):
         super().__init__(name="multiple_choice")
         self._predict, self._weights, self._task = untracked(model), model.variables, model.task
         self._tokenizer = GraphTokenizer(tokenizer)
+        self._longest = model.encoder.config.max_positions
         self._letters = tf.constant([chr(ord("A") + i) for i in range(model.task.num_choices)])
 
     def signatures(self) -> dict[str, object]:
@@ -53,9 +56,9 @@ class MultipleChoiceModule(tf.Module):
 
         def run(rows: tf.Tensor, width: tf.Tensor) -> Answer:
             each = tf.reshape(rows[:, tf.newaxis] * count + tf.range(count), [-1])  # [n N]
-            own = tf.gather(first, tf.repeat(rows, count))
-            at = tf.ragged.range(tf.cast(own.row_lengths(), tf.int32))
-            own = tf.ragged.boolean_mask(own, at < (room - tf.gather(asked, each))[:, tf.newaxis])
+            context, left = tf.repeat(rows, count), room - tf.gather(asked, each)
+            size = tf.minimum(tf.gather(first.row_lengths(), context), tf.cast(left, tf.int64))
+            own = part(first, tf.gather(first.row_starts(), context), size)
             inputs = self._tokenizer.pack([own, tf.gather(second, each)], width)
             shape = [-1, count, width]
             return {"logits": self._predict({n: tf.reshape(v, shape) for n, v in inputs.items()})}
@@ -65,7 +68,7 @@ class MultipleChoiceModule(tf.Module):
         return self._answer(in_buckets(widest, run, empty, self._task.seq_length)["logits"])
 
     def _tokens(self, *ids: tf.Tensor) -> Answer:
-        return self._answer(self._predict(dict(zip(INPUTS, ids, strict=True))))
+        return self._answer(self._predict(checked(ids, self._longest)))
 
     def _answer(self, logits: tf.Tensor) -> Answer:
         choice = tf.argmax(logits, axis=1, output_type=tf.int32)
@@ -77,16 +80,27 @@ class MultipleChoiceModule(tf.Module):
 
 
 def filled(question: tf.Tensor, options: tf.Tensor) -> tf.Tensor:
-    """`tasks.multiple_choice.fill` of strings [B] and [B, N]: string [B N]."""
-    count = tf.shape(options)[1]
-    parts = tf.gather(
-        tf.strings.split(question, _BLANK), tf.repeat(tf.range(tf.size(question)), count)
+    """`tasks.multiple_choice.fill` of strings [B] and [B, N]: string [B N].
+
+    Filling more than `_MOST_FILLED` bytes into a question is an InvalidArgument.
+    """
+    count, parts = tf.shape(options)[1], tf.strings.split(question, _BLANK)
+    sizes = tf.reduce_sum(tf.cast(tf.strings.length(options), tf.int64), axis=1)
+    message = (
+        "`question`: the length of all its options times the number of its blanks must be at most "
+        f"{_MOST_FILLED} bytes."
     )
-    number = tf.ragged.range(parts.row_lengths())
+    check = tf.debugging.assert_less_equal(
+        sizes * (parts.row_lengths() - 1), tf.constant(_MOST_FILLED, tf.int64), message
+    )
+    with tf.control_dependencies([check] if check is not None else []):
+        parts = tf.gather(parts, tf.repeat(tf.range(tf.size(question)), count))
+    number, row = tf.ragged.range(parts.row_lengths()), row_of(parts)
     last = parts.row_lengths() - 1
-    between = tf.gather(tf.reshape(options, [-1]), parts.value_rowids())
-    is_last = tf.equal(number.values, tf.gather(last, parts.value_rowids()))
-    joined = parts.with_values(parts.values + tf.where(is_last, "", between))
-    blank = tf.strings.reduce_join(joined, axis=1)
+    between = tf.gather(tf.reshape(options, [-1]), row)
+    is_last = tf.equal(number.values, tf.gather(last, row))
+    blank = tf.strings.unsorted_segment_join(
+        parts.values + tf.where(is_last, "", between), row, tf.size(last)
+    )
     behind = tf.repeat(question, count) + " " + tf.reshape(options, [-1])
     return tf.where(last > 0, blank, behind)

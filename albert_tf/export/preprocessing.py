@@ -9,7 +9,8 @@ from typing import Any
 import tensorflow as tf
 
 from albert_tf.errors import InputError
-from albert_tf.graph_alignment import GraphAligner, byte_bounds, row_of
+from albert_tf.graph_alignment import GraphAligner, byte_bounds
+from albert_tf.ragged import row_of
 from albert_tf.text_ops import GraphTokenizer
 from albert_tf.tokenization import Tokenizer
 

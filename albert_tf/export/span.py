@@ -7,13 +7,15 @@ from albert_tf.errors import InputError
 from albert_tf.export.buckets import in_buckets
 from albert_tf.export.signatures import signature, untracked
 from albert_tf.export.span_ops import GraphWindows, best, cut, possible
-from albert_tf.export.text_module import IDS, Answer, same_size
+from albert_tf.export.text_module import IDS, Answer, checked, same_size
 from albert_tf.graph_alignment import GraphAligner
+from albert_tf.ragged import part
 from albert_tf.tasks.span import SpanModel
 from albert_tf.text_ops import GraphTokenizer
 from albert_tf.tokenization import Tokenizer
 
-MAX_WINDOWS = 4096  # of a batch
+MAX_WINDOWS = 4096  # of a context
+_LEAST = 3  # positions: [CLS] and two [SEP]
 
 
 class SpanModule(tf.Module):
@@ -32,7 +34,7 @@ class SpanModule(tf.Module):
 
     Args:
       tokenizer: of the model.
-      max_windows: the windows of a batch are at most so many; InvalidArgument where there are more.
+      max_windows: of one context, at most; InvalidArgument where it needs more.
 
     Raises:
       InputError: `max_windows` is not positive.
@@ -47,7 +49,7 @@ class SpanModule(tf.Module):
         self._predict, self._weights, self._task = untracked(model), model.variables, model.task
         self._tokenizer = GraphTokenizer(tokenizer)
         self._align = GraphAligner(tokenizer, self._tokenizer)
-        self._max_windows = max_windows
+        self._max_windows, self._longest = max_windows, model.encoder.config.max_positions
 
     def signatures(self) -> dict[str, object]:
         """See the class."""
@@ -84,13 +86,13 @@ class SpanModule(tf.Module):
         } | null
 
     def _tokens(self, *ids: tf.Tensor) -> Answer:
-        return self._predict(dict(zip(INPUTS, ids, strict=True)))
+        return self._predict(checked(ids, self._longest, _LEAST))
 
     def _asked(self, question: tf.Tensor) -> tf.RaggedTensor:
         """The pieces of each question that are read: int32 [B, (pieces)]."""
         longest = min(self._task.query_length, (self._task.seq_length - 3) // 2)
         ids = self._tokenizer(question)
-        return _parts(ids, ids.row_starts(), tf.minimum(ids.row_lengths(), longest))
+        return part(ids, ids.row_starts(), tf.minimum(ids.row_lengths(), longest))
 
     def _outputs(
         self, asked: tf.RaggedTensor, contexts: tf.RaggedTensor, windows: GraphWindows
@@ -102,7 +104,7 @@ class SpanModule(tf.Module):
 
         def run(rows: tf.Tensor, width: tf.Tensor) -> Answer:
             length = tf.cast(tf.gather(windows.length, rows), tf.int64)
-            read = _parts(contexts, tf.gather(begin, rows), length)
+            read = part(contexts, tf.gather(begin, rows), length)
             question = tf.gather(asked, tf.gather(windows.example, rows))
             return self._predict(self._tokenizer.pack([question, read], width))
 
@@ -112,9 +114,3 @@ class SpanModule(tf.Module):
         empty |= {"null": tf.zeros(size[:1])} if task.answerable else {}
         lengths = windows.before + windows.length + 1
         return in_buckets(lengths, run, empty, task.seq_length)
-
-
-def _parts(rows: tf.RaggedTensor, begin: tf.Tensor, length: tf.Tensor) -> tf.RaggedTensor:
-    """`length` of the values of all rows from `begin` on: int64 [n] each -> [n, (length)]."""
-    places = tf.ragged.range(begin, begin + length)
-    return places.with_values(tf.gather(rows.values, places.values))

@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.graph_alignment import PlacedPieces, row_of
+from albert_tf.graph_alignment import PlacedPieces
+from albert_tf.ragged import row_of
 from albert_tf.tasks.span import SpanTask
 from albert_tf.tasks.span_heads import NEVER
 
@@ -46,16 +47,16 @@ class Spans(NamedTuple):
 def cut(sizes: tf.Tensor, asked: tf.Tensor, task: SpanTask, most: int) -> GraphWindows:
     """`span_windows.cut` for contexts of `sizes` and questions of `asked` pieces, int32 [B].
 
-    Needing more than `most` windows is an InvalidArgument.
+    A context that needs more than `most` windows is an InvalidArgument.
     """
     room = task.seq_length - 3 - asked
     step = tf.minimum(room, task.doc_stride)
     count = 1 - (-tf.maximum(sizes - room, 0)) // step
     message = (
-        f"`context`: the contexts of a batch must fit in {most} windows of {task.seq_length} "
-        f"pieces that begin {task.doc_stride} pieces apart: send fewer, or shorter ones."
+        f"`context`: each must fit in {most} windows of {task.seq_length} pieces that begin "
+        f"{task.doc_stride} pieces apart: send a shorter one."
     )
-    check = tf.debugging.assert_less_equal(tf.reduce_sum(count), most, message)
+    check = tf.debugging.assert_less_equal(count, most, message)
     with tf.control_dependencies([check] if check is not None else []):
         rows = tf.ragged.range(count)
     example, number = row_of(rows), rows.values

@@ -52,7 +52,7 @@ class TextModule(tf.Module):
                 f"--depths must be between 1 and {encoder.config.num_layers - 1}, one less than "
                 f"the model has layers. Received: {wrong[0]}."
             )
-        self._encode = untracked(encoder)
+        self._encode, self._longest = untracked(encoder), encoder.config.max_positions
         self._tokenizer = GraphTokenizer(tokenizer)
         self._seq_length, self._shape, self._depths = seq_length, shape, depths
         self.text_names = ("text_a", "text_b") if pair else ("text",)
@@ -105,7 +105,20 @@ class TextModule(tf.Module):
         return in_buckets(lengths, run, outputs, self._seq_length)
 
     def _tokens(self, *ids: tf.Tensor) -> Answer:
-        return self.answer(self.predict(dict(zip(INPUTS, ids, strict=True)), None))
+        return self.answer(self.predict(checked(ids, self._longest), None))
+
+
+def checked(ids: Sequence[tf.Tensor], longest: int, least: int = 1) -> dict[str, tf.Tensor]:
+    """The encoder's inputs, all [..., S] with S from `least` to `longest`: else InvalidArgument."""
+    given = dict(zip(INPUTS, ids, strict=True))
+    shapes = [tf.shape(value) for value in ids]
+    same = f"{', '.join(INPUTS)} must have one shape."
+    size = f"{', '.join(INPUTS)} must have {least} to {longest} positions."
+    checks = [tf.debugging.assert_equal(shape, shapes[0], same) for shape in shapes[1:]]
+    checks.append(tf.debugging.assert_greater_equal(shapes[0][-1], least, size))
+    checks.append(tf.debugging.assert_less_equal(shapes[0][-1], longest, size))
+    with tf.control_dependencies([check for check in checks if check is not None]):
+        return {name: tf.identity(value) for name, value in given.items()}
 
 
 def same_size(inputs: Mapping[str, tf.Tensor]) -> list[tf.Tensor]:

@@ -178,6 +178,14 @@ def test_no_operation_is_python_s(both):
     assert len(nodes) > 500 and not [name for name in names if "Py" in name or "Numpy" in name]
 
 
+def test_windows_of_each_context_are_limited_alone():
+    task = SpanTask(seq_length=32, doc_stride=7)  # of 29 pieces, one more for each further 7
+    sizes, asked = tf.constant([29 + 7 * 9] * 50), tf.zeros([50], tf.int32)
+    assert cut(sizes, asked, task, 10).example.shape == (500,)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="each must fit in 9 windows of 32"):
+        cut(sizes, asked, task, 9)
+
+
 @pytest.mark.parametrize(("seq_length", "stride"), [(32, 7), (32, 100), (64, 29), (9, 1)])
 def test_windows_are_the_python_face_s(seq_length, stride):
     task = SpanTask(seq_length=seq_length, doc_stride=stride)

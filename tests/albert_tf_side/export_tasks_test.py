@@ -13,12 +13,14 @@ from albert_tf.export.embedding import EmbeddingModule
 from albert_tf.export.multiple_choice import MultipleChoiceModule, filled
 from albert_tf.export.regressor import RegressorModule
 from albert_tf.export.signatures import save
+from albert_tf.export.span import SpanModule
 from albert_tf.tasks.classifier import ClassifierTask, SequenceClassifier
 from albert_tf.tasks.examples import ChoiceExample, TextExample
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.multiple_choice import MultipleChoice, MultipleChoiceTask, fill
 from albert_tf.tasks.predictor import predict
 from albert_tf.tasks.regressor import RegressorTask, SequenceRegressor
+from albert_tf.tasks.span import SpanTask
 
 TEXTS = ("the value", "", "of the object " * 30, "one, two", " \t", "a\0b", "naïve “x” 漢字 🙂")
 OTHERS = ("a", "x", "", "three of the objects in the sequence of the objects", "b", "c", "d")
@@ -245,6 +247,53 @@ class TestMultipleChoice:
             ["3", "4"],
             ["5", ""],
         ]
-        found = tf.function(filled)(tf.constant(self.QUESTIONS), tf.constant(options))
+        fill_in_graph = tf.function(filled)
+        found = fill_in_graph(tf.constant(self.QUESTIONS), tf.constant(options))
         wanted = [fill(q, o) for q, own in zip(self.QUESTIONS, options, strict=True) for o in own]
         assert [text.decode() for text in found.numpy()] == wanted
+        most = ["x" * 400, "y" * 624]  # 1024 bytes in each of 1024 blanks
+        full = fill_in_graph(tf.constant(["_" * 1024, "a"]), tf.constant([most, ["b", ""]]))
+        assert tf.strings.length(full).numpy().tolist() == [400 * 1024, 624 * 1024, 3, 2]
+        with pytest.raises(tf.errors.InvalidArgumentError, match="question.*options.*1048576"):
+            fill_in_graph(tf.constant(["_" * 1025]), tf.constant([most]))
+
+
+class TestTokens:
+    """Ids that no encoder can read, for each export that takes ids."""
+
+    @pytest.fixture(scope="class", params=["regressor", "span", "choices"])
+    def tokens(self, request, tiny, small_tokenizer):
+        """The least S, and (S of each input, B of each) -> the outputs."""
+        task, kind = {
+            "regressor": (RegressorTask(seq_length=16), RegressorModule),
+            "span": (SpanTask(seq_length=16, query_length=4, doc_stride=4), SpanModule),
+            "choices": (MultipleChoiceTask(seq_length=16, num_choices=2), MultipleChoiceModule),
+        }[request.param]
+        model = KINDS[task.kind].model(AlbertEncoder(tiny), task).create_weights()
+        signature = kind(model, small_tokenizer).signatures()["tokens"]
+        between = [2] if request.param == "choices" else []
+
+        def tokens(lengths, counts=(2, 2, 2)):
+            rows = zip(counts, lengths, strict=True)
+            return signature(*(tf.ones([n, *between, size], tf.int32) for n, size in rows))
+
+        return 3 if request.param == "span" else 1, tokens
+
+    def test_positions(self, tokens):
+        least, tokens = tokens
+        for fitting in (least, 40):
+            assert {value.shape[0] for value in tokens([fitting] * 3).values()} == {2}
+        assert {value.shape[0] for value in tokens([5] * 3, [0] * 3).values()} == {0}
+        words = f"input_word_ids, input_mask, input_type_ids must have {least} to 40 positions"
+        for size in (least - 1, 41):
+            with pytest.raises(tf.errors.InvalidArgumentError, match=words):
+                tokens([size] * 3)
+
+    @pytest.mark.parametrize("row", [0, 1, 2])
+    def test_shapes(self, tokens, row):
+        _, tokens = tokens
+        others = [5 if i != row else 4 for i in range(3)]
+        with pytest.raises(tf.errors.InvalidArgumentError, match="must have one shape"):
+            tokens(others)
+        with pytest.raises(tf.errors.InvalidArgumentError, match="must have one shape"):
+            tokens([5] * 3, [2 if i != row else 1 for i in range(3)])

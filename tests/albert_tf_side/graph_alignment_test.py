@@ -75,6 +75,16 @@ def test_by_hand():
     assert pieces.reach.numpy().tolist() == [5, 9, 10, 12, 16, 18, 19, 201, 202]
 
 
+def test_long_runs_of_unknown_characters(tokenizer):
+    texts = [
+        "the 🙂" + "🙂中" * 3000 + " a\u0301b",
+        "a" + "中\x01" * 4000 + "2009, 🙂🙂",
+        "x",
+        "🙂" * 5000 + " a " + "\u0903" * 5000,
+    ]
+    assert not rows_that_differ(texts, tokenizer, aligner(tokenizer))
+
+
 def test_no_texts(tokenizer):
     graph = aligner(tokenizer)
     assert graph(tf.zeros([0], tf.string)).ids.to_list() == []

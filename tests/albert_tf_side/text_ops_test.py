@@ -2,11 +2,15 @@
 
 import gc
 import gzip
+import io
 import json
+import time
 
 import numpy as np
 import pytest
+import sentencepiece
 import tensorflow as tf
+import tensorflow_text
 
 from albert_tf.errors import InputError
 from albert_tf.normalization import Normalization, normalize
@@ -17,6 +21,7 @@ from albert_tf.text_ops import (
     split_words_in_graph,
 )
 from albert_tf.tokenization import Tokenizer, load_tokenizer
+from albert_tf.unknown_runs import LONG, shorten
 from albert_tf.wordpiece import split_words
 from data.train_tokenizer import TrainTokenizerOptions, train_model
 
@@ -127,6 +132,71 @@ def test_normal_forms_of_all_characters_but_those_newer_than_python():
     assert all(ord(c) > 0x2000 or not c.isprintable() for c in differ)
 
 
+# Unknown to the model; unknown and only together, or with what follows, something else; nothing at
+# all; a space; known.
+STRANGE = ["🙂", "中", "\u0903", "ᄒ", "ᅡ", "e\u0301", "\u0301", "\x01", "\u200b", " ", "a", "the "]
+
+
+def test_long_runs_of_unknown_characters(tiny):
+    rng = np.random.default_rng(0)
+    texts = ["🙂" * 5000, "the value " + "🙂中" * 3000 + " in it", "a" * 5000, "short 🙂" * 9]
+    for _ in range(40):
+        weights = rng.dirichlet(np.full(len(STRANGE), 0.1))  # a few of them make up most of a text
+        parts = rng.choice(len(STRANGE), [30, 2], p=weights)
+        lengths = rng.geometric(0.005, 30)
+        texts += [
+            "".join((STRANGE[a] + STRANGE[b]) * n for (a, b), n in zip(parts, lengths, strict=True))
+        ]
+    assert sum(len(text.encode()) > LONG for text in texts) > 30
+    shortened = 0
+    for accents in (False, True):
+        graph = GraphTokenizer(Tokenizer(tiny.model, Normalization(strip_accents=accents)))
+        normal = graph.ops.normalize(tf.constant(texts))
+        short, keep = graph.ops.shorten(normal)
+        shortened += (tf.strings.length(short) < tf.strings.length(normal)).numpy().sum()
+        assert keep.shape == tf.reduce_sum(tf.strings.length(normal, "UTF8_CHAR"))
+        wanted = graph.ops.processor.tokenize(normal).to_list()
+        assert graph.ops.processor.tokenize(short).to_list() == wanted
+    assert shortened > 20
+
+
+def trained(**options) -> tensorflow_text.SentencepieceTokenizer:
+    """A model of a few words, in Latin and Hangul."""
+    stream = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["the value of 하"] * 99), model_writer=stream, minloglevel=2,
+        hard_vocab_limit=False, **options,
+    )  # fmt: skip
+    return tensorflow_text.SentencepieceTokenizer(stream.getvalue())
+
+
+def test_long_runs_of_a_model_that_spells_in_bytes():
+    model, text = trained(vocab_size=285, byte_fallback=True), tf.constant(["🙂" * 300])
+    assert model.tokenize(text).row_lengths().numpy().tolist() == [1201]
+    assert shorten(text, model.tokenize)[0].numpy().tolist() == text.numpy().tolist()
+
+
+def test_long_runs_in_which_two_unknown_characters_are_a_known_one():
+    model = trained(vocab_size=20)
+    jamo = "\u1112\u1161"  # 하, which the model knows
+    assert [model.tokenize([part])[0, -1] for part in jamo] == [0, 0]
+    texts = tf.constant(["🙂" * n + jamo + "🙂" * 400 for n in range(256, 256 + 65)])
+    short, _ = shorten(texts, model.tokenize)
+    assert (tf.strings.length(short) < tf.strings.length(texts)).numpy().all()
+    ids = model.tokenize(texts).to_list()
+    assert {len(row) for row in ids} == {4}  # a space, unknown, 하, unknown
+    assert model.tokenize(short).to_list() == ids
+
+
+def test_a_million_unknown_characters(tiny):
+    graph = GraphTokenizer(tiny)
+    graph(tf.constant(["a"]))
+    begin = time.process_time()
+    ids = graph(tf.constant(["🙂" * 1_000_000, "\U00020000\u0903" * 500_000 + " a"])).to_list()
+    assert time.process_time() - begin < 30  # as one run: minutes
+    assert ids == tiny.encode_batch(["🙂", "中 a"])
+
+
 def test_bytes_that_are_not_utf8(tiny):
     raw = [b"a\xffb", b"\xc3", b"\xed\xa0\x80", bytes(range(256))]
     python = tiny.encode_batch([text.decode("utf-8", "replace") for text in raw])
@@ -175,7 +245,6 @@ def test_pack_cuts_the_longer_segment(tiny, seq_length, as_tensor):
 
 
 def test_pack_equals_tf_texts_round_robin_trimmer(tiny):
-    tensorflow_text = pytest.importorskip("tensorflow_text")
     a = tf.ragged.constant([[5] * n for n in (0, 1, 9, 9, 3, 5)], tf.int32)
     b = tf.ragged.constant([[6] * n for n in (4, 9, 9, 2, 9, 5)], tf.int32)
     cut = tensorflow_text.RoundRobinTrimmer(7).trim([a, b])

@@ -1,0 +1,27 @@
+"""Ragged rows, in memory that grows with their values alone.
+
+TensorFlow's own operations, `value_rowids`, `tf.ragged.boolean_mask`, broadcasting, reducing, take
+that of a tensor as wide as the longest row: with one text of a megabyte all others would be.
+"""
+
+import tensorflow as tf
+
+
+def row_of(rows: tf.RaggedTensor) -> tf.Tensor:
+    """The row of each value, int32 [values]."""
+    size = tf.size(rows.values, tf.int64)
+    return tf.searchsorted(rows.row_splits[1:], tf.range(size), side="right")
+
+
+def keep(rows: tf.RaggedTensor, which: tf.Tensor) -> tf.RaggedTensor:
+    """The rows without the values that `which`, bool [values], says no to."""
+    upto = tf.concat([[0], tf.cumsum(tf.cast(which, tf.int64))], 0)
+    return tf.RaggedTensor.from_row_splits(
+        tf.boolean_mask(rows.values, which), tf.gather(upto, rows.row_splits), validate=False
+    )
+
+
+def part(rows: tf.RaggedTensor, begin: tf.Tensor, length: tf.Tensor) -> tf.RaggedTensor:
+    """`length` of the values of all rows from `begin` on: int64 [n] each -> [n, (length)]."""
+    places = tf.ragged.range(begin, begin + length)
+    return places.with_values(tf.gather(rows.values, places.values))
