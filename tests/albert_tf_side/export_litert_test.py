@@ -104,10 +104,12 @@ def assert_like(examples, path, kernels, tolerance):
 
 
 class TestEncoder:
+    @pytest.mark.slow
     @pytest.mark.parametrize("kernels", KERNELS)
     def test_any_shape(self, deep_file, examples, kernels):
         assert_like(examples, deep_file, kernels, 1e-5)
 
+    @pytest.mark.slow
     def test_padding_and_neighbours_change_nothing(self, deep_file, fake_inputs):
         run = interpreter(deep_file).get_signature_runner()
         inputs = fake_inputs(3, 24, (0, 5, 20))
@@ -116,12 +118,14 @@ class TestEncoder:
             alone = run(**{name: each[row : row + 1, :length] for name, each in inputs.items()})
             np.testing.assert_allclose(alone["pooled_output"][0], together[row], atol=1e-5)
 
+    @pytest.mark.slow
     def test_ids_outside_of_the_vocabulary_are_an_error(self, deep_file, fake_inputs):
         inputs = fake_inputs(1, 4)
         inputs["input_word_ids"][0, 2] = DEEP.vocab_size
         with pytest.raises(RuntimeError, match="out of bounds"):
             interpreter(deep_file).get_signature_runner()(**inputs)
 
+    @pytest.mark.slow
     def test_layers_cost_nothing(self, deep_file, write):
         one = DEEP.replace(num_layers=1)
         one_layer = write(Hidden(AlbertEncoder(one).create_weights()), one)
@@ -160,6 +164,7 @@ class TestTasks:
         path = write(RegressorModule(model, small_tokenizer), tiny, task)
         self.check(path, model, fake_inputs(3, 20, (0, 7, 15)), lambda score: {"score": score})
 
+    @pytest.mark.slow
     def test_multiple_choice(self, tiny, small_tokenizer, write, fake_inputs):
         task = MultipleChoiceTask(seq_length=40, num_choices=3)
         model = MultipleChoice(AlbertEncoder(tiny), task).create_weights()
@@ -171,7 +176,8 @@ class TestTasks:
             lambda logits: {"probabilities": tf.nn.softmax(logits), "choice": tf.argmax(logits, 1)},
         )  # fmt: skip
 
-    @pytest.mark.parametrize("answerable", [pytest.param(False, marks=pytest.mark.slow), True])
+    @pytest.mark.slow
+    @pytest.mark.parametrize("answerable", [False, True])
     def test_span(self, tiny, small_tokenizer, write, fake_inputs, answerable):
         task = SpanTask(seq_length=40, max_answer_length=5, n_best=6, answerable=answerable, beam=3)
         model = SpanModel(AlbertEncoder(tiny), task).create_weights()

@@ -233,6 +233,7 @@ def test_keras_3_takes_it_as_a_layer(export):
     np.testing.assert_allclose(json.loads(found), wanted["probabilities"], rtol=0, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_hub_s_masked_lm(export, pretrained):
     path, inputs = export("encoder")
     loaded = hub.load(path)

@@ -135,7 +135,8 @@ def test_digit_commas_of_the_published_vocabulary(shared_data):
 
 
 @pytest.mark.parametrize("vocabulary", ["albert_en_30k", "albert_zh/vocab_chinese.txt"])
-@pytest.mark.parametrize("step", [16, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("step", [1])
 def test_real_contexts(shared_data, vocabulary, step):
     tokenizer = load_tokenizer(shared_data / "vocab" / vocabulary)
     texts = set()

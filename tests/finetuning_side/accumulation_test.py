@@ -70,7 +70,7 @@ def tune(begin: Start, config: FinetuneConfig, features: Features, path, stop: i
     return [row["loss/train"] for row in run.metrics()], model.get_weights()
 
 
-@pytest.mark.parametrize("parts", [2, 8])
+@pytest.mark.parametrize("parts", [2, pytest.param(8, marks=pytest.mark.slow)])
 def test_the_training_is_that_of_the_whole_batch(begin, config, features, tmp_path, parts: int):
     """Gradients are clipped on the way: their norm too is that of the whole batch."""
     whole = changed(config, dropout=0.0)
@@ -82,6 +82,7 @@ def test_the_training_is_that_of_the_whole_batch(begin, config, features, tmp_pa
         np.testing.assert_allclose(one, other, atol=2e-4)
 
 
+@pytest.mark.slow
 def test_a_run_in_parts_that_was_cut_off_goes_on_to_the_same_weights(
     begin, config, features, tmp_path
 ):
@@ -103,6 +104,7 @@ def test_each_part_has_a_dropout_of_its_own(begin, config):
     assert len(keys) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["float32", "mixed_bfloat16"])
 def test_a_pooler_without_a_gradient_stays(begin, config, precision: str):
     """Of spans: several targets, hints, and a weight that decay alone would move."""

@@ -58,7 +58,6 @@ BAD = {
     "no object": ("a.jsonl", '["text", "label"]\n', ["a.jsonl:1", "object"]),
     "no text": ("a.jsonl", '{"text": null, "label": 0}\n', ["a.jsonl:1", "`text`", "None"]),
     "no key": ("a.jsonl", '{"text": "a", "label": 0}\n{"text": "b"}\n', ["a.jsonl:2", "`label`"]),
-    "a fraction": ("a.jsonl", '{"text": "a", "label": 0.5}\n', ["a.jsonl:1", "`label`", "0.5"]),
     "half a file": ("a.tsv.gz", gzip.compress(b"text\tlabel\n" * 99)[:-9], ["whole gzip"]),
 }  # fmt: skip
 

@@ -53,6 +53,7 @@ def test_what_is_no_number_is_named(tmp_path, rows: str, words: tuple[str, ...])
     assert all(word in str(error.value) for word in words), error.value
 
 
+@pytest.mark.slow
 def test_a_run_on_prices(start: str, tmp_path: pathlib.Path):
     """A text's price is 10,000 for each pear in it, and some."""
     rng = random.Random(0)

@@ -71,6 +71,7 @@ def runs(start: str, squad: str, tmp_path_factory: pytest.TempPathFactory) -> pa
     return folder
 
 
+@pytest.mark.slow
 def test_the_run_answers_with_what_was_best_for_them(
     runs: pathlib.Path, squad: str, start: str, capsys
 ):
@@ -93,6 +94,7 @@ def test_the_run_answers_with_what_was_best_for_them(
     assert "already complete" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_members_with_thresholds_of_their_own(runs: pathlib.Path, squad: str, tmp_path):
     """The mean of what each one's null scores are above its threshold, against zero."""
     ensemble.main(ensemble.EnsembleOptions(

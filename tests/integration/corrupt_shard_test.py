@@ -28,6 +28,7 @@ def damage(shard: str) -> None:
         file.write(bytes([byte[0] ^ 0xFF]))
 
 
+@pytest.mark.slow
 def test_a_shard_is_damaged_in_mid_run(
     tiny_records: str, tmp_path: pathlib.Path, monkeypatch, capfd
 ):
