@@ -111,6 +111,7 @@ def check_folder(module, folder: str, inputs) -> None:
         np.testing.assert_allclose(ours["mlm_logits"], theirs["mlm_logits"], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_an_albert_with_its_head_and_vocabulary(
     albert, small, small_tokenizer, fake_inputs, tmp_path
 ):

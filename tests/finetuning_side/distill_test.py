@@ -53,6 +53,7 @@ def test_texts_that_do_not_fit(tmp_path: pathlib.Path):
         list(teacher.examples_of(str(tmp_path / "no"), pair=False))
 
 
+@pytest.mark.slow
 def test_student_and_control(tuned: pathlib.Path, fruit: str, tmp_path: pathlib.Path, capsys):
     texts = tmp_path / "texts.txt"
     texts.write_text("pear saw\nmelon\n")

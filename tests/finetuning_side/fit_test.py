@@ -99,6 +99,7 @@ def test_a_run_that_was_cut_off_goes_on_to_the_same_weights(begin, config, featu
         np.testing.assert_allclose(one, other, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", ["last", "best"])
 def test_a_run_that_is_cut_off_while_it_saves_keeps_no_best_weights_that_it_has_lost(
     begin, config, features, tmp_path, monkeypatch, before: str

@@ -59,6 +59,7 @@ def test_the_best_is_kept_and_exported_and_patience_ends_the_run(
     assert not np.allclose(best, last, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_real_evaluations_and_exports_on_the_way(tiny_records: str, tmp_path: pathlib.Path):
     run = start(tiny_records, tmp_path / "run", "evaluation.every=8", "loop.export=every:4")
     assert sorted(os.listdir(run.export_path)) == ["4", "8"]
