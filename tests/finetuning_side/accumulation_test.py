@@ -11,7 +11,6 @@ from albert_tf.encoder import AlbertEncoder
 from albert_tf.errors import ConfigError
 from albert_tf.hardware import precision_policy
 from albert_tf.runs import RunDir
-from albert_tf.tasks.classifier import featurize_texts
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.span import SpanModel, SpanTask
 from finetuning.config import FinetuneConfig, TrainingConfig
@@ -23,23 +22,12 @@ from finetuning.tasks import TASKS
 
 
 @pytest.fixture(scope="module")
-def begin(start: str) -> Start:
-    return Start.of(start, None, None)
-
-
-@pytest.fixture(scope="module")
 def config(begin: Start, fruit: str) -> FinetuneConfig:
     data = TASKS["text_classification"].read(Source(fruit))
     chosen = ("training.steps=6", "training.evaluate_every=2", "training.batch_size=8",
               "training.learning_rate=0.01", "task.seq_length=32",
               "training.clip_norm=0.1")  # fmt: skip
     return resolve(begin, data, {}, chosen, "cpu")
-
-
-@pytest.fixture(scope="module")
-def features(begin: Start, config: FinetuneConfig, fruit: str) -> Features:
-    data = TASKS["text_classification"].read(Source(fruit))
-    return featurize_texts(data.train, begin.tokenizer, config.task)
 
 
 def changed(config: FinetuneConfig, dropout: float, **training: object) -> FinetuneConfig:

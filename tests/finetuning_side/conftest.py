@@ -9,7 +9,13 @@ import pytest
 from albert_tf import settings
 from albert_tf.config import AlbertConfig
 from albert_tf.runs import RunDir
+from albert_tf.tasks.classifier import featurize_texts
+from albert_tf.tasks.features import Features
 from albert_tf.tokenization import load_tokenizer
+from finetuning.config import FinetuneConfig
+from finetuning.start import Start
+from finetuning.task import Source
+from finetuning.tasks import TASKS
 
 WORDS = {"fruit": "apple pear plum cherry melon".split(), "tool": "hammer saw file drill".split()}
 QUICK = (
@@ -50,6 +56,19 @@ def fruit(tmp_path_factory: pytest.TempPathFactory) -> str:
             rows.append(f"{' '.join(rng.choices(WORDS[label], k=rng.randint(1, 6)))}\t{label}")
         (folder / name).write_text("\n".join(rows) + "\n", encoding="utf-8")
     return str(folder)
+
+
+@pytest.fixture(scope="session")
+def begin(start: str) -> Start:
+    """Where a fine-tuning of `start` begins."""
+    return Start.of(start, None, None)
+
+
+@pytest.fixture(scope="module")
+def features(begin: Start, config: FinetuneConfig, fruit: str) -> Features:
+    """The training examples of `fruit`, as a test file's own `config` has them."""
+    data = TASKS["text_classification"].read(Source(fruit))
+    return featurize_texts(data.train, begin.tokenizer, config.task)
 
 
 @pytest.fixture(scope="session")

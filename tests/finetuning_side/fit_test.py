@@ -8,7 +8,6 @@ import tensorflow as tf
 
 from albert_tf.errors import ConfigError, InputError
 from albert_tf.runs import RunDir
-from albert_tf.tasks.classifier import featurize_texts
 from albert_tf.tasks.features import Features
 from finetuning.batches import training_batches
 from finetuning.config import FinetuneConfig, TrainingConfig
@@ -22,23 +21,12 @@ CPU = tf.distribute.OneDeviceStrategy("/cpu:0")
 
 
 @pytest.fixture(scope="module")
-def begin(start: str) -> Start:
-    return Start.of(start, None, None)
-
-
-@pytest.fixture(scope="module")
 def config(begin: Start, fruit: str) -> FinetuneConfig:
     data = TASKS["text_classification"].read(Source(fruit))
     chosen = ("training.steps=6", "training.evaluate_every=2", "training.batch_size=8",
               "training.learning_rate=0.01", "task.seq_length=32",
               "model.hidden_dropout=0.1")  # fmt: skip
     return resolve(begin, data, {}, chosen, "cpu")
-
-
-@pytest.fixture(scope="module")
-def features(begin: Start, config: FinetuneConfig, fruit: str) -> Features:
-    data = TASKS["text_classification"].read(Source(fruit))
-    return featurize_texts(data.train, begin.tokenizer, config.task)
 
 
 def tune(begin: Start, config: FinetuneConfig, features: Features, path, scores, loss=None) -> list:
