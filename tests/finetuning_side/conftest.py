@@ -9,13 +9,7 @@ import pytest
 from albert_tf import settings
 from albert_tf.config import AlbertConfig
 from albert_tf.runs import RunDir
-from albert_tf.tasks.classifier import featurize_texts
-from albert_tf.tasks.features import Features
 from albert_tf.tokenization import load_tokenizer
-from finetuning.config import FinetuneConfig
-from finetuning.start import Start
-from finetuning.task import Source
-from finetuning.tasks import TASKS
 
 WORDS = {"fruit": "apple pear plum cherry melon".split(), "tool": "hammer saw file drill".split()}
 QUICK = (
@@ -59,14 +53,20 @@ def fruit(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="session")
-def begin(start: str) -> Start:
+def begin(start: str):
     """Where a fine-tuning of `start` begins."""
+    from finetuning.start import Start
+
     return Start.of(start, None, None)
 
 
 @pytest.fixture(scope="module")
-def features(begin: Start, config: FinetuneConfig, fruit: str) -> Features:
+def features(begin, config, fruit: str):
     """The training examples of `fruit`, as a test file's own `config` has them."""
+    from albert_tf.tasks.classifier import featurize_texts
+    from finetuning.task import Source
+    from finetuning.tasks import TASKS
+
     data = TASKS["text_classification"].read(Source(fruit))
     return featurize_texts(data.train, begin.tokenizer, config.task)
 
