@@ -186,13 +186,14 @@ def _softmax_gradient(y: tf.Tensor, upstream: tf.Tensor) -> tf.Tensor:
 
 
 def _drop(x: tf.Tensor, rate: float, key: tf.Tensor) -> tf.Tensor:
-    words = tf.unstack(tf.bitcast(key, tf.uint32))
-    # A third word says which of equal parts of the batch this is: the masks are those of the whole.
-    position = tf.range(tf.size(x), dtype=tf.int32)
-    if len(words) == 3:
-        position += key[2] * tf.size(x)
-    position = tf.reshape(tf.bitcast(position, tf.uint32), tf.shape(x))
-    bits = _mix(_mix(position ^ words[0]) ^ words[1])
+    width = x.shape[-1]
+    rows, columns = tf.range(tf.size(x) // width), tf.range(width)
+    if key.shape[0] == 3:  # which of equal parts of the batch this is: the masks are the whole's
+        rows += key[2] * tf.size(rows)
+    # The key goes between row and column: added first, they would be a constant of x's size, and a
+    # counter of x's size that is reshaped crashes libtpu.
+    rows = tf.reshape(rows * width + key[0], tf.concat([tf.shape(x)[:-1], [1]], 0))
+    bits = _mix(_mix(tf.bitcast(rows + columns, tf.uint32)) ^ tf.bitcast(key[1], tf.uint32))
     kept = x * tf.cast(1 / (1 - rate), x.dtype)
     return tf.where(bits >= tf.constant(round(rate * 2**32), tf.uint32), kept, tf.zeros_like(x))
 
