@@ -22,7 +22,8 @@ from pretraining.config import PretrainConfig
 from pretraining.step import TrainStep, make_optimizer
 from pretraining.tpu_step import GIB, CompiledSize
 
-# Compiling needs no chip: no metadata server to ask, no chip to lock, nothing to warn of.
+# Compiling needs no chip: no metadata server to ask, no chip to lock, nothing to warn of. Its threads
+# need more than their 64 KiB of stack where dropout is fused into a product.
 _NO_CHIP = {
     "TPU_SKIP_MDS_QUERY": "1",
     "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
@@ -31,6 +32,7 @@ _NO_CHIP = {
     "TPU_MIN_LOG_LEVEL": "3",
     "TPU_STDERR_LOG_LEVEL": "3",
     "JAX_PLATFORMS": "cpu",
+    "LIBTPU_INIT_ARGS": "--fibers_default_thread_stack_size=1048576",
 }
 _REFUSAL = re.compile(r"temporaries \(([\d.]+)([KMG])\)")
 

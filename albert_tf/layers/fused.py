@@ -190,8 +190,7 @@ def _drop(x: tf.Tensor, rate: float, key: tf.Tensor) -> tf.Tensor:
     rows, columns = tf.range(tf.size(x) // width), tf.range(width)
     if key.shape[0] == 3:  # which of equal parts of the batch this is: the masks are the whole's
         rows += key[2] * tf.size(rows)
-    # The key goes between row and column: added first, they would be a constant of x's size, and a
-    # counter of x's size that is reshaped crashes libtpu.
+    # The key goes between row and column: they alone would be folded into a constant of x's size.
     rows = tf.reshape(rows * width + key[0], tf.concat([tf.shape(x)[:-1], [1]], 0))
     bits = _mix(_mix(tf.bitcast(rows + columns, tf.uint32)) ^ tf.bitcast(key[1], tf.uint32))
     kept = x * tf.cast(1 / (1 - rate), x.dtype)
