@@ -1,5 +1,6 @@
 """RunDir: the only object that knows the paths inside a run."""
 
+import glob
 import json
 import os
 import platform
@@ -151,8 +152,11 @@ class RunDir:
           InputError: its config.json is not JSON.
         """
         if not os.path.isfile(self.config_path):
+            below = sorted(glob.glob(os.path.join(glob.escape(self.path), "*", "config.json")))
+            meant = f" Meant {os.path.dirname(below[0])!r}?" if below else ""
             raise InputNotFoundError(
                 f"no config.json in {self.path!r} (working folder {os.getcwd()}): not a run folder."
+                + meant
             )
         with open(self.config_path, encoding="utf-8") as file:
             try:
