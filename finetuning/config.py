@@ -19,6 +19,8 @@ class TrainingConfig:
     evaluate_every: steps between two readings of the dev examples; by default once an epoch, and
       never fewer than `MIN_EVALUATIONS` times. The best weights are kept.
     patience: readings without a better one after which the run ends; by default it goes on.
+    bias_correction: Adam's own. The recipes are without, as BERT and ALBERT were; some seeds then
+      learn nothing (arXiv 2006.04884).
     layer_decay: the learning rate of a layer over that of the layer above it. Weights that several
       layers share have the rate of the highest of them.
     frozen: how many layers stay as they are, from the lowest: 1 the embeddings, 2 also the first
@@ -39,6 +41,7 @@ class TrainingConfig:
     warmup_steps: int | None = None
     weight_decay_rate: float = 0.01
     clip_norm: float = 1.0
+    bias_correction: bool = True
     layer_decay: float = 1.0
     frozen: int = 0
     evaluate_every: int | None = None

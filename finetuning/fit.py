@@ -193,4 +193,5 @@ def _optimizer(config: FinetuneConfig, plan: Plan, model: TaskModel) -> Layerwis
         weight_decay_rate=values.weight_decay_rate,
         global_clipnorm=values.clip_norm,
         factors=factors_of(model, values.layer_decay),
+        bias_correction=values.bias_correction,
     )

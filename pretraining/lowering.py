@@ -22,7 +22,7 @@ from pretraining.config import PretrainConfig
 from pretraining.step import TrainStep, make_optimizer
 from pretraining.tpu_step import GIB, CompiledSize
 
-# Compiling needs no chip: no metadata server to ask, no chip to lock, nothing to warn of. Its threads
+# Compiling needs no chip: no metadata server to ask, no chip to lock, nothing to warn of. Threads
 # need more than their 64 KiB of stack where dropout is fused into a product.
 _NO_CHIP = {
     "TPU_SKIP_MDS_QUERY": "1",

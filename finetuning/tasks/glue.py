@@ -38,6 +38,7 @@ def paper_settings(
         "training.batch_size": batch_size,
         "training.steps": steps,
         "training.warmup_steps": warmup_steps,
+        "training.bias_correction": False,
         "model.hidden_dropout": encoder_dropout,
         "model.attention_dropout": encoder_dropout,
         "task.dropout": 0.1,

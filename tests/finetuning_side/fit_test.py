@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import tensorflow as tf
+import tf_keras
 
 from albert_tf.errors import ConfigError, InputError
 from albert_tf.runs import RunDir
@@ -12,7 +13,7 @@ from albert_tf.tasks.features import Features
 from finetuning.batches import training_batches
 from finetuning.config import FinetuneConfig, TrainingConfig
 from finetuning.fit import fine_tune
-from finetuning.layers import factors_of, freeze
+from finetuning.layers import LayerwiseAdamW, factors_of, freeze
 from finetuning.start import Start, resolve
 from finetuning.task import Source
 from finetuning.tasks import TASKS
@@ -44,6 +45,28 @@ def tune(begin: Start, config: FinetuneConfig, features: Features, path, scores,
     return fine_tune(
         config, lambda: begin.model(config), features, evaluate, "accuracy", run, CPU, loss
     ).get_weights()
+
+
+def test_with_bias_correction_it_is_adam():
+    """tf_keras' own, which puts its epsilon elsewhere; 20 steps of gradients of any size."""
+    ours, theirs = (tf.Variable([1.0, -2.0, 3.0]) for _ in range(2))
+    adam = tf_keras.optimizers.Adam(0.01, epsilon=1e-12)
+    optimizer = LayerwiseAdamW(0.02, weight_decay_rate=0.0, epsilon=1e-12, factors=[0.5])
+    optimizer.build([ours])
+    for gradient in np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32):
+        optimizer.apply_gradients([(tf.constant(gradient), ours)])
+        adam.apply_gradients([(tf.constant(gradient), theirs)])
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("corrected", "first"), [(True, 1.0), (False, 0.1 / 0.001**0.5)])
+def test_the_first_update(corrected: bool, first: float):
+    """m / sqrt(v) of one gradient g is 0.1 g / sqrt(0.001 g^2), with the correction 1."""
+    weight = tf.Variable([5.0])
+    optimizer = LayerwiseAdamW(0.01, factors=[1.0], bias_correction=corrected, exclude=("",))
+    optimizer.build([weight])
+    optimizer.apply_gradients([(tf.constant([7.0]), weight)])
+    np.testing.assert_allclose(weight, [5.0 - 0.01 * first], rtol=1e-6)
 
 
 class TestBatches:
