@@ -121,7 +121,7 @@ def main(options: DemoOptions) -> None:
     demo.run(
         "fine-tuning", "-m", "finetuning.train", "--task=text_classification",
         f"--data_dir={labelled}", f"--init={exported(demo, 'encoder')}",
-        f"--run_dir={demo.at('finetuned')}", "--set", "training.learning_rate=0.0003",
+        f"--run_dir={demo.at('finetuned')}", "--set", "training.learning_rate=0.001",
     )  # fmt: skip
     export(demo, "classifier", "finetuned")
     demo.run("labelling", "-I", "examples/ask.py", exported(demo, "classifier"), *CLASSIFIER_TEXTS)
