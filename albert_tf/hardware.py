@@ -184,6 +184,10 @@ def _check_tf_config(text: str | None) -> None:
 
 
 def _tpu(name: str | None) -> tf.distribute.Strategy:
+    if name is None:
+        raise InputError(
+            "--device=tpu needs --tpu: its name, grpc://HOST:PORT or, on a TPU VM, local."
+        )
     try:
         resolver = _resolve(name)
         # TensorFlow would wait for ever for what takes the call and says nothing.

@@ -1,11 +1,13 @@
 """RunDir: the only object that knows the paths inside a run."""
 
+import contextlib
+import fcntl
 import glob
 import json
 import os
 import platform
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib import metadata
 from typing import Any
 
@@ -136,6 +138,24 @@ class RunDir:
             self._must_be_same(config)
         else:
             outputs.require_new(self.path, "--run_dir")
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keeps other processes from training the run, which has been begun.
+
+        Raises:
+          InputError: one does.
+        """
+        with open(self.config_path, encoding="utf-8") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise InputError(
+                    f"--run_dir={self.path}: another process is training this run."
+                ) from None
+            except OSError:  # a file system without locks
+                pass
+            yield
 
     def _must_be_same(self, config: Mapping[str, Any]) -> None:
         if differing := settings.differing_keys(self.config(), json.loads(json.dumps(config))):

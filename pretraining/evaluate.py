@@ -71,7 +71,7 @@ def main(options: EvaluateOptions) -> None:
         result = evaluate(model, records, config, options.batch_size, strategy)
     if not hardware.is_chief(strategy):  # of several workers one prints and writes
         return
-    print(report(result))
+    print(f"{run.path} on {options.data}: {report(result)}")
     result |= {"data": options.data, "corpus": records.manifest.corpus_fingerprint}
     result["checkpoint"] = os.path.basename(latest_checkpoint(run.path))
     if records.manifest.layout == COMPACT:
@@ -129,13 +129,15 @@ def note_overlap(trained_on: dict[str, Any], records: Records) -> None:
     if trained_on["corpus"] != records.manifest.corpus_fingerprint:
         return
     if "all" in (own["split"], theirs["split"]) or own["split"] == theirs["split"]:
-        print(f"note: the run was trained on documents of {name}: nothing is held out.")
-    elif own["heldout_fraction"] != theirs["heldout_fraction"]:
-        print(
-            f"note: the run was trained on some documents of {name}: it was built with "
-            f"--heldout_fraction={own['heldout_fraction']}, the run's records with "
-            f"{theirs['heldout_fraction']}."
-        )
+        print(f"note: documents of {name} are training records of the run: nothing is held out.")
+    else:  # of two fractions the smaller one's documents are among the larger one's
+        heldout, training = (own, theirs) if own["split"] == "heldout" else (theirs, own)
+        if heldout["heldout_fraction"] > training["heldout_fraction"]:
+            print(
+                f"note: some documents of {name} are training records of the run: it was built "
+                f"with --heldout_fraction={own['heldout_fraction']}, the run's records with "
+                f"{theirs['heldout_fraction']}."
+            )
 
 
 def check_records(run: RunDir, model: AlbertConfig, records: Records) -> None:

@@ -103,6 +103,8 @@ class _Training:
                 if any_stop(tf.constant(float(bool(stop.signal)))):
                     self._save()
                     sys.exit(128 + (stop.signal or 15))
+        if self.selection.is_exhausted and hardware.is_chief(self.strategy):
+            print(self.selection.why_it_ended(self.step), flush=True)
         return self.model
 
     def _loop(self, log: TrainingLog) -> None:

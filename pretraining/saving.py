@@ -3,6 +3,7 @@
 import glob
 import os
 import re
+import shutil
 from collections.abc import Callable
 
 import tensorflow as tf
@@ -31,8 +32,21 @@ class Checkpoints:
         self._manager = tf.train.CheckpointManager(checkpoint, target, keep)
 
     def save(self, step: int) -> None:
-        """Saves; a full disk or a kill leaves what was saved before."""
-        self._manager.save(checkpoint_number=step)
+        """Saves; a full disk or a kill leaves what was saved before.
+
+        Raises:
+          OSError: it could not be written; its parts are removed.
+        """
+        try:
+            self._manager.save(checkpoint_number=step)
+        except tf.errors.OpError as error:
+            for path in glob.glob(os.path.join(glob.escape(self._target), f"ckpt-{step}_temp")):
+                shutil.rmtree(path, ignore_errors=True)
+            raise OSError(
+                f"{self._target}: checkpoint {step} could not be written "
+                f"({error.message.rpartition('; ')[2]}). Those before are whole: the same command "
+                "goes on from the last one."
+            ) from None
 
     def drop(self, is_unwanted: Callable[[int], bool]) -> None:
         """Removes those of some steps."""

@@ -65,6 +65,15 @@ class Selection:
         """Whether `evaluation.patience` is at its end."""
         return 0 < self._config.evaluation.patience <= self._since
 
+    def why_it_ended(self, step: int) -> str:
+        """Of a run whose patience is at its end, a line for people."""
+        evaluation = self._config.evaluation
+        return (
+            f"ended at step {step:,} of {self._config.loop.steps:,}: no better heldout/"
+            f"{evaluation.metric} in {self._since} evaluation(s) than {self._best:.4g} at step "
+            f"{self._best_step:,}, whose weights are in {self._run.best_path}"
+        )
+
     def look(self, step: int) -> dict[str, float]:
         """Evaluates if it is time; the figures with HELDOUT in front."""
         every = self._config.evaluation.every

@@ -88,7 +88,8 @@ class Sweep:
         self.options, self.manifest = options, Mixture.open(options.data).manifest
         self.configurations = configurations(options)
         self._path = os.path.join(options.output, "sweep.json")
-        same = {key: getattr(options, key) for key in ("group", "experiment", "budget", "data")}
+        keys = ("group", "experiment", "budget", "data", "heldout")
+        same = {key: getattr(options, key) for key in keys}
         self._state: dict[str, Any] = same | {"set": list(options.set), "steps": {}}
         self._members_must_differ()
         if options.heldout:
@@ -176,14 +177,30 @@ class Sweep:
         """
         if self.steps(member) is not None:
             return
+        for other in self.configurations:  # equal work is timed once: clocks would differ
+            steps = self.steps(other)
+            if steps is not None and self._work(other) == self._work(member):
+                self._keep_steps(member, steps)
+                return
+        print(f"== timing {member.name}", flush=True)
         steps = (1 + TIMED_LOOPS) * member.tree().loop.steps_per_loop
         with tempfile.TemporaryDirectory(prefix=".timing-", dir=self.options.output) as folder:
             run = RunDir(os.path.join(folder, "run"))
             self._train(member, run, *UNTIMED, f"loop.steps={steps}")
             step_ms = statistics.median(row["step_ms"] for row in run.metrics()[1:])
         _, _, seconds = (self.options.budget or "").partition(":")
-        self._state["steps"][member.name] = max(1, round(1000 * int(seconds) / step_ms))
+        self._keep_steps(member, max(1, round(1000 * int(seconds) / step_ms)))
+
+    def _keep_steps(self, member: Configuration, steps: int) -> None:
+        self._state["steps"][member.name] = steps
         outputs.write_json(self._path, self._state)
+
+    def _work(self, member: Configuration) -> tuple[object, ...]:
+        """What the arithmetic of a step depends on."""
+        config = self.config(member)
+        batch = config.loop.global_batch_size, config.loop.accumulation_steps
+        kinds = config.objective.pair == "none", config.optimizer.name, config.precision
+        return config.model, config.masking, *batch, *kinds
 
     def _train(self, member: Configuration, run: RunDir, *more: str) -> None:
         options = self.options

@@ -72,8 +72,11 @@ def main(options: TrainOptions) -> None:
     config = resolve(experiment(options.experiment), wanted, records.manifest, options.device)
     if heldout:
         check_heldout(heldout, records)
-    if config.evaluation.every and not heldout:
-        raise InputError("`evaluation.every` needs held-out records: pass --heldout=FOLDER.")
+    if bool(config.evaluation.every) != bool(heldout):
+        raise InputError(
+            "--heldout=FOLDER and --set evaluation.every=STEPS go together: what is read, and how "
+            f"often. Received: {options.heldout}, {config.evaluation.every}."
+        )
     run_config = config_of_run(config, records, options)
     run.check(run_config)
     if run.is_complete and not options.dry_run:
@@ -98,6 +101,8 @@ def main(options: TrainOptions) -> None:
         flush=True,
     )
     with contextlib.ExitStack() as stack:
+        if hardware.is_chief(strategy):
+            stack.enter_context(run.locked())
         for folder in (records, heldout) if heldout else (records,):
             stack.enter_context(folder.naming_damage())
         train(config, records, run, strategy, first, heldout, options.profile)
@@ -178,7 +183,7 @@ def config_of_run(
             _description(part.manifest) | {"weight": weight}
             for part, weight in zip(records.parts, records.weights, strict=True)
         ],
-        "heldout": options.heldout and Records.open(options.heldout).manifest.corpus_fingerprint,
+        "heldout": options.heldout and _description(Manifest.read(options.heldout)),
         "init": options.init and os.path.normpath(options.init),
     }
 

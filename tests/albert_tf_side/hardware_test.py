@@ -117,8 +117,8 @@ def silent_port():
 
 def test_no_tpu_there_is_told_soon(monkeypatch, silent_port):
     monkeypatch.setattr(hardware, "TPU_TIMEOUT_S", 2.0)
+    assert mistake("tpu", None).startswith("--device=tpu needs --tpu")
     for name in (
-        None,
         "local",
         "no-such-tpu",
         f"grpc://127.0.0.1:{silent_port}",

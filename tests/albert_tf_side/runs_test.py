@@ -140,3 +140,11 @@ def test_a_folder_of_runs_names_one_of_them(tmp_path):
         RunDir(str(tmp_path)).config()
     with pytest.raises(InputNotFoundError, match=r"not a run folder.$"):
         RunDir(str(tmp_path / "nothing")).config()
+
+
+def test_two_processes_do_not_train_one_run(run):
+    with run.locked(), pytest.raises(InputError, match="another process is training this run"):
+        with RunDir(run.path).locked():
+            pass
+    with RunDir(run.path).locked():  # the first one has ended
+        pass

@@ -3,6 +3,8 @@
 import json
 import os
 import pathlib
+import types
+from typing import cast
 
 import pytest
 import tensorflow as tf
@@ -17,7 +19,7 @@ from data.build import BuildOptions, build
 from data.input_pipeline import Mixture, Records
 from pretraining import train
 from pretraining.config import resolve
-from pretraining.evaluate import EvaluateOptions, config_of, main
+from pretraining.evaluate import EvaluateOptions, config_of, main, note_overlap
 from pretraining.experiments import SMOKE
 
 
@@ -101,6 +103,27 @@ def test_records_that_were_trained_on_are_no_held_out_text(
 ):  # fmt: skip
     main(EvaluateOptions(run.path, tiny_records, dry_run=True))
     assert "nothing is held out" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("split", "fraction", "trained", "its_fraction", "is_told"),
+    [
+        ("heldout", 0.15, "train", 0.05, True),
+        ("heldout", 0.05, "train", 0.15, False),  # among what was held out
+        ("heldout", 0.05, "train", 0.05, False),
+        ("train", 0.05, "heldout", 0.15, True),
+        ("train", 0.15, "heldout", 0.05, False),
+    ],
+)
+def test_fractions_overlap_where_more_is_held_out_than_was(
+    split: str, fraction: float, trained: str, its_fraction: float, is_told: bool, capsys
+):
+    build = {"split": split, "heldout_fraction": fraction}
+    manifest = types.SimpleNamespace(options=json.dumps(build), corpus_fingerprint="c")
+    records = types.SimpleNamespace(manifest=manifest, folder="there")
+    its_build = {"split": trained, "heldout_fraction": its_fraction}
+    note_overlap({"corpus": "c", "build": its_build}, cast(Records, records))
+    assert ("some documents of there are training records" in capsys.readouterr().out) == is_told
 
 
 def test_what_may_be_set(run: RunDir, tiny_records: str, converted: str):

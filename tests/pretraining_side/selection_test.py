@@ -40,7 +40,7 @@ def start(records: str, run: pathlib.Path, *assignments: str) -> RunDir:
 
 
 def test_the_best_is_kept_and_exported_and_patience_ends_the_run(
-    tiny_records: str, tmp_path: pathlib.Path, monkeypatch
+    tiny_records: str, tmp_path: pathlib.Path, monkeypatch, capsys
 ):
     monkeypatch.setattr(selection, "Evaluator", Scripted)
     monkeypatch.setattr(Scripted, "losses", [3.0, 2.0, 2.5, 2.0])
@@ -51,12 +51,26 @@ def test_the_best_is_kept_and_exported_and_patience_ends_the_run(
     assert [row["heldout/loss/mlm"] for row in rows] == [3.0, 2.0, 2.5, 2.0]
     assert "heldout/verdict/sop" not in rows[0] and run.result()["step"] == 8
     assert os.listdir(run.export_path) == ["4"]
+    said = "ended at step 8 of 20: no better heldout/loss/mlm in 2 evaluation(s) than 2 at step 4"
+    assert said in capsys.readouterr().out
     best, exported, last = (
         load_encoder(path)(INPUTS)["pooled_output"]
         for path in (run.best_path, os.path.join(run.export_path, "4"), run.path)
     )
     np.testing.assert_allclose(best, exported, atol=1e-6)
     assert not np.allclose(best, last, atol=1e-6)
+
+
+def test_the_held_out_records_are_part_of_the_run(
+    tiny_records: str, tmp_path: pathlib.Path, monkeypatch
+):
+    with pytest.raises(InputError, match="--heldout=FOLDER and --set evaluation.every=STEPS go"):
+        start(tiny_records, tmp_path / "run")
+    monkeypatch.setattr(selection, "Evaluator", Scripted)
+    monkeypatch.setattr(Scripted, "losses", [3.0])
+    run = start(tiny_records, tmp_path / "run", "evaluation.every=2", "loop.steps=2")
+    (described,), heldout = run.config()["records"], run.config()["heldout"]
+    assert described == heldout | {"weight": 1.0} and heldout["build"]["split"] == "all"
 
 
 @pytest.mark.slow

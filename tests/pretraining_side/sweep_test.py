@@ -205,11 +205,21 @@ def test_seconds_become_steps_once(commands: Commands, tiny_records: str, tmp_pa
     assert not [name for name in os.listdir(out) if name.startswith(".timing")]
 
 
+def test_equal_work_is_timed_once(commands: Commands, tiny_records: str, tmp_path):
+    """A rate costs nothing; dropout does."""
+    grid = ("optimizer.learning_rate=0.1,0.2", "model.hidden_dropout=0,0.1")
+    wanted = options(tmp_path / "out", tiny_records, grid=grid, budget="seconds:23")
+    assert sweep.main(wanted) == 0
+    assert commands.calls.count("train run") == 2 and len(lines(tmp_path / "out")) == 4
+    assert {row["train/step"] for row in lines(tmp_path / "out")} == {"2000"}
+
+
 def test_another_sweep_in_the_folder_is_refused(commands: Commands, tiny_records: str, tmp_path):
     out = tmp_path / "out"
     sweep.main(options(out, tiny_records))
     sweep.main(options(out, tiny_records, grid=("model.sharing=attention",), seeds=2))  # more of it
-    for changes in ({"set": ("loop.steps=20",)}, {"budget": "steps:9"}, {"experiment": "laptop"}):
+    for changes in ({"set": ("loop.steps=20",)}, {"budget": "steps:9"}, {"experiment": "laptop"},
+                    {"heldout": tiny_records}):  # fmt: skip
         with pytest.raises(InputError, match=f"another sweep.*{next(iter(changes))}"):
             sweep.main(options(out, tiny_records, **changes))
     (tmp_path / "full").mkdir()
