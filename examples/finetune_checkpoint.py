@@ -9,7 +9,7 @@ import tensorflow as tf
 import tf_keras
 
 import albert_tf
-from albert_tf.optimization import AdamW, LinearWarmupLinearDecay
+from albert_tf.optimization import LinearWarmupLinearDecay
 from albert_tf.tasks.classifier import ClassifierTask, SequenceClassifier, featurize_texts
 
 
@@ -25,7 +25,8 @@ def main(init: str, table: str, epochs: int = 3, batch_size: int = 32) -> tf_ker
 
     steps = epochs * len(examples) // batch_size
     schedule = LinearWarmupLinearDecay(peak=1e-4, warmup_steps=steps // 10, decay_steps=steps)
-    model.compile(AdamW(schedule, global_clipnorm=1.0), model.losses_of_fit(), ["accuracy"])
+    optimizer = tf_keras.optimizers.AdamW(schedule, weight_decay=0.01, global_clipnorm=1.0)
+    model.compile(optimizer, model.losses_of_fit(), ["accuracy"])
     batches = tf.data.Dataset.range(len(examples)).shuffle(len(examples), seed=0).batch(batch_size)
     model.fit(batches.map(lambda units: _batch(features, units)), epochs=epochs)
     return model

@@ -186,7 +186,7 @@ def _softmax_gradient(y: tf.Tensor, upstream: tf.Tensor) -> tf.Tensor:
 
 
 def _drop(x: tf.Tensor, rate: float, key: tf.Tensor) -> tf.Tensor:
-    width = x.shape[-1]
+    width = x.shape[-1] or tf.shape(x)[-1]
     rows, columns = tf.range(tf.size(x) // width), tf.range(width)
     if key.shape[0] == 3:  # which of equal parts of the batch this is: the masks are the whole's
         rows += key[2] * tf.size(rows)

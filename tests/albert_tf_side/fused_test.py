@@ -74,6 +74,14 @@ def test_bfloat16_in_and_out():
     assert fused.gelu(x).dtype == half
 
 
+def test_dropout_of_a_shape_known_later_is_the_same():
+    ones = np.ones([3, 2, 5, 700], np.float32)
+    later = tf.function(
+        lambda x: fused.dropout(x, 0.5, KEY), [tf.TensorSpec([None] * 4)], autograph=False
+    )
+    np.testing.assert_array_equal(later(ones), fused.dropout(tf.constant(ones), 0.5, KEY))
+
+
 def test_dropout_passes_the_gradient_where_it_kept():
     y, gradient = value_and_gradients(lambda x: fused.dropout(x, 0.25, KEY), np.ones([50, 40], "f"))
     # y is 0 or 4/3; d sum(y^3) / dx = 3 y^2 * 4/3 where kept.

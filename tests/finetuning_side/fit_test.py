@@ -98,6 +98,7 @@ class TestBatches:
         assert widths == [{32}, {64}]
 
 
+@pytest.mark.slow
 def test_a_run_that_was_cut_off_goes_on_to_the_same_weights(begin, config, features, tmp_path):
     whole = tune(begin, config, features, str(tmp_path / "whole"), (0.1, 0.2, 0.3))
     path = str(tmp_path / "cut")

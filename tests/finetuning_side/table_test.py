@@ -36,6 +36,7 @@ def test_a_row_by_hand(runs: pathlib.Path):
     assert lines[3] == f"| b | {count:,} | failed | 50.0 |  | 2.0x |"
 
 
+@pytest.mark.slow
 def test_two_runs_end_to_end(
     runs: pathlib.Path, fruit: str, tmp_path: pathlib.Path, monkeypatch, capsys
 ):

@@ -55,6 +55,7 @@ def test_loss_falls_and_the_run_is_whole(finished: RunDir):
     assert tf.train.latest_checkpoint(finished.checkpoints_path).endswith("ckpt-60")
 
 
+@pytest.mark.slow
 def test_bfloat16_follows_the_curve_of_float32(
     finished: RunDir, tiny_records: str, tmp_path: pathlib.Path
 ):
