@@ -83,13 +83,21 @@ def _clear(work: str, flag: str, identity: str) -> None:
 def _locked(work: str, mode: str, flag: str) -> Iterator[IO[str]]:
     """Holds the mark inside `work`; the system lets go of it when the process dies."""
     with open(os.path.join(work, MARK), mode, encoding="utf-8", errors="replace") as mark:
-        try:
-            fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InputError(
-                f"{flag}: another process is writing {work!r}: wait for it or name another folder."
-            ) from None
+        lock(mark, f"{flag}: another process is writing {work!r}")
         yield mark
+
+
+def lock(file: IO[str], problem: str) -> None:
+    """Holds an open file until it is closed; the system lets go of it when the process dies.
+
+    Raises:
+      InputError: another one holds it, which is the `problem`.
+      OSError: the file system has no locks.
+    """
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise InputError(f"{problem}: wait for it or name another folder.") from None
 
 
 def _sync_all(folder: str) -> None:

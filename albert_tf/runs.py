@@ -1,7 +1,6 @@
 """RunDir: the only object that knows the paths inside a run."""
 
 import contextlib
-import fcntl
 import glob
 import json
 import os
@@ -147,14 +146,8 @@ class RunDir:
           InputError: one does.
         """
         with open(self.config_path, encoding="utf-8") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise InputError(
-                    f"--run_dir={self.path}: another process is training this run."
-                ) from None
-            except OSError:  # a file system without locks
-                pass
+            with contextlib.suppress(OSError):  # a file system without locks
+                outputs.lock(file, f"--run_dir={self.path}: another process is training this run")
             yield
 
     def _must_be_same(self, config: Mapping[str, Any]) -> None:

@@ -40,8 +40,7 @@ class Checkpoints:
         try:
             self._manager.save(checkpoint_number=step)
         except tf.errors.OpError as error:
-            for path in glob.glob(os.path.join(glob.escape(self._target), f"ckpt-{step}_temp")):
-                shutil.rmtree(path, ignore_errors=True)
+            shutil.rmtree(os.path.join(self._target, f"ckpt-{step}_temp"), ignore_errors=True)
             raise OSError(
                 f"{self._target}: checkpoint {step} could not be written "
                 f"({error.message.rpartition('; ')[2]}). Those before are whole: the same command "
