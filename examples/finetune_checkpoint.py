@@ -13,8 +13,10 @@ from albert_tf.optimization import LinearWarmupLinearDecay
 from albert_tf.tasks.classifier import ClassifierTask, SequenceClassifier, featurize_texts
 
 
-def main(init: str, table: str, epochs: int = 3, batch_size: int = 32) -> tf_keras.Model:
-    """Trains on `table`: a header, then text, tab, label in each line."""
+def main(
+    init: str, table: str, epochs: int = 3, batch_size: int = 32, rate: float = 1e-4
+) -> tf_keras.Model:
+    """Trains on `table`: a header, then text, tab, label in each line. Small models: rate=1e-3."""
     rows = [line.rstrip("\n").split("\t") for line in open(table, encoding="utf-8")][1:]
     labels = tuple(sorted({label for _, label in rows}))
     examples = [albert_tf.TextExample(text, label=labels.index(label)) for text, label in rows]
@@ -24,7 +26,7 @@ def main(init: str, table: str, epochs: int = 3, batch_size: int = 32) -> tf_ker
     model = SequenceClassifier(albert_tf.load_encoder(init), task)
 
     steps = epochs * len(examples) // batch_size
-    schedule = LinearWarmupLinearDecay(peak=1e-4, warmup_steps=steps // 10, decay_steps=steps)
+    schedule = LinearWarmupLinearDecay(rate, warmup_steps=steps // 10, decay_steps=steps)
     optimizer = tf_keras.optimizers.AdamW(schedule, weight_decay=0.01, global_clipnorm=1.0)
     model.compile(optimizer, model.losses_of_fit(), ["accuracy"])
     batches = tf.data.Dataset.range(len(examples)).shuffle(len(examples), seed=0).batch(batch_size)

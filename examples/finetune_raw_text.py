@@ -13,8 +13,13 @@ import tensorflow_text  # noqa: F401  the preprocessing's operations
 import tf_keras
 
 
-def main(preprocessing: str, encoder: str, table: str, saved: str, epochs: int = 3) -> None:
-    """Trains on `table` (a header, then text, tab, label in each line) and saves the model."""
+def main(
+    preprocessing: str, encoder: str, table: str, saved: str, epochs: int = 3, rate: float = 1e-4
+) -> None:
+    """Trains on `table` (a header, then text, tab, label in each line) and saves the model.
+
+    Small models: rate=1e-3.
+    """
     rows = [line.rstrip("\n").split("\t") for line in open(table, encoding="utf-8")][1:]
     texts, answers = zip(*rows, strict=True)
     labels, numbers = np.unique(answers, return_inverse=True)
@@ -25,7 +30,7 @@ def main(preprocessing: str, encoder: str, table: str, saved: str, epochs: int =
     logits = tf_keras.layers.Dense(len(labels))(tf_keras.layers.Dropout(0.1)(pooled))
     model = tf_keras.Model(text, logits)
 
-    optimizer = tf_keras.optimizers.AdamW(1e-4, weight_decay=0.01, global_clipnorm=1.0)
+    optimizer = tf_keras.optimizers.AdamW(rate, weight_decay=0.01, global_clipnorm=1.0)
     loss = tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(optimizer, loss, ["accuracy"])
     model.fit(np.array(texts, object), numbers, batch_size=32, epochs=epochs)

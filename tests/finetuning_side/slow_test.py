@@ -122,12 +122,12 @@ def test_the_scripts_of_examples(start: str, tmp_path: pathlib.Path):
     for kind in ("preprocessing", "encoder"):
         export.main(export.ExportOptions(start, str(tmp_path / kind), kind=kind, unfinished=True))
     preprocessing, encoder = (str(tmp_path / k / "1") for k in ("preprocessing", "encoder"))
-    one = finetune_checkpoint.main(start, str(table), epochs=8)
-    other = finetune_hub.main(preprocessing, encoder, str(table), epochs=8)
+    one = finetune_checkpoint.main(start, str(table), epochs=8, rate=1e-3)
+    other = finetune_hub.main(preprocessing, encoder, str(table), epochs=8, rate=1e-3)
     for model in (one, other):
         assert model.history.history["accuracy"][-1] > 0.9
     saved = str(tmp_path / "reviews")
-    finetune_raw_text.main(preprocessing, encoder, str(table), saved, epochs=8)
+    finetune_raw_text.main(preprocessing, encoder, str(table), saved, epochs=8, rate=1e-3)
     assert os.path.isfile(os.path.join(saved, "saved_model.pb"))
     loaded = tf_keras.models.load_model(saved)
     assert loaded.predict(["pear apple", "hammer saw"]).argmax(axis=1).tolist() == [0, 1]
