@@ -1,5 +1,6 @@
 """Training a task model with tf_keras `compile` and `fit`, its best weights kept."""
 
+import contextlib
 import math
 import sys
 import tempfile
@@ -44,6 +45,9 @@ def fine_tune(
       metric: the one of these that decides, the higher the better.
       run: has been begun.
       loss: as for `compile`, instead of the model's own.
+
+    Raises:
+      InputError: another process is training the run, or the loss is not finite.
     """
     values, plan = config.training, Plan.of(config.training, len(train))
     values.check_batch(strategy.num_replicas_in_sync)
@@ -56,16 +60,18 @@ def fine_tune(
         optimizer.build(model.trainable_variables)
         model.dropout_seed, model.accumulation_steps = config.seed, values.accumulation_steps
         model.compile(optimizer, loss or model.losses_of_fit())
-    state = _State(model, metric, run, run if hardware.is_chief(strategy) else None)
-    first = state.restore()
-    if first < plan.steps and not state.is_over(values.patience):
-        pad = not values.pad_to_longest
-        model.fit(
-            training_batches(train, values.batch_size, config.seed, first, plan.steps, pad),
-            callbacks=[_Evaluation(state, evaluate, plan, values.patience, first)],
-            verbose="auto" if sys.stdout.isatty() else 0,
-        )
-    state.read_best()
+    chief = run if hardware.is_chief(strategy) else None
+    state = _State(model, metric, run, chief)
+    with chief.locked() if chief else contextlib.nullcontext():
+        first = state.restore()
+        if first < plan.steps and not state.is_over(values.patience):
+            pad = not values.pad_to_longest
+            model.fit(
+                training_batches(train, values.batch_size, config.seed, first, plan.steps, pad),
+                callbacks=[_Evaluation(state, evaluate, plan, values.patience, first)],
+                verbose="auto" if sys.stdout.isatty() else 0,
+            )
+        state.read_best()
     return model
 
 

@@ -232,3 +232,11 @@ def test_a_loss_that_is_not_finite_ends_the_run(begin, config, features, tmp_pat
 
     with pytest.raises(InputError, match="loss was not finite before step 2"):
         tune(begin, config, features, str(tmp_path / "run"), (0.5,), loss)
+
+
+def test_one_process_trains_a_run(begin, config, features, tmp_path):
+    run = RunDir(str(tmp_path / "run"))
+    run.begin({"model": {}}, begin.tokenizer)
+    with run.locked(), pytest.raises(InputError, match="another process is training this run"):
+        tune(begin, config, features, run.path, [])
+    assert not run.metrics()
