@@ -95,7 +95,7 @@ def parse(
     """Reads `argv` (with the program's name first) into `options_class`; `positional` as in `run`.
 
     Raises:
-      InputError: for an unknown flag, a missing one or a value of another type.
+      InputError: for an unknown flag, a missing or repeated one or a value of another type.
     """
     values = flags.FlagValues()
     fields = {
@@ -147,5 +147,6 @@ def _define(name: str, hint: Any, field: dataclasses.Field, values: flags.FlagVa
     _, kind, _ = settings._kind(hint)
     default = None if field.default is dataclasses.MISSING else field.default
     required = " (required)" if field.default is dataclasses.MISSING else ""
-    definer = _DEFINERS[kind]
-    definer(name, default, field.metadata["help"] + required, flag_values=values)
+    once = {} if kind is tuple else {"allow_overwrite": False}
+    text = field.metadata["help"] + required
+    _DEFINERS[kind](name, default, text, flag_values=values, **once)

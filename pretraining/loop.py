@@ -102,6 +102,8 @@ class _Training:
                 self._loop(log)
                 if any_stop(tf.constant(float(bool(stop.signal)))):
                     self._save()
+                    if hardware.is_chief(self.strategy):
+                        print(f"stopped, saved at step {self.step:,}", flush=True)
                     sys.exit(128 + (stop.signal or 15))
         if self.selection.is_exhausted and hardware.is_chief(self.strategy):
             print(self.selection.why_it_ended(self.step), flush=True)

@@ -57,6 +57,7 @@ def test_set_is_left_to_programs_that_have_it_themselves():
         ([], ["--corpus is required", "where the text is"]),
         (["--corpus=a", "--sise=3"], ["sise", "--help"]),
         (["--corpus=a", "--size=x"], ["size", "x"]),
+        (["--corpus=a", "--corpus=b"], ["--corpus=b", "already defined as a"]),
         (["--corpus=a", "--dry_run=x"], ["dry_run", "x"]),
         (["--corpus=a", "more"], ["unexpected argument 'more'"]),
         (["--corpus"], ["corpus"]),

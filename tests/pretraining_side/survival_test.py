@@ -98,6 +98,7 @@ class TestStopping:
             with pytest.raises(SystemExit) as ended:
                 run_in(tmp_path / "run", tiny_records, rare)
         assert ended.value.code == 143
+        assert capsys.readouterr().out.endswith("stopped, saved at step 4\n")
         assert tf.train.latest_checkpoint(str(tmp_path / "run/checkpoints")).endswith("ckpt-4")
         assert signal.getsignal(signal.SIGTERM) is not None
         assert equal(run_in(tmp_path / "run", tiny_records, config), whole)
