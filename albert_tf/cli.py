@@ -26,8 +26,10 @@ from absl import flags
 from albert_tf import settings
 from albert_tf.errors import InputError
 
-# Before TensorFlow is imported: its start-up notes would bury what a command has to say.
+# Before TensorFlow is imported: its start-up notes would bury what a command has to say, and Keras
+# 3, which it loads unless told that `tf.keras` is tf_keras, takes two fifths of a command's start.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
 
 Options = TypeVar("Options")
 USAGE_ERROR = 2
