@@ -62,7 +62,7 @@ class LayerwiseAdamW(AdamW):
     occur twice wrongly.
 
     Args:
-      bias_correction: Adam's own (arXiv 1412.6980, end of section 2), as another factor:
+      bias_correction: Adam's own (arXiv 1412.6980, end of section 2), a factor of m / sqrt(v):
         sqrt(1 - beta_2^t) / (1 - beta_1^t) in step t = 1, 2, ... Without it, as in BERT and ALBERT,
         early updates are up to 6.6 times as large, and some seeds learn nothing (arXiv 2006.04884).
     """
@@ -87,10 +87,13 @@ class LayerwiseAdamW(AdamW):
         self, gradient: tf.Tensor, variable: tf.Variable, is_finite: tf.Tensor
     ) -> tf.Tensor:
         factor = tf.constant(self.factors[self._index_dict[self._var_key(variable)]])
-        if self.bias_correction:
+        update = super()._direction(gradient, variable, is_finite)
+        if self.bias_correction:  # of m / sqrt(v) alone
             step = tf.cast(self.iterations + 1, tf.float32)
-            factor *= tf.sqrt(1 - self.beta_2**step) / (1 - self.beta_1**step)
-        return factor * super()._direction(gradient, variable, is_finite)
+            correction = tf.sqrt(1 - self.beta_2**step) / (1 - self.beta_1**step)
+            decay = 0.0 if self.is_excluded(variable) else self.weight_decay_rate * variable
+            update = correction * (update - decay) + decay
+        return factor * update
 
     def get_config(self) -> dict[str, object]:
         own = {"factors": self.factors, "bias_correction": self.bias_correction}

@@ -61,12 +61,17 @@ def test_with_bias_correction_it_is_adam():
 
 @pytest.mark.parametrize(("corrected", "first"), [(True, 1.0), (False, 0.1 / 0.001**0.5)])
 def test_the_first_update(corrected: bool, first: float):
-    """m / sqrt(v) of one gradient g is 0.1 g / sqrt(0.001 g^2), with the correction 1."""
+    """m / sqrt(v) of one gradient g is 0.1 g / sqrt(0.001 g^2), with the correction 1.
+
+    The decay, 0.1 of the weight, is beside it.
+    """
     weight = tf.Variable([5.0])
-    optimizer = LayerwiseAdamW(0.01, factors=[1.0], bias_correction=corrected, exclude=("",))
+    optimizer = LayerwiseAdamW(
+        0.01, factors=[1.0], bias_correction=corrected, weight_decay_rate=0.1, exclude=()
+    )
     optimizer.build([weight])
     optimizer.apply_gradients([(tf.constant([7.0]), weight)])
-    np.testing.assert_allclose(weight, [5.0 - 0.01 * first], rtol=1e-6)
+    np.testing.assert_allclose(weight, [5.0 - 0.01 * (first + 0.1 * 5.0)], rtol=1e-6)
 
 
 class TestBatches:
