@@ -14,6 +14,7 @@ user's mistake, told in one line; 130 and 143 interrupted and terminated, after 
 
 import dataclasses
 import functools
+import logging
 import os
 import signal
 import sys
@@ -60,6 +61,7 @@ def run(
     positional: the flag that an argument without a name is for.
     """
     spec = sys.modules["__main__"].__spec__  # None where a script is run by its path
+    logging.getLogger("tensorflow").setLevel(logging.ERROR)
     name = spec.name.removesuffix(".__main__") if spec else os.path.basename(sys.argv[0])
     signal.signal(signal.SIGTERM, functools.partial(_terminate, os.getpid()))
     try:

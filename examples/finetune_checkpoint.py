@@ -25,7 +25,7 @@ def main(
     features = featurize_texts(examples, albert_tf.load_tokenizer(init), task)
     model = SequenceClassifier(albert_tf.load_encoder(init), task)
 
-    steps = epochs * len(examples) // batch_size
+    steps = epochs * -(-len(examples) // batch_size)
     schedule = LinearWarmupLinearDecay(rate, warmup_steps=steps // 10, decay_steps=steps)
     optimizer = tf_keras.optimizers.AdamW(schedule, weight_decay=0.01, global_clipnorm=1.0)
     model.compile(optimizer, model.losses_of_fit(), ["accuracy"])

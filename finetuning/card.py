@@ -1,13 +1,14 @@
 """A model card: what a run was made of and what it can do, as README.md in its folder."""
 
 import collections
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from albert_tf import info, outputs, settings
 from albert_tf.config import AlbertConfig
 from albert_tf.runs import RunDir
 from finetuning.task import Data, Prediction
+from finetuning.tasks.squad_metrics import score_answer
 
 _SHOWN = 10  # wrong answers
 _TEXT = 160  # characters of a text
@@ -25,8 +26,12 @@ def write(
         (key, f"{value:.4f}" if isinstance(value, float) else f"{value}")
         for key, value in result.items()
     ]
-    values = [(f"training.{key}", str(value)) for key, value in config["training"].items()]
-    values += [(f"task.{key}", str(value)) for key, value in config["task"].items()]
+    values = [
+        (f"{section}.{key}", _cell(str(value)))
+        for section in ("training", "task")
+        for key, value in config[section].items()
+        if value is not None and (section, key) not in _superseded(config["training"])
+    ]
     parts = [
         f"# {config['name']}",
         f"An ALBERT {config['task']['kind']} of {parameters:,} parameters in its "
@@ -46,17 +51,26 @@ def write(
         file.write("\n\n".join(parts) + "\n")
 
 
+def _superseded(training: Mapping[str, Any]) -> set[tuple[str, str]]:
+    """Settings in whose place the run's steps were given."""
+    pairs = {"steps": "epochs", "warmup_steps": "warmup_fraction"}
+    return {("training", other) for key, other in pairs.items() if training[key] is not None}
+
+
 def _mistakes(task: Any, predictions: Sequence[Prediction], examples: Sequence[Any]) -> list[str]:
     rows = [_compared(task, *pair) for pair in zip(predictions, examples, strict=True)]
     parts = []
     labels = task.get("labels") or []
     if 0 < len(labels) <= _LABELS:
         counts = collections.Counter((right, given) for _, right, given, _ in rows)
-        confusion = [(right, *(str(counts[right, given]) for given in labels)) for right in labels]
+        confusion = [
+            (_shortened(right), *(str(counts[right, given]) for given in labels))
+            for right in labels
+        ]
         parts += [
             "## Confusion",
             "A row is what is right, a column what was predicted.",
-            info.markdown_table(("", *labels), confusion),
+            info.markdown_table(("", *map(_shortened, labels)), confusion),
         ]
     wrong = sorted((row for row in rows if row[1] != row[2]), key=lambda row: -row[3])
     shown = [tuple(map(_shortened, row[:3])) for row in wrong[:_SHOWN]]
@@ -71,10 +85,11 @@ def _compared(task: Any, prediction: Prediction, example: Any) -> tuple[str, str
     """(the example, what is right, what was predicted, how sure it was or how far off)."""
     kind = task["kind"]
     if kind == "span":
-        texts = [text for _, text in example.answers] or ["(no answer)"]
-        answer = prediction["answer"] or "(no answer)"
-        right = answer if answer in texts else texts[0]
-        return example.question, right, answer, prediction["score"]
+        texts, answer = [text for _, text in example.answers], prediction["answer"]
+        exact, _ = score_answer(answer, texts, task["answerable"])
+        right = answer if exact else texts[0] if texts else ""
+        shown = (text or "(no answer)" for text in (right, answer))
+        return example.question, *shown, prediction["score"]
     if kind == "multiple_choice":
         right, answer = example.options[example.label], example.options[prediction["choice"]]
         return example.question, right, answer, max(prediction["probabilities"])
@@ -86,5 +101,10 @@ def _compared(task: Any, prediction: Prediction, example: Any) -> tuple[str, str
 
 
 def _shortened(text: str) -> str:
-    text = " ".join(text.split()).replace("|", "\\|")
-    return text if len(text) <= _TEXT else text[: _TEXT - 1] + "…"
+    text = " ".join(text.split())
+    return _cell(text if len(text) <= _TEXT else text[: _TEXT - 1] + "…")
+
+
+def _cell(text: str) -> str:
+    """A bar would begin another cell."""
+    return text.replace("|", "\\|")

@@ -16,8 +16,8 @@ class TrainingConfig:
     epochs: passes over the training examples, unless `steps` is given.
     steps: optimizer steps.
     warmup_fraction: of all steps, unless `warmup_steps` is given.
-    evaluate_every: steps between two readings of the dev examples; by default once an epoch, and
-      never fewer than `MIN_EVALUATIONS` times. The best weights are kept.
+    evaluate_every: steps between two readings of the dev examples; by default once an epoch, or in
+      EVALUATIONS equal parts of a run of fewer epochs. The best weights are kept.
     patience: readings without a better one after which the run ends; by default it goes on.
     bias_correction: Adam's own. The recipes are without, as BERT and ALBERT were; some seeds then
       learn nothing (arXiv 2006.04884).
@@ -57,6 +57,11 @@ class TrainingConfig:
             value = getattr(self, key)
             if value is not None and not value > 0:  # NaN too
                 raise ConfigError(f"`training.{key}` must be positive. Received: {value}.")
+        for key in ("warmup_steps", "weight_decay_rate", "frozen"):
+            if (getattr(self, key) or 0) < 0:
+                raise ConfigError(
+                    f"`training.{key}` must not be negative. Received: {getattr(self, key)}."
+                )
         if not 0 <= self.warmup_fraction < 1:
             raise ConfigError(
                 f"`training.warmup_fraction` must be in [0, 1). Received: {self.warmup_fraction}."
@@ -69,8 +74,6 @@ class TrainingConfig:
             raise ConfigError(
                 f"`training.threshold_share` must be in [0, 1). Received: {self.threshold_share}."
             )
-        if self.frozen < 0:
-            raise ConfigError(f"`training.frozen` must not be negative. Received: {self.frozen}.")
         if self.precision not in PRECISIONS:
             raise ConfigError(
                 f"`training.precision` must be one of {', '.join(PRECISIONS)}. "
@@ -96,6 +99,10 @@ class FinetuneConfig:
     training: TrainingConfig = TrainingConfig()
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.seed < 2**31:
+            raise ConfigError(f"`seed` must be in [0, 2^31). Received: {self.seed}.")
+
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
@@ -105,7 +112,7 @@ class Plan:
     warmup_steps: int
     evaluate_every: int
 
-    MIN_EVALUATIONS = 5
+    EVALUATIONS = 5
 
     @staticmethod
     def of(training: TrainingConfig, num_units: int) -> "Plan":
@@ -124,5 +131,5 @@ class Plan:
                 "`training.warmup_steps` must be fewer than the steps of the run. "
                 f"Received: {warmup}, and {steps} steps."
             )
-        every = training.evaluate_every or min(epoch, math.ceil(steps / Plan.MIN_EVALUATIONS))
+        every = training.evaluate_every or min(epoch, math.ceil(steps / Plan.EVALUATIONS))
         return Plan(steps, warmup, min(every, steps))

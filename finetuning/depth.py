@@ -30,6 +30,7 @@ from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import load_predictor
 from finetuning import report
+from finetuning.metrics import require_known
 from finetuning.task import source_of
 from finetuning.tasks import TASKS
 
@@ -65,7 +66,9 @@ def main(options: DepthOptions) -> None:
     depths = _numbers("--depths", options.depths) or range(1, config.num_layers)
     patience = _numbers("--patience", options.patience)
     askers = _askers(predictor, [k for k in depths if k != config.num_layers], patience)
-    examples = next(iter(task.read(source_of(options.data_dir, options.tfds)).dev.values()))
+    source = source_of(options.data_dir, options.tfds)
+    examples = task.read_part(source, "dev", predictor.task)
+    require_known(examples)
     if options.dry_run:
         print(f"{options.run_dir}: {', '.join(askers)} on {len(examples):,} examples")
         return

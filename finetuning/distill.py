@@ -19,36 +19,32 @@ parameters and examples/s of all three. Examples are as long as the teacher's, u
 """
 
 import dataclasses
-import json
 import os
-import shutil
-import statistics
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
 import tf_keras
 
-from albert_tf import cli, hardware, info, outputs, settings
+from albert_tf import cli, hardware, outputs, settings
 from albert_tf.checkpoints import load_encoder
 from albert_tf.encoder import AlbertEncoder
 from albert_tf.errors import InputError
 from albert_tf.runs import RunDir
 from albert_tf.tasks.examples import TextExample
-from albert_tf.tasks.features import Features
+from albert_tf.tasks.features import Features, joined
 from albert_tf.tasks.kinds import KINDS
-from albert_tf.tasks.predictor import load_predictor, load_task_model, predict
+from albert_tf.tasks.predictor import task_of
+from albert_tf.tasks.regressor import SquaredError
 from albert_tf.tasks.task_model import TaskModel
-from finetuning import report, teacher
+from finetuning import comparison, teacher
 from finetuning.config import FinetuneConfig, Plan
-from finetuning.fit import Scores, fine_tune
+from finetuning.running import Lesson, Work
 from finetuning.start import Start, resolve
 from finetuning.task import Data, Task, source_of
 from finetuning.tasks import TASKS
 
 LOSSES = ("cross_entropy", "mse")
-_TIMED, _ROUNDS = 512, 5  # dev examples that the speed is measured on, and how often
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,23 +70,23 @@ class DistillOptions:
 def main(options: DistillOptions) -> None:
     """Distils as `options` describe."""
     work = _Distillation(options)
+    runs = {name: RunDir(work.at(name)) for name in ("student", "control")}
+    control = work.control()
     if options.dry_run:
-        print(json.dumps(settings.to_dict(work.config), indent=1))
+        work.runs.run(work.config, runs["control"], control, dry_run=True)
         return
     values = work.config.training
     with work.strategy.scope():
         batch_size = values.batch_size // values.accumulation_steps
         teacher.ask(work.identity, work.texts(), work.at("teacher"), batch_size)
-    work.run("student", work.student(), *work.lessons())
-    work.run("control", work.control(), work.featurize(work.data.train), None)
-    paths = {
-        "teacher": options.teacher,
-        "student": work.at("student"),
-        "control": work.at("control"),
-    }
-    results = {name: work.measured(path) for name, path in paths.items()}
+    for name, lesson in {"student": work.student(), "control": control}.items():
+        print(f"== {name}", flush=True)
+        work.runs.run(work.config, runs[name], lesson)
+    paths = {"teacher": options.teacher} | {name: run.path for name, run in runs.items()}
+    dev = next(iter(work.data.dev.values()))
+    results = {name: comparison.measured(path, work.task, dev) for name, path in paths.items()}
     outputs.write_json(work.at("result.json"), results)
-    print(table(results, work.task.metrics))
+    print(comparison.table(results, work.task.metrics))
 
 
 class _Distillation:
@@ -102,17 +98,7 @@ class _Distillation:
         self.strategy = hardware.strategy(options.device, options.tpu)
         self.task: Task = TASKS[options.task]
         self.data: Data = self.task.read(source_of(options.data_dir, options.tfds))
-        teaching = load_task_model(options.teacher).task
-        if teaching.kind not in ("classifier", "regressor"):
-            raise InputError(
-                f"--teacher={options.teacher} must label texts. Received: a run of kind "
-                f"{teaching.kind!r}, whose answers cannot be distilled here."
-            )
-        if getattr(teaching, "labels", None) != getattr(self.data.task, "labels", None):
-            raise InputError(
-                f"--teacher={options.teacher} must have the labels of --data_dir. Received: "
-                f"{teaching}, and {self.data.task}."
-            )
+        teaching = _task_of_teacher(options, self.data.task)
         self.start = Start.of(options.student or options.teacher, None, None)
         if options.student_layers:
             config = _fewer_layers(self.start, options.student_layers)
@@ -129,6 +115,7 @@ class _Distillation:
         training = dataclasses.replace(config.training, **dataclasses.asdict(plan))
         training.check_batch(self.strategy.num_replicas_in_sync)
         self.config: FinetuneConfig = dataclasses.replace(config, training=training)
+        self.runs = Work(options.task, self.task, self.data, self.start.tokenizer, self.strategy)
 
     def at(self, name: str) -> str:
         """A path in the output folder."""
@@ -140,98 +127,44 @@ class _Distillation:
         if self.options.texts:
             yield from teacher.examples_of(self.options.texts, self.data.task.pair)
 
-    def featurize(self, examples: Sequence[TextExample]) -> Features:
-        """In the student's vocabulary."""
-        kind = KINDS[self.config.task.kind]
-        return kind.featurize(examples, self.start.tokenizer, self.config.task)
+    def student(self) -> Lesson:
+        """Its own encoder, or the teacher's in fewer layers, learns the teacher's answers."""
+        told = {"teacher": self.identity, "loss": self.options.loss,
+                "temperature": self.options.temperature}  # fmt: skip
+        lesson = self._from(self.options.teacher)
+        return dataclasses.replace(lesson, train=self._answers, loss=self._loss(), told=told)
 
-    def lessons(self) -> tuple[Features, Any]:
-        """The teacher's answers as targets, and the loss."""
-        examples, said = teacher.answers_in(self.at("teacher"), self.data.task.pair)
-        if self.config.task.kind == "regressor":
-            said = said[:, 0]
-        features = dataclasses.replace(self.featurize(examples), targets={"label": said})
-        if self.options.loss == "mse" or self.config.task.kind == "regressor":
-            return features, "mse"
-        return features, SoftCrossEntropy(self.options.temperature)
-
-    def student(self) -> Callable[[], TaskModel]:
-        """Makes the student: its own encoder, or the teacher's in fewer layers."""
-        if self.options.student:
-            return lambda: self.start.model(self.config)
-        return lambda: self._in_fewer_layers(self.options.teacher)
-
-    def control(self) -> Callable[[], TaskModel]:
-        """Makes the same student as it was before anybody fine-tuned it."""
-        if self.options.student:
-            return self.student()
+    def control(self) -> Lesson:
+        """The same student, as it was before anybody fine-tuned it, learns the labels."""
         origin = str(RunDir(self.options.teacher).config()["init"])
-        if not os.path.isdir(origin):
+        if not self.options.student and not os.path.isdir(origin):
             raise InputError(
                 f"--student_layers: the control starts where the teacher did, and {origin!r} is "
                 "not there any more: put it back, or pass --student."
             )
-        return lambda: self._in_fewer_layers(origin)
+        return self._from(origin)
 
-    def _in_fewer_layers(self, path: str) -> TaskModel:
-        encoder = AlbertEncoder(self.config.model).create_weights()
-        encoder.set_weights(load_encoder(path).get_weights())
-        return KINDS[self.config.task.kind].model(encoder, self.config.task).create_weights()
+    def _from(self, path: str) -> Lesson:
+        """What begins with --student, or else with the encoder at `path` in fewer layers."""
+        if self.options.student:
+            return Lesson(os.path.abspath(self.start.path), self.start.model)
+        return Lesson(os.path.abspath(path), lambda config: _with_encoder_of(path, config))
 
-    def run(self, name: str, model_of: Callable[[], TaskModel], train: Features, loss: Any) -> None:
-        """Trains student or control, unless that is done."""
-        run = RunDir(self.at(name))
-        run_config = settings.to_dict(self.config) | {
-            "name": self.options.task,
-            "init": os.path.normpath(self.start.path),
-            "data": report.fingerprint(self.data),
-            "teacher": self.identity if loss else None,
-            "loss": loss.get_config() if isinstance(loss, SoftCrossEntropy) else loss,
-        }
-        run.check(run_config)
-        if run.is_complete:
-            return
-        run.begin(run_config, self.start.tokenizer)
-        examples = next(iter(self.data.dev.values()))
-        features, training = self.featurize(examples), self.config.training
+    def _answers(self) -> Features:
+        """The teacher's answers as targets; of the texts, only a chunk is in memory."""
+        task, parts = self.config.task, []
+        for examples, said in teacher.answers_in(self.at("teacher"), self.data.task.pair):
+            features = KINDS[task.kind].featurize(examples, self.start.tokenizer, task)
+            targets = {"label": said[:, 0] if task.kind == "regressor" else said}
+            parts.append(dataclasses.replace(features, targets=targets))
+        return joined(parts)
 
-        def evaluate(model: TaskModel) -> Scores:
-            said = predict(model, features, training.batch_size // training.accumulation_steps)
-            return self._scores(model.task, said, features)
-
-        with hardware.precision_policy(training.precision):
-            fine_tune(
-                self.config, model_of, train, evaluate, self.task.metrics[0], run, self.strategy,
-                loss,
-            )  # fmt: skip
-        run.finish(run.metrics()[-1])
-        shutil.rmtree(run.training_path, ignore_errors=True)
-
-    def _scores(self, task: Any, said: Any, features: Features) -> Scores:
-        examples = next(iter(self.data.dev.values()))
-        return self.task.score(KINDS[task.kind].decode(said, features, examples, task), examples)
-
-    def measured(self, path: str) -> dict[str, Any]:
-        """Dev scores, parameters, and examples/s in batches of 32, float32 and on one device."""
-        examples, asked = next(iter(self.data.dev.values())), load_predictor(path)
-        kind = KINDS[asked.task.kind]
-        features = kind.featurize(examples, asked.tokenizer, asked.task)
-        said = predict(asked.model, features, 32)
-        some = kind.featurize(examples[:_TIMED], asked.tokenizer, asked.task)
-        seconds = []
-        for _ in range(_ROUNDS):
-            start = time.perf_counter()
-            predict(asked.model, some, 32)
-            seconds.append(time.perf_counter() - start)
-        answers = kind.decode(said, features, examples, asked.task)
-        return self.task.score(answers, examples) | {
-            "metric": self.task.metrics[0],
-            "standard_error": report.standard_error(self.task, asked.task.kind, answers, examples),
-            "parameters": asked.model.count_params(),
-            "layers": asked.model.encoder.config.num_layers,
-            "examples_per_s": len(some) / statistics.median(seconds),
-            "dev_examples": len(examples),
-        }
+    def _loss(self) -> tf_keras.losses.Loss:
+        if self.config.task.kind == "regressor":
+            return SquaredError(self.config.task.scale)
+        if self.options.loss == "mse":
+            return tf_keras.losses.MeanSquaredError()
+        return SoftCrossEntropy(self.options.temperature)
 
 
 class SoftCrossEntropy(tf_keras.losses.Loss):
@@ -245,9 +178,6 @@ class SoftCrossEntropy(tf_keras.losses.Loss):
         wanted = tf.nn.softmax(y_true / self.temperature)
         losses = tf.nn.softmax_cross_entropy_with_logits(wanted, y_pred / self.temperature)
         return self.temperature**2 * losses
-
-    def get_config(self) -> dict[str, Any]:
-        return {"name": self.name, "temperature": self.temperature}
 
 
 def _check(options: DistillOptions) -> None:
@@ -269,6 +199,34 @@ def _check(options: DistillOptions) -> None:
         raise InputError(f"--temperature must be positive. Received: {options.temperature}.")
 
 
+def _task_of_teacher(options: DistillOptions, asked: Any) -> Any:
+    """The teacher's section, if it labels what --task is about; its exits are not distilled."""
+    task, name = task_of(options.teacher), RunDir(options.teacher).config()["name"]
+    if task.kind not in ("classifier", "regressor"):
+        raise InputError(
+            f"--teacher={options.teacher} must label texts. Received: a run of kind "
+            f"{task.kind!r}, whose answers cannot be distilled here."
+        )
+    if name != options.task and not options.task.startswith("text_"):  # an own table may be any
+        raise InputError(
+            f"--teacher={options.teacher} must be a run of --task={options.task}. Received: one of "
+            f"{name!r}."
+        )
+    for key in ("kind", "pair", "labels"):
+        if (theirs := getattr(task, key, None)) != (ours := getattr(asked, key, None)):
+            raise InputError(
+                f"--teacher={options.teacher} must have the {key} of --data_dir. Received: "
+                f"{theirs}, and {ours}."
+            )
+    return dataclasses.replace(task, exit_losses=False) if hasattr(task, "exit_losses") else task
+
+
+def _with_encoder_of(path: str, config: FinetuneConfig) -> TaskModel:
+    encoder = AlbertEncoder(config.model).create_weights()
+    encoder.set_weights(load_encoder(path).get_weights())
+    return KINDS[config.task.kind].model(encoder, config.task).create_weights()
+
+
 def _fewer_layers(start: Start, layers: int) -> Any:
     config = start.config
     if not 1 <= layers < config.num_layers or config.sharing != "all" or config.num_groups != 1:
@@ -278,20 +236,6 @@ def _fewer_layers(start: Start, layers: int) -> Any:
             f"sharing={config.sharing}, {config.num_groups} group(s): pass --student instead."
         )
     return config.replace(num_layers=layers)
-
-
-def table(results: dict[str, dict[str, Any]], metrics: Sequence[str]) -> str:
-    """Teacher, student and control side by side."""
-    rows = []
-    for name, result in results.items():
-        speed = result["examples_per_s"]
-        rows.append((
-            name, str(result["layers"]), f"{result['parameters']:,}",
-            *(f"{result[metric]:.4f}" for metric in metrics), f"{result['standard_error']:.4f}",
-            f"{speed:,.0f}", f"{speed / results['teacher']['examples_per_s']:.1f}",
-        ))  # fmt: skip
-    header = ("", "layers", "parameters", *metrics, "standard error", "examples/s", "speed-up")
-    return info.markdown_table(header, rows)
 
 
 if __name__ == "__main__":

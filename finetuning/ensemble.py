@@ -18,12 +18,13 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from albert_tf import cli, info, outputs
+from albert_tf import cli, info, outputs, settings
 from albert_tf.errors import InputError, InputNotFoundError
 from albert_tf.progress import Progress
 from albert_tf.runs import RunDir
 from albert_tf.tasks.kinds import KINDS
-from albert_tf.tasks.predictor import load_predictor, load_task_model, predict
+from albert_tf.tasks.predictor import load_predictor, predict, task_of
+from albert_tf.tokenization import load_tokenizer
 from finetuning.report import fingerprint, scores_if_known, write_predictions
 from finetuning.task import Data, Task, source_of
 from finetuning.tasks import TASKS
@@ -57,38 +58,44 @@ def main(options: EnsembleOptions) -> None:
     source = source_of(options.data_dir, options.tfds)
     data = task.read(source)
     _check_data(paths, data)
-    part = None
-    if options.part:
-        part = task.read_part(source, options.part, load_task_model(paths[0]).task)
+    part = task.read_part(source, options.part, section) if options.part else None
     (name, examples), *_ = data.dev.items()
     asked = _Members(paths, section, options.batch_size)
-    every = asked.outputs(examples, name)
-    singles = [asked.score(task, [one], examples) for one in every]
-    metric = task.metrics[0]
-    chosen = list(range(min(len(paths), options.max_members)))
-    if options.select == "best":
-        chosen = pick(
-            [single[metric] for single in singles],
-            lambda members: asked.score(task, [every[i] for i in members], examples)[metric],
-            options.max_members,
-        )
-    score = asked.score(task, [every[i] for i in chosen], examples)
-    names = [paths[i] for i in chosen]
-    result = {
-        "metric": metric,
-        "members": names,
-        "singles": {path: single for path, single in zip(paths, singles, strict=True)},
-        "ensemble": score,
-        "dev_examples": len(examples),
-    }
-    with outputs.new_folder(options.output) as work:
-        outputs.write_json(os.path.join(work, "result.json"), result)
-        answers = asked.decode([every[i] for i in chosen], examples)
-        write_predictions(os.path.join(work, "predictions.jsonl"), answers, examples)
+    result, answers = _on_dev(options, task, asked, asked.outputs(examples, name), examples)
     print(_table(result, task))
-    if part is not None:
-        members = _Members(names, section, options.batch_size)
-        _answer_part(options, task, members, part)
+    with outputs.new_folder(options.output) as work:  # has its name when all is written
+        outputs.write_json(os.path.join(work, "result.json"), result)
+        write_predictions(os.path.join(work, "predictions.jsonl"), answers, examples)
+        if part is not None:
+            members = _Members(result["members"], section, options.batch_size)
+            _answer_part(options, task, members, part, work)
+
+
+def _on_dev(
+    options: EnsembleOptions,
+    task: Task,
+    asked: "_Members",
+    every: Sequence[Any],
+    examples: Sequence[Any],
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """(what result.json holds, the ensemble's answers), from each run's outputs."""
+
+    def score(members: Sequence[int]) -> dict[str, float]:
+        return task.score(asked.decode([every[i] for i in members], examples), examples)
+
+    metric, singles = task.metrics[0], [score([i]) for i in range(len(every))]
+    chosen = list(range(len(every)))[: options.max_members]
+    if options.select == "best":
+        values = [single[metric] for single in singles]
+        chosen = pick(values, lambda members: score(members)[metric], options.max_members)
+    answers = asked.decode([every[i] for i in chosen], examples)
+    return {
+        "metric": metric,
+        "members": [asked.paths[i] for i in chosen],
+        "singles": dict(zip(asked.paths, singles, strict=True)),
+        "ensemble": task.score(answers, examples),
+        "dev_examples": len(examples),
+    }, answers
 
 
 def pick(singles: Sequence[float], score: Any, most: int) -> list[int]:
@@ -115,17 +122,17 @@ def pick(singles: Sequence[float], score: Any, most: int) -> list[int]:
 class _Members:
     """Runs of one task that are asked the same examples."""
 
-    def __init__(self, paths: Sequence[str], section: dict[str, Any], batch_size: int) -> None:
-        self._paths, self._batch_size = paths, batch_size
-        self._kind = KINDS[section["kind"]]
+    def __init__(self, paths: Sequence[str], section: Any, batch_size: int) -> None:
+        self.paths, self._batch_size = paths, batch_size
+        self._kind = KINDS[section.kind]
         self._features: Any = None
         self._task: Any = None
 
     def outputs(self, examples: Sequence[Any], name: str) -> list[Any]:
         """Each member's outputs."""
         every, vocabularies = [], {}
-        with Progress(f"runs on {name}", len(self._paths)) as progress:
-            for path in self._paths:
+        with Progress(f"runs on {name}", len(self.paths)) as progress:
+            for path in self.paths:
                 member = load_predictor(path)
                 task, threshold = member.task, getattr(member.task, "null_threshold", 0.0)
                 if threshold:  # each member's own: its null scores are counted from there
@@ -137,23 +144,12 @@ class _Members:
                 said = predict(member.model, self._features, self._batch_size)
                 every.append(said | {"null": said["null"] - threshold} if threshold else said)
                 progress.advance(1)
-        if member.task.kind == "span" and len(vocabularies) > 1:
-            raise InputError(
-                "--runs: members that answer with spans must have one vocabulary and the same task "
-                f"settings. Received: {len(vocabularies)} different ones."
-            )
         return every
 
     def decode(self, members: Sequence[Any], examples: Sequence[Any]) -> list[dict[str, Any]]:
         """The answers of some members' mean."""
         mean = self._kind.average(members) if len(members) > 1 else members[0]
         return self._kind.decode(mean, self._features, examples, self._task)
-
-    def score(
-        self, task: Task, members: Sequence[Any], examples: Sequence[Any]
-    ) -> dict[str, float]:
-        """The metrics of some members' mean."""
-        return task.score(self.decode(members, examples), examples)
 
 
 def _paths(options: EnsembleOptions) -> list[str]:
@@ -167,11 +163,13 @@ def _paths(options: EnsembleOptions) -> list[str]:
     return runs
 
 
-def _common_task(paths: Sequence[str]) -> tuple[Task, dict[str, Any]]:
+def _common_task(paths: Sequence[str]) -> tuple[Task, Any]:
+    """The runs' task, and the first one's `task` section."""
+    sections = [task_of(path) for path in paths]  # refuses what was not fine-tuned
     configs = [RunDir(path).config() for path in paths]
     answers = [
-        (config.get("name"), config["task"]["kind"], config["task"].get("labels"), config["data"])
-        for config in configs
+        (config["name"], section.kind, getattr(section, "labels", None), config["data"])
+        for config, section in zip(configs, sections, strict=True)
     ]
     for path, other in zip(paths, answers, strict=True):
         if other != answers[0]:
@@ -179,7 +177,25 @@ def _common_task(paths: Sequence[str]) -> tuple[Task, dict[str, Any]]:
                 f"--runs must be of one task and one data set. Received: {paths[0]} of "
                 f"{answers[0]} and {path} of {other}."
             )
-    return TASKS[str(answers[0][0])], configs[0]["task"]
+    if sections[0].kind == "span":
+        _require_same_spans(paths, sections)
+    return TASKS[answers[0][0]], sections[0]
+
+
+def _require_same_spans(paths: Sequence[str], sections: Sequence[Any]) -> None:
+    """Spans can be averaged where every member cuts the contexts alike and proposes as many."""
+    first, *others = [
+        settings.to_dict(dataclasses.replace(section, null_threshold=0.0, dropout=0.0))
+        | {"vocabulary": load_tokenizer(path).fingerprint}
+        for path, section in zip(paths, sections, strict=True)
+    ]
+    for path, other in zip(paths[1:], others, strict=True):
+        if differing := settings.differing_keys(first, other):
+            raise InputError(
+                "--runs: members that answer with spans must have one vocabulary and the same task "
+                f"settings. Received: {paths[0]} and {path}, with {'; '.join(differing)}. Leave "
+                "one out."
+            )
 
 
 def _check(options: EnsembleOptions) -> None:
@@ -202,14 +218,15 @@ def _check_data(paths: Sequence[str], data: Data) -> None:
 
 
 def _answer_part(
-    options: EnsembleOptions, task: Task, members: _Members, examples: Sequence[Any]
+    options: EnsembleOptions, task: Task, members: _Members, examples: Sequence[Any], work: str
 ) -> None:
+    """Writes the answers to a part while --output is still called `work`."""
     answers = members.decode(members.outputs(examples, str(options.part)), examples)
     path = options.submission or os.path.join(options.output, f"{options.part}.jsonl")
-    if options.submission:
-        task.write_submission(path, answers, examples)
-    else:
-        write_predictions(path, answers, examples)
+    # The two names lie side by side: the way from one to the path is the way from the other.
+    way = os.path.relpath(os.path.realpath(path), os.path.realpath(options.output))
+    write = task.write_submission if options.submission else write_predictions
+    write(os.path.join(work, way), answers, examples)
     print(f"{path}: {len(answers):,} answers")
     if said := scores_if_known(task, answers, examples):
         print(said)

@@ -2,14 +2,16 @@
 
 import dataclasses
 import functools
+import glob
 import hashlib
 import os
 import pickle
+import tempfile
 from collections.abc import Sequence
 from typing import Any
 
+import albert_tf
 from albert_tf import outputs, settings
-from albert_tf.tasks import kinds
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tokenization import Tokenizer
@@ -29,8 +31,11 @@ def features_of(
             return pickle.load(file)
     features = featurize(examples, tokenizer, task)
     os.makedirs(folder, exist_ok=True)
-    with outputs.new_file(path) as partial, open(partial, "wb") as file:
-        pickle.dump(features, file, protocol=5)
+    with tempfile.TemporaryDirectory(dir=folder) as own:  # other processes may be doing the same
+        mine = os.path.join(own, "features")
+        with outputs.new_file(mine) as partial, open(partial, "wb") as file:
+            pickle.dump(features, file, protocol=5)
+        os.replace(mine, path)
     return features
 
 
@@ -44,10 +49,12 @@ def _key(examples: Sequence[Any], tokenizer: Tokenizer, task: Any) -> str:
 
 @functools.cache
 def _code() -> str:
-    """Changes with the program that makes features."""
+    """Changes with the program that makes features: tokenization and tasks."""
     digest = hashlib.sha256()
-    folder = os.path.dirname(kinds.__file__)
-    for name in sorted(name for name in os.listdir(folder) if name.endswith(".py")):
-        with open(os.path.join(folder, name), "rb") as file:
+    package = os.path.dirname(albert_tf.__file__)
+    for path in sorted(
+        glob.glob("*.py", root_dir=package) + glob.glob("tasks/*.py", root_dir=package)
+    ):
+        with open(os.path.join(package, path), "rb") as file:
             digest.update(file.read())
     return digest.hexdigest()

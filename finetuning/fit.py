@@ -4,6 +4,7 @@ import contextlib
 import math
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -24,32 +25,23 @@ from finetuning.layers import LayerwiseAdamW, factors_of, freeze
 Scores = dict[str, float]
 
 
-def fine_tune(
+def compiled(
     config: FinetuneConfig,
+    plan: Plan,
     model_of: Callable[[], TaskModel],
-    train: Features,
-    evaluate: Callable[[TaskModel], Scores],
-    metric: str,
-    run: RunDir,
     strategy: tf.distribute.Strategy,
     loss: Any = None,
 ) -> TaskModel:
-    """Trains to the end of the plan or of the patience; returns the model with its best weights.
-
-    A run that was interrupted goes on from its last evaluation, with the batches and the dropout
-    that it would have had. The best weights are the run's checkpoint.
+    """The model as `fit` takes it.
 
     Args:
       model_of: makes the model, with the weights to start from, in the strategy's scope.
-      evaluate: name -> value on the dev examples.
-      metric: the one of these that decides, the higher the better.
-      run: has been begun.
       loss: as for `compile`, instead of the model's own.
 
     Raises:
-      InputError: another process is training the run, or the loss is not finite.
+      ConfigError: settings that the model or the replicas cannot have.
     """
-    values, plan = config.training, Plan.of(config.training, len(train))
+    values = config.training
     values.check_batch(strategy.num_replicas_in_sync)
     tf_keras.utils.set_random_seed(config.seed)
     with strategy.scope():
@@ -60,19 +52,48 @@ def fine_tune(
         optimizer.build(model.trainable_variables)
         model.dropout_seed, model.accumulation_steps = config.seed, values.accumulation_steps
         model.compile(optimizer, loss or model.losses_of_fit())
-    chief = run if hardware.is_chief(strategy) else None
+    return model
+
+
+def fine_tune(
+    model: TaskModel,
+    config: FinetuneConfig,
+    plan: Plan,
+    train: Features,
+    evaluate: Callable[[TaskModel], Scores],
+    metric: str,
+    run: RunDir,
+) -> None:
+    """Trains a compiled model to the end of the plan or of the patience; it gets its best weights.
+
+    A run that was interrupted goes on from its last evaluation, with the batches and the dropout
+    that it would have had. The best weights are the run's checkpoint.
+
+    Args:
+      evaluate: name -> value on the dev examples.
+      metric: the one of these that decides, the higher the better.
+      run: has been begun.
+
+    Raises:
+      InputError: another process is training the run, or the loss is not finite.
+    """
+    values = config.training
+    chief = run if hardware.is_chief(model.distribute_strategy) else None
     state = _State(model, metric, run, chief)
     with chief.locked() if chief else contextlib.nullcontext():
         first = state.restore()
         if first < plan.steps and not state.is_over(values.patience):
             pad = not values.pad_to_longest
-            model.fit(
-                training_batches(train, values.batch_size, config.seed, first, plan.steps, pad),
-                callbacks=[_Evaluation(state, evaluate, plan, values.patience, first)],
-                verbose="auto" if sys.stdout.isatty() else 0,
-            )
+            try:
+                model.fit(
+                    training_batches(train, values.batch_size, config.seed, first, plan.steps, pad),
+                    callbacks=[_Evaluation(state, evaluate, plan, values.patience, first)],
+                    verbose="auto" if sys.stdout.isatty() else 0,
+                )
+            except (KeyboardInterrupt, SystemExit):
+                print(f"stopped: the same command goes on from step {state.step:,}", flush=True)
+                raise
         state.read_best()
-    return model
 
 
 def weights_of(model: TaskModel) -> tf.train.Checkpoint:
@@ -101,40 +122,42 @@ class _State:
         self._keep_best = _one_file(self._best, self._writes.checkpoints_path)
         self._keep_last = _one_file(self._last, self._writes.training_path)
         self._values: list[float] = []
+        self.step, self._since = 0, time.monotonic()
         self._board = tf.summary.create_file_writer(self._writes.tensorboard_path)
 
     def restore(self) -> int:
         """Goes to the last evaluation, if there was one; returns its step."""
-        step = 0
         if path := tf.train.latest_checkpoint(self._run.training_path):
-            self._last.read(path).assert_existing_objects_matched()
-            step = int(self._model.optimizer.iterations.numpy())
-            print(f"{self._run.path} goes on from step {step:,}.")
-        self._writes.keep_metrics_until(step)
-        rows = [row for row in self._run.metrics() if row["step"] <= step]
+            self._last.read(path).assert_existing_objects_matched().expect_partial()
+            self.step = int(self._model.optimizer.iterations.numpy())
+            print(f"{self._run.path} goes on from step {self.step:,}.")
+        self._writes.keep_metrics_until(self.step)
+        rows = [row for row in self._run.metrics() if row["step"] <= self.step]
         self._values = [row[f"dev/{self._metric}"] for row in rows]
-        self._save_if_best(step)
-        return step
+        self._save_if_best()
+        return self.step
 
     def add(self, step: int, loss: float, scores: Scores) -> None:
         """Keeps an evaluation, and the weights if they are the best so far."""
         self._values.append(scores[self._metric])
         row = {"loss/train": loss} | {f"dev/{name}": value for name, value in scores.items()}
+        row["seconds"], self._since = time.monotonic() - self._since, time.monotonic()
         self._writes.add_metrics({"step": step} | row)
         with self._board.as_default(step):
             for name, value in row.items():
                 tf.summary.scalar(name, value)
         self._board.flush()
         self._keep_last.save(step)
-        self._save_if_best(step)
+        self.step = step
+        self._save_if_best()
 
-    def _save_if_best(self, step: int) -> None:
+    def _save_if_best(self) -> None:
         """After the run's own state: a run that is cut off in between has the weights to do it.
 
         The other way round, the best weights could be of a step that the run does not go back to.
         """
         if self._values and np.argmax(self._values) == len(self._values) - 1:
-            self._keep_best.save(step)
+            self._keep_best.save(self.step)
 
     def is_over(self, patience: int | None) -> bool:
         """Whether the last `patience` evaluations brought nothing better."""
@@ -145,7 +168,7 @@ class _State:
         """Gives the model its best weights, which this process has saved, or one before it."""
         own, run = self._writes.checkpoints_path, self._run.checkpoints_path
         path = tf.train.latest_checkpoint(own) or tf.train.latest_checkpoint(run)
-        self._best.read(path).assert_existing_objects_matched()
+        self._best.read(path).assert_existing_objects_matched().expect_partial()
 
 
 def _one_file(checkpoint: tf.train.Checkpoint, folder: str) -> tf.train.CheckpointManager:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from albert_tf.errors import InputError
+from albert_tf.tasks.examples import SpanExample
 
 
 def accuracy(answers: np.ndarray, predicted: np.ndarray) -> float:
@@ -88,10 +89,23 @@ def compare(
 
 
 def _answers(examples: Sequence[Any]) -> list[float]:
-    answers = [example.label for example in examples]
-    if None in answers:
-        raise InputError(
-            f"Scores need the answer of every example. Example {answers.index(None)} has none: "
-            "name a part whose answers are known, such as dev."
-        )
-    return answers
+    require_known(examples)
+    return [example.label for example in examples]
+
+
+def is_known(example: Any) -> bool:
+    """Whether the example has its answer, or says that there is none."""
+    if isinstance(example, SpanExample):
+        return bool(example.answers) or example.is_impossible
+    return example.label is not None
+
+
+def require_known(examples: Sequence[Any]) -> None:
+    """InputError: an example whose answer is not known."""
+    for row, example in enumerate(examples):
+        if not is_known(example):
+            name = f" ({example.id!r})" if isinstance(example, SpanExample) else ""
+            raise InputError(
+                f"Scores need the answer of every example. Example {row}{name} has none: name a "
+                "part whose answers are known, such as dev."
+            )

@@ -8,10 +8,11 @@
 A line of --input is an example: a text; for pairs two texts with a tab between them; or, for any
 task, a JSON object with the keys text, or text_a and text_b, or question and context, or question,
 context and options. An answer is a line of --output in the same order, a JSON object, or with
---format=tsv its values with tabs between them.
---part reads a part of the run's data set instead, in its layout, or of another one of the same kind
-(--task=ax for a run of MNLI); its scores are printed where the answers are known. --submission
-writes the file that the leaderboard takes, of SQuAD the n-best answers and null odds beside it.
+--format=tsv its values with tabs between them; the `id` of a question comes back with its answer.
+--part reads a part of the run's data set instead, in its layout, or of another one with the same
+labels (--task=ax for a run of MNLI); its scores are printed where the answers are known.
+--submission writes the file that the leaderboard takes; of SQuAD, NAME.json has the n-best answers
+in NAME_nbest.json and the null odds in NAME_null_odds.json beside it.
 """
 
 import contextlib
@@ -29,7 +30,7 @@ from albert_tf.runs import RunDir
 from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample
 from albert_tf.tasks.predictor import Predictor, load_predictor
 from finetuning.report import scores_if_known
-from finetuning.tables import lines_of
+from finetuning.tables import lines_of, parse_json
 from finetuning.task import Prediction, source_of
 from finetuning.tasks import TASKS
 
@@ -49,6 +50,10 @@ class PredictOptions:
     tfds: bool = cli.option("with --part: the data set's prepared TFDS", False)
     part: str | None = cli.option("a part of the data set, such as test", None)
     submission: str | None = cli.option("with --part: the leaderboard's file", None)
+    null_threshold: float | None = cli.option(
+        "of SQuAD 2.0: above it a question has no answer; by default the run's task.null_threshold",
+        None,
+    )
     batch_size: int = cli.option("examples at a time", 32)
     dry_run: bool = cli.option("load the run, check everything and answer nothing", False)
 
@@ -62,6 +67,8 @@ def main(options: PredictOptions) -> None:
     if options.submission and not options.part:
         raise InputError("--submission goes with --part: the leaderboard numbers its examples.")
     predictor = load_predictor(options.run_dir)
+    if options.null_threshold is not None:
+        predictor.task = _with_threshold(predictor.task, options)
     if options.part:
         _of_part(options, predictor)
         return
@@ -73,7 +80,16 @@ def main(options: PredictOptions) -> None:
         while chunk := list(itertools.islice(lines, CHUNK)):
             examples = [_example(line, predictor.task, options.input, n) for n, line in chunk]
             answers = predictor(examples, options.batch_size)
-            _write(out, answers, options.format)
+            _write(out, answers, examples, options.format)
+
+
+def _with_threshold(task: Any, options: PredictOptions) -> Any:
+    if not getattr(task, "answerable", False):
+        raise InputError(
+            "--null_threshold is of runs whose questions may have no answer (squad2). Received: "
+            f"--run_dir={options.run_dir}, of kind {task.kind!r}."
+        )
+    return dataclasses.replace(task, null_threshold=options.null_threshold)
 
 
 def _of_part(options: PredictOptions, predictor: Predictor) -> None:
@@ -87,20 +103,19 @@ def _of_part(options: PredictOptions, predictor: Predictor) -> None:
         print(f"{options.run_dir}: {len(examples):,} examples of {name}'s {options.part}")
         return
     answers = predictor(examples, options.batch_size)
+    said = scores_if_known(task, answers, examples)
     if options.submission:
         task.write_submission(options.submission, answers, examples)
         print(f"{options.submission}: {len(answers):,} answers of {options.run_dir}")
     if options.output != "-" or not options.submission:
         with _output(options.output) as out:
-            _write(out, answers, options.format)
-    if said := scores_if_known(task, answers, examples):
+            _write(out, answers, examples, options.format)
+    if said:
         print(f"{name} {options.part}: {said}", file=sys.stderr)
 
 
 def _lines(path: str) -> Iterator[tuple[int, str]]:
-    if path == "-":
-        return enumerate(sys.stdin, start=1)
-    if not os.path.isfile(path):
+    if path != "-" and not os.path.isfile(path):
         raise InputNotFoundError(f"--input: no file {path!r} (working folder {os.getcwd()}).")
     if path.endswith((".csv", ".csv.gz")):  # its header and labels would be read as texts
         raise InputError(
@@ -119,8 +134,13 @@ def _output(path: str) -> Iterator[IO[str]]:
         yield file
 
 
-def _write(out: IO[str], answers: Sequence[Prediction], format: str) -> None:
-    for answer in answers:
+def _write(
+    out: IO[str], answers: Sequence[Prediction], examples: Sequence[Any], format: str
+) -> None:
+    """A line an answer, which begins with the example's `id` where it has one."""
+    for answer, example in zip(answers, examples, strict=True):
+        name = getattr(example, "id", "")
+        answer = {"id": name, **answer} if name else answer
         if format == "jsonl":
             out.write(json.dumps(answer, ensure_ascii=False) + "\n")
         else:
@@ -137,8 +157,8 @@ def _example(line: str, task: Any, path: str, number: int) -> Any:
     """The example in a line; InputError, which names it, where there is none."""
     line = line.rstrip("\r\n")
     try:
-        row = json.loads(line) if line.startswith("{") else None
-    except ValueError:
+        row = parse_json(line, path) if line.startswith("{") else None
+    except InputError:
         row = None  # a text may begin with a brace
     try:
         return _from_json(row, task) if row is not None else _from_cells(line.split("\t"), task)
@@ -163,7 +183,8 @@ def _from_json(row: dict[str, Any], task: Any) -> Any:
         return TextExample(texts[0], texts[1] if task.pair else None)
     question, context = _text(row, "question"), _text(row, "context")
     if task.kind == "span":
-        return SpanExample(question, context, str(row.get("id", "")))
+        name = row.get("id")
+        return SpanExample(question, context, "" if name is None else str(name))
     options = row.get("options")
     if not isinstance(options, list) or len(options) != task.num_choices:
         raise ValueError(f"options must be a list of {task.num_choices}")

@@ -13,12 +13,10 @@ from typing import Any
 import numpy as np
 
 from albert_tf import info, outputs
+from finetuning.metrics import is_known
 from finetuning.task import Data, Prediction, Task
 
 _RESAMPLES = 200
-# Of (kind of task, metric): those that are means over examples of values in [0, 1].
-_MEANS = {("classifier", "accuracy"), ("multiple_choice", "accuracy"), ("span", "f1"),
-          ("span", "exact_match")}  # fmt: skip
 
 
 def fingerprint(data: Data) -> str:
@@ -35,7 +33,6 @@ def result_of(
     data: Data,
     parts: Mapping[str, tuple[dict[str, float], list[Prediction]]],
     rows: Sequence[Mapping[str, float]],
-    seconds: float,
 ) -> dict[str, Any]:
     """What result.json holds. Scores of the first dev set have the metrics' names, those of others
     also the set's.
@@ -58,19 +55,24 @@ def result_of(
         "train_examples": len(data.train),
         "steps": int(rows[-1]["step"]),
         "best_step": int(best["step"]),
-        "seconds": round(seconds, 1),
+        "seconds": round(sum(row["seconds"] for row in rows), 1),
     }
 
 
 def baseline_of(task: Task, data: Data, name: str) -> float | None:
-    """The score of always giving the training part's most frequent label; None without labels."""
-    labels = getattr(data.task, "labels", None)
-    if not labels:
+    """The score of one and the same answer: the training part's most frequent label or choice, or
+    where a question may have no answer, none. None where no answer can be given without reading.
+    """
+    kind, examples = data.task.kind, data.dev[name]
+    if kind == "regressor" or (kind == "span" and not data.task.answerable):
         return None
-    (most, _), *_ = collections.Counter(example.label for example in data.train).most_common(1)
-    certain = {label: float(number == most) for number, label in enumerate(labels)}
-    always = {"label": labels[int(most)], "score": 1.0, "probabilities": certain}
-    examples = data.dev[name]
+    always: Prediction = {"answer": "", "n_best": [], "null_score": 0.0}
+    if kind != "span":
+        (most, _), *_ = collections.Counter(each.label for each in data.train).most_common(1)
+        always = {"choice": most}
+    if kind == "classifier":
+        labels = data.task.labels
+        always = {"label": labels[int(most)], "probabilities": dict.fromkeys(labels, 0.0)}
     return task.score([always] * len(examples), examples)[task.metrics[0]]
 
 
@@ -79,12 +81,17 @@ def standard_error(
 ) -> float:
     """Of the deciding metric, from the number of dev examples.
 
-    sqrt(p (1 - p) / n) of a mean over examples; else the deviation over resamples of the examples.
+    Of an accuracy p over n examples sqrt(p (1 - p) / n); of spans, whose scores lie between right
+    and wrong, their deviation over sqrt(n); else the deviation over resamples of the examples.
     """
     metric = task.metrics[0]
-    if (kind, metric) in _MEANS:
+    if metric == "accuracy":
         value = task.score(predictions, examples)[metric]
         return math.sqrt(value * (1 - value) / len(examples))
+    if kind == "span":
+        pairs = zip(predictions, examples, strict=True)
+        each = [task.score([answer], [example])[metric] for answer, example in pairs]
+        return float(np.std(each)) / math.sqrt(len(each))
     rng = np.random.default_rng(0)
     values = []
     for _ in range(_RESAMPLES):
@@ -108,13 +115,7 @@ def scores_if_known(
     task: Task, predictions: Sequence[Prediction], examples: Sequence[Any]
 ) -> str | None:
     """The metrics in a line, where every example has its answer."""
-    known = [
-        bool(example.answers or example.is_impossible)
-        if hasattr(example, "answers")
-        else example.label is not None
-        for example in examples
-    ]
-    if not all(known):
+    if not all(map(is_known, examples)):
         return None
     scores = task.score(predictions, examples)
     return ", ".join(f"{name} {value:.4f}" for name, value in scores.items())
@@ -126,14 +127,17 @@ def line(result: Mapping[str, Any]) -> str:
     said = f"dev {metric} {result[metric]:.4f} ± {result['standard_error']:.4f}"
     said += f" over {result['dev_examples']:,} examples"
     if "baseline" in result:
-        said += f" (always the most frequent label: {result['baseline']:.4f})"
+        said += f" (always the same answer: {result['baseline']:.4f})"
     return said
 
 
 def summarize(folder: str, results: Sequence[Mapping[str, Any]]) -> str:
     """Writes `folder`/seeds.json, median and spread of each score, and gives it as a table."""
+    others = ("seconds", "baseline", "standard_error")
     names = [
-        name for name, value in results[0].items() if isinstance(value, float) and name != "seconds"
+        name
+        for name, value in results[0].items()
+        if isinstance(value, float) and name not in others
     ]
     summary = {}
     for name in names:

@@ -121,7 +121,8 @@ def resolve(
     Raises:
       ConfigError: an impossible value, or one that the data or --init decide.
     """
-    for key in (assignment.partition("=")[0] for assignment in assignments):
+    keys = [assignment.partition("=")[0] for assignment in assignments]
+    for key in keys:
         if near := [k for k in (f"training.{key}", f"task.{key}") if _is_key(k, data.task)]:
             raise ConfigError(f"unknown key `{key}`. Did you mean {' or '.join(near)}?")
         if not key.startswith(CHANGEABLE) or key in FIXED:
@@ -134,16 +135,11 @@ def resolve(
     config = settings.override(
         FinetuneConfig(model, data.task), [f"{key}={value}" for key, value in recipe.items()]
     )
-    # Shorter where the encoder cannot take the task's default.
-    chosen = config.task.seq_length
-    if (length := min(chosen, model.max_positions)) < chosen:
-        shorter = {"seq_length": length}
-        if hasattr(config.task, "doc_stride"):  # windows overlap as much as they would have
-            shorter["doc_stride"] = max(1, config.task.doc_stride * length // chosen)
-        config = dataclasses.replace(config, task=dataclasses.replace(config.task, **shorter))
-        values = ", ".join(f"task.{key}={value}" for key, value in shorter.items())
-        print(f"The encoder has {length} positions: {values} in place of the task's {chosen}.")
     config = settings.override(config, assignments)
+    if "task.seq_length" not in keys:
+        config = dataclasses.replace(
+            config, task=_no_longer(config.task, model.max_positions, keys)
+        )
     if config.task.seq_length > model.max_positions:
         raise ConfigError(
             "`task.seq_length` must not exceed the encoder's `max_positions`. "
@@ -160,3 +156,17 @@ def resolve(
         print(f"On a TPU all batches are padded to task.seq_length={config.task.seq_length}.")
         training = dataclasses.replace(training, pad_to_longest=False)
     return dataclasses.replace(config, training=training)
+
+
+def _no_longer(task: Any, most: int, chosen: Sequence[str]) -> Any:
+    """The task with sequences that the encoder can take; what the user has `chosen` stays."""
+    if task.seq_length <= most:
+        return task
+    shorter = {"seq_length": most}
+    if (
+        hasattr(task, "doc_stride") and "task.doc_stride" not in chosen
+    ):  # overlaps stay in proportion
+        shorter["doc_stride"] = max(1, task.doc_stride * most // task.seq_length)
+    values = ", ".join(f"task.{key}={value}" for key, value in shorter.items())
+    print(f"The encoder has {most} positions: {values} in place of the task's {task.seq_length}.")
+    return dataclasses.replace(task, **shorter)

@@ -4,8 +4,9 @@
         --tasks=squad1,squad2,mnli,sst-2,race --output=tables/sharing
 
 With `pretraining.sweep` that makes each ablation table of the paper (Tables 3 to 12). DATA_DIR
-holds a folder for each task, of its name in capitals or not: CoLA, SST-2, ..., squad1, squad2,
-race. Each run is fine-tuned by `finetuning.train` in a process of its own, as OUTPUT/RUN/TASK,
+holds a folder for each task, of its name in capitals or not: CoLA, SST-2, ..., RACE, of which
+race-middle and race-high are parts, and SQuAD, with both versions' files, or squad1 and squad2.
+Each run is fine-tuned by `finetuning.train` in a process of its own, as OUTPUT/RUN/TASK,
 --seeds times. A rerun skips what is finished and takes up what was interrupted; runs and tasks may
 be added. One that fails is reported, the others go on, and the exit status is 2.
 
@@ -31,6 +32,9 @@ from albert_tf.errors import InputError, InputNotFoundError
 from albert_tf.runs import RunDir
 from finetuning.tasks import TASKS
 
+# The folders that hold several tasks, whose files have different names there.
+_DATA_SETS = {"race-middle": ("race",), "race-high": ("race",), "squad1": ("squad",),
+              "squad2": ("squad",)}  # fmt: skip
 Results = dict[tuple[str, str], list[dict[str, Any]]]  # (run, task) -> a result for each seed
 
 
@@ -156,6 +160,13 @@ def _speed(run: str) -> float | None:
 def _runs(patterns: Sequence[str]) -> list[str]:
     found = [os.path.normpath(path) for each in patterns for path in sorted(glob.glob(each))]
     runs = [path for path in found if os.path.isfile(RunDir(path).config_path)]
+    runs = list(dict.fromkeys(runs))
+    names = [os.path.basename(path) for path in runs]
+    if twice := [path for path, name in zip(runs, names, strict=True) if names.count(name) > 1]:
+        raise InputError(
+            "--runs must have different names: OUTPUT/RUN is each one's folder. Received: "
+            f"{' and '.join(twice)}. Rename one, or make a table of each."
+        )
     for path in runs:
         if RunDir(path).metrics() and not RunDir(path).is_complete:
             raise InputError(
@@ -179,13 +190,14 @@ def _tasks(names: str) -> list[str]:
 
 
 def _folder(data_dir: str, task: str) -> str:
-    """The task's folder, of its name in any case."""
+    """The task's folder, of its name in any case, or else of its data set's."""
     names = os.listdir(data_dir) if os.path.isdir(data_dir) else []
-    found = sorted(name for name in names if name.lower() == task)
+    wanted = (task, *_DATA_SETS.get(task, ()))
+    found = [name for each in wanted for name in sorted(names) if name.lower() == each]
     if not found:
         raise InputNotFoundError(
-            f"--data_dir: no folder {task} in {data_dir!r} (working folder {os.getcwd()}), which "
-            f"has {', '.join(sorted(names)) or 'nothing'}."
+            f"--data_dir: no folder {' or '.join(wanted)} in {data_dir!r} (working folder "
+            f"{os.getcwd()}), which has {', '.join(sorted(names)) or 'nothing'}."
         )
     return os.path.join(data_dir, found[0])
 

@@ -4,6 +4,7 @@ In TSV tabs are all that divides and quotes are text, as in GLUE; CSV has quotin
 every line is an object, whose keys are the columns.
 """
 
+import contextlib
 import csv
 import dataclasses
 import gzip
@@ -108,14 +109,14 @@ def find(folder: str, names: Sequence[str]) -> str:
 
 
 def lines_of(path: str) -> Iterator[tuple[int, str]]:
-    """The lines of a UTF-8 file, with their ends, numbered from 1 on.
+    """The lines of a UTF-8 file, `-` for stdin, with their ends, numbered from 1 on.
 
     Raises:
       InputError: it is not UTF-8, or no whole gzip file.
     """
     number = 0
     try:
-        with cast(Any, gzip.open if path.endswith(".gz") else open)(path, "rb") as file:
+        with _opened(path) as file:
             for number, line in enumerate(file, start=1):  # noqa: B007
                 yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
@@ -124,6 +125,12 @@ def lines_of(path: str) -> Iterator[tuple[int, str]]:
         ) from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise InputError(f"{path} must be a whole gzip file: {error}. Fetch it again.") from None
+
+
+def _opened(path: str) -> Any:
+    if path == "-":
+        return contextlib.nullcontext(sys.stdin.buffer)  # left open
+    return cast(Any, gzip.open if path.endswith(".gz") else open)(path, "rb")
 
 
 def open_table(path: str, header: Sequence[str] = ()) -> Table:

@@ -115,14 +115,16 @@ def _bytes(text: str) -> tf.train.Feature:
     return tf.train.Feature(bytes_list=tf.train.BytesList(value=[text.encode()]))
 
 
-def answers_in(folder: str, pair: bool) -> tuple[list[TextExample], np.ndarray]:
-    """(texts, outputs float32 [N, C]) that `ask` left."""
-    examples, said = [], []
+def answers_in(folder: str, pair: bool) -> Iterator[tuple[list[TextExample], np.ndarray]]:
+    """(texts, outputs float32 [n, C]) that `ask` left, at most CHUNK at a time."""
+    count = 0
     dataset = tf.data.TFRecordDataset(os.path.join(folder, "outputs.tfrecord")).batch(CHUNK)
     for batch in dataset.map(lambda records: tf.io.parse_example(records, _SCHEMA)):
         second = batch["second"].numpy() if pair else [None] * len(batch["first"])
-        for one, other in zip(batch["first"].numpy(), second, strict=True):
-            examples.append(TextExample(one.decode(), other.decode() if pair else None))
-        said.append(tf.sparse.to_dense(batch["output"]).numpy())
-    assert len(examples) == _manifest(folder)["count"], "the manifest is written last"
-    return examples, np.concatenate(said)
+        texts = zip(batch["first"].numpy(), second, strict=True)
+        examples = [
+            TextExample(one.decode(), other.decode() if pair else None) for one, other in texts
+        ]
+        count += len(examples)
+        yield examples, tf.sparse.to_dense(batch["output"]).numpy()
+    assert count == _manifest(folder)["count"], "the manifest is written last"

@@ -20,12 +20,14 @@ class Sequences:
     ids: int32 [total], the sequences end to end.
     lengths, first_lengths: int32 [N], of all and of [CLS] A [SEP].
     pad: the id that fills up.
+    cut: how many were longer.
     """
 
     ids: np.ndarray
     lengths: np.ndarray
     first_lengths: np.ndarray
     pad: int
+    cut: int = 0
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -121,6 +123,23 @@ class Features:
             ]
 
 
+def joined(parts: Sequence[Features]) -> Features:
+    """The units of several, which have no hints, one after the other."""
+    begin = parts[0]
+
+    def whole(name: str) -> np.ndarray:
+        return np.concatenate([getattr(part.sequences, name) for part in parts])
+
+    cut = sum(part.sequences.cut for part in parts)
+    sequences = Sequences(
+        whole("ids"), whole("lengths"), whole("first_lengths"), begin.sequences.pad, cut
+    )
+    targets = {
+        name: np.concatenate([part.targets[name] for part in parts]) for name in begin.targets
+    }
+    return dataclasses.replace(begin, sequences=sequences, targets=targets)
+
+
 def pack(
     first: Sequence[Sequence[int]],
     second: Sequence[Sequence[int]] | None,
@@ -130,23 +149,26 @@ def pack(
     """[CLS] A [SEP] (B [SEP]) of ids without special pieces, cut at the tail of the longer."""
     parts: list[Sequence[int]] = []
     begin, end = [special.cls], [special.sep]
-    lengths, first_lengths = [], []
+    lengths, first_lengths, cut = [], [], 0
     for row, a in enumerate(first):
         if second is None:
             parts += (begin, a[: seq_length - 2], end)
             lengths.append(min(len(a) + 2, seq_length))
             first_lengths.append(lengths[-1])
+            cut += len(a) + 2 > seq_length
             continue
         b = second[row]
         keep_a, keep_b = fit(len(a), len(b), seq_length - 3)
         parts += (begin, a[:keep_a], end, b[:keep_b], end)
         lengths.append(keep_a + keep_b + 3)
         first_lengths.append(keep_a + 2)
+        cut += keep_a + keep_b < len(a) + len(b)
     return Sequences(
         np.fromiter(chain.from_iterable(parts), np.int32, sum(lengths)),
         np.array(lengths, np.int32),
         np.array(first_lengths, np.int32),
         special.pad,
+        cut,
     )
 
 

@@ -11,6 +11,7 @@ from albert_tf.tasks.classifier import (
     decode_labels,
     featurize_texts,
 )
+from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.multiple_choice import (
     MultipleChoice,
@@ -34,6 +35,7 @@ from albert_tf.tasks.task_model import TaskModel
 class Kind:
     """A kind of task.
 
+    example: what is asked.
     task: the frozen dataclass of its settings.
     model: (encoder, task) -> the model.
     featurize: (examples, tokenizer, task) -> what the model reads.
@@ -41,6 +43,7 @@ class Kind:
     average: the outputs of several models, of the same features -> the ensemble's (paper 4.11).
     """
 
+    example: type
     task: type
     model: Callable[..., TaskModel]
     featurize: Callable[..., Features]
@@ -50,13 +53,16 @@ class Kind:
 
 KINDS = {
     "classifier": Kind(
-        ClassifierTask, SequenceClassifier, featurize_texts, decode_labels, average_logits
+        TextExample, ClassifierTask, SequenceClassifier, featurize_texts, decode_labels,
+        average_logits,
     ),
     "regressor": Kind(
-        RegressorTask, SequenceRegressor, featurize_texts, decode_scores, average_scores
+        TextExample, RegressorTask, SequenceRegressor, featurize_texts, decode_scores,
+        average_scores,
     ),
     "multiple_choice": Kind(
-        MultipleChoiceTask, MultipleChoice, featurize_choices, decode_choices, average_logits
+        ChoiceExample, MultipleChoiceTask, MultipleChoice, featurize_choices, decode_choices,
+        average_logits,
     ),
-    "span": Kind(SpanTask, SpanModel, featurize_spans, decode_spans, average_spans),
-}
+    "span": Kind(SpanExample, SpanTask, SpanModel, featurize_spans, decode_spans, average_spans),
+}  # fmt: skip

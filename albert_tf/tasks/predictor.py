@@ -11,6 +11,7 @@ from albert_tf.checkpoints import load_config, read_checkpoint
 from albert_tf.encoder import AlbertEncoder
 from albert_tf.errors import InputError
 from albert_tf.runs import RunDir
+from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.task_model import TaskModel
@@ -21,7 +22,7 @@ class Predictor:
     """A fine-tuned run that answers.
 
     >>> predictor = albert_tf.load_predictor("runs/reviews")
-    >>> predictor([TextExample("a gripping story")])[0]["label"]
+    >>> predictor(["a gripping story"])[0]["label"]
 
     Attributes:
       task: the run's `task` section.
@@ -38,7 +39,19 @@ class Predictor:
         self._kind = KINDS[self.task.kind]
 
     def __call__(self, examples: Sequence[Any], batch_size: int = 32) -> list[dict[str, Any]]:
-        """The answer to each example; what is in it depends on the kind of task."""
+        """The answer to each example; what is in it depends on the kind of task.
+
+        Args:
+          examples: `TextExample`, or strings for single texts; `SpanExample`; `ChoiceExample`.
+        """
+        wanted = self._kind.example
+        if wanted is TextExample and not isinstance(examples, str):
+            examples = [TextExample(each) if isinstance(each, str) else each for each in examples]
+        if wrong := [each for each in examples if not isinstance(each, wanted)]:
+            raise InputError(
+                f"a run of kind {self.task.kind!r} is asked with a list of "
+                f"albert_tf.{wanted.__name__}. Received: {wrong[0]!r}."
+            )
         if not examples:
             return []
         features = self._kind.featurize(examples, self.tokenizer, self.task)
@@ -51,8 +64,13 @@ def load_predictor(path: str) -> Predictor:
     return Predictor(path)
 
 
-def load_task_model(path: str) -> TaskModel:
-    """The fine-tuned model of a run folder. Raises: as `Predictor`."""
+def task_of(path: str) -> Any:
+    """The `task` section of a fine-tuned run, read without its weights.
+
+    Raises:
+      InputNotFoundError: `path` is no run.
+      InputError: the run is no task's.
+    """
     values = RunDir(path).config().get("task", {})
     kind = KINDS.get(values.get("kind"))
     if kind is None:
@@ -60,8 +78,13 @@ def load_task_model(path: str) -> TaskModel:
             f"{path!r} is no fine-tuned run: its task is {values.get('kind')!r}, not one of "
             f"{', '.join(KINDS)}."
         )
-    task: Any = settings.from_dict(kind.task, values, "task.")
-    model = kind.model(AlbertEncoder(load_config(path)), task).create_weights()
+    return settings.from_dict(kind.task, values, "task.")
+
+
+def load_task_model(path: str) -> TaskModel:
+    """The fine-tuned model of a run folder. Raises: as `Predictor`."""
+    task = task_of(path)
+    model = KINDS[task.kind].model(AlbertEncoder(load_config(path)), task).create_weights()
     read_checkpoint(tf.train.Checkpoint(model=model), path)
     return model
 

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from albert_tf.errors import InputError
-from albert_tf.tasks.classifier import ClassifierTask, TextTask
+from albert_tf.tasks.classifier import ClassifierTask
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.regressor import RegressorTask
 from finetuning import metrics
 from finetuning.tables import find, open_table, tfds_rows, write_predictions
 from finetuning.task import Data, Prediction, Source
+from finetuning.tasks.section import require_section
 
 # What the files call the columns `label`, `sentence1` and `sentence2` of the table below.
 ALIASES = {
@@ -83,13 +84,15 @@ class GlueTask:
                 "that run."
             )
         return Data(
-            self._section(),
+            self.section,
             list(self._read(source, "train")),
             {part.removeprefix("dev_"): list(self._read(source, part)) for part in self.dev},
         )
 
     def read_part(self, source: Source, part: str, task: Any) -> list[TextExample]:
         """See `finetuning.task.Task`; of MNLI, `dev` and `test` are the matched ones."""
+        section, labels = self.section, self.labels or None
+        require_section(self.folder, task, kind=section.kind, pair=section.pair, labels=labels)
         return list(self._read(source, {"dev": self.dev[0], "test": self.test}.get(part, part)))
 
     def score(
@@ -110,7 +113,9 @@ class GlueTask:
             scores = np.clip([each["score"] for each in predictions], 0, LARGEST_SCORE)
             write_predictions(path, [f"{score:.3f}" for score in scores])
 
-    def _section(self) -> TextTask:
+    @property
+    def section(self) -> ClassifierTask | RegressorTask:
+        """The `task` section of its runs, before anybody changes a setting."""
         pair = len(self.texts) > 1
         if not self.labels:
             return RegressorTask(pair=pair)

@@ -13,6 +13,7 @@ from finetuning import metrics
 from finetuning.tables import lines_of, parse_json, tfds_rows, write_predictions
 from finetuning.task import Data, Prediction, Source
 from finetuning.tasks.glue import paper_settings
+from finetuning.tasks.section import require_section
 
 LEVELS = ("middle", "high")
 MERGED = ("all.txt", "all.txt.gz")  # read by google-research/albert
@@ -49,6 +50,7 @@ class RaceTask:
 
     def read_part(self, source: Source, part: str, task: MultipleChoiceTask) -> list[ChoiceExample]:
         """See `finetuning.task.Task`."""
+        require_section("RACE", task, kind="multiple_choice")
         return self._read(source, part, task)
 
     def score(

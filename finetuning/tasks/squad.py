@@ -11,12 +11,12 @@ from albert_tf.errors import InputError
 from albert_tf.outputs import write_json
 from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.span import SpanTask
+from finetuning.metrics import require_known
 from finetuning.task import Data, Prediction, Source
 from finetuning.tasks.glue import paper_settings
+from finetuning.tasks.section import require_section
 from finetuning.tasks.squad_metrics import best_threshold, score_answer
-from finetuning.tasks.squad_reader import in_place, read_part, require_answers
-
-_NBEST, _NULL_ODDS = "nbest_predictions.json", "null_odds.json"
+from finetuning.tasks.squad_reader import in_place, read_part, require_answers, require_version
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +51,11 @@ class SquadTask:
 
     def read_part(self, source: Source, part: str, task: Any) -> list[SpanExample]:
         """See `finetuning.task.Task`."""
-        return read_part(source, part, self.version)[1]
+        name = f"SQuAD {self.version}"
+        require_section(name, task, kind="span", answerable=self._answerable)
+        place, examples = read_part(source, part, self.version)
+        require_version(place, examples, self.version)
+        return examples
 
     def score(
         self, predictions: Sequence[Prediction], examples: Sequence[SpanExample]
@@ -76,24 +80,19 @@ class SquadTask:
     def write_submission(
         self, path: str, predictions: Sequence[Prediction], examples: Sequence[SpanExample]
     ) -> None:
-        """Writes id -> answer; beside it nbest_predictions.json, of version 2.0 null_odds.json."""
+        """Writes id -> answer; beside it NAME_nbest.json, of version 2.0 NAME_null_odds.json."""
         ids = [example.id for example in examples]
-        folder = os.path.dirname(path)
-        keys = {path: "answer", os.path.join(folder, _NBEST): "n_best"}
+        stem, _ = os.path.splitext(path)
+        keys = {path: "answer", f"{stem}_nbest.json": "n_best"}
         if self._answerable:
-            keys[os.path.join(folder, _NULL_ODDS)] = "null_score"
+            keys[f"{stem}_null_odds.json"] = "null_score"
         for file, key in keys.items():
             values = [prediction[key] for prediction in predictions]
             write_json(file, dict(zip(ids, values, strict=True)))
 
     def _scores(self, texts: Sequence[str], examples: Sequence[SpanExample]) -> np.ndarray:
         """Exact match and F1 of each, [N, 2]."""
-        for row, example in enumerate(examples):
-            if not (example.answers or (example.is_impossible and self._answerable)):
-                raise InputError(
-                    f"Scores need the answer of every example. Example {row} ({example.id!r}) has "
-                    "none: name a part whose answers are known, such as dev."
-                )
+        require_known(examples)
         return np.array([
             score_answer(text, [answer for _, answer in example.answers], self._answerable)
             for text, example in zip(texts, examples, strict=True)

@@ -39,14 +39,20 @@ def read_part(source: Source, part: str, version: str) -> tuple[str, list[SpanEx
     return place, examples
 
 
-def require_answers(place: str, examples: list[SpanExample], version: str) -> None:
-    """InputError: a question without an answer, unless version 2.0 says that it has none."""
+def require_version(place: str, examples: list[SpanExample], version: str) -> None:
+    """InputError: of version 1.1, a question that says that it has no answer."""
     for example in examples:
         if example.is_impossible and version == "1.1":
             raise InputError(
                 f"{place}, question {example.id!r}: `is_impossible`, which --task=squad1 does not "
-                "know. Take --task=squad2."
+                "know. Take --task=squad2, or remove the question."
             )
+
+
+def require_answers(place: str, examples: list[SpanExample], version: str) -> None:
+    """InputError: a question without an answer, unless version 2.0 says that it has none."""
+    require_version(place, examples, version)
+    for example in examples:
         if not (example.answers or example.is_impossible):
             raise InputError(
                 f"{place}, question {example.id!r}: must have an answer here. Add it, or remove "

@@ -10,6 +10,7 @@ from albert_tf.tasks.examples import TextExample
 from finetuning import metrics
 from finetuning.tables import FORMATS, Table, find, open_table, write_predictions
 from finetuning.task import Data, Prediction, Source
+from finetuning.tasks.section import require_section
 
 SINGLE, PAIR = ("text",), ("text_a", "text_b")
 # `file:line`, text and second text, and the label where the part is answered.
@@ -45,6 +46,7 @@ class TextClassification:
 
     def read_part(self, source: Source, part: str, task: ClassifierTask) -> list[TextExample]:
         """See `finetuning.task.Task`; the part is the name of the file."""
+        require_section("text_classification", task, kind="classifier")
         table = open_part(source, part)
         return _read(table, task, answered="label" in table.columns)
 
@@ -91,7 +93,7 @@ def rows_of(table: Table, pair: bool, answered: bool) -> Rows:
     """The rows of a part, whose labels are known where it is `answered`."""
     names = PAIR if pair else SINGLE
     for place, cells in table.select((*names, "label") if answered else names):
-        yield place, (cells[0], cells[1] if pair else None), cells[-1] if answered else None
+        yield place, (cells[0], cells[1] if pair else None), cells[-1].strip() if answered else None
 
 
 def _read(table: Table, task: ClassifierTask, answered: bool) -> list[TextExample]:

@@ -11,6 +11,7 @@ from albert_tf.tasks.regressor import RegressorTask
 from finetuning import metrics
 from finetuning.tables import write_predictions
 from finetuning.task import Data, Prediction, Source
+from finetuning.tasks.section import require_section
 from finetuning.tasks.text_classification import (
     PAIR,
     Rows,
@@ -45,6 +46,7 @@ class TextRegression:
 
     def read_part(self, source: Source, part: str, task: RegressorTask) -> list[TextExample]:
         """See `finetuning.task.Task`; the part is the name of the file."""
+        require_section("text_regression", task, kind="regressor")
         table = open_part(source, part)
         return _examples(rows_of(table, task.pair, answered="label" in table.columns))
 

@@ -11,7 +11,7 @@ import tf_keras
 from albert_tf.encoder import AlbertEncoder
 from albert_tf.errors import ConfigError, InputError
 from albert_tf.tasks.classifier import ClassifierTask, SequenceClassifier
-from albert_tf.tasks.features import Features, pack
+from albert_tf.tasks.features import Features, joined, pack
 from albert_tf.tasks.predictor import load_task_model, predict
 from albert_tf.text_ops import pack_segments
 from albert_tf.tokenization import SpecialIds
@@ -53,6 +53,16 @@ def test_the_served_graph_makes_the_same_features(seq_length):
         graph = pack_segments(ragged, seq_length, SPECIAL)
         for name, values in ours.items():
             np.testing.assert_array_equal(values, graph[name], err_msg=name)
+
+
+def test_what_is_cut_is_counted():
+    assert pack([[7] * 4, [7] * 5, [7] * 9], None, 6, SPECIAL).cut == 2
+    both = [pack([[7] * a], [[8] * 2], 9, SPECIAL) for a in (4, 5)]
+    assert [each.cut for each in both] == [0, 1]
+    whole = joined([Features(each, 9, {"label": np.array([i])}) for i, each in enumerate(both)])
+    assert (len(whole), whole.sequences.cut) == (2, 1)
+    assert whole.batch(tf.range(2), 9)[0]["input_mask"].numpy().sum(axis=1).tolist() == [9, 9]
+    assert whole.targets["label"].tolist() == [0, 1]
 
 
 def test_of_a_pair_the_longer_loses_its_tail():

@@ -13,8 +13,8 @@ from albert_tf.hardware import precision_policy
 from albert_tf.runs import RunDir
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.span import SpanModel, SpanTask
-from finetuning.config import FinetuneConfig, TrainingConfig
-from finetuning.fit import fine_tune
+from finetuning.config import FinetuneConfig, Plan, TrainingConfig
+from finetuning.fit import compiled, fine_tune
 from finetuning.layers import LayerwiseAdamW
 from finetuning.start import Start, resolve
 from finetuning.task import Source
@@ -52,9 +52,9 @@ def tune(begin: Start, config: FinetuneConfig, features: Features, path, stop: i
         return {"accuracy": float(len(run.metrics()))}  # the last one is the best
 
     strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
-    model = fine_tune(
-        config, lambda: begin.model(config), features, evaluate, "accuracy", run, strategy
-    )
+    plan = Plan.of(config.training, len(features))
+    model = compiled(config, plan, lambda: begin.model(config), strategy)
+    fine_tune(model, config, plan, features, evaluate, "accuracy", run)
     return [row["loss/train"] for row in run.metrics()], model.get_weights()
 
 

@@ -32,6 +32,24 @@ def test_a_line_an_answer(tuned: pathlib.Path, tmp_path: pathlib.Path, monkeypat
     assert tsv[0] == "fruit" and float(tsv[1]) == pytest.approx(rows[0]["score"], abs=1e-4)
 
 
+def test_asking_in_python(tuned: pathlib.Path):
+    predictor = load_predictor(str(tuned / "seed-0"))
+    assert predictor([]) == []
+    assert (
+        predictor(["pear plum", TextExample("saw")])[0] == predictor([TextExample("pear plum")])[0]
+    )
+    for wrong, received in {"pear": "'p'", (SpanExample("q", "c"),): "SpanExample"}.items():
+        with pytest.raises(
+            InputError, match=f"a list of albert_tf.TextExample. Received: {received}"
+        ):
+            predictor(wrong)
+
+
+def test_a_threshold_is_of_questions(tuned: pathlib.Path):
+    with pytest.raises(InputError, match="--null_threshold is of runs whose questions"):
+        predict.main(PredictOptions(str(tuned / "seed-0"), null_threshold=1.0))
+
+
 class Section:
     """As much of a `task` section as reading a line takes."""
 

@@ -1,5 +1,8 @@
 """Proves the table of depths: scores and layers of the export's signatures, FLOPs that fall."""
 
+import pathlib
+import shutil
+
 import numpy as np
 import pytest
 
@@ -18,9 +21,12 @@ def table(text: str) -> dict[str, list[float]]:
     }
 
 
-def test_the_table(tuned, fruit, capsys):
+def test_the_table(tuned, fruit, tmp_path, capsys):
+    """Of a folder whose own labels have other numbers than the run's."""
     run = str(tuned / "seed-0")
-    main(DepthOptions(run, fruit, requests=2, patience=""))
+    shutil.copy(pathlib.Path(fruit, "dev.tsv"), tmp_path)
+    (tmp_path / "train.tsv").write_text("text\tlabel\nx\tanimal\nx\tfruit\nx\ttool\n")
+    main(DepthOptions(run, str(tmp_path), requests=2, patience=""))
     rows = table(capsys.readouterr().out)
     predictor = load_predictor(run)
     layers = predictor.model.encoder.config.num_layers
@@ -46,3 +52,16 @@ def test_the_table(tuned, fruit, capsys):
 def test_mistakes(tuned, fruit, options, words):
     with pytest.raises(InputError, match=words):
         main(DepthOptions(str(tuned / "seed-0"), fruit, **options))
+
+
+@pytest.mark.parametrize(
+    ("dev", "words"),
+    [
+        ("text\tlabel\nx\tanimal\n", r"dev.tsv:2: label 'animal' .* which has fruit, tool"),
+        ("text\nx\n", "Example 0 has none"),
+    ],
+)
+def test_dev_examples_that_the_run_cannot_answer(tuned, tmp_path, dev, words):
+    (tmp_path / "dev.tsv").write_text(dev)
+    with pytest.raises(InputError, match=words):
+        main(DepthOptions(str(tuned / "seed-0"), str(tmp_path), patience="", dry_run=True))

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import pathlib
+import shutil
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import tensorflow as tf
 from albert_tf.errors import InputError, InputNotFoundError
 from albert_tf.runs import RunDir
 from albert_tf.tasks.examples import TextExample
-from albert_tf.tasks.predictor import load_predictor
+from albert_tf.tasks.predictor import load_predictor, task_of
 from finetuning import distill, teacher
 from finetuning.distill import DistillOptions, SoftCrossEntropy
 from tests.finetuning_side.conftest import QUICK
@@ -32,7 +33,7 @@ def test_the_teacher_is_asked_once(tuned: pathlib.Path, tmp_path: pathlib.Path, 
     examples = [TextExample("pear apple"), TextExample("saw"), TextExample("naïve 漢字 plum")]
     identity = teacher.identity_of(path, examples)
     teacher.ask(identity, examples, folder, 2)
-    kept, said = teacher.answers_in(folder, pair=False)
+    ((kept, said),) = teacher.answers_in(folder, pair=False)
     assert kept == examples
     wanted = [answer["probabilities"]["fruit"] for answer in load_predictor(path)(examples)]
     powers = np.exp(said)
@@ -75,6 +76,14 @@ def test_student_and_control(tuned: pathlib.Path, fruit: str, tmp_path: pathlib.
     answer = load_predictor(student.path)([TextExample("pear melon")])[0]
     assert answer["label"] == "fruit"
     assert "| student | 1 |" in capsys.readouterr().out
+    for name in ("student", "control"):  # runs like others
+        run = RunDir(str(tmp_path / "out" / name))
+        assert run.result()["accuracy"] == pytest.approx(results[name]["accuracy"])
+        assert max(row["dev/accuracy"] for row in run.metrics()) == run.result()["accuracy"]
+        assert pathlib.Path(run.card_path).is_file()
+    origin = RunDir(str(tuned / "seed-0")).config()["init"]
+    assert RunDir(str(tmp_path / "out" / "control")).config()["init"] == origin
+    assert student.config()["init"] == str(tuned / "seed-0")
     saved = tf.train.latest_checkpoint(student.checkpoints_path)
     written = pathlib.Path(saved + ".index").stat().st_mtime_ns
     distill.main(options)  # nothing is trained again
@@ -90,6 +99,7 @@ def test_student_and_control(tuned: pathlib.Path, fruit: str, tmp_path: pathlib.
         ({"device": "multi_worker"}, "distillation runs in one process"),
         ({"temperature": 0.0}, "--temperature must be positive"),
         ({"task": "rte"}, "train.tsv:1: the header must name sentence1"),
+        ({"set": ("training.frozen=4",), "dry_run": True}, "`training.frozen` must be at most"),
     ],
 )
 def test_mistakes(changes: dict, words: str, tuned: pathlib.Path, fruit: str, tmp_path):
@@ -98,4 +108,31 @@ def test_mistakes(changes: dict, words: str, tuned: pathlib.Path, fruit: str, tm
     )
     with pytest.raises(InputError, match=words):
         distill.main(dataclasses.replace(options, **changes))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_teacher_of_another_task_is_refused(tuned: pathlib.Path, fruit: str):
+    options = DistillOptions(str(tuned / "seed-0"), "sst-2", "out", fruit, student_layers=1)
+    theirs = task_of(options.teacher)
+    with pytest.raises(InputError, match="must be a run of --task=sst-2. Received: one of 'text_c"):
+        distill._task_of_teacher(options, theirs)
+    own = dataclasses.replace(options, task="text_classification")
+    assert distill._task_of_teacher(own, theirs) == theirs
+    for key, value in {"pair": True, "labels": ("a", "b")}.items():
+        with pytest.raises(InputError, match=f"must have the {key} of --data_dir"):
+            distill._task_of_teacher(own, dataclasses.replace(theirs, **{key: value}))
+
+
+def test_a_control_that_cannot_begin_is_known_first(
+    tuned: pathlib.Path, fruit: str, tmp_path: pathlib.Path
+):
+    moved = tmp_path / "teacher"
+    shutil.copytree(tuned / "seed-0", moved)
+    config = json.loads((moved / "config.json").read_text())
+    (moved / "config.json").write_text(json.dumps(config | {"init": "/no/such"}))
+    options = DistillOptions(
+        str(moved), "text_classification", str(tmp_path / "out"), fruit, student_layers=1
+    )
+    with pytest.raises(InputError, match="'/no/such' is not there any more"):
+        distill.main(options)
     assert not (tmp_path / "out").exists()

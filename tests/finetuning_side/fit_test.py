@@ -11,12 +11,13 @@ from albert_tf.errors import ConfigError, InputError
 from albert_tf.runs import RunDir
 from albert_tf.tasks.features import Features
 from finetuning.batches import training_batches
-from finetuning.config import FinetuneConfig, TrainingConfig
-from finetuning.fit import fine_tune
+from finetuning.config import FinetuneConfig, Plan, TrainingConfig
+from finetuning.fit import compiled, fine_tune
 from finetuning.layers import LayerwiseAdamW, factors_of, freeze
 from finetuning.start import Start, resolve
 from finetuning.task import Source
 from finetuning.tasks import TASKS
+from finetuning.train import FinetuneOptions, main
 
 CPU = tf.distribute.OneDeviceStrategy("/cpu:0")
 
@@ -38,13 +39,14 @@ def tune(begin: Start, config: FinetuneConfig, features: Features, path, scores,
 
     def evaluate(_: object) -> dict[str, float]:
         score = next(scores)
-        if isinstance(score, Exception):
+        if isinstance(score, BaseException):
             raise score
         return {"accuracy": score}
 
-    return fine_tune(
-        config, lambda: begin.model(config), features, evaluate, "accuracy", run, CPU, loss
-    ).get_weights()
+    plan = Plan.of(config.training, len(features))
+    model = compiled(config, plan, lambda: begin.model(config), CPU, loss)
+    fine_tune(model, config, plan, features, evaluate, "accuracy", run)
+    return model.get_weights()
 
 
 def test_with_bias_correction_it_is_adam():
@@ -104,14 +106,18 @@ class TestBatches:
 
 
 @pytest.mark.slow
-def test_a_run_that_was_cut_off_goes_on_to_the_same_weights(begin, config, features, tmp_path):
+def test_a_run_that_was_cut_off_goes_on_to_the_same_weights(
+    begin, config, features, tmp_path, capsys
+):
     whole = tune(begin, config, features, str(tmp_path / "whole"), (0.1, 0.2, 0.3))
     path = str(tmp_path / "cut")
-    with pytest.raises(KeyError):
-        tune(begin, config, features, path, (0.1, KeyError("cut off at step 4")))
+    with pytest.raises(SystemExit):
+        tune(begin, config, features, path, (0.1, SystemExit(143)))
+    assert "stopped: the same command goes on from step 2\n" in capsys.readouterr().out
     assert [row["step"] for row in RunDir(path).metrics()] == [2]
     again = tune(begin, config, features, path, (0.2, 0.3))
-    assert [row["step"] for row in RunDir(path).metrics()] == [2, 4, 6]
+    rows = RunDir(path).metrics()
+    assert [row["step"] for row in rows] == [2, 4, 6] and all(row["seconds"] > 0 for row in rows)
     for one, other in zip(whole, again, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-6)
 
@@ -245,3 +251,22 @@ def test_one_process_trains_a_run(begin, config, features, tmp_path):
     with run.locked(), pytest.raises(InputError, match="another process is training this run"):
         tune(begin, config, features, run.path, [])
     assert not run.metrics()
+
+
+def test_what_a_model_cannot_have_is_known_before_anything_is_written(
+    fruit: str, start: str, tmp_path
+):
+    path = tmp_path / "run"
+    for assignment, words in {
+        "training.warmup_steps=500": "must be fewer than the steps of the run. Received: 500",
+        "training.frozen=99": "`training.frozen` must be at most",
+        "task.exit_losses=true": "exit_losses",
+    }.items():
+        chosen = ("training.steps=6", "model.rematerialize=true", assignment)
+        for dry_run in (True, False):
+            options = FinetuneOptions(
+                "text_classification", str(path), fruit, init=start, set=chosen, dry_run=dry_run
+            )
+            with pytest.raises(ConfigError, match=words):
+                main(options)
+    assert not path.exists()

@@ -99,7 +99,7 @@ def test_layouts(tmp_path, name):
     write(tmp_path / task.folder, files)
     for folder in (tmp_path, tmp_path / task.folder):
         for part, expected in parts.items():
-            assert task.read_part(Source(str(folder)), part, None) == expected
+            assert task.read_part(Source(str(folder)), part, task.section) == expected
     assert set(LAYOUTS) == set(GLUE) <= set(TASKS)
 
 
@@ -116,10 +116,10 @@ def test_mnli_has_two_dev_parts_and_the_matched_one_chooses(tmp_path):
 def test_short_rows_of_qqp_are_counted_but_not_in_its_test(tmp_path, capsys):
     files = {**LAYOUTS["qqp"][0], "test": "id\tquestion1\tquestion2\n0\tA.\tB.\n1\tC.\n"}
     source = write(tmp_path, files)
-    GLUE["qqp"].read_part(source, "train", None)
+    GLUE["qqp"].read_part(source, "train", GLUE["qqp"].section)
     assert "train.tsv: 1 rows with too few columns skipped, first 3." in capsys.readouterr().out
     with pytest.raises(InputError, match=r"test\.tsv:3"):  # every row wants its prediction
-        GLUE["qqp"].read_part(source, "test", None)
+        GLUE["qqp"].read_part(source, "test", GLUE["qqp"].section)
 
 
 BAD = {
@@ -257,7 +257,7 @@ def test_the_model_gardens_examples_of_the_real_files(shared_data, tmp_path, mon
 
     monkeypatch.setattr(classifier_data_lib.tfds, "load", lambda name, split, try_gcs: Rows(split))
     for part in ("dev", "test") if name == "sst-2" else ("train", "dev", "test"):  # 67,349 rows
-        ours = task.read_part(source, part, None)
+        ours = task.read_part(source, part, task.section)
         theirs = getattr(processor, f"get_{part}_examples")(None)
         assert [(each.first, each.second) for each in ours] == [
             (each.text_a, each.text_b) for each in theirs
@@ -309,8 +309,9 @@ def test_tfds(tmp_path):
         "test": {"sentence": ["a"], "label": [-1], "idx": np.array([0], np.int32)},
         "validation": {"sentence": ["b"], "label": [1], "idx": np.array([0], np.int32)},
     })  # fmt: skip
-    assert GLUE["cola"].read_part(source, "test", None) == [TextExample("a")]
-    assert GLUE["cola"].read_part(source, "dev", None) == [TextExample("b", None, 1)]
+    section = GLUE["cola"].section
+    assert GLUE["cola"].read_part(source, "test", section) == [TextExample("a")]
+    assert GLUE["cola"].read_part(source, "dev", section) == [TextExample("b", None, 1)]
     with pytest.raises(InputNotFoundError, match="tfds build glue/rte --data_dir="):
         GLUE["rte"].read(source)
     with pytest.raises(InputError, match="--data_dir must be on this machine"):

@@ -51,7 +51,7 @@ def test_squad_s_files(task, file, count, start: str, shared_data: pathlib.Path,
     )  # fmt: skip
     answers = json.loads((tmp_path / "predictions.json").read_text())
     assert len(answers) == count
-    nbest = json.loads((tmp_path / "nbest_predictions.json").read_text())
+    nbest = json.loads((tmp_path / "predictions_nbest.json").read_text())
     assert answers.keys() == nbest.keys()
 
 

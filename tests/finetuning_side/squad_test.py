@@ -9,6 +9,7 @@ import pytest
 
 from albert_tf.errors import InputError, InputNotFoundError
 from albert_tf.tasks.examples import SpanExample
+from albert_tf.tasks.span import SpanTask
 from finetuning.task import Source
 from finetuning.tasks.squad import SQUAD
 from finetuning.tasks.squad_metrics import best_threshold, score_answer
@@ -100,10 +101,16 @@ def test_no_file_and_no_json(tmp_path):
 
 def test_another_part_may_have_no_answers(tmp_path):
     (tmp_path / "test.json").write_text(json.dumps(content(question("q1"))))
-    (example,) = TWO.read_part(Source(str(tmp_path)), "test", None)
+    (example,) = TWO.read_part(Source(str(tmp_path)), "test", SpanTask(answerable=True))
     assert example.answers == () and not example.is_impossible
     with pytest.raises(InputError, match=r"'q1'"):
         TWO.score([{"answer": "", "null_score": 0.0, "n_best": []}], [example])
+
+
+def test_a_part_of_1_1_has_an_answer_to_every_question(tmp_path):
+    (tmp_path / "test.json").write_text(json.dumps(content(question("q1", is_impossible=True))))
+    with pytest.raises(InputError, match=r"'q1'.*--task=squad1 does not know"):
+        ONE.read_part(Source(str(tmp_path)), "test", SpanTask())
 
 
 def test_a_prepared_tfds(tmp_path):
@@ -146,7 +153,7 @@ def real(request, shared_data) -> tuple:
     """The task, the official content, its examples, and answers of every quality."""
     task = TWO if "squad2" in request.param else ONE
     source = Source(str(shared_data / "squad"))
-    examples = task.read_part(source, request.param, None)
+    examples = task.read_part(source, request.param, SpanTask(answerable=task is TWO))
     with gzip.open(shared_data / "squad" / f"{request.param}.json.gz") as file:
         dataset = json.load(file)["data"]
     rng = np.random.default_rng(0)
@@ -253,9 +260,9 @@ def test_submissions(tmp_path):
     read = {file.name: json.loads(file.read_text()) for file in tmp_path.iterdir()}
     assert read == {
         "predictions.json": {"q1": "ä", "q2": ""},
-        "nbest_predictions.json": {"q1": [{"text": "ä"}], "q2": []},
-        "null_odds.json": {"q1": -1.0, "q2": 1.5},
+        "predictions_nbest.json": {"q1": [{"text": "ä"}], "q2": []},
+        "predictions_null_odds.json": {"q1": -1.0, "q2": 1.5},
     }
     (tmp_path / "one").mkdir()
     ONE.write_submission(str(tmp_path / "one" / "p.json"), predictions, examples)
-    assert {p.name for p in (tmp_path / "one").iterdir()} == {"p.json", "nbest_predictions.json"}
+    assert {p.name for p in (tmp_path / "one").iterdir()} == {"p.json", "p_nbest.json"}

@@ -76,6 +76,26 @@ def test_a_failure_is_told_and_the_others_go_on(
     assert capsys.readouterr().err.count("failed: ") == 2
 
 
+def test_two_runs_of_one_name(start: str, runs: pathlib.Path, tmp_path: pathlib.Path):
+    twice = table._runs((f"{runs}/*", f"{runs}/a"))
+    assert [pathlib.Path(path).name for path in twice] == ["a", "b"]
+    shutil.copytree(start, tmp_path / "more" / "a")
+    with pytest.raises(InputError, match=r"runs/a and .*more/a. Rename one") as error:
+        table._runs((f"{runs}/*", f"{tmp_path}/more/*"))
+    assert "runs/b" not in str(error.value)
+
+
+def test_a_task_s_folder(tmp_path: pathlib.Path):
+    for name in ("RACE", "SQuAD", "Squad2"):
+        (tmp_path / name).mkdir()
+    found = {task: table._folder(str(tmp_path), task) for task in
+             ("race", "race-middle", "race-high", "squad1", "squad2")}  # fmt: skip
+    assert {task: pathlib.Path(path).name for task, path in found.items()} == {
+        "race": "RACE", "race-middle": "RACE", "race-high": "RACE", "squad1": "SQuAD",
+        "squad2": "Squad2",
+    }  # fmt: skip
+
+
 def test_mistakes(runs: pathlib.Path, tmp_path: pathlib.Path):
     def of(**changes: str) -> TableOptions:
         values = {"runs": (f"{runs}/*",), "tasks": "cola", "data_dir": str(tmp_path)}

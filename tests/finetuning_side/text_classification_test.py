@@ -21,10 +21,10 @@ def write(folder: pathlib.Path, **files: str) -> Source:
 
 
 def test_labels_come_from_the_training_part_sorted(tmp_path, capsys):
-    rows = "label\tid\ttext\nb\t1\tHe said \"so\na\t2\tcafé, d'accord\nb\t3\ty\n"
+    rows = "label\tid\ttext\nb\t1\tHe said \"so\na\t2\tcafé, d'accord\nb \t3\ty\n"
     data = TASK.read(write(tmp_path, train_tsv=rows, dev_tsv=DEV))
     assert (data.task.labels, data.task.pair) == (("a", "b"), False)
-    assert data.train == [  # quotes are text, not quoting
+    assert data.train == [  # quotes are text, not quoting; a label's spaces are none of it
         TextExample('He said "so', None, 1), TextExample("café, d'accord", None, 0),
         TextExample("y", None, 1),
     ]  # fmt: skip

@@ -10,7 +10,7 @@ from albert_tf.errors import ConfigError, InputError
 from albert_tf.runs import RunDir
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.predictor import load_predictor
-from finetuning import train
+from finetuning import distill, train
 from finetuning.tasks.text_regression import TextRegression
 from tests.finetuning_side.conftest import QUICK
 from tests.finetuning_side.text_classification_test import write
@@ -76,6 +76,15 @@ def test_a_run_on_prices(start: str, tmp_path: pathlib.Path):
     )
     most, least = (each["score"] for each in said)
     assert most == pytest.approx(90_000, abs=12_000) and least == pytest.approx(50_000, abs=12_000)
+    out = tmp_path / "distilled"  # the loss is in units of the labels' variance, not of 1e8
+    distill.main(
+        distill.DistillOptions(
+            str(tmp_path / "run"), "text_regression", str(out), str(folder),
+            student_layers=1, set=QUICK,
+        )
+    )  # fmt: skip
+    rows = RunDir(str(out / "student")).metrics()
+    assert rows[0]["loss/train"] < 2 and rows[-1]["loss/train"] < 0.2
     with pytest.raises(ConfigError, match=r"`task.scale` follows from the data"):
         train.main(train.FinetuneOptions(
             "text_regression", str(tmp_path / "other"), str(folder), init=start,

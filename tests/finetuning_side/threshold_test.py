@@ -11,7 +11,7 @@ from albert_tf.errors import ConfigError, InputError
 from albert_tf.runs import RunDir
 from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.predictor import load_predictor
-from finetuning import ensemble, train
+from finetuning import ensemble, predict, train
 from finetuning.tasks.squad import SQUAD, hold_out
 
 
@@ -89,6 +89,10 @@ def test_the_run_answers_with_what_was_best_for_them(
     answers = task.score(predictor(data.dev["dev"]), data.dev["dev"])
     assert result["f1"] == pytest.approx(answers["f1"], abs=1e-6)
     capsys.readouterr()
+    predict.main(predict.PredictOptions(run.path, data_dir=squad, part="dev", null_threshold=1e9,
+                                        output=str(runs / "answers.jsonl")))  # fmt: skip
+    asked = [json.loads(line) for line in open(runs / "answers.jsonl", encoding="utf-8")]
+    assert all(each["answer"] for each in asked if each["n_best"])
     train.main(train.FinetuneOptions("squad2", run.path, squad, init=start, recipe="none",
                                      set=VALUES))  # fmt: skip
     assert "already complete" in capsys.readouterr().out

@@ -55,14 +55,11 @@ def test_features_are_read_from_the_cache(tuned: pathlib.Path, fruit: str, start
     def never(*_: object) -> Features:
         raise AssertionError("the features were in the cache")
 
-    monkeypatch.setattr("albert_tf.tasks.kinds.featurize_texts", never)
+    kind = type("Kind", (), {"featurize": staticmethod(never)})
+    monkeypatch.setattr("finetuning.feature_cache.KINDS", {"classifier": kind})
     cached = features_of(data.train, tokenizer, section, str(tuned.parent / "features"))
     assert len(cached) == len(data.train)
     with pytest.raises(AssertionError, match="in the cache"):
-        monkeypatch.setattr(
-            "finetuning.feature_cache.KINDS",
-            {"classifier": type("Kind", (), {"featurize": staticmethod(never)})},
-        )
         features_of(data.train[1:], tokenizer, section, str(tuned.parent / "features"))
 
 

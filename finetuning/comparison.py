@@ -1,0 +1,51 @@
+"""Teacher, student and control side by side: score, size and speed."""
+
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from albert_tf import info
+from albert_tf.tasks.kinds import KINDS
+from albert_tf.tasks.predictor import load_predictor, predict
+from finetuning import report
+from finetuning.task import Task
+
+_TIMED, _ROUNDS = 512, 5  # dev examples that the speed is measured on, and how often
+
+
+def measured(path: str, task: Task, examples: Sequence[Any]) -> dict[str, Any]:
+    """Of a run: its scores, parameters, and examples/s in batches of 32 on one device."""
+    asked = load_predictor(path)
+    kind = KINDS[asked.task.kind]
+    features = kind.featurize(examples, asked.tokenizer, asked.task)
+    said = predict(asked.model, features, 32)
+    some = kind.featurize(examples[:_TIMED], asked.tokenizer, asked.task)
+    seconds = []
+    for _ in range(_ROUNDS):
+        start = time.perf_counter()
+        predict(asked.model, some, 32)
+        seconds.append(time.perf_counter() - start)
+    answers = kind.decode(said, features, examples, asked.task)
+    return task.score(answers, examples) | {
+        "metric": task.metrics[0],
+        "standard_error": report.standard_error(task, asked.task.kind, answers, examples),
+        "parameters": asked.model.count_params(),
+        "layers": asked.model.encoder.config.num_layers,
+        "examples_per_s": len(some) / statistics.median(seconds),
+        "dev_examples": len(examples),
+    }
+
+
+def table(results: Mapping[str, Mapping[str, Any]], metrics: Sequence[str]) -> str:
+    """Teacher, student and control side by side."""
+    rows = []
+    for name, result in results.items():
+        speed = result["examples_per_s"]
+        rows.append((
+            name, str(result["layers"]), f"{result['parameters']:,}",
+            *(f"{result[metric]:.4f}" for metric in metrics), f"{result['standard_error']:.4f}",
+            f"{speed:,.0f}", f"{speed / results['teacher']['examples_per_s']:.1f}",
+        ))  # fmt: skip
+    header = ("", "layers", "parameters", *metrics, "standard error", "examples/s", "speed-up")
+    return info.markdown_table(header, rows)

@@ -1,0 +1,185 @@
+"""A fine-tuning run, from wherever it is to its result: what `train` and `distill` share."""
+
+import dataclasses
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from albert_tf import hardware, outputs, settings
+from albert_tf.plots import plot_metrics
+from albert_tf.runs import RunDir
+from albert_tf.tasks.features import Features
+from albert_tf.tasks.kinds import KINDS
+from albert_tf.tasks.predictor import predict
+from albert_tf.tasks.task_model import TaskModel
+from albert_tf.tokenization import Tokenizer
+from finetuning import card, report
+from finetuning.config import FinetuneConfig, Plan, TrainingConfig
+from finetuning.feature_cache import features_of
+from finetuning.fit import Scores, compiled, fine_tune
+from finetuning.task import Data, Prediction, Task
+from finetuning.tasks.squad import hold_out
+
+
+@dataclasses.dataclass(frozen=True)
+class Lesson:
+    """What a run learns.
+
+    init: where its first weights are from.
+    model: makes the model that has them.
+    train: makes the training features; None: those of the training examples.
+    loss: as for `compile`; None: the task's own.
+    told: what else the run's config.json says.
+    """
+
+    init: str
+    model: Callable[[FinetuneConfig], TaskModel]
+    train: Callable[[], Features] | None = None
+    loss: Any = None
+    told: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+class Work:
+    """What the runs of one command share: the data and their features.
+
+    name: the task's, in `finetuning.tasks.TASKS`.
+    threshold_share: as `training.threshold_share`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        task: Task,
+        data: Data,
+        tokenizer: Tokenizer,
+        strategy: tf.distribute.Strategy,
+        cache_dir: str | None = None,
+        threshold_share: float = 0.0,
+    ) -> None:
+        self.fingerprint = report.fingerprint(data)
+        self.held_out: Sequence[Any] = ()
+        if threshold_share:
+            train, self.held_out = hold_out(data.train, threshold_share)
+            data = dataclasses.replace(data, train=train)
+        self.name, self.task, self.data, self.tokenizer = name, task, data, tokenizer
+        self.strategy, self.cache_dir = strategy, cache_dir
+        self._features: dict[str, Features] = {}
+
+    def run(
+        self, config: FinetuneConfig, run: RunDir, lesson: Lesson, dry_run: bool = False
+    ) -> None:
+        """One run to its result; with `dry_run` everything is made and nothing is written."""
+        run_config = self._config_of(config, run, lesson)
+        run.check(run_config)
+        if run.is_complete and not dry_run:
+            print(f"{run.path} is already complete: {report.line(run.result())}")
+            return
+        is_chief = hardware.is_chief(self.strategy)
+        make = lesson.train or (lambda: self.features("train", self.data.train, config.task))
+        train = make()
+        plan = Plan.of(config.training, len(train))
+        with hardware.precision_policy(config.training.precision):
+            model = compiled(config, plan, lambda: lesson.model(config), self.strategy, lesson.loss)
+            if dry_run:
+                print(json.dumps(run_config, indent=1))
+                return
+            if is_chief:  # what cannot be is known by now
+                run.begin(run_config, self.tokenizer)
+            self._announce(config, train, plan)
+            evaluate = self._evaluation(config.training)
+            fine_tune(model, config, plan, train, evaluate, self.task.metrics[0], run)
+        model = self._as_it_is_used(model, config, lesson)
+        if self.held_out:
+            run_config["task"] = settings.to_dict(self._choose_threshold(model, config.training))
+        parts = {  # by all workers: they compute together
+            name: self.scores(model, name, examples, config.training)
+            for name, examples in self.data.dev.items()
+        }
+        if is_chief:
+            outputs.write_json(run.config_path, run_config)  # with the threshold
+            self._finish(parts, run)
+
+    def _config_of(self, config: FinetuneConfig, run: RunDir, lesson: Lesson) -> dict[str, Any]:
+        values = settings.to_dict(config) | {
+            "name": self.name,
+            "init": lesson.init,
+            "data": self.fingerprint,
+            **lesson.told,
+        }
+        if self.held_out and os.path.isfile(run.config_path):  # it may have chosen its threshold
+            values["task"]["null_threshold"] = run.config().get("task", {}).get("null_threshold")
+        return values
+
+    def _announce(self, config: FinetuneConfig, train: Features, plan: Plan) -> None:
+        if lost := getattr(train, "lost", ()):
+            print(
+                f"{len(lost):,} answers lie in no window and are trained on as not there (the "
+                f"first: {self.data.train[lost[0]].id!r})"
+            )
+        if train.sequences.cut:
+            print(
+                f"{train.sequences.cut:,} of {len(train.sequences):,} training sequences are "
+                f"longer than task.seq_length={config.task.seq_length} and are cut"
+            )
+        print(
+            f"{config.model.param_count():,} parameters, {len(self.data.train):,} examples, "
+            f"{plan.steps:,} steps of {config.training.batch_size}, "
+            f"{self.strategy.num_replicas_in_sync} replica(s)",
+            flush=True,
+        )
+
+    def _evaluation(self, values: TrainingConfig) -> Callable[[TaskModel], Scores]:
+        (name, examples), *_ = self.data.dev.items()
+        return lambda model: self.scores(model, name, examples, values)[0]
+
+    def features(self, name: str, examples: Sequence[Any], task: Any) -> Features:
+        """Those of a part, made once."""
+        if name not in self._features:
+            self._features[name] = features_of(examples, self.tokenizer, task, self.cache_dir)
+        return self._features[name]
+
+    def scores(
+        self, model: TaskModel, name: str, examples: Sequence[Any], values: TrainingConfig
+    ) -> tuple[Scores, list[Prediction]]:
+        """The task's metrics on a dev set, and the predictions."""
+        features = self.features(f"dev {name}", examples, model.task)
+        said = predict(model, features, values.batch_size // values.accumulation_steps)
+        predictions = KINDS[model.task.kind].decode(said, features, examples, model.task)
+        return self.task.score(predictions, examples), predictions
+
+    def _as_it_is_used(self, model: TaskModel, config: FinetuneConfig, lesson: Lesson) -> TaskModel:
+        """The model in float32, as who loads the run has it: its scores are the run's."""
+        if config.training.precision == "float32":
+            return model
+        model.trainable = True  # where some layers were frozen, the weights had another order
+        with self.strategy.scope():
+            used = lesson.model(config)
+            used.set_weights(model.get_weights())
+        return used
+
+    def _choose_threshold(self, model: TaskModel, values: TrainingConfig) -> Any:
+        """Gives the task the best `null_threshold` for the questions that were left out."""
+        scores, _ = self.scores(model, "left out of training", self.held_out, values)
+        threshold = scores["best_threshold"]
+        model.task = dataclasses.replace(model.task, null_threshold=threshold)
+        print(
+            f"null threshold {threshold:.4f}, the best for {len(self.held_out):,} training "
+            "questions that were left out"
+        )
+        return model.task
+
+    def _finish(self, parts: dict[str, tuple[Scores, list[Prediction]]], run: RunDir) -> None:
+        """Leaves scores, predictions, plots and card of the best weights."""
+        result = report.result_of(self.task, self.data, parts, run.metrics())
+        for name, (_, predictions) in parts.items():
+            report.write_predictions(run.predictions_path(name), predictions, self.data.dev[name])
+        panels = {"loss": ("loss/train",), "dev": tuple(f"dev/{m}" for m in self.task.metrics)}
+        plot_metrics(run, panels, "step")
+        card.write(run, self.data, result, next(iter(parts.values()))[1])
+        run.finish(result)
+        shutil.rmtree(run.training_path, ignore_errors=True)
+        print(f"{run.path}: {report.line(result)}")

@@ -1,0 +1,103 @@
+"""Ensembles: means by hand, a whole one of RACE, and what is refused before anything is asked."""
+
+import json
+import pathlib
+import shutil
+from typing import Any
+
+import numpy as np
+import pytest
+
+from albert_tf.errors import InputError
+from albert_tf.runs import RunDir
+from albert_tf.tasks.multiple_choice import MultipleChoiceTask
+from albert_tf.tasks.predictor import load_predictor
+from albert_tf.tasks.regressor import average_scores
+from albert_tf.tasks.span import SpanTask
+from finetuning.ensemble import EnsembleOptions, main
+from finetuning.report import fingerprint
+from finetuning.task import Source
+from finetuning.tasks import TASKS
+from tests.finetuning_side.untrained import leave_run, leave_weights
+
+
+def test_scores_are_averaged():
+    members = [np.array([1.0, 3.0]), np.array([2.0, -5.0])]
+    np.testing.assert_allclose(average_scores(members), [1.5, -1.0])
+
+
+@pytest.fixture
+def race(start: str, tmp_path: pathlib.Path) -> Source:
+    """Data in RACE's layout, and two runs of them in `runs`."""
+    for part in ("train", "dev", "test"):
+        folder = tmp_path / "RACE" / part / "middle"
+        folder.mkdir(parents=True)
+        passage = {
+            "article": "An apple, a pear and a saw.", "questions": ["Which?", "What is _?"],
+            "options": [["an apple", "a saw", "a drill"], ["a pear", "a file", "it"]],
+            "answers": ["A", "C"],
+        }  # fmt: skip
+        (folder / "1.txt").write_text(json.dumps(passage))
+    source = Source(str(tmp_path / "RACE"))
+    data = fingerprint(TASKS["race-middle"].read(source))
+    for seed in (1, 2):
+        section = MultipleChoiceTask(num_choices=3, seq_length=16 * seed)  # each its own
+        run = leave_run(start, tmp_path / "runs" / str(seed), "race-middle", section, data)
+        leave_weights(run, seed)
+    return source
+
+
+def test_an_ensemble_of_multiple_choice(race: Source, tmp_path: pathlib.Path):
+    output, runs = tmp_path / "both", (str(tmp_path / "runs" / "*"),)
+
+    def options(submission: pathlib.Path) -> EnsembleOptions:
+        return EnsembleOptions(runs, str(output), race.data_dir, select="all", part="test",
+                               submission=str(submission))  # fmt: skip
+
+    with pytest.raises(FileNotFoundError):
+        main(options(tmp_path / "none" / "test.tsv"))
+    assert not output.exists()  # so that the same command can be given again
+    main(options(output / "test.tsv"))
+    examples = TASKS["race-middle"].read(race).dev["dev"]
+    members = [load_predictor(str(tmp_path / "runs" / name))(examples) for name in "12"]
+    wanted = np.mean([[each["probabilities"] for each in member] for member in members], axis=0)
+    lines = (output / "predictions.jsonl").read_text().splitlines()
+    said = [json.loads(line)["prediction"] for line in lines]
+    np.testing.assert_allclose([each["probabilities"] for each in said], wanted, atol=1e-5)
+    choices = wanted.argmax(axis=1)
+    assert [each["choice"] for each in said] == choices.tolist()
+    result = json.loads((output / "result.json").read_text())
+    assert result["ensemble"] == {"accuracy": np.mean(choices == [0, 2])}
+    letters = [f"{i}\t{'ABC'[choice]}" for i, choice in enumerate(choices)]  # test is as dev is
+    assert (output / "test.tsv").read_text().splitlines() == ["index\tprediction", *letters]
+
+
+def test_a_pretraining_run_among_the_members(start: str, tmp_path: pathlib.Path):
+    leave_run(start, tmp_path / "a", "squad1", SpanTask())
+    shutil.copytree(start, tmp_path / "b")
+    RunDir(str(tmp_path / "b")).finish({})
+    with pytest.raises(InputError, match="b' is no fine-tuned run: its task is 'pretraining'"):
+        main(EnsembleOptions((f"{tmp_path}/*",), str(tmp_path / "out"), "nowhere"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"doc_stride": 64}, "same task settings.*doc_stride: 128 != 64"),
+        ({"n_best": 5}, "n_best: 20 != 5"),
+        ({"answerable": True}, "answerable: False != True"),
+        ({"null_threshold": 1.0, "dropout": 0.0}, None),  # do not shape the spans
+    ],
+)
+def test_members_whose_spans_do_not_fit(
+    changes: dict[str, Any], words: str | None, start: str, tmp_path: pathlib.Path, capsys
+):
+    leave_run(start, tmp_path / "a", "squad1", SpanTask())
+    leave_run(start, tmp_path / "b", "squad1", SpanTask(**changes))
+    options = EnsembleOptions((f"{tmp_path}/?",), str(tmp_path / "out"), "nowhere", dry_run=True)
+    if words is None:
+        main(options)
+        assert len(capsys.readouterr().out.splitlines()) == 2
+        return
+    with pytest.raises(InputError, match=words):
+        main(options)

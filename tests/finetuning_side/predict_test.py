@@ -1,0 +1,94 @@
+"""Asking a run: only of data with its own labels; whole lines, of files and of stdin alike."""
+
+import io
+import json
+import pathlib
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from albert_tf.errors import InputError
+from albert_tf.tasks.classifier import ClassifierTask
+from albert_tf.tasks.examples import SpanExample, TextExample
+from albert_tf.tasks.multiple_choice import MultipleChoiceTask
+from albert_tf.tasks.regressor import RegressorTask
+from albert_tf.tasks.span import SpanTask
+from finetuning import predict
+from finetuning.predict import PredictOptions, _example
+from finetuning.task import Source
+from finetuning.tasks import TASKS
+from tests.finetuning_side.untrained import leave_run, leave_weights
+
+MNLI = ClassifierTask(pair=True, labels=("contradiction", "entailment", "neutral"), seq_length=32)
+ROW = "0\tA first.\tA second."
+SPAN = SimpleNamespace(kind="span")
+
+
+@pytest.mark.parametrize(
+    ("name", "section", "words"),
+    [
+        ("rte", MNLI, r"RTE .*labels\W+\('entailment', 'not_entail.* with .*'contradiction'"),
+        ("sts-b", MNLI, r"STS-B .*kind` 'regressor' .* with .*'classifier'"),
+        ("cola", ClassifierTask(pair=True, labels=("0", "1")), r"CoLA .*pair` False.*pair` True"),
+        ("mrpc", ClassifierTask(labels=("0", "1")), r"MRPC .*pair` True.*pair` False"),
+        ("squad2", SpanTask(), r"SQuAD 2.0 .*answerable` True.*answerable` False"),
+        ("squad1", SpanTask(answerable=True), r"SQuAD 1.1 .*answerable` False.* True"),
+        ("race", SpanTask(), r"RACE .*kind` 'multiple_choice'.* 'span'"),
+        ("text_classification", RegressorTask(), r"kind` 'classifier'.* 'regressor'"),
+        ("text_regression", MultipleChoiceTask(), r"kind` 'regressor'.* 'multiple_choice'"),
+    ],
+)
+def test_data_with_other_answers_are_refused_before_they_are_read(
+    name: str, section: Any, words: str, tmp_path: pathlib.Path
+):
+    with pytest.raises(InputError, match=words):
+        TASKS[name].read_part(Source(str(tmp_path)), "dev", section)
+
+
+def test_a_run_of_mnli_answers_ax_and_not_rte(start: str, tmp_path: pathlib.Path, capsys):
+    run = leave_run(start, tmp_path / "run", "mnli", MNLI)
+    leave_weights(run, 1)
+    (tmp_path / "diagnostic.tsv").write_text(f"index\tsentence1\tsentence2\n{ROW}\n")
+    (tmp_path / "dev.tsv").write_text(f"index\tsentence1\tsentence2\tlabel\n{ROW}\tentailment\n")
+    out = tmp_path / "out.tsv"
+    values = {"data_dir": str(tmp_path), "submission": str(out)}
+    predict.main(PredictOptions(run, task="ax", part="test", **values))
+    header, row = out.read_text().splitlines()
+    assert header == "index\tprediction" and row.split("\t")[1] in MNLI.labels
+    out.unlink()
+    with pytest.raises(InputError, match="RTE must be asked of a run with"):
+        predict.main(PredictOptions(run, task="rte", part="dev", **values))
+    assert not out.exists()
+
+
+def test_stdin_is_read_as_files_are(tmp_path: pathlib.Path, monkeypatch):
+    def lines(content: bytes) -> list:
+        (tmp_path / "in.txt").write_bytes(content)
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content), "ascii"))
+        read = list(predict._lines("-"))
+        assert read == list(predict._lines(str(tmp_path / "in.txt")))
+        return read
+
+    assert lines(b"\xef\xbb\xbf\xc3\xa9\r\na\rb") == [(1, "é\r\n"), (2, "a\rb")]
+    with pytest.raises(InputError, match="-:2 must be UTF-8"):
+        lines(b"fine\n\xff\n")
+
+
+def test_json_that_cannot_be_read_is_a_text_or_a_mistake():
+    deep = '{"question": ' + "[" * 100_000
+    assert _example(deep, SimpleNamespace(kind="classifier", pair=False), "-", 1).first == deep
+    with pytest.raises(InputError, match="in:7: A line must be a JSON object with question"):
+        _example(deep, SPAN, "in", 7)
+
+
+def test_an_id_comes_back():
+    line = '{"question": "q", "context": "c", "id": %s}'
+    examples = [_example(line % name, SPAN, "-", 1) for name in ('"q7"', "7", "null")]
+    assert examples == [SpanExample("q", "c", name) for name in ("q7", "7", "")]
+    out = io.StringIO()
+    predict._write(out, [{"answer": "c"}] * 4, [*examples, TextExample("a")], "jsonl")
+    assert [json.loads(row) for row in out.getvalue().splitlines()] == [
+        {"id": "q7", "answer": "c"}, {"id": "7", "answer": "c"}, {"answer": "c"}, {"answer": "c"},
+    ]  # fmt: skip

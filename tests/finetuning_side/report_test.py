@@ -1,0 +1,73 @@
+"""Standard errors by hand, and what is known of an example."""
+
+import pytest
+
+from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample
+from albert_tf.tasks.multiple_choice import MultipleChoiceTask
+from albert_tf.tasks.span import SpanTask
+from finetuning.metrics import is_known
+from finetuning.report import baseline_of, scores_if_known, standard_error
+from finetuning.task import Data
+from finetuning.tasks import TASKS
+
+ONE, TWO = TASKS["squad1"], TASKS["squad2"]
+QUESTION = SpanExample("?", "x y z", answers=((0, "x y"),))
+
+
+def span(answer: str) -> dict:
+    return {"answer": answer, "n_best": [{"text": answer}], "null_score": 0.0}
+
+
+@pytest.mark.parametrize("task", [ONE, TWO])
+def test_of_f1_it_is_the_deviation_of_each_answer_s(task):
+    """F1 of x for x y: 2 * 1 * 0.5 / 1.5 = 2/3. Of 2/3 and 1 the deviation is 1/6."""
+    alike = standard_error(task, "span", [span("x")] * 100, [QUESTION] * 100)
+    assert alike == pytest.approx(0.0, abs=1e-12)
+    error = standard_error(task, "span", [span("x"), span("x y")] * 2, [QUESTION] * 4)
+    assert error == pytest.approx(1 / 6 / 2)
+
+
+def test_of_an_accuracy_it_is_binomial():
+    """3 of 4 right: sqrt(0.75 * 0.25 / 4)."""
+    answers = [{"label": label, "probabilities": {"0": 0.5, "1": 0.5}} for label in "1110"]
+    error = standard_error(TASKS["rte"], "classifier", answers, [TextExample("", "", 1)] * 4)
+    assert error == pytest.approx((0.75 * 0.25 / 4) ** 0.5)
+
+
+@pytest.mark.parametrize(
+    ("example", "known"),
+    [
+        (TextExample("a"), False),
+        (TextExample("a", label=0), True),
+        (ChoiceExample("q", "c", ("x", "y")), False),
+        (ChoiceExample("q", "c", ("x", "y"), 0), True),
+        (SpanExample("q", "c"), False),
+        (SpanExample("q", "c", is_impossible=True), True),
+        (SpanExample("q", "c", answers=((0, "c"),)), True),
+    ],
+)
+def test_what_is_known(example: object, known: bool):
+    assert is_known(example) is known
+
+
+def test_scores_are_given_where_every_answer_is_known():
+    known = [QUESTION, SpanExample("?", "x", is_impossible=True)]
+    said = scores_if_known(TWO, [span("x y"), span("")], known)
+    assert (said or "").startswith("f1 1.0000, exact_match 1.0000")
+    assert scores_if_known(TWO, [span("x y"), span("")], [QUESTION, SpanExample("?", "x")]) is None
+
+
+def test_the_baseline_is_one_and_the_same_answer():
+    """Of three training examples two have the second label or choice."""
+    labelled = [TextExample("", "", label) for label in (1, 0, 1)]
+    rte = Data(TASKS["rte"].section, labelled, {"dev": labelled[:2]})
+    assert baseline_of(TASKS["rte"], rte, "dev") == 0.5
+    choices = [ChoiceExample("q", "c", tuple("wxyz"), label) for label in (3, 3, 0)]
+    race = Data(MultipleChoiceTask(), choices, {"dev": choices})
+    assert baseline_of(TASKS["race"], race, "dev") == pytest.approx(2 / 3)
+    empty = SpanExample("?", "x", is_impossible=True)
+    squad = Data(SpanTask(answerable=True), [QUESTION], {"dev": [QUESTION, empty, empty, empty]})
+    assert baseline_of(TWO, squad, "dev") == 0.75
+    assert (
+        baseline_of(ONE, Data(SpanTask(answerable=False), [], {"dev": [QUESTION]}), "dev") is None
+    )

@@ -1,0 +1,33 @@
+"""Complete runs of any task without training: for what does not depend on how good they are."""
+
+import os
+import pathlib
+from typing import Any
+
+from albert_tf import settings
+from albert_tf.checkpoints import load_config
+from albert_tf.runs import RunDir
+from albert_tf.tokenization import load_tokenizer
+
+
+def leave_run(start: str, path: pathlib.Path, name: str, section: Any, data: str = "") -> str:
+    """A folder as `finetuning.train` leaves it, without weights; `data` is their fingerprint."""
+    run = RunDir(str(path))
+    config = {"model": RunDir(start).config()["model"], "task": settings.to_dict(section)}
+    run.begin(config | {"name": name, "data": data}, load_tokenizer(start))
+    run.finish({})
+    return run.path
+
+
+def leave_weights(path: str, seed: int) -> None:
+    """Random ones, of all layers."""
+    import tensorflow as tf
+
+    from albert_tf.encoder import AlbertEncoder
+    from albert_tf.tasks.kinds import KINDS
+    from albert_tf.tasks.predictor import task_of
+
+    tf.random.set_seed(seed)
+    task = task_of(path)
+    model = KINDS[task.kind].model(AlbertEncoder(load_config(path)), task).create_weights()
+    tf.train.Checkpoint(model=model).save(os.path.join(RunDir(path).checkpoints_path, "ckpt"))
