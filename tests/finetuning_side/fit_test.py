@@ -270,3 +270,18 @@ def test_what_a_model_cannot_have_is_known_before_anything_is_written(
             with pytest.raises(ConfigError, match=words):
                 main(options)
     assert not path.exists()
+
+
+@pytest.mark.slow
+def test_padding_changes_no_score(begin, config, features, tmp_path):
+    """Without dropout, whose masks have the shape of the batch."""
+    model = dataclasses.replace(config.model, hidden_dropout=0.0)
+    task = dataclasses.replace(config.task, dropout=0.0)
+    losses = []
+    for pad in (True, False):
+        training = dataclasses.replace(config.training, pad_to_longest=pad)
+        changed = dataclasses.replace(config, model=model, task=task, training=training)
+        path = str(tmp_path / str(pad))
+        tune(begin, changed, features, path, (0.1, 0.2, 0.3))
+        losses.append([row["loss/train"] for row in RunDir(path).metrics()])
+    np.testing.assert_allclose(*losses, rtol=1e-5)
