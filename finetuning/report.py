@@ -104,10 +104,14 @@ def standard_error(
 def write_predictions(
     path: str, predictions: Sequence[Prediction], examples: Sequence[Any]
 ) -> None:
-    """One JSON object a line: the example and what the run says of it."""
+    """One JSON object a line: the example, its label by name, and what the run says of it."""
     with outputs.new_file(path) as partial, open(partial, "w", encoding="utf-8") as file:
         for example, prediction in zip(examples, predictions, strict=True):
-            row = {"example": dataclasses.asdict(example), "prediction": prediction}
+            known = dataclasses.asdict(example)
+            names = prediction.get("probabilities")
+            if isinstance(names, dict) and known["label"] is not None:
+                known["label"] = list(names)[int(known["label"])]
+            row = {"example": known, "prediction": prediction}
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 

@@ -83,8 +83,8 @@ def text_columns(table: Table) -> tuple[str, ...]:
     pair = [name for name in PAIR if name in table.columns]
     if pair and "text" in table.columns:
         raise InputError(
-            f"{table.path}:1: the header must name either text, or text_a and text_b. "
-            f"Received: {list(table.columns)}."
+            f"{table.path}:1: the header must name either text, or text_a and text_b, in lower "
+            f"case. Received: {list(table.columns)}."
         )
     return PAIR if pair else SINGLE
 

@@ -30,7 +30,8 @@ def tune(task: str, data: object, init: str, run: pathlib.Path, *values: str) ->
 
 @pytest.mark.parametrize(
     ("task", "file", "count"),
-    [("squad2", "squad2_subset_a", 2828), ("squad1", "xquad.en", 1190)],
+    [("squad2", "squad2_subset_a", 2828)]
+    + [("squad1", f"xquad.{x}", 1190) for x in ("en", "de", "zh")],
 )
 def test_squad_s_files(task, file, count, start: str, shared_data: pathlib.Path, tmp_path):
     data = tmp_path / "squad"
