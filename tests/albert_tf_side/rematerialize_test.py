@@ -11,6 +11,7 @@ from albert_tf.layers.attention import additive_mask
 from albert_tf.layers.shared_stack import SharedStack
 
 SHARINGS = [("all", 1), ("all", 2), ("attention", 1), ("ffn", 2), ("none", 1)]
+TESTED = [("all", 2), ("none", 1)]  # the others are slow
 
 
 def config(sharing: str = "all", num_groups: int = 1, dropout: float = 0.0, **changes):
@@ -58,7 +59,10 @@ def assert_equal(left: list, right: list, tolerance: float) -> None:
         assert np.abs(a - b).max() <= tolerance * top
 
 
-@pytest.mark.parametrize(("sharing", "num_groups"), SHARINGS)
+@pytest.mark.parametrize(
+    ("sharing", "num_groups"),
+    [each if each in TESTED else pytest.param(*each, marks=pytest.mark.slow) for each in SHARINGS],
+)
 def test_same_loss_and_gradients(sharing, num_groups):
     plain, saving = stack_pair(config(sharing, num_groups, dropout=0.1))
     key = tf.constant([3, 5])
@@ -80,7 +84,7 @@ def test_xla_for_the_shared_stack():
     assert_equal(run(plain, key), run(saving, key, jit=True), 2e-6)
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.1])
+@pytest.mark.parametrize("dropout", [pytest.param(0.0, marks=pytest.mark.slow), 0.1])
 def test_chunks_change_nothing(dropout):
     plain, saving = stack_pair(config("all", 2, dropout), rematerialize_chunks=2)
     key = tf.constant([3, 5]) if dropout else None

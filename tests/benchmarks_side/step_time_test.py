@@ -67,6 +67,7 @@ def test_set_changes_the_model_of_the_shape():
     assert options.work.model == WORKLOADS["tiny"].model.replace(num_layers=3)
 
 
+@pytest.mark.slow
 def test_a_run_reports_ours_its_bert_and_an_absent_peer(monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)  # as where it is not installed
     monkeypatch.setattr(step_time, "_set_threads", lambda threads: None)  # TensorFlow has begun

@@ -204,7 +204,9 @@ def test_every_record_of_three_epochs_is_sought_where_it_is(sharded, seed):
             turn, skip = turn + 1, 0
 
 
-@pytest.mark.parametrize(("num_workers", "per_replica"), [(4, None), (2, 3)])
+@pytest.mark.parametrize(
+    ("num_workers", "per_replica"), [pytest.param(4, None, marks=pytest.mark.slow), (2, 3)]
+)
 def test_workers_together_read_what_one_reads(sharded, num_workers, per_replica):
     """By rows: worker 0 has the first of each global batch, and so on; after a seek as well.
 

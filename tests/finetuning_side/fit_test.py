@@ -197,6 +197,7 @@ class TestLayers:
         with pytest.raises(ConfigError, match=r"at most 4.*Received: 5"):
             freeze(model, 5)
 
+    @pytest.mark.slow
     def test_a_run_with_both(self, begin, config, features, tmp_path):
         training = dataclasses.replace(config.training, layer_decay=0.9, frozen=1, steps=2)
         values = dataclasses.replace(config, training=training)
