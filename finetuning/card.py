@@ -35,8 +35,8 @@ def write(
     parts = [
         f"# {config['name']}",
         f"An ALBERT {config['task']['kind']} of {parameters:,} parameters in its "
-        f"encoder, fine-tuned from `{config['init']}` on {len(data.train):,} examples (data "
-        f"{config['data']}, seed {config['seed']}).",
+        f"encoder, fine-tuned from `{config['init']}` on {result['train_examples']:,} examples "
+        f"(data {config['data']}, seed {config['seed']}).",
         f"## Scores on `{name}`",
         info.markdown_table(("", "value"), scores),
         "`standard_error` is that of the first metric, from the number of examples.",

@@ -52,7 +52,6 @@ def result_of(
         **({} if baseline is None else {"baseline": baseline}),
         "standard_error": standard_error(task, data.task.kind, predictions, examples),
         "dev_examples": len(examples),
-        "train_examples": len(data.train),
         "steps": int(rows[-1]["step"]),
         "best_step": int(best["step"]),
         "seconds": round(sum(row["seconds"] for row in rows), 1),

@@ -89,7 +89,8 @@ class Work:
                 return
             if is_chief:  # what cannot be is known by now
                 run.begin(run_config, self.tokenizer)
-            self._announce(config, train, plan)
+            count = len(train) if lesson.train else len(self.data.train)
+            self._announce(config, train, count, plan)
             evaluate = self._evaluation(config.training)
             fine_tune(model, config, plan, train, evaluate, self.task.metrics[0], run)
         model = self._as_it_is_used(model, config, lesson)
@@ -100,8 +101,9 @@ class Work:
             for name, examples in self.data.dev.items()
         }
         if is_chief:
-            outputs.write_json(run.config_path, run_config)  # with the threshold
-            self._finish(parts, run)
+            if self.held_out:
+                outputs.write_json(run.config_path, run_config)  # with the threshold
+            self._finish(parts, count, run)
 
     def _config_of(self, config: FinetuneConfig, run: RunDir, lesson: Lesson) -> dict[str, Any]:
         values = settings.to_dict(config) | {
@@ -114,7 +116,7 @@ class Work:
             values["task"]["null_threshold"] = run.config().get("task", {}).get("null_threshold")
         return values
 
-    def _announce(self, config: FinetuneConfig, train: Features, plan: Plan) -> None:
+    def _announce(self, config: FinetuneConfig, train: Features, count: int, plan: Plan) -> None:
         if lost := getattr(train, "lost", ()):
             print(
                 f"{len(lost):,} answers lie in no window and are trained on as not there (the "
@@ -126,7 +128,7 @@ class Work:
                 f"longer than task.seq_length={config.task.seq_length} and are cut"
             )
         print(
-            f"{config.model.param_count():,} parameters, {len(self.data.train):,} examples, "
+            f"{config.model.param_count():,} parameters, {count:,} examples, "
             f"{plan.steps:,} steps of {config.training.batch_size}, "
             f"{self.strategy.num_replicas_in_sync} replica(s)",
             flush=True,
@@ -172,9 +174,12 @@ class Work:
         )
         return model.task
 
-    def _finish(self, parts: dict[str, tuple[Scores, list[Prediction]]], run: RunDir) -> None:
+    def _finish(
+        self, parts: dict[str, tuple[Scores, list[Prediction]]], count: int, run: RunDir
+    ) -> None:
         """Leaves scores, predictions, plots and card of the best weights."""
         result = report.result_of(self.task, self.data, parts, run.metrics())
+        result["train_examples"] = count
         for name, (_, predictions) in parts.items():
             report.write_predictions(run.predictions_path(name), predictions, self.data.dev[name])
         panels = {"loss": ("loss/train",), "dev": tuple(f"dev/{m}" for m in self.task.metrics)}

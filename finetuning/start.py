@@ -163,9 +163,8 @@ def _no_longer(task: Any, most: int, chosen: Sequence[str]) -> Any:
     if task.seq_length <= most:
         return task
     shorter = {"seq_length": most}
-    if (
-        hasattr(task, "doc_stride") and "task.doc_stride" not in chosen
-    ):  # overlaps stay in proportion
+    if hasattr(task, "doc_stride") and "task.doc_stride" not in chosen:
+        # Windows overlap as much as they would have.
         shorter["doc_stride"] = max(1, task.doc_stride * most // task.seq_length)
     values = ", ".join(f"task.{key}={value}" for key, value in shorter.items())
     print(f"The encoder has {most} positions: {values} in place of the task's {task.seq_length}.")
