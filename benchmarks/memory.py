@@ -64,7 +64,8 @@ def main(options: TpuCheckOptions) -> int:
 
 def _compile(step: Step, topology: str) -> CompiledSize:
     shape = (step.batch, step.seq_length, step.num_predictions)
-    return TpuCompiler(topology).compile(lower_step(step.config, *shape, OfficialPretrainer))
+    text = lower_step(step.config, *shape, OfficialPretrainer)
+    return TpuCompiler(topology).compile(text, step.quick)
 
 
 if __name__ == "__main__":

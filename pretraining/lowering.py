@@ -106,13 +106,13 @@ class TpuCompiler:
             ) from None
         self._chip = found.devices[0]
 
-    def compile(self, module: str) -> CompiledSize:
-        """What a StableHLO module takes of the chip."""
+    def compile(self, module: str, quick: bool = False) -> CompiledSize:
+        """What a StableHLO module takes of the chip; `quick`: with the compiler's least effort."""
         # TensorFlow leaves its own copies in the module; a barrier is the same identity.
         copy, same = r"= mhlo\.copy (%\w+) :", r"= stablehlo.optimization_barrier \1 :"
         start = time.monotonic()
         try:
-            memory = self._memory(re.sub(copy, same, module))
+            memory = self._memory(re.sub(copy, same, module), quick)
         except Exception as error:
             refusal = _REFUSAL.search(str(error))
             if "RESOURCE_EXHAUSTED" not in str(error) or refusal is None:
@@ -129,7 +129,7 @@ class TpuCompiler:
             time.monotonic() - start,
         )
 
-    def _memory(self, module: str) -> Any:
+    def _memory(self, module: str, quick: bool = False) -> Any:
         import numpy as np
         from jax._src.interpreters import mlir
         from jax._src.lib import xla_client
@@ -137,6 +137,7 @@ class TpuCompiler:
 
         options = xla_client.CompileOptions()
         options.num_replicas = options.num_partitions = 1
+        options.executable_build_options.exec_time_optimization_effort = -1.0 if quick else 0.0
         options.device_assignment = xla_client.DeviceAssignment.create(np.array([[0]]))
         with mlir.make_ir_context():
             executable = self._chip.client.compile(

@@ -47,6 +47,7 @@ def program_key(step: Step, topology: str) -> dict[str, Any]:
         "parts": step.parts,
         "shape": [step.batch, step.seq_length, step.num_predictions],
         "topology": topology,
+        "quick": step.quick,
         "versions": {name: _version(name) for name in PACKAGES},
         "sources": _sources(),
     }

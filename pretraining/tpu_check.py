@@ -7,7 +7,8 @@
 
 --batch is per chip. Unless --set says how layers are computed (model.rematerialize, or
 loop.accumulation_steps), plain is tried first, then recomputation. With --global_batch the cheapest
-of plain, accumulation and recomputation is found. --table shows every preset.
+of plain, accumulation and recomputation is found. --table shows every preset. --quick is five to
+fifteen times as fast; the temporaries that it finds are up to a third larger than they will be.
 
 Exit status 0: it fits, or --table has been printed, whatever it shows; 3: it does not fit. Needs
 requirements-tpu-check.txt installed. Each program takes minutes to compile, once: sizes are kept in
@@ -42,6 +43,7 @@ class TpuCheckOptions:
     num_predictions: int = cli.option("predicted pieces of a sequence; 0: 15 %", 0)
     batch: int = cli.option("sequences on a chip", 32)
     topology: str = cli.option(f"{', '.join(CHIPS)}, with a layout or without: v5e:2x2", "v5e")
+    quick: bool = cli.option("the compiler's least effort: about right, in seconds", False)
     largest: bool = cli.option("find the largest batch too: up to three more compiles", True)
     global_batch: int = cli.option("find the cheapest way to compute this batch instead", 0)
     chips: int = cli.option("that share --global_batch", 8)
@@ -78,9 +80,8 @@ class TpuCheckOptions:
         )
         model = config.model
         predictions = self.num_predictions or config.masking.slots(self.seq_length)
-        step = Step(
-            config, self.global_batch // self.chips or self.batch, self.seq_length, predictions
-        )
+        batch = self.global_batch // self.chips or self.batch
+        step = Step(config, batch, self.seq_length, predictions, self.quick)
         if step.batch % step.unit:
             raise InputError(
                 "the batch of a chip must be a multiple of `loop.accumulation_steps` times "
@@ -113,7 +114,7 @@ def main(
         return cache(step, topology)
 
     name = f"{options.preset}, {step.batch} x {step.seq_length} pieces on a {topology} chip"
-    kinds = f"{step.config.precision}, {step.config.optimizer.name}"
+    kinds = f"{step.config.precision}, {step.config.optimizer.name}{', quick' * step.quick}"
     print(f"{name} of {gb(chip.hbm)}, {kinds}", flush=True)
     if options.global_batch:
         return _recommend(step, chip, measure, options.chips)
@@ -130,7 +131,7 @@ def _compile(step: Step, topology: str) -> CompiledSize:
         file=sys.stderr, flush=True,
     )  # fmt: skip
     return compiler.compile(
-        lower_step(step.config, step.batch, step.seq_length, step.num_predictions)
+        lower_step(step.config, step.batch, step.seq_length, step.num_predictions), step.quick
     )
 
 

@@ -59,12 +59,16 @@ class CompiledSize(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """One replica's step, as it is compiled: `batch` sequences on a chip."""
+    """One replica's step, as it is compiled: `batch` sequences on a chip.
+
+    quick: for an answer soon, by a program that is not the one that will run.
+    """
 
     config: PretrainConfig
     batch: int
     seq_length: int
     num_predictions: int
+    quick: bool = False
 
     @property
     def model(self) -> AlbertConfig:

@@ -160,13 +160,13 @@ def test_the_cache_knows_what_makes_a_program(home):
         assert check(compiler, largest=False) == 0
         assert check(compiler, "optimizer.learning_rate=0.5", "loop.steps=7000", largest=False) == 0
     assert len(compiler.compiled) == 1
-    for values in ({"batch": 16}, {"topology": "v4"}, {"seq_length": 32}):
+    for values in ({"batch": 16}, {"topology": "v4"}, {"seq_length": 32}, {"quick": True}):
         check(compiler, largest=False, **values)
     for assignment in ("model.num_layers=2", "optimizer.name=adamw", "precision=float32"):
         check(compiler, assignment, largest=False)
-    assert len(compiler.compiled) == 7
+    assert len(compiler.compiled) == 8
     files = list((home / "albert_tf" / "tpu_check").iterdir())
-    assert len(files) == 7
+    assert len(files) == 8
     files[0].write_text("{")  # torn: compiled again
     for path in files[1:]:
         assert json.loads(path.read_text())["size"]["temporaries"] > 0
@@ -289,19 +289,20 @@ def test_what_a_chip_has(generation):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("quick", ["--quick", "--quick=false"])
 @pytest.mark.parametrize("topology", CHIPS)
-def test_every_generation_compiles(topology, tmp_path):
+def test_every_generation_compiles(topology, quick, home):
     pytest.importorskip("libtpu", reason="libtpu is absent: requirements-tpu-check.txt")
     done = tpu_check_run(
         "--preset=albert-tiny", "--seq_length=128", "--batch=8", f"--topology={topology}",
-        "--largest=false",
+        "--largest=false", quick,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     assert ": fits, " in done.stdout
 
 
 @pytest.mark.slow
-def test_xxlarge_fits_72_a_chip():
+def test_xxlarge_fits_72_a_chip(home):
     pytest.importorskip("libtpu", reason="libtpu is absent: requirements-tpu-check.txt")
     done = tpu_check_run(
         "--preset=albert-xxlarge-v2", "--seq_length=512", "--batch=72", "--topology=v5e",
