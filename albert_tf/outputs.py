@@ -1,6 +1,7 @@
 """Outputs appear under their final name only when they are complete."""
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -36,9 +37,7 @@ def new_folder(path: str, flag: str = "--output", identity: str = "") -> Iterato
         try:
             os.makedirs(work, exist_ok=True)
         except OSError as error:
-            raise InputError(
-                f"{flag}={path} cannot be written: {error.strerror}. Name another folder."
-            ) from None
+            raise _unwritable(flag, path, error.errno) from None
         with _locked(work, "a", flag) as mark:
             try:
                 if not mark.tell():
@@ -121,19 +120,27 @@ def _missing_parents(path: str) -> list[str]:
 
 
 def require_new(path: str, flag: str = "--output") -> None:
-    """Refuses a path that exists, unless it is an empty folder, and the name of a bucket."""
+    """Refuses a path that exists, unless it is an empty folder, or that nothing can be made at."""
     if "://" in path:
         raise InputError(
             f"{flag} must be a folder of this machine, or mounted. Received: {path!r}. Copy the "
             "result to a bucket afterwards: gcloud storage cp -r."
         )
-    if os.path.isdir(path) and not os.listdir(path):
-        return
-    if os.path.lexists(path):
+    is_empty = os.path.isdir(path) and not os.listdir(path)
+    if os.path.lexists(path) and not is_empty:
         raise InputError(
             f"{flag} must name a new or empty folder. Received: {path!r}, which exists and was not "
             "made by the same command: name another or remove it."
         )
+    final = os.path.realpath(path)
+    above = os.path.dirname([final, *_missing_parents(final)][-1])
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise _unwritable(flag, path, errno.EACCES if os.path.isdir(above) else errno.ENOTDIR)
+
+
+def _unwritable(flag: str, path: str, number: int | None) -> InputError:
+    reason = os.strerror(number or errno.EIO)
+    return InputError(f"{flag}={path} cannot be written: {reason}. Name another folder.")
 
 
 @contextlib.contextmanager

@@ -61,12 +61,20 @@ class Records:
         """InputError, with file and record, for a torn or bit-flipped file read in the block."""
         try:
             yield
-        except DAMAGE as error:
-            if damage := find_damage(self.shards()):
-                raise InputError(
-                    f"{damage}: copy it again, or remove {self.folder!r} and build it again."
-                ) from error
+        except DAMAGE:
+            self.check_files()
             raise
+
+    def check_files(self) -> None:
+        """Reads every record.
+
+        Raises:
+          InputError: a file is torn or bit-flipped.
+        """
+        if damage := find_damage(self.shards()):
+            raise InputError(
+                f"{damage}: copy it again, or remove {self.folder!r} and build it again."
+            )
 
     def _partners(self, objective: Objective, seed: int) -> Partners | None:
         manifest = self.manifest

@@ -12,6 +12,7 @@ from itertools import count, islice
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.progress import Progress
 from data import keyed
 from data.pairs import Partners
 
@@ -126,6 +127,7 @@ def records_in_order(
 
 def find_damage(shards: list[tuple[str, int]]) -> str:
     """Which record of which file cannot be read; empty where all can."""
+    progress = Progress("records", sum(size for _, size in shards))
     for path, size in shards:
         records = tf.data.TFRecordDataset(path).as_numpy_iterator()
         for number in count():
@@ -136,6 +138,7 @@ def find_damage(shards: list[tuple[str, int]]) -> str:
                 return f"{path!r} is damaged at its record number {number} of {size} (from 0)"
         if number != size:
             return f"{path!r} must have {size} records. Received: {number}"
+        progress.advance(size, path)
     return ""
 
 

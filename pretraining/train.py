@@ -90,6 +90,9 @@ def main(options: TrainOptions) -> None:
     if options.init and not tf.train.latest_checkpoint(run.checkpoints_path):
         first = first_weights(options.init, config, records)
     if options.dry_run:
+        for part in (*records.parts, heldout):
+            if part and not part.skip_corrupt:
+                part.check_files()
         print(json.dumps(run_config, indent=1))
         return
     if hardware.is_chief(strategy):  # of several workers one writes the run

@@ -8,6 +8,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -53,6 +54,24 @@ def test_loss_falls_and_the_run_is_whole(finished: RunDir):
     assert all(os.path.exists(os.path.join(finished.path, name)) for name in names)
     assert len(os.listdir(finished.plots_path)) == 5
     assert tf.train.latest_checkpoint(finished.checkpoints_path).endswith("ckpt-60")
+
+
+def test_a_dry_run_reads_every_record_and_writes_nothing(tiny_records: str, tmp_path: pathlib.Path):
+    ended = tmp_path / "ended"
+    shutil.copytree(tiny_records, ended)
+    path, size = Records.open(str(ended)).shards()[-1]
+    content = pathlib.Path(path).read_bytes()
+    length = 16 + int.from_bytes(content[:8], "little")
+    pathlib.Path(path).write_bytes(content[:length])  # as if the copying had stopped
+    dry = dataclasses.replace(options(tiny_records, tmp_path / "run"), dry_run=True)
+    train.main(dry)
+    for data in ({"data": str(ended)}, {"data": f"{tiny_records}:1,{ended}:2"}):
+        with pytest.raises(InputError, match=f"must have {size} records. Received: 1: copy it"):
+            train.main(dataclasses.replace(dry, **data))
+    train.main(dataclasses.replace(dry, data=str(ended), skip_corrupt=True))
+    with pytest.raises(InputError, match="--run_dir=.*cannot be written: Not a directory"):
+        train.main(dataclasses.replace(dry, run_dir=f"{path}/run"))
+    assert os.listdir(tmp_path) == ["ended"]
 
 
 @pytest.mark.slow
