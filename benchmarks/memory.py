@@ -18,7 +18,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.encoder import INPUTS
 from benchmarks.systems.tf_models_official import encoder_like
 from pretraining import tpu_check
-from pretraining.lowering import TpuCompiler, lower_step
+from pretraining.lowering import TpuCompiler, lower_step_apart
 from pretraining.tpu_check import TpuCheckOptions
 from pretraining.tpu_step import CompiledSize, Step
 
@@ -64,7 +64,7 @@ def main(options: TpuCheckOptions) -> int:
 
 def _compile(step: Step, topology: str) -> CompiledSize:
     shape = (step.batch, step.seq_length, step.num_predictions)
-    text = lower_step(step.config, *shape, OfficialPretrainer)
+    text = lower_step_apart(step.config, *shape, OfficialPretrainer)
     return TpuCompiler(topology).compile(text, step.quick)
 
 

@@ -4,11 +4,15 @@ The step that `strategy.run` gets is lowered to StableHLO and compiled ahead of 
 Needs jax and libtpu (requirements-tpu-check.txt has versions that work together).
 """
 
+import functools
 import math
+import multiprocessing
 import os
 import re
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 import tensorflow as tf
@@ -49,7 +53,7 @@ def lower_step(
     Nothing runs. `config.precision` must be resolved; batch_size is that of one chip; make_model
     gives what `TrainStep` can train, by default what is trained.
     """
-    with hardware.precision_policy(config.precision):
+    with hardware.precision_policy(config.precision), tf.variable_creator_scope(_without_value):
         model = make_model(config.model).create_weights()
         optimizer = make_optimizer(config)
         optimizer.build(model.trainable_variables)
@@ -61,6 +65,41 @@ def lower_step(
         return step(dict(zip(specs, values, strict=True)))
 
     return lowered.experimental_get_compiler_ir(*specs.values())(stage="stablehlo")
+
+
+@functools.lru_cache(maxsize=1)
+def lower_step_apart(
+    config: PretrainConfig,
+    batch_size: int,
+    seq_length: int,
+    num_predictions: int,
+    make_model: Callable[[AlbertConfig], Any] = AlbertPretrainer,
+) -> str:
+    """`lower_step` in a process of its own: TensorFlow never gives back the memory of a lowering.
+
+    Raises:
+      InputError: that process was killed.
+    """
+    given = (config, batch_size, seq_length, num_predictions, make_model)
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        try:
+            return pool.submit(lower_step, *given).result()
+        except BrokenProcessPool:
+            room = 12 * config.model.param_count() / 1e9
+            raise InputError(
+                "the process that lowers the step was killed, probably for want of memory: it "
+                f"takes about {room:.0f} GB, and one or two more."
+            ) from None
+
+
+def _without_value(create: Callable[..., tf.Variable], **given: Any) -> tf.Variable:
+    """Makes a variable whose memory nobody writes: it takes no room, however large the model."""
+    value = given["initial_value"]
+    shape = given.get("shape") or getattr(value, "shape", None)
+    dtype = given.get("dtype") or getattr(value, "dtype", None)
+    if shape and dtype:
+        given["initial_value"] = lambda: tf.raw_ops.Empty(shape=shape, dtype=dtype)
+    return create(**given)
 
 
 def batch_specs(batch_size: int, seq_length: int, num_predictions: int) -> dict[str, tf.TensorSpec]:

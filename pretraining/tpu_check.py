@@ -16,7 +16,6 @@ requirements-tpu-check.txt installed. Each program takes minutes to compile, onc
 """
 
 import dataclasses
-import gc
 import json
 import sys
 
@@ -122,17 +121,15 @@ def main(
 
 
 def _compile(step: Step, topology: str) -> CompiledSize:
-    from pretraining.lowering import TpuCompiler, lower_step
+    from pretraining.lowering import TpuCompiler, lower_step_apart
 
     compiler = TpuCompiler(topology)  # first: it may be missing
-    gc.collect()  # the model before this one, gigabytes of it, hangs in cycles
     print(
         f"compiling {step.batch} x {step.seq_length}, {how(step)}, for {topology} ...",
         file=sys.stderr, flush=True,
     )  # fmt: skip
-    return compiler.compile(
-        lower_step(step.config, step.batch, step.seq_length, step.num_predictions), step.quick
-    )
+    shape = (step.batch, step.seq_length, step.num_predictions)
+    return compiler.compile(lower_step_apart(step.config, *shape), step.quick)
 
 
 def _verdict(step: Step, chip: Chip, measure: Measure, options: TpuCheckOptions) -> int:
