@@ -1,9 +1,14 @@
 """Fixtures that several test rooms share."""
 
+import gc
 import os
 import pathlib
 
 import pytest
+
+# A graph is a million small objects: to look for garbage among them all the time is a twentieth of
+# the suite's.
+gc.set_threshold(100_000, 20, 100)
 
 TINY_CORPUS = "python_docs:email,logging,unittest,asyncio,json,argparse,collections"
 

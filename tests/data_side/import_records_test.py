@@ -142,7 +142,12 @@ def damaged(folder: str, copy: pathlib.Path, how: str, number: int) -> Records:
 
 
 @pytest.mark.parametrize(
-    ("layout", "how"), [("compact", "flipped"), ("compact", "ended"), ("reference", "torn")]
+    ("layout", "how"),
+    [
+        ("compact", "flipped"),
+        pytest.param("compact", "ended", marks=pytest.mark.slow),
+        ("reference", "torn"),
+    ],
 )
 def test_a_damaged_file_is_named_with_its_record(built, tmp_path, layout, how):
     records = damaged(built(layout), tmp_path / "copy", how, 7)

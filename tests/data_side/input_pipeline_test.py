@@ -181,7 +181,9 @@ def test_shards_and_the_records_of_a_shard_come_in_another_order(sharded):
     assert len(orders_in_last) == 12 and len(shard_orders) > 6  # of 9! and of 4! = 24
 
 
-@pytest.mark.parametrize(("batch_size", "starts"), [(4, (2, 6)), (50, (1,))])
+@pytest.mark.parametrize(
+    ("batch_size", "starts"), [(4, (2, 6)), pytest.param(50, (1,), marks=pytest.mark.slow)]
+)
 def test_a_seek_is_the_uninterrupted_stream(sharded, batch_size, starts):
     """Bit for bit, from starts within a shard and on both sides of an epoch's border."""
     whole = rows(training_batches(sharded, SOP, MASKING, batch_size, seed=3), 12)

@@ -58,7 +58,8 @@ def tune(begin: Start, config: FinetuneConfig, features: Features, path, stop: i
     return [row["loss/train"] for row in run.metrics()], model.get_weights()
 
 
-@pytest.mark.parametrize("parts", [2, pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("parts", [2, 8])
 def test_the_training_is_that_of_the_whole_batch(begin, config, features, tmp_path, parts: int):
     """Gradients are clipped on the way: their norm too is that of the whole batch."""
     whole = changed(config, dropout=0.0)

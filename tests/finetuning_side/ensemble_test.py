@@ -47,6 +47,7 @@ def race(start: str, tmp_path: pathlib.Path) -> Source:
     return source
 
 
+@pytest.mark.slow
 def test_an_ensemble_of_multiple_choice(race: Source, tmp_path: pathlib.Path):
     output, runs = tmp_path / "both", (str(tmp_path / "runs" / "*"),)
 
