@@ -85,10 +85,9 @@ def lower_step_apart(
         try:
             return pool.submit(lower_step, *given).result()
         except BrokenProcessPool:
-            room = 12 * config.model.param_count() / 1e9
             raise InputError(
-                "the process that lowers the step was killed, probably for want of memory: it "
-                f"takes about {room:.0f} GB, and one or two more."
+                "the process that lowers the step was killed, probably for want of memory: try "
+                "again with more, or with nothing beside it."
             ) from None
 
 
