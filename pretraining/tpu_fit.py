@@ -31,8 +31,9 @@ def room(points: Mapping[int, float], limit: float, unit: int = 1) -> int:
 def largest_batch(need: Callable[[int], int], limit: int, start: int, unit: int = 1) -> int:
     """The largest batch that fits: two compiles, a line, and a third compile that confirms it.
 
-    Where the third refutes it, the line goes through that point, down to what is confirmed; 0 where
-    nothing is. `need`: bytes for a batch; `start`: the batch to begin with, a multiple of `unit`.
+    Where the third refutes it, the line goes from the largest that fits to the smallest that does
+    not, until one is confirmed; 0 where none is. `need`: bytes for a batch; `start`: the batch to
+    begin with, a multiple of `unit`.
     """
     other = start // unit // 2 * unit or 2 * unit
     points = {batch: need(batch) for batch in (start, other)}
@@ -44,7 +45,10 @@ def largest_batch(need: Callable[[int], int], limit: int, start: int, unit: int 
             points[batch] = need(batch)
         if points[batch] <= limit:
             return batch
-        batch = min(batch - unit, room(points, limit, unit))
+        fitting = sorted(b for b, size in points.items() if size <= limit)
+        others = sorted(b for b, size in points.items() if size > limit)
+        nearest = (fitting[-1:] + others)[:2]
+        batch = min(batch - unit, room({b: points[b] for b in nearest}, limit, unit))
     return max((b for b, size in points.items() if size <= limit), default=0)
 
 

@@ -97,6 +97,11 @@ def test_the_largest_batch_steps_down_where_the_line_was_wrong():
     assert need(found) <= 1000
 
 
+def test_the_largest_batch_where_too_large_ones_are_not_in_order():
+    needs = {8: 180, 16: 260, 90: 1100, 81: 1200, 67: 770}  # a refusal tells less than all
+    assert tpu_fit.largest_batch(needs.__getitem__, 1000, start=16) == 67
+
+
 def test_the_cheapest_way():
     plain = way(64, Compiler())[0]  # 740 MB
     assert (plain.name, plain.confirmed, plain.need) == ("plain", True, 740 * MB)
