@@ -127,18 +127,18 @@ def records_in_order(
 
 def find_damage(shards: list[tuple[str, int]]) -> str:
     """Which record of which file cannot be read; empty where all can."""
-    progress = Progress("records", sum(size for _, size in shards))
-    for path, size in shards:
-        records = tf.data.TFRecordDataset(path).as_numpy_iterator()
-        for number in count():
-            try:
-                if next(records, None) is None:
-                    break
-            except tf.errors.DataLossError:
-                return f"{path!r} is damaged at its record number {number} of {size} (from 0)"
-        if number != size:
-            return f"{path!r} must have {size} records. Received: {number}"
-        progress.advance(size, path)
+    with Progress("records", sum(size for _, size in shards)) as progress:
+        for path, size in shards:
+            records = tf.data.TFRecordDataset(path).as_numpy_iterator()
+            for number in count():
+                try:
+                    if next(records, None) is None:
+                        break
+                except tf.errors.DataLossError:
+                    return f"{path!r} is damaged at its record number {number} of {size} (from 0)"
+            if number != size:
+                return f"{path!r} must have {size} records. Received: {number}"
+            progress.advance(size, path)
     return ""
 
 

@@ -68,19 +68,12 @@ def lower_step(
 
 
 @functools.lru_cache(maxsize=1)
-def lower_step_apart(
-    config: PretrainConfig,
-    batch_size: int,
-    seq_length: int,
-    num_predictions: int,
-    make_model: Callable[[AlbertConfig], Any] = AlbertPretrainer,
-) -> str:
-    """`lower_step` in a process of its own: TensorFlow never gives back the memory of a lowering.
+def lower_step_apart(*given: Any) -> str:
+    """`lower_step(*given)` in a process of its own: TensorFlow gives back no lowering's memory.
 
     Raises:
       InputError: that process was killed.
     """
-    given = (config, batch_size, seq_length, num_predictions, make_model)
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         try:
             return pool.submit(lower_step, *given).result()

@@ -98,7 +98,7 @@ def test_the_largest_batch_steps_down_where_the_line_was_wrong():
 
 
 def test_the_largest_batch_where_too_large_ones_are_not_in_order():
-    needs = {8: 180, 16: 260, 90: 1100, 81: 1200, 67: 770}  # a refusal tells less than all
+    needs = {8: 180, 16: 260, 90: 1100, 81: 1200, 67: 770}  # as the compiler may do
     assert tpu_fit.largest_batch(needs.__getitem__, 1000, start=16) == 67
 
 
