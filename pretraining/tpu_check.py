@@ -43,7 +43,7 @@ class TpuCheckOptions:
     batch: int = cli.option("sequences on a chip", 32)
     topology: str = cli.option(f"{', '.join(CHIPS)}, with a layout or without: v5e:2x2", "v5e")
     quick: bool = cli.option("the compiler's least effort: about right, in seconds", False)
-    largest: bool = cli.option("find the largest batch too: up to three more compiles", True)
+    largest: bool = cli.option("find the largest batch too: up to four more compiles", True)
     global_batch: int = cli.option("find the cheapest way to compute this batch instead", 0)
     chips: int = cli.option("that share --global_batch", 8)
     table: bool = cli.option("every preset on every chip, --batch on each, instead", False)
@@ -169,7 +169,8 @@ def _largest(step: Step, chip: Chip, measure: Measure, options: TpuCheckOptions)
     def need(batch: int) -> int:
         return tpu_fit.needed(sized(batch), measure(sized(batch)))
 
-    return tpu_fit.largest_batch(need, chip.hbm, max(unit, step.batch // unit * unit), unit)
+    start = max(unit, step.batch // unit * unit)
+    return tpu_fit.largest_batch(need, chip.hbm, step.fixed, start, unit)
 
 
 def _recommend(step: Step, chip: Chip, measure: Measure, chips: int) -> int:

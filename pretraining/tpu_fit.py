@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping
 
 from pretraining.tpu_step import Chip, CompiledSize, Step
 
-TRIES = 4  # confirming compiles until `largest_batch` gives up
+TRIES = 4  # compiles of `largest_batch` beside the first
+GAIN = 1.05  # what another one must promise
 
 Measure = Callable[[Step], CompiledSize]
 
@@ -28,33 +29,40 @@ def room(points: Mapping[int, float], limit: float, unit: int = 1) -> int:
     return max(0, int((limit - base) / max(slope, 1.0)) // unit * unit)
 
 
-def largest_batch(need: Callable[[int], int], limit: int, start: int, unit: int = 1) -> int:
+def largest_batch(
+    need: Callable[[int], int], limit: int, fixed: int, start: int, unit: int = 1
+) -> int:
     """The largest batch that fits: two compiles, a line, and a third compile that confirms it.
 
-    Where the third refutes it, the line goes from the largest that fits to the smallest that does
-    not, until one is confirmed; 0 where none is. `need`: bytes for a batch; `start`: the batch to
-    begin with, a multiple of `unit`.
+    The line goes through the two largest that fit or, where one was refuted, through the largest
+    that fits and the smallest that does not, until it promises less than GAIN.
+
+    Args:
+      need: Bytes for a batch.
+      limit: Bytes of the chip.
+      fixed: Bytes without any sequence, a point of the first line.
+      start: The batch to begin with, a multiple of `unit`.
+      unit: What a batch must be a multiple of.
     """
-    other = start // unit // 2 * unit or 2 * unit
-    points = {batch: need(batch) for batch in (start, other)}
-    batch = room(points, limit, unit)
+    points = {0: fixed, start: need(start)}
     for _ in range(TRIES):
-        if batch < unit:
+        fitting = sorted(batch for batch, size in points.items() if size <= limit)
+        refuted = sorted(points.keys() - fitting)
+        if not fitting:
             return 0
-        if batch not in points:
-            points[batch] = need(batch)
-        if points[batch] <= limit:
-            return batch
-        fitting = sorted(b for b, size in points.items() if size <= limit)
-        others = sorted(b for b, size in points.items() if size > limit)
-        nearest = (fitting[-1:] + others)[:2]
-        batch = min(batch - unit, room({b: points[b] for b in nearest}, limit, unit))
-    return max((b for b, size in points.items() if size <= limit), default=0)
+        nearest = (fitting[-1], refuted[0]) if refuted else fitting[-2:]
+        batch = room({b: points[b] for b in nearest}, limit, unit)
+        if refuted:
+            batch = min(batch, refuted[0] - unit)
+        if batch < max(unit, GAIN * fitting[-1]):
+            break
+        points[batch] = need(batch)
+    return max(batch for batch, size in points.items() if size <= limit)
 
 
 def first_batch(step: Step, limit: int) -> int:
     """About half of what should fit, for the first compile: a power of two, at least 1."""
-    free = limit - 16 * step.parameters
+    free = limit - step.fixed
     count = max(1, int(free / 2 / (step.guess() / step.batch)))
     return 1 << (count.bit_length() - 1)
 

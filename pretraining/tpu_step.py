@@ -95,6 +95,11 @@ class Step:
         """Bytes that a one-replica program does not show: a second copy of float32 gradients."""
         return 4 * self.parameters
 
+    @property
+    def fixed(self) -> int:
+        """Bytes that no batch does without: parameters, two optimizer slots, the all-reduce."""
+        return 12 * self.parameters + self.all_reduce
+
     def sized(self, batch: int, recompute: bool, parts: int = 1) -> "Step":
         """The same computed in another way; `recompute` in chunks of about CHUNK_PIECES pieces."""
         at_once = max(1, CHUNK_PIECES // self.seq_length)

@@ -78,28 +78,33 @@ def test_the_largest_batch_takes_two_compiles_and_one_that_confirms():
 
     def need(batch: int) -> int:
         asked.append(batch)
-        return 100 + 10 * batch
+        return 200 + 10 * batch
 
-    assert tpu_fit.largest_batch(need, 1005, start=16) == 90
-    assert asked == [16, 8, 90]
-    assert tpu_fit.largest_batch(need, 1005, start=16, unit=8) == 88
-    assert tpu_fit.largest_batch(need, 105, start=16) == 0
-    assert tpu_fit.largest_batch(need, 115, start=1) == 1
+    # From 100 without a sequence to 360 the line gives 55: 750. The line from 16 to 55 gives 80.
+    assert tpu_fit.largest_batch(need, 1005, fixed=100, start=16) == 80
+    assert asked == [16, 55, 80]
+    assert tpu_fit.largest_batch(need, 1005, fixed=200, start=16, unit=8) == 80
+    assert asked[3:] == [16, 80]
+    assert tpu_fit.largest_batch(need, 205, fixed=200, start=16) == 0
+    assert tpu_fit.largest_batch(need, 215, fixed=200, start=1) == 1
+
+
+def test_the_largest_batch_is_0_where_parameters_alone_do_not_fit():
+    assert tpu_fit.largest_batch(lambda batch: 300 + batch, 250, fixed=251, start=16) == 0
 
 
 def test_the_largest_batch_steps_down_where_the_line_was_wrong():
     def need(batch: int) -> int:  # steeper from 50 on
         return 100 + 10 * batch + 10 * max(0, batch - 50)
 
-    # The line says 90, which needs 1,400; the line from 16 through it says 64: 880, which fits.
-    found = tpu_fit.largest_batch(need, 1000, start=16)
-    assert found == 64
-    assert need(found) <= 1000
+    # The line says 90, which needs 1,400; the line from 16 through it says 64: 880, which fits;
+    # between 64 and 90 it says 70: 1,000.
+    assert tpu_fit.largest_batch(need, 1000, fixed=100, start=16) == 70
 
 
 def test_the_largest_batch_where_too_large_ones_are_not_in_order():
-    needs = {8: 180, 16: 260, 90: 1100, 81: 1200, 67: 770}  # as the compiler may do
-    assert tpu_fit.largest_batch(needs.__getitem__, 1000, start=16) == 67
+    needs = {16: 260, 90: 1100, 81: 1200, 67: 770, 74: 1050}  # as the compiler may do
+    assert tpu_fit.largest_batch(needs.__getitem__, 1000, fixed=100, start=16) == 67
 
 
 def test_the_cheapest_way():
