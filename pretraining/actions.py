@@ -1,7 +1,8 @@
 """What happens beside the training: metrics.jsonl, TensorBoard, a profile, the progress bar."""
 
 import contextlib
-import shutil
+import glob
+import os
 from collections.abc import Iterator, Mapping
 from typing import Self
 
@@ -52,7 +53,9 @@ class TrainingLog:
         self._progress = self._stack.enter_context(Progress("steps", self._config.loop.steps, step))
         self._run.keep_metrics_until(step)
         # Written anew from the rows that stay: TensorBoard would show the others twice.
-        shutil.rmtree(self._run.tensorboard_path, ignore_errors=True)
+        events = os.path.join(glob.escape(self._run.tensorboard_path), "events.out.tfevents.*")
+        for path in glob.glob(events):
+            os.remove(path)
         self._summaries = tf.summary.create_file_writer(self._run.tensorboard_path)
         self._stack.callback(self._summaries.close)
         for row in self._run.metrics():

@@ -1,6 +1,7 @@
 """PretrainConfig: everything a pretraining run depends on besides its records."""
 
 import dataclasses
+import math
 from collections.abc import Iterable
 
 from albert_tf import hardware, settings
@@ -139,9 +140,12 @@ class EvaluationConfig:
             )
 
     def is_better(self, value: float, than: float | None) -> bool:
-        """Whether `value` of the metric is better than the best before, if there was one."""
-        if than is None:
-            return True
+        """Whether `value` of the metric is better than the best before, if there was one.
+
+        What is not a number is not.
+        """
+        if than is None or math.isnan(value):
+            return not math.isnan(value)
         return value < than if self.metric.startswith("loss/") else value > than
 
 

@@ -12,9 +12,8 @@ from albert_tf.errors import InputError
 from albert_tf.runs import RunDir
 from pretraining.config import GuardConfig
 
-Numbers = Callable[
-    [int], list[tuple[str, int, int]]
-]  # step -> (folder, epoch, record) of its batch
+# step -> (folder, epoch, record) of its batch
+Numbers = Callable[[int], list[tuple[str, int, int]]]
 
 
 def skipped_steps(run: RunDir) -> list[dict]:
@@ -32,22 +31,26 @@ class Guard(tf.Module):
 
     Attributes:
       offset: int64, batches of the stream that were passed over: step s trains on batch s + offset.
+      last_good: int64, the step of the checkpoint to go back to: the last that the run saves by its
+        configuration, not because it was told to end.
     """
 
     def __init__(self, config: GuardConfig) -> None:
         super().__init__(name="guard")
         self._config = config
         self.offset = tf.Variable(0, trainable=False, dtype=tf.int64, name="offset")
+        self.last_good = tf.Variable(0, trainable=False, dtype=tf.int64, name="last_good")
         self._consecutive = tf.Variable(0, trainable=False, dtype=tf.int64, name="consecutive")
         self._restores = tf.Variable(0, trainable=False, dtype=tf.int64, name="restores")
 
     def restart(self, step: int, run: RunDir) -> None:
         """Drops the lines of steps that a restart at `step` takes again."""
-        rows = skipped_steps(run)
-        if any(row["step"] >= step for row in rows):
+        rows, now = skipped_steps(run), (int(self._restores.numpy()), step)
+        kept = [row for row in rows if (row["restores"], row["step"]) < now]
+        if len(kept) < len(rows):
             with outputs.new_file(run.skipped_path) as partial:
                 with open(partial, "w", encoding="utf-8") as file:
-                    file.writelines(json.dumps(r) + "\n" for r in rows if r["step"] < step)
+                    file.writelines(json.dumps(row) + "\n" for row in kept)
 
     @property
     def is_in_streak(self) -> bool:
@@ -57,7 +60,8 @@ class Guard(tf.Module):
     def check(self, step: int, skipped: np.ndarray, run: RunDir, numbers: Numbers) -> bool:
         """Looks at the steps up to `step`, float [count], 1 where skipped; True: too many in a row.
 
-        Each goes into the run's skipped.jsonl with the records of its batch.
+        Each goes into the run's skipped.jsonl with the records of its batch, and how often training
+        had gone back before.
         """
         run_length = longest = int(self._consecutive.numpy())
         for number, is_skipped in enumerate(skipped, start=step - len(skipped)):
@@ -65,8 +69,9 @@ class Guard(tf.Module):
             longest = max(longest, run_length)
             if is_skipped:
                 batch = numbers(number + int(self.offset.numpy()))
+                row = {"restores": int(self._restores.numpy()), "step": number, "records": batch}
                 with open(run.skipped_path, "a", encoding="utf-8") as file:
-                    file.write(json.dumps({"step": number, "records": batch}) + "\n")
+                    file.write(json.dumps(row) + "\n")
         self._consecutive.assign(run_length)
         if count := int(skipped.sum()):
             print(
@@ -76,8 +81,10 @@ class Guard(tf.Module):
             )
         return longest > self._config.max_consecutive
 
-    def go_back(self, step: int, restore: Callable[[], int | None]) -> int:
-        """Restores the last checkpoint and passes over the data since; returns its step.
+    def go_back(self, step: int, restore: Callable[[int], int | None]) -> int:
+        """Restores `last_good`, or the one before, and passes over the data since.
+
+        `restore` takes and returns a step; returns that as well.
 
         Raises:
           InputError: `max_restores` times was not enough.
@@ -90,7 +97,7 @@ class Guard(tf.Module):
                 f"{step}, after going back {restores} times. Lower `optimizer.learning_rate` or "
                 "lengthen `optimizer.warmup_steps`, in a new run."
             )
-        restored = restore() or 0
+        restored = restore(int(self.last_good.numpy())) or 0
         self.offset.assign(offset + step - restored)
         self._restores.assign(restores + 1)
         self._consecutive.assign(0)

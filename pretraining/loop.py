@@ -90,7 +90,7 @@ class _Training:
     def run_all(self) -> AlbertPretrainer:
         """Runs the loops of steps that are left."""
         if self.step == 0:
-            self.checkpoints.save(0)  # what a run that diverges early goes back to
+            self._save()  # what a run that diverges early goes back to
         any_stop = _any_replica(self.strategy)
         with StopRequest() as stop, TrainingLog(
             self.writes, self.config, self.records.manifest, self.optimizer, self.strategy
@@ -101,7 +101,9 @@ class _Training:
             while self.step < self.config.loop.steps and not self.selection.is_exhausted:
                 self._loop(log)
                 if any_stop(tf.constant(float(bool(stop.signal)))):
-                    self._save()
+                    # Not to go back to: the run that nobody stopped has no such checkpoint.
+                    self.checkpoints.save(self.step, beside=int(self.guard.last_good.numpy()))
+                    self._export()
                     if hardware.is_chief(self.strategy):
                         print(f"stopped, saved at step {self.step:,}", flush=True)
                     sys.exit(128 + (stop.signal or 15))
@@ -121,6 +123,7 @@ class _Training:
         self.step = end
         if self.guard.check(end, skipped.numpy(), self.writes, self._numbers):
             self.step = self.guard.go_back(end, self.checkpoints.restore)
+            self.checkpoints.drop(lambda later: later > self.step)
             self._rewind(log)
             return
         log.write(end, count, sums, seconds, self.selection.look(end))
@@ -130,6 +133,7 @@ class _Training:
             self._save()
 
     def _save(self) -> None:
+        self.guard.last_good.assign(self.step)
         self.checkpoints.save(self.step)
         self.selection.drop_older()
         self._export()

@@ -22,17 +22,20 @@ class Checkpoints:
     Args:
       source: the folder that is read, the run's own.
       target: the folder that is written: the same, but of several workers for one alone.
-      keep: how many are kept, None: all until they are dropped.
+      keep: how many are kept of the latest, None: all until they are dropped.
     """
 
     def __init__(
         self, checkpoint: tf.train.Checkpoint, source: str, target: str, keep: int | None
     ) -> None:
         self._checkpoint, self._source, self._target = checkpoint, source, target
-        self._manager = tf.train.CheckpointManager(checkpoint, target, keep)
+        self._keep = keep
+        self._manager = tf.train.CheckpointManager(checkpoint, target, max_to_keep=None)
 
-    def save(self, step: int) -> None:
+    def save(self, step: int, beside: int | None = None) -> None:
         """Saves; a full disk or a kill leaves what was saved before.
+
+        Of those before, `beside` stays however many are kept.
 
         Raises:
           OSError: it could not be written; its parts are removed.
@@ -46,10 +49,13 @@ class Checkpoints:
                 f"({error.message.rpartition('; ')[2]}). Those before are whole: the same command "
                 "goes on from the last one."
             ) from None
+        if self._keep:
+            kept = {beside, *_steps_in(self._target)[: self._keep]}
+            self.drop(lambda old: old not in kept)
 
     def drop(self, is_unwanted: Callable[[int], bool]) -> None:
         """Removes those of some steps."""
-        steps = self.steps()
+        steps = _steps_in(self._target)
         unwanted = set(filter(is_unwanted, steps))
         if not unwanted:
             return
@@ -62,21 +68,15 @@ class Checkpoints:
             for path in glob.glob(os.path.join(glob.escape(self._target), f"ckpt-{step}.*")):
                 os.remove(path)
 
-    def steps(self) -> list[int]:
-        """Of what has been saved, the latest first. An index is written when the data is there."""
-        names = os.listdir(self._source) if os.path.isdir(self._source) else []
-        found = (_INDEX.fullmatch(name) for name in names)
-        return sorted((int(match[1]) for match in found if match), reverse=True)
-
-    def restore(self) -> int | None:
-        """Restores the latest checkpoint that can be read.
+    def restore(self, until: int | None = None) -> int | None:
+        """Restores the latest checkpoint that can be read, of those until a step where it is given.
 
         Returns its step, None if none was saved.
 
         Raises:
           InputError: some were saved, and none can be read; or one is of another model.
         """
-        steps = self.steps()
+        steps = [n for n in _steps_in(self._source) if until is None or n <= until]
         for step in steps:
             path = os.path.join(self._source, f"ckpt-{step}")
             try:
@@ -97,3 +97,10 @@ class Checkpoints:
                 "or put back a copy."
             )
         return None
+
+
+def _steps_in(folder: str) -> list[int]:
+    """Of what has been saved, the latest first. An index is written when the data is there."""
+    names = os.listdir(folder) if os.path.isdir(folder) else []
+    found = (_INDEX.fullmatch(name) for name in names)
+    return sorted((int(match[1]) for match in found if match), reverse=True)

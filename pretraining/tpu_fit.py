@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 
 from pretraining.tpu_step import Chip, CompiledSize, Step
 
-TRIES = 4  # compiles of `largest_batch` beside the first
+TRIES = 6  # compiles of `largest_batch`
 GAIN = 1.05  # what another one must promise
 
 Measure = Callable[[Step], CompiledSize]
@@ -32,32 +32,38 @@ def room(points: Mapping[int, float], limit: float, unit: int = 1) -> int:
 def largest_batch(
     need: Callable[[int], int], limit: int, fixed: int, start: int, unit: int = 1
 ) -> int:
-    """The largest batch that fits: two compiles, a line, and a third compile that confirms it.
+    """The largest batch found that fits: two compiles, a line, a third compile that confirms it.
 
     The line goes through the two largest that fit or, where one was refuted, through the largest
-    that fits and the smallest that does not, until it promises less than GAIN.
+    that fits and the smallest that does not, until it promises less than GAIN or TRIES are made.
 
     Args:
       need: Bytes for a batch.
       limit: Bytes of the chip.
-      fixed: Bytes without any sequence, a point of the first line.
+      fixed: Bytes without any sequence, at least: with `start` they give the second batch.
       start: The batch to begin with, a multiple of `unit`.
       unit: What a batch must be a multiple of.
     """
-    points = {0: fixed, start: need(start)}
+    fits, refuted = {}, {}
+    batch = start if fixed <= limit else 0
     for _ in range(TRIES):
-        fitting = sorted(batch for batch, size in points.items() if size <= limit)
-        refuted = sorted(points.keys() - fitting)
-        if not fitting:
-            return 0
-        nearest = (fitting[-1], refuted[0]) if refuted else fitting[-2:]
-        batch = room({b: points[b] for b in nearest}, limit, unit)
-        if refuted:
-            batch = min(batch, refuted[0] - unit)
-        if batch < max(unit, GAIN * fitting[-1]):
+        if batch < unit:
             break
-        points[batch] = need(batch)
-    return max(batch for batch, size in points.items() if size <= limit)
+        size = need(batch)
+        (fits if size <= limit else refuted)[batch] = size
+        best, worst = max(fits, default=0), min(refuted, default=0)
+        if not fits:
+            batch = worst // 2 // unit * unit
+        elif refuted:
+            ends = {best: fits[best], worst: refuted[worst]}
+            batch = min(room(ends, limit, unit), worst - unit)
+        elif len(fits) == 1:
+            batch = max(room({0: fixed} | fits, limit, unit), best + unit)
+        else:
+            batch = room(fits, limit, unit)
+        if batch < GAIN * best:
+            break
+    return max(fits, default=0)
 
 
 def first_batch(step: Step, limit: int) -> int:

@@ -19,7 +19,7 @@ from pretraining import loop
 from pretraining.actions import TrainingLog
 from pretraining.config import GuardConfig, PretrainConfig, resolve
 from pretraining.experiments import SMOKE
-from pretraining.guard import Guard
+from pretraining.guard import Guard, skipped_steps
 from pretraining.step import TrainStep
 
 FAST = ("loop.steps=8", "loop.steps_per_loop=2", "loop.checkpoint_every=2", "seed=3",
@@ -73,6 +73,18 @@ def poison(monkeypatch: pytest.MonkeyPatch, first: int, last: int) -> None:
     monkeypatch.setattr(TrainStep, "_part", poisoned)
 
 
+def told_to_end(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+    """SIGTERM comes when the row of this step is written."""
+    written = TrainingLog.write
+
+    def write_and_be_told(self: TrainingLog, step: int, *rest: object) -> None:
+        written(self, step, *rest)
+        if step == at:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(TrainingLog, "write", write_and_be_told)
+
+
 class TestStopping:
     def test_sigterm_saves_and_the_rest_is_bit_equal(
         self,
@@ -82,25 +94,19 @@ class TestStopping:
         monkeypatch: pytest.MonkeyPatch,
         capsys: pytest.CaptureFixture,
     ):
-        config, written = config_of(tiny_records), TrainingLog.write
-
-        def write_and_be_told(self: TrainingLog, step: int, *rest: object) -> None:
-            written(self, step, *rest)
-            if step == 4:
-                os.kill(os.getpid(), signal.SIGTERM)
-
+        config, handler = config_of(tiny_records), signal.getsignal(signal.SIGTERM)
         # Nothing but the signal saves.
         rare = dataclasses.replace(
             config, loop=dataclasses.replace(config.loop, checkpoint_every=100)
         )
         with monkeypatch.context() as patched:
-            patched.setattr(TrainingLog, "write", write_and_be_told)
+            told_to_end(patched, at=4)
             with pytest.raises(SystemExit) as ended:
                 run_in(tmp_path / "run", tiny_records, rare)
         assert ended.value.code == 143
         assert capsys.readouterr().out.endswith("stopped, saved at step 4\n")
         assert tf.train.latest_checkpoint(str(tmp_path / "run/checkpoints")).endswith("ckpt-4")
-        assert signal.getsignal(signal.SIGTERM) is not None
+        assert signal.getsignal(signal.SIGTERM) == handler
         assert equal(run_in(tmp_path / "run", tiny_records, config), whole)
         rows = RunDir(str(tmp_path / "run")).metrics()
         assert [row["step"] for row in rows] == [2, 4, 6, 8]
@@ -173,6 +179,38 @@ class TestGuard:
         reader = tf.train.load_checkpoint(str(tmp_path / "run/checkpoints"))
         assert reader.get_tensor("guard/offset/.ATTRIBUTES/VARIABLE_VALUE") == 4
 
+    @pytest.mark.parametrize("stop", [8, pytest.param(6, marks=pytest.mark.slow)])
+    def test_a_stop_before_going_back_changes_nothing(
+        self, tiny_records: str, tmp_path: pathlib.Path, monkeypatch, capsys, stop: int
+    ):
+        """Batches 7 to 9 are bad. Stopped at 6, or at 8 within them, with room for one checkpoint:
+        what is saved there is not what training goes back to."""
+        config = config_of(
+            tiny_records, "loop.checkpoint_every=4", "loop.keep_checkpoints=1", "loop.steps=12"
+        )
+        poison(monkeypatch, 7, 9)
+        whole = run_in(tmp_path / "whole", tiny_records, config)
+        said = "back from step 10 to 4, passing over the 6 batches"
+        assert said in capsys.readouterr().out
+        with monkeypatch.context() as patched, pytest.raises(SystemExit):
+            told_to_end(patched, at=stop)
+            run_in(tmp_path / "run", tiny_records, config)
+        saved = sorted(path.stem for path in (tmp_path / "run/checkpoints").glob("*.index"))
+        assert saved == ["ckpt-4", f"ckpt-{stop}"]
+        assert equal(run_in(tmp_path / "run", tiny_records, config), whole)
+        assert said in capsys.readouterr().out
+        for path in (tmp_path / "whole", tmp_path / "run"):
+            assert [row["step"] for row in skipped_steps(RunDir(str(path)))] == [7, 8, 9]
+            assert [path.stem for path in path.glob("checkpoints/*.index")] == ["ckpt-12"]
+
+    def test_skipped_steps_from_before_going_back_stay_in_the_log(self, tmp_path: pathlib.Path):
+        guard, run = Guard(GuardConfig(1, 3)), RunDir(str(tmp_path))
+        assert guard.check(6, np.array([1.0, 1.0]), run, lambda batch: [])
+        guard.go_back(6, lambda step: step)
+        guard.check(2, np.array([0.0, 1.0]), run, lambda batch: [])
+        guard.restart(1, run)  # step 1 is taken again; 4 and 5, of the first time, are history
+        assert [(row["restores"], row["step"]) for row in skipped_steps(run)] == [(0, 4), (0, 5)]
+
     def test_a_run_that_keeps_diverging_is_given_up(self, tmp_path: pathlib.Path):
         """At most 2 in a row, over the end of a loop too; going back once is allowed."""
         guard, run = Guard(GuardConfig(2, 1)), RunDir(str(tmp_path))
@@ -182,10 +220,10 @@ class TestGuard:
 
         assert not see(2, 1, 0) and not see(4, 1, 1)
         assert see(6, 1, 0)
-        assert guard.go_back(6, lambda: 4) == 4 and guard.offset.numpy() == 2
+        assert guard.go_back(6, lambda step: 4) == 4 and guard.offset.numpy() == 2
         assert not see(6, 1, 1) and see(8, 1, 1)
         with pytest.raises(InputError, match=r"diverged: more than 2 .* going back 1 times"):
-            guard.go_back(8, lambda: 4)
+            guard.go_back(8, lambda step: 4)
         with open(run.skipped_path, encoding="utf-8") as file:
             skipped = [json.loads(line) for line in file]
         # After going back step 4 is trained on batch 6.

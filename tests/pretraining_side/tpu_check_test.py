@@ -86,11 +86,23 @@ def test_the_largest_batch_takes_two_compiles_and_one_that_confirms():
     assert tpu_fit.largest_batch(need, 1005, fixed=200, start=16, unit=8) == 80
     assert asked[3:] == [16, 80]
     assert tpu_fit.largest_batch(need, 205, fixed=200, start=16) == 0
-    assert tpu_fit.largest_batch(need, 215, fixed=200, start=1) == 1
+    assert tpu_fit.largest_batch(need, 215, fixed=200, start=16) == 1
+
+
+def test_the_largest_batch_where_most_bytes_are_of_no_batch():
+    """The line from 900 gives 8 again, where 16 is a batch as well: 1,306 and 1,316."""
+    found = tpu_fit.largest_batch(lambda b: 1300 + b, 1690, fixed=900, start=8, unit=8)
+    assert found == 384  # 1,684
 
 
 def test_the_largest_batch_is_0_where_parameters_alone_do_not_fit():
-    assert tpu_fit.largest_batch(lambda batch: 300 + batch, 250, fixed=251, start=16) == 0
+    assert tpu_fit.largest_batch({}.__getitem__, 250, fixed=251, start=16) == 0
+
+
+def test_the_largest_batch_below_one_that_does_not_fit():
+    # 512: 1,812; 256: 1,556; between them 390.
+    found = tpu_fit.largest_batch(lambda b: 1300 + b, 1690, fixed=900, start=512, unit=8)
+    assert found == 384
 
 
 def test_the_largest_batch_steps_down_where_the_line_was_wrong():
@@ -103,8 +115,8 @@ def test_the_largest_batch_steps_down_where_the_line_was_wrong():
 
 
 def test_the_largest_batch_where_too_large_ones_are_not_in_order():
-    needs = {16: 260, 90: 1100, 81: 1200, 67: 770, 74: 1050}  # as the compiler may do
-    assert tpu_fit.largest_batch(needs.__getitem__, 1000, fixed=100, start=16) == 67
+    needs = {16: 260, 90: 1100, 81: 1200, 67: 770, 74: 1050, 72: 995}  # as the compiler may do
+    assert tpu_fit.largest_batch(needs.__getitem__, 1000, fixed=100, start=16) == 72
 
 
 def test_the_cheapest_way():
