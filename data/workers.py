@@ -79,7 +79,7 @@ _function_of_worker: list[Callable] = []
 
 
 def _start_worker(path: str) -> None:
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
     with open(path, "rb") as file:
         _function_of_worker.append(pickle.load(file))
 
@@ -88,8 +88,12 @@ def _do_nothing() -> None:
     """What a worker can do when it has started."""
 
 
-def _end_with_parent() -> None:
-    """Ends this worker when the build is killed: it would wait for work for ever."""
+def end_with_parent() -> None:
+    """Ends this worker when the process that started it is killed: it would wait for ever."""
+    threading.Thread(target=_wait_for_parents_end, daemon=True).start()
+
+
+def _wait_for_parents_end() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
     connection.wait([parent.sentinel])

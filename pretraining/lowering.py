@@ -6,13 +6,10 @@ Needs jax and libtpu (requirements-tpu-check.txt has versions that work together
 
 import functools
 import math
-import multiprocessing
 import os
 import re
 import time
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 import tensorflow as tf
@@ -22,6 +19,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.encoder import INPUTS
 from albert_tf.errors import InputError
 from albert_tf.pretrainer import AlbertPretrainer
+from pretraining.apart import call_apart
 from pretraining.config import PretrainConfig
 from pretraining.step import TrainStep, make_optimizer
 from pretraining.tpu_step import GIB, CompiledSize
@@ -50,7 +48,7 @@ def lower_step(
 ) -> str:
     """The StableHLO text of one replica's step: forward, backward, clip and update.
 
-    Nothing runs. `config.precision` must be resolved; batch_size is that of one chip; make_model
+    No step is taken. `config.precision` must be resolved; batch_size is that of one chip; make_model
     gives what `TrainStep` can train, by default what is trained.
     """
     with hardware.precision_policy(config.precision), tf.variable_creator_scope(_without_value):
@@ -69,19 +67,8 @@ def lower_step(
 
 @functools.lru_cache(maxsize=1)
 def lower_step_apart(*given: Any) -> str:
-    """`lower_step(*given)` in a process of its own: TensorFlow gives back no lowering's memory.
-
-    Raises:
-      InputError: that process was killed.
-    """
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        try:
-            return pool.submit(lower_step, *given).result()
-        except BrokenProcessPool:
-            raise InputError(
-                "the process that lowers the step was killed, probably for want of memory: try "
-                "again with more, or with nothing beside it."
-            ) from None
+    """`lower_step(*given)` in a process of its own: TensorFlow gives back no lowering's memory."""
+    return call_apart("lowers the step", lower_step, *given)
 
 
 def _without_value(create: Callable[..., tf.Variable], **given: Any) -> tf.Variable:

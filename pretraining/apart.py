@@ -1,0 +1,55 @@
+"""A call in a process of its own, whose memory comes back when it ends."""
+
+import multiprocessing
+import signal
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import TypeVar
+
+from albert_tf.errors import InputError
+from data.workers import end_with_parent
+
+Result = TypeVar("Result")
+
+
+def call_apart(what: str, function: Callable[..., Result], *given: object) -> Result:
+    """`function(*given)`, which a new process imports and calls; its errors are raised here.
+
+    That process ends with this one, however this one ends.
+
+    Raises:
+      InputError: it was killed; `what` says in the message what it did.
+    """
+    context = multiprocessing.get_context("spawn")  # fork is unsafe beside TensorFlow's threads
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_answer, args=(sender, function, given), daemon=True)
+    # Ctrl-C reaches the whole group: it is this process's to answer.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        process.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    sender.close()
+    try:
+        result, error = receiver.recv()
+    except EOFError:
+        raise InputError(
+            f"the process that {what} was killed, probably for want of memory: try again with "
+            "more, or with nothing beside it."
+        ) from None
+    finally:
+        process.kill()
+        process.join()
+        receiver.close()
+    if error is not None:
+        raise error
+    return result
+
+
+def _answer(sender: Connection, function: Callable, given: tuple) -> None:
+    end_with_parent()
+    try:
+        answer = function(*given), None
+    except Exception as error:
+        answer = None, error
+    sender.send(answer)
