@@ -31,6 +31,14 @@ PEAK_FLOPS = {
 _PRODUCT = 1024  # rows and columns of the product that a CPU is timed by
 
 
+def make_deterministic() -> None:
+    """Makes this process compute the same bits each time: on a machine, of a program."""
+    tf.config.experimental.enable_op_determinism()
+    # It makes sums of three and more out of sums of two, and AddN begins with whichever of its
+    # inputs has a buffer that is free by then.
+    tf.config.optimizer.set_experimental_options({"arithmetic_optimization": False})
+
+
 def strategy(device: str = "auto", tpu: str | None = None) -> tf.distribute.Strategy:
     """The strategy for `device`.
 

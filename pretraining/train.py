@@ -83,7 +83,7 @@ def main(options: TrainOptions) -> None:
         print(f"{run.path} is already complete: {json.dumps(run.result())}")
         return
     if config.loop.deterministic:
-        tf.config.experimental.enable_op_determinism()
+        hardware.make_deterministic()
     strategy = hardware.strategy(options.device, options.tpu)  # before anything is computed
     check_batch(config, strategy)
     first = None

@@ -85,6 +85,11 @@ class SharedStack(tf_keras.layers.Layer):
             block = self.blocks[self._block_of_layer[number]]
             x = block.compute(attention[a], feed_forward[f], x, mask, layer_key, training)
             outputs.append(x)
+            if training:
+                # Gradients are added two by two, as they come: TensorFlow's sum of many waits for
+                # all of them, and which it adds first is a matter of time.
+                attention[a] = AttentionWeights(*map(tf.identity, attention[a]))
+                feed_forward[f] = FeedForwardWeights(*map(tf.identity, feed_forward[f]))
         return outputs
 
     def _in_loops(self, x: tf.Tensor, mask: tf.Tensor, num_layers: int | None) -> tf.Tensor:

@@ -98,19 +98,30 @@ def wait_for_rows(run: pathlib.Path, count: int, process: subprocess.Popen) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("replicas", [1, 2])
-def test_killed_at_ten_random_points(tiny_records: str, tmp_path: pathlib.Path, replicas: int):
-    """With kill -9, also while saving, logging or starting; the metrics are whole as well."""
-    finish(start(tiny_records, tmp_path / "whole", replicas=replicas))
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(("replicas", "more"), [
+    (1, ()), (2, ()), (1, ("--set=loop.accumulation_steps=2", "--set=model.num_layers=3")),
+])  # fmt: skip
+def test_killed_at_ten_random_points(
+    tiny_records: str, tmp_path: pathlib.Path, replicas: int, more: tuple[str, ...]
+):
+    """With kill -9, ten times while it trains, logs or saves and twice while it starts."""
+    more = (*more, "--set=loop.steps=64")
+    finish(start(tiny_records, tmp_path / "whole", *more, replicas=replicas))
     rng, run = random.Random(replicas), tmp_path / "run"
-    for number in range(10):
-        process = start(tiny_records, run, replicas=replicas)
-        # At a random moment after a random amount of progress, always a little further.
-        wait_for_rows(run, min(11, number + rng.randint(0, 2)), process)
+    for number in range(12):
+        checkpoints = (run / "checkpoints").glob("ckpt-*.index")
+        last = max((int(path.stem.partition("-")[2]) for path in checkpoints), default=0)
+        if os.path.isfile(RunDir(str(run)).metrics_path):
+            RunDir(str(run)).keep_metrics_until(last)  # what comes from now on is this process's
+        process = start(tiny_records, run, *more, replicas=replicas)
+        if number % 6:  # one to three loops of two steps further than the checkpoint
+            wait_for_rows(run, last // 2 + rng.randint(1, 3), process)
         time.sleep(rng.uniform(0, 0.3))
         process.kill()
-        process.wait()
-    finish(start(tiny_records, run, replicas=replicas))
+        assert process.wait() == -signal.SIGKILL
+    assert last >= 16  # it was in different places
+    finish(start(tiny_records, run, *more, replicas=replicas))
     assert_equal(weights(run), weights(tmp_path / "whole"))
     ours, theirs = RunDir(str(run)).metrics(), RunDir(str(tmp_path / "whole")).metrics()
     assert [row["loss/mlm"] for row in ours] == [row["loss/mlm"] for row in theirs]

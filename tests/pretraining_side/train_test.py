@@ -15,15 +15,19 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.eager import context
 
+from albert_tf import hardware
 from albert_tf.checkpoints import load_encoder, load_pretrainer
 from albert_tf.errors import InputError
+from albert_tf.pretrainer import AlbertPretrainer
 from albert_tf.runs import RunDir
-from data.input_pipeline import Records
+from data.input_pipeline import Records, training_batches
 from pretraining import evaluate, train
 from pretraining.config import resolve
 from pretraining.experiments import SMOKE
 from pretraining.intrinsic import above_chance
+from pretraining.step import TrainStep, make_optimizer
 
 FAST = ("loop.steps=6", "loop.steps_per_loop=2", "loop.checkpoint_every=2", "seed=3",
         "optimizer.warmup_steps=2", "model.max_positions=32")  # fmt: skip
@@ -220,6 +224,35 @@ def test_records_of_another_tokenizer_are_refused(
     manifest.write(str(other))
     with pytest.raises(InputError, match="another tokenizer"):
         evaluate.main(evaluate.EvaluateOptions(finished.path, str(other)))
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_no_sum_depends_on_time(tiny_records: str, parts: int):
+    """AddN of three or more begins with an input whose buffer is free by then: no gradient of what
+    layers share is such a sum. Two can be added in any order."""
+    hardware.make_deterministic()
+    records = Records.open(tiny_records)
+    assignments = (*FAST, "model.num_layers=4", f"loop.accumulation_steps={parts}")
+    config = resolve(SMOKE, assignments, records.manifest)
+    model, optimizer = AlbertPretrainer(config.model).create_weights(), make_optimizer(config)
+    optimizer.build(model.trainable_variables)
+    step = TrainStep(model, optimizer, config)
+    batch = next(iter(training_batches(
+        records, config.objective, config.masking, config.loop.global_batch_size, config.seed
+    )))  # fmt: skip
+    counts = tf.constant([100.0, 16.0])
+    context.enable_graph_collection()
+    tf.function(step._accumulated)(batch, counts, tf.constant([1, 2]))
+    graphs = [one.post_optimization_graph for one in context.export_run_metadata().function_graphs]
+    context.disable_graph_collection()
+    functions = [function.node_def for graph in graphs for function in graph.library.function]
+    nodes = [node for part in (*(g.node for g in graphs), *functions) for node in part]
+    sums = [list(node.input) for node in nodes if node.op == "AddN"]
+    assert len(sums) > 30
+    # Keras's own LayerNorm and GELU, used once each, have sums of three intermediate products.
+    many = [inputs for inputs in sums if len(inputs) > 2]
+    assert all("layer_norm/" in name or "Gelu/" in name for inputs in many for name in inputs)
+    assert not [name for inputs in many for name in inputs if "stack/" in name]
 
 
 def test_verdict_on_sop_is_plain():
