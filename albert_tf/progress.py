@@ -38,7 +38,7 @@ class Progress:
             self._bar.update(count)
         elif time.monotonic() - self._last_line >= LINE_EVERY_S:
             self._last_line = time.monotonic()
-            print(self._line(note), flush=True)
+            print(self._line(note), file=sys.stderr, flush=True)
 
     def _line(self, note: str) -> str:
         rate = (self.done - self._start_done) / max(1e-9, time.monotonic() - self._start)

@@ -63,9 +63,9 @@ def main(options: TpuCheckOptions) -> int:
 
 
 def _compile(step: Step, topology: str) -> CompiledSize:
+    compiler = TpuCompiler(topology)  # first: it may be missing
     shape = (step.batch, step.seq_length, step.num_predictions)
-    text = lower_step_apart(step.config, *shape, OfficialPretrainer)
-    return TpuCompiler(topology).compile(text, step.quick)
+    return compiler.compile(lower_step_apart(step.config, *shape, OfficialPretrainer), step.quick)
 
 
 if __name__ == "__main__":

@@ -17,13 +17,14 @@ from typing import Any
 from albert_tf import outputs, settings
 from pretraining.tpu_step import CompiledSize, Step
 
-PACKAGES = ("tensorflow", "tf-keras", "jax", "jaxlib", "libtpu")
+PACKAGES = ("tensorflow", "tf-keras", "tf-models-official", "jax", "jaxlib", "libtpu")
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
 # The sources that the step is made of: a change of one makes another program.
 SOURCES = (
     "albert_tf/layers/*.py", "albert_tf/optimization/*.py", "albert_tf/config.py",
-    "albert_tf/encoder.py", "albert_tf/pretrainer.py", "pretraining/losses.py",
-    "pretraining/lowering.py", "pretraining/step.py",
+    "albert_tf/encoder.py", "albert_tf/hardware.py", "albert_tf/pretrainer.py",
+    "benchmarks/memory.py", "benchmarks/systems/tf_models_official.py", "data/keyed.py",
+    "pretraining/losses.py", "pretraining/lowering.py", "pretraining/step.py",
 )  # fmt: skip
 
 Compile = Callable[[Step, str], CompiledSize]
@@ -72,8 +73,8 @@ class Cache:
             with open(path, encoding="utf-8") as file:
                 return CompiledSize(**json.load(file)["size"])
         except (OSError, ValueError, KeyError, TypeError):  # absent, or not whole
+            os.makedirs(self.folder, exist_ok=True)  # before the minutes that a compile takes
             size = self.compile(step, topology)
-        os.makedirs(self.folder, exist_ok=True)
         entry = {"program": program_key(step, topology), "size": size._asdict()}
         outputs.write_json(path, entry)
         return size

@@ -16,13 +16,13 @@ requirements-tpu-check.txt installed. Each program takes minutes to compile, onc
 """
 
 import dataclasses
+import itertools
 import json
 import sys
 
-from albert_tf import cli, settings
+from albert_tf import cli, hardware, settings
 from albert_tf.config import PRESETS, AlbertConfig
 from albert_tf.errors import InputError
-from albert_tf.progress import Progress
 from pretraining import tpu_cache, tpu_fit
 from pretraining.config import PretrainConfig
 from pretraining.tpu_fit import Measure
@@ -60,24 +60,34 @@ class TpuCheckOptions:
                 "--num_predictions must be between 0 and --seq_length. "
                 f"Received: {self.num_predictions}, {self.seq_length}."
             )
-        if self.global_batch % self.chips:
+        if self.global_batch < 0 or self.global_batch % self.chips:
             raise InputError(
                 "--global_batch must be a multiple of --chips. "
                 f"Received: {self.global_batch}, {self.chips}."
             )
         if self.table and self.global_batch:
             raise InputError("--table and --global_batch are two questions: pass one of them.")
+        if self.table and not self.names:
+            raise InputError("--presets names none. Leave it out for all of them.")
+        if self.global_batch and self.is_told_how:
+            raise InputError(
+                "--global_batch finds out how a step is best computed: leave out "
+                f"--set of {', '.join(_CHOICES)}."
+            )
 
     def step(self, preset: str) -> Step:
         """What the options say, for a preset."""
         model = AlbertConfig.from_preset(preset)
         positions = max(model.max_positions, self.seq_length)
         model = dataclasses.replace(model, max_positions=positions)
-        # The device is not here to be asked: bfloat16, as `precision=auto` means on a TPU.
-        config = settings.override(
-            PretrainConfig(model=model, precision="mixed_bfloat16"), self.set
-        )
-        model = config.model
+        config = settings.override(PretrainConfig(model=model), self.set)
+        precision = hardware.resolve_precision(config.precision, "tpu")
+        config, model = dataclasses.replace(config, precision=precision), config.model
+        if model.max_positions < self.seq_length:
+            raise InputError(
+                "`model.max_positions` must not be less than --seq_length. "
+                f"Received: {model.max_positions}, {self.seq_length}."
+            )
         predictions = self.num_predictions or config.masking.slots(self.seq_length)
         batch = self.global_batch // self.chips or self.batch
         step = Step(config, batch, self.seq_length, predictions, self.quick)
@@ -88,6 +98,11 @@ class TpuCheckOptions:
                 f"{model.rematerialize_chunks}."
             )
         return step
+
+    @property
+    def names(self) -> list[str]:
+        """The presets of a table."""
+        return [name for name in self.presets.split(",") if name]
 
     @property
     def is_told_how(self) -> bool:
@@ -106,7 +121,7 @@ def main(
         return 0
     cache = tpu_cache.Cache(compile_step or _compile, tpu_cache.folder(system))
     if options.table:
-        print(_table(options, cache))
+        _table(options, cache)
         return 0
 
     def measure(step: Step) -> CompiledSize:
@@ -115,6 +130,10 @@ def main(
     name = f"{options.preset}, {step.batch} x {step.seq_length} pieces on a {topology} chip"
     kinds = f"{step.config.precision}, {step.config.optimizer.name}{', quick' * step.quick}"
     print(f"{name} of {gb(chip.hbm)}, {kinds}", flush=True)
+    if step.fixed > chip.hbm:
+        held = f"parameters, optimizer and all-reduce take {gb(step.fixed)}"
+        print(f"does not fit, whatever the batch: {held}")
+        return DOES_NOT_FIT
     if options.global_batch:
         return _recommend(step, chip, measure, options.chips)
     return _verdict(step, chip, measure, options)
@@ -148,7 +167,9 @@ def _verdict(step: Step, chip: Chip, measure: Measure, options: TpuCheckOptions)
         if fits or number == len(steps) - 1:
             break
     if options.largest:
-        print(f"largest batch on a chip: {_largest(one, chip, measure, options)}")
+        found = _largest(one, chip, measure, options)
+        way = "recomputed" if one.model.rematerialize else "plain"
+        print(f"largest batch found that fits a chip, {way}: {found}")
     return 0 if fits else DOES_NOT_FIT
 
 
@@ -187,37 +208,36 @@ def _recommend(step: Step, chip: Chip, measure: Measure, chips: int) -> int:
     return 0
 
 
-def _table(options: TpuCheckOptions, cache: tpu_cache.Cache) -> str:
-    """Markdown: each preset, recomputed, in full for v5e and the total for the others."""
-    names = [name for name in options.presets.split(",") if name]
+def _table(options: TpuCheckOptions, cache: tpu_cache.Cache) -> None:
+    """Prints Markdown: each preset, recomputed, in full for v5e and the total for the others."""
+    steps = {name: options.step(name) for name in options.names}
     header = ["preset", "FLOPs", "temporaries", "code", *CHIPS, "largest on v5e"]
-    lines = [header, ["---", *["---:"] * (len(header) - 1)]]
-    with Progress("programs", len(names) * len(CHIPS)) as progress:
-        for name in names:
-            lines.append(_row(name, options, cache, progress))
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    lines = itertools.chain(
+        [header, ["---", *["---:"] * (len(header) - 1)]],
+        (_row(name, step, options, cache) for name, step in steps.items()),
+    )
+    for line in lines:
+        print(f"| {' | '.join(line)} |", flush=True)
 
 
-def _row(
-    name: str, options: TpuCheckOptions, cache: tpu_cache.Cache, progress: Progress
-) -> list[str]:
-    step = options.step(name)
+def _row(name: str, step: Step, options: TpuCheckOptions, cache: tpu_cache.Cache) -> list[str]:
     if not options.is_told_how:
         step = step.sized(step.batch, recompute=True)
-    totals, sizes = [], {}
+    totals, temporaries, code, largest = [], "not compiled", "not compiled", "not asked"
     for generation in CHIPS:
         topology, chip = parse_topology(generation)
-        sizes[generation] = cache(step, topology)
-        need = tpu_fit.needed(step, sizes[generation])
+        if step.fixed > chip.hbm:
+            totals.append("does not fit")
+            continue
+        size = cache(step, topology)
+        need = tpu_fit.needed(step, size)
         totals.append(gb(need) + ("" if need <= chip.hbm else ", does not fit"))
-        progress.advance(1, f"{name} on {generation}")
-    topology, chip = parse_topology("v5e")
-    largest = "not asked"
+        if generation == "v5e":
+            temporaries, code = gb(size.temporaries), f"{size.code / 1e6:.0f} MB"
     if options.largest:
+        topology, chip = parse_topology("v5e")
         largest = str(_largest(step, chip, lambda one: cache(one, topology), options))
-    full = sizes["v5e"]
-    code = f"{full.code / 1e6:.0f} MB"
-    return [name, f"{step.flops:.3g}", gb(full.temporaries), code, *totals, largest]
+    return [name, f"{step.flops:.3g}", temporaries, code, *totals, largest]
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ def way_line(way: Way, chip: Chip) -> str:
     source = "compiled" if way.confirmed else "by two compiles of smaller batches"
     return (
         f"{way.name:>10}: {gb(way.need)} ({source}), {fits}; "
-        f"at least {way.step.seconds(chip):.2f} s a step; {how(way.step)}"
+        f"at least {way.step.seconds(chip):.3g} s a step; {how(way.step)}"
     )
 
 

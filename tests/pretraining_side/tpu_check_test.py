@@ -215,13 +215,26 @@ def test_verdicts(home, capsys):
     shown = capsys.readouterr().out
     assert "temporaries  8.59 GB" in shown
     # 15.75 GiB, less 4 bytes of gradient for each parameter, at 0.25 GiB a sequence.
-    assert "largest batch on a chip: 62" in shown
+    assert "largest batch found that fits a chip, plain: 62" in shown
     assert check(compiler, batch=72) == 0  # plain is too large, recomputed it fits
     shown = capsys.readouterr().out
     assert "does not fit" in shown and "--set model.rematerialize=true" in shown
     assert check(compiler, "model.rematerialize=false", batch=72) == tpu_check.DOES_NOT_FIT
     assert check(compiler, batch=640) == tpu_check.DOES_NOT_FIT
     assert check(compiler, batch=320, topology="v6e") == 0
+    assert check(compiler, "precision=auto", batch=320, topology="v6e") == 0
+
+
+def test_what_no_batch_makes_fit_is_not_compiled(home, capsys):
+    """BERT-xlarge: 16 bytes for each of 1.28 billion parameters are more than 16.9 GB."""
+    compiler = Compiler()
+    assert check(compiler, preset="bert-xlarge") == tpu_check.DOES_NOT_FIT
+    assert "does not fit, whatever the batch" in capsys.readouterr().out
+    assert check(compiler, preset="bert-xlarge", global_batch=64) == tpu_check.DOES_NOT_FIT
+    assert not compiler.compiled
+    assert check(compiler, table=True, presets="bert-xlarge") == 0
+    row = capsys.readouterr().out.splitlines()[-1].split(" | ")
+    assert (row[5], row[-1], len(compiler.compiled)) == ("does not fit", "0 |", 3)
 
 
 def test_recommendation_and_table(home, capsys):
@@ -246,14 +259,21 @@ def test_recommendation_and_table(home, capsys):
     ({"topology": "v3"}, (), "--topology must be v4, v5e, v5p, v6e"),
     ({"batch": 0}, (), "--batch must be positive"),
     ({"global_batch": 100, "chips": 8}, (), "--global_batch must be a multiple of --chips"),
+    ({"global_batch": -64}, (), "--global_batch must be a multiple of --chips"),
+    ({"global_batch": 64}, ("model.rematerialize=true",), "finds out how"),
+    ({"table": True, "presets": ""}, (), "--presets names none"),
+    ({"table": True, "presets": "albert-tiny,albert-bas"}, (), "albert-base"),
+    ({}, ("model.max_positions=32",), "`model.max_positions` must not be less"),
     ({"num_predictions": 65}, (), "--num_predictions must be"),
     ({"preset": "albert-bas"}, (), "albert-base"),
     ({}, ("model.depth=3",), "unknown key `model.depth`"),
     ({}, ("model.rematerialize=true", "model.rematerialize_chunks=3"), "must be a multiple of"),
 ])  # fmt: skip
 def test_mistakes(home, values, assignments, message):
+    compiler = Compiler()
     with pytest.raises(InputError, match=message.replace("(", r"\(")):
-        check(Compiler(), *assignments, **values)
+        check(compiler, *assignments, **values)
+    assert not compiler.compiled
 
 
 def test_a_tpu_vm_gets_what_everyone_gets():
