@@ -73,7 +73,8 @@ class Records:
         """
         if damage := find_damage(self.shards()):
             raise InputError(
-                f"{damage}: copy it again, or remove {self.folder!r} and build it again."
+                f"{damage}: copy it again, or remove {self.folder!r} and build it again; "
+                "pretraining.train does without what cannot be read with --skip_corrupt."
             )
 
     def _partners(self, objective: Objective, seed: int) -> Partners | None:

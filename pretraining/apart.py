@@ -49,7 +49,7 @@ def call_apart(what: str, function: Callable[..., Result], *given: object) -> Re
 def _answer(sender: Connection, function: Callable, given: tuple) -> None:
     end_with_parent()
     try:
-        answer = function(*given), None
-    except Exception as error:
-        answer = None, error
-    sender.send(answer)
+        result, error = function(*given), None
+    except Exception as raised:
+        result, error = None, raised
+    sender.send((result, error))

@@ -26,8 +26,8 @@ from pretraining.intrinsic import evaluate
 
 ROWS = {
     "masked pieces": ("accuracy/mlm", "mlm"),
-    "SOP, the head as trained": ("accuracy/sop", "sop"),
-    "NSP, the head as trained": ("accuracy/nsp", "nsp"),
+    "SOP, the pair head": ("accuracy/sop", "sop"),
+    "NSP, the pair head": ("accuracy/nsp", "nsp"),
     "SOP, probe": ("probe/sop", "probe_sop"),
     "NSP, probe": ("probe/nsp", "probe_nsp"),
 }

@@ -48,8 +48,8 @@ def lower_step(
 ) -> str:
     """The StableHLO text of one replica's step: forward, backward, clip and update.
 
-    No step is taken. `config.precision` must be resolved; batch_size is that of one chip; make_model
-    gives what `TrainStep` can train, by default what is trained.
+    No step is taken. `config.precision` must be resolved; batch_size is that of one chip;
+    make_model gives what `TrainStep` can train, by default what is trained.
     """
     with hardware.precision_policy(config.precision), tf.variable_creator_scope(_without_value):
         model = make_model(config.model).create_weights()

@@ -46,8 +46,8 @@ class Checkpoints:
             shutil.rmtree(os.path.join(self._target, f"ckpt-{step}_temp"), ignore_errors=True)
             raise OSError(
                 f"{self._target}: checkpoint {step} could not be written "
-                f"({error.message.rpartition('; ')[2]}). Those before are whole: the same command "
-                "goes on from the last one."
+                f"({error.message.rpartition('; ')[2]}). What was saved before is whole: make room "
+                "and give the same command again."
             ) from None
         if self._keep:
             kept = {beside, *_steps_in(self._target)[: self._keep]}

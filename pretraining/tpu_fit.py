@@ -44,7 +44,8 @@ def largest_batch(
       start: The batch to begin with, a multiple of `unit`.
       unit: What a batch must be a multiple of.
     """
-    fits, refuted = {}, {}
+    fits: dict[int, int] = {}
+    refuted: dict[int, int] = {}
     batch = start if fixed <= limit else 0
     for _ in range(TRIES):
         if batch < unit:

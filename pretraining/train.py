@@ -21,11 +21,11 @@ import tensorflow as tf
 from albert_tf import cli, hardware, settings
 from albert_tf.checkpoints import load_pretrainer
 from albert_tf.config import AlbertConfig
-from albert_tf.errors import InputError
+from albert_tf.errors import ConfigError, InputError
 from albert_tf.plots import plot_metrics
 from albert_tf.runs import RunDir
 from albert_tf.tokenization import load_tokenizer
-from data.input_pipeline import Mixture, Records
+from data.input_pipeline import Mixture, Records, check_objective
 from data.records import Manifest, tokenizer_of
 from pretraining.config import PretrainConfig, resolve
 from pretraining.evaluate import note_overlap
@@ -71,11 +71,11 @@ def main(options: TrainOptions) -> None:
     wanted = [*precision_of(run), *options.set]
     config = resolve(experiment(options.experiment), wanted, records.manifest, options.device)
     if heldout:
-        check_heldout(heldout, records)
+        check_heldout(heldout, records, config)
     if bool(config.evaluation.every) != bool(heldout):
         raise InputError(
-            "--heldout=FOLDER and --set evaluation.every=STEPS go together: what is read, and how "
-            f"often. Received: {options.heldout}, {config.evaluation.every}."
+            "--heldout=FOLDER and --set evaluation.every=STEPS go together, what is read and how "
+            f"often: pass both or none. Received: {options.heldout}, {config.evaluation.every}."
         )
     run_config = config_of_run(config, records, options)
     run.check(run_config)
@@ -138,15 +138,22 @@ def finish(run: RunDir) -> None:
     print(f"{run.path}: " + ", ".join(f"{name} {value:.4g}" for name, value in result.items()))
 
 
-def check_heldout(heldout: Records, records: Mixture) -> None:
-    """Refuses held-out records that the run's model cannot read."""
+def check_heldout(heldout: Records, records: Mixture, config: PretrainConfig) -> None:
+    """Refuses held-out records that the model cannot read, or that lack what chooses the best."""
     for key in ("tokenizer_fingerprint", "seq_length"):
         theirs, ours = getattr(heldout.manifest, key), getattr(records.manifest, key)
         if theirs != ours:
             raise InputError(
                 f"--heldout={heldout.folder} must have the {key} of --data. Received: {theirs}, "
-                f"and {ours} in {records.parts[0].folder!r}."
+                f"and {ours} in {records.parts[0].folder!r}. Build one of them again."
             )
+    if (metric := config.evaluation.metric).partition("/")[2] != "mlm":
+        try:
+            check_objective(heldout.manifest, config.objective)
+        except ConfigError as error:
+            raise InputError(
+                f"--heldout={heldout.folder} cannot give `evaluation.metric={metric}`: {error}"
+            ) from None
     for part in records.parts:
         note_overlap(_description(part.manifest), heldout)
 
@@ -167,7 +174,8 @@ def first_weights(init: str, config: PretrainConfig, records: Mixture) -> list[n
     if differing := settings.differing_keys(model.replace(**free), config.model.replace(**free)):
         raise InputError(
             f"--init={init} holds another model than the run's (there != here): "
-            f"{'; '.join(differing)}."
+            f"{'; '.join(differing)}. Give this run its values with --set model.KEY=VALUE, or "
+            "train that one again with these."
         )
     if load_tokenizer(init).fingerprint != records.manifest.tokenizer_fingerprint:
         raise InputError(

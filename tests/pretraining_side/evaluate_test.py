@@ -73,7 +73,7 @@ def test_passages_of_squad(run: RunDir, passages: str, capsys, monkeypatch):
     assert result["trained_with"] == "sop" and result["masking"]["rate"] == 0.15
     assert f"{result['probe/nsp']:.2%}" in table and "nothing is held out" not in table
     assert [line.split("  ")[0] for line in table.splitlines()[2:]] == [
-        "masked pieces", "SOP, the head as trained", "NSP, the head as trained", "SOP, probe",
+        "masked pieces", "SOP, the pair head", "NSP, the pair head", "SOP, probe",
         "NSP, probe",
     ]  # fmt: skip
 

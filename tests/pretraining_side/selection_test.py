@@ -1,7 +1,9 @@
 """Evaluation during training: the best weights are kept, exported, and patience ends the run."""
 
+import dataclasses
 import os
 import pathlib
+import shutil
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ import tensorflow as tf
 from albert_tf.checkpoints import load_encoder
 from albert_tf.errors import ConfigError, InputError
 from albert_tf.runs import RunDir
+from data.records import Manifest
 from pretraining import selection, train
 from pretraining.config import EvaluationConfig
 
@@ -82,6 +85,13 @@ def test_real_evaluations_and_exports_on_the_way(tiny_records: str, tmp_path: pa
     np.testing.assert_allclose(load_encoder(run.path)(INPUTS)["pooled_output"], exported, atol=1e-6)
 
 
+def test_what_is_not_a_number_is_never_better():
+    config = EvaluationConfig()
+    assert not config.is_better(float("nan"), None)
+    assert not config.is_better(float("nan"), 3.0)
+    assert config.is_better(3.0, None)
+
+
 def test_lower_losses_and_higher_accuracies_are_better():
     assert EvaluationConfig(metric="loss/mlm").is_better(1.0, None)
     assert EvaluationConfig(metric="loss/mlm").is_better(1.0, 2.0)
@@ -110,6 +120,24 @@ def test_evaluations_need_records(tiny_records: str, tmp_path: pathlib.Path):
         tiny_records, str(tmp_path / "run"), "smoke", set=(*FAST, "evaluation.every=2")
     )
     with pytest.raises(InputError, match="--heldout"):
+        train.main(options)
+
+
+def test_held_out_records_that_cannot_give_the_metric(tiny_records: str, tmp_path: pathlib.Path):
+    """Random next sentences come from another document than the only one."""
+    single = tmp_path / "single"
+    shutil.copytree(tiny_records, single)
+    manifest = Manifest.read(str(single))
+    counts = dataclasses.replace(manifest.counts, documents=1)
+    dataclasses.replace(manifest, counts=counts).write(str(single))
+    given = ("objective.pair=nsp", "evaluation.every=2", "evaluation.metric=accuracy/nsp")
+    options = train.TrainOptions(
+        tiny_records, str(tmp_path / "run"), "smoke", heldout=str(single), dry_run=True,
+        set=(*FAST, *given),
+    )  # fmt: skip
+    with pytest.raises(
+        InputError, match="single cannot give `evaluation.metric=accuracy/nsp`.*two"
+    ):
         train.main(options)
 
 
