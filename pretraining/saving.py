@@ -30,6 +30,8 @@ class Checkpoints:
     ) -> None:
         self._checkpoint, self._source, self._target = checkpoint, source, target
         self._keep = keep
+        for cut_off in glob.glob(os.path.join(glob.escape(target), "ckpt-*_temp")):
+            shutil.rmtree(cut_off, ignore_errors=True)
         self._manager = tf.train.CheckpointManager(checkpoint, target, max_to_keep=None)
 
     def save(self, step: int, beside: int | None = None) -> None:

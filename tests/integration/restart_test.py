@@ -106,7 +106,7 @@ def test_killed_at_ten_random_points(
     tiny_records: str, tmp_path: pathlib.Path, replicas: int, more: tuple[str, ...]
 ):
     """With kill -9, ten times while it trains, logs or saves and twice while it starts."""
-    more = (*more, "--set=loop.steps=64")
+    more = (*more, "--set=loop.steps=96")
     finish(start(tiny_records, tmp_path / "whole", *more, replicas=replicas))
     rng, run = random.Random(replicas), tmp_path / "run"
     for number in range(12):
@@ -115,16 +115,17 @@ def test_killed_at_ten_random_points(
         if os.path.isfile(RunDir(str(run)).metrics_path):
             RunDir(str(run)).keep_metrics_until(last)  # what comes from now on is this process's
         process = start(tiny_records, run, *more, replicas=replicas)
-        if number % 6:  # one to three loops of two steps further than the checkpoint
-            wait_for_rows(run, last // 2 + rng.randint(1, 3), process)
+        if number % 6:  # two to four loops of two steps further than the checkpoint
+            wait_for_rows(run, last // 2 + rng.randint(2, 4), process)
         time.sleep(rng.uniform(0, 0.3))
         process.kill()
         assert process.wait() == -signal.SIGKILL
-    assert last >= 16  # it was in different places
+    assert last >= 12  # it was in different places
     finish(start(tiny_records, run, *more, replicas=replicas))
     assert_equal(weights(run), weights(tmp_path / "whole"))
     ours, theirs = RunDir(str(run)).metrics(), RunDir(str(tmp_path / "whole")).metrics()
     assert [row["loss/mlm"] for row in ours] == [row["loss/mlm"] for row in theirs]
+    assert not list(run.rglob("*_temp"))
 
 
 @pytest.mark.slow

@@ -141,8 +141,10 @@ def test_no_pairs_leaves_the_pooler_alone(tiny_records: str, tmp_path: pathlib.P
     assert not load_encoder(str(run)).pooler.bias.numpy().any()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("replicas", "recompute"), [(2, False), (4, False), (2, True)])
+@pytest.mark.parametrize(("replicas", "recompute"), [
+    (2, False),
+    pytest.param(4, False, marks=pytest.mark.slow), pytest.param(2, True, marks=pytest.mark.slow),
+])  # fmt: skip
 def test_replicas_give_the_curve_of_one(
     tiny_records: str, tmp_path: pathlib.Path, replicas: int, recompute: bool
 ):
