@@ -2,7 +2,9 @@
 
 import multiprocessing
 import signal
+import traceback
 from collections.abc import Callable
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from typing import TypeVar
 
@@ -18,24 +20,24 @@ def call_apart(what: str, function: Callable[..., Result], *given: object) -> Re
     That process ends with this one, however this one ends.
 
     Raises:
-      InputError: it was killed; `what` says in the message what it did.
+      InputError: it ended without a result; `what` says in the message what it did.
     """
     context = multiprocessing.get_context("spawn")  # fork is unsafe beside TensorFlow's threads
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_answer, args=(sender, function, given), daemon=True)
+    resource_tracker.ensure_running()  # which the first process would start, and unblock signals
     # Ctrl-C reaches the whole group: it is this process's to answer.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    process.start()
     try:
-        process.start()
-    finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    sender.close()
-    try:
+        sender.close()
         result, error = receiver.recv()
-    except EOFError:
+    except (EOFError, OSError):
+        process.join()
         raise InputError(
-            f"the process that {what} was killed, probably for want of memory: try again with "
-            "more, or with nothing beside it."
+            f"the process that {what} ended with status {process.exitcode}, killed if that is "
+            "negative, probably for want of memory: try again with more, or with nothing beside it."
         ) from None
     finally:
         process.kill()
@@ -51,5 +53,6 @@ def _answer(sender: Connection, function: Callable, given: tuple) -> None:
     try:
         result, error = function(*given), None
     except Exception as raised:
+        raised.add_note("".join(traceback.format_exception(raised)))
         result, error = None, raised
     sender.send((result, error))

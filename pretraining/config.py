@@ -140,10 +140,7 @@ class EvaluationConfig:
             )
 
     def is_better(self, value: float, than: float | None) -> bool:
-        """Whether `value` of the metric is better than the best before, if there was one.
-
-        What is not a number is not.
-        """
+        """Whether `value` is better than the best before, if there was one; NaN is never better."""
         if than is None or math.isnan(value):
             return not math.isnan(value)
         return value < than if self.metric.startswith("loss/") else value > than

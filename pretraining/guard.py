@@ -45,9 +45,9 @@ class Guard(tf.Module):
 
     def restart(self, step: int, run: RunDir) -> None:
         """Drops the lines of steps that a restart at `step` takes again."""
-        rows, now = skipped_steps(run), (int(self._restores.numpy()), step)
-        kept = [row for row in rows if (row["restores"], row["step"]) < now]
-        if len(kept) < len(rows):
+        now = int(self._restores.numpy()), step
+        kept = [row for row in skipped_steps(run) if (row["restores"], row["step"]) < now]
+        if os.path.isfile(run.skipped_path):
             with outputs.new_file(run.skipped_path) as partial:
                 with open(partial, "w", encoding="utf-8") as file:
                     file.writelines(json.dumps(row) + "\n" for row in kept)
@@ -82,12 +82,13 @@ class Guard(tf.Module):
         return longest > self._config.max_consecutive
 
     def go_back(self, step: int, restore: Callable[[int], int | None]) -> int:
-        """Restores `last_good`, or the one before, and passes over the data since.
+        """Goes back to `last_good`, or to what can be read before it; returns the step of that.
 
-        `restore` takes and returns a step; returns that as well.
+        `restore` restores the latest until a step, and returns its step. The data since is passed
+        over.
 
         Raises:
-          InputError: `max_restores` times was not enough.
+          InputError: `max_restores` times was not enough, or there is nothing to go back to.
         """
         offset, restores = int(self.offset.numpy()), int(self._restores.numpy())
         limit = self._config.max_consecutive
@@ -97,7 +98,14 @@ class Guard(tf.Module):
                 f"{step}, after going back {restores} times. Lower `optimizer.learning_rate` or "
                 "lengthen `optimizer.warmup_steps`, in a new run."
             )
-        restored = restore(int(self.last_good.numpy())) or 0
+        last_good = int(self.last_good.numpy())
+        restored = restore(last_good)
+        if restored is None:
+            raise InputError(
+                f"training diverged: more than {limit} steps in a row were not finite at step "
+                f"{step}, and no checkpoint until step {last_good} can be read to go back to: put "
+                "back a copy, or begin a new run."
+            )
         self.offset.assign(offset + step - restored)
         self._restores.assign(restores + 1)
         self._consecutive.assign(0)

@@ -80,6 +80,7 @@ class _Training:
         restored = self.checkpoints.restore()
         if restored is None and first_weights is not None:
             self.model.set_weights(first_weights)
+        self.is_new = restored is None
         if restored is not None:
             print(f"continuing at step {restored:,} of {run.path}", flush=True)
         self.step = restored or 0
@@ -89,7 +90,7 @@ class _Training:
 
     def run_all(self) -> AlbertPretrainer:
         """Runs the loops of steps that are left."""
-        if self.step == 0:
+        if self.is_new:
             self._save()  # what a run that diverges early goes back to
         any_stop = _any_replica(self.strategy)
         with StopRequest() as stop, TrainingLog(
@@ -102,7 +103,8 @@ class _Training:
                 self._loop(log)
                 if any_stop(tf.constant(float(bool(stop.signal)))):
                     # Not to go back to: the run that nobody stopped has no such checkpoint.
-                    self.checkpoints.save(self.step, beside=int(self.guard.last_good.numpy()))
+                    if self.step != (last_good := int(self.guard.last_good.numpy())):
+                        self.checkpoints.save(self.step, also_keep=last_good)
                     self._export()
                     if hardware.is_chief(self.strategy):
                         print(f"stopped, saved at step {self.step:,}", flush=True)

@@ -1,5 +1,6 @@
 """A run's checkpoints: each is whole or absent, and of damaged ones the one before is taken."""
 
+import contextlib
 import glob
 import os
 import re
@@ -34,10 +35,11 @@ class Checkpoints:
             shutil.rmtree(cut_off, ignore_errors=True)
         self._manager = tf.train.CheckpointManager(checkpoint, target, max_to_keep=None)
 
-    def save(self, step: int, beside: int | None = None) -> None:
-        """Saves; a full disk or a kill leaves what was saved before.
+    def save(self, step: int, also_keep: int | None = None) -> None:
+        """Saves a step that is not there yet; a full disk or a kill leaves what was saved before.
 
-        Of those before, `beside` stays however many are kept.
+        Then the earlier ones that are too many go, but not `also_keep`, and all later ones, which
+        are of a past that training has left.
 
         Raises:
           OSError: it could not be written; its parts are removed.
@@ -52,7 +54,8 @@ class Checkpoints:
                 "and give the same command again."
             ) from None
         if self._keep:
-            kept = {beside, *_steps_in(self._target)[: self._keep]}
+            until = [saved for saved in _steps_in(self._target) if saved <= step]
+            kept = {also_keep, *until[: self._keep]}
             self.drop(lambda old: old not in kept)
 
     def drop(self, is_unwanted: Callable[[int], bool]) -> None:
@@ -61,19 +64,24 @@ class Checkpoints:
         unwanted = set(filter(is_unwanted, steps))
         if not unwanted:
             return
-        left = [os.path.join(self._target, f"ckpt-{n}") for n in sorted({*steps} - unwanted)]
-        if left:  # first what names the latest: a kill in between leaves files that nobody reads
-            tf.compat.v1.train.update_checkpoint_state(self._target, left[-1], left)
+        left = [f"ckpt-{step}" for step in sorted({*steps} - unwanted)]
+        # First what names the latest: a kill in between leaves files that nobody reads. Names
+        # without a folder stay so where the folder is absolute, and a run can be moved.
+        if left:
+            folder = os.path.abspath(self._target)
+            tf.compat.v1.train.update_checkpoint_state(folder, left[-1], left)
         else:
-            os.remove(os.path.join(self._target, "checkpoint"))
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(os.path.join(self._target, "checkpoint"))
         for step in unwanted:
-            for path in glob.glob(os.path.join(glob.escape(self._target), f"ckpt-{step}.*")):
+            files = glob.glob(os.path.join(glob.escape(self._target), f"ckpt-{step}.*"))
+            for path in sorted(files, reverse=True):  # the index, without which it is none, first
                 os.remove(path)
 
     def restore(self, until: int | None = None) -> int | None:
         """Restores the latest checkpoint that can be read, of those until a step where it is given.
 
-        Returns its step, None if none was saved.
+        Returns its step, None if none was saved, or of those `until` a step none can be read.
 
         Raises:
           InputError: some were saved, and none can be read; or one is of another model.
@@ -93,7 +101,7 @@ class Checkpoints:
                 f"{path} is of another model than the run's config.json describes: {wrong} Put the "
                 "run's own checkpoints back, or remove the folder to begin anew."
             )
-        if steps:
+        if steps and until is None:
             raise InputError(
                 f"no checkpoint in {self._source!r} can be read: remove the folder to begin anew, "
                 "or put back a copy."

@@ -45,12 +45,15 @@ class Selection:
             )
         folder = os.path.join(writes.best_path, "checkpoints")
         self._kept = Checkpoints(tf.train.Checkpoint(model=model), folder, folder, keep=None)
-        self.rewind(0)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._best: float | None = None
+        self._best_step = self._since = 0
 
     def rewind(self, step: int) -> None:
         """Takes up the decisions at `step`; what was kept of later steps is dropped."""
-        self._best: float | None = None
-        self._best_step = self._since = 0
+        self._forget()
         for row in self._run.metrics():
             if row["step"] <= step and HELDOUT + self._config.evaluation.metric in row:
                 self._decide(int(row["step"]), row[HELDOUT + self._config.evaluation.metric])
@@ -68,6 +71,11 @@ class Selection:
     def why_it_ended(self, step: int) -> str:
         """Of a run whose patience is at its end, a line for people."""
         evaluation = self._config.evaluation
+        if self._best is None:
+            return (
+                f"ended at step {step:,} of {self._config.loop.steps:,}: heldout/"
+                f"{evaluation.metric} was not a number in {self._since} evaluation(s)"
+            )
         return (
             f"ended at step {step:,} of {self._config.loop.steps:,}: no better heldout/"
             f"{evaluation.metric} in {self._since} evaluation(s) than {self._best:.4g} at step "

@@ -43,7 +43,7 @@ class TpuCheckOptions:
     batch: int = cli.option("sequences on a chip", 32)
     topology: str = cli.option(f"{', '.join(CHIPS)}, with a layout or without: v5e:2x2", "v5e")
     quick: bool = cli.option("the compiler's least effort: about right, in seconds", False)
-    largest: bool = cli.option("find the largest batch too: up to four more compiles", True)
+    largest: bool = cli.option("find the largest batch too: two to five more compiles", True)
     global_batch: int = cli.option("find the cheapest way to compute this batch instead", 0)
     chips: int = cli.option("that share --global_batch", 8)
     table: bool = cli.option("every preset on every chip, --batch on each, instead", False)

@@ -54,14 +54,15 @@ def largest_batch(
         (fits if size <= limit else refuted)[batch] = size
         best, worst = max(fits, default=0), min(refuted, default=0)
         if not fits:
-            batch = worst // 2 // unit * unit
+            below = room({0: fixed, worst: refuted[worst]}, limit, unit)
+            batch = min(worst // 2 // unit * unit, below)
         elif refuted:
             ends = {best: fits[best], worst: refuted[worst]}
             batch = min(room(ends, limit, unit), worst - unit)
         elif len(fits) == 1:
             batch = max(room({0: fixed} | fits, limit, unit), best + unit)
         else:
-            batch = room(fits, limit, unit)
+            batch = min(room(fits, limit, unit), 4 * best)  # the line may be flat
         if batch < GAIN * best:
             break
     return max(fits, default=0)

@@ -51,8 +51,8 @@ def affine(x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
 
 
 def _column_sums(x: tf.Tensor) -> tf.Tensor:
-    """[M, N] -> [N], as a product: BiasAddGrad adds thousands of bfloat16 numbers in bfloat16."""
-    return tf.matmul(tf.ones([1, tf.shape(x)[0]], x.dtype), x)[0]
+    """[M, N] -> [N], added in float32: CPUs add thousands of bfloat16 numbers in bfloat16."""
+    return tf.cast(tf.matmul(tf.ones([1, tf.shape(x)[0]]), tf.cast(x, tf.float32))[0], x.dtype)
 
 
 def cross_entropy(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

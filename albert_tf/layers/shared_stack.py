@@ -4,6 +4,7 @@ import contextlib
 import contextvars
 import itertools
 from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 import tensorflow as tf
 import tf_keras
@@ -14,6 +15,7 @@ from albert_tf.layers.attention import AttentionWeights, SelfAttention
 from albert_tf.layers.encoder_block import EncoderBlock
 from albert_tf.layers.feed_forward import FeedForward, FeedForwardWeights
 
+Weights = TypeVar("Weights", AttentionWeights, FeedForwardWeights)
 _loops = contextvars.ContextVar("loops", default=False)
 
 
@@ -86,10 +88,7 @@ class SharedStack(tf_keras.layers.Layer):
             x = block.compute(attention[a], feed_forward[f], x, mask, layer_key, training)
             outputs.append(x)
             if training:
-                # Gradients are added two by two, as they come: TensorFlow's sum of many waits for
-                # all of them, and which it adds first is a matter of time.
-                attention[a] = AttentionWeights(*map(tf.identity, attention[a]))
-                feed_forward[f] = FeedForwardWeights(*map(tf.identity, feed_forward[f]))
+                attention[a], feed_forward[f] = _again(attention[a]), _again(feed_forward[f])
         return outputs
 
     def _in_loops(self, x: tf.Tensor, mask: tf.Tensor, num_layers: int | None) -> tf.Tensor:
@@ -111,8 +110,8 @@ class SharedStack(tf_keras.layers.Layer):
 
     def _rematerialized(
         self,
-        attention: Sequence[AttentionWeights],
-        feed_forward: Sequence[FeedForwardWeights],
+        attention: list[AttentionWeights],
+        feed_forward: list[FeedForwardWeights],
         x: tf.Tensor,
         mask: tf.Tensor,
         key: common.DropoutKey | None,
@@ -138,7 +137,16 @@ class SharedStack(tf_keras.layers.Layer):
                 return block.compute(own, other, x, mask, layer_key, training=True)
 
             weights = [*attention[a], *feed_forward[f]]
+            attention[a], feed_forward[f] = _again(attention[a]), _again(feed_forward[f])
             chunks = self.config.rematerialize_chunks
             outputs += rematerialize.run_layers(layer, weights, x, mask, key, count, chunks)
             x = outputs[-1]
         return [*map(rematerialize.without_gradient, outputs[:-1]), x]
+
+
+def _again(weights: Weights) -> Weights:
+    """The same for the next layer, so that gradients are added two by two, from the last layer on.
+
+    TensorFlow's sum of many waits for all of them, and which it adds first depends on time.
+    """
+    return type(weights)(*map(tf.identity, weights))

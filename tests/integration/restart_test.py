@@ -106,7 +106,7 @@ def test_killed_at_ten_random_points(
     tiny_records: str, tmp_path: pathlib.Path, replicas: int, more: tuple[str, ...]
 ):
     """With kill -9, ten times while it trains, logs or saves and twice while it starts."""
-    more = (*more, "--set=loop.steps=96")
+    more = (*more, "--set=loop.steps=400")  # more than twelve rounds can reach
     finish(start(tiny_records, tmp_path / "whole", *more, replicas=replicas))
     rng, run = random.Random(replicas), tmp_path / "run"
     for number in range(12):

@@ -15,6 +15,7 @@ from albert_tf.runs import RunDir
 from data.records import Manifest
 from pretraining import selection, train
 from pretraining.config import EvaluationConfig
+from pretraining.stopping import StopRequest
 
 FAST = ("loop.steps=8", "loop.steps_per_loop=2", "loop.checkpoint_every=4", "model.num_layers=1",
         "optimizer.warmup_steps=2", "model.max_positions=32")  # fmt: skip
@@ -83,6 +84,36 @@ def test_real_evaluations_and_exports_on_the_way(tiny_records: str, tmp_path: pa
     assert 5 < run.metrics()[-1]["heldout/loss/mlm"] < 7
     exported = load_encoder(os.path.join(run.export_path, "8"))(INPUTS)["pooled_output"]
     np.testing.assert_allclose(load_encoder(run.path)(INPUTS)["pooled_output"], exported, atol=1e-6)
+
+
+def test_the_best_stays_over_a_restart(tiny_records: str, tmp_path: pathlib.Path, monkeypatch):
+    """Best and stopped at 2, ended by patience at 6: the weights of 2 are in best/."""
+    monkeypatch.setattr(selection, "Evaluator", Scripted)
+    given = ("evaluation.every=2", "evaluation.patience=2", "loop.checkpoint_every=2")
+    stop = StopRequest.__enter__
+
+    def enter(self: StopRequest) -> StopRequest:
+        entered = stop(self)
+        entered.signal = 15 if Scripted.losses == [3.0] else 0
+        return entered
+
+    monkeypatch.setattr(Scripted, "losses", [3.0])
+    monkeypatch.setattr(StopRequest, "__enter__", enter)
+    with pytest.raises(SystemExit):
+        start(tiny_records, tmp_path / "run", *given)
+    monkeypatch.setattr(Scripted, "losses", [4.0, 5.0])
+    run = start(tiny_records, tmp_path / "run", *given)
+    assert run.result()["step"] == 6
+    assert tf.train.latest_checkpoint(os.path.join(run.best_path, "checkpoints")).endswith("ckpt-2")
+
+
+def test_patience_ends_a_run_whose_metric_is_no_number(
+    tiny_records: str, tmp_path: pathlib.Path, monkeypatch, capsys
+):
+    monkeypatch.setattr(selection, "Evaluator", Scripted)
+    monkeypatch.setattr(Scripted, "losses", [float("nan")])
+    start(tiny_records, tmp_path / "run", "evaluation.every=2", "evaluation.patience=1")
+    assert "ended at step 2 of 8: heldout/loss/mlm was not a number" in capsys.readouterr().out
 
 
 def test_what_is_not_a_number_is_never_better():

@@ -20,6 +20,7 @@ from pretraining.actions import TrainingLog
 from pretraining.config import GuardConfig, PretrainConfig, resolve
 from pretraining.experiments import SMOKE
 from pretraining.guard import Guard, skipped_steps
+from pretraining.saving import Checkpoints
 from pretraining.step import TrainStep
 
 FAST = ("loop.steps=8", "loop.steps_per_loop=2", "loop.checkpoint_every=2", "seed=3",
@@ -147,6 +148,47 @@ class TestStopping:
             assert "damaged" not in capsys.readouterr().out
 
 
+class TestCheckpoints:
+    def saved(self, folder: pathlib.Path, keep: int = 1) -> tuple[tf.Variable, Checkpoints]:
+        variable = tf.Variable(0)
+        state = tf.train.Checkpoint(variable=variable)
+        return variable, Checkpoints(state, str(folder), str(folder), keep)
+
+    def names(self, folder: pathlib.Path) -> list[str]:
+        return sorted(path.stem for path in folder.glob("*.index"))
+
+    def test_the_latest_are_kept_and_what_was_asked_for(self, tmp_path: pathlib.Path):
+        variable, checkpoints = self.saved(tmp_path)
+        for step, also_keep in ((4, None), (6, 4)):
+            variable.assign(step)
+            checkpoints.save(step, also_keep)
+        assert self.names(tmp_path) == ["ckpt-4", "ckpt-6"]
+        assert (checkpoints.restore(until=5), int(variable)) == (4, 4)
+        assert checkpoints.restore(until=3) is None
+        checkpoints.save(5)  # 6 is of a past that training has left
+        assert self.names(tmp_path) == ["ckpt-5"]
+        assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / "ckpt-5")
+
+    def test_a_torn_later_one_does_not_push_out_a_new_one(self, tmp_path: pathlib.Path):
+        variable, checkpoints = self.saved(tmp_path)
+        for step in (8, 12):
+            checkpoints.save(step, also_keep=8)
+        (tmp_path / "ckpt-12.index").write_bytes(b"torn")
+        assert checkpoints.restore() == 8
+        variable.assign(10)
+        checkpoints.save(10, also_keep=8)
+        assert self.names(tmp_path) == ["ckpt-10", "ckpt-8"]
+        assert (checkpoints.restore(), int(variable)) == (10, 10)
+
+    def test_a_run_can_be_moved(self, tmp_path: pathlib.Path):
+        _, checkpoints = self.saved(tmp_path / "here")
+        for step in (1, 2, 3):
+            checkpoints.save(step)
+        (tmp_path / "here").rename(tmp_path / "there")
+        latest = tf.train.latest_checkpoint(str(tmp_path / "there"))
+        assert latest == str(tmp_path / "there" / "ckpt-3")
+
+
 class TestGuard:
     def test_a_step_that_is_not_finite_changes_nothing(
         self, tiny_records: str, tmp_path: pathlib.Path, monkeypatch, capsys
@@ -179,7 +221,8 @@ class TestGuard:
         reader = tf.train.load_checkpoint(str(tmp_path / "run/checkpoints"))
         assert reader.get_tensor("guard/offset/.ATTRIBUTES/VARIABLE_VALUE") == 4
 
-    @pytest.mark.parametrize("stop", [8, pytest.param(6, marks=pytest.mark.slow)])
+    @pytest.mark.slow
+    @pytest.mark.parametrize("stop", [4, 6, 8])  # 4 is saved anyway
     def test_a_stop_before_going_back_changes_nothing(
         self, tiny_records: str, tmp_path: pathlib.Path, monkeypatch, capsys, stop: int
     ):
@@ -195,8 +238,8 @@ class TestGuard:
         with monkeypatch.context() as patched, pytest.raises(SystemExit):
             told_to_end(patched, at=stop)
             run_in(tmp_path / "run", tiny_records, config)
-        saved = sorted(path.stem for path in (tmp_path / "run/checkpoints").glob("*.index"))
-        assert saved == ["ckpt-4", f"ckpt-{stop}"]
+        saved = {path.stem for path in (tmp_path / "run/checkpoints").glob("*.index")}
+        assert saved == {"ckpt-4", f"ckpt-{stop}"}
         assert equal(run_in(tmp_path / "run", tiny_records, config), whole)
         assert said in capsys.readouterr().out
         for path in (tmp_path / "whole", tmp_path / "run"):
@@ -210,6 +253,16 @@ class TestGuard:
         guard.check(2, np.array([0.0, 1.0]), run, lambda batch: [])
         guard.restart(1, run)  # step 1 is taken again; 4 and 5, of the first time, are history
         assert [(row["restores"], row["step"]) for row in skipped_steps(run)] == [(0, 4), (0, 5)]
+        with open(run.skipped_path, "a", encoding="utf-8") as file:
+            file.write('{"step": 1, "rec')  # a full disk, a kill
+        guard.restart(1, run)
+        guard.check(2, np.array([0.0, 1.0]), run, lambda batch: [])
+        assert [row["step"] for row in skipped_steps(run)] == [4, 5, 1]
+
+    def test_nothing_to_go_back_to_is_told(self, tmp_path: pathlib.Path):
+        guard = Guard(GuardConfig(1, 3))
+        with pytest.raises(InputError, match="no checkpoint until step 0 can be read to go back"):
+            guard.go_back(6, lambda step: None)
 
     def test_a_run_that_keeps_diverging_is_given_up(self, tmp_path: pathlib.Path):
         """At most 2 in a row, over the end of a loop too; going back once is allowed."""

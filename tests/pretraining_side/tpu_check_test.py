@@ -95,6 +95,18 @@ def test_the_largest_batch_where_most_bytes_are_of_no_batch():
     assert found == 384  # 1,684
 
 
+def test_the_largest_batch_where_a_line_is_flat():
+    """8 and 16 need the same, as what is of no batch hides them: no leap to billions."""
+    asked = []
+
+    def need(batch: int) -> int:
+        asked.append(batch)
+        return max(1600, 900 + 10 * batch)
+
+    assert tpu_fit.largest_batch(need, 1690, fixed=900, start=8, unit=8) == 72  # 1,620
+    assert max(asked) <= 4 * 64
+
+
 def test_the_largest_batch_is_0_where_parameters_alone_do_not_fit():
     assert tpu_fit.largest_batch({}.__getitem__, 250, fixed=251, start=16) == 0
 
