@@ -34,8 +34,8 @@ _PRODUCT = 1024  # rows and columns of the product that a CPU is timed by
 def make_deterministic() -> None:
     """Makes a training step of this process give the same bits each time, on one machine."""
     tf.config.experimental.enable_op_determinism()
-    # It makes sums of three and more out of sums of two, and AddN begins with whichever of its
-    # inputs has a buffer that is free by then.
+    # That optimizer makes sums of three and more out of sums of two, and AddN begins with whichever
+    # of its inputs has a buffer that is free by then.
     tf.config.optimizer.set_experimental_options({"arithmetic_optimization": False})
 
 
