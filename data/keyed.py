@@ -21,7 +21,7 @@ _MULTIPLIERS_32 = (0x85EBCA6B, 0xC2B2AE35)
 
 # One stream per purpose: what is drawn for one never tells anything about another.
 SHARD_ORDER, RECORD_ORDER, PAIR, NGRAM, TILE, REPLACE, PIECE, DROPOUT, SEGMENTS = range(1, 10)
-PARTNER_SHARD, PARTNER_TIE, PARTNER_PICK, MIXTURE, HALVES = 101, 102, 104, 105, 106
+PARTNER_SHARD, PARTNER_TIE, PARTNER_PICK, MIXTURE, HALVES, UNIT_ORDER = 101, 102, 104, 105, 106, 107
 
 
 def stream_key(seed: int, stream: int, epoch: int = 0) -> int:
@@ -40,6 +40,11 @@ def below(draws: np.ndarray, limit: int | np.ndarray) -> np.ndarray:
     """uint64 draws -> int64 uniform in [0, limit), limit at most 2**32."""
     high = draws >> np.uint64(32)
     return ((high * np.asarray(limit).astype(np.uint64)) >> np.uint64(32)).astype(np.int64)
+
+
+def order(key: int, counter: np.ndarray) -> np.ndarray:
+    """A random order: int64 indices into `counter` [N], sorted by the draws of its numbers."""
+    return np.argsort(bits(key, counter) >> np.uint64(1), kind="stable")
 
 
 def searchsorted(ordered: np.ndarray, values: np.ndarray, side: Any = "left") -> np.ndarray:
@@ -70,6 +75,14 @@ def graph_below(draws: "tf.Tensor", limit: Any) -> "tf.Tensor":
     high = tf.bitwise.right_shift(draws, tf.constant(32, tf.uint64))
     scaled = tf.bitwise.right_shift(high * tf.cast(limit, tf.uint64), tf.constant(32, tf.uint64))
     return tf.cast(scaled, tf.int32)
+
+
+def graph_order(key: "tf.Tensor", counter: "tf.Tensor") -> "tf.Tensor":
+    """`order` in the graph: int32 [N]. int64, which TensorFlow sorts, holds 63 bits of a draw."""
+    import tensorflow as tf
+
+    draws = tf.bitwise.right_shift(graph_bits(key, counter), tf.constant(1, tf.uint64))
+    return tf.argsort(tf.cast(draws, tf.int64), stable=True)
 
 
 def bits32(key: int, counter: np.ndarray) -> np.ndarray:

@@ -92,15 +92,15 @@ def record_stream(
     def shard_of_turn(turn: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         epoch = turn // len(shards)
         key = keyed.graph_stream_key(seed, keyed.SHARD_ORDER, epoch)
-        draws = keyed.graph_bits(key, tf.range(len(shards), dtype=tf.int64))
-        return tf.cast(_argsort(draws)[turn % len(shards)], tf.int64), epoch
+        order = keyed.graph_order(key, tf.range(len(shards), dtype=tf.int64))
+        return tf.cast(order[turn % len(shards)], tf.int64), epoch
 
     @tf.autograph.experimental.do_not_convert  # graph operations only: converting takes seconds
     def read_shard(turn: tf.Tensor) -> tf.data.Dataset:
         shard, epoch = shard_of_turn(turn)
         fields = source.read(shard, epoch)
         key = keyed.graph_stream_key(seed, keyed.RECORD_ORDER, epoch)
-        order = _argsort(keyed.graph_bits(key, fields[1]))
+        order = keyed.graph_order(key, fields[1])
         return tf.data.Dataset.from_tensor_slices(tuple(tf.gather(f, order) for f in fields))
 
     turns = tf.data.Dataset.range(turn, tf.int64.max)
@@ -157,13 +157,12 @@ def _numbers(sizes: np.ndarray, seed: int, turn: int) -> Iterator[tuple[int, int
         shard = _shard_order(sizes, seed, epoch)[place]
         index = np.arange(ends[shard] - sizes[shard], ends[shard])
         key = keyed.stream_key(seed, keyed.RECORD_ORDER, epoch)
-        order = np.argsort(keyed.bits(key, index) >> np.uint64(1), kind="stable")
-        yield from ((epoch, number) for number in index[order].tolist())
+        yield from ((epoch, number) for number in index[keyed.order(key, index)].tolist())
 
 
 def _shard_order(sizes: np.ndarray, seed: int, epoch: int) -> np.ndarray:
-    draws = keyed.bits(keyed.stream_key(seed, keyed.SHARD_ORDER, epoch), np.arange(len(sizes)))
-    return np.argsort(draws >> np.uint64(1), kind="stable")
+    key = keyed.stream_key(seed, keyed.SHARD_ORDER, epoch)
+    return keyed.order(key, np.arange(len(sizes)))
 
 
 def seek(sizes: np.ndarray, seed: int, start: int) -> tuple[int, int]:
@@ -174,9 +173,3 @@ def seek(sizes: np.ndarray, seed: int, start: int) -> tuple[int, int]:
             return epoch * len(sizes) + place, skip
         skip -= int(sizes[shard])
     raise AssertionError("an epoch is shorter than its remainder")
-
-
-def _argsort(draws: tf.Tensor) -> tf.Tensor:
-    """Indices that sort uint64 draws (by their high 63 bits, which int64 can hold)."""
-    high = tf.cast(tf.bitwise.right_shift(draws, tf.constant(1, tf.uint64)), tf.int64)
-    return tf.argsort(high, stable=True)

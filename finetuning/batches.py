@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from albert_tf.tasks.features import Features
+from data import keyed
 
 
 def training_batches(
@@ -10,28 +11,34 @@ def training_batches(
 ) -> tf.data.Dataset:
     """The batches of steps first_step ... steps - 1: (inputs, targets), as `fit` takes them.
 
-    Every epoch has all units in an order of its own, and batches go on across its end, so that a
-    run that is taken up again seeks by arithmetic.
+    Every epoch has all units in a keyed order of its own, and batches go on across its end, so that
+    a run that is resumed seeks by arithmetic.
 
     Args:
       pad: to `features.seq_length`; else to what the longest unit of a batch needs.
     """
     count = len(features)
-    positions = tf.data.Dataset.range(first_step * batch_size, steps * batch_size)
+    first, end = first_step * batch_size, steps * batch_size
 
-    def batch(position: tf.Tensor) -> tuple:
-        epoch, index = position // count, position % count
-        salt = tf.stack([tf.fill(tf.shape(epoch), tf.constant(seed, tf.int64)), epoch,
-                         tf.zeros_like(epoch)], axis=1)  # fmt: skip
-        units = tf.raw_ops.RandomIndexShuffle(
-            index=tf.cast(index, tf.int32), seed=tf.cast(salt, tf.int32), max_index=count - 1,
-            rounds=4,
-        )  # fmt: skip
+    def batch(units: tf.Tensor) -> tuple:
         inputs, targets = features.batch(units, features.seq_length if pad else None)
         return inputs, targets if len(targets) > 1 else next(iter(targets.values()))
 
-    dataset = positions.batch(batch_size, drop_remainder=True).map(batch, tf.data.AUTOTUNE)
+    dataset = unit_stream(count, seed, first).take(end - first)
+    dataset = dataset.batch(batch_size, drop_remainder=True).map(batch, tf.data.AUTOTUNE)
     options = tf.data.Options()
     # Each worker reads all and takes its share of a batch: the units are not in files.
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
     return dataset.with_options(options).prefetch(4)
+
+
+def unit_stream(count: int, seed: int, first: int) -> tf.data.Dataset:
+    """Unit numbers, int32, from position `first` on: each epoch all of range(count), shuffled."""
+
+    def epoch_order(epoch: tf.Tensor) -> tf.data.Dataset:
+        key = keyed.graph_stream_key(seed, keyed.UNIT_ORDER, epoch)
+        order = keyed.graph_order(key, tf.range(count, dtype=tf.int64))
+        return tf.data.Dataset.from_tensor_slices(order)
+
+    epochs = tf.data.Dataset.range(first // count, tf.int64.max)
+    return epochs.flat_map(epoch_order).skip(first % count)

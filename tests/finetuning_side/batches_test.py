@@ -1,0 +1,77 @@
+"""The order of training units: its distribution, over seeds, sizes and epochs.
+
+Every statistic is held against that of random permutations, within 5 of its standard deviations.
+"""
+
+import numpy as np
+import pytest
+
+from data import keyed
+from finetuning.batches import unit_stream
+
+SEEDS, EPOCHS, BATCH = range(10), range(3), 32
+SIZES = (100, 1_000, 3_668, 20_000, 67_349, 400_000)
+
+
+def orders(size: int) -> np.ndarray:
+    """int64 [seeds, epochs, size]"""
+    return np.array([
+        [keyed.order(keyed.stream_key(seed, keyed.UNIT_ORDER, epoch), np.arange(size))
+         for epoch in EPOCHS]
+        for seed in SEEDS
+    ])  # fmt: skip
+
+
+def correlations(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """Of permutations, in standard deviations: 1 / sqrt(size - 1) (Spearman's rank correlation)."""
+    size = rows.shape[-1]
+    middle, variance = (size - 1) / 2, (size**2 - 1) / 12
+    covariance = np.mean((rows - middle) * (columns - middle), axis=-1)
+    return covariance / variance * np.sqrt(size - 1)
+
+
+def is_normal(deviations: np.ndarray) -> bool:
+    """Each within 5; the sum of their squares, a chi-square, within 5 of its own deviations."""
+    squares = float(np.sum(deviations**2))
+    too_large = np.any(np.abs(deviations) > 5)
+    return not too_large and abs(squares - deviations.size) < 5 * (2 * deviations.size) ** 0.5
+
+
+@pytest.mark.parametrize("size", [1, 5, 1_000])
+def test_the_stream_has_each_epochs_keyed_order(size: int):
+    """From any position; epochs are permutations."""
+    expected = [keyed.order(keyed.stream_key(7, keyed.UNIT_ORDER, epoch), np.arange(size))
+                for epoch in range(4)]  # fmt: skip
+    assert all(sorted(order) == list(range(size)) for order in expected)
+    flat = np.concatenate(expected)
+    for first in (0, 1, size, 2 * size + size // 2):
+        found = next(unit_stream(size, 7, first).batch(len(flat) - first).as_numpy_iterator())
+        np.testing.assert_array_equal(found, flat[first:])
+
+
+@pytest.mark.parametrize("size", SIZES)
+class TestDistribution:
+    def test_the_place_of_a_unit_does_not_follow_from_its_number(self, size: int):
+        assert is_normal(correlations(orders(size), np.arange(size)))
+
+    def test_the_order_of_an_epoch_does_not_follow_from_another(self, size: int):
+        every = orders(size)
+        assert is_normal(correlations(every[:, 0], every[:, 1]))
+        assert is_normal(correlations(every[:, 1], every[:, 2]))
+
+    def test_the_order_of_a_seed_does_not_follow_from_another(self, size: int):
+        every = orders(size)
+        assert is_normal(correlations(every[:-1], every[1:]))
+
+    def test_batches_of_sorted_labels_are_mixed(self, size: int):
+        """Half of the units have label 1: hypergeometric in each batch, and at every place alike."""
+        batches = size // BATCH
+        labels = orders(size)[..., : batches * BATCH] >= size // 2
+        counts = labels.reshape(len(SEEDS), len(EPOCHS), batches, BATCH).sum(-1)
+        share = (size - size // 2) / size
+        variance = BATCH * share * (1 - share) * (size - BATCH) / (size - 1)
+        deviations = (counts - BATCH * share) / variance**0.5
+        squares = np.mean(deviations**2)
+        assert abs(squares - 1) < 5 * (2 / deviations.size) ** 0.5
+        first = deviations[:, :, : min(10, batches)]  # where a sorted table would have one label
+        assert abs(first.mean()) < 5 / first.size**0.5
