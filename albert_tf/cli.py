@@ -72,9 +72,7 @@ def run(
     except BrokenPipeError:  # `| head` has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the last flush
         sys.exit(128 + signal.SIGPIPE)
-    except Exception as error:
-        if not isinstance(error, (InputError, OSError, *_tensorflow_errors())):
-            raise
+    except InputError as error:
         print(f"{name}: error: {one_line(error)}", file=sys.stderr)
         sys.exit(USAGE_ERROR)
     sys.exit(status or 0)
@@ -85,12 +83,6 @@ def _terminate(owner: int, *_: object) -> None:
     if os.getpid() != owner:  # a forked worker: nothing in it is its own to clean up
         os._exit(TERMINATED)
     sys.exit(TERMINATED)
-
-
-def _tensorflow_errors() -> tuple[type[BaseException], ...]:
-    """What TensorFlow raises for a torn file, a full disk or a lost permission."""
-    tensorflow = sys.modules.get("tensorflow")
-    return (tensorflow.errors.OpError,) if tensorflow else ()
 
 
 def parse(

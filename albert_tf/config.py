@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from albert_tf import settings
-from albert_tf.errors import ConfigError, InputNotFoundError
+from albert_tf.errors import ConfigError, InputNotFoundError, reading
 
 SHARINGS = ("all", "attention", "ffn", "none")
 ACTIVATIONS = ("gelu", "relu")
@@ -112,7 +112,7 @@ class AlbertConfig:
                 "Google's or Hugging Face's goes through albert_tf.convert, named google:DIR or "
                 "huggingface:DIR."
             )
-        with open(path, encoding="utf-8") as file:
+        with reading(path), open(path, encoding="utf-8") as file:
             try:
                 values = json.load(file)
             except ValueError as error:

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Iterator
 from typing import IO, Any
 
-from albert_tf.errors import InputError
+from albert_tf.errors import InputError, MachineError, writing
 
 SUFFIX = ".incomplete"
 MARK = ".albert_tf"  # a file in a folder being written: it is ours, and locked while we live
@@ -22,11 +22,12 @@ def new_folder(path: str, flag: str = "--output", identity: str = "") -> Iterato
     Files in it whose names begin with MARK are no part of the result and are removed then. Where
     the block raises, nothing is left. What a killed process left is cleared by the next.
     With an `identity`, which says all that decides the content, what is there is left unless the
-    block raises InputError, and the next call of the same identity yields it again.
+    block finds a mistake in the input, and the next call of the same identity yields it again.
 
     Raises:
       InputError: `path` exists and is not an empty folder, or cannot be written; the folder beside
         it was not made here, or another process is at work in it.
+      MachineError: the disk is full.
     """
     require_new(path, flag)
     final = os.path.realpath(path)
@@ -40,12 +41,13 @@ def new_folder(path: str, flag: str = "--output", identity: str = "") -> Iterato
             raise _unwritable(flag, path, error.errno) from None
         with _locked(work, "a", flag) as mark:
             try:
-                if not mark.tell():
-                    mark.write(identity)
-                    mark.flush()
-                    os.fsync(mark.fileno())
-                yield work
-                _sync_all(work)
+                with writing(path):
+                    if not mark.tell():
+                        mark.write(identity)
+                        mark.flush()
+                        os.fsync(mark.fileno())
+                    yield work
+                    _sync_all(work)
                 if os.path.isdir(final):
                     os.rmdir(final)
                 os.replace(work, final)
@@ -53,7 +55,8 @@ def new_folder(path: str, flag: str = "--output", identity: str = "") -> Iterato
                     if name.startswith(MARK):
                         os.remove(os.path.join(final, name))
             except BaseException as error:
-                if not identity or isinstance(error, InputError):
+                is_mistake = isinstance(error, InputError) and not isinstance(error, MachineError)
+                if not identity or is_mistake:
                     shutil.rmtree(work, ignore_errors=True)
                 raise
     finally:
@@ -138,6 +141,28 @@ def require_new(path: str, flag: str = "--output") -> None:
         raise _unwritable(flag, path, errno.EACCES if os.path.isdir(above) else errno.ENOTDIR)
 
 
+def require_file(path: str, flag: str) -> None:
+    """InputError: no file can be written at `path`, whose folder must exist."""
+    folder = os.path.dirname(os.path.abspath(path))
+    if "://" in path or not os.path.isdir(folder):
+        raise InputError(
+            f"{flag} must be a file in a folder that exists. Received: {path!r} (working folder "
+            f"{os.getcwd()}). Make the folder, or name another."
+        )
+    if os.path.isdir(path):
+        raise InputError(f"{flag} must be a file. Received: {path!r}, a folder.")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise _unwritable(flag, path, errno.EACCES)
+
+
+def require_folder(path: str, flag: str) -> None:
+    """InputError: `path` is no folder, or none that files can be written to."""
+    if not os.path.isdir(path):
+        require_new(path, flag)
+    elif not os.access(path, os.W_OK | os.X_OK):
+        raise _unwritable(flag, path, errno.EACCES)
+
+
 def _unwritable(flag: str, path: str, number: int | None) -> InputError:
     reason = os.strerror(number or errno.EIO)
     return InputError(f"{flag}={path} cannot be written: {reason}. Name another folder.")
@@ -145,12 +170,17 @@ def _unwritable(flag: str, path: str, number: int | None) -> InputError:
 
 @contextlib.contextmanager
 def new_file(path: str) -> Iterator[str]:
-    """Yields a name beside `path` to write to: `path` is the whole new file or what it was."""
+    """Yields a name beside `path` to write to: `path` is the whole new file or what it was.
+
+    Raises:
+      MachineError: the disk is full, or the folder cannot be written.
+    """
     partial = path + SUFFIX
     try:
-        yield partial
-        _sync(partial)
-        os.replace(partial, path)
+        with writing(path):
+            yield partial
+            _sync(partial)
+            os.replace(partial, path)
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.remove(partial)

@@ -11,7 +11,7 @@ from importlib import metadata
 from typing import Any
 
 from albert_tf import outputs, settings
-from albert_tf.errors import InputError, InputNotFoundError
+from albert_tf.errors import InputError, InputNotFoundError, reading, writing
 from albert_tf.tokenization import Tokenizer
 
 PACKAGES = (
@@ -115,6 +115,14 @@ class RunDir:
         """Whether it is a run, and no converted folder, that has not ended."""
         return os.path.isfile(self._at("environment.json")) and not self.is_complete
 
+    def require_ended(self, flag: str, unfinished: bool) -> None:
+        """InputError, which names `flag`: the run has not ended, and its state is not asked for."""
+        if self.is_unfinished and not unfinished:
+            raise InputError(
+                f"{flag}={self.path} has not ended. Let it end, or pass --unfinished to take its "
+                "last checkpoint."
+            )
+
     def begin(self, config: Mapping[str, Any], tokenizer: Tokenizer) -> None:
         """Starts a run, or takes up the same one.
 
@@ -171,7 +179,7 @@ class RunDir:
                 f"no config.json in {self.path!r} (working folder {os.getcwd()}): not a run folder."
                 + meant
             )
-        with open(self.config_path, encoding="utf-8") as file:
+        with reading(self.config_path), open(self.config_path, encoding="utf-8") as file:
             try:
                 return json.load(file)
             except ValueError as error:
@@ -187,13 +195,13 @@ class RunDir:
     def keep_metrics_until(self, step: int) -> None:
         """Drops the rows after `step`: a restart from a checkpoint writes them again."""
         rows = [row for row in self.metrics() if row["step"] <= step]
-        with open(self.metrics_path + outputs.SUFFIX, "w", encoding="utf-8") as file:
-            file.writelines(json.dumps(row) + "\n" for row in rows)
-        os.replace(self.metrics_path + outputs.SUFFIX, self.metrics_path)
+        with outputs.new_file(self.metrics_path) as partial:
+            with open(partial, "w", encoding="utf-8") as file:
+                file.writelines(json.dumps(row) + "\n" for row in rows)
 
     def add_metrics(self, row: Mapping[str, float]) -> None:
         """Appends a row to metrics.jsonl."""
-        with open(self.metrics_path, "a", encoding="utf-8") as file:
+        with writing(self.metrics_path), open(self.metrics_path, "a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
 
     def finish(self, result: Mapping[str, Any]) -> None:

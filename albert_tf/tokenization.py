@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from albert_tf import settings
-from albert_tf.errors import ConfigError, InputError, InputNotFoundError
+from albert_tf.errors import ConfigError, InputError, InputNotFoundError, reading
 from albert_tf.normalization import Normalization
 from albert_tf.sentencepiece_model import MODEL_FILE, WORD_MARK, SentencePiece, SpecialIds
 from albert_tf.wordpiece import VOCABULARY_FILE, WordPiece, is_vocabulary
@@ -151,7 +151,7 @@ def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
     """
     path = os.fspath(path)
     file = _find_model(path)
-    with open(file, "rb") as stream:
+    with reading(file), open(file, "rb") as stream:
         model = stream.read()
     record = _read_record(os.path.join(os.path.dirname(file), SETTINGS_FILE))
     if record is None:
@@ -187,7 +187,7 @@ def _read_record(file: str) -> dict[str, Any] | None:
     if not os.path.isfile(file):
         return None
     try:
-        with open(file, encoding="utf-8") as stream:
+        with reading(file), open(file, encoding="utf-8") as stream:
             record = json.load(stream)
     except ValueError as error:
         raise ConfigError(f"{file!r} must be JSON: {error}. Restore or remove it.") from None

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from albert_tf import outputs, settings
-from albert_tf.errors import InputError
+from albert_tf.errors import InputError, MachineError
 from data.corpora import NumberedCorpus, Part
 from data.cutter import Cutter, Tally, cut_all
 from data.records import shard_name
@@ -184,7 +184,8 @@ def _told_plainly() -> Iterator[None]:
         if found := _USERS_MISTAKE.search(text):
             raise InputError(found[1]) from None
         if _NO_SPACE in text:
-            raise OSError(
-                "the disk of --output or of a worker's temporary folder is full."
+            raise MachineError(
+                "the disk of --output or of a worker's temporary folder is full: make room and "
+                "give the same command again."
             ) from None
         raise

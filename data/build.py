@@ -14,7 +14,6 @@ of 16 MiB of text, or, of more than 8 GiB, of a 512th of the text.
 
 import contextlib
 import dataclasses
-import errno
 import json
 import os
 from collections.abc import Iterator
@@ -62,7 +61,7 @@ def _build(options: BuildOptions, tokenizer: Tokenizer, fingerprint: str) -> Non
         run = _run_local
         identity = json.dumps([_identity(options), tokenizer.fingerprint, fingerprint])
     with (
-        _end_told(options.output, bool(identity)),
+        _end_told(bool(identity)),
         outputs.new_folder(options.output, identity=identity) as folder,
     ):
         shards, tally = run(options, folder, *make_stages(options, tokenizer))
@@ -88,19 +87,12 @@ def _build(options: BuildOptions, tokenizer: Tokenizer, fingerprint: str) -> Non
 
 
 @contextlib.contextmanager
-def _end_told(output: str, continues: bool) -> Iterator[None]:
+def _end_told(continues: bool) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
         print("interrupted" + (": the same command continues" if continues else ""))
         raise
-    except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
-        raise OSError(
-            f"--output={output}: the disk is full. Make room and give the same command again"
-            + (": it continues." if continues else ".")
-        ) from None
 
 
 def _nothing_found(options: BuildOptions, tally: Tally) -> str:

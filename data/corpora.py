@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from albert_tf import settings
-from albert_tf.errors import InputError, InputNotFoundError
+from albert_tf.errors import InputError, InputNotFoundError, reading
 from data import places, python_docs
 from data.corpus_readers import READERS, Document, Reading, tfds_files
 from data.text_files import is_blank
@@ -80,7 +80,7 @@ def corpus_fingerprint(corpus: str, data_dir: str | None = None) -> str:
     kind, where = _split_kind(corpus)
     digest = hashlib.sha256(kind.encode())
     for name in _FILES[kind](where, data_dir):
-        with open(name, "rb") as stream:
+        with reading(name), open(name, "rb") as stream:
             content = hashlib.file_digest(stream, "sha256").digest()
         digest.update(os.path.basename(name).encode() + b"\0" + content)
     return digest.hexdigest()[:16]

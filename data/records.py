@@ -8,7 +8,7 @@ import tempfile
 from typing import Any
 
 from albert_tf import settings
-from albert_tf.errors import InputError, InputNotFoundError
+from albert_tf.errors import InputError, InputNotFoundError, reading
 from albert_tf.tokenization import Tokenizer, load_tokenizer
 from data import places
 from data.schema import COMPACT_VERSION, RecordSchema, compact_schema
@@ -118,7 +118,7 @@ class Manifest:
 def _checked_values(path: str) -> dict[str, Any]:
     """The manifest's values. The version comes first: another one may have other keys."""
     try:
-        with places.reader_of(path).open(path, "rb") as file:
+        with reading(path), places.reader_of(path).open(path, "rb") as file:
             values = json.loads(file.read())
         version = values["schema_version"]
         keys = values.keys() if version == COMPACT_VERSION else _KEYS

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from albert_tf.errors import InputError
+from albert_tf.errors import InputError, reading
 from data.records import Manifest
 from data.reference_layout import NAMES
 
@@ -106,7 +106,7 @@ def count_records(path: str) -> int:
       InputError: the file ends inside a record.
     """
     size, at, count = os.path.getsize(path), 0, 0
-    with open(path, "rb") as file:
+    with reading(path), open(path, "rb") as file:
         while at < size:
             file.seek(at)
             header = file.read(12)

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
-from albert_tf.errors import InputError
+from albert_tf.errors import InputError, reading
 
 _MAX_DOCUMENT_CHARS = 2**29
 _BLOCK_BYTES = 2**18
@@ -31,7 +31,7 @@ def _blocks(name: str, errors: str) -> Iterator[str]:
     """Whole lines of a UTF-8 file, without the last "\\n", of which the byte offset is known."""
     offset = 0
     try:
-        with _open(name) as stream:
+        with reading(name), _open(name) as stream:
             while block := stream.read(_BLOCK_BYTES) + stream.readline():
                 text = block.decode("utf-8", errors)
                 if not offset:

@@ -13,6 +13,8 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import connection
 from typing import Any, TypeVar
 
+from albert_tf.errors import MachineError
+
 TEXT_BYTES_PER_WORKER = 2 * 2**20  # for less text, starting a process costs more than it saves
 
 Item = TypeVar("Item")
@@ -30,7 +32,7 @@ def map_in_order(
     """The results in order, made in so many processes; a few items are in memory at a time.
 
     Raises:
-      OSError: a worker was killed, or did not start.
+      MachineError: a worker was killed, or did not start.
     """
     if num_workers == 1:
         yield from map(function, items)
@@ -45,7 +47,7 @@ def map_in_order(
             while pending:
                 yield pending.popleft().result()
     except BrokenProcessPool:
-        raise OSError(
+        raise MachineError(
             "a worker was killed, probably for want of memory: pass fewer --num_workers; the same "
             "command continues."
         ) from None
@@ -67,7 +69,7 @@ def _started(function: Callable, num_workers: int) -> Iterator[ProcessPoolExecut
                 for started in [pool.submit(_do_nothing) for _ in range(num_workers)]:
                     started.result()
             except BrokenProcessPool:
-                raise OSError(
+                raise MachineError(
                     "a worker ended while it started: for want of memory (pass fewer "
                     "--num_workers), or because a script builds outside of "
                     '`if __name__ == "__main__":`, which each worker then runs again.'

@@ -18,6 +18,8 @@ class TrainingConfig:
     warmup_fraction: of all steps, unless `warmup_steps` is given.
     evaluate_every: steps between two readings of the dev examples; by default once an epoch, or in
       EVALUATIONS equal parts of a run of fewer epochs. The best weights are kept.
+    metric: the score on the dev examples by which weights are the best, the higher the better; None
+      is the task's first.
     patience: readings without a better one after which the run ends; by default it goes on.
     bias_correction: Adam's own. The recipes are without, as BERT and ALBERT were; some seeds then
       learn nothing (arXiv 2006.04884).
@@ -45,6 +47,7 @@ class TrainingConfig:
     layer_decay: float = 1.0
     frozen: int = 0
     evaluate_every: int | None = None
+    metric: str | None = None
     patience: int | None = None
     pad_to_longest: bool = True
     accumulation_steps: int = 1

@@ -11,6 +11,7 @@ row have not changed its label), and times single texts and batches of 32. Fine-
 
 import dataclasses
 import statistics
+import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -73,6 +74,8 @@ def main(options: DepthOptions) -> None:
         print(f"{options.run_dir}: {', '.join(askers)} on {len(examples):,} examples")
         return
     features = KINDS["classifier"].featurize(examples, predictor.tokenizer, predictor.task)
+    for note in features.notes():
+        print(note, file=sys.stderr)
     longest = predictor.task.seq_length
     rows, times = [], _times(askers, examples, options.requests)
     for name, ask in askers.items():

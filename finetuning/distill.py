@@ -58,6 +58,7 @@ class DistillOptions:
     tfds: bool = cli.option("the task's prepared TFDS", False)
     student_layers: int | None = cli.option("the teacher's block in so many layers", None)
     student: str | None = cli.option("instead: run, converted folder or exported encoder", None)
+    unfinished: bool = cli.option("take the last checkpoint of a run that has not ended", False)
     texts: str | None = cli.option("a file of unlabelled texts, besides the training texts", None)
     loss: str = cli.option("cross_entropy, or mse", "cross_entropy")
     temperature: float = cli.option("of teacher and student, for cross_entropy", 2.0)
@@ -95,11 +96,15 @@ class _Distillation:
     def __init__(self, options: DistillOptions) -> None:
         self.options = options
         _check(options)
+        outputs.require_folder(options.output, "--output")
         self.strategy = hardware.strategy(options.device, options.tpu)
         self.task: Task = TASKS[options.task]
         self.data: Data = self.task.read(source_of(options.data_dir, options.tfds))
         teaching = _task_of_teacher(options, self.data.task)
-        self.start = Start.of(options.student or options.teacher, None, None)
+        RunDir(options.teacher).require_ended("--teacher", options.unfinished)
+        if options.student:
+            RunDir(options.student).require_ended("--student", options.unfinished)
+        self.start = Start.of(options.student or options.teacher, None, None, unfinished=True)
         if options.student_layers:
             config = _fewer_layers(self.start, options.student_layers)
             self.start = dataclasses.replace(self.start, config=config)

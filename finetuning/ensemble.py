@@ -15,6 +15,7 @@ members, so the ensemble's score on it is a little high: report a part that it h
 import dataclasses
 import glob
 import os
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -52,6 +53,8 @@ def main(options: EnsembleOptions) -> None:
     paths = _paths(options)
     task, section = _common_task(paths)
     outputs.require_new(options.output)
+    if options.submission:
+        outputs.require_file(options.submission, "--submission")
     if options.dry_run:
         print("\n".join(paths))
         return
@@ -140,6 +143,8 @@ class _Members:
                 key = (member.tokenizer.fingerprint, task)
                 if key not in vocabularies:
                     vocabularies[key] = self._kind.featurize(examples, member.tokenizer, task)
+                    for note in vocabularies[key].notes():
+                        print(f"{name}: {note}", file=sys.stderr)
                 self._features, self._task = vocabularies[key], task
                 said = predict(member.model, self._features, self._batch_size)
                 every.append(said | {"null": said["null"] - threshold} if threshold else said)

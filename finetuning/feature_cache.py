@@ -1,17 +1,24 @@
-"""Features that are made once: of the same examples, vocabulary and settings the same file."""
+"""Features that are made once: of the same examples, vocabulary and settings the same file.
+
+A file is an .npz archive of plain arrays, named by attribute: reading one cannot run code.
+"""
 
 import dataclasses
 import functools
 import glob
 import hashlib
 import os
-import pickle
 import tempfile
-from collections.abc import Sequence
+import typing
+import zipfile
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 import albert_tf
 from albert_tf import outputs, settings
+from albert_tf.errors import InputError, reading
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tokenization import Tokenizer
@@ -21,22 +28,68 @@ def features_of(
     examples: Sequence[Any], tokenizer: Tokenizer, task: Any, folder: str | None
 ) -> Features:
     """The features of the examples, read from `folder` if they are there, else left there."""
-    featurize = KINDS[task.kind].featurize
+    kind = KINDS[task.kind]
     if folder is None:
-        return featurize(examples, tokenizer, task)
-    path = os.path.join(folder, f"{_key(examples, tokenizer, task)}.features")
+        return kind.featurize(examples, tokenizer, task)
+    path = os.path.join(folder, f"{_key(examples, tokenizer, task)}.npz")
     if os.path.isfile(path):
-        with open(path, "rb") as file:
-            print(f"features from {path}")
-            return pickle.load(file)
-    features = featurize(examples, tokenizer, task)
+        print(f"features from {path}")
+        return _read(path, kind.features)
+    features = kind.featurize(examples, tokenizer, task)
     os.makedirs(folder, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as own:  # other processes may be doing the same
         mine = os.path.join(own, "features")
         with outputs.new_file(mine) as partial, open(partial, "wb") as file:
-            pickle.dump(features, file, protocol=5)
+            np.savez(file, **_arrays(features))
         os.replace(mine, path)
     return features
+
+
+def _read(path: str, kind: type[Features]) -> Features:
+    try:
+        with reading(path), np.load(path, allow_pickle=False) as arrays:
+            return _restored(kind, dict(arrays))
+    except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(
+            f"--cache_dir: {path!r} must hold features of this program ({error}). Remove it: it "
+            "will be made again."
+        ) from None
+
+
+def _arrays(value: Any, name: str = "") -> dict[str, np.ndarray]:
+    """The arrays of a dataclass and of what it holds: `sequences.ids`, `targets.label`, ..."""
+    parts = vars(value) if dataclasses.is_dataclass(value) else value
+    if not isinstance(parts, Mapping):
+        return {name: np.asarray(value)}
+    if dataclasses.is_dataclass(value):  # what is computed from the fields stays out
+        parts = {field.name: parts[field.name] for field in dataclasses.fields(value)}
+    return {
+        key: array
+        for own, part in parts.items()
+        for key, array in _arrays(part, f"{name}.{own}" if name else own).items()
+    }
+
+
+def _restored(kind: type, arrays: Mapping[str, np.ndarray]) -> Any:
+    """The dataclass that `_arrays` was given."""
+    values: dict[str, Any] = {}
+    for name, hint in typing.get_type_hints(kind).items():
+        below = {
+            key.removeprefix(f"{name}."): array
+            for key, array in arrays.items()
+            if key.startswith(f"{name}.")
+        }
+        if dataclasses.is_dataclass(hint):
+            values[name] = _restored(typing.cast(type, hint), below)
+        elif typing.get_origin(hint) is Mapping:
+            values[name] = below
+        elif hint is np.ndarray:
+            values[name] = arrays[name]
+        else:  # a number, a tuple of numbers
+            values[name] = (typing.get_origin(hint) or hint)(arrays[name].tolist())
+    return kind(**values)
 
 
 def _key(examples: Sequence[Any], tokenizer: Tokenizer, task: Any) -> str:

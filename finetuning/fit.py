@@ -13,7 +13,7 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf import hardware
-from albert_tf.errors import InputError
+from albert_tf.errors import InputError, writing
 from albert_tf.optimization import LinearWarmupLinearDecay
 from albert_tf.runs import RunDir
 from albert_tf.tasks.features import Features
@@ -147,7 +147,8 @@ class _State:
             for name, value in row.items():
                 tf.summary.scalar(name, value)
         self._board.flush()
-        self._keep_last.save(step)
+        with writing(self._writes.path):
+            self._keep_last.save(step)
         self.step = step
         self._save_if_best()
 
@@ -157,7 +158,8 @@ class _State:
         The other way round, the best weights could be of a step that the run does not go back to.
         """
         if self._values and np.argmax(self._values) == len(self._values) - 1:
-            self._keep_best.save(self.step)
+            with writing(self._writes.path):
+                self._keep_best.save(self.step)
 
     def is_over(self, patience: int | None) -> bool:
         """Whether the last `patience` evaluations brought nothing better."""

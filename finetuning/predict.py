@@ -66,6 +66,9 @@ def main(options: PredictOptions) -> None:
         raise InputError(f"--batch_size must be positive. Received: {options.batch_size}.")
     if options.submission and not options.part:
         raise InputError("--submission goes with --part: the leaderboard numbers its examples.")
+    for flag in ("output", "submission"):
+        if (path := getattr(options, flag)) not in (None, "-"):
+            outputs.require_file(path, f"--{flag}")
     predictor = load_predictor(options.run_dir)
     if options.null_threshold is not None:
         predictor.task = _with_threshold(predictor.task, options)
@@ -76,11 +79,15 @@ def main(options: PredictOptions) -> None:
     if options.dry_run:
         print(f"{options.run_dir}: {predictor.task}")
         return
+    count = cut = 0
     with _output(options.output) as out:
         while chunk := list(itertools.islice(lines, CHUNK)):
             examples = [_example(line, predictor.task, options.input, n) for n, line in chunk]
-            answers = predictor(examples, options.batch_size)
+            answers, features = predictor.answer(examples, options.batch_size)
             _write(out, answers, examples, options.format)
+            count, cut = count + len(examples), cut + features.cut
+    if cut:
+        print(features.cut_note(cut, count), file=sys.stderr)
 
 
 def _with_threshold(task: Any, options: PredictOptions) -> Any:
@@ -102,7 +109,9 @@ def _of_part(options: PredictOptions, predictor: Predictor) -> None:
     if options.dry_run:
         print(f"{options.run_dir}: {len(examples):,} examples of {name}'s {options.part}")
         return
-    answers = predictor(examples, options.batch_size)
+    answers, features = predictor.answer(examples, options.batch_size)
+    for note in features.notes():
+        print(f"{name} {options.part}: {note}", file=sys.stderr)
     said = scores_if_known(task, answers, examples)
     if options.submission:
         task.write_submission(options.submission, answers, examples)

@@ -33,6 +33,7 @@ def result_of(
     data: Data,
     parts: Mapping[str, tuple[dict[str, float], list[Prediction]]],
     rows: Sequence[Mapping[str, float]],
+    deciding: str,
 ) -> dict[str, Any]:
     """What result.json holds. Scores of the first dev set have the metrics' names, those of others
     also the set's.
@@ -40,6 +41,7 @@ def result_of(
     Args:
       parts: name of a dev set -> (scores, predictions).
       rows: the evaluations on the way.
+      deciding: the metric that chose the best of them.
     """
     (name, (scores, predictions)), *others = parts.items()
     metric, examples = task.metrics[0], data.dev[name]
@@ -47,7 +49,7 @@ def result_of(
     for other, (values, _) in others:
         result |= {f"{key}_{other}": value for key, value in values.items()}
     baseline = baseline_of(task, data, name)
-    best = max(rows, key=lambda row: row[f"dev/{metric}"])
+    best = max(rows, key=lambda row: row[f"dev/{deciding}"])
     return result | {
         **({} if baseline is None else {"baseline": baseline}),
         "standard_error": standard_error(task, data.task.kind, predictions, examples),

@@ -10,6 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from albert_tf import hardware, outputs, settings
+from albert_tf.errors import ConfigError
 from albert_tf.plots import plot_metrics
 from albert_tf.runs import RunDir
 from albert_tf.tasks.features import Features
@@ -73,6 +74,7 @@ class Work:
         self, config: FinetuneConfig, run: RunDir, lesson: Lesson, dry_run: bool = False
     ) -> None:
         """One run to its result; with `dry_run` everything is made and nothing is written."""
+        metric = self._deciding_metric(config)
         run_config = self._config_of(config, run, lesson)
         run.check(run_config)
         if run.is_complete and not dry_run:
@@ -90,9 +92,9 @@ class Work:
             if is_chief:  # what cannot be is known by now
                 run.begin(run_config, self.tokenizer)
             count = len(train) if lesson.train else len(self.data.train)
-            self._announce(config, train, count, plan)
+            self._announce(config, count, plan)
             evaluate = self._evaluation(config.training)
-            fine_tune(model, config, plan, train, evaluate, self.task.metrics[0], run)
+            fine_tune(model, config, plan, train, evaluate, metric, run)
         model = self._as_it_is_used(model, config, lesson)
         if self.held_out:
             run_config["task"] = settings.to_dict(self._choose_threshold(model, config.training))
@@ -103,7 +105,17 @@ class Work:
         if is_chief:
             if self.held_out:
                 outputs.write_json(run.config_path, run_config)  # with the threshold
-            self._finish(parts, count, run)
+            self._finish(parts, metric, count, run)
+
+    def _deciding_metric(self, config: FinetuneConfig) -> str:
+        """The score that chooses the best weights."""
+        metric = config.training.metric or self.task.metrics[0]
+        if metric not in self.task.metrics:
+            raise ConfigError(
+                f"`training.metric` must be a score of --task={self.name}: "
+                f"{', '.join(self.task.metrics)}. Received: {metric!r}."
+            )
+        return metric
 
     def _config_of(self, config: FinetuneConfig, run: RunDir, lesson: Lesson) -> dict[str, Any]:
         values = settings.to_dict(config) | {
@@ -116,17 +128,7 @@ class Work:
             values["task"]["null_threshold"] = run.config().get("task", {}).get("null_threshold")
         return values
 
-    def _announce(self, config: FinetuneConfig, train: Features, count: int, plan: Plan) -> None:
-        if lost := getattr(train, "lost", ()):
-            print(
-                f"{len(lost):,} answers lie in no window and are trained on as not there (the "
-                f"first: {self.data.train[lost[0]].id!r})"
-            )
-        if train.sequences.cut:
-            print(
-                f"{train.sequences.cut:,} of {len(train.sequences):,} training sequences are "
-                f"longer than task.seq_length={config.task.seq_length} and are cut"
-            )
+    def _announce(self, config: FinetuneConfig, count: int, plan: Plan) -> None:
         print(
             f"{config.model.param_count():,} parameters, {count:,} examples, "
             f"{plan.steps:,} steps of {config.training.batch_size}, "
@@ -139,9 +141,11 @@ class Work:
         return lambda model: self.scores(model, name, examples, values)[0]
 
     def features(self, name: str, examples: Sequence[Any], task: Any) -> Features:
-        """Those of a part, made once."""
+        """Those of a part, made once; prints what the model does not see of it."""
         if name not in self._features:
             self._features[name] = features_of(examples, self.tokenizer, task, self.cache_dir)
+            for note in self._features[name].notes():
+                print(f"{name}: {note}", flush=True)
         return self._features[name]
 
     def scores(
@@ -175,10 +179,14 @@ class Work:
         return model.task
 
     def _finish(
-        self, parts: dict[str, tuple[Scores, list[Prediction]]], count: int, run: RunDir
+        self,
+        parts: dict[str, tuple[Scores, list[Prediction]]],
+        metric: str,
+        count: int,
+        run: RunDir,
     ) -> None:
         """Leaves scores, predictions, plots and card of the best weights."""
-        result = report.result_of(self.task, self.data, parts, run.metrics())
+        result = report.result_of(self.task, self.data, parts, run.metrics(), metric)
         result["train_examples"] = count
         for name, (_, predictions) in parts.items():
             report.write_predictions(run.predictions_path(name), predictions, self.data.dev[name])

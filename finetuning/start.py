@@ -44,12 +44,17 @@ class Start:
     config: AlbertConfig
 
     @staticmethod
-    def of(init: str | None, init_from_task: str | None, tokenizer: str | None) -> "Start":
+    def of(
+        init: str | None,
+        init_from_task: str | None,
+        tokenizer: str | None,
+        unfinished: bool = False,
+    ) -> "Start":
         """From the command line's options.
 
         Raises:
-          InputError: neither, or both; no encoder; no fine-tuned run; a vocabulary of another
-            model.
+          InputError: neither, or both; no encoder; a run that has not ended, unless `unfinished`
+            ones may be taken; no fine-tuned run; a vocabulary of another model.
         """
         if (init is None) == (init_from_task is None):
             raise InputError(
@@ -62,6 +67,7 @@ class Start:
                 f"--init_from_task={path} must be a fine-tuned run. Received: one of {kind!r}; "
                 f"pass --init={path}."
             )
+        RunDir(path).require_ended("--init" if init else "--init_from_task", unfinished)
         load_encoder(path)  # what does not fit shows before anything is written
         vocabulary = _tokenizer(path, tokenizer)
         if vocabulary.vocab_size != config.vocab_size:

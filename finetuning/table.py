@@ -11,8 +11,15 @@ Each run is fine-tuned by `finetuning.train` in a process of its own, as OUTPUT/
 be added. One that fails is reported, the others go on, and the exit status is 2.
 
 The table has each run's parameters, the dev scores in percent (SQuAD: F1/EM; medians over the
-seeds), Avg, and the pretraining's speed over that of the first run. OUTPUT gets table.md and
-results.csv, a line for each run, task and seed.
+seeds), Avg, and the pretraining's speed over that of --baseline. SQuAD 2.0 has two columns: the
+paper's protocol, whose threshold on the null score is the best for F1 on these very dev examples,
+and the scores at the threshold that the run answers with. OUTPUT gets table.md and results.csv, a
+line for each run, task and seed.
+
+Table 9, for which the paper fine-tuned RTE, STS-B and MRPC from its MNLI model:
+
+    python -m finetuning.table --runs=runs/xxlarge --data_dir=glue --output=tables/glue --seeds=5 \\
+        --tasks=mnli,qnli,qqp,rte,sst-2,mrpc,cola,sts-b --from_mnli
 """
 
 import csv
@@ -35,6 +42,9 @@ from finetuning.tasks import TASKS
 # The folders that hold several tasks, whose files have different names there.
 _DATA_SETS = {"race-middle": ("race",), "race-high": ("race",), "squad1": ("squad",),
               "squad2": ("squad",)}  # fmt: skip
+# Small training parts that gain from a model of MNLI's large one (paper, section 4.8).
+_FROM_MNLI = ("rte", "sts-b", "mrpc")
+_CHOSEN = ("best_f1", "exact_match_at_best_f1")  # at a threshold chosen on the dev examples
 Results = dict[tuple[str, str], list[dict[str, Any]]]  # (run, task) -> a result for each seed
 
 
@@ -47,6 +57,10 @@ class TableOptions:
     data_dir: str = cli.option("a folder with one for each task")
     output: str = cli.option("the table's folder; one that exists is taken up again")
     seeds: int = cli.option("fine-tunings of each run on each task", 1)
+    from_mnli: bool = cli.option(
+        f"begin {', '.join(_FROM_MNLI)} with the best of the run's MNLI models", False
+    )
+    baseline: str | None = cli.option("the run whose speed is 1; by default the first", None)
     recipe: str = cli.option("paper, or none", "paper")
     device: str = cli.option("as for finetuning.train", "auto")
     dry_run: bool = cli.option("print the fine-tunings and start none", False)
@@ -57,15 +71,20 @@ def main(options: TableOptions) -> int:
     """Fine-tunes and compares; returns the exit status."""
     if options.seeds < 1:
         raise InputError(f"--seeds must be positive. Received: {options.seeds}.")
-    runs, tasks = _runs(options.runs), _tasks(options.tasks)
+    runs, tasks = _runs(options.runs), _tasks(options)
+    baseline = _baseline(options, runs)
+    outputs.require_folder(options.output, "--output")
     folders = {task: _folder(options.data_dir, task) for task in tasks}
     results: Results = {}
     failures = []
     for run in runs:
-        for task in tasks:
-            target = os.path.join(options.output, os.path.basename(run), task)
-            command = _command(options, run, task, folders[task], target)
+        for task in sorted(tasks, key=lambda name: options.from_mnli and name in _FROM_MNLI):
+            target = _target(options, run, task)
             print(f"== {target}", flush=True)
+            if not (start := _start(options, run, task, results)):
+                failures.append(f"failed: {target}, for want of {_target(options, run, 'mnli')}")
+                continue
+            command = _command(options, start, task, folders[task], target)
             if options.dry_run:
                 print(f"   python {' '.join(command)}")
             elif _run(command):
@@ -73,14 +92,32 @@ def main(options: TableOptions) -> int:
             else:
                 results[run, task] = _results(target, options.seeds)
     if results:
-        print(_write(options, runs, tasks, results))
+        print(_write(options, runs, tasks, results, baseline))
     print("\n".join(failures), file=sys.stderr, end="\n" if failures else "")
     return cli.USAGE_ERROR if failures else 0
 
 
-def _command(options: TableOptions, run: str, task: str, data: str, target: str) -> list[str]:
+def _target(options: TableOptions, run: str, task: str) -> str:
+    return os.path.join(options.output, os.path.basename(run), task)
+
+
+def _start(options: TableOptions, run: str, task: str, results: Results) -> str | None:
+    """The flag that says where a fine-tuning begins; None: its MNLI model has failed."""
+    if not options.from_mnli or task not in _FROM_MNLI:
+        return f"--init={run}"
+    path = _target(options, run, "mnli")
+    if options.seeds > 1:
+        best = 0
+        if every := results.get((run, "mnli")):
+            best = max(range(options.seeds), key=lambda seed: every[seed]["accuracy"])
+        path = os.path.join(path, f"seed-{best}")
+    is_there = options.dry_run or (run, "mnli") in results
+    return f"--init_from_task={path}" if is_there else None
+
+
+def _command(options: TableOptions, start: str, task: str, data: str, target: str) -> list[str]:
     command = [
-        "-m", "finetuning.train", f"--task={task}", f"--data_dir={data}", f"--init={run}",
+        "-m", "finetuning.train", f"--task={task}", f"--data_dir={data}", start,
         f"--run_dir={target}", f"--seeds={options.seeds}", f"--recipe={options.recipe}",
         f"--device={options.device}", f"--cache_dir={os.path.join(options.output, 'features')}",
     ]  # fmt: skip
@@ -99,9 +136,13 @@ def _results(target: str, seeds: int) -> list[dict[str, Any]]:
 
 
 def _write(
-    options: TableOptions, runs: Sequence[str], tasks: Sequence[str], results: Results
+    options: TableOptions,
+    runs: Sequence[str],
+    tasks: Sequence[str],
+    results: Results,
+    baseline: str,
 ) -> str:
-    table = table_of(runs, tasks, results)
+    table = table_of(runs, tasks, results, baseline)
     with outputs.new_file(os.path.join(options.output, "table.md")) as partial:
         with open(partial, "w", encoding="utf-8") as file:
             file.write(table + "\n")
@@ -119,32 +160,40 @@ def _write(
     return table
 
 
-def table_of(runs: Sequence[str], tasks: Sequence[str], results: Results) -> str:
+def table_of(
+    runs: Sequence[str], tasks: Sequence[str], results: Results, baseline: str
+) -> str:
     """The paper's table: a row for each run."""
-    speeds = [_speed(run) for run in runs]
+    unit = _speed(baseline)
+    columns = {title: (task, names) for task in tasks for title, names in _columns(task).items()}
     rows = []
-    for run, speed in zip(runs, speeds, strict=True):
+    for run in runs:
         cells, averaged = [], []
-        for task in tasks:
+        for title, (task, names) in columns.items():
             if (run, task) not in results:
                 cells.append("failed")
                 continue
             medians = _medians(results[run, task])
-            values = [100 * medians[name] for name in _shown(task)]
-            averaged.append(statistics.mean(values))
+            values = [100 * medians[name] for name in names]
             cells.append("/".join(f"{value:.1f}" for value in values))
+            if title == task:
+                averaged.append(statistics.mean(values))
         complete = len(averaged) == len(tasks)
+        speed = _speed(run)
         rows.append((
             os.path.basename(run), f"{load_config(run).param_count():,}", *cells,
             f"{statistics.mean(averaged):.1f}" if complete else "",
-            f"{speed / speeds[0]:.1f}x" if speed and speeds[0] else "",
+            f"{speed / unit:.1f}x" if speed and unit else "",
         ))  # fmt: skip
-    return info.markdown_table(("run", "parameters", *tasks, "Avg", "speed-up"), rows)
+    return info.markdown_table(("run", "parameters", *columns, "Avg", "speed-up"), rows)
 
 
-def _shown(task: str) -> tuple[str, ...]:
-    """The metrics of a task's column; their mean goes into Avg, as in the paper."""
-    return ("f1", "exact_match") if task.startswith("squad") else TASKS[task].metrics[:1]
+def _columns(task: str) -> dict[str, tuple[str, ...]]:
+    """A task's columns and their metrics; the mean of the first goes into Avg, as in the paper."""
+    at_its_own = ("f1", "exact_match")
+    if task == "squad2":
+        return {task: _CHOSEN, f"{task}, own threshold": at_its_own}
+    return {task: at_its_own if task == "squad1" else TASKS[task].metrics[:1]}
 
 
 def _medians(every: Sequence[Mapping[str, Any]]) -> dict[str, float]:
@@ -168,7 +217,7 @@ def _runs(patterns: Sequence[str]) -> list[str]:
             f"{' and '.join(twice)}. Rename one, or make a table of each."
         )
     for path in runs:
-        if RunDir(path).metrics() and not RunDir(path).is_complete:
+        if RunDir(path).is_unfinished:
             raise InputError(
                 f"--runs: {path} is not complete. Give its command again, or name the others."
             )
@@ -179,13 +228,27 @@ def _runs(patterns: Sequence[str]) -> list[str]:
     return runs
 
 
-def _tasks(names: str) -> list[str]:
+def _baseline(options: TableOptions, runs: Sequence[str]) -> str:
+    if options.baseline is None:
+        return runs[0]
+    if _speed(options.baseline) is None:
+        raise InputError(
+            "--baseline must be a complete pretraining run, whose result.json has its speed. "
+            f"Received: {options.baseline!r}."
+        )
+    return options.baseline
+
+
+def _tasks(options: TableOptions) -> list[str]:
+    names = options.tasks
     tasks = [name for name in names.split(",") if name]
     for name in tasks:
         if name not in TASKS:
             raise InputError(f"--tasks: {settings.unknown_key(name, TASKS, 'task')}")
     if not tasks:
         raise InputError(f"--tasks must name a task. Received: {json.dumps(names)}.")
+    if options.from_mnli and "mnli" not in tasks:
+        raise InputError(f"--from_mnli needs mnli among --tasks. Received: {json.dumps(names)}.")
     return tasks
 
 

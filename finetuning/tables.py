@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
-from albert_tf.errors import InputError, InputNotFoundError
+from albert_tf.errors import InputError, InputNotFoundError, reading
 from albert_tf.outputs import new_file
 from data.corpus_readers import tfds_builder
 
@@ -116,7 +116,7 @@ def lines_of(path: str) -> Iterator[tuple[int, str]]:
     """
     number = 0
     try:
-        with _opened(path) as file:
+        with reading(path), _opened(path) as file:
             for number, line in enumerate(file, start=1):  # noqa: B007
                 yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:

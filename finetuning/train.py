@@ -18,7 +18,7 @@ import dataclasses
 import os
 from typing import Any
 
-from albert_tf import cli, hardware, settings
+from albert_tf import cli, hardware, outputs, settings
 from albert_tf.errors import InputError
 from albert_tf.runs import RunDir
 from finetuning import report
@@ -38,6 +38,7 @@ class FinetuneOptions:
     tfds: bool = cli.option("read the task's prepared TFDS; nothing is downloaded", False)
     init: str | None = cli.option("run folder, converted folder or exported encoder", None)
     init_from_task: str | None = cli.option("a fine-tuned run, instead of --init", None)
+    unfinished: bool = cli.option("take the last checkpoint of a run that has not ended", False)
     tokenizer: str | None = cli.option("the vocabulary, where --init has none", None)
     recipe: str = cli.option("paper, or none: our own defaults", "paper")
     seeds: int = cli.option("runs, with seed, seed + 1...", 1)
@@ -54,11 +55,15 @@ def main(options: FinetuneOptions) -> None:
         raise InputError(f"--task: {settings.unknown_key(options.task, TASKS, 'task')}")
     if options.seeds < 1:
         raise InputError(f"--seeds must be positive. Received: {options.seeds}.")
+    if options.cache_dir:
+        outputs.require_folder(options.cache_dir, "--cache_dir")
     task = TASKS[options.task]
     source = source_of(options.data_dir, options.tfds)
     recipe = recipe_of(task, options)
     strategy = hardware.strategy(options.device, options.tpu)  # before anything is computed
-    start = Start.of(options.init, options.init_from_task, options.tokenizer)
+    start = Start.of(
+        options.init, options.init_from_task, options.tokenizer, options.unfinished
+    )
     data = task.read(source)
     config = resolve(start, data, recipe, options.set, options.device)
     config.training.check_batch(strategy.num_replicas_in_sync)

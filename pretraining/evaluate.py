@@ -57,10 +57,13 @@ def main(options: EvaluateOptions) -> None:
     """Evaluates, prints, and leaves the figures in the run's folder."""
     if options.batch_size < 1:
         raise InputError(f"--batch_size must be positive. Received: {options.batch_size}.")
-    if options.output and not os.path.isdir(folder := os.path.dirname(options.output) or "."):
-        raise InputNotFoundError(f"--output={options.output}: there is no folder {folder!r}.")
     run, records = RunDir(options.run_dir), Records.open(options.data)
     config = config_of(run, records, options.set)
+    is_run = "records" in run.config()
+    if options.output:
+        outputs.require_file(options.output, "--output")
+    elif is_run:
+        outputs.require_folder(run.path, "--run_dir")
     strategy = hardware.strategy(options.device, options.tpu)
     if options.dry_run:
         print(f"{run.path} on {records.manifest.num_records:,} sequences of {options.data}")
@@ -76,10 +79,10 @@ def main(options: EvaluateOptions) -> None:
     result["checkpoint"] = os.path.basename(latest_checkpoint(run.path))
     if records.manifest.layout == COMPACT:
         result["masking"] = settings.to_dict(config.masking)
-    name = os.path.basename(os.path.abspath(options.data))
     if options.output:
         outputs.write_json(options.output, result)
-    elif "records" in run.config():
+    elif is_run:
+        name = os.path.basename(os.path.abspath(options.data))
         outputs.write_json(run.evaluation_path(name), result)
 
 

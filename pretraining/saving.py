@@ -10,7 +10,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from albert_tf.checkpoints import differences_from
-from albert_tf.errors import InputError
+from albert_tf.errors import InputError, MachineError
 
 # What TensorFlow raises for a file that is torn or has flipped bits, in names too.
 _DAMAGE = (tf.errors.OpError, IndexError, AssertionError)
@@ -42,13 +42,13 @@ class Checkpoints:
         are of a past that training has left.
 
         Raises:
-          OSError: it could not be written; its parts are removed.
+          MachineError: it could not be written; its parts are removed.
         """
         try:
             self._manager.save(checkpoint_number=step)
         except tf.errors.OpError as error:
             shutil.rmtree(os.path.join(self._target, f"ckpt-{step}_temp"), ignore_errors=True)
-            raise OSError(
+            raise MachineError(
                 f"{self._target}: checkpoint {step} could not be written "
                 f"({error.message.rpartition('; ')[2]}). What was saved before is whole: make room "
                 "and give the same command again."

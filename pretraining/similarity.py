@@ -49,6 +49,11 @@ def main(options: SimilarityOptions) -> None:
     records = Records.open(options.data)
     for path in options.run_dir:
         check_records(RunDir(path), load_config(path), records)
+    image = options.output or os.path.join(RunDir(options.run_dir[0]).plots_path, "similarity.png")
+    if options.output:
+        outputs.require_file(image, "--output")
+    else:
+        outputs.require_folder(options.run_dir[0], "--run_dir")
     if options.dry_run:
         print(f"{', '.join(options.run_dir)} on {records.manifest.num_records:,} sequences")
         return
@@ -57,7 +62,6 @@ def main(options: SimilarityOptions) -> None:
         for path in options.run_dir:
             results[path] = layer_similarity(load_encoder(path), records, options.batch_size)
             print(f"{path}\n\n{table(results[path])}\n")
-    image = options.output or os.path.join(RunDir(options.run_dir[0]).plots_path, "similarity.png")
     os.makedirs(os.path.dirname(os.path.abspath(image)), exist_ok=True)
     panels = {
         name: {path: result[name] for path, result in results.items()} for name in (L2, ANGLE)

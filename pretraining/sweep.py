@@ -33,7 +33,7 @@ import tempfile
 from typing import Any
 
 from albert_tf import cli, info, outputs, settings
-from albert_tf.errors import InputError
+from albert_tf.errors import InputError, reading
 from albert_tf.runs import RunDir
 from data.input_pipeline import Mixture
 from data.masking import MaskingConfig
@@ -97,7 +97,7 @@ class Sweep:
         if not os.path.isfile(self._path):
             outputs.require_new(options.output)
             return
-        with open(self._path, encoding="utf-8") as file:
+        with reading(self._path), open(self._path, encoding="utf-8") as file:
             found = json.load(file)
         self._state["steps"] = found["steps"]
         if differing := settings.differing_keys(found, self._state):

@@ -21,10 +21,10 @@ import json
 import sys
 
 from albert_tf import cli, hardware, settings
-from albert_tf.config import PRESETS, AlbertConfig
+from albert_tf.config import PRESETS
 from albert_tf.errors import InputError
 from pretraining import tpu_cache, tpu_fit
-from pretraining.config import PretrainConfig
+from pretraining.experiments import paper_recipe
 from pretraining.tpu_fit import Measure
 from pretraining.tpu_report import gb, how, report, way_line
 from pretraining.tpu_step import CHIPS, CHUNK_PIECES, Chip, CompiledSize, Step, parse_topology
@@ -39,7 +39,7 @@ class TpuCheckOptions:
 
     preset: str = cli.option("the model", "albert-base-v2")
     seq_length: int = cli.option("pieces of a sequence", 512)
-    num_predictions: int = cli.option("predicted pieces of a sequence; 0: 15 %", 0)
+    num_predictions: int = cli.option("predicted pieces of a sequence; 0: the recipe's, 20", 0)
     batch: int = cli.option("sequences on a chip", 32)
     topology: str = cli.option(f"{', '.join(CHIPS)}, with a layout or without: v5e:2x2", "v5e")
     quick: bool = cli.option("the compiler's least effort: about right, in seconds", False)
@@ -77,10 +77,10 @@ class TpuCheckOptions:
 
     def step(self, preset: str) -> Step:
         """What the options say, for a preset."""
-        model = AlbertConfig.from_preset(preset)
-        positions = max(model.max_positions, self.seq_length)
-        model = dataclasses.replace(model, max_positions=positions)
-        config = settings.override(PretrainConfig(model=model), self.set)
+        recipe = paper_recipe(preset)
+        positions = max(recipe.model.max_positions, self.seq_length)
+        model = dataclasses.replace(recipe.model, max_positions=positions)
+        config = settings.override(dataclasses.replace(recipe, model=model), self.set)
         precision = hardware.resolve_precision(config.precision, "tpu")
         config, model = dataclasses.replace(config, precision=precision), config.model
         if model.max_positions < self.seq_length:
@@ -127,7 +127,8 @@ def main(
     def measure(step: Step) -> CompiledSize:
         return cache(step, topology)
 
-    name = f"{options.preset}, {step.batch} x {step.seq_length} pieces on a {topology} chip"
+    shape = f"{step.batch} x {step.seq_length} pieces, {step.num_predictions} of each predicted,"
+    name = f"{options.preset}, {shape} on a {topology} chip"
     kinds = f"{step.config.precision}, {step.config.optimizer.name}{', quick' * step.quick}"
     print(f"{name} of {gb(chip.hbm)}, {kinds}", flush=True)
     if step.fixed > chip.hbm:
@@ -211,6 +212,9 @@ def _recommend(step: Step, chip: Chip, measure: Measure, chips: int) -> int:
 def _table(options: TpuCheckOptions, cache: tpu_cache.Cache) -> None:
     """Prints Markdown: each preset, recomputed, in full for v5e and the total for the others."""
     steps = {name: options.step(name) for name in options.names}
+    for step in itertools.islice(steps.values(), 1):
+        pieces = f"{step.batch} x {step.seq_length} pieces a chip"
+        print(f"{pieces}, {step.num_predictions} of each sequence predicted\n")
     header = ["preset", "FLOPs", "temporaries", "code", *CHIPS, "largest on v5e"]
     lines = itertools.chain(
         [header, ["---", *["---:"] * (len(header) - 1)]],

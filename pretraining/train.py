@@ -54,6 +54,7 @@ class TrainOptions:
         "smoke, laptop, a published model, or one that pretraining.experiments lists", "laptop"
     )
     init: str | None = cli.option("a run or converted folder to take the first weights from", None)
+    unfinished: bool = cli.option("take the last checkpoint of an --init that has not ended", False)
     heldout: str | None = cli.option("records for `evaluation.every`, `loop.export=best`", None)
     skip_corrupt: bool = cli.option("train on what can be read of a damaged shard", False)
     profile: bool = cli.option("write a TensorBoard profile of the second loop of steps", False)
@@ -88,7 +89,7 @@ def main(options: TrainOptions) -> None:
     check_batch(config, strategy)
     first = None
     if options.init and not tf.train.latest_checkpoint(run.checkpoints_path):
-        first = first_weights(options.init, config, records)
+        first = first_weights(options.init, config, records, options.unfinished)
     if options.dry_run:
         for part in (*records.parts, heldout):
             if part and not part.skip_corrupt:
@@ -158,19 +159,25 @@ def check_heldout(heldout: Records, records: Mixture, config: PretrainConfig) ->
         note_overlap(_description(part.manifest), heldout)
 
 
-def first_weights(init: str, config: PretrainConfig, records: Mixture) -> list[np.ndarray]:
+def first_weights(
+    init: str, config: PretrainConfig, records: Mixture, unfinished: bool
+) -> list[np.ndarray]:
     """The weights at `init`, of the same model and vocabulary as the run's.
 
-    Dropout may differ, and what changes no result.
+    Dropout may differ, and what changes no result; where all layers share one block, also their
+    number: the paper starts each depth of its Table 11 from the weights of the one before.
 
     Raises:
-      InputError: the differing keys, or the tokenizers, are named.
+      InputError: the run at `init` has not ended; the differing keys, or the tokenizers, are named.
     """
+    RunDir(init).require_ended("--init", unfinished)
     free = {
         "hidden_dropout": 0.0, "attention_dropout": 0.0, "initializer_range": 0.02,
         "rematerialize": False, "rematerialize_chunks": 1,
     }  # fmt: skip
     model = AlbertConfig.from_json(os.path.join(init, "config.json"))
+    if config.model.sharing == "all" and config.model.num_groups == 1:
+        free["num_layers"] = 1
     if differing := settings.differing_keys(model.replace(**free), config.model.replace(**free)):
         raise InputError(
             f"--init={init} holds another model than the run's (there != here): "

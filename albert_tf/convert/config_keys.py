@@ -7,7 +7,7 @@ from typing import Any
 
 from albert_tf import settings
 from albert_tf.config import AlbertConfig
-from albert_tf.errors import ConfigError, InputNotFoundError
+from albert_tf.errors import ConfigError, InputNotFoundError, reading
 
 KEYS = {
     "vocab_size": "vocab_size",
@@ -49,7 +49,7 @@ def read_json(path: str) -> dict[str, Any]:
     """
     if not os.path.isfile(path):
         raise InputNotFoundError(f"no file {path!r} (working folder {os.getcwd()}).")
-    with open(path, encoding="utf-8") as file:
+    with reading(path), open(path, encoding="utf-8") as file:
         try:
             values = json.load(file)
         except ValueError as error:

@@ -123,11 +123,7 @@ def main(options: ExportOptions) -> None:
     run = RunDir(options.run_dir)
     kind = _kind(options, run.config().get("task", {}).get("kind"))
     _check(options, kind)
-    if run.is_unfinished and not options.unfinished:
-        raise InputError(
-            f"--run_dir={run.path} has not ended. Let it end, or pass --unfinished to export its "
-            "last checkpoint."
-        )
+    run.require_ended("--run_dir", options.unfinished)
     serving.check_name(options.output)
     folder = os.path.join(options.output, str(options.version))
     if os.path.exists(os.path.join(folder, "saved_model.pb")):

@@ -20,14 +20,14 @@ class Sequences:
     ids: int32 [total], the sequences end to end.
     lengths, first_lengths: int32 [N], of all and of [CLS] A [SEP].
     pad: the id that fills up.
-    cut: how many were longer.
+    cut: bool [N], which lack pieces that there was no room for.
     """
 
     ids: np.ndarray
     lengths: np.ndarray
     first_lengths: np.ndarray
     pad: int
-    cut: int = 0
+    cut: np.ndarray
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -82,6 +82,20 @@ class Features:
     def __len__(self) -> int:
         return len(self.sequences) // self.per_unit
 
+    @property
+    def cut(self) -> int:
+        """How many units lack pieces that there was no room for."""
+        return int(self.sequences.cut.reshape(len(self), self.per_unit).any(axis=1).sum())
+
+    def notes(self) -> list[str]:
+        """What the model does not see of the examples, or cannot answer: a line each."""
+        return [self.cut_note(self.cut, len(self))] if self.cut else []
+
+    @staticmethod
+    def cut_note(cut: int, count: int) -> str:
+        """What `cut` says, of so many examples."""
+        return f"{cut:,} of {count:,} examples are longer than `task.seq_length` and are cut"
+
     @functools.cached_property
     def unit_lengths(self) -> np.ndarray:
         """Of the longest sequence of each unit, int32 [N]."""
@@ -130,9 +144,8 @@ def joined(parts: Sequence[Features]) -> Features:
     def whole(name: str) -> np.ndarray:
         return np.concatenate([getattr(part.sequences, name) for part in parts])
 
-    cut = sum(part.sequences.cut for part in parts)
     sequences = Sequences(
-        whole("ids"), whole("lengths"), whole("first_lengths"), begin.sequences.pad, cut
+        whole("ids"), whole("lengths"), whole("first_lengths"), begin.sequences.pad, whole("cut")
     )
     targets = {
         name: np.concatenate([part.targets[name] for part in parts]) for name in begin.targets
@@ -149,26 +162,26 @@ def pack(
     """[CLS] A [SEP] (B [SEP]) of ids without special pieces, cut at the tail of the longer."""
     parts: list[Sequence[int]] = []
     begin, end = [special.cls], [special.sep]
-    lengths, first_lengths, cut = [], [], 0
+    lengths, first_lengths, cut = [], [], []
     for row, a in enumerate(first):
         if second is None:
             parts += (begin, a[: seq_length - 2], end)
             lengths.append(min(len(a) + 2, seq_length))
             first_lengths.append(lengths[-1])
-            cut += len(a) + 2 > seq_length
+            cut.append(len(a) + 2 > seq_length)
             continue
         b = second[row]
         keep_a, keep_b = fit(len(a), len(b), seq_length - 3)
         parts += (begin, a[:keep_a], end, b[:keep_b], end)
         lengths.append(keep_a + keep_b + 3)
         first_lengths.append(keep_a + 2)
-        cut += keep_a + keep_b < len(a) + len(b)
+        cut.append(keep_a + keep_b < len(a) + len(b))
     return Sequences(
         np.fromiter(chain.from_iterable(parts), np.int32, sum(lengths)),
         np.array(lengths, np.int32),
         np.array(first_lengths, np.int32),
         special.pad,
-        cut,
+        np.array(cut, bool),
     )
 
 

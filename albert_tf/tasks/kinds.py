@@ -27,7 +27,7 @@ from albert_tf.tasks.regressor import (
 )
 from albert_tf.tasks.span import SpanModel, SpanTask
 from albert_tf.tasks.span_answers import average_spans, decode_spans
-from albert_tf.tasks.span_features import featurize_spans
+from albert_tf.tasks.span_features import SpanFeatures, featurize_spans
 from albert_tf.tasks.task_model import TaskModel
 
 
@@ -39,6 +39,7 @@ class Kind:
     task: the frozen dataclass of its settings.
     model: (encoder, task) -> the model.
     featurize: (examples, tokenizer, task) -> what the model reads.
+    features: the class of that.
     decode: (the model's outputs as arrays, features, examples, task) -> a dict for each example.
     average: the outputs of several models, of the same features -> the ensemble's (paper 4.11).
     """
@@ -49,6 +50,7 @@ class Kind:
     featurize: Callable[..., Features]
     decode: Callable[..., list[dict[str, Any]]]
     average: Callable[[Sequence[Any]], Any]
+    features: type[Features] = Features
 
 
 KINDS = {
@@ -64,5 +66,8 @@ KINDS = {
         ChoiceExample, MultipleChoiceTask, MultipleChoice, featurize_choices, decode_choices,
         average_logits,
     ),
-    "span": Kind(SpanExample, SpanTask, SpanModel, featurize_spans, decode_spans, average_spans),
+    "span": Kind(
+        SpanExample, SpanTask, SpanModel, featurize_spans, decode_spans, average_spans,
+        SpanFeatures,
+    ),
 }  # fmt: skip

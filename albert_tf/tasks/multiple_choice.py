@@ -98,11 +98,13 @@ def featurize_choices(
     )
     room = task.seq_length - 3  # [CLS] and two [SEP]
     second = [ids[-min(task.qa_length, room) :] for ids in asked]
-    first = [
-        contexts[examples[row // task.num_choices].context][: room - len(ids)]
-        for row, ids in enumerate(second)
-    ]
+    whole = [contexts[example.context] for example in examples for _ in example.options]
+    first = [ids[: room - len(other)] for ids, other in zip(whole, second, strict=True)]
+    kept = [len(ids) for part in (first, second) for ids in part]
+    wanted = [len(ids) for part in (whole, asked) for ids in part]
+    cut = np.not_equal(kept, wanted).reshape(2, len(second)).any(axis=0)
     sequences = pack(first, second, task.seq_length, tokenizer.special)
+    sequences = dataclasses.replace(sequences, cut=cut)
     labels = [example.label for example in examples]
     known = {} if None in labels else {"label": np.array(labels, np.int32)}
     return Features(sequences, task.seq_length, known, task.num_choices)

@@ -44,6 +44,12 @@ class Predictor:
         Args:
           examples: `TextExample`, or strings for single texts; `SpanExample`; `ChoiceExample`.
         """
+        return self.answer(examples, batch_size)[0] if len(examples) else []
+
+    def answer(
+        self, examples: Sequence[Any], batch_size: int
+    ) -> tuple[list[dict[str, Any]], Features]:
+        """As a call, for at least one example; also the features, which say what was cut."""
         wanted = self._kind.example
         if wanted is TextExample and not isinstance(examples, str):
             examples = [TextExample(each) if isinstance(each, str) else each for each in examples]
@@ -52,11 +58,9 @@ class Predictor:
                 f"a run of kind {self.task.kind!r} is asked with a list of "
                 f"albert_tf.{wanted.__name__}. Received: {wrong[0]!r}."
             )
-        if not examples:
-            return []
         features = self._kind.featurize(examples, self.tokenizer, self.task)
         outputs = predict(self.model, features, batch_size)
-        return self._kind.decode(outputs, features, examples, self.task)
+        return self._kind.decode(outputs, features, examples, self.task), features
 
 
 def load_predictor(path: str) -> Predictor:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from albert_tf.errors import InputError, InputNotFoundError
+from albert_tf.errors import InputError, InputNotFoundError, reading
 from albert_tf.tasks.examples import ChoiceExample
 from albert_tf.tasks.multiple_choice import MultipleChoiceTask
 from finetuning import metrics
@@ -94,7 +94,8 @@ def _passages(source: Source, part: str, level: str) -> Iterator[tuple[str, Any]
             f"--data_dir: no folder {part}/{level} in {source.data_dir!r}, nor in its RACE "
             f"(working folder {os.getcwd()}). Name the folder of the released archive."
         )
-    names = sorted(os.listdir(folder))
+    with reading(folder):
+        names = sorted(os.listdir(folder))
     merged = [name for name in names if name in MERGED][:1]
     names = merged or [name for name in names if name.endswith((".txt", ".txt.gz"))]
     if not names:

@@ -138,6 +138,13 @@ def hold_out(
 
 
 SQUAD = {
-    "squad1": SquadTask("1.1", paper_settings(5e-5, 48, 3649, 365) | {"task.seq_length": 384}),
-    "squad2": SquadTask("2.0", paper_settings(3e-5, 48, 8144, 814)),
+    "squad1": SquadTask(
+        "1.1",
+        paper_settings(5e-5, 48, 3649, 365, evaluate_every=1000) | {"task.seq_length": 384},
+    ),
+    "squad2": SquadTask(
+        "2.0",
+        paper_settings(3e-5, 48, 8144, 814, evaluate_every=1000) | {"training.metric": "best_f1"},
+        ("f1", "exact_match", "best_f1", "exact_match_at_best_f1"),
+    ),
 }

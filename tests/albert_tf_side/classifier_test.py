@@ -56,11 +56,12 @@ def test_the_served_graph_makes_the_same_features(seq_length):
 
 
 def test_what_is_cut_is_counted():
-    assert pack([[7] * 4, [7] * 5, [7] * 9], None, 6, SPECIAL).cut == 2
+    assert pack([[7] * 4, [7] * 5, [7] * 9], None, 6, SPECIAL).cut.tolist() == [False, True, True]
     both = [pack([[7] * a], [[8] * 2], 9, SPECIAL) for a in (4, 5)]
-    assert [each.cut for each in both] == [0, 1]
+    assert [each.cut.tolist() for each in both] == [[False], [True]]
     whole = joined([Features(each, 9, {"label": np.array([i])}) for i, each in enumerate(both)])
-    assert (len(whole), whole.sequences.cut) == (2, 1)
+    assert (len(whole), whole.cut) == (2, 1)
+    assert whole.notes() == ["1 of 2 examples are longer than `task.seq_length` and are cut"]
     assert whole.batch(tf.range(2), 9)[0]["input_mask"].numpy().sum(axis=1).tolist() == [9, 9]
     assert whole.targets["label"].tolist() == [0, 1]
 

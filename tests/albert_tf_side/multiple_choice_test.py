@@ -54,6 +54,31 @@ def test_features(small_tokenizer, seq_length, qa_length):
             )
 
 
+@pytest.mark.parametrize(
+    ("seq_length", "qa_length", "cut"),
+    [(64, 100, 0), (16, 100, 2), (64, 5, 2), (64, 12, 1), (20, 100, 1)],
+)
+def test_questions_whose_context_or_answer_is_cut_are_counted(
+    small_tokenizer, seq_length, qa_length, cut
+):
+    """A question counts once, whichever of its options there was no room for."""
+    rows = [
+        (len(small_tokenizer.encode(each.context)), len(small_tokenizer.encode(text)))
+        for each in EXAMPLES
+        for text in (fill(each.question, option) for option in each.options)
+    ]
+    features = featurize_choices(
+        EXAMPLES, small_tokenizer, MultipleChoiceTask(seq_length, 3, qa_length)
+    )
+    is_cut = [
+        asked > min(qa_length, seq_length - 3)
+        or context + min(asked, qa_length) > seq_length - 3
+        for context, asked in rows
+    ]
+    assert features.cut == any(is_cut[:3]) + any(is_cut[3:]) == cut
+    assert len(features.notes()) == bool(cut)
+
+
 def test_a_question_of_other_options_is_refused(small_tokenizer):
     examples = [EXAMPLES[0], ChoiceExample("Why?", CONTEXT, ("a", "b"))]
     with pytest.raises(InputError, match=r"3 options.*example 1 \('Why\?'\): 2"):

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from albert_tf import outputs
-from albert_tf.errors import InputError
+from albert_tf.errors import InputError, MachineError
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -80,7 +80,7 @@ def test_what_a_killed_process_left_is_cleared(tmp_path):
     assert os.listdir(tmp_path) == ["new"]
 
 
-@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
+@pytest.mark.parametrize("error", [OSError, MachineError, KeyboardInterrupt])
 def test_work_of_the_same_identity_is_continued(tmp_path, error):
     with pytest.raises(error), outputs.new_folder(str(tmp_path / "new"), identity="one") as work:
         pathlib.Path(work, "a").touch()
@@ -109,7 +109,7 @@ def test_a_mistake_leaves_nothing_of_an_identity(tmp_path):
 
 
 def test_a_disk_without_room_for_the_mark_does_not_block_the_name(tmp_path, monkeypatch):
-    with monkeypatch.context() as patch, pytest.raises(OSError, match="No space"):
+    with monkeypatch.context() as patch, pytest.raises(MachineError, match="No space.*Make room"):
         patch.setattr(os, "fsync", full)
         with outputs.new_folder(str(tmp_path / "new"), identity="one") as work:
             pass
@@ -205,3 +205,32 @@ def test_json_is_whole_or_old(tmp_path):
         assert json.load(file) == {"a": 1}
     outputs.write_json(path, {"a": 3})
     assert os.listdir(tmp_path) == ["a.json"]
+
+
+def test_a_full_disk_is_told_and_the_old_content_stays(tmp_path):
+    path = tmp_path / "a.json"
+    outputs.write_json(str(path), {"a": 1})
+    for error in (OSError(errno.ENOSPC, "?"), RuntimeError("ckpt; No space left on device")):
+        with pytest.raises(MachineError, match="a.json' cannot be written: No space left"):
+            with outputs.new_file(str(path)):
+                raise error
+    with pytest.raises(FileNotFoundError), outputs.new_file(str(path)):
+        raise FileNotFoundError(errno.ENOENT, "a bug")
+    assert path.read_text() == '{\n "a": 1\n}\n' and os.listdir(tmp_path) == ["a.json"]
+
+
+def test_where_a_file_can_be_written(tmp_path):
+    (tmp_path / "file").touch()
+    outputs.require_file(str(tmp_path / "file"), "--output")
+    for path, words in {
+        tmp_path / "no" / "file": "in a folder that exists",
+        tmp_path: "must be a file. Received: .* a folder",
+        tmp_path / "file" / "under": "in a folder that exists",
+        "gs://bucket/file": "in a folder that exists",
+    }.items():
+        with pytest.raises(InputError, match=f"--output.*{words}"):
+            outputs.require_file(str(path), "--output")
+    outputs.require_folder(str(tmp_path), "--output")
+    outputs.require_folder(str(tmp_path / "new" / "deep"), "--output")
+    with pytest.raises(InputError, match="--output must name a new or empty folder"):
+        outputs.require_folder(str(tmp_path / "file"), "--output")

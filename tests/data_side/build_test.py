@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import outputs
-from albert_tf.errors import InputError, InputNotFoundError
+from albert_tf.errors import InputError, InputNotFoundError, MachineError
 from albert_tf.tokenization import Tokenizer, load_tokenizer
 from data import build as build_module
 from data import cutter, local_runner, shuffle, text_files, workers
@@ -396,7 +396,7 @@ def test_an_interrupted_build_continues(many_shards, tmp_path, monkeypatch, layo
 def test_a_full_disk_is_one_line_and_the_rerun_continues(options, tmp_path, monkeypatch, place):
     with (
         monkeypatch.context() as patch,
-        pytest.raises(OSError, match="--output=.*disk is full.*same command.*continues"),
+        pytest.raises(MachineError, match="No space left on device. Make room.*same command"),
     ):
         stop_at(patch, place, 0, OSError(errno.ENOSPC, "No space left on device"))
         build(options)

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from albert_tf.errors import MachineError
 from data.workers import map_in_order
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -54,7 +55,7 @@ def test_workers_of_a_killed_build_end(tiny_tokenizer, tmp_path):
 
 def test_a_worker_that_is_killed_is_told():
     assert list(map_in_order(abs, range(-20, 0), 2)) == list(range(20, 0, -1))
-    with pytest.raises(OSError, match="worker was killed.*fewer --num_workers.*continues"):
+    with pytest.raises(MachineError, match="worker was killed.*fewer --num_workers.*continues"):
         list(map_in_order(os._exit, range(1, 20), 2))
 
 
@@ -69,7 +70,7 @@ class Fatal:
 
 
 def test_a_worker_that_is_killed_while_it_starts_is_told():
-    with pytest.raises(OSError, match="ended while it started: for want of memory"):
+    with pytest.raises(MachineError, match="ended while it started: for want of memory"):
         list(map_in_order(Fatal(), range(20), 2))
 
 
@@ -89,5 +90,6 @@ def test_a_script_without_a_guard_is_told(tmp_path):
         timeout=60,
     )
     assert done.returncode == 1
-    said = [line for line in done.stderr.splitlines() if line.startswith("OSError: ")]
+    error = "albert_tf.errors.MachineError: "
+    said = [line for line in done.stderr.splitlines() if line.startswith(error)]
     assert '__name__ == "__main__"' in said[-1]

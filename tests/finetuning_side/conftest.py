@@ -35,6 +35,7 @@ def start(tiny_tokenizer: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     tf.random.set_seed(1)
     pretrainer = AlbertPretrainer(model).create_weights()
     tf.train.Checkpoint(model=pretrainer).save(os.path.join(run.checkpoints_path, "ckpt"))
+    run.finish({})
     return run.path
 
 

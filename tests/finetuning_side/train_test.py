@@ -1,13 +1,23 @@
 """Runs from the command line's options: seeds, cards, caches, recipes, what is refused."""
 
+import dataclasses
 import json
+import os
 import pathlib
+import shutil
+from typing import Any
 
+import numpy as np
 import pytest
 
 from albert_tf.errors import ConfigError, InputError
 from albert_tf.runs import RunDir
+from albert_tf.tasks.classifier import featurize_texts
+from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.features import Features
+from albert_tf.tasks.kinds import KINDS
+from albert_tf.tasks.predictor import load_predictor
+from albert_tf.tasks.span import SpanTask
 from finetuning import report, train
 from finetuning.config import Plan, TrainingConfig
 from finetuning.feature_cache import features_of
@@ -44,7 +54,9 @@ def test_the_seeds_are_summarized(tuned: pathlib.Path):
     assert (summary["min"], summary["max"]) == (min(values), max(values))
 
 
-def test_features_are_read_from_the_cache(tuned: pathlib.Path, fruit: str, start: str, monkeypatch):
+def test_features_are_read_from_the_cache(
+    tuned: pathlib.Path, fruit: str, start: str, monkeypatch: pytest.MonkeyPatch
+):
     task = TASKS["text_classification"]
     data = task.read(Source(fruit))
     config = RunDir(str(tuned / "seed-0")).config()
@@ -54,14 +66,95 @@ def test_features_are_read_from_the_cache(tuned: pathlib.Path, fruit: str, start
     def never(*_: object) -> Features:
         raise AssertionError("the features were in the cache")
 
-    kind = type("Kind", (), {"featurize": staticmethod(never)})
-    monkeypatch.setattr("finetuning.feature_cache.KINDS", {"classifier": kind})
-    cached = features_of(data.train, tokenizer, section, str(tuned.parent / "features"))
-    assert len(cached) == len(data.train)
-    with pytest.raises(AssertionError, match="in the cache"):
-        features_of(data.train[1:], tokenizer, section, str(tuned.parent / "features"))
+    kind = dataclasses.replace(KINDS["classifier"], featurize=never)
+    with monkeypatch.context() as patch:
+        patch.setitem(KINDS, "classifier", kind)
+        cached = features_of(data.train, tokenizer, section, str(tuned.parent / "features"))
+        with pytest.raises(AssertionError, match="in the cache"):
+            features_of(data.train[1:], tokenizer, section, str(tuned.parent / "features"))
+    assert_same(cached, featurize_texts(data.train, tokenizer, section))
 
 
+def assert_same(one: Any, other: Any) -> None:
+    """Dataclasses, mappings and arrays of equal values."""
+    assert type(one) is type(other)
+    if dataclasses.is_dataclass(one):
+        one, other = ({f.name: getattr(e, f.name) for f in dataclasses.fields(e)}
+                      for e in (one, other))  # fmt: skip
+    if isinstance(one, dict):
+        assert one.keys() == other.keys()
+        for key in one:
+            assert_same(one[key], other[key])
+    else:
+        np.testing.assert_array_equal(one, other)
+        assert getattr(one, "dtype", None) == getattr(other, "dtype", None)
+
+
+def test_a_cache_cannot_run_code(begin: Start, tmp_path: pathlib.Path):
+    """Spans have the most kinds of fields; a pickle in the place of arrays is refused."""
+    examples = [SpanExample("Which?", "An apple, a plum and a pear.", "1", ((3, "apple"),))]
+    task, folder = SpanTask(seq_length=16, doc_stride=4), str(tmp_path / "cache")
+    made, read = (features_of(examples, begin.tokenizer, task, folder) for _ in range(2))
+    assert_same(made, read)
+    (path,) = (tmp_path / "cache").iterdir()
+    assert path.stat().st_mode & 0o777 == 0o666 & ~umask()
+    with np.load(path, allow_pickle=False) as arrays:
+        values = dict(arrays)
+    np.savez(path, **values | {"lost": np.array([{"a": 1}], object)})
+    for damage in (lambda: None, lambda: path.write_bytes(b"no archive")):
+        damage()
+        with pytest.raises(InputError, match="--cache_dir: .*Remove it: it will be made again"):
+            features_of(examples, begin.tokenizer, task, folder)
+
+
+def umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "words"),
+    [
+        ("metric", ("training.metric=recall",), "accuracy, macro_f1. Received: 'recall'"),
+        ("cache", (), "--cache_dir must name a new or empty folder"),
+    ],
+)
+def test_what_is_refused_before_anything_is_computed(
+    name: str, values: tuple, words: str, start: str, fruit: str, tmp_path: pathlib.Path
+):
+    (tmp_path / "file").touch()
+    cache = {"cache_dir": str(tmp_path / "file")} if name == "cache" else {}
+    run = tmp_path / "run"
+    options = FinetuneOptions(
+        "text_classification", str(run), fruit, init=start, set=(*QUICK, *values), **cache
+    )
+    with pytest.raises(InputError, match=words):
+        main(options)
+    assert not run.exists()
+
+
+def test_the_metric_that_chooses(tuned: pathlib.Path, fruit: str, start: str):
+    """The same rows, whose best step depends on the metric."""
+    task = TASKS["text_classification"]
+    data, path = task.read(Source(fruit)), str(tuned / "seed-0")
+    rows = [
+        {"step": 1.0, "dev/accuracy": 0.5, "dev/macro_f1": 0.7, "seconds": 1.0},
+        {"step": 2.0, "dev/accuracy": 0.6, "dev/macro_f1": 0.4, "seconds": 1.0},
+    ]
+    (name, examples), *_ = data.dev.items()
+    answers = load_predictor(path)(examples)
+    parts = {name: (task.score(answers, examples), answers)}
+    for metric, step in {"accuracy": 2, "macro_f1": 1}.items():
+        assert report.result_of(task, data, parts, rows, metric)["best_step"] == step
+
+
+def test_a_run_that_has_not_ended_is_begun_from_only_if_asked(start: str, tmp_path: pathlib.Path):
+    shutil.copytree(start, tmp_path / "begun")
+    (tmp_path / "begun" / "result.json").unlink()
+    with pytest.raises(InputError, match=r"--init=.*begun has not ended.*--unfinished"):
+        Start.of(str(tmp_path / "begun"), None, None)
+    assert Start.of(str(tmp_path / "begun"), None, None, unfinished=True).path
 def test_a_finished_run_is_left_alone_and_another_configuration_refused(
     tuned: pathlib.Path, fruit: str, start: str, capsys: pytest.CaptureFixture
 ):
@@ -93,6 +186,16 @@ def test_the_paper_s_recipe_gives_way_to_the_user(start: str):
     assert recipe(name="none") == {}
     with pytest.raises(InputError, match="--recipe must be paper or none"):
         recipe(name="google")
+
+
+def test_the_recipes_read_the_dev_examples_as_often_as_the_reference():
+    """run_glue.sh, run_race.py and the SQuAD programs: `save_checkpoints_steps`."""
+    every = {name: task.recipe.get("training.evaluate_every") for name, task in TASKS.items()}
+    own = ("ax", "text_classification", "text_regression")
+    others = {"qnli": 200, "squad1": 1000, "squad2": 1000} | dict.fromkeys(own)
+    assert every == dict.fromkeys(TASKS, 100) | others
+    assert TASKS["squad2"].recipe["training.metric"] == "best_f1"
+    assert "best_f1" in TASKS["squad2"].metrics
 
 
 @pytest.mark.parametrize(

@@ -153,5 +153,5 @@ def test_folders_of_other_kinds_say_what_to_do(tiny_records: str, tmp_path: path
 
 
 def test_an_output_without_a_folder_is_refused_first(run: RunDir, tiny_records: str):
-    with pytest.raises(InputNotFoundError, match="no folder 'nowhere'"):
+    with pytest.raises(InputError, match="--output must be a file in a folder that exists"):
         main(EvaluateOptions(run.path, tiny_records, output="nowhere/figures.json"))

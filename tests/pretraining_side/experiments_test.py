@@ -18,6 +18,7 @@ from albert_tf.encoder import AlbertEncoder
 from albert_tf.errors import ConfigError
 from albert_tf.optimization import LinearWarmupLinearDecay
 from data.input_pipeline import Records
+from data.masking import MaskingConfig
 from pretraining import experiments, train
 from pretraining.config import PretrainConfig, resolve
 from pretraining.experiments import EXPERIMENTS, GROUPS, Row, experiment
@@ -70,7 +71,9 @@ def test_sizes_are_those_of_built_models(monkeypatch: pytest.MonkeyPatch):
 @pytest.mark.parametrize("name", ROWS)
 def test_a_row_changes_what_it_says_and_nothing_else(name: str):
     row = ROWS[name]
-    recipe = PretrainConfig(model=AlbertConfig.from_preset(row.preset))
+    recipe = PretrainConfig(
+        model=AlbertConfig.from_preset(row.preset), masking=MaskingConfig(max_predictions=20)
+    )
     loop, optimizer = recipe.loop, recipe.optimizer
     assert (loop.steps, loop.global_batch_size) == (125_000, 4096)  # section 4.1
     assert (optimizer.name, optimizer.learning_rate, optimizer.warmup_steps) == (
@@ -99,10 +102,25 @@ def test_the_phases_of_berts_recipe_follow_one_schedule():
     assert first.loop.steps + second.loop.steps == 1_000_000
     whole = LinearWarmupLinearDecay(1e-4, 10_000, 1_000_000)
     assert second.optimizer.learning_rate == pytest.approx(float(whole(900_000)))
+    assert [phase.loop.global_batch_size for phase in (first, second)] == [1024, 256]
+    slots = [p.masking.slots(length) for p, length in ((first, 128), (second, 512))]
+    assert slots == [19, 77]  # 15 %
     for phase in (first, second):
         assert (phase.objective.pair, phase.masking.max_ngram) == ("nsp", 1)
         assert (phase.optimizer.name, phase.optimizer.weight_decay_rate) == ("adamw", 0.01)
-        assert (phase.loop.global_batch_size, phase.model.hidden_dropout) == (256, 0.1)
+        assert phase.model.hidden_dropout == 0.1
+
+
+def test_the_rate_of_masking_is_that_of_its_group_and_20_pieces_elsewhere():
+    rates = {name: row.config().masking.slots(512) for name, row in ROWS.items()}
+    assert [rates[f"masking-rate/{percent}"] for percent in (10, 15, 20, 30, 40)] == [
+        51, 77, 102, 154, 205,
+    ]  # fmt: skip
+    others = {name for name in ROWS if not name.startswith(("masking-rate/", "bert-recipe/"))}
+    assert {rates[name] for name in others} == {20}
+    assert EXPERIMENTS["albert-base-v2"].masking.slots(512) == 20
+    for name in ("smoke", "laptop"):
+        assert EXPERIMENTS[name].masking == MaskingConfig()
 
 
 def test_names():

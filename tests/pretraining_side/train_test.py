@@ -127,9 +127,38 @@ def test_first_weights_come_from_init(finished: RunDir, tiny_records: str, tmp_p
     train.main(dataclasses.replace(options(tiny_records, run, *chosen), init=finished.path))
     after = load_pretrainer(str(run)).get_weights()
     assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))
-    with pytest.raises(InputError, match=r"num_layers: 2 != 3"):
-        given = options(tiny_records, tmp_path / "other", *chosen, "model.num_layers=3")
+    given = options(tiny_records, tmp_path / "other", *chosen, "model.num_heads=4")
+    with pytest.raises(InputError, match=r"num_heads: 2 != 4"):
         train.main(dataclasses.replace(given, init=finished.path))
+
+
+def test_a_deeper_model_begins_with_a_shallower_one_s_block(
+    finished: RunDir, tiny_records: str, tmp_path: pathlib.Path
+):
+    """The paper's Table 11. Layers with weights of their own have nothing to begin with."""
+    before = load_pretrainer(finished.path).get_weights()
+    chosen = ("loop.steps=1", "optimizer.warmup_steps=1", "model.num_layers=3")
+    given = options(tiny_records, tmp_path / "deeper", *chosen)
+    train.main(dataclasses.replace(given, init=finished.path))
+    deeper = load_pretrainer(str(tmp_path / "deeper"))
+    assert deeper.encoder.config.num_layers == 3
+    assert all(np.array_equal(a, b) for a, b in zip(before, deeper.get_weights(), strict=True))
+    for other in ("model.sharing=attention", "model.num_groups=3"):
+        given = options(tiny_records, tmp_path / "other", *chosen, other)
+        with pytest.raises(InputError, match=r"num_layers: 2 != 3"):
+            train.main(dataclasses.replace(given, init=finished.path))
+
+
+def test_a_run_that_has_not_ended_is_begun_from_only_if_asked(
+    finished: RunDir, tiny_records: str, tmp_path: pathlib.Path
+):
+    shutil.copytree(finished.path, tmp_path / "begun")
+    (tmp_path / "begun" / "result.json").unlink()
+    given = options(tiny_records, tmp_path / "run", "loop.steps=1", "optimizer.warmup_steps=1")
+    given = dataclasses.replace(given, init=str(tmp_path / "begun"), dry_run=True)
+    with pytest.raises(InputError, match=r"--init=.*begun has not ended.*--unfinished"):
+        train.main(given)
+    train.main(dataclasses.replace(given, unfinished=True))
 
 
 def test_no_pairs_leaves_the_pooler_alone(tiny_records: str, tmp_path: pathlib.Path):
