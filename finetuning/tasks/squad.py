@@ -60,11 +60,15 @@ class SquadTask:
     def score(
         self, predictions: Sequence[Prediction], examples: Sequence[SpanExample]
     ) -> dict[str, float]:
-        """`f1` and `exact_match` of the answers as they are given, in [0, 1].
+        """Exact match and F1, in [0, 1], by the scorer of each example (`scorer_of`).
 
-        Of version 2.0 also those of questions with and without an answer, and what the best
-        threshold on these very examples would give: `best_f1` at `best_threshold`,
-        `best_exact_match`.
+        `f1`, `exact_match`: of the answers as they are given; of version 2.0 at
+        `task.null_threshold`, also of the questions with (`has_answer_*`) and without an answer
+        (`no_answer_*`) alone. Of version 2.0 besides, at thresholds chosen on these very examples:
+
+        - `best_f1` at `best_threshold`, and `exact_match_at_best_f1` at the same threshold: the
+          F1 and EM that google-research/albert reports and chooses checkpoints by;
+        - `best_exact_match`, at a threshold of its own: the official evaluator's `best_exact`.
         """
         given = self._scores([each["answer"] for each in predictions], examples)
         scores = {"f1": given[:, 1].mean(), "exact_match": given[:, 0].mean()}
@@ -91,10 +95,10 @@ class SquadTask:
             write_json(file, dict(zip(ids, values, strict=True)))
 
     def _scores(self, texts: Sequence[str], examples: Sequence[SpanExample]) -> np.ndarray:
-        """Exact match and F1 of each, [N, 2]."""
+        """Exact match and F1 of each, float [N, 2]."""
         require_known(examples)
         return np.array([
-            score_answer(text, [answer for _, answer in example.answers], self._answerable)
+            score_answer(text, example, self._answerable)
             for text, example in zip(texts, examples, strict=True)
         ])  # fmt: skip
 
@@ -110,7 +114,12 @@ class SquadTask:
         exact, f1 = self._scores(texts, examples).T
         best_f1, threshold = best_threshold(f1, is_empty, nulls, has_answer)
         best_exact, _ = best_threshold(exact, is_empty, nulls, has_answer)
-        return {"best_f1": best_f1, "best_exact_match": best_exact, "best_threshold": threshold}
+        return {
+            "best_f1": best_f1,
+            "exact_match_at_best_f1": np.where(nulls > threshold, ~has_answer, exact).mean(),
+            "best_exact_match": best_exact,
+            "best_threshold": threshold,
+        }
 
 
 def hold_out(

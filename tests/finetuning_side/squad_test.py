@@ -226,7 +226,8 @@ def test_gold_answers_score_one(real):
     ],
 )
 def test_scores_by_hand(text, answers, answerable, wanted):
-    assert score_answer(text, answers, answerable) == pytest.approx(wanted)
+    example = SpanExample("?", "The black cat.", answers=tuple((0, each) for each in answers))
+    assert score_answer(text, example, answerable) == pytest.approx(wanted)
 
 
 @pytest.mark.parametrize(
