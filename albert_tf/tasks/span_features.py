@@ -149,8 +149,9 @@ def _answers(
             first = int(np.searchsorted(pieces.last[own], begin))
             last = int(np.searchsorted(pieces.first[own], end, side="right")) - 1
             if 0 <= start and begin <= end < len(example.context) and first <= last:
-                whole = slice(pieces.first[own][first], pieces.reach[own][last] + 1)
-                found.append((row, first, last, example.context[whole].strip() == text.strip()))
+                begin, end = int(pieces.first[own][first]), int(pieces.reach[own][last])
+                whole = example.context[begin : end + 1].strip()
+                found.append((row, first, last, whole == text.strip()))
             else:
                 found.append((row, -1, -1, False))
     return np.array(found, np.int64).reshape(-1, 4)

@@ -2,8 +2,10 @@
 
 Lower case, without the punctuation of `_PUNCTUATION`. For F1, a Chinese character is a unit of its
 own, what stands between two of them is cut into words, and two answers share their longest run of
-units. The scorer cuts words with `nltk.word_tokenize`; `words` follows its rules for what occurs in
-Chinese text. Not followed: a full stop inside such text that ends a sentence, and single quotes.
+units. The scorer cuts words with `nltk.word_tokenize`. `words` follows nltk 3.9.1 in what occurs in
+Chinese text; all 3,243 runs of the answers and contexts of XQuAD zh are cut as by its word
+tokenizer. It does not part sentences (a full stop inside a run stays with its word), words such as
+"cannot", or single quotes before a word.
 """
 
 import difflib
@@ -16,9 +18,9 @@ _LETTERS = re.compile(r"[A-Za-z]+|[^\W\d_]")  # a Latin word counts as one
 
 _OPENING = re.compile(r'(?:^|(?<=[ (\[{<]))"')
 _MARK = re.compile(
-    r"""[][(){}<>;@#$%&?!"«»‘„]|\.{2,}"""  # wherever they stand
-    r"""|,(?!\d)"""  # 1,000 is one word
-    r"""|(?<!\.)\.(?=[])}>"'»\s]*$)"""  # the last full stop: 3.5 and U.S. are one word
+    r"[][(){}<>;@#$%&?!«»‘„]|\.{2,}"  # wherever they stand
+    r"|,(?!\d)"  # 1,000 is one word
+    r"|(?<!\.)\.(?=[])}>'»\s]*$)"  # at the end: 3.5 is one word
 )
 _ENDING = re.compile(r"(?<=[^\s'])(?:n't|'(?:s|m|d|ll|re|ve)?)(?=\s|$)")
 
@@ -44,8 +46,8 @@ def units(text: str) -> list[str]:
 
 def words(text: str) -> list[str]:
     """The words and marks of a text without Chinese characters, in lower case."""
-    text = _MARK.sub(r" \g<0> ", _OPENING.sub(" `` ", text))
-    return _ENDING.sub(r" \g<0>", text).split()
+    text = _OPENING.sub(" `` ", text).replace('"', " '' ")
+    return _ENDING.sub(r" \g<0>", _MARK.sub(r" \g<0> ", text)).split()
 
 
 def longest_run(given: Sequence[str], wanted: Sequence[str]) -> int:

@@ -1,4 +1,4 @@
-"""SQuAD 1.1 and 2.0, and whatever comes in their layout."""
+"""SQuAD 1.1 and 2.0, and whatever comes in their layout or in that of CMRC 2018."""
 
 import dataclasses
 import os
@@ -23,7 +23,8 @@ from finetuning.tasks.squad_reader import in_place, read_part, require_answers, 
 class SquadTask:
     """See `finetuning.task.Task`.
 
-    `--data_dir` holds train-v1.1.json and dev-v1.1.json, or train.json and dev.json, plain or .gz.
+    `--data_dir` holds train-v1.1.json and dev-v1.1.json, or train.json and dev.json, plain or .gz,
+    in SQuAD's or in CMRC's layout (`squad_reader`).
 
     version: "1.1", or "2.0", whose questions may have no answer.
     """
@@ -39,8 +40,9 @@ class SquadTask:
     def read(self, source: Source) -> Data:
         """See `finetuning.task.Task`.
 
-        A training example whose answer does not stand at its `answer_start` is left out, and how
-        many is printed. Dev examples are kept, as the official evaluators look at the texts alone.
+        A training example whose answer does not stand at its `answer_start`, or of CMRC's layout
+        nowhere in the context, is left out, and how many is printed. Dev examples are kept, as the
+        evaluators look at the texts alone.
         """
         place, train = read_part(source, "train", self.version)
         require_answers(place, train, self.version)
