@@ -80,9 +80,10 @@ def best_threshold(
 ) -> tuple[float, float]:
     """The best mean score that a threshold on the null scores can give, and that threshold.
 
-    The official evaluator's, with its rules for ties: the lowest of equally good thresholds, and
-    0.0 where never answering is best. It adds questions of equal null score one by one, in their
-    order, so that the best may count some of them that the threshold does not part.
+    As SQuAD's official evaluator has them: of equally good thresholds the lowest; questions of
+    equal null score are added one by one in their order, though no threshold parts them. Where
+    never answering is best, that evaluator always names 0.0; if 0.0 would answer some questions,
+    the threshold here is below the lowest null score, so that it gives the best.
 
     Chosen on the very examples that it is reported of: an upper bound, no measurement.
 
@@ -96,5 +97,5 @@ def best_threshold(
     gains = np.where(has_answer, scores, np.where(is_empty, 0.0, -1.0))[order]
     totals = np.cumsum([np.sum(~has_answer), *gains])  # of the first 0, 1, ... N answered
     best = int(np.argmax(totals))
-    threshold = null_scores[order[best - 1]] if best else 0.0
+    threshold = null_scores[order[best - 1]] if best else min(0.0, null_scores.min() - 1.0)
     return float(totals[best] / len(scores)), float(threshold)
