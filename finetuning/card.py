@@ -86,7 +86,7 @@ def _compared(task: Any, prediction: Prediction, example: Any) -> tuple[str, str
     kind = task["kind"]
     if kind == "span":
         texts, answer = [text for _, text in example.answers], prediction["answer"]
-        exact, _ = score_answer(answer, texts, task["answerable"])
+        exact, _ = score_answer(answer, example, task["answerable"])
         right = answer if exact else texts[0] if texts else ""
         shown = (text or "(no answer)" for text in (right, answer))
         return example.question, *shown, prediction["score"]

@@ -7,9 +7,10 @@
 
 Members are picked on the dev set: first the best run, then, as long as the score rises, whichever
 run raises it most; --select=all takes the first --max_members. What is averaged are probabilities,
-of a regression the scores, of spans the log-probabilities of each candidate. --output gets
-result.json, with each run's score and the ensemble's, and predictions.jsonl. The dev set picked the
-members, so the ensemble's score on it is a little high: report a part that it has not seen.
+of a regression the scores, of spans the scores of each candidate (sums of logits; of SQuAD 2.0 log
+probabilities). --output gets result.json, with each run's score and the ensemble's, and
+predictions.jsonl. The dev set picked the members, so the ensemble's score on it is a little high:
+report a part that it has not seen.
 """
 
 import dataclasses

@@ -59,9 +59,10 @@ class SpanModel(TaskModel):
 
     Inputs: the encoder's dict of int32 [B, S]. In training also, where `task.answerable`,
       `start_position` int32 [B]: the end is learned behind the true start.
-    Output: K likeliest spans `start`, `end` int32 [B, K] and `score` float32 [B, K], the log
-      probabilities of start and end together; where `task.answerable` also `null` float32 [B], the
-      logit of there being no answer. In training, logits under the names of the targets.
+    Output: K likeliest spans `start`, `end` int32 [B, K] and `score` float32 [B, K], by which the
+      spans of all windows are ranked: the sum of the logits of start and end, or where
+      `task.answerable` their log probability; then also `null` float32 [B], the logit of there
+      being no answer. In training, logits under the names of the targets.
     """
 
     def __init__(self, encoder: tf_keras.layers.Layer, task: SpanTask, name: str = "span") -> None:

@@ -22,7 +22,8 @@ def decode_spans(
     `answer`: its text as it stands in the context; "" where there is none.
     `score`: its probability among the n best. `start`: its first character; None: no answer.
     `n_best`: up to `task.n_best` different answers, the best first, each with its `text`, `start`,
-      `probability` and `log_probability` (of start and end together).
+      `logit` (the score that the head gave it, see `span_heads`) and `probability`, the softmax of
+      the logits of these answers.
     `null_score`, where `task.answerable`: the logit of there being no answer, the lowest of the
       example's windows; above `task.null_threshold`, the answer is "".
     """
@@ -48,9 +49,9 @@ def decode_spans(
 def average_spans(members: Sequence[Outputs]) -> dict[str, np.ndarray]:
     """The outputs of an ensemble, fixed in width as those of its members are.
 
-    A span's score is the mean of those members that propose it; of the null scores, [N, members],
+    A span's score is the mean over those members that propose it; of the null scores, [N, members],
     the answer takes the mean over the members of each one's lowest (google-research/albert,
-    `accumulate_predictions`).
+    `accumulate_predictions_v1` and `_v2`).
     """
     start, end, score = (
         np.concatenate([member[name] for member in members], axis=1)
@@ -111,7 +112,7 @@ def _n_best(
         return []
     probabilities = softmax(np.array([value for _, value in found.values()]))
     return [
-        {"text": text, "start": start, "probability": float(probability), "log_probability": value}
+        {"text": text, "start": start, "probability": float(probability), "logit": value}
         for (text, (start, value)), probability in zip(found.items(), probabilities, strict=True)
     ]
 

@@ -30,7 +30,11 @@ class SpanFeatures(Features):
     piece: int32 [N], the window's first piece of context, counted in `first` and `reach`.
     first, reach: int32 [P], of each piece of the contexts, the first character and the last before
       the next piece; see `span_alignment.Pieces`.
-    lost: examples whose known answer is in no window: it is longer, or has no piece of its own.
+    lost: examples whose first answer, which is trained on, is in no window: it is longer, or has no
+      piece of its own.
+    undecodable: examples that decoding cannot answer as any of their annotators did: the answer is
+      in no window, does not end in the window that owns its first piece, is longer than
+      `task.max_answer_length`, or begins or ends inside a piece.
     """
 
     example: np.ndarray
@@ -40,6 +44,7 @@ class SpanFeatures(Features):
     first: np.ndarray
     reach: np.ndarray
     lost: tuple[int, ...]
+    undecodable: tuple[int, ...]
 
 
 def featurize_spans(
@@ -56,7 +61,8 @@ def featurize_spans(
     windows = cut(size, task.seq_length - 3 - asked, task.doc_stride)
     before = asked[windows.example] + 2  # [CLS] question [SEP]
     piece = base[windows.example] + windows.offset
-    targets, lost = _targets(examples, _answers(examples, pieces, base, size), windows, before)
+    answers = _answers(examples, pieces, base, size)
+    targets, lost = _targets(examples, answers, windows, before)
     hints = {}
     if task.answerable and targets:
         hints = {"start_position": targets["start_position"]}
@@ -74,6 +80,7 @@ def featurize_spans(
         first=pieces.first,
         reach=pieces.reach,
         lost=lost,
+        undecodable=_undecodable(answers, windows, task.max_answer_length),
     )
 
 
@@ -128,37 +135,53 @@ def _sequences(
 def _answers(
     examples: Sequence[SpanExample], pieces: Pieces, base: np.ndarray, size: np.ndarray
 ) -> np.ndarray:
-    """The first and the last piece in its context of each example's answer, int64 [E, 2].
+    """The different answers of each example, in order: int64 [A, 4].
 
-    -1 where it has none, or holds no piece.
+    The columns: its example; its first and its last piece in the context, -1 where it holds none;
+    whether these are the answer letter by letter.
     """
-    found = np.full([len(examples), 2], -1)
+    found = []
     for row, example in enumerate(examples):
-        if not example.answers:
-            continue
-        start, text = example.answers[0]
-        begin = start + len(text) - len(text.lstrip())
-        end = start + len(text.rstrip()) - 1
         own = slice(base[row], base[row] + size[row])
-        first = int(np.searchsorted(pieces.last[own], begin))
-        last = int(np.searchsorted(pieces.first[own], end, side="right")) - 1
-        if 0 <= begin <= end < len(example.context) and first <= last:
-            found[row] = first, last
-    return found
+        for start, text in dict.fromkeys(example.answers):
+            begin = start + len(text) - len(text.lstrip())
+            end = start + len(text.rstrip()) - 1
+            first = int(np.searchsorted(pieces.last[own], begin))
+            last = int(np.searchsorted(pieces.first[own], end, side="right")) - 1
+            if 0 <= start and begin <= end < len(example.context) and first <= last:
+                begin, end = int(pieces.first[own][first]), int(pieces.reach[own][last])
+                whole = example.context[begin : end + 1].strip()
+                found.append((row, first, last, whole == text.strip()))
+            else:
+                found.append((row, -1, -1, False))
+    return np.array(found, np.int64).reshape(-1, 4)
 
 
 def _targets(
     examples: Sequence[SpanExample], answers: np.ndarray, windows: Windows, before: np.ndarray
 ) -> tuple[dict[str, np.ndarray], tuple[int, ...]]:
-    """The targets of each window, and the examples whose answer is in none."""
+    """The targets of each window, and the examples whose first answer is in none."""
     if not all(example.answers or example.is_impossible for example in examples):
         return {}, ()
-    first, last = (answers[windows.example] - windows.offset[:, None]).T
-    inside = (first >= 0) & (last < windows.length) & (answers[windows.example, 0] >= 0)
+    spans = np.full([len(examples), 2], -1)
+    rows, place = np.unique(answers[:, 0], return_index=True)
+    spans[rows] = answers[place, 1:3]
+    first, last = (spans[windows.example] - windows.offset[:, None]).T
+    inside = (first >= 0) & (last < windows.length) & (spans[windows.example, 0] >= 0)
     held = np.bincount(windows.example, inside, minlength=len(examples)) > 0
-    lost = tuple(row for row, e in enumerate(examples) if e.answers and not held[row])
     return {
         "start_position": np.where(inside, before + first, 0).astype(np.int32),
         "end_position": np.where(inside, before + last, 0).astype(np.int32),
         "is_impossible": (~inside).astype(np.float32),
-    }, lost
+    }, tuple(rows[~held[rows]].tolist())
+
+
+def _undecodable(answers: np.ndarray, windows: Windows, max_length: int) -> tuple[int, ...]:
+    """The examples that have answers, but none that `span_answers.decode_spans` can give."""
+    example, first, last, is_whole = answers.T
+    size = int(windows.owned_to.max(initial=0)) + 1
+    owners = windows.example * size + windows.owned_from  # ascending
+    owner = np.searchsorted(owners, example * size + first, side="right") - 1
+    given = (first >= 0) & (last < (windows.offset + windows.length)[owner])
+    given &= (last - first < max_length) & (is_whole > 0)
+    return tuple(np.setdiff1d(example, example[given]).tolist())

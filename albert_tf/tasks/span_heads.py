@@ -16,6 +16,10 @@ NEVER = -1e30  # a logit, or log probability, of what is not allowed
 class IndependentHead(tf_keras.layers.Layer):
     """SQuAD 1.1: one dense layer, start and end each for itself (BERT section 4.2).
 
+    The score of a span is the logit of its start plus that of its end, not normalised in its
+    window: so are the spans of several windows compared (google-research/bert, `run_squad.py`;
+    google-research/albert, `run_squad_v1.py`).
+
     Args:
       max_length: pieces of an answer at most.
       n_best: how many candidates of a window there are, K.
@@ -37,8 +41,7 @@ class IndependentHead(tf_keras.layers.Layer):
     def call(self, hidden: tf.Tensor, allowed: tf.Tensor) -> dict[str, tf.Tensor]:
         """The K likeliest spans of 1 to `max_length` pieces: `start`, `end`, `score` [B, K]."""
         logits = self.logits(hidden, allowed)
-        start = tf.nn.log_softmax(logits["start_position"])
-        end = tf.nn.log_softmax(logits["end_position"])
+        start, end = logits["start_position"], logits["end_position"]
         start = tf.concat([tf.fill([tf.shape(start)[0], 1], NEVER), start[:, 1:]], 1)  # not [CLS]
         length = tf.shape(end)[1]
         padded = tf.pad(end, [[0, 0], [0, self.max_length - 1]], constant_values=NEVER)
@@ -54,7 +57,8 @@ class JointHead(tf_keras.layers.Layer):
     """SQuAD 2.0: the end depends on the start, and a third part says whether there is an answer.
 
     google-research/albert `run_squad_v2`, whose names the layers have. A window's candidates are
-    the `beam` likeliest ends of each of the `beam` likeliest starts.
+    the `beam` likeliest ends of each of the `beam` likeliest starts; the score of a span is the log
+    probability in its window, of start and end together.
 
     Args:
       beam: see above; K is its square.

@@ -1,4 +1,4 @@
-"""SQuAD 1.1 and 2.0, and whatever comes in their layout."""
+"""SQuAD 1.1 and 2.0, and whatever comes in their layout or in that of CMRC 2018."""
 
 import dataclasses
 import os
@@ -23,7 +23,8 @@ from finetuning.tasks.squad_reader import in_place, read_part, require_answers, 
 class SquadTask:
     """See `finetuning.task.Task`.
 
-    `--data_dir` holds train-v1.1.json and dev-v1.1.json, or train.json and dev.json, plain or .gz.
+    `--data_dir` holds train-v1.1.json and dev-v1.1.json, or train.json and dev.json, plain or .gz,
+    in SQuAD's or in CMRC's layout (`squad_reader`).
 
     version: "1.1", or "2.0", whose questions may have no answer.
     """
@@ -39,8 +40,9 @@ class SquadTask:
     def read(self, source: Source) -> Data:
         """See `finetuning.task.Task`.
 
-        A training example whose answer does not stand at its `answer_start` is left out, and how
-        many is printed. Dev examples are kept, as the official evaluators look at the texts alone.
+        A training example whose answer does not stand at its `answer_start`, or of CMRC's layout
+        nowhere in the context, is left out, and how many is printed. Dev examples are kept, as the
+        evaluators look at the texts alone.
         """
         place, train = read_part(source, "train", self.version)
         require_answers(place, train, self.version)
@@ -60,11 +62,15 @@ class SquadTask:
     def score(
         self, predictions: Sequence[Prediction], examples: Sequence[SpanExample]
     ) -> dict[str, float]:
-        """`f1` and `exact_match` of the answers as they are given, in [0, 1].
+        """Exact match and F1, in [0, 1], by the scorer of each example (`scorer_of`).
 
-        Of version 2.0 also those of questions with and without an answer, and what the best
-        threshold on these very examples would give: `best_f1` at `best_threshold`,
-        `best_exact_match`.
+        `f1`, `exact_match`: of the answers as they are given; of version 2.0 at
+        `task.null_threshold`, also of the questions with (`has_answer_*`) and without an answer
+        (`no_answer_*`) alone. Of version 2.0 besides, at thresholds chosen on these very examples:
+
+        - `best_f1` at `best_threshold`, and `exact_match_at_best_f1` at the same threshold: the
+          F1 and EM that google-research/albert reports and chooses checkpoints by;
+        - `best_exact_match`, at a threshold of its own: the official evaluator's `best_exact`.
         """
         given = self._scores([each["answer"] for each in predictions], examples)
         scores = {"f1": given[:, 1].mean(), "exact_match": given[:, 0].mean()}
@@ -91,10 +97,10 @@ class SquadTask:
             write_json(file, dict(zip(ids, values, strict=True)))
 
     def _scores(self, texts: Sequence[str], examples: Sequence[SpanExample]) -> np.ndarray:
-        """Exact match and F1 of each, [N, 2]."""
+        """Exact match and F1 of each, float [N, 2]."""
         require_known(examples)
         return np.array([
-            score_answer(text, [answer for _, answer in example.answers], self._answerable)
+            score_answer(text, example, self._answerable)
             for text, example in zip(texts, examples, strict=True)
         ])  # fmt: skip
 
@@ -110,7 +116,12 @@ class SquadTask:
         exact, f1 = self._scores(texts, examples).T
         best_f1, threshold = best_threshold(f1, is_empty, nulls, has_answer)
         best_exact, _ = best_threshold(exact, is_empty, nulls, has_answer)
-        return {"best_f1": best_f1, "best_exact_match": best_exact, "best_threshold": threshold}
+        return {
+            "best_f1": best_f1,
+            "exact_match_at_best_f1": np.where(nulls > threshold, ~has_answer, exact).mean(),
+            "best_exact_match": best_exact,
+            "best_threshold": threshold,
+        }
 
 
 def hold_out(

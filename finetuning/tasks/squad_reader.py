@@ -1,5 +1,6 @@
-"""SQuAD's files: JSON, plain or .gz, or the data sets that TFDS has prepared."""
+"""SQuAD's files, and CMRC 2018's: JSON, plain or .gz; or the data sets that TFDS has prepared."""
 
+import reprlib
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -9,9 +10,13 @@ from albert_tf.tasks.examples import SpanExample
 from finetuning.tables import find, lines_of, parse_json, tfds_rows
 from finetuning.task import Source
 
-_LAYOUT = (
+_SQUAD = (
     "SQuAD's layout, data[].paragraphs[] of context and qas[] of id, question and answers[] of "
     "text and answer_start"
+)
+_CMRC = (
+    "CMRC's layout, a list of context_text and qas[] of query_id, query_text and answers[], which "
+    "are texts; a file that is no list in SQuAD's"
 )
 
 
@@ -61,7 +66,7 @@ def require_answers(place: str, examples: list[SpanExample], version: str) -> No
 
 
 def in_place(place: str, examples: list[SpanExample]) -> list[SpanExample]:
-    """The examples whose answer stands where `answer_start` says; prints how many others there are.
+    """The examples whose answer stands where it should; prints how many others there are.
 
     Raises:
       InputError: no answer stands there.
@@ -70,10 +75,13 @@ def in_place(place: str, examples: list[SpanExample]) -> list[SpanExample]:
     wrong = [example.id for example in examples if not _stands(example)]
     if wrong and not any(example.answers for example in kept):
         raise InputError(
-            f"{place}, question {wrong[0]!r}: `answer_start` must count the characters of the "
-            "context before the answer, and no answer of the file stands there. Bytes were counted?"
+            f"{place}, question {wrong[0]!r}: its answer must stand in the context, in SQuAD's "
+            "layout behind `answer_start` characters, and no answer of the file does. Bytes were "
+            "counted?"
         )
-    skipped = f", {len(wrong):,} left out: their answer is not at its answer_start" if wrong else ""
+    skipped = (
+        f", {len(wrong):,} left out: their answer is not there in the context" if wrong else ""
+    )
     first = f" (the first: {wrong[0]!r})" if wrong else ""
     print(f"{place}: {len(examples):,} questions{skipped}{first}")
     return kept
@@ -87,62 +95,95 @@ def _stands(example: SpanExample) -> bool:
 
 
 def questions_of(path: str) -> Iterator[SpanExample]:
-    """The questions of a JSON file, plain or .gz. Raises: InputError, as `read_part`."""
+    """The questions of a JSON file, plain or .gz, in SQuAD's layout or, if it is a list, in CMRC's.
+
+    Raises:
+      InputError: as `read_part`.
+    """
     content = parse_json("".join(line for _, line in lines_of(path)), path)
-    place = "the top"
+    layout, read = (_CMRC, _of_cmrc) if isinstance(content, list) else (_SQUAD, _of_squad)
     try:
-        for i, article in enumerate(content["data"]):
-            for j, paragraph in enumerate(article["paragraphs"]):
-                place = f"data[{i}].paragraphs[{j}]"
-                for k, question in enumerate(paragraph["qas"]):
-                    place = f"data[{i}].paragraphs[{j}].qas[{k}]"
-                    answers = [
-                        (each["answer_start"], each["text"]) for each in question.get("answers", [])
-                    ]
-                    impossible = bool(question.get("is_impossible", False))
-                    yield _example(
-                        question["id"],
-                        question["question"],
-                        paragraph["context"],
-                        answers,
-                        impossible,
-                    )
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise InputError(
-            f"{path}: must be in {_LAYOUT}. Received: at {place}, {type(error).__name__} {error}."
-        ) from None
+        yield from read(content)
+    except ValueError as error:
+        raise InputError(f"{path}: must be in {layout}. Received: {error}.") from None
+
+
+def _of_squad(content: Any) -> Iterator[SpanExample]:
+    """Each question; ValueError: the value that does not fit, and its place."""
+    for at_article, article in _items(content, "data", ""):
+        for at_paragraph, paragraph in _items(article, "paragraphs", at_article):
+            context = _text(paragraph, "context", at_paragraph)
+            for place, row in _items(paragraph, "qas", at_paragraph):
+                answers = tuple(
+                    (_get(answer, "answer_start", int, at), _get(answer, "text", str, at))
+                    for at, answer in _items(row, "answers", place, [])
+                )
+                question, name = _text(row, "question", place), _text(row, "id", place)
+                is_impossible = bool(row.get("is_impossible", False))
+                yield _example(question, context, name, answers, is_impossible)
+
+
+def _of_cmrc(content: Any) -> Iterator[SpanExample]:
+    """As `_of_squad`. An answer is at its first occurrence in the context, or at -1."""
+    for i, passage in enumerate(content):
+        context = _text(passage, "context_text", f"[{i}]")
+        for place, row in _items(passage, "qas", f"[{i}]"):
+            texts = [answer for _, answer in _items(row, "answers", place, [])]
+            if wrong := [text for text in texts if not isinstance(text, str)]:
+                raise ValueError(f"an answer {wrong[0]!r} at {place}")
+            answers = tuple((context.find(_whole(text)), text) for text in texts)
+            question, name = _text(row, "query_text", place), _text(row, "query_id", place)
+            yield _example(question, context, name, answers, False)
+
+
+def _items(record: Any, key: str, place: str, default: Any = None) -> Iterator[tuple[str, Any]]:
+    """The place and the value of each item of the list under a key; ValueError: there is none."""
+    for i, item in enumerate(_get(record, key, list, place, default)):
+        yield f"{place}.{key}[{i}]".lstrip("."), item
+
+
+def _text(record: Any, key: str, place: str) -> str:
+    """The text under a key; ValueError: there is none, or it is empty."""
+    text = _get(record, key, str, place)
+    if not text.strip():
+        raise ValueError(f"`{key}` is empty at {place}")
+    return _whole(text)
+
+
+def _get(record: Any, key: str, kind: type, place: str, default: Any = None) -> Any:
+    """The value under a key; ValueError: no object, no such key, or a value of another type."""
+    place = place or "the top"
+    if not isinstance(record, dict):
+        raise ValueError(f"{reprlib.repr(record)} at {place}")
+    if key not in record and default is None:
+        raise ValueError(f"no `{key}` at {place}")
+    value = record.get(key, default)
+    if type(value) is not kind:  # true and false are no numbers here
+        raise ValueError(f"`{key}` {reprlib.repr(value)} at {place}")
+    return value
 
 
 def _of_tfds(rows: list[dict[str, Any]], place: str) -> Iterator[SpanExample]:
-    for row in rows:
+    for number, row in enumerate(rows):
         starts, texts = row["answers"]["answer_start"].tolist(), row["answers"]["text"]
-        answers = [(start, text.decode()) for start, text in zip(starts, texts, strict=True)]
-        name, question, context = (row[key].decode() for key in ("id", "question", "context"))
+        answers = tuple((start, text.decode()) for start, text in zip(starts, texts, strict=True))
+        decoded = {key: row[key].decode() for key in ("question", "context", "id")}
         try:
-            yield _example(name, question, context, answers, bool(row.get("is_impossible", False)))
+            question, context, name = (_text(decoded, key, f"row {number}") for key in decoded)
         except ValueError as error:
             raise InputError(f"{place}: {error}.") from None
+        yield _example(question, context, name, answers, bool(row.get("is_impossible", False)))
 
 
 def _example(
-    name: str, question: str, context: str, answers: list[tuple[int, str]], is_impossible: bool
+    question: str,
+    context: str,
+    name: str,
+    answers: tuple[tuple[int, str], ...],
+    is_impossible: bool,
 ) -> SpanExample:
-    """ValueError: an empty text; TypeError: a text or a place that is none."""
-    for key, text in (("id", name), ("question", question), ("context", context)):
-        if not isinstance(text, str):
-            raise TypeError(f"`{key}` {text!r}")
-        if not text.strip():
-            raise ValueError(f"`{key}` is empty, question {name!r}")
-    for start, text in answers:
-        if type(start) is not int or not isinstance(text, str):
-            raise TypeError(f"an answer {text!r} at {start!r}")
-    return SpanExample(
-        _whole(question),
-        _whole(context),
-        _whole(name),
-        () if is_impossible else tuple((start, _whole(text)) for start, text in answers),
-        is_impossible,
-    )
+    kept = () if is_impossible else tuple((start, _whole(text)) for start, text in answers)
+    return SpanExample(question, context, name, kept, is_impossible)
 
 
 def _whole(text: str) -> str:

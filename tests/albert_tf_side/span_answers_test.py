@@ -27,7 +27,7 @@ def features() -> SpanFeatures:
 
 
 def outputs(*windows: list[tuple[int, int, float]], **rest) -> dict[str, np.ndarray]:
-    """Four windows' candidates as (start, end, log probability)."""
+    """Four windows' candidates as (start, end, score)."""
     table = np.array(windows)
     return {
         "start": table[..., 0].astype(np.int32),
@@ -52,7 +52,7 @@ def test_answers_by_hand():
     one, two = decode_spans(BY_HAND, features(), EXAMPLES, TASK)
     assert [each["text"] for each in one["n_best"]] == ["e", "b c", "f g h"]
     assert [each["start"] for each in one["n_best"]] == [8, 2, 10]
-    assert [each["log_probability"] for each in one["n_best"]] == [-1, -2, -3]
+    assert [each["logit"] for each in one["n_best"]] == [-1, -2, -3]
     total = math.exp(-1) + math.exp(-2) + math.exp(-3)
     shares = [math.exp(-1) / total, math.exp(-2) / total, math.exp(-3) / total]
     assert [each["probability"] for each in one["n_best"]] == pytest.approx(shares)

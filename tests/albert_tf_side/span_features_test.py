@@ -1,5 +1,6 @@
 """Proves windows, targets and places against hand-made ones and against the reference's rules."""
 
+import dataclasses
 import fractions
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from albert_tf.errors import ConfigError
 from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.span import SpanTask
+from albert_tf.tasks.span_answers import decode_spans
 from albert_tf.tasks.span_features import featurize_spans
 from albert_tf.tasks.span_windows import cut
 from albert_tf.tokenization import Normalization, Tokenizer, load_tokenizer
@@ -109,6 +111,72 @@ def test_an_answer_that_no_window_holds_is_told():
     features = featurize_spans([example(answers=a) for a in answers], TOKENIZER, task)
     assert features.lost == (0, 1, 2, 3)
     assert features.targets["start_position"].reshape(5, 3)[:, 0].tolist() == [0, 0, 0, 0, 4]
+
+
+def test_answers_that_decoding_cannot_give():
+    """Windows at 0, 3, 6 own the pieces 0 to 3, 4 to 6, 7 to 9 (see above); two pieces at most."""
+    answers = [
+        [(0, "a b")],
+        [(2, "b c d")],  # of three pieces
+        [(6, "d e")],  # in the first and the second window; "d" is the first one's
+        [(6, "d e f")],  # of three pieces; and whole in a window that does not own "d"
+        [(12, "g h")],  # "g" is the second window's, which ends with "h"
+        [(6, "d e f"), (16, "i")],  # another annotator
+        [(18, "j k")],  # in no window
+        [],  # not known
+    ]
+    task = SpanTask(seq_length=10, doc_stride=3, max_answer_length=2)
+    features = featurize_spans([example(answers=a) for a in answers], TOKENIZER, task)
+    assert features.undecodable == (1, 3, 6)
+    task = SpanTask(seq_length=10, doc_stride=3)
+    features = featurize_spans([example(answers=a) for a in answers], TOKENIZER, task)
+    assert features.undecodable == (3, 6)
+
+
+def test_an_answer_that_ends_inside_a_piece_cannot_be_given():
+    tokenizer = Tokenizer("\n".join([*SPECIAL, "ab", "c"]).encode(), Normalization())
+    examples = [example(answers=[(0, text)], context="ab c") for text in ("ab", "a", "ab c ")]
+    features = featurize_spans(examples, tokenizer, SpanTask())
+    assert (features.lost, features.undecodable) == ((), (1,))
+
+
+@pytest.mark.parametrize("stride", [24, 128])
+@pytest.mark.parametrize(
+    ("name", "vocabulary", "single"),
+    [
+        ("xquad.zh", "albert_zh/vocab_chinese.txt", True),
+        ("xquad.de", "albert_en_30k/spiece.model", True),
+        ("squad2_subset_a", "albert_en_30k/spiece.model", False),
+    ],
+)
+def test_undecodable_is_what_decoding_loses(shared_data, name, vocabulary, single, stride):
+    """Short windows: every annotator's span is proposed in each window that holds it."""
+    examples = list(questions_of(str(shared_data / "squad" / f"{name}.json.gz")))
+    tokenizer = load_tokenizer(shared_data / "vocab" / vocabulary)
+    task = SpanTask(seq_length=64, query_length=16, doc_stride=stride, n_best=99)
+    made = featurize_spans(examples, tokenizer, task)
+    columns = []
+    for column in range(max(len(each.answers) for each in examples)):  # an annotator each
+        one = [
+            dataclasses.replace(each, answers=each.answers[column : column + 1], is_impossible=True)
+            for each in examples
+        ]
+        columns.append(featurize_spans(one, tokenizer, task).targets)
+    proposed = {
+        key: np.stack([each[f"{key}_position"] for each in columns], 1) for key in ("start", "end")
+    }
+    proposed["score"] = np.zeros(proposed["start"].shape, np.float32)
+    predictions = decode_spans(proposed, made, examples, task)
+    lost = [
+        row
+        for row, (each, prediction) in enumerate(zip(examples, predictions, strict=True))
+        if each.answers
+        and not {text.strip() for _, text in each.answers}
+        & {found["text"] for found in prediction["n_best"]}
+    ]
+    assert list(made.undecodable) == lost and lost
+    if single:  # where there is one annotator
+        assert set(made.lost) < set(lost)
 
 
 def test_an_empty_context_has_a_window():

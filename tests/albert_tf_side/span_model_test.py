@@ -13,7 +13,9 @@ from albert_tf.tasks.predictor import predict
 from albert_tf.tasks.span import SpanModel, SpanTask, allowed_positions
 from albert_tf.tasks.span_answers import decode_spans
 from albert_tf.tasks.span_features import featurize_spans
-from albert_tf.tokenization import Normalization, Tokenizer
+from albert_tf.tasks.span_heads import IndependentHead
+from albert_tf.tokenization import Normalization, Tokenizer, load_tokenizer
+from finetuning.tasks.squad_reader import questions_of
 
 ONE = SpanTask(seq_length=16, max_answer_length=3, n_best=7, dropout=0.5)
 TWO = SpanTask(seq_length=16, answerable=True, beam=3, dropout=0.5)
@@ -88,7 +90,7 @@ def test_logits_by_numpy(model, inputs):
 
 
 def test_candidates_by_brute_force(model, inputs):
-    """1.1: the likeliest of all spans in the context. 2.0: of each likely start its likely ends."""
+    """1.1: the spans with the highest sums of logits. 2.0: of each likely start its likely ends."""
     outputs = {name: value.numpy() for name, value in model(inputs).items()}
     for row in range(2):
         wanted: dict[tuple[int, int], float] = {}
@@ -102,7 +104,7 @@ def test_candidates_by_brute_force(model, inputs):
         else:
             spans = [(a, b) for a, b in itertools.combinations_with_replacement(range(1, 12), 2)
                      if ALLOWED[row, a] and ALLOWED[row, b] and b - a < 3]  # fmt: skip
-            scores = {(a, b): log_softmax(start)[a] + log_softmax(end)[b] for a, b in spans}
+            scores = {(a, b): start[a] + end[b] for a, b in spans}
             wanted = dict(sorted(scores.items(), key=lambda item: -item[1])[:7])
         found = {
             (a, b): score
@@ -115,6 +117,74 @@ def test_candidates_by_brute_force(model, inputs):
         assert found == pytest.approx(wanted, abs=1e-4) and found
     assert outputs["start"].dtype == outputs["end"].dtype == np.int32
     assert outputs["score"].shape == (2, 9 if model.task.answerable else 7)
+
+
+def test_windows_are_compared_by_their_logits(tiny):
+    """Two windows of one context: the second is less sure, but of higher logits."""
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh"]
+    tokenizer = Tokenizer("\n".join(vocabulary).encode(), Normalization())
+    task = SpanTask(seq_length=8, doc_stride=4, max_answer_length=1, n_best=4)
+    examples = [SpanExample("h", "a b c d e f g", "q")]  # "a" to "d", and "e" to "g"
+    features = featurize_spans(examples, tokenizer, task)
+    assert features.sequences.lengths.tolist() == [8, 7]
+    head = IndependentHead(task.max_answer_length, task.n_best)
+    hidden = np.zeros([2, 8, 2], np.float32)  # the hidden units are the logits
+    hidden[0, 3:7, 0] = [2, 0, 0, 0]  # "a": 2 - log(e^2 + 3) = -0.34
+    hidden[1, 3:6, 0] = [3, 2.9, 2.8]  # "e": 3 - log(e^3 + e^2.9 + e^2.8) = -1.00
+    head.dense.build([None, None, 2])
+    head.dense.set_weights([np.eye(2, dtype=np.float32), np.zeros(2, np.float32)])
+    types = np.array([[0] * 3 + [1] * 5, [0] * 3 + [1] * 4 + [0]], np.int32)
+    outputs = {key: value.numpy() for key, value in head(hidden, allowed_positions(types)).items()}
+    (prediction,) = decode_spans(outputs, features, examples, task)
+    found = [(each["text"], each["logit"]) for each in prediction["n_best"]]
+    wanted = [("e", 3), ("f", 2.9), ("g", 2.8), ("a", 2)]
+    assert [text for text, _ in found] == [text for text, _ in wanted]
+    assert [logit for _, logit in found] == pytest.approx([logit for _, logit in wanted])
+    powers = np.exp([3, 2.9, 2.8, 2])
+    assert prediction["score"] == pytest.approx(powers[0] / powers.sum())
+
+
+def reference_answer(starts, ends, features, row: int, example, task: SpanTask) -> str:
+    """The best text by definition: the span of highest start logit + end logit in any window.
+
+    As google-research/bert and albert rank them, over all spans instead of 20 starts by 20 ends.
+    """
+    best, text = -np.inf, ""
+    for window in np.flatnonzero(features.example == row):
+        last = features.sequences.lengths[window] - 2
+        base = features.piece[window] - features.sequences.first_lengths[window]
+        for start in range(features.owned_from[window], features.owned_to[window]):
+            for end in range(start, min(start + task.max_answer_length, last + 1)):
+                score = starts[window, start] + ends[window, end]
+                span = slice(features.first[base + start], features.reach[base + end] + 1)
+                if score > best and example.context[span].strip():
+                    best, text = score, example.context[span].strip()
+    return text
+
+
+def test_real_windows_are_ranked_as_by_the_reference(shared_data, tiny):
+    """XQuAD in windows of 64 pieces, random weights: normalising each window would differ."""
+    examples = list(questions_of(str(shared_data / "squad" / "xquad.en.json.gz")))[:150]
+    tokenizer = load_tokenizer(shared_data / "vocab" / "albert_en_30k" / "spiece.model")
+    task = SpanTask(seq_length=64, query_length=16, doc_stride=24, n_best=200)
+    features = featurize_spans(examples, tokenizer, task)
+    tf.random.set_seed(1)
+    config = tiny.replace(vocab_size=tokenizer.vocab_size, max_positions=64, num_layers=1)
+    model = SpanModel(AlbertEncoder(config), task).create_weights()
+    for weight in model.head.trainable_variables:  # wide, or all spans are about as likely
+        weight.assign(30.0 * weight)
+    answers = decode_spans(predict(model, features, 32), features, examples, task)
+    inputs, _ = features.batch(np.arange(len(features)), 64)
+    logits = model._logits(inputs, training=False)
+    starts, ends = (logits[f"{key}_position"].numpy() for key in ("start", "end"))
+    other = log_softmax(starts), log_softmax(ends)
+    mine = [answer["answer"] for answer in answers]
+    theirs, normalised = (
+        [reference_answer(*each, features, row, e, task) for row, e in enumerate(examples)]
+        for each in ((starts, ends), other)
+    )
+    assert mine == theirs
+    assert sum(a != b for a, b in zip(mine, normalised, strict=True)) > 15
 
 
 def test_weights_come_back(model, tiny, inputs, tmp_path):
