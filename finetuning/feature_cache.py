@@ -12,7 +12,7 @@ import tempfile
 import typing
 import zipfile
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -40,7 +40,7 @@ def features_of(
     with tempfile.TemporaryDirectory(dir=folder) as own:  # other processes may be doing the same
         mine = os.path.join(own, "features")
         with outputs.new_file(mine) as partial, open(partial, "wb") as file:
-            np.savez(file, **_arrays(features))
+            np.savez(file, **cast(Any, _arrays(features)))
         os.replace(mine, path)
     return features
 
@@ -82,7 +82,7 @@ def _restored(kind: type, arrays: Mapping[str, np.ndarray]) -> Any:
             if key.startswith(f"{name}.")
         }
         if dataclasses.is_dataclass(hint):
-            values[name] = _restored(typing.cast(type, hint), below)
+            values[name] = _restored(cast(type, hint), below)
         elif typing.get_origin(hint) is Mapping:
             values[name] = below
         elif hint is np.ndarray:

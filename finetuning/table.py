@@ -160,9 +160,7 @@ def _write(
     return table
 
 
-def table_of(
-    runs: Sequence[str], tasks: Sequence[str], results: Results, baseline: str
-) -> str:
+def table_of(runs: Sequence[str], tasks: Sequence[str], results: Results, baseline: str) -> str:
     """The paper's table: a row for each run."""
     unit = _speed(baseline)
     columns = {title: (task, names) for task in tasks for title, names in _columns(task).items()}

@@ -61,9 +61,7 @@ def main(options: FinetuneOptions) -> None:
     source = source_of(options.data_dir, options.tfds)
     recipe = recipe_of(task, options)
     strategy = hardware.strategy(options.device, options.tpu)  # before anything is computed
-    start = Start.of(
-        options.init, options.init_from_task, options.tokenizer, options.unfinished
-    )
+    start = Start.of(options.init, options.init_from_task, options.tokenizer, options.unfinished)
     data = task.read(source)
     config = resolve(start, data, recipe, options.set, options.device)
     config.training.check_batch(strategy.num_replicas_in_sync)

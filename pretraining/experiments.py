@@ -176,7 +176,7 @@ GROUPS = {
     "deep-and-wide": Group("depth at width 4096, 64 heads (Table 13)", {
         str(layers): Row(XXLARGE, f"model.num_layers={layers} {DROPOUT}") for layers in (12, 24)
     }),
-    "masking-rate": Group("percent of pieces predicted (ours; the reference has 20 pieces, 4 % of 512)", {
+    "masking-rate": Group("percent of pieces predicted (ours; the reference predicts 20)", {
         str(percent): Row(BASE, f"masking.rate={percent / 100} masking.max_predictions=0")
         for percent in (10, 15, 20, 30, 40)
     }),

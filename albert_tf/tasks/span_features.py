@@ -46,6 +46,33 @@ class SpanFeatures(Features):
     lost: tuple[int, ...]
     undecodable: tuple[int, ...]
 
+    @property
+    def num_examples(self) -> int:
+        """How many examples the windows are of."""
+        return int(self.example[-1]) + 1 if len(self.example) else 0
+
+    @property
+    def cut(self) -> int:
+        """How many examples have a question that lacks pieces; contexts lose none."""
+        return len(np.unique(self.example[self.sequences.cut]))
+
+    def notes(self) -> list[str]:
+        notes = [self.cut_note(self.cut, self.num_examples)] if self.cut else []
+        if self.lost:
+            notes.append(
+                f"{len(self.lost):,} answers lie in no window: in training they are not there"
+            )
+        if self.undecodable:
+            notes.append(
+                f"{len(self.undecodable):,} questions have an answer that cannot be given: it is "
+                "in no window, longer than `task.max_answer_length`, or ends inside a piece"
+            )
+        return notes
+
+    @staticmethod
+    def cut_note(cut: int, count: int) -> str:
+        return f"{cut:,} of {count:,} questions are longer than `task.query_length` and are cut"
+
 
 def featurize_spans(
     examples: Sequence[SpanExample], tokenizer: Tokenizer, task: SpanTask
@@ -57,7 +84,7 @@ def featurize_spans(
     known to have none. A window without the answer has both positions at [CLS].
     """
     pieces, base, size = _contexts(examples, tokenizer)
-    questions, asked = _questions(examples, tokenizer, task)
+    questions, asked, is_cut = _questions(examples, tokenizer, task)
     windows = cut(size, task.seq_length - 3 - asked, task.doc_stride)
     before = asked[windows.example] + 2  # [CLS] question [SEP]
     piece = base[windows.example] + windows.offset
@@ -69,7 +96,7 @@ def featurize_spans(
     else:
         targets.pop("is_impossible", None)
     return SpanFeatures(
-        sequences=_sequences(questions, asked, pieces.ids, piece, windows, tokenizer),
+        sequences=_sequences(questions, asked, is_cut, pieces.ids, piece, windows, tokenizer),
         seq_length=task.seq_length,
         targets=targets,
         hints=hints,
@@ -100,18 +127,20 @@ def _contexts(
 
 def _questions(
     examples: Sequence[SpanExample], tokenizer: Tokenizer, task: SpanTask
-) -> tuple[np.ndarray, np.ndarray]:
-    """The ids of all questions end to end, and how many of each."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The ids of all questions end to end, how many of each, and which questions are cut."""
     longest = min(task.query_length, (task.seq_length - 3) // 2)
     asked = tokenizer.encode_batch([example.question for example in examples])
     lengths = np.array([min(len(ids), longest) for ids in asked], np.int64)
     flat = (i for ids in asked for i in ids[:longest])
-    return np.fromiter(flat, np.int32, lengths.sum()), lengths
+    is_cut = np.array([len(ids) > longest for ids in asked], bool)
+    return np.fromiter(flat, np.int32, lengths.sum()), lengths, is_cut
 
 
 def _sequences(
     questions: np.ndarray,
     asked: np.ndarray,
+    is_cut: np.ndarray,
     contexts: np.ndarray,
     piece: np.ndarray,
     windows: Windows,
@@ -129,7 +158,7 @@ def _sequences(
     ids[ranges(begin + 1, asked[of])] = questions[source]
     ids[ranges(begin + asked[of] + 2, windows.length)] = contexts[ranges(piece, windows.length)]
     first = (asked[of] + 2).astype(np.int32)
-    return Sequences(ids, lengths.astype(np.int32), first, special.pad)
+    return Sequences(ids, lengths.astype(np.int32), first, special.pad, is_cut[of])
 
 
 def _answers(

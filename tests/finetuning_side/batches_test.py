@@ -64,7 +64,7 @@ class TestDistribution:
         assert is_normal(correlations(every[:-1], every[1:]))
 
     def test_batches_of_sorted_labels_are_mixed(self, size: int):
-        """Half of the units have label 1: hypergeometric in each batch, and at every place alike."""
+        """Half of the units have label 1: hypergeometric in each batch, at every place alike."""
         batches = size // BATCH
         labels = orders(size)[..., : batches * BATCH] >= size // 2
         counts = labels.reshape(len(SEEDS), len(EPOCHS), batches, BATCH).sum(-1)

@@ -155,6 +155,8 @@ def test_a_run_that_has_not_ended_is_begun_from_only_if_asked(start: str, tmp_pa
     with pytest.raises(InputError, match=r"--init=.*begun has not ended.*--unfinished"):
         Start.of(str(tmp_path / "begun"), None, None)
     assert Start.of(str(tmp_path / "begun"), None, None, unfinished=True).path
+
+
 def test_a_finished_run_is_left_alone_and_another_configuration_refused(
     tuned: pathlib.Path, fruit: str, start: str, capsys: pytest.CaptureFixture
 ):

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from albert_tf import hardware
 from albert_tf.convert import __main__ as convert
-from albert_tf.errors import InputError, InputNotFoundError
+from albert_tf.errors import InputError
 from albert_tf.pretrainer import AlbertPretrainer
 from albert_tf.runs import RunDir
 from albert_tf.tokenization import load_tokenizer
