@@ -188,6 +188,6 @@ def _with_head(weights: Weights, kernel: _Change, bias: _Change) -> dict[str, np
     """The weights with a head of which both arrays were changed, in float64."""
     changed = dict(weights)
     for leaf, change in (("kernel", kernel), ("bias", bias)):
-        exact = weights[HEAD + leaf].astype(np.float64)
+        exact: np.ndarray = weights[HEAD + leaf].astype(np.float64)
         changed[HEAD + leaf] = change(exact).astype(np.float32)
     return changed
