@@ -401,6 +401,7 @@ def test_a_wordpiece_vocabulary_travels_along(rules, tiny, tmp_path):
     assert huggingface.read(str(tmp_path), STRICT).tokenizer.fingerprint == tokenizer.fingerprint
     told = json.loads((tmp_path / "tokenizer_config.json").read_text())
     assert (told["tokenizer_class"], told["pad_token"]) == ("BertTokenizer", "[PAD]")
+    assert "token_type_ids" in told["model_input_names"]
     assert huggingface.check(Bundle(tiny, {}, tokenizer)) == []
 
 
