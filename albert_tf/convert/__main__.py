@@ -17,8 +17,8 @@ To and from huggingface: a fine-tuned run keeps its head. A classifier or regres
 AlbertForSequenceClassification there, a SQuAD 1.1 run an AlbertForQuestionAnswering, a multiple
 choice run an AlbertForMultipleChoice. What a folder made elsewhere does not state, such as whether
 the task takes pairs (task.pair), gets the kind's default, which is printed; --set task.KEY=value
-sets it. To take the encoder alone, leave the head behind: --ignore=head
---allow_missing=mlm_head,pair_head, with --from=huggingface: --ignore=classifier or qa_outputs.
+sets it. --ignore=head --allow_missing=mlm_head,pair_head leaves the head behind and takes the
+encoder alone.
 """
 
 import dataclasses

@@ -18,7 +18,7 @@ from albert_tf.convert import (
     huggingface_tokenizer,
     huggingface_weights,
 )
-from albert_tf.convert.bundle import Bundle, Leniency, Weights
+from albert_tf.convert.bundle import HEAD, Bundle, Leniency, Weights
 from albert_tf.convert.naming import Naming
 from albert_tf.errors import InputError, InputNotFoundError
 
@@ -109,6 +109,8 @@ def read(path: str, leniency: Leniency) -> Bundle:
     if not any(name.startswith("albert.") for name in tensors):  # an AlbertModel's own folder
         tensors = {f"albert.{name}": value for name, value in tensors.items()}
     ignored = (*_BUFFERS, *leniency.ignore)
+    if leniency.leaves(HEAD):
+        ignored += huggingface_task.HEADS
     tensors = {name: value for name, value in tensors.items() if not name.startswith(ignored)}
     weights = to_ours(config, tensors, leniency, path, task)
     return Bundle(config, weights, huggingface_tokenizer.read(path), task, assumed)

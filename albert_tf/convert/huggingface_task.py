@@ -25,6 +25,7 @@ ARCHITECTURES = {  # kind -> their class
     "span": "AlbertForQuestionAnswering",
     "multiple_choice": "AlbertForMultipleChoice",
 }
+HEADS = ("classifier.", "qa_outputs.")  # how the names of their heads' weights begin
 # What a folder by others leaves open, and a user may want to set.
 _OPEN = (
     "pair", "seq_length", "num_choices", "qa_length", "query_length", "doc_stride",
@@ -103,9 +104,9 @@ def read(
         equal here.
     """
     architecture = str(next(iter(values.get("architectures") or ()), None))
-    if architecture not in ARCHITECTURES.values() or leniency.leaves(_head_of(architecture)):
+    if architecture not in ARCHITECTURES.values() or any(map(leniency.leaves, (HEAD, *HEADS))):
         return None, ()
-    labels = _labels(values, source)
+    labels = _labels(values, source) if architecture == _OF_TEXTS else ()
     kind = _kind(architecture, values.get("problem_type"), labels, source)
     theirs = {"dropout": values.get("classifier_dropout_prob", 0.1)}
     if kind == "classifier":
@@ -117,11 +118,6 @@ def read(
     if not written:
         task = dataclasses.replace(task, **shortened(task, config.max_positions))
     return task, tuple(k for k in _OPEN if hasattr(task, k) and k not in written)
-
-
-def _head_of(architecture: str) -> str:
-    """How the names of its head's weights begin."""
-    return "qa_outputs." if architecture == ARCHITECTURES["span"] else "classifier."
 
 
 def _kind(architecture: str, problem_type: str | None, labels: tuple[str, ...], source: str) -> str:
@@ -137,7 +133,7 @@ def _kind(architecture: str, problem_type: str | None, labels: tuple[str, ...], 
     raise InputError(
         f"{source!r}: `problem_type` must be regression with one label, or "
         "single_label_classification with several: other heads have no equal here. Received: "
-        f"{problem_type!r} with {len(labels)}. To read the encoder alone, pass --ignore=classifier "
+        f"{problem_type!r} with {len(labels)}. To read the encoder alone, pass --ignore=head "
         "--allow_missing=mlm_head,pair_head."
     )
 

@@ -12,7 +12,7 @@ from albert_tf.sentencepiece_model import MODEL_FILE
 from albert_tf.tokenization import Tokenizer
 from albert_tf.wordpiece import VOCABULARY_FILE
 
-# Of transformers 5, ALBERT's tokenizer gives no types unless its file names them: a model would take
+# ALBERT's tokenizer of transformers 5 gives no types unless its file names them: a model would take
 # the second text of a pair for a part of the first.
 _INPUTS = ["input_ids", "token_type_ids", "attention_mask"]
 RULES_FILE, FAST_FILE = "tokenizer_config.json", "tokenizer.json"

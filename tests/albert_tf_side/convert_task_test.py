@@ -162,9 +162,11 @@ def test_a_head_may_be_left_behind(save, tmp_path, capsys):
         convert(f"--from={ours}", f"--to={theirs}", "--ignore=head")
     convert(f"--from={ours}", f"--to=google:{tmp_path / 'google'}", "--ignore=head", heads)
     convert(f"--from={ours}", f"--to={theirs}")
-    convert(f"--from={theirs}", f"--to={tmp_path / 'back'}", "--ignore=classifier", heads)
-    kernel = load_pretrainer(str(tmp_path / "back")).encoder.pooler.kernel
-    np.testing.assert_array_equal(kernel, load_predictor(ours).model.encoder.pooler.kernel)
+    for ignored in ("head", "classifier"):
+        back = str(tmp_path / ignored)
+        convert(f"--from={theirs}", f"--to={back}", f"--ignore={ignored}", heads)
+        kernel = load_pretrainer(back).encoder.pooler.kernel
+        np.testing.assert_array_equal(kernel, load_predictor(ours).model.encoder.pooler.kernel)
     told = capsys.readouterr().out.splitlines()
     assert "no mlm_head; no pair_head" in told[0] and "fine-tuned" not in told[0]
     assert told[2].endswith("; fine-tuned, of kind classifier")
