@@ -9,7 +9,7 @@ import functools
 import hashlib
 import json
 import os
-import tempfile
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -197,8 +197,8 @@ def _read_record(file: str) -> dict[str, Any] | None:
 
 def _write(path: str, content: bytes) -> None:
     """Readers see the old file or the new one, whichever process writes first."""
-    handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".", suffix=".partial")
-    with os.fdopen(handle, "wb") as stream:
+    folder, name = os.path.split(path)
+    temporary = os.path.join(folder, f".{name}-{uuid.uuid4().hex}.partial")
+    with open(temporary, "xb") as stream:  # mkstemp would make it private
         stream.write(content)
-    os.chmod(temporary, 0o644)  # mkstemp makes it private
     os.replace(temporary, path)

@@ -25,7 +25,6 @@ from albert_tf.errors import InputError
 from albert_tf.export.buckets import WIDTHS
 from albert_tf.export.classifier import ClassifierModule
 from albert_tf.progress import Progress
-from albert_tf.runs import RunDir
 from albert_tf.tasks.classifier import decode_labels
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.kinds import KINDS
@@ -33,7 +32,7 @@ from albert_tf.tasks.predictor import load_predictor
 from finetuning import report
 from finetuning.metrics import require_known
 from finetuning.task import source_of
-from finetuning.tasks import TASKS
+from finetuning.tasks import TASKS, task_name
 
 _BATCHES = (1, 32)
 Ask = Callable[[Sequence[TextExample]], dict[str, np.ndarray]]
@@ -46,6 +45,7 @@ class DepthOptions:
     run_dir: str = cli.option("a fine-tuned classifier")
     data_dir: str | None = cli.option("the files of its data set", None)
     tfds: bool = cli.option("read the data set's prepared TFDS; nothing is downloaded", False)
+    task: str | None = cli.option("the data set, by default the run's own", None)
     depths: str = cli.option("numbers of layers, such as 3,6,9; by default all", "")
     patience: str = cli.option("layers that must agree for an early exit, such as 2,4", "2")
     requests: int = cli.option("timed requests of each batch size", 50)
@@ -62,7 +62,7 @@ def main(options: DepthOptions) -> None:
         )
     if options.requests < 1:
         raise InputError(f"--requests must be positive. Received: {options.requests}.")
-    task = TASKS[RunDir(options.run_dir).config()["name"]]
+    task = TASKS[task_name(options.run_dir, options.task)]
     config = predictor.model.encoder.config
     depths = _numbers("--depths", options.depths) or range(1, config.num_layers)
     patience = _numbers("--patience", options.patience)

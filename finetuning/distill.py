@@ -141,7 +141,8 @@ class _Distillation:
 
     def control(self) -> Lesson:
         """The same student, as it was before anybody fine-tuned it, learns the labels."""
-        origin = str(RunDir(self.options.teacher).config()["init"])
+        # A converted teacher does not state where it started.
+        origin = str(RunDir(self.options.teacher).config().get("init", "unknown"))
         if not self.options.student and not os.path.isdir(origin):
             raise InputError(
                 f"--student_layers: the control starts where the teacher did, and {origin!r} is "
@@ -206,13 +207,15 @@ def _check(options: DistillOptions) -> None:
 
 def _task_of_teacher(options: DistillOptions, asked: Any) -> Any:
     """The teacher's section, if it labels what --task is about; its exits are not distilled."""
-    task, name = task_of(options.teacher), RunDir(options.teacher).config()["name"]
+    task, name = task_of(options.teacher), RunDir(options.teacher).config().get("name")
     if task.kind not in ("classifier", "regressor"):
         raise InputError(
             f"--teacher={options.teacher} must label texts. Received: a run of kind "
             f"{task.kind!r}, whose answers cannot be distilled here."
         )
-    if name != options.task and not options.task.startswith("text_"):  # an own table may be any
+    if name not in (options.task, None) and not options.task.startswith(
+        "text_"
+    ):  # an own table may be any
         raise InputError(
             f"--teacher={options.teacher} must be a run of --task={options.task}. Received: one of "
             f"{name!r}."

@@ -24,15 +24,14 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
-from albert_tf import cli, outputs, settings
+from albert_tf import cli, outputs
 from albert_tf.errors import InputError, InputNotFoundError
-from albert_tf.runs import RunDir
 from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample
 from albert_tf.tasks.predictor import Predictor, load_predictor
 from finetuning.report import scores_if_known
 from finetuning.tables import lines_of, parse_json
 from finetuning.task import Prediction, source_of
-from finetuning.tasks import TASKS
+from finetuning.tasks import TASKS, task_name
 
 CHUNK = 1024  # examples that are in memory together
 
@@ -100,9 +99,7 @@ def _with_threshold(task: Any, options: PredictOptions) -> Any:
 
 
 def _of_part(options: PredictOptions, predictor: Predictor) -> None:
-    name = options.task or RunDir(options.run_dir).config()["name"]
-    if name not in TASKS:
-        raise InputError(f"--task: {settings.unknown_key(name, TASKS, 'task')}")
+    name = task_name(options.run_dir, options.task)
     task = TASKS[name]
     source = source_of(options.data_dir, options.tfds)
     examples = task.read_part(source, str(options.part), predictor.task)

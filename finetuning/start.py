@@ -16,7 +16,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.encoder import AlbertEncoder
 from albert_tf.errors import ConfigError, InputError, InputNotFoundError
 from albert_tf.runs import RunDir
-from albert_tf.tasks.kinds import KINDS
+from albert_tf.tasks.kinds import KINDS, shortened
 from albert_tf.tasks.predictor import load_task_model
 from albert_tf.tasks.task_model import TaskModel
 from albert_tf.tokenization import Tokenizer, load_tokenizer
@@ -166,12 +166,10 @@ def resolve(
 
 def _no_longer(task: Any, most: int, chosen: Sequence[str]) -> Any:
     """The task with sequences that the encoder can take; what the user has `chosen` stays."""
-    if task.seq_length <= most:
+    changes = shortened(task, most)
+    shorter = {key: value for key, value in changes.items() if f"task.{key}" not in chosen}
+    if not shorter:
         return task
-    shorter = {"seq_length": most}
-    if hasattr(task, "doc_stride") and "task.doc_stride" not in chosen:
-        # Windows overlap as much as they would have.
-        shorter["doc_stride"] = max(1, task.doc_stride * most // task.seq_length)
     values = ", ".join(f"task.{key}={value}" for key, value in shorter.items())
     print(f"The encoder has {most} positions: {values} in place of the task's {task.seq_length}.")
     return dataclasses.replace(task, **shorter)

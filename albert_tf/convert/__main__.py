@@ -5,11 +5,20 @@
     python -m albert_tf.convert --from=hub:albert_en_base_3 --to=artifacts/albert_base \\
         --allow_missing=mlm_head,pair_head
     python -m albert_tf.convert --from=runs/base --to=huggingface:export/base
+    python -m albert_tf.convert --from=huggingface:sentiment --to=artifacts/sentiment \\
+        --set task.labels=negative,positive
 
 A bare path is our own format: as --from a run, a converted folder or an exported encoder. Nothing
 is downloaded. With the weights travel configuration and tokenizer. --init_groups_from_shared
 --set num_groups=4 (or --set sharing=none) starts a model with fewer shared weights from one with
 more.
+
+To and from huggingface: a fine-tuned run keeps its head. A classifier or regressor is an
+AlbertForSequenceClassification there, a SQuAD 1.1 run an AlbertForQuestionAnswering, a multiple
+choice run an AlbertForMultipleChoice. What a folder made elsewhere does not state, such as whether
+the task takes pairs (task.pair), gets the kind's default, which is printed; --set task.KEY=value
+sets it. --ignore=head --allow_missing=mlm_head,pair_head leaves the head behind and takes the
+encoder alone.
 """
 
 import dataclasses
@@ -19,7 +28,7 @@ import sys
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
-from albert_tf import cli, outputs, settings
+from albert_tf import cli, outputs
 from albert_tf.convert import google_tf1, hub, huggingface, native
 from albert_tf.convert.bundle import (
     OPTIONAL,
@@ -28,8 +37,8 @@ from albert_tf.convert.bundle import (
     weight_shapes,
     with_new_parts,
 )
-from albert_tf.convert.unshare import init_groups_from_shared
-from albert_tf.errors import ConfigError, InputError
+from albert_tf.convert.overrides import assumptions, reshaped
+from albert_tf.errors import InputError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,13 +83,6 @@ FORMATS = {
 OURS = Format(native.read, native.check, native.write)
 # Written for TF Hub by albert_tf.export --kind=encoder.
 READERS = {kind: form.read for kind, form in FORMATS.items()} | {"hub": hub.read}
-# What --set may change: the weights compute what they were trained for. The MLM head's epsilon is
-# among it because older Hugging Face models were trained with another than they tell.
-_FREE = (
-    "hidden_dropout", "attention_dropout", "initializer_range", "mlm_layer_norm_eps",
-    "rematerialize", "rematerialize_chunks",
-)  # fmt: skip
-_UNSHARING = ("sharing", "num_groups")
 
 
 def main(options: ConvertOptions) -> None:
@@ -96,6 +98,8 @@ def main(options: ConvertOptions) -> None:
     print(f"read {options.source}: {_described(bundle)}")
     _check_tokenizer(bundle, options, source_path)
     bundle = _completed(reshaped(bundle, options.set, options.init_groups_from_shared), options)
+    if assumed := assumptions(bundle, options.set):
+        print(f"{options.source} does not state {assumed}: other values go with --set.")
     for note in target.check(bundle):
         _warn(note)
     if options.dry_run:
@@ -104,28 +108,6 @@ def main(options: ConvertOptions) -> None:
     with outputs.new_folder(target_path, "--to") as folder:
         target.write(bundle, folder)
     print(f"wrote {options.target}: {_described(bundle)}")
-
-
-def reshaped(bundle: Bundle, assignments: tuple[str, ...], unshare: bool) -> Bundle:
-    """The bundle with values of its configuration set, and weights copied apart for them.
-
-    Raises:
-      ConfigError: a value with which the weights would be another model.
-      InputError: with `unshare`, sharing that cannot be had by copying.
-    """
-    config = settings.override(bundle.config, assignments)
-    allowed = _FREE + _UNSHARING if unshare else _FREE
-    for key, value in settings.to_dict(config).items():
-        if value != getattr(bundle.config, key) and key not in allowed:
-            raise ConfigError(
-                "--set must leave the weights the model that they are: it takes "
-                f"{', '.join(_FREE)}, and with --init_groups_from_shared, which gives layers "
-                f"copies of their own, {', '.join(_UNSHARING)}. Received: {key}={value}."
-            )
-    weights = bundle.weights
-    if unshare:
-        weights = init_groups_from_shared(weights, bundle.config, config)
-    return Bundle(config, weights, bundle.tokenizer)
 
 
 def _check_apart(source: str, target: str) -> None:
@@ -160,12 +142,13 @@ def _completed(bundle: Bundle, options: ConvertOptions) -> Bundle:
         f"{options.source} has no {', '.join(absent)}: in {options.target} its weights are random, "
         "as before training."
     )
-    return dataclasses.replace(bundle, weights=with_new_parts(bundle.config, bundle.weights))
+    weights = with_new_parts(bundle.config, bundle.weights, bundle.task)
+    return dataclasses.replace(bundle, weights=weights)
 
 
 def _absent(bundle: Bundle) -> list[str]:
     """The names of the parts of OPTIONAL of which any weight is absent."""
-    names = weight_shapes(bundle.config).keys() - bundle.weights.keys()
+    names = weight_shapes(bundle.config, bundle.task).keys() - bundle.weights.keys()
     return [part for part, path in OPTIONAL.items() if any(n.startswith(path) for n in names)]
 
 
@@ -196,6 +179,7 @@ def _described(bundle: Bundle) -> str:
         f"{total:,} parameters, of which {encoder:,} in the encoder; {config.num_layers} layers "
         f"of {config.hidden_size}, embeddings of {config.embedding_size}, vocabulary "
         f"{config.vocab_size:,}, sharing {config.sharing}, groups {config.num_groups}; {pieces}"
+        + (f"; fine-tuned, of kind {bundle.task.kind}" if bundle.task else "")
         + "".join(f"; no {part}" for part in _absent(bundle))
     )
 

@@ -1,9 +1,10 @@
-"""A trained model at rest: configuration, weights by name, tokenizer."""
+"""A trained model at rest: configuration, weights by name, tokenizer, and what it was tuned for."""
 
 import dataclasses
 import glob
 import zlib
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -12,19 +13,27 @@ from albert_tf.config import AlbertConfig, sharing_plan
 from albert_tf.errors import InputError
 from albert_tf.tokenization import Tokenizer
 
-# Arrays by attribute path below an AlbertPretrainer: "encoder/stack/attentions/0/query/kernel".
+# Arrays by attribute path below an AlbertPretrainer, or below a task model, whose head's begin with
+# HEAD: "encoder/stack/attentions/0/query/kernel".
 Weights = Mapping[str, np.ndarray]
+HEAD = "head/"
 # What a checkpoint may lack if the command says so: name -> path of the weights.
 OPTIONAL = {"mlm_head": "mlm_head/", "pair_head": "pair_head/", "pooler": "encoder/pooler/"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Bundle:
-    """What a folder of any format holds; parts of OPTIONAL may be absent from `weights`."""
+    """What a folder of any format holds; parts of OPTIONAL may be absent from `weights`.
+
+    task: the `task` section of a fine-tuned model; None for a pretrained one.
+    assumed: keys of `task` that the source does not state, and that have our defaults.
+    """
 
     config: AlbertConfig
     weights: Weights
     tokenizer: Tokenizer | None
+    task: Any = None
+    assumed: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +60,10 @@ class Leniency:
         """Whether the weight called `name` (ours) may be absent."""
         return name.startswith(tuple(OPTIONAL[part] for part in self.allow_missing))
 
+    def leaves(self, name: str) -> bool:
+        """Whether the weight or key called `name` (theirs) is left behind."""
+        return name.startswith(self.ignore)
+
 
 def read_variables(prefix: str, rename: Callable[[str], str | None]) -> dict[str, np.ndarray]:
     """The variables of a TensorFlow checkpoint under the names of `rename`; None leaves one behind.
@@ -71,8 +84,37 @@ def read_variables(prefix: str, rename: Callable[[str], str | None]) -> dict[str
         raise InputError(f"{prefix!r} is no readable checkpoint: {str(error)[:200]}") from None
 
 
-def weight_shapes(config: AlbertConfig) -> dict[str, tuple[int, ...]]:
-    """Every weight of `AlbertPretrainer(config)` by attribute path, with its shape."""
+def weight_shapes(config: AlbertConfig, task: Any = None) -> dict[str, tuple[int, ...]]:
+    """Every weight by attribute path, with its shape.
+
+    Of `AlbertPretrainer(config)`; with the `task` section of a fine-tuned run, of its task model.
+    """
+    heads = _pretraining_head_shapes(config) if task is None else head_shapes(config, task)
+    return _encoder_shapes(config) | heads
+
+
+def head_shapes(config: AlbertConfig, task: Any) -> dict[str, tuple[int, ...]]:
+    """The weights of a task's head by attribute path, with their shapes."""
+    hidden = config.hidden_size
+    if task.kind != "span":
+        return _dense("head", hidden, len(getattr(task, "labels", "1")))
+    if not task.answerable:
+        return _dense("head/dense", hidden, 2)
+    shapes = _dense("head/start_logits", hidden, 1)
+    shapes |= _dense("head/end_logits/dense_0", 2 * hidden, hidden)
+    shapes |= _norm("head/end_logits/layer_norm", hidden)
+    shapes |= _dense("head/end_logits/dense_1", hidden, 1)
+    shapes |= _dense("head/answer_class/dense_0", 2 * hidden, hidden)
+    return shapes | {"head/answer_class/dense_1/kernel": (hidden, 1)}
+
+
+def _pretraining_head_shapes(config: AlbertConfig) -> dict[str, tuple[int, ...]]:
+    e, h, v = config.embedding_size, config.hidden_size, config.vocab_size
+    shapes = _dense("mlm_head/transform", h, e) | _norm("mlm_head/layer_norm", e)
+    return shapes | {"mlm_head/bias": (v,)} | _dense("pair_head/dense", h, 2)
+
+
+def _encoder_shapes(config: AlbertConfig) -> dict[str, tuple[int, ...]]:
     e, h, f, v = (
         config.embedding_size, config.hidden_size, config.intermediate_size, config.vocab_size,
     )  # fmt: skip
@@ -93,9 +135,7 @@ def weight_shapes(config: AlbertConfig) -> dict[str, tuple[int, ...]]:
         shapes |= _dense(f"encoder/stack/feed_forwards/{i}/intermediate", h, f)
         shapes |= _dense(f"encoder/stack/feed_forwards/{i}/output_dense", f, h)
         shapes |= _norm(f"encoder/stack/feed_forwards/{i}/layer_norm", h)
-    shapes |= _dense("encoder/pooler", h, h)
-    shapes |= _dense("mlm_head/transform", h, e) | _norm("mlm_head/layer_norm", e)
-    return shapes | {"mlm_head/bias": (v,)} | _dense("pair_head/dense", h, 2)
+    return shapes | _dense("encoder/pooler", h, h)
 
 
 def _dense(name: str, rows: int, columns: int) -> dict[str, tuple[int, ...]]:
@@ -106,13 +146,15 @@ def _norm(name: str, width: int) -> dict[str, tuple[int, ...]]:
     return {f"{name}/gamma": (width,), f"{name}/beta": (width,)}
 
 
-def with_new_parts(config: AlbertConfig, weights: Weights) -> dict[str, np.ndarray]:
+def with_new_parts(
+    config: AlbertConfig, weights: Weights, task: Any = None
+) -> dict[str, np.ndarray]:
     """`weights` completed: what is absent gets the initial value that training begins with.
 
     Kernels are truncated normal of `initializer_range`, keyed by their names: the same every time.
     """
     complete = dict(weights)
-    for name, shape in weight_shapes(config).items():
+    for name, shape in weight_shapes(config, task).items():
         if name in complete:
             continue
         if name.endswith("/kernel"):

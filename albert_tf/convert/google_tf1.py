@@ -107,7 +107,14 @@ def check(bundle: Bundle) -> list[str]:
 
     Raises:
       ConfigError: it cannot hold this model.
+      InputError: the model is a fine-tuned one.
     """
+    if bundle.task is not None:
+        raise InputError(
+            "google: is written for pretrained models: it has no place for labels and settings of "
+            f"a task. Received: a run of kind {bundle.task.kind!r}. Convert it to huggingface:, or "
+            "leave its head behind: --ignore=head --allow_missing=mlm_head,pair_head."
+        )
     config = bundle.config
     _check_groups(config)
     if config.layer_norm_eps != 1e-12:

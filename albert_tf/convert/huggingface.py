@@ -1,11 +1,10 @@
 """Folders of Hugging Face's transformers: config.json, model.safetensors, the vocabulary.
 
-Needs safetensors (`pip install safetensors`), and for a pytorch_model.bin torch.
+A pretrained model is an AlbertForPreTraining there; of fine-tuned ones see huggingface_task. To
+read a pytorch_model.bin takes torch.
 """
 
-import importlib
 import os
-import textwrap
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,12 +12,16 @@ import numpy as np
 
 from albert_tf import outputs
 from albert_tf.config import AlbertConfig
-from albert_tf.convert import config_keys, huggingface_tokenizer
-from albert_tf.convert.bundle import Bundle, Leniency, Weights
+from albert_tf.convert import (
+    config_keys,
+    huggingface_task,
+    huggingface_tokenizer,
+    huggingface_weights,
+)
+from albert_tf.convert.bundle import HEAD, Bundle, Leniency, Weights
 from albert_tf.convert.naming import Naming
 from albert_tf.errors import InputError, InputNotFoundError
 
-WEIGHTS_FILE, TORCH_FILE = "model.safetensors", "pytorch_model.bin"
 KEYS = config_keys.KEYS | {"layer_norm_eps": "layer_norm_eps"}
 # Their plain "gelu" is the erf form, which our models do not have.
 _ACTIVATIONS = {
@@ -44,6 +47,7 @@ _INERT = {
     "num_beam_groups", "num_beams", "num_return_sequences", "output_scores", "prefix",
     "remove_invalid_values", "repetition_penalty", "return_dict_in_generate", "suppress_tokens",
     "temperature", "top_k", "top_p", "typical_p",
+    huggingface_task.SECTION,
 }  # fmt: skip
 _LAYER = "albert.encoder.albert_layer_groups.#.albert_layers.0"
 PROJECTION = "albert.encoder.embedding_hidden_mapping_in"
@@ -71,6 +75,8 @@ NAMING = Naming(
         "mlm_head/layer_norm": "predictions.LayerNorm",
         "mlm_head/bias": "predictions.bias",
         "pair_head/dense": "sop_classifier.classifier",
+        "head": "classifier",  # of texts, and of multiple choice
+        "head/dense": "qa_outputs",
     },
     {"kernel": ".weight", "bias": ".bias", "gamma": ".weight", "beta": ".bias"},
     lambda ours: ours.endswith("/kernel"),
@@ -83,7 +89,7 @@ _BUFFERS = ("albert.embeddings.position_ids", "albert.embeddings.token_type_ids"
 
 
 def read(path: str, leniency: Leniency) -> Bundle:
-    """The model in a folder, with any of their heads that ours has.
+    """The model in a folder: pretrained, or with the task's head that `architectures` names.
 
     Raises:
       InputNotFoundError: no config.json or no weights.
@@ -96,15 +102,18 @@ def read(path: str, leniency: Leniency) -> Bundle:
         )
     file = os.path.join(path, "config.json")
     values = config_keys.read_json(file)
-    config = read_config({k: v for k, v in values.items() if k not in leniency.ignore}, file)
-    tensors = _read_tensors(path)
+    values = {key: value for key, value in values.items() if key not in leniency.ignore}
+    config = read_config(values, file)
+    task, assumed = huggingface_task.read(values, config, leniency, file)
+    tensors = huggingface_weights.read(path)
     if not any(name.startswith("albert.") for name in tensors):  # an AlbertModel's own folder
         tensors = {f"albert.{name}": value for name, value in tensors.items()}
     ignored = (*_BUFFERS, *leniency.ignore)
+    if leniency.leaves(HEAD):
+        ignored += huggingface_task.HEADS
     tensors = {name: value for name, value in tensors.items() if not name.startswith(ignored)}
-    return Bundle(
-        config, to_ours(config, tensors, leniency, path), huggingface_tokenizer.read(path)
-    )
+    weights = to_ours(config, tensors, leniency, path, task)
+    return Bundle(config, weights, huggingface_tokenizer.read(path), task, assumed)
 
 
 def check(bundle: Bundle) -> list[str]:
@@ -112,10 +121,12 @@ def check(bundle: Bundle) -> list[str]:
 
     Raises:
       ConfigError: it cannot hold this model.
+      InputError: transformers has no class for its head.
     """
-    notes, config = [], bundle.config
+    config = bundle.config
     config_keys.from_config(config, KEYS)
-    if config.mlm_layer_norm_eps != config.layer_norm_eps:
+    notes = huggingface_task.check(bundle.task)
+    if bundle.task is None and config.mlm_layer_norm_eps != config.layer_norm_eps:
         notes.append(
             "Hugging Face's code computes the MLM head's LayerNorm with epsilon "
             f"{config.layer_norm_eps}, as all others: guesses for masked pieces differ slightly "
@@ -131,16 +142,15 @@ def check(bundle: Bundle) -> list[str]:
 
 
 def write(bundle: Bundle, folder: str) -> None:
-    """Writes a folder for `AlbertForPreTraining.from_pretrained`, no key missing or unexpected."""
-    save_file = _package("safetensors.numpy").save_file
-    tensors = from_ours(bundle.config, bundle.weights)
-    save_file(tensors, os.path.join(folder, WEIGHTS_FILE), metadata={"format": "pt"})
+    """Writes a folder for `from_pretrained` of its class, no key missing or unexpected."""
+    task = bundle.task
+    huggingface_weights.write(from_ours(bundle.config, bundle.weights, task), folder)
     special = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
     if bundle.tokenizer:
         ids = bundle.tokenizer.special
         special = {"pad_token_id": ids.pad, "bos_token_id": ids.cls, "eos_token_id": ids.sep}
         huggingface_tokenizer.write(bundle.tokenizer, folder)
-    outputs.write_json(os.path.join(folder, "config.json"), to_json(bundle.config) | special)
+    outputs.write_json(os.path.join(folder, "config.json"), to_json(bundle.config, task) | special)
 
 
 def read_config(values: Mapping[str, Any], source: str) -> AlbertConfig:
@@ -150,21 +160,19 @@ def read_config(values: Mapping[str, Any], source: str) -> AlbertConfig:
     return config.replace(mlm_layer_norm_eps=config.layer_norm_eps)
 
 
-def to_json(config: AlbertConfig) -> dict[str, Any]:
+def to_json(config: AlbertConfig, task: Any = None) -> dict[str, Any]:
     """Their config.json, without what the tokenizer decides."""
     values = config_keys.from_config(config, KEYS)
     values["hidden_act"] = {"gelu": "gelu_new", "relu": "relu"}[config.activation]
-    return values | {
-        "architectures": ["AlbertForPreTraining"],
-        "model_type": "albert",
-        "classifier_dropout_prob": 0.1,
-        "dtype": "float32",
-    }
+    values |= {"model_type": "albert", "dtype": "float32"}
+    if task is not None:
+        return values | huggingface_task.to_json(task)
+    return values | {"architectures": ["AlbertForPreTraining"], "classifier_dropout_prob": 0.1}
 
 
-def from_ours(config: AlbertConfig, weights: Weights) -> dict[str, np.ndarray]:
-    """The tensors of their AlbertForPreTraining; the decoder is tied and left out."""
-    tensors = NAMING.from_ours(weights)
+def from_ours(config: AlbertConfig, weights: Weights, task: Any = None) -> dict[str, np.ndarray]:
+    """The tensors of their AlbertForPreTraining (its decoder is tied) or of their task's class."""
+    tensors = NAMING.from_ours(huggingface_task.from_ours(weights, task))
     if config.embedding_size == config.hidden_size:  # they always project: by the identity
         tensors[f"{PROJECTION}.weight"] = np.eye(config.hidden_size, dtype=np.float32)
         tensors[f"{PROJECTION}.bias"] = np.zeros(config.hidden_size, np.float32)
@@ -172,7 +180,7 @@ def from_ours(config: AlbertConfig, weights: Weights) -> dict[str, np.ndarray]:
 
 
 def to_ours(
-    config: AlbertConfig, tensors: Weights, leniency: Leniency, source: str
+    config: AlbertConfig, tensors: Weights, leniency: Leniency, source: str, task: Any = None
 ) -> dict[str, np.ndarray]:
     """Our weights from their tensors.
 
@@ -198,54 +206,5 @@ def to_ours(
                 f"{source!r}: where embedding_size is hidden_size there must be no projection, "
                 f"and {PROJECTION} is not the identity."
             )
-    return NAMING.to_ours(config, found, leniency, source)
-
-
-def _read_tensors(path: str) -> dict[str, np.ndarray]:
-    for name, read_file in ((WEIGHTS_FILE, _read_safetensors), (TORCH_FILE, _read_torch)):
-        file = os.path.join(path, name)
-        if os.path.isfile(file):
-            return read_file(file)
-        if os.path.isfile(f"{file}.index.json"):
-            raise InputError(
-                f"{file}.index.json lists weights in several files, and one is needed: "
-                f"AlbertForPreTraining.from_pretrained({path!r}).save_pretrained(NEW, "
-                "max_shard_size='100GB') writes it."
-            )
-    raise InputNotFoundError(
-        f"neither {WEIGHTS_FILE} nor {TORCH_FILE} in {path!r} (working folder {os.getcwd()})."
-    )
-
-
-def _read_safetensors(file: str) -> dict[str, np.ndarray]:
-    safe = _package("safetensors")
-    try:
-        with safe.safe_open(file, framework="numpy") as tensors:
-            return {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118
-    except (safe.SafetensorError, TypeError) as error:
-        raise InputError(f"{file!r} is no readable safetensors file: {error}.") from None
-
-
-def _read_torch(file: str) -> dict[str, np.ndarray]:
-    torch = _package("torch")
-    try:
-        state = torch.load(file, map_location="cpu", weights_only=True)
-    except Exception as error:  # bytes that are no pickle end in any kind
-        reason = textwrap.shorten(str(error), 200)
-        raise InputError(f"{file!r} is no readable file of torch tensors: {reason}") from None
-    entries = state.items() if isinstance(state, Mapping) else [("the whole", state)]
-    for name, value in entries:
-        if not isinstance(value, torch.Tensor):
-            raise InputError(
-                f"{file!r} must hold tensors by name, as a model's state_dict() does. Received: "
-                f"{name!r} of type {type(value).__name__}."
-            )
-    return {name: tensor.float().numpy() for name, tensor in entries}
-
-
-def _package(module: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        name = module.partition(".")[0]
-        raise InputError(f"huggingface: needs the package {name}: pip install {name}.") from None
+    leniency = huggingface_task.leniency(leniency, task)
+    return huggingface_task.to_ours(NAMING.to_ours(config, found, leniency, source, task), task)

@@ -12,6 +12,9 @@ from albert_tf.sentencepiece_model import MODEL_FILE
 from albert_tf.tokenization import Tokenizer
 from albert_tf.wordpiece import VOCABULARY_FILE
 
+# ALBERT's tokenizer of transformers 5 gives no types unless its file names them: a model would take
+# the second text of a pair for a part of the first.
+_INPUTS = ["input_ids", "token_type_ids", "attention_mask"]
 RULES_FILE, FAST_FILE = "tokenizer_config.json", "tokenizer.json"
 
 
@@ -63,7 +66,7 @@ def write(tokenizer: Tokenizer, folder: str) -> None:
         kind |= {"bos_token": pieces["cls_token"], "eos_token": pieces["sep_token"]}
     else:
         kind = {"tokenizer_class": "BertTokenizer", "strip_accents": rules.strip_accents}
-    values = pieces | kind | {"do_lower_case": rules.lowercase}
+    values = pieces | kind | {"do_lower_case": rules.lowercase, "model_input_names": _INPUTS}
     outputs.write_json(os.path.join(folder, RULES_FILE), values)
 
 

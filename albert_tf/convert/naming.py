@@ -3,6 +3,7 @@
 import dataclasses
 import re
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -50,14 +51,19 @@ class Naming:
         return {self.name(name): self._turned(name, array) for name, array in weights.items()}
 
     def to_ours(
-        self, config: AlbertConfig, found: Weights, leniency: Leniency, source: str
+        self,
+        config: AlbertConfig,
+        found: Weights,
+        leniency: Leniency,
+        source: str,
+        task: Any = None,
     ) -> dict[str, np.ndarray]:
         """Their weights under our names, in our layout, as float32.
 
         Raises:
           InputError: names or shapes other than the configuration's; it lists them.
         """
-        shapes = weight_shapes(config)
+        shapes = weight_shapes(config, task)
         names = {
             ours: self.name(ours)
             for ours in shapes

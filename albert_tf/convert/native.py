@@ -1,4 +1,4 @@
-"""Our own folders: config.json, checkpoints/ and tokenizer/, as pretraining leaves them."""
+"""Our own folders: config.json, checkpoints/ and tokenizer/, as training leaves them."""
 
 import functools
 import os
@@ -9,32 +9,49 @@ import tensorflow as tf
 from albert_tf import outputs, settings
 from albert_tf.checkpoints import CHECKPOINTS, is_saved_model, latest_checkpoint, load_encoder
 from albert_tf.config import AlbertConfig
-from albert_tf.convert.bundle import Bundle, Leniency, Weights, read_variables, weight_shapes
+from albert_tf.convert.bundle import (
+    HEAD,
+    Bundle,
+    Leniency,
+    Weights,
+    read_variables,
+    weight_shapes,
+)
 from albert_tf.convert.naming import Naming, numberless
+from albert_tf.encoder import AlbertEncoder
 from albert_tf.errors import InputNotFoundError
 from albert_tf.pretrainer import AlbertPretrainer
+from albert_tf.runs import RunDir
+from albert_tf.tasks.kinds import KINDS
+from albert_tf.tasks.predictor import task_of
 from albert_tf.tokenization import Tokenizer, load_tokenizer
 
 # In a checkpoint a weight is called as its attribute path, unless it was added under another name.
-NAMING = Naming(
-    {pattern: pattern for pattern in map(numberless, weight_shapes(AlbertConfig()))}
-    | {"mlm_head/bias": "mlm_head/output_bias"},
-    {},
-    lambda ours: False,
-)
+_RENAMED = {"mlm_head/bias": "mlm_head/output_bias"}
 _SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
 
 
 def read(path: str, leniency: Leniency) -> Bundle:
-    """A run folder, a converted folder or an exported encoder.
+    """A run folder of pretraining or fine-tuning, a converted folder or an exported encoder.
 
     Raises:
       InputNotFoundError: nothing of the kind at `path`.
       InputError: other weights than config.json describes, but for what `leniency` allows.
     """
-    config, found = _exported(path) if is_saved_model(path) else _saved(path)
-    found = {n: value for n, value in found.items() if not n.startswith(leniency.ignore)}
-    return Bundle(config, NAMING.to_ours(config, found, leniency, path), _tokenizer(path))
+    if is_saved_model(path):
+        (config, found), task = _exported(path), None
+    else:
+        config = AlbertConfig.from_json(os.path.join(path, "config.json"))
+        task = None if leniency.leaves(HEAD) else _task(path)
+        found = _saved(path, task)
+    found = {n: value for n, value in found.items() if not leniency.leaves(n)}
+    weights = _naming(config, task).to_ours(config, found, leniency, path, task)
+    return Bundle(config, weights, _tokenizer(path), task)
+
+
+def _naming(config: AlbertConfig, task: Any) -> Naming:
+    patterns = {pattern: pattern for pattern in map(numberless, weight_shapes(config, task))}
+    return Naming(patterns | _RENAMED, {}, lambda ours: False)
 
 
 def _exported(path: str) -> tuple[AlbertConfig, Weights]:
@@ -44,16 +61,21 @@ def _exported(path: str) -> tuple[AlbertConfig, Weights]:
     return encoder.config, found
 
 
-def _saved(path: str) -> tuple[AlbertConfig, Weights]:
-    """What a checkpoint holds of a pretrainer; slots and a task's head are left behind."""
-    parts = ("encoder/", "mlm_head/", "pair_head/")
+def _task(path: str) -> Any:
+    """The `task` section of a fine-tuned run; None of any other folder."""
+    kind = RunDir(path).config().get("task", {}).get("kind")
+    return task_of(path) if kind in KINDS else None
+
+
+def _saved(path: str, task: Any) -> Weights:
+    """What a checkpoint holds of a pretrainer or of the `task`'s model; slots are left behind."""
+    parts = ("encoder/", "mlm_head/", "pair_head/") if task is None else ("encoder/", HEAD)
 
     def rename(name: str) -> str | None:
         ours = name.removeprefix("model/").removesuffix(_SUFFIX)
         return ours if name == f"model/{ours}{_SUFFIX}" and ours.startswith(parts) else None
 
-    config = AlbertConfig.from_json(os.path.join(path, "config.json"))
-    return config, read_variables(latest_checkpoint(path), rename)
+    return read_variables(latest_checkpoint(path), rename)
 
 
 def check(bundle: Bundle) -> list[str]:
@@ -62,15 +84,21 @@ def check(bundle: Bundle) -> list[str]:
 
 
 def write(bundle: Bundle, folder: str) -> None:
-    """Writes a folder that is loaded, exported and fine-tuned from as a pretraining run is."""
-    model = AlbertPretrainer(bundle.config).create_weights()
+    """Writes a folder that is loaded, exported and fine-tuned from as a run of ours is."""
+    config, task = bundle.config, bundle.task
+    if task is None:
+        model: Any = AlbertPretrainer(config).create_weights()
+        section: dict[str, Any] = {"kind": "pretraining"}
+    else:
+        model = KINDS[task.kind].model(AlbertEncoder(config), task).create_weights()
+        section = settings.to_dict(task)
     for name, value in bundle.weights.items():
         variable(model, name).assign(value)
     tf.train.Checkpoint(model=model).save(os.path.join(folder, CHECKPOINTS, "ckpt"))
     if bundle.tokenizer:
         bundle.tokenizer.save(os.path.join(folder, "tokenizer"))
-    config = {"model": settings.to_dict(bundle.config), "task": {"kind": "pretraining"}}
-    outputs.write_json(os.path.join(folder, "config.json"), config)
+    values = {"model": settings.to_dict(config), "task": section}
+    outputs.write_json(os.path.join(folder, "config.json"), values)
 
 
 def variable(model: object, name: str) -> Any:

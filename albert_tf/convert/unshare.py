@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -11,11 +12,12 @@ from albert_tf.errors import InputError
 
 
 def init_groups_from_shared(
-    weights: Weights, source: AlbertConfig, target: AlbertConfig
+    weights: Weights, source: AlbertConfig, target: AlbertConfig, task: Any = None
 ) -> dict[str, np.ndarray]:
     """The weights of `target`, each a copy of what the same layer uses in `source`.
 
     Both models compute the same until they are trained: what the target keeps apart starts equal.
+    `task` is the section of a fine-tuned model, whose head stays as it is.
 
     Raises:
       InputError: the numbers of layers differ, or layers with weights of their own in the source
@@ -41,7 +43,7 @@ def init_groups_from_shared(
 
     return {
         name: weights[name_in_source(name)]
-        for name in weight_shapes(target)
+        for name in weight_shapes(target, task)
         if name_in_source(name) in weights
     }
 

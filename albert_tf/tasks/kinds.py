@@ -71,3 +71,16 @@ KINDS = {
         SpanFeatures,
     ),
 }  # fmt: skip
+
+
+def shortened(task: Any, max_positions: int) -> dict[str, int]:
+    """The changes that give a `task` section sequences of at most `max_positions`; none if it has.
+
+    Windows over a context overlap as much as they would have.
+    """
+    if task.seq_length <= max_positions:
+        return {}
+    changes = {"seq_length": max_positions}
+    if hasattr(task, "doc_stride"):
+        changes["doc_stride"] = max(1, task.doc_stride * max_positions // task.seq_length)
+    return changes

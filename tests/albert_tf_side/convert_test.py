@@ -7,6 +7,7 @@ import types
 
 import numpy as np
 import pytest
+import safetensors.numpy
 import tensorflow as tf
 
 from albert_tf import cli, load_encoder, load_pretrainer, settings
@@ -83,8 +84,6 @@ def test_google_there_and_back(case, tiny, small_tokenizer, tmp_path):
 
 @pytest.mark.parametrize("kind", ["google", "huggingface"])
 def test_the_command_there_and_back_is_bit_equal(kind, tiny, small_tokenizer, tmp_path, capsys):
-    if kind == "huggingface":
-        pytest.importorskip("safetensors")
     config = tiny.replace(num_layers=4, num_groups=2)
     tokenizer = Tokenizer(small_tokenizer.model, Normalization(unify_quotes=kind != "google"))
     ours, theirs, back = save(tmp_path / "ours", config, tokenizer), tmp_path / "t", tmp_path / "b"
@@ -394,7 +393,6 @@ def test_tied_and_constant_tensors_of_hugging_face(tiny):
 
 @pytest.mark.parametrize("rules", [Normalization(), Normalization(False, False)])
 def test_a_wordpiece_vocabulary_travels_along(rules, tiny, tmp_path):
-    pytest.importorskip("safetensors")
     vocabulary = "\n".join(
         ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "##b", "你"]
     ).encode()
@@ -403,15 +401,15 @@ def test_a_wordpiece_vocabulary_travels_along(rules, tiny, tmp_path):
     assert huggingface.read(str(tmp_path), STRICT).tokenizer.fingerprint == tokenizer.fingerprint
     told = json.loads((tmp_path / "tokenizer_config.json").read_text())
     assert (told["tokenizer_class"], told["pad_token"]) == ("BertTokenizer", "[PAD]")
+    assert "token_type_ids" in told["model_input_names"]
     assert huggingface.check(Bundle(tiny, {}, tokenizer)) == []
 
 
 def test_an_albert_model_s_own_folder(tiny, tmp_path):
-    safetensors = pytest.importorskip("safetensors.numpy")
     tensors = huggingface.from_ours(tiny, random_weights(tiny))
     bare = {n.removeprefix("albert."): v for n, v in tensors.items() if n.startswith("albert.")}
     bare["embeddings.position_ids"] = np.arange(40)[None]
-    safetensors.save_file(bare, tmp_path / "model.safetensors")
+    safetensors.numpy.save_file(bare, tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text(json.dumps(huggingface.to_json(tiny)))
     with pytest.raises(InputError, match="7 missing.*--allow_missing"):
         huggingface.read(str(tmp_path), STRICT)

@@ -100,7 +100,7 @@ def test_golden_numbers_of_torch(case):
 @pytest.fixture
 def torch_python() -> list[str]:
     """The command of a Python of its own for torch: with TensorFlow in one process it can crash."""
-    for package in ("torch", "transformers", "safetensors"):
+    for package in ("torch", "transformers"):
         if importlib.util.find_spec(package) is None:
             pytest.skip(f"{package} is absent: install requirements-slow.txt")
     return [sys.executable]

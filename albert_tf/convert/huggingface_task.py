@@ -1,0 +1,189 @@
+"""The heads of transformers' fine-tuned models, and what their config.json states of the task.
+
+Their files name the class, the labels and the dropout. The rest of our `task` section (single texts
+or pairs, lengths) goes under a key of our own, which transformers keeps and passes over.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from albert_tf import settings
+from albert_tf.config import AlbertConfig
+from albert_tf.convert.bundle import HEAD, OPTIONAL, Leniency, Weights
+from albert_tf.errors import InputError
+from albert_tf.tasks.kinds import KINDS, shortened
+
+_Change: TypeAlias = Callable[[np.ndarray], np.ndarray]
+SECTION = "albert_tf_task"
+_OF_TEXTS = "AlbertForSequenceClassification"
+ARCHITECTURES = {  # kind -> their class
+    "classifier": _OF_TEXTS,
+    "regressor": _OF_TEXTS,
+    "span": "AlbertForQuestionAnswering",
+    "multiple_choice": "AlbertForMultipleChoice",
+}
+HEADS = ("classifier.", "qa_outputs.")  # how the names of their heads' weights begin
+# What a folder by others leaves open, and a user may want to set.
+_OPEN = (
+    "pair", "seq_length", "num_choices", "qa_length", "query_length", "doc_stride",
+    "max_answer_length", "n_best",
+)  # fmt: skip
+
+
+def check(task: Any) -> list[str]:
+    """What their class for a task loses.
+
+    Raises:
+      InputError: they have no class for it.
+    """
+    if task is None:
+        return []
+    if getattr(task, "answerable", False):
+        raise InputError(
+            "transformers has no class for the joint head of SQuAD 2.0. Received: a run with "
+            "`task.answerable` true. Convert one that was fine-tuned with --task=squad1, serve "
+            "this one with albert_tf.export, or leave its head behind: --ignore=head "
+            "--allow_missing=mlm_head,pair_head."
+        )
+    if task.kind not in ARCHITECTURES:
+        raise InputError(
+            f"transformers has a class for the kinds {', '.join(ARCHITECTURES)}. Received: a run "
+            f"of kind {task.kind!r}. Serve it with albert_tf.export, or leave its head behind: "
+            "--ignore=head --allow_missing=mlm_head,pair_head."
+        )
+    if task.kind == "span":
+        return [
+            f"{ARCHITECTURES['span']} has no pooler: yours, which has no part in the answers, is "
+            "left behind."
+        ]
+    return []
+
+
+def to_json(task: Any) -> dict[str, Any]:
+    """The keys of their config.json that describe a task."""
+    values: dict[str, Any] = {
+        "architectures": [ARCHITECTURES[task.kind]],
+        "classifier_dropout_prob": task.dropout,
+        SECTION: settings.to_dict(task),
+    }
+    if task.kind == "regressor":
+        values |= _labels_to_json(("LABEL_0",)) | {"problem_type": "regression"}
+    if task.kind == "classifier":
+        values |= _labels_to_json(task.labels) | {"problem_type": "single_label_classification"}
+    return values
+
+
+def _labels_to_json(labels: tuple[str, ...]) -> dict[str, Any]:
+    """`id2label` and `label2id`; their `num_labels` follows from these."""
+    return {
+        "id2label": {str(number): label for number, label in enumerate(labels)},
+        "label2id": {label: number for number, label in enumerate(labels)},
+    }
+
+
+def read(
+    values: Mapping[str, Any], config: AlbertConfig, leniency: Leniency, source: str
+) -> tuple[Any, tuple[str, ...]]:
+    """The `task` section of a fine-tuned model, and which of its keys have our defaults.
+
+    Class, labels and dropout are theirs, since the model may have been trained on since we wrote
+    it; the rest is what we wrote, or else our defaults, cut to the model's positions.
+
+    Args:
+      values: their config.json.
+      source: its name in messages.
+
+    Returns:
+      (None, ()) for a pretrained model, or where `leniency` leaves the head behind.
+
+    Raises:
+      InputError: labels that are not numbered from 0 on or not different, or a head without an
+        equal here.
+    """
+    architecture = str(next(iter(values.get("architectures") or ()), None))
+    if architecture not in ARCHITECTURES.values() or any(map(leniency.leaves, (HEAD, *HEADS))):
+        return None, ()
+    labels = _labels(values, source) if architecture == _OF_TEXTS else ()
+    kind = _kind(architecture, values.get("problem_type"), labels, source)
+    theirs = {"dropout": values.get("classifier_dropout_prob", 0.1)}
+    if kind == "classifier":
+        theirs["labels"] = labels
+    written = values.get(SECTION)
+    if not isinstance(written, Mapping) or written.get("kind") != kind:
+        written = {}
+    task: Any = settings.from_dict(KINDS[kind].task, {**written, **theirs}, f"{source}: task.")
+    if not written:
+        task = dataclasses.replace(task, **shortened(task, config.max_positions))
+    return task, tuple(k for k in _OPEN if hasattr(task, k) and k not in written)
+
+
+def _kind(architecture: str, problem_type: str | None, labels: tuple[str, ...], source: str) -> str:
+    if architecture != _OF_TEXTS:
+        return next(kind for kind, name in ARCHITECTURES.items() if name == architecture)
+    is_single = len(labels) == 1
+    if problem_type is None:  # as transformers itself decides when it trains
+        problem_type = "regression" if is_single else "single_label_classification"
+    if problem_type == "regression" and is_single:
+        return "regressor"
+    if problem_type == "single_label_classification" and not is_single:
+        return "classifier"
+    raise InputError(
+        f"{source!r}: `problem_type` must be regression with one label, or "
+        "single_label_classification with several: other heads have no equal here. Received: "
+        f"{problem_type!r} with {len(labels)}. To read the encoder alone, pass --ignore=head "
+        "--allow_missing=mlm_head,pair_head."
+    )
+
+
+def _labels(values: Mapping[str, Any], source: str) -> tuple[str, ...]:
+    """Their `id2label` in order; without one, transformers' names for `num_labels` labels."""
+    numbered = values.get("id2label")
+    if numbered is None:
+        count = values.get("num_labels", values.get("_num_labels", 2))
+        return tuple(f"LABEL_{number}" for number in range(count))
+    if not isinstance(numbered, Mapping):
+        raise InputError(f"{source!r}: `id2label` must be an object. Received: {numbered!r}.")
+    keys = [str(number) for number in range(len(numbered))]
+    if sorted(numbered) != sorted(keys) or len(set(map(str, numbered.values()))) < len(keys):
+        raise InputError(
+            f"{source!r}: `id2label` must give each number from 0 to {len(keys) - 1} a label of "
+            f"its own. Received: {numbered!r}. Correct it there."
+        )
+    return tuple(str(numbered[key]) for key in keys)
+
+
+def leniency(given: Leniency, task: Any) -> Leniency:
+    """What may be missing: a span's pooler always, which has no part in the answers."""
+    if task is None or task.kind != "span":
+        return given
+    return dataclasses.replace(given, allow_missing=(*given.allow_missing, "pooler"))
+
+
+def from_ours(weights: Weights, task: Any) -> Weights:
+    """Our weights as their class has them: without a span's pooler, in a regression's own unit."""
+    if task is None:
+        return weights
+    if task.kind == "span":
+        return {n: v for n, v in weights.items() if not n.startswith(OPTIONAL["pooler"])}
+    if task.kind == "regressor":  # center + scale (x W + b) = x (scale W) + (scale b + center)
+        return _with_head(weights, lambda w: w * task.scale, lambda b: b * task.scale + task.center)
+    return weights
+
+
+def to_ours(weights: Weights, task: Any) -> dict[str, np.ndarray]:
+    """The inverse of `from_ours`; exact where scale is a power of two and center is 0."""
+    if task is None or task.kind != "regressor":
+        return dict(weights)
+    return _with_head(weights, lambda w: w / task.scale, lambda b: (b - task.center) / task.scale)
+
+
+def _with_head(weights: Weights, kernel: _Change, bias: _Change) -> dict[str, np.ndarray]:
+    """The weights with a head of which both arrays were changed, in float64."""
+    changed = dict(weights)
+    for leaf, change in (("kernel", kernel), ("bias", bias)):
+        exact: np.ndarray = weights[HEAD + leaf].astype(np.float64)
+        changed[HEAD + leaf] = change(exact).astype(np.float32)
+    return changed

@@ -1,0 +1,75 @@
+"""Tensors by name in a folder of Hugging Face's transformers: safetensors, or torch's pickles."""
+
+import importlib
+import os
+import textwrap
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+from albert_tf.errors import InputError, InputNotFoundError
+
+WEIGHTS_FILE, TORCH_FILE = "model.safetensors", "pytorch_model.bin"
+
+
+def read(path: str) -> dict[str, np.ndarray]:
+    """The tensors of model.safetensors, or else, which needs torch, of pytorch_model.bin.
+
+    Raises:
+      InputNotFoundError: neither is in the folder `path`.
+      InputError: the weights are in several files, or in one that cannot be read.
+    """
+    for name, read_file in ((WEIGHTS_FILE, _read_safetensors), (TORCH_FILE, _read_torch)):
+        file = os.path.join(path, name)
+        if os.path.isfile(file):
+            return read_file(file)
+        if os.path.isfile(f"{file}.index.json"):
+            raise InputError(
+                f"{file}.index.json lists weights in several files, and one is needed: "
+                f"AutoModel.from_pretrained({path!r}).save_pretrained(NEW, max_shard_size='100GB') "
+                "writes it, with the class that its config.json names in place of AutoModel."
+            )
+    raise InputNotFoundError(
+        f"neither {WEIGHTS_FILE} nor {TORCH_FILE} in {path!r} (working folder {os.getcwd()})."
+    )
+
+
+def write(tensors: Mapping[str, np.ndarray], folder: str) -> None:
+    """Writes model.safetensors. The library's own `save_file` would make it private (mode 0600)."""
+    with open(os.path.join(folder, WEIGHTS_FILE), "wb") as file:
+        file.write(safetensors.numpy.save(dict(tensors), metadata={"format": "pt"}))
+
+
+def _read_safetensors(file: str) -> dict[str, np.ndarray]:
+    try:
+        with safetensors.safe_open(file, framework="numpy") as tensors:
+            return {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118
+    except (safetensors.SafetensorError, TypeError) as error:
+        raise InputError(f"{file!r} is no readable safetensors file: {error}.") from None
+
+
+def _read_torch(file: str) -> dict[str, np.ndarray]:
+    torch = _torch()
+    try:
+        state = torch.load(file, map_location="cpu", weights_only=True)
+    except Exception as error:  # bytes that are no pickle end in any kind
+        reason = textwrap.shorten(str(error), 200)
+        raise InputError(f"{file!r} is no readable file of torch tensors: {reason}") from None
+    entries = state.items() if isinstance(state, Mapping) else [("the whole", state)]
+    for name, value in entries:
+        if not isinstance(value, torch.Tensor):
+            raise InputError(
+                f"{file!r} must hold tensors by name, as a model's state_dict() does. Received: "
+                f"{name!r} of type {type(value).__name__}."
+            )
+    return {name: tensor.float().numpy() for name, tensor in entries}
+
+
+def _torch() -> Any:
+    try:
+        return importlib.import_module("torch")
+    except ImportError:
+        raise InputError(f"{TORCH_FILE} needs the package torch: pip install torch.") from None

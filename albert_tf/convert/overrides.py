@@ -1,0 +1,88 @@
+"""What --set changes on the way: values with which the weights stay the model that they are."""
+
+import dataclasses
+from typing import Any
+
+from albert_tf import settings
+from albert_tf.config import AlbertConfig
+from albert_tf.convert.bundle import Bundle, head_shapes
+from albert_tf.convert.unshare import init_groups_from_shared
+from albert_tf.errors import ConfigError
+
+# The MLM head's epsilon is among them because older Hugging Face models were trained with another
+# than they tell.
+_FREE = (
+    "hidden_dropout", "attention_dropout", "initializer_range", "mlm_layer_norm_eps",
+    "rematerialize", "rematerialize_chunks",
+)  # fmt: skip
+_UNSHARING = ("sharing", "num_groups")
+_OF_THE_HEAD = ("kind", "center", "scale")  # of `task`: what its weights were trained for
+_TASK = "task."
+
+
+@dataclasses.dataclass(frozen=True)
+class _Sections:
+    task: Any
+
+
+def reshaped(bundle: Bundle, assignments: tuple[str, ...], unshare: bool) -> Bundle:
+    """The bundle with values of its configuration set, and weights copied apart for them.
+
+    Raises:
+      ConfigError: a value with which the weights would be another model.
+      InputError: with `unshare`, sharing that cannot be had by copying.
+    """
+    of_task = tuple(each for each in assignments if each.startswith(_TASK))
+    config = settings.override(bundle.config, [each for each in assignments if each not in of_task])
+    allowed = _FREE + _UNSHARING if unshare else _FREE
+    for key, value in settings.to_dict(config).items():
+        if value != getattr(bundle.config, key) and key not in allowed:
+            raise ConfigError(
+                "--set must leave the weights the model that they are: it takes "
+                f"{', '.join(_FREE)}, and with --init_groups_from_shared, which gives layers "
+                f"copies of their own, {', '.join(_UNSHARING)}. Received: {key}={value}."
+            )
+    weights = bundle.weights
+    if unshare:
+        weights = init_groups_from_shared(weights, bundle.config, config, bundle.task)
+    task = _task(bundle, of_task)
+    return dataclasses.replace(bundle, config=config, weights=weights, task=task)
+
+
+def _task(bundle: Bundle, assignments: tuple[str, ...]) -> Any:
+    """The `task` section with values set that leave the head what it is."""
+    if not assignments:
+        return bundle.task
+    if bundle.task is None:
+        raise ConfigError(
+            f"--set {assignments[0]} is of a fine-tuned model, and --from is none: leave it out."
+        )
+    task = settings.override(_Sections(bundle.task), assignments).task
+    is_other = any(getattr(task, k, None) != getattr(bundle.task, k, None) for k in _OF_THE_HEAD)
+    if is_other or head_shapes(bundle.config, task) != head_shapes(bundle.config, bundle.task):
+        raise ConfigError(
+            "--set must leave the head what it was trained for: as many `task.labels`, the same "
+            f"task.{', task.'.join((*_OF_THE_HEAD, 'answerable'))}. Received: "
+            f"{', '.join(assignments)}."
+        )
+    _check_length(bundle.config, task)
+    return task
+
+
+def _check_length(config: AlbertConfig, task: Any) -> None:
+    if task.seq_length > config.max_positions:
+        raise ConfigError(
+            "--set: `task.seq_length` must not exceed the model's `max_positions`. Received: "
+            f"{task.seq_length}, {config.max_positions}."
+        )
+
+
+def assumptions(bundle: Bundle, assignments: tuple[str, ...]) -> str:
+    """The task's settings that neither the source nor --set states, as --set takes them."""
+    stated = {assignment.partition("=")[0] for assignment in assignments}
+    open_keys = [key for key in bundle.assumed if _TASK + key not in stated]
+    return ", ".join(f"{_TASK}{key}={_text(getattr(bundle.task, key))}" for key in open_keys)
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,322 @@
+"""Proves that fine-tuned runs keep their heads: ours -> Hugging Face's -> ours, or one line why."""
+
+import json
+import os
+import stat
+
+import numpy as np
+import pytest
+import safetensors.numpy
+import tensorflow as tf
+
+from albert_tf import cli, load_predictor, load_pretrainer, settings
+from albert_tf.convert import huggingface_task, native
+from albert_tf.convert.__main__ import ConvertOptions, main
+from albert_tf.convert.bundle import Bundle, Leniency, head_shapes, weight_shapes
+from albert_tf.encoder import AlbertEncoder
+from albert_tf.errors import ConfigError, InputError
+from albert_tf.export.__main__ import ExportOptions
+from albert_tf.export.__main__ import main as export
+from albert_tf.tasks.classifier import ClassifierTask
+from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample
+from albert_tf.tasks.kinds import KINDS
+from albert_tf.tasks.multiple_choice import MultipleChoiceTask
+from albert_tf.tasks.predictor import task_of
+from albert_tf.tasks.regressor import RegressorTask
+from albert_tf.tasks.span import SpanTask
+
+STRICT = Leniency()
+JOINT = SpanTask(answerable=True, seq_length=40)
+TASKS = {
+    "classifier": ClassifierTask(("no", "maybe", "yes"), seq_length=24, pair=True, dropout=0.2),
+    "regressor": RegressorTask(seq_length=32, center=0.0, scale=4.0),
+    "span": SpanTask(seq_length=40, query_length=8, doc_stride=7, n_best=3),
+    "multiple_choice": MultipleChoiceTask(seq_length=38, num_choices=3, qa_length=20),
+}
+EXAMPLES = {
+    "classifier": [TextExample("the value", "of an object"), TextExample("", "one, two")],
+    "regressor": ["the value of the object", "x"],
+    "span": [SpanExample("which value", "the value is returned by the function of the object")],
+    "multiple_choice": [ChoiceExample("what is _ ?", "the value is set", ("it", "the value", "x"))],
+}
+HEADS = {  # their names and shapes, with H = 32
+    "classifier": {"classifier.weight": (3, 32), "classifier.bias": (3,)},
+    "regressor": {"classifier.weight": (1, 32), "classifier.bias": (1,)},
+    "span": {"qa_outputs.weight": (2, 32), "qa_outputs.bias": (2,)},
+    "multiple_choice": {"classifier.weight": (1, 32), "classifier.bias": (1,)},
+}
+
+
+def convert(*argv: str) -> None:
+    main(cli.parse(ConvertOptions, ["convert", *argv], "", ""))
+
+
+def random_weights(config, task) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(2)
+    shapes = weight_shapes(config, task)
+    return {name: rng.normal(0, 0.2, shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+@pytest.fixture
+def save(tiny, small_tokenizer, tmp_path):
+    """(task, changes of the model) -> the folder `ours` of a run with random weights."""
+
+    def save(task, **changes) -> str:
+        config = tiny.replace(**changes)
+        (tmp_path / "ours").mkdir()
+        bundle = Bundle(config, random_weights(config, task), small_tokenizer, task)
+        native.write(bundle, str(tmp_path / "ours"))
+        return str(tmp_path / "ours")
+
+    return save
+
+
+def edit(folder, *left_out: str, **values) -> None:
+    """Changes keys of a folder's config.json."""
+    path = os.path.join(folder, "config.json")
+    with open(path, encoding="utf-8") as file:
+        old = json.load(file)
+    new = {key: value for key, value in (old | values).items() if key not in left_out}
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(new, file)
+
+
+@pytest.mark.parametrize("task", [*TASKS.values(), JOINT], ids=lambda task: task.kind)
+def test_names_and_shapes_are_the_task_model_s(task, tiny):
+    assert TASKS.keys() == KINDS.keys()
+    model = KINDS[task.kind].model(AlbertEncoder(tiny), task).create_weights()
+    found = {name: native.variable(model, name) for name in weight_shapes(tiny, task)}
+    assert {name: tuple(v.shape) for name, v in found.items()} == weight_shapes(tiny, task)
+    assert {id(v) for v in found.values()} == {id(v) for v in model.variables}
+
+
+@pytest.mark.parametrize("kind", TASKS)
+def test_there_and_back(kind, save, tiny, tmp_path, capsys):
+    task, theirs, back = TASKS[kind], tmp_path / "theirs", str(tmp_path / "back")
+    ours = save(task)
+    before = native.read(ours, STRICT).weights
+    assert before.keys() == weight_shapes(tiny, task).keys()
+    convert(f"--from={ours}", f"--to=huggingface:{theirs}")
+    convert(f"--from=huggingface:{theirs}", f"--to={back}")
+    assert "does not state" not in capsys.readouterr().out
+    assert task_of(back) == task
+    after = native.read(back, STRICT)
+    assert (after.config, after.task) == (tiny, task)
+    kept = [name for name in before if kind != "span" or "pooler" not in name]
+    for name in kept:
+        np.testing.assert_array_equal(after.weights[name], before[name], err_msg=name)
+    assert load_predictor(back)(EXAMPLES[kind]) == load_predictor(ours)(EXAMPLES[kind])
+    tensors = safetensors.numpy.load_file(theirs / "model.safetensors")
+    found = {n: tuple(v.shape) for n, v in tensors.items() if not n.startswith("albert.")}
+    assert found == HEADS[kind]
+    assert ("albert.pooler.weight" in tensors) == (kind != "span")
+
+
+def test_the_keys_that_transformers_reads(save, tmp_path):
+    said = huggingface_task.to_json(TASKS["classifier"])
+    assert said["architectures"] == ["AlbertForSequenceClassification"]
+    assert said["id2label"] == {"0": "no", "1": "maybe", "2": "yes"}
+    assert said["label2id"] == {"no": 0, "maybe": 1, "yes": 2}
+    assert said["problem_type"] == "single_label_classification"
+    assert said["classifier_dropout_prob"] == 0.2
+    said = huggingface_task.to_json(TASKS["regressor"])
+    assert (said["problem_type"], said["id2label"]) == ("regression", {"0": "LABEL_0"})
+    said = huggingface_task.to_json(TASKS["span"])
+    assert said["architectures"] == ["AlbertForQuestionAnswering"] and "id2label" not in said
+    said = huggingface_task.to_json(TASKS["multiple_choice"])
+    assert said["architectures"] == ["AlbertForMultipleChoice"]
+
+
+def test_a_regression_is_written_in_its_own_unit(save, tmp_path):
+    task = RegressorTask(seq_length=16, center=270.3, scale=91.7)
+    ours, theirs, back = save(task), tmp_path / "theirs", str(tmp_path / "back")
+    convert(f"--from={ours}", f"--to=huggingface:{theirs}")
+    head = load_predictor(ours).model.head
+    tensors = safetensors.numpy.load_file(theirs / "model.safetensors")
+    np.testing.assert_allclose(tensors["classifier.weight"].T, head.kernel * 91.7, rtol=1e-6)
+    np.testing.assert_allclose(tensors["classifier.bias"], head.bias * 91.7 + 270.3, rtol=1e-6)
+    convert(f"--from=huggingface:{theirs}", f"--to={back}")
+    predictor = load_predictor(back)
+    assert predictor.task == task
+    np.testing.assert_allclose(predictor.model.head.kernel, head.kernel, rtol=2e-7)
+    answers = [load_predictor(path)(EXAMPLES["regressor"]) for path in (ours, back)]
+    scores = [[answer["score"] for answer in each] for each in answers]
+    np.testing.assert_allclose(*scores, rtol=1e-6)
+
+
+@pytest.mark.parametrize("task", [TASKS["classifier"], JOINT], ids=["classifier", "joint"])
+def test_our_own_format_keeps_the_head(task, save, tiny, tmp_path):
+    ours, new = save(task), str(tmp_path / "new")
+    unshare = ("--init_groups_from_shared", "--set=sharing=none")
+    convert(f"--from={ours}", f"--to={new}", *unshare, "--set=task.seq_length=20")
+    before, after = native.read(ours, STRICT).weights, native.read(new, STRICT)
+    assert settings.differing_keys(after.task, task) == [f"seq_length: 20 != {task.seq_length}"]
+    for name in head_shapes(tiny, task):
+        np.testing.assert_array_equal(after.weights[name], before[name])
+
+
+def test_a_head_may_be_left_behind(save, tmp_path, capsys):
+    ours, heads = save(TASKS["classifier"]), "--allow_missing=mlm_head,pair_head"
+    theirs = f"huggingface:{tmp_path / 'theirs'}"
+    with pytest.raises(InputError, match="7 missing"):
+        convert(f"--from={ours}", f"--to={theirs}", "--ignore=head")
+    convert(f"--from={ours}", f"--to=google:{tmp_path / 'google'}", "--ignore=head", heads)
+    convert(f"--from={ours}", f"--to={theirs}")
+    for ignored in ("head", "classifier"):
+        back = str(tmp_path / ignored)
+        convert(f"--from={theirs}", f"--to={back}", f"--ignore={ignored}", heads)
+        kernel = load_pretrainer(back).encoder.pooler.kernel
+        np.testing.assert_array_equal(kernel, load_predictor(ours).model.encoder.pooler.kernel)
+    told = capsys.readouterr().out.splitlines()
+    assert "no mlm_head; no pair_head" in told[0] and "fine-tuned" not in told[0]
+    assert told[2].endswith("; fine-tuned, of kind classifier")
+
+
+def test_what_other_formats_have_no_place_for(save, tmp_path):
+    ours = save(JOINT)
+    for target, words in (
+        (
+            "huggingface",
+            "no class for the joint head of SQuAD 2.0.*albert_tf.export.*--ignore=head",
+        ),
+        ("google", "google: is written for pretrained models.*'span'.*--ignore=head"),
+    ):
+        with pytest.raises(InputError, match=words):
+            convert(f"--from={ours}", f"--to={target}:{tmp_path / 'new'}")
+    assert os.listdir(tmp_path) == ["ours"]
+
+
+class TestFoldersOfOthers:
+    """As transformers writes them: without our section."""
+
+    @pytest.fixture
+    def theirs(self, save, tmp_path):
+        """(kind) -> the folder."""
+
+        def write(kind: str, *left_out: str, **values) -> str:
+            folder = str(tmp_path / "theirs")
+            convert(f"--from={save(TASKS[kind])}", f"--to=huggingface:{folder}")
+            edit(folder, huggingface_task.SECTION, *left_out, **values)
+            return folder
+
+        return write
+
+    @pytest.mark.parametrize(
+        ("kind", "said", "task"),
+        [
+            ("classifier", "task.pair=false, task.seq_length=40: other values go with --set",
+             ClassifierTask(("no", "maybe", "yes"), seq_length=40, dropout=0.2)),
+            ("regressor", "task.pair=false, task.seq_length=40:", RegressorTask(seq_length=40)),
+            ("span", "task.seq_length=40, task.query_length=64, task.doc_stride=13, task.max_ans",
+             SpanTask(seq_length=40, doc_stride=13)),
+            ("multiple_choice", "task.seq_length=40, task.num_choices=4, task.qa_length=128:",
+             MultipleChoiceTask(seq_length=40)),
+        ],
+    )  # fmt: skip
+    def test_what_they_do_not_state(self, kind, said, task, theirs, tmp_path, capsys):
+        source = f"huggingface:{theirs(kind)}"
+        capsys.readouterr()
+        convert(f"--from={source}", f"--to={tmp_path / 'back'}")
+        assert f"{source} does not state {said}" in capsys.readouterr().out
+        assert task_of(str(tmp_path / "back")) == task
+
+    def test_the_user_states_it(self, theirs, tmp_path, capsys):
+        source, back = f"huggingface:{theirs('classifier', 'id2label', num_labels=3)}", "back"
+        assert huggingface_task._labels({"num_labels": 1}, "") == ("LABEL_0",)
+        values = ("--set=task.pair=true", "--set=task.labels=a,b,c", "--set=hidden_dropout=0.1")
+        capsys.readouterr()
+        convert(f"--from={source}", f"--to={tmp_path / back}", *values)
+        assert "does not state task.seq_length=40: other" in capsys.readouterr().out
+        predictor = load_predictor(str(tmp_path / back))
+        assert predictor.task.pair and predictor.task.labels == ("a", "b", "c")
+
+    @pytest.mark.parametrize(
+        ("changes", "words"),
+        [
+            ({"id2label": {"0": "a", "2": "b", "3": "c"}}, "each number from 0 to 2.*'3': 'c'"),
+            ({"id2label": {"0": "a", "1": "b", "2": "a"}}, "a label of its own.*Correct it"),
+            ({"id2label": {"x": "a", "1": "b", "2": "c"}}, "each number from 0 to 2"),
+            ({"id2label": ["a", "b"]}, "id2label` must be an object"),
+            ({"id2label": {"0": "a", "1": "b"}}, r"classifier.bias \[3\], expected \[2\]"),
+            ({"id2label": None}, r"classifier.weight \[3, 32\], expected \[2, 32\]"),
+            ({"problem_type": "multi_label_classification"}, "multi_label_classification' with 3"),
+            ({"problem_type": "regression"}, "problem_type` must be regression with one label"),
+            ({"architectures": ["AlbertForQuestionAnswering"]},
+             "2 missing.*qa_outputs.*2 unexpected.*classifier"),
+            ({"architectures": ["AlbertForPreTraining"]}, "7 missing.*2 unexpected.*classifier"),
+            ({"classifier_dropout_prob": None}, "task.dropout` must be of type float"),
+            ({huggingface_task.SECTION: {"kind": "classifier", "pairs": True}},
+             "task.pairs`. Did you mean.*task.pair"),
+        ],
+    )  # fmt: skip
+    def test_what_cannot_be_read(self, changes, words, theirs, tmp_path):
+        folder = theirs("classifier", **changes)
+        if huggingface_task.SECTION in changes:
+            edit(folder, **changes)
+        with pytest.raises(InputError, match=words):
+            convert(f"--from=huggingface:{folder}", f"--to={tmp_path / 'back'}")
+        assert not (tmp_path / "back").exists()
+
+    @pytest.mark.parametrize(
+        ("setting", "words"),
+        [
+            ("task.labels=a,b", "as many `task.labels`.*Received: task.labels=a,b"),
+            ("task.kind=regressor", "same task.kind"),
+            ("task.seq_length=41", "must not exceed the model's `max_positions`.*41, 40"),
+            ("task.pairs=true", "unknown key `task.pairs`. Did you mean task.pair?"),
+        ],
+    )
+    def test_what_cannot_be_set(self, setting, words, theirs, tmp_path):
+        with pytest.raises(ConfigError, match=words):
+            convert(
+                f"--from=huggingface:{theirs('classifier')}", f"--to={tmp_path / 'back'}",
+                f"--set={setting}",
+            )  # fmt: skip
+
+    def test_a_model_that_was_trained_on_there(self, theirs, tmp_path):
+        """Labels and dropout of theirs count, the rest is what we wrote."""
+        folder = theirs("classifier")
+        written = settings.to_dict(TASKS["classifier"])
+        labels = {"0": "x", "1": "y", "2": "z"}
+        values = {huggingface_task.SECTION: written, "classifier_dropout_prob": 0}
+        edit(folder, id2label=labels, **values)
+        convert(f"--from=huggingface:{folder}", f"--to={tmp_path / 'back'}")
+        wanted = ClassifierTask(("x", "y", "z"), seq_length=24, pair=True, dropout=0.0)
+        assert task_of(str(tmp_path / "back")) == wanted
+        edit(folder, **{huggingface_task.SECTION: written | {"kind": "span"}})
+        convert(f"--from=huggingface:{folder}", f"--to={tmp_path / 'other'}")
+        assert not task_of(str(tmp_path / "other")).pair
+
+    def test_one_label_and_no_problem_type_is_a_regression(self, theirs, tmp_path):
+        folder = theirs("regressor", "problem_type")
+        convert(f"--from=huggingface:{folder}", f"--to={tmp_path / 'back'}")
+        assert task_of(str(tmp_path / "back")).kind == "regressor"
+
+
+def test_settings_of_a_task_need_one(pretrained, tmp_path):
+    with pytest.raises(ConfigError, match="--set task.pair=true is of a fine-tuned model"):
+        convert(f"--from={pretrained}", f"--to={tmp_path / 'new'}", "--set=task.pair=true")
+
+
+def test_a_converted_classifier_is_exported(save, tmp_path):
+    ours, theirs, back = save(TASKS["classifier"]), tmp_path / "theirs", str(tmp_path / "back")
+    convert(f"--from={ours}", f"--to=huggingface:{theirs}")
+    convert(f"--from=huggingface:{theirs}", f"--to={back}")
+    export(ExportOptions(run_dir=back, output=str(tmp_path / "export")))
+    serve = tf.saved_model.load(str(tmp_path / "export" / "1")).signatures["serving_default"]
+    texts = {"text_a": tf.constant(["the value"]), "text_b": tf.constant(["of an object"])}
+    (answer,) = load_predictor(ours)(EXAMPLES["classifier"][:1])
+    wanted = list(answer["probabilities"].values())
+    np.testing.assert_allclose(serve(**texts)["probabilities"][0], wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("target", ["huggingface:", "google:", ""])
+def test_files_have_the_usual_mode(target, pretrained, tmp_path):
+    previous = os.umask(0o027)
+    try:
+        convert(f"--from={pretrained}", f"--to={target}{tmp_path / 'new'}")
+    finally:
+        os.umask(previous)
+    files = [path for path in (tmp_path / "new").rglob("*") if path.is_file()]
+    modes = {path.name: oct(stat.S_IMODE(path.stat().st_mode)) for path in files}
+    assert len(files) > 3 and set(modes.values()) == {"0o640"}, modes
