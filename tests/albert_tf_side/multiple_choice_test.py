@@ -56,7 +56,7 @@ def test_features(small_tokenizer, seq_length, qa_length):
 
 @pytest.mark.parametrize(
     ("seq_length", "qa_length", "cut"),
-    [(64, 100, 0), (16, 100, 2), (64, 5, 2), (64, 12, 1), (20, 100, 1)],
+    [(64, 100, 0), (16, 100, 2), (64, 5, 2), (64, 22, 1), (40, 100, 1)],
 )
 def test_questions_whose_context_or_answer_is_cut_are_counted(
     small_tokenizer, seq_length, qa_length, cut
