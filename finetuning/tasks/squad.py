@@ -69,7 +69,8 @@ class SquadTask:
         (`no_answer_*`) alone. Of version 2.0 besides, at thresholds chosen on these very examples:
 
         - `best_f1` at `best_threshold`, and `exact_match_at_best_f1` at the same threshold: the
-          F1 and EM that google-research/albert reports and chooses checkpoints by;
+          F1 and EM that google-research/albert reports and chooses checkpoints by (its script also
+          leaves the question at the threshold, and any of a null score above 1, unanswered);
         - `best_exact_match`, at a threshold of its own: the official evaluator's `best_exact`.
         """
         given = self._scores([each["answer"] for each in predictions], examples)

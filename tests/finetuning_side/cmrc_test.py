@@ -10,10 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from albert_tf.errors import InputError
+from albert_tf.runs import RunDir
 from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.span import SpanTask
 from albert_tf.tasks.span_features import featurize_spans
 from albert_tf.tokenization import Normalization, Tokenizer
+from finetuning import predict, train
 from finetuning.task import Source
 from finetuning.tasks.cmrc_metrics import is_chinese, units, words
 from finetuning.tasks.squad import SQUAD
@@ -232,3 +234,23 @@ def test_what_does_not_fit_is_named(tmp_path, train, words):
         ONE.read(write(tmp_path, train))
     assert all(word in str(error.value) for word in (*words, "train.json")), error.value
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.slow
+def test_a_run_on_it_and_its_submission(start: str, tmp_path):
+    source = write(tmp_path, GOOD)
+    (tmp_path / "test.json").write_text(json.dumps([passage(("q7", []), ("q8", []))]))
+    run = str(tmp_path / "run")
+    train.main(train.FinetuneOptions(
+        "squad1", run, source.data_dir, init=start, recipe="none",
+        set=("training.steps=2", "task.seq_length=32", "task.query_length=8"),
+    ))  # fmt: skip
+    result = RunDir(run).result()
+    assert (result["train_examples"], result["dev_examples"]) == (3, 4)
+    path = tmp_path / "out" / "answers.json"
+    path.parent.mkdir()
+    predict.main(predict.PredictOptions(
+        run, data_dir=source.data_dir, part="test", submission=str(path),
+    ))  # fmt: skip
+    answers = json.loads(path.read_text())
+    assert set(answers) == {"q7", "q8"} and all(text in CONTEXT for text in answers.values())
