@@ -178,6 +178,11 @@ def _load_exported(path: str) -> AlbertEncoder:
         exported = tf.saved_model.load(path)
     except RuntimeError:  # operations of tensorflow_text: it takes text, not ids
         exported = None
+    except (OSError, ValueError, tf.errors.OpError) as error:
+        raise InputError(
+            f"{path!r} must be a whole SavedModel: {textwrap.shorten(str(error), 200)}. Copy or "
+            "export it again."
+        ) from None
     if not callable(exported) or not hasattr(exported, "variables"):
         raise InputError(
             f"{path!r} is a SavedModel, but no encoder: pass the run folder that it was exported "

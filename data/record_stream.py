@@ -16,12 +16,10 @@ from albert_tf.progress import Progress
 from data import keyed
 from data.pairs import Partners
 
-# What reading raises where a file is torn, has other records than it should, or other features.
-DAMAGE = (
-    tf.errors.DataLossError,
-    tf.errors.FailedPreconditionError,
-    tf.errors.InvalidArgumentError,
-)
+_UNREADABLE = (tf.errors.DataLossError, tf.errors.NotFoundError, tf.errors.PermissionDeniedError)
+# What reading raises where a file is torn or gone, has other records than it should, or other
+# features.
+DAMAGE = (*_UNREADABLE, tf.errors.FailedPreconditionError, tf.errors.InvalidArgumentError)
 
 
 class _Shards:
@@ -134,7 +132,7 @@ def find_damage(shards: list[tuple[str, int]]) -> str:
                 try:
                     if next(records, None) is None:
                         break
-                except tf.errors.DataLossError:
+                except _UNREADABLE:
                     return f"{path!r} is damaged at its record number {number} of {size} (from 0)"
             if number != size:
                 return f"{path!r} must have {size} records. Received: {number}"
