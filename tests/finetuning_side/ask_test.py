@@ -142,3 +142,31 @@ def test_an_ensemble_of_two_runs(tuned: pathlib.Path, fruit: str, tmp_path: path
 def test_what_is_no_ensemble(tuned: pathlib.Path, tmp_path: pathlib.Path):
     with pytest.raises(InputNotFoundError, match="at least two complete runs.*with 1"):
         ensemble.main(ensemble.EnsembleOptions((str(tuned / "seed-0"),), str(tmp_path / "x")))
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+@pytest.mark.parametrize("flag", ["output", "submission"])
+def test_where_answers_go_is_checked_before_anything_is_asked(
+    flag: str, dry_run: bool, tmp_path: pathlib.Path
+):
+    """The run is not even looked for."""
+    values = {flag: str(tmp_path / "no" / "p.json"), "part": "dev", "dry_run": dry_run}
+    with pytest.raises(InputError, match=f"--{flag} must be a file in a folder that exists"):
+        predict.main(PredictOptions(str(tmp_path / "no run"), **values))
+
+
+def test_texts_that_are_cut_are_counted(
+    tuned: pathlib.Path, fruit: str, tmp_path: pathlib.Path, monkeypatch, capsys
+):
+    """32 pieces; the count is of all chunks together, and of parts too."""
+    monkeypatch.setattr(predict, "CHUNK", 2)
+    long = " ".join(["pear"] * 40)
+    ask(tuned, f"{long}\nsaw\n{long}\n", tmp_path)
+    note = "examples are longer than `task.seq_length` and are cut"
+    assert capsys.readouterr().err == f"2 of 3 {note}\n"
+    ask(tuned, "saw\n", tmp_path)
+    assert capsys.readouterr().err == ""
+    (tmp_path / "test.tsv").write_text(f"text\n{long}\nsaw\n")
+    run, out = str(tuned / "seed-0"), str(tmp_path / "answers")
+    predict.main(PredictOptions(run, part="test", data_dir=str(tmp_path), output=out))
+    assert capsys.readouterr().err == f"text_classification test: 1 of 2 {note}\n"
