@@ -9,17 +9,17 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOME = {
-    "AlbertConfig": "albert_tf.config",
-    "AlbertEncoder": "albert_tf.encoder",
-    "AlbertPretrainer": "albert_tf.pretrainer",
+    "AlbertConfig": "albert_tf.models.config",
+    "AlbertEncoder": "albert_tf.models.encoder",
+    "AlbertPretrainer": "albert_tf.models.pretrainer",
     "ChoiceExample": "albert_tf.tasks.examples",
     "Features": "albert_tf.tasks.features",
     "SpanExample": "albert_tf.tasks.examples",
     "TextExample": "albert_tf.tasks.examples",
-    "load_encoder": "albert_tf.checkpoints",
+    "load_encoder": "albert_tf.training.checkpoints",
     "load_predictor": "albert_tf.tasks.predictor",
-    "load_pretrainer": "albert_tf.checkpoints",
-    "load_tokenizer": "albert_tf.tokenization",
+    "load_pretrainer": "albert_tf.training.checkpoints",
+    "load_tokenizer": "albert_tf.text.tokenization",
 }
 __all__ = [*_HOME, "__version__"]  # noqa: PLE0604
 

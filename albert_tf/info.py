@@ -11,10 +11,10 @@ import dataclasses
 import json
 from collections.abc import Iterable, Sequence
 
-from albert_tf import settings
-from albert_tf.cli import option, run
-from albert_tf.config import AlbertConfig, head_param_counts, param_counts
-from albert_tf.errors import InputError
+from albert_tf.models.config import AlbertConfig, head_param_counts, param_counts
+from albert_tf.runtime import settings
+from albert_tf.runtime.cli import option, run
+from albert_tf.runtime.errors import InputError
 
 
 @dataclasses.dataclass(frozen=True)

@@ -33,13 +33,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
-from albert_tf.cli import option, run
-from albert_tf.errors import InputError
-from albert_tf.normalization import normalize
-from albert_tf.tokenization import Tokenizer, load_tokenizer
+from albert_tf.runtime.cli import option, run
+from albert_tf.runtime.errors import InputError
+from albert_tf.text.normalization import normalize
+from albert_tf.text.tokenization import Tokenizer, load_tokenizer
 from data import build as building
-from data import corpora, cutter, local_runner, reference_layout, shuffle
-from data.sequences import Sequences
+from data.building import cutter, local_runner, reference_layout, shuffle
+from data.building.sequences import Sequences
+from data.corpora import corpus as corpora
 
 LINES = 2000
 # What belongs to a stage; what one calls of another is the other's.

@@ -2,8 +2,8 @@
 
     python -m benchmarks.masking --data=artifacts/records
 
-One JSON line per batch size and part: `masking` is `data.masking` on batches that are in memory,
-`read` all of `data.input_pipeline`: reading, parsing, the pair's layout and masking. `cpu_us` is
+One JSON line per batch size and part: `masking` is `data.pipeline.masking` on batches that are in
+memory, `read` all of `data.pipeline.batches`: reading, parsing, the pair's layout and masking. `cpu_us` is
 the median CPU time of a sequence over the rounds, which take all lines in turn;
 `sequences_per_s_per_core` is its inverse. Without --data, records are made from the docstrings of
 this Python, which takes some minutes.
@@ -20,11 +20,11 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from albert_tf.cli import option, run
-from albert_tf.errors import InputError
+from albert_tf.runtime.cli import option, run
+from albert_tf.runtime.errors import InputError
 
 if TYPE_CHECKING:
-    from data.input_pipeline import Records
+    from data.pipeline.batches import Records
 
 VOCAB_SIZE = 8000  # of the docstrings
 SEED = 0
@@ -61,7 +61,7 @@ def masking(options: MaskingOptions) -> None:
 
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
-    from data.input_pipeline import Records
+    from data.pipeline.batches import Records
 
     with contextlib.ExitStack() as stack:
         folder = options.data or stack.enter_context(_docstring_records(options.seq_length))
@@ -110,9 +110,9 @@ def _masking_step(records: "Records", size: int) -> Callable[[], object]:
     """Masks a batch of records over and over."""
     import tensorflow as tf
 
-    from data import example_maker
-    from data.masking import MaskingConfig, mask_batch
-    from data.pairs import Objective
+    from data.pipeline import example_maker
+    from data.pipeline.masking import MaskingConfig, mask_batch
+    from data.pipeline.pairs import Objective
 
     seen: list[tuple] = []
 
@@ -136,8 +136,8 @@ def _read_step(records: "Records", size: int) -> Callable[[], object]:
     """Takes the next training batch."""
     import tensorflow as tf
 
-    from data.input_pipeline import Objective, training_batches
-    from data.masking import MaskingConfig
+    from data.pipeline.batches import Objective, training_batches
+    from data.pipeline.masking import MaskingConfig
 
     batches = training_batches(records, Objective(), MaskingConfig(), size, SEED)
     options = tf.data.Options()

@@ -13,14 +13,14 @@ import tensorflow as tf
 import tf_keras
 from official.nlp.modeling import layers
 
-from albert_tf import cli
-from albert_tf.config import AlbertConfig
-from albert_tf.encoder import INPUTS
+from albert_tf.models.config import AlbertConfig
+from albert_tf.models.encoder import INPUTS
+from albert_tf.runtime import cli
 from benchmarks.systems.tf_models_official import encoder_like
 from pretraining import tpu_check
-from pretraining.lowering import TpuCompiler, lower_step_apart
+from pretraining.tpu.lowering import TpuCompiler, lower_step_apart
+from pretraining.tpu.step import CompiledSize, Step
 from pretraining.tpu_check import TpuCheckOptions
-from pretraining.tpu_step import CompiledSize, Step
 
 
 class OfficialPretrainer(tf_keras.Model):

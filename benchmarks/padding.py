@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from albert_tf import cli, hardware
 from albert_tf.optimization import AdamW
+from albert_tf.runtime import cli
+from albert_tf.runtime import devices as hardware
 from albert_tf.tasks.kinds import KINDS
-from finetuning.batches import training_batches
-from finetuning.start import Start, resolve
-from finetuning.task import Source
-from finetuning.tasks import TASKS
+from finetuning.datasets import TASKS
+from finetuning.datasets.task import Source
+from finetuning.training.batches import training_batches
+from finetuning.training.start import Start, resolve
 
 ROUNDS = 5
 DEV_EXAMPLES = 256

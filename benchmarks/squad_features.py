@@ -14,12 +14,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from albert_tf.cli import option, run
-from albert_tf.errors import InputError
+from albert_tf.runtime.cli import option, run
+from albert_tf.runtime.errors import InputError
 
 if TYPE_CHECKING:
     from albert_tf.tasks.examples import SpanExample
-    from albert_tf.tasks.span import SpanTask
+    from albert_tf.tasks.spans.model import SpanTask
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,10 +48,10 @@ def squad_features(options: SquadFeaturesOptions) -> None:
 
 def measure(options: SquadFeaturesOptions) -> dict:
     """The line."""
-    from albert_tf.tasks.span import SpanTask
-    from albert_tf.tasks.span_features import featurize_spans
-    from albert_tf.tokenization import load_tokenizer
-    from finetuning.tasks.squad_reader import questions_of
+    from albert_tf.tasks.spans.features import featurize_spans
+    from albert_tf.tasks.spans.model import SpanTask
+    from albert_tf.text.tokenization import load_tokenizer
+    from finetuning.datasets.squad_reader import questions_of
 
     examples = [example for example in questions_of(options.data) if example.answers]
     some = examples[: options.examples]

@@ -24,9 +24,9 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
-from albert_tf import settings
-from albert_tf.cli import option, run
-from albert_tf.errors import InputError
+from albert_tf.runtime import settings
+from albert_tf.runtime.cli import option, run
+from albert_tf.runtime.errors import InputError
 from benchmarks.systems import SYSTEMS, Step, load
 from benchmarks.workloads import WORKLOADS, Workload, step_flops
 

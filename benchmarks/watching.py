@@ -17,14 +17,15 @@ import time
 from collections.abc import Callable
 from unittest import mock
 
-from albert_tf import cli, hardware
-from albert_tf.runs import RunDir
-from data.input_pipeline import Mixture
-from pretraining.actions import TrainingLog
-from pretraining.config import resolve
+from albert_tf.runtime import cli
+from albert_tf.runtime import devices as hardware
+from albert_tf.runtime.runs import RunDir
+from data.pipeline.batches import Mixture
 from pretraining.experiments import experiment
-from pretraining.guard import Guard
-from pretraining.loop import train
+from pretraining.loop.actions import TrainingLog
+from pretraining.loop.config import resolve
+from pretraining.loop.guard import Guard
+from pretraining.loop.training import train
 
 
 @dataclasses.dataclass(frozen=True)

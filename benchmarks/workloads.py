@@ -4,8 +4,8 @@ import dataclasses
 
 import numpy as np
 
-from albert_tf.config import AlbertConfig
 from albert_tf.info import bert_of_same_shape
+from albert_tf.models.config import AlbertConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +55,7 @@ def step_flops(work: Workload) -> int:
 
 
 def random_batch(work: Workload, seed: int = 0) -> dict[str, np.ndarray]:
-    """A batch under the names of `data.schema`: full rows, two segments, random pieces."""
+    """A batch under the names of `data.records.schema`: full rows, two segments, random pieces."""
     rng = np.random.default_rng(seed)
     shape, slots = (work.batch_size, work.seq_length), (work.batch_size, work.predictions)
     chosen = [rng.permutation(work.seq_length)[: work.predictions] for _ in range(work.batch_size)]

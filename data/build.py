@@ -18,20 +18,22 @@ import json
 import os
 from collections.abc import Iterator
 
-from albert_tf import cli, outputs, settings
-from albert_tf.errors import InputError
-from albert_tf.tokenization import Tokenizer, load_tokenizer
-from data import beam_pipeline, corpora, local_runner
-from data.build_options import BEAM, BuildOptions, check, slots
-from data.compact_layout import CompactLayout
-from data.corpora import NumberedCorpus
-from data.cutter import Cutter, Tally
-from data.records import MANIFEST, REFERENCE, TOKENIZER, Counts, Manifest
-from data.reference_layout import ReferenceLayout
-from data.schema import COMPACT_VERSION
-from data.shuffle import Layout
-from data.static_masking import StaticMasking
-from data.workers import useful_workers
+from albert_tf.runtime import cli, outputs, settings
+from albert_tf.runtime.errors import InputError
+from albert_tf.text.tokenization import Tokenizer, load_tokenizer
+from data.building import beam_runner as beam_pipeline
+from data.building import local_runner
+from data.building.compact_layout import CompactLayout
+from data.building.cutter import Cutter, Tally
+from data.building.options import BEAM, BuildOptions, check, slots
+from data.building.reference_layout import ReferenceLayout
+from data.building.shuffle import Layout
+from data.building.static_masking import StaticMasking
+from data.building.workers import useful_workers
+from data.corpora import corpus as corpora
+from data.corpora.corpus import NumberedCorpus
+from data.records.manifest import MANIFEST, REFERENCE, TOKENIZER, Counts, Manifest
+from data.records.schema import COMPACT_VERSION
 
 TEXT_BYTES_PER_SHARD = 16 * 2**20
 # Each is an open file while the corpus is read, and many systems allow 1024. With more text than

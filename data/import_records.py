@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from albert_tf import cli, outputs, settings
-from albert_tf.errors import InputError, InputNotFoundError
-from albert_tf.progress import Progress
-from albert_tf.tokenization import Tokenizer, load_tokenizer
-from data import places
-from data.records import MANIFEST, REFERENCE, TOKENIZER, Counts, Manifest
-from data.schema import COMPACT_VERSION
+from albert_tf.runtime import cli, outputs, settings
+from albert_tf.runtime.errors import InputError, InputNotFoundError
+from albert_tf.text.tokenization import Tokenizer, load_tokenizer
+from albert_tf.training.progress import Progress
+from data.records import places
+from data.records.manifest import MANIFEST, REFERENCE, TOKENIZER, Counts, Manifest
+from data.records.schema import COMPACT_VERSION
 
 if TYPE_CHECKING:  # to tell a user's mistake, no TensorFlow is needed
-    from data.reference_reader import StaticRecords
+    from data.records.reference_reader import StaticRecords
 
 _BATCH = 1024
 _PAIRS = ("sop", "nsp", "none")
@@ -52,7 +52,7 @@ def import_records(options: ImportOptions) -> None:
       InputError: the files are torn, of another format, or not of this tokenizer.
       InputNotFoundError: there are none.
     """
-    from data.reference_reader import StaticRecords
+    from data.records.reference_reader import StaticRecords
 
     if options.pair not in _PAIRS:
         raise InputError(f"--pair must be {', '.join(_PAIRS)}. Received: {options.pair!r}.")
@@ -148,7 +148,7 @@ def _checked_counts(records: "StaticRecords", tokenizer: Tokenizer, pair: str) -
 def _batches(records: "StaticRecords") -> Iterator[dict[str, np.ndarray]]:
     import tensorflow as tf
 
-    from data.record_stream import DAMAGE, find_damage
+    from data.pipeline.record_stream import DAMAGE, find_damage
 
     dataset = tf.data.TFRecordDataset([path for path, _ in records.shards]).batch(_BATCH)
     try:

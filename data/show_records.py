@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from albert_tf import cli, settings
-from albert_tf.errors import InputError
-from albert_tf.tokenization import Tokenizer
-from data.records import tokenizer_of
+from albert_tf.runtime import cli, settings
+from albert_tf.runtime.errors import InputError
+from albert_tf.text.tokenization import Tokenizer
+from data.records.manifest import tokenizer_of
 
 if TYPE_CHECKING:  # to tell a user's mistake, no TensorFlow is needed
-    from data.input_pipeline import Objective, Records
+    from data.pipeline.batches import Objective, Records
 
 LEGEND = "{piece} is masked, {piece=} predicted as it is, {piece>other} replaced by another"
 _BATCH = 256
@@ -42,8 +42,8 @@ def show_records(options: ShowRecordsOptions) -> None:
     Raises:
       InputError: no folder of records, a negative number, or an impossible objective.
     """
-    from data.input_pipeline import Objective, Records, check_objective
-    from data.reference_reader import pair_of
+    from data.pipeline.batches import Objective, Records, check_objective
+    from data.records.reference_reader import pair_of
 
     for name in ("num", "sample"):
         if getattr(options, name) < 0:
@@ -78,8 +78,8 @@ def _printed(batches: Iterator[Batch], num: int, tokenizer: Tokenizer) -> Iterat
 
 def _batches(records: "Records", objective: "Objective", seed: int, count: int) -> Iterator[Batch]:
     """The first `count` records: what fills up the last batch is behind them."""
-    from data.input_pipeline import evaluation_batches
-    from data.masking import MaskingConfig
+    from data.pipeline.batches import evaluation_batches
+    from data.pipeline.masking import MaskingConfig
 
     batches = evaluation_batches(records, objective, MaskingConfig(), _BATCH, seed)
     for begin, batch in zip(range(0, count, _BATCH), batches.as_numpy_iterator(), strict=False):

@@ -21,12 +21,13 @@ from itertools import chain
 
 import sentencepiece
 
-from albert_tf import cli, outputs, settings
-from albert_tf.errors import InputError
-from albert_tf.normalization import Normalization, normalize
-from albert_tf.progress import Progress
-from albert_tf.tokenization import SETTINGS_FILE, SpecialIds, Tokenizer, load_tokenizer
-from data import corpora, places
+from albert_tf.runtime import cli, outputs, settings
+from albert_tf.runtime.errors import InputError
+from albert_tf.text.normalization import Normalization, normalize
+from albert_tf.text.tokenization import SETTINGS_FILE, SpecialIds, Tokenizer, load_tokenizer
+from albert_tf.training.progress import Progress
+from data.corpora import corpus as corpora
+from data.records import places
 
 # The ids of the published vocabulary: <pad> 0, <unk> 1, [CLS] 2, [SEP] 3, [MASK] 4, these 5 to 12.
 CONTROL_SYMBOLS = ["[CLS]", "[SEP]", "[MASK]"]

@@ -15,12 +15,12 @@ import subprocess
 import sys
 import time
 
-from albert_tf import cli, outputs
-from albert_tf.config import AlbertConfig, head_param_counts
-from albert_tf.errors import InputError
-from albert_tf.progress import Progress
-from data.corpora import Document, read_documents
-from data.splits import split_of
+from albert_tf.models.config import AlbertConfig, head_param_counts
+from albert_tf.runtime import cli, outputs
+from albert_tf.runtime.errors import InputError
+from albert_tf.training.progress import Progress
+from data.corpora.corpus import Document, read_documents
+from data.corpora.splits import split_of
 
 HELDOUT_FRACTION = 0.1
 NUM_LABELS = 8

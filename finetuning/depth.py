@@ -19,20 +19,21 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from albert_tf import cli, info, settings
-from albert_tf.config import AlbertConfig
-from albert_tf.errors import InputError
-from albert_tf.export.buckets import WIDTHS
-from albert_tf.export.classifier import ClassifierModule
-from albert_tf.progress import Progress
+from albert_tf import info
+from albert_tf.export.modules.buckets import WIDTHS
+from albert_tf.export.modules.classifier import ClassifierModule
+from albert_tf.models.config import AlbertConfig
+from albert_tf.runtime import cli, settings
+from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.classifier import decode_labels
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import load_predictor
-from finetuning import report
-from finetuning.metrics import require_known
-from finetuning.task import source_of
-from finetuning.tasks import TASKS, task_name
+from albert_tf.training.progress import Progress
+from finetuning.datasets import TASKS, task_name
+from finetuning.datasets.metrics import require_known
+from finetuning.datasets.task import source_of
+from finetuning.reporting import report
 
 _BATCHES = (1, 32)
 Ask = Callable[[Sequence[TextExample]], dict[str, np.ndarray]]

@@ -26,23 +26,25 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-from albert_tf import cli, hardware, outputs, settings
-from albert_tf.checkpoints import load_encoder
-from albert_tf.encoder import AlbertEncoder
-from albert_tf.errors import InputError
-from albert_tf.runs import RunDir
+from albert_tf.models.encoder import AlbertEncoder
+from albert_tf.runtime import cli, outputs, settings
+from albert_tf.runtime import devices as hardware
+from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.runs import RunDir
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.features import Features, joined
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import task_of
 from albert_tf.tasks.regressor import SquaredError
 from albert_tf.tasks.task_model import TaskModel
-from finetuning import comparison, teacher
-from finetuning.config import FinetuneConfig, Plan
-from finetuning.running import Lesson, Work
-from finetuning.start import Start, resolve
-from finetuning.task import Data, Task, source_of
-from finetuning.tasks import TASKS
+from albert_tf.training.checkpoints import load_encoder
+from finetuning.datasets import TASKS
+from finetuning.datasets.task import Data, Task, source_of
+from finetuning.reporting import comparison
+from finetuning.training import teacher
+from finetuning.training.config import FinetuneConfig, Plan
+from finetuning.training.running import Lesson, Work
+from finetuning.training.start import Start, resolve
 
 LOSSES = ("cross_entropy", "mse")
 

@@ -20,16 +20,17 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from albert_tf import cli, info, outputs, settings
-from albert_tf.errors import InputError, InputNotFoundError
-from albert_tf.progress import Progress
-from albert_tf.runs import RunDir
+from albert_tf import info
+from albert_tf.runtime import cli, outputs, settings
+from albert_tf.runtime.errors import InputError, InputNotFoundError
+from albert_tf.runtime.runs import RunDir
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import load_predictor, predict, task_of
-from albert_tf.tokenization import load_tokenizer
-from finetuning.report import fingerprint, scores_if_known, write_predictions
-from finetuning.task import Data, Task, source_of
-from finetuning.tasks import TASKS
+from albert_tf.text.tokenization import load_tokenizer
+from albert_tf.training.progress import Progress
+from finetuning.datasets import TASKS
+from finetuning.datasets.task import Data, Task, source_of
+from finetuning.reporting.report import fingerprint, scores_if_known, write_predictions
 
 
 @dataclasses.dataclass(frozen=True)

@@ -24,14 +24,14 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
-from albert_tf import cli, outputs
-from albert_tf.errors import InputError, InputNotFoundError
+from albert_tf.runtime import cli, outputs
+from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample
 from albert_tf.tasks.predictor import Predictor, load_predictor
-from finetuning.report import scores_if_known
-from finetuning.tables import lines_of, parse_json
-from finetuning.task import Prediction, source_of
-from finetuning.tasks import TASKS, task_name
+from finetuning.datasets import TASKS, task_name
+from finetuning.datasets.table_files import lines_of, parse_json
+from finetuning.datasets.task import Prediction, source_of
+from finetuning.reporting.report import scores_if_known
 
 CHUNK = 1024  # examples that are in memory together
 

@@ -33,11 +33,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from albert_tf import cli, info, outputs, settings
-from albert_tf.checkpoints import load_config
-from albert_tf.errors import InputError, InputNotFoundError
-from albert_tf.runs import RunDir
-from finetuning.tasks import TASKS
+from albert_tf import info
+from albert_tf.runtime import cli, outputs, settings
+from albert_tf.runtime.errors import InputError, InputNotFoundError
+from albert_tf.runtime.runs import RunDir
+from albert_tf.training.checkpoints import load_config
+from finetuning.datasets import TASKS
 
 # The folders that hold several tasks, whose files have different names there.
 _DATA_SETS = {"race-middle": ("race",), "race-high": ("race",), "squad1": ("squad",),

@@ -18,14 +18,15 @@ import dataclasses
 import os
 from typing import Any
 
-from albert_tf import cli, hardware, outputs, settings
-from albert_tf.errors import InputError
-from albert_tf.runs import RunDir
-from finetuning import report
-from finetuning.running import Lesson, Work
-from finetuning.start import Start, resolve
-from finetuning.task import Task, source_of
-from finetuning.tasks import TASKS
+from albert_tf.runtime import cli, outputs, settings
+from albert_tf.runtime import devices as hardware
+from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.runs import RunDir
+from finetuning.datasets import TASKS
+from finetuning.datasets.task import Task, source_of
+from finetuning.reporting import report
+from finetuning.training.running import Lesson, Work
+from finetuning.training.start import Start, resolve
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,16 +13,22 @@ import json
 import os
 from typing import Any
 
-from albert_tf import cli, hardware, outputs, settings
-from albert_tf.checkpoints import is_saved_model, latest_checkpoint, load_config, load_pretrainer
-from albert_tf.config import AlbertConfig
-from albert_tf.errors import InputError, InputNotFoundError
-from albert_tf.runs import RunDir
-from albert_tf.tokenization import load_tokenizer
-from data.input_pipeline import Records
-from data.records import COMPACT
-from pretraining.config import PretrainConfig
-from pretraining.intrinsic import evaluate
+from albert_tf.models.config import AlbertConfig
+from albert_tf.runtime import cli, outputs, settings
+from albert_tf.runtime import devices as hardware
+from albert_tf.runtime.errors import InputError, InputNotFoundError
+from albert_tf.runtime.runs import RunDir
+from albert_tf.text.tokenization import load_tokenizer
+from albert_tf.training.checkpoints import (
+    is_saved_model,
+    latest_checkpoint,
+    load_config,
+    load_pretrainer,
+)
+from data.pipeline.batches import Records
+from data.records.manifest import COMPACT
+from pretraining.evaluation.intrinsic import evaluate
+from pretraining.loop.config import PretrainConfig
 
 ROWS = {
     "masked pieces": ("accuracy/mlm", "mlm"),

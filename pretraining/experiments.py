@@ -11,11 +11,12 @@ recipe (section 4.1) and what it changes, in the words of `--set`.
 import dataclasses
 from collections.abc import Mapping
 
-from albert_tf import cli, info, settings
-from albert_tf.config import AlbertConfig
-from albert_tf.errors import ConfigError
-from data.masking import MaskingConfig
-from pretraining.config import LoopConfig, OptimizerConfig, PretrainConfig
+from albert_tf import info
+from albert_tf.models.config import AlbertConfig
+from albert_tf.runtime import cli, settings
+from albert_tf.runtime.errors import ConfigError
+from data.pipeline.masking import MaskingConfig
+from pretraining.loop.config import LoopConfig, OptimizerConfig, PretrainConfig
 
 # Seconds on any machine, for tests and a first try.
 SMOKE = PretrainConfig(

@@ -17,15 +17,16 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from albert_tf import cli, info, outputs
-from albert_tf.checkpoints import load_config, load_encoder
-from albert_tf.encoder import INPUTS, AlbertEncoder
-from albert_tf.errors import InputError
-from albert_tf.plots import plot_lines
-from albert_tf.progress import Progress
-from albert_tf.runs import RunDir
-from data.input_pipeline import Objective, Records, evaluation_batches
-from data.masking import MaskingConfig
+from albert_tf import info
+from albert_tf.models.encoder import INPUTS, AlbertEncoder
+from albert_tf.runtime import cli, outputs
+from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.plots import plot_lines
+from albert_tf.runtime.runs import RunDir
+from albert_tf.training.checkpoints import load_config, load_encoder
+from albert_tf.training.progress import Progress
+from data.pipeline.batches import Objective, Records, evaluation_batches
+from data.pipeline.masking import MaskingConfig
 from pretraining.evaluate import check_records
 
 L2, ANGLE = "L2 distance", "angle in degrees"

@@ -32,16 +32,17 @@ import sys
 import tempfile
 from typing import Any
 
-from albert_tf import cli, info, outputs, settings
-from albert_tf.errors import InputError, reading
-from albert_tf.runs import RunDir
-from data.input_pipeline import Mixture
-from data.masking import MaskingConfig
-from data.records import Manifest
-from pretraining.config import PretrainConfig, resolve
+from albert_tf import info
+from albert_tf.runtime import cli, outputs, settings
+from albert_tf.runtime.errors import InputError, reading
+from albert_tf.runtime.runs import RunDir
+from data.pipeline.batches import Mixture
+from data.pipeline.masking import MaskingConfig
+from data.records.manifest import Manifest
 from pretraining.experiments import experiment
-from pretraining.sweep_plan import Configuration, SweepOptions, configurations, of_length
-from pretraining.sweep_results import TRAINING, Result, compare, write_csv
+from pretraining.loop.config import PretrainConfig, resolve
+from pretraining.sweeping.plan import Configuration, SweepOptions, configurations, of_length
+from pretraining.sweeping.results import TRAINING, Result, compare, write_csv
 
 TIMED_LOOPS = 4  # after the first
 # What a run that is only timed leaves out.

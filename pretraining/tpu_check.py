@@ -20,14 +20,16 @@ import itertools
 import json
 import sys
 
-from albert_tf import cli, hardware, settings
-from albert_tf.config import PRESETS
-from albert_tf.errors import InputError
-from pretraining import tpu_cache, tpu_fit
+from albert_tf.models.config import PRESETS
+from albert_tf.runtime import cli, settings
+from albert_tf.runtime import devices as hardware
+from albert_tf.runtime.errors import InputError
 from pretraining.experiments import paper_recipe
-from pretraining.tpu_fit import Measure
-from pretraining.tpu_report import gb, how, report, way_line
-from pretraining.tpu_step import CHIPS, CHUNK_PIECES, Chip, CompiledSize, Step, parse_topology
+from pretraining.tpu import cache as tpu_cache
+from pretraining.tpu import fit as tpu_fit
+from pretraining.tpu.fit import Measure
+from pretraining.tpu.report import gb, how, report, way_line
+from pretraining.tpu.step import CHIPS, CHUNK_PIECES, Chip, CompiledSize, Step, parse_topology
 
 DOES_NOT_FIT = 3
 _CHOICES = ("model.rematerialize", "model.rematerialize_chunks", "loop.accumulation_steps")
@@ -141,7 +143,7 @@ def main(
 
 
 def _compile(step: Step, topology: str) -> CompiledSize:
-    from pretraining.lowering import TpuCompiler, lower_step_apart
+    from pretraining.tpu.lowering import TpuCompiler, lower_step_apart
 
     compiler = TpuCompiler(topology)  # first: it may be missing
     print(

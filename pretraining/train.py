@@ -18,20 +18,21 @@ import statistics
 import numpy as np
 import tensorflow as tf
 
-from albert_tf import cli, hardware, settings
-from albert_tf.checkpoints import load_pretrainer
-from albert_tf.config import AlbertConfig
-from albert_tf.errors import ConfigError, InputError
-from albert_tf.plots import plot_metrics
-from albert_tf.runs import RunDir
-from albert_tf.tokenization import load_tokenizer
-from data.input_pipeline import Mixture, Records, check_objective
-from data.records import Manifest, tokenizer_of
-from pretraining.config import PretrainConfig, resolve
+from albert_tf.models.config import AlbertConfig
+from albert_tf.runtime import cli, settings
+from albert_tf.runtime import devices as hardware
+from albert_tf.runtime.errors import ConfigError, InputError
+from albert_tf.runtime.plots import plot_metrics
+from albert_tf.runtime.runs import RunDir
+from albert_tf.text.tokenization import load_tokenizer
+from albert_tf.training.checkpoints import load_pretrainer
+from data.pipeline.batches import Mixture, Records, check_objective
+from data.records.manifest import Manifest, tokenizer_of
 from pretraining.evaluate import note_overlap
 from pretraining.experiments import experiment
-from pretraining.guard import skipped_steps
-from pretraining.loop import check_batch, train
+from pretraining.loop.config import PretrainConfig, resolve
+from pretraining.loop.guard import skipped_steps
+from pretraining.loop.training import check_batch, train
 
 PANELS = {
     "loss": ("loss/mlm", "loss/pair"),

@@ -10,10 +10,10 @@ import sys
 
 import pytest
 
-from albert_tf import cli
-from albert_tf.config import AlbertConfig
-from data import corpora
-from data.corpora import read_documents
+from albert_tf.models.config import AlbertConfig
+from albert_tf.runtime import cli
+from data.corpora import corpus as corpora
+from data.corpora.corpus import read_documents
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

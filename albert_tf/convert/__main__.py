@@ -28,8 +28,8 @@ import sys
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
-from albert_tf import cli, outputs
-from albert_tf.convert import google_tf1, hub, huggingface, native
+from albert_tf.convert import google as google_tf1
+from albert_tf.convert import hub, native
 from albert_tf.convert.bundle import (
     OPTIONAL,
     Bundle,
@@ -37,8 +37,10 @@ from albert_tf.convert.bundle import (
     weight_shapes,
     with_new_parts,
 )
+from albert_tf.convert.huggingface import folder as huggingface
 from albert_tf.convert.overrides import assumptions, reshaped
-from albert_tf.errors import InputError
+from albert_tf.runtime import cli, outputs
+from albert_tf.runtime.errors import InputError
 
 
 @dataclasses.dataclass(frozen=True)

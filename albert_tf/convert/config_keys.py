@@ -5,9 +5,9 @@ import os
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from albert_tf import settings
-from albert_tf.config import AlbertConfig
-from albert_tf.errors import ConfigError, InputNotFoundError, reading
+from albert_tf.models.config import AlbertConfig
+from albert_tf.runtime import settings
+from albert_tf.runtime.errors import ConfigError, InputNotFoundError, reading
 
 KEYS = {
     "vocab_size": "vocab_size",

@@ -10,13 +10,13 @@ import os
 import numpy as np
 import tensorflow as tf
 
-from albert_tf import outputs
-from albert_tf.config import AlbertConfig
 from albert_tf.convert import config_keys
 from albert_tf.convert.bundle import Bundle, Leniency, Weights, read_variables
 from albert_tf.convert.naming import Naming
-from albert_tf.errors import ConfigError, InputError, InputNotFoundError
-from albert_tf.tokenization import Tokenizer, load_tokenizer
+from albert_tf.models.config import AlbertConfig
+from albert_tf.runtime import outputs
+from albert_tf.runtime.errors import ConfigError, InputError, InputNotFoundError
+from albert_tf.text.tokenization import Tokenizer, load_tokenizer
 
 CONFIG_FILE, CHECKPOINT = "albert_config.json", "model.ckpt-best"
 _SLOTS = ("/adam_m", "/adam_v", "/Adam", "/Adam_1")

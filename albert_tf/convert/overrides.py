@@ -3,11 +3,11 @@
 import dataclasses
 from typing import Any
 
-from albert_tf import settings
-from albert_tf.config import AlbertConfig
 from albert_tf.convert.bundle import Bundle, head_shapes
 from albert_tf.convert.unshare import init_groups_from_shared
-from albert_tf.errors import ConfigError
+from albert_tf.models.config import AlbertConfig
+from albert_tf.runtime import settings
+from albert_tf.runtime.errors import ConfigError
 
 # The MLM head's epsilon is among them because older Hugging Face models were trained with another
 # than they tell.

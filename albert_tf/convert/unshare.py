@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf.config import AlbertConfig, sharing_plan
 from albert_tf.convert.bundle import Weights, weight_shapes
-from albert_tf.errors import InputError
+from albert_tf.models.config import AlbertConfig, sharing_plan
+from albert_tf.runtime.errors import InputError
 
 
 def init_groups_from_shared(

@@ -13,23 +13,24 @@ import dataclasses
 import os
 from collections.abc import Callable
 
-from albert_tf import cli, hardware, outputs, settings
-from albert_tf.checkpoints import load_config, load_encoder, load_pretrainer
-from albert_tf.errors import InputError
 from albert_tf.export import serving
-from albert_tf.export.classifier import ClassifierModule
-from albert_tf.export.embedding import POOLINGS, EmbeddingModule
-from albert_tf.export.encoder import load_encoder_module
-from albert_tf.export.fill_mask import FillMaskModule
 from albert_tf.export.litert import QUANTIZATIONS, write_litert
-from albert_tf.export.multiple_choice import MultipleChoiceModule
-from albert_tf.export.preprocessing import PreprocessingModule
-from albert_tf.export.regressor import RegressorModule
+from albert_tf.export.modules.classifier import ClassifierModule
+from albert_tf.export.modules.embedding import POOLINGS, EmbeddingModule
+from albert_tf.export.modules.encoder import load_encoder_module
+from albert_tf.export.modules.fill_mask import FillMaskModule
+from albert_tf.export.modules.multiple_choice import MultipleChoiceModule
+from albert_tf.export.modules.preprocessing import PreprocessingModule
+from albert_tf.export.modules.regressor import RegressorModule
+from albert_tf.export.modules.span import SpanModule
 from albert_tf.export.signatures import ServedModule, save
-from albert_tf.export.span import SpanModule
-from albert_tf.runs import RunDir
+from albert_tf.runtime import cli, outputs, settings
+from albert_tf.runtime import devices as hardware
+from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.runs import RunDir
 from albert_tf.tasks.predictor import load_task_model
-from albert_tf.tokenization import Tokenizer, load_tokenizer
+from albert_tf.text.tokenization import Tokenizer, load_tokenizer
+from albert_tf.training.checkpoints import load_config, load_encoder, load_pretrainer
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,12 +9,12 @@ import shutil
 
 import tensorflow as tf
 
-from albert_tf import outputs
-from albert_tf.config import AlbertConfig
-from albert_tf.errors import InputError
 from albert_tf.export.signatures import ServedModule
-from albert_tf.layers.shared_stack import in_loops
-from albert_tf.tokenization import Tokenizer
+from albert_tf.models.config import AlbertConfig
+from albert_tf.models.layers.shared_stack import in_loops
+from albert_tf.runtime import outputs
+from albert_tf.runtime.errors import InputError
+from albert_tf.text.tokenization import Tokenizer
 
 MODEL_FILE = "model.tflite"
 QUANTIZATIONS = ("none", "float16", "int8")

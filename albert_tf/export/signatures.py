@@ -8,12 +8,12 @@ from typing import Any, Protocol
 import tensorflow as tf
 import tf_keras
 
-from albert_tf import outputs
-from albert_tf.checkpoints import EXTRAS
-from albert_tf.config import AlbertConfig
 from albert_tf.export import serving
-from albert_tf.runs import RunDir
-from albert_tf.tokenization import Tokenizer
+from albert_tf.models.config import AlbertConfig
+from albert_tf.runtime import outputs
+from albert_tf.runtime.runs import RunDir
+from albert_tf.text.tokenization import Tokenizer
+from albert_tf.training.checkpoints import EXTRAS
 
 
 class ServedModule(Protocol):

@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from albert_tf import settings
-from albert_tf.errors import ConfigError, InputNotFoundError, reading
+from albert_tf.runtime import settings
+from albert_tf.runtime.errors import ConfigError, InputNotFoundError, reading
 
 SHARINGS = ("all", "attention", "ffn", "none")
 ACTIVATIONS = ("gelu", "relu")

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.config import AlbertConfig
-from albert_tf.layers import common
-from albert_tf.layers.attention import additive_mask
-from albert_tf.layers.embeddings import AlbertEmbeddings
-from albert_tf.layers.shared_stack import SharedStack
+from albert_tf.models.config import AlbertConfig
+from albert_tf.models.layers import common
+from albert_tf.models.layers.attention import additive_mask
+from albert_tf.models.layers.embeddings import AlbertEmbeddings
+from albert_tf.models.layers.shared_stack import SharedStack
 
 INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
 

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.config import AlbertConfig
-from albert_tf.encoder import INPUTS, AlbertEncoder
-from albert_tf.layers import common
-from albert_tf.layers.heads import MlmHead, PairHead
+from albert_tf.models.config import AlbertConfig
+from albert_tf.models.encoder import INPUTS, AlbertEncoder
+from albert_tf.models.layers import common
+from albert_tf.models.layers.heads import MlmHead, PairHead
 
 
 class AlbertPretrainer(tf_keras.Model):

@@ -3,7 +3,7 @@
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.errors import ConfigError
+from albert_tf.runtime.errors import ConfigError
 
 
 class LinearWarmupLinearDecay(tf_keras.optimizers.schedules.LearningRateSchedule):

@@ -24,8 +24,8 @@ from typing import Any, TypeVar
 
 from absl import flags
 
-from albert_tf import settings
-from albert_tf.errors import InputError
+from albert_tf.runtime import settings
+from albert_tf.runtime.errors import InputError
 
 # Before TensorFlow is imported: its start-up notes would bury what a command has to say, and Keras
 # 3, which it loads unless told that `tf.keras` is tf_keras, takes two fifths of a command's start.

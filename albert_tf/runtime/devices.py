@@ -15,7 +15,7 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.errors import InputError
+from albert_tf.runtime.errors import InputError
 
 DEVICES = ("auto", "cpu", "gpu", "tpu", "multi_worker")
 PRECISIONS = ("auto", "float32", "mixed_bfloat16")

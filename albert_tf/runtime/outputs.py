@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Iterator
 from typing import IO, Any
 
-from albert_tf.errors import InputError, MachineError, writing
+from albert_tf.runtime.errors import InputError, MachineError, writing
 
 SUFFIX = ".incomplete"
 MARK = ".albert_tf"  # a file in a folder being written: it is ours, and locked while we live

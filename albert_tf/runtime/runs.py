@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from importlib import metadata
 from typing import Any
 
-from albert_tf import outputs, settings
-from albert_tf.errors import InputError, InputNotFoundError, reading, writing
-from albert_tf.tokenization import Tokenizer
+from albert_tf.runtime import outputs, settings
+from albert_tf.runtime.errors import InputError, InputNotFoundError, reading, writing
+from albert_tf.text.tokenization import Tokenizer
 
 PACKAGES = (
     "tensorflow", "tensorflow-text", "tf-keras", "tensorflow-hub", "sentencepiece", "numpy",

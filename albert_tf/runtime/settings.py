@@ -11,7 +11,7 @@ import typing
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
-from albert_tf.errors import ConfigError
+from albert_tf.runtime.errors import ConfigError
 
 T = TypeVar("T")
 _ABSENT = "<absent>"

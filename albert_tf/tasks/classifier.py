@@ -8,12 +8,12 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.errors import ConfigError, InputError
-from albert_tf.layers import common
+from albert_tf.models.layers import common
+from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.features import Features, pack
 from albert_tf.tasks.task_model import TaskModel, head_dense
-from albert_tf.tokenization import Tokenizer
+from albert_tf.text.tokenization import Tokenizer
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

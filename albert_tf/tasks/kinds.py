@@ -25,9 +25,9 @@ from albert_tf.tasks.regressor import (
     average_scores,
     decode_scores,
 )
-from albert_tf.tasks.span import SpanModel, SpanTask
-from albert_tf.tasks.span_answers import average_spans, decode_spans
-from albert_tf.tasks.span_features import SpanFeatures, featurize_spans
+from albert_tf.tasks.spans.answers import average_spans, decode_spans
+from albert_tf.tasks.spans.features import SpanFeatures, featurize_spans
+from albert_tf.tasks.spans.model import SpanModel, SpanTask
 from albert_tf.tasks.task_model import TaskModel
 
 

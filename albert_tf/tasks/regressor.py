@@ -9,8 +9,8 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.errors import ConfigError
-from albert_tf.layers import common
+from albert_tf.models.layers import common
+from albert_tf.runtime.errors import ConfigError
 from albert_tf.tasks.classifier import TextTask
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.features import Features

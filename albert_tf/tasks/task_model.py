@@ -6,8 +6,8 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.encoder import INPUTS, AlbertEncoder
-from albert_tf.layers import common
+from albert_tf.models.encoder import INPUTS, AlbertEncoder
+from albert_tf.models.layers import common
 
 
 class TaskModel(tf_keras.Model):

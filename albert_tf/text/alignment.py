@@ -13,10 +13,10 @@ from itertools import chain
 
 import numpy as np
 
-from albert_tf.normalization import normalize, python_class
-from albert_tf.sentencepiece_model import WORD_MARK, SentencePiece
-from albert_tf.tokenization import Tokenizer
-from albert_tf.wordpiece import CONTINUES, WordPiece, characters, split_words
+from albert_tf.text.normalization import normalize, python_class
+from albert_tf.text.sentencepiece_model import WORD_MARK, SentencePiece
+from albert_tf.text.tokenization import Tokenizer
+from albert_tf.text.wordpiece import CONTINUES, WordPiece, characters, split_words
 
 _SPACE = ord(" ")
 

@@ -1,6 +1,6 @@
 """Which characters of a text each of its pieces stands for, inside a TensorFlow graph.
 
-The second face of `albert_tf.tasks.span_alignment`, which explains solid characters. Shapes: B
+The second face of `albert_tf.text.alignment`, which explains solid characters. Shapes: B
 texts, P pieces and C characters of all of them.
 """
 
@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from albert_tf.normalization import re2_class
-from albert_tf.ragged import row_of
-from albert_tf.sentencepiece_model import WORD_MARK
-from albert_tf.text_ops import GraphTokenizer, SentencePieceOps, WordPieceOps
-from albert_tf.tokenization import Tokenizer
-from albert_tf.wordpiece import CONTINUES, characters
+from albert_tf.text.graph_tokenization import GraphTokenizer, SentencePieceOps, WordPieceOps
+from albert_tf.text.normalization import re2_class
+from albert_tf.text.ragged import row_of
+from albert_tf.text.sentencepiece_model import WORD_MARK
+from albert_tf.text.tokenization import Tokenizer
+from albert_tf.text.wordpiece import CONTINUES, characters
 
 
 class PlacedPieces(NamedTuple):

@@ -1,4 +1,4 @@
-"""Text to ids inside a TensorFlow graph: the second face of `albert_tf.tokenization.Tokenizer`.
+"""Text to ids inside a TensorFlow graph: the second face of `tokenization.Tokenizer`.
 
 Shapes: B texts, S `seq_length`, (pieces) ragged.
 """
@@ -9,11 +9,11 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text
 
-from albert_tf.errors import InputError
-from albert_tf.normalization import Normalization, combining_ranges, re2_class
-from albert_tf.tokenization import SpecialIds, Tokenizer
-from albert_tf.unknown_runs import LONG, shorten
-from albert_tf.wordpiece import CONTINUES, MAX_WORD, SPECIAL_PIECES, WordPiece, characters
+from albert_tf.runtime.errors import InputError
+from albert_tf.text.normalization import Normalization, combining_ranges, re2_class
+from albert_tf.text.tokenization import SpecialIds, Tokenizer
+from albert_tf.text.unknown_runs import LONG, shorten
+from albert_tf.text.wordpiece import CONTINUES, MAX_WORD, SPECIAL_PIECES, WordPiece, characters
 
 # What str.split() takes for white space, as an RE2 class.
 WHITE_SPACE = (
@@ -133,7 +133,7 @@ class WordPieceOps(tf.Module):
 
 
 def split_words_in_graph(texts: tf.Tensor, rules: Normalization) -> tf.RaggedTensor:
-    """`albert_tf.wordpiece.split_words` as TensorFlow operations: string [B] -> [B, (words)]."""
+    """`wordpiece.split_words` as TensorFlow operations: string [B] -> [B, (words)]."""
     classes = {name: re2_class(ranges) for name, ranges in characters().items()}
     replace = tf.strings.regex_replace
     texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
@@ -151,7 +151,7 @@ def split_words_in_graph(texts: tf.Tensor, rules: Normalization) -> tf.RaggedTen
 
 
 def normalize_in_graph(texts: tf.Tensor, rules: Normalization) -> tf.Tensor:
-    """`albert_tf.normalization.normalize` as TensorFlow operations: string [B] -> string [B]."""
+    """`normalization.normalize` as TensorFlow operations: string [B] -> string [B]."""
     texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
     texts = tf.strings.regex_replace(texts, _NUL, _NO_CHARACTER)
     texts = tf.strings.strip(tf.strings.regex_replace(texts, WHITE_SPACE, " "))

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import sentencepiece
 
-from albert_tf.errors import InputError
-from albert_tf.normalization import Normalization, normalize
+from albert_tf.runtime.errors import InputError
+from albert_tf.text.normalization import Normalization, normalize
 
 MODEL_FILE = "spiece.model"
 WORD_MARK = "▁"  # U+2581, sentencepiece's sign for a space

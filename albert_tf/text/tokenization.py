@@ -1,7 +1,7 @@
 """Text to ids and back: the Python face of a vocabulary, and the reference.
 
 Record builders use it in worker processes, so nothing here imports TensorFlow.
-`albert_tf.text_ops` is the in-graph face of the same vocabulary. Sources: Lan et al. 2020, section
+`graph_tokenization` is the in-graph face of the same vocabulary. Sources: Lan et al. 2020, section
 4.1; the behaviour of Google's `preprocess_text` and `encode_pieces`.
 """
 
@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf import settings
-from albert_tf.errors import ConfigError, InputError, InputNotFoundError, reading
-from albert_tf.normalization import Normalization
-from albert_tf.sentencepiece_model import MODEL_FILE, WORD_MARK, SentencePiece, SpecialIds
-from albert_tf.wordpiece import VOCABULARY_FILE, WordPiece, is_vocabulary
+from albert_tf.runtime import settings
+from albert_tf.runtime.errors import ConfigError, InputError, InputNotFoundError, reading
+from albert_tf.text.normalization import Normalization
+from albert_tf.text.sentencepiece_model import MODEL_FILE, WORD_MARK, SentencePiece, SpecialIds
+from albert_tf.text.wordpiece import VOCABULARY_FILE, WordPiece, is_vocabulary
 
 __all__ = ["WORD_MARK", "Normalization", "SpecialIds", "Tokenizer", "load_tokenizer"]
 

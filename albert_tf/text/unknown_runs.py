@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from albert_tf.ragged import keep
+from albert_tf.text.ragged import keep
 
 LONG = 4096  # bytes; texts up to here are left as they are
 _BLOCK, _BEYOND = 64, 16  # characters; a piece, or what becomes another character, has no more

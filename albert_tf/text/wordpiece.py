@@ -14,9 +14,9 @@ import sys
 import unicodedata
 from collections.abc import Mapping, Sequence
 
-from albert_tf.errors import InputError
-from albert_tf.normalization import Normalization, Ranges, python_class
-from albert_tf.sentencepiece_model import SpecialIds
+from albert_tf.runtime.errors import InputError
+from albert_tf.text.normalization import Normalization, Ranges, python_class
+from albert_tf.text.sentencepiece_model import SpecialIds
 
 VOCABULARY_FILE = "vocab.txt"
 CONTINUES = "##"

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.config import AlbertConfig
-from albert_tf.encoder import AlbertEncoder
-from albert_tf.errors import InputError, InputNotFoundError
-from albert_tf.pretrainer import AlbertPretrainer
+from albert_tf.models.config import AlbertConfig
+from albert_tf.models.encoder import AlbertEncoder
+from albert_tf.models.pretrainer import AlbertPretrainer
+from albert_tf.runtime.errors import InputError, InputNotFoundError
 
 CHECKPOINTS = "checkpoints"
 EXTRAS = "assets.extra"  # where an exported encoder keeps config.json and tokenizer/

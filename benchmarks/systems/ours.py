@@ -3,12 +3,12 @@
 import tensorflow as tf
 import tf_keras
 
-from albert_tf import hardware
-from albert_tf.pretrainer import AlbertPretrainer
+from albert_tf.models.pretrainer import AlbertPretrainer
+from albert_tf.runtime import devices as hardware
 from benchmarks.systems import CLIP_NORM, LEARNING_RATE, WEIGHT_DECAY, Step
 from benchmarks.workloads import Workload, random_batch
-from pretraining.config import LoopConfig, OptimizerConfig, PretrainConfig
-from pretraining.step import TrainStep, make_optimizer
+from pretraining.loop.config import LoopConfig, OptimizerConfig, PretrainConfig
+from pretraining.loop.step import TrainStep, make_optimizer
 
 
 def albert(work: Workload, precision: str, jit: bool) -> Step:

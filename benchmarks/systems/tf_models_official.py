@@ -5,7 +5,7 @@ import tf_keras
 from official.modeling.optimization.legacy_adamw import AdamWeightDecay
 from official.nlp.modeling import layers, networks
 
-from albert_tf.config import AlbertConfig
+from albert_tf.models.config import AlbertConfig
 from benchmarks.systems import CLIP_NORM, LEARNING_RATE, WEIGHT_DECAY, Step
 from benchmarks.systems.tf_losses import pretraining_loss
 from benchmarks.workloads import Workload, random_batch

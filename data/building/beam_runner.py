@@ -21,13 +21,13 @@ import uuid
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from albert_tf import outputs, settings
-from albert_tf.errors import InputError, MachineError
-from data.corpora import NumberedCorpus, Part
-from data.cutter import Cutter, Tally, cut_all
-from data.records import shard_name
-from data.sequences import Sequences
-from data.shuffle import Layout, ShardWriter, by_shard, spill_path
+from albert_tf.runtime import outputs, settings
+from albert_tf.runtime.errors import InputError, MachineError
+from data.building.cutter import Cutter, Tally, cut_all
+from data.building.sequences import Sequences
+from data.building.shuffle import Layout, ShardWriter, by_shard, spill_path
+from data.corpora.corpus import NumberedCorpus, Part
+from data.records.manifest import shard_name
 
 if TYPE_CHECKING:
     import apache_beam as beam

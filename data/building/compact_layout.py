@@ -5,9 +5,9 @@ import functools
 
 import numpy as np
 
-from data.protobuf import BYTES, INTEGERS, entry_head, varint
-from data.schema import DOCUMENT, FIRST_LENGTH, PIECES, WORD_STARTS, ids_dtype
-from data.sequences import Sequences
+from data.building.sequences import Sequences
+from data.records.protobuf import BYTES, INTEGERS, entry_head, varint
+from data.records.schema import DOCUMENT, FIRST_LENGTH, PIECES, WORD_STARTS, ids_dtype
 
 
 @dataclasses.dataclass(frozen=True)

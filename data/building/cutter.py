@@ -5,17 +5,17 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from albert_tf.tokenization import Tokenizer
-from data import keyed
-from data.batch_tokenizer import encode_flat
-from data.corpora import Document
-from data.labels import paired, swapped
-from data.records import Counts
-from data.schema import ids_dtype
-from data.segments import Pairs, part_long_sentences, reference_pairs, segment_pairs
-from data.sequences import Sequences, take_ranges
-from data.splits import split_of
-from data.workers import map_in_order
+from albert_tf.runtime import keyed
+from albert_tf.text.tokenization import Tokenizer
+from data.building.batch_tokenizer import encode_flat
+from data.building.labels import paired, swapped
+from data.building.segments import Pairs, part_long_sentences, reference_pairs, segment_pairs
+from data.building.sequences import Sequences, take_ranges
+from data.building.workers import map_in_order
+from data.corpora.corpus import Document
+from data.corpora.splits import split_of
+from data.records.manifest import Counts
+from data.records.schema import ids_dtype
 
 SPECIAL_PIECES = 3  # [CLS] A [SEP] B [SEP]
 BATCH_CHARACTERS = 2_000_000

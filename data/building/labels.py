@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from data import keyed
-from data.segments import Pairs
+from albert_tf.runtime import keyed
+from data.building.segments import Pairs
 
 _MIDDLE, _SWAP = 2**28, 2**29  # draws of a pair's key, beyond those of `static_masking`
 

@@ -10,13 +10,13 @@ import os
 from collections.abc import Iterable
 from itertools import islice
 
-from albert_tf import outputs, settings
-from albert_tf.progress import Progress
-from data.corpora import Document
-from data.cutter import Cutter, Tally, cut_all
-from data.records import shard_name
-from data.shuffle import Layout, ShardWriter, Spill, spill_path
-from data.workers import map_in_order
+from albert_tf.runtime import outputs, settings
+from albert_tf.training.progress import Progress
+from data.building.cutter import Cutter, Tally, cut_all
+from data.building.shuffle import Layout, ShardWriter, Spill, spill_path
+from data.building.workers import map_in_order
+from data.corpora.corpus import Document
+from data.records.manifest import shard_name
 
 BATCHES_PER_MARK = 32  # about 64 MB of text: what a rerun may have to cut again
 SHARDS_PER_WORKER = 4  # for fewer, starting a process costs more than it saves

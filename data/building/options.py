@@ -2,12 +2,14 @@
 
 import dataclasses
 
-from albert_tf import cli
-from albert_tf.errors import InputError
-from data import beam_pipeline, corpora, places
-from data.records import COMPACT, REFERENCE
-from data.reference_layout import GOOGLE, NAMES
-from data.schema import MAX_SEQ_LENGTH
+from albert_tf.runtime import cli
+from albert_tf.runtime.errors import InputError
+from data.building import beam_runner as beam_pipeline
+from data.building.reference_layout import GOOGLE, NAMES
+from data.corpora import corpus as corpora
+from data.records import places
+from data.records.manifest import COMPACT, REFERENCE
+from data.records.schema import MAX_SEQ_LENGTH
 
 LOCAL, BEAM = "local", "beam"
 MIN_SEQ_LENGTH = 16

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from data import keyed
-from data.protobuf import encode_examples
-from data.sequences import Sequences, ragged_ranges
-from data.static_masking import StaticMasking, choose, replace
+from albert_tf.runtime import keyed
+from data.building.sequences import Sequences, ragged_ranges
+from data.building.static_masking import StaticMasking, choose, replace
+from data.records.protobuf import encode_examples
 
 GOOGLE, MODEL_GARDEN = "google", "model_garden"
 # What differs between the two: the model's inputs have other names, and Google's tool marks words.

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from data import keyed
+from albert_tf.runtime import keyed
 
 SHORT_PROBABILITY = 0.1  # BERT section A.2: some shorter sequences, as fine-tuning will see
 # A sentence that overshoots begins the next chunk if this share of the target is reached without

@@ -12,10 +12,10 @@ from typing import Protocol, Self
 
 import numpy as np
 
-from albert_tf import outputs
-from data.records import shard_name
-from data.sequences import Sequences
-from data.tfrecord import write_records
+from albert_tf.runtime import outputs
+from data.building.sequences import Sequences
+from data.records.manifest import shard_name
+from data.records.tfrecord import write_records
 
 BATCH_PIECES = 2**21  # of pairs that are encoded together, padding included
 

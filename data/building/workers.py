@@ -13,7 +13,7 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import connection
 from typing import Any, TypeVar
 
-from albert_tf.errors import MachineError
+from albert_tf.runtime.errors import MachineError
 
 TEXT_BYTES_PER_WORKER = 2 * 2**20  # for less text, starting a process costs more than it saves
 

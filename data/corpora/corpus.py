@@ -14,11 +14,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from albert_tf import settings
-from albert_tf.errors import InputError, InputNotFoundError, reading
-from data import places, python_docs
-from data.corpus_readers import READERS, Document, Reading, tfds_files
-from data.text_files import is_blank
+from albert_tf.runtime import settings
+from albert_tf.runtime.errors import InputError, InputNotFoundError, reading
+from data.corpora import python_docs
+from data.corpora.readers import READERS, Document, Reading, tfds_files
+from data.corpora.text_files import is_blank
+from data.records import places
 
 __all__ = [
     "KINDS",

@@ -15,9 +15,9 @@ import sysconfig
 import warnings
 from collections.abc import Iterator
 
-from albert_tf import settings
-from albert_tf.errors import InputError, InputNotFoundError
-from data.sentences import split_sentences
+from albert_tf.runtime import settings
+from albert_tf.runtime.errors import InputError, InputNotFoundError
+from data.corpora.sentences import split_sentences
 
 # A package stops here: without a cap, four large packages would be most of the corpus, and reading
 # them most of the time.

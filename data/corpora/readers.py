@@ -12,11 +12,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from albert_tf.errors import InputError, InputNotFoundError
-from data import places, python_docs
-from data.batch_tokenizer import is_collapsed
-from data.sentences import normalize_blanks, sentences_of
-from data.text_files import is_blank, lines_of, texts_of
+from albert_tf.runtime.errors import InputError, InputNotFoundError
+from data.building.batch_tokenizer import is_collapsed
+from data.corpora import python_docs
+from data.corpora.sentences import normalize_blanks, sentences_of
+from data.corpora.text_files import is_blank, lines_of, texts_of
+from data.records import places
 
 _DOC_OPEN = re.compile(r'<doc\b(?:.*?\btitle="(.*)")?[^>]*>\s*')
 

@@ -2,7 +2,7 @@
 
 import hashlib
 
-from data.corpora import Document
+from data.corpora.corpus import Document
 
 
 def split_of(document: Document, heldout_fraction: float) -> str:

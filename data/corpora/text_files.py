@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
-from albert_tf.errors import InputError, reading
+from albert_tf.runtime.errors import InputError, reading
 
 _MAX_DOCUMENT_CHARS = 2**29
 _BLOCK_BYTES = 2**18

@@ -8,14 +8,14 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from albert_tf.errors import ConfigError
-from data.example_maker import ExampleMaker
-from data.masking import MaskingConfig
-from data.mixture import Mixture
-from data.pairs import PAIR_OBJECTIVES, Objective
-from data.record_folder import Records
-from data.records import COMPACT, Manifest
-from data.reference_reader import StaticRecords, pair_of
+from albert_tf.runtime.errors import ConfigError
+from data.pipeline.example_maker import ExampleMaker
+from data.pipeline.masking import MaskingConfig
+from data.pipeline.mixture import Mixture
+from data.pipeline.pairs import PAIR_OBJECTIVES, Objective
+from data.records.folder import Records
+from data.records.manifest import COMPACT, Manifest
+from data.records.reference_reader import StaticRecords, pair_of
 
 __all__ = [
     "PAIR_OBJECTIVES",

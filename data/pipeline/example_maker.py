@@ -5,11 +5,12 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
-from data import keyed, pairs
-from data.masking import MaskingConfig, Vocabulary, mask_batch
-from data.pairs import Objective, Segments
-from data.records import Manifest
-from data.row_ops import take
+from albert_tf.runtime import keyed
+from data.pipeline import pairs
+from data.pipeline.masking import MaskingConfig, Vocabulary, mask_batch
+from data.pipeline.pairs import Objective, Segments
+from data.pipeline.row_ops import take
+from data.records.manifest import Manifest
 
 _MASK_STREAMS = (keyed.NGRAM, keyed.TILE, keyed.REPLACE, keyed.PIECE)
 

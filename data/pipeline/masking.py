@@ -21,11 +21,11 @@ import functools
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.errors import ConfigError
-from data import keyed
-from data.row_ops import BLOCK, histogram, running_sum, take
-from data.schema import MAX_SEQ_LENGTH
-from data.static_masking import MASKED_SHARE, RANDOM_SHARE
+from albert_tf.runtime import keyed
+from albert_tf.runtime.errors import ConfigError
+from data.building.static_masking import MASKED_SHARE, RANDOM_SHARE
+from data.pipeline.row_ops import BLOCK, histogram, running_sum, take
+from data.records.schema import MAX_SEQ_LENGTH
 
 _TILING_WORDS = 2**19  # of all tilings together: 963 of them at 512, 3,276 at 128
 _BUCKET_BITS = 7

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.errors import InputError
-from data import keyed
-from data.pairs import Objective
-from data.record_folder import Records
-from data.records import COMPACT, Manifest
+from albert_tf.runtime import keyed
+from albert_tf.runtime.errors import InputError
+from data.pipeline.pairs import Objective
+from data.records.folder import Records
+from data.records.manifest import COMPACT, Manifest
 
 BLOCK = 1000  # records of the stream in which every folder has its exact share
 _WEIGHTED = re.compile(r"(.+):(\d+(?:\.\d*)?|\.\d+)")

@@ -12,9 +12,9 @@ import dataclasses
 
 import tensorflow as tf
 
-from albert_tf.errors import ConfigError
-from data import keyed
-from data.schema import DOCUMENT, FIRST_LENGTH, PIECES, RecordSchema
+from albert_tf.runtime import keyed
+from albert_tf.runtime.errors import ConfigError
+from data.records.schema import DOCUMENT, FIRST_LENGTH, PIECES, RecordSchema
 
 PAIR_OBJECTIVES = ("sop", "nsp", "none")
 # A partner is drawn among so many records at least: a 16th of a shard, within these.

@@ -1,8 +1,8 @@
 """The endless stream of records: epoch after epoch, each in its own keyed order.
 
 In each epoch the shards come in a keyed order, and so do the records of a shard. One shard is in
-memory at a time, as the strings of its records; where records have partners (`data.pairs`), also
-the shard of these.
+memory at a time, as the strings of its records; where records have partners (`pairs`), also the
+shard of these.
 """
 
 import sys
@@ -12,9 +12,9 @@ from itertools import count, islice
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.progress import Progress
-from data import keyed
-from data.pairs import Partners
+from albert_tf.runtime import keyed
+from albert_tf.training.progress import Progress
+from data.pipeline.pairs import Partners
 
 _UNREADABLE = (tf.errors.DataLossError, tf.errors.NotFoundError, tf.errors.PermissionDeniedError)
 # What reading raises where a file is torn or gone, has other records than it should, or other

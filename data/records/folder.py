@@ -7,17 +7,17 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.errors import InputError
-from data.example_maker import room
-from data.pairs import Objective, Partners
-from data.record_stream import (
+from albert_tf.runtime.errors import InputError
+from data.pipeline.example_maker import room
+from data.pipeline.pairs import Objective, Partners
+from data.pipeline.record_stream import (
     DAMAGE,
     find_damage,
     record_numbers,
     record_stream,
     records_in_order,
 )
-from data.records import COMPACT, Manifest
+from data.records.manifest import COMPACT, Manifest
 
 
 @dataclasses.dataclass(frozen=True)

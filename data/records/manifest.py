@@ -7,11 +7,11 @@ import pathlib
 import tempfile
 from typing import Any
 
-from albert_tf import settings
-from albert_tf.errors import InputError, InputNotFoundError, reading
-from albert_tf.tokenization import Tokenizer, load_tokenizer
-from data import places
-from data.schema import COMPACT_VERSION, RecordSchema, compact_schema
+from albert_tf.runtime import settings
+from albert_tf.runtime.errors import InputError, InputNotFoundError, reading
+from albert_tf.text.tokenization import Tokenizer, load_tokenizer
+from data.records import places
+from data.records.schema import COMPACT_VERSION, RecordSchema, compact_schema
 
 COMPACT, REFERENCE = "compact", "reference"  # layouts
 MANIFEST = "manifest.json"

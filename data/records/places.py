@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from albert_tf.errors import InputError
+from albert_tf.runtime.errors import InputError
 
 
 class Reader(NamedTuple):

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from albert_tf.errors import InputError, reading
-from data.records import Manifest
-from data.reference_layout import NAMES
+from albert_tf.runtime.errors import InputError, reading
+from data.building.reference_layout import NAMES
+from data.records.manifest import Manifest
 
 LABEL = "next_sentence_labels"
 

@@ -1,14 +1,14 @@
 """The tasks by name."""
 
-from albert_tf import settings
-from albert_tf.errors import InputError
-from albert_tf.runs import RunDir
-from finetuning.task import Task
-from finetuning.tasks.glue import GLUE
-from finetuning.tasks.race import RACE
-from finetuning.tasks.squad import SQUAD
-from finetuning.tasks.text_classification import TextClassification
-from finetuning.tasks.text_regression import TextRegression
+from albert_tf.runtime import settings
+from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.runs import RunDir
+from finetuning.datasets.glue import GLUE
+from finetuning.datasets.race import RACE
+from finetuning.datasets.squad import SQUAD
+from finetuning.datasets.task import Task
+from finetuning.datasets.text_classification import TextClassification
+from finetuning.datasets.text_regression import TextRegression
 
 TASKS: dict[str, Task] = {
     **GLUE,

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf.errors import InputError
+from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.classifier import ClassifierTask
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.regressor import RegressorTask
-from finetuning import metrics
-from finetuning.tables import find, open_table, tfds_rows, write_predictions
-from finetuning.task import Data, Prediction, Source
-from finetuning.tasks.section import require_section
+from finetuning.datasets import metrics
+from finetuning.datasets.section import require_section
+from finetuning.datasets.table_files import find, open_table, tfds_rows, write_predictions
+from finetuning.datasets.task import Data, Prediction, Source
 
 # What the files call the columns `label`, `sentence1` and `sentence2` of the table below.
 ALIASES = {
@@ -55,7 +55,7 @@ def paper_settings(
 
 @dataclasses.dataclass(frozen=True)
 class GlueTask:
-    """One row of the benchmark; see `finetuning.task.Task`.
+    """One row of the benchmark; see `finetuning.datasets.task.Task`.
 
     `--data_dir` is the folder of its files (glue/CoLA) or the one above it (glue).
 
@@ -83,7 +83,7 @@ class GlueTask:
     lenient: bool = False
 
     def read(self, source: Source) -> Data:
-        """See `finetuning.task.Task`."""
+        """See `finetuning.datasets.task.Task`."""
         if not self.recipe:
             raise InputError(
                 f"--task: {self.tfds} has no training part. Train on mnli, and predict this with "
@@ -96,7 +96,7 @@ class GlueTask:
         )
 
     def read_part(self, source: Source, part: str, task: Any) -> list[TextExample]:
-        """See `finetuning.task.Task`; of MNLI, `dev` and `test` are the matched ones."""
+        """See `finetuning.datasets.task.Task`; of MNLI, `dev` and `test` are the matched ones."""
         section, labels = self.section, self.labels or None
         require_section(self.folder, task, kind=section.kind, pair=section.pair, labels=labels)
         return list(self._read(source, {"dev": self.dev[0], "test": self.test}.get(part, part)))
@@ -104,7 +104,7 @@ class GlueTask:
     def score(
         self, predictions: Sequence[Prediction], examples: Sequence[TextExample]
     ) -> dict[str, float]:
-        """See `finetuning.task.Task`."""
+        """See `finetuning.datasets.task.Task`."""
         if not self.labels:
             return metrics.score_numbers(self.metrics, "score", predictions, examples)
         return metrics.score_labels(self.metrics, predictions, examples)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf.errors import InputError
+from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.examples import SpanExample
 
 

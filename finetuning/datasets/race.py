@@ -6,14 +6,14 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from albert_tf.errors import InputError, InputNotFoundError, reading
+from albert_tf.runtime.errors import InputError, InputNotFoundError, reading
 from albert_tf.tasks.examples import ChoiceExample
 from albert_tf.tasks.multiple_choice import MultipleChoiceTask
-from finetuning import metrics
-from finetuning.tables import lines_of, parse_json, tfds_rows, write_predictions
-from finetuning.task import Data, Prediction, Source
-from finetuning.tasks.glue import paper_settings
-from finetuning.tasks.section import require_section
+from finetuning.datasets import metrics
+from finetuning.datasets.glue import paper_settings
+from finetuning.datasets.section import require_section
+from finetuning.datasets.table_files import lines_of, parse_json, tfds_rows, write_predictions
+from finetuning.datasets.task import Data, Prediction, Source
 
 LEVELS = ("middle", "high")
 MERGED = ("all.txt", "all.txt.gz")  # read by google-research/albert
@@ -22,7 +22,7 @@ KEYS = {"article": str, "questions": list, "options": list}
 
 @dataclasses.dataclass(frozen=True)
 class RaceTask:
-    """The examinations of some levels; see `finetuning.task.Task`.
+    """The examinations of some levels; see `finetuning.datasets.task.Task`.
 
     `--data_dir` is RACE or the folder above it, as released: RACE/train/middle/1.txt, a passage a
     file, or all.txt beside them, a passage a line. The parts are train, dev and test, and of one
@@ -38,7 +38,7 @@ class RaceTask:
     )
 
     def read(self, source: Source) -> Data:
-        """See `finetuning.task.Task`; of several levels, dev is `all` and each of them."""
+        """See `finetuning.datasets.task.Task`; of several levels, dev is `all` and each of them."""
         train = self._read(source, "train", None)
         task = MultipleChoiceTask(num_choices=len(train[0].options))
         dev = {level: self._read(source, f"dev_{level}", task) for level in self.levels}
@@ -49,14 +49,14 @@ class RaceTask:
         return Data(task, train, dev)
 
     def read_part(self, source: Source, part: str, task: MultipleChoiceTask) -> list[ChoiceExample]:
-        """See `finetuning.task.Task`."""
+        """See `finetuning.datasets.task.Task`."""
         require_section("RACE", task, kind="multiple_choice")
         return self._read(source, part, task)
 
     def score(
         self, predictions: Sequence[Prediction], examples: Sequence[ChoiceExample]
     ) -> dict[str, float]:
-        """See `finetuning.task.Task`."""
+        """See `finetuning.datasets.task.Task`."""
         return metrics.score_numbers(self.metrics, "choice", predictions, examples)
 
     def write_submission(

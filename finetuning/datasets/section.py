@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from albert_tf.errors import InputError
+from albert_tf.runtime.errors import InputError
 
 
 def require_section(name: str, task: Any, **wanted: Any) -> None:

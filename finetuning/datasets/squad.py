@@ -7,21 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf.errors import InputError
-from albert_tf.outputs import write_json
+from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.outputs import write_json
 from albert_tf.tasks.examples import SpanExample
-from albert_tf.tasks.span import SpanTask
-from finetuning.metrics import require_known
-from finetuning.task import Data, Prediction, Source
-from finetuning.tasks.glue import paper_settings
-from finetuning.tasks.section import require_section
-from finetuning.tasks.squad_metrics import best_threshold, score_answer
-from finetuning.tasks.squad_reader import in_place, read_part, require_answers, require_version
+from albert_tf.tasks.spans.model import SpanTask
+from finetuning.datasets.glue import paper_settings
+from finetuning.datasets.metrics import require_known
+from finetuning.datasets.section import require_section
+from finetuning.datasets.squad_metrics import best_threshold, score_answer
+from finetuning.datasets.squad_reader import in_place, read_part, require_answers, require_version
+from finetuning.datasets.task import Data, Prediction, Source
 
 
 @dataclasses.dataclass(frozen=True)
 class SquadTask:
-    """See `finetuning.task.Task`.
+    """See `finetuning.datasets.task.Task`.
 
     `--data_dir` holds train-v1.1.json and dev-v1.1.json, or train.json and dev.json, plain or .gz,
     in SQuAD's or in CMRC's layout (`squad_reader`).
@@ -38,7 +38,7 @@ class SquadTask:
         return self.version == "2.0"
 
     def read(self, source: Source) -> Data:
-        """See `finetuning.task.Task`.
+        """See `finetuning.datasets.task.Task`.
 
         A training example whose answer does not stand at its `answer_start`, or of CMRC's layout
         nowhere in the context, is left out, and how many is printed. Dev examples are kept, as the
@@ -52,7 +52,7 @@ class SquadTask:
         return Data(SpanTask(answerable=self._answerable), train, {"dev": dev})
 
     def read_part(self, source: Source, part: str, task: Any) -> list[SpanExample]:
-        """See `finetuning.task.Task`."""
+        """See `finetuning.datasets.task.Task`."""
         name = f"SQuAD {self.version}"
         require_section(name, task, kind="span", answerable=self._answerable)
         place, examples = read_part(source, part, self.version)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_tf.tasks.examples import SpanExample
-from finetuning.tasks import cmrc_metrics
+from finetuning.datasets import cmrc_metrics
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)  # of ASCII alone

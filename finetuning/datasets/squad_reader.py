@@ -5,10 +5,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from albert_tf.errors import InputError
+from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.examples import SpanExample
-from finetuning.tables import find, lines_of, parse_json, tfds_rows
-from finetuning.task import Source
+from finetuning.datasets.table_files import find, lines_of, parse_json, tfds_rows
+from finetuning.datasets.task import Source
 
 _SQUAD = (
     "SQuAD's layout, data[].paragraphs[] of context and qas[] of id, question and answers[] of "

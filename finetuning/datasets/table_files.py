@@ -15,9 +15,9 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
-from albert_tf.errors import InputError, InputNotFoundError, reading
-from albert_tf.outputs import new_file
-from data.corpus_readers import tfds_builder
+from albert_tf.runtime.errors import InputError, InputNotFoundError, reading
+from albert_tf.runtime.outputs import new_file
+from data.corpora.readers import tfds_builder
 
 Records = Iterator[tuple[int, list[Any]]]  # line from 1 on, cells
 

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from albert_tf.errors import InputError
+from albert_tf.runtime.errors import InputError
 
 Prediction = dict[str, Any]  # what `decode` of the task's kind makes of an example
 

@@ -4,13 +4,13 @@ import collections
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from albert_tf.errors import InputError, InputNotFoundError
+from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.tasks.classifier import ClassifierTask
 from albert_tf.tasks.examples import TextExample
-from finetuning import metrics
-from finetuning.tables import FORMATS, Table, find, open_table, write_predictions
-from finetuning.task import Data, Prediction, Source
-from finetuning.tasks.section import require_section
+from finetuning.datasets import metrics
+from finetuning.datasets.section import require_section
+from finetuning.datasets.table_files import FORMATS, Table, find, open_table, write_predictions
+from finetuning.datasets.task import Data, Prediction, Source
 
 SINGLE, PAIR = ("text",), ("text_a", "text_b")
 # `file:line`, text and second text, and the label where the part is answered.
@@ -28,7 +28,7 @@ class TextClassification:
     recipe: Mapping[str, Any] = {}
 
     def read(self, source: Source) -> Data:
-        """See `finetuning.task.Task`. Prints how frequent each label is."""
+        """See `finetuning.datasets.task.Task`. Prints how frequent each label is."""
         table = open_part(source, "train")
         pair = text_columns(table) == PAIR
         rows = [(texts, str(label)) for _, texts, label in rows_of(table, pair, answered=True)]
@@ -45,7 +45,7 @@ class TextClassification:
         return Data(task, train, {"dev": dev})
 
     def read_part(self, source: Source, part: str, task: ClassifierTask) -> list[TextExample]:
-        """See `finetuning.task.Task`; the part is the name of the file."""
+        """See `finetuning.datasets.task.Task`; the part is the name of the file."""
         require_section("text_classification", task, kind="classifier")
         table = open_part(source, part)
         return _read(table, task, answered="label" in table.columns)
@@ -53,7 +53,7 @@ class TextClassification:
     def score(
         self, predictions: Sequence[Prediction], examples: Sequence[TextExample]
     ) -> dict[str, float]:
-        """See `finetuning.task.Task`."""
+        """See `finetuning.datasets.task.Task`."""
         return metrics.score_labels(self.metrics, predictions, examples)
 
     def write_submission(

@@ -5,14 +5,14 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from albert_tf.errors import InputError
+from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.regressor import RegressorTask
-from finetuning import metrics
-from finetuning.tables import write_predictions
-from finetuning.task import Data, Prediction, Source
-from finetuning.tasks.section import require_section
-from finetuning.tasks.text_classification import (
+from finetuning.datasets import metrics
+from finetuning.datasets.section import require_section
+from finetuning.datasets.table_files import write_predictions
+from finetuning.datasets.task import Data, Prediction, Source
+from finetuning.datasets.text_classification import (
     PAIR,
     Rows,
     open_part,
@@ -31,7 +31,7 @@ class TextRegression:
     recipe: Mapping[str, Any] = {}
 
     def read(self, source: Source) -> Data:
-        """See `finetuning.task.Task`. Prints mean, deviation and range of the numbers."""
+        """See `finetuning.datasets.task.Task`. Prints mean, deviation and range of the numbers."""
         table = open_part(source, "train")
         pair = text_columns(table) == PAIR
         train = _examples(rows_of(table, pair, answered=True))
@@ -45,7 +45,7 @@ class TextRegression:
         return Data(RegressorTask(pair=pair, center=center, scale=scale), train, {"dev": dev})
 
     def read_part(self, source: Source, part: str, task: RegressorTask) -> list[TextExample]:
-        """See `finetuning.task.Task`; the part is the name of the file."""
+        """See `finetuning.datasets.task.Task`; the part is the name of the file."""
         require_section("text_regression", task, kind="regressor")
         table = open_part(source, part)
         return _examples(rows_of(table, task.pair, answered="label" in table.columns))
@@ -53,7 +53,7 @@ class TextRegression:
     def score(
         self, predictions: Sequence[Prediction], examples: Sequence[TextExample]
     ) -> dict[str, float]:
-        """See `finetuning.task.Task`."""
+        """See `finetuning.datasets.task.Task`."""
         return metrics.score_numbers(self.metrics, "score", predictions, examples)
 
     def write_submission(

@@ -4,11 +4,12 @@ import collections
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from albert_tf import info, outputs, settings
-from albert_tf.config import AlbertConfig
-from albert_tf.runs import RunDir
-from finetuning.task import Data, Prediction
-from finetuning.tasks.squad_metrics import score_answer
+from albert_tf import info
+from albert_tf.models.config import AlbertConfig
+from albert_tf.runtime import outputs, settings
+from albert_tf.runtime.runs import RunDir
+from finetuning.datasets.squad_metrics import score_answer
+from finetuning.datasets.task import Data, Prediction
 
 _SHOWN = 10  # wrong answers
 _TEXT = 160  # characters of a text

@@ -8,8 +8,8 @@ from typing import Any
 from albert_tf import info
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import load_predictor, predict
-from finetuning import report
-from finetuning.task import Task
+from finetuning.datasets.task import Task
+from finetuning.reporting import report
 
 _TIMED, _ROUNDS = 512, 5  # dev examples that the speed is measured on, and how often
 

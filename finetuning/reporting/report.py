@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf import info, outputs
-from finetuning.metrics import is_known
-from finetuning.task import Data, Prediction, Task
+from albert_tf import info
+from albert_tf.runtime import outputs
+from finetuning.datasets.metrics import is_known
+from finetuning.datasets.task import Data, Prediction, Task
 
 _RESAMPLES = 200
 

@@ -2,8 +2,8 @@
 
 import tensorflow as tf
 
+from albert_tf.runtime import keyed
 from albert_tf.tasks.features import Features
-from data import keyed
 
 
 def training_batches(

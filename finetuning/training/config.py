@@ -4,9 +4,9 @@ import dataclasses
 import math
 from typing import Any
 
-from albert_tf.config import AlbertConfig
-from albert_tf.errors import ConfigError
-from albert_tf.hardware import PRECISIONS
+from albert_tf.models.config import AlbertConfig
+from albert_tf.runtime.devices import PRECISIONS
+from albert_tf.runtime.errors import ConfigError
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,11 +17,11 @@ from typing import Any, cast
 import numpy as np
 
 import albert_tf
-from albert_tf import outputs, settings
-from albert_tf.errors import InputError, reading
+from albert_tf.runtime import outputs, settings
+from albert_tf.runtime.errors import InputError, reading
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds import KINDS
-from albert_tf.tokenization import Tokenizer
+from albert_tf.text.tokenization import Tokenizer
 
 
 def features_of(
@@ -105,8 +105,9 @@ def _code() -> str:
     """Changes with the program that makes features: tokenization and tasks."""
     digest = hashlib.sha256()
     package = os.path.dirname(albert_tf.__file__)
+    rooms = ("text/*.py", "tasks/**/*.py")
     for path in sorted(
-        glob.glob("*.py", root_dir=package) + glob.glob("tasks/*.py", root_dir=package)
+        p for room in rooms for p in glob.glob(room, root_dir=package, recursive=True)
     ):
         with open(os.path.join(package, path), "rb") as file:
             digest.update(file.read())

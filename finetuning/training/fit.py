@@ -12,15 +12,15 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from albert_tf import hardware
-from albert_tf.errors import InputError, writing
 from albert_tf.optimization import LinearWarmupLinearDecay
-from albert_tf.runs import RunDir
+from albert_tf.runtime import devices as hardware
+from albert_tf.runtime.errors import InputError, writing
+from albert_tf.runtime.runs import RunDir
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.task_model import TaskModel
-from finetuning.batches import training_batches
-from finetuning.config import FinetuneConfig, Plan
-from finetuning.layers import LayerwiseAdamW, factors_of, freeze
+from finetuning.training.batches import training_batches
+from finetuning.training.config import FinetuneConfig, Plan
+from finetuning.training.layers import LayerwiseAdamW, factors_of, freeze
 
 Scores = dict[str, float]
 

@@ -6,8 +6,8 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.errors import ConfigError
 from albert_tf.optimization import AdamW
+from albert_tf.runtime.errors import ConfigError
 from albert_tf.tasks.task_model import TaskModel
 
 

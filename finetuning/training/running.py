@@ -9,21 +9,22 @@ from typing import Any
 
 import tensorflow as tf
 
-from albert_tf import hardware, outputs, settings
-from albert_tf.errors import ConfigError
-from albert_tf.plots import plot_metrics
-from albert_tf.runs import RunDir
+from albert_tf.runtime import devices as hardware
+from albert_tf.runtime import outputs, settings
+from albert_tf.runtime.errors import ConfigError
+from albert_tf.runtime.plots import plot_metrics
+from albert_tf.runtime.runs import RunDir
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import predict
 from albert_tf.tasks.task_model import TaskModel
-from albert_tf.tokenization import Tokenizer
-from finetuning import card, report
-from finetuning.config import FinetuneConfig, Plan, TrainingConfig
-from finetuning.feature_cache import features_of
-from finetuning.fit import Scores, compiled, fine_tune
-from finetuning.task import Data, Prediction, Task
-from finetuning.tasks.squad import hold_out
+from albert_tf.text.tokenization import Tokenizer
+from finetuning.datasets.squad import hold_out
+from finetuning.datasets.task import Data, Prediction, Task
+from finetuning.reporting import card, report
+from finetuning.training.config import FinetuneConfig, Plan, TrainingConfig
+from finetuning.training.feature_cache import features_of
+from finetuning.training.fit import Scores, compiled, fine_tune
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Lesson:
 class Work:
     """What the runs of one command share: the data and their features.
 
-    name: the task's, in `finetuning.tasks.TASKS`.
+    name: the task's, in `finetuning.datasets.TASKS`.
     threshold_share: as `training.threshold_share`.
     """
 

@@ -4,24 +4,25 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from albert_tf import hardware, settings
-from albert_tf.checkpoints import (
+from albert_tf.models.config import AlbertConfig
+from albert_tf.models.encoder import AlbertEncoder
+from albert_tf.runtime import devices as hardware
+from albert_tf.runtime import settings
+from albert_tf.runtime.errors import ConfigError, InputError, InputNotFoundError
+from albert_tf.runtime.runs import RunDir
+from albert_tf.tasks.kinds import KINDS, shortened
+from albert_tf.tasks.predictor import load_task_model
+from albert_tf.tasks.task_model import TaskModel
+from albert_tf.text.tokenization import Tokenizer, load_tokenizer
+from albert_tf.training.checkpoints import (
     is_saved_model,
     load_config,
     load_encoder,
     load_exported_config,
     set_variables,
 )
-from albert_tf.config import AlbertConfig
-from albert_tf.encoder import AlbertEncoder
-from albert_tf.errors import ConfigError, InputError, InputNotFoundError
-from albert_tf.runs import RunDir
-from albert_tf.tasks.kinds import KINDS, shortened
-from albert_tf.tasks.predictor import load_task_model
-from albert_tf.tasks.task_model import TaskModel
-from albert_tf.tokenization import Tokenizer, load_tokenizer
-from finetuning.config import FinetuneConfig, TrainingConfig
-from finetuning.task import Data
+from finetuning.datasets.task import Data
+from finetuning.training.config import FinetuneConfig, TrainingConfig
 
 # The rest of `task` and of `model` follows from the data and from --init.
 CHANGEABLE = ("training.", "seed", "task.", "model.hidden_dropout", "model.attention_dropout",

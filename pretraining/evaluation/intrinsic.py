@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.errors import ConfigError, InputError
-from albert_tf.pretrainer import AlbertPretrainer
-from albert_tf.progress import Progress
-from data.input_pipeline import Objective, Records, check_objective
-from data.records import COMPACT, Manifest
-from pretraining.config import PretrainConfig
-from pretraining.losses import SUMS, means, pretraining_sums
-from pretraining.probe import Halves, Probe, Score, probe_batches
-from pretraining.step import MODEL_INPUTS
+from albert_tf.models.pretrainer import AlbertPretrainer
+from albert_tf.runtime.errors import ConfigError, InputError
+from albert_tf.training.progress import Progress
+from data.pipeline.batches import Objective, Records, check_objective
+from data.records.manifest import COMPACT, Manifest
+from pretraining.evaluation.probe import Halves, Probe, Score, probe_batches
+from pretraining.loop.config import PretrainConfig
+from pretraining.loop.losses import SUMS, means, pretraining_sums
+from pretraining.loop.step import MODEL_INPUTS
 
 PAIRS = ("sop", "nsp")
 
@@ -25,7 +25,7 @@ class Evaluator:
 
     Masked LM is measured with the pairs that the model was trained with; then SOP's and NSP's pairs
     are asked (paper section 4.6), of the pair head as it was trained and of a probe
-    (`pretraining.probe`). Masks and pairs are the same each time.
+    (`pretraining.evaluation.probe`). Masks and pairs are the same each time.
 
     Under a strategy the replicas share each batch, and every worker gets the same figures.
 

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 import numpy as np
 import tensorflow as tf
 
-from data import keyed
-from data.example_maker import ExampleMaker, room
-from data.input_pipeline import Records, evaluation_batches, filled_up
-from data.masking import MaskingConfig
-from data.pairs import Objective, Partners
-from data.record_stream import records_in_order
+from albert_tf.runtime import keyed
+from data.pipeline.batches import Records, evaluation_batches, filled_up
+from data.pipeline.example_maker import ExampleMaker, room
+from data.pipeline.masking import MaskingConfig
+from data.pipeline.pairs import Objective, Partners
+from data.pipeline.record_stream import records_in_order
 
 FIT, SCORE, NEITHER = 0, 1, 2  # what a pair is for
 # The inverse of the weight of |w|^2 / 2 beside the sum of the losses; of standardised features.

@@ -8,14 +8,14 @@ from typing import Self
 
 import tensorflow as tf
 
-from albert_tf import hardware
 from albert_tf.optimization.adamw import AdamW
-from albert_tf.progress import Progress
-from albert_tf.runs import RunDir
-from data.records import Manifest
-from pretraining.config import PretrainConfig
-from pretraining.flops import step_flops
-from pretraining.losses import means
+from albert_tf.runtime import devices as hardware
+from albert_tf.runtime.runs import RunDir
+from albert_tf.training.progress import Progress
+from data.records.manifest import Manifest
+from pretraining.loop.config import PretrainConfig
+from pretraining.loop.flops import step_flops
+from pretraining.loop.losses import means
 
 
 class TrainingLog:

@@ -4,13 +4,14 @@ import dataclasses
 import math
 from collections.abc import Iterable
 
-from albert_tf import hardware, settings
-from albert_tf.config import AlbertConfig
-from albert_tf.errors import ConfigError
+from albert_tf.models.config import AlbertConfig
 from albert_tf.optimization import OPTIMIZERS
-from data.input_pipeline import Objective, check_objective
-from data.masking import MaskingConfig
-from data.records import COMPACT, Manifest
+from albert_tf.runtime import devices as hardware
+from albert_tf.runtime import settings
+from albert_tf.runtime.errors import ConfigError
+from data.pipeline.batches import Objective, check_objective
+from data.pipeline.masking import MaskingConfig
+from data.records.manifest import COMPACT, Manifest
 
 _BATCH_SCALING = {"none": 0.0, "sqrt": 0.5, "linear": 1.0}  # power of the ratio of batch sizes
 

@@ -1,6 +1,6 @@
 """How many floating-point operations a training step is: those of its matrix products."""
 
-from albert_tf.config import AlbertConfig
+from albert_tf.models.config import AlbertConfig
 
 _BACKWARD = 2  # times the forward pass: one product for the input's gradient, one for the weight's
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from albert_tf import outputs
-from albert_tf.errors import InputError
-from albert_tf.runs import RunDir
-from pretraining.config import GuardConfig
+from albert_tf.runtime import outputs
+from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.runs import RunDir
+from pretraining.loop.config import GuardConfig
 
 # step -> (folder, epoch, record) of its batch
 Numbers = Callable[[int], list[tuple[str, int, int]]]

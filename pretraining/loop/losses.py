@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from albert_tf.layers import fused
+from albert_tf.models.layers import fused
 
 SUMS = ("mlm_loss", "mlm_correct", "mlm_count", "pair_loss", "pair_correct", "pair_count")
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from albert_tf.checkpoints import differences_from
-from albert_tf.errors import InputError, MachineError
+from albert_tf.runtime.errors import InputError, MachineError
+from albert_tf.training.checkpoints import differences_from
 
 # What TensorFlow raises for a file that is torn or has flipped bits, in names too.
 _DAMAGE = (tf.errors.OpError, IndexError, AssertionError)

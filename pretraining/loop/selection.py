@@ -5,15 +5,15 @@ import shutil
 
 import tensorflow as tf
 
-from albert_tf.export.encoder import load_encoder_module
+from albert_tf.export.modules.encoder import load_encoder_module
 from albert_tf.export.signatures import save
-from albert_tf.pretrainer import AlbertPretrainer
-from albert_tf.runs import RunDir
-from albert_tf.tokenization import load_tokenizer
-from data.input_pipeline import Records
-from pretraining.config import PretrainConfig
-from pretraining.intrinsic import Evaluator
-from pretraining.saving import Checkpoints
+from albert_tf.models.pretrainer import AlbertPretrainer
+from albert_tf.runtime.runs import RunDir
+from albert_tf.text.tokenization import load_tokenizer
+from data.pipeline.batches import Records
+from pretraining.evaluation.intrinsic import Evaluator
+from pretraining.loop.config import PretrainConfig
+from pretraining.loop.saving import Checkpoints
 
 HELDOUT = "heldout/"  # in front of the names of an evaluation in metrics.jsonl
 

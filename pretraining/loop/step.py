@@ -4,14 +4,14 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from albert_tf.encoder import INPUTS
-from albert_tf.layers import common
+from albert_tf.models.encoder import INPUTS
+from albert_tf.models.layers import common
+from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.optimization import OPTIMIZERS, LinearWarmupLinearDecay
 from albert_tf.optimization.adamw import AdamW
-from albert_tf.pretrainer import AlbertPretrainer
-from data import keyed
-from pretraining.config import PretrainConfig
-from pretraining.losses import SUMS, pretraining_sums
+from albert_tf.runtime import keyed
+from pretraining.loop.config import PretrainConfig
+from pretraining.loop.losses import SUMS, pretraining_sums
 
 MODEL_INPUTS = (*INPUTS, "masked_lm_positions")
 

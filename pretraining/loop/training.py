@@ -9,18 +9,18 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from albert_tf import hardware
-from albert_tf.errors import InputError
-from albert_tf.pretrainer import AlbertPretrainer
-from albert_tf.runs import RunDir
-from data.input_pipeline import Mixture, Records, training_batches
-from pretraining.actions import TrainingLog
-from pretraining.config import PretrainConfig
-from pretraining.guard import Guard
-from pretraining.saving import Checkpoints
-from pretraining.selection import Selection
-from pretraining.step import TrainStep, make_optimizer
-from pretraining.stopping import StopRequest
+from albert_tf.models.pretrainer import AlbertPretrainer
+from albert_tf.runtime import devices as hardware
+from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.runs import RunDir
+from data.pipeline.batches import Mixture, Records, training_batches
+from pretraining.loop.actions import TrainingLog
+from pretraining.loop.config import PretrainConfig
+from pretraining.loop.guard import Guard
+from pretraining.loop.saving import Checkpoints
+from pretraining.loop.selection import Selection
+from pretraining.loop.step import TrainStep, make_optimizer
+from pretraining.loop.stopping import StopRequest
 
 
 def train(

@@ -5,10 +5,10 @@ import itertools
 import re
 from collections.abc import Mapping
 
-from albert_tf import cli, settings
-from albert_tf.errors import InputError
-from pretraining.config import PretrainConfig
+from albert_tf.runtime import cli, settings
+from albert_tf.runtime.errors import InputError
 from pretraining.experiments import experiment, group_of
+from pretraining.loop.config import PretrainConfig
 
 UNITS = ("steps", "tokens", "seconds")
 

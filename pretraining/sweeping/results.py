@@ -7,8 +7,9 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from albert_tf import info, outputs
-from albert_tf.plots import plot_errors
+from albert_tf import info
+from albert_tf.runtime import outputs
+from albert_tf.runtime.plots import plot_errors
 
 TRAINING = "train/"  # before the names of what the training itself reports
 COMPARED = ("loss/", "accuracy/", "probe/")

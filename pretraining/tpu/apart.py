@@ -8,8 +8,8 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from typing import TypeVar
 
-from albert_tf.errors import InputError
-from data.workers import end_with_parent
+from albert_tf.runtime.errors import InputError
+from data.building.workers import end_with_parent
 
 Result = TypeVar("Result")
 

@@ -14,17 +14,17 @@ from collections.abc import Callable
 from importlib import metadata
 from typing import Any
 
-from albert_tf import outputs, settings
-from pretraining.tpu_step import CompiledSize, Step
+from albert_tf.runtime import outputs, settings
+from pretraining.tpu.step import CompiledSize, Step
 
 PACKAGES = ("tensorflow", "tf-keras", "tf-models-official", "jax", "jaxlib", "libtpu")
-_ROOT = pathlib.Path(__file__).resolve().parents[1]
+_ROOT = pathlib.Path(__file__).resolve().parents[2]
 # The sources that the step is made of: a change of one makes another program.
 SOURCES = (
-    "albert_tf/layers/*.py", "albert_tf/optimization/*.py", "albert_tf/config.py",
-    "albert_tf/encoder.py", "albert_tf/hardware.py", "albert_tf/pretrainer.py",
-    "benchmarks/memory.py", "benchmarks/systems/tf_models_official.py", "data/keyed.py",
-    "pretraining/losses.py", "pretraining/lowering.py", "pretraining/step.py",
+    "albert_tf/models/layers/*.py", "albert_tf/optimization/*.py", "albert_tf/models/config.py",
+    "albert_tf/models/encoder.py", "albert_tf/runtime/devices.py", "albert_tf/models/pretrainer.py",
+    "albert_tf/runtime/keyed.py", "benchmarks/memory.py", "benchmarks/systems/tf_models_official.py",
+    "pretraining/loop/losses.py", "pretraining/tpu/lowering.py", "pretraining/loop/step.py",
 )  # fmt: skip
 
 Compile = Callable[[Step, str], CompiledSize]

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Mapping
 
-from pretraining.tpu_step import Chip, CompiledSize, Step
+from pretraining.tpu.step import Chip, CompiledSize, Step
 
 TRIES = 6  # compiles of `largest_batch`
 GAIN = 1.05  # what another one must promise

@@ -14,15 +14,15 @@ from typing import Any
 
 import tensorflow as tf
 
-from albert_tf import hardware
-from albert_tf.config import AlbertConfig
-from albert_tf.encoder import INPUTS
-from albert_tf.errors import InputError
-from albert_tf.pretrainer import AlbertPretrainer
-from pretraining.apart import call_apart
-from pretraining.config import PretrainConfig
-from pretraining.step import TrainStep, make_optimizer
-from pretraining.tpu_step import GIB, CompiledSize
+from albert_tf.models.config import AlbertConfig
+from albert_tf.models.encoder import INPUTS
+from albert_tf.models.pretrainer import AlbertPretrainer
+from albert_tf.runtime import devices as hardware
+from albert_tf.runtime.errors import InputError
+from pretraining.loop.config import PretrainConfig
+from pretraining.loop.step import TrainStep, make_optimizer
+from pretraining.tpu.apart import call_apart
+from pretraining.tpu.step import GIB, CompiledSize
 
 # Compiling needs no chip: no metadata server to ask, no chip to lock, nothing to warn of. Threads
 # need more than their 64 KiB of stack where dropout is fused into a product.
@@ -82,7 +82,7 @@ def _without_value(create: Callable[..., tf.Variable], **given: Any) -> tf.Varia
 
 
 def batch_specs(batch_size: int, seq_length: int, num_predictions: int) -> dict[str, tf.TensorSpec]:
-    """Names, shapes and dtypes of a batch, as `data.input_pipeline.ExampleMaker` makes it."""
+    """Names, shapes and dtypes of a batch, as `data.pipeline.batches.ExampleMaker` makes it."""
     pieces, slots = (batch_size, seq_length), (batch_size, num_predictions)
     return {
         **{name: tf.TensorSpec(pieces, tf.int32) for name in INPUTS},

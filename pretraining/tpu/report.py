@@ -1,8 +1,8 @@
 """The lines that `pretraining.tpu_check` prints about a step."""
 
-from pretraining import tpu_fit
-from pretraining.tpu_fit import Way
-from pretraining.tpu_step import Chip, CompiledSize, Step
+from pretraining.tpu import fit as tpu_fit
+from pretraining.tpu.fit import Way
+from pretraining.tpu.step import Chip, CompiledSize, Step
 
 
 def way_line(way: Way, chip: Chip) -> str:

@@ -3,11 +3,11 @@
 import dataclasses
 from typing import NamedTuple
 
-from albert_tf import hardware
-from albert_tf.config import AlbertConfig, head_param_counts
-from albert_tf.errors import InputError
-from pretraining.config import PretrainConfig
-from pretraining.flops import step_flops
+from albert_tf.models.config import AlbertConfig, head_param_counts
+from albert_tf.runtime import devices as hardware
+from albert_tf.runtime.errors import InputError
+from pretraining.loop.config import PretrainConfig
+from pretraining.loop.flops import step_flops
 
 GIB = 2**30
 # Pieces that a recomputed layer handles at once: enough rows for full speed, little to keep.

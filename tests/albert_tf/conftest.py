@@ -5,8 +5,8 @@ import os
 import numpy as np
 import pytest
 
-from albert_tf.config import AlbertConfig
-from albert_tf.tokenization import Tokenizer
+from albert_tf.models.config import AlbertConfig
+from albert_tf.text.tokenization import Tokenizer
 
 TINY = AlbertConfig(
     vocab_size=300, embedding_size=16, hidden_size=32, num_layers=3, num_heads=4,
@@ -54,9 +54,9 @@ def pretrained(tmp_path_factory, small_tokenizer) -> str:
     """A run folder as pretraining leaves it, with untrained weights."""
     import tensorflow as tf
 
-    from albert_tf import settings
-    from albert_tf.pretrainer import AlbertPretrainer
-    from albert_tf.runs import RunDir
+    from albert_tf.models.pretrainer import AlbertPretrainer
+    from albert_tf.runtime import settings
+    from albert_tf.runtime.runs import RunDir
 
     run = RunDir(str(tmp_path_factory.mktemp("runs") / "tiny"))
     config = {"model": settings.to_dict(TINY), "task": {"kind": "pretraining"}}

@@ -5,10 +5,11 @@ import pathlib
 
 import pytest
 
-from albert_tf import cli, info
-from albert_tf.config import PRESETS, AlbertConfig
-from albert_tf.errors import InputError
+from albert_tf import info
 from albert_tf.info import InfoOptions, PublishedSize
+from albert_tf.models.config import PRESETS, AlbertConfig
+from albert_tf.runtime import cli
+from albert_tf.runtime.errors import InputError
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 

@@ -1,9 +1,9 @@
 """The rival's step lowers as ours does, with as many weights."""
 
-from albert_tf.config import AlbertConfig, head_param_counts
+from albert_tf.models.config import AlbertConfig, head_param_counts
 from benchmarks.memory import OfficialPretrainer
-from pretraining.config import PretrainConfig
-from pretraining.lowering import argument_bytes, lower_step
+from pretraining.loop.config import PretrainConfig
+from pretraining.tpu.lowering import argument_bytes, lower_step
 
 
 def test_the_same_weights_slots_and_batch():

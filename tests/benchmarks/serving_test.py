@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from albert_tf.errors import InputError
+from albert_tf.runtime.errors import InputError
 from benchmarks import serving
 from benchmarks.serving import ServingOptions, Worker
 

@@ -5,9 +5,9 @@ import sys
 import numpy as np
 import pytest
 
-from albert_tf import cli
-from albert_tf.config import AlbertConfig
-from albert_tf.errors import InputError
+from albert_tf.models.config import AlbertConfig
+from albert_tf.runtime import cli
+from albert_tf.runtime.errors import InputError
 from benchmarks import step_time
 from benchmarks.step_time import StepTimeOptions
 from benchmarks.workloads import WORKLOADS, Workload, random_batch, step_flops

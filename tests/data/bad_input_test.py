@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from albert_tf import cli
+from albert_tf.runtime import cli
 from data.build import BuildOptions, build
 from data.train_tokenizer import TrainTokenizerOptions, train_tokenizer
 

@@ -11,15 +11,16 @@ import random
 import pytest
 import tensorflow as tf
 
-from albert_tf import outputs
-from albert_tf.errors import InputError, InputNotFoundError, MachineError
-from albert_tf.tokenization import Tokenizer, load_tokenizer
+from albert_tf.runtime import outputs
+from albert_tf.runtime.errors import InputError, InputNotFoundError, MachineError
+from albert_tf.text.tokenization import Tokenizer, load_tokenizer
 from data import build as build_module
-from data import cutter, local_runner, shuffle, text_files, workers
 from data.build import BuildOptions, build
-from data.input_pipeline import Objective, Records, evaluation_batches
-from data.masking import MaskingConfig
-from data.records import MANIFEST, Counts, Manifest
+from data.building import cutter, local_runner, shuffle, workers
+from data.corpora import text_files
+from data.pipeline.batches import Objective, Records, evaluation_batches
+from data.pipeline.masking import MaskingConfig
+from data.records.manifest import MANIFEST, Counts, Manifest
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +155,7 @@ def test_train_and_heldout_are_disjoint_and_together_everything(options, tmp_pat
 
 def test_the_manifest_counts_right(tiny_tokenizer, tmp_path, monkeypatch):
     """Three documents; a target that is always full shows what falls into each sequence."""
-    monkeypatch.setattr("data.segments.SHORT_PROBABILITY", 0.0)
+    monkeypatch.setattr("data.building.segments.SHORT_PROBABILITY", 0.0)
     tokenizer = load_tokenizer(tiny_tokenizer)
     texts = ["Ba de fi.\nGo ku.\nLa me ni.\nPo ru.", "Single sentence only.", "Sa te.\nFi go ku."]
     pieces = [[tokenizer.encode(line) for line in text.split("\n")] for text in texts]

@@ -6,12 +6,12 @@ import random
 import numpy as np
 import pytest
 
-from albert_tf.normalization import Normalization
-from albert_tf.tokenization import Tokenizer
+from albert_tf.text.normalization import Normalization
+from albert_tf.text.tokenization import Tokenizer
 from data.build import BuildOptions, build
-from data.input_pipeline import Records
-from data.records import Counts, Manifest
-from data.schema import COMPACT_VERSION
+from data.pipeline.batches import Records
+from data.records.manifest import Counts, Manifest
+from data.records.schema import COMPACT_VERSION
 from data.train_tokenizer import TrainTokenizerOptions, train_model
 
 

@@ -9,16 +9,16 @@ import shutil
 import numpy as np
 import pytest
 
-from albert_tf.errors import ConfigError, InputError
-from albert_tf.tokenization import load_tokenizer
+from albert_tf.runtime.errors import ConfigError, InputError
+from albert_tf.text.tokenization import load_tokenizer
 from data.build import BuildOptions, build
 from data.import_records import ImportOptions, import_records
-from data.input_pipeline import Objective, Records, evaluation_batches, training_batches
-from data.masking import MaskingConfig
+from data.pipeline.batches import Objective, Records, evaluation_batches, training_batches
+from data.pipeline.masking import MaskingConfig
 from data.show_records import ShowRecordsOptions, show_records
 from pretraining import evaluate, train
-from pretraining.config import resolve
 from pretraining.experiments import experiment
+from pretraining.loop.config import resolve
 
 SEQ, BATCH, MASKING, SOP, NSP = 32, 16, MaskingConfig(), Objective("sop"), Objective("nsp")
 

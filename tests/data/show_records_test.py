@@ -6,9 +6,9 @@ import re
 import numpy as np
 import pytest
 
-from albert_tf import cli
-from albert_tf.errors import InputError, InputNotFoundError
-from albert_tf.tokenization import Tokenizer
+from albert_tf.runtime import cli
+from albert_tf.runtime.errors import InputError, InputNotFoundError
+from albert_tf.text.tokenization import Tokenizer
 from data.show_records import (
     ShowRecordsOptions,
     masked_runs,

@@ -9,9 +9,9 @@ import sys
 
 import pytest
 
-from albert_tf import cli
-from albert_tf.errors import InputError
-from albert_tf.tokenization import Normalization, load_tokenizer
+from albert_tf.runtime import cli
+from albert_tf.runtime.errors import InputError
+from albert_tf.text.tokenization import Normalization, load_tokenizer
 from data.train_tokenizer import TrainTokenizerOptions, train_tokenizer
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

@@ -6,7 +6,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from albert_tf.errors import InputError, InputNotFoundError
+from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.tasks.classifier import average_logits, softmax
 from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample
 from albert_tf.tasks.predictor import load_predictor

@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from albert_tf import settings
-from albert_tf.config import AlbertConfig
-from albert_tf.runs import RunDir
-from albert_tf.tokenization import load_tokenizer
+from albert_tf.models.config import AlbertConfig
+from albert_tf.runtime import settings
+from albert_tf.runtime.runs import RunDir
+from albert_tf.text.tokenization import load_tokenizer
 
 WORDS = {"fruit": "apple pear plum cherry melon".split(), "tool": "hammer saw file drill".split()}
 QUICK = (
@@ -23,7 +23,7 @@ def start(tiny_tokenizer: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A run folder as pretraining leaves it, with untrained weights."""
     import tensorflow as tf
 
-    from albert_tf.pretrainer import AlbertPretrainer
+    from albert_tf.models.pretrainer import AlbertPretrainer
 
     tokenizer = load_tokenizer(tiny_tokenizer)
     model = AlbertConfig(
@@ -56,7 +56,7 @@ def fruit(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="session")
 def begin(start: str):
     """Where a fine-tuning of `start` begins."""
-    from finetuning.start import Start
+    from finetuning.training.start import Start
 
     return Start.of(start, None, None)
 
@@ -65,8 +65,8 @@ def begin(start: str):
 def features(begin, config, fruit: str):
     """The training examples of `fruit`, as a test file's own `config` has them."""
     from albert_tf.tasks.classifier import featurize_texts
-    from finetuning.task import Source
-    from finetuning.tasks import TASKS
+    from finetuning.datasets import TASKS
+    from finetuning.datasets.task import Source
 
     data = TASKS["text_classification"].read(Source(fruit))
     return featurize_texts(data.train, begin.tokenizer, config.task)

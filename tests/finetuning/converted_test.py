@@ -7,12 +7,12 @@ import pytest
 
 from albert_tf.convert.__main__ import ConvertOptions
 from albert_tf.convert.__main__ import main as convert
-from albert_tf.errors import InputError
+from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.predictor import load_task_model
 from finetuning import depth, predict
-from finetuning.config import FinetuneConfig
 from finetuning.predict import PredictOptions
-from finetuning.start import Start
+from finetuning.training.config import FinetuneConfig
+from finetuning.training.start import Start
 
 
 @pytest.fixture(scope="module")

@@ -6,11 +6,11 @@ import shutil
 import numpy as np
 import pytest
 
-from albert_tf.errors import InputError
+from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.predictor import load_predictor
+from finetuning.datasets import TASKS
+from finetuning.datasets.task import Source
 from finetuning.depth import DepthOptions, main
-from finetuning.task import Source
-from finetuning.tasks import TASKS
 
 
 def table(text: str) -> dict[str, list[float]]:

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.errors import InputError, InputNotFoundError
-from albert_tf.runs import RunDir
+from albert_tf.runtime.errors import InputError, InputNotFoundError
+from albert_tf.runtime.runs import RunDir
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.predictor import load_predictor, task_of
-from finetuning import distill, teacher
+from finetuning import distill
 from finetuning.distill import DistillOptions, SoftCrossEntropy
-from tests.finetuning_side.conftest import QUICK
+from finetuning.training import teacher
+from tests.finetuning.conftest import QUICK
 
 
 def test_the_loss_by_hand():

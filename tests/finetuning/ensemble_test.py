@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from albert_tf.errors import InputError
-from albert_tf.runs import RunDir
+from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.runs import RunDir
 from albert_tf.tasks.multiple_choice import MultipleChoiceTask
 from albert_tf.tasks.predictor import load_predictor
 from albert_tf.tasks.regressor import average_scores
-from albert_tf.tasks.span import SpanTask
+from albert_tf.tasks.spans.model import SpanTask
+from finetuning.datasets import TASKS
+from finetuning.datasets.task import Source
 from finetuning.ensemble import EnsembleOptions, main
-from finetuning.report import fingerprint
-from finetuning.task import Source
-from finetuning.tasks import TASKS
-from tests.finetuning_side.untrained import leave_run, leave_weights
+from finetuning.reporting.report import fingerprint
+from tests.finetuning.untrained import leave_run, leave_weights
 
 
 def test_scores_are_averaged():

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from albert_tf.errors import InputError
+from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.classifier import ClassifierTask
 from albert_tf.tasks.examples import SpanExample, TextExample
 from albert_tf.tasks.multiple_choice import MultipleChoiceTask
 from albert_tf.tasks.regressor import RegressorTask
-from albert_tf.tasks.span import SpanTask
+from albert_tf.tasks.spans.model import SpanTask
 from finetuning import predict
+from finetuning.datasets import TASKS
+from finetuning.datasets.task import Source
 from finetuning.predict import PredictOptions, _example
-from finetuning.task import Source
-from finetuning.tasks import TASKS
-from tests.finetuning_side.untrained import leave_run, leave_weights
+from tests.finetuning.untrained import leave_run, leave_weights
 
 MNLI = ClassifierTask(pair=True, labels=("contradiction", "entailment", "neutral"), seq_length=32)
 ROW = "0\tA first.\tA second."

@@ -6,12 +6,12 @@ import shutil
 
 import pytest
 
-from albert_tf import cli
-from albert_tf.errors import InputError, InputNotFoundError
-from albert_tf.runs import RunDir
+from albert_tf.runtime import cli
+from albert_tf.runtime.errors import InputError, InputNotFoundError
+from albert_tf.runtime.runs import RunDir
 from finetuning import table, train
 from finetuning.table import TableOptions
-from tests.finetuning_side.conftest import QUICK
+from tests.finetuning.conftest import QUICK
 
 
 @pytest.fixture

@@ -10,22 +10,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from albert_tf.errors import ConfigError, InputError
-from albert_tf.runs import RunDir
+from albert_tf.runtime.errors import ConfigError, InputError
+from albert_tf.runtime.runs import RunDir
 from albert_tf.tasks.classifier import featurize_texts
 from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import load_predictor
-from albert_tf.tasks.span import SpanTask
-from finetuning import report, train
-from finetuning.config import Plan, TrainingConfig
-from finetuning.feature_cache import features_of
-from finetuning.start import Start
-from finetuning.task import Source
-from finetuning.tasks import TASKS
+from albert_tf.tasks.spans.model import SpanTask
+from finetuning import train
+from finetuning.datasets import TASKS
+from finetuning.datasets.task import Source
+from finetuning.reporting import report
 from finetuning.train import FinetuneOptions, main
-from tests.finetuning_side.conftest import QUICK
+from finetuning.training.config import Plan, TrainingConfig
+from finetuning.training.feature_cache import features_of
+from finetuning.training.start import Start
+from tests.finetuning.conftest import QUICK
 
 
 def test_every_seed_learns_and_leaves_a_whole_run(tuned: pathlib.Path):
@@ -237,7 +238,7 @@ def test_a_vocabulary_of_another_model(start: str, tmp_path: pathlib.Path):
 
 def test_the_head_of_the_same_task_is_kept(tuned: pathlib.Path, fruit: str, start: str):
     from albert_tf.tasks.predictor import load_task_model
-    from finetuning.start import resolve
+    from finetuning.training.start import resolve
 
     path = str(tuned / "seed-1")
     begin = Start.of(None, path, None)

@@ -4,10 +4,10 @@ import os
 import pathlib
 from typing import Any
 
-from albert_tf import settings
-from albert_tf.checkpoints import load_config
-from albert_tf.runs import RunDir
-from albert_tf.tokenization import load_tokenizer
+from albert_tf.runtime import settings
+from albert_tf.runtime.runs import RunDir
+from albert_tf.text.tokenization import load_tokenizer
+from albert_tf.training.checkpoints import load_config
 
 
 def leave_run(start: str, path: pathlib.Path, name: str, section: Any, data: str = "") -> str:
@@ -23,7 +23,7 @@ def leave_weights(path: str, seed: int) -> None:
     """Random ones, of all layers."""
     import tensorflow as tf
 
-    from albert_tf.encoder import AlbertEncoder
+    from albert_tf.models.encoder import AlbertEncoder
     from albert_tf.tasks.kinds import KINDS
     from albert_tf.tasks.predictor import task_of
 

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from albert_tf import cli, outputs
 from albert_tf.export import __main__ as export
-from albert_tf.runs import RunDir
+from albert_tf.runtime import cli, outputs
+from albert_tf.runtime.runs import RunDir
 from finetuning import train as finetune
 from pretraining import evaluate, train
 

@@ -3,7 +3,7 @@
 import json
 import pathlib
 
-from albert_tf import cli
+from albert_tf.runtime import cli
 from examples import demo
 from pretraining.experiments import LAPTOP
 from tests.readme_test import options_of

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.runs import RunDir
+from albert_tf.runtime.runs import RunDir
 
 FAST = ("loop.steps=24", "loop.steps_per_loop=2", "loop.checkpoint_every=4", "seed=3",
         "optimizer.warmup_steps=2", "model.max_positions=32", "model.num_layers=1",
@@ -43,7 +43,7 @@ cli.run(train.main, train.TrainOptions, train.__doc__)
 TRAPS = {
     "evaluation": """
 import signal
-from pretraining.intrinsic import Evaluator
+from pretraining.evaluation.intrinsic import Evaluator
 run = Evaluator.run
 Evaluator.run = lambda self: run(self, lambda count: os.kill(os.getpid(), signal.SIGKILL))
 """,

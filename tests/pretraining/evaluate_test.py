@@ -9,18 +9,18 @@ from typing import cast
 import pytest
 import tensorflow as tf
 
-from albert_tf import hardware
 from albert_tf.convert import __main__ as convert
-from albert_tf.errors import InputError
-from albert_tf.pretrainer import AlbertPretrainer
-from albert_tf.runs import RunDir
-from albert_tf.tokenization import load_tokenizer
+from albert_tf.models.pretrainer import AlbertPretrainer
+from albert_tf.runtime import devices as hardware
+from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.runs import RunDir
+from albert_tf.text.tokenization import load_tokenizer
 from data.build import BuildOptions, build
-from data.input_pipeline import Mixture, Records
+from data.pipeline.batches import Mixture, Records
 from pretraining import train
-from pretraining.config import resolve
 from pretraining.evaluate import EvaluateOptions, config_of, main, note_overlap
 from pretraining.experiments import SMOKE
+from pretraining.loop.config import resolve
 
 
 @pytest.fixture(scope="module")

@@ -12,16 +12,16 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from albert_tf import settings
-from albert_tf.config import AlbertConfig
-from albert_tf.encoder import AlbertEncoder
-from albert_tf.errors import ConfigError
+from albert_tf.models.config import AlbertConfig
+from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.optimization import LinearWarmupLinearDecay
-from data.input_pipeline import Records
-from data.masking import MaskingConfig
+from albert_tf.runtime import settings
+from albert_tf.runtime.errors import ConfigError
+from data.pipeline.batches import Records
+from data.pipeline.masking import MaskingConfig
 from pretraining import experiments, train
-from pretraining.config import PretrainConfig, resolve
 from pretraining.experiments import EXPERIMENTS, GROUPS, Row, experiment
+from pretraining.loop.config import PretrainConfig, resolve
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ROWS = {f"{group}/{row}": value for group in GROUPS for row, value in GROUPS[group].rows.items()}

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf import settings
-from albert_tf.config import AlbertConfig
-from albert_tf.errors import InputError
-from albert_tf.pretrainer import AlbertPretrainer
-from albert_tf.runs import RunDir
-from albert_tf.tokenization import load_tokenizer
-from data.input_pipeline import Objective, Records, evaluation_batches
-from data.masking import MaskingConfig
+from albert_tf.models.config import AlbertConfig
+from albert_tf.models.pretrainer import AlbertPretrainer
+from albert_tf.runtime import settings
+from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.runs import RunDir
+from albert_tf.text.tokenization import load_tokenizer
+from data.pipeline.batches import Objective, Records, evaluation_batches
+from data.pipeline.masking import MaskingConfig
 from pretraining import similarity
 from pretraining.similarity import ANGLE, L2, SimilarityOptions, distance_sums, layer_similarity
 

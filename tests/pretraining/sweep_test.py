@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from albert_tf import cli, outputs, settings
-from albert_tf.errors import ConfigError, InputError
-from albert_tf.runs import RunDir
-from data.records import Manifest
+from albert_tf.runtime import cli, outputs, settings
+from albert_tf.runtime.errors import ConfigError, InputError
+from albert_tf.runtime.runs import RunDir
+from data.records.manifest import Manifest
 from pretraining import evaluate, sweep, train
-from pretraining.config import PretrainConfig
 from pretraining.experiments import LAPTOP, SMOKE, experiment
-from pretraining.sweep_plan import SweepOptions, configurations, of_length
-from pretraining.sweep_results import mean_and_error
+from pretraining.loop.config import PretrainConfig
+from pretraining.sweeping.plan import SweepOptions, configurations, of_length
+from pretraining.sweeping.results import mean_and_error
 
 SHARING = "model.sharing=all,none"
 

@@ -17,17 +17,17 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.eager import context
 
-from albert_tf import hardware
-from albert_tf.checkpoints import load_encoder, load_pretrainer
-from albert_tf.errors import InputError
-from albert_tf.pretrainer import AlbertPretrainer
-from albert_tf.runs import RunDir
-from data.input_pipeline import Records, training_batches
+from albert_tf.models.pretrainer import AlbertPretrainer
+from albert_tf.runtime import devices as hardware
+from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.runs import RunDir
+from albert_tf.training.checkpoints import load_encoder, load_pretrainer
+from data.pipeline.batches import Records, training_batches
 from pretraining import evaluate, train
-from pretraining.config import resolve
+from pretraining.evaluation.intrinsic import above_chance
 from pretraining.experiments import SMOKE
-from pretraining.intrinsic import above_chance
-from pretraining.step import TrainStep, make_optimizer
+from pretraining.loop.config import resolve
+from pretraining.loop.step import TrainStep, make_optimizer
 
 FAST = ("loop.steps=6", "loop.steps_per_loop=2", "loop.checkpoint_every=2", "seed=3",
         "optimizer.warmup_steps=2", "model.max_positions=32")  # fmt: skip
@@ -184,11 +184,11 @@ import tensorflow as tf
 cpu, one = tf.config.list_physical_devices("CPU")[0], tf.config.LogicalDeviceConfiguration()
 tf.config.set_logical_device_configuration(cpu, [one] * {replicas})
 from albert_tf import hardware
-from albert_tf.runs import RunDir
-from data.input_pipeline import Records
-from pretraining.config import resolve
+from albert_tf.runtime.runs import RunDir
+from data.pipeline.batches import Records
+from pretraining.loop.config import resolve
 from pretraining.experiments import SMOKE
-from pretraining.loop import train
+from pretraining.loop.training import train
 records = Records.open({tiny_records!r})
 config = resolve(SMOKE, ["loop.steps=10", "loop.steps_per_loop=1", "loop.checkpoint_every=10",
                          "model.max_positions=32"], records.manifest)
@@ -213,7 +213,7 @@ for name, strategy in (("one", tf.distribute.OneDeviceStrategy("/cpu:0")),
 
 
 def test_a_batch_that_replicas_cannot_share_is_refused(tiny_records: str):
-    from pretraining.loop import check_batch
+    from pretraining.loop.training import check_batch
 
     opened = Records.open(tiny_records)
     config = resolve(SMOKE, ["loop.global_batch_size=15"], opened.manifest)

@@ -10,17 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf import outputs
-from albert_tf.config import AlbertConfig
-from albert_tf.convert import (
-    config_keys,
-    huggingface_task,
-    huggingface_tokenizer,
-    huggingface_weights,
-)
+from albert_tf.convert import config_keys
 from albert_tf.convert.bundle import HEAD, Bundle, Leniency, Weights
+from albert_tf.convert.huggingface import task as huggingface_task
+from albert_tf.convert.huggingface import tokenizer as huggingface_tokenizer
+from albert_tf.convert.huggingface import weights as huggingface_weights
 from albert_tf.convert.naming import Naming
-from albert_tf.errors import InputError, InputNotFoundError
+from albert_tf.models.config import AlbertConfig
+from albert_tf.runtime import outputs
+from albert_tf.runtime.errors import InputError, InputNotFoundError
 
 KEYS = config_keys.KEYS | {"layer_norm_eps": "layer_norm_eps"}
 # Their plain "gelu" is the erf form, which our models do not have.

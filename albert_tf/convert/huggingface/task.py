@@ -10,10 +10,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from albert_tf import settings
-from albert_tf.config import AlbertConfig
 from albert_tf.convert.bundle import HEAD, OPTIONAL, Leniency, Weights
-from albert_tf.errors import InputError
+from albert_tf.models.config import AlbertConfig
+from albert_tf.runtime import settings
+from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.kinds import KINDS, shortened
 
 _Change: TypeAlias = Callable[[np.ndarray], np.ndarray]

@@ -4,13 +4,13 @@ import dataclasses
 import os
 from typing import Any
 
-from albert_tf import outputs
 from albert_tf.convert import config_keys
-from albert_tf.errors import InputError
-from albert_tf.normalization import Normalization
-from albert_tf.sentencepiece_model import MODEL_FILE
-from albert_tf.tokenization import Tokenizer
-from albert_tf.wordpiece import VOCABULARY_FILE
+from albert_tf.runtime import outputs
+from albert_tf.runtime.errors import InputError
+from albert_tf.text.normalization import Normalization
+from albert_tf.text.sentencepiece_model import MODEL_FILE
+from albert_tf.text.tokenization import Tokenizer
+from albert_tf.text.wordpiece import VOCABULARY_FILE
 
 # ALBERT's tokenizer of transformers 5 gives no types unless its file names them: a model would take
 # the second text of a pair for a part of the first.

@@ -10,7 +10,7 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from albert_tf.errors import InputError, InputNotFoundError
+from albert_tf.runtime.errors import InputError, InputNotFoundError
 
 WEIGHTS_FILE, TORCH_FILE = "model.safetensors", "pytorch_model.bin"
 

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
-from albert_tf.export.early_exit import EarlyExit
+from albert_tf.export.modules.early_exit import EarlyExit
+from albert_tf.export.modules.text_module import Answer, TextModule
 from albert_tf.export.signatures import signature, untracked
-from albert_tf.export.text_module import Answer, TextModule
 from albert_tf.tasks.classifier import SequenceClassifier
-from albert_tf.tokenization import Tokenizer
+from albert_tf.text.tokenization import Tokenizer
 
 
 class ClassifierModule(TextModule):

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from albert_tf.errors import InputError
-from albert_tf.layers.attention import additive_mask
+from albert_tf.models.layers.attention import additive_mask
+from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.classifier import SequenceClassifier
 
 Outputs = dict[str, tf.Tensor]

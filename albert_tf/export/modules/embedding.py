@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
-from albert_tf.encoder import AlbertEncoder
-from albert_tf.export.text_module import Answer, TextModule
-from albert_tf.tokenization import Tokenizer
+from albert_tf.export.modules.text_module import Answer, TextModule
+from albert_tf.models.encoder import AlbertEncoder
+from albert_tf.text.tokenization import Tokenizer
 
 POOLINGS = ("mean", "cls")
 

@@ -6,11 +6,11 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.checkpoints import has_heads, load_encoder, load_pretrainer
-from albert_tf.encoder import INPUTS, AlbertEncoder
+from albert_tf.export.modules.text_module import IDS
 from albert_tf.export.signatures import untracked
-from albert_tf.export.text_module import IDS
-from albert_tf.pretrainer import AlbertPretrainer
+from albert_tf.models.encoder import INPUTS, AlbertEncoder
+from albert_tf.models.pretrainer import AlbertPretrainer
+from albert_tf.training.checkpoints import has_heads, load_encoder, load_pretrainer
 
 _POSITIONS = {"masked_lm_positions": tf.TensorSpec([None, None], tf.int32, "masked_lm_positions")}
 Outputs = dict[str, tf.Tensor | list[tf.Tensor]]

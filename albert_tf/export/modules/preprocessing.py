@@ -8,11 +8,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from albert_tf.errors import InputError
-from albert_tf.graph_alignment import GraphAligner, byte_bounds
-from albert_tf.ragged import row_of
-from albert_tf.text_ops import GraphTokenizer
-from albert_tf.tokenization import Tokenizer
+from albert_tf.runtime.errors import InputError
+from albert_tf.text.graph_alignment import GraphAligner, byte_bounds
+from albert_tf.text.graph_tokenization import GraphTokenizer
+from albert_tf.text.ragged import row_of
+from albert_tf.text.tokenization import Tokenizer
 
 _TEXTS = tf.TensorSpec([None], tf.string, name="text")
 _MAX_SEGMENTS, _MAX_RAGGED_RANK = 2, 2

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
-from albert_tf.export.text_module import Answer, TextModule
+from albert_tf.export.modules.text_module import Answer, TextModule
 from albert_tf.tasks.regressor import SequenceRegressor
-from albert_tf.tokenization import Tokenizer
+from albert_tf.text.tokenization import Tokenizer
 
 
 class RegressorModule(TextModule):

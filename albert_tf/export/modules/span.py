@@ -2,17 +2,17 @@
 
 import tensorflow as tf
 
-from albert_tf.encoder import INPUTS
-from albert_tf.errors import InputError
-from albert_tf.export.buckets import in_buckets
+from albert_tf.export.modules.buckets import in_buckets
+from albert_tf.export.modules.span_ops import GraphWindows, best, cut, possible
+from albert_tf.export.modules.text_module import IDS, Answer, checked, same_size
 from albert_tf.export.signatures import signature, untracked
-from albert_tf.export.span_ops import GraphWindows, best, cut, possible
-from albert_tf.export.text_module import IDS, Answer, checked, same_size
-from albert_tf.graph_alignment import GraphAligner
-from albert_tf.ragged import part
-from albert_tf.tasks.span import SpanModel
-from albert_tf.text_ops import GraphTokenizer
-from albert_tf.tokenization import Tokenizer
+from albert_tf.models.encoder import INPUTS
+from albert_tf.runtime.errors import InputError
+from albert_tf.tasks.spans.model import SpanModel
+from albert_tf.text.graph_alignment import GraphAligner
+from albert_tf.text.graph_tokenization import GraphTokenizer
+from albert_tf.text.ragged import part
+from albert_tf.text.tokenization import Tokenizer
 
 MAX_WINDOWS = 4096  # of a context
 _LEAST = 3  # positions: [CLS] and two [SEP]

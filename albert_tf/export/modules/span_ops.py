@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.graph_alignment import PlacedPieces
-from albert_tf.ragged import row_of
-from albert_tf.tasks.span import SpanTask
-from albert_tf.tasks.span_heads import NEVER
+from albert_tf.tasks.spans.heads import NEVER
+from albert_tf.tasks.spans.model import SpanTask
+from albert_tf.text.graph_alignment import PlacedPieces
+from albert_tf.text.ragged import row_of
 
 _SPACES = np.array([chr(code).isspace() for code in range(0x3002)])  # none beyond
 _BASE, _OF_EXAMPLE = 0x9E3779B97F4A7C15, 0xD1B54A32D192ED03  # odd, without a pattern

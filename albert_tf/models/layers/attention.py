@@ -5,8 +5,8 @@ from typing import NamedTuple
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.config import AlbertConfig
-from albert_tf.layers import common
+from albert_tf.models.config import AlbertConfig
+from albert_tf.models.layers import common
 
 MASKED = -10000.0  # added to the logits of padded positions; finite, so a fully padded row is too
 

@@ -6,8 +6,8 @@ from typing import TypeAlias
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.config import AlbertConfig
-from albert_tf.layers import fused
+from albert_tf.models.config import AlbertConfig
+from albert_tf.models.layers import fused
 
 # A dropout key is an int32 [2] tensor. Each dropout site folds its own number into it, so that a
 # mask depends on (key, site) alone: the same in a recomputed forward pass, eager, graph and XLA.

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.config import AlbertConfig
-from albert_tf.layers import common
+from albert_tf.models.config import AlbertConfig
+from albert_tf.models.layers import common
 
 
 class AlbertEmbeddings(tf_keras.layers.Layer):

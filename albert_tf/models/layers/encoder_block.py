@@ -3,9 +3,9 @@
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.layers import common
-from albert_tf.layers.attention import AttentionWeights, SelfAttention
-from albert_tf.layers.feed_forward import FeedForward, FeedForwardWeights
+from albert_tf.models.layers import common
+from albert_tf.models.layers.attention import AttentionWeights, SelfAttention
+from albert_tf.models.layers.feed_forward import FeedForward, FeedForwardWeights
 
 
 class EncoderBlock(tf_keras.layers.Layer):

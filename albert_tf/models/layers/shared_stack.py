@@ -9,11 +9,11 @@ from typing import TypeVar
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.config import AlbertConfig, sharing_plan
-from albert_tf.layers import common, rematerialize
-from albert_tf.layers.attention import AttentionWeights, SelfAttention
-from albert_tf.layers.encoder_block import EncoderBlock
-from albert_tf.layers.feed_forward import FeedForward, FeedForwardWeights
+from albert_tf.models.config import AlbertConfig, sharing_plan
+from albert_tf.models.layers import common, rematerialize
+from albert_tf.models.layers.attention import AttentionWeights, SelfAttention
+from albert_tf.models.layers.encoder_block import EncoderBlock
+from albert_tf.models.layers.feed_forward import FeedForward, FeedForwardWeights
 
 Weights = TypeVar("Weights", AttentionWeights, FeedForwardWeights)
 _loops = contextvars.ContextVar("loops", default=False)

@@ -7,9 +7,9 @@ import numpy as np
 
 from albert_tf.tasks.classifier import softmax
 from albert_tf.tasks.examples import SpanExample
-from albert_tf.tasks.span import SpanTask
-from albert_tf.tasks.span_features import SpanFeatures
-from albert_tf.tasks.span_heads import NEVER
+from albert_tf.tasks.spans.features import SpanFeatures
+from albert_tf.tasks.spans.heads import NEVER
+from albert_tf.tasks.spans.model import SpanTask
 
 Outputs = Mapping[str, np.ndarray]
 

@@ -12,10 +12,10 @@ import numpy as np
 
 from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.features import Features, Sequences
-from albert_tf.tasks.span import SpanTask
-from albert_tf.tasks.span_alignment import Pieces, align
-from albert_tf.tasks.span_windows import Windows, cut, ranges
-from albert_tf.tokenization import Tokenizer
+from albert_tf.tasks.spans.model import SpanTask
+from albert_tf.tasks.spans.windows import Windows, cut, ranges
+from albert_tf.text.alignment import Pieces, align
+from albert_tf.text.tokenization import Tokenizer
 
 _TOGETHER = 1024  # contexts that are aligned at once: bounds the memory
 

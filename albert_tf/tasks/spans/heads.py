@@ -7,7 +7,7 @@ an answer may begin and end. All of it is computed in float32.
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.layers import common
+from albert_tf.models.layers import common
 from albert_tf.tasks.task_model import head_dense
 
 NEVER = -1e30  # a logit, or log probability, of what is not allowed

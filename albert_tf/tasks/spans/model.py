@@ -7,8 +7,8 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.errors import ConfigError
-from albert_tf.tasks.span_heads import IndependentHead, JointHead
+from albert_tf.runtime.errors import ConfigError
+from albert_tf.tasks.spans.heads import IndependentHead, JointHead
 from albert_tf.tasks.task_model import TaskModel
 
 

@@ -9,21 +9,23 @@ import pytest
 import safetensors.numpy
 import tensorflow as tf
 
-from albert_tf import cli, load_predictor, load_pretrainer, settings
-from albert_tf.convert import huggingface_task, native
+from albert_tf import load_predictor, load_pretrainer
+from albert_tf.convert import native
 from albert_tf.convert.__main__ import ConvertOptions, main
 from albert_tf.convert.bundle import Bundle, Leniency, head_shapes, weight_shapes
-from albert_tf.encoder import AlbertEncoder
-from albert_tf.errors import ConfigError, InputError
+from albert_tf.convert.huggingface import task as huggingface_task
 from albert_tf.export.__main__ import ExportOptions
 from albert_tf.export.__main__ import main as export
+from albert_tf.models.encoder import AlbertEncoder
+from albert_tf.runtime import cli, settings
+from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.tasks.classifier import ClassifierTask
 from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.multiple_choice import MultipleChoiceTask
 from albert_tf.tasks.predictor import task_of
 from albert_tf.tasks.regressor import RegressorTask
-from albert_tf.tasks.span import SpanTask
+from albert_tf.tasks.spans.model import SpanTask
 
 STRICT = Leniency()
 JOINT = SpanTask(answerable=True, seq_length=40)

@@ -10,18 +10,22 @@ import pytest
 import safetensors.numpy
 import tensorflow as tf
 
-from albert_tf import cli, load_encoder, load_pretrainer, settings
-from albert_tf.config import AlbertConfig, sharing_plan
-from albert_tf.convert import google_tf1, huggingface, huggingface_tokenizer, native
+from albert_tf import load_encoder, load_pretrainer
+from albert_tf.convert import google as google_tf1
+from albert_tf.convert import native
 from albert_tf.convert.__main__ import ConvertOptions, main, reshaped
 from albert_tf.convert.bundle import Bundle, Leniency, weight_shapes, with_new_parts
+from albert_tf.convert.huggingface import folder as huggingface
+from albert_tf.convert.huggingface import tokenizer as huggingface_tokenizer
 from albert_tf.convert.unshare import init_groups_from_shared
-from albert_tf.errors import ConfigError, InputError, InputNotFoundError
 from albert_tf.export import signatures
-from albert_tf.export.encoder import EncoderModule
-from albert_tf.normalization import Normalization
-from albert_tf.pretrainer import AlbertPretrainer
-from albert_tf.tokenization import Tokenizer
+from albert_tf.export.modules.encoder import EncoderModule
+from albert_tf.models.config import AlbertConfig, sharing_plan
+from albert_tf.models.pretrainer import AlbertPretrainer
+from albert_tf.runtime import cli, settings
+from albert_tf.runtime.errors import ConfigError, InputError, InputNotFoundError
+from albert_tf.text.normalization import Normalization
+from albert_tf.text.tokenization import Tokenizer
 
 STRICT = Leniency()
 MODELS = {

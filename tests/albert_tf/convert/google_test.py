@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.config import AlbertConfig
-from albert_tf.convert import google_tf1, native
+from albert_tf.convert import google as google_tf1
+from albert_tf.convert import native
 from albert_tf.convert.bundle import Bundle, Leniency, weight_shapes
-from albert_tf.errors import ConfigError, InputError, InputNotFoundError
-from albert_tf.pretrainer import AlbertPretrainer
+from albert_tf.models.config import AlbertConfig
+from albert_tf.models.pretrainer import AlbertPretrainer
+from albert_tf.runtime.errors import ConfigError, InputError, InputNotFoundError
 
 STRICT = Leniency()
 JSON = {

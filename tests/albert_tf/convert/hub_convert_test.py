@@ -8,14 +8,14 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import load_encoder, load_pretrainer
-from albert_tf.config import AlbertConfig
 from albert_tf.convert import hub, native
 from albert_tf.convert.bundle import Bundle, Leniency, weight_shapes, with_new_parts
-from albert_tf.encoder import INPUTS
-from albert_tf.errors import InputError, InputNotFoundError
-from albert_tf.pretrainer import AlbertPretrainer
-from albert_tf.tokenization import Tokenizer
-from finetuning.start import Start
+from albert_tf.models.config import AlbertConfig
+from albert_tf.models.encoder import INPUTS
+from albert_tf.models.pretrainer import AlbertPretrainer
+from albert_tf.runtime.errors import InputError, InputNotFoundError
+from albert_tf.text.tokenization import Tokenizer
+from finetuning.training.start import Start
 
 NO_PAIR = Leniency(allow_missing=("pair_head",))
 NO_HEADS = Leniency(allow_missing=("pair_head", "mlm_head"))

@@ -14,18 +14,19 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import load_tokenizer
-from albert_tf.config import AlbertConfig
-from albert_tf.convert import huggingface, native
+from albert_tf.convert import native
 from albert_tf.convert.__main__ import ConvertOptions, main
 from albert_tf.convert.bundle import Bundle, weight_shapes
+from albert_tf.convert.huggingface import folder as huggingface
+from albert_tf.models.config import AlbertConfig
 from albert_tf.tasks.classifier import ClassifierTask
 from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.multiple_choice import MultipleChoiceTask
 from albert_tf.tasks.predictor import load_task_model
 from albert_tf.tasks.regressor import RegressorTask
-from albert_tf.tasks.span import SpanModel, SpanTask
-from tests.albert_tf_side.huggingface_test import torch_python  # noqa: F401
+from albert_tf.tasks.spans.model import SpanModel, SpanTask
+from tests.albert_tf.convert.huggingface_test import torch_python  # noqa: F401
 
 TOLERANCE = 2e-5
 LABELS = ("contradiction", "entailment", "neutral")

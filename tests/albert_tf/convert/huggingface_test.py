@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.config import AlbertConfig
-from albert_tf.convert import huggingface, native
+from albert_tf.convert import native
 from albert_tf.convert.bundle import Bundle, Leniency, weight_shapes
-from albert_tf.errors import InputError
-from albert_tf.pretrainer import AlbertPretrainer
+from albert_tf.convert.huggingface import folder as huggingface
+from albert_tf.models.config import AlbertConfig
+from albert_tf.models.pretrainer import AlbertPretrainer
+from albert_tf.runtime.errors import InputError
 from tests.golden import make_huggingface as golden
 
 BASE = {"vocab_size": 30000, "num_hidden_layers": 12,

@@ -7,7 +7,7 @@ import runpy
 import pytest
 import tensorflow as tf
 
-ASK = pathlib.Path(__file__).resolve().parents[2] / "examples" / "ask.py"
+ASK = pathlib.Path(__file__).resolve().parents[3] / "examples" / "ask.py"
 
 
 def test_beside_our_code_it_fails(capsys):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.export.buckets import WIDTHS, in_buckets, width_of
+from albert_tf.export.modules.buckets import WIDTHS, in_buckets, width_of
 
 SEEN = tf.Variable(tf.zeros([0, 2], tf.int32), shape=[None, 2], trainable=False)  # rows, width
 

@@ -11,25 +11,25 @@ import pytest
 import tensorflow as tf
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
-from albert_tf.config import AlbertConfig
-from albert_tf.encoder import INPUTS, AlbertEncoder
-from albert_tf.errors import InputError
-from albert_tf.export.classifier import ClassifierModule
 from albert_tf.export.litert import write_litert
-from albert_tf.export.multiple_choice import MultipleChoiceModule
-from albert_tf.export.regressor import RegressorModule
-from albert_tf.export.span import SpanModule
-from albert_tf.export.text_module import IDS
+from albert_tf.export.modules.classifier import ClassifierModule
+from albert_tf.export.modules.multiple_choice import MultipleChoiceModule
+from albert_tf.export.modules.regressor import RegressorModule
+from albert_tf.export.modules.span import SpanModule
+from albert_tf.export.modules.text_module import IDS
+from albert_tf.models.config import AlbertConfig
+from albert_tf.models.encoder import INPUTS, AlbertEncoder
+from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.classifier import ClassifierTask, SequenceClassifier
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.multiple_choice import MultipleChoice, MultipleChoiceTask
 from albert_tf.tasks.predictor import predict
 from albert_tf.tasks.regressor import RegressorTask, SequenceRegressor
-from albert_tf.tasks.span import SpanModel, SpanTask
-from albert_tf.tokenization import load_tokenizer
+from albert_tf.tasks.spans.model import SpanModel, SpanTask
+from albert_tf.text.tokenization import load_tokenizer
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 DEEP = AlbertConfig(
     vocab_size=2000, embedding_size=64, hidden_size=256, num_layers=12, num_heads=4,
     intermediate_size=1024, max_positions=40, initializer_range=0.06,

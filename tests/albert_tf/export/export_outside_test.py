@@ -6,6 +6,7 @@ The processes run isolated (-I): they see neither this folder nor the environmen
 import functools
 import json
 import os
+import pathlib
 import subprocess
 import sys
 
@@ -14,24 +15,24 @@ import pytest
 import tensorflow as tf
 import tensorflow_hub as hub
 
-from albert_tf.encoder import INPUTS, AlbertEncoder
-from albert_tf.export.classifier import ClassifierModule
-from albert_tf.export.embedding import EmbeddingModule
-from albert_tf.export.encoder import load_encoder_module
-from albert_tf.export.fill_mask import FillMaskModule
-from albert_tf.export.multiple_choice import MultipleChoiceModule
-from albert_tf.export.preprocessing import PreprocessingModule
-from albert_tf.export.regressor import RegressorModule
+from albert_tf.export.modules.classifier import ClassifierModule
+from albert_tf.export.modules.embedding import EmbeddingModule
+from albert_tf.export.modules.encoder import load_encoder_module
+from albert_tf.export.modules.fill_mask import FillMaskModule
+from albert_tf.export.modules.multiple_choice import MultipleChoiceModule
+from albert_tf.export.modules.preprocessing import PreprocessingModule
+from albert_tf.export.modules.regressor import RegressorModule
+from albert_tf.export.modules.span import SpanModule
 from albert_tf.export.signatures import save
-from albert_tf.export.span import SpanModule
-from albert_tf.pretrainer import AlbertPretrainer
+from albert_tf.models.encoder import INPUTS, AlbertEncoder
+from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.tasks.classifier import ClassifierTask
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.multiple_choice import MultipleChoiceTask
 from albert_tf.tasks.regressor import RegressorTask
-from albert_tf.tasks.span import SpanTask
+from albert_tf.tasks.spans.model import SpanTask
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
+ROOT = str(pathlib.Path(__file__).resolve().parents[3])
 TEXTS = ["the value", "", "naïve [MASK] 漢字 🙂 1,000", "of the object " * 30]
 PAIRS = {"text_a": TEXTS, "text_b": TEXTS[::-1]}
 CHOICES = {"question": TEXTS, "context": TEXTS[::-1], "options": [["a", "the"]] * 4}

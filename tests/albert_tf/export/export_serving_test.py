@@ -13,15 +13,15 @@ from google.protobuf import text_format
 from tensorflow_serving.apis import prediction_log_pb2
 from tensorflow_serving.config import model_server_config_pb2
 
-from albert_tf.encoder import AlbertEncoder
-from albert_tf.errors import InputError
 from albert_tf.export import __main__ as program
 from albert_tf.export import serving
-from albert_tf.export.classifier import ClassifierModule
-from albert_tf.export.span import SpanModule
+from albert_tf.export.modules.classifier import ClassifierModule
+from albert_tf.export.modules.span import SpanModule
+from albert_tf.models.encoder import AlbertEncoder
+from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.classifier import ClassifierTask
 from albert_tf.tasks.kinds import KINDS
-from albert_tf.tasks.span import SpanTask
+from albert_tf.tasks.spans.model import SpanTask
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def test_configuration(exported):
 class TestRequestsOfTheDocumentation:
     """docs/serving.md: every request has the inputs of the signature that it names."""
 
-    DOCUMENT = (pathlib.Path(__file__).parents[2] / "docs" / "serving.md").read_text("utf-8")
+    DOCUMENT = (pathlib.Path(__file__).parents[3] / "docs" / "serving.md").read_text("utf-8")
 
     @pytest.fixture(scope="class")
     def modules(self, tiny, small_tokenizer):

@@ -10,20 +10,21 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from albert_tf import load_predictor, settings
-from albert_tf.encoder import AlbertEncoder
-from albert_tf.errors import InputError
+from albert_tf import load_predictor
+from albert_tf.export.modules.span import SpanModule
+from albert_tf.export.modules.span_ops import cut
 from albert_tf.export.signatures import save
-from albert_tf.export.span import SpanModule
-from albert_tf.export.span_ops import cut
-from albert_tf.runs import RunDir
-from albert_tf.tasks import span_windows
+from albert_tf.models.encoder import AlbertEncoder
+from albert_tf.runtime import settings
+from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.runs import RunDir
 from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.predictor import Predictor
-from albert_tf.tasks.span import SpanModel, SpanTask
-from albert_tf.tokenization import Normalization, Tokenizer, load_tokenizer
-from finetuning.tasks.squad_reader import questions_of
-from tests.albert_tf_side.span_alignment_test import PARTS, wordpiece
+from albert_tf.tasks.spans import windows as span_windows
+from albert_tf.tasks.spans.model import SpanModel, SpanTask
+from albert_tf.text.tokenization import Normalization, Tokenizer, load_tokenizer
+from finetuning.datasets.squad_reader import questions_of
+from tests.albert_tf.text.alignment_test import PARTS, wordpiece
 
 SHORT = SpanTask(seq_length=32, query_length=8, doc_stride=7, max_answer_length=9, n_best=6)
 SHORT_2 = SpanTask(

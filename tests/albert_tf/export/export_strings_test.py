@@ -9,20 +9,20 @@ import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from albert_tf.encoder import AlbertEncoder
-from albert_tf.export.classifier import ClassifierModule
-from albert_tf.export.embedding import EmbeddingModule
-from albert_tf.export.fill_mask import FillMaskModule
-from albert_tf.export.multiple_choice import MultipleChoiceModule
-from albert_tf.export.preprocessing import PreprocessingModule
-from albert_tf.export.regressor import RegressorModule
-from albert_tf.export.span import SpanModule
-from albert_tf.pretrainer import AlbertPretrainer
+from albert_tf.export.modules.classifier import ClassifierModule
+from albert_tf.export.modules.embedding import EmbeddingModule
+from albert_tf.export.modules.fill_mask import FillMaskModule
+from albert_tf.export.modules.multiple_choice import MultipleChoiceModule
+from albert_tf.export.modules.preprocessing import PreprocessingModule
+from albert_tf.export.modules.regressor import RegressorModule
+from albert_tf.export.modules.span import SpanModule
+from albert_tf.models.encoder import AlbertEncoder
+from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.tasks.classifier import ClassifierTask, SequenceClassifier
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.multiple_choice import MultipleChoiceTask
 from albert_tf.tasks.regressor import RegressorTask
-from albert_tf.tasks.span import SpanTask
+from albert_tf.tasks.spans.model import SpanTask
 
 TASKS = {
     "classifier": (ClassifierTask(("no", "yes"), seq_length=32), ClassifierModule),

@@ -6,21 +6,21 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.encoder import INPUTS, AlbertEncoder
-from albert_tf.errors import InputError
-from albert_tf.export.classifier import ClassifierModule
-from albert_tf.export.embedding import EmbeddingModule
-from albert_tf.export.multiple_choice import MultipleChoiceModule, filled
-from albert_tf.export.regressor import RegressorModule
+from albert_tf.export.modules.classifier import ClassifierModule
+from albert_tf.export.modules.embedding import EmbeddingModule
+from albert_tf.export.modules.multiple_choice import MultipleChoiceModule, filled
+from albert_tf.export.modules.regressor import RegressorModule
+from albert_tf.export.modules.span import SpanModule
 from albert_tf.export.signatures import save
-from albert_tf.export.span import SpanModule
+from albert_tf.models.encoder import INPUTS, AlbertEncoder
+from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.classifier import ClassifierTask, SequenceClassifier
 from albert_tf.tasks.examples import ChoiceExample, TextExample
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.multiple_choice import MultipleChoice, MultipleChoiceTask, fill
 from albert_tf.tasks.predictor import predict
 from albert_tf.tasks.regressor import RegressorTask, SequenceRegressor
-from albert_tf.tasks.span import SpanTask
+from albert_tf.tasks.spans.model import SpanTask
 
 TEXTS = ("the value", "", "of the object " * 30, "one, two", " \t", "a\0b", "naïve “x” 漢字 🙂")
 OTHERS = ("a", "x", "", "three of the objects in the sequence of the objects", "b", "c", "d")

@@ -13,15 +13,15 @@ import tensorflow_hub as hub
 import tf_keras
 
 from albert_tf import load_encoder, load_pretrainer
-from albert_tf.encoder import INPUTS, AlbertEncoder
-from albert_tf.errors import InputError
 from albert_tf.export import __main__ as program
-from albert_tf.export.classifier import ClassifierModule
-from albert_tf.export.encoder import EncoderModule
-from albert_tf.export.fill_mask import FillMaskModule
+from albert_tf.export.modules.classifier import ClassifierModule
+from albert_tf.export.modules.encoder import EncoderModule
+from albert_tf.export.modules.fill_mask import FillMaskModule
 from albert_tf.export.signatures import save
-from albert_tf.pretrainer import AlbertPretrainer
-from albert_tf.runs import RunDir
+from albert_tf.models.encoder import INPUTS, AlbertEncoder
+from albert_tf.models.pretrainer import AlbertPretrainer
+from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.runs import RunDir
 from albert_tf.tasks.classifier import ClassifierTask, SequenceClassifier
 from albert_tf.tasks.features import pack
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from albert_tf.config import (
+from albert_tf.models.config import (
     PRESETS,
     SHARINGS,
     AlbertConfig,
@@ -14,9 +14,9 @@ from albert_tf.config import (
     param_counts,
     sharing_plan,
 )
-from albert_tf.encoder import AlbertEncoder
-from albert_tf.errors import ConfigError, InputNotFoundError
-from albert_tf.pretrainer import AlbertPretrainer
+from albert_tf.models.encoder import AlbertEncoder
+from albert_tf.models.pretrainer import AlbertPretrainer
+from albert_tf.runtime.errors import ConfigError, InputNotFoundError
 
 PUBLISHED = {
     "base": 11_683_584,

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.encoder import INPUTS, AlbertEncoder
+from albert_tf.models.encoder import INPUTS, AlbertEncoder
 
 NAMES = ("sequence_output", "pooled_output")
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.layers import common, fused
+from albert_tf.models.layers import common, fused
 
 KEY = tf.constant([11, 13])
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.config import AlbertConfig, sharing_plan
-from albert_tf.layers import common, fused
-from albert_tf.layers.attention import SelfAttention, additive_mask
-from albert_tf.layers.embeddings import AlbertEmbeddings
-from albert_tf.layers.feed_forward import FeedForward
-from albert_tf.layers.shared_stack import SharedStack
+from albert_tf.models.config import AlbertConfig, sharing_plan
+from albert_tf.models.layers import common, fused
+from albert_tf.models.layers.attention import SelfAttention, additive_mask
+from albert_tf.models.layers.embeddings import AlbertEmbeddings
+from albert_tf.models.layers.feed_forward import FeedForward
+from albert_tf.models.layers.shared_stack import SharedStack
 
 KEY = tf.constant([1, 2])
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.config import head_param_counts
-from albert_tf.pretrainer import AlbertPretrainer
+from albert_tf.models.config import head_param_counts
+from albert_tf.models.pretrainer import AlbertPretrainer
 
 POSITIONS = np.array([[0, 3, 3], [6, 1, 0]], np.int32)
 

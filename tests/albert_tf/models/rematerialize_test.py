@@ -5,10 +5,10 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.config import AlbertConfig
-from albert_tf.encoder import INPUTS, AlbertEncoder
-from albert_tf.layers.attention import additive_mask
-from albert_tf.layers.shared_stack import SharedStack
+from albert_tf.models.config import AlbertConfig
+from albert_tf.models.encoder import INPUTS, AlbertEncoder
+from albert_tf.models.layers.attention import additive_mask
+from albert_tf.models.layers.shared_stack import SharedStack
 
 SHARINGS = [("all", 1), ("all", 2), ("attention", 1), ("ffn", 2), ("none", 1)]
 TESTED = [("all", 2)]  # the others are slow

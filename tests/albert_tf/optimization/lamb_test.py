@@ -92,7 +92,7 @@ def test_a_zero_weight_moves_and_a_zero_update_does_not():
 
 
 def test_what_is_excluded(tiny):
-    from albert_tf.pretrainer import AlbertPretrainer
+    from albert_tf.models.pretrainer import AlbertPretrainer
 
     model = AlbertPretrainer(tiny).create_weights()
     excluded = {v.name for v in model.variables if Lamb(1.0).is_excluded(v)}

@@ -3,8 +3,8 @@
 import pytest
 import tensorflow as tf
 
-from albert_tf.errors import ConfigError
 from albert_tf.optimization import LinearWarmupLinearDecay
+from albert_tf.runtime.errors import ConfigError
 
 # peak 2, warm-up 4 steps, length 10: 2 * step / 4, then 2 * (1 - step / 10).
 TABLE = {0: 0.0, 1: 0.5, 2: 1.0, 3: 1.5, 4: 1.2, 5: 1.0, 9: 0.2, 10: 0.0, 11: 0.0, 1000: 0.0}

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from albert_tf import cli
-from albert_tf.errors import InputError, reading
+from albert_tf.runtime import cli
+from albert_tf.runtime.errors import InputError, reading
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,7 +90,7 @@ def test_parsing_twice_shares_nothing():
 PROGRAM = """
 import dataclasses, sys
 from albert_tf import cli
-from albert_tf.errors import InputError
+from albert_tf.runtime.errors import InputError
 
 @dataclasses.dataclass(frozen=True)
 class Options:

@@ -11,8 +11,8 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from albert_tf import hardware
-from albert_tf.errors import InputError
+from albert_tf.runtime import devices as hardware
+from albert_tf.runtime.errors import InputError
 
 
 def mistake(*args) -> str:

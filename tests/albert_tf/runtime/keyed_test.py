@@ -6,7 +6,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data import keyed
+from albert_tf.runtime import keyed
 
 GOLDEN = 0x9E3779B97F4A7C15
 # The first outputs of splitmix64 from seed 0 (Vigna's reference implementation).

@@ -9,10 +9,10 @@ import sys
 
 import pytest
 
-from albert_tf import outputs
-from albert_tf.errors import InputError, MachineError
+from albert_tf.runtime import outputs
+from albert_tf.runtime.errors import InputError, MachineError
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 
 def fill(path, **changes):

@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from albert_tf import settings
-from albert_tf.errors import ConfigError
+from albert_tf.runtime import settings
+from albert_tf.runtime.errors import ConfigError
 
 
 @dataclasses.dataclass(frozen=True)

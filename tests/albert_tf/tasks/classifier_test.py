@@ -8,13 +8,13 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.encoder import AlbertEncoder
-from albert_tf.errors import ConfigError, InputError
+from albert_tf.models.encoder import AlbertEncoder
+from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.tasks.classifier import ClassifierTask, SequenceClassifier
 from albert_tf.tasks.features import Features, joined, pack
 from albert_tf.tasks.predictor import load_task_model, predict
-from albert_tf.text_ops import pack_segments
-from albert_tf.tokenization import SpecialIds
+from albert_tf.text.graph_tokenization import pack_segments
+from albert_tf.text.tokenization import SpecialIds
 
 SPECIAL = SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)
 TASK = ClassifierTask(labels=("no", "yes", "maybe"), seq_length=12, dropout=0.5)

@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.encoder import INPUTS, AlbertEncoder
-from albert_tf.errors import ConfigError, InputError
+from albert_tf.models.encoder import INPUTS, AlbertEncoder
+from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.tasks.examples import ChoiceExample
 from albert_tf.tasks.multiple_choice import (
     MultipleChoice,

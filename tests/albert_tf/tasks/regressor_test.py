@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from albert_tf.encoder import AlbertEncoder
-from albert_tf.errors import ConfigError
+from albert_tf.models.encoder import AlbertEncoder
+from albert_tf.runtime.errors import ConfigError
 from albert_tf.tasks.regressor import RegressorTask, SequenceRegressor
 
 

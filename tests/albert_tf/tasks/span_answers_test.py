@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from albert_tf.tasks.examples import SpanExample
-from albert_tf.tasks.span import SpanTask
-from albert_tf.tasks.span_answers import average_spans, decode_spans
-from albert_tf.tasks.span_features import SpanFeatures, featurize_spans
-from albert_tf.tokenization import Normalization, Tokenizer, load_tokenizer
-from finetuning.tasks.squad_reader import questions_of
+from albert_tf.tasks.spans.answers import average_spans, decode_spans
+from albert_tf.tasks.spans.features import SpanFeatures, featurize_spans
+from albert_tf.tasks.spans.model import SpanTask
+from albert_tf.text.tokenization import Normalization, Tokenizer, load_tokenizer
+from finetuning.datasets.squad_reader import questions_of
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz"]
 TOKENIZER = Tokenizer("\n".join(PIECES).encode(), Normalization())

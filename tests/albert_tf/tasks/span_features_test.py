@@ -6,14 +6,14 @@ import fractions
 import numpy as np
 import pytest
 
-from albert_tf.errors import ConfigError
+from albert_tf.runtime.errors import ConfigError
 from albert_tf.tasks.examples import SpanExample
-from albert_tf.tasks.span import SpanTask
-from albert_tf.tasks.span_answers import decode_spans
-from albert_tf.tasks.span_features import featurize_spans
-from albert_tf.tasks.span_windows import cut
-from albert_tf.tokenization import Normalization, Tokenizer, load_tokenizer
-from finetuning.tasks.squad_reader import questions_of
+from albert_tf.tasks.spans.answers import decode_spans
+from albert_tf.tasks.spans.features import featurize_spans
+from albert_tf.tasks.spans.model import SpanTask
+from albert_tf.tasks.spans.windows import cut
+from albert_tf.text.tokenization import Normalization, Tokenizer, load_tokenizer
+from finetuning.datasets.squad_reader import questions_of
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

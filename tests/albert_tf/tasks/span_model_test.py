@@ -7,15 +7,15 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.encoder import AlbertEncoder
+from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.predictor import predict
-from albert_tf.tasks.span import SpanModel, SpanTask, allowed_positions
-from albert_tf.tasks.span_answers import decode_spans
-from albert_tf.tasks.span_features import featurize_spans
-from albert_tf.tasks.span_heads import IndependentHead
-from albert_tf.tokenization import Normalization, Tokenizer, load_tokenizer
-from finetuning.tasks.squad_reader import questions_of
+from albert_tf.tasks.spans.answers import decode_spans
+from albert_tf.tasks.spans.features import featurize_spans
+from albert_tf.tasks.spans.heads import IndependentHead
+from albert_tf.tasks.spans.model import SpanModel, SpanTask, allowed_positions
+from albert_tf.text.tokenization import Normalization, Tokenizer, load_tokenizer
+from finetuning.datasets.squad_reader import questions_of
 
 ONE = SpanTask(seq_length=16, max_answer_length=3, n_best=7, dropout=0.5)
 TWO = SpanTask(seq_length=16, answerable=True, beam=3, dropout=0.5)

@@ -6,10 +6,10 @@ import random
 import numpy as np
 import pytest
 
-from albert_tf.normalization import Normalization, normalize
-from albert_tf.tasks.span_alignment import _solid_lengths, align
-from albert_tf.tokenization import Tokenizer, load_tokenizer
-from albert_tf.wordpiece import split_words
+from albert_tf.text.alignment import _solid_lengths, align
+from albert_tf.text.normalization import Normalization, normalize
+from albert_tf.text.tokenization import Tokenizer, load_tokenizer
+from albert_tf.text.wordpiece import split_words
 
 RULES = [
     Normalization(lowercase, accents, quotes)

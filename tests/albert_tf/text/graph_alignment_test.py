@@ -9,13 +9,13 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from albert_tf.graph_alignment import GraphAligner, byte_bounds
-from albert_tf.normalization import Normalization
-from albert_tf.tasks.span_alignment import align
-from albert_tf.text_ops import GraphTokenizer
-from albert_tf.tokenization import Tokenizer, load_tokenizer
-from finetuning.tasks.squad_reader import questions_of
-from tests.albert_tf_side.span_alignment_test import PARTS, wordpiece
+from albert_tf.text.alignment import align
+from albert_tf.text.graph_alignment import GraphAligner, byte_bounds
+from albert_tf.text.graph_tokenization import GraphTokenizer
+from albert_tf.text.normalization import Normalization
+from albert_tf.text.tokenization import Tokenizer, load_tokenizer
+from finetuning.datasets.squad_reader import questions_of
+from tests.albert_tf.text.alignment_test import PARTS, wordpiece
 
 RULES = [
     Normalization(lowercase, accents, quotes)

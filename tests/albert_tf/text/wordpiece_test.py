@@ -7,10 +7,10 @@ import unicodedata
 
 import pytest
 
-from albert_tf.errors import InputError
-from albert_tf.normalization import Normalization
-from albert_tf.tokenization import Tokenizer, load_tokenizer
-from albert_tf.wordpiece import split_words
+from albert_tf.runtime.errors import InputError
+from albert_tf.text.normalization import Normalization
+from albert_tf.text.tokenization import Tokenizer, load_tokenizer
+from albert_tf.text.wordpiece import split_words
 
 PIECES = [
     "[unused1]", "[CLS]", "[SEP]", "[UNK]", "[MASK]", "un", "##aff", "##able", "##a", "a", "b",

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from albert_tf.normalization import Normalization
-from albert_tf.tokenization import Tokenizer, load_tokenizer
-from data import batch_tokenizer
-from data.batch_tokenizer import encode_flat
+from albert_tf.text.normalization import Normalization
+from albert_tf.text.tokenization import Tokenizer, load_tokenizer
+from data.building import batch_tokenizer
+from data.building.batch_tokenizer import encode_flat
 
 
 def rows(tokenizer: Tokenizer, texts: list[str]) -> list[list[int]]:

@@ -10,11 +10,11 @@ import sys
 
 import pytest
 
-from albert_tf.errors import InputError
+from albert_tf.runtime.errors import InputError
 from data import build as build_module
 from data.build import BuildOptions, build
-from data.corpora import NumberedCorpus
-from data.records import Manifest
+from data.corpora.corpus import NumberedCorpus
+from data.records.manifest import Manifest
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from albert_tf.errors import InputError
-from data.build_options import REFERENCE_OPTIONS, BuildOptions, check
+from albert_tf.runtime.errors import InputError
+from data.building.options import REFERENCE_OPTIONS, BuildOptions, check
 
 COMPACT = BuildOptions("text:a", "tokenizer", "out")
 CHANGES = {

@@ -1,9 +1,9 @@
 """Proves that cuts have a random stream of their own, and that nothing of a text is lost."""
 
-from albert_tf.tokenization import load_tokenizer
-from data import cutter
-from data.corpora import Document, NumberedCorpus
-from data.splits import split_of
+from albert_tf.text.tokenization import load_tokenizer
+from data.building import cutter
+from data.corpora.corpus import Document, NumberedCorpus
+from data.corpora.splits import split_of
 
 
 def test_a_pair_has_a_key_of_its_own(tiny_tokenizer):

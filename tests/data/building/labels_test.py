@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from data import labels
-from data.segments import Pairs, segment_pairs
-from data.sequences import Sequences
-from data.static_masking import StaticMasking, choose
+from data.building import labels
+from data.building.segments import Pairs, segment_pairs
+from data.building.sequences import Sequences
+from data.building.static_masking import StaticMasking, choose
 
 LONE = 4000
 

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.errors import InputError
-from albert_tf.tokenization import load_tokenizer
+from albert_tf.runtime.errors import InputError
+from albert_tf.text.tokenization import load_tokenizer
 from data.build import BuildOptions, build
-from data.protobuf import encode_examples
-from data.record_stream import record_stream
-from data.records import Manifest
-from data.reference_reader import StaticRecords, count_records
+from data.pipeline.record_stream import record_stream
+from data.records.manifest import Manifest
+from data.records.protobuf import encode_examples
+from data.records.reference_reader import StaticRecords, count_records
 
 SEQ, SLOTS = 32, 5
 

@@ -10,12 +10,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from albert_tf.tokenization import load_tokenizer
-from data import static_masking
+from albert_tf.text.tokenization import load_tokenizer
 from data.build import BuildOptions, make_stages
-from data.corpora import read_documents
-from data.cutter import cut_all
-from data.sequences import Sequences
+from data.building import static_masking
+from data.building.cutter import cut_all
+from data.building.sequences import Sequences
+from data.corpora.corpus import read_documents
 
 CHAPTER = r"regex:^\s*(?:CHAPTER|Chapter|VOLUME|BOOK|Book) [0-9IVXLC]+"
 ARTICLE = r"regex:^ = [^=].*[^=] = $"

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from data import segments
-from data.segments import fit
+from data.building import segments
+from data.building.segments import fit
 
 EVERY_PIECE = np.ones(1_000_000, bool)  # each a word of its own
 SENTENCES = st.lists(st.integers(1, 30), min_size=1, max_size=20)

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from data.sequences import Sequences
-from data.static_masking import StaticMasking, choose, replace
+from data.building.sequences import Sequences
+from data.building.static_masking import StaticMasking, choose, replace
 
 VOCAB = 1000
 

@@ -8,15 +8,15 @@ import sys
 
 import pytest
 
-from albert_tf.errors import MachineError
-from data.workers import map_in_order
+from albert_tf.runtime.errors import MachineError
+from data.building.workers import map_in_order
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 SCRIPT = """
 import sys, time
-from albert_tf.tokenization import load_tokenizer
+from albert_tf.text.tokenization import load_tokenizer
 from data import cutter
-from data.corpora import Document
+from data.corpora.corpus import Document
 
 def documents():
     for number in range(9):
@@ -78,7 +78,7 @@ def test_a_script_without_a_guard_is_told(tmp_path):
     """Its workers would run it again and end, before they have read a vocabulary's megabyte."""
     (tmp_path / "script.py").write_text(
         "import functools, operator\n"
-        "from data.workers import map_in_order\n"
+        "from data.building.workers import map_in_order\n"
         "list(map_in_order(functools.partial(operator.contains, 'a' * 2**20), 'ab', 2))\n"
     )
     done = subprocess.run(
@@ -90,6 +90,6 @@ def test_a_script_without_a_guard_is_told(tmp_path):
         timeout=60,
     )
     assert done.returncode == 1
-    error = "albert_tf.errors.MachineError: "
+    error = "albert_tf.runtime.errors.MachineError: "
     said = [line for line in done.stderr.splitlines() if line.startswith(error)]
     assert '__name__ == "__main__"' in said[-1]

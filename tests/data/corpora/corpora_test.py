@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from albert_tf.errors import InputError, InputNotFoundError
-from data.corpora import Document, corpus_bytes, corpus_fingerprint, read_documents
+from albert_tf.runtime.errors import InputError, InputNotFoundError
+from data.corpora.corpus import Document, corpus_bytes, corpus_fingerprint, read_documents
 
 NOVEL_HEADING = r"regex:^\s*(?:CHAPTER|Chapter|VOLUME|BOOK|Book) [0-9IVXLC]+"
 WIKITEXT_HEADING = "regex:^ = [^=].*[^=] = $"
@@ -217,7 +217,7 @@ def test_a_glob_that_matches_nothing_is_named_with_the_working_directory(kind):
 def test_a_long_line_needs_a_few_times_its_size(tmp_path):
     write(tmp_path / "a.txt", f"{'A long one ' * 9}, says Mr. Fox. " * 200_000)  # 23 MB
     program = (
-        "import resource, sys; from data.corpora import read_documents\n"
+        "import resource, sys; from data.corpora.corpus import read_documents\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
         f"(d,) = read_documents('text:{tmp_path}/a.txt'); assert len(d.sentences) == 200_000\n"
         "assert not {'tensorflow', 'tensorflow_datasets'} & set(sys.modules)\n"
@@ -258,7 +258,7 @@ def test_sentences_are_lines_and_blank_lines_divide_documents(tmp_path):
 
 
 def test_bytes_that_are_not_utf8_are_named_in_any_block(tmp_path, monkeypatch):
-    monkeypatch.setattr("data.text_files._BLOCK_BYTES", 64)
+    monkeypatch.setattr("data.corpora.text_files._BLOCK_BYTES", 64)
     path = tmp_path / "lines.txt"
     path.write_bytes(b"Good line of text.\n" * 100 + b"caf\xe9.\n" + b"More.\n" * 50)
     with pytest.raises(InputError, match="byte 0xe9 at offset 1903"):

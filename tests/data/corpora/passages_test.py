@@ -7,8 +7,8 @@ import socket
 
 import pytest
 
-from albert_tf.errors import InputError, InputNotFoundError
-from data.corpora import read_documents
+from albert_tf.runtime.errors import InputError, InputNotFoundError
+from data.corpora.corpus import read_documents
 
 RACE = {"answers": ["A"], "options": [["a", "b", "c", "d"]], "questions": ["Who?"], "id": "x"}
 

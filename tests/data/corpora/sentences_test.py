@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from data.sentences import join_lines, sentences_of, split_sentences
+from data.corpora.sentences import join_lines, sentences_of, split_sentences
 
 CASES = {
     "abbreviations": [

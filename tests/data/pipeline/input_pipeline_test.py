@@ -5,15 +5,15 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from albert_tf.errors import ConfigError
-from data.input_pipeline import (
+from albert_tf.runtime.errors import ConfigError
+from data.pipeline.batches import (
     Objective,
     Records,
     evaluation_batches,
     training_batches,
 )
-from data.masking import MaskingConfig
-from data.record_stream import record_stream, seek
+from data.pipeline.masking import MaskingConfig
+from data.pipeline.record_stream import record_stream, seek
 
 MASKING = MaskingConfig()
 SOP, NONE = Objective("sop"), Objective("none")

@@ -10,10 +10,11 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from albert_tf.errors import ConfigError
-from data import keyed, masking
-from data.masking import MaskingConfig, Vocabulary, mask_batch
-from data.schema import MAX_SEQ_LENGTH
+from albert_tf.runtime import keyed
+from albert_tf.runtime.errors import ConfigError
+from data.pipeline import masking
+from data.pipeline.masking import MaskingConfig, Vocabulary, mask_batch
+from data.records.schema import MAX_SEQ_LENGTH
 
 VOCABULARY = Vocabulary(50, 4, (0, 1, 2, 3, 4))
 # Traced once for each shape and configuration; graph operations only, which need no conversion.

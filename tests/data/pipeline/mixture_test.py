@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.errors import InputError
-from data.input_pipeline import training_batches
-from data.masking import MaskingConfig
-from data.mixture import BLOCK, Mixture
-from data.pairs import Objective
-from data.record_folder import Records
+from albert_tf.runtime.errors import InputError
+from data.pipeline.batches import training_batches
+from data.pipeline.masking import MaskingConfig
+from data.pipeline.mixture import BLOCK, Mixture
+from data.pipeline.pairs import Objective
+from data.records.folder import Records
 from data.show_records import original_ids
 
 SOP = Objective("sop")

@@ -13,13 +13,13 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from albert_tf.errors import ConfigError
-from data.input_pipeline import Objective, Records, evaluation_batches, training_batches
-from data.masking import MaskingConfig
-from data.pairs import replace_half
-from data.records import Counts, Manifest
-from data.schema import COMPACT_VERSION
-from data.segments import fit, segment_pairs
+from albert_tf.runtime.errors import ConfigError
+from data.building.segments import fit, segment_pairs
+from data.pipeline.batches import Objective, Records, evaluation_batches, training_batches
+from data.pipeline.masking import MaskingConfig
+from data.pipeline.pairs import replace_half
+from data.records.manifest import Counts, Manifest
+from data.records.schema import COMPACT_VERSION
 from data.show_records import original_ids
 
 NSP, MASKING = Objective("nsp"), MaskingConfig()

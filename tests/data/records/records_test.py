@@ -7,9 +7,9 @@ import shutil
 
 import pytest
 
-from albert_tf.errors import InputError, InputNotFoundError
-from data.records import MANIFEST, TOKENIZER, Counts, Manifest, shard_name, tokenizer_of
-from data.schema import COMPACT_VERSION, compact_schema
+from albert_tf.runtime.errors import InputError, InputNotFoundError
+from data.records.manifest import MANIFEST, TOKENIZER, Counts, Manifest, shard_name, tokenizer_of
+from data.records.schema import COMPACT_VERSION, compact_schema
 
 
 @pytest.fixture
@@ -85,8 +85,8 @@ def test_records_are_read_from_a_bucket(write_records, tiny_tokenizer, tmp_path)
     """`ram://` is a file system of TensorFlow, as gs:// is: no path of the machine reads it."""
     import tensorflow as tf
 
-    from data.input_pipeline import Objective, Records, training_batches
-    from data.masking import MaskingConfig
+    from data.pipeline.batches import Objective, Records, training_batches
+    from data.pipeline.masking import MaskingConfig
 
     shards = [[(range(5, 15), [1] * 10, 4)], [(range(20, 29), [1] * 9, 5)]]
     here = write_records(tmp_path / "records", shards, seq_length=32)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data.compact_layout import CompactLayout
-from data.schema import Feature, RecordSchema, compact_schema, ids_dtype
-from data.sequences import Sequences
+from data.building.compact_layout import CompactLayout
+from data.building.sequences import Sequences
+from data.records.schema import Feature, RecordSchema, compact_schema, ids_dtype
 
 
 @pytest.fixture(params=[2**16, 2**16 + 1], ids=["uint16", "int32"])

@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from albert_tf.errors import InputError
-from albert_tf.runs import RunDir
+from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.runs import RunDir
 from albert_tf.tasks.examples import SpanExample
-from albert_tf.tasks.span import SpanTask
-from albert_tf.tasks.span_features import featurize_spans
-from albert_tf.tokenization import Normalization, Tokenizer
+from albert_tf.tasks.spans.features import featurize_spans
+from albert_tf.tasks.spans.model import SpanTask
+from albert_tf.text.tokenization import Normalization, Tokenizer
 from finetuning import predict, train
-from finetuning.task import Source
-from finetuning.tasks.cmrc_metrics import is_chinese, units, words
-from finetuning.tasks.squad import SQUAD
-from finetuning.tasks.squad_metrics import CMRC, score_answer, scorer_of
-from finetuning.tasks.squad_metrics import SQUAD as WORDS
-from finetuning.tasks.squad_reader import questions_of
+from finetuning.datasets.cmrc_metrics import is_chinese, units, words
+from finetuning.datasets.squad import SQUAD
+from finetuning.datasets.squad_metrics import CMRC, score_answer, scorer_of
+from finetuning.datasets.squad_metrics import SQUAD as WORDS
+from finetuning.datasets.squad_reader import questions_of
+from finetuning.datasets.task import Source
 
 ONE, TWO = SQUAD["squad1"], SQUAD["squad2"]
 CONTEXT = "游戏由韩国Nexon开发与发行。"

@@ -6,16 +6,16 @@ import pathlib
 
 import pytest
 
-from albert_tf import settings
-from albert_tf.config import AlbertConfig
-from albert_tf.errors import InputError, InputNotFoundError
+from albert_tf.models.config import AlbertConfig
+from albert_tf.runtime import settings
+from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.tasks.classifier import ClassifierTask
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.regressor import RegressorTask
-from finetuning.config import FinetuneConfig
-from finetuning.task import Source
-from finetuning.tasks import TASKS
-from finetuning.tasks.glue import GLUE
+from finetuning.datasets import TASKS
+from finetuning.datasets.glue import GLUE
+from finetuning.datasets.task import Source
+from finetuning.training.config import FinetuneConfig
 
 MNLI = (
     "index\tpromptID\tpairID\tgenre\tsentence1_binary_parse\tsentence2_binary_parse\t"

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from albert_tf.errors import InputError
-from finetuning.metrics import METRICS, compare, score_labels, score_numbers
+from albert_tf.runtime.errors import InputError
+from finetuning.datasets.metrics import METRICS, compare, score_labels, score_numbers
 
 
 def test_by_hand():

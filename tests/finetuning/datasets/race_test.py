@@ -6,10 +6,10 @@ import pathlib
 
 import pytest
 
-from albert_tf.errors import InputError, InputNotFoundError
+from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.tasks.examples import ChoiceExample
-from finetuning.task import Source
-from finetuning.tasks.race import RACE
+from finetuning.datasets.race import RACE
+from finetuning.datasets.task import Source
 
 OPTIONS = ["one", "two", "three", "four"]
 

@@ -7,12 +7,12 @@ import pathlib
 import numpy as np
 import pytest
 
-from albert_tf.errors import InputError, InputNotFoundError
+from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.tasks.examples import SpanExample
-from albert_tf.tasks.span import SpanTask
-from finetuning.task import Source
-from finetuning.tasks.squad import SQUAD
-from finetuning.tasks.squad_metrics import best_threshold, score_answer
+from albert_tf.tasks.spans.model import SpanTask
+from finetuning.datasets.squad import SQUAD
+from finetuning.datasets.squad_metrics import best_threshold, score_answer
+from finetuning.datasets.task import Source
 
 ONE, TWO = SQUAD["squad1"], SQUAD["squad2"]
 

@@ -5,8 +5,14 @@ import pathlib
 
 import pytest
 
-from albert_tf.errors import InputError, InputNotFoundError
-from finetuning.tables import find, lines_of, open_table, parse_json, write_predictions
+from albert_tf.runtime.errors import InputError, InputNotFoundError
+from finetuning.datasets.table_files import (
+    find,
+    lines_of,
+    open_table,
+    parse_json,
+    write_predictions,
+)
 
 
 def cells(path: pathlib.Path, *names: str, **options) -> list[tuple[int, list[str]]]:

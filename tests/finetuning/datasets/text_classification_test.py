@@ -4,10 +4,10 @@ import pathlib
 
 import pytest
 
-from albert_tf.errors import InputError, InputNotFoundError
+from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.tasks.examples import TextExample
-from finetuning.task import Source
-from finetuning.tasks.text_classification import TextClassification
+from finetuning.datasets.task import Source
+from finetuning.datasets.text_classification import TextClassification
 
 TASK = TextClassification()
 DEV = "text\tlabel\nx\ta\n"

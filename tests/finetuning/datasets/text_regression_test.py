@@ -6,14 +6,14 @@ import random
 import numpy as np
 import pytest
 
-from albert_tf.errors import ConfigError, InputError
-from albert_tf.runs import RunDir
+from albert_tf.runtime.errors import ConfigError, InputError
+from albert_tf.runtime.runs import RunDir
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.predictor import load_predictor
 from finetuning import distill, train
-from finetuning.tasks.text_regression import TextRegression
-from tests.finetuning_side.conftest import QUICK
-from tests.finetuning_side.text_classification_test import write
+from finetuning.datasets.text_regression import TextRegression
+from tests.finetuning.conftest import QUICK
+from tests.finetuning.datasets.text_classification_test import write
 
 TASK = TextRegression()
 

@@ -3,7 +3,7 @@
 import pytest
 
 from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample
-from finetuning.card import _mistakes
+from finetuning.reporting.card import _mistakes
 
 ONE, TWO = {"kind": "span", "answerable": False}, {"kind": "span", "answerable": True}
 NONE = SpanExample("who?", "Jane wrote", is_impossible=True)

@@ -4,11 +4,11 @@ import pytest
 
 from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample
 from albert_tf.tasks.multiple_choice import MultipleChoiceTask
-from albert_tf.tasks.span import SpanTask
-from finetuning.metrics import is_known
-from finetuning.report import baseline_of, scores_if_known, standard_error
-from finetuning.task import Data
-from finetuning.tasks import TASKS
+from albert_tf.tasks.spans.model import SpanTask
+from finetuning.datasets import TASKS
+from finetuning.datasets.metrics import is_known
+from finetuning.datasets.task import Data
+from finetuning.reporting.report import baseline_of, scores_if_known, standard_error
 
 ONE, TWO = TASKS["squad1"], TASKS["squad2"]
 QUESTION = SpanExample("?", "x y z", answers=((0, "x y"),))

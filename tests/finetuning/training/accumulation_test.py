@@ -7,18 +7,18 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.encoder import AlbertEncoder
-from albert_tf.errors import ConfigError
-from albert_tf.hardware import precision_policy
-from albert_tf.runs import RunDir
+from albert_tf.models.encoder import AlbertEncoder
+from albert_tf.runtime.devices import precision_policy
+from albert_tf.runtime.errors import ConfigError
+from albert_tf.runtime.runs import RunDir
 from albert_tf.tasks.features import Features
-from albert_tf.tasks.span import SpanModel, SpanTask
-from finetuning.config import FinetuneConfig, Plan, TrainingConfig
-from finetuning.fit import compiled, fine_tune
-from finetuning.layers import LayerwiseAdamW
-from finetuning.start import Start, resolve
-from finetuning.task import Source
-from finetuning.tasks import TASKS
+from albert_tf.tasks.spans.model import SpanModel, SpanTask
+from finetuning.datasets import TASKS
+from finetuning.datasets.task import Source
+from finetuning.training.config import FinetuneConfig, Plan, TrainingConfig
+from finetuning.training.fit import compiled, fine_tune
+from finetuning.training.layers import LayerwiseAdamW
+from finetuning.training.start import Start, resolve
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,8 @@ Every statistic is held against that of random permutations, within 5 of its sta
 import numpy as np
 import pytest
 
-from data import keyed
-from finetuning.batches import unit_stream
+from albert_tf.runtime import keyed
+from finetuning.training.batches import unit_stream
 
 SEEDS, EPOCHS, BATCH = range(10), range(3), 32
 SIZES = (100, 1_000, 3_668, 20_000, 67_349, 400_000)

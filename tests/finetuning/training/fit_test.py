@@ -7,17 +7,17 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.errors import ConfigError, InputError
-from albert_tf.runs import RunDir
+from albert_tf.runtime.errors import ConfigError, InputError
+from albert_tf.runtime.runs import RunDir
 from albert_tf.tasks.features import Features
-from finetuning.batches import training_batches
-from finetuning.config import FinetuneConfig, Plan, TrainingConfig
-from finetuning.fit import compiled, fine_tune
-from finetuning.layers import LayerwiseAdamW, factors_of, freeze
-from finetuning.start import Start, resolve
-from finetuning.task import Source
-from finetuning.tasks import TASKS
+from finetuning.datasets import TASKS
+from finetuning.datasets.task import Source
 from finetuning.train import FinetuneOptions, main
+from finetuning.training.batches import training_batches
+from finetuning.training.config import FinetuneConfig, Plan, TrainingConfig
+from finetuning.training.fit import compiled, fine_tune
+from finetuning.training.layers import LayerwiseAdamW, factors_of, freeze
+from finetuning.training.start import Start, resolve
 
 CPU = tf.distribute.OneDeviceStrategy("/cpu:0")
 
@@ -160,7 +160,7 @@ class TestLayers:
     def model(self, begin: Start, config: FinetuneConfig, sharing: str):
         model = dataclasses.replace(config.model, sharing=sharing, num_layers=3)
         other = dataclasses.replace(config, model=model)
-        from albert_tf.encoder import AlbertEncoder
+        from albert_tf.models.encoder import AlbertEncoder
         from albert_tf.tasks.classifier import SequenceClassifier
 
         return SequenceClassifier(AlbertEncoder(other.model), other.task).create_weights()

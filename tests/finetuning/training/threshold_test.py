@@ -7,12 +7,12 @@ import random
 import numpy as np
 import pytest
 
-from albert_tf.errors import ConfigError, InputError
-from albert_tf.runs import RunDir
+from albert_tf.runtime.errors import ConfigError, InputError
+from albert_tf.runtime.runs import RunDir
 from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.predictor import load_predictor
 from finetuning import ensemble, predict, train
-from finetuning.tasks.squad import SQUAD, hold_out
+from finetuning.datasets.squad import SQUAD, hold_out
 
 
 def questions(contexts: int) -> list[SpanExample]:

@@ -12,12 +12,19 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data.input_pipeline import Objective, Records, evaluation_batches
-from data.masking import MaskingConfig
-from pretraining.config import PretrainConfig
-from pretraining.intrinsic import Evaluator, above_chance, evaluate
-from pretraining.probe import Halves
-from tests.pretraining_side.probe_test import DOCUMENTS, EACH, SIZE, coins, even_records, write
+from data.pipeline.batches import Objective, Records, evaluation_batches
+from data.pipeline.masking import MaskingConfig
+from pretraining.evaluation.intrinsic import Evaluator, above_chance, evaluate
+from pretraining.evaluation.probe import Halves
+from pretraining.loop.config import PretrainConfig
+from tests.pretraining.evaluation.probe_test import (
+    DOCUMENTS,
+    EACH,
+    SIZE,
+    coins,
+    even_records,
+    write,
+)
 
 COUNT = DOCUMENTS * EACH
 VOCABULARY = 200
@@ -157,9 +164,9 @@ import tensorflow as tf
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 from albert_tf import hardware
-from data.input_pipeline import Records
-from pretraining.intrinsic import Evaluator
-from tests.pretraining_side.intrinsic_test import Oracle, config
+from data.pipeline.batches import Records
+from pretraining.evaluation.intrinsic import Evaluator
+from tests.pretraining.evaluation.intrinsic_test import Oracle, config
 records, two = Records.open({records.folder!r}), hardware.strategy("cpu")
 one = Evaluator(Oracle(), records, config(), 32).run()
 assert one == Evaluator(Oracle(), records, config(), 32, strategy=two).run()

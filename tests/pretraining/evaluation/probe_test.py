@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data import keyed
-from data.input_pipeline import Records
-from data.masking import MaskingConfig
-from data.record_stream import records_in_order
-from data.records import Counts, Manifest
-from data.schema import COMPACT_VERSION
-from pretraining.probe import (
+from albert_tf.runtime import keyed
+from data.pipeline.batches import Records
+from data.pipeline.masking import MaskingConfig
+from data.pipeline.record_stream import records_in_order
+from data.records.manifest import Counts, Manifest
+from data.records.schema import COMPACT_VERSION
+from pretraining.evaluation.probe import (
     FIT,
     NEITHER,
     SCORE,

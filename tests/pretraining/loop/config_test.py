@@ -4,10 +4,10 @@ import dataclasses
 
 import pytest
 
-from albert_tf.errors import ConfigError
-from data.records import Counts, Manifest
-from pretraining.config import LoopConfig, resolve
+from albert_tf.runtime.errors import ConfigError
+from data.records.manifest import Counts, Manifest
 from pretraining.experiments import EXPERIMENTS, SMOKE, experiment
+from pretraining.loop.config import LoopConfig, resolve
 
 MANIFEST = Manifest(
     1, "compact", 128, 8000, (0, 1, 2, 3, 4), "tokenizer", "corpus", (10,), Counts(), "{}"

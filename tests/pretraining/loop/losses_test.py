@@ -5,7 +5,7 @@ import math
 import pytest
 import tensorflow as tf
 
-from pretraining.losses import means, pretraining_sums
+from pretraining.loop.losses import means, pretraining_sums
 
 
 def test_sums_by_hand():

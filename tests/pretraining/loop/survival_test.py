@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf import hardware
-from albert_tf.errors import InputError
-from albert_tf.runs import RunDir
-from data.input_pipeline import Records
-from pretraining import loop
-from pretraining.actions import TrainingLog
-from pretraining.config import GuardConfig, PretrainConfig, resolve
+from albert_tf.runtime import devices as hardware
+from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.runs import RunDir
+from data.pipeline.batches import Records
 from pretraining.experiments import SMOKE
-from pretraining.guard import Guard, skipped_steps
-from pretraining.saving import Checkpoints
-from pretraining.step import TrainStep
+from pretraining.loop import training as loop
+from pretraining.loop.actions import TrainingLog
+from pretraining.loop.config import GuardConfig, PretrainConfig, resolve
+from pretraining.loop.guard import Guard, skipped_steps
+from pretraining.loop.saving import Checkpoints
+from pretraining.loop.step import TrainStep
 
 FAST = ("loop.steps=8", "loop.steps_per_loop=2", "loop.checkpoint_every=2", "seed=3",
         "optimizer.warmup_steps=2", "model.max_positions=32", "model.num_layers=1",

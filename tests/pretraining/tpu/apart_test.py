@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from albert_tf.errors import InputError
-from pretraining.apart import call_apart
+from albert_tf.runtime.errors import InputError
+from pretraining.tpu.apart import call_apart
 
 
 def test_the_result_comes_from_another_process():
@@ -32,7 +32,7 @@ def test_it_ends_with_its_parent(number: signal.Signals):
     """Ctrl-C comes to both, as a terminal sends it; the child says nothing of it."""
     waits = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
     code = (
-        "from pretraining.apart import call_apart\n"
+        "from pretraining.tpu.apart import call_apart\n"
         f"if __name__ == '__main__':\n    call_apart('waits', exec, {waits!r})\n"
     )
     parent = subprocess.Popen(

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from albert_tf.config import AlbertConfig, head_param_counts
-from pretraining.config import LoopConfig, PretrainConfig
-from pretraining.lowering import argument_bytes, lower_step
+from albert_tf.models.config import AlbertConfig, head_param_counts
+from pretraining.loop.config import LoopConfig, PretrainConfig
+from pretraining.tpu.lowering import argument_bytes, lower_step
 
 CONFIG = PretrainConfig(
     model=AlbertConfig(

@@ -10,12 +10,14 @@ import sys
 
 import pytest
 
-from albert_tf.config import AlbertConfig
-from albert_tf.errors import InputError
-from pretraining import tpu_cache, tpu_check, tpu_fit
-from pretraining.config import PretrainConfig
-from pretraining.lowering import TpuCompiler
-from pretraining.tpu_step import CHIPS, Chip, CompiledSize, Step, parse_topology
+from albert_tf.models.config import AlbertConfig
+from albert_tf.runtime.errors import InputError
+from pretraining import tpu_check
+from pretraining.loop.config import PretrainConfig
+from pretraining.tpu import cache as tpu_cache
+from pretraining.tpu import fit as tpu_fit
+from pretraining.tpu.lowering import TpuCompiler
+from pretraining.tpu.step import CHIPS, Chip, CompiledSize, Step, parse_topology
 
 MB = 10**6
 # Embeddings (10 + 2 + 16) 8 + 16 = 240; attention 4 (64 + 8) + 16 = 304; FFN 8 16 + 16 + 16 8 + 8 +
@@ -289,7 +291,7 @@ def test_mistakes(home, values, assignments, message):
 
 
 def test_a_tpu_vm_gets_what_everyone_gets():
-    root = pathlib.Path(__file__).resolve().parents[2]
+    root = pathlib.Path(__file__).resolve().parents[3]
     everyone, vm = (
         [line for line in (root / name).read_text().splitlines() if not line.startswith("#")]
         for name in ("requirements.txt", "requirements-tpu.txt")

@@ -1,0 +1,1 @@
+"""Folders of Hugging Face's transformers, both directions."""

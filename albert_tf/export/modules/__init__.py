@@ -1,0 +1,1 @@
+"""The modules that are exported, a file for each kind."""

@@ -1,0 +1,1 @@
+"""Configuration, encoder and pretrainer."""

@@ -1,0 +1,1 @@
+"""Commands, settings, run folders, outputs, devices, errors, plots and keyed randomness."""

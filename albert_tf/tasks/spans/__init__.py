@@ -1,0 +1,1 @@
+"""Spans: the part of a context that answers a question (SQuAD)."""

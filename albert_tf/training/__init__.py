@@ -1,0 +1,1 @@
+"""What every training shares: loading checkpoints, progress."""

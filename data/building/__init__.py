@@ -1,0 +1,1 @@
+"""From text to shuffled records: segments, layouts, runners."""

@@ -1,0 +1,1 @@
+"""From records to batches: the stream of an epoch, pairs, masks, mixtures."""

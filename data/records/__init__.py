@@ -1,0 +1,1 @@
+"""Record folders: schema, manifest, reading and writing."""

@@ -1,0 +1,1 @@
+"""What `train` and `distill` share: from where a run begins to its result."""

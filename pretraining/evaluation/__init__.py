@@ -1,0 +1,1 @@
+"""Held-out figures: of the heads, and of probes on frozen outputs."""

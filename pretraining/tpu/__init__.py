@@ -1,0 +1,1 @@
+"""A training step compiled ahead of time for a TPU."""
