@@ -3,7 +3,8 @@
     python -m benchmarks.masking --data=artifacts/records
 
 One JSON line per batch size and part: `masking` is `data.pipeline.masking` on batches that are in
-memory, `read` all of `data.pipeline.batches`: reading, parsing, the pair's layout and masking. `cpu_us` is
+memory, `read` all of `data.pipeline.batches`: reading, parsing, the pair's layout and masking.
+`cpu_us` is
 the median CPU time of a sequence over the rounds, which take all lines in turn;
 `sequences_per_s_per_core` is its inverse. Without --data, records are made from the docstrings of
 this Python, which takes some minutes.

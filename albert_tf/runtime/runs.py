@@ -8,11 +8,13 @@ import platform
 import sys
 from collections.abc import Iterator, Mapping
 from importlib import metadata
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from albert_tf.runtime import outputs, settings
 from albert_tf.runtime.errors import InputError, InputNotFoundError, reading, writing
-from albert_tf.text.tokenization import Tokenizer
+
+if TYPE_CHECKING:  # text stands on runtime
+    from albert_tf.text.tokenization import Tokenizer
 
 PACKAGES = (
     "tensorflow", "tensorflow-text", "tf-keras", "tensorflow-hub", "sentencepiece", "numpy",
@@ -123,7 +125,7 @@ class RunDir:
                 "last checkpoint."
             )
 
-    def begin(self, config: Mapping[str, Any], tokenizer: Tokenizer) -> None:
+    def begin(self, config: Mapping[str, Any], tokenizer: "Tokenizer") -> None:
         """Starts a run, or takes up the same one.
 
         Raises:

@@ -13,7 +13,7 @@ from data.pipeline.example_maker import ExampleMaker
 from data.pipeline.masking import MaskingConfig
 from data.pipeline.mixture import Mixture
 from data.pipeline.pairs import PAIR_OBJECTIVES, Objective
-from data.records.folder import Records
+from data.pipeline.record_folder import Records
 from data.records.manifest import COMPACT, Manifest
 from data.records.reference_reader import StaticRecords, pair_of
 

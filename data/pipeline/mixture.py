@@ -12,7 +12,7 @@ import tensorflow as tf
 from albert_tf.runtime import keyed
 from albert_tf.runtime.errors import InputError
 from data.pipeline.pairs import Objective
-from data.records.folder import Records
+from data.pipeline.record_folder import Records
 from data.records.manifest import COMPACT, Manifest
 
 BLOCK = 1000  # records of the stream in which every folder has its exact share

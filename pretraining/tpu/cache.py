@@ -23,8 +23,8 @@ _ROOT = pathlib.Path(__file__).resolve().parents[2]
 SOURCES = (
     "albert_tf/models/layers/*.py", "albert_tf/optimization/*.py", "albert_tf/models/config.py",
     "albert_tf/models/encoder.py", "albert_tf/runtime/devices.py", "albert_tf/models/pretrainer.py",
-    "albert_tf/runtime/keyed.py", "benchmarks/memory.py", "benchmarks/systems/tf_models_official.py",
-    "pretraining/loop/losses.py", "pretraining/tpu/lowering.py", "pretraining/loop/step.py",
+    "albert_tf/runtime/keyed.py", "benchmarks/memory.py",
+    "benchmarks/systems/tf_models_official.py", "pretraining/loop/losses.py", "pretraining/tpu/lowering.py", "pretraining/loop/step.py",
 )  # fmt: skip
 
 Compile = Callable[[Step, str], CompiledSize]

@@ -15,7 +15,7 @@ from data.pipeline.batches import training_batches
 from data.pipeline.masking import MaskingConfig
 from data.pipeline.mixture import BLOCK, Mixture
 from data.pipeline.pairs import Objective
-from data.records.folder import Records
+from data.pipeline.record_folder import Records
 from data.show_records import original_ids
 
 SOP = Objective("sop")
