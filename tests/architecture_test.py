@@ -125,7 +125,7 @@ def test_arrows(package):
             "x.py:2 imports pretraining",
         ),
         ("data", "from tests import conftest", "x.py:1 imports tests.conftest"),
-        ("pretraining", "import data\nfrom albert_tf import cli\nimport database", None),
+        ("pretraining", "import data\nfrom albert_tf.runtime import cli\nimport database", None),
         ("albert_tf", "from . import data\nfrom .layers import common", None),
     ],
 )

@@ -61,7 +61,7 @@ import sys, tensorflow as tf
 cpus = tf.config.list_physical_devices("CPU")
 parts = [tf.config.LogicalDeviceConfiguration()] * int(sys.argv.pop(1))
 tf.config.set_logical_device_configuration(cpus[0], parts)
-from albert_tf import cli
+from albert_tf.runtime import cli
 from finetuning import train
 cli.run(train.main, train.FinetuneOptions, "")
 """

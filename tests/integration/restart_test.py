@@ -32,7 +32,7 @@ import tensorflow as tf
 cpu = tf.config.list_physical_devices("CPU")[0]
 replicas = int(sys.argv.pop(1))
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * replicas)
-from albert_tf import cli
+from albert_tf.runtime import cli
 from pretraining import train
 exec(os.environ.get("TRAP", ""))
 sys.modules["__main__"].__spec__ = train.__spec__

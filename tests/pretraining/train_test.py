@@ -183,7 +183,7 @@ import os
 import tensorflow as tf
 cpu, one = tf.config.list_physical_devices("CPU")[0], tf.config.LogicalDeviceConfiguration()
 tf.config.set_logical_device_configuration(cpu, [one] * {replicas})
-from albert_tf import hardware
+from albert_tf.runtime import devices as hardware
 from albert_tf.runtime.runs import RunDir
 from data.pipeline.batches import Records
 from pretraining.loop.config import resolve

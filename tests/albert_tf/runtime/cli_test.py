@@ -89,7 +89,7 @@ def test_parsing_twice_shares_nothing():
 
 PROGRAM = """
 import dataclasses, sys
-from albert_tf import cli
+from albert_tf.runtime import cli
 from albert_tf.runtime.errors import InputError
 
 @dataclasses.dataclass(frozen=True)
@@ -152,7 +152,7 @@ def test_exit_status_and_one_line(package, argv, status, line):
 
 def test_a_reader_that_has_read_enough_is_no_error(package):
     code = (
-        "import dataclasses\nfrom albert_tf import cli\n"
+        "import dataclasses\nfrom albert_tf.runtime import cli\n"
         "Options = dataclasses.make_dataclass('Options', [], frozen=True)\n"
         "def main(_):\n    while True: print('x' * 100)\n"
         "cli.run(main, Options, '')"

@@ -156,7 +156,8 @@ def test_the_order_of_a_tpu_s_beginning(monkeypatch):
 # As a command does it; the bound is shorter.
 PROGRAM = """
 import dataclasses, sys
-from albert_tf import cli, hardware
+from albert_tf.runtime import cli
+from albert_tf.runtime import devices as hardware
 
 @dataclasses.dataclass(frozen=True)
 class Options:

@@ -163,7 +163,7 @@ def test_replicas_share_batches(records: Records):
 import tensorflow as tf
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-from albert_tf import hardware
+from albert_tf.runtime import devices as hardware
 from data.pipeline.batches import Records
 from pretraining.evaluation.intrinsic import Evaluator
 from tests.pretraining.evaluation.intrinsic_test import Oracle, config
