@@ -40,7 +40,7 @@ from albert_tf.text.tokenization import Tokenizer, load_tokenizer
 from data import build as building
 from data.building import cutter, local_runner, reference_layout, shuffle
 from data.building.sequences import Sequences
-from data.corpora import corpus as corpora
+from data.corpora import corpus
 
 LINES = 2000
 # What belongs to a stage; what one calls of another is the other's.
@@ -219,14 +219,14 @@ def _run(case: building.BuildOptions, tokenizer: Tokenizer, work: str) -> int:
             work,
             *building.make_stages(case, tokenizer),
             documents=_documents(case),
-            text_bytes=corpora.corpus_bytes(case.corpus, case.data_dir),
+            text_bytes=corpus.corpus_bytes(case.corpus, case.data_dir),
             num_shards=building.num_shards(case),
             num_workers=case.num_workers,
         )
     return sum(shards)
 
 
-def _documents(case: building.BuildOptions) -> Iterator[tuple[int, corpora.Document]]:
+def _documents(case: building.BuildOptions) -> Iterator[tuple[int, corpus.Document]]:
     corpus = building._corpus(case)
     return corpus.documents(corpus.parts())
 
@@ -309,7 +309,7 @@ def _memory(case: building.BuildOptions) -> dict[str, object]:
     return {
         "layout": case.layout,
         "seq_length": case.seq_length,
-        "text_mb": round(corpora.corpus_bytes(case.corpus, case.data_dir) / 1e6, 2),
+        "text_mb": round(corpus.corpus_bytes(case.corpus, case.data_dir) / 1e6, 2),
         "peak_rss_mb": round(float(done.stdout.split()[-1])),
     }
 

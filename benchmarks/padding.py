@@ -16,8 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.optimization import AdamW
-from albert_tf.runtime import cli
-from albert_tf.runtime import devices as hardware
+from albert_tf.runtime import cli, devices
 from albert_tf.tasks.kinds import KINDS
 from finetuning.datasets import TASKS
 from finetuning.datasets.task import Source
@@ -51,7 +50,7 @@ def main(options: PaddingOptions) -> None:
         return
     kind, batch_size = KINDS[config.task.kind], config.training.batch_size
     train = kind.featurize(data.train, start.tokenizer, config.task)
-    with hardware.strategy(options.device).scope():
+    with devices.strategy(options.device).scope():
         model = start.model(config)
         model.compile(AdamW(1e-5), model.losses_of_fit())
     took: dict[bool, list[float]] = {True: [], False: []}

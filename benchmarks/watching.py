@@ -17,8 +17,7 @@ import time
 from collections.abc import Callable
 from unittest import mock
 
-from albert_tf.runtime import cli
-from albert_tf.runtime import devices as hardware
+from albert_tf.runtime import cli, devices
 from albert_tf.runtime.runs import RunDir
 from data.pipeline.batches import Mixture
 from pretraining.experiments import experiment
@@ -54,7 +53,7 @@ def main(options: WatchingOptions) -> None:
     with tempfile.TemporaryDirectory() as folder, mock.patch("builtins.print"):
         os.mkdir(run := os.path.join(folder, "run"))
         with _timed(TrainingLog, "write", seconds), _timed(Guard, "check", seconds):
-            train(config, records, RunDir(run), hardware.strategy(options.device))
+            train(config, records, RunDir(run), devices.strategy(options.device))
         rows = RunDir(run).metrics()[1:]  # the first loop compiles
     step_ms = statistics.median(row["step_ms"] for row in rows)
     # Of each loop the guard comes first, then the log.

@@ -21,8 +21,7 @@ from collections.abc import Iterator
 from albert_tf.runtime import cli, outputs, settings
 from albert_tf.runtime.errors import InputError
 from albert_tf.text.tokenization import Tokenizer, load_tokenizer
-from data.building import beam_runner as beam_pipeline
-from data.building import local_runner
+from data.building import beam_runner, local_runner
 from data.building.compact_layout import CompactLayout
 from data.building.cutter import Cutter, Tally
 from data.building.options import BEAM, BuildOptions, check, slots
@@ -30,8 +29,7 @@ from data.building.reference_layout import ReferenceLayout
 from data.building.shuffle import Layout
 from data.building.static_masking import StaticMasking
 from data.building.workers import useful_workers
-from data.corpora import corpus as corpora
-from data.corpora.corpus import NumberedCorpus
+from data.corpora.corpus import NumberedCorpus, corpus_bytes, corpus_fingerprint
 from data.records.manifest import MANIFEST, REFERENCE, TOKENIZER, Counts, Manifest
 from data.records.schema import COMPACT_VERSION
 
@@ -47,7 +45,7 @@ def build(options: BuildOptions) -> None:
     check(options)
     tokenizer = load_tokenizer(options.tokenizer)
     _corpus(options)  # its arguments are checked
-    fingerprint = corpora.corpus_fingerprint(options.corpus, options.data_dir)
+    fingerprint = corpus_fingerprint(options.corpus, options.data_dir)
     if _is_complete(options, tokenizer, fingerprint):
         print(f"{options.output} is already complete.")
         return
@@ -114,7 +112,7 @@ def _run_local(
     options: BuildOptions, folder: str, cutter: Cutter, layout: Layout
 ) -> tuple[tuple[int, ...], Tally]:
     corpus, count = _corpus(options), num_shards(options)
-    text_bytes = corpora.corpus_bytes(options.corpus, options.data_dir)
+    text_bytes = corpus_bytes(options.corpus, options.data_dir)
     workers = useful_workers(options.num_workers, text_bytes)
     documents = corpus.documents(corpus.parts())
     return local_runner.run(folder, cutter, layout, documents, text_bytes, count, workers)
@@ -124,12 +122,12 @@ def _run_beam(
     options: BuildOptions, folder: str, cutter: Cutter, layout: Layout
 ) -> tuple[tuple[int, ...], Tally]:
     count = num_shards(options)
-    return beam_pipeline.run(folder, _corpus(options), cutter, layout, count, options.beam_args)
+    return beam_runner.run(folder, _corpus(options), cutter, layout, count, options.beam_args)
 
 
 def num_shards(options: BuildOptions) -> int:
     """Shards of a build: so many that each fits into memory."""
-    text_bytes = corpora.corpus_bytes(options.corpus, options.data_dir) * options.dupe_factor
+    text_bytes = corpus_bytes(options.corpus, options.data_dir) * options.dupe_factor
     return min(MAX_SHARDS, max(1, -(-text_bytes // TEXT_BYTES_PER_SHARD)))
 
 

@@ -26,7 +26,7 @@ from albert_tf.runtime.errors import InputError
 from albert_tf.text.normalization import Normalization, normalize
 from albert_tf.text.tokenization import SETTINGS_FILE, SpecialIds, Tokenizer, load_tokenizer
 from albert_tf.training.progress import Progress
-from data.corpora import corpus as corpora
+from data.corpora.corpus import corpus_fingerprint, read_documents
 from data.records import places
 
 # The ids of the published vocabulary: <pad> 0, <unk> 1, [CLS] 2, [SEP] 3, [MASK] 4, these 5 to 12.
@@ -147,7 +147,7 @@ def _identity(options: TrainTokenizerOptions) -> dict[str, object]:
     values = settings.to_dict(options)
     for name in ("output", "dry_run", "data_dir"):
         del values[name]
-    fingerprint = corpora.corpus_fingerprint(options.corpus, options.data_dir)
+    fingerprint = corpus_fingerprint(options.corpus, options.data_dir)
     return values | {"corpus_fingerprint": fingerprint}
 
 
@@ -173,7 +173,7 @@ def _sample(options: TrainTokenizerOptions) -> list[str]:
 
     Of long ones, parts: words are what is trained on, wherever the text is cut between them.
     """
-    documents = corpora.read_documents(
+    documents = read_documents(
         options.corpus, options.document_boundary, options.errors, options.data_dir
     )
     rng = random.Random(options.seed)

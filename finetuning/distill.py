@@ -27,8 +27,7 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.encoder import AlbertEncoder
-from albert_tf.runtime import cli, outputs, settings
-from albert_tf.runtime import devices as hardware
+from albert_tf.runtime import cli, devices, outputs, settings
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.runs import RunDir
 from albert_tf.tasks.examples import TextExample
@@ -99,7 +98,7 @@ class _Distillation:
         self.options = options
         _check(options)
         outputs.require_folder(options.output, "--output")
-        self.strategy = hardware.strategy(options.device, options.tpu)
+        self.strategy = devices.strategy(options.device, options.tpu)
         self.task: Task = TASKS[options.task]
         self.data: Data = self.task.read(source_of(options.data_dir, options.tfds))
         teaching = _task_of_teacher(options, self.data.task)

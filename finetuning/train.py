@@ -18,8 +18,7 @@ import dataclasses
 import os
 from typing import Any
 
-from albert_tf.runtime import cli, outputs, settings
-from albert_tf.runtime import devices as hardware
+from albert_tf.runtime import cli, devices, outputs, settings
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.runs import RunDir
 from finetuning.datasets import TASKS
@@ -61,7 +60,7 @@ def main(options: FinetuneOptions) -> None:
     task = TASKS[options.task]
     source = source_of(options.data_dir, options.tfds)
     recipe = recipe_of(task, options)
-    strategy = hardware.strategy(options.device, options.tpu)  # before anything is computed
+    strategy = devices.strategy(options.device, options.tpu)  # before anything is computed
     start = Start.of(options.init, options.init_from_task, options.tokenizer, options.unfinished)
     data = task.read(source)
     config = resolve(start, data, recipe, options.set, options.device)
@@ -76,7 +75,7 @@ def main(options: FinetuneOptions) -> None:
     for number, run in enumerate(runs):
         seeded = dataclasses.replace(config, seed=config.seed + number)
         work.run(seeded, run, lesson, options.dry_run)
-    if not options.dry_run and hardware.is_chief(strategy):
+    if not options.dry_run and devices.is_chief(strategy):
         print(report.summarize(options.run_dir, [run.result() for run in runs]))
 
 

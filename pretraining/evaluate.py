@@ -14,8 +14,7 @@ import os
 from typing import Any
 
 from albert_tf.models.config import AlbertConfig
-from albert_tf.runtime import cli, outputs, settings
-from albert_tf.runtime import devices as hardware
+from albert_tf.runtime import cli, devices, outputs, settings
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.runs import RunDir
 from albert_tf.text.tokenization import load_tokenizer
@@ -70,7 +69,7 @@ def main(options: EvaluateOptions) -> None:
         outputs.require_file(options.output, "--output")
     elif is_run:
         outputs.require_folder(run.path, "--run_dir")
-    strategy = hardware.strategy(options.device, options.tpu)
+    strategy = devices.strategy(options.device, options.tpu)
     if options.dry_run:
         print(f"{run.path} on {records.manifest.num_records:,} sequences of {options.data}")
         return
@@ -78,7 +77,7 @@ def main(options: EvaluateOptions) -> None:
         model = load_pretrainer(run.path)
     with records.naming_damage():
         result = evaluate(model, records, config, options.batch_size, strategy)
-    if not hardware.is_chief(strategy):  # of several workers one prints and writes
+    if not devices.is_chief(strategy):  # of several workers one prints and writes
         return
     print(f"{run.path} on {options.data}: {report(result)}")
     result |= {"data": options.data, "corpus": records.manifest.corpus_fingerprint}

@@ -21,8 +21,7 @@ import json
 import sys
 
 from albert_tf.models.config import PRESETS
-from albert_tf.runtime import cli, settings
-from albert_tf.runtime import devices as hardware
+from albert_tf.runtime import cli, devices, settings
 from albert_tf.runtime.errors import InputError
 from pretraining.experiments import paper_recipe
 from pretraining.tpu import cache as tpu_cache
@@ -83,7 +82,7 @@ class TpuCheckOptions:
         positions = max(recipe.model.max_positions, self.seq_length)
         model = dataclasses.replace(recipe.model, max_positions=positions)
         config = settings.override(dataclasses.replace(recipe, model=model), self.set)
-        precision = hardware.resolve_precision(config.precision, "tpu")
+        precision = devices.resolve_precision(config.precision, "tpu")
         config, model = dataclasses.replace(config, precision=precision), config.model
         if model.max_positions < self.seq_length:
             raise InputError(

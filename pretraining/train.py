@@ -19,8 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.models.config import AlbertConfig
-from albert_tf.runtime import cli, settings
-from albert_tf.runtime import devices as hardware
+from albert_tf.runtime import cli, devices, settings
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.runtime.plots import plot_metrics
 from albert_tf.runtime.runs import RunDir
@@ -85,8 +84,8 @@ def main(options: TrainOptions) -> None:
         print(f"{run.path} is already complete: {json.dumps(run.result())}")
         return
     if config.loop.deterministic:
-        hardware.make_deterministic()
-    strategy = hardware.strategy(options.device, options.tpu)  # before anything is computed
+        devices.make_deterministic()
+    strategy = devices.strategy(options.device, options.tpu)  # before anything is computed
     check_batch(config, strategy)
     first = None
     if options.init and not tf.train.latest_checkpoint(run.checkpoints_path):
@@ -97,7 +96,7 @@ def main(options: TrainOptions) -> None:
                 part.check_files()
         print(json.dumps(run_config, indent=1))
         return
-    if hardware.is_chief(strategy):  # of several workers one writes the run
+    if devices.is_chief(strategy):  # of several workers one writes the run
         run.begin(run_config, tokenizer_of(records.parts[0].folder))
     print(
         f"{config.model.param_count():,} parameters, {records.num_records:,} sequences, "
@@ -106,12 +105,12 @@ def main(options: TrainOptions) -> None:
         flush=True,
     )
     with contextlib.ExitStack() as stack:
-        if hardware.is_chief(strategy):
+        if devices.is_chief(strategy):
             stack.enter_context(run.locked())
         for folder in (records, heldout) if heldout else (records,):
             stack.enter_context(folder.naming_damage())
         train(config, records, run, strategy, first, heldout, options.profile)
-    if hardware.is_chief(strategy):
+    if devices.is_chief(strategy):
         finish(run)
 
 

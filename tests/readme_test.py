@@ -12,8 +12,7 @@ import pytest
 
 from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import cli
-from data.corpora import corpus as corpora
-from data.corpora.corpus import read_documents
+from data.corpora.corpus import KINDS, read_documents
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -86,7 +85,7 @@ def test_the_table_of_other_text_is_true():
         needed = ["--output=o", "--tokenizer=t"]
         options = cli.parse(options_of("data.build"), ["build", *flags, *needed], "", "")
         cli.parse(options_of("data.train_tokenizer"), ["train", *flags, needed[0]], "", "")
-        assert options.corpus.partition(":")[0] in corpora.KINDS
+        assert options.corpus.partition(":")[0] in KINDS
         kind, _, expression = options.document_boundary.partition(":")
         assert kind in ("blank_line", "file", "regex")
         re.compile(expression)

@@ -28,8 +28,7 @@ import sys
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
-from albert_tf.convert import google as google_tf1
-from albert_tf.convert import hub, native
+from albert_tf.convert import google, hub, native
 from albert_tf.convert.bundle import (
     OPTIONAL,
     Bundle,
@@ -79,7 +78,7 @@ class Format(NamedTuple):
 
 
 FORMATS = {
-    "google": Format(google_tf1.read, google_tf1.check, google_tf1.write),
+    "google": Format(google.read, google.check, google.write),
     "huggingface": Format(huggingface.read, huggingface.check, huggingface.write),
 }
 OURS = Format(native.read, native.check, native.write)

@@ -24,8 +24,7 @@ from albert_tf.export.modules.preprocessing import PreprocessingModule
 from albert_tf.export.modules.regressor import RegressorModule
 from albert_tf.export.modules.span import SpanModule
 from albert_tf.export.signatures import ServedModule, save
-from albert_tf.runtime import cli, outputs, settings
-from albert_tf.runtime import devices as hardware
+from albert_tf.runtime import cli, devices, outputs, settings
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.runs import RunDir
 from albert_tf.tasks.predictor import load_task_model
@@ -134,7 +133,7 @@ def main(options: ExportOptions) -> None:
         )
     outputs.require_new(folder)
     tokenizer = load_tokenizer(run.tokenizer_path)
-    with hardware.precision_policy(options.precision):
+    with devices.precision_policy(options.precision):
         module = MAKERS[kind](options, tokenizer)
         if options.dry_run:
             print(f"{run.path} as {kind} to {folder}")

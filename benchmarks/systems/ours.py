@@ -4,7 +4,7 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.pretrainer import AlbertPretrainer
-from albert_tf.runtime import devices as hardware
+from albert_tf.runtime import devices
 from benchmarks.systems import CLIP_NORM, LEARNING_RATE, WEIGHT_DECAY, Step
 from benchmarks.workloads import Workload, random_batch
 from pretraining.loop.config import LoopConfig, OptimizerConfig, PretrainConfig
@@ -25,7 +25,7 @@ def albert(work: Workload, precision: str, jit: bool) -> Step:
         ),
         loop=LoopConfig(steps=1_000_000),
     )
-    strategy = hardware.strategy("cpu")
+    strategy = devices.strategy("cpu")
     with strategy.scope():
         model = AlbertPretrainer(config.model).create_weights()
         optimizer = make_optimizer(config)

@@ -4,9 +4,9 @@ import dataclasses
 
 from albert_tf.runtime import cli
 from albert_tf.runtime.errors import InputError
-from data.building import beam_runner as beam_pipeline
+from data.building import beam_runner
 from data.building.reference_layout import GOOGLE, NAMES
-from data.corpora import corpus as corpora
+from data.corpora.corpus import KINDS
 from data.records import places
 from data.records.manifest import COMPACT, REFERENCE
 from data.records.schema import MAX_SEQ_LENGTH
@@ -23,7 +23,7 @@ REFERENCE_PREDICTIONS = 20  # what Google's tool predicts at most, at any length
 class BuildOptions:
     """The command line of `data.build`."""
 
-    corpus: str = cli.option("where the text is: KIND:WHERE, " + corpora.KINDS)
+    corpus: str = cli.option("where the text is: KIND:WHERE, " + KINDS)
     tokenizer: str = cli.option("tokenizer folder, spiece.model or vocab.txt")
     output: str = cli.option("the folder to make")
     seq_length: int = cli.option("pieces per sequence, special ones included", 512)
@@ -124,7 +124,7 @@ def _check_runner(options: BuildOptions) -> None:
             f"--beam_args is for --runner=beam. Received: {options.beam_args!r}. Leave it out."
         )
     if options.runner == BEAM:
-        beam_pipeline.require_beam(options.beam_args)
+        beam_runner.require_beam(options.beam_args)
         if options.reference_quirks:
             raise InputError(
                 "--reference_quirks is for --runner=local: its random partners come from the "

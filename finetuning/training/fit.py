@@ -13,7 +13,7 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.optimization import LinearWarmupLinearDecay
-from albert_tf.runtime import devices as hardware
+from albert_tf.runtime import devices
 from albert_tf.runtime.errors import InputError, writing
 from albert_tf.runtime.runs import RunDir
 from albert_tf.tasks.features import Features
@@ -78,7 +78,7 @@ def fine_tune(
       InputError: another process is training the run, or the loss is not finite.
     """
     values = config.training
-    chief = run if hardware.is_chief(model.distribute_strategy) else None
+    chief = run if devices.is_chief(model.distribute_strategy) else None
     state = _State(model, metric, run, chief)
     with chief.locked() if chief else contextlib.nullcontext():
         first = state.restore()
@@ -198,7 +198,7 @@ class _Evaluation(tf_keras.callbacks.Callback):
         if self._step % self._plan.evaluate_every and self._step < self._plan.steps:
             return
         # tf_keras adds up what the workers found.
-        loss = float((logs or {})["loss"]) / hardware.num_workers(self.model.distribute_strategy)
+        loss = float((logs or {})["loss"]) / devices.num_workers(self.model.distribute_strategy)
         if not math.isfinite(loss):
             raise InputError(
                 f"the loss was not finite before step {self._step:,}: pass a lower "

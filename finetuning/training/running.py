@@ -9,8 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from albert_tf.runtime import devices as hardware
-from albert_tf.runtime import outputs, settings
+from albert_tf.runtime import devices, outputs, settings
 from albert_tf.runtime.errors import ConfigError
 from albert_tf.runtime.plots import plot_metrics
 from albert_tf.runtime.runs import RunDir
@@ -81,11 +80,11 @@ class Work:
         if run.is_complete and not dry_run:
             print(f"{run.path} is already complete: {report.line(run.result())}")
             return
-        is_chief = hardware.is_chief(self.strategy)
+        is_chief = devices.is_chief(self.strategy)
         make = lesson.train or (lambda: self.features("train", self.data.train, config.task))
         train = make()
         plan = Plan.of(config.training, len(train))
-        with hardware.precision_policy(config.training.precision):
+        with devices.precision_policy(config.training.precision):
             model = compiled(config, plan, lambda: lesson.model(config), self.strategy, lesson.loss)
             if dry_run:
                 print(json.dumps(run_config, indent=1))

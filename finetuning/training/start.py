@@ -6,8 +6,7 @@ from typing import Any
 
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.encoder import AlbertEncoder
-from albert_tf.runtime import devices as hardware
-from albert_tf.runtime import settings
+from albert_tf.runtime import devices, settings
 from albert_tf.runtime.errors import ConfigError, InputError, InputNotFoundError
 from albert_tf.runtime.runs import RunDir
 from albert_tf.tasks.kinds import KINDS, shortened
@@ -152,7 +151,7 @@ def resolve(
             "`task.seq_length` must not exceed the encoder's `max_positions`. "
             f"Received: {config.task.seq_length}, {model.max_positions}."
         )
-    precision = hardware.resolve_precision(config.training.precision, device)
+    precision = devices.resolve_precision(config.training.precision, device)
     training = dataclasses.replace(config.training, precision=precision)
     if config.training.threshold_share and not getattr(config.task, "answerable", False):
         raise ConfigError(

@@ -9,7 +9,7 @@ from typing import Self
 import tensorflow as tf
 
 from albert_tf.optimization.adamw import AdamW
-from albert_tf.runtime import devices as hardware
+from albert_tf.runtime import devices
 from albert_tf.runtime.runs import RunDir
 from albert_tf.training.progress import Progress
 from data.records.manifest import Manifest
@@ -22,7 +22,7 @@ class TrainingLog:
     """Writes one row per loop: losses and accuracies as means over the loop's steps.
 
     flops_utilisation: model FLOPs per second as a share of what the devices can do at most, where
-    that is known (`hardware.peak_flops`).
+    that is known (`devices.peak_flops`).
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class TrainingLog:
         self._seq_length, self._batch = manifest.seq_length, config.loop.global_batch_size
         slots = config.masking.slots(manifest.seq_length)
         self._flops = step_flops(config.model, self._batch, manifest.seq_length, slots)
-        self._peak = hardware.peak_flops(strategy, config.precision)
+        self._peak = devices.peak_flops(strategy, config.precision)
         self._loops = 0
 
     def __enter__(self) -> Self:

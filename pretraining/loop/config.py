@@ -6,8 +6,7 @@ from collections.abc import Iterable
 
 from albert_tf.models.config import AlbertConfig
 from albert_tf.optimization import OPTIMIZERS
-from albert_tf.runtime import devices as hardware
-from albert_tf.runtime import settings
+from albert_tf.runtime import devices, settings
 from albert_tf.runtime.errors import ConfigError
 from data.pipeline.batches import Objective, check_objective
 from data.pipeline.masking import MaskingConfig
@@ -196,9 +195,9 @@ class PretrainConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.precision not in hardware.PRECISIONS:
+        if self.precision not in devices.PRECISIONS:
             raise ConfigError(
-                f"`precision` must be one of {', '.join(hardware.PRECISIONS)}. "
+                f"`precision` must be one of {', '.join(devices.PRECISIONS)}. "
                 f"Received: {self.precision!r}."
             )
         if self.evaluation.every % self.loop.steps_per_loop:
@@ -266,7 +265,7 @@ def resolve(
             "built. Leave it out, or build with --layout=compact."
         )
     model = dataclasses.replace(model, vocab_size=manifest.vocab_size)
-    precision = hardware.resolve_precision(config.precision, device)
+    precision = devices.resolve_precision(config.precision, device)
     ratio = config.loop.global_batch_size / experiment.loop.global_batch_size
     power = _BATCH_SCALING[config.optimizer.batch_scaling]
     optimizer = dataclasses.replace(

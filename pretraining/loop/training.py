@@ -10,7 +10,7 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.pretrainer import AlbertPretrainer
-from albert_tf.runtime import devices as hardware
+from albert_tf.runtime import devices
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.runs import RunDir
 from data.pipeline.batches import Mixture, Records, training_batches
@@ -65,10 +65,10 @@ class _Training:
         check_batch(config, strategy)
         self.config, self.records, self.run, self.strategy = config, records, run, strategy
         # What another worker than the chief writes is read by nobody, and goes with it.
-        self._scratch = None if hardware.is_chief(strategy) else tempfile.TemporaryDirectory()
+        self._scratch = None if devices.is_chief(strategy) else tempfile.TemporaryDirectory()
         self.writes = run if self._scratch is None else RunDir(self._scratch.name)
         tf_keras.utils.set_random_seed(config.seed)  # for the first weights alone
-        with strategy.scope(), hardware.precision_policy(config.precision):
+        with strategy.scope(), devices.precision_policy(config.precision):
             self.model = AlbertPretrainer(config.model).create_weights()
             self.optimizer = make_optimizer(config)
             self.optimizer.build(self.model.trainable_variables)
@@ -106,10 +106,10 @@ class _Training:
                     if self.step != (last_good := int(self.guard.last_good.numpy())):
                         self.checkpoints.save(self.step, also_keep=last_good)
                     self._export()
-                    if hardware.is_chief(self.strategy):
+                    if devices.is_chief(self.strategy):
                         print(f"stopped, saved at step {self.step:,}", flush=True)
                     sys.exit(128 + (stop.signal or 15))
-        if self.selection.is_exhausted and hardware.is_chief(self.strategy):
+        if self.selection.is_exhausted and devices.is_chief(self.strategy):
             print(self.selection.why_it_ended(self.step), flush=True)
         return self.model
 
@@ -141,7 +141,7 @@ class _Training:
         self._export()
 
     def _export(self) -> None:
-        if self.step and hardware.is_chief(self.strategy):
+        if self.step and devices.is_chief(self.strategy):
             self.selection.export(self.step)
 
     def _rewind(self, log: TrainingLog) -> None:

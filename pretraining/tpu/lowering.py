@@ -17,7 +17,7 @@ import tensorflow as tf
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.encoder import INPUTS
 from albert_tf.models.pretrainer import AlbertPretrainer
-from albert_tf.runtime import devices as hardware
+from albert_tf.runtime import devices
 from albert_tf.runtime.errors import InputError
 from pretraining.loop.config import PretrainConfig
 from pretraining.loop.step import TrainStep, make_optimizer
@@ -51,7 +51,7 @@ def lower_step(
     No step is taken. `config.precision` must be resolved; batch_size is that of one chip;
     make_model gives what `TrainStep` can train, by default what is trained.
     """
-    with hardware.precision_policy(config.precision), tf.variable_creator_scope(_without_value):
+    with devices.precision_policy(config.precision), tf.variable_creator_scope(_without_value):
         model = make_model(config.model).create_weights()
         optimizer = make_optimizer(config)
         optimizer.build(model.trainable_variables)

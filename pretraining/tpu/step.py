@@ -4,7 +4,7 @@ import dataclasses
 from typing import NamedTuple
 
 from albert_tf.models.config import AlbertConfig, head_param_counts
-from albert_tf.runtime import devices as hardware
+from albert_tf.runtime import devices
 from albert_tf.runtime.errors import InputError
 from pretraining.loop.config import PretrainConfig
 from pretraining.loop.flops import step_flops
@@ -25,10 +25,10 @@ class Chip(NamedTuple):
 
 # hbm as libtpu 0.0.42.1 says when it refuses; bytes_per_s from cloud.google.com/tpu/docs.
 CHIPS = {
-    "v4": Chip("2x2x1", int(30.75 * GIB), hardware.PEAK_FLOPS["v4"], 1200e9),
-    "v5e": Chip("2x2", int(15.75 * GIB), hardware.PEAK_FLOPS["v5e"], 819e9),
-    "v5p": Chip("2x2x1", int(95.74 * GIB), hardware.PEAK_FLOPS["v5p"], 2765e9),
-    "v6e": Chip("2x2", int(31.25 * GIB), hardware.PEAK_FLOPS["v6e"], 1638e9),
+    "v4": Chip("2x2x1", int(30.75 * GIB), devices.PEAK_FLOPS["v4"], 1200e9),
+    "v5e": Chip("2x2", int(15.75 * GIB), devices.PEAK_FLOPS["v5e"], 819e9),
+    "v5p": Chip("2x2x1", int(95.74 * GIB), devices.PEAK_FLOPS["v5p"], 2765e9),
+    "v6e": Chip("2x2", int(31.25 * GIB), devices.PEAK_FLOPS["v6e"], 1638e9),
 }
 
 

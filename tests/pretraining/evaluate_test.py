@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from albert_tf.convert import __main__ as convert
 from albert_tf.models.pretrainer import AlbertPretrainer
-from albert_tf.runtime import devices as hardware
+from albert_tf.runtime import devices
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.runs import RunDir
 from albert_tf.text.tokenization import load_tokenizer
@@ -60,8 +60,8 @@ def converted(run: RunDir, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_passages_of_squad(run: RunDir, passages: str, capsys, monkeypatch):
-    asked, strategy = [], hardware.strategy
-    monkeypatch.setattr(hardware, "strategy", lambda *where: asked.append(where) or strategy("cpu"))
+    asked, strategy = [], devices.strategy
+    monkeypatch.setattr(devices, "strategy", lambda *where: asked.append(where) or strategy("cpu"))
     main(EvaluateOptions(run.path, passages, device="tpu", tpu="mine"))
     assert asked == [("tpu", "mine")]
     table = capsys.readouterr().out

@@ -18,7 +18,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 
 from albert_tf.models.pretrainer import AlbertPretrainer
-from albert_tf.runtime import devices as hardware
+from albert_tf.runtime import devices
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.runs import RunDir
 from albert_tf.training.checkpoints import load_encoder, load_pretrainer
@@ -183,7 +183,7 @@ import os
 import tensorflow as tf
 cpu, one = tf.config.list_physical_devices("CPU")[0], tf.config.LogicalDeviceConfiguration()
 tf.config.set_logical_device_configuration(cpu, [one] * {replicas})
-from albert_tf.runtime import devices as hardware
+from albert_tf.runtime import devices
 from albert_tf.runtime.runs import RunDir
 from data.pipeline.batches import Records
 from pretraining.loop.config import resolve
@@ -194,7 +194,7 @@ config = resolve(SMOKE, ["loop.steps=10", "loop.steps_per_loop=1", "loop.checkpo
                          "model.max_positions=32"], records.manifest)
 config = dataclasses.replace(config, model=config.model.replace(rematerialize={recompute}))
 for name, strategy in (("one", tf.distribute.OneDeviceStrategy("/cpu:0")),
-                       ("several", hardware.strategy("cpu"))):
+                       ("several", devices.strategy("cpu"))):
     print(strategy.num_replicas_in_sync)
     run = RunDir({str(tmp_path)!r} + "/" + name)
     os.mkdir(run.path)
@@ -263,7 +263,7 @@ def test_records_of_another_tokenizer_are_refused(
 def test_no_sum_depends_on_time(tiny_records: str, way: tuple[str, ...]):
     """AddN of three or more begins with an input whose buffer is free by then: no gradient of what
     layers share is such a sum. Two can be added in any order."""
-    hardware.make_deterministic()
+    devices.make_deterministic()
     records = Records.open(tiny_records)
     config = resolve(SMOKE, (*FAST, "model.num_layers=4", *way), records.manifest)
     model, optimizer = AlbertPretrainer(config.model).create_weights(), make_optimizer(config)

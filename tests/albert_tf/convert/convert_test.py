@@ -11,8 +11,7 @@ import safetensors.numpy
 import tensorflow as tf
 
 from albert_tf import load_encoder, load_pretrainer
-from albert_tf.convert import google as google_tf1
-from albert_tf.convert import native
+from albert_tf.convert import google, native
 from albert_tf.convert.__main__ import ConvertOptions, main, reshaped
 from albert_tf.convert.bundle import Bundle, Leniency, weight_shapes, with_new_parts
 from albert_tf.convert.huggingface import folder as huggingface
@@ -79,8 +78,8 @@ def test_hugging_face_in_memory_there_and_back(case, tiny):
 def test_google_there_and_back(case, tiny, small_tokenizer, tmp_path):
     config = tiny.replace(**MODELS[case])
     tokenizer = Tokenizer(small_tokenizer.model, Normalization(strip_accents=False))
-    google_tf1.write(Bundle(config, random_weights(config), tokenizer), str(tmp_path))
-    back = google_tf1.read(str(tmp_path), STRICT)
+    google.write(Bundle(config, random_weights(config), tokenizer), str(tmp_path))
+    back = google.read(str(tmp_path), STRICT)
     assert back.config == config
     assert same(back.weights, random_weights(config))
     assert back.tokenizer.fingerprint == tokenizer.fingerprint

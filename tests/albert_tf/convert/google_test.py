@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.convert import google as google_tf1
-from albert_tf.convert import native
+from albert_tf.convert import google, native
 from albert_tf.convert.bundle import Bundle, Leniency, weight_shapes
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.pretrainer import AlbertPretrainer
@@ -43,7 +42,7 @@ def save_tf1(folder, tensors: dict, values: dict, name: str = "model.ckpt-best")
 
 @pytest.fixture
 def tensors(tiny) -> dict:
-    return google_tf1.GOOGLE.from_ours(random_weights(tiny))
+    return google.GOOGLE.from_ours(random_weights(tiny))
 
 
 def real_variables(shared_data, name: str) -> dict[str, tuple[int, ...]]:
@@ -62,11 +61,11 @@ def test_exactly_the_variables_of_a_released_checkpoint(shared_data, tmp_path):
     vocabulary = shared_data / "vocab" / "albert_zh" / "vocab_chinese.txt"
     prefix = save_tf1(tmp_path / "in", made, values)
     shutil.copy(vocabulary, tmp_path / "in")
-    bundle = google_tf1.read(prefix, STRICT)
+    bundle = google.read(prefix, STRICT)
     assert bundle.config == AlbertConfig(vocab_size=21128, activation="relu")
     assert bundle.tokenizer.model == vocabulary.read_bytes()
     os.makedirs(tmp_path / "out")
-    google_tf1.write(bundle, str(tmp_path / "out"))
+    google.write(bundle, str(tmp_path / "out"))
     reader = tf.train.load_checkpoint(str(tmp_path / "out"))
     assert {n: tuple(s) for n, s in reader.get_variable_to_shape_map().items()} == real
     for name in set(real) - {"global_step"}:
@@ -84,7 +83,7 @@ def test_brightmart_computes_with_both_factors(shared_data, tmp_path, fake_input
         name: rng.normal(0, 0.1, shape).astype(np.float32)
         for name, shape in real_variables(shared_data, meta.name).items()
     }
-    bundle = google_tf1.read(save_tf1(tmp_path / "in", made, values), STRICT)
+    bundle = google.read(save_tf1(tmp_path / "in", made, values), STRICT)
     assert bundle.config == AlbertConfig(
         vocab_size=21128, embedding_size=312, hidden_size=312, num_layers=4, intermediate_size=1248
     )
@@ -112,7 +111,7 @@ def test_slots_steps_and_hub_prefix_are_left_behind(tensors, tmp_path, tiny):
     save_tf1(tmp_path / "variables", made | {"global_step": np.int64(7)}, JSON, "variables")
     os.makedirs(tmp_path / "assets")
     os.rename(tmp_path / "variables/albert_config.json", tmp_path / "assets/albert_config.json")
-    bundle = google_tf1.read(str(tmp_path), STRICT)
+    bundle = google.read(str(tmp_path), STRICT)
     assert bundle.weights.keys() == weight_shapes(tiny).keys()
     for name, value in random_weights(tiny).items():
         np.testing.assert_array_equal(bundle.weights[name], value)
@@ -135,7 +134,7 @@ def test_slots_steps_and_hub_prefix_are_left_behind(tensors, tmp_path, tiny):
 )
 def test_another_configuration_is_an_error(tensors, tmp_path, changes, words):
     with pytest.raises(InputError) as error:
-        google_tf1.read(save_tf1(tmp_path, tensors, JSON | changes), STRICT)
+        google.read(save_tf1(tmp_path, tensors, JSON | changes), STRICT)
     for word in words:
         assert word in str(error.value)
 
@@ -143,7 +142,7 @@ def test_another_configuration_is_an_error(tensors, tmp_path, changes, words):
 def test_a_folder_named_like_a_pattern(tensors, tmp_path):
     save_tf1(tmp_path / "go[1]", tensors, JSON)
     with pytest.raises(InputError, match=r"for a pattern: rename it.*go\[1\]/model.ckpt-best"):
-        google_tf1.read(str(tmp_path / "go[1]"), STRICT)
+        google.read(str(tmp_path / "go[1]"), STRICT)
 
 
 def test_a_deliberate_partial_load_is_named(tensors, tmp_path, tiny):
@@ -157,9 +156,9 @@ def test_a_deliberate_partial_load_is_named(tensors, tmp_path, tiny):
         Leniency(("mlm_head", "pair_head"), ("output_weights",)),
     ):
         with pytest.raises(InputError):
-            google_tf1.read(prefix, leniency)
+            google.read(prefix, leniency)
     leniency = Leniency(("mlm_head", "pair_head"), ("output_weights", "x"))
-    bundle = google_tf1.read(prefix, leniency)
+    bundle = google.read(prefix, leniency)
     assert bundle.weights.keys() == {n for n in weight_shapes(tiny) if n.startswith("encoder/")}
     with pytest.raises(InputError, match="mlm_head, pair_head, pooler.*'heads'"):
         Leniency(("heads",))
@@ -167,21 +166,21 @@ def test_a_deliberate_partial_load_is_named(tensors, tmp_path, tiny):
 
 def test_where_the_files_are(tensors, tmp_path):
     with pytest.raises(InputNotFoundError, match="no folder"):
-        google_tf1.read(str(tmp_path / "nowhere"), STRICT)
+        google.read(str(tmp_path / "nowhere"), STRICT)
     with pytest.raises(InputNotFoundError, match=r"no TF1 checkpoint.*\*\.index"):
-        google_tf1.read(str(tmp_path), STRICT)
+        google.read(str(tmp_path), STRICT)
     prefix = save_tf1(tmp_path, tensors, JSON)
     os.rename(tmp_path / "albert_config.json", tmp_path / "other.json")
     with pytest.raises(InputNotFoundError, match="configuration"):
-        google_tf1.read(prefix, STRICT)
+        google.read(prefix, STRICT)
     save_tf1(tmp_path, tensors, JSON, "model.ckpt-0")
     with pytest.raises(InputError, match="one TF1 checkpoint.*ckpt-0.*ckpt-best"):
-        google_tf1.read(str(tmp_path), STRICT)
-    google_tf1.read(prefix, STRICT)
+        google.read(str(tmp_path), STRICT)
+    google.read(prefix, STRICT)
     with open(f"{prefix}.index", "r+b") as file:
         file.truncate(20)
     with pytest.raises(InputError, match="no readable checkpoint"):
-        google_tf1.read(prefix, STRICT)
+        google.read(prefix, STRICT)
 
 
 @pytest.mark.parametrize(
@@ -196,10 +195,10 @@ def test_where_the_files_are(tensors, tmp_path):
 def test_what_google_cannot_hold(tiny, changes, words):
     bundle = Bundle(tiny.replace(**changes), {}, None)
     with pytest.raises(ConfigError, match=words):
-        google_tf1.check(bundle)
+        google.check(bundle)
 
 
 def test_what_google_loses_is_told(tiny):
-    assert google_tf1.check(Bundle(tiny, {}, None)) == []
-    (note,) = google_tf1.check(Bundle(tiny.replace(mlm_layer_norm_eps=1e-5), {}, None))
+    assert google.check(Bundle(tiny, {}, None)) == []
+    (note,) = google.check(Bundle(tiny.replace(mlm_layer_norm_eps=1e-5), {}, None))
     assert "1e-05" in note

@@ -163,11 +163,11 @@ def test_replicas_share_batches(records: Records):
 import tensorflow as tf
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-from albert_tf.runtime import devices as hardware
+from albert_tf.runtime import devices
 from data.pipeline.batches import Records
 from pretraining.evaluation.intrinsic import Evaluator
 from tests.pretraining.evaluation.intrinsic_test import Oracle, config
-records, two = Records.open({records.folder!r}), hardware.strategy("cpu")
+records, two = Records.open({records.folder!r}), devices.strategy("cpu")
 one = Evaluator(Oracle(), records, config(), 32).run()
 assert one == Evaluator(Oracle(), records, config(), 32, strategy=two).run()
 try:

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.runtime import devices as hardware
+from albert_tf.runtime import devices
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.runs import RunDir
 from data.pipeline.batches import Records
 from pretraining.experiments import SMOKE
-from pretraining.loop import training as loop
+from pretraining.loop import training
 from pretraining.loop.actions import TrainingLog
 from pretraining.loop.config import GuardConfig, PretrainConfig, resolve
 from pretraining.loop.guard import Guard, skipped_steps
@@ -35,8 +35,8 @@ def config_of(records: str, *assignments: str) -> PretrainConfig:
 
 def run_in(folder: pathlib.Path, records: str, config: PretrainConfig) -> list[np.ndarray]:
     folder.mkdir(exist_ok=True)
-    run, strategy = RunDir(str(folder)), hardware.strategy("cpu")
-    return loop.train(config, Records.open(records), run, strategy).get_weights()
+    run, strategy = RunDir(str(folder)), devices.strategy("cpu")
+    return training.train(config, Records.open(records), run, strategy).get_weights()
 
 
 def steps(config: PretrainConfig, count: int) -> PretrainConfig:

@@ -11,19 +11,19 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.runtime import devices as hardware
+from albert_tf.runtime import devices
 from albert_tf.runtime.errors import InputError
 
 
 def mistake(*args) -> str:
     with pytest.raises(InputError) as error:
-        hardware.strategy(*args)
+        devices.strategy(*args)
     return str(error.value)
 
 
 def test_cpu_and_auto():
     for device in ("cpu", "auto"):
-        strategy = hardware.strategy(device)
+        strategy = devices.strategy(device)
         expected = len(tf.config.list_logical_devices("CPU"))
         assert strategy.num_replicas_in_sync == expected or tf.config.list_logical_devices("GPU")
 
@@ -41,11 +41,11 @@ def test_several_of_a_kind_are_mirrored(monkeypatch):
             tf.config.LogicalDevice(f"/device:{kind}:{i}", kind) for i in range(kinds[kind])
         ]
     )  # fmt: skip
-    hardware.strategy("cpu")
+    devices.strategy("cpu")
     assert made["names"] == ["/device:CPU:0", "/device:CPU:1"]
     assert isinstance(made["reduction"], tf.distribute.ReductionToOneDevice)
     for device in ("auto", "gpu"):
-        hardware.strategy(device)
+        devices.strategy(device)
         assert made == {"names": ["/device:GPU:0", "/device:GPU:1"], "reduction": None}
 
 
@@ -79,7 +79,7 @@ def test_multi_worker_with_tf_config(monkeypatch):
     monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", lambda: "strategy")
     task = {"cluster": {"worker": ["localhost:1"]}, "task": {"type": "worker", "index": 0}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(task))
-    assert hardware.strategy("multi_worker") == "strategy"
+    assert devices.strategy("multi_worker") == "strategy"
 
 
 @pytest.mark.parametrize(
@@ -97,14 +97,14 @@ def test_one_of_several_workers_is_the_chief(monkeypatch, workers, kind, index, 
             tf.train.ClusterSpec(workers), task_type=kind, task_id=index
         )
 
-    assert hardware.is_chief(Strategy())  # not of several workers
+    assert devices.is_chief(Strategy())  # not of several workers
     monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", Strategy)
-    assert hardware.is_chief(Strategy()) == chief
+    assert devices.is_chief(Strategy()) == chief
 
 
 def test_a_process_alone_is_the_chief():
-    assert hardware.is_chief(hardware.strategy("cpu"))
-    assert hardware.is_chief(tf.distribute.get_strategy())
+    assert devices.is_chief(devices.strategy("cpu"))
+    assert devices.is_chief(tf.distribute.get_strategy())
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def silent_port():
 
 
 def test_no_tpu_there_is_told_soon(monkeypatch, silent_port):
-    monkeypatch.setattr(hardware, "TPU_TIMEOUT_S", 2.0)
+    monkeypatch.setattr(devices, "TPU_TIMEOUT_S", 2.0)
     assert mistake("tpu", None).startswith("--device=tpu needs --tpu")
     for name in (
         "local",
@@ -149,7 +149,7 @@ def test_the_order_of_a_tpu_s_beginning(monkeypatch):
         tf.tpu.experimental, "initialize_tpu_system", lambda r: calls.append(("initialize", r.tpu))
     )
     monkeypatch.setattr(tf.distribute, "TPUStrategy", lambda r: ("strategy", r.tpu))
-    assert hardware.strategy("tpu", "mine") == ("strategy", "mine")
+    assert devices.strategy("tpu", "mine") == ("strategy", "mine")
     assert calls == [("connect", "mine"), ("initialize", "mine")]
 
 
@@ -157,14 +157,14 @@ def test_the_order_of_a_tpu_s_beginning(monkeypatch):
 PROGRAM = """
 import dataclasses, sys
 from albert_tf.runtime import cli
-from albert_tf.runtime import devices as hardware
+from albert_tf.runtime import devices
 
 @dataclasses.dataclass(frozen=True)
 class Options:
     tpu: str = cli.option("address")
 
-hardware.TPU_CONNECT_S = 1.0
-cli.run(lambda options: hardware.strategy("tpu", options.tpu), Options, "")
+devices.TPU_CONNECT_S = 1.0
+cli.run(lambda options: devices.strategy("tpu", options.tpu), Options, "")
 """
 
 
@@ -185,7 +185,7 @@ def test_a_tpu_that_takes_the_call_and_says_nothing_ends_the_process():
 def test_a_tpu_that_never_gets_ready_is_left(monkeypatch):
     monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", FakeResolver)
     monkeypatch.setattr(tf.config, "experimental_connect_to_cluster", lambda r: None)
-    monkeypatch.setattr(hardware, "TPU_INITIALIZE_S", 0.1)
+    monkeypatch.setattr(devices, "TPU_INITIALIZE_S", 0.1)
     ready = threading.Event()
     monkeypatch.setattr(tf.tpu.experimental, "initialize_tpu_system", lambda r: ready.wait())
     assert "no answer within 0.1 s" in mistake("tpu", "mine")
@@ -203,10 +203,10 @@ def test_what_a_tpu_can_do_is_told_by_its_type(monkeypatch, accelerator_type, ex
 
     monkeypatch.setattr(tf.distribute, "TPUStrategy", Strategy)
     monkeypatch.setenv("TPU_ACCELERATOR_TYPE", accelerator_type)
-    assert hardware.peak_flops(Strategy(), "mixed_bfloat16") == expected
-    assert hardware.peak_flops(Strategy(), "float32") is None
+    assert devices.peak_flops(Strategy(), "mixed_bfloat16") == expected
+    assert devices.peak_flops(Strategy(), "float32") is None
     monkeypatch.delenv("TPU_ACCELERATOR_TYPE")
-    assert hardware.peak_flops(Strategy(), "mixed_bfloat16") is None
+    assert devices.peak_flops(Strategy(), "mixed_bfloat16") is None
 
 
 def test_a_silent_address_is_left_before_tensorflow_waits(monkeypatch, silent_port):
@@ -219,16 +219,16 @@ def test_a_silent_address_is_left_before_tensorflow_waits(monkeypatch, silent_po
 
 
 def test_precision_of_a_device(monkeypatch):
-    assert hardware.resolve_precision("float32", "tpu") == "float32"
-    assert hardware.resolve_precision("auto", "tpu") == "mixed_bfloat16"
+    assert devices.resolve_precision("float32", "tpu") == "float32"
+    assert devices.resolve_precision("auto", "tpu") == "mixed_bfloat16"
     for flags, expected in (
         ({"avx512f"}, "float32"),
         ({"avx512f", "avx512_bf16"}, "mixed_bfloat16"),
         ({"amx_bf16"}, "mixed_bfloat16"),
         (set(), "float32"),
     ):
-        monkeypatch.setattr(hardware, "_cpu_flags", lambda flags=flags: flags)
-        assert hardware.resolve_precision("auto", "cpu") == expected
+        monkeypatch.setattr(devices, "_cpu_flags", lambda flags=flags: flags)
+        assert devices.resolve_precision("auto", "cpu") == expected
 
 
 @pytest.mark.parametrize(("capability", "expected"), [
@@ -239,10 +239,10 @@ def test_precision_of_gpus(monkeypatch, capability, expected):
     monkeypatch.setattr(
         tf.config.experimental, "get_device_details", lambda gpu: {"compute_capability": capability}
     )
-    assert hardware.resolve_precision("auto", "gpu") == expected
+    assert devices.resolve_precision("auto", "gpu") == expected
 
 
 def test_a_policy_ends_with_its_block():
-    with hardware.precision_policy("mixed_bfloat16"):
+    with devices.precision_policy("mixed_bfloat16"):
         assert tf_keras.layers.Dense(1).compute_dtype == "bfloat16"
     assert tf_keras.layers.Dense(1).compute_dtype == "float32"
