@@ -19,7 +19,7 @@ _HOME = {
     "load_encoder": "albert_tf.training.checkpoints",
     "load_predictor": "albert_tf.tasks.predictor",
     "load_pretrainer": "albert_tf.training.checkpoints",
-    "load_tokenizer": "albert_tf.text.tokenization",
+    "load_tokenizer": "albert_tf.text.tokenizer",
 }
 __all__ = [*_HOME, "__version__"]  # noqa: PLE0604
 

@@ -36,7 +36,7 @@ from unittest import mock
 from albert_tf.runtime.cli import option, run
 from albert_tf.runtime.errors import InputError
 from albert_tf.text.normalization import normalize
-from albert_tf.text.tokenization import Tokenizer, load_tokenizer
+from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from data import build as building
 from data.building import cutter, local_runner, reference_layout, shuffle
 from data.building.sequences import Sequences

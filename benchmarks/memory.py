@@ -18,7 +18,7 @@ from albert_tf.models.encoder import INPUTS
 from albert_tf.runtime import cli
 from benchmarks.systems.tf_models_official import encoder_like
 from pretraining import tpu_check
-from pretraining.tpu.lowering import TpuCompiler, lower_step_apart
+from pretraining.tpu.lowering import TpuCompiler, lower_step_in_subprocess
 from pretraining.tpu.step import CompiledSize, Step
 from pretraining.tpu_check import TpuCheckOptions
 
@@ -65,7 +65,8 @@ def main(options: TpuCheckOptions) -> int:
 def _compile(step: Step, topology: str) -> CompiledSize:
     compiler = TpuCompiler(topology)  # first: it may be missing
     shape = (step.batch, step.seq_length, step.num_predictions)
-    return compiler.compile(lower_step_apart(step.config, *shape, OfficialPretrainer), step.quick)
+    lowered = lower_step_in_subprocess(step.config, *shape, OfficialPretrainer)
+    return compiler.compile(lowered, step.quick)
 
 
 if __name__ == "__main__":

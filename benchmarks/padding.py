@@ -21,7 +21,7 @@ from albert_tf.tasks.kinds import KINDS
 from finetuning.datasets import TASKS
 from finetuning.datasets.task import Source
 from finetuning.training.batches import training_batches
-from finetuning.training.start import Start, resolve
+from finetuning.training.starting_point import StartingPoint, resolve
 
 ROUNDS = 5
 DEV_EXAMPLES = 256
@@ -42,7 +42,7 @@ class PaddingOptions:
 
 def main(options: PaddingOptions) -> None:
     """Measures and prints the line."""
-    start = Start.of(options.init, None, None)
+    start = StartingPoint.of(options.init, None, None)
     data = TASKS[options.task].read(Source(options.data_dir))
     config = resolve(start, data, {}, options.set, options.device)
     if options.dry_run:

@@ -25,7 +25,7 @@ import tempfile
 
 from albert_tf.runtime import cli
 from albert_tf.runtime.errors import InputError
-from albert_tf.text.tokenization import WORD_MARK, Tokenizer, load_tokenizer
+from albert_tf.text.tokenizer import WORD_MARK, Tokenizer, load_tokenizer
 
 SYSTEMS = ("ours", "ours-c-api", "ours-bf16", "tf-models-official", "hf-torch")
 REFERENCE = "tf-models-official"

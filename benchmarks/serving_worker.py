@@ -49,7 +49,7 @@ def tf_models_official(preset: str, tokenizer_path: str, seq_length: int, folder
     from official.nlp.modeling import layers
 
     from albert_tf.models.config import AlbertConfig
-    from albert_tf.text.tokenization import load_tokenizer
+    from albert_tf.text.tokenizer import load_tokenizer
     from benchmarks.systems.tf_models_official import encoder_like
 
     tokenizer = load_tokenizer(tokenizer_path)
@@ -86,7 +86,7 @@ def hf_torch(preset: str, tokenizer_path: str, seq_length: int, folder: str) -> 
     from transformers import AlbertForSequenceClassification, AlbertTokenizer
 
     from albert_tf.models.config import AlbertConfig
-    from albert_tf.text.tokenization import load_tokenizer
+    from albert_tf.text.tokenizer import load_tokenizer
     from benchmarks.systems.hf_config import hf_config
     from benchmarks.workloads import Workload
 
@@ -129,7 +129,7 @@ def _export_ours(
     from albert_tf.models.encoder import AlbertEncoder
     from albert_tf.runtime.devices import precision_policy
     from albert_tf.tasks.classifier import ClassifierTask, SequenceClassifier
-    from albert_tf.text.tokenization import load_tokenizer
+    from albert_tf.text.tokenizer import load_tokenizer
 
     tokenizer = load_tokenizer(tokenizer_path)
     config = AlbertConfig.from_preset(preset).replace(vocab_size=tokenizer.vocab_size)

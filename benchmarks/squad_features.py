@@ -50,7 +50,7 @@ def measure(options: SquadFeaturesOptions) -> dict:
     """The line."""
     from albert_tf.tasks.spans.features import featurize_spans
     from albert_tf.tasks.spans.model import SpanTask
-    from albert_tf.text.tokenization import load_tokenizer
+    from albert_tf.text.tokenizer import load_tokenizer
     from finetuning.datasets.squad_reader import questions_of
 
     examples = [example for example in questions_of(options.data) if example.answers]

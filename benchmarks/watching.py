@@ -18,13 +18,13 @@ from collections.abc import Callable
 from unittest import mock
 
 from albert_tf.runtime import cli, devices
-from albert_tf.runtime.runs import RunDir
+from albert_tf.runtime.run_dir import RunDir
 from data.pipeline.batches import Mixture
 from pretraining.experiments import experiment
-from pretraining.loop.actions import TrainingLog
 from pretraining.loop.config import resolve
 from pretraining.loop.guard import Guard
 from pretraining.loop.training import train
+from pretraining.loop.training_log import TrainingLog
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 
 from albert_tf.runtime import cli, outputs, settings
 from albert_tf.runtime.errors import InputError
-from albert_tf.text.tokenization import Tokenizer, load_tokenizer
+from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from data.building import beam_runner, local_runner
 from data.building.compact_layout import CompactLayout
 from data.building.cutter import Cutter, Tally

@@ -21,9 +21,9 @@ import numpy as np
 
 from albert_tf.runtime import cli, outputs, settings
 from albert_tf.runtime.errors import InputError, InputNotFoundError
-from albert_tf.text.tokenization import Tokenizer, load_tokenizer
+from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from albert_tf.training.progress import Progress
-from data.records import places
+from data.records import locations
 from data.records.manifest import MANIFEST, REFERENCE, TOKENIZER, Counts, Manifest
 from data.records.schema import COMPACT_VERSION
 
@@ -56,8 +56,8 @@ def import_records(options: ImportOptions) -> None:
 
     if options.pair not in _PAIRS:
         raise InputError(f"--pair must be {', '.join(_PAIRS)}. Received: {options.pair!r}.")
-    places.require_local(options.output, "--output")
-    places.require_local(options.files, "--files")
+    locations.require_local(options.output, "--output")
+    locations.require_local(options.files, "--files")
     files = sorted(filter(os.path.isfile, glob.glob(os.path.expanduser(options.files))))
     if not files:
         raise InputNotFoundError(

@@ -13,7 +13,7 @@ import numpy as np
 
 from albert_tf.runtime import cli, settings
 from albert_tf.runtime.errors import InputError
-from albert_tf.text.tokenization import Tokenizer
+from albert_tf.text.tokenizer import Tokenizer
 from data.records.manifest import tokenizer_of
 
 if TYPE_CHECKING:  # to tell a user's mistake, no TensorFlow is needed

@@ -24,10 +24,10 @@ import sentencepiece
 from albert_tf.runtime import cli, outputs, settings
 from albert_tf.runtime.errors import InputError
 from albert_tf.text.normalization import Normalization, normalize
-from albert_tf.text.tokenization import SETTINGS_FILE, SpecialIds, Tokenizer, load_tokenizer
+from albert_tf.text.tokenizer import SETTINGS_FILE, SpecialIds, Tokenizer, load_tokenizer
 from albert_tf.training.progress import Progress
 from data.corpora.corpus import corpus_fingerprint, read_documents
-from data.records import places
+from data.records import locations
 
 # The ids of the published vocabulary: <pad> 0, <unk> 1, [CLS] 2, [SEP] 3, [MASK] 4, these 5 to 12.
 CONTROL_SYMBOLS = ["[CLS]", "[SEP]", "[MASK]"]
@@ -126,7 +126,7 @@ def train_model(sentences: list[str], options: TrainTokenizerOptions) -> bytes:
 
 
 def _check(options: TrainTokenizerOptions) -> None:
-    places.require_local(options.output, "--output")
+    locations.require_local(options.output, "--output")
     meta = 2 + len(CONTROL_SYMBOLS) + len(USER_DEFINED_SYMBOLS)
     if options.vocab_size <= meta:
         raise InputError(

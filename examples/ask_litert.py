@@ -16,7 +16,7 @@ import numpy as np
 from ai_edge_litert.interpreter import Interpreter
 
 import albert_tf
-from albert_tf.text.tokenization import Tokenizer
+from albert_tf.text.tokenizer import Tokenizer
 
 
 class Model:

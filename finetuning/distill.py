@@ -29,7 +29,7 @@ import tf_keras
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.runtime import cli, devices, outputs, settings
 from albert_tf.runtime.errors import InputError
-from albert_tf.runtime.runs import RunDir
+from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.features import Features, joined
 from albert_tf.tasks.kinds import KINDS
@@ -42,8 +42,8 @@ from finetuning.datasets.task import Data, Task, source_of
 from finetuning.reporting import comparison
 from finetuning.training import teacher
 from finetuning.training.config import FinetuneConfig, Plan
-from finetuning.training.running import Lesson, Work
-from finetuning.training.start import Start, resolve
+from finetuning.training.finetuner import Finetuner, TrainingSource
+from finetuning.training.starting_point import StartingPoint, resolve
 
 LOSSES = ("cross_entropy", "mse")
 
@@ -71,24 +71,28 @@ class DistillOptions:
 
 def main(options: DistillOptions) -> None:
     """Distils as `options` describe."""
-    work = _Distillation(options)
-    runs = {name: RunDir(work.at(name)) for name in ("student", "control")}
-    control = work.control()
+    distillation = _Distillation(options)
+    runs = {name: RunDir(distillation.at(name)) for name in ("student", "control")}
+    control = distillation.control()
     if options.dry_run:
-        work.runs.run(work.config, runs["control"], control, dry_run=True)
+        distillation.finetuner.run(distillation.config, runs["control"], control, dry_run=True)
         return
-    values = work.config.training
-    with work.strategy.scope():
+    values = distillation.config.training
+    with distillation.strategy.scope():
         batch_size = values.batch_size // values.accumulation_steps
-        teacher.ask(work.identity, work.texts(), work.at("teacher"), batch_size)
-    for name, lesson in {"student": work.student(), "control": control}.items():
+        teacher.ask(
+            distillation.identity, distillation.texts(), distillation.at("teacher"), batch_size
+        )
+    for name, source in {"student": distillation.student(), "control": control}.items():
         print(f"== {name}", flush=True)
-        work.runs.run(work.config, runs[name], lesson)
+        distillation.finetuner.run(distillation.config, runs[name], source)
     paths = {"teacher": options.teacher} | {name: run.path for name, run in runs.items()}
-    dev = next(iter(work.data.dev.values()))
-    results = {name: comparison.measured(path, work.task, dev) for name, path in paths.items()}
-    outputs.write_json(work.at("result.json"), results)
-    print(comparison.table(results, work.task.metrics))
+    dev = next(iter(distillation.data.dev.values()))
+    results = {
+        name: comparison.measured(path, distillation.task, dev) for name, path in paths.items()
+    }
+    outputs.write_json(distillation.at("result.json"), results)
+    print(comparison.table(results, distillation.task.metrics))
 
 
 class _Distillation:
@@ -105,7 +109,9 @@ class _Distillation:
         RunDir(options.teacher).require_ended("--teacher", options.unfinished)
         if options.student:
             RunDir(options.student).require_ended("--student", options.unfinished)
-        self.start = Start.of(options.student or options.teacher, None, None, unfinished=True)
+        self.start = StartingPoint.of(
+            options.student or options.teacher, None, None, unfinished=True
+        )
         if options.student_layers:
             config = _fewer_layers(self.start, options.student_layers)
             self.start = dataclasses.replace(self.start, config=config)
@@ -121,7 +127,9 @@ class _Distillation:
         training = dataclasses.replace(config.training, **dataclasses.asdict(plan))
         training.check_batch(self.strategy.num_replicas_in_sync)
         self.config: FinetuneConfig = dataclasses.replace(config, training=training)
-        self.runs = Work(options.task, self.task, self.data, self.start.tokenizer, self.strategy)
+        self.finetuner = Finetuner(
+            options.task, self.task, self.data, self.start.tokenizer, self.strategy
+        )
 
     def at(self, name: str) -> str:
         """A path in the output folder."""
@@ -133,14 +141,16 @@ class _Distillation:
         if self.options.texts:
             yield from teacher.examples_of(self.options.texts, self.data.task.pair)
 
-    def student(self) -> Lesson:
+    def student(self) -> TrainingSource:
         """Its own encoder, or the teacher's in fewer layers, learns the teacher's answers."""
-        told = {"teacher": self.identity, "loss": self.options.loss,
+        extra_config = {"teacher": self.identity, "loss": self.options.loss,
                 "temperature": self.options.temperature}  # fmt: skip
-        lesson = self._from(self.options.teacher)
-        return dataclasses.replace(lesson, train=self._answers, loss=self._loss(), told=told)
+        source = self._from(self.options.teacher)
+        return dataclasses.replace(
+            source, train=self._answers, loss=self._loss(), extra_config=extra_config
+        )
 
-    def control(self) -> Lesson:
+    def control(self) -> TrainingSource:
         """The same student, as it was before anybody fine-tuned it, learns the labels."""
         # A converted teacher does not state where it started.
         origin = str(RunDir(self.options.teacher).config().get("init", "unknown"))
@@ -151,11 +161,11 @@ class _Distillation:
             )
         return self._from(origin)
 
-    def _from(self, path: str) -> Lesson:
+    def _from(self, path: str) -> TrainingSource:
         """What begins with --student, or else with the encoder at `path` in fewer layers."""
         if self.options.student:
-            return Lesson(os.path.abspath(self.start.path), self.start.model)
-        return Lesson(os.path.abspath(path), lambda config: _with_encoder_of(path, config))
+            return TrainingSource(os.path.abspath(self.start.path), self.start.model)
+        return TrainingSource(os.path.abspath(path), lambda config: _with_encoder_of(path, config))
 
     def _answers(self) -> Features:
         """The teacher's answers as targets; of the texts, only a chunk is in memory."""
@@ -236,7 +246,7 @@ def _with_encoder_of(path: str, config: FinetuneConfig) -> TaskModel:
     return KINDS[config.task.kind].model(encoder, config.task).create_weights()
 
 
-def _fewer_layers(start: Start, layers: int) -> Any:
+def _fewer_layers(start: StartingPoint, layers: int) -> Any:
     config = start.config
     if not 1 <= layers < config.num_layers or config.sharing != "all" or config.num_groups != 1:
         raise InputError(

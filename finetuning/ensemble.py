@@ -23,10 +23,10 @@ from typing import Any
 from albert_tf import info
 from albert_tf.runtime import cli, outputs, settings
 from albert_tf.runtime.errors import InputError, InputNotFoundError
-from albert_tf.runtime.runs import RunDir
+from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import load_predictor, predict, task_of
-from albert_tf.text.tokenization import load_tokenizer
+from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.training.progress import Progress
 from finetuning.datasets import TASKS
 from finetuning.datasets.task import Data, Task, source_of

@@ -36,7 +36,7 @@ from typing import Any
 from albert_tf import info
 from albert_tf.runtime import cli, outputs, settings
 from albert_tf.runtime.errors import InputError, InputNotFoundError
-from albert_tf.runtime.runs import RunDir
+from albert_tf.runtime.run_dir import RunDir
 from albert_tf.training.checkpoints import load_config
 from finetuning.datasets import TASKS
 

@@ -20,12 +20,12 @@ from typing import Any
 
 from albert_tf.runtime import cli, devices, outputs, settings
 from albert_tf.runtime.errors import InputError
-from albert_tf.runtime.runs import RunDir
+from albert_tf.runtime.run_dir import RunDir
 from finetuning.datasets import TASKS
 from finetuning.datasets.task import Task, source_of
 from finetuning.reporting import report
-from finetuning.training.running import Lesson, Work
-from finetuning.training.start import Start, resolve
+from finetuning.training.finetuner import Finetuner, TrainingSource
+from finetuning.training.starting_point import StartingPoint, resolve
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,20 +61,22 @@ def main(options: FinetuneOptions) -> None:
     source = source_of(options.data_dir, options.tfds)
     recipe = recipe_of(task, options)
     strategy = devices.strategy(options.device, options.tpu)  # before anything is computed
-    start = Start.of(options.init, options.init_from_task, options.tokenizer, options.unfinished)
+    start = StartingPoint.of(
+        options.init, options.init_from_task, options.tokenizer, options.unfinished
+    )
     data = task.read(source)
     config = resolve(start, data, recipe, options.set, options.device)
     config.training.check_batch(strategy.num_replicas_in_sync)
     share, cache = config.training.threshold_share, options.cache_dir
-    work = Work(options.task, task, data, start.tokenizer, strategy, cache, share)
-    lesson = Lesson(os.path.abspath(start.path), start.model)
+    finetuner = Finetuner(options.task, task, data, start.tokenizer, strategy, cache, share)
+    training_source = TrainingSource(os.path.abspath(start.path), start.model)
     if options.seeds == 1:
-        work.run(config, RunDir(options.run_dir), lesson, options.dry_run)
+        finetuner.run(config, RunDir(options.run_dir), training_source, options.dry_run)
         return
     runs = [RunDir(os.path.join(options.run_dir, f"seed-{i}")) for i in range(options.seeds)]
     for number, run in enumerate(runs):
         seeded = dataclasses.replace(config, seed=config.seed + number)
-        work.run(seeded, run, lesson, options.dry_run)
+        finetuner.run(seeded, run, training_source, options.dry_run)
     if not options.dry_run and devices.is_chief(strategy):
         print(report.summarize(options.run_dir, [run.result() for run in runs]))
 

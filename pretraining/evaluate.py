@@ -16,8 +16,8 @@ from typing import Any
 from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import cli, devices, outputs, settings
 from albert_tf.runtime.errors import InputError, InputNotFoundError
-from albert_tf.runtime.runs import RunDir
-from albert_tf.text.tokenization import load_tokenizer
+from albert_tf.runtime.run_dir import RunDir
+from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.training.checkpoints import (
     is_saved_model,
     latest_checkpoint,

@@ -22,7 +22,7 @@ from albert_tf.models.encoder import INPUTS, AlbertEncoder
 from albert_tf.runtime import cli, outputs
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.plots import plot_lines
-from albert_tf.runtime.runs import RunDir
+from albert_tf.runtime.run_dir import RunDir
 from albert_tf.training.checkpoints import load_config, load_encoder
 from albert_tf.training.progress import Progress
 from data.pipeline.batches import Objective, Records, evaluation_batches

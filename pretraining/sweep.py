@@ -35,7 +35,7 @@ from typing import Any
 from albert_tf import info
 from albert_tf.runtime import cli, outputs, settings
 from albert_tf.runtime.errors import InputError, reading
-from albert_tf.runtime.runs import RunDir
+from albert_tf.runtime.run_dir import RunDir
 from data.pipeline.batches import Mixture
 from data.pipeline.masking import MaskingConfig
 from data.records.manifest import Manifest

@@ -142,7 +142,7 @@ def main(
 
 
 def _compile(step: Step, topology: str) -> CompiledSize:
-    from pretraining.tpu.lowering import TpuCompiler, lower_step_apart
+    from pretraining.tpu.lowering import TpuCompiler, lower_step_in_subprocess
 
     compiler = TpuCompiler(topology)  # first: it may be missing
     print(
@@ -150,7 +150,7 @@ def _compile(step: Step, topology: str) -> CompiledSize:
         file=sys.stderr, flush=True,
     )  # fmt: skip
     shape = (step.batch, step.seq_length, step.num_predictions)
-    return compiler.compile(lower_step_apart(step.config, *shape), step.quick)
+    return compiler.compile(lower_step_in_subprocess(step.config, *shape), step.quick)
 
 
 def _verdict(step: Step, chip: Chip, measure: Measure, options: TpuCheckOptions) -> int:

@@ -22,8 +22,8 @@ from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import cli, devices, settings
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.runtime.plots import plot_metrics
-from albert_tf.runtime.runs import RunDir
-from albert_tf.text.tokenization import load_tokenizer
+from albert_tf.runtime.run_dir import RunDir
+from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.training.checkpoints import load_pretrainer
 from data.pipeline.batches import Mixture, Records, check_objective
 from data.records.manifest import Manifest, tokenizer_of

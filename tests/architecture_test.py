@@ -30,7 +30,7 @@ LIGHT = [
     "albert_tf.info", "albert_tf.models.config", "albert_tf.training.progress",
     *(f"albert_tf.runtime.{name}" for name in ("cli", "errors", "keyed", "outputs", "settings")),
     *(f"albert_tf.text.{name}" for name in (
-        "normalization", "sentencepiece_model", "tokenization", "wordpiece",
+        "normalization", "sentencepiece_model", "tokenizer", "wordpiece",
     )),
     *(f"data.corpora.{name}" for name in (
         "corpus", "python_docs", "readers", "sentences", "splits", "text_files",
@@ -186,7 +186,7 @@ def test_the_guard_finds_a_chain_to_tensorflow():
 
 
 @pytest.mark.parametrize(
-    "module", ["albert_tf", "albert_tf.text.tokenization", "albert_tf.runtime.cli"]
+    "module", ["albert_tf", "albert_tf.text.tokenizer", "albert_tf.runtime.cli"]
 )
 def test_light_modules_load_no_tensorflow(module):
     heavy = sorted(HEAVY)

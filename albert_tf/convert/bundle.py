@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from albert_tf.models.config import AlbertConfig, sharing_plan
 from albert_tf.runtime.errors import InputError
-from albert_tf.text.tokenization import Tokenizer
+from albert_tf.text.tokenizer import Tokenizer
 
 # Arrays by attribute path below an AlbertPretrainer, or below a task model, whose head's begin with
 # HEAD: "encoder/stack/attentions/0/query/kernel".

@@ -16,7 +16,7 @@ from albert_tf.convert.naming import Naming
 from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import outputs
 from albert_tf.runtime.errors import ConfigError, InputError, InputNotFoundError
-from albert_tf.text.tokenization import Tokenizer, load_tokenizer
+from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 
 CONFIG_FILE, CHECKPOINT = "albert_config.json", "model.ckpt-best"
 _SLOTS = ("/adam_m", "/adam_v", "/Adam", "/Adam_1")

@@ -23,7 +23,7 @@ from albert_tf.models.encoder import INPUTS
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.text.normalization import Normalization
-from albert_tf.text.tokenization import Tokenizer, load_tokenizer
+from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from albert_tf.training.checkpoints import EXTRAS, is_saved_model
 
 Batch: TypeAlias = Mapping[str, tf.Tensor]  # the inputs of an AlbertPretrainer

@@ -20,10 +20,10 @@ from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime import outputs, settings
 from albert_tf.runtime.errors import InputNotFoundError
-from albert_tf.runtime.runs import RunDir
+from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import task_of
-from albert_tf.text.tokenization import Tokenizer, load_tokenizer
+from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from albert_tf.training.checkpoints import (
     CHECKPOINTS,
     is_saved_model,

@@ -26,9 +26,9 @@ from albert_tf.export.modules.span import SpanModule
 from albert_tf.export.signatures import ServedModule, save
 from albert_tf.runtime import cli, devices, outputs, settings
 from albert_tf.runtime.errors import InputError
-from albert_tf.runtime.runs import RunDir
+from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.predictor import load_task_model
-from albert_tf.text.tokenization import Tokenizer, load_tokenizer
+from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from albert_tf.training.checkpoints import load_config, load_encoder, load_pretrainer
 
 

@@ -14,7 +14,7 @@ from albert_tf.models.config import AlbertConfig
 from albert_tf.models.layers.shared_stack import in_loops
 from albert_tf.runtime import outputs
 from albert_tf.runtime.errors import InputError
-from albert_tf.text.tokenization import Tokenizer
+from albert_tf.text.tokenizer import Tokenizer
 
 MODEL_FILE = "model.tflite"
 QUANTIZATIONS = ("none", "float16", "int8")

@@ -15,7 +15,7 @@ from tensorflow_serving.apis import model_pb2, predict_pb2, prediction_log_pb2
 from albert_tf.export.modules.buckets import WIDTHS
 from albert_tf.runtime import outputs
 from albert_tf.runtime.errors import InputError
-from albert_tf.text.tokenization import Tokenizer
+from albert_tf.text.tokenizer import Tokenizer
 
 IMAGE = "tensorflow/serving:2.20.0"
 WARM_UP = "tf_serving_warmup_requests"  # the name that the server looks for in assets.extra

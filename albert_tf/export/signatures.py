@@ -11,8 +11,8 @@ import tf_keras
 from albert_tf.export import serving
 from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import outputs
-from albert_tf.runtime.runs import RunDir
-from albert_tf.text.tokenization import Tokenizer
+from albert_tf.runtime.run_dir import RunDir
+from albert_tf.text.tokenizer import Tokenizer
 from albert_tf.training.checkpoints import EXTRAS
 
 

@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from albert_tf.runtime.runs import RunDir
+from albert_tf.runtime.run_dir import RunDir
 
 if TYPE_CHECKING:  # slow to import: only where something is drawn
     from matplotlib.axes import Axes

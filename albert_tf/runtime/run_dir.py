@@ -14,7 +14,7 @@ from albert_tf.runtime import outputs, settings
 from albert_tf.runtime.errors import InputError, InputNotFoundError, reading, writing
 
 if TYPE_CHECKING:  # text stands on runtime
-    from albert_tf.text.tokenization import Tokenizer
+    from albert_tf.text.tokenizer import Tokenizer
 
 PACKAGES = (
     "tensorflow", "tensorflow-text", "tf-keras", "tensorflow-hub", "sentencepiece", "numpy",

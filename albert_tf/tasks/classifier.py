@@ -13,7 +13,7 @@ from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.features import Features, pack
 from albert_tf.tasks.task_model import TaskModel, head_dense
-from albert_tf.text.tokenization import Tokenizer
+from albert_tf.text.tokenizer import Tokenizer
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

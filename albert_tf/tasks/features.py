@@ -8,7 +8,7 @@ from itertools import chain
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.text.tokenization import SpecialIds
+from albert_tf.text.tokenizer import SpecialIds
 
 BUCKET = 32  # lengths are rounded up to this: few shapes, little padding
 

@@ -15,7 +15,7 @@ from albert_tf.tasks.classifier import softmax
 from albert_tf.tasks.examples import ChoiceExample
 from albert_tf.tasks.features import Features, pack
 from albert_tf.tasks.task_model import TaskModel, head_dense
-from albert_tf.text.tokenization import Tokenizer
+from albert_tf.text.tokenizer import Tokenizer
 
 
 @dataclasses.dataclass(frozen=True)

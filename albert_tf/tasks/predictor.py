@@ -9,12 +9,12 @@ import tensorflow as tf
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.runtime import settings
 from albert_tf.runtime.errors import InputError
-from albert_tf.runtime.runs import RunDir
+from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.task_model import TaskModel
-from albert_tf.text.tokenization import load_tokenizer
+from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.training.checkpoints import load_config, read_checkpoint
 
 

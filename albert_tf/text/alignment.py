@@ -15,7 +15,7 @@ import numpy as np
 
 from albert_tf.text.normalization import normalize, python_class
 from albert_tf.text.sentencepiece_model import WORD_MARK, SentencePiece
-from albert_tf.text.tokenization import Tokenizer
+from albert_tf.text.tokenizer import Tokenizer
 from albert_tf.text.wordpiece import CONTINUES, WordPiece, characters, split_words
 
 _SPACE = ord(" ")

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from albert_tf.text.graph_tokenization import GraphTokenizer, SentencePieceOps, WordPieceOps
+from albert_tf.text.graph_tokenizer import GraphTokenizer, SentencePieceOps, WordPieceOps
 from albert_tf.text.normalization import re2_class
 from albert_tf.text.ragged import row_of
 from albert_tf.text.sentencepiece_model import WORD_MARK
-from albert_tf.text.tokenization import Tokenizer
+from albert_tf.text.tokenizer import Tokenizer
 from albert_tf.text.wordpiece import CONTINUES, characters
 
 

@@ -1,4 +1,4 @@
-"""Text to ids inside a TensorFlow graph: the second face of `tokenization.Tokenizer`.
+"""Text to ids inside a TensorFlow graph: the second face of `tokenizer.Tokenizer`.
 
 Shapes: B texts, S `seq_length`, (pieces) ragged.
 """
@@ -11,7 +11,7 @@ import tensorflow_text
 
 from albert_tf.runtime.errors import InputError
 from albert_tf.text.normalization import Normalization, combining_ranges, re2_class
-from albert_tf.text.tokenization import SpecialIds, Tokenizer
+from albert_tf.text.tokenizer import SpecialIds, Tokenizer
 from albert_tf.text.unknown_runs import LONG, shorten
 from albert_tf.text.wordpiece import CONTINUES, MAX_WORD, SPECIAL_PIECES, WordPiece, characters
 

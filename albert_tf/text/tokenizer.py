@@ -1,7 +1,7 @@
 """Text to ids and back: the Python face of a vocabulary, and the reference.
 
 Record builders use it in worker processes, so nothing here imports TensorFlow.
-`graph_tokenization` is the in-graph face of the same vocabulary. Sources: Lan et al. 2020, section
+`graph_tokenizer` is the in-graph face of the same vocabulary. Sources: Lan et al. 2020, section
 4.1; the behaviour of Google's `preprocess_text` and `encode_pieces`.
 """
 

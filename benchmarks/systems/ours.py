@@ -8,7 +8,7 @@ from albert_tf.runtime import devices
 from benchmarks.systems import CLIP_NORM, LEARNING_RATE, WEIGHT_DECAY, Step
 from benchmarks.workloads import Workload, random_batch
 from pretraining.loop.config import LoopConfig, OptimizerConfig, PretrainConfig
-from pretraining.loop.step import TrainStep, make_optimizer
+from pretraining.loop.train_step import TrainStep, make_optimizer
 
 
 def albert(work: Workload, precision: str, jit: bool) -> Step:

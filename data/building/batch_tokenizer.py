@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from albert_tf.text.normalization import Normalization, normalize
-from albert_tf.text.tokenization import Tokenizer
+from albert_tf.text.tokenizer import Tokenizer
 
 LINES_PER_CALL = 2000  # of the library: more lines only take more memory
 _BETWEEN = np.int32(-1).tobytes()  # no id: it divides the lines in what the library returns

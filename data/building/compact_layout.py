@@ -6,8 +6,8 @@ import functools
 import numpy as np
 
 from data.building.sequences import Sequences
-from data.records.protobuf import BYTES, INTEGERS, entry_head, varint
 from data.records.schema import DOCUMENT, FIRST_LENGTH, PIECES, WORD_STARTS, ids_dtype
+from data.records.writer import BYTES, INTEGERS, entry_head, varint
 
 
 @dataclasses.dataclass(frozen=True)

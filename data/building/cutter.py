@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from albert_tf.runtime import keyed
-from albert_tf.text.tokenization import Tokenizer
+from albert_tf.text.tokenizer import Tokenizer
 from data.building.batch_tokenizer import encode_flat
 from data.building.labels import paired, swapped
 from data.building.segments import Pairs, part_long_sentences, reference_pairs, segment_pairs

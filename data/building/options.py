@@ -7,7 +7,7 @@ from albert_tf.runtime.errors import InputError
 from data.building import beam_runner
 from data.building.reference_layout import GOOGLE, NAMES
 from data.corpora.corpus import KINDS
-from data.records import places
+from data.records import locations
 from data.records.manifest import COMPACT, REFERENCE
 from data.records.schema import MAX_SEQ_LENGTH
 
@@ -59,7 +59,7 @@ class BuildOptions:
 def check(options: BuildOptions) -> None:
     """InputError: an option is impossible, or does not go with another."""
     for name in ("tokenizer", "output"):
-        places.require_local(getattr(options, name), f"--{name}")
+        locations.require_local(getattr(options, name), f"--{name}")
     if options.seq_length < MIN_SEQ_LENGTH:
         raise InputError(
             f"--seq_length must be at least {MIN_SEQ_LENGTH}. Received: {options.seq_length}. "

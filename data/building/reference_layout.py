@@ -13,7 +13,7 @@ import numpy as np
 from albert_tf.runtime import keyed
 from data.building.sequences import Sequences, ragged_ranges
 from data.building.static_masking import StaticMasking, choose, replace
-from data.records.protobuf import encode_examples
+from data.records.writer import encode_examples
 
 GOOGLE, MODEL_GARDEN = "google", "model_garden"
 # What differs between the two: the model's inputs have other names, and Google's tool marks words.

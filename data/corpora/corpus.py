@@ -19,7 +19,7 @@ from albert_tf.runtime.errors import InputError, InputNotFoundError, reading
 from data.corpora import python_docs
 from data.corpora.readers import READERS, Document, Reading, tfds_files
 from data.corpora.text_files import is_blank
-from data.records import places
+from data.records import locations
 
 __all__ = [
     "KINDS",
@@ -140,7 +140,7 @@ def _split_kind(corpus: str) -> tuple[str, str]:
         raise InputError(f"--corpus must be KIND:WHERE, received {corpus!r}: {valid}")
     if not where and kind != "python_docs":
         raise InputError(f"--corpus must be {kind}:WHERE. Received: {corpus!r}. Add the place.")
-    places.require_local(where, "--corpus")
+    locations.require_local(where, "--corpus")
     return kind, where
 
 

@@ -17,7 +17,7 @@ from data.building.batch_tokenizer import is_collapsed
 from data.corpora import python_docs
 from data.corpora.sentences import normalize_blanks, sentences_of
 from data.corpora.text_files import is_blank, lines_of, texts_of
-from data.records import places
+from data.records import locations
 
 _DOC_OPEN = re.compile(r'<doc\b(?:.*?\btitle="(.*)")?[^>]*>\s*')
 
@@ -56,7 +56,7 @@ def tfds_builder(name: str, data_dir: str | None, flag: str) -> Any:
     """
     import tensorflow_datasets as tfds
 
-    places.require_local(data_dir or "", "--data_dir")
+    locations.require_local(data_dir or "", "--data_dir")
     try:  # from files alone: neither the network nor the data set's own code
         return tfds.core.read_only_builder.builder_from_files(name, data_dir=data_dir)
     except tfds.core.registered.DatasetNotFoundError:

@@ -9,8 +9,8 @@ from typing import Any
 
 from albert_tf.runtime import settings
 from albert_tf.runtime.errors import InputError, InputNotFoundError, reading
-from albert_tf.text.tokenization import Tokenizer, load_tokenizer
-from data.records import places
+from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
+from data.records import locations
 from data.records.schema import COMPACT_VERSION, RecordSchema, compact_schema
 
 COMPACT, REFERENCE = "compact", "reference"  # layouts
@@ -98,7 +98,7 @@ class Manifest:
           InputError: another version wrote it, or a shard is missing.
         """
         path = os.path.join(folder, MANIFEST)
-        reader = places.reader_of(folder)
+        reader = locations.reader_of(folder)
         if not reader.is_file(path):
             raise InputNotFoundError(
                 f"no {MANIFEST} in {folder!r} (working folder {os.getcwd()}): "
@@ -118,7 +118,7 @@ class Manifest:
 def _checked_values(path: str) -> dict[str, Any]:
     """The manifest's values. The version comes first: another one may have other keys."""
     try:
-        with reading(path), places.reader_of(path).open(path, "rb") as file:
+        with reading(path), locations.reader_of(path).open(path, "rb") as file:
             values = json.loads(file.read())
         version = values["schema_version"]
         keys = values.keys() if version == COMPACT_VERSION else _KEYS
@@ -143,9 +143,9 @@ _KEYS = {field.name for field in dataclasses.fields(Manifest)}
 def tokenizer_of(folder: str) -> Tokenizer:
     """The tokenizer that made the records of a complete folder."""
     home = os.path.join(folder, TOKENIZER)
-    if not places.is_remote(home):
+    if not locations.is_remote(home):
         return load_tokenizer(home)
-    reader = places.reader_of(home)
+    reader = locations.reader_of(home)
     with tempfile.TemporaryDirectory() as copy:
         for name in reader.names(home):
             with reader.open(os.path.join(home, name), "rb") as source:

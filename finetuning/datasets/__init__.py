@@ -2,7 +2,7 @@
 
 from albert_tf.runtime import settings
 from albert_tf.runtime.errors import InputError
-from albert_tf.runtime.runs import RunDir
+from albert_tf.runtime.run_dir import RunDir
 from finetuning.datasets.glue import GLUE
 from finetuning.datasets.race import RACE
 from finetuning.datasets.squad import SQUAD

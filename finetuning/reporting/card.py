@@ -7,7 +7,7 @@ from typing import Any
 from albert_tf import info
 from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import outputs, settings
-from albert_tf.runtime.runs import RunDir
+from albert_tf.runtime.run_dir import RunDir
 from finetuning.datasets.squad_metrics import score_answer
 from finetuning.datasets.task import Data, Prediction
 

@@ -21,7 +21,7 @@ from albert_tf.runtime import outputs, settings
 from albert_tf.runtime.errors import InputError, reading
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds import KINDS
-from albert_tf.text.tokenization import Tokenizer
+from albert_tf.text.tokenizer import Tokenizer
 
 
 def features_of(

@@ -12,12 +12,12 @@ import tensorflow as tf
 from albert_tf.runtime import devices, outputs, settings
 from albert_tf.runtime.errors import ConfigError
 from albert_tf.runtime.plots import plot_metrics
-from albert_tf.runtime.runs import RunDir
+from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import predict
 from albert_tf.tasks.task_model import TaskModel
-from albert_tf.text.tokenization import Tokenizer
+from albert_tf.text.tokenizer import Tokenizer
 from finetuning.datasets.squad import hold_out
 from finetuning.datasets.task import Data, Prediction, Task
 from finetuning.reporting import card, report
@@ -27,25 +27,25 @@ from finetuning.training.fit import Scores, compiled, fine_tune
 
 
 @dataclasses.dataclass(frozen=True)
-class Lesson:
-    """What a run learns.
+class TrainingSource:
+    """What a run is trained on.
 
     init: where its first weights are from.
     model: makes the model that has them.
     train: makes the training features; None: those of the training examples.
     loss: as for `compile`; None: the task's own.
-    told: what else the run's config.json says.
+    extra_config: what else the run's config.json says.
     """
 
     init: str
     model: Callable[[FinetuneConfig], TaskModel]
     train: Callable[[], Features] | None = None
     loss: Any = None
-    told: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    extra_config: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
-class Work:
-    """What the runs of one command share: the data and their features.
+class Finetuner:
+    """Fine-tunes runs on one dataset, whose examples and features they share.
 
     name: the task's, in `finetuning.datasets.TASKS`.
     threshold_share: as `training.threshold_share`.
@@ -71,31 +71,31 @@ class Work:
         self._features: dict[str, Features] = {}
 
     def run(
-        self, config: FinetuneConfig, run: RunDir, lesson: Lesson, dry_run: bool = False
+        self, config: FinetuneConfig, run: RunDir, source: TrainingSource, dry_run: bool = False
     ) -> None:
         """One run to its result; with `dry_run` everything is made and nothing is written."""
         metric = self._deciding_metric(config)
-        run_config = self._config_of(config, run, lesson)
+        run_config = self._config_of(config, run, source)
         run.check(run_config)
         if run.is_complete and not dry_run:
             print(f"{run.path} is already complete: {report.line(run.result())}")
             return
         is_chief = devices.is_chief(self.strategy)
-        make = lesson.train or (lambda: self.features("train", self.data.train, config.task))
+        make = source.train or (lambda: self.features("train", self.data.train, config.task))
         train = make()
         plan = Plan.of(config.training, len(train))
         with devices.precision_policy(config.training.precision):
-            model = compiled(config, plan, lambda: lesson.model(config), self.strategy, lesson.loss)
+            model = compiled(config, plan, lambda: source.model(config), self.strategy, source.loss)
             if dry_run:
                 print(json.dumps(run_config, indent=1))
                 return
             if is_chief:  # what cannot be is known by now
                 run.begin(run_config, self.tokenizer)
-            count = len(train) if lesson.train else len(self.data.train)
+            count = len(train) if source.train else len(self.data.train)
             self._announce(config, count, plan)
             evaluate = self._evaluation(config.training)
             fine_tune(model, config, plan, train, evaluate, metric, run)
-        model = self._as_it_is_used(model, config, lesson)
+        model = self._in_float32(model, config, source)
         if self.held_out:
             run_config["task"] = settings.to_dict(self._choose_threshold(model, config.training))
         parts = {  # by all workers: they compute together
@@ -117,12 +117,14 @@ class Work:
             )
         return metric
 
-    def _config_of(self, config: FinetuneConfig, run: RunDir, lesson: Lesson) -> dict[str, Any]:
+    def _config_of(
+        self, config: FinetuneConfig, run: RunDir, source: TrainingSource
+    ) -> dict[str, Any]:
         values = settings.to_dict(config) | {
             "name": self.name,
-            "init": lesson.init,
+            "init": source.init,
             "data": self.fingerprint,
-            **lesson.told,
+            **source.extra_config,
         }
         if self.held_out and os.path.isfile(run.config_path):  # it may have chosen its threshold
             values["task"]["null_threshold"] = run.config().get("task", {}).get("null_threshold")
@@ -157,13 +159,15 @@ class Work:
         predictions = KINDS[model.task.kind].decode(said, features, examples, model.task)
         return self.task.score(predictions, examples), predictions
 
-    def _as_it_is_used(self, model: TaskModel, config: FinetuneConfig, lesson: Lesson) -> TaskModel:
+    def _in_float32(
+        self, model: TaskModel, config: FinetuneConfig, source: TrainingSource
+    ) -> TaskModel:
         """The model in float32, as who loads the run has it: its scores are the run's."""
         if config.training.precision == "float32":
             return model
         model.trainable = True  # where some layers were frozen, the weights had another order
         with self.strategy.scope():
-            used = lesson.model(config)
+            used = source.model(config)
             used.set_weights(model.get_weights())
         return used
 

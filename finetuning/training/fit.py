@@ -15,7 +15,7 @@ import tf_keras
 from albert_tf.optimization import LinearWarmupLinearDecay
 from albert_tf.runtime import devices
 from albert_tf.runtime.errors import InputError, writing
-from albert_tf.runtime.runs import RunDir
+from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.task_model import TaskModel
 from finetuning.training.batches import training_batches

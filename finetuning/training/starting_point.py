@@ -8,11 +8,11 @@ from albert_tf.models.config import AlbertConfig
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.runtime import devices, settings
 from albert_tf.runtime.errors import ConfigError, InputError, InputNotFoundError
-from albert_tf.runtime.runs import RunDir
+from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.kinds import KINDS, shortened
 from albert_tf.tasks.predictor import load_task_model
 from albert_tf.tasks.task_model import TaskModel
-from albert_tf.text.tokenization import Tokenizer, load_tokenizer
+from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from albert_tf.training.checkpoints import (
     is_saved_model,
     load_config,
@@ -31,7 +31,7 @@ FIXED = ("task.kind", "task.labels", "task.pair", "task.answerable", "task.num_c
 
 
 @dataclasses.dataclass(frozen=True)
-class Start:
+class StartingPoint:
     """The weights to begin with.
 
     path: a run folder, a converted folder or an exported encoder.
@@ -49,7 +49,7 @@ class Start:
         init_from_task: str | None,
         tokenizer: str | None,
         unfinished: bool = False,
-    ) -> "Start":
+    ) -> "StartingPoint":
         """From the command line's options.
 
         Raises:
@@ -75,7 +75,7 @@ class Start:
                 f"--tokenizer={tokenizer or path} must be the vocabulary that {path} was trained "
                 f"with, of {config.vocab_size:,} pieces. Received: {vocabulary.vocab_size:,}."
             )
-        return Start(path, init_from_task is not None, vocabulary, config)
+        return StartingPoint(path, init_from_task is not None, vocabulary, config)
 
     def model(self, config: FinetuneConfig) -> TaskModel:
         """The task's model over the encoder, with a new head or that of the same task."""
@@ -120,7 +120,11 @@ def _answers(task: Any) -> tuple:
 
 
 def resolve(
-    start: Start, data: Data, recipe: Mapping[str, Any], assignments: Sequence[str], device: str
+    start: StartingPoint,
+    data: Data,
+    recipe: Mapping[str, Any],
+    assignments: Sequence[str],
+    device: str,
 ) -> FinetuneConfig:
     """The configuration: the encoder's own, the task's, the recipe's, and the user's values.
 

@@ -15,7 +15,7 @@ from data.records.manifest import COMPACT, Manifest
 from pretraining.evaluation.probe import Halves, Probe, Score, probe_batches
 from pretraining.loop.config import PretrainConfig
 from pretraining.loop.losses import SUMS, means, pretraining_sums
-from pretraining.loop.step import MODEL_INPUTS
+from pretraining.loop.train_step import MODEL_INPUTS
 
 PAIRS = ("sop", "nsp")
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from albert_tf.runtime import outputs
 from albert_tf.runtime.errors import InputError
-from albert_tf.runtime.runs import RunDir
+from albert_tf.runtime.run_dir import RunDir
 from pretraining.loop.config import GuardConfig
 
 # step -> (folder, epoch, record) of its batch

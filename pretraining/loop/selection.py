@@ -8,12 +8,12 @@ import tensorflow as tf
 from albert_tf.export.modules.encoder import load_encoder_module
 from albert_tf.export.signatures import save
 from albert_tf.models.pretrainer import AlbertPretrainer
-from albert_tf.runtime.runs import RunDir
-from albert_tf.text.tokenization import load_tokenizer
+from albert_tf.runtime.run_dir import RunDir
+from albert_tf.text.tokenizer import load_tokenizer
 from data.pipeline.batches import Records
 from pretraining.evaluation.intrinsic import Evaluator
+from pretraining.loop.checkpoints import Checkpoints
 from pretraining.loop.config import PretrainConfig
-from pretraining.loop.saving import Checkpoints
 
 HELDOUT = "heldout/"  # in front of the names of an evaluation in metrics.jsonl
 

@@ -12,15 +12,15 @@ import tf_keras
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime import devices
 from albert_tf.runtime.errors import InputError
-from albert_tf.runtime.runs import RunDir
+from albert_tf.runtime.run_dir import RunDir
 from data.pipeline.batches import Mixture, Records, training_batches
-from pretraining.loop.actions import TrainingLog
+from pretraining.loop.checkpoints import Checkpoints
 from pretraining.loop.config import PretrainConfig
 from pretraining.loop.guard import Guard
-from pretraining.loop.saving import Checkpoints
 from pretraining.loop.selection import Selection
-from pretraining.loop.step import TrainStep, make_optimizer
-from pretraining.loop.stopping import StopRequest
+from pretraining.loop.stop_request import StopRequest
+from pretraining.loop.train_step import TrainStep, make_optimizer
+from pretraining.loop.training_log import TrainingLog
 
 
 def train(

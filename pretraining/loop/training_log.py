@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from albert_tf.optimization.adamw import AdamW
 from albert_tf.runtime import devices
-from albert_tf.runtime.runs import RunDir
+from albert_tf.runtime.run_dir import RunDir
 from albert_tf.training.progress import Progress
 from data.records.manifest import Manifest
 from pretraining.loop.config import PretrainConfig

@@ -24,7 +24,7 @@ SOURCES = (
     "albert_tf/models/*.py", "albert_tf/models/layers/*.py", "albert_tf/optimization/*.py",
     "albert_tf/runtime/devices.py", "albert_tf/runtime/keyed.py", "benchmarks/memory.py",
     "benchmarks/systems/tf_models_official.py", "pretraining/loop/losses.py",
-    "pretraining/loop/step.py", "pretraining/tpu/lowering.py",
+    "pretraining/loop/train_step.py", "pretraining/tpu/lowering.py",
 )  # fmt: skip
 
 Compile = Callable[[Step, str], CompiledSize]

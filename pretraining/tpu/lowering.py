@@ -20,9 +20,9 @@ from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime import devices
 from albert_tf.runtime.errors import InputError
 from pretraining.loop.config import PretrainConfig
-from pretraining.loop.step import TrainStep, make_optimizer
-from pretraining.tpu.apart import call_apart
+from pretraining.loop.train_step import TrainStep, make_optimizer
 from pretraining.tpu.step import GIB, CompiledSize
+from pretraining.tpu.subprocess_call import call_in_subprocess
 
 # Compiling needs no chip: no metadata server to ask, no chip to lock, nothing to warn of. Threads
 # need more than their 64 KiB of stack where dropout is fused into a product.
@@ -66,9 +66,9 @@ def lower_step(
 
 
 @functools.lru_cache(maxsize=1)
-def lower_step_apart(*given: Any) -> str:
+def lower_step_in_subprocess(*given: Any) -> str:
     """`lower_step(*given)` in a process of its own: TensorFlow gives back no lowering's memory."""
-    return call_apart("lowers the step", lower_step, *given)
+    return call_in_subprocess("lowers the step", lower_step, *given)
 
 
 def _without_value(create: Callable[..., tf.Variable], **given: Any) -> tf.Variable:

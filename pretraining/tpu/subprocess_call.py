@@ -14,7 +14,7 @@ from data.building.workers import end_with_parent
 Result = TypeVar("Result")
 
 
-def call_apart(what: str, function: Callable[..., Result], *given: object) -> Result:
+def call_in_subprocess(what: str, function: Callable[..., Result], *given: object) -> Result:
     """`function(*given)`, which a new process imports and calls; its errors are raised here.
 
     That process ends with this one, however this one ends.

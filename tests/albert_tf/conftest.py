@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from albert_tf.models.config import AlbertConfig
-from albert_tf.text.tokenization import Tokenizer
+from albert_tf.text.tokenizer import Tokenizer
 
 TINY = AlbertConfig(
     vocab_size=300, embedding_size=16, hidden_size=32, num_layers=3, num_heads=4,
@@ -56,7 +56,7 @@ def pretrained(tmp_path_factory, small_tokenizer) -> str:
 
     from albert_tf.models.pretrainer import AlbertPretrainer
     from albert_tf.runtime import settings
-    from albert_tf.runtime.runs import RunDir
+    from albert_tf.runtime.run_dir import RunDir
 
     run = RunDir(str(tmp_path_factory.mktemp("runs") / "tiny"))
     config = {"model": settings.to_dict(TINY), "task": {"kind": "pretraining"}}

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from albert_tf.runtime import outputs
 from albert_tf.runtime.errors import InputError, InputNotFoundError, MachineError
-from albert_tf.text.tokenization import Tokenizer, load_tokenizer
+from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from data import build as build_module
 from data.build import BuildOptions, build
 from data.building import cutter, local_runner, shuffle, workers

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from albert_tf.text.normalization import Normalization
-from albert_tf.text.tokenization import Tokenizer
+from albert_tf.text.tokenizer import Tokenizer
 from data.build import BuildOptions, build
 from data.pipeline.batches import Records
 from data.records.manifest import Counts, Manifest

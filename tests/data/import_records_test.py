@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from albert_tf.runtime.errors import ConfigError, InputError
-from albert_tf.text.tokenization import load_tokenizer
+from albert_tf.text.tokenizer import load_tokenizer
 from data.build import BuildOptions, build
 from data.import_records import ImportOptions, import_records
 from data.pipeline.batches import Objective, Records, evaluation_batches, training_batches

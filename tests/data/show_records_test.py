@@ -8,7 +8,7 @@ import pytest
 
 from albert_tf.runtime import cli
 from albert_tf.runtime.errors import InputError, InputNotFoundError
-from albert_tf.text.tokenization import Tokenizer
+from albert_tf.text.tokenizer import Tokenizer
 from data.show_records import (
     ShowRecordsOptions,
     masked_runs,

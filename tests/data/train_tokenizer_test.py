@@ -11,7 +11,7 @@ import pytest
 
 from albert_tf.runtime import cli
 from albert_tf.runtime.errors import InputError
-from albert_tf.text.tokenization import Normalization, load_tokenizer
+from albert_tf.text.tokenizer import Normalization, load_tokenizer
 from data.train_tokenizer import TrainTokenizerOptions, train_tokenizer
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

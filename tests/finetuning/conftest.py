@@ -8,8 +8,8 @@ import pytest
 
 from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import settings
-from albert_tf.runtime.runs import RunDir
-from albert_tf.text.tokenization import load_tokenizer
+from albert_tf.runtime.run_dir import RunDir
+from albert_tf.text.tokenizer import load_tokenizer
 
 WORDS = {"fruit": "apple pear plum cherry melon".split(), "tool": "hammer saw file drill".split()}
 QUICK = (
@@ -56,9 +56,9 @@ def fruit(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="session")
 def begin(start: str):
     """Where a fine-tuning of `start` begins."""
-    from finetuning.training.start import Start
+    from finetuning.training.starting_point import StartingPoint
 
-    return Start.of(start, None, None)
+    return StartingPoint.of(start, None, None)
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from albert_tf.tasks.predictor import load_task_model
 from finetuning import depth, predict
 from finetuning.predict import PredictOptions
 from finetuning.training.config import FinetuneConfig
-from finetuning.training.start import Start
+from finetuning.training.starting_point import StartingPoint
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def test_depths_need_the_name_of_the_data_set(back, fruit):
 
 
 def test_training_goes_on_with_its_head(back, tuned):
-    begin = Start.of(None, back, None)
+    begin = StartingPoint.of(None, back, None)
     theirs = load_task_model(str(tuned / "seed-0"))
     model = begin.model(FinetuneConfig(begin.config, theirs.task))
     for mine, weight in zip(model.get_weights(), theirs.get_weights(), strict=True):

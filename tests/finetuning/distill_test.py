@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
-from albert_tf.runtime.runs import RunDir
+from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.predictor import load_predictor, task_of
 from finetuning import distill

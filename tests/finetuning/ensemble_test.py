@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from albert_tf.runtime.errors import InputError
-from albert_tf.runtime.runs import RunDir
+from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.multiple_choice import MultipleChoiceTask
 from albert_tf.tasks.predictor import load_predictor
 from albert_tf.tasks.regressor import average_scores

@@ -12,7 +12,7 @@ import pytest
 import tf_keras
 
 from albert_tf.export import __main__ as export
-from albert_tf.runtime.runs import RunDir
+from albert_tf.runtime.run_dir import RunDir
 from examples import finetune_checkpoint, finetune_hub, finetune_raw_text
 from finetuning import predict
 from finetuning import train as finetune

@@ -8,7 +8,7 @@ import pytest
 
 from albert_tf.runtime import cli
 from albert_tf.runtime.errors import InputError, InputNotFoundError
-from albert_tf.runtime.runs import RunDir
+from albert_tf.runtime.run_dir import RunDir
 from finetuning import table, train
 from finetuning.table import TableOptions
 from tests.finetuning.conftest import QUICK
@@ -33,7 +33,7 @@ def test_a_row_by_hand(runs: pathlib.Path):
         (other, "cola"): [{"mcc": 0.5}],
     }
     lines = table.table_of([one, other], ["squad2", "cola"], results, one).splitlines()
-    count = RunDir(one).config() and train.Start.of(one, None, None).config.param_count()
+    count = RunDir(one).config() and train.StartingPoint.of(one, None, None).config.param_count()
     header = "| run | parameters | squad2 | squad2, own threshold | cola | Avg | speed-up |"
     # Avg of the medians of SQuAD's mean and MCC: ((65 + 50) / 2 + 25) / 2.
     assert lines[0] == header

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from albert_tf.runtime.errors import ConfigError, InputError
-from albert_tf.runtime.runs import RunDir
+from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.classifier import featurize_texts
 from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.features import Features
@@ -25,7 +25,7 @@ from finetuning.reporting import report
 from finetuning.train import FinetuneOptions, main
 from finetuning.training.config import Plan, TrainingConfig
 from finetuning.training.feature_cache import features_of
-from finetuning.training.start import Start
+from finetuning.training.starting_point import StartingPoint
 from tests.finetuning.conftest import QUICK
 
 
@@ -62,7 +62,7 @@ def test_features_are_read_from_the_cache(
     data = task.read(Source(fruit))
     config = RunDir(str(tuned / "seed-0")).config()
     section = type(data.task)(labels=tuple(config["task"]["labels"]), seq_length=32)
-    tokenizer = Start.of(start, None, None).tokenizer
+    tokenizer = StartingPoint.of(start, None, None).tokenizer
 
     def never(*_: object) -> Features:
         raise AssertionError("the features were in the cache")
@@ -91,7 +91,7 @@ def assert_same(one: Any, other: Any) -> None:
         assert getattr(one, "dtype", None) == getattr(other, "dtype", None)
 
 
-def test_a_cache_cannot_run_code(begin: Start, tmp_path: pathlib.Path):
+def test_a_cache_cannot_run_code(begin: StartingPoint, tmp_path: pathlib.Path):
     """Spans have the most kinds of fields; a pickle in the place of arrays is refused."""
     examples = [SpanExample("Which?", "An apple, a plum and a pear.", "1", ((3, "apple"),))]
     task, folder = SpanTask(seq_length=16, doc_stride=4), str(tmp_path / "cache")
@@ -154,8 +154,8 @@ def test_a_run_that_has_not_ended_is_begun_from_only_if_asked(start: str, tmp_pa
     shutil.copytree(start, tmp_path / "begun")
     (tmp_path / "begun" / "result.json").unlink()
     with pytest.raises(InputError, match=r"--init=.*begun has not ended.*--unfinished"):
-        Start.of(str(tmp_path / "begun"), None, None)
-    assert Start.of(str(tmp_path / "begun"), None, None, unfinished=True).path
+        StartingPoint.of(str(tmp_path / "begun"), None, None)
+    assert StartingPoint.of(str(tmp_path / "begun"), None, None, unfinished=True).path
 
 
 def test_a_finished_run_is_left_alone_and_another_configuration_refused(
@@ -221,10 +221,10 @@ def test_a_warm_up_that_is_too_long():
 
 def test_where_to_start_from(tuned: pathlib.Path, start: str, tmp_path: pathlib.Path):
     with pytest.raises(InputError, match="either --init or --init_from_task"):
-        Start.of(None, None, None)
+        StartingPoint.of(None, None, None)
     with pytest.raises(InputError, match="must be a fine-tuned run. Received: one of 'pretraining"):
-        Start.of(None, start, None)
-    assert Start.of(None, str(tuned / "seed-0"), None).is_task
+        StartingPoint.of(None, start, None)
+    assert StartingPoint.of(None, str(tuned / "seed-0"), None).is_task
 
 
 def test_a_vocabulary_of_another_model(start: str, tmp_path: pathlib.Path):
@@ -233,20 +233,20 @@ def test_a_vocabulary_of_another_model(start: str, tmp_path: pathlib.Path):
     with pytest.raises(
         InputError, match=r"--tokenizer=.*must be the vocabulary that .* holds itself"
     ):
-        Start.of(start, None, str(vocabulary))
+        StartingPoint.of(start, None, str(vocabulary))
 
 
 def test_the_head_of_the_same_task_is_kept(tuned: pathlib.Path, fruit: str, start: str):
     from albert_tf.tasks.predictor import load_task_model
-    from finetuning.training.start import resolve
+    from finetuning.training.starting_point import resolve
 
     path = str(tuned / "seed-1")
-    begin = Start.of(None, path, None)
+    begin = StartingPoint.of(None, path, None)
     data = TASKS["text_classification"].read(Source(fruit))
     config = resolve(begin, data, {}, ("task.seq_length=32",), "cpu")
     kept = begin.model(config).head.get_weights()[0]
     assert (kept == load_task_model(path).head.get_weights()[0]).all()
-    new = Start.of(path, None, None).model(config).head.get_weights()[0]
+    new = StartingPoint.of(path, None, None).model(config).head.get_weights()[0]
     assert (new != kept).any()
 
 

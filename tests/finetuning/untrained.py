@@ -5,8 +5,8 @@ import pathlib
 from typing import Any
 
 from albert_tf.runtime import settings
-from albert_tf.runtime.runs import RunDir
-from albert_tf.text.tokenization import load_tokenizer
+from albert_tf.runtime.run_dir import RunDir
+from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.training.checkpoints import load_config
 
 

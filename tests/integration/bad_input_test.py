@@ -10,7 +10,7 @@ import pytest
 
 from albert_tf.export import __main__ as export
 from albert_tf.runtime import cli, outputs
-from albert_tf.runtime.runs import RunDir
+from albert_tf.runtime.run_dir import RunDir
 from finetuning import train as finetune
 from pretraining import evaluate, train
 

@@ -10,9 +10,9 @@ import shutil
 import pytest
 
 from albert_tf.runtime.errors import InputError
-from albert_tf.runtime.runs import RunDir
+from albert_tf.runtime.run_dir import RunDir
 from pretraining import train
-from pretraining.loop.actions import TrainingLog
+from pretraining.loop.training_log import TrainingLog
 
 # An epoch of the records has about 75 steps of 16: the second one meets the damage.
 VALUES = ("loop.steps=100", "loop.steps_per_loop=10", "loop.checkpoint_every=10",

@@ -4,7 +4,7 @@ import pathlib
 
 import pytest
 
-from albert_tf.runtime.runs import RunDir
+from albert_tf.runtime.run_dir import RunDir
 from data.build import BuildOptions, build
 from data.train_tokenizer import TrainTokenizerOptions, train_tokenizer
 from finetuning import predict

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from albert_tf.export import __main__ as export
-from albert_tf.runtime.runs import RunDir
+from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.predictor import load_predictor
 from finetuning import train as finetune

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.runtime.runs import RunDir
+from albert_tf.runtime.run_dir import RunDir
 
 FAST = ("loop.steps=24", "loop.steps_per_loop=2", "loop.checkpoint_every=4", "seed=3",
         "optimizer.warmup_steps=2", "model.max_positions=32", "model.num_layers=1",

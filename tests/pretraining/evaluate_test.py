@@ -13,8 +13,8 @@ from albert_tf.convert import __main__ as convert
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime import devices
 from albert_tf.runtime.errors import InputError
-from albert_tf.runtime.runs import RunDir
-from albert_tf.text.tokenization import load_tokenizer
+from albert_tf.runtime.run_dir import RunDir
+from albert_tf.text.tokenizer import load_tokenizer
 from data.build import BuildOptions, build
 from data.pipeline.batches import Mixture, Records
 from pretraining import train

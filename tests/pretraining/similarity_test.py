@@ -11,8 +11,8 @@ from albert_tf.models.config import AlbertConfig
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime import settings
 from albert_tf.runtime.errors import InputError
-from albert_tf.runtime.runs import RunDir
-from albert_tf.text.tokenization import load_tokenizer
+from albert_tf.runtime.run_dir import RunDir
+from albert_tf.text.tokenizer import load_tokenizer
 from data.pipeline.batches import Objective, Records, evaluation_batches
 from data.pipeline.masking import MaskingConfig
 from pretraining import similarity

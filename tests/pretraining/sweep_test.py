@@ -15,7 +15,7 @@ import pytest
 
 from albert_tf.runtime import cli, outputs, settings
 from albert_tf.runtime.errors import ConfigError, InputError
-from albert_tf.runtime.runs import RunDir
+from albert_tf.runtime.run_dir import RunDir
 from data.records.manifest import Manifest
 from pretraining import evaluate, sweep, train
 from pretraining.experiments import LAPTOP, SMOKE, experiment

@@ -20,14 +20,14 @@ from tensorflow.python.eager import context
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime import devices
 from albert_tf.runtime.errors import InputError
-from albert_tf.runtime.runs import RunDir
+from albert_tf.runtime.run_dir import RunDir
 from albert_tf.training.checkpoints import load_encoder, load_pretrainer
 from data.pipeline.batches import Records, training_batches
 from pretraining import evaluate, train
 from pretraining.evaluation.intrinsic import above_chance
 from pretraining.experiments import SMOKE
 from pretraining.loop.config import resolve
-from pretraining.loop.step import TrainStep, make_optimizer
+from pretraining.loop.train_step import TrainStep, make_optimizer
 
 FAST = ("loop.steps=6", "loop.steps_per_loop=2", "loop.checkpoint_every=2", "seed=3",
         "optimizer.warmup_steps=2", "model.max_positions=32")  # fmt: skip
@@ -184,7 +184,7 @@ import tensorflow as tf
 cpu, one = tf.config.list_physical_devices("CPU")[0], tf.config.LogicalDeviceConfiguration()
 tf.config.set_logical_device_configuration(cpu, [one] * {replicas})
 from albert_tf.runtime import devices
-from albert_tf.runtime.runs import RunDir
+from albert_tf.runtime.run_dir import RunDir
 from data.pipeline.batches import Records
 from pretraining.loop.config import resolve
 from pretraining.experiments import SMOKE

@@ -9,7 +9,7 @@ from albert_tf.runtime import outputs
 from albert_tf.runtime.errors import InputError
 from albert_tf.text.normalization import Normalization
 from albert_tf.text.sentencepiece_model import MODEL_FILE
-from albert_tf.text.tokenization import Tokenizer
+from albert_tf.text.tokenizer import Tokenizer
 from albert_tf.text.wordpiece import VOCABULARY_FILE
 
 # ALBERT's tokenizer of transformers 5 gives no types unless its file names them: a model would take

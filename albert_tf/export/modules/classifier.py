@@ -8,7 +8,7 @@ from albert_tf.export.modules.early_exit import EarlyExit
 from albert_tf.export.modules.text_module import Answer, TextModule
 from albert_tf.export.signatures import signature, untracked
 from albert_tf.tasks.classifier import SequenceClassifier
-from albert_tf.text.tokenization import Tokenizer
+from albert_tf.text.tokenizer import Tokenizer
 
 
 class ClassifierModule(TextModule):

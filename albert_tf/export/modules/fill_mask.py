@@ -5,9 +5,9 @@ import tensorflow as tf
 from albert_tf.export.modules.buckets import in_buckets
 from albert_tf.export.signatures import untracked
 from albert_tf.models.pretrainer import AlbertPretrainer
-from albert_tf.text.graph_tokenization import WHITE_SPACE, GraphTokenizer
+from albert_tf.text.graph_tokenizer import WHITE_SPACE, GraphTokenizer
 from albert_tf.text.ragged import keep, part, row_of
-from albert_tf.text.tokenization import WORD_MARK, Tokenizer
+from albert_tf.text.tokenizer import WORD_MARK, Tokenizer
 
 MASK = "[MASK]"
 _CHUNK = 2048  # positions at once: each may be a mask, with as many logits as there are pieces

@@ -7,9 +7,9 @@ from albert_tf.export.modules.text_module import Answer, checked, same_size
 from albert_tf.export.signatures import signature, untracked
 from albert_tf.models.encoder import INPUTS
 from albert_tf.tasks.multiple_choice import MultipleChoice
-from albert_tf.text.graph_tokenization import GraphTokenizer
+from albert_tf.text.graph_tokenizer import GraphTokenizer
 from albert_tf.text.ragged import part, row_of
-from albert_tf.text.tokenization import Tokenizer
+from albert_tf.text.tokenizer import Tokenizer
 
 _BLANK = "_"
 _MOST_FILLED = 2**20  # bytes of the options in the blanks of one question, each in each

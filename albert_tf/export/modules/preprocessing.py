@@ -9,10 +9,10 @@ from typing import Any
 import tensorflow as tf
 
 from albert_tf.runtime.errors import InputError
-from albert_tf.text.graph_alignment import GraphAligner, byte_bounds
-from albert_tf.text.graph_tokenization import GraphTokenizer
+from albert_tf.text.graph_aligner import GraphAligner, byte_bounds
+from albert_tf.text.graph_tokenizer import GraphTokenizer
 from albert_tf.text.ragged import row_of
-from albert_tf.text.tokenization import Tokenizer
+from albert_tf.text.tokenizer import Tokenizer
 
 _TEXTS = tf.TensorSpec([None], tf.string, name="text")
 _MAX_SEGMENTS, _MAX_RAGGED_RANK = 2, 2

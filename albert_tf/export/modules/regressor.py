@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from albert_tf.export.modules.text_module import Answer, TextModule
 from albert_tf.tasks.regressor import SequenceRegressor
-from albert_tf.text.tokenization import Tokenizer
+from albert_tf.text.tokenizer import Tokenizer
 
 
 class RegressorModule(TextModule):

@@ -9,10 +9,10 @@ from albert_tf.export.signatures import signature, untracked
 from albert_tf.models.encoder import INPUTS
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.spans.model import SpanModel
-from albert_tf.text.graph_alignment import GraphAligner
-from albert_tf.text.graph_tokenization import GraphTokenizer
+from albert_tf.text.graph_aligner import GraphAligner
+from albert_tf.text.graph_tokenizer import GraphTokenizer
 from albert_tf.text.ragged import part
-from albert_tf.text.tokenization import Tokenizer
+from albert_tf.text.tokenizer import Tokenizer
 
 MAX_WINDOWS = 4096  # of a context
 _LEAST = 3  # positions: [CLS] and two [SEP]

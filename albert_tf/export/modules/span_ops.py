@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from albert_tf.tasks.spans.heads import NEVER
 from albert_tf.tasks.spans.model import SpanTask
-from albert_tf.text.graph_alignment import PlacedPieces
+from albert_tf.text.graph_aligner import PlacedPieces
 from albert_tf.text.ragged import row_of
 
 _SPACES = np.array([chr(code).isspace() for code in range(0x3002)])  # none beyond

@@ -9,8 +9,8 @@ from albert_tf.export.modules.buckets import in_buckets
 from albert_tf.export.signatures import signature, untracked
 from albert_tf.models.encoder import INPUTS, AlbertEncoder
 from albert_tf.runtime.errors import InputError
-from albert_tf.text.graph_tokenization import GraphTokenizer
-from albert_tf.text.tokenization import Tokenizer
+from albert_tf.text.graph_tokenizer import GraphTokenizer
+from albert_tf.text.tokenizer import Tokenizer
 
 IDS = {name: tf.TensorSpec([None, None], tf.int32, name) for name in INPUTS}
 Answer = dict[str, tf.Tensor]

@@ -15,7 +15,7 @@ from albert_tf.tasks.features import Features, Sequences
 from albert_tf.tasks.spans.model import SpanTask
 from albert_tf.tasks.spans.windows import Windows, cut, ranges
 from albert_tf.text.alignment import Pieces, align
-from albert_tf.text.tokenization import Tokenizer
+from albert_tf.text.tokenizer import Tokenizer
 
 _TOGETHER = 1024  # contexts that are aligned at once: bounds the memory
 

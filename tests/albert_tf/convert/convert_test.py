@@ -24,7 +24,7 @@ from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime import cli, settings
 from albert_tf.runtime.errors import ConfigError, InputError, InputNotFoundError
 from albert_tf.text.normalization import Normalization
-from albert_tf.text.tokenization import Tokenizer
+from albert_tf.text.tokenizer import Tokenizer
 
 STRICT = Leniency()
 MODELS = {

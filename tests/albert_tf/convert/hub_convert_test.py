@@ -14,8 +14,8 @@ from albert_tf.models.config import AlbertConfig
 from albert_tf.models.encoder import INPUTS
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime.errors import InputError, InputNotFoundError
-from albert_tf.text.tokenization import Tokenizer
-from finetuning.training.start import Start
+from albert_tf.text.tokenizer import Tokenizer
+from finetuning.training.starting_point import StartingPoint
 
 NO_PAIR = Leniency(allow_missing=("pair_head",))
 NO_HEADS = Leniency(allow_missing=("pair_head", "mlm_head"))
@@ -119,7 +119,7 @@ def test_an_albert_with_its_head_and_vocabulary(
     bundle, folder = converted(module, tmp_path / "x", NO_PAIR)
     assert bundle.config == small.replace(initializer_range=0.02)  # which no module tells
     assert bundle.tokenizer.model == small_tokenizer.model
-    start = Start.of(folder, None, None)  # what --init makes of it
+    start = StartingPoint.of(folder, None, None)  # what --init makes of it
     assert start.config == bundle.config
     assert start.tokenizer.fingerprint == small_tokenizer.fingerprint
     check_folder(model, folder, fake_inputs(3, 12, (0, 4, 7)))
@@ -281,7 +281,7 @@ def test_what_ours_does_not_compute_is_refused(change, message, tiny, loaded, mo
 def test_a_command_that_is_given_a_module_tells_how_to_convert_it(albert):
     _, module = albert
     told = f"convert it first: python -m albert_tf.convert --from=hub:{module} --to="
-    for command in (load_encoder, lambda path: Start.of(path, None, None)):
+    for command in (load_encoder, lambda path: StartingPoint.of(path, None, None)):
         with pytest.raises(InputNotFoundError, match=re.escape(told)):
             command(module)
 

@@ -27,7 +27,7 @@ from albert_tf.tasks.multiple_choice import MultipleChoice, MultipleChoiceTask
 from albert_tf.tasks.predictor import predict
 from albert_tf.tasks.regressor import RegressorTask, SequenceRegressor
 from albert_tf.tasks.spans.model import SpanModel, SpanTask
-from albert_tf.text.tokenization import load_tokenizer
+from albert_tf.text.tokenizer import load_tokenizer
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 DEEP = AlbertConfig(

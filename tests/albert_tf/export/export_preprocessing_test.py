@@ -11,7 +11,7 @@ from albert_tf.export.modules.preprocessing import PreprocessingModule
 from albert_tf.export.signatures import save
 from albert_tf.runtime.errors import InputError
 from albert_tf.text.alignment import align
-from albert_tf.text.tokenization import Tokenizer, load_tokenizer
+from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from data.train_tokenizer import TrainTokenizerOptions, train_model
 
 TEXTS = ["In 2009, or 1,000, of the VALUE.", "naïve", "", "one value of the statement " * 9]

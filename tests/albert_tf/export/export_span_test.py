@@ -17,12 +17,12 @@ from albert_tf.export.signatures import save
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.runtime import settings
 from albert_tf.runtime.errors import InputError
-from albert_tf.runtime.runs import RunDir
+from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.predictor import Predictor
 from albert_tf.tasks.spans import windows as span_windows
 from albert_tf.tasks.spans.model import SpanModel, SpanTask
-from albert_tf.text.tokenization import Normalization, Tokenizer, load_tokenizer
+from albert_tf.text.tokenizer import Normalization, Tokenizer, load_tokenizer
 from finetuning.datasets.squad_reader import questions_of
 from tests.albert_tf.text.alignment_test import PARTS, wordpiece
 

@@ -21,7 +21,7 @@ from albert_tf.export.signatures import save
 from albert_tf.models.encoder import INPUTS, AlbertEncoder
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime.errors import InputError
-from albert_tf.runtime.runs import RunDir
+from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.classifier import ClassifierTask, SequenceClassifier
 from albert_tf.tasks.features import pack
 

@@ -6,8 +6,8 @@ import os
 import pytest
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
-from albert_tf.runtime.runs import RunDir, environment
-from albert_tf.text.tokenization import Tokenizer, load_tokenizer
+from albert_tf.runtime.run_dir import RunDir, environment
+from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 
 CONFIG = {"model": {"num_layers": 3, "names": ("a", "b")}, "task": {"kind": "x"}, "seed": 0}
 

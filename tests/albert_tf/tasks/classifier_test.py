@@ -13,8 +13,8 @@ from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.tasks.classifier import ClassifierTask, SequenceClassifier
 from albert_tf.tasks.features import Features, joined, pack
 from albert_tf.tasks.predictor import load_task_model, predict
-from albert_tf.text.graph_tokenization import pack_segments
-from albert_tf.text.tokenization import SpecialIds
+from albert_tf.text.graph_tokenizer import pack_segments
+from albert_tf.text.tokenizer import SpecialIds
 
 SPECIAL = SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)
 TASK = ClassifierTask(labels=("no", "yes", "maybe"), seq_length=12, dropout=0.5)

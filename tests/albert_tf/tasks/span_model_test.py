@@ -14,7 +14,7 @@ from albert_tf.tasks.spans.answers import decode_spans
 from albert_tf.tasks.spans.features import featurize_spans
 from albert_tf.tasks.spans.heads import IndependentHead
 from albert_tf.tasks.spans.model import SpanModel, SpanTask, allowed_positions
-from albert_tf.text.tokenization import Normalization, Tokenizer, load_tokenizer
+from albert_tf.text.tokenizer import Normalization, Tokenizer, load_tokenizer
 from finetuning.datasets.squad_reader import questions_of
 
 ONE = SpanTask(seq_length=16, max_answer_length=3, n_best=7, dropout=0.5)

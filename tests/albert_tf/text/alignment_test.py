@@ -8,7 +8,7 @@ import pytest
 
 from albert_tf.text.alignment import _solid_lengths, align
 from albert_tf.text.normalization import Normalization, normalize
-from albert_tf.text.tokenization import Tokenizer, load_tokenizer
+from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from albert_tf.text.wordpiece import split_words
 
 RULES = [

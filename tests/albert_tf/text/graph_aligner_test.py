@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from albert_tf.text.alignment import align
-from albert_tf.text.graph_alignment import GraphAligner, byte_bounds
-from albert_tf.text.graph_tokenization import GraphTokenizer
+from albert_tf.text.graph_aligner import GraphAligner, byte_bounds
+from albert_tf.text.graph_tokenizer import GraphTokenizer
 from albert_tf.text.normalization import Normalization
-from albert_tf.text.tokenization import Tokenizer, load_tokenizer
+from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from finetuning.datasets.squad_reader import questions_of
 from tests.albert_tf.text.alignment_test import PARTS, wordpiece
 

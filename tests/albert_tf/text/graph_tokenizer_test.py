@@ -13,14 +13,14 @@ import tensorflow as tf
 import tensorflow_text
 
 from albert_tf.runtime.errors import InputError
-from albert_tf.text.graph_tokenization import (
+from albert_tf.text.graph_tokenizer import (
     GraphTokenizer,
     normalize_in_graph,
     pack_segments,
     split_words_in_graph,
 )
 from albert_tf.text.normalization import Normalization, normalize
-from albert_tf.text.tokenization import Tokenizer, load_tokenizer
+from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from albert_tf.text.unknown_runs import LONG, shorten
 from albert_tf.text.wordpiece import split_words
 from data.train_tokenizer import TrainTokenizerOptions, train_model

@@ -12,7 +12,7 @@ import pytest
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.text.normalization import normalize
-from albert_tf.text.tokenization import Normalization, Tokenizer, load_tokenizer
+from albert_tf.text.tokenizer import Normalization, Tokenizer, load_tokenizer
 from data.train_tokenizer import TrainTokenizerOptions, train_model
 
 ODD = ["", " ", "\0", "a\0b", "\ud800", "a\udfffb", "\ufeff", "\x85", "\t\r\n", "️", "🤗" * 9, "▁"]
@@ -209,5 +209,5 @@ def test_a_model_without_the_special_pieces_is_refused(tmp_path):
 
 
 def test_the_module_does_not_import_tensorflow():
-    code = "import sys, albert_tf.text.tokenization; sys.exit('tensorflow' in sys.modules)"
+    code = "import sys, albert_tf.text.tokenizer; sys.exit('tensorflow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -9,7 +9,7 @@ import pytest
 
 from albert_tf.runtime.errors import InputError
 from albert_tf.text.normalization import Normalization
-from albert_tf.text.tokenization import Tokenizer, load_tokenizer
+from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from albert_tf.text.wordpiece import split_words
 
 PIECES = [

@@ -10,7 +10,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from albert_tf.text.normalization import Normalization
-from albert_tf.text.tokenization import Tokenizer, load_tokenizer
+from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from data.building import batch_tokenizer
 from data.building.batch_tokenizer import encode_flat
 

@@ -1,6 +1,6 @@
 """Proves that cuts have a random stream of their own, and that nothing of a text is lost."""
 
-from albert_tf.text.tokenization import load_tokenizer
+from albert_tf.text.tokenizer import load_tokenizer
 from data.building import cutter
 from data.corpora.corpus import Document, NumberedCorpus
 from data.corpora.splits import split_of

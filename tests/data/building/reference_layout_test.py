@@ -8,12 +8,12 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.runtime.errors import InputError
-from albert_tf.text.tokenization import load_tokenizer
+from albert_tf.text.tokenizer import load_tokenizer
 from data.build import BuildOptions, build
 from data.pipeline.record_stream import record_stream
 from data.records.manifest import Manifest
-from data.records.protobuf import encode_examples
 from data.records.reference_reader import StaticRecords, count_records
+from data.records.writer import encode_examples
 
 SEQ, SLOTS = 32, 5
 

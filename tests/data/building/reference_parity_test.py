@@ -10,7 +10,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from albert_tf.text.tokenization import load_tokenizer
+from albert_tf.text.tokenizer import load_tokenizer
 from data.build import BuildOptions, make_stages
 from data.building import static_masking
 from data.building.cutter import cut_all

@@ -14,7 +14,7 @@ from data.building.workers import map_in_order
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 SCRIPT = """
 import sys, time
-from albert_tf.text.tokenization import load_tokenizer
+from albert_tf.text.tokenizer import load_tokenizer
 from data import cutter
 from data.corpora.corpus import Document
 

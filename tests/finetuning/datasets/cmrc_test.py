@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from albert_tf.runtime.errors import InputError
-from albert_tf.runtime.runs import RunDir
+from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.spans.features import featurize_spans
 from albert_tf.tasks.spans.model import SpanTask
-from albert_tf.text.tokenization import Normalization, Tokenizer
+from albert_tf.text.tokenizer import Normalization, Tokenizer
 from finetuning import predict, train
 from finetuning.datasets.cmrc_metrics import is_chinese, units, words
 from finetuning.datasets.squad import SQUAD

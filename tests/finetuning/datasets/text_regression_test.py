@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from albert_tf.runtime.errors import ConfigError, InputError
-from albert_tf.runtime.runs import RunDir
+from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.predictor import load_predictor
 from finetuning import distill, train

@@ -10,7 +10,7 @@ import tf_keras
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.runtime.devices import precision_policy
 from albert_tf.runtime.errors import ConfigError
-from albert_tf.runtime.runs import RunDir
+from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.spans.model import SpanModel, SpanTask
 from finetuning.datasets import TASKS
@@ -18,11 +18,11 @@ from finetuning.datasets.task import Source
 from finetuning.training.config import FinetuneConfig, Plan, TrainingConfig
 from finetuning.training.fit import compiled, fine_tune
 from finetuning.training.layers import LayerwiseAdamW
-from finetuning.training.start import Start, resolve
+from finetuning.training.starting_point import StartingPoint, resolve
 
 
 @pytest.fixture(scope="module")
-def config(begin: Start, fruit: str) -> FinetuneConfig:
+def config(begin: StartingPoint, fruit: str) -> FinetuneConfig:
     data = TASKS["text_classification"].read(Source(fruit))
     chosen = ("training.steps=6", "training.evaluate_every=2", "training.batch_size=8",
               "training.learning_rate=0.01", "task.seq_length=32",
@@ -39,7 +39,9 @@ def changed(config: FinetuneConfig, dropout: float, **training: object) -> Finet
     )
 
 
-def tune(begin: Start, config: FinetuneConfig, features: Features, path, stop: int = 9) -> tuple:
+def tune(
+    begin: StartingPoint, config: FinetuneConfig, features: Features, path, stop: int = 9
+) -> tuple:
     """(the losses, the weights at the end); a KeyError at the evaluation number `stop`."""
     run, count = RunDir(str(path)), 0
     run.begin({"model": {}}, begin.tokenizer)

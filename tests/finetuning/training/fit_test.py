@@ -8,7 +8,7 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.runtime.errors import ConfigError, InputError
-from albert_tf.runtime.runs import RunDir
+from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.features import Features
 from finetuning.datasets import TASKS
 from finetuning.datasets.task import Source
@@ -17,13 +17,13 @@ from finetuning.training.batches import training_batches
 from finetuning.training.config import FinetuneConfig, Plan, TrainingConfig
 from finetuning.training.fit import compiled, fine_tune
 from finetuning.training.layers import LayerwiseAdamW, factors_of, freeze
-from finetuning.training.start import Start, resolve
+from finetuning.training.starting_point import StartingPoint, resolve
 
 CPU = tf.distribute.OneDeviceStrategy("/cpu:0")
 
 
 @pytest.fixture(scope="module")
-def config(begin: Start, fruit: str) -> FinetuneConfig:
+def config(begin: StartingPoint, fruit: str) -> FinetuneConfig:
     data = TASKS["text_classification"].read(Source(fruit))
     chosen = ("training.steps=6", "training.evaluate_every=2", "training.batch_size=8",
               "training.learning_rate=0.01", "task.seq_length=32",
@@ -31,7 +31,9 @@ def config(begin: Start, fruit: str) -> FinetuneConfig:
     return resolve(begin, data, {}, chosen, "cpu")
 
 
-def tune(begin: Start, config: FinetuneConfig, features: Features, path, scores, loss=None) -> list:
+def tune(
+    begin: StartingPoint, config: FinetuneConfig, features: Features, path, scores, loss=None
+) -> list:
     """Weights after a run whose evaluations give `scores`, one by one; an error ends it."""
     run = RunDir(path)
     run.begin({"model": {}}, begin.tokenizer)
@@ -157,7 +159,7 @@ def test_patience_ends_a_run_with_its_best_weights(begin, config, features, tmp_
 
 
 class TestLayers:
-    def model(self, begin: Start, config: FinetuneConfig, sharing: str):
+    def model(self, begin: StartingPoint, config: FinetuneConfig, sharing: str):
         model = dataclasses.replace(config.model, sharing=sharing, num_layers=3)
         other = dataclasses.replace(config, model=model)
         from albert_tf.models.encoder import AlbertEncoder
@@ -165,7 +167,7 @@ class TestLayers:
 
         return SequenceClassifier(AlbertEncoder(other.model), other.task).create_weights()
 
-    def rates(self, begin: Start, config: FinetuneConfig, sharing: str) -> dict[str, float]:
+    def rates(self, begin: StartingPoint, config: FinetuneConfig, sharing: str) -> dict[str, float]:
         model = self.model(begin, config, sharing)
         names = [weight.name for weight in model.trainable_variables]
         return dict(zip(names, factors_of(model, 0.5), strict=True))

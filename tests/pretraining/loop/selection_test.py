@@ -10,13 +10,13 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.runtime.errors import ConfigError, InputError
-from albert_tf.runtime.runs import RunDir
+from albert_tf.runtime.run_dir import RunDir
 from albert_tf.training.checkpoints import load_encoder
 from data.records.manifest import Manifest
 from pretraining import train
 from pretraining.loop import selection
 from pretraining.loop.config import EvaluationConfig
-from pretraining.loop.stopping import StopRequest
+from pretraining.loop.stop_request import StopRequest
 
 FAST = ("loop.steps=8", "loop.steps_per_loop=2", "loop.checkpoint_every=4", "model.num_layers=1",
         "optimizer.warmup_steps=2", "model.max_positions=32")  # fmt: skip

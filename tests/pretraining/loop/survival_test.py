@@ -13,15 +13,15 @@ import tensorflow as tf
 
 from albert_tf.runtime import devices
 from albert_tf.runtime.errors import InputError
-from albert_tf.runtime.runs import RunDir
+from albert_tf.runtime.run_dir import RunDir
 from data.pipeline.batches import Records
 from pretraining.experiments import SMOKE
 from pretraining.loop import training
-from pretraining.loop.actions import TrainingLog
+from pretraining.loop.checkpoints import Checkpoints
 from pretraining.loop.config import GuardConfig, PretrainConfig, resolve
 from pretraining.loop.guard import Guard, skipped_steps
-from pretraining.loop.saving import Checkpoints
-from pretraining.loop.step import TrainStep
+from pretraining.loop.train_step import TrainStep
+from pretraining.loop.training_log import TrainingLog
 
 FAST = ("loop.steps=8", "loop.steps_per_loop=2", "loop.checkpoint_every=2", "seed=3",
         "optimizer.warmup_steps=2", "model.max_positions=32", "model.num_layers=1",

@@ -9,22 +9,22 @@ import time
 import pytest
 
 from albert_tf.runtime.errors import InputError
-from pretraining.tpu.apart import call_apart
+from pretraining.tpu.subprocess_call import call_in_subprocess
 
 
 def test_the_result_comes_from_another_process():
-    assert call_apart("counts", len, [1, 2, 3]) == 3
-    assert call_apart("tells its number", os.getpid) != os.getpid()
+    assert call_in_subprocess("counts", len, [1, 2, 3]) == 3
+    assert call_in_subprocess("tells its number", os.getpid) != os.getpid()
 
 
 def test_an_error_is_raised_here():
     with pytest.raises(ValueError, match="invalid literal"):
-        call_apart("reads", int, "three")
+        call_in_subprocess("reads", int, "three")
 
 
 def test_a_killed_process_is_told():
     with pytest.raises(InputError, match="the process that computes ended with status 9.*memory"):
-        call_apart("computes", os._exit, 9)
+        call_in_subprocess("computes", os._exit, 9)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
@@ -32,8 +32,8 @@ def test_it_ends_with_its_parent(number: signal.Signals):
     """Ctrl-C comes to both, as a terminal sends it; the child says nothing of it."""
     waits = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
     code = (
-        "from pretraining.tpu.apart import call_apart\n"
-        f"if __name__ == '__main__':\n    call_apart('waits', exec, {waits!r})\n"
+        "from pretraining.tpu.subprocess_call import call_in_subprocess\n"
+        f"if __name__ == '__main__':\n    call_in_subprocess('waits', exec, {waits!r})\n"
     )
     parent = subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
