@@ -19,8 +19,7 @@ from albert_tf.models.config import AlbertConfig, head_param_counts
 from albert_tf.runtime import cli, outputs
 from albert_tf.runtime.errors import InputError
 from albert_tf.training.progress import Progress
-from data.corpora.corpus import Document, read_documents
-from data.corpora.splits import split_of
+from data.corpora.corpus import Document, read_documents, split_of
 
 HELDOUT_FRACTION = 0.1
 NUM_LABELS = 8

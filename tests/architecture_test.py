@@ -33,7 +33,7 @@ LIGHT = [
         "normalization", "sentencepiece_model", "tokenizer", "wordpiece",
     )),
     *(f"data.corpora.{name}" for name in (
-        "corpus", "python_docs", "readers", "sentences", "splits", "text_files",
+        "corpus", "python_docs", "readers", "sentences", "text_files",
     )),
     *(f"data.building.{name}" for name in ("cutter", "labels", "segments", "workers")),
     "data.records.schema",

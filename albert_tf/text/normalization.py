@@ -7,6 +7,8 @@ import sys
 import unicodedata
 from collections.abc import Sequence
 
+import numpy as np
+
 Ranges = tuple[tuple[int, int], ...]  # inclusive code points
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
@@ -83,3 +85,13 @@ def combining_ranges() -> Ranges:
 @functools.cache
 def _combining() -> re.Pattern[str]:
     return re.compile(f"[{python_class(combining_ranges())}]+")
+
+
+def is_collapsed(joined: str, num_lines: int) -> bool:
+    """Whether lines of ASCII have no white space but single spaces, and none at their ends."""
+    codes = np.frombuffer(f"\n{joined}\n".encode(), np.uint8)
+    blank = codes <= ord(" ")
+    # The joining "\n" are the only control characters, and no blank stands beside another.
+    return int(np.count_nonzero(codes < ord(" "))) == num_lines + 1 and not bool(
+        np.any(blank[1:] & blank[:-1])
+    )

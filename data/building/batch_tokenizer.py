@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf.text.normalization import Normalization, normalize
+from albert_tf.text.normalization import Normalization, is_collapsed, normalize
 from albert_tf.text.tokenizer import Tokenizer
 
 LINES_PER_CALL = 2000  # of the library: more lines only take more memory
@@ -87,16 +87,6 @@ def _normalize(texts: Sequence[str], rules: Normalization) -> list[str]:
     if rules.unify_quotes or not is_collapsed(joined, len(texts)):
         return normalize(texts, rules)
     return (joined.lower() if rules.lowercase else joined).split("\n") if texts else []
-
-
-def is_collapsed(joined: str, num_lines: int) -> bool:
-    """Whether lines of ASCII have no white space but single spaces, and none at their ends."""
-    codes = np.frombuffer(f"\n{joined}\n".encode(), np.uint8)
-    blank = codes <= ord(" ")
-    # The joining "\n" are the only control characters, and no blank stands beside another.
-    return int(np.count_nonzero(codes < ord(" "))) == num_lines + 1 and not bool(
-        np.any(blank[1:] & blank[:-1])
-    )
 
 
 @functools.lru_cache(1)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _SUMMARY = "beam.json"
 _TALLY = "tally"
 _USERS_MISTAKE = re.compile(
-    r"albert_tf\.errors\.\w+: (.+?)(?: \[while running '.*)?$", re.MULTILINE
+    r"albert_tf\.runtime\.errors\.\w+: (.+?)(?: \[while running '.*)?$", re.MULTILINE
 )
 _UNFINISHED = re.compile(r".*\.tfrecord\.[0-9a-f]{32}")
 _NO_SPACE = "[Errno 28]"

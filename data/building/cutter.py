@@ -12,8 +12,7 @@ from data.building.labels import paired, swapped
 from data.building.segments import Pairs, part_long_sentences, reference_pairs, segment_pairs
 from data.building.sequences import Sequences, take_ranges
 from data.building.workers import map_in_order
-from data.corpora.corpus import Document
-from data.corpora.splits import split_of
+from data.corpora.corpus import Document, split_of
 from data.records.manifest import Counts
 from data.records.schema import ids_dtype
 

@@ -5,11 +5,10 @@ import dataclasses
 from albert_tf.runtime import cli
 from albert_tf.runtime.errors import InputError
 from data.building import beam_runner
-from data.building.reference_layout import GOOGLE, NAMES
 from data.corpora.corpus import KINDS
 from data.records import locations
 from data.records.manifest import COMPACT, REFERENCE
-from data.records.schema import MAX_SEQ_LENGTH
+from data.records.schema import FOREIGN_NAMES, GOOGLE, MAX_SEQ_LENGTH
 
 LOCAL, BEAM = "local", "beam"
 MIN_SEQ_LENGTH = 16
@@ -83,7 +82,7 @@ def check(options: BuildOptions) -> None:
 
 
 def _check_layout(options: BuildOptions) -> None:
-    for name, valid in (("layout", (COMPACT, REFERENCE)), ("feature_names", tuple(NAMES))):
+    for name, valid in (("layout", (COMPACT, REFERENCE)), ("feature_names", tuple(FOREIGN_NAMES))):
         if (value := getattr(options, name)) not in valid:
             raise InputError(f"--{name} must be {' or '.join(valid)}. Received: {value!r}.")
     if options.layout == COMPACT:

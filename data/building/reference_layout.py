@@ -13,14 +13,9 @@ import numpy as np
 from albert_tf.runtime import keyed
 from data.building.sequences import Sequences, ragged_ranges
 from data.building.static_masking import StaticMasking, choose, replace
+from data.records.schema import FOREIGN_NAMES
 from data.records.writer import encode_examples
 
-GOOGLE, MODEL_GARDEN = "google", "model_garden"
-# What differs between the two: the model's inputs have other names, and Google's tool marks words.
-NAMES = {
-    GOOGLE: ("input_ids", "segment_ids", "token_boundary"),
-    MODEL_GARDEN: ("input_word_ids", "input_type_ids", None),
-}
 _LAID_OUT = 2**18  # pieces at a time, padding included: what a processor's cache holds
 
 
@@ -54,7 +49,7 @@ class ReferenceLayout:
 
         chosen: int64 [M], the places in `pieces` of those to predict.
         """
-        names, config = NAMES[self.names], self.masking
+        names, config = FOREIGN_NAMES[self.names], self.masking
         at: np.ndarray = np.arange(self.seq_length, dtype=np.int32)
         first: np.ndarray = sequences.first[:, None] + 1
         end: np.ndarray = sequences.lengths[:, None].astype(np.int32) + 3
@@ -94,7 +89,7 @@ class ReferenceLayout:
     def _largest(self) -> dict[str, int]:
         """The largest value of each feature that is not 0 or 1."""
         return {
-            NAMES[self.names][0]: self.masking.vocab_size - 1,
+            FOREIGN_NAMES[self.names][0]: self.masking.vocab_size - 1,
             "masked_lm_ids": self.masking.vocab_size - 1,
             "masked_lm_positions": self.seq_length - 1,
         }

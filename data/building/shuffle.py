@@ -15,7 +15,7 @@ import numpy as np
 from albert_tf.runtime import outputs
 from data.building.sequences import Sequences
 from data.records.manifest import shard_name
-from data.records.tfrecord import write_records
+from data.records.writer import write_records
 
 BATCH_PIECES = 2**21  # of pairs that are encoded together, padding included
 

@@ -201,3 +201,12 @@ _FILES: dict[str, Callable[[str, str | None], list[str]]] = {
     "race": _race_files,
     "python_docs": lambda where, _: python_docs.files(where),
 }
+
+
+def split_of(document: Document, heldout_fraction: float) -> str:
+    """`heldout` for about `heldout_fraction` of all documents, else `train`.
+
+    By the text alone: copies of a document fall on the same side, in every corpus and build.
+    """
+    digest = hashlib.blake2b("\n".join(document.sentences).encode(), digest_size=8).digest()
+    return "heldout" if int.from_bytes(digest) < heldout_fraction * 2**64 else "train"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
-from data.building.batch_tokenizer import is_collapsed
+from albert_tf.text.normalization import is_collapsed
 from data.corpora import python_docs
 from data.corpora.sentences import normalize_blanks, sentences_of
 from data.corpora.text_files import is_blank, lines_of, texts_of

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from albert_tf.runtime.errors import InputError, reading
-from data.building.reference_layout import NAMES
 from data.records.manifest import Manifest
+from data.records.schema import FOREIGN_NAMES
 
 LABEL = "next_sentence_labels"
 
@@ -52,7 +52,7 @@ class StaticRecords:
             raise InputError(f"masked records: no record in {list(files)}. Give other files.")
         raw = next(tf.data.TFRecordDataset(shards[0][0]).as_numpy_iterator())
         found = tf.train.Example.FromString(raw).features.feature
-        for names, (ids, segments, _) in NAMES.items():
+        for names, (ids, segments, _) in FOREIGN_NAMES.items():
             wanted = {ids, segments, "input_mask", "masked_lm_positions", "masked_lm_ids",
                       "masked_lm_weights"}  # fmt: skip
             if wanted <= set(found):
@@ -61,7 +61,7 @@ class StaticRecords:
                 return cls(shards, names, seq_length, slots, LABEL in found)
         raise InputError(
             f"{shards[0][0]!r} must hold masked records with the feature names of "
-            f"{' or '.join(NAMES)}. Received: {sorted(found)}."
+            f"{' or '.join(FOREIGN_NAMES)}. Received: {sorted(found)}."
         )
 
     def parse(self, raw: tf.Tensor, use_pairs: bool = True) -> dict[str, tf.Tensor]:
@@ -71,7 +71,7 @@ class StaticRecords:
         masked_lm_positions, masked_lm_ids: int32 [B, P]; masked_lm_weights: float32 [B, P].
         pair_label: int32 [B]; pair_weight: float32 [B], 0 where nothing is predicted of pairs.
         """
-        ids, segments, _ = NAMES[self.names]
+        ids, segments, _ = FOREIGN_NAMES[self.names]
         wide, slots = [self.seq_length], [self.max_predictions]
         spec = {
             name: tf.io.FixedLenFeature(wide, tf.int64) for name in (ids, segments, "input_mask")

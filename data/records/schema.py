@@ -12,6 +12,13 @@ COMPACT_VERSION = 2  # of the records and of their manifest
 MAX_SEQ_LENGTH = 2**13  # what masking can do when records of the compact layout are read
 # The names of the compact layout's features; parsed, an array has `<name>_length` beside it.
 PIECES, WORD_STARTS, FIRST_LENGTH, DOCUMENT = "pieces", "word_starts", "first_length", "document"
+# The reference layout has the names of Google's or of Model Garden's tool: ids, types and, where
+# words are marked, word starts. The other features are called alike in both.
+GOOGLE, MODEL_GARDEN = "google", "model_garden"
+FOREIGN_NAMES = {
+    GOOGLE: ("input_ids", "segment_ids", "token_boundary"),
+    MODEL_GARDEN: ("input_word_ids", "input_type_ids", None),
+}
 
 
 @dataclasses.dataclass(frozen=True)

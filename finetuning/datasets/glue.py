@@ -13,9 +13,8 @@ from albert_tf.tasks.classifier import ClassifierTask
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.regressor import RegressorTask
 from finetuning.datasets import metrics
-from finetuning.datasets.section import require_section
 from finetuning.datasets.table_files import find, open_table, tfds_rows, write_predictions
-from finetuning.datasets.task import Data, Prediction, Source
+from finetuning.datasets.task import Data, Prediction, Source, require_section
 
 # What the files call the columns `label`, `sentence1` and `sentence2` of the table below.
 ALIASES = {

@@ -11,9 +11,8 @@ from albert_tf.tasks.examples import ChoiceExample
 from albert_tf.tasks.multiple_choice import MultipleChoiceTask
 from finetuning.datasets import metrics
 from finetuning.datasets.glue import paper_settings
-from finetuning.datasets.section import require_section
 from finetuning.datasets.table_files import lines_of, parse_json, tfds_rows, write_predictions
-from finetuning.datasets.task import Data, Prediction, Source
+from finetuning.datasets.task import Data, Prediction, Source, require_section
 
 LEVELS = ("middle", "high")
 MERGED = ("all.txt", "all.txt.gz")  # read by google-research/albert

@@ -13,10 +13,9 @@ from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.spans.model import SpanTask
 from finetuning.datasets.glue import paper_settings
 from finetuning.datasets.metrics import require_known
-from finetuning.datasets.section import require_section
 from finetuning.datasets.squad_metrics import best_threshold, score_answer
 from finetuning.datasets.squad_reader import in_place, read_part, require_answers, require_version
-from finetuning.datasets.task import Data, Prediction, Source
+from finetuning.datasets.task import Data, Prediction, Source, require_section
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,9 +8,8 @@ from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.tasks.classifier import ClassifierTask
 from albert_tf.tasks.examples import TextExample
 from finetuning.datasets import metrics
-from finetuning.datasets.section import require_section
 from finetuning.datasets.table_files import FORMATS, Table, find, open_table, write_predictions
-from finetuning.datasets.task import Data, Prediction, Source
+from finetuning.datasets.task import Data, Prediction, Source, require_section
 
 SINGLE, PAIR = ("text",), ("text_a", "text_b")
 # `file:line`, text and second text, and the label where the part is answered.

@@ -9,9 +9,8 @@ from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.regressor import RegressorTask
 from finetuning.datasets import metrics
-from finetuning.datasets.section import require_section
 from finetuning.datasets.table_files import write_predictions
-from finetuning.datasets.task import Data, Prediction, Source
+from finetuning.datasets.task import Data, Prediction, Source, require_section
 from finetuning.datasets.text_classification import (
     PAIR,
     Rows,

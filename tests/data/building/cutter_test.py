@@ -2,8 +2,7 @@
 
 from albert_tf.text.tokenizer import load_tokenizer
 from data.building import cutter
-from data.corpora.corpus import Document, NumberedCorpus
-from data.corpora.splits import split_of
+from data.corpora.corpus import Document, NumberedCorpus, split_of
 
 
 def test_a_pair_has_a_key_of_its_own(tiny_tokenizer):

@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 SCRIPT = """
 import sys, time
 from albert_tf.text.tokenizer import load_tokenizer
-from data import cutter
+from data.building import cutter
 from data.corpora.corpus import Document
 
 def documents():

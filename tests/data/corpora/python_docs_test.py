@@ -6,8 +6,7 @@ import pytest
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from data.corpora import python_docs
-from data.corpora.corpus import corpus_bytes, corpus_fingerprint, read_documents
-from data.corpora.splits import split_of
+from data.corpora.corpus import corpus_bytes, corpus_fingerprint, read_documents, split_of
 
 DOCSTRING = """Return the ``name`` of a :class:`~shop.Thing`. It is *never* empty.
 
