@@ -25,6 +25,15 @@ ALLOWED = {
     "benchmarks": {"albert_tf", "data", "pretraining", "finetuning", "examples"},
 }
 PACKAGES = [name for name in ALLOWED if (ROOT / name).is_dir()]
+# The rooms of each package, lowest floor first: a room imports from the floors below its own.
+FLOORS = {
+    "albert_tf": [
+        {"runtime"}, {"text", "optimization"}, {"models"}, {"training"}, {"tasks"},
+        {"convert", "export"},
+    ],
+    "data": [{"records"}, {"corpora"}, {"building"}, {"pipeline"}],
+    "finetuning": [{"datasets"}, {"reporting"}, {"training"}],
+}  # fmt: skip
 # Worker processes and text tools start without TensorFlow: seconds and hundreds of megabytes each.
 LIGHT = [
     "albert_tf.info", "albert_tf.models.config", "albert_tf.training.progress",
@@ -110,6 +119,23 @@ def test_arrows(package):
         for edge in forbidden_edges(shown(path), package, imports_of(path))
     ]
     assert not edges, "\n".join(edges)
+
+
+@pytest.mark.parametrize("package", FLOORS)
+def test_arrows_inside_a_package(package):
+    floor = {room: number for number, rooms in enumerate(FLOORS[package]) for room in rooms}
+    assert set(floor) == {
+        path.name for path in (ROOT / package).iterdir() if (path / "__init__.py").is_file()
+    }
+    wrong = []
+    for path in sources(package):
+        own = path.relative_to(ROOT / package).parts[0]
+        for edge in imports_of(path):
+            other = edge.module.removeprefix(f"{package}.").split(".")[0]
+            if edge.module.startswith(f"{package}.") and own in floor and other in floor:
+                if own != other and floor[other] >= floor[own] and edge.at_top:
+                    wrong.append(f"{shown(path)}:{edge.line} imports {edge.module}")
+    assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.parametrize(
