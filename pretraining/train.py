@@ -14,11 +14,13 @@ import itertools
 import json
 import os
 import statistics
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
 
 from albert_tf.models.config import AlbertConfig
+from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime import cli, devices, settings
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.runtime.plots import plot_metrics
@@ -28,9 +30,11 @@ from albert_tf.training.checkpoints import load_pretrainer
 from data.pipeline.batches import Mixture, Records, check_objective
 from data.records.manifest import Manifest, tokenizer_of
 from pretraining.evaluate import note_overlap
+from pretraining.evaluation.intrinsic import Evaluator
 from pretraining.experiments import experiment
 from pretraining.loop.config import PretrainConfig, resolve
 from pretraining.loop.guard import skipped_steps
+from pretraining.loop.selection import Evaluate
 from pretraining.loop.training import check_batch, train
 
 PANELS = {
@@ -109,9 +113,24 @@ def main(options: TrainOptions) -> None:
             stack.enter_context(run.locked())
         for folder in (records, heldout) if heldout else (records,):
             stack.enter_context(folder.naming_damage())
-        train(config, records, run, strategy, first, heldout, options.profile)
+        evaluation = evaluation_on(heldout, config, strategy) if heldout else None
+        train(config, records, run, strategy, first, evaluation, options.profile)
     if devices.is_chief(strategy):
         finish(run)
+
+
+def evaluation_on(
+    heldout: Records, config: PretrainConfig, strategy: tf.distribute.Strategy
+) -> Callable[[AlbertPretrainer], Evaluate]:
+    """What is evaluated on the way: masked LM and what the model is trained with."""
+    batch_size = config.loop.global_batch_size // config.loop.accumulation_steps
+
+    def evaluation(model: AlbertPretrainer) -> Evaluate:
+        return Evaluator(
+            model, heldout, config, batch_size, trained_only=True, strategy=strategy
+        ).run
+
+    return evaluation
 
 
 def precision_of(run: RunDir) -> list[str]:

@@ -32,6 +32,7 @@ FLOORS = {
         {"convert", "export"},
     ],
     "data": [{"records"}, {"corpora"}, {"building"}, {"pipeline"}],
+    "pretraining": [{"loop"}, {"evaluation", "sweeping", "tpu"}],
     "finetuning": [{"datasets"}, {"reporting"}, {"training"}],
 }  # fmt: skip
 # Worker processes and text tools start without TensorFlow: seconds and hundreds of megabytes each.

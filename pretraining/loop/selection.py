@@ -2,6 +2,8 @@
 
 import os
 import shutil
+from collections.abc import Callable
+from typing import Any
 
 import tensorflow as tf
 
@@ -10,18 +12,15 @@ from albert_tf.export.signatures import save
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.text.tokenizer import load_tokenizer
-from data.pipeline.batches import Records
-from pretraining.evaluation.intrinsic import Evaluator
 from pretraining.loop.checkpoints import Checkpoints
 from pretraining.loop.config import PretrainConfig
 
+Evaluate = Callable[[], dict[str, Any]]  # name -> figure
 HELDOUT = "heldout/"  # in front of the names of an evaluation in metrics.jsonl
 
 
 class Selection:
     """Evaluates as `config.evaluation` says, and keeps and exports what is best.
-
-    Masked LM and what the model is trained with are evaluated.
 
     All it remembers is in the run's metrics, so that a restart decides as the run would have.
     Every worker evaluates and decides alike; `writes` is the folder that this one may write.
@@ -31,18 +30,12 @@ class Selection:
         self,
         config: PretrainConfig,
         model: AlbertPretrainer,
-        heldout: Records | None,
+        evaluate: Evaluate | None,
         run: RunDir,
         writes: RunDir,
-        strategy: tf.distribute.Strategy,
     ) -> None:
         self._config, self._run, self._writes = config, run, writes
-        self._evaluator = None
-        if config.evaluation.every and heldout is not None:
-            batch_size = config.loop.global_batch_size // config.loop.accumulation_steps
-            self._evaluator = Evaluator(
-                model, heldout, config, batch_size, trained_only=True, strategy=strategy
-            )
+        self._evaluate = evaluate
         folder = os.path.join(writes.best_path, "checkpoints")
         self._kept = Checkpoints(tf.train.Checkpoint(model=model), folder, folder, keep=None)
         self._forget()
@@ -86,11 +79,11 @@ class Selection:
         """Evaluates if it is time; the figures with HELDOUT in front."""
         every = self._config.evaluation.every
         is_due = every and (step % every == 0 or step == self._config.loop.steps)
-        if not is_due or self._evaluator is None:
+        if not is_due or self._evaluate is None:
             return {}
         figures = {
             name: value
-            for name, value in self._evaluator.run().items()
+            for name, value in self._evaluate().items()
             if name.startswith(("loss/", "accuracy/"))
         }
         metric = self._config.evaluation.metric

@@ -3,7 +3,7 @@
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import tensorflow as tf
@@ -17,7 +17,7 @@ from data.pipeline.batches import Mixture, Records, training_batches
 from pretraining.loop.checkpoints import Checkpoints
 from pretraining.loop.config import PretrainConfig
 from pretraining.loop.guard import Guard
-from pretraining.loop.selection import Selection
+from pretraining.loop.selection import Evaluate, Selection
 from pretraining.loop.stop_request import StopRequest
 from pretraining.loop.train_step import TrainStep, make_optimizer
 from pretraining.loop.training_log import TrainingLog
@@ -29,7 +29,7 @@ def train(
     run: RunDir,
     strategy: tf.distribute.Strategy,
     first_weights: list[np.ndarray] | None = None,
-    heldout: Records | None = None,
+    evaluation: Callable[[AlbertPretrainer], Evaluate] | None = None,
     profile: bool = False,
 ) -> AlbertPretrainer:
     """Trains until `config.loop.steps`; takes up where the run's last checkpoint is.
@@ -39,14 +39,14 @@ def train(
     to restore. Of several workers, each of which calls this, the chief writes the run.
 
     Args:
-      heldout: records for `config.evaluation`.
+      evaluation: makes, of the model, what evaluates it every `config.evaluation.every` steps.
       profile: write a TensorBoard profile of the second loop of steps.
 
     Raises:
       InputError: the replicas cannot share a batch, no checkpoint can be read, or it diverged.
       SystemExit: SIGTERM or Ctrl-C came; the run is saved, and the status is 128 + the signal.
     """
-    return _Training(config, records, run, strategy, first_weights, heldout, profile).run_all()
+    return _Training(config, records, run, strategy, first_weights, evaluation, profile).run_all()
 
 
 class _Training:
@@ -59,7 +59,7 @@ class _Training:
         run: RunDir,
         strategy: tf.distribute.Strategy,
         first_weights: list[np.ndarray] | None,
-        heldout: Records | None,
+        evaluation: Callable[[AlbertPretrainer], Evaluate] | None,
         profile: bool,
     ) -> None:
         check_batch(config, strategy)
@@ -84,7 +84,8 @@ class _Training:
         if restored is not None:
             print(f"continuing at step {restored:,} of {run.path}", flush=True)
         self.step = restored or 0
-        self.selection = Selection(config, self.model, heldout, run, self.writes, strategy)
+        evaluate = evaluation(self.model) if evaluation else None
+        self.selection = Selection(config, self.model, evaluate, run, self.writes)
         self.run_steps = _loop_function(TrainStep(self.model, self.optimizer, config), strategy)
         self.profile = profile
 

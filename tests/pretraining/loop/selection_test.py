@@ -14,7 +14,6 @@ from albert_tf.runtime.run_dir import RunDir
 from albert_tf.training.checkpoints import load_encoder
 from data.records.manifest import Manifest
 from pretraining import train
-from pretraining.loop import selection
 from pretraining.loop.config import EvaluationConfig
 from pretraining.loop.stop_request import StopRequest
 
@@ -47,7 +46,7 @@ def start(records: str, run: pathlib.Path, *assignments: str) -> RunDir:
 def test_the_best_is_kept_and_exported_and_patience_ends_the_run(
     tiny_records: str, tmp_path: pathlib.Path, monkeypatch, capsys
 ):
-    monkeypatch.setattr(selection, "Evaluator", Scripted)
+    monkeypatch.setattr(train, "Evaluator", Scripted)
     monkeypatch.setattr(Scripted, "losses", [3.0, 2.0, 2.5, 2.0])
     run = start(tiny_records, tmp_path / "run", "evaluation.every=2", "evaluation.patience=2",
                 "loop.export=best", "loop.steps=20")  # fmt: skip
@@ -71,7 +70,7 @@ def test_the_held_out_records_are_part_of_the_run(
 ):
     with pytest.raises(InputError, match="--heldout=FOLDER and --set evaluation.every=STEPS go"):
         start(tiny_records, tmp_path / "run")
-    monkeypatch.setattr(selection, "Evaluator", Scripted)
+    monkeypatch.setattr(train, "Evaluator", Scripted)
     monkeypatch.setattr(Scripted, "losses", [3.0])
     run = start(tiny_records, tmp_path / "run", "evaluation.every=2", "loop.steps=2")
     (described,), heldout = run.config()["records"], run.config()["heldout"]
@@ -89,7 +88,7 @@ def test_real_evaluations_and_exports_on_the_way(tiny_records: str, tmp_path: pa
 
 def test_the_best_stays_over_a_restart(tiny_records: str, tmp_path: pathlib.Path, monkeypatch):
     """Best and stopped at 2, ended by patience at 6: the weights of 2 are in best/."""
-    monkeypatch.setattr(selection, "Evaluator", Scripted)
+    monkeypatch.setattr(train, "Evaluator", Scripted)
     given = ("evaluation.every=2", "evaluation.patience=2", "loop.checkpoint_every=2")
     stop = StopRequest.__enter__
 
@@ -111,7 +110,7 @@ def test_the_best_stays_over_a_restart(tiny_records: str, tmp_path: pathlib.Path
 def test_patience_ends_a_run_whose_metric_is_no_number(
     tiny_records: str, tmp_path: pathlib.Path, monkeypatch, capsys
 ):
-    monkeypatch.setattr(selection, "Evaluator", Scripted)
+    monkeypatch.setattr(train, "Evaluator", Scripted)
     monkeypatch.setattr(Scripted, "losses", [float("nan")])
     start(tiny_records, tmp_path / "run", "evaluation.every=2", "evaluation.patience=1")
     assert "ended at step 2 of 8: heldout/loss/mlm was not a number" in capsys.readouterr().out
@@ -176,7 +175,7 @@ def test_held_out_records_that_cannot_give_the_metric(tiny_records: str, tmp_pat
 def test_an_unknown_metric_is_told_with_those_that_there_are(
     tiny_records: str, tmp_path: pathlib.Path, monkeypatch
 ):
-    monkeypatch.setattr(selection, "Evaluator", Scripted)
+    monkeypatch.setattr(train, "Evaluator", Scripted)
     monkeypatch.setattr(Scripted, "losses", [3.0])
     with pytest.raises(InputError, match="loss/mlm, accuracy/mlm"):
         start(tiny_records, tmp_path / "run", "evaluation.every=2", "evaluation.metric=loss/nsp")
