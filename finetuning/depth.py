@@ -83,7 +83,7 @@ def main(options: DepthOptions) -> None:
         said = _said(name, ask, examples)
         answers = decode_labels(np.log(said["probabilities"]), features, examples, predictor.task)
         score = task.score(answers, examples)[task.metrics[0]]
-        error = report.standard_error(task, "classifier", answers, examples)
+        error = report.standard_error(task, "classifier", task.metrics[0], answers, examples)
         flops = float(np.mean(_flops(config, longest, features.unit_lengths, said["depth"])))
         spent = [f"{said['depth'].mean():.1f}", f"{flops / 1e6:,.1f}"]
         took = [f"{times[name, size]:.2f}" for size in _BATCHES]

@@ -39,13 +39,13 @@ from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.training.checkpoints import load_config
 from finetuning.datasets import TASKS
+from finetuning.reporting.report import AT_BEST_THRESHOLD
 
 # The folders that hold several tasks, whose files have different names there.
 _DATA_SETS = {"race-middle": ("race",), "race-high": ("race",), "squad1": ("squad",),
               "squad2": ("squad",)}  # fmt: skip
 # Small training parts that gain from a model of MNLI's large one (paper, section 4.8).
 _FROM_MNLI = ("rte", "sts-b", "mrpc")
-_CHOSEN = ("best_f1", "exact_match_at_best_f1")  # at a threshold chosen on the dev examples
 Results = dict[tuple[str, str], list[dict[str, Any]]]  # (run, task) -> a result for each seed
 
 
@@ -191,7 +191,7 @@ def _columns(task: str) -> dict[str, tuple[str, ...]]:
     """A task's columns and their metrics; the mean of the first goes into Avg, as in the paper."""
     at_its_own = ("f1", "exact_match")
     if task == "squad2":
-        return {task: _CHOSEN, f"{task}, own threshold": at_its_own}
+        return {task: tuple(AT_BEST_THRESHOLD), f"{task}, own threshold": at_its_own}
     return {task: at_its_own if task == "squad1" else TASKS[task].metrics[:1]}
 
 

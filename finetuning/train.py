@@ -67,7 +67,8 @@ def main(options: FinetuneOptions) -> None:
     data = task.read(source)
     config = resolve(start, data, recipe, options.set, options.device)
     config.training.check_batch(strategy.num_replicas_in_sync)
-    share, cache = config.training.threshold_share, options.cache_dir
+    share = config.training.threshold_share
+    cache = None if options.dry_run else options.cache_dir
     finetuner = Finetuner(options.task, task, data, start.tokenizer, strategy, cache, share)
     training_source = TrainingSource(os.path.abspath(start.path), start.model)
     if options.seeds == 1:

@@ -26,7 +26,7 @@ from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.runtime.plots import plot_metrics
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.text.tokenizer import load_tokenizer
-from albert_tf.training.checkpoints import load_pretrainer
+from albert_tf.training.checkpoints import latest_checkpoint, load_pretrainer
 from data.pipeline.batches import Mixture, Records, check_objective
 from data.records.manifest import Manifest, tokenizer_of
 from pretraining.evaluate import note_overlap
@@ -190,6 +190,8 @@ def first_weights(
       InputError: the run at `init` has not ended; the differing keys, or the tokenizers, are named.
     """
     RunDir(init).require_ended("--init", unfinished)
+    if RunDir(init).is_unfinished:
+        print(f"{init} has not ended: {latest_checkpoint(init)} is taken.")
     free = {
         "hidden_dropout": 0.0, "attention_dropout": 0.0, "initializer_range": 0.02,
         "rematerialize": False, "rematerialize_chunks": 1,

@@ -157,6 +157,8 @@ def require_file(path: str, flag: str) -> None:
 
 def require_folder(path: str, flag: str) -> None:
     """InputError: `path` is no folder, or none that files can be written to."""
+    if os.path.isfile(path):
+        raise InputError(f"{flag} must be a folder. Received: {path!r}, a file.")
     if not os.path.isdir(path):
         require_new(path, flag)
     elif not os.access(path, os.W_OK | os.X_OK):

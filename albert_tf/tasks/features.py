@@ -91,10 +91,10 @@ class Features:
         """What the model does not see of the examples, or cannot answer: a line each."""
         return [self.cut_note(self.cut, len(self))] if self.cut else []
 
-    @staticmethod
-    def cut_note(cut: int, count: int) -> str:
-        """What `cut` says, of so many examples."""
-        return f"{cut:,} of {count:,} examples are longer than `task.seq_length` and are cut"
+    def cut_note(self, cut: int, count: int) -> str:
+        """What it means that `cut` of `count` examples lack pieces."""
+        limit = f"task.seq_length={self.seq_length}"
+        return f"{cut:,} of {count:,} examples are longer than {limit} and are cut"
 
     @functools.cached_property
     def unit_lengths(self) -> np.ndarray:

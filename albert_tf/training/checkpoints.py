@@ -109,7 +109,7 @@ def read_checkpoint(target: tf.train.Checkpoint, path: str) -> str:
         wrong = differences_from(target, checkpoint)
         if not wrong:
             target.read(checkpoint).assert_existing_objects_matched().expect_partial()
-    except (AssertionError, ValueError, tf.errors.OpError) as error:
+    except (AssertionError, IndexError, ValueError, tf.errors.OpError) as error:
         wrong = textwrap.shorten(str(error), 200)  # else with the variable's values
     if wrong:
         raise InputError(
@@ -178,7 +178,7 @@ def _load_exported(path: str) -> AlbertEncoder:
         exported = tf.saved_model.load(path)
     except RuntimeError:  # operations of tensorflow_text: it takes text, not ids
         exported = None
-    except (OSError, ValueError, tf.errors.OpError) as error:
+    except (IndexError, OSError, ValueError, tf.errors.OpError) as error:
         raise InputError(
             f"{path!r} must be a whole SavedModel: {textwrap.shorten(str(error), 200)}. Copy or "
             "export it again."

@@ -46,6 +46,8 @@ class SquadTask:
         place, train = read_part(source, "train", self.version)
         require_answers(place, train, self.version)
         train = in_place(place, train)
+        if self._answerable and not any(example.is_impossible for example in train):
+            print(f"{place}: every question has an answer; --task=squad1 is for such data")
         place, dev = read_part(source, "dev", self.version)
         require_answers(place, dev, self.version)
         return Data(SpanTask(answerable=self._answerable), train, {"dev": dev})

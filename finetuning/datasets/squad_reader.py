@@ -83,7 +83,9 @@ def in_place(place: str, examples: list[SpanExample]) -> list[SpanExample]:
         f", {len(wrong):,} left out: their answer is not there in the context" if wrong else ""
     )
     first = f" (the first: {wrong[0]!r})" if wrong else ""
-    print(f"{place}: {len(examples):,} questions{skipped}{first}")
+    impossible = sum(example.is_impossible for example in examples)
+    without = f", {impossible:,} of them without an answer" if impossible else ""
+    print(f"{place}: {len(examples):,} questions{without}{skipped}{first}")
     return kept
 
 

@@ -96,6 +96,8 @@ def find(folder: str, names: Sequence[str]) -> str:
       InputNotFoundError: there is none.
       InputError: there are several.
     """
+    if os.path.isfile(folder):
+        raise InputError(f"--data_dir must be a folder. Received: {folder!r}, a file.")
     possible = [os.path.join(folder, name + end) for name in names for end in ("", ".gz")]
     found = [path for path in possible if os.path.isfile(path)]
     if not found:

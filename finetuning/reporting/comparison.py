@@ -29,7 +29,9 @@ def measured(path: str, task: Task, examples: Sequence[Any]) -> dict[str, Any]:
     answers = kind.decode(said, features, examples, asked.task)
     return task.score(answers, examples) | {
         "metric": task.metrics[0],
-        "standard_error": report.standard_error(task, asked.task.kind, answers, examples),
+        "standard_error": report.standard_error(
+            task, asked.task.kind, task.metrics[0], answers, examples
+        ),
         "parameters": asked.model.count_params(),
         "layers": asked.model.encoder.config.num_layers,
         "examples_per_s": len(some) / statistics.median(seconds),

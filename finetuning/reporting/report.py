@@ -18,6 +18,8 @@ from finetuning.datasets.metrics import is_known
 from finetuning.datasets.task import Data, Prediction, Task
 
 _RESAMPLES = 200
+# SQuAD 2.0's scores at the threshold chosen on the dev examples, and what they are of.
+AT_BEST_THRESHOLD = {"best_f1": "f1", "exact_match_at_best_f1": "exact_match"}
 
 
 def fingerprint(data: Data) -> str:
@@ -45,15 +47,15 @@ def result_of(
       deciding: the metric that chose the best of them.
     """
     (name, (scores, predictions)), *others = parts.items()
-    metric, examples = task.metrics[0], data.dev[name]
+    metric, examples = deciding, data.dev[name]
     result: dict[str, Any] = {"metric": metric, **scores}
     for other, (values, _) in others:
         result |= {f"{key}_{other}": value for key, value in values.items()}
-    baseline = baseline_of(task, data, name)
-    best = max(rows, key=lambda row: row[f"dev/{deciding}"])
+    baseline = baseline_of(task, data, name, metric)
+    best = max(rows, key=lambda row: row[f"dev/{metric}"])
     return result | {
         **({} if baseline is None else {"baseline": baseline}),
-        "standard_error": standard_error(task, data.task.kind, predictions, examples),
+        "standard_error": standard_error(task, data.task.kind, metric, predictions, examples),
         "dev_examples": len(examples),
         "steps": int(rows[-1]["step"]),
         "best_step": int(best["step"]),
@@ -61,7 +63,7 @@ def result_of(
     }
 
 
-def baseline_of(task: Task, data: Data, name: str) -> float | None:
+def baseline_of(task: Task, data: Data, name: str, metric: str) -> float | None:
     """The score of one and the same answer: the training part's most frequent label or choice, or
     where a question may have no answer, none. None where no answer can be given without reading.
     """
@@ -75,22 +77,30 @@ def baseline_of(task: Task, data: Data, name: str) -> float | None:
     if kind == "classifier":
         labels = data.task.labels
         always = {"label": labels[int(most)], "probabilities": dict.fromkeys(labels, 0.0)}
-    return task.score([always] * len(examples), examples)[task.metrics[0]]
+    return task.score([always] * len(examples), examples)[metric]
 
 
 def standard_error(
-    task: Task, kind: str, predictions: Sequence[Prediction], examples: Sequence[Any]
+    task: Task,
+    kind: str,
+    metric: str,
+    predictions: Sequence[Prediction],
+    examples: Sequence[Any],
 ) -> float:
-    """Of the deciding metric, from the number of dev examples.
+    """Of a metric, from the number of dev examples.
 
     Of an accuracy p over n examples sqrt(p (1 - p) / n); of spans, whose scores lie between right
-    and wrong, their deviation over sqrt(n); else the deviation over resamples of the examples.
+    and wrong, their deviation over sqrt(n), the threshold given; else the deviation over resamples
+    of the examples.
     """
-    metric = task.metrics[0]
     if metric == "accuracy":
         value = task.score(predictions, examples)[metric]
         return math.sqrt(value * (1 - value) / len(examples))
     if kind == "span":
+        if metric in AT_BEST_THRESHOLD:
+            threshold = task.score(predictions, examples)["best_threshold"]
+            predictions = [_answered(prediction, threshold) for prediction in predictions]
+        metric = AT_BEST_THRESHOLD.get(metric, metric)
         pairs = zip(predictions, examples, strict=True)
         each = [task.score([answer], [example])[metric] for answer, example in pairs]
         return float(np.std(each)) / math.sqrt(len(each))
@@ -101,6 +111,12 @@ def standard_error(
         scores = task.score([predictions[row] for row in rows], [examples[row] for row in rows])
         values.append(scores[metric])
     return statistics.stdev(values)
+
+
+def _answered(prediction: Prediction, threshold: float) -> Prediction:
+    """The prediction as it is with another threshold on the null score."""
+    is_answered = prediction["n_best"] and prediction["null_score"] <= threshold
+    return {**prediction, "answer": prediction["n_best"][0]["text"] if is_answered else ""}
 
 
 def write_predictions(
@@ -155,7 +171,8 @@ def summarize(folder: str, results: Sequence[Mapping[str, Any]]) -> str:
             "min": min(values),
             "max": max(values),
         }
-    outputs.write_json(os.path.join(folder, "seeds.json"), summary)
+    every = {name: {**summary[name], "seeds": [r[name] for r in results]} for name in names}
+    outputs.write_json(os.path.join(folder, "seeds.json"), every)
     rows = [
         (name, *(f"{value:.4f}" for value in figures.values())) for name, figures in summary.items()
     ]

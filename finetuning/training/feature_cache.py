@@ -33,8 +33,12 @@ def features_of(
         return kind.featurize(examples, tokenizer, task)
     path = os.path.join(folder, f"{_key(examples, tokenizer, task)}.npz")
     if os.path.isfile(path):
-        print(f"features from {path}")
-        return _read(path, kind.features)
+        try:
+            features = _read(path, kind.features)
+            print(f"features from {path}")
+            return features
+        except InputError as error:
+            print(f"{error} They are made again.")
     features = kind.featurize(examples, tokenizer, task)
     os.makedirs(folder, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as own:  # other processes may be doing the same
@@ -53,8 +57,7 @@ def _read(path: str, kind: type[Features]) -> Features:
         if isinstance(error, InputError):
             raise
         raise InputError(
-            f"--cache_dir: {path!r} must hold features of this program ({error}). Remove it: it "
-            "will be made again."
+            f"--cache_dir: {path!r} must hold features of this program ({error})."
         ) from None
 
 

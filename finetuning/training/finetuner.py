@@ -77,7 +77,7 @@ class Finetuner:
         metric = self._deciding_metric(config)
         run_config = self._config_of(config, run, source)
         run.check(run_config)
-        if run.is_complete and not dry_run:
+        if run.is_complete:
             print(f"{run.path} is already complete: {report.line(run.result())}")
             return
         is_chief = devices.is_chief(self.strategy)
@@ -146,8 +146,9 @@ class Finetuner:
         """Those of a part, made once; prints what the model does not see of it."""
         if name not in self._features:
             self._features[name] = features_of(examples, self.tokenizer, task, self.cache_dir)
+            shown = name.removeprefix("dev ")
             for note in self._features[name].notes():
-                print(f"{name}: {note}", flush=True)
+                print(f"{shown}: {note}", flush=True)
         return self._features[name]
 
     def scores(

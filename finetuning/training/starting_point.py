@@ -15,6 +15,7 @@ from albert_tf.tasks.task_model import TaskModel
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from albert_tf.training.checkpoints import (
     is_saved_model,
+    latest_checkpoint,
     load_config,
     load_encoder,
     load_exported_config,
@@ -68,6 +69,8 @@ class StartingPoint:
                 f"pass --init={path}."
             )
         RunDir(path).require_ended("--init" if init else "--init_from_task", unfinished)
+        if RunDir(path).is_unfinished:
+            print(f"{path} has not ended: {latest_checkpoint(path)} is taken.")
         load_encoder(path)  # what does not fit shows before anything is written
         vocabulary = _tokenizer(path, tokenizer)
         if vocabulary.vocab_size != config.vocab_size:

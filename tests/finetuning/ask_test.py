@@ -162,7 +162,7 @@ def test_texts_that_are_cut_are_counted(
     monkeypatch.setattr(predict, "CHUNK", 2)
     long = " ".join(["pear"] * 40)
     ask(tuned, f"{long}\nsaw\n{long}\n", tmp_path)
-    note = "examples are longer than `task.seq_length` and are cut"
+    note = "examples are longer than task.seq_length=32 and are cut"
     assert capsys.readouterr().err == f"2 of 3 {note}\n"
     ask(tuned, "saw\n", tmp_path)
     assert capsys.readouterr().err == ""

@@ -183,7 +183,7 @@ def test_mistakes(runs: pathlib.Path, tmp_path: pathlib.Path):
         table.main(of(tasks="colla"))
     with pytest.raises(InputError, match="--baseline must be a complete pretraining run"):
         table.main(of(baseline=str(tmp_path)))
-    with pytest.raises(InputError, match="--output must name a new or empty folder"):
+    with pytest.raises(InputError, match="--output must be a folder. Received: .*, a file"):
         table.main(dataclasses.replace(of(), output=str(runs / "a" / "config.json")))
     with pytest.raises(InputNotFoundError, match="--runs matches no run"):
         table.main(of(runs=(f"{tmp_path}/none/*",)))

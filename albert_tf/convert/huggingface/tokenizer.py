@@ -15,6 +15,8 @@ from albert_tf.text.wordpiece import VOCABULARY_FILE
 # ALBERT's tokenizer of transformers 5 gives no types unless its file names them: a model would take
 # the second text of a pair for a part of the first.
 _INPUTS = ["input_ids", "token_type_ids", "attention_mask"]
+# Their slow ALBERT tokenizer always makes " of `` and ''; what ours does, they pass over.
+_UNIFY_QUOTES = "albert_tf_unify_quotes"
 RULES_FILE, FAST_FILE = "tokenizer_config.json", "tokenizer.json"
 
 
@@ -39,7 +41,8 @@ def read(path: str) -> Tokenizer | None:
         strips = not rules.get("keep_accents", False)
     else:  # BERT's tokenizer, whose accents go with the capitals unless it says otherwise
         strips = lowercase if rules.get("strip_accents") is None else rules["strip_accents"]
-    normalization = Normalization(lowercase, strips, unify_quotes=file == files[0])
+    unifies = bool(rules.get(_UNIFY_QUOTES, file == files[0]))
+    normalization = Normalization(lowercase, strips, unify_quotes=unifies)
     with open(file, "rb") as stream:
         return Tokenizer(stream.read(), normalization, source=f"{file!r}")
 
@@ -67,6 +70,7 @@ def write(tokenizer: Tokenizer, folder: str) -> None:
     else:
         kind = {"tokenizer_class": "BertTokenizer", "strip_accents": rules.strip_accents}
     values = pieces | kind | {"do_lower_case": rules.lowercase, "model_input_names": _INPUTS}
+    values[_UNIFY_QUOTES] = rules.unify_quotes
     outputs.write_json(os.path.join(folder, RULES_FILE), values)
 
 

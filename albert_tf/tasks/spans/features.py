@@ -60,18 +60,19 @@ class SpanFeatures(Features):
         notes = [self.cut_note(self.cut, self.num_examples)] if self.cut else []
         if self.lost:
             notes.append(
-                f"{len(self.lost):,} answers lie in no window: in training they are not there"
+                f"{len(self.lost):,} answer(s) lie in no window, and would be trained on as not "
+                "there; a lower `task.doc_stride` loses fewer"
             )
         if self.undecodable:
             notes.append(
-                f"{len(self.undecodable):,} questions have an answer that cannot be given: it is "
+                f"{len(self.undecodable):,} question(s) have an answer that cannot be given: it is "
                 "in no window, longer than `task.max_answer_length`, or ends inside a piece"
             )
         return notes
 
-    @staticmethod
-    def cut_note(cut: int, count: int) -> str:
-        return f"{cut:,} of {count:,} questions are longer than `task.query_length` and are cut"
+    def cut_note(self, cut: int, count: int) -> str:
+        limit = "`task.query_length`, or half of the window,"
+        return f"{cut:,} of {count:,} questions are longer than {limit} and are cut"
 
 
 def featurize_spans(

@@ -473,3 +473,14 @@ def test_what_hugging_face_loses_is_told(tiny, small_tokenizer):
     config = tiny.replace(mlm_layer_norm_eps=1e-5)
     assert len(huggingface.check(Bundle(config, {}, small_tokenizer))) == 2
     assert huggingface.check(Bundle(tiny, {}, None)) == []
+
+
+@pytest.mark.parametrize("unify_quotes", [False, True])
+def test_a_tokenizer_comes_back_from_transformers_with_its_rules(
+    small_tokenizer, tmp_path, unify_quotes: bool
+):
+    """Theirs has no switch for quotes, so the folder says what ours does."""
+    rules = dataclasses.replace(small_tokenizer.normalization, unify_quotes=unify_quotes)
+    tokenizer = Tokenizer(small_tokenizer.model, rules)
+    huggingface_tokenizer.write(tokenizer, str(tmp_path))
+    assert huggingface_tokenizer.read(str(tmp_path)).fingerprint == tokenizer.fingerprint

@@ -232,5 +232,5 @@ def test_where_a_file_can_be_written(tmp_path):
             outputs.require_file(str(path), "--output")
     outputs.require_folder(str(tmp_path), "--output")
     outputs.require_folder(str(tmp_path / "new" / "deep"), "--output")
-    with pytest.raises(InputError, match="--output must name a new or empty folder"):
+    with pytest.raises(InputError, match="--output must be a folder. Received: .*, a file"):
         outputs.require_folder(str(tmp_path / "file"), "--output")

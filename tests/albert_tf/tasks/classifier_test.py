@@ -61,7 +61,7 @@ def test_what_is_cut_is_counted():
     assert [each.cut.tolist() for each in both] == [[False], [True]]
     whole = joined([Features(each, 9, {"label": np.array([i])}) for i, each in enumerate(both)])
     assert (len(whole), whole.cut) == (2, 1)
-    assert whole.notes() == ["1 of 2 examples are longer than `task.seq_length` and are cut"]
+    assert whole.notes() == ["1 of 2 examples are longer than task.seq_length=9 and are cut"]
     assert whole.batch(tf.range(2), 9)[0]["input_mask"].numpy().sum(axis=1).tolist() == [9, 9]
     assert whole.targets["label"].tolist() == [0, 1]
 

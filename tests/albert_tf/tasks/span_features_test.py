@@ -55,7 +55,9 @@ def test_a_long_question_and_one_that_leaves_no_room():
     lengths = features.sequences.first_lengths[features.example == 0]
     assert set(lengths.tolist()) == {5}  # [CLS] a b c [SEP]
     assert (features.cut, features.num_examples) == (1, 2)
-    assert features.notes() == ["1 of 2 questions are longer than `task.query_length` and are cut"]
+    assert features.notes() == [
+        "1 of 2 questions are longer than `task.query_length`, or half of the window, and are cut"
+    ]
     task = SpanTask(seq_length=11, query_length=64)
     lengths = featurize_spans([example("a b c d e f")], TOKENIZER, task).sequences.first_lengths
     assert set(lengths.tolist()) == {6}  # half of the eight that are left

@@ -21,16 +21,32 @@ def span(answer: str) -> dict:
 @pytest.mark.parametrize("task", [ONE, TWO])
 def test_of_f1_it_is_the_deviation_of_each_answer_s(task):
     """F1 of x for x y: 2 * 1 * 0.5 / 1.5 = 2/3. Of 2/3 and 1 the deviation is 1/6."""
-    alike = standard_error(task, "span", [span("x")] * 100, [QUESTION] * 100)
+    alike = standard_error(task, "span", "f1", [span("x")] * 100, [QUESTION] * 100)
     assert alike == pytest.approx(0.0, abs=1e-12)
-    error = standard_error(task, "span", [span("x"), span("x y")] * 2, [QUESTION] * 4)
+    error = standard_error(task, "span", "f1", [span("x"), span("x y")] * 2, [QUESTION] * 4)
     assert error == pytest.approx(1 / 6 / 2)
+
+
+def test_at_the_best_threshold_it_is_that_of_the_answers_given_there():
+    """Null scores 0, 1, 2, 3 and a last question without an answer: best answered up to 2.
+
+    F1 is then 1, 2/3, 1, 1, of deviation 1/sqrt(48); at the run's threshold 0 it was 1, 0, 0, 1.
+    """
+    texts = ["x y", "x", "x y", "x"]
+    given = [span(text) | {"null_score": float(i)} for i, text in enumerate(texts)]
+    given = [{**each, "answer": each["answer"] if i == 0 else ""} for i, each in enumerate(given)]
+    questions = [QUESTION] * 3 + [SpanExample("?", "x y z", is_impossible=True)]
+    error = standard_error(TWO, "span", "best_f1", given, questions)
+    assert error == pytest.approx(1 / 48**0.5 / 2)
+    assert standard_error(TWO, "span", "f1", given, questions) == pytest.approx(0.5 / 2)
 
 
 def test_of_an_accuracy_it_is_binomial():
     """3 of 4 right: sqrt(0.75 * 0.25 / 4)."""
     answers = [{"label": label, "probabilities": {"0": 0.5, "1": 0.5}} for label in "1110"]
-    error = standard_error(TASKS["rte"], "classifier", answers, [TextExample("", "", 1)] * 4)
+    error = standard_error(
+        TASKS["rte"], "classifier", "accuracy", answers, [TextExample("", "", 1)] * 4
+    )
     assert error == pytest.approx((0.75 * 0.25 / 4) ** 0.5)
 
 
@@ -61,13 +77,14 @@ def test_the_baseline_is_one_and_the_same_answer():
     """Of three training examples two have the second label or choice."""
     labelled = [TextExample("", "", label) for label in (1, 0, 1)]
     rte = Data(TASKS["rte"].section, labelled, {"dev": labelled[:2]})
-    assert baseline_of(TASKS["rte"], rte, "dev") == 0.5
+    assert baseline_of(TASKS["rte"], rte, "dev", "accuracy") == 0.5
     choices = [ChoiceExample("q", "c", tuple("wxyz"), label) for label in (3, 3, 0)]
     race = Data(MultipleChoiceTask(), choices, {"dev": choices})
-    assert baseline_of(TASKS["race"], race, "dev") == pytest.approx(2 / 3)
+    assert baseline_of(TASKS["race"], race, "dev", "accuracy") == pytest.approx(2 / 3)
     empty = SpanExample("?", "x", is_impossible=True)
     squad = Data(SpanTask(answerable=True), [QUESTION], {"dev": [QUESTION, empty, empty, empty]})
-    assert baseline_of(TWO, squad, "dev") == 0.75
+    assert baseline_of(TWO, squad, "dev", "f1") == 0.75
     assert (
-        baseline_of(ONE, Data(SpanTask(answerable=False), [], {"dev": [QUESTION]}), "dev") is None
+        baseline_of(ONE, Data(SpanTask(answerable=False), [], {"dev": [QUESTION]}), "dev", "f1")
+        is None
     )
