@@ -42,7 +42,7 @@ class PaddingOptions:
 
 def main(options: PaddingOptions) -> None:
     """Measures and prints the line."""
-    start = StartingPoint.of(options.init, None, None)
+    start = StartingPoint.of(options.init, None, None, unfinished=True)
     data = TASKS[options.task].read(Source(options.data_dir))
     config = resolve(start, data, {}, options.set, options.device)
     if options.dry_run:

@@ -26,6 +26,7 @@ from typing import IO, Any
 
 from albert_tf.runtime import cli, outputs
 from albert_tf.runtime.errors import InputError, InputNotFoundError
+from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample
 from albert_tf.tasks.predictor import Predictor, load_predictor
 from finetuning.datasets import TASKS, task_name
@@ -68,6 +69,8 @@ def main(options: PredictOptions) -> None:
     for flag in ("output", "submission"):
         if (path := getattr(options, flag)) not in (None, "-"):
             outputs.require_file(path, f"--{flag}")
+    if RunDir(options.run_dir).is_unfinished:
+        print(f"{options.run_dir} has not ended: its best weights so far answer", file=sys.stderr)
     predictor = load_predictor(options.run_dir)
     if options.null_threshold is not None:
         predictor.task = _with_threshold(predictor.task, options)

@@ -27,26 +27,22 @@ import dataclasses
 import glob
 import json
 import os
-import statistics
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from albert_tf import info
 from albert_tf.runtime import cli, outputs, settings
-from albert_tf.runtime.errors import InputError, InputNotFoundError
+from albert_tf.runtime.errors import InputError, InputNotFoundError, reading
 from albert_tf.runtime.run_dir import RunDir
-from albert_tf.training.checkpoints import load_config
 from finetuning.datasets import TASKS
-from finetuning.reporting.report import AT_BEST_THRESHOLD
+from finetuning.reporting.paper_table import Results, speed_of, table_of
 
 # The folders that hold several tasks, whose files have different names there.
 _DATA_SETS = {"race-middle": ("race",), "race-high": ("race",), "squad1": ("squad",),
               "squad2": ("squad",)}  # fmt: skip
 # Small training parts that gain from a model of MNLI's large one (paper, section 4.8).
 _FROM_MNLI = ("rte", "sts-b", "mrpc")
-Results = dict[tuple[str, str], list[dict[str, Any]]]  # (run, task) -> a result for each seed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +78,7 @@ def main(options: TableOptions) -> int:
         for task in sorted(tasks, key=lambda name: options.from_mnli and name in _FROM_MNLI):
             target = _target(options, run, task)
             print(f"== {target}", flush=True)
-            if not (start := _start(options, run, task, results)):
+            if not (start := _start(options, run, task)):
                 failures.append(f"failed: {target}, for want of {_target(options, run, 'mnli')}")
                 continue
             command = _command(options, start, task, folders[task], target)
@@ -102,18 +98,27 @@ def _target(options: TableOptions, run: str, task: str) -> str:
     return os.path.join(options.output, os.path.basename(run), task)
 
 
-def _start(options: TableOptions, run: str, task: str, results: Results) -> str | None:
-    """The flag that says where a fine-tuning begins; None: its MNLI model has failed."""
+def _start(options: TableOptions, run: str, task: str) -> str | None:
+    """The flag that says where a fine-tuning begins; None: its MNLI model is not there.
+
+    A fine-tuning that was begun goes on from where it began: with more seeds another MNLI model may
+    be the best.
+    """
     if not options.from_mnli or task not in _FROM_MNLI:
         return f"--init={run}"
-    path = _target(options, run, "mnli")
-    if options.seeds > 1:
-        best = 0
-        if every := results.get((run, "mnli")):
-            best = max(range(options.seeds), key=lambda seed: every[seed]["accuracy"])
-        path = os.path.join(path, f"seed-{best}")
-    is_there = options.dry_run or (run, "mnli") in results
-    return f"--init_from_task={path}" if is_there else None
+    if begun := _seeds_at(_target(options, run, task)):
+        return f"--init_from_task={begun[0].config()['init']}"
+    finished = [seed for seed in _seeds_at(_target(options, run, "mnli")) if seed.is_complete]
+    if finished:
+        best = max(finished, key=lambda seed: seed.result()["accuracy"])
+        return f"--init_from_task={best.path}"
+    return f"--init_from_task={_target(options, run, 'mnli')}" if options.dry_run else None
+
+
+def _seeds_at(target: str) -> list[RunDir]:
+    """The runs of a fine-tuning that have been begun, by seed."""
+    paths = [target, *sorted(glob.glob(os.path.join(glob.escape(target), "seed-*")))]
+    return [run for run in map(RunDir, paths) if os.path.isfile(run.config_path)]
 
 
 def _command(options: TableOptions, start: str, task: str, data: str, target: str) -> list[str]:
@@ -161,50 +166,6 @@ def _write(
     return table
 
 
-def table_of(runs: Sequence[str], tasks: Sequence[str], results: Results, baseline: str) -> str:
-    """The paper's table: a row for each run."""
-    unit = _speed(baseline)
-    columns = {title: (task, names) for task in tasks for title, names in _columns(task).items()}
-    rows = []
-    for run in runs:
-        cells, averaged = [], []
-        for title, (task, names) in columns.items():
-            if (run, task) not in results:
-                cells.append("failed")
-                continue
-            medians = _medians(results[run, task])
-            values = [100 * medians[name] for name in names]
-            cells.append("/".join(f"{value:.1f}" for value in values))
-            if title == task:
-                averaged.append(statistics.mean(values))
-        complete = len(averaged) == len(tasks)
-        speed = _speed(run)
-        rows.append((
-            os.path.basename(run), f"{load_config(run).param_count():,}", *cells,
-            f"{statistics.mean(averaged):.1f}" if complete else "",
-            f"{speed / unit:.1f}x" if speed and unit else "",
-        ))  # fmt: skip
-    return info.markdown_table(("run", "parameters", *columns, "Avg", "speed-up"), rows)
-
-
-def _columns(task: str) -> dict[str, tuple[str, ...]]:
-    """A task's columns and their metrics; the mean of the first goes into Avg, as in the paper."""
-    at_its_own = ("f1", "exact_match")
-    if task == "squad2":
-        return {task: tuple(AT_BEST_THRESHOLD), f"{task}, own threshold": at_its_own}
-    return {task: at_its_own if task == "squad1" else TASKS[task].metrics[:1]}
-
-
-def _medians(every: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    names = [name for name, value in every[0].items() if isinstance(value, float)]
-    return {name: statistics.median(result[name] for result in every) for name in names}
-
-
-def _speed(run: str) -> float | None:
-    """Pieces/s of its pretraining; None of what was not trained here."""
-    return RunDir(run).result().get("tokens_per_s") if RunDir(run).is_complete else None
-
-
 def _runs(patterns: Sequence[str]) -> list[str]:
     found = [os.path.normpath(path) for each in patterns for path in sorted(glob.glob(each))]
     runs = [path for path in found if os.path.isfile(RunDir(path).config_path)]
@@ -230,7 +191,7 @@ def _runs(patterns: Sequence[str]) -> list[str]:
 def _baseline(options: TableOptions, runs: Sequence[str]) -> str:
     if options.baseline is None:
         return runs[0]
-    if _speed(options.baseline) is None:
+    if speed_of(options.baseline) is None:
         raise InputError(
             "--baseline must be a complete pretraining run, whose result.json has its speed. "
             f"Received: {options.baseline!r}."
@@ -253,7 +214,8 @@ def _tasks(options: TableOptions) -> list[str]:
 
 def _folder(data_dir: str, task: str) -> str:
     """The task's folder, of its name in any case, or else of its data set's."""
-    names = os.listdir(data_dir) if os.path.isdir(data_dir) else []
+    with reading(data_dir):
+        names = os.listdir(data_dir) if os.path.isdir(data_dir) else []
     wanted = (task, *_DATA_SETS.get(task, ()))
     found = [name for each in wanted for name in sorted(names) if name.lower() == each]
     if not found:

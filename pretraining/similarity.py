@@ -53,6 +53,8 @@ def main(options: SimilarityOptions) -> None:
     image = options.output or os.path.join(RunDir(options.run_dir[0]).plots_path, "similarity.png")
     if options.output:
         outputs.require_file(image, "--output")
+        if not image.endswith(".png"):
+            raise InputError(f"--output must be a .png. Received: {image!r}.")
     else:
         outputs.require_folder(options.run_dir[0], "--run_dir")
     if options.dry_run:

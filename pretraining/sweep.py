@@ -24,7 +24,6 @@ evaluations do not count. Warm-up and schedule keep their share of the steps.
 
 import contextlib
 import itertools
-import json
 import os
 import statistics
 import subprocess
@@ -34,7 +33,7 @@ from typing import Any
 
 from albert_tf import info
 from albert_tf.runtime import cli, outputs, settings
-from albert_tf.runtime.errors import InputError, reading
+from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
 from data.pipeline.batches import Mixture
 from data.pipeline.masking import MaskingConfig
@@ -98,9 +97,8 @@ class Sweep:
         if not os.path.isfile(self._path):
             outputs.require_new(options.output)
             return
-        with reading(self._path), open(self._path, encoding="utf-8") as file:
-            found = json.load(file)
-        self._state["steps"] = found["steps"]
+        found = outputs.read_json(self._path)
+        self._state["steps"] = found.get("steps", {})
         if differing := settings.differing_keys(found, self._state):
             raise InputError(
                 f"--output={options.output} holds another sweep (there != here): "
@@ -239,8 +237,7 @@ class Sweep:
 
 
 def _read(path: str) -> Result:
-    with open(path, encoding="utf-8") as file:
-        return json.load(file)
+    return outputs.read_json(path)
 
 
 def call(module: str, *flags: str) -> None:

@@ -213,9 +213,9 @@ def _recommend(step: Step, chip: Chip, measure: Measure, chips: int) -> int:
 def _table(options: TpuCheckOptions, cache: tpu_cache.Cache) -> None:
     """Prints Markdown: each preset, recomputed, in full for v5e and the total for the others."""
     steps = {name: options.step(name) for name in options.names}
-    for step in itertools.islice(steps.values(), 1):
-        pieces = f"{step.batch} x {step.seq_length} pieces a chip"
-        print(f"{pieces}, {step.num_predictions} of each sequence predicted\n")
+    step = next(iter(steps.values()))
+    pieces = f"{step.batch} x {step.seq_length} pieces a chip"
+    print(f"{pieces}, {step.num_predictions} of each sequence predicted\n")
     header = ["preset", "FLOPs", "temporaries", "code", *CHIPS, "largest on v5e"]
     lines = itertools.chain(
         [header, ["---", *["---:"] * (len(header) - 1)]],

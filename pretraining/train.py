@@ -197,7 +197,7 @@ def first_weights(
         "rematerialize": False, "rematerialize_chunks": 1,
     }  # fmt: skip
     model = AlbertConfig.from_json(os.path.join(init, "config.json"))
-    if config.model.sharing == "all" and config.model.num_groups == 1:
+    if all(each.sharing == "all" and each.num_groups == 1 for each in (model, config.model)):
         free["num_layers"] = 1
     if differing := settings.differing_keys(model.replace(**free), config.model.replace(**free)):
         raise InputError(

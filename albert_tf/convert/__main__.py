@@ -40,6 +40,7 @@ from albert_tf.convert.huggingface import folder as huggingface
 from albert_tf.convert.overrides import assumptions, reshaped
 from albert_tf.runtime import cli, outputs
 from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.run_dir import RunDir
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +67,7 @@ class ConvertOptions:
     set: tuple[str, ...] = cli.option(
         "key=value of the target's configuration, where the weights stay the same model", ()
     )
+    unfinished: bool = cli.option("take the last checkpoint of a run that has not ended", False)
     dry_run: bool = cli.option("read and check everything, write nothing", False)
 
 
@@ -94,6 +96,7 @@ def main(options: ConvertOptions) -> None:
     target = FORMATS.get(kind, OURS)
     outputs.require_new(target_path, "--to")
     _check_apart(source_path, target_path)
+    RunDir(source_path).require_ended("--from", options.unfinished)
     leniency = Leniency(_names(options.allow_missing), _names(options.ignore))
     bundle = read(source_path, leniency)
     print(f"read {options.source}: {_described(bundle)}")

@@ -12,6 +12,7 @@ import tensorflow as tf
 from albert_tf.models.config import AlbertConfig, sharing_plan
 from albert_tf.runtime.errors import InputError
 from albert_tf.text.tokenizer import Tokenizer
+from albert_tf.training.checkpoints import DAMAGE
 
 # Arrays by attribute path below an AlbertPretrainer, or below a task model, whose head's begin with
 # HEAD: "encoder/stack/attentions/0/query/kernel".
@@ -80,7 +81,7 @@ def read_variables(prefix: str, rename: Callable[[str], str | None]) -> dict[str
         reader = tf.train.load_checkpoint(prefix)
         names = {name: rename(name) for name in reader.get_variable_to_shape_map()}
         return {new: reader.get_tensor(name) for name, new in names.items() if new}
-    except (tf.errors.OpError, ValueError, RuntimeError) as error:
+    except DAMAGE as error:
         raise InputError(f"{prefix!r} is no readable checkpoint: {str(error)[:200]}") from None
 
 

@@ -1,13 +1,11 @@
 """Google's and Hugging Face's config.json: the same keys, read strictly."""
 
-import json
-import os
 from collections.abc import Collection, Mapping
 from typing import Any
 
 from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import settings
-from albert_tf.runtime.errors import ConfigError, InputNotFoundError, reading
+from albert_tf.runtime.errors import ConfigError
 
 KEYS = {
     "vocab_size": "vocab_size",
@@ -38,25 +36,6 @@ FIXED: dict[str, Any] = {
     "num_memory_blocks": 0,
     "down_scale_factor": 1,
 }
-
-
-def read_json(path: str) -> dict[str, Any]:
-    """The object in a JSON file.
-
-    Raises:
-      InputNotFoundError: no file.
-      ConfigError: something else in it.
-    """
-    if not os.path.isfile(path):
-        raise InputNotFoundError(f"no file {path!r} (working folder {os.getcwd()}).")
-    with reading(path), open(path, encoding="utf-8") as file:
-        try:
-            values = json.load(file)
-        except ValueError as error:
-            raise ConfigError(f"{path!r} must be JSON: {error}.") from None
-    if not isinstance(values, dict):
-        raise ConfigError(f"{path!r} must hold keys and values. Received: {values!r}.")
-    return values
 
 
 def to_config(

@@ -90,7 +90,7 @@ def read(path: str, leniency: Leniency) -> Bundle:
     prefix = _prefix(path)
     folders = [os.path.dirname(prefix), os.path.join(os.path.dirname(prefix), "..", "assets")]
     file = _the_only(folders, "*config*.json", "configuration (albert_config.json)")
-    values = config_keys.read_json(file)
+    values = outputs.read_json(file)
     values = {key: value for key, value in values.items() if key not in leniency.ignore}
     config = config_keys.to_config(values, config_keys.KEYS, _ACTIVATIONS, _FIXED, _INERT, file)
     _check_groups(config)

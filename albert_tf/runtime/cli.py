@@ -13,6 +13,7 @@ user's mistake, told in one line; 130 and 143 interrupted and terminated, after 
 """
 
 import dataclasses
+import errno
 import functools
 import logging
 import os
@@ -25,7 +26,7 @@ from typing import Any, TypeVar
 from absl import flags
 
 from albert_tf.runtime import settings
-from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.errors import InputError, MachineError
 
 # Before TensorFlow is imported: its start-up notes would bury what a command has to say, and Keras
 # 3, which it loads unless told that `tf.keras` is tf_keras, takes two fifths of a command's start.
@@ -67,13 +68,20 @@ def run(
     try:
         options: Any = parse(options_class, sys.argv, doc or "", f"python -m {name}", positional)
         status = program(options)
+        sys.stdout.flush()
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:  # `| head` has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the last flush
         sys.exit(128 + signal.SIGPIPE)
-    except InputError as error:
+    except (InputError, MachineError) as error:
         print(f"{name}: error: {one_line(error)}", file=sys.stderr)
+        sys.exit(USAGE_ERROR)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the last flush
+        print(f"{name}: error: {error.strerror}: make room, or write elsewhere.", file=sys.stderr)
         sys.exit(USAGE_ERROR)
     sys.exit(status or 0)
 

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Iterator
 from typing import IO, Any
 
-from albert_tf.runtime.errors import InputError, MachineError, writing
+from albert_tf.runtime.errors import InputError, InputNotFoundError, reading, writing
 
 SUFFIX = ".incomplete"
 MARK = ".albert_tf"  # a file in a folder being written: it is ours, and locked while we live
@@ -55,8 +55,7 @@ def new_folder(path: str, flag: str = "--output", identity: str = "") -> Iterato
                     if name.startswith(MARK):
                         os.remove(os.path.join(final, name))
             except BaseException as error:
-                is_mistake = isinstance(error, InputError) and not isinstance(error, MachineError)
-                if not identity or is_mistake:
+                if not identity or isinstance(error, InputError):
                     shutil.rmtree(work, ignore_errors=True)
                 raise
     finally:
@@ -143,7 +142,7 @@ def require_new(path: str, flag: str = "--output") -> None:
 
 def require_file(path: str, flag: str) -> None:
     """InputError: no file can be written at `path`, whose folder must exist."""
-    folder = os.path.dirname(os.path.abspath(path))
+    folder = os.path.dirname(os.path.abspath(path)) if path else ""
     if "://" in path or not os.path.isdir(folder):
         raise InputError(
             f"{flag} must be a file in a folder that exists. Received: {path!r} (working folder "
@@ -177,6 +176,9 @@ def new_file(path: str) -> Iterator[str]:
     Raises:
       MachineError: the disk is full, or the folder cannot be written.
     """
+    if os.path.exists(path) and not os.path.isfile(path):  # a pipe or a device stays what it is
+        yield path
+        return
     partial = path + SUFFIX
     try:
         with writing(path):
@@ -186,6 +188,26 @@ def new_file(path: str) -> Iterator[str]:
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.remove(partial)
+
+
+def read_json(path: str) -> dict[str, Any]:
+    """The object in a JSON file.
+
+    Raises:
+      InputNotFoundError: no file.
+      InputError: something else in it.
+    """
+    if not os.path.isfile(path):
+        raise InputNotFoundError(f"no file {path!r} (working folder {os.getcwd()}).")
+    with reading(path), open(path, encoding="utf-8") as file:
+        content = file.read()
+    try:
+        values = json.loads(content)
+    except ValueError as error:
+        raise InputError(f"{path!r} must be JSON: {error}.") from None
+    if not isinstance(values, dict):
+        raise InputError(f"{path!r} must hold keys and values. Received: {values!r}.")
+    return values
 
 
 def write_json(path: str, values: Any) -> None:

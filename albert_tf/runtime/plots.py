@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from albert_tf.runtime import outputs
 from albert_tf.runtime.run_dir import RunDir
 
 if TYPE_CHECKING:  # slow to import: only where something is drawn
@@ -30,7 +31,7 @@ def plot_metrics(run: RunDir, panels: Mapping[str, tuple[str, ...]], unit: str) 
                 axes.plot(*zip(*points, strict=True), label=column)
         axes.legend()
         paths.append(os.path.join(run.plots_path, f"{title.replace(' ', '_')}.png"))
-        figure.savefig(paths[-1], dpi=120)
+        _save(figure, paths[-1])
     return paths
 
 
@@ -52,7 +53,7 @@ def plot_lines(
         for label, values in lines.items():
             axes.plot(range(first, first + len(values)), values, marker=".", label=label)
         axes.legend()
-    figure.savefig(path, dpi=120)
+    _save(figure, path)
 
 
 def plot_errors(
@@ -71,7 +72,12 @@ def plot_errors(
         axes.errorbar(values, rows, xerr=errors, fmt="o", capsize=4)
         axes.set(xlabel=title, yticks=rows, yticklabels=[], ylim=(len(labels) - 0.5, -0.5))
     every_axes[0].set_yticklabels(labels)
-    figure.savefig(path, dpi=120)
+    _save(figure, path)
+
+
+def _save(figure: "Figure", path: str) -> None:
+    with outputs.new_file(path) as partial:
+        figure.savefig(partial, format="png", dpi=120)
 
 
 def _figure(panels: int, width: float = 6, height: float = 4) -> tuple["Figure", Sequence["Axes"]]:

@@ -181,18 +181,18 @@ class RunDir:
                 f"no config.json in {self.path!r} (working folder {os.getcwd()}): not a run folder."
                 + meant
             )
-        with reading(self.config_path), open(self.config_path, encoding="utf-8") as file:
-            try:
-                return json.load(file)
-            except ValueError as error:
-                raise InputError(f"{self.config_path!r} must be JSON: {error}.") from None
+        return outputs.read_json(self.config_path)
 
     def metrics(self) -> list[dict[str, float]]:
         """The rows of metrics.jsonl; a torn last line is left out."""
         if not os.path.isfile(self.metrics_path):
             return []
-        with open(self.metrics_path, encoding="utf-8") as file:
-            return [json.loads(line) for line in file if line.endswith("\n")]
+        with reading(self.metrics_path), open(self.metrics_path, encoding="utf-8") as file:
+            lines = [line for line in file if line.endswith("\n")]
+        try:
+            return [json.loads(line) for line in lines]
+        except ValueError as error:
+            raise InputError(f"{self.metrics_path!r} must hold JSON lines: {error}.") from None
 
     def keep_metrics_until(self, step: int) -> None:
         """Drops the rows after `step`: a restart from a checkpoint writes them again."""
@@ -212,8 +212,7 @@ class RunDir:
 
     def result(self) -> dict[str, Any]:
         """What `finish` wrote."""
-        with open(self.result_path, encoding="utf-8") as file:
-            return json.load(file)
+        return outputs.read_json(self.result_path)
 
 
 def environment() -> dict[str, Any]:

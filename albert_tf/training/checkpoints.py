@@ -19,6 +19,8 @@ Shapes = Mapping[str, Sequence[int]]  # of weights, by name
 # What a compiled model tracks beside its weights.
 _OF_TRAINING = {".OPTIMIZER_SLOT", "optimizer", "keras_api"}
 _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"  # how a tf.train.Checkpoint ends the name of a variable
+# What TensorFlow raises for a file that is torn or has flipped bits, in names too.
+DAMAGE = (tf.errors.OpError, AssertionError, IndexError, RuntimeError, ValueError)
 _SHOWN = 3  # names of each kind in an error message
 
 
@@ -109,7 +111,7 @@ def read_checkpoint(target: tf.train.Checkpoint, path: str) -> str:
         wrong = differences_from(target, checkpoint)
         if not wrong:
             target.read(checkpoint).assert_existing_objects_matched().expect_partial()
-    except (AssertionError, IndexError, ValueError, tf.errors.OpError) as error:
+    except DAMAGE as error:
         wrong = textwrap.shorten(str(error), 200)  # else with the variable's values
     if wrong:
         raise InputError(

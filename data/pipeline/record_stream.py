@@ -13,13 +13,19 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.runtime import keyed
+from albert_tf.runtime.errors import MachineError
 from albert_tf.training.progress import Progress
 from data.pipeline.pairs import Partners
 
-_UNREADABLE = (tf.errors.DataLossError, tf.errors.NotFoundError, tf.errors.PermissionDeniedError)
-# What reading raises where a file is torn or gone, has other records than it should, or other
-# features.
-DAMAGE = (*_UNREADABLE, tf.errors.FailedPreconditionError, tf.errors.InvalidArgumentError)
+_UNREADABLE = (tf.errors.NotFoundError, tf.errors.PermissionDeniedError)
+# What reading raises where a file is torn or cannot be opened, has other records than it should, or
+# other features.
+DAMAGE = (
+    *_UNREADABLE,
+    tf.errors.DataLossError,
+    tf.errors.FailedPreconditionError,
+    tf.errors.InvalidArgumentError,
+)
 
 
 class _Shards:
@@ -124,7 +130,11 @@ def records_in_order(
 
 
 def find_damage(shards: list[tuple[str, int]]) -> str:
-    """Which record of which file cannot be read; empty where all can."""
+    """Which record of which file is damaged; empty where none is.
+
+    Raises:
+      MachineError: a file is gone, or may not be read.
+    """
     with Progress("records", sum(size for _, size in shards)) as progress:
         for path, size in shards:
             records = tf.data.TFRecordDataset(path).as_numpy_iterator()
@@ -132,7 +142,9 @@ def find_damage(shards: list[tuple[str, int]]) -> str:
                 try:
                     if next(records, None) is None:
                         break
-                except _UNREADABLE:
+                except _UNREADABLE as error:
+                    raise MachineError(f"{path!r} cannot be read: {error.message}.") from None
+                except tf.errors.DataLossError:
                     return f"{path!r} is damaged at its record number {number} of {size} (from 0)"
             if number != size:
                 return f"{path!r} must have {size} records. Received: {number}"

@@ -17,8 +17,8 @@ from typing import Any, cast
 import numpy as np
 
 import albert_tf
-from albert_tf.runtime import outputs, settings
-from albert_tf.runtime.errors import InputError, reading
+from albert_tf.runtime import settings
+from albert_tf.runtime.errors import InputError, reading, writing
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.text.tokenizer import Tokenizer
@@ -41,9 +41,10 @@ def features_of(
             print(f"{error} They are made again.")
     features = kind.featurize(examples, tokenizer, task)
     os.makedirs(folder, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder) as own:  # other processes may be doing the same
+    # Other processes may be doing the same.
+    with writing(path), tempfile.TemporaryDirectory(dir=folder) as own:
         mine = os.path.join(own, "features")
-        with outputs.new_file(mine) as partial, open(partial, "wb") as file:
+        with open(mine, "wb") as file:
             np.savez(file, **cast(Any, _arrays(features)))
         os.replace(mine, path)
     return features
@@ -53,9 +54,7 @@ def _read(path: str, kind: type[Features]) -> Features:
     try:
         with reading(path), np.load(path, allow_pickle=False) as arrays:
             return _restored(kind, dict(arrays))
-    except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        if isinstance(error, InputError):
-            raise
+    except (ValueError, KeyError, TypeError, EOFError, RuntimeError, zipfile.BadZipFile) as error:
         raise InputError(
             f"--cache_dir: {path!r} must hold features of this program ({error})."
         ) from None

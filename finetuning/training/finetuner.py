@@ -83,6 +83,9 @@ class Finetuner:
         is_chief = devices.is_chief(self.strategy)
         make = source.train or (lambda: self.features("train", self.data.train, config.task))
         train = make()
+        if source.train:
+            for note in train.notes():
+                print(f"train: {note}", flush=True)
         plan = Plan.of(config.training, len(train))
         with devices.precision_policy(config.training.precision):
             model = compiled(config, plan, lambda: source.model(config), self.strategy, source.loss)

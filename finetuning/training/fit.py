@@ -4,6 +4,7 @@ import contextlib
 import math
 import sys
 import tempfile
+import textwrap
 import time
 from collections.abc import Callable
 from typing import Any, cast
@@ -18,6 +19,7 @@ from albert_tf.runtime.errors import InputError, writing
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.task_model import TaskModel
+from albert_tf.training.checkpoints import DAMAGE
 from finetuning.training.batches import training_batches
 from finetuning.training.config import FinetuneConfig, Plan
 from finetuning.training.layers import LayerwiseAdamW, factors_of, freeze
@@ -77,6 +79,19 @@ def fine_tune(
     Raises:
       InputError: another process is training the run, or the loss is not finite.
     """
+    with writing(run.path):
+        _fine_tune(model, config, plan, train, evaluate, metric, run)
+
+
+def _fine_tune(
+    model: TaskModel,
+    config: FinetuneConfig,
+    plan: Plan,
+    train: Features,
+    evaluate: Callable[[TaskModel], Scores],
+    metric: str,
+    run: RunDir,
+) -> None:
     values = config.training
     chief = run if devices.is_chief(model.distribute_strategy) else None
     state = _State(model, metric, run, chief)
@@ -128,7 +143,13 @@ class _State:
     def restore(self) -> int:
         """Goes to the last evaluation, if there was one; returns its step."""
         if path := tf.train.latest_checkpoint(self._run.training_path):
-            self._last.read(path).assert_existing_objects_matched().expect_partial()
+            try:
+                self._last.read(path).assert_existing_objects_matched().expect_partial()
+            except DAMAGE as error:
+                raise InputError(
+                    f"{path!r} is damaged ({textwrap.shorten(str(error), 200)}): remove "
+                    f"{self._run.path!r}, and the run begins again."
+                ) from None
             self.step = int(self._model.optimizer.iterations.numpy())
             print(f"{self._run.path} goes on from step {self.step:,}.")
         self._writes.keep_metrics_until(self.step)
@@ -147,8 +168,7 @@ class _State:
             for name, value in row.items():
                 tf.summary.scalar(name, value)
         self._board.flush()
-        with writing(self._writes.path):
-            self._keep_last.save(step)
+        self._keep_last.save(step)
         self.step = step
         self._save_if_best()
 
@@ -158,8 +178,7 @@ class _State:
         The other way round, the best weights could be of a step that the run does not go back to.
         """
         if self._values and np.argmax(self._values) == len(self._values) - 1:
-            with writing(self._writes.path):
-                self._keep_best.save(self.step)
+            self._keep_best.save(self.step)
 
     def is_over(self, patience: int | None) -> bool:
         """Whether the last `patience` evaluations brought nothing better."""

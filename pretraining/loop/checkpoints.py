@@ -10,10 +10,8 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from albert_tf.runtime.errors import InputError, MachineError
-from albert_tf.training.checkpoints import differences_from
+from albert_tf.training.checkpoints import DAMAGE, differences_from
 
-# What TensorFlow raises for a file that is torn or has flipped bits, in names too.
-_DAMAGE = (tf.errors.OpError, IndexError, AssertionError)
 _INDEX = re.compile(r"ckpt-(\d+)\.index")
 
 
@@ -94,7 +92,7 @@ class Checkpoints:
                 if not wrong:
                     self._checkpoint.restore(path).assert_consumed()
                     return step
-            except _DAMAGE as error:
+            except DAMAGE as error:
                 print(f"warning: {path} is damaged, the one before is tried: {error}", flush=True)
                 continue
             raise InputError(

@@ -11,7 +11,7 @@ import tf_keras
 
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime import devices
-from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.errors import InputError, writing
 from albert_tf.runtime.run_dir import RunDir
 from data.pipeline.batches import Mixture, Records, training_batches
 from pretraining.loop.checkpoints import Checkpoints
@@ -46,7 +46,9 @@ def train(
       InputError: the replicas cannot share a batch, no checkpoint can be read, or it diverged.
       SystemExit: SIGTERM or Ctrl-C came; the run is saved, and the status is 128 + the signal.
     """
-    return _Training(config, records, run, strategy, first_weights, evaluation, profile).run_all()
+    with writing(run.path):
+        training = _Training(config, records, run, strategy, first_weights, evaluation, profile)
+        return training.run_all()
 
 
 class _Training:

@@ -144,6 +144,15 @@ def test_what_is_no_ensemble(tuned: pathlib.Path, tmp_path: pathlib.Path):
         ensemble.main(ensemble.EnsembleOptions((str(tuned / "seed-0"),), str(tmp_path / "x")))
 
 
+def test_an_ensemble_s_submission_is_checked_first(tuned: pathlib.Path, tmp_path: pathlib.Path):
+    options = ensemble.EnsembleOptions(
+        (f"{tuned}/seed-*",), str(tmp_path / "out"), str(tmp_path / "no data"), part="dev",
+        submission=str(tmp_path / "no" / "x.tsv"),
+    )  # fmt: skip
+    with pytest.raises(InputError, match="--submission must be a file in a folder that exists"):
+        ensemble.main(options)
+
+
 @pytest.mark.parametrize("dry_run", [True, False])
 @pytest.mark.parametrize("flag", ["output", "submission"])
 def test_where_answers_go_is_checked_before_anything_is_asked(

@@ -55,6 +55,25 @@ def test_texts_that_do_not_fit(tmp_path: pathlib.Path):
         list(teacher.examples_of(str(tmp_path / "no"), pair=False))
 
 
+def test_the_output_and_the_teacher_are_checked_first(
+    tuned: pathlib.Path, fruit: str, tmp_path: pathlib.Path
+):
+    (tmp_path / "file").touch()
+    options = DistillOptions(
+        str(tuned / "seed-0"), "text_classification", str(tmp_path / "file"), fruit,
+        student_layers=1,
+    )  # fmt: skip
+    with pytest.raises(InputError, match="--output must be a folder. Received: .*, a file"):
+        distill.main(options)
+    shutil.copytree(tuned / "seed-0", tmp_path / "begun")
+    (tmp_path / "begun" / "result.json").unlink()
+    begun = dataclasses.replace(
+        options, output=str(tmp_path / "out"), teacher=str(tmp_path / "begun")
+    )
+    with pytest.raises(InputError, match="--teacher=.*begun has not ended"):
+        distill.main(begun)
+
+
 @pytest.mark.slow
 def test_student_and_control(tuned: pathlib.Path, fruit: str, tmp_path: pathlib.Path, capsys):
     texts = tmp_path / "texts.txt"

@@ -1,6 +1,7 @@
 """The paper's rows: medians, Avg and speed-up by hand; two runs on a task end to end."""
 
 import dataclasses
+import json
 import pathlib
 import shutil
 
@@ -10,6 +11,7 @@ from albert_tf.runtime import cli
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.run_dir import RunDir
 from finetuning import table, train
+from finetuning.reporting import paper_table
 from finetuning.table import TableOptions
 from tests.finetuning.conftest import QUICK
 
@@ -32,14 +34,14 @@ def test_a_row_by_hand(runs: pathlib.Path):
         (one, "cola"): [{"mcc": 0.25, "seconds": 3.0}],
         (other, "cola"): [{"mcc": 0.5}],
     }
-    lines = table.table_of([one, other], ["squad2", "cola"], results, one).splitlines()
+    lines = paper_table.table_of([one, other], ["squad2", "cola"], results, one).splitlines()
     count = RunDir(one).config() and train.StartingPoint.of(one, None, None).config.param_count()
     header = "| run | parameters | squad2 | squad2, own threshold | cola | Avg | speed-up |"
     # Avg of the medians of SQuAD's mean and MCC: ((65 + 50) / 2 + 25) / 2.
     assert lines[0] == header
     assert lines[2] == f"| a | {count:,} | 65.0/50.0 | 50.0/40.0 | 25.0 | 41.2 | 1.0x |"
     assert lines[3] == f"| b | {count:,} | failed | failed | 50.0 |  | 2.0x |"
-    lines = table.table_of([one, other], ["cola"], results, other).splitlines()
+    lines = paper_table.table_of([one, other], ["cola"], results, other).splitlines()
     assert lines[2].endswith("| 0.5x |") and lines[3].endswith("| 1.0x |")
 
 
@@ -63,6 +65,29 @@ def glue(folder: pathlib.Path) -> None:
         for part in ("train", *parts):
             text = "\n".join([header, *rows]) + "\n"
             (folder / name / f"{part}.tsv").write_text(text, encoding="utf-8")
+
+
+def test_it_begins_with_the_best_mnli_model_or_where_it_began(
+    runs: pathlib.Path, tmp_path: pathlib.Path
+):
+    """Of two seeds the second is better; with a third, which is best, RTE's start stays."""
+    options = TableOptions(
+        (f"{runs}/a",), "rte,mnli", "glue", str(tmp_path), 2, from_mnli=True, dry_run=True
+    )
+    run, mnli = str(runs / "a"), tmp_path / "a" / "mnli"
+    assert table._start(options, run, "mnli") == f"--init={run}"
+    assert table._start(options, run, "rte") == f"--init_from_task={mnli}"  # before it is there
+    for seed, score in enumerate((0.5, 0.8, 0.9)):
+        folder = mnli / f"seed-{seed}"
+        shutil.copytree(run, folder)
+        RunDir(str(folder)).finish({"accuracy": score})
+        if seed == 0:
+            continue
+        wanted = f"--init_from_task={mnli / 'seed-1'}"
+        assert table._start(options, run, "rte") == wanted
+        begun = tmp_path / "a" / "rte" / "seed-0"
+        begun.mkdir(parents=True, exist_ok=True)
+        (begun / "config.json").write_text(json.dumps({"init": str(mnli / "seed-1")}))
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.runtime.run_dir import RunDir
@@ -21,6 +22,7 @@ from albert_tf.tasks.spans.model import SpanTask
 from finetuning import train
 from finetuning.datasets import TASKS
 from finetuning.datasets.task import Source
+from finetuning.datasets.text_classification import TextClassification
 from finetuning.reporting import report
 from finetuning.train import FinetuneOptions, main
 from finetuning.training.config import Plan, TrainingConfig
@@ -134,6 +136,25 @@ def test_what_is_refused_before_anything_is_computed(
     with pytest.raises(InputError, match=words):
         main(options)
     assert not run.exists()
+
+
+@pytest.mark.parametrize(("metric", "kept"), [("accuracy", "ckpt-2"), ("macro_f1", "ckpt-4")])
+def test_the_weights_with_the_best_metric_are_kept(
+    metric: str, kept: str, start: str, fruit: str, tmp_path: pathlib.Path, monkeypatch
+):
+    """Of two evaluations the first has the better accuracy, the second the better macro F1."""
+    scores = [{"accuracy": 0.9, "macro_f1": 0.1}, {"accuracy": 0.2, "macro_f1": 0.8}]
+
+    class Scripted(TextClassification):
+        def score(self, *_: object) -> dict[str, float]:
+            return scores.pop(0) if scores else {"accuracy": 0.5, "macro_f1": 0.5}
+
+    monkeypatch.setitem(TASKS, "text_classification", Scripted())
+    chosen = ("training.steps=4", "training.evaluate_every=2", f"training.metric={metric}")
+    run = RunDir(str(tmp_path / "run"))
+    main(FinetuneOptions("text_classification", run.path, fruit, init=start, set=chosen))
+    assert tf.train.latest_checkpoint(run.checkpoints_path).endswith(kept)
+    assert run.result()["metric"] == metric
 
 
 def test_the_metric_that_chooses(tuned: pathlib.Path, fruit: str, start: str):

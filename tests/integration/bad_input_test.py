@@ -8,17 +8,20 @@ from collections.abc import Callable
 
 import pytest
 
+from albert_tf.convert import __main__ as convert
 from albert_tf.export import __main__ as export
 from albert_tf.runtime import cli, outputs
 from albert_tf.runtime.run_dir import RunDir
 from finetuning import train as finetune
-from pretraining import evaluate, train
+from pretraining import evaluate, similarity, train
 
 MAINS = {
     "train": (train.main, train.TrainOptions),
     "evaluate": (evaluate.main, evaluate.EvaluateOptions),
     "export": (export.main, export.ExportOptions),
     "finetune": (finetune.main, finetune.FinetuneOptions),
+    "convert": (convert.main, convert.ConvertOptions),
+    "similarity": (similarity.main, similarity.SimilarityOptions),
 }
 FAST = ["--set=loop.steps=2", "--set=optimizer.warmup_steps=1", "--experiment=smoke"]
 
@@ -40,6 +43,10 @@ def world(tiny_records: str, tmp_path_factory: pytest.TempPathFactory) -> dict[s
     (folder / "latin1" / "dev.tsv").write_bytes(b"text\tlabel\na\tx\n")
     (folder / "foreign").mkdir()
     (folder / "foreign" / "thesis.tex").write_text("years of work", encoding="utf-8")
+    for name, data in (("run", "torn"), ("encoder/1", "torn_export")):
+        shutil.copytree(folder / name, folder / data)
+        for weights in (folder / data).glob("*/*.data-00000-of-00001"):
+            weights.write_bytes(weights.read_bytes()[:500])  # as if the copying had stopped
     return {"folder": str(folder), "records": tiny_records, "run": run}
 
 
@@ -65,6 +72,20 @@ CASES = {
                               ["num_heads", "2 != 4"]),
     "init without weights": ("train", ["--data={records}", "--run_dir={new}", *FAST,
                                        "--init={folder}/foreign"], ["config", "foreign"]),
+    "torn init": ("train", ["--data={records}", "--run_dir={new}", *FAST, "--init={folder}/torn"],
+                  ["torn/checkpoints", "Read less bytes"]),
+    "torn run": ("evaluate", ["--data={records}", "--run_dir={folder}/torn"], ["Read less bytes"]),
+    "torn run to export": ("export", ["--run_dir={folder}/torn", "--output={new}"],
+                           ["Read less bytes"]),
+    "torn run to convert": ("convert", ["--from={folder}/torn", "--to={new}"],
+                            ["Read less bytes"]),
+    "torn export": ("finetune", ["--task=text_classification", "--data_dir={folder}/reviews",
+                                 "--init={folder}/torn_export", "--run_dir={new}"],
+                    ["torn_export", "whole SavedModel"]),
+    "similarity to no folder": ("similarity", ["--run_dir={run}", "--data={records}",
+                                               "--output={new}/s.png"], ["--output", "exists"]),
+    "similarity to no picture": ("similarity", ["--run_dir={run}", "--data={records}",
+                                                "--output={folder}/s.foo"], ["--output", ".png"]),
     "no run": ("evaluate", ["--data={records}", "--run_dir={folder}/foreign"], ["config.json"]),
     "empty batch": ("evaluate", ["--data={records}", "--run_dir={run}", "--batch_size=0"],
                     ["--batch_size", "0"]),

@@ -99,7 +99,7 @@ def read(path: str, leniency: Leniency) -> Bundle:
             "model's files first, for example with `hf download NAME --local-dir FOLDER`."
         )
     file = os.path.join(path, "config.json")
-    values = config_keys.read_json(file)
+    values = outputs.read_json(file)
     values = {key: value for key, value in values.items() if key not in leniency.ignore}
     config = read_config(values, file)
     task, assumed = huggingface_task.read(values, config, leniency, file)

@@ -103,7 +103,8 @@ def read(
       InputError: labels that are not numbered from 0 on or not different, or a head without an
         equal here.
     """
-    architecture = str(next(iter(values.get("architectures") or ()), None))
+    names = values.get("architectures")
+    architecture = str(names[0]) if isinstance(names, list) and names else ""
     if architecture not in ARCHITECTURES.values() or any(map(leniency.leaves, (HEAD, *HEADS))):
         return None, ()
     labels = _labels(values, source) if architecture == _OF_TEXTS else ()
@@ -115,8 +116,7 @@ def read(
     if not isinstance(written, Mapping) or written.get("kind") != kind:
         written = {}
     task: Any = settings.from_dict(KINDS[kind].task, {**written, **theirs}, f"{source}: task.")
-    if not written:
-        task = dataclasses.replace(task, **shortened(task, config.max_positions))
+    task = dataclasses.replace(task, **shortened(task, config.max_positions))
     return task, tuple(k for k in _OPEN if hasattr(task, k) and k not in written)
 
 
@@ -143,6 +143,8 @@ def _labels(values: Mapping[str, Any], source: str) -> tuple[str, ...]:
     numbered = values.get("id2label")
     if numbered is None:
         count = values.get("num_labels", values.get("_num_labels", 2))
+        if type(count) is not int:
+            raise InputError(f"{source!r}: `num_labels` must be a number. Received: {count!r}.")
         return tuple(f"LABEL_{number}" for number in range(count))
     if not isinstance(numbered, Mapping):
         raise InputError(f"{source!r}: `id2label` must be an object. Received: {numbered!r}.")

@@ -4,9 +4,8 @@ import dataclasses
 import os
 from typing import Any
 
-from albert_tf.convert import config_keys
 from albert_tf.runtime import outputs
-from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.errors import InputError, reading
 from albert_tf.text.normalization import Normalization
 from albert_tf.text.sentencepiece_model import MODEL_FILE
 from albert_tf.text.tokenizer import Tokenizer
@@ -33,7 +32,7 @@ def read(path: str) -> Tokenizer | None:
         return None
     rules: dict[str, Any] = {}
     if os.path.isfile(os.path.join(path, RULES_FILE)):
-        rules = config_keys.read_json(os.path.join(path, RULES_FILE))
+        rules = outputs.read_json(os.path.join(path, RULES_FILE))
     if not rules.get("remove_space", True):
         raise InputError(f"{path!r}: a tokenizer with `remove_space` false has no equal here.")
     lowercase = rules.get("do_lower_case", True)
@@ -43,7 +42,7 @@ def read(path: str) -> Tokenizer | None:
         strips = lowercase if rules.get("strip_accents") is None else rules["strip_accents"]
     unifies = bool(rules.get(_UNIFY_QUOTES, file == files[0]))
     normalization = Normalization(lowercase, strips, unify_quotes=unifies)
-    with open(file, "rb") as stream:
+    with reading(file), open(file, "rb") as stream:
         return Tokenizer(stream.read(), normalization, source=f"{file!r}")
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from albert_tf.runtime.errors import InputError, InputNotFoundError
+from albert_tf.runtime.errors import InputError, InputNotFoundError, reading
 
 WEIGHTS_FILE, TORCH_FILE = "model.safetensors", "pytorch_model.bin"
 
@@ -25,6 +25,8 @@ def read(path: str) -> dict[str, np.ndarray]:
     for name, read_file in ((WEIGHTS_FILE, _read_safetensors), (TORCH_FILE, _read_torch)):
         file = os.path.join(path, name)
         if os.path.isfile(file):
+            with reading(file), open(file, "rb"):  # their readers do not tell why they cannot
+                pass
             return read_file(file)
         if os.path.isfile(f"{file}.index.json"):
             raise InputError(

@@ -1,5 +1,6 @@
 """Proves `python -m albert_tf.convert`: every way there and back, bit for bit, or one line why."""
 
+import dataclasses
 import json
 import os
 import sys
