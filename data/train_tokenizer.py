@@ -24,7 +24,13 @@ import sentencepiece
 from albert_tf.runtime import cli, outputs, settings
 from albert_tf.runtime.errors import InputError
 from albert_tf.text.normalization import Normalization, normalize
-from albert_tf.text.tokenizer import SETTINGS_FILE, SpecialIds, Tokenizer, load_tokenizer
+from albert_tf.text.tokenizer import (
+    OLD_SETTINGS_FILE,
+    SETTINGS_FILE,
+    SpecialIds,
+    Tokenizer,
+    load_tokenizer,
+)
 from albert_tf.training.progress import Progress
 from data.corpora.corpus import corpus_fingerprint, read_documents
 from data.records import locations
@@ -143,7 +149,7 @@ def _check(options: TrainTokenizerOptions) -> None:
 
 
 def _identity(options: TrainTokenizerOptions) -> dict[str, object]:
-    """What decides the bytes of the result; recorded in tokenizer.json."""
+    """What decides the bytes of the result; recorded in albert_tokenizer.json."""
     values = settings.to_dict(options)
     for name in ("output", "dry_run", "data_dir"):
         del values[name]
@@ -152,7 +158,8 @@ def _identity(options: TrainTokenizerOptions) -> dict[str, object]:
 
 
 def _is_complete(folder: str, identity: dict[str, object]) -> bool:
-    if not os.path.isfile(os.path.join(folder, SETTINGS_FILE)):
+    names = (SETTINGS_FILE, OLD_SETTINGS_FILE)
+    if not any(os.path.isfile(os.path.join(folder, name)) for name in names):
         outputs.require_new(folder)
         return False
     found = load_tokenizer(folder).training

@@ -3,8 +3,8 @@
     python -m examples.ask_litert export/reviews/1 "a gripping story"
 
 Every text is a question; of a task of pairs every two. An app does the same in its own language:
-what tokenizer/tokenizer.json says of normalisation, sentencepiece with tokenizer/spiece.model,
-special pieces, LiteRT, and the labels in config.json.
+what tokenizer/albert_tokenizer.json says of normalisation, sentencepiece with
+tokenizer/spiece.model, special pieces, LiteRT, and the labels in config.json.
 """
 
 import json

@@ -6,7 +6,7 @@ drawn for a record depends on (seed, stream, epoch, record) alone: never on the 
 on the number of replicas or on what was drawn before.
 """
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -45,11 +45,6 @@ def below(draws: np.ndarray, limit: int | np.ndarray) -> np.ndarray:
 def order(key: int, counter: np.ndarray) -> np.ndarray:
     """A random order: int64 indices into `counter` [N], sorted by the draws of its numbers."""
     return np.argsort(bits(key, counter) >> np.uint64(1), kind="stable")
-
-
-def searchsorted(ordered: np.ndarray, values: np.ndarray, side: Any = "left") -> np.ndarray:
-    """`np.searchsorted`, whose type would be that of a number."""
-    return cast(np.ndarray, np.searchsorted(ordered, values, side))
 
 
 def graph_stream_key(seed: int, stream: int, epoch: "tf.Tensor") -> "tf.Tensor":

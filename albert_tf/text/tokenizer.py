@@ -23,8 +23,9 @@ from albert_tf.text.wordpiece import VOCABULARY_FILE, WordPiece, is_vocabulary
 
 __all__ = ["WORD_MARK", "Normalization", "SpecialIds", "Tokenizer", "load_tokenizer"]
 
-SETTINGS_FILE = "tokenizer.json"
-FORMAT = "albert_tf.tokenizer/1"  # tells our tokenizer.json from another project's of that name
+SETTINGS_FILE = "albert_tokenizer.json"
+OLD_SETTINGS_FILE = "tokenizer.json"  # also Hugging Face's name, for other things
+FORMAT = "albert_tf.tokenizer/1"  # tells our settings from theirs
 _NESTED = ("", "tokenizer", os.path.join("assets.extra", "tokenizer"))  # where a folder keeps it
 
 
@@ -116,7 +117,7 @@ class Tokenizer:
         return np.array(list(map(self.vocabulary.starts_word, self.vocabulary.pieces)), dtype=bool)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Writes spiece.model or vocab.txt, then tokenizer.json, each at once."""
+        """Writes spiece.model or vocab.txt, then albert_tokenizer.json, each at once."""
         record = {
             "format": FORMAT,
             "fingerprint": self.fingerprint,
@@ -141,19 +142,19 @@ def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
     """Reads a tokenizer from a folder that `Tokenizer.save` wrote, a spiece.model or a vocab.txt.
 
     A folder may also hold it in `tokenizer/` (runs, records, checkpoints) or in
-    `assets.extra/tokenizer/` (exports). Without our tokenizer.json beside it, a sentencepiece model
+    `assets.extra/tokenizer/` (exports). Without our settings beside it, a sentencepiece model
     is taken as the published uncased English one, and a vocab.txt as cased where it holds capital
     letters.
 
     Raises:
       InputNotFoundError: nothing there.
-      InputError: no vocabulary, no special pieces, or a tokenizer.json of another one.
+      InputError: no vocabulary, no special pieces, or settings of another one.
     """
     path = os.fspath(path)
     file = _find_model(path)
     with reading(file), open(file, "rb") as stream:
         model = stream.read()
-    record = _read_record(os.path.join(os.path.dirname(file), SETTINGS_FILE))
+    record = _read_record(os.path.dirname(file))
     if record is None:
         return Tokenizer(model, source=f"{file!r}")
     rules = settings.from_dict(Normalization, record.get("normalization", {}), "normalization.")
@@ -182,17 +183,18 @@ def _find_model(path: str) -> str:
     )
 
 
-def _read_record(file: str) -> dict[str, Any] | None:
-    """Our tokenizer.json; None when there is none or it is another project's."""
-    if not os.path.isfile(file):
-        return None
-    try:
-        with reading(file), open(file, encoding="utf-8") as stream:
-            record = json.load(stream)
-    except ValueError as error:
-        raise ConfigError(f"{file!r} must be JSON: {error}. Restore or remove it.") from None
-    ours = isinstance(record, dict) and record.get("format") == FORMAT
-    return record if ours else None
+def _read_record(folder: str) -> dict[str, Any] | None:
+    """Our settings beside a vocabulary; None where there are none."""
+    paths = [os.path.join(folder, name) for name in (SETTINGS_FILE, OLD_SETTINGS_FILE)]
+    for path in filter(os.path.isfile, paths):
+        try:
+            with reading(path), open(path, encoding="utf-8") as stream:
+                record = json.load(stream)
+        except ValueError as error:
+            raise ConfigError(f"{path!r} must be JSON: {error}. Restore or remove it.") from None
+        if isinstance(record, dict) and record.get("format") == FORMAT:
+            return record
+    return None
 
 
 def _write(path: str, content: bytes) -> None:

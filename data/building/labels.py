@@ -20,7 +20,7 @@ def paired(pairs: Pairs, ids: np.ndarray, is_word_start: np.ndarray) -> Pairs:
     coin = keyed.below(keyed.bits(pairs.keys[alone], _MIDDLE), 2)
     far = np.iinfo(np.int32).max
     words = np.concatenate([[-far], np.flatnonzero(is_word_start[ids]), [len(ids) + far]])
-    place = keyed.searchsorted(words, begin + (length + 1) // 2)
+    place = words.searchsorted(begin + (length + 1) // 2)
     before, after = words[place - 1], words[place]
     # Twice the distance from the middle.
     to_before, to_after = 2 * (begin - before) + length, 2 * (after - begin) - length

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from albert_tf.runtime import keyed
 from data.building.sequences import Sequences, ragged_ranges
 from data.building.static_masking import StaticMasking, choose, replace
 from data.records.schema import FOREIGN_NAMES
@@ -39,7 +38,7 @@ class ReferenceLayout:
         rows, begin = max(1, _LAID_OUT // self.seq_length), 0
         for part in sequences.split([rows] * -(-len(sequences) // rows)):
             end = begin + len(part.pieces)
-            here: slice = slice(*keyed.searchsorted(chosen, np.array([begin, end])))
+            here: slice = slice(*chosen.searchsorted(np.array([begin, end])))
             features = self.features(part, chosen[here] - begin)
             yield from encode_examples(features, self._largest())
             begin = end
@@ -60,7 +59,7 @@ class ReferenceLayout:
         ids[:, 0] = self.cls_id
 
         ends = np.cumsum(sequences.lengths)
-        counts = np.diff(keyed.searchsorted(chosen, ends), prepend=0)
+        counts = np.diff(chosen.searchsorted(ends), prepend=0)
         row: np.ndarray = np.repeat(np.arange(len(counts)), counts)
         slot = ragged_ranges(np.zeros_like(counts), counts)
         in_row = chosen - (ends - sequences.lengths)[row]

@@ -83,7 +83,7 @@ def reference_pairs(
     short = keyed.below(keyed.bits(keys, _TARGET), 2**32) < SHORT_PROBABILITY * 2**32
     drawn = np.where(short, keyed.below(_mixed(keys, _TARGET), max_pieces - 1) + 2, max_pieces)
     target = drawn[sentences.document]
-    reach = keyed.searchsorted(bounds, bounds[:-1] + target)
+    reach = bounds.searchsorted(bounds[:-1] + target)
     start, stop = sentences.chunks(np.minimum(reach, sentences.document_end))
     key, count = sentences.keys[start], stop - start
     alone = count == 1
@@ -149,7 +149,7 @@ class _Sentences(NamedTuple):
 
     @classmethod
     def of(cls, bounds: np.ndarray, documents: np.ndarray, keys: np.ndarray) -> "_Sentences":
-        begin = keyed.searchsorted(bounds, documents)
+        begin = np.asarray(bounds.searchsorted(documents))
         document: np.ndarray = np.repeat(np.arange(len(keys)), np.diff(begin))
         place = np.arange(len(bounds) - 1) - begin[document]
         own = keyed.bits(keys[document], place)
@@ -169,7 +169,7 @@ def _stops(sentences: _Sentences, target: np.ndarray, max_pieces: int) -> np.nda
     """int64 [n]: one past the last sentence of the chunk that begins at each sentence."""
     bounds, start = sentences.bounds, np.arange(len(sentences.document))
     begin = bounds[:-1]
-    reach = np.minimum(keyed.searchsorted(bounds, begin + target), sentences.document_end)
+    reach = np.minimum(bounds.searchsorted(begin + target), sentences.document_end)
     overshoots = bounds[reach] - begin > max_pieces
     has_enough = (reach - start > 2) & (bounds[reach - 1] - begin >= SUFFICIENT_FILL * target)
     reach -= overshoots & has_enough
@@ -182,12 +182,12 @@ def _random_partner(
     """Pieces [from, to) of another document: sentences until they are `wanted` or it ends."""
     begin, bounds = sentences.begin, sentences.bounds
     filled = np.flatnonzero(np.diff(begin))
-    own = keyed.searchsorted(filled, sentences.document[start])
+    own = filled.searchsorted(sentences.document[start])
     step: np.ndarray = 1 + keyed.below(keyed.bits(key, _PARTNER), max(1, len(filled) - 1))
     other = filled[(own + step) % len(filled)]  # the own one where there is no other
     size = begin[other + 1] - begin[other]
     sentence = begin[other] + keyed.below(keyed.bits(key, _START), size)
-    stop = np.minimum(keyed.searchsorted(bounds, bounds[sentence] + wanted), begin[other + 1])
+    stop = np.minimum(bounds.searchsorted(bounds[sentence] + wanted), begin[other + 1])
     return bounds[sentence], bounds[stop]
 
 

@@ -131,8 +131,8 @@ class _Words:
         if not joined:
             starts[second[sequences.second > 0]] = True
         first_piece = np.flatnonzero(starts)
-        begin = keyed.searchsorted(first_piece, np.append(first, size))
-        middle = keyed.searchsorted(first_piece, second)
+        begin = np.asarray(first_piece.searchsorted(np.append(first, size)))
+        middle = np.asarray(first_piece.searchsorted(second))
         return cls(first_piece, begin, middle, np.zeros(len(first_piece), bool))
 
     def place(

@@ -160,7 +160,7 @@ def test_saved_tokenizer_is_the_same_tokenizer(tiny, tmp_path):
         folder = tmp_path / nested.replace("/", "_").replace(".", "x")
         cased.save(folder / nested)
         files = sorted(path.name for path in (folder / nested).iterdir())
-        assert files == ["spiece.model", "tokenizer.json"]
+        assert files == ["albert_tokenizer.json", "spiece.model"]
         again = load_tokenizer(folder)
         assert (again.normalization, again.training) == (rules, {"seed": 7})
         assert again.fingerprint == cased.fingerprint != tiny.fingerprint
@@ -172,7 +172,9 @@ def test_saved_tokenizer_is_the_same_tokenizer(tiny, tmp_path):
 
 def test_a_foreign_settings_file_is_not_ours_and_a_wrong_one_is_refused(tiny, tmp_path):
     tiny.save(tmp_path)
-    settings = tmp_path / "tokenizer.json"
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"version": "1.0"}))  # Hugging Face's
+    assert load_tokenizer(tmp_path).fingerprint == tiny.fingerprint
+    settings = tmp_path / "albert_tokenizer.json"
     record = json.loads(settings.read_text())
     settings.write_text(json.dumps({"version": "1.0", "normalizer": {}}))
     assert load_tokenizer(tmp_path).normalization == Normalization()
@@ -183,6 +185,15 @@ def test_a_foreign_settings_file_is_not_ours_and_a_wrong_one_is_refused(tiny, tm
     settings.write_text("{")
     with pytest.raises(InputError, match="tokenizer.json.*JSON"):
         load_tokenizer(tmp_path)
+
+
+def test_settings_under_their_old_name_are_read(tiny, tmp_path):
+    rules = Normalization(lowercase=False)
+    cased = Tokenizer(tiny.model, rules, {"seed": 7})
+    cased.save(tmp_path)
+    (tmp_path / "albert_tokenizer.json").rename(tmp_path / "tokenizer.json")
+    again = load_tokenizer(tmp_path)
+    assert (again.normalization, again.training) == (rules, {"seed": 7})
 
 
 def test_errors_name_the_path_the_rule_and_the_remedy(tmp_path):

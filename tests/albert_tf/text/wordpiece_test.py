@@ -86,7 +86,7 @@ def test_saved_and_copied_it_is_the_same(tiny, tmp_path):
     cased = made_of(PIECES, CASED, {"seed": 7})
     cased.save(tmp_path / "tokenizer")
     files = sorted(path.name for path in (tmp_path / "tokenizer").iterdir())
-    assert files == ["tokenizer.json", "vocab.txt"]
+    assert files == ["albert_tokenizer.json", "vocab.txt"]
     for path in (tmp_path, tmp_path / "tokenizer" / "vocab.txt"):
         again = load_tokenizer(path)
         assert (again.normalization, again.training) == (CASED, {"seed": 7})
