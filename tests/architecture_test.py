@@ -221,6 +221,22 @@ def test_light_modules_load_no_tensorflow(module):
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
+def test_importing_the_library_changes_nothing():
+    """Commands set two variables before TensorFlow; a user's program keeps its own environment."""
+    code = """
+import os, pkgutil, importlib, albert_tf
+before = dict(os.environ)
+skipped = ("albert_tf.runtime.cli", "albert_tf.info")
+for module in pkgutil.walk_packages(albert_tf.__path__, "albert_tf."):
+    if not module.name.startswith(skipped) and not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+changed = {k for k in os.environ if os.environ.get(k) != before.get(k)}
+assert not {k for k in changed if k.startswith("TF_")}, changed
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
 def test_keras_means_tf_keras():
     found = []
     for package in PACKAGES:

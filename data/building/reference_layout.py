@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from data.building.sequences import Sequences, ragged_ranges
+from albert_tf.runtime.arrays import ragged_ranges
+from data.building.sequences import Sequences
 from data.building.static_masking import StaticMasking, choose, replace
 from data.records.schema import FOREIGN_NAMES
 from data.records.writer import encode_examples

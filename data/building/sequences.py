@@ -6,6 +6,8 @@ from typing import BinaryIO, Self
 
 import numpy as np
 
+from albert_tf.runtime.arrays import ragged_ranges
+
 _COLUMNS = {"keys": "<u8", "documents": "<i8", "labels": "u1", "first": "<i4", "second": "<i4"}
 
 _RANGES = 2**9  # taken at a time: a place takes four times the memory of a piece
@@ -88,10 +90,3 @@ def take_ranges(values: np.ndarray, begins: np.ndarray, lengths: np.ndarray) -> 
         places = ragged_ranges(begins[at : at + _RANGES], lengths[at : at + _RANGES])
         parts.append(values.take(places))  # faster than values[places]
     return np.concatenate(parts)
-
-
-def ragged_ranges(begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """int64: begin, begin + 1, ... of so many, for one pair of numbers after the other."""
-    ends = np.cumsum(lengths)
-    places = np.arange(ends[-1] if len(ends) else 0)
-    return places + np.repeat(begins - (ends - lengths), lengths)

@@ -16,7 +16,8 @@ import dataclasses
 import numpy as np
 
 from albert_tf.runtime import keyed
-from data.building.sequences import Sequences, ragged_ranges
+from albert_tf.runtime.arrays import ragged_ranges
+from data.building.sequences import Sequences
 
 MASKED_SHARE, RANDOM_SHARE = 0.8, 0.1
 _EXTRA_STEPS = 16  # n-grams placed in vain, beyond two a piece of the budget

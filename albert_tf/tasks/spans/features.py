@@ -10,10 +10,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from albert_tf.runtime.arrays import ragged_ranges
 from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.features import Features, Sequences
 from albert_tf.tasks.spans.model import SpanTask
-from albert_tf.tasks.spans.windows import Windows, cut, ranges
+from albert_tf.tasks.spans.windows import Windows, cut
 from albert_tf.text.alignment import Pieces, align
 from albert_tf.text.tokenizer import Tokenizer
 
@@ -155,9 +156,11 @@ def _sequences(
     ids = np.empty(lengths.sum(), np.int32)
     ids[begin] = special.cls
     ids[begin + asked[of] + 1] = ids[end - 1] = special.sep
-    source = ranges((np.cumsum(asked) - asked)[of], asked[of])
-    ids[ranges(begin + 1, asked[of])] = questions[source]
-    ids[ranges(begin + asked[of] + 2, windows.length)] = contexts[ranges(piece, windows.length)]
+    source = ragged_ranges((np.cumsum(asked) - asked)[of], asked[of])
+    ids[ragged_ranges(begin + 1, asked[of])] = questions[source]
+    ids[ragged_ranges(begin + asked[of] + 2, windows.length)] = contexts[
+        ragged_ranges(piece, windows.length)
+    ]
     first = (asked[of] + 2).astype(np.int32)
     return Sequences(ids, lengths.astype(np.int32), first, special.pad, is_cut[of])
 

@@ -4,6 +4,8 @@ import dataclasses
 
 import numpy as np
 
+from albert_tf.runtime.arrays import ragged_ranges
+
 
 @dataclasses.dataclass(frozen=True)
 class Windows:
@@ -34,7 +36,7 @@ def cut(sizes: np.ndarray, room: np.ndarray, stride: int) -> Windows:
     step = np.minimum(room, stride)
     count = 1 + -(-np.maximum(sizes - room, 0) // step)
     example: np.ndarray = np.repeat(np.arange(len(sizes)), count)
-    number = ranges(np.zeros_like(count), count)
+    number = ragged_ranges(np.zeros_like(count), count)
     offset = number * step[example]
     length = np.minimum(room[example], sizes[example] - offset)
 
@@ -49,9 +51,3 @@ def cut(sizes: np.ndarray, room: np.ndarray, stride: int) -> Windows:
     never = 100 * (end[second] - end[first]) <= shorter
     owned_to[first] = owned_from[second] = np.where(never, end[first], better)
     return Windows(example, offset, length, owned_from, owned_to)
-
-
-def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """start, start + 1, ... start + length - 1 of each, end to end."""
-    before = np.cumsum(lengths) - lengths
-    return np.arange(lengths.sum()) + np.repeat(starts - before, lengths)
