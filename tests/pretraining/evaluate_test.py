@@ -35,6 +35,7 @@ def run(tiny_records: str, tmp_path_factory: pytest.TempPathFactory) -> RunDir:
     run.begin(train.config_of_run(config, mixture, options), load_tokenizer(tiny_records))
     model = AlbertPretrainer(config.model).create_weights()
     tf.train.Checkpoint(model=model).save(os.path.join(run.checkpoints_path, "ckpt"))
+    run.finish({})
     return run
 
 
