@@ -2,13 +2,14 @@
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
 import numpy as np
 import tensorflow as tf
 
 from albert_tf.text.tokenizer import SpecialIds
+from albert_tf.text.truncation import truncated_lengths
 
 BUCKET = 32  # lengths are rounded up to this: few shapes, little padding
 
@@ -160,35 +161,27 @@ def pack(
     special: SpecialIds,
 ) -> Sequences:
     """[CLS] A [SEP] (B [SEP]) of ids without special pieces, cut at the tail of the longer."""
-    parts: list[Sequence[int]] = []
     begin, end = [special.cls], [special.sep]
-    lengths, first_lengths, cut = [], [], []
-    for row, a in enumerate(first):
-        if second is None:
-            parts += (begin, a[: seq_length - 2], end)
-            lengths.append(min(len(a) + 2, seq_length))
-            first_lengths.append(lengths[-1])
-            cut.append(len(a) + 2 > seq_length)
-            continue
-        b = second[row]
-        keep_a, keep_b = fit(len(a), len(b), seq_length - 3)
-        parts += (begin, a[:keep_a], end, b[:keep_b], end)
-        lengths.append(keep_a + keep_b + 3)
-        first_lengths.append(keep_a + 2)
-        cut.append(keep_a + keep_b < len(a) + len(b))
-    return Sequences(
-        np.fromiter(chain.from_iterable(parts), np.int32, sum(lengths)),
-        np.array(lengths, np.int32),
-        np.array(first_lengths, np.int32),
-        special.pad,
-        np.array(cut, bool),
-    )
+    lengths = np.array([len(ids) for ids in first], np.int32)
+    if second is None:
+        kept = np.minimum(lengths, seq_length - 2)
+        parts = ((begin, ids[:n], end) for ids, n in zip(first, kept.tolist(), strict=True))
+        return _sequences(parts, kept + 2, kept + 2, special, kept < lengths)
+    others = np.array([len(ids) for ids in second], np.int32)
+    kept, other_kept = truncated_lengths(lengths, others, seq_length - 3)
+    pairs = zip(first, second, kept.tolist(), other_kept.tolist(), strict=True)
+    parts = ((begin, a[:n], end, b[:m], end) for a, b, n, m in pairs)
+    cut = kept + other_kept < lengths + others
+    return _sequences(parts, kept + other_kept + 3, kept + 2, special, cut)
 
 
-def fit(a: int, b: int, room: int) -> tuple[int, int]:
-    """Lengths after popping from the longer one, the second on a tie, until both fit."""
-    if a + b <= room:
-        return a, b
-    if min(a, b) <= room // 2:
-        return (room - b, b) if a > b else (a, room - a)
-    return room - room // 2, room // 2
+def _sequences(
+    parts: Iterable[Sequence[Sequence[int]]],
+    lengths: np.ndarray,
+    first_lengths: np.ndarray,
+    special: SpecialIds,
+    cut: np.ndarray,
+) -> Sequences:
+    flat = chain.from_iterable(chain.from_iterable(parts))
+    ids = np.fromiter(flat, np.int32, int(lengths.sum()))
+    return Sequences(ids, lengths, first_lengths, special.pad, cut)

@@ -12,6 +12,7 @@ import tensorflow_text
 from albert_tf.runtime.errors import InputError
 from albert_tf.text.normalization import Normalization, combining_ranges, re2_class
 from albert_tf.text.tokenizer import SpecialIds, Tokenizer
+from albert_tf.text.truncation import truncated_lengths_in_graph
 from albert_tf.text.unknown_runs import LONG, shorten
 from albert_tf.text.wordpiece import CONTINUES, MAX_WORD, SPECIAL_PIECES, WordPiece, characters
 
@@ -216,9 +217,7 @@ def _lengths(segments: list[tf.RaggedTensor], budget: tf.Tensor) -> list[tf.Tens
     have = [tf.cast(s.row_lengths(), tf.int32)[:, tf.newaxis] for s in segments]
     if len(segments) == 1:
         return [tf.minimum(have[0], budget)]
-    half = (budget + 1) // 2  # A gets the odd place
-    first = tf.minimum(have[0], tf.maximum(budget - have[1], half))
-    return [first, tf.minimum(have[1], budget - first)]
+    return list(truncated_lengths_in_graph(have[0], have[1], budget))
 
 
 def _row_values(segment: tf.RaggedTensor, place: tf.Tensor) -> tf.Tensor:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_tf.runtime import keyed
+from albert_tf.text.truncation import truncated_lengths
 
 SHORT_PROBABILITY = 0.1  # BERT section A.2: some shorter sequences, as fine-tuning will see
 # A sentence that overshoots begins the next chunk if this share of the target is reached without
@@ -127,17 +128,6 @@ def part_long_sentences(
     return np.sort(np.concatenate([bounds, np.array(cuts, np.int64)]))
 
 
-def fit(
-    first: np.ndarray, second: np.ndarray, limit: int, odd: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Lengths after taking pieces one by one from the longer segment.
-
-    Of equal ones the first keeps its piece where `odd` is 1, the second where it is 0.
-    """
-    kept = np.minimum(first, np.maximum((limit + odd) // 2, limit - second))
-    return kept, np.minimum(second, limit - kept)
-
-
 class _Sentences(NamedTuple):
     """The n sentences of a batch."""
 
@@ -201,7 +191,7 @@ def _fitted(
 ) -> Pairs:
     """The pairs, cut to `limit`: each piece from the front or the back with equal chance."""
     first, first_length, second, second_length = ranges
-    first_kept, second_kept = fit(first_length, second_length, limit, odd)
+    first_kept, second_kept = truncated_lengths(first_length, second_length, limit, odd)
     first_lost, second_lost = first_length - first_kept, second_length - second_kept
     return Pairs(
         first + _heads(_mixed(key, _FIRST_FRONT), first_lost),

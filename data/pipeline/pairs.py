@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from albert_tf.runtime import keyed
 from albert_tf.runtime.errors import ConfigError
+from albert_tf.text.truncation import truncated_lengths_in_graph
 from data.records.schema import DOCUMENT, FIRST_LENGTH, PIECES, RecordSchema
 
 PAIR_OBJECTIVES = ("sop", "nsp", "none")
@@ -86,8 +87,8 @@ def replace_half(
 ) -> Segments:
     """The partner's segment in place of B where the key says so.
 
-    What is too much is taken from the longer segment until both are equally long, from its front
-    and its back alike: the segmenter's rule. A `partner_length` of 0 means that there is none:
+    What is too much is taken as `truncation` says, from the front and the back alike: the
+    segmenter's rule. A `partner_length` of 0 means that there is none:
     where the key wants one, the pair stays in order and counts for nothing, so that the labels stay
     balanced.
 
@@ -98,8 +99,7 @@ def replace_half(
     wanted = (coin == 1) & (second > 0)
     replaced = wanted & (partner_length > 0)
     other = tf.where(replaced, partner_length, second)
-    kept = tf.minimum(first, tf.maximum((room + odd) // 2, room - other))
-    other_kept = tf.minimum(other, room - kept)
+    kept, other_kept = truncated_lengths_in_graph(first, other, room, odd)
     return Segments(
         first_begin=(first - kept + odd_first) // 2,
         first_length=kept,

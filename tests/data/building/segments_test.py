@@ -10,7 +10,6 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from data.building import segments
-from data.building.segments import fit
 
 EVERY_PIECE = np.ones(1_000_000, bool)  # each a word of its own
 SENTENCES = st.lists(st.integers(1, 30), min_size=1, max_size=20)
@@ -114,16 +113,6 @@ def test_nothing_is_reordered_and_what_is_lost_is_counted(lengths, max_pieces, s
         else:
             assert len(pair.first) + len(pair.second) == max_pieces  # no more lost than needed
     assert all(pair.second for pair in pairs[:-1])
-
-
-@given(st.integers(0, 200), st.integers(0, 200), st.integers(0, 300))
-def test_fit_is_taking_pieces_one_by_one_from_the_longer(first, second, limit):
-    for odd in (0, 1):
-        expected = [first, second]
-        while sum(expected) > limit:
-            expected[0 if expected[0] + (1 - odd) > expected[1] else 1] -= 1
-        found = fit(*(np.array([n]) for n in (first, second)), limit, np.array([odd]))
-        assert [n.item() for n in found] == expected
 
 
 def test_the_place_of_the_separator_does_not_tell_the_order(full_targets):
