@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from albert_tf.runtime.errors import ConfigError
+from albert_tf.text.truncation import truncated_lengths
 from data.building.segments import segment_pairs
 from data.pipeline.batches import Objective, Records, evaluation_batches, training_batches
 from data.pipeline.masking import MaskingConfig
@@ -160,7 +161,8 @@ def test_replace_half_cuts_as_the_segmenter_does(first, cut, second, partner, ro
     replaced = bool(key >> 63) and second > 0 and partner > 0
     assert (got["label"], got["weight"]) == (replaced, second > 0 and (replaced or not key >> 63))
     other, begin = (partner, 1000) if replaced else (second, first)
-    kept = [n.item() for n in truncated_lengths(*np.array([[first], [other]]), room, np.array([key >> 62 & 1]))]
+    odd = np.array([key >> 62 & 1])
+    kept = [n.item() for n in truncated_lengths(*np.array([[first], [other]]), room, odd)]
     assert [got["first_length"], got["second_length"]] == kept
     for start, length, lost in (
         (got["first_begin"], kept[0], first - kept[0]),
