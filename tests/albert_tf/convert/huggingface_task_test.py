@@ -34,7 +34,7 @@ TASKS = {
     "classifier": ClassifierTask(LABELS, pair=True),
     "regressor": RegressorTask(center=2.5, scale=1.5),
     "span": SpanTask(seq_length=64, doc_stride=16),
-    "multiple_choice": MultipleChoiceTask(num_choices=3),
+    "multiple_choice": MultipleChoiceTask(seq_length=64, num_choices=3, qa_length=32),
 }
 # No number with a comma: the tokenizer of transformers 5 lacks ALBERT's rule for those.
 SHORT = "Sentences of one batch have different lengths, so the short ones are padded."

@@ -113,8 +113,10 @@ def test_live_numbers_of_torch(case, torch_python, tmp_path):
     length = 64 if case.startswith("base") else 12
     arguments = [json.dumps(LIVE[case]), str(length), str(tmp_path / "reference.npz")]
     subprocess.run([*torch_python, golden.__file__, *arguments], check=True)
+    # Where ReLU's input is nearly 0, rounding decides whether a gradient passes.
+    rtol = 1e-3 if "relu" in case else 1e-4
     with np.load(tmp_path / "reference.npz") as reference:
-        must_agree(dict(reference))
+        must_agree(dict(reference), rtol=rtol)
 
 
 LOAD = """
