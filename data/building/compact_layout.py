@@ -1,18 +1,16 @@
 """Writes pairs in the compact layout, which `schema.compact_schema` describes, by batches."""
 
 import dataclasses
-import functools
 
 import numpy as np
 
 from data.building.sequences import Sequences
-from data.records.schema import DOCUMENT, FIRST_LENGTH, PIECES, WORD_STARTS, ids_dtype
-from data.records.writer import BYTES, INTEGERS, entry_head, varint
+from data.records.schema import DOCUMENT, FIRST_LENGTH, PIECES, WORD_STARTS, compact_schema
 
 
 @dataclasses.dataclass(frozen=True)
 class CompactLayout:
-    """Ordered pairs without masks or special pieces, the same bytes as `RecordSchema.encode`'s.
+    """Ordered pairs without masks or special pieces.
 
     is_word_start: bool [V].
     """
@@ -22,37 +20,30 @@ class CompactLayout:
 
     def encode(self, sequences: Sequences) -> list[bytes]:
         """The serialized records."""
-        dtype = np.dtype(ids_dtype(len(self.is_word_start))).newbyteorder("<")
-        lengths = sequences.lengths
-        bits: np.ndarray = np.zeros((len(sequences), -(-self.seq_length // 8) * 8), bool)
-        bits[np.arange(bits.shape[1]) < lengths[:, None]] = self.is_word_start[sequences.pieces]
-        starts, width = np.packbits(bits, axis=1).tobytes(), bits.shape[1] // 8
-        pieces, size = sequences.pieces.astype(dtype).tobytes(), dtype.itemsize
-        records, at = [], 0
-        columns = (sequences.documents, sequences.first, lengths)
-        rows = zip(*(column.tolist() for column in columns), strict=True)
-        for row, (document, first, length) in enumerate(rows):
-            word_bytes = -(-length // 8)
-            parts = (
-                _scalar(DOCUMENT, document),
-                _scalar(FIRST_LENGTH, first),
-                _bytes_head(PIECES, length * size),
-                pieces[at : at + length * size],
-                _bytes_head(WORD_STARTS, word_bytes),
-                starts[row * width : row * width + word_bytes],
-            )
-            body = b"".join(parts)
-            records.append(b"\n" + varint(len(body)) + body)
-            at += length * size
-        return records
+        schema = compact_schema(self.seq_length, len(self.is_word_start))
+        dtypes = {feature.name: np.dtype(feature.dtype) for feature in schema.features}
+        lengths, shape = sequences.lengths, (len(sequences), -(-self.seq_length // 8) * 8)
+        bits: np.ndarray = np.zeros(shape, bool)
+        bits[np.arange(shape[1]) < lengths[:, None]] = self.is_word_start[sequences.pieces]
+        starts: np.ndarray = np.packbits(bits, axis=1)
+        pieces: np.ndarray = sequences.pieces.astype(dtypes[PIECES].newbyteorder("<"))
+        ends = np.cumsum(lengths)
+        return schema.encode_batch({
+            PIECES: _slices(pieces, ends - lengths, ends),
+            WORD_STARTS: _slices(starts, *_rows(starts, -(-lengths // 8))),
+            FIRST_LENGTH: sequences.first.tolist(),
+            DOCUMENT: sequences.documents.tolist(),
+        })  # fmt: skip
 
 
-@functools.lru_cache(2**14)
-def _scalar(name: str, value: int) -> bytes:
-    payload = varint(value)
-    return entry_head(name, INTEGERS, len(payload)) + payload
+def _rows(values: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where the first so many of each row begin and end, counted over all of `values`."""
+    begins = np.arange(len(values)) * values.shape[1]
+    return begins, begins + sizes
 
 
-@functools.lru_cache(2**14)
-def _bytes_head(name: str, size: int) -> bytes:
-    return entry_head(name, BYTES, size)
+def _slices(values: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> list[bytes]:
+    """The bytes of [begin, end) of the values, for each pair of bounds."""
+    content, size = values.tobytes(), values.itemsize
+    bounds = zip((begins * size).tolist(), (ends * size).tolist(), strict=True)
+    return [content[begin:end] for begin, end in bounds]

@@ -1,9 +1,13 @@
 """What a record holds: one object that writes, parses and documents it."""
 
 import dataclasses
-from typing import TYPE_CHECKING
+import functools
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from data.records.writer import BYTES, INTEGERS, entry_head, varint
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -61,6 +65,22 @@ class RecordSchema:
         # Else the order of the features, and so the bytes, change from run to run.
         return example.SerializeToString(deterministic=True)
 
+    def encode_batch(self, columns: Mapping[str, Sequence[Any]]) -> list[bytes]:
+        """Return the bytes of `encode` for many records at once, without TensorFlow.
+
+        Args:
+          columns: name -> N integers of a scalar, or N times the raw bytes of an array.
+        """
+        parts: list[Sequence[bytes]] = []
+        for feature in sorted(self.features, key=lambda feature: feature.name):
+            name, column = feature.name, columns[feature.name]
+            if feature.is_scalar:
+                parts.append([_integer(name, value) for value in column])
+            else:
+                parts += ([_bytes_head(name, len(value)) for value in column], column)
+        bodies = map(b"".join, zip(*parts, strict=True))
+        return [b"\n" + varint(len(body)) + body for body in bodies]
+
     def _wire(self, feature: Feature, value: object) -> "tf.train.Feature":
         import tensorflow as tf
 
@@ -103,6 +123,17 @@ class RecordSchema:
             kind = "int64" if f.is_scalar else f"{f.dtype} x at most {f.max_length}, raw bytes"
             rows.append(f"| `{f.name}` | {kind} | {f.doc} |")
         return "\n".join(rows)
+
+
+@functools.lru_cache(2**14)
+def _integer(name: str, value: int) -> bytes:
+    payload = varint(value)
+    return entry_head(name, INTEGERS, len(payload)) + payload
+
+
+@functools.lru_cache(2**14)
+def _bytes_head(name: str, size: int) -> bytes:
+    return entry_head(name, BYTES, size)
 
 
 def compact_schema(seq_length: int, vocab_size: int) -> RecordSchema:
