@@ -11,7 +11,8 @@ import dataclasses
 import json
 from collections.abc import Iterable, Sequence
 
-from albert_tf.models.config import AlbertConfig, head_param_counts, param_counts
+from albert_tf.models.config import SHARINGS, AlbertConfig, head_param_counts, param_counts
+from albert_tf.models.published_sizes import MODELS_M, SHARING_M
 from albert_tf.runtime import settings
 from albert_tf.runtime.cli import option, run
 from albert_tf.runtime.errors import InputError
@@ -92,32 +93,20 @@ class PublishedSize:
 
 def published_sizes() -> list[PublishedSize]:
     """Every size that Tables 1, 3 and 4 give; Table 2 has the models of Table 1."""
-    table_1 = {
-        "bert-base": 108, "bert-large": 334, "bert-xlarge": 1270,
-        "albert-base-v2": 12, "albert-large-v2": 18, "albert-xlarge-v2": 60,
-        "albert-xxlarge-v2": 235,
-    }  # fmt: skip
-    table_3 = {
-        "none": {64: 87, 128: 89, 256: 93, 768: 108},
-        "all": {64: 10, 128: 12, 256: 16, 768: 31},
-    }
-    table_4 = {
-        768: {"all": 31, "attention": 83, "ffn": 57, "none": 108},
-        128: {"all": 12, "attention": 64, "ffn": 38, "none": 89},
-    }
     base = AlbertConfig.from_preset("albert-base-v2")
-    rows = [
-        PublishedSize("Table 1: models", name, AlbertConfig.from_preset(name), size)
-        for name, size in table_1.items()
-    ]
+    rows = []
+    for name, millions in MODELS_M.items():
+        preset = name if name.startswith("bert") else f"{name}-v2"
+        config = AlbertConfig.from_preset(preset)
+        rows.append(PublishedSize("Table 1: models", preset, config, millions))
     cells = [
-        *(("Table 3: embedding size", s, e, m) for s in table_3 for e, m in table_3[s].items()),
-        *(("Table 4: sharing", s, e, m) for e in table_4 for s, m in table_4[e].items()),
+        *(("Table 3: embedding size", s, e) for s in ("none", "all") for e in (64, 128, 256, 768)),
+        *(("Table 4: sharing", s, e) for e in (768, 128) for s in SHARINGS),
     ]
-    for title, sharing, size, millions in cells:
+    for title, sharing, size in cells:
         config = base.replace(sharing=sharing, embedding_size=size)
         name = f"`sharing={sharing}`, `embedding_size={size}`"
-        rows.append(PublishedSize(title, name, config, millions))
+        rows.append(PublishedSize(title, name, config, SHARING_M[sharing, size]))
     return rows
 
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 
 from albert_tf import info
 from albert_tf.models.config import AlbertConfig
+from albert_tf.models.published_sizes import MODELS_M, SHARING_M, WIDTHS_M
 from albert_tf.runtime import cli, settings
 from albert_tf.runtime.errors import ConfigError
 from data.pipeline.masking import MaskingConfig
@@ -104,10 +105,10 @@ BERT_128 = BERT.format(1024, 1e-4, 10_000, 900_000)
 BERT_512 = BERT.format(256, 1e-5, 0, 100_000)
 
 
-def _base(sharing: str, embedding_size: int, published_m: int) -> tuple[str, Row]:
+def _base(sharing: str, embedding_size: int) -> tuple[str, Row]:
     """A cell of Tables 3 and 4: the base model's shape with its name."""
     changes = f"model.sharing={sharing} model.embedding_size={embedding_size}"
-    return f"{sharing}-e{embedding_size}", Row(BASE, changes, published_m)
+    return f"{sharing}-e{embedding_size}", Row(BASE, changes, SHARING_M[sharing, embedding_size])
 
 
 def _width(hidden: int, heads: int) -> str:
@@ -117,30 +118,30 @@ def _width(hidden: int, heads: int) -> str:
 
 # Widths that were not released have H / 64 heads (section 3.1), BERT's xlarge in both its groups
 # too; ALBERT's xlarge has the 16 that it was released with.
-BERT_XLARGE = Row("bert-xlarge", "model.num_heads=32", 1270)
+BERT_XLARGE = Row("bert-xlarge", "model.num_heads=32", MODELS_M["bert-xlarge"])
 GROUPS = {
     "bert-width": Group("hidden size of BERT (first version of the paper, Table 1)", {
-        "h1024": Row("bert-large", _width(1024, 16), 334),
+        "h1024": Row("bert-large", _width(1024, 16), MODELS_M["bert-large"]),
         "h2048": BERT_XLARGE,
     }),
     "configurations": Group("configurations (Tables 1 and 2; xlarge BERT in the first version)", {
-        "bert-base": Row("bert-base", "", 108),
-        "bert-large": Row("bert-large", "", 334),
+        "bert-base": Row("bert-base", "", MODELS_M["bert-base"]),
+        "bert-large": Row("bert-large", "", MODELS_M["bert-large"]),
         "bert-xlarge": BERT_XLARGE,
-        "albert-base": Row(BASE, "", 12),
-        "albert-large": Row(LARGE, "", 18),
-        "albert-xlarge": Row("albert-xlarge-v1", "", 60),
-        "albert-xxlarge": Row(XXLARGE, DROPOUT, 235),
+        "albert-base": Row(BASE, "", MODELS_M["albert-base"]),
+        "albert-large": Row(LARGE, "", MODELS_M["albert-large"]),
+        "albert-xlarge": Row("albert-xlarge-v1", "", MODELS_M["albert-xlarge"]),
+        "albert-xxlarge": Row(XXLARGE, DROPOUT, MODELS_M["albert-xxlarge"]),
     }),
     "embedding": Group("embedding size (Table 3)", dict([
-        _base("none", 64, 87), _base("none", 128, 89), _base("none", 256, 93),
-        _base("none", 768, 108), _base("all", 64, 10), _base("all", 128, 12),
-        _base("all", 256, 16), _base("all", 768, 31),
+        _base("none", 64), _base("none", 128), _base("none", 256),
+        _base("none", 768), _base("all", 64), _base("all", 128),
+        _base("all", 256), _base("all", 768),
     ])),
     "sharing": Group("sharing (Table 4)", dict([
-        _base("all", 768, 31), _base("attention", 768, 83), _base("ffn", 768, 57),
-        _base("none", 768, 108), _base("all", 128, 12), _base("attention", 128, 64),
-        _base("ffn", 128, 38), _base("none", 128, 89),
+        _base("all", 768), _base("attention", 768), _base("ffn", 768),
+        _base("none", 768), _base("all", 128), _base("attention", 128),
+        _base("ffn", 128), _base("none", 128),
     ])),
     "groups": Group("groups of layers that share (section 4.5, without a table)", {
         str(groups): Row(BASE, f"model.num_groups={groups}") for groups in (1, 2, 3, 4, 6, 12)
@@ -165,14 +166,12 @@ GROUPS = {
         "1.5m": Row("albert-xxlarge-v2", "loop.steps=1500000"),
     }),
     "depth": Group("depth (Table 11)", {
-        str(layers): Row(LARGE, f"model.num_layers={layers}", 18)
+        str(layers): Row(LARGE, f"model.num_layers={layers}", MODELS_M["albert-large"])
         for layers in (1, 3, 6, 12, 24, 48)
     }),
     "width": Group("width of three layers (Table 12)", {
-        f"h{hidden}": Row(LARGE, f"model.num_layers=3 {_width(hidden, heads)}", published_m)
-        for hidden, heads, published_m in (
-            (1024, 16, 18), (2048, 32, 60), (4096, 64, 225), (6144, 96, 499),
-        )
+        f"h{hidden}": Row(LARGE, f"model.num_layers=3 {_width(hidden, hidden // 64)}", published_m)
+        for hidden, published_m in WIDTHS_M.items()
     }),
     "deep-and-wide": Group("depth at width 4096, 64 heads (Table 13)", {
         str(layers): Row(XXLARGE, f"model.num_layers={layers} {DROPOUT}") for layers in (12, 24)

@@ -1,0 +1,28 @@
+"""Millions of parameters that the paper (arXiv 1909.11942) prints, which does not say what counts."""
+
+# Table 1, and Table 2 again; BERT's xlarge is in the first version alone.
+MODELS_M = {
+    "bert-base": 108,
+    "bert-large": 334,
+    "bert-xlarge": 1270,
+    "albert-base": 12,
+    "albert-large": 18,
+    "albert-xlarge": 60,
+    "albert-xxlarge": 235,
+}
+# Tables 3 and 4, of the base model: (sharing, embedding size).
+SHARING_M = {
+    ("all", 64): 10,
+    ("all", 128): 12,
+    ("all", 256): 16,
+    ("all", 768): 31,
+    ("attention", 128): 64,
+    ("attention", 768): 83,
+    ("ffn", 128): 38,
+    ("ffn", 768): 57,
+    ("none", 64): 87,
+    ("none", 128): 89,
+    ("none", 256): 93,
+    ("none", 768): 108,
+}
+WIDTHS_M = {1024: 18, 2048: 60, 4096: 225, 6144: 499}  # Table 12, by hidden size, of three layers
