@@ -1,4 +1,4 @@
-"""Millions of parameters that the paper (arXiv 1909.11942) prints, which does not say what counts."""
+"""Parameters that the paper (arXiv 1909.11942) prints, in millions; it does not say of what."""
 
 # Table 1, and Table 2 again; BERT's xlarge is in the first version alone.
 MODELS_M = {
