@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from albert_tf.runtime import devices, outputs, settings
-from albert_tf.runtime.errors import ConfigError
+from albert_tf.runtime.errors import ConfigError, writing
 from albert_tf.runtime.plots import plot_metrics
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.features import Features
@@ -97,7 +97,8 @@ class Finetuner:
             count = len(train) if source.train else len(self.data.train)
             self._announce(config, count, plan)
             evaluate = self._evaluation(config.training)
-            fine_tune(model, config, plan, train, evaluate, metric, run)
+            with writing(run.path):
+                fine_tune(model, config, plan, train, evaluate, metric, run)
         model = self._in_float32(model, config, source)
         if self.held_out:
             run_config["task"] = settings.to_dict(self._choose_threshold(model, config.training))

@@ -15,7 +15,7 @@ import tf_keras
 
 from albert_tf.optimization import LinearWarmupLinearDecay
 from albert_tf.runtime import devices
-from albert_tf.runtime.errors import InputError, writing
+from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.task_model import TaskModel
@@ -79,19 +79,6 @@ def fine_tune(
     Raises:
       InputError: another process is training the run, or the loss is not finite.
     """
-    with writing(run.path):
-        _fine_tune(model, config, plan, train, evaluate, metric, run)
-
-
-def _fine_tune(
-    model: TaskModel,
-    config: FinetuneConfig,
-    plan: Plan,
-    train: Features,
-    evaluate: Callable[[TaskModel], Scores],
-    metric: str,
-    run: RunDir,
-) -> None:
     values = config.training
     chief = run if devices.is_chief(model.distribute_strategy) else None
     state = _State(model, metric, run, chief)
