@@ -79,14 +79,15 @@ def test_a_dry_run_reads_every_record_and_writes_nothing(tiny_records: str, tmp_
 
 
 @pytest.mark.slow
-def test_bfloat16_follows_the_curve_of_float32(
-    finished: RunDir, tiny_records: str, tmp_path: pathlib.Path
-):
-    run = tmp_path / "half"
-    train.main(options(tiny_records, run, "loop.steps=60", "precision=mixed_bfloat16"))
-    assert RunDir(str(run)).config()["precision"] == "mixed_bfloat16"
-    train.main(options(tiny_records, run, "loop.steps=60"))  # kept where it is not asked for
-    for full, half in zip(finished.metrics(), RunDir(str(run)).metrics(), strict=True):
+def test_bfloat16_follows_the_curve_of_float32(tiny_records: str, tmp_path: pathlib.Path):
+    curves = []
+    for precision in ("float32", "mixed_bfloat16"):
+        run = RunDir(str(tmp_path / precision))
+        train.main(options(tiny_records, run.path, "loop.steps=60", f"precision={precision}"))
+        assert run.config()["precision"] == precision
+        train.main(options(tiny_records, run.path, "loop.steps=60"))  # kept without being asked for
+        curves.append(run.metrics())
+    for full, half in zip(*curves, strict=True):
         # The band: 1 % of the loss, over a run in which it falls by more than 8 %.
         assert half["loss/mlm"] == pytest.approx(full["loss/mlm"], rel=0.01)
         assert half["loss/mlm"] != full["loss/mlm"]
