@@ -21,6 +21,7 @@ from albert_tf.runtime import devices
 from albert_tf.runtime.errors import InputError
 from pretraining.loop.config import PretrainConfig
 from pretraining.loop.train_step import TrainStep, make_optimizer
+from pretraining.tpu.jax_internals import compile_stablehlo
 from pretraining.tpu.step import GIB, CompiledSize
 from pretraining.tpu.subprocess_call import call_in_subprocess
 
@@ -130,7 +131,9 @@ class TpuCompiler:
         copy, same = r"= mhlo\.copy (%\w+) :", r"= stablehlo.optimization_barrier \1 :"
         start = time.monotonic()
         try:
-            memory = self._memory(re.sub(copy, same, module), quick)
+            effort = -1.0 if quick else 0.0
+            executable = compile_stablehlo(re.sub(copy, same, module), self._chip, effort)
+            memory = executable.get_compiled_memory_stats()
         except Exception as error:
             refusal = _REFUSAL.search(str(error))
             if "RESOURCE_EXHAUSTED" not in str(error) or refusal is None:
@@ -146,22 +149,6 @@ class TpuCompiler:
             memory.generated_code_size_in_bytes,
             time.monotonic() - start,
         )
-
-    def _memory(self, module: str, quick: bool = False) -> Any:
-        import numpy as np
-        from jax._src.interpreters import mlir
-        from jax._src.lib import xla_client
-        from jax._src.lib.mlir import ir
-
-        options = xla_client.CompileOptions()
-        options.num_replicas = options.num_partitions = 1
-        options.executable_build_options.exec_time_optimization_effort = -1.0 if quick else 0.0
-        options.device_assignment = xla_client.DeviceAssignment.create(np.array([[0]]))
-        with mlir.make_ir_context():
-            executable = self._chip.client.compile(
-                ir.Module.parse(module), xla_client.DeviceList((self._chip,)), options
-            )
-        return executable.get_compiled_memory_stats()
 
 
 def argument_bytes(module: str) -> int:
