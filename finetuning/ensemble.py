@@ -55,7 +55,8 @@ def main(options: EnsembleOptions) -> None:
     paths = _paths(options)
     task, section = _common_task(paths)
     outputs.require_new(options.output)
-    if options.submission:
+    folder = os.path.dirname(os.path.realpath(options.submission or ""))
+    if options.submission and folder != os.path.realpath(options.output):  # which will be made
         outputs.require_file(options.submission, "--submission")
     if options.dry_run:
         print("\n".join(paths))

@@ -55,7 +55,7 @@ def test_an_ensemble_of_multiple_choice(race: Source, tmp_path: pathlib.Path):
         return EnsembleOptions(runs, str(output), race.data_dir, select="all", part="test",
                                submission=str(submission))  # fmt: skip
 
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(InputError, match="--submission must be a file in a folder that exists"):
         main(options(tmp_path / "none" / "test.tsv"))
     assert not output.exists()  # so that the same command can be given again
     main(options(output / "test.tsv"))

@@ -67,7 +67,7 @@ cli.run(train.main, train.FinetuneOptions, "")
 """
 VALUES = (  # without dropout a batch is split and nothing else
     "training.steps=12", "training.evaluate_every=4", "task.dropout=0", "task.seq_length=32",
-    "training.layer_decay=0.5", "training.learning_rate=0.01",
+    "training.layer_decay=0.5", "training.learning_rate=0.01", "training.precision=float32",
 )  # fmt: skip
 
 

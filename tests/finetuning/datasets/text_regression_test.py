@@ -66,8 +66,9 @@ def test_a_run_on_prices(start: str, tmp_path: pathlib.Path):
             lines.append(f"{' '.join(words)}\t{50_000 + 10_000 * words.count('pear')}")
         (folder / f"{part}.tsv").write_text("\n".join(lines) + "\n")
     options = train.FinetuneOptions(
-        "text_regression", str(tmp_path / "run"), str(folder), init=start, set=QUICK
-    )
+        "text_regression", str(tmp_path / "run"), str(folder), init=start,
+        set=(*QUICK, "training.steps=120", "training.evaluate_every=40"),
+    )  # fmt: skip
     train.main(options)
     result = RunDir(str(tmp_path / "run")).result()
     assert result["pearson"] > 0.9
