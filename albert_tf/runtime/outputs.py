@@ -190,6 +190,12 @@ def new_file(path: str) -> Iterator[str]:
             os.remove(partial)
 
 
+def write_bytes(path: str, content: bytes) -> None:
+    """Writes a file that is either the whole new content or the old one, never a part."""
+    with new_file(path) as partial, open(partial, "wb") as file:
+        file.write(content)
+
+
 def read_json(path: str) -> dict[str, Any]:
     """The object in a JSON file.
 

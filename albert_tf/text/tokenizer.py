@@ -9,13 +9,12 @@ import functools
 import hashlib
 import json
 import os
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from albert_tf.runtime import settings
+from albert_tf.runtime import outputs, settings
 from albert_tf.runtime.errors import ConfigError, InputError, InputNotFoundError, reading
 from albert_tf.text.normalization import Normalization
 from albert_tf.text.sentencepiece_model import MODEL_FILE, WORD_MARK, SentencePiece, SpecialIds
@@ -127,9 +126,9 @@ class Tokenizer:
             "training": self.training,
         }
         os.makedirs(folder, exist_ok=True)
-        _write(os.path.join(folder, self.vocabulary.file), self.model)
+        outputs.write_bytes(os.path.join(folder, self.vocabulary.file), self.model)
         text = json.dumps(record, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-        _write(os.path.join(folder, SETTINGS_FILE), text.encode())
+        outputs.write_bytes(os.path.join(folder, SETTINGS_FILE), text.encode())
 
     def _check_id(self, i: int) -> None:
         if not 0 <= i < self.vocab_size:
@@ -195,12 +194,3 @@ def _read_record(folder: str) -> dict[str, Any] | None:
         if isinstance(record, dict) and record.get("format") == FORMAT:
             return record
     return None
-
-
-def _write(path: str, content: bytes) -> None:
-    """Readers see the old file or the new one, whichever process writes first."""
-    folder, name = os.path.split(path)
-    temporary = os.path.join(folder, f".{name}-{uuid.uuid4().hex}.partial")
-    with open(temporary, "xb") as stream:  # mkstemp would make it private
-        stream.write(content)
-    os.replace(temporary, path)

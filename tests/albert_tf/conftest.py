@@ -32,6 +32,18 @@ def small_tokenizer() -> Tokenizer:
 
 
 @pytest.fixture(scope="session")
+def comma_tokenizer() -> Tokenizer:
+    """400 pieces of English topics and years, so that some pieces end in a digit and a comma."""
+    topics = pytest.importorskip("pydoc_data.topics").topics
+    from data.train_tokenizer import TrainTokenizerOptions, train_model
+
+    sentences = [line for text in list(topics.values())[:12] for line in text.splitlines()]
+    years = [f"in {year}, or {year % 100}, " * 3 for year in range(2000, 2030)]
+    options = TrainTokenizerOptions(corpus="", output="", vocab_size=400)
+    return Tokenizer(train_model(sentences + years * 9, options))
+
+
+@pytest.fixture(scope="session")
 def fake_inputs():
     """(batch, length, padding of each row) -> the encoder's dict of random ids."""
 

@@ -23,7 +23,6 @@ from albert_tf.text.normalization import Normalization, normalize
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from albert_tf.text.unknown_runs import LONG, shorten
 from albert_tf.text.wordpiece import split_words
-from data.train_tokenizer import TrainTokenizerOptions, train_model
 
 TEXTS = [
     "In 2009, we paid 1,000, or 3.0, each.", "UNwantéd naïve ß ﬁ Ⅳ İ", " two  spaces\nand\ta tab ",
@@ -33,12 +32,8 @@ TEXTS = [
 
 
 @pytest.fixture(scope="module")
-def tiny() -> Tokenizer:
-    topics = pytest.importorskip("pydoc_data.topics").topics
-    sentences = [line for text in list(topics.values())[:12] for line in text.splitlines()]
-    years = [f"in {year}, or {year % 100}, " * 3 for year in range(2000, 2030)]
-    options = TrainTokenizerOptions(corpus="", output="", vocab_size=400)
-    return Tokenizer(train_model(sentences + years * 9, options))
+def tiny(comma_tokenizer: Tokenizer) -> Tokenizer:
+    return comma_tokenizer
 
 
 def test_agrees_on_the_reference_texts(shared_data):

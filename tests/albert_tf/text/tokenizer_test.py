@@ -13,7 +13,6 @@ import pytest
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.text.normalization import normalize
 from albert_tf.text.tokenizer import Normalization, Tokenizer, load_tokenizer
-from data.train_tokenizer import TrainTokenizerOptions, train_model
 
 ODD = ["", " ", "\0", "a\0b", "\ud800", "a\udfffb", "\ufeff", "\x85", "\t\r\n", "️", "🤗" * 9, "▁"]
 TEXTS = [
@@ -23,13 +22,8 @@ TEXTS = [
 
 
 @pytest.fixture(scope="module")
-def tiny() -> Tokenizer:
-    """400 pieces of English topics and years, so that some pieces end in a digit and a comma."""
-    topics = pytest.importorskip("pydoc_data.topics").topics
-    sentences = [line for text in list(topics.values())[:12] for line in text.splitlines()]
-    years = [f"in {year}, or {year % 100}, " * 3 for year in range(2000, 2030)]
-    options = TrainTokenizerOptions(corpus="", output="", vocab_size=400)
-    return Tokenizer(train_model(sentences + years * 9, options))
+def tiny(comma_tokenizer: Tokenizer) -> Tokenizer:
+    return comma_tokenizer
 
 
 @pytest.fixture(scope="module")
