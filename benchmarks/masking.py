@@ -113,7 +113,7 @@ def _masking_step(records: "Records", size: int) -> Callable[[], object]:
 
     from data.pipeline import example_maker
     from data.pipeline.masking import MaskingConfig, mask_batch
-    from data.pipeline.pairs import Objective
+    from data.pipeline.pair_objective import Objective
 
     seen: list[tuple] = []
 

@@ -22,7 +22,7 @@ from albert_tf.runtime.run_dir import RunDir
 from data.pipeline.batches import Mixture
 from pretraining.experiments import experiment
 from pretraining.loop.config import resolve
-from pretraining.loop.guard import Guard
+from pretraining.loop.divergence_guard import Guard
 from pretraining.loop.training import train
 from pretraining.loop.training_log import TrainingLog
 

@@ -33,7 +33,7 @@ from pretraining.evaluate import note_overlap
 from pretraining.evaluation.intrinsic import Evaluator
 from pretraining.experiments import experiment
 from pretraining.loop.config import PretrainConfig, resolve
-from pretraining.loop.guard import skipped_steps
+from pretraining.loop.divergence_guard import skipped_steps
 from pretraining.loop.selection import Evaluate
 from pretraining.loop.training import check_batch, train
 

@@ -45,7 +45,7 @@ LIGHT = [
     *(f"data.corpora.{name}" for name in (
         "corpus", "python_docs", "readers", "sentences", "text_files",
     )),
-    *(f"data.building.{name}" for name in ("cutter", "labels", "segments", "workers")),
+    *(f"data.building.{name}" for name in ("cutter", "pair_labels", "segments", "workers")),
     "data.records.schema",
 ]  # fmt: skip
 HEAVY = {"tensorflow", "tensorflow_text", "tensorflow_hub", "tf_keras", "official", "orbit"}

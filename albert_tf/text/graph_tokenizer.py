@@ -13,7 +13,7 @@ from albert_tf.runtime.errors import InputError
 from albert_tf.text.normalization import Normalization, combining_ranges, re2_class
 from albert_tf.text.tokenizer import SpecialIds, Tokenizer
 from albert_tf.text.truncation import truncated_lengths_in_graph
-from albert_tf.text.unknown_runs import LONG, shorten
+from albert_tf.text.unknown_characters import LONG, shorten
 from albert_tf.text.wordpiece import CONTINUES, MAX_WORD, SPECIAL_PIECES, WordPiece, characters
 
 # What str.split() takes for white space, as an RE2 class.
@@ -88,7 +88,7 @@ class SentencePieceOps(tf.Module):
         return normalize_in_graph(texts, self._normalization)
 
     def shorten(self, normal: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """What the model is given for it: see `unknown_runs.shorten`."""
+        """What the model is given for it: see `unknown_characters.shorten`."""
         count = tf.reduce_sum(tf.strings.length(normal, "UTF8_CHAR"))
         return tf.cond(
             tf.reduce_any(tf.strings.length(normal) > LONG),

@@ -8,7 +8,7 @@ import numpy as np
 from albert_tf.runtime import keyed
 from albert_tf.text.tokenizer import Tokenizer
 from data.building.batch_tokenizer import encode_flat
-from data.building.labels import paired, swapped
+from data.building.pair_labels import paired, swapped
 from data.building.segments import Pairs, part_long_sentences, reference_pairs, segment_pairs
 from data.building.sequences import Sequences, take_ranges
 from data.building.workers import map_in_order

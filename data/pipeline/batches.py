@@ -12,7 +12,7 @@ from albert_tf.runtime.errors import ConfigError
 from data.pipeline.example_maker import ExampleMaker
 from data.pipeline.masking import MaskingConfig
 from data.pipeline.mixture import Mixture
-from data.pipeline.pairs import PAIR_OBJECTIVES, Objective
+from data.pipeline.pair_objective import PAIR_OBJECTIVES, Objective
 from data.pipeline.record_folder import Records
 from data.records.manifest import COMPACT, Manifest
 from data.records.reference_reader import StaticRecords, pair_of

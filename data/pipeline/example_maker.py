@@ -6,9 +6,9 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.runtime import keyed
-from data.pipeline import pairs
+from data.pipeline import pair_objective
 from data.pipeline.masking import MaskingConfig, Vocabulary, mask_batch
-from data.pipeline.pairs import Objective, Segments
+from data.pipeline.pair_objective import Objective, Segments
 from data.pipeline.row_ops import take
 from data.records.manifest import Manifest
 
@@ -82,10 +82,10 @@ class ExampleMaker:
             # The partner's pieces stand behind the record's own.
             begin, length = begin + record["pieces"].shape[1], tf.where(is_other, length, 0)
             limit = room(self.manifest.seq_length)
-            return pairs.replace_half(first, second, key, begin, length, limit)
+            return pair_objective.replace_half(first, second, key, begin, length, limit)
         if self.objective.pair == "sop":
-            return pairs.swap_half(first, second, key)
-        return pairs.in_order(first, second)
+            return pair_objective.swap_half(first, second, key)
+        return pair_objective.in_order(first, second)
 
     def _ids(self, pieces: tf.Tensor, layout: "_Layout") -> tf.Tensor:
         ids = tf.where(layout.ordinary, pieces, tf.where(layout.real, self.sep_id, self.pad_id))

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from albert_tf.runtime import keyed
 from albert_tf.runtime.errors import InputError
-from data.pipeline.pairs import Objective
+from data.pipeline.pair_objective import Objective
 from data.pipeline.record_folder import Records
 from data.records.manifest import COMPACT, Manifest
 

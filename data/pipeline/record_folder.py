@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from albert_tf.runtime.errors import InputError
 from data.pipeline.example_maker import room
-from data.pipeline.pairs import Objective, Partners
+from data.pipeline.pair_objective import Objective, Partners
 from data.pipeline.record_stream import (
     DAMAGE,
     find_damage,

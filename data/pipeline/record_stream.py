@@ -1,8 +1,8 @@
 """The endless stream of records: epoch after epoch, each in its own keyed order.
 
 In each epoch the shards come in a keyed order, and so do the records of a shard. One shard is in
-memory at a time, as the strings of its records; where records have partners (`pairs`), also the
-shard of these.
+memory at a time, as the strings of its records; where records have partners (`pair_objective`),
+also the shard of these.
 """
 
 import sys
@@ -15,7 +15,7 @@ import tensorflow as tf
 from albert_tf.runtime import keyed
 from albert_tf.runtime.errors import MachineError
 from albert_tf.training.progress import Progress
-from data.pipeline.pairs import Partners
+from data.pipeline.pair_objective import Partners
 
 _UNREADABLE = (tf.errors.NotFoundError, tf.errors.PermissionDeniedError)
 # What reading raises where a file is torn or cannot be opened, has other records than it should, or

@@ -22,7 +22,7 @@ from albert_tf.tasks.task_model import TaskModel
 from albert_tf.training.checkpoints import DAMAGE
 from finetuning.training.batches import training_batches
 from finetuning.training.config import FinetuneConfig, Plan
-from finetuning.training.layers import LayerwiseAdamW, factors_of, freeze
+from finetuning.training.layer_rates import LayerwiseAdamW, factors_of, freeze
 
 Scores = dict[str, float]
 

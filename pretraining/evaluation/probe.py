@@ -16,7 +16,7 @@ from albert_tf.runtime import keyed
 from data.pipeline.batches import Records, evaluation_batches, filled_up
 from data.pipeline.example_maker import ExampleMaker, room
 from data.pipeline.masking import MaskingConfig
-from data.pipeline.pairs import Objective, Partners
+from data.pipeline.pair_objective import Objective, Partners
 from data.pipeline.record_stream import records_in_order
 
 FIT, SCORE, NEITHER = 0, 1, 2  # what a pair is for

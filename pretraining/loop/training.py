@@ -16,7 +16,7 @@ from albert_tf.runtime.run_dir import RunDir
 from data.pipeline.batches import Mixture, Records, training_batches
 from pretraining.loop.checkpoints import Checkpoints
 from pretraining.loop.config import PretrainConfig
-from pretraining.loop.guard import Guard
+from pretraining.loop.divergence_guard import Guard
 from pretraining.loop.selection import Evaluate, Selection
 from pretraining.loop.stop_request import StopRequest
 from pretraining.loop.train_step import TrainStep, make_optimizer

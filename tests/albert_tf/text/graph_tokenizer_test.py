@@ -21,7 +21,7 @@ from albert_tf.text.graph_tokenizer import (
 )
 from albert_tf.text.normalization import Normalization, normalize
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
-from albert_tf.text.unknown_runs import LONG, shorten
+from albert_tf.text.unknown_characters import LONG, shorten
 from albert_tf.text.wordpiece import split_words
 
 TEXTS = [

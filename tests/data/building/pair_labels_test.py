@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from data.building import labels
+from data.building import pair_labels
 from data.building.segments import Pairs, segment_pairs
 from data.building.sequences import Sequences
 from data.building.static_masking import StaticMasking, choose
@@ -33,7 +33,7 @@ def test_lone_sentences_are_halved_before_the_nearest_word():
     ids, pairs = documents(lengths)
     words = np.concatenate([7 * n + np.array([0, 2, 5]) for n in range(300)])
     words = np.append(words, [2100, *(2101 + 9 * np.arange(300)), *(2107 + 9 * np.arange(100))])
-    found = labels.paired(pairs, ids, np.isin(ids, words))
+    found = pair_labels.paired(pairs, ids, np.isin(ids, words))
     assert (found.document == np.delete(np.arange(601), 300)).all()
     assert (found.second == found.first + found.first_length).all()
     assert (found.first_length + found.second_length == np.delete(lengths, 300)).all()
@@ -45,7 +45,7 @@ def test_lengths_do_not_tell_which_half_came_first():
     """With words of one, two or three pieces; sentences of 2 to 40."""
     rng = np.random.default_rng(0)
     ids, pairs = documents(rng.integers(2, 41, LONE).tolist())
-    found = labels.paired(pairs, ids, rng.random(len(ids)) < 0.5)
+    found = pair_labels.paired(pairs, ids, rng.random(len(ids)) < 0.5)
     shorter, _, longer = shares(found)
     assert abs(shorter - longer) < 5 / LONE**0.5
 
@@ -53,7 +53,7 @@ def test_lengths_do_not_tell_which_half_came_first():
 def test_half_of_the_labelled_pairs_are_swapped():
     bounds = np.cumsum([0, *[3, 4] * 4000])
     pairs = segment_pairs(bounds, bounds[::2], np.arange(4000, dtype=np.uint64), 61)
-    swapped = labels.swapped(pairs)
+    swapped = pair_labels.swapped(pairs)
     label = swapped.label == 1
     assert abs(label.mean() - 0.5) < 5 * 0.5 / 4000**0.5
     has_two = pairs.second_length > 0
@@ -65,7 +65,9 @@ def test_half_of_the_labelled_pairs_are_swapped():
 def test_masks_do_not_tell_the_label():
     """Both draw from the pair's key: no mask of segments of 30 + 30 words leans to a label."""
     bounds = np.cumsum([0, *[30, 30] * LONE])
-    pairs = labels.swapped(segment_pairs(bounds, bounds[::2], np.arange(LONE, dtype=np.uint64), 60))
+    pairs = pair_labels.swapped(
+        segment_pairs(bounds, bounds[::2], np.arange(LONE, dtype=np.uint64), 60)
+    )
     sequences = Sequences(
         keys=pairs.keys,
         documents=pairs.document,

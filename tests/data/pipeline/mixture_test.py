@@ -14,7 +14,7 @@ from albert_tf.runtime.errors import InputError
 from data.pipeline.batches import training_batches
 from data.pipeline.masking import MaskingConfig
 from data.pipeline.mixture import BLOCK, Mixture
-from data.pipeline.pairs import Objective
+from data.pipeline.pair_objective import Objective
 from data.pipeline.record_folder import Records
 from data.show_records import original_ids
 

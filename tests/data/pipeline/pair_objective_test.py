@@ -18,7 +18,7 @@ from albert_tf.text.truncation import truncated_lengths
 from data.building.segments import segment_pairs
 from data.pipeline.batches import Objective, Records, evaluation_batches, training_batches
 from data.pipeline.masking import MaskingConfig
-from data.pipeline.pairs import replace_half
+from data.pipeline.pair_objective import replace_half
 from data.records.manifest import Counts, Manifest
 from data.records.schema import COMPACT_VERSION
 from data.show_records import original_ids

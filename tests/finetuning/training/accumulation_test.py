@@ -17,7 +17,7 @@ from finetuning.datasets import TASKS
 from finetuning.datasets.task import Source
 from finetuning.training.config import FinetuneConfig, Plan, TrainingConfig
 from finetuning.training.fit import compiled, fine_tune
-from finetuning.training.layers import LayerwiseAdamW
+from finetuning.training.layer_rates import LayerwiseAdamW
 from finetuning.training.starting_point import StartingPoint, resolve
 
 

@@ -16,7 +16,7 @@ from finetuning.train import FinetuneOptions, main
 from finetuning.training.batches import training_batches
 from finetuning.training.config import FinetuneConfig, Plan, TrainingConfig
 from finetuning.training.fit import compiled, fine_tune
-from finetuning.training.layers import LayerwiseAdamW, factors_of, freeze
+from finetuning.training.layer_rates import LayerwiseAdamW, factors_of, freeze
 from finetuning.training.starting_point import StartingPoint, resolve
 
 CPU = tf.distribute.OneDeviceStrategy("/cpu:0")

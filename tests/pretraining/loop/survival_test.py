@@ -19,7 +19,7 @@ from pretraining.experiments import SMOKE
 from pretraining.loop import training
 from pretraining.loop.checkpoints import Checkpoints
 from pretraining.loop.config import GuardConfig, PretrainConfig, resolve
-from pretraining.loop.guard import Guard, skipped_steps
+from pretraining.loop.divergence_guard import Guard, skipped_steps
 from pretraining.loop.train_step import TrainStep
 from pretraining.loop.training_log import TrainingLog
 
