@@ -1,7 +1,7 @@
 """Windows over contexts and the choice of answers, inside a graph.
 
-What `tasks.span_windows` and `tasks.span_answers` do with arrays. Shapes: B contexts, W windows of
-all of them, K candidates of a window, C characters of all contexts, N spans that may be answers.
+What `windows` and `answers` of `tasks.spans` do with arrays. Shapes: B contexts, W windows of all
+of them, K candidates of a window, C characters of all contexts, N spans that may be answers.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ _BASE, _OF_EXAMPLE = 0x9E3779B97F4A7C15, 0xD1B54A32D192ED03  # odd, without a pa
 
 
 class GraphWindows(NamedTuple):
-    """`span_windows.Windows`, each int32 [W]; `before`: positions in front of the context."""
+    """`windows.Windows`, each int32 [W]; `before`: positions in front of the context."""
 
     example: tf.Tensor
     offset: tf.Tensor
@@ -45,7 +45,7 @@ class Spans(NamedTuple):
 
 
 def cut(sizes: tf.Tensor, asked: tf.Tensor, task: SpanTask, most: int) -> GraphWindows:
-    """`span_windows.cut` for contexts of `sizes` and questions of `asked` pieces, int32 [B].
+    """`windows.cut` for contexts of `sizes` and questions of `asked` pieces, int32 [B].
 
     A context that needs more than `most` windows is an InvalidArgument.
     """
@@ -63,7 +63,7 @@ def cut(sizes: tf.Tensor, asked: tf.Tensor, task: SpanTask, most: int) -> GraphW
     offset = number * tf.gather(step, example)
     length = tf.minimum(tf.gather(room, example), tf.gather(sizes, example) - offset)
     end = offset + length
-    # Where each window takes over from the one before it: see `span_windows.cut`.
+    # Where each window takes over from the one before it: see `windows.cut`.
     before_end, shorter = tf.roll(end, 1, 0), tf.roll(length, 1, 0) - length
     better = offset + (100 * (before_end - 1 - offset) + shorter) // 200 + 1
     border = tf.where(100 * (end - before_end) <= shorter, before_end, better)

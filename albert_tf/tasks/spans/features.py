@@ -210,7 +210,7 @@ def _targets(
 
 
 def _undecodable(answers: np.ndarray, windows: Windows, max_length: int) -> tuple[int, ...]:
-    """The examples that have answers, but none that `span_answers.decode_spans` can give."""
+    """The examples that have answers, but none that `answers.decode_spans` can give."""
     example, first, last, is_whole = answers.T
     size = int(windows.owned_to.max(initial=0)) + 1
     owners = windows.example * size + windows.owned_from  # ascending
