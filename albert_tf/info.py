@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from albert_tf.models.config import SHARINGS, AlbertConfig, head_param_counts, param_counts
 from albert_tf.models.published_sizes import MODELS_M, SHARING_M
 from albert_tf.runtime import settings
-from albert_tf.runtime.cli import option, run
+from albert_tf.runtime.commands import option, run
 from albert_tf.runtime.errors import InputError
 
 

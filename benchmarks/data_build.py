@@ -33,7 +33,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
-from albert_tf.runtime.cli import option, run
+from albert_tf.runtime.commands import option, run
 from albert_tf.runtime.errors import InputError
 from albert_tf.text.normalization import normalize
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from albert_tf.runtime.cli import option, run
+from albert_tf.runtime.commands import option, run
 from albert_tf.runtime.errors import InputError
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from official.nlp.modeling import layers
 
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.encoder import INPUTS
-from albert_tf.runtime import cli
+from albert_tf.runtime import commands
 from benchmarks.systems.tf_models_official import encoder_like
 from pretraining import tpu_check
 from pretraining.tpu.lowering import TpuCompiler, lower_step_in_subprocess
@@ -70,4 +70,4 @@ def _compile(step: Step, topology: str) -> CompiledSize:
 
 
 if __name__ == "__main__":
-    cli.run(main, TpuCheckOptions, __doc__)
+    commands.run(main, TpuCheckOptions, __doc__)

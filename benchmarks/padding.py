@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.optimization import AdamW
-from albert_tf.runtime import cli, devices
+from albert_tf.runtime import commands, devices
 from albert_tf.tasks.kinds import KINDS
 from finetuning.datasets import TASKS
 from finetuning.datasets.task import Source
@@ -31,13 +31,13 @@ DEV_EXAMPLES = 256
 class PaddingOptions:
     """The command line of `benchmarks.padding`."""
 
-    task: str = cli.option("the task: " + ", ".join(TASKS))
-    data_dir: str = cli.option("its files")
-    init: str = cli.option("run folder or converted folder")
-    steps: int = cli.option("of each round", 20)
-    device: str = cli.option("as for finetuning.train", "auto")
-    dry_run: bool = cli.option("check the options", False)
-    set: tuple[str, ...] = cli.option("key=value, as for finetuning.train", ())
+    task: str = commands.option("the task: " + ", ".join(TASKS))
+    data_dir: str = commands.option("its files")
+    init: str = commands.option("run folder or converted folder")
+    steps: int = commands.option("of each round", 20)
+    device: str = commands.option("as for finetuning.train", "auto")
+    dry_run: bool = commands.option("check the options", False)
+    set: tuple[str, ...] = commands.option("key=value, as for finetuning.train", ())
 
 
 def main(options: PaddingOptions) -> None:
@@ -90,4 +90,4 @@ def _flat(outputs: Any) -> np.ndarray:
 
 
 if __name__ == "__main__":
-    cli.run(main, PaddingOptions, __doc__)
+    commands.run(main, PaddingOptions, __doc__)

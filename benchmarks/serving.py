@@ -23,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 
-from albert_tf.runtime import cli
+from albert_tf.runtime import commands
 from albert_tf.runtime.errors import InputError
 from albert_tf.text.tokenizer import WORD_MARK, Tokenizer, load_tokenizer
 
@@ -37,14 +37,16 @@ _PERCENTILES = ((50, 1), (95, 20), (99, 100))  # and the rounds from which on ea
 class ServingOptions:
     """What is measured, and how often."""
 
-    tokenizer: str = cli.option("a SentencePiece model, or a folder with one")
-    preset: str = cli.option("the encoder's shape", "albert-base-v2")
-    seq_length: int = cli.option("pieces of the longest text", 128)
-    systems: str = cli.option("which, comma-separated", ",".join(SYSTEMS))
-    loads: str = cli.option("which, comma-separated, such as 'mixed,1 x 10'; by default all", "")
-    cores: int = cli.option("cores that each system may use", 1)
-    rounds: int = cli.option("measured requests of each load, after one that is not", 20)
-    dry_run: bool = cli.option("check the options, print what would be measured", False)
+    tokenizer: str = commands.option("a SentencePiece model, or a folder with one")
+    preset: str = commands.option("the encoder's shape", "albert-base-v2")
+    seq_length: int = commands.option("pieces of the longest text", 128)
+    systems: str = commands.option("which, comma-separated", ",".join(SYSTEMS))
+    loads: str = commands.option(
+        "which, comma-separated, such as 'mixed,1 x 10'; by default all", ""
+    )
+    cores: int = commands.option("cores that each system may use", 1)
+    rounds: int = commands.option("measured requests of each load, after one that is not", 20)
+    dry_run: bool = commands.option("check the options, print what would be measured", False)
 
     def __post_init__(self) -> None:
         if unknown := [name for name in self.names if name not in SYSTEMS]:
@@ -190,4 +192,4 @@ def _line(name: str, load: str, count: int, answers: dict[str, list[dict]]) -> d
 
 
 if __name__ == "__main__":
-    cli.run(main, ServingOptions, __doc__)
+    commands.run(main, ServingOptions, __doc__)

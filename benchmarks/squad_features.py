@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from albert_tf.runtime.cli import option, run
+from albert_tf.runtime.commands import option, run
 from albert_tf.runtime.errors import InputError
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from albert_tf.runtime import settings
-from albert_tf.runtime.cli import option, run
+from albert_tf.runtime.commands import option, run
 from albert_tf.runtime.errors import InputError
 from benchmarks.systems import SYSTEMS, Step, load
 from benchmarks.workloads import WORKLOADS, Workload, step_flops

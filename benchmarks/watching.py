@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from unittest import mock
 
-from albert_tf.runtime import cli, devices
+from albert_tf.runtime import commands, devices
 from albert_tf.runtime.run_dir import RunDir
 from data.pipeline.batches import Mixture
 from pretraining.experiments import experiment
@@ -31,12 +31,12 @@ from pretraining.loop.training_log import TrainingLog
 class WatchingOptions:
     """The command line of `benchmarks.watching`."""
 
-    data: str = cli.option("the records, as for pretraining.train")
-    experiment: str = cli.option("as for pretraining.train", "laptop")
-    steps: int = cli.option("of the run", 500)
-    device: str = cli.option("as for pretraining.train", "auto")
-    dry_run: bool = cli.option("check the options and measure nothing", False)
-    set: tuple[str, ...] = cli.option("key=value", ())
+    data: str = commands.option("the records, as for pretraining.train")
+    experiment: str = commands.option("as for pretraining.train", "laptop")
+    steps: int = commands.option("of the run", 500)
+    device: str = commands.option("as for pretraining.train", "auto")
+    dry_run: bool = commands.option("check the options and measure nothing", False)
+    set: tuple[str, ...] = commands.option("key=value", ())
 
 
 def main(options: WatchingOptions) -> None:
@@ -83,4 +83,4 @@ def _timed(owner: type, name: str, seconds: list[float]) -> mock._patch:
 
 
 if __name__ == "__main__":
-    cli.run(main, WatchingOptions, __doc__)
+    commands.run(main, WatchingOptions, __doc__)

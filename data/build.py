@@ -18,7 +18,7 @@ import json
 import os
 from collections.abc import Iterator
 
-from albert_tf.runtime import cli, outputs, settings
+from albert_tf.runtime import commands, outputs, settings
 from albert_tf.runtime.errors import InputError
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from data.building import beam_runner, local_runner
@@ -244,4 +244,4 @@ def _report(options: BuildOptions, counts: Counts) -> None:
 
 
 if __name__ == "__main__":
-    cli.run(build, BuildOptions, __doc__)
+    commands.run(build, BuildOptions, __doc__)

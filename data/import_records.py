@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from albert_tf.runtime import cli, outputs, settings
+from albert_tf.runtime import commands, outputs, settings
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from albert_tf.training.progress import Progress
@@ -38,11 +38,13 @@ _PAIRS = ("sop", "nsp", "none")
 class ImportOptions:
     """The command line of `data.import_records`."""
 
-    files: str = cli.option("the TFRecord files, a glob")
-    tokenizer: str = cli.option("of the records: tokenizer folder, spiece.model or vocab.txt")
-    output: str = cli.option("the folder to make")
-    pair: str = cli.option("what label 1 means: sop: swapped, nsp: random; none: no labels", "sop")
-    dry_run: bool = cli.option("check everything and write nothing", False)
+    files: str = commands.option("the TFRecord files, a glob")
+    tokenizer: str = commands.option("of the records: tokenizer folder, spiece.model or vocab.txt")
+    output: str = commands.option("the folder to make")
+    pair: str = commands.option(
+        "what label 1 means: sop: swapped, nsp: random; none: no labels", "sop"
+    )
+    dry_run: bool = commands.option("check everything and write nothing", False)
 
 
 def import_records(options: ImportOptions) -> None:
@@ -159,7 +161,7 @@ def _batches(records: "StaticRecords") -> Iterator[dict[str, np.ndarray]]:
         raise InputError(
             f"--files must be of one kind: sequences of {records.seq_length} with "
             f"{records.max_predictions} slots, as the first record. Received: others too "
-            f"({cli.one_line(error)[-160:]}). Import each kind into an --output of its own."
+            f"({commands.one_line(error)[-160:]}). Import each kind into an --output of its own."
         ) from None
 
 
@@ -172,4 +174,4 @@ def _fingerprint(records: "StaticRecords") -> str:
 
 
 if __name__ == "__main__":
-    cli.run(import_records, ImportOptions, __doc__)
+    commands.run(import_records, ImportOptions, __doc__)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from albert_tf.runtime import cli, settings
+from albert_tf.runtime import commands, settings
 from albert_tf.runtime.errors import InputError
 from albert_tf.text.tokenizer import Tokenizer
 from data.records.manifest import tokenizer_of
@@ -28,12 +28,14 @@ Batch = dict[str, np.ndarray]
 class ShowRecordsOptions:
     """The command line of `data.show_records`."""
 
-    data: str = cli.option("folder of records; may be given without its flag")
-    num: int = cli.option("records to print", 3)
-    objective: str | None = cli.option("sop, nsp or none; by default what labels are for", None)
-    sample: int = cli.option("records to count, from the first on; 0 = all", 10_000)
-    seed: int = cli.option("of masks and pairs", 0)
-    dry_run: bool = cli.option("check everything and print the options", False)
+    data: str = commands.option("folder of records; may be given without its flag")
+    num: int = commands.option("records to print", 3)
+    objective: str | None = commands.option(
+        "sop, nsp or none; by default what labels are for", None
+    )
+    sample: int = commands.option("records to count, from the first on; 0 = all", 10_000)
+    seed: int = commands.option("of masks and pairs", 0)
+    dry_run: bool = commands.option("check everything and print the options", False)
 
 
 def show_records(options: ShowRecordsOptions) -> None:
@@ -188,4 +190,4 @@ def masked_runs(batch: Batch, tokenizer: Tokenizer) -> Counter[int]:
 
 
 if __name__ == "__main__":
-    cli.run(show_records, ShowRecordsOptions, __doc__, positional="data")
+    commands.run(show_records, ShowRecordsOptions, __doc__, positional="data")

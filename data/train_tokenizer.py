@@ -21,7 +21,7 @@ from itertools import chain
 
 import sentencepiece
 
-from albert_tf.runtime import cli, outputs, settings
+from albert_tf.runtime import commands, outputs, settings
 from albert_tf.runtime.errors import InputError
 from albert_tf.text.normalization import Normalization, normalize
 from albert_tf.text.tokenizer import (
@@ -49,21 +49,21 @@ _NORMALIZE_AT_ONCE = 10_000
 class TrainTokenizerOptions:
     """The command line of `data.train_tokenizer`."""
 
-    corpus: str = cli.option("where the text is, e.g. text:'corpus/*.txt'")
-    output: str = cli.option("the folder to make")
-    vocab_size: int = cli.option("number of pieces", 30_000)
-    lowercase: bool = cli.option("lower the case of all text", True)
-    strip_accents: bool = cli.option("NFKD without combining marks: é becomes e", True)
-    unify_quotes: bool = cli.option("`` and '' become \"", False)
-    document_boundary: str = cli.option("blank_line, file or regex:RE", "blank_line")
-    seed: int = cli.option("of the sample, where there are more sentences than are used", 0)
-    max_sentences: int = cli.option("sentences to train on; bounds the memory", 2_000_000)
-    character_coverage: float = cli.option(
+    corpus: str = commands.option("where the text is, e.g. text:'corpus/*.txt'")
+    output: str = commands.option("the folder to make")
+    vocab_size: int = commands.option("number of pieces", 30_000)
+    lowercase: bool = commands.option("lower the case of all text", True)
+    strip_accents: bool = commands.option("NFKD without combining marks: é becomes e", True)
+    unify_quotes: bool = commands.option("`` and '' become \"", False)
+    document_boundary: str = commands.option("blank_line, file or regex:RE", "blank_line")
+    seed: int = commands.option("of the sample, where there are more sentences than are used", 0)
+    max_sentences: int = commands.option("sentences to train on; bounds the memory", 2_000_000)
+    character_coverage: float = commands.option(
         "share of the text whose characters get a piece", 0.99995
     )
-    errors: str = cli.option("strict, or replace: what invalid UTF-8 gets", "strict")
-    data_dir: str | None = cli.option("where TFDS keeps its data sets", None)
-    dry_run: bool = cli.option("check everything and write nothing", False)
+    errors: str = commands.option("strict, or replace: what invalid UTF-8 gets", "strict")
+    data_dir: str | None = commands.option("where TFDS keeps its data sets", None)
+    dry_run: bool = commands.option("check everything and write nothing", False)
 
     @property
     def normalization(self) -> Normalization:
@@ -234,4 +234,4 @@ def _explained(error: RuntimeError, options: TrainTokenizerOptions) -> InputErro
 
 
 if __name__ == "__main__":
-    cli.run(train_tokenizer, TrainTokenizerOptions, __doc__)
+    commands.run(train_tokenizer, TrainTokenizerOptions, __doc__)

@@ -16,7 +16,7 @@ import sys
 import time
 
 from albert_tf.models.config import AlbertConfig, head_param_counts
-from albert_tf.runtime import cli, outputs
+from albert_tf.runtime import commands, outputs
 from albert_tf.runtime.errors import InputError
 from albert_tf.training.progress import Progress
 from data.corpora.corpus import Document, read_documents, split_of
@@ -46,9 +46,9 @@ EXPECT = (
 class DemoOptions:
     """The command line of `examples.demo`."""
 
-    output: str = cli.option("the folder of every artefact", "artifacts/demo")
-    experiment: str = cli.option("the pretraining experiment", "laptop")
-    dry_run: bool = cli.option("print the commands and run none", False)
+    output: str = commands.option("the folder of every artefact", "artifacts/demo")
+    experiment: str = commands.option("the pretraining experiment", "laptop")
+    dry_run: bool = commands.option("print the commands and run none", False)
 
 
 class Journey:
@@ -215,4 +215,4 @@ def table(demo: Journey) -> str:
 
 
 if __name__ == "__main__":
-    cli.run(main, DemoOptions, __doc__)
+    commands.run(main, DemoOptions, __doc__)

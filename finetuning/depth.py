@@ -23,7 +23,7 @@ from albert_tf import info
 from albert_tf.export.modules.buckets import WIDTHS
 from albert_tf.export.modules.classifier import ClassifierModule
 from albert_tf.models.config import AlbertConfig
-from albert_tf.runtime import cli, settings
+from albert_tf.runtime import commands, settings
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.classifier import decode_labels
 from albert_tf.tasks.examples import TextExample
@@ -43,14 +43,14 @@ Ask = Callable[[Sequence[TextExample]], dict[str, np.ndarray]]
 class DepthOptions:
     """The command line of `finetuning.depth`."""
 
-    run_dir: str = cli.option("a fine-tuned classifier")
-    data_dir: str | None = cli.option("the files of its data set", None)
-    tfds: bool = cli.option("read the data set's prepared TFDS; nothing is downloaded", False)
-    task: str | None = cli.option("the data set, by default the run's own", None)
-    depths: str = cli.option("numbers of layers, such as 3,6,9; by default all", "")
-    patience: str = cli.option("layers that must agree for an early exit, such as 2,4", "2")
-    requests: int = cli.option("timed requests of each batch size", 50)
-    dry_run: bool = cli.option("load the run, check everything and measure nothing", False)
+    run_dir: str = commands.option("a fine-tuned classifier")
+    data_dir: str | None = commands.option("the files of its data set", None)
+    tfds: bool = commands.option("read the data set's prepared TFDS; nothing is downloaded", False)
+    task: str | None = commands.option("the data set, by default the run's own", None)
+    depths: str = commands.option("numbers of layers, such as 3,6,9; by default all", "")
+    patience: str = commands.option("layers that must agree for an early exit, such as 2,4", "2")
+    requests: int = commands.option("timed requests of each batch size", 50)
+    dry_run: bool = commands.option("load the run, check everything and measure nothing", False)
 
 
 def main(options: DepthOptions) -> None:
@@ -162,4 +162,4 @@ def _flops(
 
 
 if __name__ == "__main__":
-    cli.run(main, DepthOptions, __doc__)
+    commands.run(main, DepthOptions, __doc__)

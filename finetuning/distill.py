@@ -27,7 +27,7 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.encoder import AlbertEncoder
-from albert_tf.runtime import cli, devices, outputs, settings
+from albert_tf.runtime import commands, devices, outputs, settings
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.examples import TextExample
@@ -52,21 +52,27 @@ LOSSES = ("cross_entropy", "mse")
 class DistillOptions:
     """The command line of `finetuning.distill`."""
 
-    teacher: str = cli.option("the fine-tuned run to learn from")
-    task: str = cli.option("the teacher's task: " + ", ".join(TASKS))
-    output: str = cli.option("the folder of teacher/, student/ and control/")
-    data_dir: str | None = cli.option("the task's files", None)
-    tfds: bool = cli.option("the task's prepared TFDS", False)
-    student_layers: int | None = cli.option("the teacher's block in so many layers", None)
-    student: str | None = cli.option("instead: run, converted folder or exported encoder", None)
-    unfinished: bool = cli.option("take the last checkpoint of a run that has not ended", False)
-    texts: str | None = cli.option("a file of unlabelled texts, besides the training texts", None)
-    loss: str = cli.option("cross_entropy, or mse", "cross_entropy")
-    temperature: float = cli.option("of teacher and student, for cross_entropy", 2.0)
-    device: str = cli.option("auto, cpu, gpu or tpu", "auto")
-    tpu: str | None = cli.option("name, grpc address or local", None)
-    dry_run: bool = cli.option("check everything and train nothing", False)
-    set: tuple[str, ...] = cli.option("key=value, as for finetuning.train", ())
+    teacher: str = commands.option("the fine-tuned run to learn from")
+    task: str = commands.option("the teacher's task: " + ", ".join(TASKS))
+    output: str = commands.option("the folder of teacher/, student/ and control/")
+    data_dir: str | None = commands.option("the task's files", None)
+    tfds: bool = commands.option("the task's prepared TFDS", False)
+    student_layers: int | None = commands.option("the teacher's block in so many layers", None)
+    student: str | None = commands.option(
+        "instead: run, converted folder or exported encoder", None
+    )
+    unfinished: bool = commands.option(
+        "take the last checkpoint of a run that has not ended", False
+    )
+    texts: str | None = commands.option(
+        "a file of unlabelled texts, besides the training texts", None
+    )
+    loss: str = commands.option("cross_entropy, or mse", "cross_entropy")
+    temperature: float = commands.option("of teacher and student, for cross_entropy", 2.0)
+    device: str = commands.option("auto, cpu, gpu or tpu", "auto")
+    tpu: str | None = commands.option("name, grpc address or local", None)
+    dry_run: bool = commands.option("check everything and train nothing", False)
+    set: tuple[str, ...] = commands.option("key=value, as for finetuning.train", ())
 
 
 def main(options: DistillOptions) -> None:
@@ -258,4 +264,4 @@ def _fewer_layers(start: StartingPoint, layers: int) -> Any:
 
 
 if __name__ == "__main__":
-    cli.run(main, DistillOptions, __doc__)
+    commands.run(main, DistillOptions, __doc__)

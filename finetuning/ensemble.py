@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from albert_tf import info
-from albert_tf.runtime import cli, outputs, settings
+from albert_tf.runtime import commands, outputs, settings
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.kinds import KINDS
@@ -37,16 +37,16 @@ from finetuning.reporting.report import fingerprint, scores_if_known, write_pred
 class EnsembleOptions:
     """The command line of `finetuning.ensemble`."""
 
-    runs: tuple[str, ...] = cli.option("glob of fine-tuned runs; may be repeated")
-    output: str = cli.option("the folder to make")
-    data_dir: str | None = cli.option("the files of the runs' data set", None)
-    tfds: bool = cli.option("the data set's prepared TFDS", False)
-    select: str = cli.option("best, or all", "best")
-    max_members: int = cli.option("at most; the paper took 6 to 17", 17)
-    part: str | None = cli.option("also answer this part, such as test", None)
-    submission: str | None = cli.option("with --part: the leaderboard's file", None)
-    batch_size: int = cli.option("examples at a time", 32)
-    dry_run: bool = cli.option("print the runs and average nothing", False)
+    runs: tuple[str, ...] = commands.option("glob of fine-tuned runs; may be repeated")
+    output: str = commands.option("the folder to make")
+    data_dir: str | None = commands.option("the files of the runs' data set", None)
+    tfds: bool = commands.option("the data set's prepared TFDS", False)
+    select: str = commands.option("best, or all", "best")
+    max_members: int = commands.option("at most; the paper took 6 to 17", 17)
+    part: str | None = commands.option("also answer this part, such as test", None)
+    submission: str | None = commands.option("with --part: the leaderboard's file", None)
+    batch_size: int = commands.option("examples at a time", 32)
+    dry_run: bool = commands.option("print the runs and average nothing", False)
 
 
 def main(options: EnsembleOptions) -> None:
@@ -254,4 +254,4 @@ def _values(scores: dict[str, float], task: Task) -> list[str]:
 
 
 if __name__ == "__main__":
-    cli.run(main, EnsembleOptions, __doc__)
+    commands.run(main, EnsembleOptions, __doc__)

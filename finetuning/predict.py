@@ -24,7 +24,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
-from albert_tf.runtime import cli, outputs
+from albert_tf.runtime import commands, outputs
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample
@@ -41,21 +41,21 @@ CHUNK = 1024  # examples that are in memory together
 class PredictOptions:
     """The command line of `finetuning.predict`."""
 
-    run_dir: str = cli.option("the fine-tuned run")
-    input: str = cli.option("a file of examples, - for stdin", "-")
-    output: str = cli.option("a file for the answers, - for stdout", "-")
-    format: str = cli.option("of the answers: jsonl or tsv", "jsonl")
-    task: str | None = cli.option("with --part: the data set, by default the run's own", None)
-    data_dir: str | None = cli.option("with --part: the files of the data set", None)
-    tfds: bool = cli.option("with --part: the data set's prepared TFDS", False)
-    part: str | None = cli.option("a part of the data set, such as test", None)
-    submission: str | None = cli.option("with --part: the leaderboard's file", None)
-    null_threshold: float | None = cli.option(
+    run_dir: str = commands.option("the fine-tuned run")
+    input: str = commands.option("a file of examples, - for stdin", "-")
+    output: str = commands.option("a file for the answers, - for stdout", "-")
+    format: str = commands.option("of the answers: jsonl or tsv", "jsonl")
+    task: str | None = commands.option("with --part: the data set, by default the run's own", None)
+    data_dir: str | None = commands.option("with --part: the files of the data set", None)
+    tfds: bool = commands.option("with --part: the data set's prepared TFDS", False)
+    part: str | None = commands.option("a part of the data set, such as test", None)
+    submission: str | None = commands.option("with --part: the leaderboard's file", None)
+    null_threshold: float | None = commands.option(
         "of SQuAD 2.0: above it a question has no answer; by default the run's task.null_threshold",
         None,
     )
-    batch_size: int = cli.option("examples at a time", 32)
-    dry_run: bool = cli.option("load the run, check everything and answer nothing", False)
+    batch_size: int = commands.option("examples at a time", 32)
+    dry_run: bool = commands.option("load the run, check everything and answer nothing", False)
 
 
 def main(options: PredictOptions) -> None:
@@ -219,4 +219,4 @@ def _wanted(task: Any) -> str:
 
 
 if __name__ == "__main__":
-    cli.run(main, PredictOptions, __doc__)
+    commands.run(main, PredictOptions, __doc__)

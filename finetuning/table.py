@@ -32,7 +32,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from albert_tf.runtime import cli, outputs, settings
+from albert_tf.runtime import commands, outputs, settings
 from albert_tf.runtime.errors import InputError, InputNotFoundError, reading
 from albert_tf.runtime.run_dir import RunDir
 from finetuning.datasets import TASKS
@@ -49,19 +49,19 @@ _FROM_MNLI = ("rte", "sts-b", "mrpc")
 class TableOptions:
     """The command line of `finetuning.table`."""
 
-    runs: tuple[str, ...] = cli.option("glob of pretraining runs; may be repeated")
-    tasks: str = cli.option("comma-separated: " + ", ".join(TASKS))
-    data_dir: str = cli.option("a folder with one for each task")
-    output: str = cli.option("the table's folder; one that exists is taken up again")
-    seeds: int = cli.option("fine-tunings of each run on each task", 1)
-    from_mnli: bool = cli.option(
+    runs: tuple[str, ...] = commands.option("glob of pretraining runs; may be repeated")
+    tasks: str = commands.option("comma-separated: " + ", ".join(TASKS))
+    data_dir: str = commands.option("a folder with one for each task")
+    output: str = commands.option("the table's folder; one that exists is taken up again")
+    seeds: int = commands.option("fine-tunings of each run on each task", 1)
+    from_mnli: bool = commands.option(
         f"begin {', '.join(_FROM_MNLI)} with the best of the run's MNLI models", False
     )
-    baseline: str | None = cli.option("the run whose speed is 1; by default the first", None)
-    recipe: str = cli.option("paper, or none", "paper")
-    device: str = cli.option("as for finetuning.train", "auto")
-    dry_run: bool = cli.option("print the fine-tunings and start none", False)
-    set: tuple[str, ...] = cli.option("key=value, of every fine-tuning", ())
+    baseline: str | None = commands.option("the run whose speed is 1; by default the first", None)
+    recipe: str = commands.option("paper, or none", "paper")
+    device: str = commands.option("as for finetuning.train", "auto")
+    dry_run: bool = commands.option("print the fine-tunings and start none", False)
+    set: tuple[str, ...] = commands.option("key=value, of every fine-tuning", ())
 
 
 def main(options: TableOptions) -> int:
@@ -91,7 +91,7 @@ def main(options: TableOptions) -> int:
     if results:
         print(_write(options, runs, tasks, results, baseline))
     print("\n".join(failures), file=sys.stderr, end="\n" if failures else "")
-    return cli.USAGE_ERROR if failures else 0
+    return commands.USAGE_ERROR if failures else 0
 
 
 def _target(options: TableOptions, run: str, task: str) -> str:
@@ -227,4 +227,4 @@ def _folder(data_dir: str, task: str) -> str:
 
 
 if __name__ == "__main__":
-    cli.run(main, TableOptions, __doc__)
+    commands.run(main, TableOptions, __doc__)

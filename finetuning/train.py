@@ -18,7 +18,7 @@ import dataclasses
 import os
 from typing import Any
 
-from albert_tf.runtime import cli, devices, outputs, settings
+from albert_tf.runtime import commands, devices, outputs, settings
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
 from finetuning.datasets import TASKS
@@ -32,21 +32,25 @@ from finetuning.training.starting_point import StartingPoint, resolve
 class FinetuneOptions:
     """The command line of `finetuning.train`."""
 
-    task: str = cli.option("the task: " + ", ".join(TASKS))
-    run_dir: str = cli.option("the run's folder")
-    data_dir: str | None = cli.option("the task's files; with --tfds, where TFDS keeps them", None)
-    tfds: bool = cli.option("read the task's prepared TFDS; nothing is downloaded", False)
-    init: str | None = cli.option("run folder, converted folder or exported encoder", None)
-    init_from_task: str | None = cli.option("a fine-tuned run, instead of --init", None)
-    unfinished: bool = cli.option("take the last checkpoint of a run that has not ended", False)
-    tokenizer: str | None = cli.option("the vocabulary, where --init has none", None)
-    recipe: str = cli.option("paper, or none: our own defaults", "paper")
-    seeds: int = cli.option("runs, with seed, seed + 1...", 1)
-    device: str = cli.option("auto, cpu, gpu, tpu or multi_worker", "auto")
-    tpu: str | None = cli.option("name, grpc address or local", None)
-    cache_dir: str | None = cli.option("where features are kept for the next run", None)
-    dry_run: bool = cli.option("print the resolved configuration and check everything", False)
-    set: tuple[str, ...] = cli.option("key=value", ())
+    task: str = commands.option("the task: " + ", ".join(TASKS))
+    run_dir: str = commands.option("the run's folder")
+    data_dir: str | None = commands.option(
+        "the task's files; with --tfds, where TFDS keeps them", None
+    )
+    tfds: bool = commands.option("read the task's prepared TFDS; nothing is downloaded", False)
+    init: str | None = commands.option("run folder, converted folder or exported encoder", None)
+    init_from_task: str | None = commands.option("a fine-tuned run, instead of --init", None)
+    unfinished: bool = commands.option(
+        "take the last checkpoint of a run that has not ended", False
+    )
+    tokenizer: str | None = commands.option("the vocabulary, where --init has none", None)
+    recipe: str = commands.option("paper, or none: our own defaults", "paper")
+    seeds: int = commands.option("runs, with seed, seed + 1...", 1)
+    device: str = commands.option("auto, cpu, gpu, tpu or multi_worker", "auto")
+    tpu: str | None = commands.option("name, grpc address or local", None)
+    cache_dir: str | None = commands.option("where features are kept for the next run", None)
+    dry_run: bool = commands.option("print the resolved configuration and check everything", False)
+    set: tuple[str, ...] = commands.option("key=value", ())
 
 
 def main(options: FinetuneOptions) -> None:
@@ -99,4 +103,4 @@ def recipe_of(task: Task, options: FinetuneOptions) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    cli.run(main, FinetuneOptions, __doc__)
+    commands.run(main, FinetuneOptions, __doc__)

@@ -1,3 +1,3 @@
 """Pretraining by a custom loop."""
 
-from albert_tf.runtime import cli  # noqa: F401  before TensorFlow, whose start-up notes it silences
+from albert_tf.runtime import commands  # noqa: F401  before TensorFlow, whose start-up notes it silences

@@ -14,7 +14,7 @@ import os
 from typing import Any
 
 from albert_tf.models.config import AlbertConfig
-from albert_tf.runtime import cli, devices, outputs, settings
+from albert_tf.runtime import commands, devices, outputs, settings
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.text.tokenizer import load_tokenizer
@@ -43,16 +43,16 @@ SETTABLE = ("masking.", "objective.pair=")
 class EvaluateOptions:
     """The command line of `pretraining.evaluate`."""
 
-    run_dir: str = cli.option("the run, or the converted checkpoint's folder, to evaluate")
-    data: str = cli.option("held-out records, a folder made by data.build")
-    batch_size: int = cli.option("sequences at a time, over all replicas", 32)
-    device: str = cli.option("as for pretraining.train", "auto")
-    tpu: str | None = cli.option("as for pretraining.train", None)
-    output: str | None = cli.option(
+    run_dir: str = commands.option("the run, or the converted checkpoint's folder, to evaluate")
+    data: str = commands.option("held-out records, a folder made by data.build")
+    batch_size: int = commands.option("sequences at a time, over all replicas", 32)
+    device: str = commands.option("as for pretraining.train", "auto")
+    tpu: str | None = commands.option("as for pretraining.train", None)
+    output: str | None = commands.option(
         "a file for the figures, as JSON; else a run's are left in its evaluations/", None
     )
-    dry_run: bool = cli.option("check everything and evaluate nothing", False)
-    set: tuple[str, ...] = cli.option(
+    dry_run: bool = commands.option("check everything and evaluate nothing", False)
+    set: tuple[str, ...] = commands.option(
         "masking.KEY=value, to compare models that were trained with other masks; objective.pair= "
         "tells what a converted checkpoint was trained with (sop)", ()
     )  # fmt: skip
@@ -185,4 +185,4 @@ def report(result: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    cli.run(main, EvaluateOptions, __doc__)
+    commands.run(main, EvaluateOptions, __doc__)

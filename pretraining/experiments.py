@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from albert_tf import info
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.published_sizes import MODELS_M, SHARING_M, WIDTHS_M
-from albert_tf.runtime import cli, settings
+from albert_tf.runtime import commands, settings
 from albert_tf.runtime.errors import ConfigError
 from data.pipeline.masking import MaskingConfig
 from pretraining.loop.config import LoopConfig, OptimizerConfig, PretrainConfig
@@ -232,8 +232,8 @@ def group_table(name: str) -> str:
 class ListOptions:
     """The command line of `pretraining.experiments`."""
 
-    group: str | None = cli.option("this group alone", None)
-    dry_run: bool = cli.option("print the names of the groups alone", False)
+    group: str | None = commands.option("this group alone", None)
+    dry_run: bool = commands.option("print the names of the groups alone", False)
 
 
 def main(options: ListOptions) -> None:
@@ -244,4 +244,4 @@ def main(options: ListOptions) -> None:
 
 
 if __name__ == "__main__":
-    cli.run(main, ListOptions, __doc__)
+    commands.run(main, ListOptions, __doc__)

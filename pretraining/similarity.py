@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from albert_tf import info
 from albert_tf.models.encoder import INPUTS, AlbertEncoder
-from albert_tf.runtime import cli, outputs
+from albert_tf.runtime import commands, outputs
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.plots import plot_lines
 from albert_tf.runtime.run_dir import RunDir
@@ -36,11 +36,13 @@ L2, ANGLE = "L2 distance", "angle in degrees"
 class SimilarityOptions:
     """The command line of `pretraining.similarity`."""
 
-    run_dir: tuple[str, ...] = cli.option("a run or converted folder; may be repeated")
-    data: str = cli.option("held-out records, a folder made by data.build")
-    output: str | None = cli.option("the PNG; by default in the first run's plots folder", None)
-    batch_size: int = cli.option("sequences at a time", 32)
-    dry_run: bool = cli.option("check everything and compute nothing", False)
+    run_dir: tuple[str, ...] = commands.option("a run or converted folder; may be repeated")
+    data: str = commands.option("held-out records, a folder made by data.build")
+    output: str | None = commands.option(
+        "the PNG; by default in the first run's plots folder", None
+    )
+    batch_size: int = commands.option("sequences at a time", 32)
+    dry_run: bool = commands.option("check everything and compute nothing", False)
 
 
 def main(options: SimilarityOptions) -> None:
@@ -127,4 +129,4 @@ def table(result: dict[str, list[float]]) -> str:
 
 
 if __name__ == "__main__":
-    cli.run(main, SimilarityOptions, __doc__)
+    commands.run(main, SimilarityOptions, __doc__)

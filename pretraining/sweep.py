@@ -32,7 +32,7 @@ import tempfile
 from typing import Any
 
 from albert_tf import info
-from albert_tf.runtime import cli, outputs, settings
+from albert_tf.runtime import commands, outputs, settings
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
 from data.pipeline.batches import Mixture
@@ -78,7 +78,7 @@ def main(options: SweepOptions) -> int:
     if results:
         print(compare(results, os.path.join(options.output, "results.png")))
     print("\n".join(failures), file=sys.stderr, end="\n" if failures else "")
-    return cli.USAGE_ERROR if failures else 0
+    return commands.USAGE_ERROR if failures else 0
 
 
 class Sweep:
@@ -258,4 +258,4 @@ def call(module: str, *flags: str) -> None:
 
 
 if __name__ == "__main__":
-    cli.run(main, SweepOptions, __doc__)
+    commands.run(main, SweepOptions, __doc__)

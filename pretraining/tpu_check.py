@@ -21,7 +21,7 @@ import json
 import sys
 
 from albert_tf.models.config import PRESETS
-from albert_tf.runtime import cli, devices, settings
+from albert_tf.runtime import commands, devices, settings
 from albert_tf.runtime.errors import InputError
 from pretraining.experiments import paper_recipe
 from pretraining.tpu import cache as tpu_cache
@@ -38,19 +38,19 @@ _CHOICES = ("model.rematerialize", "model.rematerialize_chunks", "loop.accumulat
 class TpuCheckOptions:
     """The command line."""
 
-    preset: str = cli.option("the model", "albert-base-v2")
-    seq_length: int = cli.option("pieces of a sequence", 512)
-    num_predictions: int = cli.option("predicted pieces of a sequence; 0: the recipe's, 20", 0)
-    batch: int = cli.option("sequences on a chip", 32)
-    topology: str = cli.option(f"{', '.join(CHIPS)}, with a layout or without: v5e:2x2", "v5e")
-    quick: bool = cli.option("the compiler's least effort: about right, in seconds", False)
-    largest: bool = cli.option("find the largest batch too: two to five more compiles", True)
-    global_batch: int = cli.option("find the cheapest way to compute this batch instead", 0)
-    chips: int = cli.option("that share --global_batch", 8)
-    table: bool = cli.option("every preset on every chip, --batch on each, instead", False)
-    presets: str = cli.option("of --table, comma-separated", ",".join(PRESETS))
-    dry_run: bool = cli.option("print the configuration, compile nothing", False)
-    set: tuple[str, ...] = cli.option("key=value of the pretraining configuration", ())
+    preset: str = commands.option("the model", "albert-base-v2")
+    seq_length: int = commands.option("pieces of a sequence", 512)
+    num_predictions: int = commands.option("predicted pieces of a sequence; 0: the recipe's, 20", 0)
+    batch: int = commands.option("sequences on a chip", 32)
+    topology: str = commands.option(f"{', '.join(CHIPS)}, with a layout or without: v5e:2x2", "v5e")
+    quick: bool = commands.option("the compiler's least effort: about right, in seconds", False)
+    largest: bool = commands.option("find the largest batch too: two to five more compiles", True)
+    global_batch: int = commands.option("find the cheapest way to compute this batch instead", 0)
+    chips: int = commands.option("that share --global_batch", 8)
+    table: bool = commands.option("every preset on every chip, --batch on each, instead", False)
+    presets: str = commands.option("of --table, comma-separated", ",".join(PRESETS))
+    dry_run: bool = commands.option("print the configuration, compile nothing", False)
+    set: tuple[str, ...] = commands.option("key=value of the pretraining configuration", ())
 
     def __post_init__(self) -> None:
         for key in ("batch", "seq_length", "chips"):
@@ -246,4 +246,4 @@ def _row(name: str, step: Step, options: TpuCheckOptions, cache: tpu_cache.Cache
 
 
 if __name__ == "__main__":
-    cli.run(main, TpuCheckOptions, __doc__)
+    commands.run(main, TpuCheckOptions, __doc__)

@@ -21,7 +21,7 @@ import tensorflow as tf
 
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.pretrainer import AlbertPretrainer
-from albert_tf.runtime import cli, devices, settings
+from albert_tf.runtime import commands, devices, settings
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.runtime.plots import plot_metrics
 from albert_tf.runtime.run_dir import RunDir
@@ -52,20 +52,28 @@ PANELS = {
 class TrainOptions:
     """The command line of `pretraining.train`."""
 
-    data: str = cli.option("records, a folder made by data.build; or DIR:weight,DIR:weight")
-    run_dir: str = cli.option("the run's folder; one that exists is taken up again")
-    experiment: str = cli.option(
+    data: str = commands.option("records, a folder made by data.build; or DIR:weight,DIR:weight")
+    run_dir: str = commands.option("the run's folder; one that exists is taken up again")
+    experiment: str = commands.option(
         "smoke, laptop, a published model, or one that pretraining.experiments lists", "laptop"
     )
-    init: str | None = cli.option("a run or converted folder to take the first weights from", None)
-    unfinished: bool = cli.option("take the last checkpoint of an --init that has not ended", False)
-    heldout: str | None = cli.option("records for `evaluation.every`, `loop.export=best`", None)
-    skip_corrupt: bool = cli.option("train on what can be read of a damaged shard", False)
-    profile: bool = cli.option("write a TensorBoard profile of the second loop of steps", False)
-    device: str = cli.option("auto, cpu, gpu, tpu or multi_worker", "auto")
-    tpu: str | None = cli.option("name or address of the TPU, or `local`", None)
-    dry_run: bool = cli.option("print the resolved configuration and check everything", False)
-    set: tuple[str, ...] = cli.option("key=value", ())
+    init: str | None = commands.option(
+        "a run or converted folder to take the first weights from", None
+    )
+    unfinished: bool = commands.option(
+        "take the last checkpoint of an --init that has not ended", False
+    )
+    heldout: str | None = commands.option(
+        "records for `evaluation.every`, `loop.export=best`", None
+    )
+    skip_corrupt: bool = commands.option("train on what can be read of a damaged shard", False)
+    profile: bool = commands.option(
+        "write a TensorBoard profile of the second loop of steps", False
+    )
+    device: str = commands.option("auto, cpu, gpu, tpu or multi_worker", "auto")
+    tpu: str | None = commands.option("name or address of the TPU, or `local`", None)
+    dry_run: bool = commands.option("print the resolved configuration and check everything", False)
+    set: tuple[str, ...] = commands.option("key=value", ())
 
 
 def main(options: TrainOptions) -> None:
@@ -240,4 +248,4 @@ def _description(manifest: Manifest) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    cli.run(main, TrainOptions, __doc__)
+    commands.run(main, TrainOptions, __doc__)

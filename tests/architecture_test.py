@@ -38,7 +38,9 @@ FLOORS = {
 # Worker processes and text tools start without TensorFlow: seconds and hundreds of megabytes each.
 LIGHT = [
     "albert_tf.info", "albert_tf.models.config", "albert_tf.training.progress",
-    *(f"albert_tf.runtime.{name}" for name in ("cli", "errors", "keyed", "outputs", "settings")),
+    *(f"albert_tf.runtime.{name}" for name in (
+        "commands", "errors", "keyed_random", "outputs", "settings",
+    )),
     *(f"albert_tf.text.{name}" for name in (
         "normalization", "sentencepiece_model", "tokenizer", "wordpiece",
     )),
@@ -152,7 +154,11 @@ def test_arrows_inside_a_package(package):
             "x.py:2 imports pretraining",
         ),
         ("data", "from tests import conftest", "x.py:1 imports tests.conftest"),
-        ("pretraining", "import data\nfrom albert_tf.runtime import cli\nimport database", None),
+        (
+            "pretraining",
+            "import data\nfrom albert_tf.runtime import commands\nimport database",
+            None,
+        ),
         ("albert_tf", "from . import data\nfrom .layers import common", None),
     ],
 )
@@ -213,7 +219,7 @@ def test_the_guard_finds_a_chain_to_tensorflow():
 
 
 @pytest.mark.parametrize(
-    "module", ["albert_tf", "albert_tf.text.tokenizer", "albert_tf.runtime.cli"]
+    "module", ["albert_tf", "albert_tf.text.tokenizer", "albert_tf.runtime.commands"]
 )
 def test_light_modules_load_no_tensorflow(module):
     heavy = sorted(HEAVY)
@@ -226,7 +232,7 @@ def test_importing_the_library_changes_nothing():
     code = """
 import os, pkgutil, importlib, albert_tf
 before = dict(os.environ)
-skipped = ("albert_tf.runtime.cli", "albert_tf.info")
+skipped = ("albert_tf.runtime.commands", "albert_tf.info")
 for module in pkgutil.walk_packages(albert_tf.__path__, "albert_tf."):
     if not module.name.startswith(skipped) and not module.name.endswith("__main__"):
         importlib.import_module(module.name)
@@ -266,7 +272,7 @@ def test_flags_are_defined_in_one_place():
         for path in sources(package)
         for edge in imports_of(path)
         if edge.module in ("absl.flags", "absl.app", "argparse")
-        and dotted(path) != "albert_tf.runtime.cli"
+        and dotted(path) != "albert_tf.runtime.commands"
     ]
     assert not found, "\n".join(found)
 

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from albert_tf.models.config import AlbertConfig
-from albert_tf.runtime import cli
+from albert_tf.runtime import commands
 from data.corpora.corpus import KINDS, read_documents
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -37,7 +37,7 @@ def options_of(module: str) -> type:
 def test_every_flag_exists(command: str):
     words = shlex.split(command)
     module = words[2]
-    assert isinstance(cli.parse(options_of(module), words[2:], "", module), options_of(module))
+    assert isinstance(commands.parse(options_of(module), words[2:], "", module), options_of(module))
 
 
 @pytest.fixture(scope="module")
@@ -83,8 +83,8 @@ def test_the_table_of_other_text_is_true():
     for row in rows:
         flags = shlex.split(row.replace("\\|", "|"))
         needed = ["--output=o", "--tokenizer=t"]
-        options = cli.parse(options_of("data.build"), ["build", *flags, *needed], "", "")
-        cli.parse(options_of("data.train_tokenizer"), ["train", *flags, needed[0]], "", "")
+        options = commands.parse(options_of("data.build"), ["build", *flags, *needed], "", "")
+        commands.parse(options_of("data.train_tokenizer"), ["train", *flags, needed[0]], "", "")
         assert options.corpus.partition(":")[0] in KINDS
         kind, _, expression = options.document_boundary.partition(":")
         assert kind in ("blank_line", "file", "regex")

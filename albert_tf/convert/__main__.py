@@ -38,7 +38,7 @@ from albert_tf.convert.bundle import (
 )
 from albert_tf.convert.huggingface import folder as huggingface
 from albert_tf.convert.overrides import assumptions, reshaped
-from albert_tf.runtime import cli, outputs
+from albert_tf.runtime import commands, outputs
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
 
@@ -47,28 +47,30 @@ from albert_tf.runtime.run_dir import RunDir
 class ConvertOptions:
     """The command line of `albert_tf.convert`."""
 
-    source: str = cli.option(
+    source: str = commands.option(
         "what to read: google:DIR, or google:PREFIX of one checkpoint, huggingface:DIR, hub:DIR, "
         "or a PATH of ours",
         flag="from",
     )
-    target: str = cli.option(
+    target: str = commands.option(
         "what to write: google:DIR, huggingface:DIR or a PATH of ours, new or empty", flag="to"
     )
-    init_groups_from_shared: bool = cli.option(
+    init_groups_from_shared: bool = commands.option(
         "give layers that share weights copies of their own, for --set num_groups or sharing", False
     )
-    allow_missing: str = cli.option(
+    allow_missing: str = commands.option(
         f"parts that the source may lack and that get random weights, of {','.join(OPTIONAL)}", ""
     )
-    ignore: str = cli.option(
+    ignore: str = commands.option(
         "what to leave behind: weights whose names begin so, keys of the source's configuration", ""
     )
-    set: tuple[str, ...] = cli.option(
+    set: tuple[str, ...] = commands.option(
         "key=value of the target's configuration, where the weights stay the same model", ()
     )
-    unfinished: bool = cli.option("take the last checkpoint of a run that has not ended", False)
-    dry_run: bool = cli.option("read and check everything, write nothing", False)
+    unfinished: bool = commands.option(
+        "take the last checkpoint of a run that has not ended", False
+    )
+    dry_run: bool = commands.option("read and check everything, write nothing", False)
 
 
 class Format(NamedTuple):
@@ -193,4 +195,4 @@ def _warn(text: str) -> None:
 
 
 if __name__ == "__main__":
-    cli.run(main, ConvertOptions, __doc__)
+    commands.run(main, ConvertOptions, __doc__)

@@ -24,7 +24,7 @@ from albert_tf.export.modules.preprocessing import PreprocessingModule
 from albert_tf.export.modules.regressor import RegressorModule
 from albert_tf.export.modules.span import SpanModule
 from albert_tf.export.signatures import ServedModule, save
-from albert_tf.runtime import cli, devices, outputs, settings
+from albert_tf.runtime import commands, devices, outputs, settings
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.predictor import load_task_model
@@ -36,34 +36,36 @@ from albert_tf.training.checkpoints import load_config, load_encoder, load_pretr
 class ExportOptions:
     """The command line of `albert_tf.export`."""
 
-    run_dir: str = cli.option("the run, or converted folder, to export")
-    output: str = cli.option("where OUTPUT/VERSION/ is made")
-    kind: str | None = cli.option(
+    run_dir: str = commands.option("the run, or converted folder, to export")
+    output: str = commands.option("where OUTPUT/VERSION/ is made")
+    kind: str | None = commands.option(
         "encoder, preprocessing, fill_mask, embedding, classifier, regressor, span or "
         "multiple_choice",
         None,
     )
-    version: int = cli.option("the version's number; one that exists is refused", 1)
-    pooling: str = cli.option("of --kind=embedding: mean or cls", "mean")
-    depths: str = cli.option(
+    version: int = commands.option("the version's number; one that exists is refused", 1)
+    pooling: str = commands.option("of --kind=embedding: mean or cls", "mean")
+    depths: str = commands.option(
         "of text exports, such as 3,6: for each K also a signature depth_K that ends after layer K",
         "",
     )
-    patience: int = cli.option(
+    patience: int = commands.option(
         "of --kind=classifier: also a signature early_exit, by which a text leaves the encoder "
         "when so many layers in a row have not changed its label; 0: none",
         0,
     )
-    precision: str = cli.option("float32 or mixed_bfloat16: what it computes in", "float32")
-    format: str = cli.option("saved_model, or litert: for phones, ids in", "saved_model")
-    quantization: str = cli.option(
+    precision: str = commands.option("float32 or mixed_bfloat16: what it computes in", "float32")
+    format: str = commands.option("saved_model, or litert: for phones, ids in", "saved_model")
+    quantization: str = commands.option(
         "of --format=litert, of the weights: none, float16 or int8", "none"
     )
-    seq_length: int | None = cli.option(
+    seq_length: int | None = commands.option(
         "of --format=litert: one text of exactly so many pieces, for accelerators; else any", None
     )
-    unfinished: bool = cli.option("export the last checkpoint of a run that has not ended", False)
-    dry_run: bool = cli.option("check everything and export nothing", False)
+    unfinished: bool = commands.option(
+        "export the last checkpoint of a run that has not ended", False
+    )
+    dry_run: bool = commands.option("check everything and export nothing", False)
 
 
 def _depths(options: ExportOptions) -> tuple[int, ...]:
@@ -183,4 +185,4 @@ def _kind(options: ExportOptions, task: str | None) -> str:
 
 
 if __name__ == "__main__":
-    cli.run(main, ExportOptions, __doc__)
+    commands.run(main, ExportOptions, __doc__)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from albert_tf.runtime import keyed
+from albert_tf.runtime import keyed_random
 from albert_tf.text.tokenizer import Tokenizer
 from data.building.batch_tokenizer import encode_flat
 from data.building.pair_labels import paired, swapped
@@ -114,7 +114,9 @@ class Cutter:
         turn: int,
     ) -> Pairs:
         """One pass over the documents, keyed by their numbers: the same whichever worker has it."""
-        keys = keyed.bits(keyed.stream_key(self.seed, keyed.SEGMENTS, turn), numbers)
+        keys = keyed_random.bits(
+            keyed_random.stream_key(self.seed, keyed_random.SEGMENTS, turn), numbers
+        )
         if self.quirks:
             return reference_pairs(bounds, documents, keys, self._room)
         pairs = segment_pairs(bounds, documents, keys, self._room)

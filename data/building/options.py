@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from albert_tf.runtime import cli
+from albert_tf.runtime import commands
 from albert_tf.runtime.errors import InputError
 from data.building import beam_runner
 from data.corpora.corpus import KINDS
@@ -22,37 +22,41 @@ REFERENCE_PREDICTIONS = 20  # what Google's tool predicts at most, at any length
 class BuildOptions:
     """The command line of `data.build`."""
 
-    corpus: str = cli.option("where the text is: KIND:WHERE, " + KINDS)
-    tokenizer: str = cli.option("tokenizer folder, spiece.model or vocab.txt")
-    output: str = cli.option("the folder to make")
-    seq_length: int = cli.option("pieces per sequence, special ones included", 512)
-    document_boundary: str = cli.option("blank_line, file or regex:RE", "blank_line")
-    split: str = cli.option("documents to take: all, train or heldout", "all")
-    heldout_fraction: float = cli.option("share of documents that `heldout` takes", 0.05)
-    dupe_factor: int = cli.option("passes over the corpus, each with other segments", 1)
-    layout: str = cli.option("compact, or reference: masked, for other projects' loaders", COMPACT)
-    feature_names: str = cli.option("reference layout: google or model_garden", GOOGLE)
-    masking_rate: float = cli.option("reference layout: share of pieces to predict", 0.15)
-    max_predictions: int = cli.option(
+    corpus: str = commands.option("where the text is: KIND:WHERE, " + KINDS)
+    tokenizer: str = commands.option("tokenizer folder, spiece.model or vocab.txt")
+    output: str = commands.option("the folder to make")
+    seq_length: int = commands.option("pieces per sequence, special ones included", 512)
+    document_boundary: str = commands.option("blank_line, file or regex:RE", "blank_line")
+    split: str = commands.option("documents to take: all, train or heldout", "all")
+    heldout_fraction: float = commands.option("share of documents that `heldout` takes", 0.05)
+    dupe_factor: int = commands.option("passes over the corpus, each with other segments", 1)
+    layout: str = commands.option(
+        "compact, or reference: masked, for other projects' loaders", COMPACT
+    )
+    feature_names: str = commands.option("reference layout: google or model_garden", GOOGLE)
+    masking_rate: float = commands.option("reference layout: share of pieces to predict", 0.15)
+    max_predictions: int = commands.option(
         "reference layout: slots; 0 = round(masking_rate x seq_length)", 0
     )
-    max_ngram: int = cli.option("reference layout: most words masked together", 3)
-    reference_quirks: bool = cli.option(
+    max_ngram: int = commands.option("reference layout: most words masked together", 3)
+    reference_quirks: bool = commands.option(
         "reference layout: the oddities of Google's tool: random partners with label 1 for lone "
         "sentences, short documents, special pieces among random ones, 20 slots",
         False,
     )
-    seed: int = cli.option("of everything random", 0)
-    errors: str = cli.option("strict, or replace: what invalid UTF-8 gets", "strict")
-    data_dir: str | None = cli.option("where TFDS keeps its data sets", None)
-    num_workers: int = cli.option("local runner: processes at most; 0 = one per core", 0)
-    runner: str = cli.option("local, or beam: Apache Beam, for a cluster; the same bytes", LOCAL)
-    beam_args: str = cli.option(
+    seed: int = commands.option("of everything random", 0)
+    errors: str = commands.option("strict, or replace: what invalid UTF-8 gets", "strict")
+    data_dir: str | None = commands.option("where TFDS keeps its data sets", None)
+    num_workers: int = commands.option("local runner: processes at most; 0 = one per core", 0)
+    runner: str = commands.option(
+        "local, or beam: Apache Beam, for a cluster; the same bytes", LOCAL
+    )
+    beam_args: str = commands.option(
         "Beam's own flags as one string: '--runner=FlinkRunner --flink_master=...'; without a "
         "--runner, Beam works in this process and in its memory",
         "",
     )
-    dry_run: bool = cli.option("check everything and write nothing", False)
+    dry_run: bool = commands.option("check everything and write nothing", False)
 
 
 def check(options: BuildOptions) -> None:

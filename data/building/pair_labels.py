@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from albert_tf.runtime import keyed
+from albert_tf.runtime import keyed_random
 from data.building.segments import Pairs
 
 _MIDDLE, _SWAP = 2**28, 2**29  # draws of a pair's key, beyond those of `static_masking`
@@ -17,7 +17,7 @@ def paired(pairs: Pairs, ids: np.ndarray, is_word_start: np.ndarray) -> Pairs:
     """
     alone = np.flatnonzero(pairs.second_length == 0)
     begin, length = pairs.first[alone], pairs.first_length[alone]
-    coin = keyed.below(keyed.bits(pairs.keys[alone], _MIDDLE), 2)
+    coin = keyed_random.below(keyed_random.bits(pairs.keys[alone], _MIDDLE), 2)
     far = np.iinfo(np.int32).max
     words = np.concatenate([[-far], np.flatnonzero(is_word_start[ids]), [len(ids) + far]])
     place = words.searchsorted(begin + (length + 1) // 2)
@@ -38,7 +38,7 @@ def paired(pairs: Pairs, ids: np.ndarray, is_word_start: np.ndarray) -> Pairs:
 
 def swapped(pairs: Pairs) -> Pairs:
     """The pairs, half of them in the other order and with label 1."""
-    swap = keyed.below(keyed.bits(pairs.keys, _SWAP), 2) == 1
+    swap = keyed_random.below(keyed_random.bits(pairs.keys, _SWAP), 2) == 1
     first, second = (pairs.first, pairs.first_length), (pairs.second, pairs.second_length)
     columns = (np.where(swap, y, x) for x, y in zip(first + second, second + first, strict=True))
     return pairs._replace(

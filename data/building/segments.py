@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from albert_tf.runtime import keyed
+from albert_tf.runtime import keyed_random
 from albert_tf.text.truncation import truncated_lengths
 
 SHORT_PROBABILITY = 0.1  # BERT section A.2: some shorter sequences, as fine-tuning will see
@@ -55,15 +55,18 @@ def segment_pairs(
       bounds: int64 [n + 1]. documents: int64 [D + 1]. keys: uint64 [D].
     """
     sentences = _Sentences.of(bounds, documents, keys)
-    short = keyed.below(keyed.bits(sentences.keys, _TARGET), 2**32) < SHORT_PROBABILITY * 2**32
-    lengths: np.ndarray = keyed.below(_mixed(sentences.keys, _TARGET), max_pieces - 1) + 2
+    short = (
+        keyed_random.below(keyed_random.bits(sentences.keys, _TARGET), 2**32)
+        < SHORT_PROBABILITY * 2**32
+    )
+    lengths: np.ndarray = keyed_random.below(_mixed(sentences.keys, _TARGET), max_pieces - 1) + 2
     target = np.where(short, lengths, max_pieces)
     start, stop = sentences.chunks(_stops(sentences, target, max_pieces))
     key, count = sentences.keys[start], stop - start
-    cut = start + 1 + keyed.below(keyed.bits(key, _CUT), np.maximum(count - 1, 1))
+    cut = start + 1 + keyed_random.below(keyed_random.bits(key, _CUT), np.maximum(count - 1, 1))
     first, middle, end = bounds[start], bounds[np.minimum(cut, stop)], bounds[stop]
     # At random, or the place of [SEP] would tell which segment came first in the text.
-    odd = keyed.below(keyed.bits(key, _ODD), 2)
+    odd = keyed_random.below(keyed_random.bits(key, _ODD), 2)
     label = np.zeros_like(start)
     return _fitted(
         (first, middle - first, middle, end - middle), label, sentences.document[start], key,
@@ -81,22 +84,26 @@ def reference_pairs(
     swapped here, before the pair is cut to fit. Sentences of any length are taken whole.
     """
     sentences = _Sentences.of(bounds, documents, keys)
-    short = keyed.below(keyed.bits(keys, _TARGET), 2**32) < SHORT_PROBABILITY * 2**32
-    drawn = np.where(short, keyed.below(_mixed(keys, _TARGET), max_pieces - 1) + 2, max_pieces)
+    short = keyed_random.below(keyed_random.bits(keys, _TARGET), 2**32) < SHORT_PROBABILITY * 2**32
+    drawn = np.where(
+        short, keyed_random.below(_mixed(keys, _TARGET), max_pieces - 1) + 2, max_pieces
+    )
     target = drawn[sentences.document]
     reach = bounds.searchsorted(bounds[:-1] + target)
     start, stop = sentences.chunks(np.minimum(reach, sentences.document_end))
     key, count = sentences.keys[start], stop - start
     alone = count == 1
     cut = np.where(
-        alone, stop, start + 1 + keyed.below(keyed.bits(key, _CUT), np.maximum(count - 1, 1))
+        alone,
+        stop,
+        start + 1 + keyed_random.below(keyed_random.bits(key, _CUT), np.maximum(count - 1, 1)),
     )
     a, b, end = bounds[start], bounds[cut], bounds[stop]
     wanted = np.maximum(target[start] - (b - a), 1)
     other, other_end = _random_partner(sentences, start, key, wanted)
     b_length = np.where(alone, other_end - other, end - b)
     b, a_length = np.where(alone, other, b), b - a
-    swap = ~alone & (keyed.below(keyed.bits(key, _SWAP), 2) == 1)
+    swap = ~alone & (keyed_random.below(keyed_random.bits(key, _SWAP), 2) == 1)
     ordered = (a, a_length, b, b_length)
     swapped = (b, b_length, a, a_length)
     ranges = tuple(np.where(swap, y, x) for x, y in zip(ordered, swapped, strict=True))
@@ -142,7 +149,7 @@ class _Sentences(NamedTuple):
         begin = np.asarray(bounds.searchsorted(documents))
         document: np.ndarray = np.repeat(np.arange(len(keys)), np.diff(begin))
         place = np.arange(len(bounds) - 1) - begin[document]
-        own = keyed.bits(keys[document], place)
+        own = keyed_random.bits(keys[document], place)
         return cls(bounds, begin, document, begin[document + 1], own)
 
     def chunks(self, stops: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -173,10 +180,12 @@ def _random_partner(
     begin, bounds = sentences.begin, sentences.bounds
     filled = np.flatnonzero(np.diff(begin))
     own = filled.searchsorted(sentences.document[start])
-    step: np.ndarray = 1 + keyed.below(keyed.bits(key, _PARTNER), max(1, len(filled) - 1))
+    step: np.ndarray = 1 + keyed_random.below(
+        keyed_random.bits(key, _PARTNER), max(1, len(filled) - 1)
+    )
     other = filled[(own + step) % len(filled)]  # the own one where there is no other
     size = begin[other + 1] - begin[other]
-    sentence = begin[other] + keyed.below(keyed.bits(key, _START), size)
+    sentence = begin[other] + keyed_random.below(keyed_random.bits(key, _START), size)
     stop = np.minimum(bounds.searchsorted(bounds[sentence] + wanted), begin[other + 1])
     return bounds[sentence], bounds[stop]
 
@@ -201,7 +210,7 @@ def _fitted(
         label,
         document,
         first_lost + second_lost,
-        keyed.bits(key, _ORDER),
+        keyed_random.bits(key, _ORDER),
     )
 
 
@@ -211,7 +220,7 @@ def _heads(keys: np.ndarray, coins: np.ndarray) -> np.ndarray:
     word = 0
     while len(rows := np.flatnonzero(coins > 64 * word)):
         spare = 64 - np.minimum(coins[rows] - 64 * word, 64)
-        draws = keyed.bits(keys[rows], word) >> spare.astype(np.uint64)
+        draws = keyed_random.bits(keys[rows], word) >> spare.astype(np.uint64)
         heads[rows] += np.bitwise_count(draws)
         word += 1
     return heads
@@ -219,4 +228,4 @@ def _heads(keys: np.ndarray, coins: np.ndarray) -> np.ndarray:
 
 def _mixed(keys: np.ndarray, purpose: int) -> np.ndarray:
     """Keys of a stream of draws of their own."""
-    return keyed.bits(keyed.bits(keys, purpose), 0)
+    return keyed_random.bits(keyed_random.bits(keys, purpose), 0)

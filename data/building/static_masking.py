@@ -15,7 +15,7 @@ import dataclasses
 
 import numpy as np
 
-from albert_tf.runtime import keyed
+from albert_tf.runtime import keyed_random
 from albert_tf.runtime.arrays import ragged_ranges
 from data.building.sequences import Sequences
 
@@ -55,9 +55,9 @@ def choose(sequences: Sequences, is_word_start: np.ndarray, config: StaticMaskin
     missing = np.clip(wanted, 1, config.max_predictions)
     rows = np.arange(len(sequences))
     steps = 2 * config.max_predictions + _EXTRA_STEPS
-    n = _ngram_lengths(keyed.bits(sequences.keys, steps), config.max_ngram)
+    n = _ngram_lengths(keyed_random.bits(sequences.keys, steps), config.max_ngram)
     for step in range(steps):
-        draws = keyed.bits(sequences.keys[rows], step)
+        draws = keyed_random.bits(sequences.keys[rows], step)
         begin, length = words.place(rows, n, draws, config.quirks)
         taken = words.take(begin, length, missing[rows], config.max_ngram)
         missing[rows] -= taken
@@ -81,12 +81,12 @@ def replace(
 
     rows: int [M], the sequence of each. Returns int64 [M]: 80 % [MASK], 10 % random, 10 % as it is.
     """
-    draws = keyed.bits(sequences.keys[rows], _REPLACE + chosen - _begins(sequences)[rows])
-    unit, low = keyed.below(draws, 2**32), draws << np.uint64(32)
+    draws = keyed_random.bits(sequences.keys[rows], _REPLACE + chosen - _begins(sequences)[rows])
+    unit, low = keyed_random.below(draws, 2**32), draws << np.uint64(32)
     if config.quirks:
-        piece = keyed.below(low, config.vocab_size)
+        piece = keyed_random.below(low, config.vocab_size)
     else:
-        piece = keyed.below(low, config.vocab_size - len(config.special_ids))
+        piece = keyed_random.below(low, config.vocab_size - len(config.special_ids))
         for special in sorted(config.special_ids):  # number of an ordinary piece -> its id
             piece += piece >= special
     is_random = unit < round((MASKED_SHARE + RANDOM_SHARE) * 2**32)
@@ -146,13 +146,13 @@ class _Words:
         """
         first, last = self.begin[rows], self.begin[rows + 1]
         if from_words:
-            begin = first + keyed.below(draws, last - first)
+            begin = first + keyed_random.below(draws, last - first)
             return begin, np.minimum(n, last - begin)
         middle = self.middle[rows]
         before: np.ndarray = n - 1
         in_first = middle - first + before  # places in the first segment
         in_second = (last - middle + before) * (last > middle)
-        place = keyed.below(draws, in_first + in_second)
+        place = keyed_random.below(draws, in_first + in_second)
         is_first = place < in_first
         low, high = np.where(is_first, first, middle), np.where(is_first, middle, last)
         begin = first + place - before * (2 - is_first)  # both segments stick out in front
@@ -179,7 +179,7 @@ class _Words:
         """Takes words of one row in random order, each that fits."""
         words = np.arange(self.begin[row], self.begin[row + 1])
         words = words[~self.is_taken[words]]
-        order = np.argsort(keyed.bits(key, _FILL + words - self.begin[row]), kind="stable")
+        order = np.argsort(keyed_random.bits(key, _FILL + words - self.begin[row]), kind="stable")
         for word in words[order].tolist():
             size = int(self.first_piece[word + 1] - self.first_piece[word])
             if size <= missing:

@@ -5,14 +5,14 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.runtime import keyed
+from albert_tf.runtime import keyed_random
 from data.pipeline import pair_objective
 from data.pipeline.masking import MaskingConfig, Vocabulary, mask_batch
 from data.pipeline.pair_objective import Objective, Segments
 from data.pipeline.row_ops import take
 from data.records.manifest import Manifest
 
-_MASK_STREAMS = (keyed.NGRAM, keyed.TILE, keyed.REPLACE, keyed.PIECE)
+_MASK_STREAMS = (keyed_random.NGRAM, keyed_random.TILE, keyed_random.REPLACE, keyed_random.PIECE)
 
 
 def room(seq_length: int) -> int:
@@ -44,7 +44,7 @@ class ExampleMaker:
         """
         record = self.manifest.schema.parse(raw)
         others = None if partner is None else self.manifest.schema.parse(partner)
-        segments = self._segments(record, others, self._keys(keyed.PAIR, index, epoch)[:, 0])
+        segments = self._segments(record, others, self._keys(keyed_random.PAIR, index, epoch)[:, 0])
         layout = _lay_out(segments, self.manifest.seq_length)
         sources = [record] if others is None else [record, others]
         # One gather for both: a piece's id and, in its lowest bit, whether it starts a word.
@@ -67,7 +67,9 @@ class ExampleMaker:
 
     def _keys(self, stream: int, index: tf.Tensor, epoch: tf.Tensor) -> tf.Tensor:
         """uint64 [B, 1]: the key of each record in a stream."""
-        return keyed.graph_bits(keyed.graph_stream_key(self.seed, stream, epoch), index)[:, None]
+        return keyed_random.graph_bits(
+            keyed_random.graph_stream_key(self.seed, stream, epoch), index
+        )[:, None]
 
     def _segments(
         self,

@@ -21,7 +21,7 @@ import functools
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.runtime import keyed
+from albert_tf.runtime import keyed_random
 from albert_tf.runtime.errors import ConfigError
 from data.building.static_masking import MASKED_SHARE, RANDOM_SHARE
 from data.pipeline.row_ops import BLOCK, histogram, running_sum, take
@@ -157,11 +157,13 @@ def _random_order(
 ) -> tf.Tensor:
     """int32 [B, W]: sort key of each word number, random by n-grams, in order within an n-gram."""
     table = tilings(max_ngram, _width(length, max_ngram))
-    row = keyed.graph_below(keyed.graph_bits(keys[keyed.NGRAM], tf.zeros([], tf.int64)), len(table))
+    row = keyed_random.graph_below(
+        keyed_random.graph_bits(keys[keyed_random.NGRAM], tf.zeros([], tf.int64)), len(table)
+    )
     tile = tf.gather(table, row[:, 0])[:, :width]
     # The n-gram's priority in the high bits, the word's number in the low ones.
     bits = _number_bits(length, max_ngram)
-    priority = keyed.graph_bits32(keys[keyed.TILE], tile)
+    priority = keyed_random.graph_bits32(keys[keyed_random.TILE], tile)
     priority = tf.bitwise.right_shift(priority, tf.constant(bits + 1, tf.uint32))
     return tf.cast(priority, tf.int32) * 2**bits + tf.range(width)
 
@@ -175,7 +177,9 @@ def tilings(max_ngram: int, width: int) -> np.ndarray:
     """
     chances = np.cumsum(1 / np.arange(1, max_ngram + 1))
     shape = (_TILING_WORDS // width, width)
-    draws = keyed.bits(keyed.stream_key(0, keyed.NGRAM), np.arange(np.prod(shape)))
+    draws = keyed_random.bits(
+        keyed_random.stream_key(0, keyed_random.NGRAM), np.arange(np.prod(shape))
+    )
     unit = (draws >> np.uint64(11)).reshape(shape) / 2**53
     ends = np.cumsum(1 + np.searchsorted(chances / chances[-1], unit, side="right"), axis=1)
     is_start: np.ndarray = np.zeros((shape[0], width + 1), np.int32)
@@ -251,12 +255,12 @@ def _replacements(
     """int32 [B, P]: [MASK] for 80 %, a random ordinary piece for 10 %, no change for 10 %."""
     slot = tf.range(targets.shape[1])
     ordinary = vocabulary.size - len(vocabulary.special_ids)
-    piece = keyed.graph_below(
-        keyed.graph_bits(keys[keyed.PIECE], tf.cast(slot, tf.int64)), ordinary
+    piece = keyed_random.graph_below(
+        keyed_random.graph_bits(keys[keyed_random.PIECE], tf.cast(slot, tf.int64)), ordinary
     )
     for special in sorted(vocabulary.special_ids):  # number of an ordinary piece -> its id
         piece += tf.cast(piece >= special, tf.int32)
-    draws = keyed.graph_bits32(keys[keyed.REPLACE], slot)
+    draws = keyed_random.graph_bits32(keys[keyed_random.REPLACE], slot)
     unit = tf.cast(draws, tf.int64)
     random_or_same = tf.where(unit < round((MASKED_SHARE + RANDOM_SHARE) * 2**32), piece, targets)
     return tf.where(unit < round(MASKED_SHARE * 2**32), vocabulary.mask_id, random_or_same)

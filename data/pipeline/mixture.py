@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.runtime import keyed
+from albert_tf.runtime import keyed_random
 from albert_tf.runtime.errors import InputError
 from data.pipeline.pair_objective import Objective
 from data.pipeline.record_folder import Records
@@ -84,8 +84,8 @@ class Mixture:
 
         @tf.autograph.experimental.do_not_convert
         def choices(block: tf.Tensor) -> tf.data.Dataset:
-            key = keyed.graph_stream_key(seed, keyed.MIXTURE, block)
-            draws = keyed.graph_bits(key, tf.range(BLOCK, dtype=tf.int64))
+            key = keyed_random.graph_stream_key(seed, keyed_random.MIXTURE, block)
+            draws = keyed_random.graph_bits(key, tf.range(BLOCK, dtype=tf.int64))
             high = tf.cast(tf.bitwise.right_shift(draws, tf.constant(1, tf.uint64)), tf.int64)
             return tf.data.Dataset.from_tensor_slices(tf.gather(pattern, tf.argsort(high)))
 
@@ -122,8 +122,8 @@ class Mixture:
 
     def _block(self, seed: int, block: int) -> np.ndarray:
         """int64 [BLOCK]: whose record each of the block's is."""
-        key = keyed.stream_key(seed, keyed.MIXTURE, block)
-        draws = keyed.bits(key, np.arange(BLOCK)) >> np.uint64(1)
+        key = keyed_random.stream_key(seed, keyed_random.MIXTURE, block)
+        draws = keyed_random.bits(key, np.arange(BLOCK)) >> np.uint64(1)
         return self._pattern[np.argsort(draws, kind="stable")]
 
     def _own_positions(self, seed: int, position: int) -> list[int]:

@@ -12,7 +12,7 @@ import dataclasses
 
 import tensorflow as tf
 
-from albert_tf.runtime import keyed
+from albert_tf.runtime import keyed_random
 from albert_tf.runtime.errors import ConfigError
 from albert_tf.text.truncation import truncated_lengths_in_graph
 from data.records.schema import DOCUMENT, FIRST_LENGTH, PIECES, RecordSchema
@@ -132,10 +132,10 @@ class Partners:
 
         ends: int64 [shards], the number of records up to each one's last.
         """
-        draw = keyed.graph_bits(
-            keyed.graph_stream_key(self.seed, keyed.PARTNER_SHARD, epoch), shard
+        draw = keyed_random.graph_bits(
+            keyed_random.graph_stream_key(self.seed, keyed_random.PARTNER_SHARD, epoch), shard
         )
-        record = tf.cast(keyed.graph_below(draw, ends[-1]), tf.int64)
+        record = tf.cast(keyed_random.graph_below(draw, ends[-1]), tf.int64)
         return tf.searchsorted(ends, record[None], side="right", out_type=tf.int64)[0]
 
     def choose(
@@ -146,15 +146,15 @@ class Partners:
         Where no record of another document has a segment B: any.
         """
         (document, length), (other_document, other_length) = map(self._facts, (raw, others))
-        tie = self._bits(keyed.PARTNER_TIE, epoch, tf.range(tf.size(others, tf.int64)))
+        tie = self._bits(keyed_random.PARTNER_TIE, epoch, tf.range(tf.size(others, tf.int64)))
         tie = tf.cast(tf.bitwise.right_shift(tie, tf.constant(24, tf.uint64)), tf.int64)
         usable = tf.where(other_length > 0, other_length, _NO_SECOND)
         order = tf.argsort(usable * 2**40 + tie)
         lengths, documents = tf.gather(usable, order), tf.gather(other_document, order)
         count = tf.reduce_sum(tf.cast(other_length > 0, tf.int32))
         begin, size = _windows(length, lengths, count)
-        pick = begin + keyed.graph_below(
-            self._bits(keyed.PARTNER_PICK, epoch, index), tf.maximum(size, 1)
+        pick = begin + keyed_random.graph_below(
+            self._bits(keyed_random.PARTNER_PICK, epoch, index), tf.maximum(size, 1)
         )
         another = tf.gather(_nearest_of_another(documents[:count]), pick)
         pick = tf.where(tf.gather(documents, pick) == document, another, pick)
@@ -169,7 +169,9 @@ class Partners:
         return parsed[DOCUMENT], second + _FULL * tf.cast(is_full, tf.int64)
 
     def _bits(self, stream: int, epoch: tf.Tensor, counter: tf.Tensor) -> tf.Tensor:
-        return keyed.graph_bits(keyed.graph_stream_key(self.seed, stream, epoch), counter)
+        return keyed_random.graph_bits(
+            keyed_random.graph_stream_key(self.seed, stream, epoch), counter
+        )
 
 
 def _windows(

@@ -12,7 +12,7 @@ from itertools import count, islice
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.runtime import keyed
+from albert_tf.runtime import keyed_random
 from albert_tf.runtime.errors import MachineError
 from albert_tf.training.progress import Progress
 from data.pipeline.pair_objective import Partners
@@ -95,16 +95,16 @@ def record_stream(
 
     def shard_of_turn(turn: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         epoch = turn // len(shards)
-        key = keyed.graph_stream_key(seed, keyed.SHARD_ORDER, epoch)
-        order = keyed.graph_order(key, tf.range(len(shards), dtype=tf.int64))
+        key = keyed_random.graph_stream_key(seed, keyed_random.SHARD_ORDER, epoch)
+        order = keyed_random.graph_order(key, tf.range(len(shards), dtype=tf.int64))
         return tf.cast(order[turn % len(shards)], tf.int64), epoch
 
     @tf.autograph.experimental.do_not_convert  # graph operations only: converting takes seconds
     def read_shard(turn: tf.Tensor) -> tf.data.Dataset:
         shard, epoch = shard_of_turn(turn)
         fields = source.read(shard, epoch)
-        key = keyed.graph_stream_key(seed, keyed.RECORD_ORDER, epoch)
-        order = keyed.graph_order(key, fields[1])
+        key = keyed_random.graph_stream_key(seed, keyed_random.RECORD_ORDER, epoch)
+        order = keyed_random.graph_order(key, fields[1])
         return tf.data.Dataset.from_tensor_slices(tuple(tf.gather(f, order) for f in fields))
 
     turns = tf.data.Dataset.range(turn, tf.int64.max)
@@ -166,13 +166,13 @@ def _numbers(sizes: np.ndarray, seed: int, turn: int) -> Iterator[tuple[int, int
     for epoch, place in (divmod(t, len(sizes)) for t in count(turn)):
         shard = _shard_order(sizes, seed, epoch)[place]
         index = np.arange(ends[shard] - sizes[shard], ends[shard])
-        key = keyed.stream_key(seed, keyed.RECORD_ORDER, epoch)
-        yield from ((epoch, number) for number in index[keyed.order(key, index)].tolist())
+        key = keyed_random.stream_key(seed, keyed_random.RECORD_ORDER, epoch)
+        yield from ((epoch, number) for number in index[keyed_random.order(key, index)].tolist())
 
 
 def _shard_order(sizes: np.ndarray, seed: int, epoch: int) -> np.ndarray:
-    key = keyed.stream_key(seed, keyed.SHARD_ORDER, epoch)
-    return keyed.order(key, np.arange(len(sizes)))
+    key = keyed_random.stream_key(seed, keyed_random.SHARD_ORDER, epoch)
+    return keyed_random.order(key, np.arange(len(sizes)))
 
 
 def seek(sizes: np.ndarray, seed: int, start: int) -> tuple[int, int]:

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from albert_tf.runtime import keyed
+from albert_tf.runtime import keyed_random
 from albert_tf.tasks.features import Features
 
 
@@ -36,8 +36,8 @@ def unit_stream(count: int, seed: int, first: int) -> tf.data.Dataset:
     """Unit numbers, int32, from position `first` on: each epoch all of range(count), shuffled."""
 
     def epoch_order(epoch: tf.Tensor) -> tf.data.Dataset:
-        key = keyed.graph_stream_key(seed, keyed.UNIT_ORDER, epoch)
-        order = keyed.graph_order(key, tf.range(count, dtype=tf.int64))
+        key = keyed_random.graph_stream_key(seed, keyed_random.UNIT_ORDER, epoch)
+        order = keyed_random.graph_order(key, tf.range(count, dtype=tf.int64))
         return tf.data.Dataset.from_tensor_slices(order)
 
     epochs = tf.data.Dataset.range(first // count, tf.int64.max)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.runtime import keyed
+from albert_tf.runtime import keyed_random
 from data.pipeline.batches import Records, evaluation_batches, filled_up
 from data.pipeline.example_maker import ExampleMaker, room
 from data.pipeline.masking import MaskingConfig
@@ -99,8 +99,8 @@ class Halves:
 
 
 def _draw(document: tf.Tensor) -> tf.Tensor:
-    key = tf.constant(keyed.stream_key(_SEED, keyed.HALVES), tf.uint64)
-    draw = keyed.graph_bits(key, document)
+    key = tf.constant(keyed_random.stream_key(_SEED, keyed_random.HALVES), tf.uint64)
+    draw = keyed_random.graph_bits(key, document)
     return tf.cast(tf.bitwise.right_shift(draw, tf.constant(1, tf.uint64)), tf.int64)
 
 

@@ -9,7 +9,7 @@ from albert_tf.models.layers import common
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.optimization import OPTIMIZERS, LinearWarmupLinearDecay
 from albert_tf.optimization.adamw import AdamW
-from albert_tf.runtime import keyed
+from albert_tf.runtime import keyed_random
 from pretraining.loop.config import PretrainConfig
 from pretraining.loop.losses import SUMS, pretraining_sums
 
@@ -123,7 +123,7 @@ class TrainStep:
 
     def _dropout_key(self, replica: tf.distribute.ReplicaContext) -> tf.Tensor:
         """int32 [2], a function of (seed, step, replica)."""
-        seed = keyed.stream_key(self.config.seed, keyed.DROPOUT) & 0x7FFFFFFF
+        seed = keyed_random.stream_key(self.config.seed, keyed_random.DROPOUT) & 0x7FFFFFFF
         key = tf.stack([tf.constant(seed, tf.int32), tf.cast(self.optimizer.iterations, tf.int32)])
         replica_id = tf.cast(replica.replica_id_in_sync_group, tf.int32)
         return common.fold_in(key, replica_id)

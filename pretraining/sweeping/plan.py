@@ -5,7 +5,7 @@ import itertools
 import re
 from collections.abc import Mapping
 
-from albert_tf.runtime import cli, settings
+from albert_tf.runtime import commands, settings
 from albert_tf.runtime.errors import InputError
 from pretraining.experiments import experiment, group_of
 from pretraining.loop.config import PretrainConfig
@@ -17,18 +17,20 @@ UNITS = ("steps", "tokens", "seconds")
 class SweepOptions:
     """The command line of `pretraining.sweep`."""
 
-    output: str = cli.option("the sweep's folder; one that exists is taken up again")
-    grid: tuple[str, ...] = cli.option("key=value,value...; repeated: every combination", ())
-    group: str | None = cli.option("a group of pretraining.experiments, instead of a grid", None)
-    experiment: str | None = cli.option("what is changed; for a grid by default laptop", None)
-    data: str = cli.option("the records, as for pretraining.train", "artifacts/records")
-    heldout: str | None = cli.option("records to evaluate on; by default none", None)
-    seeds: int = cli.option("runs of each configuration: seed, seed + 1...", 1)
-    budget: str | None = cli.option("steps:N, tokens:N or seconds:N", None)
-    device: str = cli.option("as for pretraining.train", "auto")
-    tpu: str | None = cli.option("as for pretraining.train", None)
-    dry_run: bool = cli.option("print the members and train nothing", False)
-    set: tuple[str, ...] = cli.option("key=value, for every member", ())
+    output: str = commands.option("the sweep's folder; one that exists is taken up again")
+    grid: tuple[str, ...] = commands.option("key=value,value...; repeated: every combination", ())
+    group: str | None = commands.option(
+        "a group of pretraining.experiments, instead of a grid", None
+    )
+    experiment: str | None = commands.option("what is changed; for a grid by default laptop", None)
+    data: str = commands.option("the records, as for pretraining.train", "artifacts/records")
+    heldout: str | None = commands.option("records to evaluate on; by default none", None)
+    seeds: int = commands.option("runs of each configuration: seed, seed + 1...", 1)
+    budget: str | None = commands.option("steps:N, tokens:N or seconds:N", None)
+    device: str = commands.option("as for pretraining.train", "auto")
+    tpu: str | None = commands.option("as for pretraining.train", None)
+    dry_run: bool = commands.option("print the members and train nothing", False)
+    set: tuple[str, ...] = commands.option("key=value, for every member", ())
 
     def __post_init__(self) -> None:
         if self.seeds < 1:

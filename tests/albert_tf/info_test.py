@@ -8,14 +8,14 @@ import pytest
 from albert_tf import info
 from albert_tf.info import InfoOptions, PublishedSize
 from albert_tf.models.config import PRESETS, AlbertConfig
-from albert_tf.runtime import cli
+from albert_tf.runtime import commands
 from albert_tf.runtime.errors import InputError
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def show(capsys: pytest.CaptureFixture, *flags: str) -> str:
-    info.main(cli.parse(InfoOptions, ["albert_tf.info", *flags], "", ""))
+    info.main(commands.parse(InfoOptions, ["albert_tf.info", *flags], "", ""))
     return capsys.readouterr().out
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from albert_tf.models.config import AlbertConfig
-from albert_tf.runtime import cli
+from albert_tf.runtime import commands
 from albert_tf.runtime.errors import InputError
 from benchmarks import step_time
 from benchmarks.step_time import StepTimeOptions
@@ -58,12 +58,14 @@ def test_batches_are_what_a_reader_gives(name):
 )
 def test_bad_options_name_the_rule(flag, words):
     with pytest.raises(InputError) as error:
-        cli.parse(StepTimeOptions, [*USAGE, flag], "", "")
+        commands.parse(StepTimeOptions, [*USAGE, flag], "", "")
     assert all(word in str(error.value) for word in words)
 
 
 def test_set_changes_the_model_of_the_shape():
-    options = cli.parse(StepTimeOptions, [*USAGE, "--shape=tiny", "--set=num_layers=3"], "", "")
+    options = commands.parse(
+        StepTimeOptions, [*USAGE, "--shape=tiny", "--set=num_layers=3"], "", ""
+    )
     assert options.work.model == WORKLOADS["tiny"].model.replace(num_layers=3)
 
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from albert_tf.runtime import cli
+from albert_tf.runtime import commands
 from data.build import BuildOptions, build
 from data.train_tokenizer import TrainTokenizerOptions, train_tokenizer
 
@@ -40,7 +40,7 @@ def run(monkeypatch, program: str, **flags: object) -> int:
     argv = [f"--{name}={value}" for name, value in (good | flags).items() if value is not None]
     monkeypatch.setattr(sys, "argv", [f"data/{program}.py", *argv])
     with pytest.raises(SystemExit) as exit_info:
-        cli.run(*PROGRAMS[program], __doc__)
+        commands.run(*PROGRAMS[program], __doc__)
     return exit_info.value.code
 
 

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from albert_tf.runtime import cli
+from albert_tf.runtime import commands
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.text.tokenizer import Tokenizer
 from data.show_records import (
@@ -107,12 +107,12 @@ def test_records_without_a_prediction_count_like_others(
 
 def test_the_folder_is_named_with_or_without_its_flag():
     for given in (["folder"], ["--data=folder"]):
-        options = cli.parse(ShowRecordsOptions, ["show", *given, "--num=1"], "", "", "data")
+        options = commands.parse(ShowRecordsOptions, ["show", *given, "--num=1"], "", "", "data")
         assert (options.data, options.num) == ("folder", 1)
     with pytest.raises(InputError, match="unexpected argument 'more'"):
-        cli.parse(ShowRecordsOptions, ["show", "folder", "more"], "", "", "data")
+        commands.parse(ShowRecordsOptions, ["show", "folder", "more"], "", "", "data")
     with pytest.raises(InputError, match="--data is required"):
-        cli.parse(ShowRecordsOptions, ["show"], "", "", "data")
+        commands.parse(ShowRecordsOptions, ["show"], "", "", "data")
 
 
 def test_mistakes(tiny_records, tmp_path: pathlib.Path):

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from albert_tf.runtime import cli
+from albert_tf.runtime import commands
 from albert_tf.runtime.errors import InputError
 from albert_tf.text.tokenizer import Normalization, load_tokenizer
 from data.train_tokenizer import TrainTokenizerOptions, train_tokenizer
@@ -152,7 +152,7 @@ def test_a_dry_run_prints_the_options_and_writes_nothing(options, capsys, tmp_pa
 
 def test_the_command_line_gives_the_defaults_of_the_paper(corpus):
     argv = ["train_tokenizer", f"--corpus={corpus}", "--output=out", "--set", "lowercase=false"]
-    options = cli.parse(TrainTokenizerOptions, argv, "", "")
+    options = commands.parse(TrainTokenizerOptions, argv, "", "")
     assert (options.vocab_size, options.character_coverage) == (30_000, 0.99995)
     assert not options.lowercase
 

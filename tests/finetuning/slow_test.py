@@ -61,9 +61,9 @@ import sys, tensorflow as tf
 cpus = tf.config.list_physical_devices("CPU")
 parts = [tf.config.LogicalDeviceConfiguration()] * int(sys.argv.pop(1))
 tf.config.set_logical_device_configuration(cpus[0], parts)
-from albert_tf.runtime import cli
+from albert_tf.runtime import commands
 from finetuning import train
-cli.run(train.main, train.FinetuneOptions, "")
+commands.run(train.main, train.FinetuneOptions, "")
 """
 VALUES = (  # without dropout a batch is split and nothing else
     "training.steps=12", "training.evaluate_every=4", "task.dropout=0", "task.seq_length=32",

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from albert_tf.runtime import cli
+from albert_tf.runtime import commands
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.run_dir import RunDir
 from finetuning import table, train
@@ -98,7 +98,7 @@ def test_the_paper_s_table_9(runs: pathlib.Path, tmp_path: pathlib.Path, monkeyp
 
     def run(command: list[str]) -> int:
         begun.append(command)
-        train.main(cli.parse(train.FinetuneOptions, command[1:], "", ""))
+        train.main(commands.parse(train.FinetuneOptions, command[1:], "", ""))
         return 0
 
     monkeypatch.setattr(table, "_run", run)
@@ -129,7 +129,7 @@ def test_without_mnli_nothing_begins_with_it(runs: pathlib.Path, tmp_path, monke
     options = TableOptions(
         (f"{runs}/a",), "rte,mnli", str(tmp_path / "glue"), str(tmp_path / "t"), from_mnli=True
     )
-    assert table.main(options) == cli.USAGE_ERROR
+    assert table.main(options) == commands.USAGE_ERROR
     said = capsys.readouterr().err.splitlines()
     assert [line.partition(str(tmp_path))[0] for line in said] == ["failed: ", "failed: "]
     assert said[1].endswith("a/rte, for want of " + str(tmp_path / "t" / "a" / "mnli"))
@@ -146,7 +146,7 @@ def test_two_runs_end_to_end(
     def run(command: list[str]) -> int:
         begun.append(command)
         assert command[:2] == ["-m", "finetuning.train"]
-        train.main(cli.parse(train.FinetuneOptions, command[1:], "", ""))
+        train.main(commands.parse(train.FinetuneOptions, command[1:], "", ""))
         return 0
 
     monkeypatch.setattr(table, "_run", run)
@@ -173,7 +173,7 @@ def test_a_failure_is_told_and_the_others_go_on(
     options = TableOptions(
         (f"{runs}/*",), "text_classification", str(pathlib.Path(fruit).parent), str(tmp_path / "t")
     )
-    assert table.main(options) == cli.USAGE_ERROR
+    assert table.main(options) == commands.USAGE_ERROR
     assert capsys.readouterr().err.count("failed: ") == 2
 
 

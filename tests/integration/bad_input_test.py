@@ -10,7 +10,7 @@ import pytest
 
 from albert_tf.convert import __main__ as convert
 from albert_tf.export import __main__ as export
-from albert_tf.runtime import cli, outputs
+from albert_tf.runtime import commands, outputs
 from albert_tf.runtime.run_dir import RunDir
 from finetuning import train as finetune
 from pretraining import evaluate, similarity, train
@@ -117,7 +117,7 @@ def outcome(
 ) -> int:
     monkeypatch.setattr(sys, "argv", ["program", *arguments])
     with pytest.raises(SystemExit) as ended:
-        cli.run(program, options, "")
+        commands.run(program, options, "")
     return ended.value.code
 
 

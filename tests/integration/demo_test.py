@@ -3,7 +3,6 @@
 import json
 import pathlib
 
-from albert_tf.runtime import cli
 from examples import demo
 from pretraining.experiments import LAPTOP
 from tests.readme_test import options_of
@@ -15,7 +14,7 @@ def test_every_command_parses(tmp_path: pathlib.Path, capsys):
     commands = [line.split()[1:] for line in lines if line.startswith("   python -m ")]
     assert len(commands) == 10
     for command in commands:
-        assert cli.parse(options_of(command[1]), command[1:], "", command[1])
+        assert commands.parse(options_of(command[1]), command[1:], "", command[1])
     assert not (tmp_path / "demo").exists()
 
 

@@ -32,11 +32,11 @@ import tensorflow as tf
 cpu = tf.config.list_physical_devices("CPU")[0]
 replicas = int(sys.argv.pop(1))
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * replicas)
-from albert_tf.runtime import cli
+from albert_tf.runtime import commands
 from pretraining import train
 exec(os.environ.get("TRAP", ""))
 sys.modules["__main__"].__spec__ = train.__spec__
-cli.run(train.main, train.TrainOptions, train.__doc__)
+commands.run(train.main, train.TrainOptions, train.__doc__)
 """
 
 # kill -9 after the first batch of an evaluation, and at any moment of an export.

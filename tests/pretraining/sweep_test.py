@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from albert_tf.runtime import cli, outputs, settings
+from albert_tf.runtime import commands, outputs, settings
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.runtime.run_dir import RunDir
 from data.records.manifest import Manifest
@@ -39,7 +39,7 @@ class Commands:
         program = {"pretraining.train": train, "pretraining.evaluate": evaluate}[module]
         is_training = program is train
         options_class = train.TrainOptions if is_training else evaluate.EvaluateOptions
-        given = cli.parse(options_class, [module, *flags], "", "")
+        given = commands.parse(options_class, [module, *flags], "", "")
         run, name = RunDir(given.run_dir), os.path.basename(given.run_dir)
         self.calls.append(f"{'train' if is_training else 'evaluate'} {name}")
         self.devices.add((given.device, given.tpu))
@@ -67,7 +67,7 @@ class Commands:
 
 
 @pytest.fixture
-def commands(monkeypatch: pytest.MonkeyPatch) -> Commands:
+def fake_commands(monkeypatch: pytest.MonkeyPatch) -> Commands:
     stand_in = Commands()
     monkeypatch.setattr(sweep, "call", stand_in)
     return stand_in
@@ -133,13 +133,15 @@ def test_budgets(budget: str | None, steps: int, tiny_records: str, tmp_path, ca
     assert not (tmp_path / "out").exists()
 
 
-def test_means_and_errors(commands: Commands, tiny_records: str, tmp_path, capsys):
+def test_means_and_errors(fake_commands: Commands, tiny_records: str, tmp_path, capsys):
     out = tmp_path / "out"
     wanted = options(out, tiny_records, seeds=3, heldout=tiny_records, set=("seed=0",))
     assert sweep.main(wanted) == 0
     # All configurations with the first seed come before the second seed.
     runs = [f"model.sharing-{s}_seed-{n}" for n in range(3) for s in ("all", "none")]
-    assert commands.calls == [f"{what} {run}" for run in runs for what in ("train", "evaluate")]
+    assert fake_commands.calls == [
+        f"{what} {run}" for run in runs for what in ("train", "evaluate")
+    ]
     rows = lines(out)
     assert [row["run"] for row in rows] == runs
     assert [row["model.sharing"] for row in rows] == ["all", "none"] * 3
@@ -148,8 +150,8 @@ def test_means_and_errors(commands: Commands, tiny_records: str, tmp_path, capsy
     # A figure of another checkpoint is not taken for the last one's, and the others are.
     stale = RunDir(str(out / runs[0])).evaluation_path("sweep")
     outputs.write_json(stale, {"accuracy/mlm": 0.01, "checkpoint": "ckpt-10", "corpus": "x"})
-    commands.calls = []
-    assert sweep.main(wanted) == 0 and commands.calls == [f"evaluate {runs[0]}"]
+    fake_commands.calls = []
+    assert sweep.main(wanted) == 0 and fake_commands.calls == [f"evaluate {runs[0]}"]
     # 0.4, 0.5, 0.6: deviation 0.1 over the root of 3.
     printed = capsys.readouterr().out
     assert "| model.sharing-all | 3 |" in printed
@@ -158,11 +160,11 @@ def test_means_and_errors(commands: Commands, tiny_records: str, tmp_path, capsy
 
 
 def test_members_compute_where_the_sweep_is_told_to(
-    commands: Commands, tiny_records: str, tmp_path
+    fake_commands: Commands, tiny_records: str, tmp_path
 ):
     wanted = options(tmp_path / "out", tiny_records, heldout=tiny_records, device="tpu", tpu="mine")
     assert sweep.main(wanted) == 0
-    assert len(commands.calls) == 4 and commands.devices == {("tpu", "mine")}
+    assert len(fake_commands.calls) == 4 and fake_commands.devices == {("tpu", "mine")}
 
 
 def test_the_error_of_one_run_is_its_samples():
@@ -176,45 +178,47 @@ def test_the_error_of_one_run_is_its_samples():
 
 
 def test_a_failure_is_reported_and_the_others_go_on(
-    commands: Commands, tiny_records: str, tmp_path, capsys
+    fake_commands: Commands, tiny_records: str, tmp_path, capsys
 ):
-    commands.failing = ("all_seed-0",)
+    fake_commands.failing = ("all_seed-0",)
     wanted = options(tmp_path / "out", tiny_records, seeds=2)
-    assert sweep.main(wanted) == cli.USAGE_ERROR
-    assert len(commands.calls) == 4 and len(lines(tmp_path / "out")) == 3
+    assert sweep.main(wanted) == commands.USAGE_ERROR
+    assert len(fake_commands.calls) == 4 and len(lines(tmp_path / "out")) == 3
     assert "failed: " in (said := capsys.readouterr().err) and "all_seed-0: " in said
-    commands.failing, commands.calls = (), []
+    fake_commands.failing, fake_commands.calls = (), []
     assert sweep.main(wanted) == 0
-    assert commands.calls == ["train model.sharing-all_seed-0"]  # the others are finished
+    assert fake_commands.calls == ["train model.sharing-all_seed-0"]  # the others are finished
     assert len(lines(tmp_path / "out")) == 4
 
 
-def test_seconds_become_steps_once(commands: Commands, tiny_records: str, tmp_path):
+def test_seconds_become_steps_once(fake_commands: Commands, tiny_records: str, tmp_path):
     out = tmp_path / "out"
     wanted = options(out, tiny_records, budget="seconds:23", seeds=2)
-    commands.failing = ("none_seed-1",)
-    assert sweep.main(wanted) == cli.USAGE_ERROR
+    fake_commands.failing = ("none_seed-1",)
+    assert sweep.main(wanted) == commands.USAGE_ERROR
     # The median of 10, 11, 12 and 50 ms is 11.5; smoke warms up for a quarter of its steps.
     assert {(row["train/step"], row["train/warmup"]) for row in lines(out)} == {("2000", "500")}
     # Each configuration is timed once, before any is trained.
-    assert commands.calls.count("train run") == 2 == len(set(commands.calls[:2])) + 1
-    commands.step_ms, commands.failing = [1.0] * 5, ()
+    assert fake_commands.calls.count("train run") == 2 == len(set(fake_commands.calls[:2])) + 1
+    fake_commands.step_ms, fake_commands.failing = [1.0] * 5, ()
     assert sweep.main(wanted) == 0
     assert {row["train/step"] for row in lines(out)} == {"2000"}
-    assert commands.calls.count("train run") == 2
+    assert fake_commands.calls.count("train run") == 2
     assert not [name for name in os.listdir(out) if name.startswith(".timing")]
 
 
-def test_equal_work_is_timed_once(commands: Commands, tiny_records: str, tmp_path):
+def test_equal_work_is_timed_once(fake_commands: Commands, tiny_records: str, tmp_path):
     """A rate costs nothing; dropout does."""
     grid = ("optimizer.learning_rate=0.1,0.2", "model.hidden_dropout=0,0.1")
     wanted = options(tmp_path / "out", tiny_records, grid=grid, budget="seconds:23")
     assert sweep.main(wanted) == 0
-    assert commands.calls.count("train run") == 2 and len(lines(tmp_path / "out")) == 4
+    assert fake_commands.calls.count("train run") == 2 and len(lines(tmp_path / "out")) == 4
     assert {row["train/step"] for row in lines(tmp_path / "out")} == {"2000"}
 
 
-def test_another_sweep_in_the_folder_is_refused(commands: Commands, tiny_records: str, tmp_path):
+def test_another_sweep_in_the_folder_is_refused(
+    fake_commands: Commands, tiny_records: str, tmp_path
+):
     out = tmp_path / "out"
     sweep.main(options(out, tiny_records))
     sweep.main(options(out, tiny_records, grid=("model.sharing=attention",), seeds=2))  # more of it
@@ -251,16 +255,16 @@ def test_mistakes_are_told(changes: dict[str, Any], words: str, tiny_records: st
 
 
 def test_an_impossible_member_is_told_before_anything_runs(
-    commands: Commands, tiny_records, tmp_path
+    fake_commands: Commands, tiny_records, tmp_path
 ):
     with pytest.raises(ConfigError, match="`num_heads` must divide"):
         sweep.main(options(tmp_path / "out", tiny_records, grid=("model.num_heads=2,3",)))
-    assert not commands.calls
+    assert not fake_commands.calls
 
 
 def test_the_grid_may_be_repeated():
     flags = ["x", "--grid=model.sharing=all,none", "--grid=loop.steps=1,2", "--output=out"]
-    parsed = cli.parse(SweepOptions, flags, "", "")
+    parsed = commands.parse(SweepOptions, flags, "", "")
     assert [member.values["loop.steps"] for member in configurations(parsed)] == ["1", "2"] * 2
 
 

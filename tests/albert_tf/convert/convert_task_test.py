@@ -17,7 +17,7 @@ from albert_tf.convert.huggingface import task as huggingface_task
 from albert_tf.export.__main__ import ExportOptions
 from albert_tf.export.__main__ import main as export
 from albert_tf.models.encoder import AlbertEncoder
-from albert_tf.runtime import cli, settings
+from albert_tf.runtime import commands, settings
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.tasks.classifier import ClassifierTask
 from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample
@@ -50,7 +50,7 @@ HEADS = {  # their names and shapes, with H = 32
 
 
 def convert(*argv: str) -> None:
-    main(cli.parse(ConvertOptions, ["convert", *argv], "", ""))
+    main(commands.parse(ConvertOptions, ["convert", *argv], "", ""))
 
 
 def random_weights(config, task) -> dict[str, np.ndarray]:

@@ -22,7 +22,7 @@ from albert_tf.export import signatures
 from albert_tf.export.modules.encoder import EncoderModule
 from albert_tf.models.config import AlbertConfig, sharing_plan
 from albert_tf.models.pretrainer import AlbertPretrainer
-from albert_tf.runtime import cli, settings
+from albert_tf.runtime import commands, settings
 from albert_tf.runtime.errors import ConfigError, InputError, InputNotFoundError
 from albert_tf.text.normalization import Normalization
 from albert_tf.text.tokenizer import Tokenizer
@@ -48,7 +48,7 @@ def save(path, config: AlbertConfig, tokenizer: Tokenizer | None = None) -> str:
 
 
 def convert(*argv: str) -> None:
-    main(cli.parse(ConvertOptions, ["convert", *argv], "", ""))
+    main(commands.parse(ConvertOptions, ["convert", *argv], "", ""))
 
 
 def same(left, right) -> bool:

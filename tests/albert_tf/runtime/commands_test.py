@@ -8,27 +8,27 @@ import sys
 
 import pytest
 
-from albert_tf.runtime import cli
+from albert_tf.runtime import commands
 from albert_tf.runtime.errors import InputError, reading
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    corpus: str = cli.option("where the text is")
-    size: int = cli.option("how many", 3)
-    rate: float = cli.option("how fast", 0.5)
-    device: str | None = cli.option("on what", None)
-    dry_run: bool = cli.option("do nothing", False)
+    corpus: str = commands.option("where the text is")
+    size: int = commands.option("how many", 3)
+    rate: float = commands.option("how fast", 0.5)
+    device: str | None = commands.option("on what", None)
+    dry_run: bool = commands.option("do nothing", False)
 
 
 @dataclasses.dataclass(frozen=True)
 class WithOwnSet:
-    name: str = cli.option("what", "x")
-    set: tuple[str, ...] = cli.option("key=value", ())
+    name: str = commands.option("what", "x")
+    set: tuple[str, ...] = commands.option("key=value", ())
 
 
 def parse(*argv, options_class=Options):
-    return cli.parse(options_class, ["prog", *argv], "What it does.", "python -m prog")
+    return commands.parse(options_class, ["prog", *argv], "What it does.", "python -m prog")
 
 
 def test_defaults_and_types():
@@ -67,7 +67,7 @@ def test_mistakes(argv, words):
     with pytest.raises(InputError) as error:
         parse(*argv)
     for word in words:
-        assert word in cli.one_line(error.value)
+        assert word in commands.one_line(error.value)
 
 
 @pytest.mark.parametrize("flag", ["--help", "-h", "--helpfull"])
@@ -89,12 +89,12 @@ def test_parsing_twice_shares_nothing():
 
 PROGRAM = """
 import dataclasses, sys
-from albert_tf.runtime import cli
+from albert_tf.runtime import commands
 from albert_tf.runtime.errors import InputError
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    what: str = cli.option("what happens")
+    what: str = commands.option("what happens")
 
 def program(options):
     if options.what == "mistake":
@@ -106,7 +106,7 @@ def program(options):
     return int(options.what)
 
 if __name__ == "__main__":
-    cli.run(program, Options, "Doc.")
+    commands.run(program, Options, "Doc.")
 """
 
 
@@ -152,10 +152,10 @@ def test_exit_status_and_one_line(package, argv, status, line):
 
 def test_a_reader_that_has_read_enough_is_no_error(package):
     code = (
-        "import dataclasses\nfrom albert_tf.runtime import cli\n"
+        "import dataclasses\nfrom albert_tf.runtime import commands\n"
         "Options = dataclasses.make_dataclass('Options', [], frozen=True)\n"
         "def main(_):\n    while True: print('x' * 100)\n"
-        "cli.run(main, Options, '')"
+        "commands.run(main, Options, '')"
     )
     pipe = f'{sys.executable} -c "{code}" | head -1; echo ${{PIPESTATUS[0]}}'
     done = subprocess.run(["bash", "-c", pipe], capture_output=True, text=True, check=True)
@@ -177,7 +177,7 @@ def status(monkeypatch, capsys):
 
     def status(program) -> tuple[int, str]:
         with pytest.raises(SystemExit) as stop:
-            cli.run(program, Options, "Doc.")
+            commands.run(program, Options, "Doc.")
         return stop.value.code, capsys.readouterr().err
 
     yield status

@@ -156,15 +156,15 @@ def test_the_order_of_a_tpu_s_beginning(monkeypatch):
 # As a command does it; the bound is shorter.
 PROGRAM = """
 import dataclasses, sys
-from albert_tf.runtime import cli
+from albert_tf.runtime import commands
 from albert_tf.runtime import devices
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    tpu: str = cli.option("address")
+    tpu: str = commands.option("address")
 
 devices.TPU_CONNECT_S = 1.0
-cli.run(lambda options: devices.strategy("tpu", options.tpu), Options, "")
+commands.run(lambda options: devices.strategy("tpu", options.tpu), Options, "")
 """
 
 

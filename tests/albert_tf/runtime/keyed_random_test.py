@@ -6,7 +6,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from albert_tf.runtime import keyed
+from albert_tf.runtime import keyed_random
 
 GOLDEN = 0x9E3779B97F4A7C15
 # The first outputs of splitmix64 from seed 0 (Vigna's reference implementation).
@@ -28,9 +28,9 @@ def is_uniform(values: np.ndarray, bins: int) -> bool:
 
 def test_the_published_vector():
     # Draw c of key k is splitmix64's output number c + 1 from the state k, counted from 0.
-    assert keyed.bits(0, np.arange(2)).tolist() == PUBLISHED[1:]
-    assert keyed.bits(2**64 - GOLDEN, np.arange(3)).tolist() == PUBLISHED
-    assert keyed._mix_int(0) == PUBLISHED[0]
+    assert keyed_random.bits(0, np.arange(2)).tolist() == PUBLISHED[1:]
+    assert keyed_random.bits(2**64 - GOLDEN, np.arange(3)).tolist() == PUBLISHED
+    assert keyed_random._mix_int(0) == PUBLISHED[0]
 
 
 @given(
@@ -39,9 +39,11 @@ def test_the_published_vector():
 )
 @settings(max_examples=50, deadline=None)
 def test_the_graph_draws_what_numpy_draws(key, counters):
-    graph = keyed.graph_bits(tf.constant(key, tf.uint64), tf.constant(counters, tf.int64))
+    graph = keyed_random.graph_bits(tf.constant(key, tf.uint64), tf.constant(counters, tf.int64))
     assert graph.dtype == tf.uint64
-    np.testing.assert_array_equal(graph.numpy(), keyed.bits(key, np.array(counters, np.int64)))
+    np.testing.assert_array_equal(
+        graph.numpy(), keyed_random.bits(key, np.array(counters, np.int64))
+    )
 
 
 @given(
@@ -50,31 +52,35 @@ def test_the_graph_draws_what_numpy_draws(key, counters):
 )
 @settings(max_examples=50, deadline=None)
 def test_the_graph_draws_32_bits_as_numpy_does(key, counters):
-    graph = keyed.graph_bits32(tf.constant(key, tf.uint64), tf.constant(counters, tf.int32))
+    graph = keyed_random.graph_bits32(tf.constant(key, tf.uint64), tf.constant(counters, tf.int32))
     assert graph.dtype == tf.uint32
-    np.testing.assert_array_equal(graph.numpy(), keyed.bits32(key, np.array(counters, np.int32)))
+    np.testing.assert_array_equal(
+        graph.numpy(), keyed_random.bits32(key, np.array(counters, np.int32))
+    )
 
 
 def test_32_bits_are_murmurs_finalizer_of_the_key():
     """With a key below 2**32 and counter 0: fmix32, whose values for 1 and 2 are well known."""
-    assert keyed.bits32(1, np.zeros(1)).tolist() == [0x514E28B7]
-    assert keyed.bits32(2, np.zeros(1)).tolist() == [0x30F4C306]
+    assert keyed_random.bits32(1, np.zeros(1)).tolist() == [0x514E28B7]
+    assert keyed_random.bits32(2, np.zeros(1)).tolist() == [0x30F4C306]
 
 
 @pytest.mark.parametrize("shift", [0, 12, 24])
 def test_32_bit_draws_are_uniform(shift):
     """Low, middle and high byte: of one key's draws, and of the same draw of many keys."""
-    draws = keyed.bits32(keyed.stream_key(0, keyed.TILE), np.arange(DRAWS))
-    keys = keyed.bits(keyed.stream_key(0, keyed.TILE), np.arange(20_000)).tolist()
-    nested = np.array([keyed.bits32(key, np.zeros(1))[0] for key in keys])
+    draws = keyed_random.bits32(keyed_random.stream_key(0, keyed_random.TILE), np.arange(DRAWS))
+    keys = keyed_random.bits(
+        keyed_random.stream_key(0, keyed_random.TILE), np.arange(20_000)
+    ).tolist()
+    nested = np.array([keyed_random.bits32(key, np.zeros(1))[0] for key in keys])
     assert is_uniform(draws >> np.uint32(shift) & np.uint32(255), 256)
     assert is_uniform(nested >> np.uint32(shift) & np.uint32(255), 256)
 
 
 def test_32_bit_draws_of_neighbours_and_of_two_records_are_independent():
-    key = keyed.stream_key(5, keyed.TILE)
-    one, two = keyed.bits(key, np.arange(2)).tolist()
-    draws, other = (keyed.bits32(k, np.arange(DRAWS)) >> np.uint32(28) for k in (one, two))
+    key = keyed_random.stream_key(5, keyed_random.TILE)
+    one, two = keyed_random.bits(key, np.arange(2)).tolist()
+    draws, other = (keyed_random.bits32(k, np.arange(DRAWS)) >> np.uint32(28) for k in (one, two))
     assert is_uniform(draws[:-1] * np.uint32(16) + draws[1:], 256)
     assert is_uniform(draws * np.uint32(16) + other, 256)
 
@@ -86,29 +92,29 @@ def test_32_bit_draws_of_neighbours_and_of_two_records_are_independent():
 )
 @settings(max_examples=50, deadline=None)
 def test_the_graphs_stream_keys_are_numpys(seed, stream, epochs):
-    graph = keyed.graph_stream_key(seed, stream, tf.constant(epochs, tf.int64))
-    assert graph.numpy().tolist() == [keyed.stream_key(seed, stream, e) for e in epochs]
+    graph = keyed_random.graph_stream_key(seed, stream, tf.constant(epochs, tf.int64))
+    assert graph.numpy().tolist() == [keyed_random.stream_key(seed, stream, e) for e in epochs]
 
 
 def test_keys_broadcast_against_counters():
     keys = tf.constant([[1], [2]], tf.uint64)
-    graph = keyed.graph_bits(keys, tf.range(3, dtype=tf.int64)[None]).numpy()
-    np.testing.assert_array_equal(graph, [keyed.bits(k, np.arange(3)) for k in (1, 2)])
+    graph = keyed_random.graph_bits(keys, tf.range(3, dtype=tf.int64)[None]).numpy()
+    np.testing.assert_array_equal(graph, [keyed_random.bits(k, np.arange(3)) for k in (1, 2)])
 
 
 @pytest.mark.parametrize("shift", [0, 24, 56])
 def test_draws_are_uniform(shift):
     """Low, middle and high byte: of one key's draws, and of the first draw of a million keys."""
-    draws = keyed.bits(keyed.stream_key(0, keyed.PAIR), np.arange(DRAWS))
-    nested = np.array([keyed.bits(int(key), np.zeros(1))[0] for key in draws[:20_000]])
+    draws = keyed_random.bits(keyed_random.stream_key(0, keyed_random.PAIR), np.arange(DRAWS))
+    nested = np.array([keyed_random.bits(int(key), np.zeros(1))[0] for key in draws[:20_000]])
     assert is_uniform(draws >> np.uint64(shift) & np.uint64(255), 256)
     assert is_uniform(nested >> np.uint64(shift) & np.uint64(255), 256)
 
 
 @pytest.mark.parametrize("limit", [1, 7, 29_995, 2**31 - 1])
 def test_below_stays_below_and_is_uniform(limit):
-    draws = keyed.bits(3, np.arange(200_000))
-    below = keyed.graph_below(tf.constant(draws), limit).numpy().astype(np.int64)
+    draws = keyed_random.bits(3, np.arange(200_000))
+    below = keyed_random.graph_below(tf.constant(draws), limit).numpy().astype(np.int64)
     high = draws >> np.uint64(32)
     np.testing.assert_array_equal(below, (high * np.uint64(limit)) >> np.uint64(32))
     assert below.min() >= 0 and below.max() < limit
@@ -118,26 +124,34 @@ def test_below_stays_below_and_is_uniform(limit):
 
 
 OTHERS = {
-    "stream": (0, keyed.NGRAM, 0),
-    "epoch": (0, keyed.TILE, 1),
-    "seed": (1, keyed.TILE, 0),
-    "stream and epoch": (0, keyed.NGRAM, 1),
+    "stream": (0, keyed_random.NGRAM, 0),
+    "epoch": (0, keyed_random.TILE, 1),
+    "seed": (1, keyed_random.TILE, 0),
+    "stream and epoch": (0, keyed_random.NGRAM, 1),
 }
 
 
 @pytest.mark.parametrize("other", OTHERS)
 def test_what_differs_in_one_part_of_the_key_is_independent(other):
     """16 x 16 table of the high bits of both: uniform, so neither tells anything of the other."""
-    one = keyed.bits(keyed.stream_key(0, keyed.TILE, 0), np.arange(DRAWS)) >> np.uint64(60)
-    two = keyed.bits(keyed.stream_key(*OTHERS[other]), np.arange(DRAWS)) >> np.uint64(60)
+    one = keyed_random.bits(
+        keyed_random.stream_key(0, keyed_random.TILE, 0), np.arange(DRAWS)
+    ) >> np.uint64(60)
+    two = keyed_random.bits(keyed_random.stream_key(*OTHERS[other]), np.arange(DRAWS)) >> np.uint64(
+        60
+    )
     assert is_uniform(one * np.uint64(16) + two, 256)
 
 
 def test_neighbouring_draws_are_independent():
-    draws = keyed.bits(keyed.stream_key(5, keyed.TILE), np.arange(DRAWS)) >> np.uint64(60)
+    draws = keyed_random.bits(
+        keyed_random.stream_key(5, keyed_random.TILE), np.arange(DRAWS)
+    ) >> np.uint64(60)
     assert is_uniform(draws[:-1] * np.uint64(16) + draws[1:], 256)
 
 
 def test_streams_and_epochs_have_keys_of_their_own():
-    keys = {keyed.stream_key(s, t, e) for s in range(20) for t in range(1, 10) for e in range(20)}
+    keys = {
+        keyed_random.stream_key(s, t, e) for s in range(20) for t in range(1, 10) for e in range(20)
+    }
     assert len(keys) == 20 * 9 * 20

@@ -10,7 +10,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from albert_tf.runtime import keyed
+from albert_tf.runtime import keyed_random
 from albert_tf.runtime.errors import ConfigError
 from data.pipeline import masking
 from data.pipeline.masking import MaskingConfig, Vocabulary, mask_batch
@@ -19,7 +19,7 @@ from data.records.schema import MAX_SEQ_LENGTH
 VOCABULARY = Vocabulary(50, 4, (0, 1, 2, 3, 4))
 # Traced once for each shape and configuration; graph operations only, which need no conversion.
 MASK = tf.function(mask_batch, autograph=False)
-STREAMS = (keyed.NGRAM, keyed.TILE, keyed.REPLACE, keyed.PIECE)
+STREAMS = (keyed_random.NGRAM, keyed_random.TILE, keyed_random.REPLACE, keyed_random.PIECE)
 
 
 class Sequences:
@@ -51,7 +51,9 @@ class Sequences:
 
     def keys(self, epoch: int = 0) -> dict[int, np.ndarray]:
         numbers = np.arange(len(self.rows))
-        return {s: keyed.bits(keyed.stream_key(0, s, epoch), numbers) for s in STREAMS}
+        return {
+            s: keyed_random.bits(keyed_random.stream_key(0, s, epoch), numbers) for s in STREAMS
+        }
 
     def mask(self, config: MaskingConfig, epoch: int = 0) -> dict[str, np.ndarray]:
         keys = {s: tf.constant(key[:, None]) for s, key in self.keys(epoch).items()}
@@ -88,10 +90,10 @@ def reference(batch: Sequences, row: int, config: MaskingConfig) -> dict[str, li
         for number, (segment, positions) in enumerate(words_of(batch, row), start=1)
     }
     table = masking.tilings(config.max_ngram, masking._width(batch.length, config.max_ngram))
-    (draw,) = keyed.bits(keys[keyed.NGRAM], np.zeros(1)).tolist()
+    (draw,) = keyed_random.bits(keys[keyed_random.NGRAM], np.zeros(1)).tolist()
     tiles = table[(draw >> 32) * len(table) >> 32]
     # The n-grams in random order; each word that still fits.
-    priorities = keyed.bits32(keys[keyed.TILE], tiles).tolist()
+    priorities = keyed_random.bits32(keys[keyed_random.TILE], tiles).tolist()
     shift = 32 - (31 - (table.shape[1] - 1).bit_length())  # the bits that are left for the number
     left, chosen = budget_of(batch, row, config), []
     for number in sorted(words, key=lambda number: (priorities[number] >> shift, number)):
@@ -104,8 +106,8 @@ def reference(batch: Sequences, row: int, config: MaskingConfig) -> dict[str, li
     targets = [ids[position] for position in chosen]
     ordinary = [i for i in range(VOCABULARY.size) if i not in VOCABULARY.special_ids]
     count = np.arange(len(chosen))
-    actions = keyed.bits32(keys[keyed.REPLACE], count).tolist()
-    pieces = keyed.bits(keys[keyed.PIECE], count).tolist()
+    actions = keyed_random.bits32(keys[keyed_random.REPLACE], count).tolist()
+    pieces = keyed_random.bits(keys[keyed_random.PIECE], count).tolist()
     for slot, position in enumerate(chosen):
         unit = actions[slot] / 2**32
         if unit < 0.8:

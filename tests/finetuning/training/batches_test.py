@@ -6,7 +6,7 @@ Every statistic is held against that of random permutations, within 5 of its sta
 import numpy as np
 import pytest
 
-from albert_tf.runtime import keyed
+from albert_tf.runtime.keyed_random import UNIT_ORDER, order, stream_key
 from finetuning.training.batches import unit_stream
 
 SEEDS, EPOCHS, BATCH = range(10), range(3), 32
@@ -15,11 +15,8 @@ SIZES = (100, 1_000, 3_668, 20_000, 67_349, 400_000)
 
 def orders(size: int) -> np.ndarray:
     """int64 [seeds, epochs, size]"""
-    return np.array([
-        [keyed.order(keyed.stream_key(seed, keyed.UNIT_ORDER, epoch), np.arange(size))
-         for epoch in EPOCHS]
-        for seed in SEEDS
-    ])  # fmt: skip
+    keys = [[stream_key(seed, UNIT_ORDER, epoch) for epoch in EPOCHS] for seed in SEEDS]
+    return np.array([[order(key, np.arange(size)) for key in row] for row in keys])
 
 
 def correlations(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
@@ -40,9 +37,9 @@ def is_normal(deviations: np.ndarray) -> bool:
 @pytest.mark.parametrize("size", [1, 5, 1_000])
 def test_the_stream_has_each_epochs_keyed_order(size: int):
     """From any position; epochs are permutations."""
-    expected = [keyed.order(keyed.stream_key(7, keyed.UNIT_ORDER, epoch), np.arange(size))
-                for epoch in range(4)]  # fmt: skip
-    assert all(sorted(order) == list(range(size)) for order in expected)
+    keys = [stream_key(7, UNIT_ORDER, epoch) for epoch in range(4)]
+    expected = [order(key, np.arange(size)) for key in keys]
+    assert all(sorted(epoch) == list(range(size)) for epoch in expected)
     flat = np.concatenate(expected)
     for first in (0, 1, size, 2 * size + size // 2):
         found = next(unit_stream(size, 7, first).batch(len(flat) - first).as_numpy_iterator())

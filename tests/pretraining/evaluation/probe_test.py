@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.runtime import keyed
+from albert_tf.runtime import keyed_random
 from data.pipeline.batches import Records
 from data.pipeline.masking import MaskingConfig
 from data.pipeline.record_stream import records_in_order
@@ -83,7 +83,9 @@ def read(batches: tf.data.Dataset) -> dict[str, np.ndarray]:
 
 def coins(count: int) -> np.ndarray:
     """The labels of records 0, 1, ...: one bit of each one's key, for SOP and NSP alike."""
-    return (keyed.bits(keyed.stream_key(0, keyed.PAIR), np.arange(count)) >> 63).astype(int)
+    return (
+        keyed_random.bits(keyed_random.stream_key(0, keyed_random.PAIR), np.arange(count)) >> 63
+    ).astype(int)
 
 
 def test_halves_are_equal_and_share_no_document(records: Records):
@@ -103,7 +105,7 @@ def test_halves_are_cut_where_they_are_most_equal(tmp_path: pathlib.Path):
     sizes = {0: 50, 1: 30, 2: 15, 3: 5}
     records = write(tmp_path / "uneven", [[d for d, size in sizes.items() for _ in range(size)]])
     halves = Halves.of_pairs(records).of(tf.range(4, dtype=tf.int64)).numpy()
-    draws = keyed.bits(keyed.stream_key(0, keyed.HALVES), np.arange(4))
+    draws = keyed_random.bits(keyed_random.stream_key(0, keyed_random.HALVES), np.arange(4))
     ordered = [sizes[d] for d in np.argsort(draws).tolist()]
     best = min(abs(2 * sum(ordered[:k]) - 100) for k in (1, 2, 3))
     fit = sum(size for d, size in sizes.items() if halves[d] == FIT)
