@@ -72,10 +72,15 @@ def _depths(options: ExportOptions) -> tuple[int, ...]:
     return settings.parse("--depths", tuple[int, ...], options.depths)
 
 
+def _unroll(options: ExportOptions) -> bool:
+    """LiteRT keeps shared weights once if layers are a loop, which takes any number of pieces."""
+    return options.format != "litert" or options.seq_length is not None
+
+
 Maker = Callable[[ExportOptions, Tokenizer], ServedModule]
 
 OF_ENCODERS: dict[str, Maker] = {
-    "encoder": lambda options, _: load_encoder_module(options.run_dir),
+    "encoder": lambda options, _: load_encoder_module(options.run_dir, _unroll(options)),
     "preprocessing": lambda options, tokenizer: PreprocessingModule(
         tokenizer, load_config(options.run_dir).max_positions
     ),
@@ -83,19 +88,27 @@ OF_ENCODERS: dict[str, Maker] = {
         load_pretrainer(options.run_dir), tokenizer
     ),
     "embedding": lambda options, tokenizer: EmbeddingModule(
-        load_encoder(options.run_dir), tokenizer, options.pooling, _depths(options)
+        load_encoder(options.run_dir, _unroll(options)),
+        tokenizer,
+        options.pooling,
+        _depths(options),
     ),
 }
 OF_TASKS: dict[str, Maker] = {
     "classifier": lambda options, tokenizer: ClassifierModule(
-        load_task_model(options.run_dir), tokenizer, _depths(options), options.patience
+        load_task_model(options.run_dir, _unroll(options)),
+        tokenizer,
+        _depths(options),
+        options.patience,
     ),
     "regressor": lambda options, tokenizer: RegressorModule(
-        load_task_model(options.run_dir), tokenizer, _depths(options)
+        load_task_model(options.run_dir, _unroll(options)), tokenizer, _depths(options)
     ),
-    "span": lambda options, tokenizer: SpanModule(load_task_model(options.run_dir), tokenizer),
+    "span": lambda options, tokenizer: SpanModule(
+        load_task_model(options.run_dir, _unroll(options)), tokenizer
+    ),
     "multiple_choice": lambda options, tokenizer: MultipleChoiceModule(
-        load_task_model(options.run_dir), tokenizer
+        load_task_model(options.run_dir, _unroll(options)), tokenizer
     ),
 }
 MAKERS = OF_ENCODERS | OF_TASKS

@@ -1,9 +1,9 @@
 """LiteRT (TensorFlow Lite): a model for phones and small boards, ids in, answers out.
 
-Weights that layers share are in the file once, and in memory too: the layers are a loop.
+Weights that layers share are in the file once. In memory too where the encoder is built with
+`unroll=False`, so that its layers are a loop.
 """
 
-import contextlib
 import os
 import shutil
 
@@ -11,7 +11,6 @@ import tensorflow as tf
 
 from albert_tf.export.signatures import ServedModule
 from albert_tf.models.config import AlbertConfig
-from albert_tf.models.layers.shared_stack import in_loops
 from albert_tf.runtime import outputs
 from albert_tf.runtime.errors import InputError
 from albert_tf.text.tokenizer import Tokenizer
@@ -37,8 +36,8 @@ def write_litert(
     Args:
       quantization: of the weights: none, float32; float16; or int8, multiplied in integers by what
         is quantized as it comes (LiteRT's dynamic range).
-      seq_length: S, with B = 1 and without a loop, for accelerators that take one shape and no
-        loops; by default any B, and any S up to the model's positions.
+      seq_length: S, with B = 1, for accelerators that take one shape; by default any B, and any S
+        up to the model's positions.
 
     Raises:
       InputError: a module without `tokens`, an argument out of its range, or a `folder` that exists
@@ -78,8 +77,7 @@ def _tokens(module: ServedModule, seq_length: int | None) -> tf.types.experiment
 
     @tf.function(input_signature=specs, autograph=False)
     def numbers(*ids: tf.Tensor) -> dict[str, tf.Tensor]:
-        with in_loops() if seq_length is None else contextlib.nullcontext():
-            values = signature.python_function(*ids)
+        values = signature.python_function(*ids)
         return {name: value for name, value in values.items() if value.dtype != tf.string}
 
     return numbers.get_concrete_function()

@@ -32,6 +32,9 @@ class AlbertEncoder(tf_keras.Model):
     With `num_layers` the first so many layers alone are computed, and the last of them is pooled:
     where all layers share one block, one set of weights serves at any depth.
 
+    Args:
+      unroll: see `SharedStack`; without, `encoder_outputs` is the last layer alone.
+
     Dropout happens where `training` is true, keyed by `dropout_key` (int32 [2]); without a key one
     is drawn per call.
 
@@ -39,11 +42,11 @@ class AlbertEncoder(tf_keras.Model):
     >>> encoder(fake_inputs)["pooled_output"].shape
     """
 
-    def __init__(self, config: AlbertConfig, name: str = "encoder") -> None:
+    def __init__(self, config: AlbertConfig, unroll: bool = True, name: str = "encoder") -> None:
         super().__init__(name=name)
         self.config = config
         self.embeddings = AlbertEmbeddings(config)
-        self.stack = SharedStack(config)
+        self.stack = SharedStack(config, unroll)
         self.pooler = common.dense(config, config.hidden_size, "pooler")
 
     @tf.autograph.experimental.do_not_convert  # nothing to convert, but it would take seconds

@@ -16,12 +16,13 @@ class AlbertPretrainer(tf_keras.Model):
 
     Inputs: the encoder's dict, and `masked_lm_positions` int32 [B, P].
     Outputs: the encoder's, and `mlm_logits` float32 [B, P, V], `pair_logits` float32 [B, 2].
+    `unroll` is the encoder's.
     """
 
-    def __init__(self, config: AlbertConfig, name: str = "pretrainer") -> None:
+    def __init__(self, config: AlbertConfig, unroll: bool = True, name: str = "pretrainer") -> None:
         super().__init__(name=name)
         self.config = config
-        self.encoder = AlbertEncoder(config)
+        self.encoder = AlbertEncoder(config, unroll)
         self.mlm_head = MlmHead(config)
         self.pair_head = PairHead(config)
 

@@ -85,10 +85,10 @@ def task_of(path: str) -> Any:
     return settings.from_dict(kind.task, values, "task.")
 
 
-def load_task_model(path: str) -> TaskModel:
-    """The fine-tuned model of a run folder. Raises: as `Predictor`."""
-    task = task_of(path)
-    model = KINDS[task.kind].model(AlbertEncoder(load_config(path)), task).create_weights()
+def load_task_model(path: str, unroll: bool = True) -> TaskModel:
+    """The fine-tuned model of a run folder; `unroll` is its encoder's. Raises: as `Predictor`."""
+    task, encoder = task_of(path), AlbertEncoder(load_config(path), unroll)
+    model = KINDS[task.kind].model(encoder, task).create_weights()
     read_checkpoint(tf.train.Checkpoint(model=model), path)
     return model
 

@@ -24,29 +24,32 @@ DAMAGE = (tf.errors.OpError, AssertionError, IndexError, RuntimeError, ValueErro
 _SHOWN = 3  # names of each kind in an error message
 
 
-def load_encoder(path: str) -> AlbertEncoder:
+def load_encoder(path: str, unroll: bool = True) -> AlbertEncoder:
     """The trained encoder in a run folder, a converted folder or an exported encoder.
+
+    Args:
+      unroll: see `AlbertEncoder`.
 
     Raises:
       InputNotFoundError: nothing of the kind at `path`.
       InputError: the checkpoint holds other weights than config.json describes.
     """
     if is_saved_model(path):
-        return _load_exported(path)
-    encoder = AlbertEncoder(load_config(path))
+        return _load_exported(path, unroll)
+    encoder = AlbertEncoder(load_config(path), unroll)
     encoder.create_weights()
     read_checkpoint(tf.train.Checkpoint(model=tf.train.Checkpoint(encoder=encoder)), path)
     return encoder
 
 
-def load_pretrainer(path: str) -> AlbertPretrainer:
+def load_pretrainer(path: str, unroll: bool = True) -> AlbertPretrainer:
     """The encoder with its pretraining heads, from a run folder or a converted folder.
 
-    Raises: as `load_encoder`; an exported encoder has no heads and is refused.
+    Args and raises: as `load_encoder`; an exported encoder has no heads and is refused.
     """
     if is_saved_model(path):
         raise InputError(f"{path!r} is an exported encoder, without heads: pass its run folder.")
-    pretrainer = AlbertPretrainer(load_config(path))
+    pretrainer = AlbertPretrainer(load_config(path), unroll)
     pretrainer.create_weights()
     read_checkpoint(tf.train.Checkpoint(model=pretrainer), path)
     return pretrainer
@@ -174,8 +177,8 @@ def _parts(root: tf.train.Checkpoint) -> Iterator[tuple[str, object]]:
                 yield above + name, child
 
 
-def _load_exported(path: str) -> AlbertEncoder:
-    encoder = AlbertEncoder(load_exported_config(path)).create_weights()
+def _load_exported(path: str, unroll: bool) -> AlbertEncoder:
+    encoder = AlbertEncoder(load_exported_config(path), unroll).create_weights()
     try:
         exported = tf.saved_model.load(path)
     except RuntimeError:  # operations of tensorflow_text: it takes text, not ids

@@ -67,12 +67,12 @@ class EncoderModule(_Reusable):
         return {"serving_default": serve, "tokens": serve}
 
 
-def load_encoder_module(path: str) -> EncoderModule:
+def load_encoder_module(path: str, unroll: bool = True) -> EncoderModule:
     """The encoder of a run folder or a converted folder, with `mlm` if it has that head.
 
-    Raises: as `load_encoder`.
+    Args and raises: as `load_encoder`.
     """
     if not has_heads(path):
-        return EncoderModule(load_encoder(path))
-    pretrainer = load_pretrainer(path)
+        return EncoderModule(load_encoder(path, unroll))
+    pretrainer = load_pretrainer(path, unroll)
     return EncoderModule(pretrainer.encoder, pretrainer)

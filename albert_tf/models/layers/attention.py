@@ -39,10 +39,10 @@ class SelfAttention(tf_keras.layers.Layer):
     def __init__(self, config: AlbertConfig, name: str = "attention") -> None:
         super().__init__(name=name)
         self.config = config
-        self.query = common.dense(config, config.hidden_size, "query")
-        self.key = common.dense(config, config.hidden_size, "key")
-        self.value = common.dense(config, config.hidden_size, "value")
-        self.output_dense = common.dense(config, config.hidden_size, "output")
+        self.query = common.Affine(config, config.hidden_size, "query")
+        self.key = common.Affine(config, config.hidden_size, "key")
+        self.value = common.Affine(config, config.hidden_size, "value")
+        self.output_dense = common.Affine(config, config.hidden_size, "output")
         self.layer_norm = common.layer_norm(config.layer_norm_eps, "layer_norm")
 
     def build(self, input_shape: object) -> None:

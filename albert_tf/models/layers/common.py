@@ -1,6 +1,6 @@
 """What every layer shares: initial values, matrix product, LayerNorm, activation, keyed dropout."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 import tensorflow as tf
@@ -20,10 +20,31 @@ def initializer(config: AlbertConfig) -> tf_keras.initializers.Initializer:
 
 
 def dense(config: AlbertConfig, units: int, name: str) -> tf_keras.layers.Dense:
-    """A dense layer with bias, in float32; the stack uses its variables alone, in `affine`."""
+    """A dense layer with bias, in float32 under every precision policy."""
     return tf_keras.layers.Dense(
         units, kernel_initializer=initializer(config), dtype=tf.float32, name=name
     )
+
+
+class Affine(tf_keras.layers.Layer):
+    """x W + b in x's dtype, [M, K] -> [M, units]; its variables are float32.
+
+    Attributes: `kernel` [K, units] and `bias` [units], also for layers that compute with them as
+    pure functions of tensors.
+    """
+
+    def __init__(self, config: AlbertConfig, units: int, name: str) -> None:
+        super().__init__(name=name, dtype=tf.float32, autocast=False)
+        self.config, self.units = config, units
+
+    def build(self, input_shape: Sequence[int | None]) -> None:
+        shape = (input_shape[-1], self.units)
+        self.kernel = self.add_weight("kernel", shape, initializer=initializer(self.config))
+        self.bias = self.add_weight("bias", (self.units,), initializer="zeros")
+        super().build(input_shape)
+
+    def call(self, x: tf.Tensor, training: bool = False) -> tf.Tensor:
+        return affine(x, self.kernel, self.bias, training)
 
 
 def layer_norm(eps: float, name: str) -> tf_keras.layers.LayerNormalization:

@@ -24,7 +24,7 @@ class AlbertEmbeddings(tf_keras.layers.Layer):
         self.layer_norm = common.layer_norm(config.layer_norm_eps, "layer_norm")
         projects = config.embedding_size != config.hidden_size
         self.projection = (
-            common.dense(config, config.hidden_size, "projection") if projects else None
+            common.Affine(config, config.hidden_size, "projection") if projects else None
         )
 
     def build(self, input_shape: object) -> None:
@@ -56,7 +56,7 @@ class AlbertEmbeddings(tf_keras.layers.Layer):
         if self.projection is None:
             return x
         flat = tf.reshape(x, [-1, self.config.embedding_size])  # [B * S, E]
-        x = common.affine(flat, self.projection.kernel, self.projection.bias, training)
+        x = self.projection(flat, training=training)
         return tf.reshape(x, [*common.shape_of(word_ids), self.config.hidden_size])
 
     def _types(self, type_ids: tf.Tensor, dtype: tf.DType, training: bool) -> tf.Tensor:

@@ -29,8 +29,8 @@ class FeedForward(tf_keras.layers.Layer):
     def __init__(self, config: AlbertConfig, name: str = "feed_forward") -> None:
         super().__init__(name=name)
         self.config = config
-        self.intermediate = common.dense(config, config.intermediate_size, "intermediate")
-        self.output_dense = common.dense(config, config.hidden_size, "output")
+        self.intermediate = common.Affine(config, config.intermediate_size, "intermediate")
+        self.output_dense = common.Affine(config, config.hidden_size, "output")
         self.layer_norm = common.layer_norm(config.layer_norm_eps, "layer_norm")
 
     def build(self, input_shape: object) -> None:

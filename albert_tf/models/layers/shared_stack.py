@@ -1,9 +1,7 @@
 """The stack of layers whose blocks share weights (paper section 3.1, Table 4)."""
 
-import contextlib
-import contextvars
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TypeVar
 
 import tensorflow as tf
@@ -16,22 +14,6 @@ from albert_tf.models.layers.encoder_block import EncoderBlock
 from albert_tf.models.layers.feed_forward import FeedForward, FeedForwardWeights
 
 Weights = TypeVar("Weights", AttentionWeights, FeedForwardWeights)
-_loops = contextvars.ContextVar("loops", default=False)
-
-
-@contextlib.contextmanager
-def in_loops() -> Iterator[None]:
-    """Inside, stacks that do not train compute equal layers in a loop; of their outputs they return
-    the last alone.
-
-    For LiteRT, whose kernels copy a product's weights into their own layout, once for each product
-    of the graph.
-    """
-    token = _loops.set(True)
-    try:
-        yield
-    finally:
-        _loops.reset(token)
 
 
 class SharedStack(tf_keras.layers.Layer):
@@ -43,11 +25,16 @@ class SharedStack(tf_keras.layers.Layer):
     Inputs: x [B, S, H]; mask [B, 1, 1, S]; `num_layers` to end before the last. Output: a list of
     tensors [B, S, H], one a layer; in training with `config.rematerialize` all layers run, and the
     gradient of any but the last is an error.
+
+    Args:
+      unroll: as in `tf_keras.layers.RNN`. False: outside training, layers in a row with the same
+        weights are a loop in the graph, and the output is the last layer's alone. For LiteRT, whose
+        kernels copy a product's weights into their own layout once for each product of the graph.
     """
 
-    def __init__(self, config: AlbertConfig, name: str = "stack") -> None:
+    def __init__(self, config: AlbertConfig, unroll: bool = True, name: str = "stack") -> None:
         super().__init__(name=name)
-        self.config = config
+        self.config, self.unroll = config, unroll
         self.plan = sharing_plan(config)
         attentions = 1 + max(layer.attention for layer in self.plan)
         feed_forwards = 1 + max(layer.ffn for layer in self.plan)
@@ -74,8 +61,8 @@ class SharedStack(tf_keras.layers.Layer):
         training: bool = False,
         num_layers: int | None = None,
     ) -> list[tf.Tensor]:
-        if _loops.get() and not training:
-            return [self._in_loops(x, mask, num_layers)]
+        if not (self.unroll or training):
+            return [self._rolled(x, mask, num_layers)]
         # Read once, however many layers use them.
         attention = [layer.weights_now() for layer in self.attentions]
         feed_forward = [layer.weights_now() for layer in self.feed_forwards]
@@ -91,7 +78,7 @@ class SharedStack(tf_keras.layers.Layer):
                 attention[a], feed_forward[f] = _again(attention[a]), _again(feed_forward[f])
         return outputs
 
-    def _in_loops(self, x: tf.Tensor, mask: tf.Tensor, num_layers: int | None) -> tf.Tensor:
+    def _rolled(self, x: tf.Tensor, mask: tf.Tensor, num_layers: int | None) -> tf.Tensor:
         """The last layer's output: each run of layers with the same weights is a loop."""
         for index, layers in itertools.groupby(self._block_of_layer[:num_layers]):
             block, count = self.blocks[index], len(list(layers))

@@ -334,6 +334,7 @@ class TestProgram:
         self.export(pretrained, str(tmp_path / "out"), format="litert", quantization="int8")
         found = sorted(os.listdir(tmp_path / "out" / "1"))
         assert found == ["config.json", "model.tflite", "tokenizer"]
+        assert b"while" in (tmp_path / "out" / "1" / "model.tflite").read_bytes()
 
     def test_an_unfinished_run_must_be_named(self, pretrained, tmp_path):
         run = str(tmp_path / "run")
