@@ -2,7 +2,6 @@
 
 import csv
 import math
-import os
 import statistics
 from collections.abc import Sequence
 from typing import Any
@@ -19,11 +18,11 @@ Result = dict[str, Any]
 def write_csv(path: str, results: Sequence[Result]) -> None:
     """A line for each member; columns in the order in which they first appear."""
     columns = dict.fromkeys(name for result in results for name in result)
-    with open(path + outputs.SUFFIX, "w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(columns))
-        writer.writeheader()
-        writer.writerows(results)
-    os.replace(path + outputs.SUFFIX, path)
+    with outputs.new_file(path) as partial:
+        with open(partial, "w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, list(columns))
+            writer.writeheader()
+            writer.writerows(results)
 
 
 def compare(results: Sequence[Result], image: str) -> str:
