@@ -16,9 +16,9 @@ _HOME = {
     "Features": "albert_tf.tasks.features",
     "SpanExample": "albert_tf.tasks.examples",
     "TextExample": "albert_tf.tasks.examples",
-    "load_encoder": "albert_tf.training.checkpoints",
+    "load_encoder": "albert_tf.models.encoder",
     "load_predictor": "albert_tf.tasks.predictor",
-    "load_pretrainer": "albert_tf.training.checkpoints",
+    "load_pretrainer": "albert_tf.models.pretrainer",
     "load_tokenizer": "albert_tf.text.tokenizer",
 }
 __all__ = [*_HOME, "__version__"]  # noqa: PLE0604

@@ -26,7 +26,7 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.models.encoder import AlbertEncoder
+from albert_tf.models.encoder import AlbertEncoder, load_encoder
 from albert_tf.runtime import commands, devices, outputs, settings
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
@@ -36,7 +36,6 @@ from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import task_of
 from albert_tf.tasks.regressor import SquaredError
 from albert_tf.tasks.task_model import TaskModel
-from albert_tf.training.checkpoints import load_encoder
 from finetuning.datasets import TASKS
 from finetuning.datasets.task import Data, Task, source_of
 from finetuning.reporting import comparison
@@ -190,12 +189,16 @@ class _Distillation:
         return SoftCrossEntropy(self.options.temperature)
 
 
+@tf_keras.saving.register_keras_serializable("albert_tf")
 class SoftCrossEntropy(tf_keras.losses.Loss):
     """T^2 times the cross-entropy of softmax(logits / T) with the teacher's softmax(logits / T)."""
 
-    def __init__(self, temperature: float) -> None:
-        super().__init__(name="soft_cross_entropy")
+    def __init__(self, temperature: float, name: str = "soft_cross_entropy", **kwargs: Any) -> None:
+        super().__init__(name=name, **kwargs)
         self.temperature = temperature
+
+    def get_config(self) -> dict[str, Any]:
+        return super().get_config() | {"temperature": self.temperature}
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         wanted = tf.nn.softmax(y_true / self.temperature)

@@ -13,17 +13,13 @@ import json
 import os
 from typing import Any
 
+from albert_tf.models.checkpoints import is_saved_model, latest_checkpoint, load_config
 from albert_tf.models.config import AlbertConfig
+from albert_tf.models.pretrainer import load_pretrainer
 from albert_tf.runtime import commands, devices, outputs, settings
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.text.tokenizer import load_tokenizer
-from albert_tf.training.checkpoints import (
-    is_saved_model,
-    latest_checkpoint,
-    load_config,
-    load_pretrainer,
-)
 from data.pipeline.batches import Records
 from data.records.manifest import COMPACT
 from pretraining.evaluation.intrinsic import evaluate

@@ -18,12 +18,12 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import info
-from albert_tf.models.encoder import INPUTS, AlbertEncoder
+from albert_tf.models.checkpoints import load_config
+from albert_tf.models.encoder import INPUTS, AlbertEncoder, load_encoder
 from albert_tf.runtime import commands, outputs
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.plots import plot_lines
 from albert_tf.runtime.run_dir import RunDir
-from albert_tf.training.checkpoints import load_config, load_encoder
 from albert_tf.training.progress import Progress
 from data.pipeline.batches import Objective, Records, evaluation_batches
 from data.pipeline.masking import MaskingConfig

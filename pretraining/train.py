@@ -19,14 +19,14 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.models.checkpoints import latest_checkpoint
 from albert_tf.models.config import AlbertConfig
-from albert_tf.models.pretrainer import AlbertPretrainer
+from albert_tf.models.pretrainer import AlbertPretrainer, load_pretrainer
 from albert_tf.runtime import commands, devices, settings
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.runtime.plots import plot_metrics
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.text.tokenizer import load_tokenizer
-from albert_tf.training.checkpoints import latest_checkpoint, load_pretrainer
 from data.pipeline.batches import Mixture, Records, check_objective
 from data.records.manifest import Manifest, tokenizer_of
 from pretraining.evaluate import note_overlap

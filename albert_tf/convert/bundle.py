@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.models.checkpoints import DAMAGE
 from albert_tf.models.config import AlbertConfig, sharing_plan
 from albert_tf.runtime.errors import InputError
 from albert_tf.text.tokenizer import Tokenizer
-from albert_tf.training.checkpoints import DAMAGE
 
 # Arrays by attribute path below an AlbertPretrainer, or below a task model, whose head's begin with
 # HEAD: "encoder/stack/attentions/0/query/kernel".

@@ -18,13 +18,13 @@ import tensorflow as tf
 from albert_tf.convert.bundle import Bundle, Leniency, Weights
 from albert_tf.convert.naming import Naming
 from albert_tf.convert.native import variable
+from albert_tf.models.checkpoints import EXTRAS, is_saved_model
 from albert_tf.models.config import ACTIVATIONS, AlbertConfig
 from albert_tf.models.encoder import INPUTS
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.text.normalization import Normalization
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
-from albert_tf.training.checkpoints import EXTRAS, is_saved_model
 
 Batch: TypeAlias = Mapping[str, tf.Tensor]  # the inputs of an AlbertPretrainer
 TOLERANCE = 1e-4  # the largest difference of an output to the module's

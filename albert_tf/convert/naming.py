@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from albert_tf.convert.bundle import Leniency, Weights, weight_shapes
+from albert_tf.models.checkpoints import weight_differences
 from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime.errors import InputError
-from albert_tf.training.checkpoints import weight_differences
 
 
 def numberless(name: str) -> str:

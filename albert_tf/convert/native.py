@@ -15,8 +15,9 @@ from albert_tf.convert.bundle import (
     weight_shapes,
 )
 from albert_tf.convert.naming import Naming, numberless
+from albert_tf.models.checkpoints import CHECKPOINTS, is_saved_model, latest_checkpoint
 from albert_tf.models.config import AlbertConfig
-from albert_tf.models.encoder import AlbertEncoder
+from albert_tf.models.encoder import AlbertEncoder, load_encoder
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime import outputs, settings
 from albert_tf.runtime.errors import InputNotFoundError
@@ -24,12 +25,6 @@ from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import task_of
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
-from albert_tf.training.checkpoints import (
-    CHECKPOINTS,
-    is_saved_model,
-    latest_checkpoint,
-    load_encoder,
-)
 
 # In a checkpoint a weight is called as its attribute path, unless it was added under another name.
 _RENAMED = {"mlm_head/bias": "mlm_head/output_bias"}

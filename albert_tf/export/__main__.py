@@ -24,12 +24,14 @@ from albert_tf.export.modules.preprocessing import PreprocessingModule
 from albert_tf.export.modules.regressor import RegressorModule
 from albert_tf.export.modules.span import SpanModule
 from albert_tf.export.signatures import ServedModule, save
+from albert_tf.models.checkpoints import load_config
+from albert_tf.models.encoder import load_encoder
+from albert_tf.models.pretrainer import load_pretrainer
 from albert_tf.runtime import commands, devices, outputs, settings
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.predictor import load_task_model
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
-from albert_tf.training.checkpoints import load_config, load_encoder, load_pretrainer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +82,7 @@ def _unroll(options: ExportOptions) -> bool:
 Maker = Callable[[ExportOptions, Tokenizer], ServedModule]
 
 OF_ENCODERS: dict[str, Maker] = {
-    "encoder": lambda options, _: load_encoder_module(options.run_dir, _unroll(options)),
+    "encoder": lambda options, _: load_encoder_module(options.run_dir, unroll=_unroll(options)),
     "preprocessing": lambda options, tokenizer: PreprocessingModule(
         tokenizer, load_config(options.run_dir).max_positions
     ),
@@ -88,7 +90,7 @@ OF_ENCODERS: dict[str, Maker] = {
         load_pretrainer(options.run_dir), tokenizer
     ),
     "embedding": lambda options, tokenizer: EmbeddingModule(
-        load_encoder(options.run_dir, _unroll(options)),
+        load_encoder(options.run_dir, unroll=_unroll(options)),
         tokenizer,
         options.pooling,
         _depths(options),
@@ -96,19 +98,19 @@ OF_ENCODERS: dict[str, Maker] = {
 }
 OF_TASKS: dict[str, Maker] = {
     "classifier": lambda options, tokenizer: ClassifierModule(
-        load_task_model(options.run_dir, _unroll(options)),
+        load_task_model(options.run_dir, unroll=_unroll(options)),
         tokenizer,
         _depths(options),
         options.patience,
     ),
     "regressor": lambda options, tokenizer: RegressorModule(
-        load_task_model(options.run_dir, _unroll(options)), tokenizer, _depths(options)
+        load_task_model(options.run_dir, unroll=_unroll(options)), tokenizer, _depths(options)
     ),
     "span": lambda options, tokenizer: SpanModule(
-        load_task_model(options.run_dir, _unroll(options)), tokenizer
+        load_task_model(options.run_dir, unroll=_unroll(options)), tokenizer
     ),
     "multiple_choice": lambda options, tokenizer: MultipleChoiceModule(
-        load_task_model(options.run_dir, _unroll(options)), tokenizer
+        load_task_model(options.run_dir, unroll=_unroll(options)), tokenizer
     ),
 }
 MAKERS = OF_ENCODERS | OF_TASKS

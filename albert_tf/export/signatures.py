@@ -9,11 +9,11 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.export import serving
+from albert_tf.models.checkpoints import EXTRAS
 from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import outputs
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.text.tokenizer import Tokenizer
-from albert_tf.training.checkpoints import EXTRAS
 
 
 class ServedModule(Protocol):

@@ -1,4 +1,4 @@
-"""Loading trained weights: a run folder, a converted folder or an exported encoder."""
+"""Reading trained weights: from a run folder, a converted folder or an exported encoder."""
 
 import itertools
 import os
@@ -9,8 +9,6 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.config import AlbertConfig
-from albert_tf.models.encoder import AlbertEncoder
-from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 
 CHECKPOINTS = "checkpoints"
@@ -22,37 +20,6 @@ _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"  # how a tf.train.Checkpoint ends the nam
 # What TensorFlow raises for a file that is torn or has flipped bits, in names too.
 DAMAGE = (tf.errors.OpError, AssertionError, IndexError, RuntimeError, ValueError)
 _SHOWN = 3  # names of each kind in an error message
-
-
-def load_encoder(path: str, unroll: bool = True) -> AlbertEncoder:
-    """The trained encoder in a run folder, a converted folder or an exported encoder.
-
-    Args:
-      unroll: see `AlbertEncoder`.
-
-    Raises:
-      InputNotFoundError: nothing of the kind at `path`.
-      InputError: the checkpoint holds other weights than config.json describes.
-    """
-    if is_saved_model(path):
-        return _load_exported(path, unroll)
-    encoder = AlbertEncoder(load_config(path), unroll)
-    encoder.create_weights()
-    read_checkpoint(tf.train.Checkpoint(model=tf.train.Checkpoint(encoder=encoder)), path)
-    return encoder
-
-
-def load_pretrainer(path: str, unroll: bool = True) -> AlbertPretrainer:
-    """The encoder with its pretraining heads, from a run folder or a converted folder.
-
-    Args and raises: as `load_encoder`; an exported encoder has no heads and is refused.
-    """
-    if is_saved_model(path):
-        raise InputError(f"{path!r} is an exported encoder, without heads: pass its run folder.")
-    pretrainer = AlbertPretrainer(load_config(path), unroll)
-    pretrainer.create_weights()
-    read_checkpoint(tf.train.Checkpoint(model=pretrainer), path)
-    return pretrainer
 
 
 def has_heads(path: str) -> bool:
@@ -177,8 +144,12 @@ def _parts(root: tf.train.Checkpoint) -> Iterator[tuple[str, object]]:
                 yield above + name, child
 
 
-def _load_exported(path: str, unroll: bool) -> AlbertEncoder:
-    encoder = AlbertEncoder(load_exported_config(path), unroll).create_weights()
+def read_exported(encoder: tf_keras.Model, path: str) -> None:
+    """Gives `encoder` the weights of an exported one.
+
+    Raises:
+      InputError: the SavedModel is damaged, or is no encoder of the same shape.
+    """
     try:
         exported = tf.saved_model.load(path)
     except RuntimeError:  # operations of tensorflow_text: it takes text, not ids
@@ -194,10 +165,9 @@ def _load_exported(path: str, unroll: bool) -> AlbertEncoder:
             "from, or export that with --kind=encoder."
         )
     set_variables(encoder, exported.variables, path)
-    return encoder
 
 
-def set_variables(encoder: AlbertEncoder, values: list[tf.Variable], path: str) -> None:
+def set_variables(encoder: tf_keras.Model, values: list[tf.Variable], path: str) -> None:
     """Copies `values`, in the order of `encoder.variables`, as an exported encoder lists them.
 
     Raises:

@@ -1,11 +1,20 @@
 """AlbertEncoder: ids in, hidden states out."""
 
 from collections.abc import Mapping
+from typing import Any, Self
 
 import tensorflow as tf
 import tf_keras
 
+from albert_tf.models.checkpoints import (
+    is_saved_model,
+    load_config,
+    load_exported_config,
+    read_checkpoint,
+    read_exported,
+)
 from albert_tf.models.config import AlbertConfig
+from albert_tf.models.configured_model import ConfiguredModel
 from albert_tf.models.layers import common
 from albert_tf.models.layers.attention import additive_mask
 from albert_tf.models.layers.embeddings import AlbertEmbeddings
@@ -14,7 +23,8 @@ from albert_tf.models.layers.shared_stack import SharedStack
 INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
 
 
-class AlbertEncoder(tf_keras.Model):
+@tf_keras.saving.register_keras_serializable("albert_tf")
+class AlbertEncoder(ConfiguredModel):
     """The encoder of ALBERT (arXiv 1909.11942), and of BERT where nothing is shared and E == H.
 
     Inputs: a dict of int32 [B, S]: `input_word_ids`, `input_mask` (1 = real piece, 0 = padding),
@@ -32,9 +42,6 @@ class AlbertEncoder(tf_keras.Model):
     With `num_layers` the first so many layers alone are computed, and the last of them is pooled:
     where all layers share one block, one set of weights serves at any depth.
 
-    Args:
-      unroll: see `SharedStack`; without, `encoder_outputs` is the last layer alone.
-
     Dropout happens where `training` is true, keyed by `dropout_key` (int32 [2]); without a key one
     is drawn per call.
 
@@ -42,12 +49,24 @@ class AlbertEncoder(tf_keras.Model):
     >>> encoder(fake_inputs)["pooled_output"].shape
     """
 
-    def __init__(self, config: AlbertConfig, unroll: bool = True, name: str = "encoder") -> None:
-        super().__init__(name=name)
-        self.config = config
-        self.embeddings = AlbertEmbeddings(config)
-        self.stack = SharedStack(config, unroll)
+    def __init__(
+        self, config: AlbertConfig, unroll: bool = True, name: str = "encoder", **kwargs: Any
+    ) -> None:
+        super().__init__(config, unroll, name=name, **kwargs)
+        self.embeddings = AlbertEmbeddings(config, dtype=self.dtype_policy)
+        self.stack = SharedStack(config, unroll, dtype=self.dtype_policy)
         self.pooler = common.dense(config, config.hidden_size, "pooler")
+
+    @classmethod
+    def load(cls, path: str, **kwargs: Any) -> Self:
+        """See `load_encoder`."""
+        if is_saved_model(path):
+            encoder = cls(load_exported_config(path), **kwargs).create_weights()
+            read_exported(encoder, path)
+            return encoder
+        encoder = cls(load_config(path), **kwargs).create_weights()
+        read_checkpoint(tf.train.Checkpoint(model=tf.train.Checkpoint(encoder=encoder)), path)
+        return encoder
 
     @tf.autograph.experimental.do_not_convert  # nothing to convert, but it would take seconds
     def call(
@@ -77,10 +96,22 @@ class AlbertEncoder(tf_keras.Model):
         """tanh(dense(first position)) of a layer's output [B, S, H]: float32 [B, H]."""
         return tf.tanh(self.pooler(tf.cast(hidden[:, 0], tf.float32)))
 
-    def create_weights(self) -> "AlbertEncoder":
-        """Creates every weight by one call on a batch of padding; returns self."""
+    def create_weights(self) -> Self:
         self({name: tf.zeros([1, 1], tf.int32) for name in INPUTS})
         return self
+
+
+def load_encoder(path: str, **kwargs: Any) -> AlbertEncoder:
+    """The trained encoder in a run folder, a converted folder or an exported encoder.
+
+    Args:
+      kwargs: of `AlbertEncoder`, such as `dtype="mixed_bfloat16"`.
+
+    Raises:
+      InputNotFoundError: nothing of the kind at `path`.
+      InputError: the checkpoint holds other weights than config.json describes.
+    """
+    return AlbertEncoder.load(path, **kwargs)
 
 
 def _check_shapes(inputs: Mapping[str, tf.Tensor], config: AlbertConfig) -> None:

@@ -1,30 +1,46 @@
 """AlbertPretrainer: the encoder with its masked-LM and sentence-order heads."""
 
 from collections.abc import Mapping
+from typing import Any, Self
 
 import tensorflow as tf
 import tf_keras
 
+from albert_tf.models.checkpoints import is_saved_model, load_config, read_checkpoint
 from albert_tf.models.config import AlbertConfig
+from albert_tf.models.configured_model import ConfiguredModel
 from albert_tf.models.encoder import INPUTS, AlbertEncoder
 from albert_tf.models.layers import common
 from albert_tf.models.layers.heads import MlmHead, PairHead
+from albert_tf.runtime.errors import InputError
 
 
-class AlbertPretrainer(tf_keras.Model):
+@tf_keras.saving.register_keras_serializable("albert_tf")
+class AlbertPretrainer(ConfiguredModel):
     """Encoder + MLM head + pair head (paper section 3.1).
 
     Inputs: the encoder's dict, and `masked_lm_positions` int32 [B, P].
     Outputs: the encoder's, and `mlm_logits` float32 [B, P, V], `pair_logits` float32 [B, 2].
-    `unroll` is the encoder's.
     """
 
-    def __init__(self, config: AlbertConfig, unroll: bool = True, name: str = "pretrainer") -> None:
-        super().__init__(name=name)
-        self.config = config
-        self.encoder = AlbertEncoder(config, unroll)
+    def __init__(
+        self, config: AlbertConfig, unroll: bool = True, name: str = "pretrainer", **kwargs: Any
+    ) -> None:
+        super().__init__(config, unroll, name=name, **kwargs)
+        self.encoder = AlbertEncoder(config, unroll, dtype=self.dtype_policy)
         self.mlm_head = MlmHead(config)
         self.pair_head = PairHead(config)
+
+    @classmethod
+    def load(cls, path: str, **kwargs: Any) -> Self:
+        """See `load_pretrainer`."""
+        if is_saved_model(path):
+            raise InputError(
+                f"{path!r} is an exported encoder, without heads: pass its run folder."
+            )
+        pretrainer = cls(load_config(path), **kwargs).create_weights()
+        read_checkpoint(tf.train.Checkpoint(model=pretrainer), path)
+        return pretrainer
 
     @tf.autograph.experimental.do_not_convert  # nothing to convert, but it would take seconds
     def call(
@@ -45,8 +61,15 @@ class AlbertPretrainer(tf_keras.Model):
             "pair_logits": self.pair_head(outputs["pooled_output"]),
         }
 
-    def create_weights(self) -> "AlbertPretrainer":
-        """Creates every weight by one call on a batch of padding; returns self."""
+    def create_weights(self) -> Self:
         ids = {name: tf.zeros([1, 1], tf.int32) for name in INPUTS}
         self(ids | {"masked_lm_positions": tf.zeros([1, 1], tf.int32)})
         return self
+
+
+def load_pretrainer(path: str, **kwargs: Any) -> AlbertPretrainer:
+    """The encoder with its pretraining heads, from a run folder or a converted folder.
+
+    Args and raises: as `load_encoder`; an exported encoder has no heads and is refused.
+    """
+    return AlbertPretrainer.load(path, **kwargs)

@@ -9,6 +9,7 @@ import tf_keras
 EXCLUDED = ("layer_norm", "LayerNorm", "bias")
 
 
+@tf_keras.saving.register_keras_serializable("albert_tf")
 class AdamW(tf_keras.optimizers.Optimizer):
     """m and v without bias correction; update = m / (sqrt(v) + eps) + decay * w; w -= lr * update.
 

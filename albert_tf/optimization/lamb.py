@@ -3,10 +3,12 @@
 from typing import Any
 
 import tensorflow as tf
+import tf_keras
 
 from albert_tf.optimization.adamw import AdamW
 
 
+@tf_keras.saving.register_keras_serializable("albert_tf")
 class Lamb(AdamW):
     """AdamW whose update is scaled to the weight's norm (arXiv 1904.00962, Algorithm 2).
 

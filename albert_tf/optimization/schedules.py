@@ -6,6 +6,7 @@ import tf_keras
 from albert_tf.runtime.errors import ConfigError
 
 
+@tf_keras.saving.register_keras_serializable("albert_tf")
 class LinearWarmupLinearDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
     """peak * step / warmup_steps during warm-up, then peak * (1 - step / decay_steps).
 

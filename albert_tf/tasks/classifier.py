@@ -60,6 +60,7 @@ class ClassifierTask(TextTask):
             )
 
 
+@tf_keras.saving.register_keras_serializable("albert_tf")
 class SequenceClassifier(TaskModel):
     """pooled_output -> dropout -> dense (BERT section 4.1).
 
@@ -67,10 +68,16 @@ class SequenceClassifier(TaskModel):
     training with `task.exit_losses` those of every layer, [B, layers, number of labels].
     """
 
+    task_class = ClassifierTask
+
     def __init__(
-        self, encoder: tf_keras.layers.Layer, task: ClassifierTask, name: str = "classifier"
+        self,
+        encoder: tf_keras.layers.Layer,
+        task: ClassifierTask,
+        name: str = "classifier",
+        **kwargs: Any,
     ) -> None:
-        super().__init__(encoder, task, name)
+        super().__init__(encoder, task, name=name, **kwargs)
         self.head = head_dense(len(task.labels), "head")
         config = getattr(encoder, "config", None)
         if task.exit_losses and (config is None or config.rematerialize):
@@ -93,6 +100,7 @@ class SequenceClassifier(TaskModel):
         return tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
 
+@tf_keras.saving.register_keras_serializable("albert_tf")
 class ExitCrossEntropy(tf_keras.losses.Loss):
     """The mean of the layers' cross-entropies, layer k's with weight k (arXiv 2006.04152, 3.3).
 

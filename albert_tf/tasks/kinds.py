@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from albert_tf.tasks.classifier import (
-    ClassifierTask,
     SequenceClassifier,
     average_logits,
     decode_labels,
@@ -15,19 +14,17 @@ from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.multiple_choice import (
     MultipleChoice,
-    MultipleChoiceTask,
     decode_choices,
     featurize_choices,
 )
 from albert_tf.tasks.regressor import (
-    RegressorTask,
     SequenceRegressor,
     average_scores,
     decode_scores,
 )
 from albert_tf.tasks.spans.answers import average_spans, decode_spans
 from albert_tf.tasks.spans.features import SpanFeatures, featurize_spans
-from albert_tf.tasks.spans.model import SpanModel, SpanTask
+from albert_tf.tasks.spans.model import SpanModel
 from albert_tf.tasks.task_model import TaskModel
 
 
@@ -36,7 +33,6 @@ class Kind:
     """A kind of task.
 
     example: what is asked.
-    task: the frozen dataclass of its settings.
     model: (encoder, task) -> the model.
     featurize: (examples, tokenizer, task) -> what the model reads.
     features: the class of that.
@@ -45,29 +41,33 @@ class Kind:
     """
 
     example: type
-    task: type
-    model: Callable[..., TaskModel]
+    model: type[TaskModel]
     featurize: Callable[..., Features]
     decode: Callable[..., list[dict[str, Any]]]
     average: Callable[[Sequence[Any]], Any]
     features: type[Features] = Features
 
+    @property
+    def task(self) -> type:
+        """The frozen dataclass of its settings."""
+        return self.model.task_class
+
 
 KINDS = {
     "classifier": Kind(
-        TextExample, ClassifierTask, SequenceClassifier, featurize_texts, decode_labels,
+        TextExample, SequenceClassifier, featurize_texts, decode_labels,
         average_logits,
     ),
     "regressor": Kind(
-        TextExample, RegressorTask, SequenceRegressor, featurize_texts, decode_scores,
+        TextExample, SequenceRegressor, featurize_texts, decode_scores,
         average_scores,
     ),
     "multiple_choice": Kind(
-        ChoiceExample, MultipleChoiceTask, MultipleChoice, featurize_choices, decode_choices,
+        ChoiceExample, MultipleChoice, featurize_choices, decode_choices,
         average_logits,
     ),
     "span": Kind(
-        SpanExample, SpanTask, SpanModel, featurize_spans, decode_spans, average_spans,
+        SpanExample, SpanModel, featurize_spans, decode_spans, average_spans,
         SpanFeatures,
     ),
 }  # fmt: skip

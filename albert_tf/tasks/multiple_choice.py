@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import tensorflow as tf
@@ -44,19 +44,23 @@ class MultipleChoiceTask:
             raise ConfigError(f"`task.dropout` must be in [0, 1). Received: {self.dropout}.")
 
 
+@tf_keras.saving.register_keras_serializable("albert_tf")
 class MultipleChoice(TaskModel):
     """pooled_output -> dropout -> dense, one score an option; softmax over the options.
 
     Inputs: the encoder's dict of int32 [B, C, S]. Output: logits float32 [B, C].
     """
 
+    task_class = MultipleChoiceTask
+
     def __init__(
         self,
         encoder: tf_keras.layers.Layer,
         task: MultipleChoiceTask,
         name: str = "multiple_choice",
+        **kwargs: Any,
     ) -> None:
-        super().__init__(encoder, task, name)
+        super().__init__(encoder, task, name=name, **kwargs)
         self.head = head_dense(1, "head")
 
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> tf.Tensor:
@@ -69,8 +73,7 @@ class MultipleChoice(TaskModel):
     def losses_of_fit(self) -> tf_keras.losses.Loss:
         return tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
-    def create_weights(self) -> "MultipleChoice":
-        """Creates every weight by one call on a batch of padding; returns self."""
+    def create_weights(self) -> Self:
         self({name: tf.zeros([1, self.task.num_choices, 8], tf.int32) for name in INPUTS})
         return self
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.models.checkpoints import load_config, read_checkpoint
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.runtime import settings
 from albert_tf.runtime.errors import InputError
@@ -15,7 +16,6 @@ from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.task_model import TaskModel
 from albert_tf.text.tokenizer import load_tokenizer
-from albert_tf.training.checkpoints import load_config, read_checkpoint
 
 
 class Predictor:

@@ -38,16 +38,23 @@ class RegressorTask(TextTask):
             )
 
 
+@tf_keras.saving.register_keras_serializable("albert_tf")
 class SequenceRegressor(TaskModel):
     """pooled_output -> dropout -> dense, trained with the squared error.
 
     Inputs: the encoder's dict of int32 [B, S]. Output: float32 [B], in the labels' unit.
     """
 
+    task_class = RegressorTask
+
     def __init__(
-        self, encoder: tf_keras.layers.Layer, task: RegressorTask, name: str = "regressor"
+        self,
+        encoder: tf_keras.layers.Layer,
+        task: RegressorTask,
+        name: str = "regressor",
+        **kwargs: Any,
     ) -> None:
-        super().__init__(encoder, task, name)
+        super().__init__(encoder, task, name=name, **kwargs)
         self.head = head_dense(1, "head")
 
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> tf.Tensor:
@@ -62,12 +69,16 @@ class SequenceRegressor(TaskModel):
         return SquaredError(self.task.scale)
 
 
+@tf_keras.saving.register_keras_serializable("albert_tf")
 class SquaredError(tf_keras.losses.Loss):
     """((target - output) / scale)^2, of [B]."""
 
-    def __init__(self, scale: float) -> None:
-        super().__init__(name="squared_error")
+    def __init__(self, scale: float, name: str = "squared_error", **kwargs: Any) -> None:
+        super().__init__(name=name, **kwargs)
         self.scale = scale
+
+    def get_config(self) -> dict[str, Any]:
+        return super().get_config() | {"scale": self.scale}
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         targets = tf.cast(tf.reshape(y_true, tf.shape(y_pred)), tf.float32)

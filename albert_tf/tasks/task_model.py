@@ -1,13 +1,14 @@
 """What task models share: an encoder below a head, and dropout that follows the step."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.encoder import INPUTS, AlbertEncoder
 from albert_tf.models.layers import common
+from albert_tf.runtime import settings
 
 
 class TaskModel(tf_keras.Model):
@@ -20,16 +21,42 @@ class TaskModel(tf_keras.Model):
       accumulation_steps: parts that `fit` computes a replica's batch in, one after the other, for
         one update: the same gradient in less memory. They must divide the batch.
 
+    Over an `AlbertEncoder` Keras can save it in every format, over another encoder as a SavedModel.
+
     Args:
       encoder: an `AlbertEncoder`, or any layer of TF Hub's contract, such as a `hub.KerasLayer`.
-      task: the `task` section of the config.
+      task: the `task` section of the config, a `task_class`.
     """
 
-    def __init__(self, encoder: tf_keras.layers.Layer, task: Any, name: str) -> None:
-        super().__init__(name=name)
+    task_class: type
+
+    def __init__(self, encoder: tf_keras.layers.Layer, task: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self.encoder, self.task = encoder, task
         self.dropout_seed, self.accumulation_steps = 0, 1
         self._part: tf.Tensor | int = 0
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments, as Keras writes them."""
+        if not isinstance(self.encoder, AlbertEncoder):
+            raise NotImplementedError(
+                f"{type(self).__name__} over {type(self.encoder).__name__} has no configuration: "
+                "save it as a SavedModel."
+            )
+        return tf_keras.layers.Layer.get_config(self) | {
+            "encoder": self.encoder.get_config(),
+            "task": settings.to_dict(self.task),
+        }
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], custom_objects: object = None) -> Self:
+        """The inverse of `get_config`, with new weights."""
+        encoder = AlbertEncoder.from_config(config["encoder"])
+        task: Any = settings.from_dict(cls.task_class, config["task"])
+        return cls(**{**config, "encoder": encoder, "task": task}).create_weights()
+
+    def build_from_config(self, config: Mapping[str, Any]) -> None:
+        self.create_weights()
 
     def encode(
         self, inputs: Mapping[str, tf.Tensor], training: bool
@@ -102,7 +129,7 @@ class TaskModel(tf_keras.Model):
         """What `compile(loss=...)` takes."""
         raise NotImplementedError
 
-    def create_weights(self) -> "TaskModel":
+    def create_weights(self) -> Self:
         """Creates every weight by one call on a batch of padding; returns self."""
         self({name: tf.zeros([1, 8], tf.int32) for name in INPUTS})
         return self

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from albert_tf import info
+from albert_tf.models.checkpoints import load_config
 from albert_tf.runtime.run_dir import RunDir
-from albert_tf.training.checkpoints import load_config
 from finetuning.datasets import TASKS
 from finetuning.reporting.report import AT_BEST_THRESHOLD
 

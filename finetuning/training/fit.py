@@ -13,13 +13,13 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
+from albert_tf.models.checkpoints import DAMAGE
 from albert_tf.optimization import LinearWarmupLinearDecay
 from albert_tf.runtime import devices
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.task_model import TaskModel
-from albert_tf.training.checkpoints import DAMAGE
 from finetuning.training.batches import training_batches
 from finetuning.training.config import FinetuneConfig, Plan
 from finetuning.training.layer_rates import LayerwiseAdamW, factors_of, freeze

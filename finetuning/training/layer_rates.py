@@ -55,6 +55,7 @@ def factors_of(model: TaskModel, decay: float) -> list[float]:
     return [decay ** (top - depths.get(id(each), top)) for each in model.trainable_variables]
 
 
+@tf_keras.saving.register_keras_serializable("albert_tf")
 class LayerwiseAdamW(AdamW):
     """AdamW with a factor of the learning rate for each variable, in the order of `build`.
 

@@ -4,8 +4,15 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from albert_tf.models.checkpoints import (
+    is_saved_model,
+    latest_checkpoint,
+    load_config,
+    load_exported_config,
+    set_variables,
+)
 from albert_tf.models.config import AlbertConfig
-from albert_tf.models.encoder import AlbertEncoder
+from albert_tf.models.encoder import AlbertEncoder, load_encoder
 from albert_tf.runtime import devices, settings
 from albert_tf.runtime.errors import ConfigError, InputError, InputNotFoundError
 from albert_tf.runtime.run_dir import RunDir
@@ -13,14 +20,6 @@ from albert_tf.tasks.kinds import KINDS, shortened
 from albert_tf.tasks.predictor import load_task_model
 from albert_tf.tasks.task_model import TaskModel
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
-from albert_tf.training.checkpoints import (
-    is_saved_model,
-    latest_checkpoint,
-    load_config,
-    load_encoder,
-    load_exported_config,
-    set_variables,
-)
 from finetuning.datasets.task import Data
 from finetuning.training.config import FinetuneConfig, TrainingConfig
 

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.models.checkpoints import latest_checkpoint
 from albert_tf.runtime import outputs, settings
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import Predictor, load_predictor, predict
-from albert_tf.training.checkpoints import latest_checkpoint
 from albert_tf.training.progress import Progress
 from finetuning.datasets.table_files import lines_of
 

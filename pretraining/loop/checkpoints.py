@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from albert_tf.models.checkpoints import DAMAGE, differences_from
 from albert_tf.runtime.errors import InputError, MachineError
-from albert_tf.training.checkpoints import DAMAGE, differences_from
 
 _INDEX = re.compile(r"ckpt-(\d+)\.index")
 

@@ -4,10 +4,10 @@ import os
 import pathlib
 from typing import Any
 
+from albert_tf.models.checkpoints import load_config
 from albert_tf.runtime import settings
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.text.tokenizer import load_tokenizer
-from albert_tf.training.checkpoints import load_config
 
 
 def leave_run(start: str, path: pathlib.Path, name: str, section: Any, data: str = "") -> str:

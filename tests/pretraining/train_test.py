@@ -17,11 +17,11 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.eager import context
 
-from albert_tf.models.pretrainer import AlbertPretrainer
+from albert_tf.models.encoder import load_encoder
+from albert_tf.models.pretrainer import AlbertPretrainer, load_pretrainer
 from albert_tf.runtime import devices
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
-from albert_tf.training.checkpoints import load_encoder, load_pretrainer
 from data.pipeline.batches import Records, training_batches
 from pretraining import evaluate, train
 from pretraining.evaluation.intrinsic import above_chance

@@ -8,9 +8,9 @@ import tf_keras
 
 from albert_tf.export.modules.text_module import IDS
 from albert_tf.export.signatures import untracked
-from albert_tf.models.encoder import INPUTS, AlbertEncoder
-from albert_tf.models.pretrainer import AlbertPretrainer
-from albert_tf.training.checkpoints import has_heads, load_encoder, load_pretrainer
+from albert_tf.models.checkpoints import has_heads
+from albert_tf.models.encoder import INPUTS, AlbertEncoder, load_encoder
+from albert_tf.models.pretrainer import AlbertPretrainer, load_pretrainer
 
 _POSITIONS = {"masked_lm_positions": tf.TensorSpec([None, None], tf.int32, "masked_lm_positions")}
 Outputs = dict[str, tf.Tensor | list[tf.Tensor]]
@@ -73,6 +73,6 @@ def load_encoder_module(path: str, unroll: bool = True) -> EncoderModule:
     Args and raises: as `load_encoder`.
     """
     if not has_heads(path):
-        return EncoderModule(load_encoder(path, unroll))
-    pretrainer = load_pretrainer(path, unroll)
+        return EncoderModule(load_encoder(path, unroll=unroll))
+    pretrainer = load_pretrainer(path, unroll=unroll)
     return EncoderModule(pretrainer.encoder, pretrainer)

@@ -1,12 +1,13 @@
 """Multi-head self-attention with its residual and LayerNorm."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.layers import common
+from albert_tf.models.layers.configured import Configured
 
 MASKED = -10000.0  # added to the logits of padded positions; finite, so a fully padded row is too
 
@@ -26,7 +27,8 @@ class AttentionWeights(NamedTuple):
     beta: tf.Tensor
 
 
-class SelfAttention(tf_keras.layers.Layer):
+@tf_keras.saving.register_keras_serializable("albert_tf")
+class SelfAttention(Configured, tf_keras.layers.Layer):
     """LayerNorm(x + dropout(W_o softmax(q k^T / sqrt(D) + mask) v)), post-LN as in BERT.
 
     Inputs: x [B, S, H]; mask [B, 1, 1, S] float32, 0 where visible and -10000 where padded.
@@ -36,9 +38,8 @@ class SelfAttention(tf_keras.layers.Layer):
     function of tensors, so that the stack can also run it again in the backward pass.
     """
 
-    def __init__(self, config: AlbertConfig, name: str = "attention") -> None:
-        super().__init__(name=name)
-        self.config = config
+    def __init__(self, config: AlbertConfig, name: str = "attention", **kwargs: Any) -> None:
+        super().__init__(config, name=name, **kwargs)
         self.query = common.Affine(config, config.hidden_size, "query")
         self.key = common.Affine(config, config.hidden_size, "key")
         self.value = common.Affine(config, config.hidden_size, "value")

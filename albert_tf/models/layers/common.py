@@ -1,13 +1,14 @@
 """What every layer shares: initial values, matrix product, LayerNorm, activation, keyed dropout."""
 
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.layers import fused
+from albert_tf.models.layers.configured import Configured, Float32Layer
 
 # A dropout key is an int32 [2] tensor. Each dropout site folds its own number into it, so that a
 # mask depends on (key, site) alone: the same in a recomputed forward pass, eager, graph and XLA.
@@ -26,22 +27,28 @@ def dense(config: AlbertConfig, units: int, name: str) -> tf_keras.layers.Dense:
     )
 
 
-class Affine(tf_keras.layers.Layer):
+@tf_keras.saving.register_keras_serializable("albert_tf")
+class Affine(Configured, Float32Layer):
     """x W + b in x's dtype, [M, K] -> [M, units]; its variables are float32.
 
     Attributes: `kernel` [K, units] and `bias` [units], also for layers that compute with them as
     pure functions of tensors.
     """
 
-    def __init__(self, config: AlbertConfig, units: int, name: str) -> None:
-        super().__init__(name=name, dtype=tf.float32, autocast=False)
-        self.config, self.units = config, units
+    def __init__(
+        self, config: AlbertConfig, units: int, name: str = "affine", **kwargs: Any
+    ) -> None:
+        super().__init__(config, name=name, autocast=False, **kwargs)
+        self.units = units
 
     def build(self, input_shape: Sequence[int | None]) -> None:
         shape = (input_shape[-1], self.units)
         self.kernel = self.add_weight("kernel", shape, initializer=initializer(self.config))
         self.bias = self.add_weight("bias", (self.units,), initializer="zeros")
         super().build(input_shape)
+
+    def get_config(self) -> dict[str, Any]:
+        return super().get_config() | {"units": self.units}
 
     def call(self, x: tf.Tensor, training: bool = False) -> tf.Tensor:
         return affine(x, self.kernel, self.bias, training)

@@ -1,15 +1,18 @@
 """Factorized embeddings: tables of width E, then a projection to H (paper section 3.1)."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.layers import common
+from albert_tf.models.layers.configured import Configured
 
 
-class AlbertEmbeddings(tf_keras.layers.Layer):
+@tf_keras.saving.register_keras_serializable("albert_tf")
+class AlbertEmbeddings(Configured, tf_keras.layers.Layer):
     """word + type + position, LayerNorm, dropout, and the projection E -> H with bias.
 
     V x E + E x H parameters in place of V x H; where E == H there is no projection, as in BERT.
@@ -18,9 +21,8 @@ class AlbertEmbeddings(tf_keras.layers.Layer):
     Output: [B, S, H] in the compute dtype.
     """
 
-    def __init__(self, config: AlbertConfig, name: str = "embeddings") -> None:
-        super().__init__(name=name)
-        self.config = config
+    def __init__(self, config: AlbertConfig, name: str = "embeddings", **kwargs: Any) -> None:
+        super().__init__(config, name=name, **kwargs)
         self.layer_norm = common.layer_norm(config.layer_norm_eps, "layer_norm")
         projects = config.embedding_size != config.hidden_size
         self.projection = (

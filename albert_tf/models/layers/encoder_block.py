@@ -1,25 +1,42 @@
 """One encoder block: an attention sub-layer followed by a feed-forward sub-layer."""
 
+from typing import Any
+
 import tensorflow as tf
 import tf_keras
 
+from albert_tf.models.config import AlbertConfig
 from albert_tf.models.layers import common
 from albert_tf.models.layers.attention import AttentionWeights, SelfAttention
+from albert_tf.models.layers.configured import Configured
 from albert_tf.models.layers.feed_forward import FeedForward, FeedForwardWeights
 
 
-class EncoderBlock(tf_keras.layers.Layer):
-    """feed_forward(attention(x)) over two sub-layers that it is given and may share with others.
+@tf_keras.saving.register_keras_serializable("albert_tf")
+class EncoderBlock(Configured, tf_keras.layers.Layer):
+    """feed_forward(attention(x)).
 
     Inputs: x [B, S, H]; mask [B, 1, 1, S] as `additive_mask` makes it. Output: [B, S, H].
+
+    Args:
+      attention, feed_forward: the sub-layers, which other blocks may share; by default its own.
     """
 
     def __init__(
-        self, attention: SelfAttention, feed_forward: FeedForward, name: str = "block"
+        self,
+        config: AlbertConfig,
+        attention: SelfAttention | None = None,
+        feed_forward: FeedForward | None = None,
+        name: str = "block",
+        **kwargs: Any,
     ) -> None:
-        super().__init__(name=name)
-        self.attention = attention
-        self.feed_forward = feed_forward
+        super().__init__(config, name=name, **kwargs)
+        self.attention = attention or SelfAttention(config, dtype=self.dtype_policy)
+        self.feed_forward = feed_forward or FeedForward(config, dtype=self.dtype_policy)
+
+    def build(self, input_shape: object) -> None:
+        common.build((self.attention, self.feed_forward), self.config.hidden_size)
+        super().build(input_shape)
 
     def call(
         self,

@@ -1,12 +1,13 @@
 """The feed-forward sub-layer with its residual and LayerNorm."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.layers import common
+from albert_tf.models.layers.configured import Configured
 
 
 class FeedForwardWeights(NamedTuple):
@@ -20,15 +21,15 @@ class FeedForwardWeights(NamedTuple):
     beta: tf.Tensor  # [H]
 
 
-class FeedForward(tf_keras.layers.Layer):
+@tf_keras.saving.register_keras_serializable("albert_tf")
+class FeedForward(Configured, tf_keras.layers.Layer):
     """LayerNorm(x + dropout(W_2 activation(W_1 x))), [B, S, H] -> [B, S, H], inner width F.
 
     `weights_now` and `compute` as in `SelfAttention`.
     """
 
-    def __init__(self, config: AlbertConfig, name: str = "feed_forward") -> None:
-        super().__init__(name=name)
-        self.config = config
+    def __init__(self, config: AlbertConfig, name: str = "feed_forward", **kwargs: Any) -> None:
+        super().__init__(config, name=name, **kwargs)
         self.intermediate = common.Affine(config, config.intermediate_size, "intermediate")
         self.output_dense = common.Affine(config, config.hidden_size, "output")
         self.layer_norm = common.layer_norm(config.layer_norm_eps, "layer_norm")

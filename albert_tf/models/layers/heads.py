@@ -1,13 +1,17 @@
 """The two pretraining heads: masked pieces, and the order of a pair of segments."""
 
+from typing import Any
+
 import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.layers import common
+from albert_tf.models.layers.configured import Configured, Float32Layer
 
 
-class MlmHead(tf_keras.layers.Layer):
+@tf_keras.saving.register_keras_serializable("albert_tf")
+class MlmHead(Configured, Float32Layer):
     """Logits over the vocabulary at chosen positions (paper section 3.1; the decoder is tied).
 
     gather -> dense H -> E -> activation -> LayerNorm -> word_embeddings^T -> + bias.
@@ -16,9 +20,8 @@ class MlmHead(tf_keras.layers.Layer):
     Output: float32 [B, P, V]; all of it is computed in float32 under every precision policy.
     """
 
-    def __init__(self, config: AlbertConfig, name: str = "mlm_head") -> None:
-        super().__init__(name=name, dtype=tf.float32)
-        self.config = config
+    def __init__(self, config: AlbertConfig, name: str = "mlm_head", **kwargs: Any) -> None:
+        super().__init__(config, name=name, **kwargs)
         self.transform = common.dense(config, config.embedding_size, "transform")
         self.layer_norm = common.layer_norm(config.mlm_layer_norm_eps, "layer_norm")
 
@@ -38,14 +41,15 @@ class MlmHead(tf_keras.layers.Layer):
         return tf.reshape(logits, tf.concat([tf.shape(positions), [self.config.vocab_size]], 0))
 
 
-class PairHead(tf_keras.layers.Layer):
+@tf_keras.saving.register_keras_serializable("albert_tf")
+class PairHead(Configured, Float32Layer):
     """Sentence-order logits (paper section 3.1): pooled_output [B, H] -> float32 [B, 2].
 
     Class 0: the segments are in order. Class 1: swapped, or for NSP, from different documents.
     """
 
-    def __init__(self, config: AlbertConfig, name: str = "pair_head") -> None:
-        super().__init__(name=name, dtype=tf.float32)
+    def __init__(self, config: AlbertConfig, name: str = "pair_head", **kwargs: Any) -> None:
+        super().__init__(config, name=name, **kwargs)
         self.dense = common.dense(config, 2, "dense")
 
     def call(self, pooled_output: tf.Tensor) -> tf.Tensor:

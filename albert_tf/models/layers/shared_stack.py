@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import tensorflow as tf
 import tf_keras
@@ -10,13 +10,15 @@ import tf_keras
 from albert_tf.models.config import AlbertConfig, sharing_plan
 from albert_tf.models.layers import common, rematerialize
 from albert_tf.models.layers.attention import AttentionWeights, SelfAttention
+from albert_tf.models.layers.configured import Configured
 from albert_tf.models.layers.encoder_block import EncoderBlock
 from albert_tf.models.layers.feed_forward import FeedForward, FeedForwardWeights
 
 Weights = TypeVar("Weights", AttentionWeights, FeedForwardWeights)
 
 
-class SharedStack(tf_keras.layers.Layer):
+@tf_keras.saving.register_keras_serializable("albert_tf")
+class SharedStack(Configured, tf_keras.layers.Layer):
     """`num_layers` applications of the blocks that `sharing_plan(config)` names.
 
     The stack owns each distinct sub-layer once; with `sharing="all"` and one group it is one block,
@@ -32,19 +34,25 @@ class SharedStack(tf_keras.layers.Layer):
         kernels copy a product's weights into their own layout once for each product of the graph.
     """
 
-    def __init__(self, config: AlbertConfig, unroll: bool = True, name: str = "stack") -> None:
-        super().__init__(name=name)
-        self.config, self.unroll = config, unroll
+    def __init__(
+        self, config: AlbertConfig, unroll: bool = True, name: str = "stack", **kwargs: Any
+    ) -> None:
+        super().__init__(config, name=name, **kwargs)
+        self.unroll, dtype = unroll, self.dtype_policy
         self.plan = sharing_plan(config)
         attentions = 1 + max(layer.attention for layer in self.plan)
         feed_forwards = 1 + max(layer.ffn for layer in self.plan)
-        self.attentions = [SelfAttention(config, f"attention_{i}") for i in range(attentions)]
+        self.attentions = [
+            SelfAttention(config, f"attention_{i}", dtype=dtype) for i in range(attentions)
+        ]
         self.feed_forwards = [
-            FeedForward(config, f"feed_forward_{i}") for i in range(feed_forwards)
+            FeedForward(config, f"feed_forward_{i}", dtype=dtype) for i in range(feed_forwards)
         ]
         distinct = list(dict.fromkeys(self.plan))
         self.blocks = [
-            EncoderBlock(self.attentions[a], self.feed_forwards[f], f"block_{a}_{f}")
+            EncoderBlock(
+                config, self.attentions[a], self.feed_forwards[f], f"block_{a}_{f}", dtype=dtype
+            )
             for a, f in distinct
         ]
         self._block_of_layer = [distinct.index(layer) for layer in self.plan]
@@ -52,6 +60,9 @@ class SharedStack(tf_keras.layers.Layer):
     def build(self, input_shape: object) -> None:
         common.build((*self.attentions, *self.feed_forwards), self.config.hidden_size)
         super().build(input_shape)
+
+    def get_config(self) -> dict[str, Any]:
+        return super().get_config() | {"unroll": self.unroll}
 
     def call(
         self,

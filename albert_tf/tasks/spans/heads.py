@@ -4,16 +4,20 @@ B windows of S positions, H hidden units, P starts, K candidates. `allowed` bool
 an answer may begin and end. All of it is computed in float32.
 """
 
+from typing import Any
+
 import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.layers import common
+from albert_tf.models.layers.configured import Float32Layer
 from albert_tf.tasks.task_model import head_dense
 
 NEVER = -1e30  # a logit, or log probability, of what is not allowed
 
 
-class IndependentHead(tf_keras.layers.Layer):
+@tf_keras.saving.register_keras_serializable("albert_tf")
+class IndependentHead(Float32Layer):
     """SQuAD 1.1: one dense layer, start and end each for itself (BERT section 4.2).
 
     The score of a span is the logit of its start plus that of its end, not normalised in its
@@ -25,10 +29,13 @@ class IndependentHead(tf_keras.layers.Layer):
       n_best: how many candidates of a window there are, K.
     """
 
-    def __init__(self, max_length: int, n_best: int, name: str = "head") -> None:
-        super().__init__(name=name, dtype=tf.float32)
+    def __init__(self, max_length: int, n_best: int, name: str = "head", **kwargs: Any) -> None:
+        super().__init__(name=name, **kwargs)
         self.max_length, self.n_best = max_length, n_best
         self.dense = head_dense(2, "dense")
+
+    def get_config(self) -> dict[str, Any]:
+        return super().get_config() | {"max_length": self.max_length, "n_best": self.n_best}
 
     def logits(self, hidden: tf.Tensor, allowed: tf.Tensor) -> dict[str, tf.Tensor]:
         """float32 [B, S] of start and end, from hidden [B, S, H]."""
@@ -53,7 +60,8 @@ class IndependentHead(tf_keras.layers.Layer):
         return {"start": first, "end": first + place % self.max_length, "score": score}
 
 
-class JointHead(tf_keras.layers.Layer):
+@tf_keras.saving.register_keras_serializable("albert_tf")
+class JointHead(Float32Layer):
     """SQuAD 2.0: the end depends on the start, and a third part says whether there is an answer.
 
     google-research/albert `run_squad_v2`, whose names the layers have. A window's candidates are
@@ -65,22 +73,30 @@ class JointHead(tf_keras.layers.Layer):
       dropout: in the answerability part.
     """
 
-    def __init__(self, beam: int, dropout: float, name: str = "head") -> None:
-        super().__init__(name=name, dtype=tf.float32)
-        self.beam = beam
+    def __init__(self, beam: int, dropout: float, name: str = "head", **kwargs: Any) -> None:
+        super().__init__(name=name, **kwargs)
+        self.beam, self.dropout = beam, dropout
         self.start_logits = head_dense(1, "start_logits")
         self.end_logits = EndLogits(name="end_logits")
         self.answer_class = AnswerClass(dropout, name="answer_class")
+
+    def get_config(self) -> dict[str, Any]:
+        return super().get_config() | {"beam": self.beam, "dropout": self.dropout}
 
     def logits(
         self,
         hidden: tf.Tensor,
         allowed: tf.Tensor,
-        start_position: tf.Tensor,
+        start_position: tf.Tensor | None,
         key: common.DropoutKey | None,
     ) -> dict[str, tf.Tensor]:
-        """float32 [B, S] of start and of end behind the known start [B]; [B] of unanswerable."""
+        """float32 [B, S] of start and of end behind the known start [B]; [B] of unanswerable.
+
+        Without `start_position`, as when Keras traces a model to save it, behind the likeliest.
+        """
         start = self._start(hidden, allowed)
+        if start_position is None:
+            start_position = tf.argmax(start, axis=-1, output_type=tf.int32)
         end = self.end_logits(hidden, start_position[:, None])[:, 0]
         return {
             "start_position": start,
@@ -106,7 +122,8 @@ class JointHead(tf_keras.layers.Layer):
         return only_allowed(self.start_logits(hidden)[..., 0], allowed)
 
 
-class EndLogits(tf_keras.layers.Layer):
+@tf_keras.saving.register_keras_serializable("albert_tf")
+class EndLogits(Float32Layer):
     """concat(hidden, hidden at the start) -> dense, tanh -> LayerNorm -> dense.
 
     Inputs: hidden [B, S, H], starts int [B, P]. Output: [B, P, S]. The first dense layer is applied
@@ -129,22 +146,28 @@ class EndLogits(tf_keras.layers.Layer):
         return self.dense_1(x)[..., 0]
 
 
-class AnswerClass(tf_keras.layers.Layer):
+@tf_keras.saving.register_keras_serializable("albert_tf")
+class AnswerClass(Float32Layer):
     """concat(sum of softmax(start) hidden, hidden of [CLS]) -> dense, tanh -> dropout -> dense.
 
     Inputs: hidden [B, S, H], start logits [B, S]. Output: [B], high where there is no answer.
     """
 
-    def __init__(self, dropout: float, name: str) -> None:
-        super().__init__(name=name, dtype=tf.float32)
+    def __init__(self, dropout: float, name: str = "answer_class", **kwargs: Any) -> None:
+        super().__init__(name=name, **kwargs)
         self.dropout = dropout
+
+    def get_config(self) -> dict[str, Any]:
+        return super().get_config() | {"dropout": self.dropout}
 
     def build(self, input_shape: tf.TensorShape) -> None:
         self.dense_0 = head_dense(input_shape[-1], "dense_0", activation="tanh")
         self.dense_1 = head_dense(1, "dense_1", use_bias=False)
         super().build(input_shape)
 
-    def call(self, hidden: tf.Tensor, start: tf.Tensor, key: common.DropoutKey | None) -> tf.Tensor:
+    def call(
+        self, hidden: tf.Tensor, start: tf.Tensor, key: common.DropoutKey | None = None
+    ) -> tf.Tensor:
         summary = tf.linalg.matvec(hidden, tf.nn.softmax(start), transpose_a=True)  # [B, H]
         x = self.dense_0(tf.concat([summary, hidden[:, 0]], -1))
         return self.dense_1(common.dropout(x, self.dropout, key))[:, 0]

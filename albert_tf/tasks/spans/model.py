@@ -52,6 +52,7 @@ class SpanTask:
             raise ConfigError("`task.null_threshold` must be a number. Received: nan.")
 
 
+@tf_keras.saving.register_keras_serializable("albert_tf")
 class SpanModel(TaskModel):
     """Where in its window an answer begins and ends, and of SQuAD 2.0 whether there is one.
 
@@ -65,8 +66,16 @@ class SpanModel(TaskModel):
       being no answer. In training, logits under the names of the targets.
     """
 
-    def __init__(self, encoder: tf_keras.layers.Layer, task: SpanTask, name: str = "span") -> None:
-        super().__init__(encoder, task, name)
+    task_class = SpanTask
+
+    def __init__(
+        self,
+        encoder: tf_keras.layers.Layer,
+        task: SpanTask,
+        name: str = "span",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(encoder, task, name=name, **kwargs)
         self.head = (
             JointHead(task.beam, task.dropout)
             if task.answerable
@@ -97,10 +106,11 @@ class SpanModel(TaskModel):
         hidden = tf.cast(outputs["sequence_output"], tf.float32)
         allowed = allowed_positions(inputs["input_type_ids"])
         if isinstance(self.head, JointHead):
-            return self.head.logits(hidden, allowed, inputs["start_position"], key)
+            return self.head.logits(hidden, allowed, inputs.get("start_position"), key)
         return self.head.logits(hidden, allowed)
 
 
+@tf_keras.saving.register_keras_serializable("albert_tf")
 class HalfPosition(tf_keras.losses.Loss):
     """Half the cross-entropy of a position: targets int [B], logits [B, S]."""
 
@@ -109,6 +119,7 @@ class HalfPosition(tf_keras.losses.Loss):
         return 0.5 * tf.nn.sparse_softmax_cross_entropy_with_logits(targets, y_pred)
 
 
+@tf_keras.saving.register_keras_serializable("albert_tf")
 class HalfAnswerability(tf_keras.losses.Loss):
     """Half the sigmoid cross-entropy of a logit: targets 0 or 1 [B], logits [B]."""
 

@@ -12,10 +12,10 @@ from albert_tf import load_encoder, load_pretrainer, load_tokenizer
 from albert_tf.export.modules.encoder import EncoderModule
 from albert_tf.export.modules.fill_mask import FillMaskModule
 from albert_tf.export.signatures import save
+from albert_tf.models.checkpoints import latest_checkpoint, set_variables, weight_differences
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime.errors import InputError, InputNotFoundError
-from albert_tf.training.checkpoints import latest_checkpoint, set_variables, weight_differences
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf.models.encoder import load_encoder
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.runtime.run_dir import RunDir
-from albert_tf.training.checkpoints import load_encoder
 from data.records.manifest import Manifest
 from pretraining import train
 from pretraining.loop.config import EvaluationConfig

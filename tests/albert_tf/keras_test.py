@@ -1,0 +1,221 @@
+"""Puts every public layer and model through what Keras offers: saving, cloning, composing.
+
+Each is checked as Keras's own layers are: by its configuration, alone and in a functional model of
+dynamic shapes, in every format that Keras saves, and in mixed precision.
+"""
+
+import dataclasses
+import importlib
+import json
+import pathlib
+import pkgutil
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+import albert_tf
+from albert_tf.models.config import AlbertConfig
+from albert_tf.models.encoder import INPUTS, AlbertEncoder
+from albert_tf.models.layers.attention import SelfAttention
+from albert_tf.models.layers.common import Affine
+from albert_tf.models.layers.embeddings import AlbertEmbeddings
+from albert_tf.models.layers.encoder_block import EncoderBlock
+from albert_tf.models.layers.feed_forward import FeedForward
+from albert_tf.models.layers.heads import MlmHead, PairHead
+from albert_tf.models.layers.shared_stack import SharedStack
+from albert_tf.models.pretrainer import AlbertPretrainer
+from albert_tf.tasks.classifier import ClassifierTask, SequenceClassifier
+from albert_tf.tasks.multiple_choice import MultipleChoice, MultipleChoiceTask
+from albert_tf.tasks.regressor import RegressorTask, SequenceRegressor
+from albert_tf.tasks.spans.heads import AnswerClass, EndLogits, IndependentHead, JointHead
+from albert_tf.tasks.spans.model import SpanModel, SpanTask
+
+CONFIG = AlbertConfig(
+    vocab_size=60, embedding_size=8, hidden_size=16, num_layers=4, num_heads=2, num_groups=2,
+    intermediate_size=32, max_positions=24, initializer_range=0.2, sharing="attention",
+)  # fmt: skip
+B, S, P = 3, 10, 4
+RNG = np.random.default_rng(0)
+HIDDEN = RNG.normal(size=[B, S, 16]).astype(np.float32)
+MASK = np.where(np.arange(S) < [[S], [7], [4]], 0.0, -10000.0).astype(np.float32)[:, None, None]
+IDS = {name: RNG.integers(5, 60, [B, S]).astype(np.int32) for name in INPUTS}
+IDS["input_mask"] = (MASK[:, 0, 0] == 0).astype(np.int32)
+IDS["input_type_ids"] = (np.arange(S) >= np.full([B, 1], 3)).astype(np.int32) * IDS["input_mask"]
+POSITIONS = RNG.integers(0, S, [B, P]).astype(np.int32)
+CHOICES = {name: np.stack([each, each[::-1]], 1) for name, each in IDS.items()}  # [B, 2, S]
+ABSTRACT = {"ConfiguredModel", "Float32Layer", "TaskModel"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """How a class is made, with Keras's own arguments, and the arguments of a call.
+
+    dtypes: what it computes in by policy; weights are float32 in each.
+    """
+
+    make: Callable[..., tf_keras.layers.Layer]
+    inputs: tuple
+    dtypes: tuple[str, ...] = ("float32", "mixed_bfloat16")
+
+
+def of_config(cls: type, *inputs: Any, **options: Any) -> Case:
+    return Case(lambda **kwargs: cls(CONFIG, **options, **kwargs), inputs)
+
+
+def of_encoder(cls: type, task: Any, inputs: dict) -> Case:
+    def make(dtype: str = "float32", **kwargs: Any) -> tf_keras.Model:
+        return cls(AlbertEncoder(CONFIG, dtype=dtype), task, **kwargs)
+
+    return Case(make, (inputs,))
+
+
+def head(cls: type, *inputs: Any, **options: Any) -> Case:
+    return Case(lambda **kwargs: cls(**options, **kwargs), inputs, dtypes=("float32",))
+
+
+ALLOWED = IDS["input_type_ids"].astype(bool)
+CASES = {
+    "AlbertEncoder": of_config(AlbertEncoder, IDS),
+    "AlbertPretrainer": of_config(AlbertPretrainer, IDS | {"masked_lm_positions": POSITIONS}),
+    "SequenceClassifier": of_encoder(
+        SequenceClassifier, ClassifierTask(seq_length=S, labels=("no", "yes", "ça")), IDS
+    ),
+    "SequenceRegressor": of_encoder(SequenceRegressor, RegressorTask(seq_length=S, scale=2.0), IDS),
+    "MultipleChoice": of_encoder(
+        MultipleChoice, MultipleChoiceTask(seq_length=S, num_choices=2), CHOICES
+    ),
+    "SpanModel": of_encoder(SpanModel, SpanTask(seq_length=S, n_best=3), IDS),
+    "SpanModel answerable": of_encoder(
+        SpanModel, SpanTask(seq_length=S, beam=2, answerable=True), IDS
+    ),
+    "AlbertEmbeddings": of_config(AlbertEmbeddings, IDS),
+    "SharedStack": of_config(SharedStack, HIDDEN, MASK),
+    "SharedStack rolled": of_config(SharedStack, HIDDEN, MASK, unroll=False),
+    "EncoderBlock": of_config(EncoderBlock, HIDDEN, MASK),
+    "SelfAttention": of_config(SelfAttention, HIDDEN, MASK),
+    "FeedForward": of_config(FeedForward, HIDDEN),
+    "Affine": head(Affine, HIDDEN[0], config=CONFIG, units=5),
+    "MlmHead": head(
+        MlmHead, HIDDEN, POSITIONS, HIDDEN[0, :, :8], config=CONFIG.replace(vocab_size=S)
+    ),
+    "PairHead": head(PairHead, HIDDEN[0], config=CONFIG),
+    "IndependentHead": head(IndependentHead, HIDDEN, ALLOWED, max_length=4, n_best=3),
+    "JointHead": head(JointHead, HIDDEN, ALLOWED, beam=2, dropout=0.1),
+    "EndLogits": head(EndLogits, HIDDEN, POSITIONS),
+    "AnswerClass": head(AnswerClass, HIDDEN, HIDDEN[:, :, 0], dropout=0.1),
+}
+MODELS = [name for name, case in CASES.items() if isinstance(case.make(), tf_keras.Model)]
+
+
+def public_classes() -> Iterator[type]:
+    """Every layer and model of the library."""
+    for info in pkgutil.walk_packages(albert_tf.__path__, "albert_tf."):
+        if info.name.startswith(("albert_tf.models.", "albert_tf.tasks.")):
+            for value in vars(importlib.import_module(info.name)).values():
+                if isinstance(value, type) and issubclass(value, tf_keras.layers.Layer):
+                    if value.__module__ == info.name and not value.__name__.startswith("_"):
+                        yield value
+
+
+def test_all_are_here():
+    names = {cls.__name__ for cls in public_classes()} - ABSTRACT
+    assert names == {name.split()[0] for name in CASES}
+
+
+def functional(layer: tf_keras.layers.Layer, inputs: tuple) -> tf_keras.Model:
+    """The layer in a functional model; batch and lengths are dynamic, as far as they may be."""
+
+    def symbolic(value: np.ndarray) -> Any:
+        width = [] if value.ndim < 2 or value.dtype != np.float32 else [value.shape[-1]]
+        if value is MASK:
+            return tf_keras.Input([1, 1, None], dtype=value.dtype)
+        shape = [None] * (value.ndim - 1 - len(width)) + width
+        if value.ndim == 3 and value.dtype == np.int32:
+            shape = [value.shape[1], None]
+        return tf_keras.Input(shape, dtype=value.dtype)
+
+    given = tf.nest.map_structure(symbolic, inputs)
+    return tf_keras.Model(given, layer(*given))
+
+
+def assert_equal(found: Any, expected: Any, tolerance: float = 0.0) -> None:
+    pairs = zip(tf.nest.flatten(found), tf.nest.flatten(expected), strict=True)
+    for one, other in pairs:
+        assert one.dtype == other.dtype
+        np.testing.assert_allclose(
+            np.float64(one), np.float64(other), rtol=tolerance, atol=tolerance
+        )
+
+
+@pytest.fixture(params=CASES)
+def case(request: pytest.FixtureRequest) -> Case:
+    return CASES[request.param]
+
+
+def test_configuration(case: Case):
+    for dtype in case.dtypes:
+        layer = case.make(name="mine", trainable=False, dtype=dtype)
+        written = json.loads(json.dumps(layer.get_config()))
+        other = type(layer).from_config(written)
+        assert json.loads(json.dumps(other.get_config())) == written
+        assert (other.name, other.trainable) == ("mine", False)
+
+
+def test_weights_are_float32_and_what_it_computes_is_near(case: Case):
+    layers = {dtype: case.make(dtype=dtype) for dtype in case.dtypes}
+    outputs = {}
+    for dtype, layer in layers.items():
+        layer(*case.inputs)
+        assert {each.dtype for each in layer.weights} == {tf.float32}
+        layer.set_weights(layers["float32"].get_weights())
+        outputs[dtype] = layer(*case.inputs)
+    if "mixed_bfloat16" in outputs:
+        found = tf.nest.flatten(outputs["mixed_bfloat16"])
+        expected = tf.nest.flatten(outputs["float32"])
+        differ = False
+        for one, other in zip(found, expected, strict=True):
+            if other.dtype == tf.float32:
+                np.testing.assert_allclose(np.float32(one), other, atol=0.15, rtol=0.05)
+                differ |= bool(np.any(np.float32(one) != other))
+        assert differ
+
+
+def test_another_dtype_is_refused(case: Case):
+    with pytest.raises(ValueError, match="dtype.*must be one of float32"):
+        case.make(dtype="bfloat16")
+
+
+def test_functional_model_in_the_formats(case: Case, tmp_path: pathlib.Path):
+    layer = case.make()
+    model = functional(layer, case.inputs)
+    expected = layer(*case.inputs)
+    assert_equal(model(case.inputs), expected, 1e-6)
+    model.save(tmp_path / "m.keras")
+    assert_equal(tf_keras.models.load_model(tmp_path / "m.keras")(case.inputs), expected, 1e-6)
+    clone = tf_keras.models.clone_model(model)
+    for path in ("w.weights.h5", "w.h5"):
+        model.save_weights(tmp_path / path)
+        clone.set_weights([0 * each for each in clone.get_weights()])
+        clone.load_weights(tmp_path / path)
+        assert_equal(clone(case.inputs), expected, 1e-6)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_in_the_formats(name: str, tmp_path: pathlib.Path):
+    case = CASES[name]
+    model = case.make().create_weights()
+    expected = model(*case.inputs)
+    model.save(tmp_path / "m.keras")
+    model.save(tmp_path / "saved_model")
+    for path in ("m.keras", "saved_model"):
+        assert_equal(tf_keras.models.load_model(tmp_path / path)(*case.inputs), expected, 1e-6)
+    clone = tf_keras.models.clone_model(model)
+    for path in ("w.weights.h5", "w.h5"):
+        model.save_weights(tmp_path / path)
+        clone.set_weights([0 * each for each in clone.get_weights()])
+        clone.load_weights(tmp_path / path)
+        assert_equal(clone(*case.inputs), expected, 1e-6)
