@@ -33,17 +33,17 @@ class ConfiguredModel(Configured, tf_keras.Model):
         self.create_weights()
 
     @classmethod
-    def from_preset(cls, name: str, **kwargs: Any) -> Self:
+    def from_preset(cls, preset: str, /, **kwargs: Any) -> Self:
         """The model of a published shape, such as `albert-base-v2`, with new weights.
 
-        Where `name` is a path that exists, `load(name)`, which goes before a preset of that name.
+        Where `preset` is a path that exists, `load` takes it: a path goes before a name.
 
         Args:
           kwargs: the constructor's, such as `dtype="mixed_bfloat16"`.
         """
-        if os.path.exists(name):
-            return cls.load(name, **kwargs)
-        return cls(AlbertConfig.from_preset(name), **kwargs).create_weights()
+        if os.path.exists(preset):
+            return cls.load(preset, **kwargs)
+        return cls(AlbertConfig.from_preset(preset), **kwargs).create_weights()
 
     @classmethod
     def load(cls, path: str, **kwargs: Any) -> Self:
@@ -51,5 +51,5 @@ class ConfiguredModel(Configured, tf_keras.Model):
         raise NotImplementedError
 
     def create_weights(self) -> Self:
-        """Creates every weight by one call on a batch of padding; returns self."""
+        """Creates every weight by one call on symbolic inputs; returns self."""
         raise NotImplementedError

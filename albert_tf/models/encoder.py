@@ -1,6 +1,6 @@
 """AlbertEncoder: ids in, hidden states out."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
 import tensorflow as tf
@@ -97,8 +97,13 @@ class AlbertEncoder(ConfiguredModel):
         return tf.tanh(self.pooler(tf.cast(hidden[:, 0], tf.float32)))
 
     def create_weights(self) -> Self:
-        self({name: tf.zeros([1, 1], tf.int32) for name in INPUTS})
+        self(symbolic(INPUTS))
         return self
+
+
+def symbolic(names: Iterable[str], *shape: int) -> dict[str, Any]:
+    """Inputs of int32 [B, *shape, S], B and S unknown."""
+    return {name: tf_keras.Input([*shape, None], dtype=tf.int32, name=name) for name in names}
 
 
 def load_encoder(path: str, **kwargs: Any) -> AlbertEncoder:

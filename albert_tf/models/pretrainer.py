@@ -9,7 +9,7 @@ import tf_keras
 from albert_tf.models.checkpoints import is_saved_model, load_config, read_checkpoint
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.configured_model import ConfiguredModel
-from albert_tf.models.encoder import INPUTS, AlbertEncoder
+from albert_tf.models.encoder import INPUTS, AlbertEncoder, symbolic
 from albert_tf.models.layers import common
 from albert_tf.models.layers.heads import MlmHead, PairHead
 from albert_tf.runtime.errors import InputError
@@ -62,8 +62,7 @@ class AlbertPretrainer(ConfiguredModel):
         }
 
     def create_weights(self) -> Self:
-        ids = {name: tf.zeros([1, 1], tf.int32) for name in INPUTS}
-        self(ids | {"masked_lm_positions": tf.zeros([1, 1], tf.int32)})
+        self(symbolic([*INPUTS, "masked_lm_positions"]))
         return self
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.models.encoder import INPUTS
+from albert_tf.models.encoder import INPUTS, symbolic
 from albert_tf.models.layers import common
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.tasks.classifier import softmax
@@ -74,7 +74,7 @@ class MultipleChoice(TaskModel):
         return tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
     def create_weights(self) -> Self:
-        self({name: tf.zeros([1, self.task.num_choices, 8], tf.int32) for name in INPUTS})
+        self(symbolic(INPUTS, self.task.num_choices))
         return self
 
 

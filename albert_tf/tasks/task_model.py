@@ -6,7 +6,7 @@ from typing import Any, Self
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.models.encoder import INPUTS, AlbertEncoder
+from albert_tf.models.encoder import INPUTS, AlbertEncoder, symbolic
 from albert_tf.models.layers import common
 from albert_tf.runtime import settings
 
@@ -130,8 +130,8 @@ class TaskModel(tf_keras.Model):
         raise NotImplementedError
 
     def create_weights(self) -> Self:
-        """Creates every weight by one call on a batch of padding; returns self."""
-        self({name: tf.zeros([1, 8], tf.int32) for name in INPUTS})
+        """Creates every weight by one call on symbolic inputs; returns self."""
+        self(symbolic(INPUTS))
         return self
 
 

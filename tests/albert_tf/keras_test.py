@@ -9,6 +9,8 @@ import importlib
 import json
 import pathlib
 import pkgutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -28,12 +30,14 @@ from albert_tf.models.layers.feed_forward import FeedForward
 from albert_tf.models.layers.heads import MlmHead, PairHead
 from albert_tf.models.layers.shared_stack import SharedStack
 from albert_tf.models.pretrainer import AlbertPretrainer
+from albert_tf.runtime.errors import ConfigError
 from albert_tf.tasks.classifier import ClassifierTask, SequenceClassifier
 from albert_tf.tasks.multiple_choice import MultipleChoice, MultipleChoiceTask
 from albert_tf.tasks.regressor import RegressorTask, SequenceRegressor
 from albert_tf.tasks.spans.heads import AnswerClass, EndLogits, IndependentHead, JointHead
 from albert_tf.tasks.spans.model import SpanModel, SpanTask
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 CONFIG = AlbertConfig(
     vocab_size=60, embedding_size=8, hidden_size=16, num_layers=4, num_heads=2, num_groups=2,
     intermediate_size=32, max_positions=24, initializer_range=0.2, sharing="attention",
@@ -202,6 +206,59 @@ def test_functional_model_in_the_formats(case: Case, tmp_path: pathlib.Path):
         clone.set_weights([0 * each for each in clone.get_weights()])
         clone.load_weights(tmp_path / path)
         assert_equal(clone(case.inputs), expected, 1e-6)
+
+
+FUNCTIONAL = """
+import sys
+import numpy as np, tf_keras
+from albert_tf import AlbertEncoder
+
+encoder = AlbertEncoder.from_preset("albert-tiny", dtype=sys.argv[2])
+names = ("input_word_ids", "input_mask", "input_type_ids")
+inputs = {name: tf_keras.Input([None], dtype="int32", name=name) for name in names}
+model = tf_keras.Model(inputs, tf_keras.layers.Dense(2)(encoder(inputs)["pooled_output"]))
+model.compile("adam", tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+batch = {name: np.ones([8, 16], np.int32) for name in names}
+model.fit(batch, np.arange(8) % 2, verbose=0)
+model.save(sys.argv[1])
+np.save(sys.argv[1] + ".npy", model.predict(batch, verbose=0))
+"""
+LOADED = """
+import sys
+import numpy as np, tf_keras
+if sys.argv[1].endswith(".keras"): from albert_tf import AlbertEncoder
+model = tf_keras.models.load_model(sys.argv[1])
+batch = {name: np.ones([8, 16], np.int32) for name in model.input_names}
+expected = np.load(sys.argv[1] + ".npy")
+np.testing.assert_allclose(model.predict(batch, verbose=0), expected, atol=1e-6)
+assert "albert_tf" not in sys.modules or sys.argv[1].endswith(".keras")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
+@pytest.mark.parametrize("name", ["model.keras", "saved_model"])
+def test_a_new_process_predicts_the_same(name: str, dtype: str, tmp_path: pathlib.Path):
+    """A SavedModel needs none of our code for it."""
+    for code in (FUNCTIONAL, LOADED):
+        command = [sys.executable, "-c", code, str(tmp_path / name), dtype]
+        subprocess.run(command, cwd=ROOT, check=True, timeout=300)
+
+
+def test_from_preset(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch):
+    """The shape with new weights; an existing path wins over a name, and has its own."""
+    encoder = AlbertEncoder.from_preset("albert-tiny", dtype="mixed_bfloat16", name="mine")
+    assert encoder.config == AlbertConfig.from_preset("albert-tiny") and encoder.name == "mine"
+    assert encoder.stack.compute_dtype == "bfloat16"
+    pretrainer = AlbertPretrainer(CONFIG).create_weights()
+    monkeypatch.chdir(tmp_path)
+    tf.train.Checkpoint(model=pretrainer).save("albert-tiny/checkpoints/ckpt")
+    pathlib.Path("albert-tiny/config.json").write_text(json.dumps(dataclasses.asdict(CONFIG)))
+    inputs = IDS | {"masked_lm_positions": POSITIONS}
+    assert_equal(AlbertPretrainer.from_preset("albert-tiny")(inputs), pretrainer(inputs))
+    assert_equal(AlbertEncoder.from_preset("albert-tiny")(IDS), pretrainer.encoder(IDS))
+    with pytest.raises(ConfigError, match="albert-tinny.*albert-tiny"):
+        AlbertEncoder.from_preset("albert-tinny")
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -62,6 +62,8 @@ def layer_norm(eps: float, name: str) -> tf_keras.layers.LayerNormalization:
 def build(layers: Iterable[tf_keras.layers.Layer], width: int) -> None:
     """Creates the variables of layers that take [M, width], under the layers' names."""
     for layer in layers:
+        if layer.built:
+            continue
         with tf.name_scope(layer.name):
             layer.build([None, width])
 

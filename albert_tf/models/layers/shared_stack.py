@@ -58,7 +58,8 @@ class SharedStack(Configured, tf_keras.layers.Layer):
         self._block_of_layer = [distinct.index(layer) for layer in self.plan]
 
     def build(self, input_shape: object) -> None:
-        common.build((*self.attentions, *self.feed_forwards), self.config.hidden_size)
+        layers = (*self.attentions, *self.feed_forwards, *self.blocks)
+        common.build(layers, self.config.hidden_size)
         super().build(input_shape)
 
     def get_config(self) -> dict[str, Any]:
