@@ -31,7 +31,7 @@ from albert_tf.runtime import commands, devices, outputs, settings
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.examples import TextExample
-from albert_tf.tasks.features import Features, joined
+from albert_tf.tasks.features import Features, concatenate
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import task_of
 from albert_tf.tasks.regressor import SquaredError
@@ -180,7 +180,7 @@ class _Distillation:
             features = KINDS[task.kind].featurize(examples, self.start.tokenizer, task)
             targets = {"label": said[:, 0] if task.kind == "regressor" else said}
             parts.append(dataclasses.replace(features, targets=targets))
-        return joined(parts)
+        return concatenate(parts)
 
     def _loss(self) -> tf_keras.losses.Loss:
         if self.config.task.kind == "regressor":

@@ -53,7 +53,7 @@ def compiled(
         optimizer = _optimizer(config, plan, model)
         optimizer.build(model.trainable_variables)
         model.dropout_seed, model.accumulation_steps = config.seed, values.accumulation_steps
-        model.compile(optimizer, loss or model.losses_of_fit())
+        model.compile(optimizer, loss or model.training_losses())
     return model
 
 
@@ -139,7 +139,7 @@ class _State:
                 ) from None
             self.step = int(self._model.optimizer.iterations.numpy())
             print(f"{self._run.path} goes on from step {self.step:,}.")
-        self._writes.keep_metrics_until(self.step)
+        self._writes.truncate_metrics(self.step)
         rows = [row for row in self._run.metrics() if row["step"] <= self.step]
         self._values = [row[f"dev/{self._metric}"] for row in rows]
         self._save_if_best()

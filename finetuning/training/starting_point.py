@@ -9,7 +9,7 @@ from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.runtime import devices, settings
 from albert_tf.runtime.errors import ConfigError, InputError, InputNotFoundError
 from albert_tf.runtime.run_dir import RunDir
-from albert_tf.tasks.kinds import KINDS, shortened
+from albert_tf.tasks.kinds import KINDS, length_limits
 from albert_tf.tasks.predictor import load_task_model
 from albert_tf.tasks.task_model import TaskModel
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
@@ -173,7 +173,7 @@ def resolve(
 
 def _no_longer(task: Any, most: int, chosen: Sequence[str]) -> Any:
     """The task with sequences that the encoder can take; what the user has `chosen` stays."""
-    changes = shortened(task, most)
+    changes = length_limits(task, most)
     shorter = {key: value for key, value in changes.items() if f"task.{key}" not in chosen}
     if not shorter:
         return task

@@ -51,7 +51,7 @@ class TrainingLog:
         """Goes on behind `step`; what was written for later ones is dropped."""
         self._stack.close()
         self._progress = self._stack.enter_context(Progress("steps", self._config.loop.steps, step))
-        self._run.keep_metrics_until(step)
+        self._run.truncate_metrics(step)
         # Written anew from the rows that stay: TensorBoard would show the others twice.
         events = os.path.join(glob.escape(self._run.tensorboard_path), "events.out.tfevents.*")
         for path in glob.glob(events):

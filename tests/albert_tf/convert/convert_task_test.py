@@ -12,7 +12,7 @@ import tensorflow as tf
 from albert_tf import load_predictor, load_pretrainer
 from albert_tf.convert import native
 from albert_tf.convert.__main__ import ConvertOptions, main
-from albert_tf.convert.bundle import Bundle, Leniency, head_shapes, weight_shapes
+from albert_tf.convert.bundle import Bundle, MismatchPolicy, head_shapes, weight_shapes
 from albert_tf.convert.huggingface import task as huggingface_task
 from albert_tf.export.__main__ import ExportOptions
 from albert_tf.export.__main__ import main as export
@@ -27,7 +27,7 @@ from albert_tf.tasks.predictor import task_of
 from albert_tf.tasks.regressor import RegressorTask
 from albert_tf.tasks.spans.model import SpanTask
 
-STRICT = Leniency()
+STRICT = MismatchPolicy()
 JOINT = SpanTask(answerable=True, seq_length=40)
 TASKS = {
     "classifier": ClassifierTask(("no", "maybe", "yes"), seq_length=24, pair=True, dropout=0.2),

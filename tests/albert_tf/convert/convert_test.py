@@ -14,7 +14,7 @@ import tensorflow as tf
 from albert_tf import load_encoder, load_pretrainer
 from albert_tf.convert import google, native
 from albert_tf.convert.__main__ import ConvertOptions, main, reshaped
-from albert_tf.convert.bundle import Bundle, Leniency, weight_shapes, with_new_parts
+from albert_tf.convert.bundle import Bundle, MismatchPolicy, weight_shapes, with_initialized_parts
 from albert_tf.convert.huggingface import folder as huggingface
 from albert_tf.convert.huggingface import tokenizer as huggingface_tokenizer
 from albert_tf.convert.unshare import init_groups_from_shared
@@ -27,7 +27,7 @@ from albert_tf.runtime.errors import ConfigError, InputError, InputNotFoundError
 from albert_tf.text.normalization import Normalization
 from albert_tf.text.tokenizer import Tokenizer
 
-STRICT = Leniency()
+STRICT = MismatchPolicy()
 MODELS = {
     "shared": {},
     "grouped": {"num_layers": 4, "num_groups": 2},
@@ -171,16 +171,16 @@ def test_a_missing_head_starts_anew(tiny, tmp_path, capsys):
     values = huggingface.to_json(config)
     bundle = Bundle(
         huggingface.read_config(values, "it"),
-        huggingface.to_ours(config, tensors, Leniency(("pair_head",)), "it"),
+        huggingface.to_ours(config, tensors, MismatchPolicy(("pair_head",)), "it"),
         None,
     )
     with pytest.raises(InputError, match="2 missing.*sop_classifier"):
         huggingface.to_ours(config, tensors, STRICT, "it")
-    completed = with_new_parts(config, bundle.weights)
+    completed = with_initialized_parts(config, bundle.weights)
     assert completed.keys() == weights.keys()
     assert not completed["pair_head/dense/bias"].any()
     assert 0.01 < completed["pair_head/dense/kernel"].std() < 0.03
-    assert same(completed, with_new_parts(config, bundle.weights))
+    assert same(completed, with_initialized_parts(config, bundle.weights))
     np.testing.assert_array_equal(completed["encoder/pooler/bias"], weights["encoder/pooler/bias"])
 
 
@@ -198,12 +198,12 @@ def save_parts(path, config: AlbertConfig, parts: tuple[str, ...]) -> str:
 
 def test_only_what_our_own_run_lacks_starts_anew(tiny, tmp_path, capsys):
     weights = random_weights(tiny)
-    both = Leniency(("mlm_head", "pair_head", "pooler"))
+    both = MismatchPolicy(("mlm_head", "pair_head", "pooler"))
     whole = save(tmp_path / "whole", tiny)
     assert same(native.read(whole, both).weights, weights)
     without = save_parts(tmp_path / "without", tiny, ("encoder", "mlm_head"))
     with pytest.raises(InputError, match="2 missing.*pair_head.*--allow_missing"):
-        native.read(without, Leniency(("mlm_head",)))
+        native.read(without, MismatchPolicy(("mlm_head",)))
     convert(f"--from={without}", f"--to={tmp_path / 'new'}", "--allow_missing=pair_head")
     told = capsys.readouterr()
     assert f"{without} has no pair_head: in {tmp_path / 'new'} its weights are random" in told.err
@@ -212,7 +212,7 @@ def test_only_what_our_own_run_lacks_starts_anew(tiny, tmp_path, capsys):
     new = native.read(str(tmp_path / "new"), STRICT).weights
     kept = {name: value for name, value in weights.items() if not name.startswith("pair_head/")}
     assert same({name: new[name] for name in kept}, kept)
-    no_head = Leniency(("mlm_head",), ignore=("mlm_head/",))
+    no_head = MismatchPolicy(("mlm_head",), ignore=("mlm_head/",))
     rest = {name: value for name, value in weights.items() if not name.startswith("mlm_head/")}
     assert same(native.read(whole, no_head).weights, rest)
 
@@ -375,7 +375,7 @@ def test_released_configurations_of_hugging_face(tmp_path):
     with pytest.raises(ConfigError, match="hidden_act"):
         huggingface.read(str(tmp_path), STRICT)
     with pytest.raises(InputNotFoundError, match="model.safetensors"):  # the configuration is read
-        huggingface.read(str(tmp_path), Leniency(ignore=("hidden_act",)))
+        huggingface.read(str(tmp_path), MismatchPolicy(ignore=("hidden_act",)))
     del values["hidden_act"]
     assert huggingface.read_config(values, "it") == AlbertConfig.from_preset("albert-base-v1")
 
@@ -417,7 +417,7 @@ def test_an_albert_model_s_own_folder(tiny, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(huggingface.to_json(tiny)))
     with pytest.raises(InputError, match="7 missing.*--allow_missing"):
         huggingface.read(str(tmp_path), STRICT)
-    bundle = huggingface.read(str(tmp_path), Leniency(("mlm_head", "pair_head")))
+    bundle = huggingface.read(str(tmp_path), MismatchPolicy(("mlm_head", "pair_head")))
     assert bundle.tokenizer is None
     encoder = {n: v for n, v in random_weights(tiny).items() if n.startswith("encoder/")}
     assert same(bundle.weights, encoder)

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from albert_tf import load_encoder, load_pretrainer
 from albert_tf.convert import hub, native
-from albert_tf.convert.bundle import Bundle, Leniency, weight_shapes, with_new_parts
+from albert_tf.convert.bundle import Bundle, MismatchPolicy, weight_shapes, with_initialized_parts
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.encoder import INPUTS
 from albert_tf.models.pretrainer import AlbertPretrainer
@@ -17,8 +17,8 @@ from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.text.tokenizer import Tokenizer
 from finetuning.training.starting_point import StartingPoint
 
-NO_PAIR = Leniency(allow_missing=("pair_head",))
-NO_HEADS = Leniency(allow_missing=("pair_head", "mlm_head"))
+NO_PAIR = MismatchPolicy(allow_missing=("pair_head",))
+NO_HEADS = MismatchPolicy(allow_missing=("pair_head", "mlm_head"))
 WORDPIECE = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *map("w{}".format, range(295))]
 
 
@@ -86,10 +86,10 @@ def albert(small, small_tokenizer, tmp_path_factory):
     return model, save_quickly(model, str(folder / "module"), vocabulary)
 
 
-def converted(module: str, folder, leniency: Leniency) -> tuple[Bundle, str]:
-    bundle = hub.read(module, leniency)
+def converted(module: str, folder, policy: MismatchPolicy) -> tuple[Bundle, str]:
+    bundle = hub.read(module, policy)
     os.makedirs(folder)
-    complete = with_new_parts(bundle.config, bundle.weights)
+    complete = with_initialized_parts(bundle.config, bundle.weights)
     native.write(Bundle(bundle.config, complete, bundle.tokenizer), str(folder))
     return bundle, str(folder)
 
@@ -223,8 +223,8 @@ def test_a_vocabulary_may_lie_beside_the_module(tiny, loaded, small_tokenizer: T
 def test_heads_follow_the_rules_of_every_conversion(tiny, loaded):
     path = loaded(Module(tiny))
     with pytest.raises(InputError, match=r"2 missing \(pair_head/kernel.*--allow_missing=mlm_head"):
-        hub.read(path, Leniency())
-    without = hub.read(path, Leniency(("pair_head", "mlm_head"), ("cls/predictions",)))
+        hub.read(path, MismatchPolicy())
+    without = hub.read(path, MismatchPolicy(("pair_head", "mlm_head"), ("cls/predictions",)))
     assert not any(name.startswith("mlm_head") for name in without.weights)
 
 

@@ -11,7 +11,7 @@ from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.spans.answers import decode_spans
 from albert_tf.tasks.spans.features import featurize_spans
 from albert_tf.tasks.spans.model import SpanTask
-from albert_tf.tasks.spans.windows import cut
+from albert_tf.tasks.spans.windows import cut_windows
 from albert_tf.text.tokenizer import Normalization, Tokenizer, load_tokenizer
 from finetuning.datasets.squad_reader import questions_of
 
@@ -87,7 +87,7 @@ def test_windows_by_definition():
     cases = [(size, room, stride) for size in (0, 1, 5, 37, 64, 65, 99, 301, 700)
              for room in (1, 2, 7, 64, 317) for stride in (1, 2, 3, 16, 64, 128)]  # fmt: skip
     for size, room, stride in cases:
-        windows = cut(np.array([3, size]), np.array([9, room]), stride)
+        windows = cut_windows(np.array([3, size]), np.array([9, room]), stride)
         spans, owners = reference_owners(size, room, stride)
         mine = windows.example == 1
         assert list(zip(windows.offset[mine], windows.length[mine], strict=True)) == spans
