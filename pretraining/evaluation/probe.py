@@ -13,8 +13,8 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.runtime import keyed_random
-from data.pipeline.batches import Records, evaluation_batches, filled_up
-from data.pipeline.example_maker import ExampleMaker, room
+from data.pipeline.batches import Records, evaluation_batches, padded_batch
+from data.pipeline.example_maker import ExampleMaker, max_pieces
 from data.pipeline.masking import MaskingConfig
 from data.pipeline.pair_objective import Objective, Partners
 from data.pipeline.record_stream import records_in_order
@@ -130,13 +130,13 @@ class HalfPartners(Partners):
         That does not depend on whether the partner takes the place of segment B: else the labels
         would not be half and half.
         """
-        document, other = self._facts(raw)[0], self._facts(partner)
+        document, other = self._document_and_length(raw)[0], self._document_and_length(partner)
         half = self._half(raw)
         serves = (other[0] != document) & (other[1] > 0) & (self._half(partner) == half)
         return tf.where(serves, half, NEITHER)
 
     def _half(self, raw: tf.Tensor) -> tf.Tensor:
-        return self.halves.of(self._facts(raw)[0])
+        return self.halves.of(self._document_and_length(raw)[0])
 
 
 def probe_batches(
@@ -153,7 +153,7 @@ def probe_batches(
         return batches.map(lambda batch: batch | {"probe_half": tf.fill([batch_size], NEITHER)})
     examples, partners = ExampleMaker(manifest, objective, masking, _SEED), None
     if pair == "nsp":
-        partners = HalfPartners(manifest.schema, room(manifest.seq_length), _SEED, halves)
+        partners = HalfPartners(manifest.schema, max_pieces(manifest.seq_length), _SEED, halves)
 
     def with_half(*fields: tf.Tensor) -> dict[str, tf.Tensor]:
         half = (
@@ -165,7 +165,7 @@ def probe_batches(
 
     @tf.autograph.experimental.do_not_convert  # graph operations only: converting takes seconds
     def make(*fields: tf.Tensor) -> dict[str, tf.Tensor]:
-        batch = filled_up(with_half, batch_size, *fields)
+        batch = padded_batch(with_half, batch_size, *fields)
         half = tf.where(batch["pair_weight"] > 0, batch["probe_half"], NEITHER)
         return batch | {"probe_half": half}
 

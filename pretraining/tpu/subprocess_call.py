@@ -9,7 +9,7 @@ from multiprocessing.connection import Connection
 from typing import TypeVar
 
 from albert_tf.runtime.errors import InputError
-from data.building.workers import end_with_parent
+from data.building.workers import exit_with_parent
 
 Result = TypeVar("Result")
 
@@ -49,7 +49,7 @@ def call_in_subprocess(what: str, function: Callable[..., Result], *given: objec
 
 
 def _answer(sender: Connection, function: Callable, given: tuple) -> None:
-    end_with_parent()
+    exit_with_parent()
     try:
         result, error = function(*given), None
     except Exception as raised:

@@ -59,7 +59,9 @@ def test_what_is_cut_is_counted():
     assert pack([[7] * 4, [7] * 5, [7] * 9], None, 6, SPECIAL).cut.tolist() == [False, True, True]
     both = [pack([[7] * a], [[8] * 2], 9, SPECIAL) for a in (4, 5)]
     assert [each.cut.tolist() for each in both] == [[False], [True]]
-    whole = concatenate([Features(each, 9, {"label": np.array([i])}) for i, each in enumerate(both)])
+    whole = concatenate(
+        [Features(each, 9, {"label": np.array([i])}) for i, each in enumerate(both)]
+    )
     assert (len(whole), whole.cut) == (2, 1)
     assert whole.notes() == ["1 of 2 examples are longer than task.seq_length=9 and are cut"]
     assert whole.batch(tf.range(2), 9)[0]["input_mask"].numpy().sum(axis=1).tolist() == [9, 9]
