@@ -79,9 +79,9 @@ class Journey:
         start = time.monotonic()
         if status := subprocess.run([sys.executable, *arguments], check=False).returncode:
             raise InputError(f"the step `{name}` ended with status {status}, see above.")
-        self.took(name, time.monotonic() - start)
+        self.record_time(name, time.monotonic() - start)
 
-    def took(self, name: str, seconds: float) -> None:
+    def record_time(self, name: str, seconds: float) -> None:
         """Remembers a step's time: the first, since a complete step is over in moments."""
         self.seconds.setdefault(name, seconds)
         usage = resource.getrusage(resource.RUSAGE_CHILDREN)  # of the largest process, in KiB
@@ -162,7 +162,7 @@ def write_corpus(demo: Journey) -> None:
                 documents.append(document)
                 progress.advance(1)
         write_task(documents, os.path.join(work, "packages"))
-    demo.took("corpus", time.monotonic() - start)
+    demo.record_time("corpus", time.monotonic() - start)
 
 
 def write_task(documents: list[Document], folder: str) -> None:
