@@ -50,9 +50,8 @@ def align(texts: Sequence[str], tokenizer: Tokenizer) -> Pieces:
     first = np.minimum(origins[begin] - base, length)
     is_solid = end > begin
     before = np.where(begin > 0, origins[begin - 1] - base, -1)
-    last_of_space = np.maximum(
-        first - 1, before
-    )  # a space may stand inside what one character became
+    # A space may stand inside what one character became.
+    last_of_space = np.maximum(first - 1, before)
     last = np.where(is_solid, origins[end - 1] - base, last_of_space)
     reach = np.where(is_solid, np.minimum(reaches[end - 1] - base, length - 1), last_of_space)
     return Pieces(ids, counts, *(values.astype(np.int32) for values in (first, last, reach)))

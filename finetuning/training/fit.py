@@ -84,7 +84,7 @@ def fine_tune(
     state = _State(model, metric, run, chief)
     with chief.locked() if chief else contextlib.nullcontext():
         first = state.restore()
-        if first < plan.steps and not state.is_over(values.patience):
+        if first < plan.steps and not state.is_exhausted(values.patience):
             pad = not values.pad_to_longest
             try:
                 model.fit(
@@ -167,15 +167,15 @@ class _State:
         if self._values and np.argmax(self._values) == len(self._values) - 1:
             self._keep_best.save(self.step)
 
-    def is_over(self, patience: int | None) -> bool:
+    def is_exhausted(self, patience: int | None) -> bool:
         """Whether the last `patience` evaluations brought nothing better."""
         best = int(np.argmax(self._values)) if self._values else 0
         return patience is not None and len(self._values) - 1 - best >= patience
 
     def read_best(self) -> None:
         """Gives the model its best weights, which this process has saved, or one before it."""
-        own, run = self._writes.checkpoints_path, self._run.checkpoints_path
-        path = tf.train.latest_checkpoint(own) or tf.train.latest_checkpoint(run)
+        written, run = self._writes.checkpoints_path, self._run.checkpoints_path
+        path = tf.train.latest_checkpoint(written) or tf.train.latest_checkpoint(run)
         self._best.read(path).assert_existing_objects_matched().expect_partial()
 
 
@@ -217,7 +217,7 @@ class _Evaluation(tf_keras.callbacks.Callback):
         print(
             f"step {self._step:,} of {self._plan.steps:,}: loss {loss:.4f}, dev {shown}", flush=True
         )
-        if self._state.is_over(self._patience):
+        if self._state.is_exhausted(self._patience):
             print(f"Nothing better in {self._patience} evaluations: the run ends.")
             self.model.stop_training = True
 

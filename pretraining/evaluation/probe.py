@@ -61,8 +61,8 @@ def fit_and_score(features: np.ndarray, labels: np.ndarray, halves: np.ndarray) 
     from sklearn.preprocessing import StandardScaler
 
     fit, score = halves == FIT, halves == SCORE
-    can_be = score.any() and len(np.unique(labels[fit])) == 2 and np.isfinite(features).all()
-    if not can_be:
+    is_feasible = score.any() and len(np.unique(labels[fit])) == 2 and np.isfinite(features).all()
+    if not is_feasible:
         return None
     model = make_pipeline(StandardScaler(), LogisticRegression(C=INVERSE_STRENGTH, max_iter=1000))
     model.fit(features[fit].astype(np.float64), labels[fit])
@@ -114,17 +114,19 @@ class HalfPartners(Partners):
         self, raw: tf.Tensor, index: tf.Tensor, epoch: tf.Tensor, others: tf.Tensor
     ) -> tf.Tensor:
         """As `Partners.choose`."""
-        nothing = self.schema.encode(
+        placeholder = self.schema.encode(
             {"pieces": (), "word_starts": (), "first_length": 0, "document": -1}
         )
         chosen = super().choose(raw, index, epoch, others)
         halves = self._half(others)
         for half in (FIT, SCORE):
-            partner = super().choose(raw, index, epoch, tf.where(halves == half, others, nothing))
-            chosen = tf.where(self.use(raw, partner) == half, partner, chosen)
+            partner = super().choose(
+                raw, index, epoch, tf.where(halves == half, others, placeholder)
+            )
+            chosen = tf.where(self.half_of(raw, partner) == half, partner, chosen)
         return chosen
 
-    def use(self, raw: tf.Tensor, partner: tf.Tensor) -> tf.Tensor:
+    def half_of(self, raw: tf.Tensor, partner: tf.Tensor) -> tf.Tensor:
         """What records with these partners are for, int32 [n].
 
         That does not depend on whether the partner takes the place of segment B: else the labels
@@ -132,8 +134,8 @@ class HalfPartners(Partners):
         """
         document, other = self._document_and_length(raw)[0], self._document_and_length(partner)
         half = self._half(raw)
-        serves = (other[0] != document) & (other[1] > 0) & (self._half(partner) == half)
-        return tf.where(serves, half, NEITHER)
+        is_usable = (other[0] != document) & (other[1] > 0) & (self._half(partner) == half)
+        return tf.where(is_usable, half, NEITHER)
 
     def _half(self, raw: tf.Tensor) -> tf.Tensor:
         return self.halves.of(self._document_and_length(raw)[0])
@@ -157,7 +159,7 @@ def probe_batches(
 
     def with_half(*fields: tf.Tensor) -> dict[str, tf.Tensor]:
         half = (
-            partners.use(fields[0], fields[-1])
+            partners.half_of(fields[0], fields[-1])
             if partners
             else halves.of(manifest.schema.parse(fields[0])["document"])
         )

@@ -114,8 +114,8 @@ def test_members_are_picked_greedily():
     scores = {(1, 0): 0.8, (1, 2): 0.85, (1, 3): 0.7, (1, 2, 0): 0.9, (1, 2, 3): 0.85,
               (1, 2, 0, 3): 0.9}  # fmt: skip
     singles = [0.7, 0.8, 0.5, 0.6]
-    assert ensemble.pick(singles, lambda members: scores[tuple(members)], 17) == [1, 2, 0]
-    assert ensemble.pick(singles, lambda members: scores[tuple(members)], 2) == [1, 2]
+    assert ensemble.select_members(singles, lambda members: scores[tuple(members)], 17) == [1, 2, 0]
+    assert ensemble.select_members(singles, lambda members: scores[tuple(members)], 2) == [1, 2]
 
 
 def test_an_ensemble_of_two_runs(tuned: pathlib.Path, fruit: str, tmp_path: pathlib.Path):

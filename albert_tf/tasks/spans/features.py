@@ -53,7 +53,7 @@ class SpanFeatures(Features):
         return int(self.example[-1]) + 1 if len(self.example) else 0
 
     @property
-    def cut_windows(self) -> int:
+    def cut(self) -> int:
         """How many examples have a question that lacks pieces; contexts lose none."""
         return len(np.unique(self.example[self.sequences.cut]))
 
@@ -71,9 +71,9 @@ class SpanFeatures(Features):
             )
         return notes
 
-    def cut_note(self, cut_windows: int, count: int) -> str:
+    def cut_note(self, cut: int, count: int) -> str:
         limit = "`task.query_length`, or half of the window,"
-        return f"{cut_windows:,} of {count:,} questions are longer than {limit} and are cut"
+        return f"{cut:,} of {count:,} questions are longer than {limit} and are cut"
 
 
 def featurize_spans(

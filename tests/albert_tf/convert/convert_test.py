@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from albert_tf import load_encoder, load_pretrainer
 from albert_tf.convert import google, native
-from albert_tf.convert.__main__ import ConvertOptions, main, reshaped
+from albert_tf.convert.__main__ import ConvertOptions, main, with_overrides
 from albert_tf.convert.bundle import Bundle, MismatchPolicy, weight_shapes, with_initialized_parts
 from albert_tf.convert.huggingface import folder as huggingface
 from albert_tf.convert.huggingface import tokenizer as huggingface_tokenizer
@@ -302,12 +302,14 @@ def test_mistakes(argv, error, words):
 @pytest.mark.parametrize("unshare", [False, True])
 def test_the_weights_stay_the_model_that_they_are(change, words, unshare, tiny):
     with pytest.raises(ConfigError, match=words):
-        reshaped(Bundle(tiny, random_weights(tiny), None), (change,), unshare)
+        with_overrides(Bundle(tiny, random_weights(tiny), None), (change,), unshare)
 
 
 def test_values_that_the_weights_leave_open(tiny):
     changes = ("mlm_layer_norm_eps=1e-5", "attention_dropout=0.1", "rematerialize=true")
-    bundle = reshaped(Bundle(tiny, random_weights(tiny), None), (*changes, "num_heads=4"), False)
+    bundle = with_overrides(
+        Bundle(tiny, random_weights(tiny), None), (*changes, "num_heads=4"), False
+    )
     assert bundle.config == tiny.replace(
         mlm_layer_norm_eps=1e-5, attention_dropout=0.1, rematerialize=True
     )

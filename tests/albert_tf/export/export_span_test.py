@@ -191,7 +191,7 @@ def test_windows_of_each_context_are_limited_alone():
 def test_windows_are_the_python_face_s(seq_length, stride):
     task = SpanTask(seq_length=seq_length, doc_stride=stride)
     sizes, asked = (part.ravel() for part in np.mgrid[0:150:3, 0 : (seq_length - 3) // 2 + 1])
-    wanted = span_windows.cut(sizes, seq_length - 3 - asked, stride)
+    wanted = span_windows.cut_windows(sizes, seq_length - 3 - asked, stride)
     found = cut_windows(tf.constant(sizes, tf.int32), tf.constant(asked, tf.int32), task, 10**6)
     for name, values in vars(wanted).items():
         np.testing.assert_array_equal(getattr(found, name), values, name)
