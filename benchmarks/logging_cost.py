@@ -1,9 +1,9 @@
-"""What watching costs a training step: metrics, TensorBoard, progress bar and the guard's look.
+"""What logging costs a training step: metrics, TensorBoard, progress bar and the guard's check.
 
-    python -m benchmarks.watching --data=artifacts/records --experiment=laptop --steps=500
+    python -m benchmarks.logging_cost --data=artifacts/records --experiment=laptop --steps=500
 
 One JSON line: milliseconds of a step without and with what happens beside it, medians over the
-loops of one run, and the share that watching adds. The run goes into a temporary folder; saving is
+loops of one run, and the share that logging adds. The run goes into a temporary folder; saving is
 not counted.
 """
 
@@ -29,7 +29,7 @@ from pretraining.loop.training_log import TrainingLog
 
 @dataclasses.dataclass(frozen=True)
 class LoggingCostOptions:
-    """The command line of `benchmarks.watching`."""
+    """The command line of `benchmarks.logging_cost`."""
 
     data: str = commands.option("the records, as for pretraining.train")
     experiment: str = commands.option("as for pretraining.train", "laptop")
@@ -60,7 +60,7 @@ def main(options: LoggingCostOptions) -> None:
     loops = [sum(durations) for durations in zip(seconds[2::2], seconds[3::2], strict=True)]
     logging_ms = 1000 * statistics.median(loops) / config.loop.steps_per_loop
     line = {
-        "benchmark": "watching",
+        "benchmark": "logging_cost",
         "experiment": options.experiment,
         "step_ms_without": round(step_ms, 3),
         "step_ms_with": round(step_ms + logging_ms, 3),

@@ -98,11 +98,11 @@ def test_the_command_there_and_back_is_bit_equal(kind, tiny, small_tokenizer, tm
     assert same(returned.weights, random_weights(config))
     assert returned.tokenizer.fingerprint == tokenizer.fingerprint
     assert tf.train.latest_checkpoint(str(back / "checkpoints"))
-    told = capsys.readouterr()
-    assert told.err == ""
+    printed = capsys.readouterr()
+    assert printed.err == ""
     heads = 32 * 16 + 16 * 3 + 300 + 32 * 2 + 2
     both = f"{config.param_count() + heads:,} parameters, of which {config.param_count():,} in"
-    read, wrote, read_back, _ = told.out.splitlines()
+    read, wrote, read_back, _ = printed.out.splitlines()
     assert read.startswith(f"read {ours}: {both}")
     assert wrote.startswith(f"wrote {kind}:{theirs}: {both}")
     assert read_back.startswith(f"read {kind}:{theirs}: {both}")
@@ -205,10 +205,12 @@ def test_only_what_our_own_run_lacks_starts_anew(tiny, tmp_path, capsys):
     with pytest.raises(InputError, match="2 missing.*pair_head.*--allow_missing"):
         native.read(without, MismatchPolicy(("mlm_head",)))
     convert(f"--from={without}", f"--to={tmp_path / 'new'}", "--allow_missing=pair_head")
-    told = capsys.readouterr()
-    assert f"{without} has no pair_head: in {tmp_path / 'new'} its weights are random" in told.err
-    assert told.out.splitlines()[0].endswith("no tokenizer; no pair_head")
-    assert told.out.splitlines()[1].endswith("no tokenizer")
+    printed = capsys.readouterr()
+    assert (
+        f"{without} has no pair_head: in {tmp_path / 'new'} its weights are random" in printed.err
+    )
+    assert printed.out.splitlines()[0].endswith("no tokenizer; no pair_head")
+    assert printed.out.splitlines()[1].endswith("no tokenizer")
     new = native.read(str(tmp_path / "new"), STRICT).weights
     kept = {name: value for name, value in weights.items() if not name.startswith("pair_head/")}
     assert same({name: new[name] for name in kept}, kept)
@@ -257,10 +259,11 @@ def test_a_dry_run_writes_nothing(pretrained, tmp_path, capsys):
 def test_a_model_without_tokenizer_is_converted_with_a_warning(tiny, tmp_path, capsys):
     ours = save(tmp_path / "ours", tiny)
     convert(f"--from={ours}", f"--to={tmp_path / 'new'}", "--set=hidden_dropout=0.1")
-    told = capsys.readouterr().err
-    assert f"no tokenizer in {ours!r}" in told
+    printed = capsys.readouterr().err
+    assert f"no tokenizer in {ours!r}" in printed
     assert (
-        f"Put the spiece.model or vocab.txt that the model was trained with into {ours!r}" in told
+        f"Put the spiece.model or vocab.txt that the model was trained with into {ours!r}"
+        in printed
     )
     assert sorted(os.listdir(tmp_path / "new")) == ["checkpoints", "config.json"]
     assert load_pretrainer(str(tmp_path / "new")).config == tiny.replace(hidden_dropout=0.1)
@@ -405,9 +408,9 @@ def test_a_wordpiece_vocabulary_travels_along(rules, tiny, tmp_path):
     tokenizer = Tokenizer(vocabulary, rules)
     huggingface.write(Bundle(tiny, random_weights(tiny), tokenizer), str(tmp_path))
     assert huggingface.read(str(tmp_path), STRICT).tokenizer.fingerprint == tokenizer.fingerprint
-    told = json.loads((tmp_path / "tokenizer_config.json").read_text())
-    assert (told["tokenizer_class"], told["pad_token"]) == ("BertTokenizer", "[PAD]")
-    assert "token_type_ids" in told["model_input_names"]
+    printed = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    assert (printed["tokenizer_class"], printed["pad_token"]) == ("BertTokenizer", "[PAD]")
+    assert "token_type_ids" in printed["model_input_names"]
     assert huggingface.check(Bundle(tiny, {}, tokenizer)) == []
 
 

@@ -240,7 +240,7 @@ def _other_names(module):
     module.variables = [tf.Variable(v, name=f"x{i}") for i, v in enumerate(module.variables)]
 
 
-def _twice(module):
+def _duplicate_weights(module):
     module.variables.append(tf.Variable(module.variables[0], name="word_embeddings/embeddings"))
 
 
@@ -264,7 +264,7 @@ def _other_head(module):
         (_other_weights, "encoder_outputs, sequence_output, pooled_output differ .* at best"),
         (_nan, "by nan at best"),
         (_other_names, "no word_embeddings/embeddings"),
-        (_twice, "two of its weights are called word_embeddings/embeddings"),
+        (_duplicate_weights, "two of its weights are called word_embeddings/embeddings"),
         (_no_layers, "does not return encoder_outputs"),
         (_other_shape, "by inf at best"),
         (_other_head, "mlm_logits differ from its own by 0.0002 at best, more than 0.0001"),
@@ -280,9 +280,9 @@ def test_what_ours_does_not_compute_is_refused(change, message, tiny, loaded, mo
 
 def test_a_command_that_is_given_a_module_tells_how_to_convert_it(albert):
     _, module = albert
-    told = f"convert it first: python -m albert_tf.convert --from=hub:{module} --to="
+    message = f"convert it first: python -m albert_tf.convert --from=hub:{module} --to="
     for command in (load_encoder, lambda path: StartingPoint.of(path, None, None)):
-        with pytest.raises(InputNotFoundError, match=re.escape(told)):
+        with pytest.raises(InputNotFoundError, match=re.escape(message)):
             command(module)
 
 

@@ -152,9 +152,9 @@ def test_transformers_loads_what_we_write(changes, tiny, small_tokenizer, torch_
         # sentencepiece's generated code is newer than the protobuf that TensorFlow asks for.
         env=os.environ | {"TEMPORARILY_DISABLE_PROTOBUF_VERSION_CHECK": "true"},
     )  # fmt: skip
-    told = json.loads(done.stdout.splitlines()[-1])
-    assert told.pop("ids") == [2, *small_tokenizer.encode(text), 3]
-    assert told == {"missing": [], "unexpected": [], "mismatched": []}
+    report = json.loads(done.stdout.splitlines()[-1])
+    assert report.pop("ids") == [2, *small_tokenizer.encode(text), 3]
+    assert report == {"missing": [], "unexpected": [], "mismatched": []}
     for _ in ("safetensors", "bin"):  # what they save again, in both forms
         again = huggingface.read(str(theirs), MismatchPolicy())
         assert again.config == config.replace(initializer_range=0.2)

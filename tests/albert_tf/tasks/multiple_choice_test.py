@@ -71,8 +71,9 @@ def test_questions_whose_context_or_answer_is_cut_are_counted(
         EXAMPLES, small_tokenizer, MultipleChoiceTask(seq_length, 3, qa_length)
     )
     is_cut = [
-        asked > min(qa_length, seq_length - 3) or context + min(asked, qa_length) > seq_length - 3
-        for context, asked in rows
+        question > min(qa_length, seq_length - 3)
+        or context + min(question, qa_length) > seq_length - 3
+        for context, question in rows
     ]
     assert features.cut == any(is_cut[:3]) + any(is_cut[3:]) == cut
     assert len(features.notes()) == bool(cut)

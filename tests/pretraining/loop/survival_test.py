@@ -74,16 +74,16 @@ def poison(monkeypatch: pytest.MonkeyPatch, first: int, last: int) -> None:
     monkeypatch.setattr(TrainStep, "_part", poisoned)
 
 
-def told_to_end(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+def stop_during_step(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
     """SIGTERM comes when the row of this step is written."""
     written = TrainingLog.write
 
-    def write_and_be_told(self: TrainingLog, step: int, *rest: object) -> None:
+    def write_and_stop(self: TrainingLog, step: int, *rest: object) -> None:
         written(self, step, *rest)
         if step == at:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr(TrainingLog, "write", write_and_be_told)
+    monkeypatch.setattr(TrainingLog, "write", write_and_stop)
 
 
 class TestStopping:
@@ -101,7 +101,7 @@ class TestStopping:
             config, loop=dataclasses.replace(config.loop, checkpoint_every=100)
         )
         with monkeypatch.context() as patched:
-            told_to_end(patched, at=4)
+            stop_during_step(patched, at=4)
             with pytest.raises(SystemExit) as ended:
                 run_in(tmp_path / "run", tiny_records, rare)
         assert ended.value.code == 143
@@ -233,15 +233,15 @@ class TestGuard:
         )
         poison(monkeypatch, 7, 9)
         whole = run_in(tmp_path / "whole", tiny_records, config)
-        said = "back from step 10 to 4, passing over the 6 batches"
-        assert said in capsys.readouterr().out
+        message = "back from step 10 to 4, passing over the 6 batches"
+        assert message in capsys.readouterr().out
         with monkeypatch.context() as patched, pytest.raises(SystemExit):
-            told_to_end(patched, at=stop)
+            stop_during_step(patched, at=stop)
             run_in(tmp_path / "run", tiny_records, config)
         saved = {path.stem for path in (tmp_path / "run/checkpoints").glob("*.index")}
         assert saved == {"ckpt-4", f"ckpt-{stop}"}
         assert equal(run_in(tmp_path / "run", tiny_records, config), whole)
-        assert said in capsys.readouterr().out
+        assert message in capsys.readouterr().out
         for path in (tmp_path / "whole", tmp_path / "run"):
             assert [row["step"] for row in skipped_steps(RunDir(str(path)))] == [7, 8, 9]
             assert [path.stem for path in path.glob("checkpoints/*.index")] == ["ckpt-12"]

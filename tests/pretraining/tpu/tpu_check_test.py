@@ -76,17 +76,17 @@ def test_chunks_have_about_4096_pieces(batch, seq_length, parts, chunks):
 
 
 def test_the_largest_batch_takes_two_compiles_and_one_that_confirms():
-    asked = []
+    compiled_batches = []
 
     def need(batch: int) -> int:
-        asked.append(batch)
+        compiled_batches.append(batch)
         return 200 + 10 * batch
 
     # From 100 without a sequence to 360 the line gives 55: 750. The line from 16 to 55 gives 80.
     assert tpu_fit.largest_batch(need, 1005, fixed=100, start=16) == 80
-    assert asked == [16, 55, 80]
+    assert compiled_batches == [16, 55, 80]
     assert tpu_fit.largest_batch(need, 1005, fixed=200, start=16, unit=8) == 80
-    assert asked[3:] == [16, 80]
+    assert compiled_batches[3:] == [16, 80]
     assert tpu_fit.largest_batch(need, 205, fixed=200, start=16) == 0
     assert tpu_fit.largest_batch(need, 215, fixed=200, start=16) == 1
 
@@ -99,14 +99,14 @@ def test_the_largest_batch_where_most_bytes_are_of_no_batch():
 
 def test_the_largest_batch_where_a_line_is_flat():
     """8 and 16 need the same, as what is of no batch hides them: no leap to billions."""
-    asked = []
+    compiled_batches = []
 
     def need(batch: int) -> int:
-        asked.append(batch)
+        compiled_batches.append(batch)
         return max(1600, 900 + 10 * batch)
 
     assert tpu_fit.largest_batch(need, 1690, fixed=900, start=8, unit=8) == 72  # 1,620
-    assert max(asked) <= 4 * 64
+    assert max(compiled_batches) <= 4 * 64
 
 
 def test_the_largest_batch_is_0_where_parameters_alone_do_not_fit():
