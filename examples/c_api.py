@@ -141,9 +141,9 @@ class Session(contextlib.AbstractContextManager):
         data = self._c.TF_TensorData(tensor)
         ctypes.memmove(data, packed, len(packed))
         for number, text in enumerate(texts):
-            place = data + number * _TSTRING_BYTES
-            self._c.TF_StringInit(place)
-            self._c.TF_StringCopy(place, text, len(text))
+            address = data + number * _TSTRING_BYTES
+            self._c.TF_StringInit(address)
+            self._c.TF_StringCopy(address, text, len(text))
         return tensor
 
     def _values(self, tensor: int) -> Any:
@@ -152,8 +152,8 @@ class Session(contextlib.AbstractContextManager):
         count = math.prod(shape)
         if dtype == STRING:
             at, size = self._c.TF_StringGetDataPointer, self._c.TF_StringGetSize
-            places = [data + number * _TSTRING_BYTES for number in range(count)]
-            flat = [ctypes.string_at(at(place), size(place)) for place in places]
+            addresses = [data + number * _TSTRING_BYTES for number in range(count)]
+            flat = [ctypes.string_at(at(address), size(address)) for address in addresses]
         else:
             raw = ctypes.string_at(data, self._c.TF_TensorByteSize(tensor)) if count else b""
             flat = list(struct.unpack(f"{count}{_FORMATS[dtype]}", raw))

@@ -152,16 +152,16 @@ def write_corpus(demo: Journey) -> None:
         return
     os.makedirs(demo.options.output, exist_ok=True)
     start = time.monotonic()
-    with outputs.new_folder(folder) as work, Progress("documents") as progress:
+    with outputs.new_folder(folder) as partial, Progress("documents") as progress:
         documents = []
-        with open(os.path.join(work, "corpus.jsonl"), "w", encoding="utf-8") as file:
+        with open(os.path.join(partial, "corpus.jsonl"), "w", encoding="utf-8") as file:
             for document in read_documents("python_docs"):
                 # A blank line between sentences: they are found again exactly.
                 text = "\n\n".join(document.sentences)
                 file.write(json.dumps({"text": text, "source": document.source}) + "\n")
                 documents.append(document)
                 progress.advance(1)
-        write_task(documents, os.path.join(work, "packages"))
+        write_task(documents, os.path.join(partial, "packages"))
     demo.record_time("corpus", time.monotonic() - start)
 
 

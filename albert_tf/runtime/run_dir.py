@@ -34,78 +34,78 @@ class RunDir:
     def __init__(self, path: str) -> None:
         self.path = path
 
-    def _path(self, name: str) -> str:
+    def _join(self, name: str) -> str:
         return os.path.join(self.path, name)
 
     @property
     def config_path(self) -> str:
         """The resolved configuration."""
-        return self._path("config.json")
+        return self._join("config.json")
 
     @property
     def metrics_path(self) -> str:
         """One JSON object a line."""
-        return self._path("metrics.jsonl")
+        return self._join("metrics.jsonl")
 
     @property
     def tensorboard_path(self) -> str:
         """Summaries for TensorBoard."""
-        return self._path("tensorboard")
+        return self._join("tensorboard")
 
     @property
     def checkpoints_path(self) -> str:
         """`tf.train.Checkpoint` files."""
-        return self._path("checkpoints")
+        return self._join("checkpoints")
 
     @property
     def plots_path(self) -> str:
         """PNG files."""
-        return self._path("plots")
+        return self._join("plots")
 
     @property
     def tokenizer_path(self) -> str:
         """The tokenizer that made the run's data."""
-        return self._path("tokenizer")
+        return self._join("tokenizer")
 
     @property
     def best_path(self) -> str:
         """What was best on held-out records: config.json, tokenizer/ and checkpoints/."""
-        return self._path("best")
+        return self._join("best")
 
     @property
     def training_path(self) -> str:
         """Of an unfinished fine-tuning: weights and optimizer at its last evaluation."""
-        return self._path("training")
+        return self._join("training")
 
     @property
     def card_path(self) -> str:
         """The model card of a fine-tuned run."""
-        return self._path("README.md")
+        return self._join("README.md")
 
     @property
     def export_path(self) -> str:
         """SavedModels of the encoder, one folder a step."""
-        return self._path("export")
+        return self._join("export")
 
     @property
     def skipped_path(self) -> str:
         """Steps that were skipped, with the records of their batches: one JSON object a line."""
-        return self._path("skipped.jsonl")
+        return self._join("skipped.jsonl")
 
     @property
     def result_path(self) -> str:
         """What a complete run leaves last."""
-        return self._path("result.json")
+        return self._join("result.json")
 
     def evaluation_path(self, name: str) -> str:
         """The figures of an evaluation on the data set `name`."""
-        os.makedirs(self._path("evaluations"), exist_ok=True)
-        return os.path.join(self._path("evaluations"), f"{name}.json")
+        os.makedirs(self._join("evaluations"), exist_ok=True)
+        return os.path.join(self._join("evaluations"), f"{name}.json")
 
     def predictions_path(self, name: str) -> str:
         """What a fine-tuned run says of the examples of a part, one JSON object a line."""
-        os.makedirs(self._path("predictions"), exist_ok=True)
-        return os.path.join(self._path("predictions"), f"{name}.jsonl")
+        os.makedirs(self._join("predictions"), exist_ok=True)
+        return os.path.join(self._join("predictions"), f"{name}.jsonl")
 
     @property
     def is_complete(self) -> bool:
@@ -115,7 +115,7 @@ class RunDir:
     @property
     def is_unfinished(self) -> bool:
         """Whether it is a run, and no converted folder, that has not ended."""
-        return os.path.isfile(self._path("environment.json")) and not self.is_complete
+        return os.path.isfile(self._join("environment.json")) and not self.is_complete
 
     def require_ended(self, flag: str, unfinished: bool) -> None:
         """InputError, which names `flag`: the run has not ended, and its state is not asked for."""
@@ -138,7 +138,7 @@ class RunDir:
         with outputs.new_folder(self.path, "--run_dir") as folder:
             new = RunDir(folder)
             tokenizer.save(new.tokenizer_path)
-            outputs.write_json(new._path("environment.json"), environment())
+            outputs.write_json(new._join("environment.json"), environment())
             outputs.write_json(new.config_path, config)
 
     def check(self, config: Mapping[str, Any]) -> None:

@@ -144,16 +144,16 @@ def _write(
     """A shard's pairs -> its file; returns the shard and its number of records."""
     shard, blocks = group
     num_records = 0
-    with tempfile.TemporaryDirectory() as work:
-        with open(spill_path(work, shard), "wb") as spill:
+    with tempfile.TemporaryDirectory() as scratch:
+        with open(spill_path(scratch, shard), "wb") as spill:
             for count, content in blocks:
                 num_records += count
                 spill.write(content)
-        ShardWriter(work, num_shards, layout)(shard)
+        ShardWriter(scratch, num_shards, layout)(shard)
         path = os.path.join(folder, shard_name(shard, num_shards))
         temporary = f"{path}.{uuid.uuid4().hex}"  # engines may run a step twice at the same time
         try:
-            shutil.copyfile(os.path.join(work, os.path.basename(path)), temporary)
+            shutil.copyfile(os.path.join(scratch, os.path.basename(path)), temporary)
             os.replace(temporary, path)
         finally:
             with contextlib.suppress(FileNotFoundError):
@@ -176,7 +176,7 @@ def _read_summary(path: str) -> tuple[tuple[int, ...], Tally]:
 
 @contextlib.contextmanager
 def _raise_user_errors() -> Iterator[None]:
-    """Raises what a worker told for people: Beam adds its step, or makes a text of all of it."""
+    """Raises what a worker raised for the user: Beam adds its step, or makes it all one text."""
     try:
         yield
     except Exception as error:

@@ -48,9 +48,8 @@ class FillMaskModule(tf.Module):
             ids, ids.row_starts() + begin, tf.minimum(ids.row_lengths(), self._max_pieces)
         )
         window_masks = masks.with_values(masks.values - tf.gather(begin, row_of(masks)))
-        predicted = mask_rows(
-            window_masks, window_masks.values < self._max_pieces
-        )  # the first of them; [B, (M)]
+        # The first of them: [B, (M)].
+        predicted = mask_rows(window_masks, window_masks.values < self._max_pieces)
         count = tf.cast(predicted.row_lengths(), tf.int32)
         positions = tf.cast(predicted.to_tensor(-1) + 1, tf.int32)  # after [CLS]; [B, M]
         positions = tf.pad(positions, [[0, 0], [0, 1]])  # one more: never none

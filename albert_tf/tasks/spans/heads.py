@@ -48,9 +48,9 @@ class IndependentHead(tf_keras.layers.Layer):
         ends = [padded[:, shift : shift + length] for shift in range(self.max_length)]
         scores = tf.expand_dims(start, 2) + tf.stack(ends, -1)  # [B, S, max_length]
         flat = tf.reshape(scores, [-1, length * self.max_length])
-        score, place = top_k(flat, self.n_best)
-        first = place // self.max_length
-        return {"start": first, "end": first + place % self.max_length, "score": score}
+        score, index = top_k(flat, self.n_best)
+        first = index // self.max_length
+        return {"start": first, "end": first + index % self.max_length, "score": score}
 
 
 class JointHead(tf_keras.layers.Layer):

@@ -283,10 +283,10 @@ def test_it_learns(tiny, answerable):
     examples = []
     for number in range(48):
         words = list(rng.permutation(list(letters))[:6])
-        place = number % 5
-        words[place] = "x"
+        index = number % 5
+        words[index] = "x"
         context = " ".join(words)
-        answers = ((2 * place + 2, words[place + 1]),)
+        answers = ((2 * index + 2, words[index + 1]),)
         if answerable and number % 3 == 0:
             examples.append(SpanExample("?", context.replace("x", "?"), str(number), (), True))
         else:

@@ -38,11 +38,11 @@ def test_numbers_are_those_of_the_stream(tiny_records: str):
     """Over the end of an epoch."""
     records = Records.open(tiny_records)
     start = records.manifest.num_records - 5
-    numbers = records.numbers(7, start, 40)
-    assert [number for _, *number in numbers] == [
+    drawn = records.numbers(7, start, 40)
+    assert [number for _, *number in drawn] == [
         list(n) for n in numbers(records.stream(SOP, 7, start), 40)
     ]
-    assert {epoch for _, epoch, _ in numbers} == {0, 1}
+    assert {epoch for _, epoch, _ in drawn} == {0, 1}
 
 
 def test_every_block_has_the_exact_shares(mixture: Mixture):
@@ -82,9 +82,9 @@ def test_the_same_record_of_two_folders_has_masks_of_its_own_in_each(tiny_record
 
 
 def test_each_folder_gives_its_own_stream(mixture: Mixture):
-    numbers = mixture.numbers(5, 0, 400)
+    drawn = mixture.numbers(5, 0, 400)
     for part in mixture.parts:
-        mine = [number for number in numbers if number[0] == part.folder]
+        mine = [number for number in drawn if number[0] == part.folder]
         assert mine == part.numbers(5, 0, len(mine))
 
 
