@@ -47,7 +47,7 @@ LINES = 2000
 STAGES: dict[str, list[tuple[Any, str]]] = {
     "split": [(cutter.Cutter, "_is_kept")],
     "tokenise": [(cutter, "encode_flat")],
-    "segment": [(cutter.Cutter, "_cut_once")],
+    "segment": [(cutter.Cutter, "_cut_pass")],
     "assemble": [(cutter, "_sequences"), (shuffle.Spill, "add"), (Sequences, "take")],
     "mask": [(reference_layout, "choose"), (reference_layout, "replace")],
     "encode": [
@@ -192,8 +192,8 @@ def _time_workers(
     rounds = []
     for _ in range(1 + options.rounds):  # the first is not measured
         before = (time.process_time(), _children_s(), time.monotonic())
-        with tempfile.TemporaryDirectory() as work:
-            _run(case, tokenizer, work)
+        with tempfile.TemporaryDirectory() as folder:
+            _run(case, tokenizer, folder)
         after = (time.process_time(), _children_s(), time.monotonic())
         rounds.append([end - begin for begin, end in zip(before, after, strict=True)])
     names = ("parent_cpu_s", "workers_cpu_s", "wall_s")
@@ -212,11 +212,11 @@ def _children_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _run(case: building.BuildOptions, tokenizer: Tokenizer, work: str) -> int:
-    """Writes the shards into `work`; returns the number of records."""
+def _run(case: building.BuildOptions, tokenizer: Tokenizer, folder: str) -> int:
+    """Writes the shards into `folder`; returns the number of records."""
     with mock.patch("builtins.print"):
         shards, _ = local_runner.run(
-            work,
+            folder,
             *building.make_stages(case, tokenizer),
             documents=_documents(case),
             text_bytes=corpus.corpus_bytes(case.corpus, case.data_dir),
@@ -248,13 +248,13 @@ def _library_seconds(tokenizer: Tokenizer, sentences: list[str]) -> float:
 
 
 def _build_once(case: building.BuildOptions, tokenizer: Tokenizer) -> tuple[StageClock, int]:
-    with tempfile.TemporaryDirectory() as work, contextlib.ExitStack() as patches:
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as patches:
         clock = StageClock()
-        for stage, places in STAGES.items():
-            for place, name in places:
-                timed = clock.wrap(stage, getattr(place, name))
-                patches.enter_context(mock.patch.object(place, name, timed))
-        sequences = _run(case, tokenizer, work)
+        for stage, targets in STAGES.items():
+            for owner, name in targets:
+                timed = clock.wrap(stage, getattr(owner, name))
+                patches.enter_context(mock.patch.object(owner, name, timed))
+        sequences = _run(case, tokenizer, folder)
         clock.stop()
         return clock, sequences
 

@@ -91,15 +91,15 @@ def measure(records: "Records", options: MaskingOptions) -> list[dict]:
 
 def _cpu_seconds(step: Callable[[], object], count: int) -> float:
     """Of one of `count` steps, with what reading ahead does for them: buffers end as they begin."""
-    _settle()
+    _wait_until_idle()
     start = time.process_time()
     for _ in range(count):
         step()
-    _settle()
+    _wait_until_idle()
     return (time.process_time() - start) / count
 
 
-def _settle() -> None:
+def _wait_until_idle() -> None:
     """Waits until nothing is at work in the background."""
     before = -1.0
     while (now := time.process_time()) - before > 1e-3:
@@ -115,18 +115,18 @@ def _masking_step(records: "Records", size: int) -> Callable[[], object]:
     from data.pipeline.masking import MaskingConfig, mask_batch
     from data.pipeline.pair_objective import Objective
 
-    seen: list[tuple] = []
+    captured: list[tuple] = []
 
-    def note(*arguments: Any) -> dict:
-        seen.append(arguments)
+    def capture(*arguments: Any) -> dict:
+        captured.append(arguments)
         return mask_batch(*arguments)
 
     paths = [path for path, _ in records.shards()]
     raw = next(iter(tf.data.TFRecordDataset(paths).repeat().batch(size)))
     examples = example_maker.ExampleMaker(records.manifest, Objective(), MaskingConfig(), SEED)
-    with mock.patch.object(example_maker, "mask_batch", note):
+    with mock.patch.object(example_maker, "mask_batch", capture):
         examples(raw, tf.range(size, dtype=tf.int64), tf.zeros([size], tf.int64))
-    *tensors, config, vocabulary = seen[0]
+    *tensors, config, vocabulary = captured[0]
     mask: Any = mask_batch
     traced = tf.function(lambda *args: mask(*args, config, vocabulary), autograph=False)
     traced(*tensors)

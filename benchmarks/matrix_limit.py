@@ -18,11 +18,14 @@ class Products:
     flops: int
 
 
-def products(work: Workload, precision: str) -> dict[str, Products]:
+def products(workload: Workload, precision: str) -> dict[str, Products]:
     """`square`: large square matrices; `model`: the largest products of the forward pass."""
-    model = work.model
+    model = workload.model
     h, f = model.hidden_size, model.intermediate_size
-    tokens, predicted = work.batch_size * work.seq_length, work.batch_size * work.predictions
+    tokens, predicted = (
+        workload.batch_size * workload.seq_length,
+        workload.batch_size * workload.predictions,
+    )
     of_model = [
         (tokens, h, h),
         (tokens, h, f),

@@ -52,7 +52,7 @@ def main(options: PaddingOptions) -> None:
     train = kind.featurize(data.train, start.tokenizer, config.task)
     with devices.strategy(options.device).scope():
         model = start.model(config)
-        model.compile(AdamW(1e-5), model.losses_of_fit())
+        model.compile(AdamW(1e-5), model.training_losses())
     took: dict[bool, list[float]] = {True: [], False: []}
     for number in range(ROUNDS + 1):
         for full in took:

@@ -67,8 +67,8 @@ class Worker:
     """A system in a process of its own.
 
     Raises:
-      ChildProcessError: the process ended, here or in `ask`; what it had to say it said on its own
-        standard error, which is ours.
+      ChildProcessError: the process ended, here or in `request`; its messages are on its standard
+        error, which is ours.
     """
 
     def __init__(self, name: str, options: ServingOptions, folder: str) -> None:
@@ -81,7 +81,7 @@ class Worker:
         )  # fmt: skip
         self.ready = self._read()
 
-    def ask(self, texts: list[str]) -> dict:
+    def request(self, texts: list[str]) -> dict:
         """The answer of one request: `wall_ms`, `cpu_ms`, `probabilities`."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # `_read` says what that means
@@ -102,9 +102,9 @@ class Worker:
         self._process.communicate()
 
 
-def loads_of(tokenizer: Tokenizer, seq_length: int) -> dict[str, list[str]]:
+def make_loads(tokenizer: Tokenizer, seq_length: int) -> dict[str, list[str]]:
     """The requests: name -> texts."""
-    short, full = text_of(tokenizer, 10), text_of(tokenizer, seq_length)
+    short, full = make_text(tokenizer, 10), make_text(tokenizer, seq_length)
     return {
         "1 x 10": [short],
         f"1 x {seq_length}": [full],
@@ -114,41 +114,44 @@ def loads_of(tokenizer: Tokenizer, seq_length: int) -> dict[str, list[str]]:
     }
 
 
-def text_of(tokenizer: Tokenizer, pieces: int) -> str:
+def make_text(tokenizer: Tokenizer, pieces: int) -> str:
     """A text of so many pieces, [CLS] and [SEP] included: of words that are a piece each."""
     known = (tokenizer.id_to_piece(i) for i in range(tokenizer.vocab_size))
     words = [piece[1:] for piece in known if piece.startswith(WORD_MARK) and piece[1:].isalpha()]
-    whole = [word for word in words[:2000] if len(tokenizer.encode(word)) == 1]
-    text = " ".join((whole * pieces)[: pieces - 2])
+    single_piece_words = [word for word in words[:2000] if len(tokenizer.encode(word)) == 1]
+    text = " ".join((single_piece_words * pieces)[: pieces - 2])
     assert len(tokenizer.encode(text)) == pieces - 2
     return text
 
 
 def main(options: ServingOptions) -> None:
     """Measures and prints the lines."""
-    every = loads_of(load_tokenizer(options.tokenizer), options.seq_length)
-    chosen = [name for name in options.loads.split(",") if name] or list(every)
-    if unknown := [name for name in chosen if name not in every]:
-        raise InputError(f"--loads must be among {', '.join(every)}. Received: {unknown[0]!r}.")
-    requests = {name: every[name] for name in chosen}
+    all_loads = make_loads(load_tokenizer(options.tokenizer), options.seq_length)
+    chosen = [name for name in options.loads.split(",") if name] or list(all_loads)
+    if unknown := [name for name in chosen if name not in all_loads]:
+        raise InputError(f"--loads must be among {', '.join(all_loads)}. Received: {unknown[0]!r}.")
+    requests = {name: all_loads[name] for name in chosen}
     if options.dry_run:
         print(json.dumps({"systems": options.names, "loads": list(requests)}))
         return
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as running:
-        present = _present(options, folder, running)
+        present = _start_installed(options, folder, running)
         for load, texts in requests.items():
             answers: dict[str, list[dict]] = {name: [] for name in present}
             for _ in range(1 + options.rounds):
                 for name, worker in present.items():
-                    answers[name].append(worker.ask(texts))
+                    answers[name].append(worker.request(texts))
             for name in present:
                 print(json.dumps(_line(name, load, len(texts), answers)), flush=True)
         for name, worker in present.items():
-            line = {"system": name, "alone_difference": _alone_difference(worker, every["mixed"])}
+            line = {
+                "system": name,
+                "alone_difference": _alone_difference(worker, all_loads["mixed"]),
+            }
             print(json.dumps(line))
 
 
-def _present(
+def _start_installed(
     options: ServingOptions, folder: str, running: contextlib.ExitStack
 ) -> dict[str, Worker]:
     """The installed systems, which `running` ends; prints the lines of the others."""
@@ -165,10 +168,10 @@ def _present(
 
 def _alone_difference(worker: Worker, texts: list[str]) -> float:
     """How far the probabilities of a batch, whose first four repeat, are from each text's alone."""
-    alone = [worker.ask([text])["probabilities"][0] for text in texts[:4]]
+    alone = [worker.request([text])["probabilities"][0] for text in texts[:4]]
     return max(
         abs(together - by_itself)
-        for row, values in enumerate(worker.ask(texts)["probabilities"])
+        for row, values in enumerate(worker.request(texts)["probabilities"])
         for together, by_itself in zip(values, alone[row % 4], strict=True)
     )
 

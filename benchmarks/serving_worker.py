@@ -11,23 +11,23 @@ import sys
 import time
 from collections.abc import Callable
 
-Ask = Callable[[list[str]], list[list[float]]]  # texts -> probabilities
+Classify = Callable[[list[str]], list[list[float]]]  # texts -> probabilities
 LABELS = ("no", "yes")
 
 
-def ours(preset: str, tokenizer_path: str, seq_length: int, folder: str) -> Ask:
+def ours(preset: str, tokenizer_path: str, seq_length: int, folder: str) -> Classify:
     """Our export, as Python calls it."""
     _export_ours(preset, tokenizer_path, seq_length, folder, "float32")
-    return _loaded(folder)
+    return _load(folder)
 
 
-def ours_bf16(preset: str, tokenizer_path: str, seq_length: int, folder: str) -> Ask:
+def ours_bf16(preset: str, tokenizer_path: str, seq_length: int, folder: str) -> Classify:
     """The same, computing in bfloat16."""
     _export_ours(preset, tokenizer_path, seq_length, folder, "mixed_bfloat16")
-    return _loaded(folder)
+    return _load(folder)
 
 
-def ours_c_api(preset: str, tokenizer_path: str, seq_length: int, folder: str) -> Ask:
+def ours_c_api(preset: str, tokenizer_path: str, seq_length: int, folder: str) -> Classify:
     """Our export in a session of TensorFlow's C API; TensorFlow's Python is not imported here."""
     exporter = multiprocessing.get_context("spawn").Process(
         target=_export_ours, args=(preset, tokenizer_path, seq_length, folder, "float32")
@@ -42,7 +42,7 @@ def ours_c_api(preset: str, tokenizer_path: str, seq_length: int, folder: str) -
     return lambda texts: session.run({"text": texts})["probabilities"]
 
 
-def tf_models_official(preset: str, tokenizer_path: str, seq_length: int, folder: str) -> Ask:
+def tf_models_official(preset: str, tokenizer_path: str, seq_length: int, folder: str) -> Classify:
     """Model Garden's layers as a SavedModel: text -> pieces -> padded to `seq_length` -> labels."""
     import tensorflow as tf
     import tf_keras
@@ -57,14 +57,14 @@ def tf_models_official(preset: str, tokenizer_path: str, seq_length: int, folder
     model_file = os.path.join(folder, "spiece.model")
     with open(model_file, "wb") as file:
         file.write(tokenizer.model)
-    cut = layers.SentencepieceTokenizer(
+    tokenize = layers.SentencepieceTokenizer(
         model_file_path=model_file, lower_case=True, strip_diacritics=True
     )
-    special = cut.get_special_tokens_dict()
+    special = tokenize.get_special_tokens_dict()
     pack = layers.BertPackInputs(seq_length, special_tokens_dict=special)
     config = AlbertConfig.from_preset(preset).replace(vocab_size=tokenizer.vocab_size)
     text = tf_keras.Input([], dtype=tf.string, name="text")
-    packed = pack(cut(text))
+    packed = pack(tokenize(text))
     pooled = encoder_like(config)(
         [packed[name] for name in ("input_word_ids", "input_mask", "input_type_ids")]
     )["pooled_output"]
@@ -76,10 +76,10 @@ def tf_models_official(preset: str, tokenizer_path: str, seq_length: int, folder
     )
     path = os.path.join(folder, "1")
     tf.saved_model.save(model, path, signatures=serve)
-    return _loaded(path)
+    return _load(path)
 
 
-def hf_torch(preset: str, tokenizer_path: str, seq_length: int, folder: str) -> Ask:
+def hf_torch(preset: str, tokenizer_path: str, seq_length: int, folder: str) -> Classify:
     """transformers' classifier in torch, padded to the longest text."""
     import torch
     from transformers import AlbertConfig as HfConfig
@@ -94,20 +94,20 @@ def hf_torch(preset: str, tokenizer_path: str, seq_length: int, folder: str) -> 
     os.makedirs(folder)
     with open(os.path.join(folder, "spiece.model"), "wb") as file:
         file.write(ours.model)
-    cut = AlbertTokenizer.from_pretrained(folder)
+    tokenize = AlbertTokenizer.from_pretrained(folder)
     config = AlbertConfig.from_preset(preset).replace(vocab_size=ours.vocab_size)
     keys = hf_config(Workload(config, 1, seq_length, 1))
     model = AlbertForSequenceClassification(HfConfig(**keys)).eval()
     torch.set_num_threads(len(os.sched_getaffinity(0)))
 
-    def ask(texts: list[str]) -> list[list[float]]:
-        batch = cut(
+    def classify(texts: list[str]) -> list[list[float]]:
+        batch = tokenize(
             texts, padding=True, truncation=True, max_length=seq_length, return_tensors="pt"
         )
         with torch.inference_mode():
             return model(**batch).logits.softmax(-1).tolist()
 
-    return ask
+    return classify
 
 
 SYSTEMS = {
@@ -140,17 +140,17 @@ def _export_ours(
         tf.saved_model.save(module, folder, signatures=module.signatures())
 
 
-def _loaded(path: str) -> Ask:
+def _load(path: str) -> Classify:
     import tensorflow as tf
     import tensorflow_text  # noqa: F401  registers its operations
 
     loaded = tf.saved_model.load(path)
 
-    def ask(texts: list[str]) -> list[list[float]]:
+    def classify(texts: list[str]) -> list[list[float]]:
         answer = loaded.signatures["serving_default"](text=tf.constant(texts))
         return answer["probabilities"].numpy().tolist()
 
-    return ask
+    return classify
 
 
 def main(name: str, preset: str, tokenizer: str, seq_length: str, folder: str, cores: str) -> None:
@@ -162,7 +162,7 @@ def main(name: str, preset: str, tokenizer: str, seq_length: str, folder: str, c
     lines = os.fdopen(os.dup(1), "w")  # whatever else prints goes to standard error
     os.dup2(2, 1)
     try:
-        ask = SYSTEMS[name](preset, tokenizer, int(seq_length), folder)
+        classify = SYSTEMS[name](preset, tokenizer, int(seq_length), folder)
     except ImportError as error:
         print(json.dumps({"absent": str(error)}), file=lines, flush=True)
         return
@@ -170,7 +170,7 @@ def main(name: str, preset: str, tokenizer: str, seq_length: str, folder: str, c
     for line in sys.stdin:
         texts = json.loads(line)
         wall, cpu = time.perf_counter(), time.process_time()
-        probabilities = ask(texts)
+        probabilities = classify(texts)
         answer = {
             "wall_ms": 1000 * (time.perf_counter() - wall),
             "cpu_ms": 1000 * (time.process_time() - cpu),

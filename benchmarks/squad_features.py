@@ -54,17 +54,17 @@ def measure(options: SquadFeaturesOptions) -> dict:
     from finetuning.datasets.squad_reader import questions_of
 
     examples = [example for example in questions_of(options.data) if example.answers]
-    some = examples[: options.examples]
+    sample = examples[: options.examples]
     tokenizer, task = load_tokenizer(options.tokenizer), SpanTask()
     ours, ours_all = (
         max(len(part) / _cpu_seconds(lambda part=part: featurize_spans(part, tokenizer, task))
             for _ in range(options.rounds))
-        for part in (some, examples)
+        for part in (sample, examples)
     )  # fmt: skip
-    theirs = len(some) / _cpu_seconds(_theirs(some, options.tokenizer, task))
+    theirs = len(sample) / _cpu_seconds(_model_garden_run(sample, options.tokenizer, task))
     return {
         "benchmark": "squad_features",
-        "examples": len(some),
+        "examples": len(sample),
         "ours_per_cpu_s": round(ours, 1),
         "theirs_per_cpu_s": round(theirs, 3),
         "ratio": round(ours / theirs),
@@ -73,7 +73,7 @@ def measure(options: SquadFeaturesOptions) -> dict:
     }
 
 
-def _theirs(
+def _model_garden_run(
     examples: Sequence["SpanExample"], model: str, task: "SpanTask"
 ) -> Callable[[], object]:
     """Their work, ready to be done."""
@@ -83,14 +83,14 @@ def _theirs(
 
     logging.set_verbosity(logging.ERROR)  # it tells every example
     tokenizer = tokenization.FullSentencePieceTokenizer(model)
-    theirs = [
+    squad_examples = [
         squad_lib_sp.SquadExample(
             each.id, each.question, each.context, each.answers[0][1], each.answers[0][0]
         )
         for each in examples
     ]
     return lambda: squad_lib_sp.convert_examples_to_features(
-        theirs,
+        squad_examples,
         tokenizer,
         task.seq_length,
         task.doc_stride,
@@ -101,9 +101,9 @@ def _theirs(
     )
 
 
-def _cpu_seconds(work: Callable[[], object]) -> float:
+def _cpu_seconds(function: Callable[[], object]) -> float:
     start = time.process_time()
-    work()
+    function()
     return time.process_time() - start
 
 

@@ -49,10 +49,10 @@ class StepTimeOptions:
     set: tuple[str, ...] = option("", ())
 
     def __post_init__(self) -> None:
-        _must_be_in("shape", self.shape, WORKLOADS)
-        _must_be_in("precision", self.precision, PRECISIONS)
+        _require_in("shape", self.shape, WORKLOADS)
+        _require_in("precision", self.precision, PRECISIONS)
         for name in self.names:
-            _must_be_in("systems", name, SYSTEMS)
+            _require_in("systems", name, SYSTEMS)
         for key in ("threads", "rounds"):
             if getattr(self, key) < 1:
                 raise InputError(f"--{key} must be positive. Received: {getattr(self, key)}.")
@@ -63,13 +63,13 @@ class StepTimeOptions:
         return [name for name in self.systems.split(",") if name]
 
     @property
-    def work(self) -> Workload:
+    def workload(self) -> Workload:
         """The shape, with the keys of --set."""
-        work = WORKLOADS[self.shape]
-        return dataclasses.replace(work, model=settings.override(work.model, self.set))
+        workload = WORKLOADS[self.shape]
+        return dataclasses.replace(workload, model=settings.override(workload.model, self.set))
 
 
-def _must_be_in(key: str, value: str, valid: Collection[str]) -> None:
+def _require_in(key: str, value: str, valid: Collection[str]) -> None:
     if value not in valid:
         raise InputError(f"--{key} must be among {', '.join(valid)}. Received: {value!r}.")
 
@@ -77,12 +77,12 @@ def _must_be_in(key: str, value: str, valid: Collection[str]) -> None:
 def step_time(options: StepTimeOptions) -> None:
     """Measures and prints the lines."""
     if options.dry_run:
-        print(json.dumps({"systems": options.names} | settings.to_dict(options.work)))
+        print(json.dumps({"systems": options.names} | settings.to_dict(options.workload)))
         return
     for line in measure(options):
         if options.memory and "absent" not in line:
-            own = _in_own_process(line["system"], options)
-            line |= {key: own[key] for key in ("first_step_s", "peak_rss_mb")}
+            own_line = _in_own_process(line["system"], options)
+            line |= {key: own_line[key] for key in ("first_step_s", "peak_rss_mb")}
         print(json.dumps(line), flush=True)
 
 
@@ -96,7 +96,7 @@ def measure(options: StepTimeOptions) -> list[dict]:
     lines = [
         common
         | {"system": name, "ms": round(1000 * times[name], 3)}
-        | _against_limit(name, options.work, times[name], limit_gflops)
+        | _against_limit(name, options.workload, times[name], limit_gflops)
         | {"ratios": _ratios(times, times[name])}
         | {"first_step_s": b.first_step_s, "first_loss": b.first_loss, "peak_rss_mb": b.peak_rss_mb}
         for name, b in built.items()
@@ -125,7 +125,7 @@ def _build(options: StepTimeOptions) -> tuple[dict[str, Built], dict[str, str]]:
             absent[name] = str(error)
             continue
         start = time.process_time()
-        step = build(options.work, options.precision, options.jit)
+        step = build(options.workload, options.precision, options.jit)
         loss, seconds = step(), time.process_time() - start
         peak = _peak_rss_mb(step) if options.names == [name] else None
         built[name] = Built(step, round(seconds, 2), round(loss, 3), peak)
@@ -138,7 +138,7 @@ def _interleaved(
     """Median CPU seconds of each system, and the matrix limit in GFLOP/s."""
     from benchmarks import matrix_limit
 
-    products = matrix_limit.products(options.work, options.precision)
+    products = matrix_limit.products(options.workload, options.precision)
     runs: dict[str, Callable[[], object]] = dict(steps)
     runs |= {f"limit/{name}": product.run for name, product in products.items()}
     for product in products.values():
@@ -154,8 +154,8 @@ def _interleaved(
     return {name: medians[name] for name in steps}, max(rates) / 1e9
 
 
-def _against_limit(name: str, work: Workload, seconds: float, limit_gflops: float) -> dict:
-    flops = step_flops(work.as_bert() if name == "ours-bert" else work)
+def _against_limit(name: str, workload: Workload, seconds: float, limit_gflops: float) -> dict:
+    flops = step_flops(workload.as_bert() if name == "ours-bert" else workload)
     return {
         "gflop": round(flops / 1e9, 3),
         "matrix_limit_gflops": round(limit_gflops, 1),
@@ -176,8 +176,8 @@ def _in_own_process(name: str, options: StepTimeOptions) -> dict:
     command = [sys.executable, "-m", "benchmarks.step_time", f"--systems={name}", "--rounds=1"]
     command += [f"--{key}={getattr(options, key)}" for key in ("shape", "precision", "threads")]
     command += [f"--jit={options.jit}", *(f"--set={assignment}" for assignment in options.set)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    return json.loads(done.stdout.splitlines()[-1])
+    process = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(process.stdout.splitlines()[-1])
 
 
 def _set_threads(threads: int) -> None:

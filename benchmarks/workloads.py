@@ -38,35 +38,41 @@ WORKLOADS = {
 }  # fmt: skip
 
 
-def step_flops(work: Workload) -> int:
+def step_flops(workload: Workload) -> int:
     """Floating-point operations of the matrix products of one training step, with T = B S.
 
     Forward: each layer 2 T (4 H H + 2 H F) for the dense layers and 4 T S H for attention's two
     products; embeddings 2 T E H where E != H; pooler 2 B H H; MLM head 2 B P (H E + E V); pair head
     4 B H. The backward pass differentiates each product to both factors: a step is 3 x forward.
     """
-    model = work.model
+    model = workload.model
     h, f, e = model.hidden_size, model.intermediate_size, model.embedding_size
-    b, tokens = work.batch_size, work.batch_size * work.seq_length
-    layer = 2 * tokens * (4 * h * h + 2 * h * f) + 4 * tokens * work.seq_length * h
+    b, tokens = workload.batch_size, workload.batch_size * workload.seq_length
+    layer = 2 * tokens * (4 * h * h + 2 * h * f) + 4 * tokens * workload.seq_length * h
     projection = 2 * tokens * e * h if e != h else 0
-    heads = 2 * b * work.predictions * (h * e + e * model.vocab_size) + 4 * b * h
+    heads = 2 * b * workload.predictions * (h * e + e * model.vocab_size) + 4 * b * h
     return 3 * (model.num_layers * layer + projection + 2 * b * h * h + heads)
 
 
-def random_batch(work: Workload, seed: int = 0) -> dict[str, np.ndarray]:
+def random_batch(workload: Workload, seed: int = 0) -> dict[str, np.ndarray]:
     """A batch under the names of `data.records.schema`: full rows, two segments, random pieces."""
     rng = np.random.default_rng(seed)
-    shape, slots = (work.batch_size, work.seq_length), (work.batch_size, work.predictions)
-    chosen = [rng.permutation(work.seq_length)[: work.predictions] for _ in range(work.batch_size)]
-    segments = np.arange(work.seq_length) >= work.seq_length // 2
+    shape, slots = (
+        (workload.batch_size, workload.seq_length),
+        (workload.batch_size, workload.predictions),
+    )
+    chosen = [
+        rng.permutation(workload.seq_length)[: workload.predictions]
+        for _ in range(workload.batch_size)
+    ]
+    segments = np.arange(workload.seq_length) >= workload.seq_length // 2
     return {
-        "input_word_ids": rng.integers(5, work.model.vocab_size, shape, np.int32),
+        "input_word_ids": rng.integers(5, workload.model.vocab_size, shape, np.int32),
         "input_mask": np.ones(shape, np.int32),
-        "input_type_ids": np.tile(segments.astype(np.int32), (work.batch_size, 1)),
+        "input_type_ids": np.tile(segments.astype(np.int32), (workload.batch_size, 1)),
         "masked_lm_positions": np.sort(np.array(chosen, np.int32), axis=1),
-        "masked_lm_ids": rng.integers(5, work.model.vocab_size, slots, np.int32),
+        "masked_lm_ids": rng.integers(5, workload.model.vocab_size, slots, np.int32),
         "masked_lm_weights": np.ones(slots, np.float32),
-        "pair_label": rng.integers(0, 2, work.batch_size, np.int32),
-        "pair_weight": np.ones(work.batch_size, np.float32),
+        "pair_label": rng.integers(0, 2, workload.batch_size, np.int32),
+        "pair_weight": np.ones(workload.batch_size, np.float32),
     }

@@ -61,12 +61,12 @@ def _build(options: BuildOptions, tokenizer: Tokenizer, fingerprint: str) -> Non
         run = _run_local
         identity = json.dumps([_identity(options), tokenizer.fingerprint, fingerprint])
     with (
-        _end_told(bool(identity)),
+        _report_interrupt(bool(identity)),
         outputs.new_folder(options.output, identity=identity) as folder,
     ):
         shards, tally = run(options, folder, *make_stages(options, tokenizer))
         if not tally.counts.sequences:
-            raise InputError(_nothing_found(options, tally))
+            raise InputError(_no_sequences_message(options, tally))
         tokenizer.save(os.path.join(folder, TOKENIZER))
         manifest = Manifest(
             schema_version=COMPACT_VERSION,
@@ -87,7 +87,7 @@ def _build(options: BuildOptions, tokenizer: Tokenizer, fingerprint: str) -> Non
 
 
 @contextlib.contextmanager
-def _end_told(continues: bool) -> Iterator[None]:
+def _report_interrupt(continues: bool) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
@@ -95,16 +95,16 @@ def _end_told(continues: bool) -> Iterator[None]:
         raise
 
 
-def _nothing_found(options: BuildOptions, tally: Tally) -> str:
+def _no_sequences_message(options: BuildOptions, tally: Tally) -> str:
     """Why there is no sequence: no text at all, or no document on this side of the split."""
     if options.split == "all" or not tally.documents:
         return f"--corpus must hold text. Received: {options.corpus!r}, which has no sentence."
     change = "Raise" if options.split == "heldout" else "Lower"
-    more = ", or let --document_boundary find more" if options.corpus.startswith("text:") else ""
+    hint = ", or let --document_boundary find more" if options.corpus.startswith("text:") else ""
     return (
         f"--split={options.split} gets none of the {tally.documents:,} documents of "
         f"--corpus={options.corpus!r} (--document_boundary={options.document_boundary!r}, "
-        f"--heldout_fraction={options.heldout_fraction}). {change} --heldout_fraction{more}."
+        f"--heldout_fraction={options.heldout_fraction}). {change} --heldout_fraction{hint}."
     )
 
 
@@ -170,8 +170,8 @@ def make_stages(options: BuildOptions, tokenizer: Tokenizer) -> tuple[Cutter, La
 def _identity(options: BuildOptions) -> dict[str, object]:
     """The options of a build; the tokenizer's and the corpus's content are recorded beside."""
     values = settings.to_dict(options)
-    where = ("runner", "beam_args", "num_workers", "data_dir")
-    for name in ("output", "tokenizer", "dry_run", *where):
+    not_identity = ("runner", "beam_args", "num_workers", "data_dir")
+    for name in ("output", "tokenizer", "dry_run", *not_identity):
         del values[name]
     return values
 
@@ -185,7 +185,7 @@ def _is_complete(options: BuildOptions, tokenizer: Tokenizer, fingerprint: str) 
     found = json.loads(manifest.options) | {
         "tokenizer": manifest.tokenizer_fingerprint, "corpus content": manifest.corpus_fingerprint
     }  # fmt: skip
-    wanted = _identity(options) | {
+    expected = _identity(options) | {
         "tokenizer": tokenizer.fingerprint, "corpus content": fingerprint
     }  # fmt: skip
     ignored = ["corpus"]  # where it lies and how that is spelled; its content counts
@@ -193,8 +193,8 @@ def _is_complete(options: BuildOptions, tokenizer: Tokenizer, fingerprint: str) 
         ignored.append("heldout_fraction")
     for name in ignored:
         found.pop(name, None)
-        wanted.pop(name, None)
-    if differing := settings.differing_keys(found, wanted):
+        expected.pop(name, None)
+    if differing := settings.differing_keys(found, expected):
         raise InputError(
             f"--output={folder} holds a build of other options ({'; '.join(differing)}): "
             "name another folder or remove it."

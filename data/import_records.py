@@ -86,8 +86,8 @@ def _is_complete(options: ImportOptions, tokenizer: Tokenizer, records: "StaticR
     if not os.path.isfile(os.path.join(options.output, MANIFEST)):
         return False
     found = Manifest.read(options.output)
-    made_of = found.tokenizer_fingerprint, found.corpus_fingerprint, found.options
-    return made_of == (tokenizer.fingerprint, _fingerprint(records), _build_options(options))
+    identity = found.tokenizer_fingerprint, found.corpus_fingerprint, found.options
+    return identity == (tokenizer.fingerprint, _fingerprint(records), _build_options(options))
 
 
 def _build_options(options: ImportOptions) -> str:
@@ -124,7 +124,7 @@ def _write(
 
 def _checked_counts(records: "StaticRecords", tokenizer: Tokenizer, pair: str) -> Counts:
     """Reads every record; InputError where one is damaged or has ids beyond the vocabulary."""
-    sequences = pieces = of_label_1 = 0
+    sequences = pieces = label_1_count = 0
     with Progress("records", sum(size for _, size in records.shards)) as progress:
         for batch in _batches(records):
             ids, mask = batch["input_word_ids"], batch["input_mask"]
@@ -137,12 +137,12 @@ def _checked_counts(records: "StaticRecords", tokenizer: Tokenizer, pair: str) -
                 )
             sequences += len(ids)
             pieces += int(mask.sum()) - 3 * len(ids)
-            of_label_1 += int(batch["pair_label"].sum())
+            label_1_count += int(batch["pair_label"].sum())
             progress.advance(len(ids))
     return Counts(
         sequences=sequences,
         sequences_without_pair=sequences if pair == "none" else 0,
-        sequences_of_label_1=of_label_1 if pair != "none" else 0,
+        sequences_of_label_1=label_1_count if pair != "none" else 0,
         pieces=pieces,
     )
 

@@ -100,14 +100,18 @@ def readable(batch: Batch, row: int, tokenizer: Tokenizer) -> str:
     seen, truth = batch["input_word_ids"][row].tolist(), original_ids(batch)[row].tolist()
     masked = _masked(batch)[row].tolist()
     lines: list[list[str]] = [[], []]
-    for at in range(int(batch["input_mask"][row].sum())):
-        piece = tokenizer.id_to_piece(truth[at])
-        if masked[at] and seen[at] == tokenizer.special.mask:
+    for position in range(int(batch["input_mask"][row].sum())):
+        piece = tokenizer.id_to_piece(truth[position])
+        if masked[position] and seen[position] == tokenizer.special.mask:
             piece = f"{{{piece}}}"
-        elif masked[at]:
-            other = "=" if seen[at] == truth[at] else f">{tokenizer.id_to_piece(seen[at])}"
+        elif masked[position]:
+            other = (
+                "="
+                if seen[position] == truth[position]
+                else f">{tokenizer.id_to_piece(seen[position])}"
+            )
             piece = f"{{{piece}{other}}}"
-        lines[batch["input_type_ids"][row][at]].append(piece)
+        lines[batch["input_type_ids"][row][position]].append(piece)
     return "\n".join(
         f"  {name}: {' '.join(line)}" for name, line in zip("AB", lines, strict=True) if line
     )

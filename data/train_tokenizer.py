@@ -124,7 +124,7 @@ def train_model(sentences: list[str], options: TrainTokenizerOptions) -> bytes:
             minloglevel=2,
         )
     except RuntimeError as error:
-        raise _explained(error, options) from None
+        raise _as_input_error(error, options) from None
     model = stream.getvalue()
     special = Tokenizer(model, options.normalization).special
     assert special == SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4), special
@@ -166,8 +166,8 @@ def _is_complete(folder: str, identity: dict[str, object]) -> bool:
     if not found:
         outputs.require_new(folder)  # another project's, or a copy of a published vocabulary
     # Where the corpus lies, and how that is spelled, is for information: its content counts.
-    found, wanted = ({k: v for k, v in d.items() if k != "corpus"} for d in (found, identity))
-    if differing := settings.differing_keys(found, wanted):
+    found, expected = ({k: v for k, v in d.items() if k != "corpus"} for d in (found, identity))
+    if differing := settings.differing_keys(found, expected):
         raise InputError(
             f"--output={folder} holds a tokenizer of other options ({'; '.join(differing)}): "
             "name another folder or remove it."
@@ -216,7 +216,7 @@ def _normalized(sentences: list[str], rules: Normalization) -> Iterator[str]:
         yield from normalize(sentences[start : start + _NORMALIZE_AT_ONCE], rules)
 
 
-def _explained(error: RuntimeError, options: TrainTokenizerOptions) -> InputError:
+def _as_input_error(error: RuntimeError, options: TrainTokenizerOptions) -> InputError:
     """sentencepiece's message as a user's mistake: it knows which vocabulary would work."""
     message = str(error)
     received = f"Received: {options.vocab_size}."

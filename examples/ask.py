@@ -17,17 +17,17 @@ import tensorflow_text  # noqa: E402, F401  registers the tokenizer's operations
 
 def main(path: str, texts: list[str]) -> None:
     """Prints the answer of the model at `path` to each text; exits with 1 beside our code."""
-    found = importlib.util.find_spec("albert_tf") is not None
-    print(f"albert_tf can be imported here: {found}", flush=True)
-    if found:
+    is_importable = importlib.util.find_spec("albert_tf") is not None
+    print(f"albert_tf can be imported here: {is_importable}", flush=True)
+    if is_importable:
         sys.exit("ask.py: error: that proves nothing about the model alone: start it by python -I")
     model = tf.saved_model.load(path)  # to be kept: the signature does not hold its variables
     signature = model.signatures["serving_default"]
-    wanted = sorted(signature.structured_input_signature[1])
-    given = sorted(signature.structured_outputs)
-    if wanted != ["text"] or not {"pieces", "label"} & set(given):
+    inputs = sorted(signature.structured_input_signature[1])
+    outputs = sorted(signature.structured_outputs)
+    if inputs != ["text"] or not {"pieces", "label"} & set(outputs):
         print(
-            f"ask.py: error: this export takes {', '.join(wanted)} and gives {', '.join(given)}: "
+            f"ask.py: error: this export takes {', '.join(inputs)} and gives {', '.join(outputs)}: "
             "only those that take text and give pieces or a label can be asked here",
             file=sys.stderr,
         )
@@ -36,12 +36,15 @@ def main(path: str, texts: list[str]) -> None:
     for row, text in enumerate(texts):
         print(text)
         if "pieces" in answers:  # fill-mask
-            for pieces, chances in zip(answers["pieces"][row], answers["probabilities"][row]):  # noqa: B905
+            for pieces, probabilities in zip(answers["pieces"][row], answers["probabilities"][row]):  # noqa: B905
                 if not pieces[0]:  # filled up: another text has more masks
                     continue
-                guesses = zip(pieces.numpy(), chances.numpy())  # noqa: B905
+                pairs = zip(pieces.numpy(), probabilities.numpy())  # noqa: B905
                 print(
-                    "   ", ", ".join(f"{piece.decode()} {chance:.2f}" for piece, chance in guesses)
+                    "   ",
+                    ", ".join(
+                        f"{piece.decode()} {probability:.2f}" for piece, probability in pairs
+                    ),
                 )
         else:  # classifier
             print(f"    {answers['label'][row].numpy().decode()} {answers['score'][row]:.2f}")

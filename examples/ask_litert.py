@@ -38,9 +38,9 @@ class Model:
     def __call__(self, *texts: str) -> dict[str, np.ndarray]:
         """The outputs for a text, or a pair: `probabilities` [1, C], or `score` [1]."""
         special = self._tokenizer.special
-        longest = min(self.task["seq_length"], self._width or self.task["seq_length"])
+        max_length = min(self.task["seq_length"], self._width or self.task["seq_length"])
         ids, types = [special.cls], [0]
-        for segment, pieces in enumerate(self._cut(texts, longest - 1 - len(texts))):
+        for segment, pieces in enumerate(self._cut(texts, max_length - 1 - len(texts))):
             ids += [*pieces, special.sep]
             types += [segment] * (len(pieces) + 1)
         padding = [0] * ((self._width or len(ids)) - len(ids))
@@ -51,10 +51,10 @@ class Model:
         }
         return self._run(**{name: np.array([row], np.int32) for name, row in rows.items()})
 
-    def _cut(self, texts: Sequence[str], room: int) -> list[list[int]]:
+    def _cut(self, texts: Sequence[str], max_pieces: int) -> list[list[int]]:
         """The ids of the texts, of which the longer one loses its last until all fit."""
         parts = self._tokenizer.encode_batch(texts)
-        while sum(map(len, parts)) > room:
+        while sum(map(len, parts)) > max_pieces:
             max(reversed(parts), key=len).pop()
         return parts
 
@@ -70,9 +70,9 @@ def main(path: str, texts: Sequence[str]) -> None:
             f"ask_litert.py: error: {path} takes pairs of texts. Received: {len(texts)} texts."
         )
     for begin in range(0, len(texts), count):
-        asked = texts[begin : begin + count]
-        outputs = model(*asked)
-        print(" | ".join(asked))
+        batch = texts[begin : begin + count]
+        outputs = model(*batch)
+        print(" | ".join(batch))
         if "labels" in model.task:
             (probabilities,) = outputs["probabilities"]
             print(f"    {model.task['labels'][probabilities.argmax()]} {probabilities.max():.2f}")

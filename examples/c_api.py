@@ -92,7 +92,7 @@ class Session(contextlib.AbstractContextManager):
         Raises:
           ValueError: it is closed, has no such signature or not those inputs, or lists are ragged.
         """
-        places, results = self._asked(inputs, signature)
+        places, results = self._feeds_and_fetches(inputs, signature)
         feeds = (Output * len(places))(*(self._output(name) for name, _ in places.values()))
         fetches = (Output * len(results))(*(self._output(name) for name, _ in results.values()))
         values, out = (c_void_p * len(places))(), (c_void_p * len(results))()
@@ -109,7 +109,7 @@ class Session(contextlib.AbstractContextManager):
             for tensor in filter(None, [*values, *out]):
                 self._c.TF_DeleteTensor(tensor)
 
-    def _asked(self, inputs: dict[str, Any], signature: str) -> tuple[dict, dict]:
+    def _feeds_and_fetches(self, inputs: dict[str, Any], signature: str) -> tuple[dict, dict]:
         """The inputs and outputs of the signature."""
         if self._session is None:
             raise ValueError("The session is closed.")
@@ -141,9 +141,9 @@ class Session(contextlib.AbstractContextManager):
         data = self._c.TF_TensorData(tensor)
         ctypes.memmove(data, packed, len(packed))
         for number, text in enumerate(texts):
-            place = data + number * _TSTRING_BYTES
-            self._c.TF_StringInit(place)
-            self._c.TF_StringCopy(place, text, len(text))
+            address = data + number * _TSTRING_BYTES
+            self._c.TF_StringInit(address)
+            self._c.TF_StringCopy(address, text, len(text))
         return tensor
 
     def _values(self, tensor: int) -> Any:
@@ -152,8 +152,8 @@ class Session(contextlib.AbstractContextManager):
         count = math.prod(shape)
         if dtype == STRING:
             at, size = self._c.TF_StringGetDataPointer, self._c.TF_StringGetSize
-            places = [data + number * _TSTRING_BYTES for number in range(count)]
-            flat = [ctypes.string_at(at(place), size(place)) for place in places]
+            addresses = [data + number * _TSTRING_BYTES for number in range(count)]
+            flat = [ctypes.string_at(at(address), size(address)) for address in addresses]
         else:
             raw = ctypes.string_at(data, self._c.TF_TensorByteSize(tensor)) if count else b""
             flat = list(struct.unpack(f"{count}{_FORMATS[dtype]}", raw))
@@ -194,21 +194,21 @@ def _signatures(meta_graph: bytes) -> dict[str, tuple[dict, dict]]:
 def _fields(message: bytes) -> dict[int, list[Any]]:
     """Protocol buffers' wire format: field number -> its values, bytes or integers."""
     fields: dict[int, list[Any]] = {}
-    at = 0
+    offset = 0
 
     def varint() -> int:
-        nonlocal at
-        byte, at = message[at], at + 1
+        nonlocal offset
+        byte, offset = message[offset], offset + 1
         return byte if byte < 128 else byte - 128 + (varint() << 7)
 
-    while at < len(message):
+    while offset < len(message):
         number, kind = divmod(varint(), 8)
         if kind == 0:
             value: Any = varint()
         else:
             size = varint() if kind == 2 else {1: 8, 5: 4}[kind]
-            value = message[at : at + size]
-            at += size
+            value = message[offset : offset + size]
+            offset += size
         fields.setdefault(number, []).append(value)
     return fields
 

@@ -79,9 +79,9 @@ class Journey:
         start = time.monotonic()
         if status := subprocess.run([sys.executable, *arguments], check=False).returncode:
             raise InputError(f"the step `{name}` ended with status {status}, see above.")
-        self.took(name, time.monotonic() - start)
+        self.record_time(name, time.monotonic() - start)
 
-    def took(self, name: str, seconds: float) -> None:
+    def record_time(self, name: str, seconds: float) -> None:
         """Remembers a step's time: the first, since a complete step is over in moments."""
         self.seconds.setdefault(name, seconds)
         usage = resource.getrusage(resource.RUSAGE_CHILDREN)  # of the largest process, in KiB
@@ -152,17 +152,17 @@ def write_corpus(demo: Journey) -> None:
         return
     os.makedirs(demo.options.output, exist_ok=True)
     start = time.monotonic()
-    with outputs.new_folder(folder) as work, Progress("documents") as progress:
+    with outputs.new_folder(folder) as partial, Progress("documents") as progress:
         documents = []
-        with open(os.path.join(work, "corpus.jsonl"), "w", encoding="utf-8") as file:
+        with open(os.path.join(partial, "corpus.jsonl"), "w", encoding="utf-8") as file:
             for document in read_documents("python_docs"):
                 # A blank line between sentences: they are found again exactly.
                 text = "\n\n".join(document.sentences)
                 file.write(json.dumps({"text": text, "source": document.source}) + "\n")
                 documents.append(document)
                 progress.advance(1)
-        write_task(documents, os.path.join(work, "packages"))
-    demo.took("corpus", time.monotonic() - start)
+        write_task(documents, os.path.join(partial, "packages"))
+    demo.record_time("corpus", time.monotonic() - start)
 
 
 def write_task(documents: list[Document], folder: str) -> None:

@@ -28,7 +28,7 @@ def main(
     steps = epochs * -(-len(examples) // batch_size)
     schedule = LinearWarmupLinearDecay(rate, warmup_steps=steps // 10, decay_steps=steps)
     optimizer = tf_keras.optimizers.AdamW(schedule, weight_decay=0.01, global_clipnorm=1.0)
-    model.compile(optimizer, model.losses_of_fit(), ["accuracy"])
+    model.compile(optimizer, model.training_losses(), ["accuracy"])
     batches = tf.data.Dataset.range(len(examples)).shuffle(len(examples), seed=0).batch(batch_size)
     model.fit(batches.map(lambda units: _batch(features, units)), epochs=epochs)
     return model

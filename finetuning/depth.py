@@ -36,7 +36,7 @@ from finetuning.datasets.task import source_of
 from finetuning.reporting import report
 
 _BATCHES = (1, 32)
-Ask = Callable[[Sequence[TextExample]], dict[str, np.ndarray]]
+Classify = Callable[[Sequence[TextExample]], dict[str, np.ndarray]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,27 +67,33 @@ def main(options: DepthOptions) -> None:
     config = predictor.model.encoder.config
     depths = _numbers("--depths", options.depths) or range(1, config.num_layers)
     patience = _numbers("--patience", options.patience)
-    askers = _askers(predictor, [k for k in depths if k != config.num_layers], patience)
+    classifiers = _make_classifiers(
+        predictor, [k for k in depths if k != config.num_layers], patience
+    )
     source = source_of(options.data_dir, options.tfds)
     examples = task.read_part(source, "dev", predictor.task)
     require_known(examples)
     if options.dry_run:
-        print(f"{options.run_dir}: {', '.join(askers)} on {len(examples):,} examples")
+        print(f"{options.run_dir}: {', '.join(classifiers)} on {len(examples):,} examples")
         return
     features = KINDS["classifier"].featurize(examples, predictor.tokenizer, predictor.task)
     for note in features.notes():
         print(note, file=sys.stderr)
-    longest = predictor.task.seq_length
-    rows, times = [], _times(askers, examples, options.requests)
-    for name, ask in askers.items():
-        said = _said(name, ask, examples)
-        answers = decode_labels(np.log(said["probabilities"]), features, examples, predictor.task)
+    seq_length = predictor.task.seq_length
+    rows, times = [], _times(classifiers, examples, options.requests)
+    for name, classify in classifiers.items():
+        predictions = _classify_all(name, classify, examples)
+        answers = decode_labels(
+            np.log(predictions["probabilities"]), features, examples, predictor.task
+        )
         score = task.score(answers, examples)[task.metrics[0]]
         error = report.standard_error(task, "classifier", task.metrics[0], answers, examples)
-        flops = float(np.mean(_flops(config, longest, features.unit_lengths, said["depth"])))
-        spent = [f"{said['depth'].mean():.1f}", f"{flops / 1e6:,.1f}"]
-        took = [f"{times[name, size]:.2f}" for size in _BATCHES]
-        rows.append((name, f"{score:.4f} ± {error:.4f}", *spent, *took))
+        flops = float(
+            np.mean(_flops(config, seq_length, features.unit_lengths, predictions["depth"]))
+        )
+        costs = [f"{predictions['depth'].mean():.1f}", f"{flops / 1e6:,.1f}"]
+        latencies = [f"{times[name, size]:.2f}" for size in _BATCHES]
+        rows.append((name, f"{score:.4f} ± {error:.4f}", *costs, *latencies))
     header = ("", task.metrics[0], "layers", "MFLOPs a text", "ms, one text", "ms a text, of 32")
     print(info.markdown_table(header, rows))
 
@@ -96,43 +102,52 @@ def _numbers(flag: str, text: str) -> tuple[int, ...]:
     return settings.parse(flag, tuple[int, ...], text)
 
 
-def _askers(predictor: Any, depths: Sequence[int], patience: Sequence[int]) -> dict[str, Ask]:
+def _make_classifiers(
+    predictor: Any, depths: Sequence[int], patience: Sequence[int]
+) -> dict[str, Classify]:
     """name -> strings in, `probabilities` [B, C] and `depth` [B] out, by an export's signatures."""
     model, tokenizer = predictor.model, predictor.tokenizer
     module = ClassifierModule(model, tokenizer, depths)
     signatures = module.signatures()
     found = {
-        f"depth {depth}": _asker(module, signatures[f"depth_{depth}"], depth) for depth in depths
+        f"depth {depth}": _make_classifier(module, signatures[f"depth_{depth}"], depth)
+        for depth in depths
     }
-    whole = model.encoder.config.num_layers
-    found[f"depth {whole}"] = _asker(module, signatures["serving_default"], whole)
+    num_layers = model.encoder.config.num_layers
+    found[f"depth {num_layers}"] = _make_classifier(
+        module, signatures["serving_default"], num_layers
+    )
     for number in patience:
-        leaving = ClassifierModule(model, tokenizer, patience=number)
-        found[f"patience {number}"] = _asker(leaving, leaving.signatures()["early_exit"], None)
+        early_exit = ClassifierModule(model, tokenizer, patience=number)
+        found[f"patience {number}"] = _make_classifier(
+            early_exit, early_exit.signatures()["early_exit"], None
+        )
     return found
 
 
-def _asker(module: ClassifierModule, function: Any, depth: int | None) -> Ask:
-    def ask(examples: Sequence[TextExample]) -> dict[str, np.ndarray]:
+def _make_classifier(module: ClassifierModule, function: Any, depth: int | None) -> Classify:
+    def classify(examples: Sequence[TextExample]) -> dict[str, np.ndarray]:
         texts = [[e.first for e in examples], [e.second or "" for e in examples]]
         outputs = function(*map(tf.constant, texts[: len(module.text_names)]))
-        told = outputs["depth"].numpy() if depth is None else np.full(len(examples), depth)
-        return {"probabilities": outputs["probabilities"].numpy(), "depth": told}
+        exit_depth = outputs["depth"].numpy() if depth is None else np.full(len(examples), depth)
+        return {"probabilities": outputs["probabilities"].numpy(), "depth": exit_depth}
 
-    return ask
+    return classify
 
 
-def _said(name: str, ask: Ask, examples: Sequence[TextExample]) -> dict[str, np.ndarray]:
+def _classify_all(
+    name: str, classify: Classify, examples: Sequence[TextExample]
+) -> dict[str, np.ndarray]:
     parts = []
     with Progress(name, len(examples)) as progress:
         for begin in range(0, len(examples), 32):
-            parts.append(ask(examples[begin : begin + 32]))
+            parts.append(classify(examples[begin : begin + 32]))
             progress.advance(len(parts[-1]["depth"]))
     return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
 
 
 def _times(
-    askers: dict[str, Ask], examples: Sequence[TextExample], requests: int
+    classifiers: dict[str, Classify], examples: Sequence[TextExample], requests: int
 ) -> dict[tuple[str, int], float]:
     """The median wall-clock time of a text in ms, by name and batch size: in turn, warmed up."""
     times: dict[tuple[str, int], list[float]] = {}
@@ -140,12 +155,12 @@ def _times(
         for number in range(-2, requests):
             begin = number * size % max(1, len(examples) - size + 1)
             batch = examples[begin : begin + size]
-            for name, ask in askers.items():
+            for name, classify in classifiers.items():
                 start = time.perf_counter()
-                ask(batch)
+                classify(batch)
                 if number >= 0:
-                    took = 1000 * (time.perf_counter() - start) / len(batch)
-                    times.setdefault((name, size), []).append(took)
+                    text_ms = 1000 * (time.perf_counter() - start) / len(batch)
+                    times.setdefault((name, size), []).append(text_ms)
     return {key: statistics.median(values) for key, values in times.items()}
 
 

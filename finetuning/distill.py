@@ -31,7 +31,7 @@ from albert_tf.runtime import commands, devices, outputs, settings
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.examples import TextExample
-from albert_tf.tasks.features import Features, joined
+from albert_tf.tasks.features import Features, concatenate
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import task_of
 from albert_tf.tasks.regressor import SquaredError
@@ -77,7 +77,7 @@ class DistillOptions:
 def main(options: DistillOptions) -> None:
     """Distils as `options` describe."""
     distillation = _Distillation(options)
-    runs = {name: RunDir(distillation.at(name)) for name in ("student", "control")}
+    runs = {name: RunDir(distillation.path(name)) for name in ("student", "control")}
     control = distillation.control()
     if options.dry_run:
         distillation.finetuner.run(distillation.config, runs["control"], control, dry_run=True)
@@ -85,8 +85,8 @@ def main(options: DistillOptions) -> None:
     values = distillation.config.training
     with distillation.strategy.scope():
         batch_size = values.batch_size // values.accumulation_steps
-        teacher.ask(
-            distillation.identity, distillation.texts(), distillation.at("teacher"), batch_size
+        teacher.write_answers(
+            distillation.identity, distillation.texts(), distillation.path("teacher"), batch_size
         )
     for name, source in {"student": distillation.student(), "control": control}.items():
         print(f"== {name}", flush=True)
@@ -96,7 +96,7 @@ def main(options: DistillOptions) -> None:
     results = {
         name: comparison.measured(path, distillation.task, dev) for name, path in paths.items()
     }
-    outputs.write_json(distillation.at("result.json"), results)
+    outputs.write_json(distillation.path("result.json"), results)
     print(comparison.table(results, distillation.task.metrics))
 
 
@@ -136,7 +136,7 @@ class _Distillation:
             options.task, self.task, self.data, self.start.tokenizer, self.strategy
         )
 
-    def at(self, name: str) -> str:
+    def path(self, name: str) -> str:
         """A path in the output folder."""
         return os.path.join(self.options.output, name)
 
@@ -150,7 +150,7 @@ class _Distillation:
         """Its own encoder, or the teacher's in fewer layers, learns the teacher's answers."""
         extra_config = {"teacher": self.identity, "loss": self.options.loss,
                 "temperature": self.options.temperature}  # fmt: skip
-        source = self._from(self.options.teacher)
+        source = self._source_from(self.options.teacher)
         return dataclasses.replace(
             source, train=self._answers, loss=self._loss(), extra_config=extra_config
         )
@@ -164,9 +164,9 @@ class _Distillation:
                 f"--student_layers: the control starts where the teacher did, and {origin!r} is "
                 "not there any more: put it back, or pass --student."
             )
-        return self._from(origin)
+        return self._source_from(origin)
 
-    def _from(self, path: str) -> TrainingSource:
+    def _source_from(self, path: str) -> TrainingSource:
         """What begins with --student, or else with the encoder at `path` in fewer layers."""
         if self.options.student:
             return TrainingSource(os.path.abspath(self.start.path), self.start.model)
@@ -175,11 +175,11 @@ class _Distillation:
     def _answers(self) -> Features:
         """The teacher's answers as targets; of the texts, only a chunk is in memory."""
         task, parts = self.config.task, []
-        for examples, said in teacher.answers_in(self.at("teacher"), self.data.task.pair):
+        for examples, answers in teacher.answers_in(self.path("teacher"), self.data.task.pair):
             features = KINDS[task.kind].featurize(examples, self.start.tokenizer, task)
-            targets = {"label": said[:, 0] if task.kind == "regressor" else said}
+            targets = {"label": answers[:, 0] if task.kind == "regressor" else answers}
             parts.append(dataclasses.replace(features, targets=targets))
-        return joined(parts)
+        return concatenate(parts)
 
     def _loss(self) -> tf_keras.losses.Loss:
         if self.config.task.kind == "regressor":
@@ -201,8 +201,10 @@ class SoftCrossEntropy(tf_keras.losses.Loss):
         return super().get_config() | {"temperature": self.temperature}
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
-        wanted = tf.nn.softmax(y_true / self.temperature)
-        losses = tf.nn.softmax_cross_entropy_with_logits(wanted, y_pred / self.temperature)
+        teacher_probabilities = tf.nn.softmax(y_true / self.temperature)
+        losses = tf.nn.softmax_cross_entropy_with_logits(
+            teacher_probabilities, y_pred / self.temperature
+        )
         return self.temperature**2 * losses
 
 
@@ -225,7 +227,7 @@ def _check(options: DistillOptions) -> None:
         raise InputError(f"--temperature must be positive. Received: {options.temperature}.")
 
 
-def _task_of_teacher(options: DistillOptions, asked: Any) -> Any:
+def _task_of_teacher(options: DistillOptions, dataset_task: Any) -> Any:
     """The teacher's section, if it labels what --task is about; its exits are not distilled."""
     task, name = task_of(options.teacher), RunDir(options.teacher).config().get("name")
     if task.kind not in ("classifier", "regressor"):
@@ -241,7 +243,7 @@ def _task_of_teacher(options: DistillOptions, asked: Any) -> Any:
             f"{name!r}."
         )
     for key in ("kind", "pair", "labels"):
-        if (theirs := getattr(task, key, None)) != (ours := getattr(asked, key, None)):
+        if (theirs := getattr(task, key, None)) != (ours := getattr(dataset_task, key, None)):
             raise InputError(
                 f"--teacher={options.teacher} must have the {key} of --data_dir. Received: "
                 f"{theirs}, and {ours}."

@@ -66,58 +66,58 @@ def main(options: EnsembleOptions) -> None:
     _check_data(paths, data)
     part = task.read_part(source, options.part, section) if options.part else None
     (name, examples), *_ = data.dev.items()
-    asked = _Members(paths, section, options.batch_size)
-    result, answers = _on_dev(options, task, asked, asked.outputs(examples, name), examples)
+    ensemble = _Members(paths, section, options.batch_size)
+    result, answers = _on_dev(options, task, ensemble, ensemble.outputs(examples, name), examples)
     print(_table(result, task))
-    with outputs.new_folder(options.output) as work:  # has its name when all is written
-        outputs.write_json(os.path.join(work, "result.json"), result)
-        write_predictions(os.path.join(work, "predictions.jsonl"), answers, examples)
+    with outputs.new_folder(options.output) as partial:  # has its name when all is written
+        outputs.write_json(os.path.join(partial, "result.json"), result)
+        write_predictions(os.path.join(partial, "predictions.jsonl"), answers, examples)
         if part is not None:
             members = _Members(result["members"], section, options.batch_size)
-            _answer_part(options, task, members, part, work)
+            _answer_part(options, task, members, part, partial)
 
 
 def _on_dev(
     options: EnsembleOptions,
     task: Task,
-    asked: "_Members",
-    every: Sequence[Any],
+    ensemble: "_Members",
+    outputs_of: Sequence[Any],
     examples: Sequence[Any],
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """(what result.json holds, the ensemble's answers), from each run's outputs."""
 
     def score(members: Sequence[int]) -> dict[str, float]:
-        return task.score(asked.decode([every[i] for i in members], examples), examples)
+        return task.score(ensemble.decode([outputs_of[i] for i in members], examples), examples)
 
-    metric, singles = task.metrics[0], [score([i]) for i in range(len(every))]
-    chosen = list(range(len(every)))[: options.max_members]
+    metric, singles = task.metrics[0], [score([i]) for i in range(len(outputs_of))]
+    chosen = list(range(len(outputs_of)))[: options.max_members]
     if options.select == "best":
         values = [single[metric] for single in singles]
-        chosen = pick(values, lambda members: score(members)[metric], options.max_members)
-    answers = asked.decode([every[i] for i in chosen], examples)
+        chosen = select_members(values, lambda members: score(members)[metric], options.max_members)
+    answers = ensemble.decode([outputs_of[i] for i in chosen], examples)
     return {
         "metric": metric,
-        "members": [asked.paths[i] for i in chosen],
-        "singles": dict(zip(asked.paths, singles, strict=True)),
+        "members": [ensemble.paths[i] for i in chosen],
+        "singles": dict(zip(ensemble.paths, singles, strict=True)),
         "ensemble": task.score(answers, examples),
         "dev_examples": len(examples),
     }, answers
 
 
-def pick(singles: Sequence[float], score: Any, most: int) -> list[int]:
+def select_members(singles: Sequence[float], score: Any, max_members: int) -> list[int]:
     """Greedy forward selection: the numbers of the members, in the order of their choice.
 
     Args:
       singles: the score of each run.
       score: numbers of runs -> the score of their mean.
-      most: members at most.
+      max_members: members at most.
     """
     chosen = [max(range(len(singles)), key=lambda i: singles[i])]
     best = singles[chosen[0]]
-    while len(chosen) < min(most, len(singles)):
-        rest = [i for i in range(len(singles)) if i not in chosen]
-        values = {i: score([*chosen, i]) for i in rest}
-        following = max(rest, key=lambda i: values[i])
+    while len(chosen) < min(max_members, len(singles)):
+        remaining = [i for i in range(len(singles)) if i not in chosen]
+        values = {i: score([*chosen, i]) for i in remaining}
+        following = max(remaining, key=lambda i: values[i])
         if values[following] <= best:
             break
         best = values[following]
@@ -136,7 +136,7 @@ class _Members:
 
     def outputs(self, examples: Sequence[Any], name: str) -> list[Any]:
         """Each member's outputs."""
-        every, vocabularies = [], {}
+        member_outputs, vocabularies = [], {}
         with Progress(f"runs on {name}", len(self.paths)) as progress:
             for path in self.paths:
                 member = load_predictor(path)
@@ -149,10 +149,12 @@ class _Members:
                     for note in vocabularies[key].notes():
                         print(f"{name}: {note}", file=sys.stderr)
                 self._features, self._task = vocabularies[key], task
-                said = predict(member.model, self._features, self._batch_size)
-                every.append(said | {"null": said["null"] - threshold} if threshold else said)
+                output = predict(member.model, self._features, self._batch_size)
+                member_outputs.append(
+                    output | {"null": output["null"] - threshold} if threshold else output
+                )
                 progress.advance(1)
-        return every
+        return member_outputs
 
     def decode(self, members: Sequence[Any], examples: Sequence[Any]) -> list[dict[str, Any]]:
         """The answers of some members' mean."""
@@ -226,18 +228,18 @@ def _check_data(paths: Sequence[str], data: Data) -> None:
 
 
 def _answer_part(
-    options: EnsembleOptions, task: Task, members: _Members, examples: Sequence[Any], work: str
+    options: EnsembleOptions, task: Task, members: _Members, examples: Sequence[Any], partial: str
 ) -> None:
-    """Writes the answers to a part while --output is still called `work`."""
+    """Writes the answers to a part while --output is still called `partial`."""
     answers = members.decode(members.outputs(examples, str(options.part)), examples)
     path = options.submission or os.path.join(options.output, f"{options.part}.jsonl")
-    # The two names lie side by side: the way from one to the path is the way from the other.
-    way = os.path.relpath(os.path.realpath(path), os.path.realpath(options.output))
+    # The two names lie side by side: the path relative to one is relative to the other.
+    relative_path = os.path.relpath(os.path.realpath(path), os.path.realpath(options.output))
     write = task.write_submission if options.submission else write_predictions
-    write(os.path.join(work, way), answers, examples)
+    write(os.path.join(partial, relative_path), answers, examples)
     print(f"{path}: {len(answers):,} answers")
-    if said := scores_if_known(task, answers, examples):
-        print(said)
+    if scores := scores_if_known(task, answers, examples):
+        print(scores)
 
 
 def _table(result: dict[str, Any], task: Task) -> str:

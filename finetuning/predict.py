@@ -75,7 +75,7 @@ def main(options: PredictOptions) -> None:
     if options.null_threshold is not None:
         predictor.task = _with_threshold(predictor.task, options)
     if options.part:
-        _of_part(options, predictor)
+        _predict_part(options, predictor)
         return
     lines = _lines(options.input)
     if options.dry_run:
@@ -101,7 +101,7 @@ def _with_threshold(task: Any, options: PredictOptions) -> Any:
     return dataclasses.replace(task, null_threshold=options.null_threshold)
 
 
-def _of_part(options: PredictOptions, predictor: Predictor) -> None:
+def _predict_part(options: PredictOptions, predictor: Predictor) -> None:
     name = task_name(options.run_dir, options.task)
     task = TASKS[name]
     source = source_of(options.data_dir, options.tfds)
@@ -112,15 +112,15 @@ def _of_part(options: PredictOptions, predictor: Predictor) -> None:
     answers, features = predictor.answer(examples, options.batch_size)
     for note in features.notes():
         print(f"{name} {options.part}: {note}", file=sys.stderr)
-    said = scores_if_known(task, answers, examples)
+    scores = scores_if_known(task, answers, examples)
     if options.submission:
         task.write_submission(options.submission, answers, examples)
         print(f"{options.submission}: {len(answers):,} answers of {options.run_dir}")
     if options.output != "-" or not options.submission:
         with _output(options.output) as out:
             _write(out, answers, examples, options.format)
-    if said:
-        print(f"{name} {options.part}: {said}", file=sys.stderr)
+    if scores:
+        print(f"{name} {options.part}: {scores}", file=sys.stderr)
 
 
 def _lines(path: str) -> Iterator[tuple[int, str]]:
@@ -174,7 +174,7 @@ def _example(line: str, task: Any, path: str, number: int) -> Any:
     except ValueError as error:
         problem = f"{error}. " if str(error) else ""
         raise InputError(
-            f"--input={path}:{number}: {problem}{_wanted(task)} Received: {line[:80]!r}."
+            f"--input={path}:{number}: {problem}{_expected_line(task)} Received: {line[:80]!r}."
         ) from None
 
 
@@ -207,7 +207,7 @@ def _text(row: dict[str, Any], name: str) -> str:
     return text
 
 
-def _wanted(task: Any) -> str:
+def _expected_line(task: Any) -> str:
     """What a line of the run's kind holds."""
     if task.kind == "span":
         return "A line must be a JSON object with question and context."

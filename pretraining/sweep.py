@@ -91,7 +91,7 @@ class Sweep:
         keys = ("group", "experiment", "budget", "data", "heldout")
         same = {key: getattr(options, key) for key in keys}
         self._state: dict[str, Any] = same | {"set": list(options.set), "steps": {}}
-        self._members_must_differ()
+        self._require_distinct_members()
         if options.heldout:
             Manifest.read(options.heldout)  # its absence would show after hours only
         if not os.path.isfile(self._path):
@@ -105,12 +105,12 @@ class Sweep:
                 f"{'; '.join(differing)}. Name another folder, or pass that sweep's own values."
             )
 
-    def _members_must_differ(self) -> None:
+    def _require_distinct_members(self) -> None:
         trees = [(member.name, self.config(member)) for member in self.configurations]
-        for (one, tree), (other, same) in itertools.combinations(trees, 2):
-            if tree == same:
+        for (name, tree), (other_name, other_tree) in itertools.combinations(trees, 2):
+            if tree == other_tree:
                 raise InputError(
-                    f"members must differ. Received: {one} and {other}, which are the same "
+                    f"members must differ. Received: {name} and {other_name}, which are the same "
                     "configuration: leave one out, or train each on its own --data by "
                     "pretraining.train."
                 )
@@ -118,8 +118,8 @@ class Sweep:
     def begin(self) -> None:
         """Makes the folder where it does not exist yet."""
         if not os.path.isfile(self._path):
-            with outputs.new_folder(self.options.output) as work:
-                outputs.write_json(os.path.join(work, "sweep.json"), self._state)
+            with outputs.new_folder(self.options.output) as folder:
+                outputs.write_json(os.path.join(folder, "sweep.json"), self._state)
 
     def run_dir(self, member: Configuration, number: int) -> RunDir:
         """The folder of the member's run with its seed `number`."""
@@ -132,8 +132,8 @@ class Sweep:
         Raises: as `resolve`.
         """
         # On the CPU: were a TPU looked for here, the members' processes could not have it.
-        wanted = (*member.assignments, *self._length(member))
-        return resolve(experiment(member.experiment), wanted, self.manifest, "cpu")
+        assignments = (*member.assignments, *self._length(member))
+        return resolve(experiment(member.experiment), assignments, self.manifest, "cpu")
 
     def steps(self, member: Configuration) -> int | None:
         """How long the member trains; None where its seconds have not become steps yet."""
@@ -178,7 +178,7 @@ class Sweep:
             return
         for other in self.configurations:  # equal work is timed once: clocks would differ
             steps = self.steps(other)
-            if steps is not None and self._work(other) == self._work(member):
+            if steps is not None and self._step_shape(other) == self._step_shape(member):
                 self._keep_steps(member, steps)
                 return
         print(f"== timing {member.name}", flush=True)
@@ -194,20 +194,20 @@ class Sweep:
         self._state["steps"][member.name] = steps
         outputs.write_json(self._path, self._state)
 
-    def _work(self, member: Configuration) -> tuple[object, ...]:
+    def _step_shape(self, member: Configuration) -> tuple[object, ...]:
         """What the arithmetic of a step depends on."""
         config = self.config(member)
         batch = config.loop.global_batch_size, config.loop.accumulation_steps
         kinds = config.objective.pair == "none", config.optimizer.name, config.precision
         return config.model, config.masking, *batch, *kinds
 
-    def _train(self, member: Configuration, run: RunDir, *more: str) -> None:
+    def _train(self, member: Configuration, run: RunDir, *assignments: str) -> None:
         options = self.options
         flags = [f"--experiment={member.experiment}", f"--data={options.data}"]
         flags += [f"--run_dir={run.path}", *options.devices]
         if options.heldout and member.tree().evaluation.every:
             flags.append(f"--heldout={options.heldout}")
-        flags += [f"--set={text}" for text in (*member.assignments, *more)]
+        flags += [f"--set={text}" for text in (*member.assignments, *assignments)]
         call("pretraining.train", *flags)
 
     def _evaluation(self, run: RunDir) -> Result:

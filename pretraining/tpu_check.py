@@ -27,7 +27,7 @@ from pretraining.experiments import paper_recipe
 from pretraining.tpu import cache as tpu_cache
 from pretraining.tpu import fit as tpu_fit
 from pretraining.tpu.fit import Measure
-from pretraining.tpu.report import gb, how, report, way_line
+from pretraining.tpu.report import describe_mode, gb, plan_line, report
 from pretraining.tpu.step import CHIPS, CHUNK_PIECES, Chip, CompiledSize, Step, parse_topology
 
 DOES_NOT_FIT = 3
@@ -70,7 +70,7 @@ class TpuCheckOptions:
             raise InputError("--table and --global_batch are two questions: pass one of them.")
         if self.table and not self.names:
             raise InputError("--presets names none. Leave it out for all of them.")
-        if self.global_batch and self.is_told_how:
+        if self.global_batch and self.has_explicit_plan:
             raise InputError(
                 "--global_batch finds out how a step is best computed: leave out "
                 f"--set of {', '.join(_CHOICES)}."
@@ -106,7 +106,7 @@ class TpuCheckOptions:
         return [name for name in self.presets.split(",") if name]
 
     @property
-    def is_told_how(self) -> bool:
+    def has_explicit_plan(self) -> bool:
         """Whether --set says how the step is computed."""
         return any(assignment.partition("=")[0].strip() in _CHOICES for assignment in self.set)
 
@@ -132,8 +132,8 @@ def main(
     name = f"{options.preset}, {shape} on a {topology} chip"
     kinds = f"{step.config.precision}, {step.config.optimizer.name}{', quick' * step.quick}"
     print(f"{name} of {gb(chip.hbm)}, {kinds}", flush=True)
-    if step.fixed > chip.hbm:
-        held = f"parameters, optimizer and all-reduce take {gb(step.fixed)}"
+    if step.fixed_bytes > chip.hbm:
+        held = f"parameters, optimizer and all-reduce take {gb(step.fixed_bytes)}"
         print(f"does not fit, whatever the batch: {held}")
         return DOES_NOT_FIT
     if options.global_batch:
@@ -146,7 +146,7 @@ def _compile(step: Step, topology: str) -> CompiledSize:
 
     compiler = TpuCompiler(topology)  # first: it may be missing
     print(
-        f"compiling {step.batch} x {step.seq_length}, {how(step)}, for {topology} ...",
+        f"compiling {step.batch} x {step.seq_length}, {describe_mode(step)}, for {topology} ...",
         file=sys.stderr, flush=True,
     )  # fmt: skip
     shape = (step.batch, step.seq_length, step.num_predictions)
@@ -154,30 +154,30 @@ def _compile(step: Step, topology: str) -> CompiledSize:
 
 
 def _verdict(step: Step, chip: Chip, measure: Measure, options: TpuCheckOptions) -> int:
-    """Prints whether the step fits, plain or else recomputed, or as it was told."""
+    """Prints whether the step fits, plain or else recomputed, or as --set has it."""
     steps = [step]
-    if not options.is_told_how:
+    if not options.has_explicit_plan:
         steps = [step.sized(step.batch, recompute) for recompute in (False, True)]
-        if steps[0].guess() > 2 * chip.hbm:
-            kept = gb(steps[0].guess())
-            print(f"plain: not compiled, activations would take about {kept} by formula")
+        if steps[0].estimate_activation_bytes() > 2 * chip.hbm:
+            estimate = gb(steps[0].estimate_activation_bytes())
+            print(f"plain: not compiled, activations would take about {estimate} by formula")
             del steps[0]
-    for number, one in enumerate(steps):
-        size = measure(one)
-        fits = tpu_fit.needed(one, size) <= chip.hbm
-        print(report(one, size, chip), flush=True)
+    for number, candidate in enumerate(steps):
+        size = measure(candidate)
+        fits = tpu_fit.needed_bytes(candidate, size) <= chip.hbm
+        print(report(candidate, size, chip), flush=True)
         if fits or number == len(steps) - 1:
             break
     if options.largest:
-        found = _largest(one, chip, measure, options)
-        way = "recomputed" if one.model.rematerialize else "plain"
-        print(f"largest batch found that fits a chip, {way}: {found}")
+        found = _largest(candidate, chip, measure, options)
+        mode = "recomputed" if candidate.model.rematerialize else "plain"
+        print(f"largest batch found that fits a chip, {mode}: {found}")
     return 0 if fits else DOES_NOT_FIT
 
 
 def _largest(step: Step, chip: Chip, measure: Measure, options: TpuCheckOptions) -> int:
     """The largest batch that fits when it is computed as `step` is."""
-    if options.is_told_how:
+    if options.has_explicit_plan:
         unit = step.unit
 
         def sized(batch: int) -> Step:
@@ -190,18 +190,18 @@ def _largest(step: Step, chip: Chip, measure: Measure, options: TpuCheckOptions)
             return step.sized(batch, recompute)
 
     def need(batch: int) -> int:
-        return tpu_fit.needed(sized(batch), measure(sized(batch)))
+        return tpu_fit.needed_bytes(sized(batch), measure(sized(batch)))
 
     start = max(unit, step.batch // unit * unit)
-    return tpu_fit.largest_batch(need, chip.hbm, step.fixed, start, unit)
+    return tpu_fit.largest_batch(need, chip.hbm, step.fixed_bytes, start, unit)
 
 
 def _recommend(step: Step, chip: Chip, measure: Measure, chips: int) -> int:
     """Prints the ways to compute a global batch, the cheapest first."""
-    found = tpu_fit.ways(step, chip, measure)
-    for way in found:
-        print(way_line(way, chip))
-    best = found[0]
+    plans = tpu_fit.compute_plans(step, chip, measure)
+    for plan in plans:
+        print(plan_line(plan, chip))
+    best = plans[0]
     if best.step is None:
         print("nothing fits: more chips, a shorter sequence or a smaller model would")
         return DOES_NOT_FIT
@@ -226,16 +226,16 @@ def _table(options: TpuCheckOptions, cache: tpu_cache.Cache) -> None:
 
 
 def _row(name: str, step: Step, options: TpuCheckOptions, cache: tpu_cache.Cache) -> list[str]:
-    if not options.is_told_how:
+    if not options.has_explicit_plan:
         step = step.sized(step.batch, recompute=True)
     totals, temporaries, code, largest = [], "not compiled", "not compiled", "not asked"
     for generation in CHIPS:
         topology, chip = parse_topology(generation)
-        if step.fixed > chip.hbm:
+        if step.fixed_bytes > chip.hbm:
             totals.append("does not fit")
             continue
         size = cache(step, topology)
-        need = tpu_fit.needed(step, size)
+        need = tpu_fit.needed_bytes(step, size)
         totals.append(gb(need) + ("" if need <= chip.hbm else ", does not fit"))
         if generation == "v5e":
             temporaries, code = gb(size.temporaries), f"{size.code / 1e6:.0f} MB"

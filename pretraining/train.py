@@ -81,8 +81,8 @@ def main(options: TrainOptions) -> None:
     records = Mixture.open(options.data, options.skip_corrupt)
     heldout = Records.open(options.heldout) if options.heldout else None
     run = RunDir(options.run_dir)
-    wanted = [*precision_of(run), *options.set]
-    config = resolve(experiment(options.experiment), wanted, records.manifest, options.device)
+    assignments = [*precision_of(run), *options.set]
+    config = resolve(experiment(options.experiment), assignments, records.manifest, options.device)
     if heldout:
         check_heldout(heldout, records, config)
     if bool(config.evaluation.every) != bool(heldout):
@@ -169,11 +169,11 @@ def finish(run: RunDir) -> None:
 def check_heldout(heldout: Records, records: Mixture, config: PretrainConfig) -> None:
     """Refuses held-out records that the model cannot read, or that lack what chooses the best."""
     for key in ("tokenizer_fingerprint", "seq_length"):
-        theirs, ours = getattr(heldout.manifest, key), getattr(records.manifest, key)
-        if theirs != ours:
+        found, expected = getattr(heldout.manifest, key), getattr(records.manifest, key)
+        if found != expected:
             raise InputError(
-                f"--heldout={heldout.folder} must have the {key} of --data. Received: {theirs}, "
-                f"and {ours} in {records.parts[0].folder!r}. Build one of them again."
+                f"--heldout={heldout.folder} must have the {key} of --data. Received: {found}, "
+                f"and {expected} in {records.parts[0].folder!r}. Build one of them again."
             )
     if (metric := config.evaluation.metric).partition("/")[2] != "mlm":
         try:
@@ -200,14 +200,16 @@ def first_weights(
     RunDir(init).require_ended("--init", unfinished)
     if RunDir(init).is_unfinished:
         print(f"{init} has not ended: {latest_checkpoint(init)} is taken.")
-    free = {
+    not_compared = {
         "hidden_dropout": 0.0, "attention_dropout": 0.0, "initializer_range": 0.02,
         "rematerialize": False, "rematerialize_chunks": 1,
     }  # fmt: skip
     model = AlbertConfig.from_json(os.path.join(init, "config.json"))
     if all(each.sharing == "all" and each.num_groups == 1 for each in (model, config.model)):
-        free["num_layers"] = 1
-    if differing := settings.differing_keys(model.replace(**free), config.model.replace(**free)):
+        not_compared["num_layers"] = 1
+    if differing := settings.differing_keys(
+        model.replace(**not_compared), config.model.replace(**not_compared)
+    ):
         raise InputError(
             f"--init={init} holds another model than the run's (there != here): "
             f"{'; '.join(differing)}. Give this run its values with --set model.KEY=VALUE, or "

@@ -41,38 +41,38 @@ def test_every_flag_exists(command: str):
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """What README supposes: some text under corpus/, and labelled reviews."""
-    place = tmp_path_factory.mktemp("reader")
-    (place / "corpus").mkdir()
+    folder = tmp_path_factory.mktemp("reader")
+    (folder / "corpus").mkdir()
     packages = "python_docs:email,logging,unittest,asyncio,json,argparse,collections,tkinter"
     documents = list(read_documents(packages))
     for part in range(2):
         text = "\n\n".join("\n".join(d.sentences) for d in documents[part::2])
-        (place / "corpus" / f"{part}.txt").write_text(text, encoding="utf-8")
-    (place / "reviews").mkdir()
+        (folder / "corpus" / f"{part}.txt").write_text(text, encoding="utf-8")
+    (folder / "reviews").mkdir()
     rows = "text\tlabel\n" + "good and kind\tyes\nbad and slow\tno\n" * 20
     for name in ("train.tsv", "dev.tsv"):
-        (place / "reviews" / name).write_text(rows, encoding="utf-8")
+        (folder / "reviews" / name).write_text(rows, encoding="utf-8")
     for name in ("albert_tf", "data", "pretraining", "finetuning", "examples"):
-        (place / name).symlink_to(ROOT / name)
-    return place
+        (folder / name).symlink_to(ROOT / name)
+    return folder
 
 
-def test_the_journey_runs_as_written(place: pathlib.Path):
+def test_the_journey_runs_as_written(folder: pathlib.Path):
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     for command in COMMANDS:
         words = [sys.executable, *shlex.split(command)[1:]]
         done = subprocess.run(
-            words, cwd=place, env=environment, capture_output=True, text=True, check=False
+            words, cwd=folder, env=environment, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, f"{command}\n{done.stderr[-1500:]}"
         assert "Traceback" not in done.stderr
-    assert (place / "export" / "reviews" / "1" / "saved_model.pb").is_file()
+    assert (folder / "export" / "reviews" / "1" / "saved_model.pb").is_file()
     for snippet in re.findall(r"```python\n(.*?)```", README, re.DOTALL):
         done = subprocess.run(
             [sys.executable, "-c", snippet],
-            cwd=place, env=environment, capture_output=True, text=True, check=False,
+            cwd=folder, env=environment, capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert done.returncode == 0, f"{snippet}\n{done.stderr[-1500:]}"
 

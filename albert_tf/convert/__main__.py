@@ -32,12 +32,12 @@ from albert_tf.convert import google, hub, native
 from albert_tf.convert.bundle import (
     OPTIONAL,
     Bundle,
-    Leniency,
+    MismatchPolicy,
     weight_shapes,
-    with_new_parts,
+    with_initialized_parts,
 )
 from albert_tf.convert.huggingface import folder as huggingface
-from albert_tf.convert.overrides import assumptions, reshaped
+from albert_tf.convert.overrides import assumptions, with_overrides
 from albert_tf.runtime import commands, outputs
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
@@ -76,7 +76,7 @@ class ConvertOptions:
 class Format(NamedTuple):
     """How a kind of folder is read, what it cannot hold (errors; losses, returned), and written."""
 
-    read: Callable[[str, Leniency], Bundle]
+    read: Callable[[str, MismatchPolicy], Bundle]
     check: Callable[[Bundle], list[str]]
     write: Callable[[Bundle, str], None]
 
@@ -92,33 +92,35 @@ READERS = {kind: form.read for kind, form in FORMATS.items()} | {"hub": hub.read
 
 def main(options: ConvertOptions) -> None:
     """Converts what `options` describe."""
-    kind, source_path = _kind(options.source, "--from", READERS)
+    kind, source_path = _split_kind(options.source, "--from", READERS)
     read = READERS.get(kind, OURS.read)
-    kind, target_path = _kind(options.target, "--to", FORMATS)
+    kind, target_path = _split_kind(options.target, "--to", FORMATS)
     target = FORMATS.get(kind, OURS)
     outputs.require_new(target_path, "--to")
-    _check_apart(source_path, target_path)
+    _require_target_outside(source_path, target_path)
     RunDir(source_path).require_ended("--from", options.unfinished)
-    leniency = Leniency(_names(options.allow_missing), _names(options.ignore))
-    bundle = read(source_path, leniency)
-    print(f"read {options.source}: {_described(bundle)}")
+    policy = MismatchPolicy(_split_names(options.allow_missing), _split_names(options.ignore))
+    bundle = read(source_path, policy)
+    print(f"read {options.source}: {_describe(bundle)}")
     _check_tokenizer(bundle, options, source_path)
-    bundle = _completed(reshaped(bundle, options.set, options.init_groups_from_shared), options)
+    bundle = _with_missing_parts(
+        with_overrides(bundle, options.set, options.init_groups_from_shared), options
+    )
     if assumed := assumptions(bundle, options.set):
         print(f"{options.source} does not state {assumed}: other values go with --set.")
     for note in target.check(bundle):
         _warn(note)
     if options.dry_run:
-        print(f"would write {options.target}: {_described(bundle)}")
+        print(f"would write {options.target}: {_describe(bundle)}")
         return
     with outputs.new_folder(target_path, "--to") as folder:
         target.write(bundle, folder)
-    print(f"wrote {options.target}: {_described(bundle)}")
+    print(f"wrote {options.target}: {_describe(bundle)}")
 
 
-def _check_apart(source: str, target: str) -> None:
-    inside = os.path.join(os.path.realpath(source), "")
-    if os.path.isdir(source) and os.path.realpath(target).startswith(inside):
+def _require_target_outside(source: str, target: str) -> None:
+    source_prefix = os.path.join(os.path.realpath(source), "")
+    if os.path.isdir(source) and os.path.realpath(target).startswith(source_prefix):
         raise InputError(
             f"--to must lie outside the --from folder {source!r}. Received: {target!r}."
         )
@@ -141,24 +143,24 @@ def _check_tokenizer(bundle: Bundle, options: ConvertOptions, path: str) -> None
         )
 
 
-def _completed(bundle: Bundle, options: ConvertOptions) -> Bundle:
-    if not (absent := _absent(bundle)):
+def _with_missing_parts(bundle: Bundle, options: ConvertOptions) -> Bundle:
+    if not (absent := _missing_parts(bundle)):
         return bundle
     _warn(
         f"{options.source} has no {', '.join(absent)}: in {options.target} its weights are random, "
         "as before training."
     )
-    weights = with_new_parts(bundle.config, bundle.weights, bundle.task)
+    weights = with_initialized_parts(bundle.config, bundle.weights, bundle.task)
     return dataclasses.replace(bundle, weights=weights)
 
 
-def _absent(bundle: Bundle) -> list[str]:
+def _missing_parts(bundle: Bundle) -> list[str]:
     """The names of the parts of OPTIONAL of which any weight is absent."""
     names = weight_shapes(bundle.config, bundle.task).keys() - bundle.weights.keys()
     return [part for part, path in OPTIONAL.items() if any(n.startswith(path) for n in names)]
 
 
-def _kind(text: str, flag: str, kinds: Collection[str]) -> tuple[str, str]:
+def _split_kind(text: str, flag: str, kinds: Collection[str]) -> tuple[str, str]:
     """(kind, path) of `KIND:PATH`; ("", path) of one in our own format."""
     kind, colon, path = text.partition(":")
     if kind in kinds and colon and path:
@@ -171,11 +173,11 @@ def _kind(text: str, flag: str, kinds: Collection[str]) -> tuple[str, str]:
     return "", text
 
 
-def _names(text: str) -> tuple[str, ...]:
+def _split_names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
-def _described(bundle: Bundle) -> str:
+def _describe(bundle: Bundle) -> str:
     """What a folder holds, and what it does not."""
     config, tokenizer = bundle.config, bundle.tokenizer
     total = sum(value.size for value in bundle.weights.values())
@@ -186,7 +188,7 @@ def _described(bundle: Bundle) -> str:
         f"of {config.hidden_size}, embeddings of {config.embedding_size}, vocabulary "
         f"{config.vocab_size:,}, sharing {config.sharing}, groups {config.num_groups}; {pieces}"
         + (f"; fine-tuned, of kind {bundle.task.kind}" if bundle.task else "")
-        + "".join(f"; no {part}" for part in _absent(bundle))
+        + "".join(f"; no {part}" for part in _missing_parts(bundle))
     )
 
 

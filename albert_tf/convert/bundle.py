@@ -38,7 +38,7 @@ class Bundle:
 
 
 @dataclasses.dataclass(frozen=True)
-class Leniency:
+class MismatchPolicy:
     """Which differences between a checkpoint and its model are deliberate.
 
     Attributes:
@@ -57,11 +57,11 @@ class Leniency:
                     f"--allow_missing takes {', '.join(OPTIONAL)}. Received: {name!r}."
                 )
 
-    def may_lack(self, name: str) -> bool:
+    def allows_missing(self, name: str) -> bool:
         """Whether the weight called `name` (ours) may be absent."""
         return name.startswith(tuple(OPTIONAL[part] for part in self.allow_missing))
 
-    def leaves(self, name: str) -> bool:
+    def ignores(self, name: str) -> bool:
         """Whether the weight or key called `name` (theirs) is left behind."""
         return name.startswith(self.ignore)
 
@@ -147,7 +147,7 @@ def _norm(name: str, width: int) -> dict[str, tuple[int, ...]]:
     return {f"{name}/gamma": (width,), f"{name}/beta": (width,)}
 
 
-def with_new_parts(
+def with_initialized_parts(
     config: AlbertConfig, weights: Weights, task: Any = None
 ) -> dict[str, np.ndarray]:
     """`weights` completed: what is absent gets the initial value that training begins with.

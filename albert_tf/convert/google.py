@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.convert import config_keys
-from albert_tf.convert.bundle import Bundle, Leniency, Weights, read_variables
+from albert_tf.convert.bundle import Bundle, MismatchPolicy, Weights, read_variables
 from albert_tf.convert.naming import Naming
 from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import outputs
@@ -80,7 +80,7 @@ BRIGHTMART = _naming(
 )
 
 
-def read(path: str, leniency: Leniency) -> Bundle:
+def read(path: str, policy: MismatchPolicy) -> Bundle:
     """The checkpoint in a folder, or with a prefix such as `albert_base/model.ckpt-best`.
 
     Raises:
@@ -89,16 +89,16 @@ def read(path: str, leniency: Leniency) -> Bundle:
     """
     prefix = _prefix(path)
     folders = [os.path.dirname(prefix), os.path.join(os.path.dirname(prefix), "..", "assets")]
-    file = _the_only(folders, "*config*.json", "configuration (albert_config.json)")
+    file = _single_file(folders, "*config*.json", "configuration (albert_config.json)")
     values = outputs.read_json(file)
-    values = {key: value for key, value in values.items() if key not in leniency.ignore}
+    values = {key: value for key, value in values.items() if key not in policy.ignore}
     config = config_keys.to_config(values, config_keys.KEYS, _ACTIVATIONS, _FIXED, _INERT, file)
     _check_groups(config)
-    found, naming = _variables(prefix, leniency), GOOGLE
+    found, naming = _variables(prefix, policy), GOOGLE
     if any(name.startswith(_SHARED) for name in found):
-        config, found = _multiplied_out(config, found, prefix)
+        config, found = _merge_embedding_factors(config, found, prefix)
         naming = BRIGHTMART
-    weights = naming.to_ours(config, found, leniency, prefix)
+    weights = naming.to_ours(config, found, policy, prefix)
     return Bundle(config, weights, _tokenizer(folders))
 
 
@@ -171,19 +171,19 @@ def _prefix(path: str) -> str:
             ".index."
         )
     folders = [path, os.path.join(path, "variables")]
-    return _the_only(folders, "*.index", "TF1 checkpoint").removesuffix(".index")
+    return _single_file(folders, "*.index", "TF1 checkpoint").removesuffix(".index")
 
 
-def _the_only(folders: list[str], pattern: str, what: str) -> str:
+def _single_file(folders: list[str], pattern: str, kind: str) -> str:
     found = [file for folder in folders for file in _files(folder, pattern)]
     if not found:
         raise InputNotFoundError(
-            f"no {what} in {folders[0]!r}, which should be a file {pattern} (working folder "
+            f"no {kind} in {folders[0]!r}, which should be a file {pattern} (working folder "
             f"{os.getcwd()})."
         )
     if len(found) > 1:
         raise InputError(
-            f"there must be one {what}. Received: {', '.join(map(repr, sorted(found)))}. Give one "
+            f"there must be one {kind}. Received: {', '.join(map(repr, sorted(found)))}. Give one "
             "checkpoint by its path without .index, and keep one configuration and one vocabulary "
             "beside it."
         )
@@ -194,18 +194,20 @@ def _files(folder: str, pattern: str) -> list[str]:
     return glob.glob(os.path.join(glob.escape(folder), pattern))
 
 
-def _variables(prefix: str, leniency: Leniency) -> dict[str, np.ndarray]:
+def _variables(prefix: str, policy: MismatchPolicy) -> dict[str, np.ndarray]:
     """The model's variables, without `module/`."""
 
     def rename(original: str) -> str | None:
         name = original.removeprefix("module/")
-        is_left = name == "global_step" or name.endswith(_SLOTS) or name.startswith(leniency.ignore)
-        return None if is_left else name
+        is_ignored = (
+            name == "global_step" or name.endswith(_SLOTS) or name.startswith(policy.ignore)
+        )
+        return None if is_ignored else name
 
     return read_variables(prefix, rename)
 
 
-def _multiplied_out(
+def _merge_embedding_factors(
     config: AlbertConfig, found: Weights, source: str
 ) -> tuple[AlbertConfig, dict[str, np.ndarray]]:
     """brightmart's factors as one table.
@@ -226,5 +228,5 @@ def _tokenizer(folders: list[str]) -> Tokenizer | None:
     """The sentencepiece model or vocab*.txt, with our settings where we wrote them beside it."""
     for pattern in ("*.model", "vocab*.txt"):
         if any(_files(folder, pattern) for folder in folders):
-            return load_tokenizer(_the_only(folders, pattern, "vocabulary"))
+            return load_tokenizer(_single_file(folders, pattern, "vocabulary"))
     return None

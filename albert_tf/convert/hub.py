@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.convert.bundle import Bundle, Leniency, Weights
+from albert_tf.convert.bundle import Bundle, MismatchPolicy, Weights
 from albert_tf.convert.naming import Naming
 from albert_tf.convert.native import variable
 from albert_tf.models.checkpoints import EXTRAS, is_saved_model
@@ -65,27 +65,27 @@ def _naming(layer: str) -> Naming:
 ALBERT, BERT = _naming("transformer"), _naming("transformer/layer_#")
 
 
-def read(path: str, leniency: Leniency) -> Bundle:
+def read(path: str, policy: MismatchPolicy) -> Bundle:
     """The encoder in the folder of a module. Its rates of dropout are unknown, and become 0.
 
     Raises:
       InputNotFoundError: no SavedModel at `path`.
       InputError: one of another kind, or one that computes something else than our model.
     """
-    module = _loaded(path)
-    found = {n: a for n, a in _weights(module, path).items() if not n.startswith(leniency.ignore)}
-    config = _sizes(found, path)
+    module = _load(path)
+    found = {n: a for n, a in _weights(module, path).items() if not n.startswith(policy.ignore)}
+    config = _config_from_shapes(found, path)
     inputs = _batch(config)
     outputs = _outputs(module, inputs, path)
     config = config.replace(num_layers=len(outputs["encoder_outputs"]))
     naming = ALBERT if config.sharing == "all" else BERT
     flat = {name: _without_heads(name, array) for name, array in found.items()}
-    weights = naming.to_ours(config, flat, leniency, path)
-    config = _matching(config, weights, inputs, outputs, path)
+    weights = naming.to_ours(config, flat, policy, path)
+    config = _match_numerics(config, weights, inputs, outputs, path)
     return Bundle(config, weights, _tokenizer(module, path))
 
 
-def _loaded(path: str) -> Any:
+def _load(path: str) -> Any:
     if not is_saved_model(path):
         raise InputNotFoundError(
             f"no file saved_model.pb in {path!r} (working folder {os.getcwd()}). Nothing is "
@@ -96,13 +96,13 @@ def _loaded(path: str) -> Any:
     try:
         module = tf.saved_model.load(path)
     except Exception as error:  # a torn file, or operations of other libraries, end in any kind
-        raise _refused(path, f"it cannot be loaded: {str(error)[:200]}") from None
+        raise _unsupported(path, f"it cannot be loaded: {str(error)[:200]}") from None
     if not callable(module) or not hasattr(module, "variables"):
-        raise _refused(path, "it cannot be called, or has no `variables`")
+        raise _unsupported(path, "it cannot be called, or has no `variables`")
     return module
 
 
-def _refused(path: str, reason: str) -> InputError:
+def _unsupported(path: str, reason: str) -> InputError:
     return InputError(
         f"{path!r} must be an encoder of TF Hub, ALBERT or BERT, as export_tfhub_lib of "
         f"tf-models-official writes it (a TF1 module is read by google:), but {reason}."
@@ -115,18 +115,18 @@ def _weights(module: Any, path: str) -> dict[str, np.ndarray]:
     for value in (*module.variables, *getattr(getattr(module, "mlm", None), "variables", ())):
         name = re.sub(r"^.*/(?=cls/predictions/)", "", value.name.partition(":")[0])
         if value.dtype.is_floating and found.setdefault(name, value) is not value:
-            raise _refused(path, f"two of its weights are called {name}")
+            raise _unsupported(path, f"two of its weights are called {name}")
     return {name: value.numpy() for name, value in found.items()}
 
 
-def _sizes(found: Weights, path: str) -> AlbertConfig:
+def _config_from_shapes(found: Weights, path: str) -> AlbertConfig:
     """What the shapes tell; the number of layers is not among it."""
     is_bert = any(name.startswith("transformer/layer_") for name in found)
     layer = "transformer/layer_0" if is_bert else "transformer"
     query, inner = f"{layer}/self_attention/query/kernel", f"{layer}/intermediate/kernel"
     ranks = {_WORDS: 2, _POSITIONS: 2, _TYPES: 2, query: 3, inner: 2}
     if wrong := [n for n, rank in ranks.items() if n not in found or found[n].ndim != rank]:
-        raise _refused(path, f"among its weights is no {', no '.join(wrong)} of the usual rank")
+        raise _unsupported(path, f"among its weights is no {', no '.join(wrong)} of the usual rank")
     return AlbertConfig(
         vocab_size=found[_WORDS].shape[0],
         embedding_size=found[_WORDS].shape[1],
@@ -163,13 +163,13 @@ def _batch(config: AlbertConfig) -> Batch:
 
 def _outputs(module: Any, inputs: Batch, path: str) -> dict[str, Any]:
     """What the module and its `.mlm` compute."""
-    outputs = _called(module, {name: inputs[name] for name in INPUTS}, _OUTPUTS, path)
+    outputs = _call(module, {name: inputs[name] for name in INPUTS}, _OUTPUTS, path)
     if hasattr(module, "mlm"):
-        outputs |= _called(module.mlm, inputs, ("mlm_logits",), path)
+        outputs |= _call(module.mlm, inputs, ("mlm_logits",), path)
     return outputs
 
 
-def _called(function: Any, inputs: Batch, names: tuple[str, ...], path: str) -> dict[str, Any]:
+def _call(function: Any, inputs: Batch, names: tuple[str, ...], path: str) -> dict[str, Any]:
     reason = ""
     for options in ({"training": False}, {}):  # a module need not have the argument
         try:
@@ -179,10 +179,12 @@ def _called(function: Any, inputs: Batch, names: tuple[str, ...], path: str) -> 
             continue
         if isinstance(outputs, Mapping) and outputs.keys() >= set(names):
             return {name: outputs[name] for name in names}
-    raise _refused(path, f"for {', '.join(inputs)} it does not return {', '.join(names)}{reason}")
+    raise _unsupported(
+        path, f"for {', '.join(inputs)} it does not return {', '.join(names)}{reason}"
+    )
 
 
-def _matching(
+def _match_numerics(
     config: AlbertConfig,
     weights: Weights,
     inputs: Batch,
@@ -194,13 +196,13 @@ def _matching(
     def nearest(choices: Iterable[AlbertConfig], names: tuple[str, ...]) -> AlbertConfig:
         theirs, found = {name: outputs[name] for name in names}, {}
         for choice in choices:
-            found[choice] = _difference(choice, weights, inputs, theirs)
+            found[choice] = _max_difference(choice, weights, inputs, theirs)
             if found[choice] <= _EXACT:
                 break
         best = min(found, key=found.__getitem__)
         if not found[best] <= TOLERANCE:  # NaN too
             reason = f"our model's {', '.join(names)} differ from its own by {found[best]:.2g}"
-            raise _refused(path, f"{reason} at best, more than {TOLERANCE}")
+            raise _unsupported(path, f"{reason} at best, more than {TOLERANCE}")
         return best
 
     pairs = itertools.product(_EPSILONS, ACTIVATIONS)
@@ -212,7 +214,7 @@ def _matching(
     return nearest(heads, ("mlm_logits",))
 
 
-def _difference(
+def _max_difference(
     config: AlbertConfig, weights: Weights, inputs: Batch, theirs: Mapping[str, Any]
 ) -> float:
     """The largest between the outputs of our model and `theirs`, padding aside."""
@@ -235,14 +237,14 @@ def _tokenizer(module: Any, path: str) -> Tokenizer | None:
         if hasattr(module, name):
             file = getattr(module, name).asset_path.numpy().decode()
             with open(file, "rb") as stream:
-                return Tokenizer(stream.read(), _rules(module), source=f"{file!r}")
+                return Tokenizer(stream.read(), _normalization(module), source=f"{file!r}")
     try:
         return load_tokenizer(path)
     except InputNotFoundError:
         return None
 
 
-def _rules(module: Any) -> Normalization | None:
+def _normalization(module: Any) -> Normalization | None:
     """Those of BERT, which keeps capitals and accents or neither; None for the vocabulary's own."""
     if not hasattr(module, "do_lower_case"):
         return None

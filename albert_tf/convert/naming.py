@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf.convert.bundle import Leniency, Weights, weight_shapes
+from albert_tf.convert.bundle import MismatchPolicy, Weights, weight_shapes
 from albert_tf.models.checkpoints import weight_differences
 from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime.errors import InputError
@@ -48,13 +48,13 @@ class Naming:
 
     def from_ours(self, weights: Weights) -> dict[str, np.ndarray]:
         """Our weights under their names, in their layout."""
-        return {self.name(name): self._turned(name, array) for name, array in weights.items()}
+        return {self.name(name): self._transposed(name, array) for name, array in weights.items()}
 
     def to_ours(
         self,
         config: AlbertConfig,
         found: Weights,
-        leniency: Leniency,
+        policy: MismatchPolicy,
         source: str,
         task: Any = None,
     ) -> dict[str, np.ndarray]:
@@ -67,7 +67,7 @@ class Naming:
         names = {
             ours: self.name(ours)
             for ours in shapes
-            if self.name(ours) in found or not leniency.may_lack(ours)
+            if self.name(ours) in found or not policy.allows_missing(ours)
         }
         expected = {
             theirs: shapes[ours][::-1] if self.is_transposed(ours) else shapes[ours]
@@ -80,8 +80,8 @@ class Naming:
                 "that is meant, --allow_missing=mlm_head,pair_head,pooler gives missing parts "
                 "random weights, and --ignore=PREFIX leaves unexpected ones behind."
             )
-        return {ours: self._turned(ours, found[theirs]) for ours, theirs in names.items()}
+        return {ours: self._transposed(ours, found[theirs]) for ours, theirs in names.items()}
 
-    def _turned(self, ours: str, array: np.ndarray) -> np.ndarray:
-        turned = array.T if self.is_transposed(ours) else array
-        return np.ascontiguousarray(turned, np.float32)  # safetensors writes what lies in memory
+    def _transposed(self, ours: str, array: np.ndarray) -> np.ndarray:
+        result = array.T if self.is_transposed(ours) else array
+        return np.ascontiguousarray(result, np.float32)  # safetensors writes what lies in memory

@@ -9,7 +9,7 @@ import tensorflow as tf
 from albert_tf.convert.bundle import (
     HEAD,
     Bundle,
-    Leniency,
+    MismatchPolicy,
     Weights,
     read_variables,
     weight_shapes,
@@ -31,21 +31,21 @@ _RENAMED = {"mlm_head/bias": "mlm_head/output_bias"}
 _SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
 
 
-def read(path: str, leniency: Leniency) -> Bundle:
+def read(path: str, policy: MismatchPolicy) -> Bundle:
     """A run folder of pretraining or fine-tuning, a converted folder or an exported encoder.
 
     Raises:
       InputNotFoundError: nothing of the kind at `path`.
-      InputError: other weights than config.json describes, but for what `leniency` allows.
+      InputError: other weights than config.json describes, but for what `policy` allows.
     """
     if is_saved_model(path):
-        (config, found), task = _exported(path), None
+        (config, found), task = _read_exported(path), None
     else:
         config = AlbertConfig.from_json(os.path.join(path, "config.json"))
-        task = None if leniency.leaves(HEAD) else _task(path)
-        found = _saved(path, task)
-    found = {n: value for n, value in found.items() if not leniency.leaves(n)}
-    weights = _naming(config, task).to_ours(config, found, leniency, path, task)
+        task = None if policy.ignores(HEAD) else _task(path)
+        found = _read_checkpoint(path, task)
+    found = {n: value for n, value in found.items() if not policy.ignores(n)}
+    weights = _naming(config, task).to_ours(config, found, policy, path, task)
     return Bundle(config, weights, _tokenizer(path), task)
 
 
@@ -54,7 +54,7 @@ def _naming(config: AlbertConfig, task: Any) -> Naming:
     return Naming(patterns | _RENAMED, {}, lambda ours: False)
 
 
-def _exported(path: str) -> tuple[AlbertConfig, Weights]:
+def _read_exported(path: str) -> tuple[AlbertConfig, Weights]:
     encoder = load_encoder(path)
     holder, names = tf.train.Checkpoint(encoder=encoder), weight_shapes(encoder.config)
     found = {n: variable(holder, n).numpy() for n in names if n.startswith("encoder/")}
@@ -67,7 +67,7 @@ def _task(path: str) -> Any:
     return task_of(path) if kind in KINDS else None
 
 
-def _saved(path: str, task: Any) -> Weights:
+def _read_checkpoint(path: str, task: Any) -> Weights:
     """What a checkpoint holds of a pretrainer or of the `task`'s model; slots are left behind."""
     parts = ("encoder/", "mlm_head/", "pair_head/") if task is None else ("encoder/", HEAD)
 
@@ -104,10 +104,10 @@ def write(bundle: Bundle, folder: str) -> None:
 def variable(model: object, name: str) -> Any:
     """The variable at an attribute path such as `encoder/stack/attentions/0/query/kernel`."""
 
-    def step(part: Any, key: str) -> Any:
+    def child(part: Any, key: str) -> Any:
         return part[int(key)] if key.isdigit() else getattr(part, key)
 
-    return functools.reduce(step, name.split("/"), model)
+    return functools.reduce(child, name.split("/"), model)
 
 
 def _tokenizer(path: str) -> Tokenizer | None:

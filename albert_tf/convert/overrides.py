@@ -11,12 +11,12 @@ from albert_tf.runtime.errors import ConfigError
 
 # The MLM head's epsilon is among them because older Hugging Face models were trained with another
 # than they tell.
-_FREE = (
+_SETTABLE = (
     "hidden_dropout", "attention_dropout", "initializer_range", "mlm_layer_norm_eps",
     "rematerialize", "rematerialize_chunks",
 )  # fmt: skip
 _UNSHARING = ("sharing", "num_groups")
-_OF_THE_HEAD = ("kind", "center", "scale")  # of `task`: what its weights were trained for
+_FIXED_TASK_KEYS = ("kind", "center", "scale")  # of `task`: what its weights were trained for
 _TASK = "task."
 
 
@@ -25,27 +25,29 @@ class _Sections:
     task: Any
 
 
-def reshaped(bundle: Bundle, assignments: tuple[str, ...], unshare: bool) -> Bundle:
+def with_overrides(bundle: Bundle, assignments: tuple[str, ...], unshare: bool) -> Bundle:
     """The bundle with values of its configuration set, and weights copied apart for them.
 
     Raises:
       ConfigError: a value with which the weights would be another model.
       InputError: with `unshare`, sharing that cannot be had by copying.
     """
-    of_task = tuple(each for each in assignments if each.startswith(_TASK))
-    config = settings.override(bundle.config, [each for each in assignments if each not in of_task])
-    allowed = _FREE + _UNSHARING if unshare else _FREE
+    task_assignments = tuple(each for each in assignments if each.startswith(_TASK))
+    config = settings.override(
+        bundle.config, [each for each in assignments if each not in task_assignments]
+    )
+    allowed = _SETTABLE + _UNSHARING if unshare else _SETTABLE
     for key, value in settings.to_dict(config).items():
         if value != getattr(bundle.config, key) and key not in allowed:
             raise ConfigError(
                 "--set must leave the weights the model that they are: it takes "
-                f"{', '.join(_FREE)}, and with --init_groups_from_shared, which gives layers "
+                f"{', '.join(_SETTABLE)}, and with --init_groups_from_shared, which gives layers "
                 f"copies of their own, {', '.join(_UNSHARING)}. Received: {key}={value}."
             )
     weights = bundle.weights
     if unshare:
         weights = init_groups_from_shared(weights, bundle.config, config, bundle.task)
-    task = _task(bundle, of_task)
+    task = _task(bundle, task_assignments)
     return dataclasses.replace(bundle, config=config, weights=weights, task=task)
 
 
@@ -58,11 +60,13 @@ def _task(bundle: Bundle, assignments: tuple[str, ...]) -> Any:
             f"--set {assignments[0]} is of a fine-tuned model, and --from is none: leave it out."
         )
     task = settings.override(_Sections(bundle.task), assignments).task
-    is_other = any(getattr(task, k, None) != getattr(bundle.task, k, None) for k in _OF_THE_HEAD)
+    is_other = any(
+        getattr(task, k, None) != getattr(bundle.task, k, None) for k in _FIXED_TASK_KEYS
+    )
     if is_other or head_shapes(bundle.config, task) != head_shapes(bundle.config, bundle.task):
         raise ConfigError(
             "--set must leave the head what it was trained for: as many `task.labels`, the same "
-            f"task.{', task.'.join((*_OF_THE_HEAD, 'answerable'))}. Received: "
+            f"task.{', task.'.join((*_FIXED_TASK_KEYS, 'answerable'))}. Received: "
             f"{', '.join(assignments)}."
         )
     _check_length(bundle.config, task)
@@ -80,9 +84,9 @@ def _check_length(config: AlbertConfig, task: Any) -> None:
 def assumptions(bundle: Bundle, assignments: tuple[str, ...]) -> str:
     """The task's settings that neither the source nor --set states, as --set takes them."""
     stated = {assignment.partition("=")[0] for assignment in assignments}
-    open_keys = [key for key in bundle.assumed if _TASK + key not in stated]
-    return ", ".join(f"{_TASK}{key}={_text(getattr(bundle.task, key))}" for key in open_keys)
+    unstated = [key for key in bundle.assumed if _TASK + key not in stated]
+    return ", ".join(f"{_TASK}{key}={_format_value(getattr(bundle.task, key))}" for key in unstated)
 
 
-def _text(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -79,9 +79,9 @@ def write_configuration(folder: str) -> None:
 
 
 def write_warm_up(
-    folder: str, signatures: Mapping[str, Any], tokenizer: Tokenizer, longest: int
+    folder: str, signatures: Mapping[str, Any], tokenizer: Tokenizer, max_length: int
 ) -> None:
-    """Writes requests of `serving_default` at every width up to `longest`, and one of the others.
+    """Writes requests of `serving_default` at each width up to `max_length`, one of the others.
 
     The server answers them before it reports a version as available, so that no user waits for what
     a signature's first request costs.
@@ -90,7 +90,7 @@ def write_warm_up(
       folder: the SavedModel's assets.extra.
     """
     word = next((word for word in _WORDS if len(tokenizer.encode(word)) == 1), "a")
-    widths = [width for width in WIDTHS if width <= longest] or [longest]
+    widths = [width for width in WIDTHS if width <= max_length] or [max_length]
     with tf.io.TFRecordWriter(os.path.join(folder, WARM_UP)) as writer:
         for name, function in signatures.items():
             for width in widths if name == "serving_default" else widths[:1]:

@@ -44,12 +44,12 @@ def save(module: ServedModule, folder: str, tokenizer: Tokenizer, config_path: s
     Raises:
       InputError: `folder` exists and is not empty, or cannot be written.
     """
-    with outputs.new_folder(folder) as work:
+    with outputs.new_folder(folder) as partial:
         signatures = module.signatures()
-        tf.saved_model.save(module, work, signatures=dict(signatures))
-        extras = os.path.join(work, EXTRAS)
+        tf.saved_model.save(module, partial, signatures=dict(signatures))
+        extras = os.path.join(partial, EXTRAS)
         tokenizer.save(os.path.join(extras, "tokenizer"))
         shutil.copyfile(config_path, os.path.join(extras, "config.json"))
-        longest = RunDir(os.path.dirname(config_path)).config().get("task", {}).get("seq_length")
-        longest = longest or AlbertConfig.from_json(config_path).max_positions
-        serving.write_warm_up(extras, signatures, tokenizer, longest)
+        max_length = RunDir(os.path.dirname(config_path)).config().get("task", {}).get("seq_length")
+        max_length = max_length or AlbertConfig.from_json(config_path).max_positions
+        serving.write_warm_up(extras, signatures, tokenizer, max_length)

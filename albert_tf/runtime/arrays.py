@@ -10,5 +10,5 @@ def ragged_ranges(begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
       begins, lengths: integers [N].
     """
     ends = np.cumsum(lengths)
-    places = np.arange(ends[-1] if len(ends) else 0)
-    return places + np.repeat(begins - (ends - lengths), lengths)
+    positions = np.arange(ends[-1] if len(ends) else 0)
+    return positions + np.repeat(begins - (ends - lengths), lengths)

@@ -111,36 +111,36 @@ def parse(
         _define(flag, hints[field.name], field, values)
     flags.DEFINE_multi_string("set", [], "key=value, typed and strict; may be repeated", values)
     if any(arg in ("--help", "-help", "-h", "--helpfull") for arg in argv[1:]):
-        place = f" [{positional.upper()}]" if positional else ""
-        print(f"{usage}{place} [flags]\n\n{doc.strip()}\n\nflags:\n{values.get_help()}")
+        argument = f" [{positional.upper()}]" if positional else ""
+        print(f"{usage}{argument} [flags]\n\n{doc.strip()}\n\nflags:\n{values.get_help()}")
         sys.exit(0)
     try:
-        rest = values(list(argv))[1:]
+        positionals = values(list(argv))[1:]
     except flags.Error as error:
         raise InputError(f"{error} (see --help)") from None
-    if rest and positional and values[positional].value is None:
-        values[positional].value = rest.pop(0)
-    if rest:
-        raise InputError(f"unexpected argument {rest[0]!r}: flags are given as --name=value")
+    if positionals and positional and values[positional].value is None:
+        values[positional].value = positionals.pop(0)
+    if positionals:
+        raise InputError(f"unexpected argument {positionals[0]!r}: flags are given as --name=value")
     chosen = {field.name: values[flag].value for flag, field in fields.items() if flag != "set"}
     assignments = tuple(values["set"].value)
     if "set" in fields:  # the program's own: it has a deeper tree to apply them to
-        given = options_class(**chosen | {"set": assignments})
+        options = options_class(**chosen | {"set": assignments})
     else:
-        given = settings.override(options_class(**chosen), assignments)
+        options = settings.override(options_class(**chosen), assignments)
     for flag, field in fields.items():
-        if getattr(given, field.name) is None and field.default is dataclasses.MISSING:
+        if getattr(options, field.name) is None and field.default is dataclasses.MISSING:
             raise InputError(f"--{flag} is required: {field.metadata['help']}")
-    return given
+    return options
 
 
 def one_line(error: BaseException) -> str:
     """The error's message without line breaks; of TensorFlow's, without the places in a graph."""
-    where = ("Graph execution error:", "Detected at node", "  File ")
+    traceback_marks = ("Graph execution error:", "Detected at node", "  File ")
     return " ".join(
         word
         for line in str(error).splitlines()
-        if not line.startswith(where)
+        if not line.startswith(traceback_marks)
         for word in line.split()
     )
 
@@ -151,6 +151,6 @@ def _define(name: str, hint: Any, field: dataclasses.Field, values: flags.FlagVa
     _, kind, _ = settings._kind(hint)
     default = None if field.default is dataclasses.MISSING else field.default
     required = " (required)" if field.default is dataclasses.MISSING else ""
-    once = {} if kind is tuple else {"allow_overwrite": False}
+    extra = {} if kind is tuple else {"allow_overwrite": False}
     text = field.metadata["help"] + required
-    _DEFINERS[kind](name, default, text, flag_values=values, **once)
+    _DEFINERS[kind](name, default, text, flag_values=values, **extra)

@@ -199,19 +199,19 @@ def _tpu(name: str | None) -> tf.distribute.Strategy:
     try:
         resolver = _resolve(name)
         # TensorFlow would wait for ever for what takes the call and says nothing.
-        _within(TPU_CONNECT_S, tf.config.experimental_connect_to_cluster, resolver)
-        _within(TPU_INITIALIZE_S, tf.tpu.experimental.initialize_tpu_system, resolver)
+        _run_with_timeout(TPU_CONNECT_S, tf.config.experimental_connect_to_cluster, resolver)
+        _run_with_timeout(TPU_INITIALIZE_S, tf.tpu.experimental.initialize_tpu_system, resolver)
     except (ValueError, RuntimeError, OSError, tf.errors.OpError) as error:
         has_chip = glob.glob("/dev/accel*") or glob.glob("/dev/vfio/[0-9]*")
-        here = "this machine has no TPU chip" if name == "local" and not has_chip else error
+        problem = "this machine has no TPU chip" if name == "local" and not has_chip else error
         raise InputError(
-            f"--tpu={name}: no TPU could be reached there: {here}. Pass its name, "
+            f"--tpu={name}: no TPU could be reached there: {problem}. Pass its name, "
             "grpc://HOST:PORT or, on a TPU VM, local."
         ) from None
     return tf.distribute.TPUStrategy(resolver)
 
 
-def _within(seconds: float, step: Callable[..., Any], *args: object) -> None:
+def _run_with_timeout(seconds: float, step: Callable[..., Any], *args: object) -> None:
     """Runs `step(*args)`; what takes longer is left behind, in a thread that ends with the process.
 
     Raises:

@@ -31,32 +31,32 @@ def new_folder(path: str, flag: str = "--output", identity: str = "") -> Iterato
     """
     require_new(path, flag)
     final = os.path.realpath(path)
-    work = final + SUFFIX
-    _clear(work, flag, identity)
+    partial = final + SUFFIX
+    _remove_leftover(partial, flag, identity)
     parents = _missing_parents(final)
     try:
         try:
-            os.makedirs(work, exist_ok=True)
+            os.makedirs(partial, exist_ok=True)
         except OSError as error:
             raise _unwritable(flag, path, error.errno) from None
-        with _locked(work, "a", flag) as mark:
+        with _locked(partial, "a", flag) as mark:
             try:
                 with writing(path):
                     if not mark.tell():
                         mark.write(identity)
                         mark.flush()
                         os.fsync(mark.fileno())
-                    yield work
-                    _sync_all(work)
+                    yield partial
+                    _sync_all(partial)
                 if os.path.isdir(final):
                     os.rmdir(final)
-                os.replace(work, final)
+                os.replace(partial, final)
                 for name in os.listdir(final):
                     if name.startswith(MARK):
                         os.remove(os.path.join(final, name))
             except BaseException as error:
                 if not identity or isinstance(error, InputError):
-                    shutil.rmtree(work, ignore_errors=True)
+                    shutil.rmtree(partial, ignore_errors=True)
                 raise
     finally:
         for parent in parents:
@@ -64,27 +64,27 @@ def new_folder(path: str, flag: str = "--output", identity: str = "") -> Iterato
                 os.rmdir(parent)
 
 
-def _clear(work: str, flag: str, identity: str) -> None:
-    """Removes the folder `work` if a killed process left it, unless it is to be continued."""
-    if not os.path.lexists(work) or (os.path.isdir(work) and not os.listdir(work)):
-        shutil.rmtree(work, ignore_errors=True)
+def _remove_leftover(partial: str, flag: str, identity: str) -> None:
+    """Removes the folder `partial` if a killed process left it, unless it is to be continued."""
+    if not os.path.lexists(partial) or (os.path.isdir(partial) and not os.listdir(partial)):
+        shutil.rmtree(partial, ignore_errors=True)
         return
     try:
-        with _locked(work, "r+", flag) as mark:
+        with _locked(partial, "r+", flag) as mark:
             if not identity or mark.read() != identity:
-                shutil.rmtree(work)
+                shutil.rmtree(partial)
     except (FileNotFoundError, NotADirectoryError):
         raise InputError(
-            f"{flag} needs the name {work!r} while it is written, and what has that name was not "
-            "made by this project: move it or name another folder."
+            f"{flag} needs the name {partial!r} while it is written, and what has that name was "
+            "not made by this project: move it or name another folder."
         ) from None
 
 
 @contextlib.contextmanager
-def _locked(work: str, mode: str, flag: str) -> Iterator[IO[str]]:
-    """Holds the mark inside `work`; the system lets go of it when the process dies."""
-    with open(os.path.join(work, MARK), mode, encoding="utf-8", errors="replace") as mark:
-        lock(mark, f"{flag}: another process is writing {work!r}")
+def _locked(partial: str, mode: str, flag: str) -> Iterator[IO[str]]:
+    """Holds the mark inside `partial`; the system lets go of it when the process dies."""
+    with open(os.path.join(partial, MARK), mode, encoding="utf-8", errors="replace") as mark:
+        lock(mark, f"{flag}: another process is writing {partial!r}")
         yield mark
 
 
@@ -102,9 +102,9 @@ def lock(file: IO[str], problem: str) -> None:
 
 
 def _sync_all(folder: str) -> None:
-    for place, _, names in os.walk(folder):
+    for root, _, names in os.walk(folder):
         for name in names:
-            _sync(os.path.join(place, name))
+            _sync(os.path.join(root, name))
 
 
 def _sync(path: str) -> None:
@@ -135,9 +135,9 @@ def require_new(path: str, flag: str = "--output") -> None:
             "made by the same command: name another or remove it."
         )
     final = os.path.realpath(path)
-    above = os.path.dirname([final, *_missing_parents(final)][-1])
-    if not os.access(above, os.W_OK | os.X_OK):
-        raise _unwritable(flag, path, errno.EACCES if os.path.isdir(above) else errno.ENOTDIR)
+    parent = os.path.dirname([final, *_missing_parents(final)][-1])
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise _unwritable(flag, path, errno.EACCES if os.path.isdir(parent) else errno.ENOTDIR)
 
 
 def require_file(path: str, flag: str) -> None:

@@ -34,78 +34,78 @@ class RunDir:
     def __init__(self, path: str) -> None:
         self.path = path
 
-    def _at(self, name: str) -> str:
+    def _join(self, name: str) -> str:
         return os.path.join(self.path, name)
 
     @property
     def config_path(self) -> str:
         """The resolved configuration."""
-        return self._at("config.json")
+        return self._join("config.json")
 
     @property
     def metrics_path(self) -> str:
         """One JSON object a line."""
-        return self._at("metrics.jsonl")
+        return self._join("metrics.jsonl")
 
     @property
     def tensorboard_path(self) -> str:
         """Summaries for TensorBoard."""
-        return self._at("tensorboard")
+        return self._join("tensorboard")
 
     @property
     def checkpoints_path(self) -> str:
         """`tf.train.Checkpoint` files."""
-        return self._at("checkpoints")
+        return self._join("checkpoints")
 
     @property
     def plots_path(self) -> str:
         """PNG files."""
-        return self._at("plots")
+        return self._join("plots")
 
     @property
     def tokenizer_path(self) -> str:
         """The tokenizer that made the run's data."""
-        return self._at("tokenizer")
+        return self._join("tokenizer")
 
     @property
     def best_path(self) -> str:
         """What was best on held-out records: config.json, tokenizer/ and checkpoints/."""
-        return self._at("best")
+        return self._join("best")
 
     @property
     def training_path(self) -> str:
         """Of an unfinished fine-tuning: weights and optimizer at its last evaluation."""
-        return self._at("training")
+        return self._join("training")
 
     @property
     def card_path(self) -> str:
         """The model card of a fine-tuned run."""
-        return self._at("README.md")
+        return self._join("README.md")
 
     @property
     def export_path(self) -> str:
         """SavedModels of the encoder, one folder a step."""
-        return self._at("export")
+        return self._join("export")
 
     @property
     def skipped_path(self) -> str:
         """Steps that were skipped, with the records of their batches: one JSON object a line."""
-        return self._at("skipped.jsonl")
+        return self._join("skipped.jsonl")
 
     @property
     def result_path(self) -> str:
         """What a complete run leaves last."""
-        return self._at("result.json")
+        return self._join("result.json")
 
     def evaluation_path(self, name: str) -> str:
         """The figures of an evaluation on the data set `name`."""
-        os.makedirs(self._at("evaluations"), exist_ok=True)
-        return os.path.join(self._at("evaluations"), f"{name}.json")
+        os.makedirs(self._join("evaluations"), exist_ok=True)
+        return os.path.join(self._join("evaluations"), f"{name}.json")
 
     def predictions_path(self, name: str) -> str:
         """What a fine-tuned run says of the examples of a part, one JSON object a line."""
-        os.makedirs(self._at("predictions"), exist_ok=True)
-        return os.path.join(self._at("predictions"), f"{name}.jsonl")
+        os.makedirs(self._join("predictions"), exist_ok=True)
+        return os.path.join(self._join("predictions"), f"{name}.jsonl")
 
     @property
     def is_complete(self) -> bool:
@@ -115,7 +115,7 @@ class RunDir:
     @property
     def is_unfinished(self) -> bool:
         """Whether it is a run, and no converted folder, that has not ended."""
-        return os.path.isfile(self._at("environment.json")) and not self.is_complete
+        return os.path.isfile(self._join("environment.json")) and not self.is_complete
 
     def require_ended(self, flag: str, unfinished: bool) -> None:
         """InputError, which names `flag`: the run has not ended, and its state is not asked for."""
@@ -133,18 +133,18 @@ class RunDir:
             named), something else, or cannot be written.
         """
         if os.path.isfile(self.config_path):
-            self._must_be_same(config)
+            self._require_same_config(config)
             return
-        with outputs.new_folder(self.path, "--run_dir") as work:
-            new = RunDir(work)
+        with outputs.new_folder(self.path, "--run_dir") as folder:
+            new = RunDir(folder)
             tokenizer.save(new.tokenizer_path)
-            outputs.write_json(new._at("environment.json"), environment())
+            outputs.write_json(new._join("environment.json"), environment())
             outputs.write_json(new.config_path, config)
 
     def check(self, config: Mapping[str, Any]) -> None:
         """As `begin`, without writing anything."""
         if os.path.isfile(self.config_path):
-            self._must_be_same(config)
+            self._require_same_config(config)
         else:
             outputs.require_new(self.path, "--run_dir")
 
@@ -160,7 +160,7 @@ class RunDir:
                 outputs.lock(file, f"--run_dir={self.path}: another process is training this run")
             yield
 
-    def _must_be_same(self, config: Mapping[str, Any]) -> None:
+    def _require_same_config(self, config: Mapping[str, Any]) -> None:
         if differing := settings.differing_keys(self.config(), json.loads(json.dumps(config))):
             raise InputError(
                 f"--run_dir={self.path} holds a run of another configuration (there != here): "
@@ -175,11 +175,11 @@ class RunDir:
           InputError: its config.json is not JSON.
         """
         if not os.path.isfile(self.config_path):
-            below = sorted(glob.glob(os.path.join(glob.escape(self.path), "*", "config.json")))
-            meant = f" Meant {os.path.dirname(below[0])!r}?" if below else ""
+            nested = sorted(glob.glob(os.path.join(glob.escape(self.path), "*", "config.json")))
+            suggestion = f" Meant {os.path.dirname(nested[0])!r}?" if nested else ""
             raise InputNotFoundError(
                 f"no config.json in {self.path!r} (working folder {os.getcwd()}): not a run folder."
-                + meant
+                + suggestion
             )
         return outputs.read_json(self.config_path)
 
@@ -194,7 +194,7 @@ class RunDir:
         except ValueError as error:
             raise InputError(f"{self.metrics_path!r} must hold JSON lines: {error}.") from None
 
-    def keep_metrics_until(self, step: int) -> None:
+    def truncate_metrics(self, step: int) -> None:
         """Drops the rows after `step`: a restart from a checkpoint writes them again."""
         rows = [row for row in self.metrics() if row["step"] <= step]
         with outputs.new_file(self.metrics_path) as partial:

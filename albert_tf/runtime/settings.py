@@ -76,9 +76,13 @@ def differing_keys(left: Any, right: Any) -> list[str]:
 def unknown_key(key: str, valid: Iterable[str], what: str = "key") -> str:
     """The message for an unknown key: those that begin so or are near, else all of them."""
     valid = sorted(valid)
-    near = [name for name in valid if name.startswith(key)][:3]
-    near = near or difflib.get_close_matches(key, valid, n=3, cutoff=0.5)
-    hint = f"Did you mean {' or '.join(near)}?" if near else f"Valid {what}s: {', '.join(valid)}."
+    suggestions = [name for name in valid if name.startswith(key)][:3]
+    suggestions = suggestions or difflib.get_close_matches(key, valid, n=3, cutoff=0.5)
+    hint = (
+        f"Did you mean {' or '.join(suggestions)}?"
+        if suggestions
+        else f"Valid {what}s: {', '.join(valid)}."
+    )
     return f"unknown {what} `{key}`. {hint}"
 
 
@@ -86,9 +90,9 @@ def _parsed(tree: Any, key: str, text: str) -> Any:
     """The value of the field `key`, dotted, of the tree's type."""
     path, hint = key.split("."), None
     for depth, name in enumerate(path):
-        hints, above = typing.get_type_hints(type(tree)), ".".join(path[:depth])
+        hints, parent = typing.get_type_hints(type(tree)), ".".join(path[:depth])
         fields = [f.name for f in dataclasses.fields(tree)]
-        prefix = f"{above}." if above else ""
+        prefix = f"{parent}." if parent else ""
         if name not in fields:
             raise ConfigError(unknown_key(prefix + name, [prefix + field for field in fields]))
         tree, hint = getattr(tree, name), hints[name]

@@ -94,7 +94,7 @@ class SequenceClassifier(TaskModel):
             pooled = tf.stack([self.encoder.pool(layer) for layer in layers], axis=1)  # [B, L, H]
         return self.head(common.dropout(pooled, self.task.dropout, key))
 
-    def losses_of_fit(self) -> tf_keras.losses.Loss:
+    def training_losses(self) -> tf_keras.losses.Loss:
         if self.task.exit_losses:
             return ExitCrossEntropy()
         return tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True)

@@ -138,15 +138,19 @@ class Features:
             ]
 
 
-def joined(parts: Sequence[Features]) -> Features:
+def concatenate(parts: Sequence[Features]) -> Features:
     """The units of several, which have no hints, one after the other."""
     begin = parts[0]
 
-    def whole(name: str) -> np.ndarray:
+    def concatenated(name: str) -> np.ndarray:
         return np.concatenate([getattr(part.sequences, name) for part in parts])
 
     sequences = Sequences(
-        whole("ids"), whole("lengths"), whole("first_lengths"), begin.sequences.pad, whole("cut")
+        concatenated("ids"),
+        concatenated("lengths"),
+        concatenated("first_lengths"),
+        begin.sequences.pad,
+        concatenated("cut"),
     )
     targets = {
         name: np.concatenate([part.targets[name] for part in parts]) for name in begin.targets

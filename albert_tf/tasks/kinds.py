@@ -73,7 +73,7 @@ KINDS = {
 }  # fmt: skip
 
 
-def shortened(task: Any, max_positions: int) -> dict[str, int]:
+def length_limits(task: Any, max_positions: int) -> dict[str, int]:
     """The changes that give a `task` section sequences of at most `max_positions`; none if it has.
 
     Windows over a context overlap as much as they would have.

@@ -35,10 +35,10 @@ class MultipleChoiceTask:
     kind: str = "multiple_choice"
 
     def __post_init__(self) -> None:
-        for key, least in {"seq_length": 5, "num_choices": 2, "qa_length": 1}.items():
-            if getattr(self, key) < least:
+        for key, minimum in {"seq_length": 5, "num_choices": 2, "qa_length": 1}.items():
+            if getattr(self, key) < minimum:
                 raise ConfigError(
-                    f"`task.{key}` must be at least {least}. Received: {getattr(self, key)}."
+                    f"`task.{key}` must be at least {minimum}. Received: {getattr(self, key)}."
                 )
         if not 0 <= self.dropout < 1:
             raise ConfigError(f"`task.dropout` must be in [0, 1). Received: {self.dropout}.")
@@ -70,7 +70,7 @@ class MultipleChoice(TaskModel):
         scores = self.head(common.dropout(outputs["pooled_output"], self.task.dropout, key))
         return tf.reshape(scores, [-1, self.task.num_choices])
 
-    def losses_of_fit(self) -> tf_keras.losses.Loss:
+    def training_losses(self) -> tf_keras.losses.Loss:
         return tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
     def create_weights(self) -> Self:
@@ -96,16 +96,18 @@ def featurize_choices(
             )
     texts = list(dict.fromkeys(example.context for example in examples))
     contexts = dict(zip(texts, tokenizer.encode_batch(texts), strict=True))
-    asked = tokenizer.encode_batch(
+    questions = tokenizer.encode_batch(
         [fill(e.question, option) for e in examples for option in e.options]
     )
-    room = task.seq_length - 3  # [CLS] and two [SEP]
-    second = [ids[-min(task.qa_length, room) :] for ids in asked]
-    whole = [contexts[example.context] for example in examples for _ in example.options]
-    first = [ids[: room - len(other)] for ids, other in zip(whole, second, strict=True)]
+    max_pieces = task.seq_length - 3  # [CLS] and two [SEP]
+    second = [ids[-min(task.qa_length, max_pieces) :] for ids in questions]
+    full_contexts = [contexts[example.context] for example in examples for _ in example.options]
+    first = [
+        ids[: max_pieces - len(other)] for ids, other in zip(full_contexts, second, strict=True)
+    ]
     kept = [len(ids) for part in (first, second) for ids in part]
-    wanted = [len(ids) for part in (whole, asked) for ids in part]
-    cut = np.not_equal(kept, wanted).reshape(2, len(second)).any(axis=0)
+    full = [len(ids) for part in (full_contexts, questions) for ids in part]
+    cut = np.not_equal(kept, full).reshape(2, len(second)).any(axis=0)
     sequences = pack(first, second, task.seq_length, tokenizer.special)
     sequences = dataclasses.replace(sequences, cut=cut)
     labels = [example.label for example in examples]

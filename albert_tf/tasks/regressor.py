@@ -65,7 +65,7 @@ class SequenceRegressor(TaskModel):
         """The head alone: float32 [B, H] -> [B]."""
         return self.task.center + self.task.scale * self.head(pooled)[:, 0]
 
-    def losses_of_fit(self) -> tf_keras.losses.Loss:
+    def training_losses(self) -> tf_keras.losses.Loss:
         return SquaredError(self.task.scale)
 
 

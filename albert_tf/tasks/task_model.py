@@ -62,13 +62,13 @@ class TaskModel(tf_keras.Model):
         self, inputs: Mapping[str, tf.Tensor], training: bool
     ) -> tuple[dict[str, tf.Tensor], common.DropoutKey | None]:
         """The encoder's outputs, and the key of the head's dropout, None where there is none."""
-        own = {name: inputs[name] for name in INPUTS}
+        encoder_inputs = {name: inputs[name] for name in INPUTS}
         if not training:
-            return self.encoder(own, training=False), None
+            return self.encoder(encoder_inputs, training=False), None
         key = self._dropout_key()
         if not isinstance(self.encoder, AlbertEncoder):  # it takes no key
-            return self.encoder(own, training=True), key
-        outputs = self.encoder(own, training=True, dropout_key=common.fold_in(key, 0))
+            return self.encoder(encoder_inputs, training=True), key
+        outputs = self.encoder(encoder_inputs, training=True, dropout_key=common.fold_in(key, 0))
         return outputs, common.fold_in(key, 1)
 
     def _dropout_key(self) -> common.DropoutKey:
@@ -89,8 +89,8 @@ class TaskModel(tf_keras.Model):
         gradients, variables = self._gradients(parts, 0)
 
         def add(part: tf.Tensor, sums: list[tf.Tensor]) -> tuple[tf.Tensor, list[tf.Tensor]]:
-            more, _ = self._gradients(parts, part)
-            return part + 1, [a + b for a, b in zip(sums, more, strict=True)]
+            gradients, _ = self._gradients(parts, part)
+            return part + 1, [a + b for a, b in zip(sums, gradients, strict=True)]
 
         _, gradients = tf.while_loop(
             lambda part, _: part < self.accumulation_steps, add, (1, gradients),
@@ -125,7 +125,7 @@ class TaskModel(tf_keras.Model):
         ]
         return [each for each, _ in known], [variable for _, variable in known]
 
-    def losses_of_fit(self) -> Any:
+    def training_losses(self) -> Any:
         """What `compile(loss=...)` takes."""
         raise NotImplementedError
 

@@ -50,9 +50,10 @@ def align(texts: Sequence[str], tokenizer: Tokenizer) -> Pieces:
     first = np.minimum(origins[begin] - base, length)
     is_solid = end > begin
     before = np.where(begin > 0, origins[begin - 1] - base, -1)
-    nothing = np.maximum(first - 1, before)  # a space may stand inside what one character became
-    last = np.where(is_solid, origins[end - 1] - base, nothing)
-    reach = np.where(is_solid, np.minimum(reaches[end - 1] - base, length - 1), nothing)
+    # A space may stand inside what one character became.
+    last_of_space = np.maximum(first - 1, before)
+    last = np.where(is_solid, origins[end - 1] - base, last_of_space)
+    reach = np.where(is_solid, np.minimum(reaches[end - 1] - base, length - 1), last_of_space)
     return Pieces(ids, counts, *(values.astype(np.int32) for values in (first, last, reach)))
 
 
@@ -124,8 +125,8 @@ def _split_digit_commas(
     times[replaced] = [len(new) for new in parts]
     row: np.ndarray = np.repeat(np.repeat(np.arange(len(counts)), counts), times)
     ids, begin, end = (np.repeat(values, times) for values in (ids, begin, end))
-    place = replaced + np.cumsum(np.append(0, times[replaced] - 1))[:-1]
-    for start, new in zip(place.tolist(), parts, strict=True):
+    starts = replaced + np.cumsum(np.append(0, times[replaced] - 1))[:-1]
+    for start, new in zip(starts.tolist(), parts, strict=True):
         stop = start + len(new)
         ids[start:stop] = new
         lengths = [len(tokenizer.id_to_piece(i).replace(WORD_MARK, "")) for i in new]

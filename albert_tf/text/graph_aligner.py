@@ -16,7 +16,7 @@ from albert_tf.text.tokenizer import Tokenizer
 from albert_tf.text.wordpiece import CONTINUES, characters
 
 
-class PlacedPieces(NamedTuple):
+class AlignedPieces(NamedTuple):
     """The pieces of texts, and the characters of the texts.
 
     ids: int32 [B, (pieces)], those of `GraphTokenizer`.
@@ -47,30 +47,30 @@ class GraphAligner(tf.Module):
         with tf.init_scope():
             self._lengths = tf.constant([len(_solid_text(piece, graph)) for piece in pieces])
 
-    def __call__(self, texts: tf.Tensor) -> PlacedPieces:
+    def __call__(self, texts: tf.Tensor) -> AlignedPieces:
         """The pieces of string [B]."""
         codes = tf.strings.unicode_decode(texts, "UTF-8", errors="replace")
         ids, begin, end = self._cut(texts)
         # How many solid characters there are up to each character, with one behind the last.
-        upto = tf.cumsum(tf.concat([self._solid_lengths(texts, codes), [1]], 0))  # [C + 1]
-        before = tf.concat([[0], upto], 0)
+        solid_until = tf.cumsum(tf.concat([self._solid_lengths(texts, codes), [1]], 0))  # [C + 1]
+        before = tf.concat([[0], solid_until], 0)
         row, bounds = row_of(ids), tf.cast(codes.row_splits, tf.int32)
         base, limit = tf.gather(bounds, row), tf.gather(bounds, row + 1)
         # The counts are of the text's own: a text cannot move its neighbours' pieces.
-        own, most = tf.gather(before, base), tf.gather(before, limit)
-        begin, end = (tf.minimum(own + count, most) for count in (begin, end))
+        text_begin, text_end = tf.gather(before, base), tf.gather(before, limit)
+        begin, end = (tf.minimum(text_begin + count, text_end) for count in (begin, end))
 
         def origin(solid: tf.Tensor) -> tf.Tensor:
-            return tf.searchsorted(upto, solid, side="right")
+            return tf.searchsorted(solid_until, solid, side="right")
 
         is_solid = end > begin
         first = tf.minimum(origin(begin), limit)
         final = origin(tf.maximum(end - 1, 0))
-        reach = tf.minimum(origin(tf.gather(upto, final)), limit) - 1
+        reach = tf.minimum(origin(tf.gather(solid_until, final)), limit) - 1
         # A space may stand inside what one character became.
-        nothing = tf.maximum(first - 1, tf.where(begin > own, origin(begin - 1), -1))
-        last, reach = (tf.where(is_solid, place, nothing) for place in (final, reach))
-        return PlacedPieces(ids, first - base, last - base, reach - base, codes)
+        last_of_space = tf.maximum(first - 1, tf.where(begin > text_begin, origin(begin - 1), -1))
+        last, reach = (tf.where(is_solid, value, last_of_space) for value in (final, reach))
+        return AlignedPieces(ids, first - base, last - base, reach - base, codes)
 
     def _solid_lengths(self, texts: tf.Tensor, codes: tf.RaggedTensor) -> tf.Tensor:
         """How many solid characters each character becomes, int32 [C]."""
@@ -78,14 +78,14 @@ class GraphAligner(tf.Module):
             texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
             texts = tf.strings.regex_replace(texts, self._quotes, r"\1\2 ")
             codes = tf.strings.unicode_decode(texts, "UTF-8")
-        alphabet, place = tf.unique(codes.values)
-        alone = tf.strings.unicode_encode(alphabet[:, tf.newaxis], "UTF-8")
+        alphabet, index = tf.unique(codes.values)
+        single_characters = tf.strings.unicode_encode(alphabet[:, tf.newaxis], "UTF-8")
         ops = self._graph.ops
         if isinstance(ops, WordPieceOps):
-            solid = tf.strings.reduce_join(ops.words(alone), axis=1)
+            solid = tf.strings.reduce_join(ops.words(single_characters), axis=1)
         else:
-            solid = tf.strings.regex_replace(ops.normalize(alone), " ", "")
-        return tf.gather(tf.strings.length(solid, "UTF8_CHAR"), place)
+            solid = tf.strings.regex_replace(ops.normalize(single_characters), " ", "")
+        return tf.gather(tf.strings.length(solid, "UTF8_CHAR"), index)
 
     def _cut(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
         """ids [B, (pieces)] and the solid characters [begin, end) of their texts, int32 [P]."""
@@ -99,20 +99,20 @@ class GraphAligner(tf.Module):
         self, texts: tf.Tensor, ops: SentencePieceOps
     ) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
         normal = ops.normalize(texts)
-        short, keep = ops.shorten(normal)
+        short, is_kept = ops.shorten(normal)
         ids, begin, end = ops.processor.tokenize_with_offsets(short)
         # How many solid characters there are before each character of `normal`, and at its end;
         # then before each that `short` still has; then before each byte of those.
         codes = tf.strings.unicode_decode(normal, "UTF-8").values
         before = tf.concat([[0], tf.cumsum(tf.cast(codes != ord(" "), tf.int32))], 0)
-        before = tf.boolean_mask(before, tf.concat([keep, [True]], 0))
+        before = tf.boolean_mask(before, tf.concat([is_kept, [True]], 0))
         flat = tf.cast(tf.io.decode_raw(tf.strings.reduce_join(short), tf.uint8), tf.int32)
         begins = tf.not_equal(tf.bitwise.bitwise_and(flat, 0xC0), 0x80)  # a character
         before = tf.gather(before, tf.concat([[0], tf.cumsum(tf.cast(begins, tf.int32))], 0))
         base = tf.gather(tf.cumsum(tf.strings.length(short), exclusive=True), row_of(ids))
-        own = tf.gather(before, base)
+        text_begin = tf.gather(before, base)
         begin, end = (
-            tf.gather(before, base + tf.cast(offsets.values, tf.int32)) - own
+            tf.gather(before, base + tf.cast(offsets.values, tf.int32)) - text_begin
             for offsets in (begin, end)
         )
         new = ops.replace(ids)
@@ -124,8 +124,8 @@ class GraphAligner(tf.Module):
         """The new pieces share the range of the one that they replace, by their lengths."""
         ids = new.values  # [P, (new)]
         old, starts, limits = row_of(ids), ids.row_starts(), ids.row_limits()
-        upto = tf.cumsum(tf.gather(self._lengths, ids.values), exclusive=True)
-        inner = upto - tf.gather(upto, tf.gather(starts, old))
+        lengths_before = tf.cumsum(tf.gather(self._lengths, ids.values), exclusive=True)
+        inner = lengths_before - tf.gather(lengths_before, tf.gather(starts, old))
         end = tf.gather(end, old)
         begin = tf.minimum(tf.gather(begin, old) + inner, end)
         is_last = tf.equal(tf.range(tf.size(old, tf.int64)) + 1, tf.gather(limits, old))

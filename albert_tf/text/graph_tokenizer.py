@@ -203,10 +203,10 @@ def pack_segments(
     types = tf.zeros_like(ids)
     for number, (segment, length) in enumerate(zip(segments, keep, strict=True)):
         end = start + length
-        place = positions - start
-        ids = tf.where((place >= 0) & (place < length), _row_values(segment, place), ids)
+        column = positions - start
+        ids = tf.where((column >= 0) & (column < length), _row_values(segment, column), ids)
         ids = tf.where(positions == end, special.sep, ids)
-        types = tf.where((place >= 0) & (positions <= end), number, types)
+        types = tf.where((column >= 0) & (positions <= end), number, types)
         start = end + 1
     mask = tf.cast(positions < start, tf.int32)
     return {"input_word_ids": ids, "input_mask": mask, "input_type_ids": types}
@@ -220,11 +220,11 @@ def _lengths(segments: list[tf.RaggedTensor], budget: tf.Tensor) -> list[tf.Tens
     return list(truncated_lengths_in_graph(have[0], have[1], budget))
 
 
-def _row_values(segment: tf.RaggedTensor, place: tf.Tensor) -> tf.Tensor:
-    """Row i's value at `place[i]` [B, S]; anything where the row has none."""
+def _row_values(segment: tf.RaggedTensor, column: tf.Tensor) -> tf.Tensor:
+    """Row i's value at `column[i]` [B, S]; anything where the row has none."""
     values = tf.concat([segment.values, [0]], axis=0)  # so that there is one
     starts = tf.cast(segment.row_starts(), tf.int32)[:, tf.newaxis]
-    return tf.gather(values, tf.clip_by_value(starts + place, 0, tf.size(values) - 1))
+    return tf.gather(values, tf.clip_by_value(starts + column, 0, tf.size(values) - 1))
 
 
 def _replacement_table(tokenizer: Tokenizer) -> tuple[tf.Tensor, tf.Tensor] | None:

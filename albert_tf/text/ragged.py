@@ -13,15 +13,15 @@ def row_of(rows: tf.RaggedTensor) -> tf.Tensor:
     return tf.searchsorted(rows.row_splits[1:], tf.range(size), side="right")
 
 
-def keep(rows: tf.RaggedTensor, which: tf.Tensor) -> tf.RaggedTensor:
-    """The rows without the values that `which`, bool [values], says no to."""
-    upto = tf.concat([[0], tf.cumsum(tf.cast(which, tf.int64))], 0)
+def mask_rows(rows: tf.RaggedTensor, mask: tf.Tensor) -> tf.RaggedTensor:
+    """The rows without the values where `mask`, bool [values], is False."""
+    kept_before = tf.concat([[0], tf.cumsum(tf.cast(mask, tf.int64))], 0)
     return tf.RaggedTensor.from_row_splits(
-        tf.boolean_mask(rows.values, which), tf.gather(upto, rows.row_splits), validate=False
+        tf.boolean_mask(rows.values, mask), tf.gather(kept_before, rows.row_splits), validate=False
     )
 
 
-def part(rows: tf.RaggedTensor, begin: tf.Tensor, length: tf.Tensor) -> tf.RaggedTensor:
+def slice_rows(rows: tf.RaggedTensor, begin: tf.Tensor, length: tf.Tensor) -> tf.RaggedTensor:
     """`length` of the values of all rows from `begin` on: int64 [n] each -> [n, (length)]."""
-    places = tf.ragged.range(begin, begin + length)
-    return places.with_values(tf.gather(rows.values, places.values))
+    positions = tf.ragged.range(begin, begin + length)
+    return positions.with_values(tf.gather(rows.values, positions.values))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from albert_tf.text.ragged import keep
+from albert_tf.text.ragged import mask_rows
 
 LONG = 4096  # bytes; texts up to here are left as they are
 _BLOCK, _BEYOND = 64, 16  # characters; a piece, or what becomes another character, has no more
@@ -36,7 +36,7 @@ def shorten(
     is_void = tf.repeat(is_void, sizes)  # [C]
     is_kept = ~is_void | tf.equal(tf.range(count), tf.repeat(begin, sizes))
     codes = codes.with_values(tf.where(is_void, ord(_STRANGER), characters))
-    return tf.strings.unicode_encode(keep(codes, is_kept), "UTF-8"), is_kept
+    return tf.strings.unicode_encode(mask_rows(codes, is_kept), "UTF-8"), is_kept
 
 
 def _inside_runs(

@@ -153,17 +153,19 @@ def split_words(texts: Sequence[str], rules: Normalization) -> list[list[str]]:
 @functools.cache
 def characters() -> dict[str, Ranges]:
     """The characters that BERT's rules name: `dropped`, `space`, `marks`, `alone`."""
-    of: dict[str, list[tuple[int, int]]] = {}
+    ranges_of: dict[str, list[tuple[int, int]]] = {}
     categories = map(unicodedata.category, map(chr, range(sys.maxunicode + 1)))
     for category, run in itertools.groupby(enumerate(categories), operator.itemgetter(1)):
         codes = [code for code, _ in run]
-        of.setdefault(category, []).append((codes[0], codes[-1]))
-    punctuation = [run for category, runs in of.items() if category[0] == "P" for run in runs]
+        ranges_of.setdefault(category, []).append((codes[0], codes[-1]))
+    punctuation = [
+        run for category, runs in ranges_of.items() if category[0] == "P" for run in runs
+    ]
     return {
         # Lone surrogates (Cs), which UTF-8 cannot carry, would be U+FFFD in it.
-        "dropped": (*_CONTROLS, *of["Cf"], *of["Cs"], (0xFFFD, 0xFFFD)),
-        "space": ((0x09, 0x0A), (0x0D, 0x0D), *of["Zs"], *of["Zl"], *of["Zp"]),
-        "marks": tuple(of["Mn"]),
+        "dropped": (*_CONTROLS, *ranges_of["Cf"], *ranges_of["Cs"], (0xFFFD, 0xFFFD)),
+        "space": ((0x09, 0x0A), (0x0D, 0x0D), *ranges_of["Zs"], *ranges_of["Zl"], *ranges_of["Zp"]),
+        "marks": tuple(ranges_of["Mn"]),
         "alone": (*CJK, *_ASCII_PUNCTUATION, *punctuation),
     }
 

@@ -42,6 +42,6 @@ class Progress:
 
     def _line(self, note: str) -> str:
         rate = (self.done - self._start_done) / max(1e-9, time.monotonic() - self._start)
-        of = f"/{self.total:,}" if self.total else ""
+        total = f"/{self.total:,}" if self.total else ""
         eta = f", {(self.total - self.done) / rate:.0f} s left" if self.total and rate else ""
-        return f"{self.done:,}{of} {self.unit} ({rate:,.1f}/s{eta}) {note}".rstrip()
+        return f"{self.done:,}{total} {self.unit} ({rate:,.1f}/s{eta}) {note}".rstrip()

@@ -3,9 +3,9 @@
 from benchmarks.workloads import Workload
 
 
-def hf_config(work: Workload) -> dict[str, object]:
+def hf_config(workload: Workload) -> dict[str, object]:
     """Keyword arguments of the configuration, without dropout."""
-    config = work.model
+    config = workload.model
     return {
         "vocab_size": config.vocab_size,
         "embedding_size": config.embedding_size,

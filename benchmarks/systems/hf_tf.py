@@ -10,10 +10,10 @@ from benchmarks.systems.tf_losses import pretraining_loss
 from benchmarks.workloads import Workload, random_batch
 
 
-def albert(work: Workload, precision: str, jit: bool) -> Step:
+def albert(workload: Workload, precision: str, jit: bool) -> Step:
     """The modules of TFAlbertForPreTraining; its own call would score every position."""
     tf_keras.mixed_precision.set_global_policy(precision)
-    model = TFAlbertForPreTraining(AlbertConfig(**hf_config(work)))
+    model = TFAlbertForPreTraining(AlbertConfig(**hf_config(workload)))
     model.build()
     optimizer = AdamWeightDecay(
         LEARNING_RATE,
@@ -21,7 +21,7 @@ def albert(work: Workload, precision: str, jit: bool) -> Step:
         weight_decay_rate=WEIGHT_DECAY,
         exclude_from_weight_decay=["LayerNorm", "layer_norm", "bias"],
     )
-    batch = {name: tf.constant(value) for name, value in random_batch(work).items()}
+    batch = {name: tf.constant(value) for name, value in random_batch(workload).items()}
 
     @tf.function
     def step() -> tf.Tensor:

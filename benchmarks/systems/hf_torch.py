@@ -11,20 +11,20 @@ from benchmarks.systems.hf_config import hf_config
 from benchmarks.workloads import Workload, random_batch
 
 
-def eager(work: Workload, precision: str, jit: bool) -> Step:
+def eager(workload: Workload, precision: str, jit: bool) -> Step:
     """The modules of AlbertForPreTraining; its own forward would score every position."""
-    return _step(work, precision, compiled=False)
+    return _step(workload, precision, compiled=False)
 
 
-def compiled(work: Workload, precision: str, jit: bool) -> Step:
+def compiled(workload: Workload, precision: str, jit: bool) -> Step:
     """The same, with forward and loss compiled."""
-    return _step(work, precision, compiled=True)
+    return _step(workload, precision, compiled=True)
 
 
-def _step(work: Workload, precision: str, compiled: bool) -> Step:
-    model = AlbertForPreTraining(AlbertConfig(**hf_config(work))).train()
+def _step(workload: Workload, precision: str, compiled: bool) -> Step:
+    model = AlbertForPreTraining(AlbertConfig(**hf_config(workload))).train()
     optimizer = _adamw(model)
-    batch = {name: torch.from_numpy(value) for name, value in random_batch(work).items()}
+    batch = {name: torch.from_numpy(value) for name, value in random_batch(workload).items()}
     batch |= {name: batch[name].long() for name in ("masked_lm_positions", "masked_lm_ids")}
     batch["pair_label"] = batch["pair_label"].long()
     loss_of = torch.compile(_loss) if compiled else _loss

@@ -10,9 +10,9 @@ from benchmarks.systems import CLIP_NORM, LEARNING_RATE, WEIGHT_DECAY, Step
 from benchmarks.workloads import Workload, random_batch
 
 
-def albert(work: Workload, precision: str, jit: bool) -> Step:
+def albert(workload: Workload, precision: str, jit: bool) -> Step:
     """Backbone and MLM head; what Keras compiles by default stays compiled."""
-    config, batch = work.model, random_batch(work)
+    config, batch = workload.model, random_batch(workload)
     backbone = keras_hub.models.AlbertBackbone(
         vocabulary_size=config.vocab_size,
         embedding_dim=config.embedding_size,

@@ -11,11 +11,11 @@ from pretraining.loop.config import LoopConfig, OptimizerConfig, PretrainConfig
 from pretraining.loop.train_step import TrainStep, make_optimizer
 
 
-def albert(work: Workload, precision: str, jit: bool) -> Step:
+def albert(workload: Workload, precision: str, jit: bool) -> Step:
     """AlbertPretrainer with the workload's model."""
     tf_keras.mixed_precision.set_global_policy(precision)
     config = PretrainConfig(
-        model=work.model,
+        model=workload.model,
         optimizer=OptimizerConfig(
             name="adamw",
             learning_rate=LEARNING_RATE,
@@ -31,7 +31,7 @@ def albert(work: Workload, precision: str, jit: bool) -> Step:
         optimizer = make_optimizer(config)
         optimizer.build(model.trainable_variables)
     train_step = TrainStep(model, optimizer, config)
-    batch = {name: tf.constant(value) for name, value in random_batch(work).items()}
+    batch = {name: tf.constant(value) for name, value in random_batch(workload).items()}
 
     @tf.function(jit_compile=jit)
     def step(batch: dict[str, tf.Tensor]) -> tf.Tensor:
@@ -41,6 +41,6 @@ def albert(work: Workload, precision: str, jit: bool) -> Step:
     return lambda: float(step(batch))
 
 
-def bert(work: Workload, precision: str, jit: bool) -> Step:
+def bert(workload: Workload, precision: str, jit: bool) -> Step:
     """The same code with BERT's shape."""
-    return albert(work.as_bert(), precision, jit)
+    return albert(workload.as_bert(), precision, jit)

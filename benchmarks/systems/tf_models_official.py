@@ -11,10 +11,10 @@ from benchmarks.systems.tf_losses import pretraining_loss
 from benchmarks.workloads import Workload, random_batch
 
 
-def albert(work: Workload, precision: str, jit: bool) -> Step:
+def albert(workload: Workload, precision: str, jit: bool) -> Step:
     """The encoder with both heads, trained as its masked-LM task does."""
     tf_keras.mixed_precision.set_global_policy(precision)
-    encoder = encoder_like(work.model)
+    encoder = encoder_like(workload.model)
     mlm_head = layers.MaskedLM(
         encoder.get_embedding_table(), activation=lambda x: tf.nn.gelu(x, approximate=True)
     )
@@ -27,7 +27,7 @@ def albert(work: Workload, precision: str, jit: bool) -> Step:
         exclude_from_weight_decay=["LayerNorm", "layer_norm", "bias"],
         gradient_clip_norm=CLIP_NORM,
     )
-    batch = {name: tf.constant(value) for name, value in random_batch(work).items()}
+    batch = {name: tf.constant(value) for name, value in random_batch(workload).items()}
     inputs = [batch[name] for name in ("input_word_ids", "input_mask", "input_type_ids")]
 
     @tf.function

@@ -79,10 +79,10 @@ def run(
     options = require_beam(beam_args)
     if corpus.data_dir:  # workers have another working directory
         corpus = dataclasses.replace(corpus, data_dir=os.path.abspath(corpus.data_dir))
-    with _told_plainly(), beam.Pipeline(_runner(options), options) as pipeline:
+    with _raise_user_errors(), beam.Pipeline(_runner(options), options) as pipeline:
         cut = (
             pipeline
-            | "files" >> beam.Create(_absolute(corpus.parts()))
+            | "files" >> beam.Create(_with_absolute_paths(corpus.parts()))
             | "to any worker" >> beam.Reshuffle()
             | "cut" >> beam.FlatMap(_cut, corpus, cutter, num_shards).with_outputs(main="pairs")
         )
@@ -113,7 +113,7 @@ def _runner(options: Any) -> Any:
     return FnApiRunner() if name in (None, "DirectRunner") else name
 
 
-def _absolute(parts: Iterable[Part]) -> list[Part]:
+def _with_absolute_paths(parts: Iterable[Part]) -> list[Part]:
     return [(number, [os.path.abspath(name) for name in files]) for number, files in parts]
 
 
@@ -144,20 +144,20 @@ def _write(
     """A shard's pairs -> its file; returns the shard and its number of records."""
     shard, blocks = group
     num_records = 0
-    with tempfile.TemporaryDirectory() as work:
-        with open(spill_path(work, shard), "wb") as spill:
+    with tempfile.TemporaryDirectory() as scratch:
+        with open(spill_path(scratch, shard), "wb") as spill:
             for count, content in blocks:
                 num_records += count
                 spill.write(content)
-        ShardWriter(work, num_shards, layout)(shard)
+        ShardWriter(scratch, num_shards, layout)(shard)
         path = os.path.join(folder, shard_name(shard, num_shards))
-        mine = f"{path}.{uuid.uuid4().hex}"  # engines may run a step twice at the same time
+        temporary = f"{path}.{uuid.uuid4().hex}"  # engines may run a step twice at the same time
         try:
-            shutil.copyfile(os.path.join(work, os.path.basename(path)), mine)
-            os.replace(mine, path)
+            shutil.copyfile(os.path.join(scratch, os.path.basename(path)), temporary)
+            os.replace(temporary, path)
         finally:
             with contextlib.suppress(FileNotFoundError):
-                os.remove(mine)
+                os.remove(temporary)
     return shard, num_records
 
 
@@ -175,8 +175,8 @@ def _read_summary(path: str) -> tuple[tuple[int, ...], Tally]:
 
 
 @contextlib.contextmanager
-def _told_plainly() -> Iterator[None]:
-    """Raises what a worker told for people: Beam adds its step, or makes a text of all of it."""
+def _raise_user_errors() -> Iterator[None]:
+    """Raises what a worker raised for the user: Beam adds its step, or makes it all one text."""
     try:
         yield
     except Exception as error:

@@ -9,7 +9,7 @@ from albert_tf.runtime import keyed_random
 from albert_tf.text.tokenizer import Tokenizer
 from data.building.batch_tokenizer import encode_flat
 from data.building.pair_labels import paired, swapped
-from data.building.segments import Pairs, part_long_sentences, reference_pairs, segment_pairs
+from data.building.segments import Pairs, reference_pairs, segment_pairs, split_long_sentences
 from data.building.sequences import Sequences, take_ranges
 from data.building.workers import map_in_order
 from data.corpora.corpus import Document, split_of
@@ -82,10 +82,12 @@ class Cutter:
         numbers = np.array([number for number, _ in batch])
         parted = bounds
         if not self.quirks:
-            parted = part_long_sentences(bounds, ids, self.tokenizer.is_word_start, self._room)
+            parted = split_long_sentences(
+                bounds, ids, self.tokenizer.is_word_start, self._max_pieces
+            )
         passes = [
-            self._cut_once(ids, parted, documents, numbers, turn)
-            for turn in range(self.dupe_factor)
+            self._cut_pass(ids, parted, documents, numbers, pass_number)
+            for pass_number in range(self.dupe_factor)
         ]
         pairs = Pairs(*map(np.concatenate, zip(*passes, strict=True)))
         kept = int(pairs.first_length.sum() + pairs.second_length.sum())
@@ -105,25 +107,25 @@ class Cutter:
         )
         return _sequences(pairs, ids.astype(ids_dtype(self.tokenizer.vocab_size)), numbers), counts
 
-    def _cut_once(
+    def _cut_pass(
         self,
         ids: np.ndarray,
         bounds: np.ndarray,
         documents: np.ndarray,
         numbers: np.ndarray,
-        turn: int,
+        pass_number: int,
     ) -> Pairs:
         """One pass over the documents, keyed by their numbers: the same whichever worker has it."""
         keys = keyed_random.bits(
-            keyed_random.stream_key(self.seed, keyed_random.SEGMENTS, turn), numbers
+            keyed_random.stream_key(self.seed, keyed_random.SEGMENTS, pass_number), numbers
         )
         if self.quirks:
-            return reference_pairs(bounds, documents, keys, self._room)
-        pairs = segment_pairs(bounds, documents, keys, self._room)
+            return reference_pairs(bounds, documents, keys, self._max_pieces)
+        pairs = segment_pairs(bounds, documents, keys, self._max_pieces)
         return swapped(paired(pairs, ids, self.tokenizer.is_word_start)) if self.labelled else pairs
 
     @property
-    def _room(self) -> int:
+    def _max_pieces(self) -> int:
         """Pieces beside the special ones."""
         return self.seq_length - SPECIAL_PIECES
 

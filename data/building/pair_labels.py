@@ -15,22 +15,22 @@ def paired(pairs: Pairs, ids: np.ndarray, is_word_start: np.ndarray) -> Pairs:
     between equally near ones the pair's key decides, so that lengths do not tell which half came
     first. (What stands at the cut does: such pairs are easy.) One of a single piece is left out.
     """
-    alone = np.flatnonzero(pairs.second_length == 0)
-    begin, length = pairs.first[alone], pairs.first_length[alone]
-    coin = keyed_random.below(keyed_random.bits(pairs.keys[alone], _MIDDLE), 2)
+    single = np.flatnonzero(pairs.second_length == 0)
+    begin, length = pairs.first[single], pairs.first_length[single]
+    tie_break = keyed_random.below(keyed_random.bits(pairs.keys[single], _MIDDLE), 2)
     far = np.iinfo(np.int32).max
     words = np.concatenate([[-far], np.flatnonzero(is_word_start[ids]), [len(ids) + far]])
-    place = words.searchsorted(begin + (length + 1) // 2)
-    before, after = words[place - 1], words[place]
+    nearest = words.searchsorted(begin + (length + 1) // 2)
+    before, after = words[nearest - 1], words[nearest]
     # Twice the distance from the middle.
     to_before, to_after = 2 * (begin - before) + length, 2 * (after - begin) - length
-    cut = np.where(to_after < to_before + coin, after, before)
+    cut = np.where(to_after < to_before + tie_break, after, before)
     has_words = np.minimum(to_before, to_after) < length
-    cut = np.where(has_words, cut, begin + (length + coin) // 2)
+    cut = np.where(has_words, cut, begin + (length + tie_break) // 2)
     first_length, second = pairs.first_length.copy(), pairs.second.copy()
     second_length = pairs.second_length.copy()
-    first_length[alone], second[alone] = cut - begin, cut
-    second_length[alone] = begin + length - cut
+    first_length[single], second[single] = cut - begin, cut
+    second_length[single] = begin + length - cut
     kept = (first_length > 0) & (second_length > 0)
     changed = pairs._replace(first_length=first_length, second=second, second_length=second_length)
     return Pairs(*(column[kept] for column in changed))

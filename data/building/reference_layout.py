@@ -39,8 +39,8 @@ class ReferenceLayout:
         rows, begin = max(1, _LAID_OUT // self.seq_length), 0
         for part in sequences.split([rows] * -(-len(sequences) // rows)):
             end = begin + len(part.pieces)
-            here: slice = slice(*chosen.searchsorted(np.array([begin, end])))
-            features = self.features(part, chosen[here] - begin)
+            chosen_slice: slice = slice(*chosen.searchsorted(np.array([begin, end])))
+            features = self.features(part, chosen[chosen_slice] - begin)
             yield from encode_examples(features, self._largest())
             begin = end
 
@@ -50,11 +50,11 @@ class ReferenceLayout:
         chosen: int64 [M], the places in `pieces` of those to predict.
         """
         names, config = FOREIGN_NAMES[self.names], self.masking
-        at: np.ndarray = np.arange(self.seq_length, dtype=np.int32)
+        column: np.ndarray = np.arange(self.seq_length, dtype=np.int32)
         first: np.ndarray = sequences.first[:, None] + 1
         end: np.ndarray = sequences.lengths[:, None].astype(np.int32) + 3
-        real = at < end  # [N, S]
-        special = (at == 0) | (at == first) | (at == end - 1)
+        real = column < end  # [N, S]
+        special = (column == 0) | (column == first) | (column == end - 1)
         ordinary = real & ~special  # in the order of `pieces`
         ids = np.where(real, np.int32(self.sep_id), np.int32(0))
         ids[:, 0] = self.cls_id
@@ -78,7 +78,7 @@ class ReferenceLayout:
         values = {
             names[0]: ids,
             "input_mask": real,
-            names[1]: real & (at > first),
+            names[1]: real & (column > first),
             "masked_lm_positions": positions,
             "masked_lm_ids": targets,
             "masked_lm_weights": weights,

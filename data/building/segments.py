@@ -59,7 +59,9 @@ def segment_pairs(
         keyed_random.below(keyed_random.bits(sentences.keys, _TARGET), 2**32)
         < SHORT_PROBABILITY * 2**32
     )
-    lengths: np.ndarray = keyed_random.below(_mixed(sentences.keys, _TARGET), max_pieces - 1) + 2
+    lengths: np.ndarray = (
+        keyed_random.below(_derive_keys(sentences.keys, _TARGET), max_pieces - 1) + 2
+    )
     target = np.where(short, lengths, max_pieces)
     start, stop = sentences.chunks(_stops(sentences, target, max_pieces))
     key, count = sentences.keys[start], stop - start
@@ -68,7 +70,7 @@ def segment_pairs(
     # At random, or the place of [SEP] would tell which segment came first in the text.
     odd = keyed_random.below(keyed_random.bits(key, _ODD), 2)
     label = np.zeros_like(start)
-    return _fitted(
+    return _truncate(
         (first, middle - first, middle, end - middle), label, sentences.document[start], key,
         max_pieces, odd,
     )  # fmt: skip
@@ -86,32 +88,32 @@ def reference_pairs(
     sentences = _Sentences.of(bounds, documents, keys)
     short = keyed_random.below(keyed_random.bits(keys, _TARGET), 2**32) < SHORT_PROBABILITY * 2**32
     drawn = np.where(
-        short, keyed_random.below(_mixed(keys, _TARGET), max_pieces - 1) + 2, max_pieces
+        short, keyed_random.below(_derive_keys(keys, _TARGET), max_pieces - 1) + 2, max_pieces
     )
     target = drawn[sentences.document]
     reach = bounds.searchsorted(bounds[:-1] + target)
     start, stop = sentences.chunks(np.minimum(reach, sentences.document_end))
     key, count = sentences.keys[start], stop - start
-    alone = count == 1
+    is_single = count == 1
     cut = np.where(
-        alone,
+        is_single,
         stop,
         start + 1 + keyed_random.below(keyed_random.bits(key, _CUT), np.maximum(count - 1, 1)),
     )
     a, b, end = bounds[start], bounds[cut], bounds[stop]
-    wanted = np.maximum(target[start] - (b - a), 1)
-    other, other_end = _random_partner(sentences, start, key, wanted)
-    b_length = np.where(alone, other_end - other, end - b)
-    b, a_length = np.where(alone, other, b), b - a
-    swap = ~alone & (keyed_random.below(keyed_random.bits(key, _SWAP), 2) == 1)
+    min_pieces = np.maximum(target[start] - (b - a), 1)
+    other, other_end = _random_partner(sentences, start, key, min_pieces)
+    b_length = np.where(is_single, other_end - other, end - b)
+    b, a_length = np.where(is_single, other, b), b - a
+    swap = ~is_single & (keyed_random.below(keyed_random.bits(key, _SWAP), 2) == 1)
     ordered = (a, a_length, b, b_length)
     swapped = (b, b_length, a, a_length)
     ranges = tuple(np.where(swap, y, x) for x, y in zip(ordered, swapped, strict=True))
-    label = (alone | swap).astype(np.int64)
-    return _fitted(ranges, label, sentences.document[start], key, max_pieces, np.ones_like(start))
+    label = (is_single | swap).astype(np.int64)
+    return _truncate(ranges, label, sentences.document[start], key, max_pieces, np.ones_like(start))
 
 
-def part_long_sentences(
+def split_long_sentences(
     bounds: np.ndarray, ids: np.ndarray, is_word_start: np.ndarray, max_pieces: int
 ) -> np.ndarray:
     """`bounds` with more of them inside each sentence of more than `max_pieces`.
@@ -120,18 +122,18 @@ def part_long_sentences(
     of a sequence at most, so that a chunk of them never overshoots and nothing is lost, and begin
     with a word where there is one: `is_word_start`, bool [V].
     """
-    longest = max(1, int(max_pieces * (1 - SUFFICIENT_FILL) + 1e-9))
+    max_length = max(1, int(max_pieces * (1 - SUFFICIENT_FILL) + 1e-9))
     cuts = array.array("q")
     for sentence in np.flatnonzero(np.diff(bounds) > max_pieces).tolist():
-        at, last = int(bounds[sentence]), int(bounds[sentence + 1])
-        while at + longest < last:
-            begin, end = at, min(last, at + longest + _WINDOW)
+        position, last = int(bounds[sentence]), int(bounds[sentence + 1])
+        while position + max_length < last:
+            begin, end = position, min(last, position + max_length + _WINDOW)
             starts = is_word_start[ids[begin:end]]
             word = np.maximum.accumulate(np.where(starts, np.arange(end - begin), 0))
-            while at + longest < end:
-                start = begin + word.item(at + longest - begin)
-                at = start if start > at else at + longest
-                cuts.append(at)
+            while position + max_length < end:
+                start = begin + word.item(position + max_length - begin)
+                position = start if start > position else position + max_length
+                cuts.append(position)
     return np.sort(np.concatenate([bounds, np.array(cuts, np.int64)]))
 
 
@@ -148,16 +150,16 @@ class _Sentences(NamedTuple):
     def of(cls, bounds: np.ndarray, documents: np.ndarray, keys: np.ndarray) -> "_Sentences":
         begin = np.asarray(bounds.searchsorted(documents))
         document: np.ndarray = np.repeat(np.arange(len(keys)), np.diff(begin))
-        place = np.arange(len(bounds) - 1) - begin[document]
-        own = keyed_random.bits(keys[document], place)
-        return cls(bounds, begin, document, begin[document + 1], own)
+        index = np.arange(len(bounds) - 1) - begin[document]
+        sentence_keys = keyed_random.bits(keys[document], index)
+        return cls(bounds, begin, document, begin[document + 1], sentence_keys)
 
     def chunks(self, stops: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The chunks, from the first sentence to the last, if that at s ends before `stops[s]`."""
-        after, starts, at = stops.tolist(), [], 0
-        while at < len(after):
-            starts.append(at)
-            at = after[at]
+        next_start, starts, sentence = stops.tolist(), [], 0
+        while sentence < len(next_start):
+            starts.append(sentence)
+            sentence = next_start[sentence]
         start = np.array(starts, np.int64)
         return start, stops[start]
 
@@ -174,23 +176,23 @@ def _stops(sentences: _Sentences, target: np.ndarray, max_pieces: int) -> np.nda
 
 
 def _random_partner(
-    sentences: _Sentences, start: np.ndarray, key: np.ndarray, wanted: np.ndarray
+    sentences: _Sentences, start: np.ndarray, key: np.ndarray, min_pieces: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Pieces [from, to) of another document: sentences until they are `wanted` or it ends."""
+    """Pieces [from, to) of another document: sentences until they are `min_pieces` or it ends."""
     begin, bounds = sentences.begin, sentences.bounds
     filled = np.flatnonzero(np.diff(begin))
-    own = filled.searchsorted(sentences.document[start])
+    own_index = filled.searchsorted(sentences.document[start])
     step: np.ndarray = 1 + keyed_random.below(
         keyed_random.bits(key, _PARTNER), max(1, len(filled) - 1)
     )
-    other = filled[(own + step) % len(filled)]  # the own one where there is no other
+    other = filled[(own_index + step) % len(filled)]  # the own one where there is no other
     size = begin[other + 1] - begin[other]
     sentence = begin[other] + keyed_random.below(keyed_random.bits(key, _START), size)
-    stop = np.minimum(bounds.searchsorted(bounds[sentence] + wanted), begin[other + 1])
+    stop = np.minimum(bounds.searchsorted(bounds[sentence] + min_pieces), begin[other + 1])
     return bounds[sentence], bounds[stop]
 
 
-def _fitted(
+def _truncate(
     ranges: tuple[np.ndarray, ...],
     label: np.ndarray,
     document: np.ndarray,
@@ -203,9 +205,9 @@ def _fitted(
     first_kept, second_kept = truncated_lengths(first_length, second_length, limit, odd)
     first_lost, second_lost = first_length - first_kept, second_length - second_kept
     return Pairs(
-        first + _heads(_mixed(key, _FIRST_FRONT), first_lost),
+        first + _count_heads(_derive_keys(key, _FIRST_FRONT), first_lost),
         first_kept,
-        second + _heads(_mixed(key, _SECOND_FRONT), second_lost),
+        second + _count_heads(_derive_keys(key, _SECOND_FRONT), second_lost),
         second_kept,
         label,
         document,
@@ -214,7 +216,7 @@ def _fitted(
     )
 
 
-def _heads(keys: np.ndarray, coins: np.ndarray) -> np.ndarray:
+def _count_heads(keys: np.ndarray, coins: np.ndarray) -> np.ndarray:
     """int64: how many of so many fair coins show heads."""
     heads = np.zeros_like(coins)
     word = 0
@@ -226,6 +228,6 @@ def _heads(keys: np.ndarray, coins: np.ndarray) -> np.ndarray:
     return heads
 
 
-def _mixed(keys: np.ndarray, purpose: int) -> np.ndarray:
+def _derive_keys(keys: np.ndarray, purpose: int) -> np.ndarray:
     """Keys of a stream of draws of their own."""
     return keyed_random.bits(keyed_random.bits(keys, purpose), 0)

@@ -67,18 +67,18 @@ class Sequences:
     @classmethod
     def read(cls, content: bytes) -> Self:
         """The pairs of all that was written to a file."""
-        at = 0
+        offset = 0
         blocks: list[list[np.ndarray]] = [
             [np.zeros(0, dtype) for dtype in (*_COLUMNS.values(), "<u2")]
         ]
-        while at < len(content):
-            count, num_pieces, size = np.frombuffer(content, "<i8", 3, at).tolist()
-            at += 24
+        while offset < len(content):
+            count, num_pieces, size = np.frombuffer(content, "<i8", 3, offset).tolist()
+            offset += 24
             block = []
             types = [(dtype, count) for dtype in _COLUMNS.values()]
             for dtype, n in (*types, ("<u2" if size == 2 else "<i4", num_pieces)):
-                block.append(np.frombuffer(content, dtype, n, at))
-                at += block[-1].nbytes
+                block.append(np.frombuffer(content, dtype, n, offset))
+                offset += block[-1].nbytes
             blocks.append(block)
         return cls(*map(np.concatenate, zip(*blocks, strict=True)))
 
@@ -86,7 +86,7 @@ class Sequences:
 def take_ranges(values: np.ndarray, begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """The values of one range after the other; the ranges are those of `ragged_ranges`."""
     parts = [values[:0]]
-    for at in range(0, len(begins), _RANGES):
-        places = ragged_ranges(begins[at : at + _RANGES], lengths[at : at + _RANGES])
-        parts.append(values.take(places))  # faster than values[places]
+    for start in range(0, len(begins), _RANGES):
+        positions = ragged_ranges(begins[start : start + _RANGES], lengths[start : start + _RANGES])
+        parts.append(values.take(positions))  # faster than values[positions]
     return np.concatenate(parts)

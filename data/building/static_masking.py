@@ -51,20 +51,20 @@ def choose(sequences: Sequences, is_word_start: np.ndarray, config: StaticMaskin
     segment's first piece begins a word in any case; with quirks only the first segment's does.
     """
     words = _Words.of(sequences, is_word_start, config.max_ngram, joined=config.quirks)
-    wanted = np.rint(config.rate * (sequences.lengths + 3)).astype(np.int64)
-    missing = np.clip(wanted, 1, config.max_predictions)
+    budget = np.rint(config.rate * (sequences.lengths + 3)).astype(np.int64)
+    missing = np.clip(budget, 1, config.max_predictions)
     rows = np.arange(len(sequences))
     steps = 2 * config.max_predictions + _EXTRA_STEPS
     n = _ngram_lengths(keyed_random.bits(sequences.keys, steps), config.max_ngram)
     for step in range(steps):
         draws = keyed_random.bits(sequences.keys[rows], step)
-        begin, length = words.place(rows, n, draws, config.quirks)
+        begin, length = words.draw_ngrams(rows, n, draws, config.quirks)
         taken = words.take(begin, length, missing[rows], config.max_ngram)
         missing[rows] -= taken
         redrawn = _ngram_lengths(draws << np.uint64(32), config.max_ngram)
         n = np.where((taken > 0) | config.quirks, redrawn, n)
-        goes_on = np.flatnonzero(missing[rows])
-        rows, n = rows[goes_on], n[goes_on]
+        unfinished = np.flatnonzero(missing[rows])
+        rows, n = rows[unfinished], n[unfinished]
         if not len(rows):
             break
     for row in rows.tolist():
@@ -82,16 +82,16 @@ def replace(
     rows: int [M], the sequence of each. Returns int64 [M]: 80 % [MASK], 10 % random, 10 % as it is.
     """
     draws = keyed_random.bits(sequences.keys[rows], _REPLACE + chosen - _begins(sequences)[rows])
-    unit, low = keyed_random.below(draws, 2**32), draws << np.uint64(32)
+    choice, piece_draws = keyed_random.below(draws, 2**32), draws << np.uint64(32)
     if config.quirks:
-        piece = keyed_random.below(low, config.vocab_size)
+        piece = keyed_random.below(piece_draws, config.vocab_size)
     else:
-        piece = keyed_random.below(low, config.vocab_size - len(config.special_ids))
+        piece = keyed_random.below(piece_draws, config.vocab_size - len(config.special_ids))
         for special in sorted(config.special_ids):  # number of an ordinary piece -> its id
             piece += piece >= special
-    is_random = unit < round((MASKED_SHARE + RANDOM_SHARE) * 2**32)
+    is_random = choice < round((MASKED_SHARE + RANDOM_SHARE) * 2**32)
     kept_or_random = np.where(is_random, piece, sequences.pieces[chosen])
-    return np.where(unit < round(MASKED_SHARE * 2**32), config.mask_id, kept_or_random)
+    return np.where(choice < round(MASKED_SHARE * 2**32), config.mask_id, kept_or_random)
 
 
 def _begins(sequences: Sequences) -> np.ndarray:
@@ -136,7 +136,7 @@ class _Words:
         middle = np.asarray(first_piece.searchsorted(second))
         return cls(first_piece, begin, middle, np.zeros(len(first_piece), bool))
 
-    def place(
+    def draw_ngrams(
         self, rows: np.ndarray, n: np.ndarray, draws: np.ndarray, from_words: bool
     ) -> tuple[np.ndarray, np.ndarray]:
         """First word and length of an n-gram somewhere in each row, by the high bits of `draws`.
@@ -152,10 +152,10 @@ class _Words:
         before: np.ndarray = n - 1
         in_first = middle - first + before  # places in the first segment
         in_second = (last - middle + before) * (last > middle)
-        place = keyed_random.below(draws, in_first + in_second)
-        is_first = place < in_first
+        position = keyed_random.below(draws, in_first + in_second)
+        is_first = position < in_first
         low, high = np.where(is_first, first, middle), np.where(is_first, middle, last)
-        begin = first + place - before * (2 - is_first)  # both segments stick out in front
+        begin = first + position - before * (2 - is_first)  # both segments stick out in front
         end = np.minimum(begin + n, high)
         begin = np.maximum(begin, low)
         return begin, end - begin
@@ -167,12 +167,12 @@ class _Words:
 
         Returns the pieces taken, int64, 0 where none are.
         """
-        place = begin + np.arange(max_ngram + 1)[:, None]  # [max_ngram + 1, rows]
-        edges = self.first_piece[place]
+        words = begin + np.arange(max_ngram + 1)[:, None]  # [max_ngram + 1, rows]
+        edges = self.first_piece[words]
         sizes = edges[1:] - edges[:1]  # pieces of the first 1, 2, ... words
         is_in = (np.arange(max_ngram)[:, None] < length) & (sizes <= missing)
-        is_in &= ~np.any(self.is_taken[place[:-1]] & is_in, axis=0)
-        self.is_taken[place[:-1][is_in]] = True
+        is_in &= ~np.any(self.is_taken[words[:-1]] & is_in, axis=0)
+        self.is_taken[words[:-1][is_in]] = True
         return np.max(sizes * is_in, axis=0)
 
     def fill(self, row: int, missing: int, key: np.ndarray) -> None:

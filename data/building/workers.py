@@ -21,9 +21,9 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def useful_workers(wanted: int, text_bytes: int) -> int:
-    """Processes worth starting for so much text: at most `wanted`, where 0 is one per core."""
-    return min(wanted or os.cpu_count() or 1, 1 + text_bytes // TEXT_BYTES_PER_WORKER)
+def useful_workers(max_workers: int, text_bytes: int) -> int:
+    """Processes worth starting for so much text: at most `max_workers`, where 0 is one per core."""
+    return min(max_workers or os.cpu_count() or 1, 1 + text_bytes // TEXT_BYTES_PER_WORKER)
 
 
 def map_in_order(
@@ -38,7 +38,7 @@ def map_in_order(
         yield from map(function, items)
         return
     try:
-        with _started(function, num_workers) as pool:
+        with _started_pool(function, num_workers) as pool:
             pending: deque[Future] = deque()
             for item in items:
                 pending.append(pool.submit(_run_in_worker, item))
@@ -54,7 +54,7 @@ def map_in_order(
 
 
 @contextlib.contextmanager
-def _started(function: Callable, num_workers: int) -> Iterator[ProcessPoolExecutor]:
+def _started_pool(function: Callable, num_workers: int) -> Iterator[ProcessPoolExecutor]:
     """Workers that have all been started before any gets work, and know their function.
 
     They read it from a file: who starts a process waits until it has read what it is handed, for
@@ -81,7 +81,7 @@ _function_of_worker: list[Callable] = []
 
 
 def _start_worker(path: str) -> None:
-    end_with_parent()
+    exit_with_parent()
     with open(path, "rb") as file:
         _function_of_worker.append(pickle.load(file))
 
@@ -90,12 +90,12 @@ def _do_nothing() -> None:
     """What a worker can do when it has started."""
 
 
-def end_with_parent() -> None:
+def exit_with_parent() -> None:
     """Ends this worker when the process that started it is killed: it would wait for ever."""
-    threading.Thread(target=_wait_for_parents_end, daemon=True).start()
+    threading.Thread(target=_exit_after_parent, daemon=True).start()
 
 
-def _wait_for_parents_end() -> None:
+def _exit_after_parent() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
     connection.wait([parent.sentinel])

@@ -17,7 +17,7 @@ from typing import Any
 from albert_tf.runtime import settings
 from albert_tf.runtime.errors import InputError, InputNotFoundError, reading
 from data.corpora import python_docs
-from data.corpora.readers import READERS, Document, Reading, tfds_files
+from data.corpora.readers import READERS, CorpusSource, Document, tfds_files
 from data.corpora.text_files import is_blank
 from data.records import locations
 
@@ -61,15 +61,15 @@ def read_documents(
     """
     numbered = NumberedCorpus(corpus, document_boundary, errors, data_dir)
     documents = (document for _, document in numbered.documents(numbered.parts()))
-    return _never_empty(documents, corpus)
+    return _require_sentences(documents, corpus)
 
 
 def corpus_bytes(corpus: str, data_dir: str | None = None) -> int:
     """Roughly the size of the text in bytes, from sizes on disk (.gz counts three times)."""
-    kind, where = _split_kind(corpus)
+    kind, location = _split_kind(corpus)
     if kind == "python_docs":
-        return python_docs.estimated_bytes(where)
-    sizes = {name: os.path.getsize(name) for name in _FILES[kind](where, data_dir)}
+        return python_docs.estimated_bytes(location)
+    sizes = {name: os.path.getsize(name) for name in _FILES[kind](location, data_dir)}
     return sum(n * (_GZIP_RATIO if name.endswith(".gz") else 1) for name, n in sizes.items())
 
 
@@ -78,9 +78,9 @@ def corpus_fingerprint(corpus: str, data_dir: str | None = None) -> str:
 
     Folders are not part of it: a corpus that moves keeps its fingerprint.
     """
-    kind, where = _split_kind(corpus)
+    kind, location = _split_kind(corpus)
     digest = hashlib.sha256(kind.encode())
-    for name in _FILES[kind](where, data_dir):
+    for name in _FILES[kind](location, data_dir):
         with reading(name), open(name, "rb") as stream:
             content = hashlib.file_digest(stream, "sha256").digest()
         digest.update(os.path.basename(name).encode() + b"\0" + content)
@@ -114,10 +114,10 @@ class NumberedCorpus:
 
     def parts(self) -> list[Part]:
         """The parts, in order."""
-        kind, where = _split_kind(self.corpus)
-        files = _FILES[kind](where, self.data_dir)
-        apart = [[name] for name in files] if kind in _READ_BY_FILE else [files]
-        return list(enumerate(apart))
+        kind, location = _split_kind(self.corpus)
+        files = _FILES[kind](location, self.data_dir)
+        groups = [[name] for name in files] if kind in _READ_BY_FILE else [files]
+        return list(enumerate(groups))
 
     def documents(self, parts: Iterable[Part]) -> Iterator[tuple[int, Document]]:
         """The documents, numbered by part in the upper half and in the part below.
@@ -125,23 +125,23 @@ class NumberedCorpus:
         What has no sentence keeps its number unless it is all white space: what this takes is to
         read the files, and finding sentences, which takes longer, is left to others.
         """
-        kind, where = _split_kind(self.corpus)
+        kind, location = _split_kind(self.corpus)
         is_boundary = _boundary(self.document_boundary)
         for part, files in parts:
-            reading = Reading(where, files, is_boundary, self.errors, self.data_dir)
-            found = (document for document in READERS[kind](reading) if not is_blank(document.text))
+            source = CorpusSource(location, files, is_boundary, self.errors, self.data_dir)
+            found = (document for document in READERS[kind](source) if not is_blank(document.text))
             yield from enumerate(found, part << 32)
 
 
 def _split_kind(corpus: str) -> tuple[str, str]:
-    kind, _, where = corpus.partition(":")
+    kind, _, location = corpus.partition(":")
     if kind not in READERS:
         valid = settings.unknown_key(kind, READERS)
         raise InputError(f"--corpus must be KIND:WHERE, received {corpus!r}: {valid}")
-    if not where and kind != "python_docs":
+    if not location and kind != "python_docs":
         raise InputError(f"--corpus must be {kind}:WHERE. Received: {corpus!r}. Add the place.")
-    locations.require_local(where, "--corpus")
-    return kind, where
+    locations.require_local(location, "--corpus")
+    return kind, location
 
 
 def _boundary(rule: str) -> Callable[[str], Any]:
@@ -163,7 +163,7 @@ def _boundary(rule: str) -> Callable[[str], Any]:
         ) from None
 
 
-def _never_empty(documents: Iterator[Document], corpus: str) -> Iterator[Document]:
+def _require_sentences(documents: Iterator[Document], corpus: str) -> Iterator[Document]:
     found = False
     for document in documents:
         if document.sentences:

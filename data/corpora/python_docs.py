@@ -60,9 +60,9 @@ def docstrings(packages: str = "") -> Iterator[tuple[str, tuple[str, ...]]]:
       InputNotFoundError: a package that is not installed.
     """
     seen: set[bytes] = set()
-    for package, place in _chosen(packages).items():
-        left = MAX_PACKAGE_BYTES
-        for text in _texts(_python_files(place), package):
+    for package, path in _select_packages(packages).items():
+        remaining_bytes = MAX_PACKAGE_BYTES
+        for text in _texts(_python_files(path), package):
             new = {_digest(sentence): sentence for sentence in prose(text)}
             for digest in new.keys() & seen:
                 del new[digest]
@@ -70,21 +70,21 @@ def docstrings(packages: str = "") -> Iterator[tuple[str, tuple[str, ...]]]:
                 continue
             seen |= new.keys()
             yield package, tuple(new.values())
-            left -= sum(len(sentence.encode()) + 1 for sentence in new.values())
-            if left <= 0:
+            remaining_bytes -= sum(len(sentence.encode()) + 1 for sentence in new.values())
+            if remaining_bytes <= 0:
                 break
 
 
 def files(packages: str = "") -> list[str]:
     """Every file that may be read, in order."""
-    return [name for place in _chosen(packages).values() for name in _python_files(place)]
+    return [name for path in _select_packages(packages).values() for name in _python_files(path)]
 
 
 def estimated_bytes(packages: str = "") -> int:
     """About how much prose there is, from the sizes of the files."""
     total = 0
-    for place in _chosen(packages).values():
-        source_bytes = sum(os.path.getsize(name) for name in _python_files(place))
+    for path in _select_packages(packages).values():
+        source_bytes = sum(os.path.getsize(name) for name in _python_files(path))
         total += min(MAX_PACKAGE_BYTES, int(source_bytes * _PROSE_SHARE))
     return max(total, 1)
 
@@ -123,21 +123,21 @@ def _reads_as_sentences(paragraph: str) -> bool:
     return len(tokens) >= 4 and plain >= 0.8 * len(tokens)
 
 
-def _chosen(packages: str) -> dict[str, str]:
+def _select_packages(packages: str) -> dict[str, str]:
     """Top-level package -> its folder or file."""
-    every = _standard_library() | _installed_packages()
+    available = _standard_library() | _installed_packages()
     if not packages:
-        return every
+        return available
     names = [name.strip() for name in packages.split(",") if name.strip()]
     for name in names:
-        if name not in every:
+        if name not in available:
             raise InputNotFoundError(
                 f"--corpus=python_docs:PACKAGE,... must name Python packages installed here. "
-                f"Received: {settings.unknown_key(name, every)[:300]}"
+                f"Received: {settings.unknown_key(name, available)[:300]}"
             )
     if not names:
         raise InputError(f"--corpus=python_docs:PACKAGE,... names none. Received: {packages!r}.")
-    return {name: every[name] for name in sorted(names, key=list(every).index)}
+    return {name: available[name] for name in sorted(names, key=list(available).index)}
 
 
 def _standard_library() -> dict[str, str]:
@@ -160,21 +160,21 @@ def _installed_packages() -> dict[str, str]:
 
 
 def _existing(root: str, names: list[str]) -> dict[str, str]:
-    places = {}
+    paths = {}
     for name in names:
         folder = os.path.join(root, name)
         if os.path.isdir(folder):
-            places[name] = folder
+            paths[name] = folder
         elif os.path.isfile(f"{folder}.py"):
-            places[name] = f"{folder}.py"
-    return places
+            paths[name] = f"{folder}.py"
+    return paths
 
 
-def _python_files(place: str) -> Iterator[str]:
-    if os.path.isfile(place):
-        yield place
+def _python_files(path: str) -> Iterator[str]:
+    if os.path.isfile(path):
+        yield path
         return
-    for folder, subfolders, names in os.walk(place):
+    for folder, subfolders, names in os.walk(path):
         subfolders[:] = sorted(name for name in subfolders if name not in _SKIPPED_FOLDERS)
         for name in sorted(names):
             if name.endswith(".py") and not _SKIPPED_FILES.fullmatch(name):

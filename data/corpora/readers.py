@@ -37,10 +37,10 @@ class Document:
 
 
 @dataclasses.dataclass(frozen=True)
-class Reading:
+class CorpusSource:
     """What a reader gets: the place, already resolved to files, and the options."""
 
-    where: str  # what follows KIND:
+    location: str  # what follows KIND:
     files: list[str]
     is_boundary: Callable[[str], Any]  # of a line of text; `is_blank` is told faster
     errors: str
@@ -60,10 +60,10 @@ def tfds_builder(name: str, data_dir: str | None, flag: str) -> Any:
     try:  # from files alone: neither the network nor the data set's own code
         return tfds.core.read_only_builder.builder_from_files(name, data_dir=data_dir)
     except tfds.core.registered.DatasetNotFoundError:
-        where = data_dir or tfds.core.constants.DATA_DIR
+        folder = data_dir or tfds.core.constants.DATA_DIR
         raise InputNotFoundError(
-            f"{flag}: no prepared data set {name} in {where!r}, and nothing is downloaded here. "
-            f"Run `tfds build {name} --data_dir={where}` first."
+            f"{flag}: no prepared data set {name} in {folder!r}, and nothing is downloaded here. "
+            f"Run `tfds build {name} --data_dir={folder}` first."
         ) from None
     except ValueError:  # of its parser
         raise InputError(
@@ -86,15 +86,15 @@ def tfds_files(name: str, data_dir: str | None) -> list[str]:
     return [str(path) for path in _tfds_split(_corpus_builder(name, data_dir)).filepaths]
 
 
-def _read_text(reading: Reading) -> Iterator[Document]:
-    for name in reading.files:
-        for text in texts_of(name, reading.errors, reading.is_boundary):
+def _read_text(source: CorpusSource) -> Iterator[Document]:
+    for name in source.files:
+        for text in texts_of(name, source.errors, source.is_boundary):
             yield Document(text, name)
 
 
-def _read_sentences(reading: Reading) -> Iterator[Document]:
-    for name in reading.files:
-        for text in texts_of(name, reading.errors, is_blank):
+def _read_sentences(source: CorpusSource) -> Iterator[Document]:
+    for name in source.files:
+        for text in texts_of(name, source.errors, is_blank):
             yield Document(text, name, _collapsed_lines)
 
 
@@ -105,11 +105,11 @@ def _collapsed_lines(text: str) -> list[str]:
     return lines
 
 
-def _read_wikiextractor(reading: Reading) -> Iterator[Document]:
-    for name in reading.files:
+def _read_wikiextractor(source: CorpusSource) -> Iterator[Document]:
+    for name in source.files:
         title, opened = "", 0  # the line of the <doc> that is open, from 1 on; 0: none is
         lines: list[str] = []
-        for number, line in enumerate(lines_of(name, reading.errors), start=1):
+        for number, line in enumerate(lines_of(name, source.errors), start=1):
             if opening := _DOC_OPEN.fullmatch(line):
                 _require_closed(name, opened)
                 title, opened, lines = html.unescape(opening[1] or ""), number, []
@@ -123,10 +123,10 @@ def _read_wikiextractor(reading: Reading) -> Iterator[Document]:
         _require_closed(name, opened)
 
 
-def _require_blank(line: str, place: str) -> None:
+def _require_blank(line: str, location: str) -> None:
     if not is_blank(line):
         raise InputError(
-            f"--corpus: {place} must stand between <doc> and </doc>. Received: {line[:80]!r}. "
+            f"--corpus: {location} must stand between <doc> and </doc>. Received: {line[:80]!r}. "
             "What WikiExtractor writes with --json is read by jsonl:."
         )
 
@@ -139,9 +139,9 @@ def _require_closed(name: str, opened: int) -> None:
         )
 
 
-def _read_jsonl(reading: Reading) -> Iterator[Document]:
-    for name in reading.files:
-        for text in _json_lines(name, "text", reading.errors):
+def _read_jsonl(source: CorpusSource) -> Iterator[Document]:
+    for name in source.files:
+        for text in _json_lines(name, "text", source.errors):
             yield Document(text, name)
 
 
@@ -158,26 +158,26 @@ def _json_lines(name: str, key: str, errors: str) -> Iterator[str]:
             yield record[key].encode("utf-8", "replace").decode("utf-8")
 
 
-def _json(text: str, place: str) -> Any:
+def _json(text: str, location: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:  # also of long integers, of deep nesting
         raise InputError(
-            f"--corpus: {place} must be JSON: {error}. Received: {text[:80]!r}."
+            f"--corpus: {location} must be JSON: {error}. Received: {text[:80]!r}."
         ) from None
 
 
-def _read_race(reading: Reading) -> Iterator[Document]:
+def _read_race(source: CorpusSource) -> Iterator[Document]:
     return _passages(
         (passage, name)
-        for name in reading.files
-        for passage in _json_lines(name, "article", reading.errors)
+        for name in source.files
+        for passage in _json_lines(name, "article", source.errors)
     )
 
 
-def _read_squad(reading: Reading) -> Iterator[Document]:
-    for name in reading.files:
-        content = _json("\n".join(lines_of(name, reading.errors)), name)
+def _read_squad(source: CorpusSource) -> Iterator[Document]:
+    for name in source.files:
+        content = _json("\n".join(lines_of(name, source.errors)), name)
         try:
             texts = [p["context"] for entry in content["data"] for p in entry["paragraphs"]]
         except (KeyError, TypeError):
@@ -197,8 +197,8 @@ def _passages(texts: Iterable[tuple[str, str]]) -> Iterator[Document]:
             yield Document(text, name)
 
 
-def _read_tfds(reading: Reading) -> Iterator[Document]:
-    builder = _corpus_builder(reading.where, reading.data_dir)
+def _read_tfds(source: CorpusSource) -> Iterator[Document]:
+    builder = _corpus_builder(source.location, source.data_dir)
     features = builder.info.features
     strings = [
         key
@@ -208,26 +208,26 @@ def _read_tfds(reading: Reading) -> Iterator[Document]:
     key = "text" if "text" in strings else next(iter(strings), None)
     if key is None:
         raise InputError(
-            f"--corpus=tfds:{reading.where} must have a text feature. Received: {list(features)}."
+            f"--corpus=tfds:{source.location} must have a text feature. Received: {list(features)}."
         )
     dataset = builder.as_dataset(split=_tfds_split(builder).name, shuffle_files=False)
     for row in dataset.as_numpy_iterator():
         try:
-            text = row[key].decode("utf-8", reading.errors)
+            text = row[key].decode("utf-8", source.errors)
         except UnicodeDecodeError as error:
             raise InputError(
-                f"--corpus=tfds:{reading.where} must be UTF-8. Received: {error}. "
+                f"--corpus=tfds:{source.location} must be UTF-8. Received: {error}. "
                 "Pass --errors=replace."
             ) from None
         yield Document(text, builder.info.name)
 
 
-def _read_python_docs(reading: Reading) -> Iterator[Document]:
-    for package, sentences in python_docs.docstrings(reading.where):
+def _read_python_docs(source: CorpusSource) -> Iterator[Document]:
+    for package, sentences in python_docs.docstrings(source.location):
         yield Document("\n".join(sentences), package, _collapsed_lines)
 
 
-READERS: dict[str, Callable[[Reading], Iterator[Document]]] = {
+READERS: dict[str, Callable[[CorpusSource], Iterator[Document]]] = {
     "text": _read_text,
     "sentences": _read_sentences,
     "jsonl": _read_jsonl,

@@ -47,7 +47,7 @@ _BLANKS = "\0\t\n\x0b\x0c\r\x1c\x1d\x1e\x1f\x85\xa0\u1680" + (
 )
 
 # These never end a sentence: a name, a number or an example follows.
-_NEVER_LAST = frozenset(
+_NEVER_FINAL = frozenset(
     """mr mrs messrs mme mlle dr prof rev gen col capt lt cmdr sgt maj gov pres st ste
     vs cf viz e.g i.e eg ie approx fig figs eq eqs resp hr hrn fr frl bzw bspw evtl ggf inkl
     sog vgl d.h z.b u.a sr sra srta dhr mevr bijv dipl""".split()
@@ -57,11 +57,11 @@ _BEFORE_NUMBER = frozenset(
     """no nos nr art p pp vol vols ch chap sec abs bd kap ed jan feb mar apr jun jul aug sep sept
     oct nov dec""".split()
 )
-_PERHAPS_LAST = frozenset(
+_SOMETIMES_FINAL = frozenset(
     "ms hon sen rep mt ft ca ing jr esq co corp inc ltd bros dept univ ave al no".split()
 )
 _INITIALS_OR_SHORT_NUMBER = re.compile(r"(?:[^\W\d_]\.)*[^\W\d_]|\d{1,2}")
-_ABBREVIATIONS = _NEVER_LAST | _BEFORE_NUMBER | _PERHAPS_LAST
+_ABBREVIATIONS = _NEVER_FINAL | _BEFORE_NUMBER | _SOMETIMES_FINAL
 _STARTERS = frozenset(
     """The This That These Those There Then They He She It We You In On At By For From With When
     While Where What Who Why How If As And But Or So Yet However After Before Since Although
@@ -110,20 +110,20 @@ def split_sentences(block: str) -> list[str]:
         dot, end = match.span()
         if text[dot] == "." and end == dot + 1:
             begin = max(text.rfind(" ", start, dot) + 1, start)
-            if _may_go_on(text[begin:dot]) and text[end : end + 1] in ("", " "):
-                if _goes_on(text, start, begin, dot):
+            if _may_be_abbreviation(text[begin:dot]) and text[end : end + 1] in ("", " "):
+                if _continues_after_period(text, start, begin, dot):
                     continue
         elif text[end - 1] == '"' or text[end : end + 1] == '"':
             quotes += sum(text.count(quote, counted, dot) for quote in '"“”')
             counted = dot
-            end = _claim_quote(text, end, is_open=quotes % 2 == 1)
-        spaced = text[end : end + 1] == " "
-        if spaced and not ascii_only and text[end + 1 : end + 4].lstrip(_OPEN)[:1].islower():
+            end = _end_at_quote(text, end, is_open=quotes % 2 == 1)
+        is_spaced = text[end : end + 1] == " "
+        if is_spaced and not ascii_only and text[end + 1 : end + 4].lstrip(_OPEN)[:1].islower():
             continue  # lower case beyond a-z
         if end - start < 8 and not _WORD.search(text, start, end):
             continue  # a dash or a stray quote is no sentence
         sentences.append(text[start:end])
-        start = end + spaced
+        start = end + is_spaced
     rest = text[start:]
     if sentences and not _WORD.search(rest):
         sentences[-1] += (" " if text[start - 1] == " " else "") + rest if rest else ""
@@ -142,24 +142,24 @@ def normalize_blanks(text: str) -> str:
     return text.strip()
 
 
-def _may_go_on(word: str) -> bool:
-    """Whether `_goes_on` needs a look: not at most of the words before a period."""
+def _may_be_abbreviation(word: str) -> bool:
+    """Whether `_continues_after_period` needs a look: not at most of the words before a period."""
     size = len(word)
     return size < 3 or (size < 7 and (not word.isalpha() or word.lower() in _ABBREVIATIONS))
 
 
-def _goes_on(text: str, start: int, begin: int, dot: int) -> bool:
+def _continues_after_period(text: str, start: int, begin: int, dot: int) -> bool:
     """Whether the sentence that began at `start` goes on behind the single period at `dot`.
 
     begin: where the word before the period does.
     """
     word = text[begin:dot].rpartition("(")[2].lstrip(_OPEN)
     lowered = word.lower()
-    if lowered in _NEVER_LAST:
+    if lowered in _NEVER_FINAL:
         return True
     if lowered in _BEFORE_NUMBER and text[dot + 2 : dot + 3].isdigit():
         return True
-    if lowered not in _PERHAPS_LAST and not _INITIALS_OR_SHORT_NUMBER.fullmatch(word):
+    if lowered not in _SOMETIMES_FINAL and not _INITIALS_OR_SHORT_NUMBER.fullmatch(word):
         return False
     if begin == start and len(word) < 3:
         return True  # "1. Introduction", "J. Smith wrote"
@@ -167,7 +167,7 @@ def _goes_on(text: str, start: int, begin: int, dot: int) -> bool:
     return following is None or following[1] not in _STARTERS
 
 
-def _claim_quote(text: str, end: int, is_open: bool) -> int:
+def _end_at_quote(text: str, end: int, is_open: bool) -> int:
     """Where the sentence ends if a straight double quote touches `end`: it closes or it opens.
 
     A quote that stands apart (WikiText) or follows a wide full stop closes only what is open.

@@ -60,7 +60,7 @@ def texts_of(name: str, errors: str, is_boundary: Callable[[str], Any]) -> Itera
     """What stands between the boundaries of a file."""
     parts: list[str] = []
     for block in _blocks(name, errors):
-        first, *others = _divided(block, is_boundary)
+        first, *others = _split(block, is_boundary)
         parts.append(first)
         for other in others:
             yield "\n".join(parts).strip("\n")
@@ -73,7 +73,7 @@ def texts_of(name: str, errors: str, is_boundary: Callable[[str], Any]) -> Itera
     yield "\n".join(parts).strip("\n")
 
 
-def _divided(block: str, is_boundary: Callable[[str], Any]) -> list[str]:
+def _split(block: str, is_boundary: Callable[[str], Any]) -> list[str]:
     if is_boundary is is_blank:
         return [text.strip("\n") for text in _BLANK_LINES.split(f"\n{block}\n")]
     texts: list[list[str]] = [[]]

@@ -24,7 +24,7 @@ __all__ = [
     "Records",
     "check_objective",
     "evaluation_batches",
-    "filled_up",
+    "padded_batch",
     "training_batches",
 ]
 
@@ -63,8 +63,8 @@ def training_batches(
     dataset = records.stream(objective, seed, start_step * global_batch_size)
     dataset = dataset.batch(global_batch_size, drop_remainder=True)
     # Cut while the records are still strings: parsing and masking cost more than reading.
-    mine = slice(worker * per_worker, (worker + 1) * per_worker)
-    dataset = dataset.map(lambda *fields: tuple(field[mine] for field in fields))
+    worker_rows = slice(worker * per_worker, (worker + 1) * per_worker)
+    dataset = dataset.map(lambda *fields: tuple(field[worker_rows] for field in fields))
     dataset = dataset.rebatch(batch_size_per_replica or per_worker, drop_remainder=True)
     dataset = dataset.map(examples, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
     return dataset.prefetch(4)
@@ -83,7 +83,7 @@ def evaluation_batches(
     """
     examples = _examples(records, objective, masking, seed)
     dataset = records.in_order(objective, seed).batch(batch_size)
-    dataset = dataset.map(lambda *fields: filled_up(examples, batch_size, *fields))
+    dataset = dataset.map(lambda *fields: padded_batch(examples, batch_size, *fields))
     return dataset.prefetch(4)
 
 
@@ -129,7 +129,7 @@ def _examples(
 
 
 @tf.autograph.experimental.do_not_convert
-def filled_up(examples: Callable[..., Batch], batch_size: int, *fields: tf.Tensor) -> Batch:
+def padded_batch(examples: Callable[..., Batch], batch_size: int, *fields: tf.Tensor) -> Batch:
     """What `examples` makes of at most `batch_size` records, filled up with copies of weight 0."""
     count = tf.shape(fields[0])[0]
     rows = tf.minimum(tf.range(batch_size), count - 1)

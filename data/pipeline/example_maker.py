@@ -15,7 +15,7 @@ from data.records.manifest import Manifest
 _MASK_STREAMS = (keyed_random.NGRAM, keyed_random.TILE, keyed_random.REPLACE, keyed_random.PIECE)
 
 
-def room(seq_length: int) -> int:
+def max_pieces(seq_length: int) -> int:
     """Pieces beside [CLS] and two [SEP]."""
     return seq_length - 3
 
@@ -43,10 +43,12 @@ class ExampleMaker:
         wanted a partner and found records of the same document only.
         """
         record = self.manifest.schema.parse(raw)
-        others = None if partner is None else self.manifest.schema.parse(partner)
-        segments = self._segments(record, others, self._keys(keyed_random.PAIR, index, epoch)[:, 0])
+        partners = None if partner is None else self.manifest.schema.parse(partner)
+        segments = self._segments(
+            record, partners, self._keys(keyed_random.PAIR, index, epoch)[:, 0]
+        )
         layout = _lay_out(segments, self.manifest.seq_length)
-        sources = [record] if others is None else [record, others]
+        sources = [record] if partners is None else [record, partners]
         # One gather for both: a piece's id and, in its lowest bit, whether it starts a word.
         pieces = take(tf.concat([_pieces(source) for source in sources], axis=1), layout.source)
         masked = mask_batch(
@@ -74,16 +76,16 @@ class ExampleMaker:
     def _segments(
         self,
         record: dict[str, tf.Tensor],
-        others: dict[str, tf.Tensor] | None,
+        partners: dict[str, tf.Tensor] | None,
         key: tf.Tensor,
     ) -> Segments:
         first, second = _lengths(record)
-        if others is not None:
-            begin, length = _lengths(others)
-            is_other = others["document"] != record["document"]
+        if partners is not None:
+            begin, length = _lengths(partners)
+            is_other = partners["document"] != record["document"]
             # The partner's pieces stand behind the record's own.
             begin, length = begin + record["pieces"].shape[1], tf.where(is_other, length, 0)
-            limit = room(self.manifest.seq_length)
+            limit = max_pieces(self.manifest.seq_length)
             return pair_objective.replace_half(first, second, key, begin, length, limit)
         if self.objective.pair == "sop":
             return pair_objective.swap_half(first, second, key)
@@ -107,20 +109,20 @@ class _Layout:
 
 
 def _lay_out(segments: Segments, seq_length: int) -> _Layout:
-    at = tf.range(seq_length)[None]  # [1, S]
+    position = tf.range(seq_length)[None]  # [1, S]
     x, y = segments.first_length[:, None], segments.second_length[:, None]
     x_begin, y_begin = 1, x + 2
-    in_x = (at >= x_begin) & (at < x_begin + x)
-    in_y = (at >= y_begin) & (at < y_begin + y)
+    in_x = (position >= x_begin) & (position < x_begin + x)
+    in_y = (position >= y_begin) & (position < y_begin + y)
     end = tf.where(y > 0, y_begin + y + 1, y_begin)  # one past the last [SEP]
-    from_x = at - x_begin + segments.first_begin[:, None]
-    from_y = at - y_begin + segments.second_begin[:, None]
+    from_x = position - x_begin + segments.first_begin[:, None]
+    from_y = position - y_begin + segments.second_begin[:, None]
     return _Layout(
         source=tf.where(in_x, from_x, tf.where(in_y, from_y, 0)),
         ordinary=in_x | in_y,
-        real=at < end,
-        in_second=(at >= y_begin) & (at < end),
-        segment_starts=((at == x_begin) | (at == y_begin)) & (in_x | in_y),
+        real=position < end,
+        in_second=(position >= y_begin) & (position < end),
+        segment_starts=((position == x_begin) | (position == y_begin)) & (in_x | in_y),
     )
 
 

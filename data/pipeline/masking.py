@@ -228,16 +228,16 @@ def _fill(order: tf.Tensor, sizes: tf.Tensor, missing: tf.Tensor, bits: int) -> 
     """
     width = tf.shape(order)[1]
 
-    def take_one(
+    def take_next(
         rows: tf.Tensor, order: tf.Tensor, sizes: tf.Tensor, missing: tf.Tensor,
         last: tf.Tensor, taken: tf.Tensor,
     ) -> tuple[tf.Tensor, ...]:  # fmt: skip
-        is_no = tf.cast((sizes > missing) | (order <= last), tf.int32)
+        is_unfit = tf.cast((sizes > missing) | (order <= last), tf.int32)
         # With tf.where for tf.maximum it would take ten times as long: no branch is predictable.
-        first = tf.reduce_min(tf.maximum(order, _LAST * is_no), axis=1, keepdims=True)
-        more = tf.where(first[:, 0] < _LAST)[:, 0]  # rows in which a word fits
+        first = tf.reduce_min(tf.maximum(order, _LAST * is_unfit), axis=1, keepdims=True)
+        unfinished = tf.where(first[:, 0] < _LAST)[:, 0]  # rows in which a word fits
         rows, order, sizes, missing, first = (
-            tf.gather(x, more) for x in (rows, order, sizes, missing, first)
+            tf.gather(x, unfinished) for x in (rows, order, sizes, missing, first)
         )
         word = tf.bitwise.bitwise_and(first, 2**bits - 1)
         taken = tf.concat([taken, rows * width + word[:, 0]], axis=0)
@@ -246,7 +246,7 @@ def _fill(order: tf.Tensor, sizes: tf.Tensor, missing: tf.Tensor, bits: int) -> 
     rows = tf.range(tf.shape(order)[0])
     state = (rows, order, sizes, missing, tf.fill(tf.shape(missing), -1), rows[:0])
     shapes = tuple(tf.TensorShape([None] * len(x.shape)) for x in state)
-    return tf.while_loop(lambda rows, *_: tf.size(rows) > 0, take_one, state, shapes)[-1]
+    return tf.while_loop(lambda rows, *_: tf.size(rows) > 0, take_next, state, shapes)[-1]
 
 
 def _replacements(
@@ -261,6 +261,6 @@ def _replacements(
     for special in sorted(vocabulary.special_ids):  # number of an ordinary piece -> its id
         piece += tf.cast(piece >= special, tf.int32)
     draws = keyed_random.graph_bits32(keys[keyed_random.REPLACE], slot)
-    unit = tf.cast(draws, tf.int64)
-    random_or_same = tf.where(unit < round((MASKED_SHARE + RANDOM_SHARE) * 2**32), piece, targets)
-    return tf.where(unit < round(MASKED_SHARE * 2**32), vocabulary.mask_id, random_or_same)
+    choice = tf.cast(draws, tf.int64)
+    random_or_same = tf.where(choice < round((MASKED_SHARE + RANDOM_SHARE) * 2**32), piece, targets)
+    return tf.where(choice < round(MASKED_SHARE * 2**32), vocabulary.mask_id, random_or_same)

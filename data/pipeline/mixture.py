@@ -74,7 +74,7 @@ class Mixture:
         """
         if len(self.parts) == 1:
             return self.parts[0].stream(objective, seed, start)
-        begins = self._own_positions(seed, start)
+        begins = self._positions_in_parts(seed, start)
         sizes = [part.manifest.num_records for part in self.parts]
         streams = [
             part.stream(objective, seed, begin).map(_numbered_from(sum(sizes[:number])))
@@ -94,15 +94,15 @@ class Mixture:
 
     def numbers(self, seed: int, start: int, count: int) -> list[tuple[str, int, int]]:
         """(folder, epoch, index in it) of `count` records of the stream from number `start` on."""
-        begins = self._own_positions(seed, start)
-        ends = self._own_positions(seed, start + count)
-        own = [
+        begins = self._positions_in_parts(seed, start)
+        ends = self._positions_in_parts(seed, start + count)
+        numbers_of_parts = [
             iter(part.numbers(seed, begin, end - begin))
             for part, begin, end in zip(self.parts, begins, ends, strict=True)
         ]
         blocks = range(start // BLOCK, (start + count) // BLOCK + 1)
         order = np.concatenate([self._block(seed, block) for block in blocks])[start % BLOCK :]
-        return [next(own[part]) for part in order[:count].tolist()]
+        return [next(numbers_of_parts[part]) for part in order[:count].tolist()]
 
     @contextlib.contextmanager
     def naming_damage(self) -> Iterator[None]:
@@ -126,12 +126,12 @@ class Mixture:
         draws = keyed_random.bits(key, np.arange(BLOCK)) >> np.uint64(1)
         return self._pattern[np.argsort(draws, kind="stable")]
 
-    def _own_positions(self, seed: int, position: int) -> list[int]:
+    def _positions_in_parts(self, seed: int, position: int) -> list[int]:
         """How many records of each part come before `position`."""
         blocks, rest = divmod(position, BLOCK)
-        whole = np.bincount(self._pattern, minlength=len(self.parts))
-        begun = np.bincount(self._block(seed, blocks)[:rest], minlength=len(self.parts))
-        return (blocks * whole + begun).tolist()
+        per_block = np.bincount(self._pattern, minlength=len(self.parts))
+        in_last_block = np.bincount(self._block(seed, blocks)[:rest], minlength=len(self.parts))
+        return (blocks * per_block + in_last_block).tolist()
 
     def _check(self) -> None:
         missing = set(range(len(self.parts))) - set(self._pattern.tolist())

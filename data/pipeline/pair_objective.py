@@ -83,7 +83,7 @@ def replace_half(
     key: tf.Tensor,
     partner_begin: tf.Tensor,
     partner_length: tf.Tensor,
-    room: int,
+    max_pieces: int,
 ) -> Segments:
     """The partner's segment in place of B where the key says so.
 
@@ -93,13 +93,13 @@ def replace_half(
     balanced.
 
     Args:
-      room: pieces that both segments may have together.
+      max_pieces: pieces that both segments may have together.
     """
-    coin, odd, odd_first, odd_second = (_bit(key, place) for place in (63, 62, 61, 60))
-    wanted = (coin == 1) & (second > 0)
-    replaced = wanted & (partner_length > 0)
+    label_bit, odd, odd_first, odd_second = (_bit(key, bit) for bit in (63, 62, 61, 60))
+    needs_partner = (label_bit == 1) & (second > 0)
+    replaced = needs_partner & (partner_length > 0)
     other = tf.where(replaced, partner_length, second)
-    kept, other_kept = truncated_lengths_in_graph(first, other, room, odd)
+    kept, other_kept = truncated_lengths_in_graph(first, other, max_pieces, odd)
     return Segments(
         first_begin=(first - kept + odd_first) // 2,
         first_length=kept,
@@ -107,24 +107,24 @@ def replace_half(
         + (other - other_kept + odd_second) // 2,
         second_length=other_kept,
         label=replaced,
-        weight=(second > 0) & (replaced | ~wanted),
+        weight=(second > 0) & (replaced | ~needs_partner),
     )
 
 
-def _bit(key: tf.Tensor, place: int) -> tf.Tensor:
+def _bit(key: tf.Tensor, index: int) -> tf.Tensor:
     """A binary digit of the keys, int32."""
-    return tf.cast(tf.bitwise.right_shift(key, tf.constant(place, tf.uint64)) & 1, tf.int32)
+    return tf.cast(tf.bitwise.right_shift(key, tf.constant(index, tf.uint64)) & 1, tf.int32)
 
 
 @dataclasses.dataclass(frozen=True)
 class Partners:
     """Finds a partner for each record: a function of (seed, epoch, record).
 
-    room: pieces that both segments may have together.
+    max_pieces: pieces that both segments may have together.
     """
 
     schema: RecordSchema
-    room: int
+    max_pieces: int
     seed: int
 
     def shard(self, shard: tf.Tensor, epoch: tf.Tensor, ends: tf.Tensor) -> tf.Tensor:
@@ -145,7 +145,9 @@ class Partners:
 
         Where no record of another document has a segment B: any.
         """
-        (document, length), (other_document, other_length) = map(self._facts, (raw, others))
+        (document, length), (other_document, other_length) = map(
+            self._document_and_length, (raw, others)
+        )
         tie = self._bits(keyed_random.PARTNER_TIE, epoch, tf.range(tf.size(others, tf.int64)))
         tie = tf.cast(tf.bitwise.right_shift(tie, tf.constant(24, tf.uint64)), tf.int64)
         usable = tf.where(other_length > 0, other_length, _NO_SECOND)
@@ -156,16 +158,16 @@ class Partners:
         pick = begin + keyed_random.graph_below(
             self._bits(keyed_random.PARTNER_PICK, epoch, index), tf.maximum(size, 1)
         )
-        another = tf.gather(_nearest_of_another(documents[:count]), pick)
+        another = tf.gather(_next_other_document(documents[:count]), pick)
         pick = tf.where(tf.gather(documents, pick) == document, another, pick)
         return tf.gather(others, tf.gather(order, pick))
 
-    def _facts(self, raw: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def _document_and_length(self, raw: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Document, and length of segment B, with _FULL added in a full sequence: int64 [n]."""
         parsed = self.schema.parse(raw)
         pieces = tf.cast(parsed[f"{PIECES}_length"], tf.int64)
         second = pieces - parsed[FIRST_LENGTH]
-        is_full = (second > 0) & (pieces >= self.room)
+        is_full = (second > 0) & (pieces >= self.max_pieces)
         return parsed[DOCUMENT], second + _FULL * tf.cast(is_full, tf.int64)
 
     def _bits(self, stream: int, epoch: tf.Tensor, counter: tf.Tensor) -> tf.Tensor:
@@ -191,11 +193,11 @@ def _windows(
     return tf.maximum(tf.minimum(begin, end_of_class - size), 0), size
 
 
-def _nearest_of_another(documents: tf.Tensor) -> tf.Tensor:
+def _next_other_document(documents: tf.Tensor) -> tf.Tensor:
     """For each place the next one with another document, else the last before; int32 [count + 1].
 
     The last entry, and all where there is one document, are 0.
     """
     changes = tf.cast(tf.where(documents[1:] != documents[:-1])[:, 0], tf.int32)
-    turn = tf.searchsorted(changes, tf.range(tf.size(documents) + 1))
-    return tf.gather(tf.concat([changes + 1, changes[-1:], [0]], axis=0), turn)
+    change = tf.searchsorted(changes, tf.range(tf.size(documents) + 1))
+    return tf.gather(tf.concat([changes + 1, changes[-1:], [0]], axis=0), change)

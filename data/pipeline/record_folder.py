@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.runtime.errors import InputError
-from data.pipeline.example_maker import room
+from data.pipeline.example_maker import max_pieces
 from data.pipeline.pair_objective import Objective, Partners
 from data.pipeline.record_stream import (
     DAMAGE,
@@ -81,4 +81,4 @@ class Records:
         manifest = self.manifest
         if objective.pair != "nsp" or manifest.layout != COMPACT:
             return None
-        return Partners(manifest.schema, room(manifest.seq_length), seed)
+        return Partners(manifest.schema, max_pieces(manifest.seq_length), seed)

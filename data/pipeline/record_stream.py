@@ -48,8 +48,8 @@ class _Shards:
         fields = raw, index, tf.fill([size], epoch)
         if self._partners is None:
             return fields
-        others = self._strings(self._partners.shard(shard, epoch, self._ends))
-        return *fields, self._partners.choose(raw, index, epoch, others)
+        candidates = self._strings(self._partners.shard(shard, epoch, self._ends))
+        return *fields, self._partners.choose(raw, index, epoch, candidates)
 
     def _strings(self, shard: tf.Tensor) -> tf.Tensor:
         size = tf.gather(tf.constant(self.sizes), shard)
@@ -91,24 +91,24 @@ def record_stream(
     shards: (file, number of records), none of them empty. skip_corrupt: as in `Records`.
     """
     source = _Shards(shards, partners, skip_corrupt)
-    turn, skip = seek(source.sizes, seed, start)
+    position, skip = seek(source.sizes, seed, start)
 
-    def shard_of_turn(turn: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        epoch = turn // len(shards)
+    def shard_at(position: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        epoch = position // len(shards)
         key = keyed_random.graph_stream_key(seed, keyed_random.SHARD_ORDER, epoch)
         order = keyed_random.graph_order(key, tf.range(len(shards), dtype=tf.int64))
-        return tf.cast(order[turn % len(shards)], tf.int64), epoch
+        return tf.cast(order[position % len(shards)], tf.int64), epoch
 
     @tf.autograph.experimental.do_not_convert  # graph operations only: converting takes seconds
-    def read_shard(turn: tf.Tensor) -> tf.data.Dataset:
-        shard, epoch = shard_of_turn(turn)
+    def read_shard(position: tf.Tensor) -> tf.data.Dataset:
+        shard, epoch = shard_at(position)
         fields = source.read(shard, epoch)
         key = keyed_random.graph_stream_key(seed, keyed_random.RECORD_ORDER, epoch)
         order = keyed_random.graph_order(key, fields[1])
         return tf.data.Dataset.from_tensor_slices(tuple(tf.gather(f, order) for f in fields))
 
-    turns = tf.data.Dataset.range(turn, tf.int64.max)
-    return turns.flat_map(read_shard).skip(skip)
+    positions = tf.data.Dataset.range(position, tf.int64.max)
+    return positions.flat_map(read_shard).skip(skip)
 
 
 def records_in_order(
@@ -152,19 +152,21 @@ def find_damage(shards: list[tuple[str, int]]) -> str:
     return ""
 
 
-def record_numbers(sizes: np.ndarray, seed: int, start: int, number: int) -> list[tuple[int, int]]:
-    """(epoch, index) of so many records of the stream from `start` on, as `record_stream` has them.
+def record_numbers(
+    sizes: np.ndarray, seed: int, start: int, num_records: int
+) -> list[tuple[int, int]]:
+    """(epoch, index) of `num_records` records from `start` on, as `record_stream` has them.
 
     sizes: int64 [shards], none of them 0.
     """
-    turn, skip = seek(sizes, seed, start)
-    return list(islice(_numbers(sizes, seed, turn), skip, skip + number))
+    position, skip = seek(sizes, seed, start)
+    return list(islice(_numbers(sizes, seed, position), skip, skip + num_records))
 
 
-def _numbers(sizes: np.ndarray, seed: int, turn: int) -> Iterator[tuple[int, int]]:
+def _numbers(sizes: np.ndarray, seed: int, position: int) -> Iterator[tuple[int, int]]:
     ends = np.cumsum(sizes)
-    for epoch, place in (divmod(t, len(sizes)) for t in count(turn)):
-        shard = _shard_order(sizes, seed, epoch)[place]
+    for epoch, position_in_epoch in (divmod(t, len(sizes)) for t in count(position)):
+        shard = _shard_order(sizes, seed, epoch)[position_in_epoch]
         index = np.arange(ends[shard] - sizes[shard], ends[shard])
         key = keyed_random.stream_key(seed, keyed_random.RECORD_ORDER, epoch)
         yield from ((epoch, number) for number in index[keyed_random.order(key, index)].tolist())
@@ -176,10 +178,10 @@ def _shard_order(sizes: np.ndarray, seed: int, epoch: int) -> np.ndarray:
 
 
 def seek(sizes: np.ndarray, seed: int, start: int) -> tuple[int, int]:
-    """(number of the shard's turn in the stream, records to skip in it) of record `start`."""
+    """(position of the shard in the stream, records to skip in it) of record `start`."""
     epoch, skip = divmod(start, int(sizes.sum()))
-    for place, shard in enumerate(_shard_order(sizes, seed, epoch)):
+    for position, shard in enumerate(_shard_order(sizes, seed, epoch)):
         if skip < sizes[shard]:
-            return epoch * len(sizes) + place, skip
+            return epoch * len(sizes) + position, skip
         skip -= int(sizes[shard])
     raise AssertionError("an epoch is shorter than its remainder")

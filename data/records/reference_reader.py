@@ -53,9 +53,9 @@ class StaticRecords:
         raw = next(tf.data.TFRecordDataset(shards[0][0]).as_numpy_iterator())
         found = tf.train.Example.FromString(raw).features.feature
         for names, (ids, segments, _) in FOREIGN_NAMES.items():
-            wanted = {ids, segments, "input_mask", "masked_lm_positions", "masked_lm_ids",
+            required = {ids, segments, "input_mask", "masked_lm_positions", "masked_lm_ids",
                       "masked_lm_weights"}  # fmt: skip
-            if wanted <= set(found):
+            if required <= set(found):
                 seq_length = len(found["input_mask"].int64_list.value)
                 slots = len(found["masked_lm_positions"].int64_list.value)
                 return cls(shards, names, seq_length, slots, LABEL in found)
@@ -105,14 +105,14 @@ def count_records(path: str) -> int:
     Raises:
       InputError: the file ends inside a record.
     """
-    size, at, count = os.path.getsize(path), 0, 0
+    size, offset, count = os.path.getsize(path), 0, 0
     with reading(path), open(path, "rb") as file:
-        while at < size:
-            file.seek(at)
+        while offset < size:
+            file.seek(offset)
             header = file.read(12)
             length = struct.unpack("<Q", header[:8])[0] if len(header) == 12 else size
-            at += 12 + length + 4  # length and its checksum, the record and its checksum
-            if at > size:
+            offset += 12 + length + 4  # length and its checksum, the record and its checksum
+            if offset > size:
                 raise InputError(
                     f"{path!r} must be a TFRecord file of whole records: it ends inside number "
                     f"{count}. Copy it again."

@@ -55,36 +55,36 @@ def encode_examples(features: dict[str, np.ndarray], largest: dict[str, int]) ->
     head = b"\n" + varint(inner)
     size = len(head) + inner
     rows: np.ndarray = np.empty((count, size), np.uint8)
-    at = _write(rows, 0, head)
+    offset = _write(rows, 0, head)
     for name, head in heads.items():
-        at = _write(rows, at, head)
+        offset = _write(rows, offset, head)
         values, width = features[name], widths[name]
-        place = rows[:, at : at + values.shape[1] * width]
-        _fill(place.reshape(*values.shape, width), values, largest.get(name, 1))
-        at += place.shape[1]
+        cells = rows[:, offset : offset + values.shape[1] * width]
+        _fill(cells.reshape(*values.shape, width), values, largest.get(name, 1))
+        offset += cells.shape[1]
     records: list[bytes] = rows.view(f"V{size}")[:, 0].tolist()
     return records
 
 
-def _write(rows: np.ndarray, at: int, content: bytes) -> int:
+def _write(rows: np.ndarray, offset: int, content: bytes) -> int:
     """Puts the same bytes into each row; returns where they end."""
-    end = at + len(content)
-    rows[:, at:end] = np.frombuffer(content, np.uint8)
+    end = offset + len(content)
+    rows[:, offset:end] = np.frombuffer(content, np.uint8)
     return end
 
 
-def _fill(place: np.ndarray, values: np.ndarray, largest: int) -> None:
-    """The bytes of floats or integers [N, K] -> `place`, uint8 [N, K, width], a view."""
-    width = place.shape[2]
+def _fill(cells: np.ndarray, values: np.ndarray, largest: int) -> None:
+    """The bytes of floats or integers [N, K] -> `cells`, uint8 [N, K, width], a view."""
+    width = cells.shape[2]
     if width == 1:
-        place[:, :, 0] = values
+        cells[:, :, 0] = values
         return
     if values.dtype != np.float32:
         values = _varint_table(largest).take(values)  # one look-up for the bytes of a number
-    little = values.astype(values.dtype.newbyteorder("<"), copy=False)
-    columns: np.ndarray = little.view(np.uint8).reshape(*values.shape, 4)
+    little_endian = values.astype(values.dtype.newbyteorder("<"), copy=False)
+    columns: np.ndarray = little_endian.view(np.uint8).reshape(*values.shape, 4)
     for byte in range(width):  # column by column: NumPy is slow where the last axis is short
-        place[:, :, byte] = columns[:, :, byte]
+        cells[:, :, byte] = columns[:, :, byte]
 
 
 @functools.lru_cache(8)

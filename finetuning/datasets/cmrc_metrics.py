@@ -50,7 +50,7 @@ def words(text: str) -> list[str]:
     return _ENDING.sub(r" \g<0>", _MARK.sub(r" \g<0> ", text)).split()
 
 
-def longest_run(given: Sequence[str], wanted: Sequence[str]) -> int:
+def longest_run(prediction: Sequence[str], reference: Sequence[str]) -> int:
     """The length of the longest run of units that both have."""
-    matcher = difflib.SequenceMatcher(None, given, wanted, autojunk=False)
+    matcher = difflib.SequenceMatcher(None, prediction, reference, autojunk=False)
     return matcher.find_longest_match().size

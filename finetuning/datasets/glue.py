@@ -127,23 +127,25 @@ class GlueTask:
         return ClassifierTask(pair=pair, labels=self.labels)
 
     def _read(self, source: Source, part: str) -> Iterator[TextExample]:
-        for place, cells in (self._tfds_rows if source.tfds else self._rows)(source, part):
+        for location, cells in (self._tfds_rows if source.tfds else self._rows)(source, part):
             second = cells[1] if len(self.texts) > 1 else None
             known = len(cells) > len(self.texts)
-            yield TextExample(cells[0], second, self._number(cells[-1], place) if known else None)
+            yield TextExample(
+                cells[0], second, self._number(cells[-1], location) if known else None
+            )
 
     def _rows(self, source: Source, part: str) -> Iterator[tuple[str, list[str]]]:
         """`file:line`, the texts, and the label where the file has one."""
         folder = source.data_dir or ""
         if os.path.isdir(os.path.join(folder, self.folder)):
             folder = os.path.join(folder, self.folder)
-        answered = part == "train" or part in self.dev
-        table = open_table(find(folder, [f"{part}.tsv"]), self.headless if answered else ())
+        has_labels = part == "train" or part in self.dev
+        table = open_table(find(folder, [f"{part}.tsv"]), self.headless if has_labels else ())
         columns = tuple(ALIASES.get(name, name) for name in table.columns)
-        answered = answered or "label" in columns
-        names = (*self.texts, "label") if answered else self.texts
+        has_labels = has_labels or "label" in columns
+        names = (*self.texts, "label") if has_labels else self.texts
         table = dataclasses.replace(table, columns=columns)
-        return table.select(names, self.lenient and answered, self.lenient)
+        return table.select(names, self.lenient and has_labels, self.lenient)
 
     def _tfds_rows(self, source: Source, part: str) -> Iterator[tuple[str, list[str]]]:
         """The same of TFDS, in the order of the original files."""
@@ -160,12 +162,12 @@ class GlueTask:
                 cells.append(names[row["label"]] if names else str(row["label"]))
             yield f"{name}:{split}:{row['idx']}", cells
 
-    def _number(self, label: str, place: str) -> float:
+    def _number(self, label: str, location: str) -> float:
         if self.labels:
             if label not in self.labels:
                 raise InputError(
-                    f"{place}: label {label!r} is not one of {', '.join(self.labels)}. Correct or "
-                    "remove the row."
+                    f"{location}: label {label!r} is not one of {', '.join(self.labels)}. Correct "
+                    "or remove the row."
                 )
             return self.labels.index(label)
         try:
@@ -174,8 +176,8 @@ class GlueTask:
             score = math.nan
         if not 0 <= score <= LARGEST_SCORE:
             raise InputError(
-                f"{place}: the score must be a number from 0 to 5. Received: {label!r}. Correct or "
-                "remove the row."
+                f"{location}: the score must be a number from 0 to 5. Received: {label!r}. Correct "
+                "or remove the row."
             )
         return score
 

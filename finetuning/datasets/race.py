@@ -70,16 +70,16 @@ class RaceTask:
         part, _, level = part.partition("_")
         read = _tfds_passages if source.tfds else _passages
         examples = [
-            (place, example)
+            (location, example)
             for each in ((level,) if level else self.levels)
-            for place, passage in read(source, part, each)
-            for example in _examples(passage, place)
+            for location, passage in read(source, part, each)
+            for example in _examples(passage, location)
         ]
         if not examples:
             raise InputError(f"--data_dir: {part} of {', '.join(self.levels)} has no questions.")
         expected = task.num_choices if task else len(examples[0][1].options)
-        for place, example in examples:
-            _require_options(example, expected, place)
+        for location, example in examples:
+            _require_options(example, expected, location)
         return [example for _, example in examples]
 
 
@@ -123,48 +123,48 @@ def _decoded(value: Any) -> Any:
     return [_decoded(each) for each in value]
 
 
-def _examples(passage: Any, place: str) -> Iterator[ChoiceExample]:
+def _examples(passage: Any, location: str) -> Iterator[ChoiceExample]:
     if not isinstance(passage, dict) or not all(
         isinstance(passage.get(key), kind) for key, kind in KEYS.items()
     ):
         raise InputError(
-            f"{place} must be a passage of RACE, with article, questions and options. "
+            f"{location} must be a passage of RACE, with article, questions and options. "
             f"Received: {json.dumps(passage)[:80]}. Fetch the archive again."
         )
     questions, options = passage["questions"], passage["options"]
     answers = passage.get("answers") or [None] * len(questions)
     if not len(questions) == len(options) == len(answers):
         raise InputError(
-            f"{place} must have the options and the answer of each of its {len(questions)} "
+            f"{location} must have the options and the answer of each of its {len(questions)} "
             f"questions. Received: options of {len(options)}, answers of {len(answers)}."
         )
     for number, question in enumerate(questions):
         texts = (passage["article"], question, *options[number])
         if not all(isinstance(text, str) for text in texts) or not passage["article"].strip():
             raise InputError(
-                f"{place}: the article must be a text that is not empty, and question {number + 1} "
-                "and its options texts. Correct or remove the passage."
+                f"{location}: the article must be a text that is not empty, and question "
+                f"{number + 1} and its options texts. Correct or remove the passage."
             )
-        label = _number(answers[number], len(options[number]), f"{place}: question {number + 1}")
+        label = _number(answers[number], len(options[number]), f"{location}: question {number + 1}")
         yield ChoiceExample(question, passage["article"], tuple(options[number]), label)
 
 
-def _number(letter: Any, num_options: int, place: str) -> int | None:
+def _number(letter: Any, num_options: int, location: str) -> int | None:
     if letter is None:
         return None
     letters = [chr(ord("A") + i) for i in range(num_options)]
     if letter not in letters:
         raise InputError(
-            f"{place}: the answer must be one of {', '.join(letters)}. Received: {letter!r}. "
+            f"{location}: the answer must be one of {', '.join(letters)}. Received: {letter!r}. "
             "Correct or remove the question."
         )
     return letters.index(letter)
 
 
-def _require_options(example: ChoiceExample, expected: int, place: str) -> None:
+def _require_options(example: ChoiceExample, expected: int, location: str) -> None:
     if len(example.options) != expected:
         raise InputError(
-            f"{place}: every question must have {expected} options, as the first has. Received: "
+            f"{location}: every question must have {expected} options, as the first has. Received: "
             f"{len(example.options)} of {example.question!r}. Remove the question."
         )
 

@@ -14,7 +14,12 @@ from albert_tf.tasks.spans.model import SpanTask
 from finetuning.datasets.glue import paper_settings
 from finetuning.datasets.metrics import require_known
 from finetuning.datasets.squad_metrics import best_threshold, score_answer
-from finetuning.datasets.squad_reader import in_place, read_part, require_answers, require_version
+from finetuning.datasets.squad_reader import (
+    drop_misplaced,
+    read_part,
+    require_answers,
+    require_version,
+)
 from finetuning.datasets.task import Data, Prediction, Source, require_section
 
 
@@ -43,21 +48,21 @@ class SquadTask:
         nowhere in the context, is left out, and how many is printed. Dev examples are kept, as the
         evaluators look at the texts alone.
         """
-        place, train = read_part(source, "train", self.version)
-        require_answers(place, train, self.version)
-        train = in_place(place, train)
+        location, train = read_part(source, "train", self.version)
+        require_answers(location, train, self.version)
+        train = drop_misplaced(location, train)
         if self._answerable and not any(example.is_impossible for example in train):
-            print(f"{place}: every question has an answer; --task=squad1 is for such data")
-        place, dev = read_part(source, "dev", self.version)
-        require_answers(place, dev, self.version)
+            print(f"{location}: every question has an answer; --task=squad1 is for such data")
+        location, dev = read_part(source, "dev", self.version)
+        require_answers(location, dev, self.version)
         return Data(SpanTask(answerable=self._answerable), train, {"dev": dev})
 
     def read_part(self, source: Source, part: str, task: Any) -> list[SpanExample]:
         """See `finetuning.datasets.task.Task`."""
         name = f"SQuAD {self.version}"
         require_section(name, task, kind="span", answerable=self._answerable)
-        place, examples = read_part(source, part, self.version)
-        require_version(place, examples, self.version)
+        location, examples = read_part(source, part, self.version)
+        require_version(location, examples, self.version)
         return examples
 
     def score(

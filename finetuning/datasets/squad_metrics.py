@@ -33,8 +33,8 @@ def normalized(text: str) -> list[str]:
     return _ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split()
 
 
-def _shared(given: list[str], wanted: list[str]) -> int:
-    return (collections.Counter(given) & collections.Counter(wanted)).total()
+def _shared(prediction: list[str], reference: list[str]) -> int:
+    return (collections.Counter(prediction) & collections.Counter(reference)).total()
 
 
 SQUAD = Scorer(normalized, normalized, _shared)
@@ -59,19 +59,19 @@ def score_answer(text: str, example: SpanExample, answerable: bool) -> tuple[flo
     answers = [answer for _, answer in example.answers]
     if answerable:
         answers = list(filter(scorer.units, answers)) or [""]
-    given = scorer.units(text)
+    prediction = scorer.units(text)
     exact = float(scorer.plain(text) in map(scorer.plain, answers))
     return exact, max(
-        _f1(given, wanted, scorer, answerable) for wanted in map(scorer.units, answers)
+        _f1(prediction, reference, scorer, answerable) for reference in map(scorer.units, answers)
     )
 
 
-def _f1(given: list[str], wanted: list[str], scorer: Scorer, answerable: bool) -> float:
-    if answerable and not (given and wanted):
-        return float(given == wanted)
-    if not (common := scorer.common(given, wanted)):
+def _f1(prediction: list[str], reference: list[str], scorer: Scorer, answerable: bool) -> float:
+    if answerable and not (prediction and reference):
+        return float(prediction == reference)
+    if not (common := scorer.common(prediction, reference)):
         return 0.0
-    precision, recall = common / len(given), common / len(wanted)
+    precision, recall = common / len(prediction), common / len(reference)
     return 2 * precision * recall / (precision + recall)
 
 

@@ -195,12 +195,12 @@ def _cell(value: Any) -> Any:
     return json.dumps(value) if is_label else value
 
 
-def parse_json(text: str, place: str) -> Any:
+def parse_json(text: str, location: str) -> Any:
     """The value that a JSON text holds; InputError: it is none."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:  # also of long integers, of deep nesting
-        raise InputError(f"{place} must be JSON: {error}. Received: {text[:80]!r}.") from None
+        raise InputError(f"{location} must be JSON: {error}. Received: {text[:80]!r}.") from None
     if "\\ud" in text.lower():  # may be half a surrogate pair, which no tokenizer takes
         value = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
     return value

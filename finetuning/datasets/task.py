@@ -76,22 +76,23 @@ class Task(Protocol):
         """Writes the leaderboard's file."""
 
 
-def require_section(name: str, task: Any, **wanted: Any) -> None:
+def require_section(name: str, task: Any, **expected: Any) -> None:
     """Refuses the `task` section of a run whose answers are not those of the data set `name`.
 
     Args:
-      wanted: key of the section -> the only value that fits.
+      expected: key of the section -> the only value that fits.
 
     Raises:
       InputError: which keys of the section have other values.
     """
-    found = {key: getattr(task, key, None) for key in wanted}
-    if differing := [key for key in wanted if found[key] != wanted[key]]:
+    found = {key: getattr(task, key, None) for key in expected}
+    if differing := [key for key in expected if found[key] != expected[key]]:
         raise InputError(
-            f"--task: {name} must be asked of a run with {_said(wanted, differing)}. Received: a "
-            f"run with {_said(found, differing)}. Name another run, or the run's own task."
+            f"--task: {name} must be asked of a run with {_format_values(expected, differing)}. "
+            f"Received: a run with {_format_values(found, differing)}. Name another "
+            "run, or the run's own task."
         )
 
 
-def _said(values: dict[str, Any], keys: list[str]) -> str:
+def _format_values(values: dict[str, Any], keys: list[str]) -> str:
     return " and ".join(f"`task.{key}` {values[key]!r}" for key in keys)

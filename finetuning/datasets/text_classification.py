@@ -30,7 +30,7 @@ class TextClassification:
         """See `finetuning.datasets.task.Task`. Prints how frequent each label is."""
         table = open_part(source, "train")
         pair = text_columns(table) == PAIR
-        rows = [(texts, str(label)) for _, texts, label in rows_of(table, pair, answered=True)]
+        rows = [(texts, str(label)) for _, texts, label in rows_of(table, pair, has_labels=True)]
         counts = collections.Counter(label for _, label in rows)
         if len(counts) < 2:
             raise InputError(
@@ -38,7 +38,7 @@ class TextClassification:
             )
         task = ClassifierTask(pair=pair, labels=tuple(sorted(counts)))
         train = [TextExample(*texts, task.labels.index(label)) for texts, label in rows]
-        dev = _read(open_part(source, "dev"), task, answered=True)
+        dev = _read(open_part(source, "dev"), task, has_labels=True)
         for part, examples in {"train": train, "dev": dev}.items():
             print(f"{part}: {_balance(examples, task.labels)}")
         return Data(task, train, {"dev": dev})
@@ -47,7 +47,7 @@ class TextClassification:
         """See `finetuning.datasets.task.Task`; the part is the name of the file."""
         require_section("text_classification", task, kind="classifier")
         table = open_part(source, part)
-        return _read(table, task, answered="label" in table.columns)
+        return _read(table, task, has_labels="label" in table.columns)
 
     def score(
         self, predictions: Sequence[Prediction], examples: Sequence[TextExample]
@@ -88,20 +88,24 @@ def text_columns(table: Table) -> tuple[str, ...]:
     return PAIR if pair else SINGLE
 
 
-def rows_of(table: Table, pair: bool, answered: bool) -> Rows:
-    """The rows of a part, whose labels are known where it is `answered`."""
+def rows_of(table: Table, pair: bool, has_labels: bool) -> Rows:
+    """The rows of a part, whose labels are known where it is `has_labels`."""
     names = PAIR if pair else SINGLE
-    for place, cells in table.select((*names, "label") if answered else names):
-        yield place, (cells[0], cells[1] if pair else None), cells[-1].strip() if answered else None
+    for location, cells in table.select((*names, "label") if has_labels else names):
+        yield (
+            location,
+            (cells[0], cells[1] if pair else None),
+            cells[-1].strip() if has_labels else None,
+        )
 
 
-def _read(table: Table, task: ClassifierTask, answered: bool) -> list[TextExample]:
+def _read(table: Table, task: ClassifierTask, has_labels: bool) -> list[TextExample]:
     number = {label: i for i, label in enumerate(task.labels)}
     examples = []
-    for place, texts, label in rows_of(table, task.pair, answered):
+    for location, texts, label in rows_of(table, task.pair, has_labels):
         if label is not None and label not in number:
             raise InputError(
-                f"{place}: label {label!r} does not occur in the training part, which has "
+                f"{location}: label {label!r} does not occur in the training part, which has "
                 f"{', '.join(number)}. Correct or remove the row."
             )
         examples.append(TextExample(*texts, None if label is None else number[label]))

@@ -33,8 +33,8 @@ class TextRegression:
         """See `finetuning.datasets.task.Task`. Prints mean, deviation and range of the numbers."""
         table = open_part(source, "train")
         pair = text_columns(table) == PAIR
-        train = _examples(rows_of(table, pair, answered=True))
-        dev = _examples(rows_of(open_part(source, "dev"), pair, answered=True))
+        train = _examples(rows_of(table, pair, has_labels=True))
+        dev = _examples(rows_of(open_part(source, "dev"), pair, has_labels=True))
         for part, examples in {"train": train, "dev": dev}.items():
             print(f"{part}: {_spread(examples)}")
         numbers = [float(example.label or 0) for example in train]
@@ -47,7 +47,7 @@ class TextRegression:
         """See `finetuning.datasets.task.Task`; the part is the name of the file."""
         require_section("text_regression", task, kind="regressor")
         table = open_part(source, part)
-        return _examples(rows_of(table, task.pair, answered="label" in table.columns))
+        return _examples(rows_of(table, task.pair, has_labels="label" in table.columns))
 
     def score(
         self, predictions: Sequence[Prediction], examples: Sequence[TextExample]
@@ -63,10 +63,10 @@ class TextRegression:
 
 
 def _examples(rows: Rows) -> list[TextExample]:
-    return [TextExample(a, b, _number(label, place)) for place, (a, b), label in rows]
+    return [TextExample(a, b, _number(label, location)) for location, (a, b), label in rows]
 
 
-def _number(label: str | None, place: str) -> float | None:
+def _number(label: str | None, location: str) -> float | None:
     if label is None:
         return None
     try:
@@ -75,8 +75,8 @@ def _number(label: str | None, place: str) -> float | None:
         number = math.nan
     if not math.isfinite(number):
         raise InputError(
-            f"{place}: `label` must be a number. Received: {label!r}. Correct or remove the row; "
-            "names go with --task=text_classification."
+            f"{location}: `label` must be a number. Received: {label!r}. Correct or remove the "
+            "row; names go with --task=text_classification."
         )
     return number
 

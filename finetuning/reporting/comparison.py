@@ -16,25 +16,25 @@ _TIMED, _ROUNDS = 512, 5  # dev examples that the speed is measured on, and how 
 
 def measured(path: str, task: Task, examples: Sequence[Any]) -> dict[str, Any]:
     """Of a run: its scores, parameters, and examples/s in batches of 32 on one device."""
-    asked = load_predictor(path)
-    kind = KINDS[asked.task.kind]
-    features = kind.featurize(examples, asked.tokenizer, asked.task)
-    said = predict(asked.model, features, 32)
-    some = kind.featurize(examples[:_TIMED], asked.tokenizer, asked.task)
+    predictor = load_predictor(path)
+    kind = KINDS[predictor.task.kind]
+    features = kind.featurize(examples, predictor.tokenizer, predictor.task)
+    predictions = predict(predictor.model, features, 32)
+    sample = kind.featurize(examples[:_TIMED], predictor.tokenizer, predictor.task)
     seconds = []
     for _ in range(_ROUNDS):
         start = time.perf_counter()
-        predict(asked.model, some, 32)
+        predict(predictor.model, sample, 32)
         seconds.append(time.perf_counter() - start)
-    answers = kind.decode(said, features, examples, asked.task)
+    answers = kind.decode(predictions, features, examples, predictor.task)
     return task.score(answers, examples) | {
         "metric": task.metrics[0],
         "standard_error": report.standard_error(
-            task, asked.task.kind, task.metrics[0], answers, examples
+            task, predictor.task.kind, task.metrics[0], answers, examples
         ),
-        "parameters": asked.model.count_params(),
-        "layers": asked.model.encoder.config.num_layers,
-        "examples_per_s": len(some) / statistics.median(seconds),
+        "parameters": predictor.model.count_params(),
+        "layers": predictor.model.encoder.config.num_layers,
+        "examples_per_s": len(sample) / statistics.median(seconds),
         "dev_examples": len(examples),
     }
 

@@ -146,11 +146,11 @@ def scores_if_known(
 def line(result: Mapping[str, Any]) -> str:
     """A result in a line."""
     metric = result["metric"]
-    said = f"dev {metric} {result[metric]:.4f} ± {result['standard_error']:.4f}"
-    said += f" over {result['dev_examples']:,} examples"
+    text = f"dev {metric} {result[metric]:.4f} ± {result['standard_error']:.4f}"
+    text += f" over {result['dev_examples']:,} examples"
     if "baseline" in result:
-        said += f" (always the same answer: {result['baseline']:.4f})"
-    return said
+        text += f" (always the same answer: {result['baseline']:.4f})"
+    return text
 
 
 def summarize(folder: str, results: Sequence[Mapping[str, Any]]) -> str:

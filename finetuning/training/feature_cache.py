@@ -42,11 +42,11 @@ def features_of(
     features = kind.featurize(examples, tokenizer, task)
     os.makedirs(folder, exist_ok=True)
     # Other processes may be doing the same.
-    with writing(path), tempfile.TemporaryDirectory(dir=folder) as own:
-        mine = os.path.join(own, "features")
-        with open(mine, "wb") as file:
+    with writing(path), tempfile.TemporaryDirectory(dir=folder) as temporary:
+        partial = os.path.join(temporary, "features")
+        with open(partial, "wb") as file:
             np.savez(file, **cast(Any, _arrays(features)))
-        os.replace(mine, path)
+        os.replace(partial, path)
     return features
 
 

@@ -160,8 +160,8 @@ class Finetuner:
     ) -> tuple[Scores, list[Prediction]]:
         """The task's metrics on a dev set, and the predictions."""
         features = self.features(f"dev {name}", examples, model.task)
-        said = predict(model, features, values.batch_size // values.accumulation_steps)
-        predictions = KINDS[model.task.kind].decode(said, features, examples, model.task)
+        model_outputs = predict(model, features, values.batch_size // values.accumulation_steps)
+        predictions = KINDS[model.task.kind].decode(model_outputs, features, examples, model.task)
         return self.task.score(predictions, examples), predictions
 
     def _in_float32(

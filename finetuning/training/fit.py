@@ -53,7 +53,7 @@ def compiled(
         optimizer = _optimizer(config, plan, model)
         optimizer.build(model.trainable_variables)
         model.dropout_seed, model.accumulation_steps = config.seed, values.accumulation_steps
-        model.compile(optimizer, loss or model.losses_of_fit())
+        model.compile(optimizer, loss or model.training_losses())
     return model
 
 
@@ -84,7 +84,7 @@ def fine_tune(
     state = _State(model, metric, run, chief)
     with chief.locked() if chief else contextlib.nullcontext():
         first = state.restore()
-        if first < plan.steps and not state.is_over(values.patience):
+        if first < plan.steps and not state.is_exhausted(values.patience):
             pad = not values.pad_to_longest
             try:
                 model.fit(
@@ -139,7 +139,7 @@ class _State:
                 ) from None
             self.step = int(self._model.optimizer.iterations.numpy())
             print(f"{self._run.path} goes on from step {self.step:,}.")
-        self._writes.keep_metrics_until(self.step)
+        self._writes.truncate_metrics(self.step)
         rows = [row for row in self._run.metrics() if row["step"] <= self.step]
         self._values = [row[f"dev/{self._metric}"] for row in rows]
         self._save_if_best()
@@ -167,15 +167,15 @@ class _State:
         if self._values and np.argmax(self._values) == len(self._values) - 1:
             self._keep_best.save(self.step)
 
-    def is_over(self, patience: int | None) -> bool:
+    def is_exhausted(self, patience: int | None) -> bool:
         """Whether the last `patience` evaluations brought nothing better."""
         best = int(np.argmax(self._values)) if self._values else 0
         return patience is not None and len(self._values) - 1 - best >= patience
 
     def read_best(self) -> None:
         """Gives the model its best weights, which this process has saved, or one before it."""
-        own, run = self._writes.checkpoints_path, self._run.checkpoints_path
-        path = tf.train.latest_checkpoint(own) or tf.train.latest_checkpoint(run)
+        written, run = self._writes.checkpoints_path, self._run.checkpoints_path
+        path = tf.train.latest_checkpoint(written) or tf.train.latest_checkpoint(run)
         self._best.read(path).assert_existing_objects_matched().expect_partial()
 
 
@@ -217,7 +217,7 @@ class _Evaluation(tf_keras.callbacks.Callback):
         print(
             f"step {self._step:,} of {self._plan.steps:,}: loss {loss:.4f}, dev {shown}", flush=True
         )
-        if self._state.is_over(self._patience):
+        if self._state.is_exhausted(self._patience):
             print(f"Nothing better in {self._patience} evaluations: the run ends.")
             self.model.stop_training = True
 

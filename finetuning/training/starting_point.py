@@ -16,7 +16,7 @@ from albert_tf.models.encoder import AlbertEncoder, load_encoder
 from albert_tf.runtime import devices, settings
 from albert_tf.runtime.errors import ConfigError, InputError, InputNotFoundError
 from albert_tf.runtime.run_dir import RunDir
-from albert_tf.tasks.kinds import KINDS, shortened
+from albert_tf.tasks.kinds import KINDS, length_limits
 from albert_tf.tasks.predictor import load_task_model
 from albert_tf.tasks.task_model import TaskModel
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
@@ -85,9 +85,9 @@ class StartingPoint:
         set_variables(encoder, load_encoder(self.path).variables, self.path)
         model = KINDS[config.task.kind].model(encoder, config.task).create_weights()
         if self.is_task:
-            theirs = load_task_model(self.path)
-            if _answers(theirs.task) == _answers(config.task):
-                model.set_weights(theirs.get_weights())
+            source_model = load_task_model(self.path)
+            if _answers(source_model.task) == _answers(config.task):
+                model.set_weights(source_model.get_weights())
         return model
 
 
@@ -150,7 +150,7 @@ def resolve(
     config = settings.override(config, assignments)
     if "task.seq_length" not in keys:
         config = dataclasses.replace(
-            config, task=_no_longer(config.task, model.max_positions, keys)
+            config, task=_fit_lengths(config.task, model.max_positions, keys)
         )
     if config.task.seq_length > model.max_positions:
         raise ConfigError(
@@ -170,12 +170,15 @@ def resolve(
     return dataclasses.replace(config, training=training)
 
 
-def _no_longer(task: Any, most: int, chosen: Sequence[str]) -> Any:
+def _fit_lengths(task: Any, max_positions: int, chosen: Sequence[str]) -> Any:
     """The task with sequences that the encoder can take; what the user has `chosen` stays."""
-    changes = shortened(task, most)
+    changes = length_limits(task, max_positions)
     shorter = {key: value for key, value in changes.items() if f"task.{key}" not in chosen}
     if not shorter:
         return task
     values = ", ".join(f"task.{key}={value}" for key, value in shorter.items())
-    print(f"The encoder has {most} positions: {values} in place of the task's {task.seq_length}.")
+    print(
+        f"The encoder has {max_positions} positions: {values} in place of the task's "
+        f"{task.seq_length}."
+    )
     return dataclasses.replace(task, **shorter)

@@ -63,7 +63,7 @@ def identity_of(teacher: str, examples: Iterable[TextExample]) -> dict[str, Any]
     }
 
 
-def ask(
+def write_answers(
     identity: Mapping[str, Any], examples: Iterable[TextExample], folder: str, batch_size: int
 ) -> None:
     """Writes texts and the teacher's outputs to `folder`, in bounded memory, unless they are there.
@@ -81,16 +81,16 @@ def ask(
         return
     predictor = load_predictor(identity["teacher"])
     with (
-        outputs.new_folder(folder) as work,
+        outputs.new_folder(folder) as partial,
         Progress("texts asked of the teacher", identity["count"]) as progress,
     ):
-        with tf.io.TFRecordWriter(os.path.join(work, "outputs.tfrecord")) as out:
+        with tf.io.TFRecordWriter(os.path.join(partial, "outputs.tfrecord")) as out:
             stream = iter(examples)
             while chunk := list(itertools.islice(stream, CHUNK)):
                 for record in _records(predictor, chunk, batch_size):
                     out.write(record)
                 progress.advance(len(chunk))
-        outputs.write_json(os.path.join(work, "manifest.json"), identity)
+        outputs.write_json(os.path.join(partial, "manifest.json"), identity)
 
 
 def _manifest(folder: str) -> dict[str, Any]:
@@ -101,8 +101,8 @@ def _manifest(folder: str) -> dict[str, Any]:
 def _records(predictor: Predictor, examples: list[TextExample], batch_size: int) -> Iterator[bytes]:
     kind = KINDS[predictor.task.kind]
     features = kind.featurize(examples, predictor.tokenizer, predictor.task)
-    said = predict(predictor.model, features, batch_size)
-    for example, output in zip(examples, said.reshape(len(examples), -1), strict=True):
+    predictions = predict(predictor.model, features, batch_size)
+    for example, output in zip(examples, predictions.reshape(len(examples), -1), strict=True):
         values = {
             "first": _bytes(example.first),
             "second": _bytes(example.second or ""),
@@ -116,7 +116,7 @@ def _bytes(text: str) -> tf.train.Feature:
 
 
 def answers_in(folder: str, pair: bool) -> Iterator[tuple[list[TextExample], np.ndarray]]:
-    """(texts, outputs float32 [n, C]) that `ask` left, at most CHUNK at a time."""
+    """(texts, outputs float32 [n, C]) that `write_answers` left, at most CHUNK at a time."""
     count = 0
     dataset = tf.data.TFRecordDataset(os.path.join(folder, "outputs.tfrecord")).batch(CHUNK)
     for batch in dataset.map(lambda records: tf.io.parse_example(records, _SCHEMA)):

@@ -47,19 +47,19 @@ class Evaluator:
     ) -> None:
         self._manifest, self._trained_with = records.manifest, config.objective.pair
         self._probes = not trained_only and records.manifest.layout == COMPACT
-        possible, self._notes = _askable(records.manifest)
+        feasible, self._notes = _feasible_pairs(records.manifest)
         self._mlm_pair = self._trained_with
-        if self._trained_with not in (*possible, "none"):
+        if self._trained_with not in (*feasible, "none"):
             self._mlm_pair = "none"
             self._notes.append("MLM is not measured with the pairs that the model was trained on.")
-        asked = [] if trained_only else possible
+        pairs = [] if trained_only else feasible
         # To find them all records are read. NSP's partners are of the record's own half.
         needs_halves = self._probes or self._mlm_pair == "nsp"
         is_compact = records.manifest.layout == COMPACT
         halves = Halves.of_pairs(records) if is_compact and needs_halves else None
         self._batches = {
             pair: probe_batches(records, pair, config.masking, batch_size, halves)
-            for pair in dict.fromkeys([self._mlm_pair, *asked])
+            for pair in dict.fromkeys([self._mlm_pair, *pairs])
         }
         self._forward = _forward(model, batch_size, strategy or tf.distribute.get_strategy())
 
@@ -111,7 +111,7 @@ class Evaluator:
         totals: np.ndarray = np.zeros(len(SUMS))
         targets: np.ndarray = np.zeros(self._manifest.vocab_size, np.int64)
         probe = Probe() if self._probes and pair != "none" else None
-        left = self._manifest.num_records
+        remaining = self._manifest.num_records
         for batch in self._batches[pair]:
             sums, features = self._forward(batch)
             totals += sums.numpy()
@@ -119,8 +119,8 @@ class Evaluator:
             targets += np.bincount(batch["masked_lm_ids"].numpy()[real], minlength=len(targets))
             if probe:
                 probe.add(features, batch)
-            advance(done := min(left, len(real)))
-            left -= done
+            advance(done := min(remaining, len(real)))
+            remaining -= done
         sums = dict(zip(SUMS, totals.tolist(), strict=True))
         return sums, targets, probe.score() if probe else None
 
@@ -173,7 +173,7 @@ def _forward(
     return forward
 
 
-def _askable(manifest: Manifest) -> tuple[list[str], list[str]]:
+def _feasible_pairs(manifest: Manifest) -> tuple[list[str], list[str]]:
     """The pairs that can be made of the records, and why the others cannot."""
     pairs, notes = [], []
     for pair in PAIRS:

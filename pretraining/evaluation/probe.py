@@ -13,8 +13,8 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.runtime import keyed_random
-from data.pipeline.batches import Records, evaluation_batches, filled_up
-from data.pipeline.example_maker import ExampleMaker, room
+from data.pipeline.batches import Records, evaluation_batches, padded_batch
+from data.pipeline.example_maker import ExampleMaker, max_pieces
 from data.pipeline.masking import MaskingConfig
 from data.pipeline.pair_objective import Objective, Partners
 from data.pipeline.record_stream import records_in_order
@@ -61,8 +61,8 @@ def fit_and_score(features: np.ndarray, labels: np.ndarray, halves: np.ndarray) 
     from sklearn.preprocessing import StandardScaler
 
     fit, score = halves == FIT, halves == SCORE
-    can_be = score.any() and len(np.unique(labels[fit])) == 2 and np.isfinite(features).all()
-    if not can_be:
+    is_feasible = score.any() and len(np.unique(labels[fit])) == 2 and np.isfinite(features).all()
+    if not is_feasible:
         return None
     model = make_pipeline(StandardScaler(), LogisticRegression(C=INVERSE_STRENGTH, max_iter=1000))
     model.fit(features[fit].astype(np.float64), labels[fit])
@@ -114,29 +114,31 @@ class HalfPartners(Partners):
         self, raw: tf.Tensor, index: tf.Tensor, epoch: tf.Tensor, others: tf.Tensor
     ) -> tf.Tensor:
         """As `Partners.choose`."""
-        nothing = self.schema.encode(
+        placeholder = self.schema.encode(
             {"pieces": (), "word_starts": (), "first_length": 0, "document": -1}
         )
         chosen = super().choose(raw, index, epoch, others)
         halves = self._half(others)
         for half in (FIT, SCORE):
-            partner = super().choose(raw, index, epoch, tf.where(halves == half, others, nothing))
-            chosen = tf.where(self.use(raw, partner) == half, partner, chosen)
+            partner = super().choose(
+                raw, index, epoch, tf.where(halves == half, others, placeholder)
+            )
+            chosen = tf.where(self.half_of(raw, partner) == half, partner, chosen)
         return chosen
 
-    def use(self, raw: tf.Tensor, partner: tf.Tensor) -> tf.Tensor:
+    def half_of(self, raw: tf.Tensor, partner: tf.Tensor) -> tf.Tensor:
         """What records with these partners are for, int32 [n].
 
         That does not depend on whether the partner takes the place of segment B: else the labels
         would not be half and half.
         """
-        document, other = self._facts(raw)[0], self._facts(partner)
+        document, other = self._document_and_length(raw)[0], self._document_and_length(partner)
         half = self._half(raw)
-        serves = (other[0] != document) & (other[1] > 0) & (self._half(partner) == half)
-        return tf.where(serves, half, NEITHER)
+        is_usable = (other[0] != document) & (other[1] > 0) & (self._half(partner) == half)
+        return tf.where(is_usable, half, NEITHER)
 
     def _half(self, raw: tf.Tensor) -> tf.Tensor:
-        return self.halves.of(self._facts(raw)[0])
+        return self.halves.of(self._document_and_length(raw)[0])
 
 
 def probe_batches(
@@ -153,11 +155,11 @@ def probe_batches(
         return batches.map(lambda batch: batch | {"probe_half": tf.fill([batch_size], NEITHER)})
     examples, partners = ExampleMaker(manifest, objective, masking, _SEED), None
     if pair == "nsp":
-        partners = HalfPartners(manifest.schema, room(manifest.seq_length), _SEED, halves)
+        partners = HalfPartners(manifest.schema, max_pieces(manifest.seq_length), _SEED, halves)
 
     def with_half(*fields: tf.Tensor) -> dict[str, tf.Tensor]:
         half = (
-            partners.use(fields[0], fields[-1])
+            partners.half_of(fields[0], fields[-1])
             if partners
             else halves.of(manifest.schema.parse(fields[0])["document"])
         )
@@ -165,7 +167,7 @@ def probe_batches(
 
     @tf.autograph.experimental.do_not_convert  # graph operations only: converting takes seconds
     def make(*fields: tf.Tensor) -> dict[str, tf.Tensor]:
-        batch = filled_up(with_half, batch_size, *fields)
+        batch = padded_batch(with_half, batch_size, *fields)
         half = tf.where(batch["pair_weight"] > 0, batch["probe_half"], NEITHER)
         return batch | {"probe_half": half}
 

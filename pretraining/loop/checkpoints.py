@@ -62,12 +62,12 @@ class Checkpoints:
         unwanted = set(filter(is_unwanted, steps))
         if not unwanted:
             return
-        left = [f"ckpt-{step}" for step in sorted({*steps} - unwanted)]
+        remaining = [f"ckpt-{step}" for step in sorted({*steps} - unwanted)]
         # First what names the latest: a kill in between leaves files that nobody reads. Names
         # without a folder stay so where the folder is absolute, and a run can be moved.
-        if left:
+        if remaining:
             folder = os.path.abspath(self._target)
-            tf.compat.v1.train.update_checkpoint_state(folder, left[-1], left)
+            tf.compat.v1.train.update_checkpoint_state(folder, remaining[-1], remaining)
         else:
             with contextlib.suppress(FileNotFoundError):
                 os.remove(os.path.join(self._target, "checkpoint"))

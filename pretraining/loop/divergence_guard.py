@@ -63,10 +63,10 @@ class Guard(tf.Module):
         Each goes into the run's skipped.jsonl with the records of its batch, and how often training
         had gone back before.
         """
-        run_length = longest = int(self._consecutive.numpy())
+        run_length = max_length = int(self._consecutive.numpy())
         for number, is_skipped in enumerate(skipped, start=step - len(skipped)):
             run_length = run_length + 1 if is_skipped else 0
-            longest = max(longest, run_length)
+            max_length = max(max_length, run_length)
             if is_skipped:
                 batch = numbers(number + int(self.offset.numpy()))
                 row = {"restores": int(self._restores.numpy()), "step": number, "records": batch}
@@ -79,9 +79,9 @@ class Guard(tf.Module):
                 f"{step} was not finite: they changed nothing. Their records: {run.skipped_path}",
                 flush=True,
             )
-        return longest > self._config.max_consecutive
+        return max_length > self._config.max_consecutive
 
-    def go_back(self, step: int, restore: Callable[[int], int | None]) -> int:
+    def roll_back(self, step: int, restore: Callable[[int], int | None]) -> int:
         """Goes back to `last_good`, or to what can be read before it; returns the step of that.
 
         `restore` restores the latest until a step, and returns its step. The data since is passed

@@ -38,15 +38,15 @@ class Selection:
         self._evaluate = evaluate
         folder = os.path.join(writes.best_path, "checkpoints")
         self._kept = Checkpoints(tf.train.Checkpoint(model=model), folder, folder, keep=None)
-        self._forget()
+        self._reset()
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._best: float | None = None
-        self._best_step = self._since = 0
+        self._best_step = self._stale_evaluations = 0
 
     def rewind(self, step: int) -> None:
         """Takes up the decisions at `step`; what was kept of later steps is dropped."""
-        self._forget()
+        self._reset()
         for row in self._run.metrics():
             if row["step"] <= step and HELDOUT + self._config.evaluation.metric in row:
                 self._decide(int(row["step"]), row[HELDOUT + self._config.evaluation.metric])
@@ -59,23 +59,24 @@ class Selection:
     @property
     def is_exhausted(self) -> bool:
         """Whether `evaluation.patience` is at its end."""
-        return 0 < self._config.evaluation.patience <= self._since
+        return 0 < self._config.evaluation.patience <= self._stale_evaluations
 
-    def why_it_ended(self, step: int) -> str:
+    def early_stop_message(self, step: int) -> str:
         """Of a run whose patience is at its end, a line for people."""
         evaluation = self._config.evaluation
         if self._best is None:
             return (
                 f"ended at step {step:,} of {self._config.loop.steps:,}: heldout/"
-                f"{evaluation.metric} was not a number in {self._since} evaluation(s)"
+                f"{evaluation.metric} was not a number in {self._stale_evaluations} evaluation(s)"
             )
         return (
             f"ended at step {step:,} of {self._config.loop.steps:,}: no better heldout/"
-            f"{evaluation.metric} in {self._since} evaluation(s) than {self._best:.4g} at step "
-            f"{self._best_step:,}, whose weights are in {self._run.best_path}"
+            f"{evaluation.metric} in {self._stale_evaluations} evaluation(s) than "
+            f"{self._best:.4g} at step {self._best_step:,}, whose weights are in "
+            f"{self._run.best_path}"
         )
 
-    def look(self, step: int) -> dict[str, float]:
+    def evaluate_if_due(self, step: int) -> dict[str, float]:
         """Evaluates if it is time; the figures with HELDOUT in front."""
         every = self._config.evaluation.every
         is_due = every and (step % every == 0 or step == self._config.loop.steps)
@@ -106,7 +107,7 @@ class Selection:
         is_best = self._config.evaluation.is_better(value, self._best)
         if is_best:
             self._best, self._best_step = value, step
-        self._since = 0 if is_best else self._since + 1
+        self._stale_evaluations = 0 if is_best else self._stale_evaluations + 1
         return is_best
 
     def _keep(self, step: int) -> None:

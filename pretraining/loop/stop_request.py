@@ -19,14 +19,16 @@ class StopRequest:
         self.signal = 0
 
     def __enter__(self) -> Self:
-        self._before = {number: signal.signal(number, self._note) for number in _SIGNALS}
+        self._previous_handlers = {
+            number: signal.signal(number, self._handle) for number in _SIGNALS
+        }
         return self
 
     def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
+        for number, handler in self._previous_handlers.items():
             signal.signal(number, handler)
 
-    def _note(self, number: int, _: FrameType | None) -> None:
+    def _handle(self, number: int, _: FrameType | None) -> None:
         if self.signal:
             sys.exit(128 + number)
         self.signal = number

@@ -49,8 +49,8 @@ class TrainStep:
         self.has_pairs = config.objective.pair != "none"
         # Without pairs the pooler has no gradient: it stays as it is, neither moved nor decayed.
         idle = () if self.has_pairs else (model.encoder.pooler, model.pair_head)
-        without = {id(variable) for part in idle for variable in part.trainable_variables}
-        self.variables = [v for v in model.trainable_variables if id(v) not in without]
+        idle_ids = {id(variable) for part in idle for variable in part.trainable_variables}
+        self.variables = [v for v in model.trainable_variables if id(v) not in idle_ids]
 
     @tf.autograph.experimental.do_not_convert  # nothing to convert, but it would take seconds
     def __call__(self, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
@@ -86,10 +86,10 @@ class TrainStep:
         }
 
         def add(part: tf.Tensor, sums: tf.Tensor, gradients: list[tf.Tensor]) -> tuple:
-            own = {name: value[part] for name, value in split.items()}
-            more, others = self._part(own, counts, common.fold_in(key, part))
-            added = [a + b for a, b in zip(gradients, others, strict=True)]
-            return part + 1, sums + more, added
+            batch_part = {name: value[part] for name, value in split.items()}
+            part_sums, part_gradients = self._part(batch_part, counts, common.fold_in(key, part))
+            added = [a + b for a, b in zip(gradients, part_gradients, strict=True)]
+            return part + 1, sums + part_sums, added
 
         start = (tf.zeros([], tf.int32), tf.zeros([len(SUMS)]))
         zeros = [tf.zeros(variable.shape) for variable in self.variables]

@@ -113,7 +113,7 @@ class _Training:
                         print(f"stopped, saved at step {self.step:,}", flush=True)
                     sys.exit(128 + (stop.signal or 15))
         if self.selection.is_exhausted and devices.is_chief(self.strategy):
-            print(self.selection.why_it_ended(self.step), flush=True)
+            print(self.selection.early_stop_message(self.step), flush=True)
         return self.model
 
     def _loop(self, log: TrainingLog) -> None:
@@ -127,11 +127,11 @@ class _Training:
         seconds = time.monotonic() - start
         self.step = end
         if self.guard.check(end, skipped.numpy(), self.writes, self._numbers):
-            self.step = self.guard.go_back(end, self.checkpoints.restore)
+            self.step = self.guard.roll_back(end, self.checkpoints.restore)
             self.checkpoints.drop(lambda later: later > self.step)
             self._rewind(log)
             return
-        log.write(end, count, sums, seconds, self.selection.look(end))
+        log.write(end, count, sums, seconds, self.selection.evaluate_if_due(end))
         is_end = end == loop.steps or self.selection.is_exhausted
         # Not within a streak of skipped steps: it would be what they go back to.
         if is_end or (end % loop.checkpoint_every == 0 and not self.guard.is_in_streak):

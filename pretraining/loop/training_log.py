@@ -51,7 +51,7 @@ class TrainingLog:
         """Goes on behind `step`; what was written for later ones is dropped."""
         self._stack.close()
         self._progress = self._stack.enter_context(Progress("steps", self._config.loop.steps, step))
-        self._run.keep_metrics_until(step)
+        self._run.truncate_metrics(step)
         # Written anew from the rows that stay: TensorBoard would show the others twice.
         events = os.path.join(glob.escape(self._run.tensorboard_path), "events.out.tfevents.*")
         for path in glob.glob(events):
@@ -62,10 +62,10 @@ class TrainingLog:
             self._summarize(row)
 
     @contextlib.contextmanager
-    def profiled(self, wanted: bool) -> Iterator[None]:
+    def profiled(self, is_enabled: bool) -> Iterator[None]:
         """Profiles the block for TensorBoard if it is the second: the first one compiles."""
         self._loops += 1
-        if not wanted or self._loops != 2:
+        if not is_enabled or self._loops != 2:
             yield
             return
         with tf.profiler.experimental.Profile(self._run.tensorboard_path):
@@ -95,7 +95,7 @@ class TrainingLog:
         row |= heldout
         self._run.add_metrics(row)
         self._summarize(row)
-        self._progress.advance(count, _note(row))
+        self._progress.advance(count, _progress_text(row))
 
     def _summarize(self, row: Mapping[str, float]) -> None:
         with self._summaries.as_default(step=int(row["step"])):
@@ -104,7 +104,7 @@ class TrainingLog:
                     tf.summary.scalar(name, value)
 
 
-def _note(row: Mapping[str, float]) -> str:
+def _progress_text(row: Mapping[str, float]) -> str:
     shown = {
         "loss/mlm": "mlm loss",
         "accuracy/mlm": "mlm accuracy",

@@ -11,21 +11,21 @@ GAIN = 1.05  # what another one must promise
 Measure = Callable[[Step], CompiledSize]
 
 
-def needed(step: Step, size: CompiledSize) -> int:
+def needed_bytes(step: Step, size: CompiledSize) -> int:
     """Bytes that the step takes of a chip."""
     return size.arguments + size.temporaries + size.code + step.all_reduce
 
 
-def line(points: Mapping[int, float]) -> tuple[float, float]:
+def fit_line(points: Mapping[int, float]) -> tuple[float, float]:
     """(bytes without any sequence, bytes per sequence) through the two largest batches."""
     (a, low), (b, high) = sorted(points.items())[-2:]
     slope = (high - low) / (b - a)
     return low - slope * a, slope
 
 
-def room(points: Mapping[int, float], limit: float, unit: int = 1) -> int:
+def max_batch_on_line(points: Mapping[int, float], limit: float, unit: int = 1) -> int:
     """The largest multiple of `unit` that the line through `points` keeps within `limit`."""
-    base, slope = line(points)
+    base, slope = fit_line(points)
     return max(0, int((limit - base) / max(slope, 1.0)) // unit * unit)
 
 
@@ -54,15 +54,15 @@ def largest_batch(
         (fits if size <= limit else refuted)[batch] = size
         best, worst = max(fits, default=0), min(refuted, default=0)
         if not fits:
-            below = room({0: fixed, worst: refuted[worst]}, limit, unit)
+            below = max_batch_on_line({0: fixed, worst: refuted[worst]}, limit, unit)
             batch = min(worst // 2 // unit * unit, below)
         elif refuted:
             ends = {best: fits[best], worst: refuted[worst]}
-            batch = min(room(ends, limit, unit), worst - unit)
+            batch = min(max_batch_on_line(ends, limit, unit), worst - unit)
         elif len(fits) == 1:
-            batch = max(room({0: fixed} | fits, limit, unit), best + unit)
+            batch = max(max_batch_on_line({0: fixed} | fits, limit, unit), best + unit)
         else:
-            batch = min(room(fits, limit, unit), 4 * best)  # the line may be flat
+            batch = min(max_batch_on_line(fits, limit, unit), 4 * best)  # the line may be flat
         if batch < GAIN * best:
             break
     return max(fits, default=0)
@@ -70,14 +70,14 @@ def largest_batch(
 
 def first_batch(step: Step, limit: int) -> int:
     """About half of what should fit, for the first compile: a power of two, at least 1."""
-    free = limit - step.fixed
-    count = max(1, int(free / 2 / (step.guess() / step.batch)))
+    free = limit - step.fixed_bytes
+    count = max(1, int(free / 2 / (step.estimate_activation_bytes() / step.batch)))
     return 1 << (count.bit_length() - 1)
 
 
 @dataclasses.dataclass(frozen=True)
-class Way:
-    """A way to compute a replica's batch. step: None where not even one sequence at a time fits.
+class ComputePlan:
+    """How a replica's batch is computed. step: None where not even one sequence at a time fits.
 
     need: bytes, on the line of two compiles, or compiled where `confirmed`.
     """
@@ -88,40 +88,40 @@ class Way:
     confirmed: bool = False
 
 
-def ways(step: Step, chip: Chip, measure: Measure) -> list[Way]:
+def compute_plans(step: Step, chip: Chip, measure: Measure) -> list[ComputePlan]:
     """Without recomputation and with it, in the fewest parts that fit; the cheaper first, compiled.
 
     Where a batch does not fit plain, that is said last.
     """
-    lines = [_line(step, chip, measure, recompute) for recompute in (False, True)]
-    found = [_in_parts(step, chip, lines[recompute], bool(recompute)) for recompute in (0, 1)]
+    lines = [_measure_line(step, chip, measure, recompute) for recompute in (False, True)]
+    plans = [_fewest_parts(step, chip, lines[recompute], bool(recompute)) for recompute in (0, 1)]
     while True:
-        cheaper = min((0, 1), key=lambda recompute: _price(found[recompute], chip))
-        best = found[cheaper]
+        cheaper = min((0, 1), key=lambda recompute: _step_seconds(plans[recompute], chip))
+        best = plans[cheaper]
         if best.step is None or best.confirmed:
             break
-        need = needed(best.step, measure(best.step))
-        found[cheaper] = dataclasses.replace(best, need=need, confirmed=True)
+        need = needed_bytes(best.step, measure(best.step))
+        plans[cheaper] = dataclasses.replace(best, need=need, confirmed=True)
         if need > chip.hbm:
-            found[cheaper] = _in_parts(
+            plans[cheaper] = _fewest_parts(
                 step, chip, lines[cheaper], bool(cheaper), more_than=best.step.parts
             )
-    if found[0].name != "plain":
+    if plans[0].name != "plain":
         plain = step.sized(step.batch, recompute=False)
-        found.append(Way("plain", plain, lines[0][0] + lines[0][1] * step.batch))
-    return [best, *(way for way in found if way is not best)]
+        plans.append(ComputePlan("plain", plain, lines[0][0] + lines[0][1] * step.batch))
+    return [best, *(plan for plan in plans if plan is not best)]
 
 
-def _line(step: Step, chip: Chip, measure: Measure, recompute: bool) -> tuple[float, float]:
+def _measure_line(step: Step, chip: Chip, measure: Measure, recompute: bool) -> tuple[float, float]:
     """What batches need without accumulation, from two of them."""
     start = first_batch(step.sized(step.batch, recompute), chip.hbm)
     steps = [step.sized(batch, recompute) for batch in (start, start // 2 or 2)]
-    return line({each.batch: needed(each, measure(each)) for each in steps})
+    return fit_line({each.batch: needed_bytes(each, measure(each)) for each in steps})
 
 
-def _in_parts(
+def _fewest_parts(
     step: Step, chip: Chip, line: tuple[float, float], recompute: bool, more_than: int = 0
-) -> Way:
+) -> ComputePlan:
     """The fewest parts in which the batch fits."""
     base, slope = line
     for parts in range(more_than + 1, step.batch + 1):
@@ -129,9 +129,9 @@ def _in_parts(
         need = base + slope * step.batch / parts + (4 * step.parameters if parts > 1 else 0)
         if step.batch % parts == 0 and need <= chip.hbm:
             name = "recompute" if recompute else "plain" if parts == 1 else "accumulate"
-            return Way(name, step.sized(step.batch, recompute, parts), need)
-    return Way("recompute" if recompute else "accumulate", None, float("inf"))
+            return ComputePlan(name, step.sized(step.batch, recompute, parts), need)
+    return ComputePlan("recompute" if recompute else "accumulate", None, float("inf"))
 
 
-def _price(way: Way, chip: Chip) -> float:
-    return way.step.seconds(chip) if way.step else float("inf")
+def _step_seconds(plan: ComputePlan, chip: Chip) -> float:
+    return plan.step.seconds(chip) if plan.step else float("inf")

@@ -67,19 +67,19 @@ def lower_step(
 
 
 @functools.lru_cache(maxsize=1)
-def lower_step_in_subprocess(*given: Any) -> str:
-    """`lower_step(*given)` in a process of its own: TensorFlow gives back no lowering's memory."""
-    return call_in_subprocess("lowers the step", lower_step, *given)
+def lower_step_in_subprocess(*args: Any) -> str:
+    """`lower_step(*args)` in a process of its own: TensorFlow gives back no lowering's memory."""
+    return call_in_subprocess("lowers the step", lower_step, *args)
 
 
-def _without_value(create: Callable[..., tf.Variable], **given: Any) -> tf.Variable:
+def _without_value(create: Callable[..., tf.Variable], **kwargs: Any) -> tf.Variable:
     """Makes a variable whose memory nobody writes: it takes no room, however large the model."""
-    value = given["initial_value"]
-    shape = given.get("shape") or getattr(value, "shape", None)
-    dtype = given.get("dtype") or getattr(value, "dtype", None)
+    value = kwargs["initial_value"]
+    shape = kwargs.get("shape") or getattr(value, "shape", None)
+    dtype = kwargs.get("dtype") or getattr(value, "dtype", None)
     if shape and dtype:
-        given["initial_value"] = lambda: tf.raw_ops.Empty(shape=shape, dtype=dtype)
-    return create(**given)
+        kwargs["initial_value"] = lambda: tf.raw_ops.Empty(shape=shape, dtype=dtype)
+    return create(**kwargs)
 
 
 def batch_specs(batch_size: int, seq_length: int, num_predictions: int) -> dict[str, tf.TensorSpec]:
@@ -114,9 +114,9 @@ class TpuCompiler:
                 "pip install -r requirements-tpu-check.txt"
             ) from None
         # The two cores of a v4 as one device, with the chip's whole memory; v5p is so anyway.
-        more = {"chip_config_name": "megacore"} if topology.startswith("v4") else {}
+        megacore = {"chip_config_name": "megacore"} if topology.startswith("v4") else {}
         try:
-            found = topologies.get_topology_desc(platform="tpu", topology_name=topology, **more)
+            found = topologies.get_topology_desc(platform="tpu", topology_name=topology, **megacore)
         except Exception as error:
             if "INVALID_ARGUMENT" not in str(error):
                 raise

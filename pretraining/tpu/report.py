@@ -1,23 +1,23 @@
 """The lines that `pretraining.tpu_check` prints about a step."""
 
 from pretraining.tpu import fit as tpu_fit
-from pretraining.tpu.fit import Way
+from pretraining.tpu.fit import ComputePlan
 from pretraining.tpu.step import Chip, CompiledSize, Step
 
 
-def way_line(way: Way, chip: Chip) -> str:
-    """What a way needs and costs."""
-    if way.step is None:
-        return f"{way.name:>10}: does not fit, one sequence at a time either"
-    fits = "fits" if way.need <= chip.hbm else "does not fit"
-    source = "compiled" if way.confirmed else "by two compiles of smaller batches"
+def plan_line(plan: ComputePlan, chip: Chip) -> str:
+    """What a plan needs and costs."""
+    if plan.step is None:
+        return f"{plan.name:>10}: does not fit, one sequence at a time either"
+    fits = "fits" if plan.need <= chip.hbm else "does not fit"
+    source = "compiled" if plan.confirmed else "by two compiles of smaller batches"
     return (
-        f"{way.name:>10}: {gb(way.need)} ({source}), {fits}; "
-        f"at least {way.step.seconds(chip):.3g} s a step; {how(way.step)}"
+        f"{plan.name:>10}: {gb(plan.need)} ({source}), {fits}; "
+        f"at least {plan.step.seconds(chip):.3g} s a step; {describe_mode(plan.step)}"
     )
 
 
-def how(step: Step) -> str:
+def describe_mode(step: Step) -> str:
     """`plain`, or what makes it otherwise."""
     kinds = []
     if step.model.rematerialize:
@@ -29,7 +29,7 @@ def how(step: Step) -> str:
 
 def report(step: Step, size: CompiledSize, chip: Chip) -> str:
     """The bill of one compiled step."""
-    needed = tpu_fit.needed(step, size)
+    needed = tpu_fit.needed_bytes(step, size)
     weights, slots = 4 * step.parameters, 8 * step.parameters
     free = chip.hbm - needed
     verdict = f"fits, {gb(free)} free" if free >= 0 else f"does not fit, {gb(-free)} too much"
@@ -46,7 +46,7 @@ def report(step: Step, size: CompiledSize, chip: Chip) -> str:
         "time": f"at least {step.seconds(chip):.3g} s a step, at {chip.flops / 1e12:.0f} TFLOP/s; "
         f"model FLOPs utilisation at most {step.flops / executed:.0%}",
     }
-    lines = [f"{how(step)} {f'({step.flags})' if step.flags else ''}".rstrip()]
+    lines = [f"{describe_mode(step)} {f'({step.flags})' if step.flags else ''}".rstrip()]
     return "\n".join(lines + [f"  {name:<12} {value}" for name, value in rows.items()])
 
 

@@ -96,7 +96,7 @@ class Step:
         return 4 * self.parameters
 
     @property
-    def fixed(self) -> int:
+    def fixed_bytes(self) -> int:
         """Bytes that no batch does without: parameters, two optimizer slots, the all-reduce."""
         return 12 * self.parameters + self.all_reduce
 
@@ -144,7 +144,7 @@ class Step:
         sums = 3 * 4 * self.parameters * self.parts if self.parts > 1 else 0
         return (self.flops + self.recomputed_flops) / chip.flops + sums / chip.bytes_per_s
 
-    def guess(self) -> int:
+    def estimate_activation_bytes(self) -> int:
         """Bytes of the activations that the backward pass needs, roughly; logits in float32.
 
         Plain, per piece and layer: about 8 hidden vectors, two of the feed-forward's, attention's

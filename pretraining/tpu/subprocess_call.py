@@ -9,13 +9,13 @@ from multiprocessing.connection import Connection
 from typing import TypeVar
 
 from albert_tf.runtime.errors import InputError
-from data.building.workers import end_with_parent
+from data.building.workers import exit_with_parent
 
 Result = TypeVar("Result")
 
 
-def call_in_subprocess(what: str, function: Callable[..., Result], *given: object) -> Result:
-    """`function(*given)`, which a new process imports and calls; its errors are raised here.
+def call_in_subprocess(what: str, function: Callable[..., Result], *args: object) -> Result:
+    """`function(*args)`, which a new process imports and calls; its errors are raised here.
 
     That process ends with this one, however this one ends.
 
@@ -24,7 +24,7 @@ def call_in_subprocess(what: str, function: Callable[..., Result], *given: objec
     """
     context = multiprocessing.get_context("spawn")  # fork is unsafe beside TensorFlow's threads
     receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_answer, args=(sender, function, given), daemon=True)
+    process = context.Process(target=_run_and_send, args=(sender, function, args), daemon=True)
     resource_tracker.ensure_running()  # which the first process would start, and unblock signals
     # Ctrl-C reaches the whole group: it is this process's to answer.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -48,10 +48,10 @@ def call_in_subprocess(what: str, function: Callable[..., Result], *given: objec
     return result
 
 
-def _answer(sender: Connection, function: Callable, given: tuple) -> None:
-    end_with_parent()
+def _run_and_send(sender: Connection, function: Callable, args: tuple) -> None:
+    exit_with_parent()
     try:
-        result, error = function(*given), None
+        result, error = function(*args), None
     except Exception as raised:
         raised.add_note("".join(traceback.format_exception(raised)))
         result, error = None, raised

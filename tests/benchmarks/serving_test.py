@@ -83,7 +83,7 @@ def test_a_death_in_mid_run_names_the_system(tmp_path, monkeypatch, last):
     if not last:
         worker._process.wait()
     with pytest.raises(ChildProcessError, match="system ours ended with status 3"):
-        worker.ask(["a text"])
+        worker.request(["a text"])
     worker.end()
 
 

@@ -24,27 +24,27 @@ def test_flops_by_hand():
         vocab_size=10, embedding_size=3, hidden_size=4, num_layers=1, num_heads=2,
         intermediate_size=8,
     )  # fmt: skip
-    work = Workload(config, batch_size=1, seq_length=2, predictions=1)
-    assert step_flops(work) == 3 * 2 * (128 + 128 + 32 + 24 + 16 + 42 + 8)
+    workload = Workload(config, batch_size=1, seq_length=2, predictions=1)
+    assert step_flops(workload) == 3 * 2 * (128 + 128 + 32 + 24 + 16 + 42 + 8)
 
 
 def test_bert_of_base_has_3_5_percent_more_arithmetic():
-    work = WORKLOADS["base128"]
-    assert step_flops(work.as_bert()) / step_flops(work) == pytest.approx(1.034, abs=0.001)
+    workload = WORKLOADS["base128"]
+    assert step_flops(workload.as_bert()) / step_flops(workload) == pytest.approx(1.034, abs=0.001)
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_batches_are_what_a_reader_gives(name):
-    work = WORKLOADS[name]
-    batch = random_batch(work)
+    workload = WORKLOADS[name]
+    batch = random_batch(workload)
     positions = batch["masked_lm_positions"]
-    assert positions.shape == (work.batch_size, work.predictions)
+    assert positions.shape == (workload.batch_size, workload.predictions)
     assert (np.diff(positions, axis=1) > 0).all()
-    assert positions.max() < work.seq_length <= work.model.max_positions
-    assert batch["input_word_ids"].shape == (work.batch_size, work.seq_length)
+    assert positions.max() < workload.seq_length <= workload.model.max_positions
+    assert batch["input_word_ids"].shape == (workload.batch_size, workload.seq_length)
     assert 5 <= batch["input_word_ids"].min()
-    assert batch["input_word_ids"].max() < work.model.vocab_size
-    assert np.array_equal(random_batch(work)["input_word_ids"], batch["input_word_ids"])
+    assert batch["input_word_ids"].max() < workload.model.vocab_size
+    assert np.array_equal(random_batch(workload)["input_word_ids"], batch["input_word_ids"])
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_set_changes_the_model_of_the_shape():
     options = commands.parse(
         StepTimeOptions, [*USAGE, "--shape=tiny", "--set=num_layers=3"], "", ""
     )
-    assert options.work.model == WORKLOADS["tiny"].model.replace(num_layers=3)
+    assert options.workload.model == WORKLOADS["tiny"].model.replace(num_layers=3)
 
 
 @pytest.mark.slow

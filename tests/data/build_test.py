@@ -506,12 +506,16 @@ def test_text_of_another_language_is_told(tmp_path, tiny_tokenizer, capsys):
     (tmp_path / "zh.txt").write_text("红楼梦。满纸荒唐言。\n\n一把辛酸泪。都云作者痴。")
     (tmp_path / "en.txt").write_text("Ba de fi. Go ku la.\n\nLa me ni. Po ru sa.")
     common = {"tokenizer": tiny_tokenizer}
-    told = notes(capsys, corpus=f"text:{tmp_path}/zh.txt", output=str(tmp_path / "zh"), **common)
-    assert "of the pieces are unknown" in told
+    notes_printed = notes(
+        capsys, corpus=f"text:{tmp_path}/zh.txt", output=str(tmp_path / "zh"), **common
+    )
+    assert "of the pieces are unknown" in notes_printed
     counts = Manifest.read(str(tmp_path / "zh")).counts
     assert 0.4 < counts.unknown_pieces / counts.pieces <= 1
-    told = notes(capsys, corpus=f"text:{tmp_path}/en.txt", output=str(tmp_path / "en"), **common)
-    assert "unknown" not in told and "one document" not in told
+    notes_printed = notes(
+        capsys, corpus=f"text:{tmp_path}/en.txt", output=str(tmp_path / "en"), **common
+    )
+    assert "unknown" not in notes_printed and "one document" not in notes_printed
 
 
 def test_a_corpus_of_one_document_is_told(tmp_path, tiny_tokenizer, capsys):

@@ -26,8 +26,8 @@ def test_a_line_an_answer(tuned: pathlib.Path, tmp_path: pathlib.Path, monkeypat
     texts = ["pear apple plum", "saw file hammer", '{"text": "melon\\tcherry"}']
     rows = [json.loads(line) for line in ask(tuned, "\n".join(texts), tmp_path).splitlines()]
     assert [row["label"] for row in rows] == ["fruit", "tool", "fruit"]
-    asked = load_predictor(str(tuned / "seed-0"))([TextExample("saw file hammer")])[0]
-    assert rows[1]["probabilities"]["tool"] == pytest.approx(asked["score"], abs=1e-5)
+    answer = load_predictor(str(tuned / "seed-0"))([TextExample("saw file hammer")])[0]
+    assert rows[1]["probabilities"]["tool"] == pytest.approx(answer["score"], abs=1e-5)
     tsv = ask(tuned, texts[0] + "\n", tmp_path, format="tsv").rstrip("\n").split("\t")
     assert tsv[0] == "fruit" and float(tsv[1]) == pytest.approx(rows[0]["score"], abs=1e-4)
 
@@ -114,8 +114,8 @@ def test_members_are_picked_greedily():
     scores = {(1, 0): 0.8, (1, 2): 0.85, (1, 3): 0.7, (1, 2, 0): 0.9, (1, 2, 3): 0.85,
               (1, 2, 0, 3): 0.9}  # fmt: skip
     singles = [0.7, 0.8, 0.5, 0.6]
-    assert ensemble.pick(singles, lambda members: scores[tuple(members)], 17) == [1, 2, 0]
-    assert ensemble.pick(singles, lambda members: scores[tuple(members)], 2) == [1, 2]
+    assert ensemble.select_members(singles, lambda members: scores[tuple(members)], 17) == [1, 2, 0]
+    assert ensemble.select_members(singles, lambda members: scores[tuple(members)], 2) == [1, 2]
 
 
 def test_an_ensemble_of_two_runs(tuned: pathlib.Path, fruit: str, tmp_path: pathlib.Path):

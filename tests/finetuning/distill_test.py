@@ -21,10 +21,10 @@ from tests.finetuning.conftest import QUICK
 
 def test_the_loss_by_hand():
     """Teacher (0.8, 0.2) and student (0.5, 0.5) at T = 2: logits are halved."""
-    said = 2 * np.log([[0.8, 0.2]])
-    loss = SoftCrossEntropy(2.0)(tf.constant(said), tf.zeros([1, 2], tf.float64))
+    outputs = 2 * np.log([[0.8, 0.2]])
+    loss = SoftCrossEntropy(2.0)(tf.constant(outputs), tf.zeros([1, 2], tf.float64))
     assert float(loss) == pytest.approx(4 * np.log(2))
-    itself = SoftCrossEntropy(2.0)(tf.constant(said), tf.constant(said))
+    itself = SoftCrossEntropy(2.0)(tf.constant(outputs), tf.constant(outputs))
     entropy = -(0.8 * np.log(0.8) + 0.2 * np.log(0.2))
     assert float(itself) == pytest.approx(4 * entropy)
 
@@ -33,17 +33,17 @@ def test_the_teacher_is_asked_once(tuned: pathlib.Path, tmp_path: pathlib.Path, 
     path, folder = str(tuned / "seed-0"), str(tmp_path / "teacher")
     examples = [TextExample("pear apple"), TextExample("saw"), TextExample("naïve 漢字 plum")]
     identity = teacher.identity_of(path, examples)
-    teacher.ask(identity, examples, folder, 2)
-    ((kept, said),) = teacher.answers_in(folder, pair=False)
+    teacher.write_answers(identity, examples, folder, 2)
+    ((kept, outputs),) = teacher.answers_in(folder, pair=False)
     assert kept == examples
     wanted = [answer["probabilities"]["fruit"] for answer in load_predictor(path)(examples)]
-    powers = np.exp(said)
+    powers = np.exp(outputs)
     np.testing.assert_allclose(powers[:, 0] / powers.sum(axis=1), wanted, atol=1e-5)
-    teacher.ask(identity, examples, folder, 2)
+    teacher.write_answers(identity, examples, folder, 2)
     assert "has been asked already" in capsys.readouterr().out
     other = teacher.identity_of(str(tuned / "seed-1"), examples[:2])
     with pytest.raises(InputError, match=r"has other answers.*count: 3 != 2.*weights: "):
-        teacher.ask(other, examples[:2], folder, 2)
+        teacher.write_answers(other, examples[:2], folder, 2)
 
 
 def test_texts_that_do_not_fit(tmp_path: pathlib.Path):

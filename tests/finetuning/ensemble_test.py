@@ -63,10 +63,10 @@ def test_an_ensemble_of_multiple_choice(race: Source, tmp_path: pathlib.Path):
     members = [load_predictor(str(tmp_path / "runs" / name))(examples) for name in "12"]
     wanted = np.mean([[each["probabilities"] for each in member] for member in members], axis=0)
     lines = (output / "predictions.jsonl").read_text().splitlines()
-    said = [json.loads(line)["prediction"] for line in lines]
-    np.testing.assert_allclose([each["probabilities"] for each in said], wanted, atol=1e-5)
+    predictions = [json.loads(line)["prediction"] for line in lines]
+    np.testing.assert_allclose([each["probabilities"] for each in predictions], wanted, atol=1e-5)
     choices = wanted.argmax(axis=1)
-    assert [each["choice"] for each in said] == choices.tolist()
+    assert [each["choice"] for each in predictions] == choices.tolist()
     result = json.loads((output / "result.json").read_text())
     assert result["ensemble"] == {"accuracy": np.mean(choices == [0, 2])}
     letters = [f"{i}\t{'ABC'[choice]}" for i, choice in enumerate(choices)]  # test is as dev is

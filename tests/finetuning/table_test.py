@@ -130,9 +130,9 @@ def test_without_mnli_nothing_begins_with_it(runs: pathlib.Path, tmp_path, monke
         (f"{runs}/a",), "rte,mnli", str(tmp_path / "glue"), str(tmp_path / "t"), from_mnli=True
     )
     assert table.main(options) == commands.USAGE_ERROR
-    said = capsys.readouterr().err.splitlines()
-    assert [line.partition(str(tmp_path))[0] for line in said] == ["failed: ", "failed: "]
-    assert said[1].endswith("a/rte, for want of " + str(tmp_path / "t" / "a" / "mnli"))
+    printed = capsys.readouterr().err.splitlines()
+    assert [line.partition(str(tmp_path))[0] for line in printed] == ["failed: ", "failed: "]
+    assert printed[1].endswith("a/rte, for want of " + str(tmp_path / "t" / "a" / "mnli"))
     with pytest.raises(InputError, match="--from_mnli needs mnli among --tasks"):
         table.main(dataclasses.replace(options, tasks="rte"))
 

@@ -107,8 +107,8 @@ def test_a_cache_cannot_run_code(begin: StartingPoint, tmp_path: pathlib.Path, c
     for damage in (lambda: None, lambda: path.write_bytes(b"no archive")):
         damage()
         assert_same(made, features_of(examples, begin.tokenizer, task, folder))
-        said = capsys.readouterr().out
-        assert "must hold features of this program" in said and "They are made again." in said
+        printed = capsys.readouterr().out
+        assert "must hold features of this program" in printed and "They are made again." in printed
 
 
 def umask() -> int:

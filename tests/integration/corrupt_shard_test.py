@@ -52,8 +52,8 @@ def test_a_shard_is_damaged_in_mid_run(
 
     train.main(dataclasses.replace(options, skip_corrupt=True))
     assert [row["step"] for row in run.metrics()] == list(range(10, 101, 10))
-    said = capfd.readouterr()
-    assert f"continuing at step {last}" in said.out
-    lost, total = re.findall(r"is damaged: (\d+) of (\d+) records cannot be read", said.err)[0]
+    printed = capfd.readouterr()
+    assert f"continuing at step {last}" in printed.out
+    lost, total = re.findall(r"is damaged: (\d+) of (\d+) records cannot be read", printed.err)[0]
     # Of records of about the same length, those behind two thirds.
     assert 0.2 < int(lost) / int(total) < 0.5

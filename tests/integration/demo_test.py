@@ -3,6 +3,7 @@
 import json
 import pathlib
 
+from albert_tf.runtime import commands
 from examples import demo
 from pretraining.experiments import LAPTOP
 from tests.readme_test import options_of
@@ -11,9 +12,9 @@ from tests.readme_test import options_of
 def test_every_command_parses(tmp_path: pathlib.Path, capsys):
     demo.main(demo.DemoOptions(str(tmp_path / "demo"), dry_run=True))
     lines = capsys.readouterr().out.splitlines()
-    commands = [line.split()[1:] for line in lines if line.startswith("   python -m ")]
-    assert len(commands) == 10
-    for command in commands:
+    command_lines = [line.split()[1:] for line in lines if line.startswith("   python -m ")]
+    assert len(command_lines) == 10
+    for command in command_lines:
         assert commands.parse(options_of(command[1]), command[1:], "", command[1])
     assert not (tmp_path / "demo").exists()
 

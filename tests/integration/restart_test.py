@@ -113,7 +113,7 @@ def test_killed_at_ten_random_points(
         checkpoints = (run / "checkpoints").glob("ckpt-*.index")
         last = max((int(path.stem.partition("-")[2]) for path in checkpoints), default=0)
         if os.path.isfile(RunDir(str(run)).metrics_path):
-            RunDir(str(run)).keep_metrics_until(last)  # what comes from now on is this process's
+            RunDir(str(run)).truncate_metrics(last)  # what comes from now on is this process's
         process = start(tiny_records, run, *more, replicas=replicas)
         if number % 6:  # two to four loops of two steps further than the checkpoint
             wait_for_rows(run, last // 2 + rng.randint(2, 4), process)

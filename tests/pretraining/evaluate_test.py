@@ -61,10 +61,12 @@ def converted(run: RunDir, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_passages_of_squad(run: RunDir, passages: str, capsys, monkeypatch):
-    asked, strategy = [], devices.strategy
-    monkeypatch.setattr(devices, "strategy", lambda *where: asked.append(where) or strategy("cpu"))
+    requested, strategy = [], devices.strategy
+    monkeypatch.setattr(
+        devices, "strategy", lambda *where: requested.append(where) or strategy("cpu")
+    )
     main(EvaluateOptions(run.path, passages, device="tpu", tpu="mine"))
-    assert asked == [("tpu", "mine")]
+    assert requested == [("tpu", "mine")]
     table = capsys.readouterr().out
     with open(run.evaluation_path("passages"), encoding="utf-8") as file:
         result = json.load(file)
@@ -107,7 +109,7 @@ def test_records_that_were_trained_on_are_no_held_out_text(
 
 
 @pytest.mark.parametrize(
-    ("split", "fraction", "trained", "its_fraction", "is_told"),
+    ("split", "fraction", "trained", "its_fraction", "is_noted"),
     [
         ("heldout", 0.15, "train", 0.05, True),
         ("heldout", 0.05, "train", 0.15, False),  # among what was held out
@@ -117,21 +119,21 @@ def test_records_that_were_trained_on_are_no_held_out_text(
     ],
 )
 def test_fractions_overlap_where_more_is_held_out_than_was(
-    split: str, fraction: float, trained: str, its_fraction: float, is_told: bool, capsys
+    split: str, fraction: float, trained: str, its_fraction: float, is_noted: bool, capsys
 ):
     build = {"split": split, "heldout_fraction": fraction}
     manifest = types.SimpleNamespace(options=json.dumps(build), corpus_fingerprint="c")
     records = types.SimpleNamespace(manifest=manifest, folder="there")
     its_build = {"split": trained, "heldout_fraction": its_fraction}
     note_overlap({"corpus": "c", "build": its_build}, cast(Records, records))
-    assert ("some documents of there are training records" in capsys.readouterr().out) == is_told
+    assert ("some documents of there are training records" in capsys.readouterr().out) == is_noted
 
 
 def test_what_may_be_set(run: RunDir, tiny_records: str, converted: str):
     records = Records.open(tiny_records)
     assert config_of(run, records, ("masking.rate=0.3",)).masking.rate == 0.3
-    asked = config_of(RunDir(converted), records, ("objective.pair=nsp",))
-    assert asked.objective.pair == "nsp"
+    requested = config_of(RunDir(converted), records, ("objective.pair=nsp",))
+    assert requested.objective.pair == "nsp"
     for assignment in ("objective.pair=nsp", "seed=1"):
         with pytest.raises(InputError, match=assignment):
             config_of(run, records, (assignment,))

@@ -184,7 +184,7 @@ def test_a_failure_is_reported_and_the_others_go_on(
     wanted = options(tmp_path / "out", tiny_records, seeds=2)
     assert sweep.main(wanted) == commands.USAGE_ERROR
     assert len(fake_commands.calls) == 4 and len(lines(tmp_path / "out")) == 3
-    assert "failed: " in (said := capsys.readouterr().err) and "all_seed-0: " in said
+    assert "failed: " in (message := capsys.readouterr().err) and "all_seed-0: " in message
     fake_commands.failing, fake_commands.calls = (), []
     assert sweep.main(wanted) == 0
     assert fake_commands.calls == ["train model.sharing-all_seed-0"]  # the others are finished

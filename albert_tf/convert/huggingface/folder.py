@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from albert_tf.convert import config_keys
-from albert_tf.convert.bundle import HEAD, Bundle, Leniency, Weights
+from albert_tf.convert.bundle import HEAD, Bundle, MismatchPolicy, Weights
 from albert_tf.convert.huggingface import task as huggingface_task
 from albert_tf.convert.huggingface import tokenizer as huggingface_tokenizer
 from albert_tf.convert.huggingface import weights as huggingface_weights
@@ -86,7 +86,7 @@ _TIED = {
 _BUFFERS = ("albert.embeddings.position_ids", "albert.embeddings.token_type_ids")
 
 
-def read(path: str, leniency: Leniency) -> Bundle:
+def read(path: str, policy: MismatchPolicy) -> Bundle:
     """The model in a folder: pretrained, or with the task's head that `architectures` names.
 
     Raises:
@@ -100,17 +100,17 @@ def read(path: str, leniency: Leniency) -> Bundle:
         )
     file = os.path.join(path, "config.json")
     values = outputs.read_json(file)
-    values = {key: value for key, value in values.items() if key not in leniency.ignore}
+    values = {key: value for key, value in values.items() if key not in policy.ignore}
     config = read_config(values, file)
-    task, assumed = huggingface_task.read(values, config, leniency, file)
+    task, assumed = huggingface_task.read(values, config, policy, file)
     tensors = huggingface_weights.read(path)
     if not any(name.startswith("albert.") for name in tensors):  # an AlbertModel's own folder
         tensors = {f"albert.{name}": value for name, value in tensors.items()}
-    ignored = (*_BUFFERS, *leniency.ignore)
-    if leniency.leaves(HEAD):
+    ignored = (*_BUFFERS, *policy.ignore)
+    if policy.ignores(HEAD):
         ignored += huggingface_task.HEADS
     tensors = {name: value for name, value in tensors.items() if not name.startswith(ignored)}
-    weights = to_ours(config, tensors, leniency, path, task)
+    weights = to_ours(config, tensors, policy, path, task)
     return Bundle(config, weights, huggingface_tokenizer.read(path), task, assumed)
 
 
@@ -178,7 +178,7 @@ def from_ours(config: AlbertConfig, weights: Weights, task: Any = None) -> dict[
 
 
 def to_ours(
-    config: AlbertConfig, tensors: Weights, leniency: Leniency, source: str, task: Any = None
+    config: AlbertConfig, tensors: Weights, policy: MismatchPolicy, source: str, task: Any = None
 ) -> dict[str, np.ndarray]:
     """Our weights from their tensors.
 
@@ -204,5 +204,5 @@ def to_ours(
                 f"{source!r}: where embedding_size is hidden_size there must be no projection, "
                 f"and {PROJECTION} is not the identity."
             )
-    leniency = huggingface_task.leniency(leniency, task)
-    return huggingface_task.to_ours(NAMING.to_ours(config, found, leniency, source, task), task)
+    policy = huggingface_task.mismatch_policy(policy, task)
+    return huggingface_task.to_ours(NAMING.to_ours(config, found, policy, source, task), task)

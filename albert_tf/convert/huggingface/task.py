@@ -10,11 +10,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from albert_tf.convert.bundle import HEAD, OPTIONAL, Leniency, Weights
+from albert_tf.convert.bundle import HEAD, OPTIONAL, MismatchPolicy, Weights
 from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import settings
 from albert_tf.runtime.errors import InputError
-from albert_tf.tasks.kinds import KINDS, shortened
+from albert_tf.tasks.kinds import KINDS, length_limits
 
 _Change: TypeAlias = Callable[[np.ndarray], np.ndarray]
 SECTION = "albert_tf_task"
@@ -85,7 +85,7 @@ def _labels_to_json(labels: tuple[str, ...]) -> dict[str, Any]:
 
 
 def read(
-    values: Mapping[str, Any], config: AlbertConfig, leniency: Leniency, source: str
+    values: Mapping[str, Any], config: AlbertConfig, policy: MismatchPolicy, source: str
 ) -> tuple[Any, tuple[str, ...]]:
     """The `task` section of a fine-tuned model, and which of its keys have our defaults.
 
@@ -97,7 +97,7 @@ def read(
       source: its name in messages.
 
     Returns:
-      (None, ()) for a pretrained model, or where `leniency` leaves the head behind.
+      (None, ()) for a pretrained model, or where `policy` leaves the head behind.
 
     Raises:
       InputError: labels that are not numbered from 0 on or not different, or a head without an
@@ -105,7 +105,7 @@ def read(
     """
     names = values.get("architectures")
     architecture = str(names[0]) if isinstance(names, list) and names else ""
-    if architecture not in ARCHITECTURES.values() or any(map(leniency.leaves, (HEAD, *HEADS))):
+    if architecture not in ARCHITECTURES.values() or any(map(policy.ignores, (HEAD, *HEADS))):
         return None, ()
     labels = _labels(values, source) if architecture == _OF_TEXTS else ()
     kind = _kind(architecture, values.get("problem_type"), labels, source)
@@ -116,7 +116,7 @@ def read(
     if not isinstance(written, Mapping) or written.get("kind") != kind:
         written = {}
     task: Any = settings.from_dict(KINDS[kind].task, {**written, **theirs}, f"{source}: task.")
-    task = dataclasses.replace(task, **shortened(task, config.max_positions))
+    task = dataclasses.replace(task, **length_limits(task, config.max_positions))
     return task, tuple(k for k in _OPEN if hasattr(task, k) and k not in written)
 
 
@@ -157,11 +157,11 @@ def _labels(values: Mapping[str, Any], source: str) -> tuple[str, ...]:
     return tuple(str(numbered[key]) for key in keys)
 
 
-def leniency(given: Leniency, task: Any) -> Leniency:
+def mismatch_policy(policy: MismatchPolicy, task: Any) -> MismatchPolicy:
     """What may be missing: a span's pooler always, which has no part in the answers."""
     if task is None or task.kind != "span":
-        return given
-    return dataclasses.replace(given, allow_missing=(*given.allow_missing, "pooler"))
+        return policy
+    return dataclasses.replace(policy, allow_missing=(*policy.allow_missing, "pooler"))
 
 
 def from_ours(weights: Weights, task: Any) -> Weights:

@@ -10,11 +10,11 @@ CHUNK = 8192  # positions that are computed at once: bounds the memory of a batc
 Rows = Mapping[str, tf.Tensor]
 
 
-def in_buckets(
+def run_in_buckets(
     lengths: tf.Tensor,
     run: Callable[[tf.Tensor, tf.Tensor], Rows],
     outputs: Rows,
-    longest: int,
+    max_width: int,
     chunk: int = CHUNK,
 ) -> dict[str, tf.Tensor]:
     """Computes each row beside rows of its own width: the widths are `WIDTHS`.
@@ -26,7 +26,7 @@ def in_buckets(
       run: (rows int32 [n], width int32 []) -> name -> [n, ...], the outputs of those rows, padded
         to that width.
       outputs: name -> [N, ...], what `run`'s outputs are written into: zeros, say.
-      longest: no row is wider.
+      max_width: no row is wider.
       chunk: rows times width that are computed at once, or one row.
 
     Returns:
@@ -35,35 +35,35 @@ def in_buckets(
     order = tf.argsort(lengths, stable=True)
     ascending, count = tf.gather(lengths, order), tf.size(lengths)
 
-    def one_chunk(begin: tf.Tensor, done: Rows) -> tuple[tf.Tensor, Rows]:
-        width = width_of(ascending[begin], longest)
-        as_wide = tf.searchsorted(ascending, [width], side="right")[0]  # these fit
-        as_wide = tf.where(width < longest, as_wide, count)
-        end = tf.minimum(as_wide, begin + tf.maximum(1, chunk // width))
+    def one_chunk(begin: tf.Tensor, filled: Rows) -> tuple[tf.Tensor, Rows]:
+        width = bucket_width(ascending[begin], max_width)
+        bucket_end = tf.searchsorted(ascending, [width], side="right")[0]  # these fit
+        bucket_end = tf.where(width < max_width, bucket_end, count)
+        end = tf.minimum(bucket_end, begin + tf.maximum(1, chunk // width))
         rows = order[begin:end]
         new = run(rows, width)
         return end, {
-            name: tf.tensor_scatter_nd_update(done[name], rows[:, tf.newaxis], new[name])
-            for name in done
+            name: tf.tensor_scatter_nd_update(filled[name], rows[:, tf.newaxis], new[name])
+            for name in filled
         }
 
     shapes = tf.TensorShape([]), {name: value.shape for name, value in outputs.items()}
-    _, done = tf.while_loop(
+    _, filled = tf.while_loop(
         lambda begin, _: begin < count,
         one_chunk,
         (tf.constant(0), dict(outputs)),
         shape_invariants=shapes,
         parallel_iterations=1,
     )
-    return done
+    return filled
 
 
-def width_of(length: tf.Tensor, longest: int) -> tf.Tensor:
-    """The smallest width that holds `length` positions, int32 []; at most `longest`."""
+def bucket_width(length: tf.Tensor, max_width: int) -> tf.Tensor:
+    """The smallest width that holds `length` positions, int32 []; at most `max_width`."""
     widths = tf.constant(WIDTHS)
-    place = tf.searchsorted(widths, tf.reshape(length, [1]))[0]
-    beyond = -(-length // WIDTHS[-1]) * WIDTHS[-1]
+    bucket = tf.searchsorted(widths, tf.reshape(length, [1]))[0]
+    rounded_up = -(-length // WIDTHS[-1]) * WIDTHS[-1]
     width = tf.where(
-        place < len(WIDTHS), tf.gather(widths, tf.minimum(place, len(WIDTHS) - 1)), beyond
+        bucket < len(WIDTHS), tf.gather(widths, tf.minimum(bucket, len(WIDTHS) - 1)), rounded_up
     )
-    return tf.minimum(width, longest)
+    return tf.minimum(width, max_width)

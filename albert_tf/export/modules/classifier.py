@@ -69,5 +69,5 @@ class ClassifierModule(TextModule):
         assert self._leave_early is not None
         count = tf.size(texts[0])
         empty = {"values": tf.zeros([count, *self._shape]), "depth": tf.zeros([count], tf.int32)}
-        outputs = self.in_buckets(texts, self._leave_early, empty)
+        outputs = self.run_in_buckets(texts, self._leave_early, empty)
         return self.answer(outputs["values"]) | {"depth": outputs["depth"]}

@@ -51,39 +51,47 @@ class EarlyExit:
         count, classes = tf.shape(x)[0], len(self._model.task.labels)
         weights = self._block.attention.weights_now(), self._block.feed_forward.weights_now()
 
-        def layer(number: tf.Tensor, inside: Outputs, done: Outputs) -> tuple:
-            x = self._block.compute(*weights, inside["x"], inside["mask"], None, False)
-            return number + 1, *self._after(number, inside | {"x": x}, done)
+        def layer(number: tf.Tensor, active: Outputs, results: Outputs) -> tuple:
+            x = self._block.compute(*weights, active["x"], active["mask"], None, False)
+            return number + 1, *self._update(number, active | {"x": x}, results)
 
-        inside = {
+        active = {
             "row": tf.range(count),
             "x": x,
             "mask": additive_mask(inputs["input_mask"]),
             "label": tf.fill([count], tf.constant(-1, tf.int64)),  # there was none before
             "same": tf.zeros([count], tf.int32),  # layers in a row that have not changed it
         }
-        done = {"values": tf.zeros([count, classes]), "depth": tf.zeros([count], tf.int32)}
-        some = {name: tf.TensorShape([None, *each.shape[1:]]) for name, each in inside.items()}
+        results = {"values": tf.zeros([count, classes]), "depth": tf.zeros([count], tf.int32)}
+        active_shapes = {
+            name: tf.TensorShape([None, *each.shape[1:]]) for name, each in active.items()
+        }
         return tf.while_loop(
-            lambda number, inside, _: (
-                (number <= encoder.config.num_layers) & (tf.size(inside["row"]) > 0)
+            lambda number, active, _: (
+                (number <= encoder.config.num_layers) & (tf.size(active["row"]) > 0)
             ),
             layer,
-            (tf.constant(1), inside, done),
-            (tf.TensorShape([]), some, {name: each.shape for name, each in done.items()}),
+            (tf.constant(1), active, results),
+            (
+                tf.TensorShape([]),
+                active_shapes,
+                {name: each.shape for name, each in results.items()},
+            ),
             parallel_iterations=1,
         )[2]
 
-    def _after(self, number: tf.Tensor, inside: Outputs, done: Outputs) -> tuple[Outputs, Outputs]:
+    def _update(
+        self, number: tf.Tensor, active: Outputs, results: Outputs
+    ) -> tuple[Outputs, Outputs]:
         """Those who stay after layer `number`, and what is known of all."""
-        values = tf.nn.softmax(self._model.head(self._model.encoder.pool(inside["x"])))
-        label, rows = tf.argmax(values, axis=1), inside["row"][:, tf.newaxis]
-        same = tf.where(tf.equal(label, inside["label"]), inside["same"] + 1, 0)
+        values = tf.nn.softmax(self._model.head(self._model.encoder.pool(active["x"])))
+        label, rows = tf.argmax(values, axis=1), active["row"][:, tf.newaxis]
+        same = tf.where(tf.equal(label, active["label"]), active["same"] + 1, 0)
         depth = tf.fill([tf.size(rows)], number)
-        done = {
-            "values": tf.tensor_scatter_nd_update(done["values"], rows, values),
-            "depth": tf.tensor_scatter_nd_update(done["depth"], rows, depth),
+        results = {
+            "values": tf.tensor_scatter_nd_update(results["values"], rows, values),
+            "depth": tf.tensor_scatter_nd_update(results["depth"], rows, depth),
         }
-        inside = inside | {"label": label, "same": same}
-        stays = same < self._patience
-        return {name: tf.boolean_mask(each, stays) for name, each in inside.items()}, done
+        active = active | {"label": label, "same": same}
+        is_active = same < self._patience
+        return {name: tf.boolean_mask(each, is_active) for name, each in active.items()}, results

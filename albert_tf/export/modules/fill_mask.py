@@ -2,11 +2,11 @@
 
 import tensorflow as tf
 
-from albert_tf.export.modules.buckets import in_buckets
+from albert_tf.export.modules.buckets import run_in_buckets
 from albert_tf.export.signatures import untracked
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.text.graph_tokenizer import WHITE_SPACE, GraphTokenizer
-from albert_tf.text.ragged import keep, part, row_of
+from albert_tf.text.ragged import mask_rows, row_of, slice_rows
 from albert_tf.text.tokenizer import WORD_MARK, Tokenizer
 
 MASK = "[MASK]"
@@ -28,7 +28,7 @@ class FillMaskModule(tf.Module):
     def __init__(self, pretrainer: AlbertPretrainer, tokenizer: Tokenizer, top_k: int = 5) -> None:
         super().__init__(name="fill_mask")
         self._predict, self._weights = untracked(pretrainer), pretrainer.variables
-        self._room = pretrainer.config.max_positions - 2  # beside [CLS] and [SEP]
+        self._max_pieces = pretrainer.config.max_positions - 2  # beside [CLS] and [SEP]
         self._tokenizer = GraphTokenizer(tokenizer)
         pieces = [tokenizer.id_to_piece(i) for i in range(tokenizer.vocab_size)]
         self._pieces = tf.constant(pieces)
@@ -40,32 +40,37 @@ class FillMaskModule(tf.Module):
     def serve(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """The signature."""
         ids = self._ids(text)  # [B, (pieces)]
-        masks = keep(tf.ragged.range(ids.row_lengths()), tf.equal(ids.values, self._special.mask))
+        masks = mask_rows(
+            tf.ragged.range(ids.row_lengths()), tf.equal(ids.values, self._special.mask)
+        )
         begin = self._window_begin(ids, masks)  # [B]
-        seen = part(ids, ids.row_starts() + begin, tf.minimum(ids.row_lengths(), self._room))
-        inside = masks.with_values(masks.values - tf.gather(begin, row_of(masks)))
-        guessed = keep(inside, inside.values < self._room)  # the first of them; [B, (M)]
-        count = tf.cast(guessed.row_lengths(), tf.int32)
-        positions = tf.cast(guessed.to_tensor(-1) + 1, tf.int32)  # after [CLS]; [B, M]
+        window = slice_rows(
+            ids, ids.row_starts() + begin, tf.minimum(ids.row_lengths(), self._max_pieces)
+        )
+        window_masks = masks.with_values(masks.values - tf.gather(begin, row_of(masks)))
+        # The first of them: [B, (M)].
+        predicted = mask_rows(window_masks, window_masks.values < self._max_pieces)
+        count = tf.cast(predicted.row_lengths(), tf.int32)
+        positions = tf.cast(predicted.to_tensor(-1) + 1, tf.int32)  # after [CLS]; [B, M]
         positions = tf.pad(positions, [[0, 0], [0, 1]])  # one more: never none
 
         def run(rows: tf.Tensor, width: tf.Tensor) -> dict[str, tf.Tensor]:
-            features = self._tokenizer.pack([tf.gather(seen, rows)], width)
-            most = tf.maximum(tf.reduce_max(tf.gather(count, rows)), 1)  # less than `width`
-            features["masked_lm_positions"] = tf.gather(positions, rows)[:, :most]
+            features = self._tokenizer.pack([tf.gather(window, rows)], width)
+            max_masks = tf.maximum(tf.reduce_max(tf.gather(count, rows)), 1)  # less than `width`
+            features["masked_lm_positions"] = tf.gather(positions, rows)[:, :max_masks]
             best, ids = tf.math.top_k(
                 tf.nn.softmax(self._predict(features)["mlm_logits"]), self._top_k
             )
-            missing = [[0, 0], [0, tf.shape(positions)[1] - most], [0, 0]]
+            missing = [[0, 0], [0, tf.shape(positions)[1] - max_masks], [0, 0]]
             return {"probabilities": tf.pad(best, missing), "ids": tf.pad(ids, missing)}
 
-        lengths = tf.cast(seen.row_lengths(), tf.int32) + 2
+        lengths = tf.cast(window.row_lengths(), tf.int32) + 2
         empty = tf.zeros(tf.concat([tf.shape(positions), [self._top_k]], 0))
-        best = in_buckets(
+        best = run_in_buckets(
             lengths,
             run,
             {"probabilities": empty, "ids": tf.cast(empty, tf.int32)},
-            self._room + 2,
+            self._max_pieces + 2,
             _CHUNK,
         )
         best = {name: value[:, :-1] for name, value in best.items()}
@@ -85,17 +90,17 @@ class FillMaskModule(tf.Module):
         ids = self._tokenizer(parts.values)  # [parts of all, (pieces)]
         # The tokenizer puts a space before each part. What is glued to a mask has none: "[MASK].".
         after_mask = tf.ragged.range(parts.row_lengths()).values > 0  # [parts of all]
-        spaced = tf.strings.regex_full_match(parts.values, f"{WHITE_SPACE}(?s:.*)")
+        has_space = tf.strings.regex_full_match(parts.values, f"{WHITE_SPACE}(?s:.*)")
         row = row_of(ids)
         is_first = tf.equal(tf.range(tf.size(row, tf.int64)), tf.gather(ids.row_starts(), row))
-        is_glued = tf.gather(after_mask & ~spaced, row)
-        ids = keep(ids, ~(is_first & is_glued & tf.equal(ids.values, self._space)))
+        follows_mask = tf.gather(after_mask & ~has_space, row)
+        ids = mask_rows(ids, ~(is_first & follows_mask & tf.equal(ids.values, self._space)))
         # A mask before each part, then none before a text's first.
         masks = tf.fill([ids.nrows(), 1], self._special.mask)
         return parts.with_values(tf.concat([masks, ids], axis=1)).merge_dims(1, 2)[:, 1:]
 
     def _window_begin(self, ids: tf.RaggedTensor, masks: tf.RaggedTensor) -> tf.Tensor:
         """Where each text's window begins, int64 [B]; 0 for a text that fits."""
-        last = tf.maximum(ids.row_lengths() - self._room, 0)
+        last = tf.maximum(ids.row_lengths() - self._max_pieces, 0)
         first = tf.math.unsorted_segment_min(masks.values, row_of(masks), tf.size(last))
-        return tf.minimum(tf.maximum(first - self._room // 2, 0), last)
+        return tf.minimum(tf.maximum(first - self._max_pieces // 2, 0), last)

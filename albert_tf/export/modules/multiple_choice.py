@@ -2,17 +2,17 @@
 
 import tensorflow as tf
 
-from albert_tf.export.modules.buckets import in_buckets
-from albert_tf.export.modules.text_module import Answer, checked, same_size
+from albert_tf.export.modules.buckets import run_in_buckets
+from albert_tf.export.modules.text_module import Answer, checked_inputs, require_same_size
 from albert_tf.export.signatures import signature, untracked
 from albert_tf.models.encoder import INPUTS
 from albert_tf.tasks.multiple_choice import MultipleChoice
 from albert_tf.text.graph_tokenizer import GraphTokenizer
-from albert_tf.text.ragged import part, row_of
+from albert_tf.text.ragged import row_of, slice_rows
 from albert_tf.text.tokenizer import Tokenizer
 
 _BLANK = "_"
-_MOST_FILLED = 2**20  # bytes of the options in the blanks of one question, each in each
+_MAX_FILLED_BYTES = 2**20  # bytes of the options in the blanks of one question, each in each
 
 
 class MultipleChoiceModule(tf.Module):
@@ -29,7 +29,7 @@ class MultipleChoiceModule(tf.Module):
         super().__init__(name="multiple_choice")
         self._predict, self._weights, self._task = untracked(model), model.variables, model.task
         self._tokenizer = GraphTokenizer(tokenizer)
-        self._longest = model.encoder.config.max_positions
+        self._max_positions = model.encoder.config.max_positions
         self._letters = tf.constant([chr(ord("A") + i) for i in range(model.task.num_choices)])
 
     def signatures(self) -> dict[str, object]:
@@ -45,30 +45,33 @@ class MultipleChoiceModule(tf.Module):
 
     def serve(self, question: tf.Tensor, context: tf.Tensor, options: tf.Tensor) -> Answer:
         """The choices for strings [B], [B] and [B, N]."""
-        given = {"question": question, "context": context, "options": options}
-        question, context, options = same_size(given)
-        count, room = self._task.num_choices, self._task.seq_length - 3  # [CLS] and two [SEP]
-        second = self._tokenizer(filled(question, options))[:, -min(self._task.qa_length, room) :]
-        asked = tf.cast(second.row_lengths(), tf.int32)  # [B N]
+        texts = {"question": question, "context": context, "options": options}
+        question, context, options = require_same_size(texts)
+        count, max_pieces = self._task.num_choices, self._task.seq_length - 3  # [CLS] and two [SEP]
+        second = self._tokenizer(fill_blanks(question, options))[
+            :, -min(self._task.qa_length, max_pieces) :
+        ]
+        question_lengths = tf.cast(second.row_lengths(), tf.int32)  # [B N]
         first = self._tokenizer(context)
-        read = tf.cast(tf.repeat(first.row_lengths(), count), tf.int32)
-        lengths = tf.minimum(read, room - asked) + asked + 3
+        context_lengths = tf.cast(tf.repeat(first.row_lengths(), count), tf.int32)
+        lengths = tf.minimum(context_lengths, max_pieces - question_lengths) + question_lengths + 3
 
         def run(rows: tf.Tensor, width: tf.Tensor) -> Answer:
-            each = tf.reshape(rows[:, tf.newaxis] * count + tf.range(count), [-1])  # [n N]
-            context, left = tf.repeat(rows, count), room - tf.gather(asked, each)
-            size = tf.minimum(tf.gather(first.row_lengths(), context), tf.cast(left, tf.int64))
-            own = part(first, tf.gather(first.row_starts(), context), size)
-            inputs = self._tokenizer.pack([own, tf.gather(second, each)], width)
+            option_rows = tf.reshape(rows[:, tf.newaxis] * count + tf.range(count), [-1])  # [n N]
+            context = tf.repeat(rows, count)
+            available = max_pieces - tf.gather(question_lengths, option_rows)
+            size = tf.minimum(tf.gather(first.row_lengths(), context), tf.cast(available, tf.int64))
+            contexts = slice_rows(first, tf.gather(first.row_starts(), context), size)
+            inputs = self._tokenizer.pack([contexts, tf.gather(second, option_rows)], width)
             shape = [-1, count, width]
             return {"logits": self._predict({n: tf.reshape(v, shape) for n, v in inputs.items()})}
 
         widest = tf.reduce_max(tf.reshape(lengths, [-1, count]), axis=1)  # [B]
         empty = {"logits": tf.zeros([tf.size(widest), count])}
-        return self._answer(in_buckets(widest, run, empty, self._task.seq_length)["logits"])
+        return self._answer(run_in_buckets(widest, run, empty, self._task.seq_length)["logits"])
 
     def _tokens(self, *ids: tf.Tensor) -> Answer:
-        return self._answer(self._predict(checked(ids, self._longest)))
+        return self._answer(self._predict(checked_inputs(ids, self._max_positions)))
 
     def _answer(self, logits: tf.Tensor) -> Answer:
         choice = tf.argmax(logits, axis=1, output_type=tf.int32)
@@ -79,19 +82,19 @@ class MultipleChoiceModule(tf.Module):
         }
 
 
-def filled(question: tf.Tensor, options: tf.Tensor) -> tf.Tensor:
+def fill_blanks(question: tf.Tensor, options: tf.Tensor) -> tf.Tensor:
     """`tasks.multiple_choice.fill` of strings [B] and [B, N]: string [B N].
 
-    Filling more than `_MOST_FILLED` bytes into a question is an InvalidArgument.
+    Filling more than `_MAX_FILLED_BYTES` bytes into a question is an InvalidArgument.
     """
     count, parts = tf.shape(options)[1], tf.strings.split(question, _BLANK)
     sizes = tf.reduce_sum(tf.cast(tf.strings.length(options), tf.int64), axis=1)
     message = (
         "`question`: the length of all its options times the number of its blanks must be at most "
-        f"{_MOST_FILLED} bytes."
+        f"{_MAX_FILLED_BYTES} bytes."
     )
     check = tf.debugging.assert_less_equal(
-        sizes * (parts.row_lengths() - 1), tf.constant(_MOST_FILLED, tf.int64), message
+        sizes * (parts.row_lengths() - 1), tf.constant(_MAX_FILLED_BYTES, tf.int64), message
     )
     with tf.control_dependencies([check] if check is not None else []):
         parts = tf.gather(parts, tf.repeat(tf.range(tf.size(question)), count))
@@ -102,5 +105,5 @@ def filled(question: tf.Tensor, options: tf.Tensor) -> tf.Tensor:
     blank = tf.strings.unsorted_segment_join(
         parts.values + tf.where(is_last, "", between), row, tf.size(last)
     )
-    behind = tf.repeat(question, count) + " " + tf.reshape(options, [-1])
-    return tf.where(last > 0, blank, behind)
+    appended = tf.repeat(question, count) + " " + tf.reshape(options, [-1])
+    return tf.where(last > 0, blank, appended)

@@ -91,8 +91,8 @@ class _TokenizeWithOffsets(tf.Module):
         bounds = byte_bounds(texts)
         base = tf.gather(tf.cast(bounds.row_starts(), tf.int32), row_of(pieces.ids))
         starts, limits = (
-            pieces.ids.with_values(tf.gather(bounds.values, base + place))
-            for place in (pieces.first, pieces.last + 1)
+            pieces.ids.with_values(tf.gather(bounds.values, base + index))
+            for index in (pieces.first, pieces.last + 1)
         )
         return pieces.ids, starts, limits
 

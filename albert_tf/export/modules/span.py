@@ -2,20 +2,20 @@
 
 import tensorflow as tf
 
-from albert_tf.export.modules.buckets import in_buckets
-from albert_tf.export.modules.span_ops import GraphWindows, best, cut, possible
-from albert_tf.export.modules.text_module import IDS, Answer, checked, same_size
+from albert_tf.export.modules.buckets import run_in_buckets
+from albert_tf.export.modules.span_ops import GraphWindows, best_spans, candidate_spans, cut_windows
+from albert_tf.export.modules.text_module import IDS, Answer, checked_inputs, require_same_size
 from albert_tf.export.signatures import signature, untracked
 from albert_tf.models.encoder import INPUTS
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.spans.model import SpanModel
 from albert_tf.text.graph_aligner import GraphAligner
 from albert_tf.text.graph_tokenizer import GraphTokenizer
-from albert_tf.text.ragged import part
+from albert_tf.text.ragged import slice_rows
 from albert_tf.text.tokenizer import Tokenizer
 
 MAX_WINDOWS = 4096  # of a context
-_LEAST = 3  # positions: [CLS] and two [SEP]
+_MIN_POSITIONS = 3  # positions: [CLS] and two [SEP]
 
 
 class SpanModule(tf.Module):
@@ -49,7 +49,7 @@ class SpanModule(tf.Module):
         self._predict, self._weights, self._task = untracked(model), model.variables, model.task
         self._tokenizer = GraphTokenizer(tokenizer)
         self._align = GraphAligner(tokenizer, self._tokenizer)
-        self._max_windows, self._longest = max_windows, model.encoder.config.max_positions
+        self._max_windows, self._max_positions = max_windows, model.encoder.config.max_positions
 
     def signatures(self) -> dict[str, object]:
         """See the class."""
@@ -62,40 +62,42 @@ class SpanModule(tf.Module):
 
     def serve(self, question: tf.Tensor, context: tf.Tensor) -> Answer:
         """The answers to strings [B] about strings [B]."""
-        question, context = same_size({"question": question, "context": context})
+        question, context = require_same_size({"question": question, "context": context})
         context = tf.strings.unicode_transcode(context, "UTF-8", "UTF-8", errors="replace")
-        asked, pieces = self._asked(question), self._align(context)
-        sizes, asks = (tf.cast(each.row_lengths(), tf.int32) for each in (pieces.ids, asked))
-        windows = cut(sizes, asks, self._task, self._max_windows)
-        outputs = self._outputs(asked, pieces.ids, windows)
-        spans = possible(outputs, windows, pieces, self._task)
+        questions, pieces = self._question_ids(question), self._align(context)
+        sizes, question_lengths = (
+            tf.cast(each.row_lengths(), tf.int32) for each in (pieces.ids, questions)
+        )
+        windows = cut_windows(sizes, question_lengths, self._task, self._max_windows)
+        outputs = self._outputs(questions, pieces.ids, windows)
+        spans = candidate_spans(outputs, windows, pieces, self._task)
         count = tf.size(context)
-        begin, end, score = best(spans, pieces.codes.values, count, self._task.n_best)
-        answered, null = end > begin, {}
+        begin, end, score = best_spans(spans, pieces.codes.values, count, self._task.n_best)
+        has_answer, null = end > begin, {}
         if self._task.answerable:
             lowest = tf.math.unsorted_segment_min(outputs["null"], windows.example, count)
-            answered &= lowest <= self._task.null_threshold
+            has_answer &= lowest <= self._task.null_threshold
             null = {"null_score": lowest}
         start = begin - tf.cast(pieces.codes.row_starts(), tf.int32)
-        start, length = (tf.where(answered, place, 0) for place in (start, end - begin))
+        start, length = (tf.where(has_answer, value, 0) for value in (start, end - begin))
         return {
             "answer": tf.strings.substr(context, start, length, unit="UTF8_CHAR"),
-            "start": tf.where(answered, start, -1),
-            "end": tf.where(answered, start + length, -1),
-            "score": tf.where(answered, score, 0.0),
+            "start": tf.where(has_answer, start, -1),
+            "end": tf.where(has_answer, start + length, -1),
+            "score": tf.where(has_answer, score, 0.0),
         } | null
 
     def _tokens(self, *ids: tf.Tensor) -> Answer:
-        return self._predict(checked(ids, self._longest, _LEAST))
+        return self._predict(checked_inputs(ids, self._max_positions, _MIN_POSITIONS))
 
-    def _asked(self, question: tf.Tensor) -> tf.RaggedTensor:
+    def _question_ids(self, question: tf.Tensor) -> tf.RaggedTensor:
         """The pieces of each question that are read: int32 [B, (pieces)]."""
-        longest = min(self._task.query_length, (self._task.seq_length - 3) // 2)
+        max_pieces = min(self._task.query_length, (self._task.seq_length - 3) // 2)
         ids = self._tokenizer(question)
-        return part(ids, ids.row_starts(), tf.minimum(ids.row_lengths(), longest))
+        return slice_rows(ids, ids.row_starts(), tf.minimum(ids.row_lengths(), max_pieces))
 
     def _outputs(
-        self, asked: tf.RaggedTensor, contexts: tf.RaggedTensor, windows: GraphWindows
+        self, questions: tf.RaggedTensor, contexts: tf.RaggedTensor, windows: GraphWindows
     ) -> Answer:
         """What the model says of each window."""
         task = self._task
@@ -104,13 +106,13 @@ class SpanModule(tf.Module):
 
         def run(rows: tf.Tensor, width: tf.Tensor) -> Answer:
             length = tf.cast(tf.gather(windows.length, rows), tf.int64)
-            read = part(contexts, tf.gather(begin, rows), length)
-            question = tf.gather(asked, tf.gather(windows.example, rows))
-            return self._predict(self._tokenizer.pack([question, read], width))
+            context = slice_rows(contexts, tf.gather(begin, rows), length)
+            question = tf.gather(questions, tf.gather(windows.example, rows))
+            return self._predict(self._tokenizer.pack([question, context], width))
 
         size = [tf.size(begin), task.beam**2 if task.answerable else task.n_best]
         empty = {"start": tf.zeros(size, tf.int32), "end": tf.zeros(size, tf.int32)}
         empty |= {"score": tf.zeros(size)}
         empty |= {"null": tf.zeros(size[:1])} if task.answerable else {}
         lengths = windows.before + windows.length + 1
-        return in_buckets(lengths, run, empty, task.seq_length)
+        return run_in_buckets(lengths, run, empty, task.seq_length)

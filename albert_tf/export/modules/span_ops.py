@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from albert_tf.tasks.spans.heads import NEVER
 from albert_tf.tasks.spans.model import SpanTask
-from albert_tf.text.graph_aligner import PlacedPieces
+from albert_tf.text.graph_aligner import AlignedPieces
 from albert_tf.text.ragged import row_of
 
 _SPACES = np.array([chr(code).isspace() for code in range(0x3002)])  # none beyond
@@ -44,38 +44,40 @@ class Spans(NamedTuple):
     score: tf.Tensor
 
 
-def cut(sizes: tf.Tensor, asked: tf.Tensor, task: SpanTask, most: int) -> GraphWindows:
-    """`windows.cut` for contexts of `sizes` and questions of `asked` pieces, int32 [B].
+def cut_windows(
+    sizes: tf.Tensor, question_lengths: tf.Tensor, task: SpanTask, max_windows: int
+) -> GraphWindows:
+    """`windows.cut_windows` in a graph. `sizes`, `question_lengths`: pieces, int32 [B].
 
-    A context that needs more than `most` windows is an InvalidArgument.
+    A context that needs more than `max_windows` windows is an InvalidArgument.
     """
-    room = task.seq_length - 3 - asked
-    step = tf.minimum(room, task.doc_stride)
-    count = 1 - (-tf.maximum(sizes - room, 0)) // step
+    max_length = task.seq_length - 3 - question_lengths
+    step = tf.minimum(max_length, task.doc_stride)
+    count = 1 - (-tf.maximum(sizes - max_length, 0)) // step
     message = (
-        f"`context`: each must fit in {most} windows of {task.seq_length} pieces that begin "
+        f"`context`: each must fit in {max_windows} windows of {task.seq_length} pieces that begin "
         f"{task.doc_stride} pieces apart: send a shorter one."
     )
-    check = tf.debugging.assert_less_equal(count, most, message)
+    check = tf.debugging.assert_less_equal(count, max_windows, message)
     with tf.control_dependencies([check] if check is not None else []):
         rows = tf.ragged.range(count)
     example, number = row_of(rows), rows.values
     offset = number * tf.gather(step, example)
-    length = tf.minimum(tf.gather(room, example), tf.gather(sizes, example) - offset)
+    length = tf.minimum(tf.gather(max_length, example), tf.gather(sizes, example) - offset)
     end = offset + length
-    # Where each window takes over from the one before it: see `windows.cut`.
+    # Where each window takes over from the one before it: see `windows.cut_windows`.
     before_end, shorter = tf.roll(end, 1, 0), tf.roll(length, 1, 0) - length
     better = offset + (100 * (before_end - 1 - offset) + shorter) // 200 + 1
     border = tf.where(100 * (end - before_end) <= shorter, before_end, better)
     is_second = number > 0
     owned_from = tf.where(is_second, border, offset)
     owned_to = tf.where(tf.roll(is_second, -1, 0), tf.roll(border, -1, 0), end)
-    before = tf.gather(asked, example) + 2
+    before = tf.gather(question_lengths, example) + 2
     return GraphWindows(example, offset, length, owned_from, owned_to, before)
 
 
-def possible(
-    outputs: Mapping[str, tf.Tensor], windows: GraphWindows, pieces: PlacedPieces, task: SpanTask
+def candidate_spans(
+    outputs: Mapping[str, tf.Tensor], windows: GraphWindows, pieces: AlignedPieces, task: SpanTask
 ) -> Spans:
     """The candidates [W, K] that may be answers: by example, the best first.
 
@@ -84,7 +86,7 @@ def possible(
     # Of position 0 of each window, in pieces of its context.
     shift = (windows.offset - windows.before)[:, tf.newaxis]
     start, end = outputs["start"] + shift, outputs["end"] + shift
-    may_be = (
+    is_candidate = (
         (start >= windows.owned_from[:, tf.newaxis])
         & (start < windows.owned_to[:, tf.newaxis])
         & (end >= start)
@@ -92,17 +94,17 @@ def possible(
         & (end < (windows.offset + windows.length)[:, tf.newaxis])
         & (outputs["score"] > NEVER)
     )
-    at = tf.where(may_be)
-    example = tf.gather(windows.example, at[:, 0])
+    indices = tf.where(is_candidate)
+    example = tf.gather(windows.example, indices[:, 0])
     base = tf.gather(tf.cast(pieces.ids.row_starts(), tf.int32), example)
     origin = tf.gather(tf.cast(pieces.codes.row_starts(), tf.int32), example)
-    start, end, score = (tf.gather_nd(v, at) for v in (start, end, outputs["score"]))
+    start, end, score = (tf.gather_nd(v, indices) for v in (start, end, outputs["score"]))
     begin = origin + tf.gather(pieces.first, base + start)
     end = origin + tf.gather(pieces.reach, base + end) + 1
-    return _in_order(_stripped(Spans(example, begin, end, score), pieces.codes.values))
+    return _sorted_by_score(_stripped(Spans(example, begin, end, score), pieces.codes.values))
 
 
-def best(
+def best_spans(
     spans: Spans, codes: tf.Tensor, count: tf.Tensor, n_best: int
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """The best span of each of `count` examples.
@@ -114,14 +116,14 @@ def best(
       Its begin and end, int32 [B], equal where an example has none; and its probability among the
       `n_best` best of different texts, float32 [B], 0 where it has none.
     """
-    example, begin, end, score = _different(spans, codes)
+    example, begin, end, score = _deduplicated(spans, codes)
     bounds = tf.searchsorted(example, tf.range(count + 1))  # where each example's begin
     first, has_one = bounds[:-1], bounds[1:] > bounds[:-1]
     rank = tf.range(tf.size(example)) - tf.gather(first, example)
 
     def of_first(values: tf.Tensor) -> tf.Tensor:
-        nothing = tf.zeros([1], values.dtype)  # so that there is one behind the last
-        return tf.where(has_one, tf.gather(tf.concat([values, nothing], 0), first), nothing)
+        padding = tf.zeros([1], values.dtype)  # so that there is one behind the last
+        return tf.where(has_one, tf.gather(tf.concat([values, padding], 0), first), padding)
 
     exact = tf.cast(score, tf.float64)
     powers = tf.exp(exact - tf.gather(of_first(exact), example))
@@ -135,22 +137,22 @@ def _stripped(spans: Spans, codes: tf.Tensor) -> Spans:
     """Without the white space around them, and without those that hold nothing else."""
     is_solid = ~tf.gather(_SPACES, tf.minimum(codes, len(_SPACES) - 1))
     solid = tf.cast(tf.where(is_solid)[:, 0], tf.int32)  # the characters that are no white space
-    upto = tf.concat([[0], tf.cumsum(tf.cast(is_solid, tf.int32))], 0)
-    first, behind = tf.gather(upto, spans.begin), tf.gather(upto, spans.end)
-    example, score, first, behind = (
-        tf.boolean_mask(value, behind > first)
-        for value in (spans.example, spans.score, first, behind)
+    solid_before = tf.concat([[0], tf.cumsum(tf.cast(is_solid, tf.int32))], 0)
+    first, limit = tf.gather(solid_before, spans.begin), tf.gather(solid_before, spans.end)
+    example, score, first, limit = (
+        tf.boolean_mask(value, limit > first)
+        for value in (spans.example, spans.score, first, limit)
     )
-    return Spans(example, tf.gather(solid, first), tf.gather(solid, behind - 1) + 1, score)
+    return Spans(example, tf.gather(solid, first), tf.gather(solid, limit - 1) + 1, score)
 
 
-def _in_order(spans: Spans) -> Spans:
+def _sorted_by_score(spans: Spans) -> Spans:
     order = tf.argsort(spans.score, direction="DESCENDING", stable=True)
     order = tf.gather(order, tf.argsort(tf.gather(spans.example, order), stable=True))
     return Spans(*(tf.gather(value, order) for value in spans))
 
 
-def _different(spans: Spans, codes: tf.Tensor) -> Spans:
+def _deduplicated(spans: Spans, codes: tf.Tensor) -> Spans:
     """Of spans of an example that are one text, the first alone.
 
     Texts are compared as polynomials modulo 2^64 with their code points as coefficients, which
@@ -159,12 +161,12 @@ def _different(spans: Spans, codes: tf.Tensor) -> Spans:
     size = tf.size(codes)
     powers = tf.math.cumprod(tf.fill([size + 1], tf.constant(_BASE, tf.uint64)), exclusive=True)
     terms = tf.cast(codes + 1, tf.uint64) * powers[:-1]
-    upto = tf.concat([tf.zeros([1], tf.uint64), tf.cumsum(terms)], 0)
-    text = tf.gather(upto, spans.end) - tf.gather(upto, spans.begin)
+    prefix_hashes = tf.concat([tf.zeros([1], tf.uint64), tf.cumsum(terms)], 0)
+    text = tf.gather(prefix_hashes, spans.end) - tf.gather(prefix_hashes, spans.begin)
     text *= tf.gather(powers, size - spans.begin)  # the same wherever it stands
     text += tf.cast(spans.example, tf.uint64) * tf.constant(_OF_EXAMPLE, tf.uint64)
-    each, number = tf.unique(text)
-    place = tf.range(tf.size(number))
-    first = tf.math.unsorted_segment_min(place, number, tf.size(each))
-    is_first = tf.equal(tf.gather(first, number), place)
+    unique, number = tf.unique(text)
+    index = tf.range(tf.size(number))
+    first = tf.math.unsorted_segment_min(index, number, tf.size(unique))
+    is_first = tf.equal(tf.gather(first, number), index)
     return Spans(*(tf.boolean_mask(value, is_first) for value in spans))

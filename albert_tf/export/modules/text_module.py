@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import tensorflow as tf
 
-from albert_tf.export.modules.buckets import in_buckets
+from albert_tf.export.modules.buckets import run_in_buckets
 from albert_tf.export.signatures import signature, untracked
 from albert_tf.models.encoder import INPUTS, AlbertEncoder
 from albert_tf.runtime.errors import InputError
@@ -52,7 +52,7 @@ class TextModule(tf.Module):
                 f"--depths must be between 1 and {encoder.config.num_layers - 1}, one less than "
                 f"the model has layers. Received: {wrong[0]}."
             )
-        self._encode, self._longest = untracked(encoder), encoder.config.max_positions
+        self._encode, self._max_positions = untracked(encoder), encoder.config.max_positions
         self._tokenizer = GraphTokenizer(tokenizer)
         self._seq_length, self._shape, self._depths = seq_length, shape, depths
         self.text_names = ("text_a", "text_b") if pair else ("text",)
@@ -77,12 +77,12 @@ class TextModule(tf.Module):
     def serve(self, *texts: tf.Tensor, depth: int | None = None) -> Answer:
         """The answers to strings [B]."""
         empty = {"values": tf.zeros([tf.size(texts[0]), *self._shape])}
-        values = self.in_buckets(
+        values = self.run_in_buckets(
             texts, lambda inputs: {"values": self.predict(inputs, depth)}, empty
         )
         return self.answer(values["values"])
 
-    def in_buckets(
+    def run_in_buckets(
         self,
         texts: Sequence[tf.Tensor],
         predict: Callable[[dict[str, tf.Tensor]], Answer],
@@ -93,35 +93,37 @@ class TextModule(tf.Module):
         Args:
           outputs: what its outputs are written into: zeros [B, ...].
         """
-        texts = same_size(dict(zip(self.text_names, texts, strict=True)))
+        texts = require_same_size(dict(zip(self.text_names, texts, strict=True)))
         segments = [self._tokenizer(text) for text in texts]
         pieces = tf.add_n([tf.cast(segment.row_lengths(), tf.int32) for segment in segments])
         lengths = tf.minimum(pieces + len(segments) + 1, self._seq_length)
 
         def run(rows: tf.Tensor, width: tf.Tensor) -> Answer:
-            own = [tf.gather(segment, rows) for segment in segments]
-            return predict(self._tokenizer.pack(own, width))
+            batch = [tf.gather(segment, rows) for segment in segments]
+            return predict(self._tokenizer.pack(batch, width))
 
-        return in_buckets(lengths, run, outputs, self._seq_length)
+        return run_in_buckets(lengths, run, outputs, self._seq_length)
 
     def _tokens(self, *ids: tf.Tensor) -> Answer:
-        return self.answer(self.predict(checked(ids, self._longest), None))
+        return self.answer(self.predict(checked_inputs(ids, self._max_positions), None))
 
 
-def checked(ids: Sequence[tf.Tensor], longest: int, least: int = 1) -> dict[str, tf.Tensor]:
-    """The encoder's inputs, all [..., S] with S from `least` to `longest`: else InvalidArgument."""
-    given = dict(zip(INPUTS, ids, strict=True))
+def checked_inputs(
+    ids: Sequence[tf.Tensor], max_length: int, min_length: int = 1
+) -> dict[str, tf.Tensor]:
+    """The encoder's inputs, all [..., S]; InvalidArgument: S is below `min_length` or too long."""
+    inputs = dict(zip(INPUTS, ids, strict=True))
     shapes = [tf.shape(value) for value in ids]
     same = f"{', '.join(INPUTS)} must have one shape."
-    size = f"{', '.join(INPUTS)} must have {least} to {longest} positions."
+    size = f"{', '.join(INPUTS)} must have {min_length} to {max_length} positions."
     checks = [tf.debugging.assert_equal(shape, shapes[0], same) for shape in shapes[1:]]
-    checks.append(tf.debugging.assert_greater_equal(shapes[0][-1], least, size))
-    checks.append(tf.debugging.assert_less_equal(shapes[0][-1], longest, size))
+    checks.append(tf.debugging.assert_greater_equal(shapes[0][-1], min_length, size))
+    checks.append(tf.debugging.assert_less_equal(shapes[0][-1], max_length, size))
     with tf.control_dependencies([check for check in checks if check is not None]):
-        return {name: tf.identity(value) for name, value in given.items()}
+        return {name: tf.identity(value) for name, value in inputs.items()}
 
 
-def same_size(inputs: Mapping[str, tf.Tensor]) -> list[tf.Tensor]:
+def require_same_size(inputs: Mapping[str, tf.Tensor]) -> list[tf.Tensor]:
     """The inputs, whose first dimensions must be equal: else InvalidArgument names them."""
     sizes = [tf.shape(value)[0] for value in inputs.values()]
     message = f"{' and '.join(inputs)} must have as many entries as each other."

@@ -59,11 +59,11 @@ def average_spans(members: Sequence[Outputs]) -> dict[str, np.ndarray]:
     )
     rows = np.broadcast_to(np.arange(len(start))[:, None], start.shape)
     spans = np.stack([rows.ravel(), start.ravel(), end.ravel()])
-    _, place, group, count = np.unique(
+    _, index, group, count = np.unique(
         spans, axis=1, return_index=True, return_inverse=True, return_counts=True
     )
     merged = np.full(score.size, NEVER, np.float32)
-    merged[place] = np.bincount(group.ravel(), score.ravel()) / count
+    merged[index] = np.bincount(group.ravel(), score.ravel()) / count
     result = {"start": start, "end": end, "score": merged.reshape(score.shape)}
     if "null" in members[0]:
         result["null"] = np.stack([member["null"] for member in members], axis=1)
@@ -101,11 +101,11 @@ def _n_best(
 ) -> list[dict[str, Any]]:
     bounds, first, reach, score = spans
     found: dict[str, tuple[int, float]] = {}
-    for place in range(bounds[row], bounds[row + 1]):
-        text = context[first[place] : reach[place] + 1]
-        start = int(first[place]) + len(text) - len(text.lstrip())
+    for index in range(bounds[row], bounds[row + 1]):
+        text = context[first[index] : reach[index] + 1]
+        start = int(first[index]) + len(text) - len(text.lstrip())
         if (text := text.strip()) and text not in found:
-            found[text] = start, float(score[place])
+            found[text] = start, float(score[index])
             if len(found) == count:
                 break
     if not found:

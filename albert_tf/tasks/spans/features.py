@@ -14,7 +14,7 @@ from albert_tf.runtime.arrays import ragged_ranges
 from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.features import Features, Sequences
 from albert_tf.tasks.spans.model import SpanTask
-from albert_tf.tasks.spans.windows import Windows, cut
+from albert_tf.tasks.spans.windows import Windows, cut_windows
 from albert_tf.text.alignment import Pieces, align
 from albert_tf.text.tokenizer import Tokenizer
 
@@ -86,9 +86,9 @@ def featurize_spans(
     known to have none. A window without the answer has both positions at [CLS].
     """
     pieces, base, size = _contexts(examples, tokenizer)
-    questions, asked, is_cut = _questions(examples, tokenizer, task)
-    windows = cut(size, task.seq_length - 3 - asked, task.doc_stride)
-    before = asked[windows.example] + 2  # [CLS] question [SEP]
+    questions, question_lengths, is_cut = _questions(examples, tokenizer, task)
+    windows = cut_windows(size, task.seq_length - 3 - question_lengths, task.doc_stride)
+    before = question_lengths[windows.example] + 2  # [CLS] question [SEP]
     piece = base[windows.example] + windows.offset
     answers = _answers(examples, pieces, base, size)
     targets, lost = _targets(examples, answers, windows, before)
@@ -98,7 +98,9 @@ def featurize_spans(
     else:
         targets.pop("is_impossible", None)
     return SpanFeatures(
-        sequences=_sequences(questions, asked, is_cut, pieces.ids, piece, windows, tokenizer),
+        sequences=_sequences(
+            questions, question_lengths, is_cut, pieces.ids, piece, windows, tokenizer
+        ),
         seq_length=task.seq_length,
         targets=targets,
         hints=hints,
@@ -131,17 +133,17 @@ def _questions(
     examples: Sequence[SpanExample], tokenizer: Tokenizer, task: SpanTask
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The ids of all questions end to end, how many of each, and which questions are cut."""
-    longest = min(task.query_length, (task.seq_length - 3) // 2)
-    asked = tokenizer.encode_batch([example.question for example in examples])
-    lengths = np.array([min(len(ids), longest) for ids in asked], np.int64)
-    flat = (i for ids in asked for i in ids[:longest])
-    is_cut = np.array([len(ids) > longest for ids in asked], bool)
+    max_pieces = min(task.query_length, (task.seq_length - 3) // 2)
+    encoded = tokenizer.encode_batch([example.question for example in examples])
+    lengths = np.array([min(len(ids), max_pieces) for ids in encoded], np.int64)
+    flat = (i for ids in encoded for i in ids[:max_pieces])
+    is_cut = np.array([len(ids) > max_pieces for ids in encoded], bool)
     return np.fromiter(flat, np.int32, lengths.sum()), lengths, is_cut
 
 
 def _sequences(
     questions: np.ndarray,
-    asked: np.ndarray,
+    question_lengths: np.ndarray,
     is_cut: np.ndarray,
     contexts: np.ndarray,
     piece: np.ndarray,
@@ -149,20 +151,22 @@ def _sequences(
     tokenizer: Tokenizer,
 ) -> Sequences:
     """Puts each window's parts where they belong in one array of ids."""
-    of, special = windows.example, tokenizer.special
-    lengths = asked[of] + windows.length + 3
+    example, special = windows.example, tokenizer.special
+    lengths = question_lengths[example] + windows.length + 3
     end = np.cumsum(lengths)
     begin = end - lengths
     ids = np.empty(lengths.sum(), np.int32)
     ids[begin] = special.cls
-    ids[begin + asked[of] + 1] = ids[end - 1] = special.sep
-    source = ragged_ranges((np.cumsum(asked) - asked)[of], asked[of])
-    ids[ragged_ranges(begin + 1, asked[of])] = questions[source]
-    ids[ragged_ranges(begin + asked[of] + 2, windows.length)] = contexts[
+    ids[begin + question_lengths[example] + 1] = ids[end - 1] = special.sep
+    source = ragged_ranges(
+        (np.cumsum(question_lengths) - question_lengths)[example], question_lengths[example]
+    )
+    ids[ragged_ranges(begin + 1, question_lengths[example])] = questions[source]
+    ids[ragged_ranges(begin + question_lengths[example] + 2, windows.length)] = contexts[
         ragged_ranges(piece, windows.length)
     ]
-    first = (asked[of] + 2).astype(np.int32)
-    return Sequences(ids, lengths.astype(np.int32), first, special.pad, is_cut[of])
+    first = (question_lengths[example] + 2).astype(np.int32)
+    return Sequences(ids, lengths.astype(np.int32), first, special.pad, is_cut[example])
 
 
 def _answers(
@@ -175,16 +179,16 @@ def _answers(
     """
     found = []
     for row, example in enumerate(examples):
-        own = slice(base[row], base[row] + size[row])
+        context = slice(base[row], base[row] + size[row])
         for start, text in dict.fromkeys(example.answers):
             begin = start + len(text) - len(text.lstrip())
             end = start + len(text.rstrip()) - 1
-            first = int(np.searchsorted(pieces.last[own], begin))
-            last = int(np.searchsorted(pieces.first[own], end, side="right")) - 1
+            first = int(np.searchsorted(pieces.last[context], begin))
+            last = int(np.searchsorted(pieces.first[context], end, side="right")) - 1
             if 0 <= start and begin <= end < len(example.context) and first <= last:
-                begin, end = int(pieces.first[own][first]), int(pieces.reach[own][last])
-                whole = example.context[begin : end + 1].strip()
-                found.append((row, first, last, whole == text.strip()))
+                begin, end = int(pieces.first[context][first]), int(pieces.reach[context][last])
+                found_text = example.context[begin : end + 1].strip()
+                found.append((row, first, last, found_text == text.strip()))
             else:
                 found.append((row, -1, -1, False))
     return np.array(found, np.int64).reshape(-1, 4)
@@ -197,16 +201,16 @@ def _targets(
     if not all(example.answers or example.is_impossible for example in examples):
         return {}, ()
     spans = np.full([len(examples), 2], -1)
-    rows, place = np.unique(answers[:, 0], return_index=True)
-    spans[rows] = answers[place, 1:3]
+    rows, index = np.unique(answers[:, 0], return_index=True)
+    spans[rows] = answers[index, 1:3]
     first, last = (spans[windows.example] - windows.offset[:, None]).T
     inside = (first >= 0) & (last < windows.length) & (spans[windows.example, 0] >= 0)
-    held = np.bincount(windows.example, inside, minlength=len(examples)) > 0
+    has_window = np.bincount(windows.example, inside, minlength=len(examples)) > 0
     return {
         "start_position": np.where(inside, before + first, 0).astype(np.int32),
         "end_position": np.where(inside, before + last, 0).astype(np.int32),
         "is_impossible": (~inside).astype(np.float32),
-    }, tuple(rows[~held[rows]].tolist())
+    }, tuple(rows[~has_window[rows]].tolist())
 
 
 def _undecodable(answers: np.ndarray, windows: Windows, max_length: int) -> tuple[int, ...]:
@@ -215,6 +219,6 @@ def _undecodable(answers: np.ndarray, windows: Windows, max_length: int) -> tupl
     size = int(windows.owned_to.max(initial=0)) + 1
     owners = windows.example * size + windows.owned_from  # ascending
     owner = np.searchsorted(owners, example * size + first, side="right") - 1
-    given = (first >= 0) & (last < (windows.offset + windows.length)[owner])
-    given &= (last - first < max_length) & (is_whole > 0)
-    return tuple(np.setdiff1d(example, example[given]).tolist())
+    is_decodable = (first >= 0) & (last < (windows.offset + windows.length)[owner])
+    is_decodable &= (last - first < max_length) & (is_whole > 0)
+    return tuple(np.setdiff1d(example, example[is_decodable]).tolist())

@@ -41,8 +41,8 @@ class IndependentHead(Float32Layer):
         """float32 [B, S] of start and end, from hidden [B, S, H]."""
         start, end = tf.unstack(self.dense(hidden), axis=-1)
         return {
-            "start_position": only_allowed(start, allowed),
-            "end_position": only_allowed(end, allowed),
+            "start_position": mask_disallowed(start, allowed),
+            "end_position": mask_disallowed(end, allowed),
         }
 
     def call(self, hidden: tf.Tensor, allowed: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -55,9 +55,9 @@ class IndependentHead(Float32Layer):
         ends = [padded[:, shift : shift + length] for shift in range(self.max_length)]
         scores = tf.expand_dims(start, 2) + tf.stack(ends, -1)  # [B, S, max_length]
         flat = tf.reshape(scores, [-1, length * self.max_length])
-        score, place = top(flat, self.n_best)
-        first = place // self.max_length
-        return {"start": first, "end": first + place % self.max_length, "score": score}
+        score, index = top_k(flat, self.n_best)
+        first = index // self.max_length
+        return {"start": first, "end": first + index % self.max_length, "score": score}
 
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
@@ -100,16 +100,16 @@ class JointHead(Float32Layer):
         end = self.end_logits(hidden, start_position[:, None])[:, 0]
         return {
             "start_position": start,
-            "end_position": only_allowed(end, allowed),
+            "end_position": mask_disallowed(end, allowed),
             "is_impossible": self.answer_class(hidden, start, key),
         }
 
     def call(self, hidden: tf.Tensor, allowed: tf.Tensor) -> dict[str, tf.Tensor]:
         """`start`, `end`, `score` [B, K], and `null` [B]: the logit of being unanswerable."""
         start = self._start(hidden, allowed)
-        start_score, first = top(tf.nn.log_softmax(start), self.beam)  # [B, P]
-        end = only_allowed(self.end_logits(hidden, first), allowed[:, None])  # [B, P, S]
-        end_score, last = top(tf.nn.log_softmax(end), self.beam)  # [B, P, P]
+        start_score, first = top_k(tf.nn.log_softmax(start), self.beam)  # [B, P]
+        end = mask_disallowed(self.end_logits(hidden, first), allowed[:, None])  # [B, P, S]
+        end_score, last = top_k(tf.nn.log_softmax(end), self.beam)  # [B, P, P]
         size = self.beam**2
         return {
             "start": tf.repeat(first, self.beam, axis=1),
@@ -119,7 +119,7 @@ class JointHead(Float32Layer):
         }
 
     def _start(self, hidden: tf.Tensor, allowed: tf.Tensor) -> tf.Tensor:
-        return only_allowed(self.start_logits(hidden)[..., 0], allowed)
+        return mask_disallowed(self.start_logits(hidden)[..., 0], allowed)
 
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
@@ -139,9 +139,12 @@ class EndLogits(Float32Layer):
         super().build(input_shape)
 
     def call(self, hidden: tf.Tensor, starts: tf.Tensor) -> tf.Tensor:
-        own, of_start = tf.split(self.dense_0.kernel, 2)  # [H, H] each
+        hidden_kernel, start_kernel = tf.split(self.dense_0.kernel, 2)  # [H, H] each
         chosen = tf.gather(hidden, starts, batch_dims=1)  # [B, P, H]
-        x = tf.tensordot(hidden, own, 1)[:, None] + tf.tensordot(chosen, of_start, 1)[:, :, None]
+        x = (
+            tf.tensordot(hidden, hidden_kernel, 1)[:, None]
+            + tf.tensordot(chosen, start_kernel, 1)[:, :, None]
+        )
         x = self.layer_norm(tf.tanh(x + self.dense_0.bias))  # [B, P, S, H]
         return self.dense_1(x)[..., 0]
 
@@ -173,15 +176,15 @@ class AnswerClass(Float32Layer):
         return self.dense_1(common.dropout(x, self.dropout, key))[:, 0]
 
 
-def only_allowed(logits: tf.Tensor, allowed: tf.Tensor) -> tf.Tensor:
+def mask_disallowed(logits: tf.Tensor, allowed: tf.Tensor) -> tf.Tensor:
     """The logits where an answer may be, `NEVER` elsewhere."""
     return tf.where(allowed, logits, NEVER)
 
 
-def top(scores: tf.Tensor, count: int) -> tuple[tf.Tensor, tf.Tensor]:
+def top_k(scores: tf.Tensor, count: int) -> tuple[tf.Tensor, tf.Tensor]:
     """The highest of the last axis and their places; of fewer than `count`, -inf at the last."""
     last = tf.shape(scores)[-1] - 1
     paddings = [[0, 0]] * (scores.shape.rank - 1) + [[0, count]]
     padded = tf.pad(scores, paddings, constant_values=float("-inf"))
-    values, places = tf.math.top_k(padded, count)
-    return values, tf.minimum(places, last)
+    values, indices = tf.math.top_k(padded, count)
+    return values, tf.minimum(indices, last)

@@ -39,9 +39,9 @@ class SpanTask:
     kind: str = "span"
 
     def __post_init__(self) -> None:
-        least = {"seq_length": 8, "query_length": 1, "doc_stride": 1, "max_answer_length": 1,
+        minimum = {"seq_length": 8, "query_length": 1, "doc_stride": 1, "max_answer_length": 1,
                  "n_best": 1, "beam": 1}  # fmt: skip
-        for key, value in least.items():
+        for key, value in minimum.items():
             if getattr(self, key) < value:
                 raise ConfigError(
                     f"`task.{key}` must be at least {value}. Received: {getattr(self, key)}."
@@ -96,7 +96,7 @@ class SpanModel(TaskModel):
         self.compute_loss(inputs, targets, logits, weights)
         return self.compute_metrics(inputs, targets, logits, weights)
 
-    def losses_of_fit(self) -> dict[str, tf_keras.losses.Loss]:
+    def training_losses(self) -> dict[str, tf_keras.losses.Loss]:
         """Half of each: (start + end) / 2, and half of the answerability's cross-entropy."""
         losses = {"start_position": HalfPosition(), "end_position": HalfPosition()}
         return losses | {"is_impossible": HalfAnswerability()} if self.task.answerable else losses

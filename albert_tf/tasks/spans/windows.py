@@ -23,22 +23,22 @@ class Windows:
     owned_to: np.ndarray
 
 
-def cut(sizes: np.ndarray, room: np.ndarray, stride: int) -> Windows:
-    """Windows of at most `room` pieces, `stride` or else `room` apart, up to the one with the end.
+def cut_windows(sizes: np.ndarray, max_length: np.ndarray, stride: int) -> Windows:
+    """Windows of at most `max_length` pieces, `stride` apart or less, up to the one with the end.
 
     A piece counts in the window with the highest min(pieces to the left, pieces to the right) +
     length / 100, in the first of equals. Such pieces are a range: of two neighbours, the second
     gains on the first with every piece.
 
     Args:
-      sizes, room: int64 [N], of each example.
+      sizes, max_length: int64 [N], of each example.
     """
-    step = np.minimum(room, stride)
-    count = 1 + -(-np.maximum(sizes - room, 0) // step)
+    step = np.minimum(max_length, stride)
+    count = 1 + -(-np.maximum(sizes - max_length, 0) // step)
     example: np.ndarray = np.repeat(np.arange(len(sizes)), count)
     number = ragged_ranges(np.zeros_like(count), count)
     offset = number * step[example]
-    length = np.minimum(room[example], sizes[example] - offset)
+    length = np.minimum(max_length[example], sizes[example] - offset)
 
     end = offset + length
     owned_from, owned_to = offset.copy(), end.copy()

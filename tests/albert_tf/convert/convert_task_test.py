@@ -12,7 +12,7 @@ import tensorflow as tf
 from albert_tf import load_predictor, load_pretrainer
 from albert_tf.convert import native
 from albert_tf.convert.__main__ import ConvertOptions, main
-from albert_tf.convert.bundle import Bundle, Leniency, head_shapes, weight_shapes
+from albert_tf.convert.bundle import Bundle, MismatchPolicy, head_shapes, weight_shapes
 from albert_tf.convert.huggingface import task as huggingface_task
 from albert_tf.export.__main__ import ExportOptions
 from albert_tf.export.__main__ import main as export
@@ -27,7 +27,7 @@ from albert_tf.tasks.predictor import task_of
 from albert_tf.tasks.regressor import RegressorTask
 from albert_tf.tasks.spans.model import SpanTask
 
-STRICT = Leniency()
+STRICT = MismatchPolicy()
 JOINT = SpanTask(answerable=True, seq_length=40)
 TASKS = {
     "classifier": ClassifierTask(("no", "maybe", "yes"), seq_length=24, pair=True, dropout=0.2),
@@ -115,18 +115,18 @@ def test_there_and_back(kind, save, tiny, tmp_path, capsys):
 
 
 def test_the_keys_that_transformers_reads(save, tmp_path):
-    said = huggingface_task.to_json(TASKS["classifier"])
-    assert said["architectures"] == ["AlbertForSequenceClassification"]
-    assert said["id2label"] == {"0": "no", "1": "maybe", "2": "yes"}
-    assert said["label2id"] == {"no": 0, "maybe": 1, "yes": 2}
-    assert said["problem_type"] == "single_label_classification"
-    assert said["classifier_dropout_prob"] == 0.2
-    said = huggingface_task.to_json(TASKS["regressor"])
-    assert (said["problem_type"], said["id2label"]) == ("regression", {"0": "LABEL_0"})
-    said = huggingface_task.to_json(TASKS["span"])
-    assert said["architectures"] == ["AlbertForQuestionAnswering"] and "id2label" not in said
-    said = huggingface_task.to_json(TASKS["multiple_choice"])
-    assert said["architectures"] == ["AlbertForMultipleChoice"]
+    values = huggingface_task.to_json(TASKS["classifier"])
+    assert values["architectures"] == ["AlbertForSequenceClassification"]
+    assert values["id2label"] == {"0": "no", "1": "maybe", "2": "yes"}
+    assert values["label2id"] == {"no": 0, "maybe": 1, "yes": 2}
+    assert values["problem_type"] == "single_label_classification"
+    assert values["classifier_dropout_prob"] == 0.2
+    values = huggingface_task.to_json(TASKS["regressor"])
+    assert (values["problem_type"], values["id2label"]) == ("regression", {"0": "LABEL_0"})
+    values = huggingface_task.to_json(TASKS["span"])
+    assert values["architectures"] == ["AlbertForQuestionAnswering"] and "id2label" not in values
+    values = huggingface_task.to_json(TASKS["multiple_choice"])
+    assert values["architectures"] == ["AlbertForMultipleChoice"]
 
 
 def test_a_regression_is_written_in_its_own_unit(save, tmp_path):
@@ -169,9 +169,9 @@ def test_a_head_may_be_left_behind(save, tmp_path, capsys):
         convert(f"--from={theirs}", f"--to={back}", f"--ignore={ignored}", heads)
         kernel = load_pretrainer(back).encoder.pooler.kernel
         np.testing.assert_array_equal(kernel, load_predictor(ours).model.encoder.pooler.kernel)
-    told = capsys.readouterr().out.splitlines()
-    assert "no mlm_head; no pair_head" in told[0] and "fine-tuned" not in told[0]
-    assert told[2].endswith("; fine-tuned, of kind classifier")
+    printed = capsys.readouterr().out.splitlines()
+    assert "no mlm_head; no pair_head" in printed[0] and "fine-tuned" not in printed[0]
+    assert printed[2].endswith("; fine-tuned, of kind classifier")
 
 
 def test_what_other_formats_have_no_place_for(save, tmp_path):
@@ -204,7 +204,7 @@ class TestFoldersOfOthers:
         return write
 
     @pytest.mark.parametrize(
-        ("kind", "said", "task"),
+        ("kind", "stated", "task"),
         [
             ("classifier", "task.pair=false, task.seq_length=40: other values go with --set",
              ClassifierTask(("no", "maybe", "yes"), seq_length=40, dropout=0.2)),
@@ -215,11 +215,11 @@ class TestFoldersOfOthers:
              MultipleChoiceTask(seq_length=40)),
         ],
     )  # fmt: skip
-    def test_what_they_do_not_state(self, kind, said, task, theirs, tmp_path, capsys):
+    def test_what_they_do_not_state(self, kind, stated, task, theirs, tmp_path, capsys):
         source = f"huggingface:{theirs(kind)}"
         capsys.readouterr()
         convert(f"--from={source}", f"--to={tmp_path / 'back'}")
-        assert f"{source} does not state {said}" in capsys.readouterr().out
+        assert f"{source} does not state {stated}" in capsys.readouterr().out
         assert task_of(str(tmp_path / "back")) == task
 
     def test_the_user_states_it(self, theirs, tmp_path, capsys):

@@ -13,8 +13,8 @@ import tensorflow as tf
 
 from albert_tf import load_encoder, load_pretrainer
 from albert_tf.convert import google, native
-from albert_tf.convert.__main__ import ConvertOptions, main, reshaped
-from albert_tf.convert.bundle import Bundle, Leniency, weight_shapes, with_new_parts
+from albert_tf.convert.__main__ import ConvertOptions, main, with_overrides
+from albert_tf.convert.bundle import Bundle, MismatchPolicy, weight_shapes, with_initialized_parts
 from albert_tf.convert.huggingface import folder as huggingface
 from albert_tf.convert.huggingface import tokenizer as huggingface_tokenizer
 from albert_tf.convert.unshare import init_groups_from_shared
@@ -27,7 +27,7 @@ from albert_tf.runtime.errors import ConfigError, InputError, InputNotFoundError
 from albert_tf.text.normalization import Normalization
 from albert_tf.text.tokenizer import Tokenizer
 
-STRICT = Leniency()
+STRICT = MismatchPolicy()
 MODELS = {
     "shared": {},
     "grouped": {"num_layers": 4, "num_groups": 2},
@@ -98,11 +98,11 @@ def test_the_command_there_and_back_is_bit_equal(kind, tiny, small_tokenizer, tm
     assert same(returned.weights, random_weights(config))
     assert returned.tokenizer.fingerprint == tokenizer.fingerprint
     assert tf.train.latest_checkpoint(str(back / "checkpoints"))
-    told = capsys.readouterr()
-    assert told.err == ""
+    printed = capsys.readouterr()
+    assert printed.err == ""
     heads = 32 * 16 + 16 * 3 + 300 + 32 * 2 + 2
     both = f"{config.param_count() + heads:,} parameters, of which {config.param_count():,} in"
-    read, wrote, read_back, _ = told.out.splitlines()
+    read, wrote, read_back, _ = printed.out.splitlines()
     assert read.startswith(f"read {ours}: {both}")
     assert wrote.startswith(f"wrote {kind}:{theirs}: {both}")
     assert read_back.startswith(f"read {kind}:{theirs}: {both}")
@@ -171,16 +171,16 @@ def test_a_missing_head_starts_anew(tiny, tmp_path, capsys):
     values = huggingface.to_json(config)
     bundle = Bundle(
         huggingface.read_config(values, "it"),
-        huggingface.to_ours(config, tensors, Leniency(("pair_head",)), "it"),
+        huggingface.to_ours(config, tensors, MismatchPolicy(("pair_head",)), "it"),
         None,
     )
     with pytest.raises(InputError, match="2 missing.*sop_classifier"):
         huggingface.to_ours(config, tensors, STRICT, "it")
-    completed = with_new_parts(config, bundle.weights)
+    completed = with_initialized_parts(config, bundle.weights)
     assert completed.keys() == weights.keys()
     assert not completed["pair_head/dense/bias"].any()
     assert 0.01 < completed["pair_head/dense/kernel"].std() < 0.03
-    assert same(completed, with_new_parts(config, bundle.weights))
+    assert same(completed, with_initialized_parts(config, bundle.weights))
     np.testing.assert_array_equal(completed["encoder/pooler/bias"], weights["encoder/pooler/bias"])
 
 
@@ -198,21 +198,23 @@ def save_parts(path, config: AlbertConfig, parts: tuple[str, ...]) -> str:
 
 def test_only_what_our_own_run_lacks_starts_anew(tiny, tmp_path, capsys):
     weights = random_weights(tiny)
-    both = Leniency(("mlm_head", "pair_head", "pooler"))
+    both = MismatchPolicy(("mlm_head", "pair_head", "pooler"))
     whole = save(tmp_path / "whole", tiny)
     assert same(native.read(whole, both).weights, weights)
     without = save_parts(tmp_path / "without", tiny, ("encoder", "mlm_head"))
     with pytest.raises(InputError, match="2 missing.*pair_head.*--allow_missing"):
-        native.read(without, Leniency(("mlm_head",)))
+        native.read(without, MismatchPolicy(("mlm_head",)))
     convert(f"--from={without}", f"--to={tmp_path / 'new'}", "--allow_missing=pair_head")
-    told = capsys.readouterr()
-    assert f"{without} has no pair_head: in {tmp_path / 'new'} its weights are random" in told.err
-    assert told.out.splitlines()[0].endswith("no tokenizer; no pair_head")
-    assert told.out.splitlines()[1].endswith("no tokenizer")
+    printed = capsys.readouterr()
+    assert (
+        f"{without} has no pair_head: in {tmp_path / 'new'} its weights are random" in printed.err
+    )
+    assert printed.out.splitlines()[0].endswith("no tokenizer; no pair_head")
+    assert printed.out.splitlines()[1].endswith("no tokenizer")
     new = native.read(str(tmp_path / "new"), STRICT).weights
     kept = {name: value for name, value in weights.items() if not name.startswith("pair_head/")}
     assert same({name: new[name] for name in kept}, kept)
-    no_head = Leniency(("mlm_head",), ignore=("mlm_head/",))
+    no_head = MismatchPolicy(("mlm_head",), ignore=("mlm_head/",))
     rest = {name: value for name, value in weights.items() if not name.startswith("mlm_head/")}
     assert same(native.read(whole, no_head).weights, rest)
 
@@ -257,10 +259,11 @@ def test_a_dry_run_writes_nothing(pretrained, tmp_path, capsys):
 def test_a_model_without_tokenizer_is_converted_with_a_warning(tiny, tmp_path, capsys):
     ours = save(tmp_path / "ours", tiny)
     convert(f"--from={ours}", f"--to={tmp_path / 'new'}", "--set=hidden_dropout=0.1")
-    told = capsys.readouterr().err
-    assert f"no tokenizer in {ours!r}" in told
+    printed = capsys.readouterr().err
+    assert f"no tokenizer in {ours!r}" in printed
     assert (
-        f"Put the spiece.model or vocab.txt that the model was trained with into {ours!r}" in told
+        f"Put the spiece.model or vocab.txt that the model was trained with into {ours!r}"
+        in printed
     )
     assert sorted(os.listdir(tmp_path / "new")) == ["checkpoints", "config.json"]
     assert load_pretrainer(str(tmp_path / "new")).config == tiny.replace(hidden_dropout=0.1)
@@ -302,12 +305,14 @@ def test_mistakes(argv, error, words):
 @pytest.mark.parametrize("unshare", [False, True])
 def test_the_weights_stay_the_model_that_they_are(change, words, unshare, tiny):
     with pytest.raises(ConfigError, match=words):
-        reshaped(Bundle(tiny, random_weights(tiny), None), (change,), unshare)
+        with_overrides(Bundle(tiny, random_weights(tiny), None), (change,), unshare)
 
 
 def test_values_that_the_weights_leave_open(tiny):
     changes = ("mlm_layer_norm_eps=1e-5", "attention_dropout=0.1", "rematerialize=true")
-    bundle = reshaped(Bundle(tiny, random_weights(tiny), None), (*changes, "num_heads=4"), False)
+    bundle = with_overrides(
+        Bundle(tiny, random_weights(tiny), None), (*changes, "num_heads=4"), False
+    )
     assert bundle.config == tiny.replace(
         mlm_layer_norm_eps=1e-5, attention_dropout=0.1, rematerialize=True
     )
@@ -375,7 +380,7 @@ def test_released_configurations_of_hugging_face(tmp_path):
     with pytest.raises(ConfigError, match="hidden_act"):
         huggingface.read(str(tmp_path), STRICT)
     with pytest.raises(InputNotFoundError, match="model.safetensors"):  # the configuration is read
-        huggingface.read(str(tmp_path), Leniency(ignore=("hidden_act",)))
+        huggingface.read(str(tmp_path), MismatchPolicy(ignore=("hidden_act",)))
     del values["hidden_act"]
     assert huggingface.read_config(values, "it") == AlbertConfig.from_preset("albert-base-v1")
 
@@ -403,9 +408,9 @@ def test_a_wordpiece_vocabulary_travels_along(rules, tiny, tmp_path):
     tokenizer = Tokenizer(vocabulary, rules)
     huggingface.write(Bundle(tiny, random_weights(tiny), tokenizer), str(tmp_path))
     assert huggingface.read(str(tmp_path), STRICT).tokenizer.fingerprint == tokenizer.fingerprint
-    told = json.loads((tmp_path / "tokenizer_config.json").read_text())
-    assert (told["tokenizer_class"], told["pad_token"]) == ("BertTokenizer", "[PAD]")
-    assert "token_type_ids" in told["model_input_names"]
+    printed = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    assert (printed["tokenizer_class"], printed["pad_token"]) == ("BertTokenizer", "[PAD]")
+    assert "token_type_ids" in printed["model_input_names"]
     assert huggingface.check(Bundle(tiny, {}, tokenizer)) == []
 
 
@@ -417,7 +422,7 @@ def test_an_albert_model_s_own_folder(tiny, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(huggingface.to_json(tiny)))
     with pytest.raises(InputError, match="7 missing.*--allow_missing"):
         huggingface.read(str(tmp_path), STRICT)
-    bundle = huggingface.read(str(tmp_path), Leniency(("mlm_head", "pair_head")))
+    bundle = huggingface.read(str(tmp_path), MismatchPolicy(("mlm_head", "pair_head")))
     assert bundle.tokenizer is None
     encoder = {n: v for n, v in random_weights(tiny).items() if n.startswith("encoder/")}
     assert same(bundle.weights, encoder)

@@ -9,12 +9,12 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.convert import google, native
-from albert_tf.convert.bundle import Bundle, Leniency, weight_shapes
+from albert_tf.convert.bundle import Bundle, MismatchPolicy, weight_shapes
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime.errors import ConfigError, InputError, InputNotFoundError
 
-STRICT = Leniency()
+STRICT = MismatchPolicy()
 JSON = {
     "vocab_size": 300, "embedding_size": 16, "hidden_size": 32, "num_hidden_layers": 3,
     "num_attention_heads": 4, "intermediate_size": 64, "max_position_embeddings": 40,
@@ -148,20 +148,20 @@ def test_a_folder_named_like_a_pattern(tensors, tmp_path):
 def test_a_deliberate_partial_load_is_named(tensors, tmp_path, tiny):
     without = {n: v for n, v in tensors.items() if not n.startswith("cls/")}
     prefix = save_tf1(tmp_path, without | {"output_weights": np.zeros([3, 32])}, JSON | {"x": 1})
-    for leniency in (
+    for policy in (
         STRICT,
-        Leniency(ignore=("output_weights", "x")),
-        Leniency(("mlm_head",), ("output_weights", "x")),
-        Leniency(("mlm_head", "pair_head"), ("x",)),
-        Leniency(("mlm_head", "pair_head"), ("output_weights",)),
+        MismatchPolicy(ignore=("output_weights", "x")),
+        MismatchPolicy(("mlm_head",), ("output_weights", "x")),
+        MismatchPolicy(("mlm_head", "pair_head"), ("x",)),
+        MismatchPolicy(("mlm_head", "pair_head"), ("output_weights",)),
     ):
         with pytest.raises(InputError):
-            google.read(prefix, leniency)
-    leniency = Leniency(("mlm_head", "pair_head"), ("output_weights", "x"))
-    bundle = google.read(prefix, leniency)
+            google.read(prefix, policy)
+    policy = MismatchPolicy(("mlm_head", "pair_head"), ("output_weights", "x"))
+    bundle = google.read(prefix, policy)
     assert bundle.weights.keys() == {n for n in weight_shapes(tiny) if n.startswith("encoder/")}
     with pytest.raises(InputError, match="mlm_head, pair_head, pooler.*'heads'"):
-        Leniency(("heads",))
+        MismatchPolicy(("heads",))
 
 
 def test_where_the_files_are(tensors, tmp_path):

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from albert_tf import load_encoder, load_pretrainer
 from albert_tf.convert import hub, native
-from albert_tf.convert.bundle import Bundle, Leniency, weight_shapes, with_new_parts
+from albert_tf.convert.bundle import Bundle, MismatchPolicy, weight_shapes, with_initialized_parts
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.encoder import INPUTS
 from albert_tf.models.pretrainer import AlbertPretrainer
@@ -17,8 +17,8 @@ from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.text.tokenizer import Tokenizer
 from finetuning.training.starting_point import StartingPoint
 
-NO_PAIR = Leniency(allow_missing=("pair_head",))
-NO_HEADS = Leniency(allow_missing=("pair_head", "mlm_head"))
+NO_PAIR = MismatchPolicy(allow_missing=("pair_head",))
+NO_HEADS = MismatchPolicy(allow_missing=("pair_head", "mlm_head"))
 WORDPIECE = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *map("w{}".format, range(295))]
 
 
@@ -86,10 +86,10 @@ def albert(small, small_tokenizer, tmp_path_factory):
     return model, save_quickly(model, str(folder / "module"), vocabulary)
 
 
-def converted(module: str, folder, leniency: Leniency) -> tuple[Bundle, str]:
-    bundle = hub.read(module, leniency)
+def converted(module: str, folder, policy: MismatchPolicy) -> tuple[Bundle, str]:
+    bundle = hub.read(module, policy)
     os.makedirs(folder)
-    complete = with_new_parts(bundle.config, bundle.weights)
+    complete = with_initialized_parts(bundle.config, bundle.weights)
     native.write(Bundle(bundle.config, complete, bundle.tokenizer), str(folder))
     return bundle, str(folder)
 
@@ -223,8 +223,8 @@ def test_a_vocabulary_may_lie_beside_the_module(tiny, loaded, small_tokenizer: T
 def test_heads_follow_the_rules_of_every_conversion(tiny, loaded):
     path = loaded(Module(tiny))
     with pytest.raises(InputError, match=r"2 missing \(pair_head/kernel.*--allow_missing=mlm_head"):
-        hub.read(path, Leniency())
-    without = hub.read(path, Leniency(("pair_head", "mlm_head"), ("cls/predictions",)))
+        hub.read(path, MismatchPolicy())
+    without = hub.read(path, MismatchPolicy(("pair_head", "mlm_head"), ("cls/predictions",)))
     assert not any(name.startswith("mlm_head") for name in without.weights)
 
 
@@ -240,7 +240,7 @@ def _other_names(module):
     module.variables = [tf.Variable(v, name=f"x{i}") for i, v in enumerate(module.variables)]
 
 
-def _twice(module):
+def _duplicate_weights(module):
     module.variables.append(tf.Variable(module.variables[0], name="word_embeddings/embeddings"))
 
 
@@ -264,7 +264,7 @@ def _other_head(module):
         (_other_weights, "encoder_outputs, sequence_output, pooled_output differ .* at best"),
         (_nan, "by nan at best"),
         (_other_names, "no word_embeddings/embeddings"),
-        (_twice, "two of its weights are called word_embeddings/embeddings"),
+        (_duplicate_weights, "two of its weights are called word_embeddings/embeddings"),
         (_no_layers, "does not return encoder_outputs"),
         (_other_shape, "by inf at best"),
         (_other_head, "mlm_logits differ from its own by 0.0002 at best, more than 0.0001"),
@@ -280,9 +280,9 @@ def test_what_ours_does_not_compute_is_refused(change, message, tiny, loaded, mo
 
 def test_a_command_that_is_given_a_module_tells_how_to_convert_it(albert):
     _, module = albert
-    told = f"convert it first: python -m albert_tf.convert --from=hub:{module} --to="
+    message = f"convert it first: python -m albert_tf.convert --from=hub:{module} --to="
     for command in (load_encoder, lambda path: StartingPoint.of(path, None, None)):
-        with pytest.raises(InputNotFoundError, match=re.escape(told)):
+        with pytest.raises(InputNotFoundError, match=re.escape(message)):
             command(module)
 
 

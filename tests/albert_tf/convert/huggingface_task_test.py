@@ -82,12 +82,12 @@ for folder in map(pathlib.Path, sys.argv[1:]):
     values = {name: value.detach().numpy() for name, value in outputs.items()}
     np.savez(folder / "outputs.npz", **values)
     model.save_pretrained(folder / "saved")
-    told = {"wrong": wrong, "labels": config.num_labels, "type": config.problem_type,
-            "kept": getattr(model.config, "albert_tf_task", None)}
+    report = {"wrong": wrong, "labels": config.num_labels, "type": config.problem_type,
+              "kept": getattr(model.config, "albert_tf_task", None)}
     if "texts" in inputs:
         rows = transformers.AutoTokenizer.from_pretrained(folder)(*inputs["texts"].tolist())
-        told |= {"ids": rows["input_ids"], "types": rows["token_type_ids"]}
-    (folder / "told.json").write_text(json.dumps(told))
+        report |= {"ids": rows["input_ids"], "types": rows["token_type_ids"]}
+    (folder / "report.json").write_text(json.dumps(report))
 """
 
 
@@ -158,12 +158,12 @@ def test_ours_answers_there(size, tokenizer, torch_python, tmp_path):  # noqa: F
         np.savez(tmp_path / kind / "inputs.npz", texts=np.array(texts), **inputs[kind])
     ask(torch_python, *(tmp_path / kind for kind in TASKS))
     for kind, task in TASKS.items():
-        told = json.loads((tmp_path / kind / "told.json").read_text())
-        assert not any(told["wrong"].values()), told["wrong"]
-        assert told["kept"]["kind"] == kind
+        report = json.loads((tmp_path / kind / "report.json").read_text())
+        assert not any(report["wrong"].values()), report["wrong"]
+        assert report["kept"]["kind"] == kind
         first = inputs["classifier"]["input_mask"][0] == 1
-        assert told["ids"] == inputs["classifier"]["input_word_ids"][0][first].tolist()
-        assert told["types"] == inputs["classifier"]["input_type_ids"][0][first].tolist()
+        assert report["ids"] == inputs["classifier"]["input_word_ids"][0][first].tolist()
+        assert report["types"] == inputs["classifier"]["input_type_ids"][0][first].tolist()
         model = load_task_model(str(tmp_path / "ours" / kind))
         must_agree(tmp_path / kind, model, inputs[kind], kind)
         convert(f"huggingface:{tmp_path / kind / 'saved'}", str(tmp_path / "back" / kind))

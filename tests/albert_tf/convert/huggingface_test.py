@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.convert import native
-from albert_tf.convert.bundle import Bundle, Leniency, weight_shapes
+from albert_tf.convert.bundle import Bundle, MismatchPolicy, weight_shapes
 from albert_tf.convert.huggingface import folder as huggingface
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.pretrainer import AlbertPretrainer
@@ -41,7 +41,7 @@ def section(reference: dict, name: str) -> dict[str, np.ndarray]:
 
 def model_of(reference: dict) -> AlbertPretrainer:
     config = huggingface.read_config(json.loads(str(reference["config"])), "the reference")
-    weights = huggingface.to_ours(config, section(reference, "weights"), Leniency(), "it")
+    weights = huggingface.to_ours(config, section(reference, "weights"), MismatchPolicy(), "it")
     model = AlbertPretrainer(config).create_weights()
     for name, value in weights.items():
         native.variable(model, name).assign(value)
@@ -87,7 +87,7 @@ def gradients_in_our_names(config: AlbertConfig, reference: dict) -> dict[str, n
     if config.embedding_size == config.hidden_size:  # by their identity, which ours lacks
         for leaf in ("weight", "bias"):
             del gradients[f"{huggingface.PROJECTION}.{leaf}"]
-    return huggingface.NAMING.to_ours(config, gradients, Leniency(), "it")
+    return huggingface.NAMING.to_ours(config, gradients, MismatchPolicy(), "it")
 
 
 @pytest.mark.parametrize("case", golden.CASES)
@@ -152,11 +152,11 @@ def test_transformers_loads_what_we_write(changes, tiny, small_tokenizer, torch_
         # sentencepiece's generated code is newer than the protobuf that TensorFlow asks for.
         env=os.environ | {"TEMPORARILY_DISABLE_PROTOBUF_VERSION_CHECK": "true"},
     )  # fmt: skip
-    told = json.loads(done.stdout.splitlines()[-1])
-    assert told.pop("ids") == [2, *small_tokenizer.encode(text), 3]
-    assert told == {"missing": [], "unexpected": [], "mismatched": []}
+    report = json.loads(done.stdout.splitlines()[-1])
+    assert report.pop("ids") == [2, *small_tokenizer.encode(text), 3]
+    assert report == {"missing": [], "unexpected": [], "mismatched": []}
     for _ in ("safetensors", "bin"):  # what they save again, in both forms
-        again = huggingface.read(str(theirs), Leniency())
+        again = huggingface.read(str(theirs), MismatchPolicy())
         assert again.config == config.replace(initializer_range=0.2)
         for name, value in weights.items():
             np.testing.assert_array_equal(again.weights[name], value)
@@ -165,4 +165,4 @@ def test_transformers_loads_what_we_write(changes, tiny, small_tokenizer, torch_
     for content in (file.read_bytes()[:1000], b"torn", b""):
         file.write_bytes(content)
         with pytest.raises(InputError, match="no readable file of torch tensors"):
-            huggingface.read(str(theirs), Leniency())
+            huggingface.read(str(theirs), MismatchPolicy())

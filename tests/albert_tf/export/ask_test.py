@@ -35,5 +35,5 @@ def test_a_model_of_another_kind_is_told_in_one_line(
     with pytest.raises(SystemExit) as stop:
         main(str(tmp_path), ["a text"])
     assert stop.value.code == 2
-    (told,) = capsys.readouterr().err.splitlines()
-    assert f"takes {', '.join(inputs)} and gives {', '.join(outputs)}:" in told
+    (printed,) = capsys.readouterr().err.splitlines()
+    assert f"takes {', '.join(inputs)} and gives {', '.join(outputs)}:" in printed

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.export.modules.buckets import WIDTHS, in_buckets, width_of
+from albert_tf.export.modules.buckets import WIDTHS, bucket_width, run_in_buckets
 
 SEEN = tf.Variable(tf.zeros([0, 2], tf.int32), shape=[None, 2], trainable=False)  # rows, width
 
@@ -19,7 +19,9 @@ def tripled(lengths):
         return {"tripled": 3 * own, "width": tf.fill([tf.size(rows)], width)}
 
     zeros = tf.zeros_like(lengths)
-    return in_buckets(lengths, run, {"tripled": zeros, "width": zeros}, longest=700, chunk=512)
+    return run_in_buckets(
+        lengths, run, {"tripled": zeros, "width": zeros}, max_width=700, chunk=512
+    )
 
 
 @pytest.mark.parametrize("count", [0, 1, 7, 300])
@@ -43,4 +45,4 @@ def test_every_row_is_computed_at_its_own_width(count):
     [(0, 512, 8), (16, 512, 16), (17, 512, 24), (17, 20, 20), (513, 4096, 1024), (600, 600, 600)],
 )
 def test_widths(length, longest, width):
-    assert width_of(tf.constant(length), longest).numpy() == width
+    assert bucket_width(tf.constant(length), longest).numpy() == width

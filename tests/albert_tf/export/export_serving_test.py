@@ -38,16 +38,16 @@ def test_warm_up_requests_are_answered(exported, kind):
     path = str(exported / kind / "1")
     signatures = (loaded := tf.saved_model.load(path)).signatures
     records = tf.data.TFRecordDataset(os.path.join(path, "assets.extra", serving.WARM_UP))
-    asked = collections.defaultdict(list)
+    requested = collections.defaultdict(list)
     for record in records.as_numpy_iterator():
         request = prediction_log_pb2.PredictionLog.FromString(record).predict_log.request
         name = request.model_spec.signature_name
         inputs = {name: tf.make_ndarray(proto) for name, proto in request.inputs.items()}
         assert signatures[name](**{name: tf.constant(value) for name, value in inputs.items()})
         first = next(iter(inputs.values()))
-        asked[name].append(first.size if first.dtype == np.int32 else 2 + len(first[0].split()))
-    assert asked.pop("serving_default") == [8, 12, 16, 24, 32]  # the model reads 40 positions
-    assert set(asked) == set(signatures) - {"serving_default"}
+        requested[name].append(first.size if first.dtype == np.int32 else 2 + len(first[0].split()))
+    assert requested.pop("serving_default") == [8, 12, 16, 24, 32]  # the model reads 40 positions
+    assert set(requested) == set(signatures) - {"serving_default"}
     del loaded
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from albert_tf import load_predictor
 from albert_tf.export.modules.span import SpanModule
-from albert_tf.export.modules.span_ops import cut
+from albert_tf.export.modules.span_ops import cut_windows
 from albert_tf.export.signatures import save
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.runtime import settings
@@ -181,21 +181,25 @@ def test_no_operation_is_python_s(both):
 
 def test_windows_of_each_context_are_limited_alone():
     task = SpanTask(seq_length=32, doc_stride=7)  # of 29 pieces, one more for each further 7
-    sizes, asked = tf.constant([29 + 7 * 9] * 50), tf.zeros([50], tf.int32)
-    assert cut(sizes, asked, task, 10).example.shape == (500,)
+    sizes, question_lengths = tf.constant([29 + 7 * 9] * 50), tf.zeros([50], tf.int32)
+    assert cut_windows(sizes, question_lengths, task, 10).example.shape == (500,)
     with pytest.raises(tf.errors.InvalidArgumentError, match="each must fit in 9 windows of 32"):
-        cut(sizes, asked, task, 9)
+        cut_windows(sizes, question_lengths, task, 9)
 
 
 @pytest.mark.parametrize(("seq_length", "stride"), [(32, 7), (32, 100), (64, 29), (9, 1)])
 def test_windows_are_the_python_face_s(seq_length, stride):
     task = SpanTask(seq_length=seq_length, doc_stride=stride)
-    sizes, asked = (part.ravel() for part in np.mgrid[0:150:3, 0 : (seq_length - 3) // 2 + 1])
-    wanted = span_windows.cut(sizes, seq_length - 3 - asked, stride)
-    found = cut(tf.constant(sizes, tf.int32), tf.constant(asked, tf.int32), task, 10**6)
+    sizes, question_lengths = (
+        part.ravel() for part in np.mgrid[0:150:3, 0 : (seq_length - 3) // 2 + 1]
+    )
+    wanted = span_windows.cut_windows(sizes, seq_length - 3 - question_lengths, stride)
+    found = cut_windows(
+        tf.constant(sizes, tf.int32), tf.constant(question_lengths, tf.int32), task, 10**6
+    )
     for name, values in vars(wanted).items():
         np.testing.assert_array_equal(getattr(found, name), values, name)
-    np.testing.assert_array_equal(found.before, asked[wanted.example] + 2)
+    np.testing.assert_array_equal(found.before, question_lengths[wanted.example] + 2)
 
 
 def test_mistakes(tiny):

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from albert_tf.export.modules.classifier import ClassifierModule
 from albert_tf.export.modules.embedding import EmbeddingModule
-from albert_tf.export.modules.multiple_choice import MultipleChoiceModule, filled
+from albert_tf.export.modules.multiple_choice import MultipleChoiceModule, fill_blanks
 from albert_tf.export.modules.regressor import RegressorModule
 from albert_tf.export.modules.span import SpanModule
 from albert_tf.export.signatures import save
@@ -247,7 +247,7 @@ class TestMultipleChoice:
             ["3", "4"],
             ["5", ""],
         ]
-        fill_in_graph = tf.function(filled)
+        fill_in_graph = tf.function(fill_blanks)
         found = fill_in_graph(tf.constant(self.QUESTIONS), tf.constant(options))
         wanted = [fill(q, o) for q, own in zip(self.QUESTIONS, options, strict=True) for o in own]
         assert [text.decode() for text in found.numpy()] == wanted

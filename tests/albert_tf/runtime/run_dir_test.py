@@ -97,14 +97,14 @@ def test_a_config_that_is_no_json_names_itself(run):
 def test_metrics_after_a_step_are_dropped(run):
     for step in (10, 20, 30):
         run.add_metrics({"step": step, "loss/mlm": 1.5})
-    run.keep_metrics_until(20)
+    run.truncate_metrics(20)
     assert [row["step"] for row in run.metrics()] == [10, 20]
-    run.keep_metrics_until(0)
+    run.truncate_metrics(0)
     assert run.metrics() == []
 
 
 def test_metrics_without_a_file_stay_empty(run):
-    run.keep_metrics_until(10)
+    run.truncate_metrics(10)
     assert run.metrics() == []
 
 
@@ -113,7 +113,7 @@ def test_a_torn_last_row_is_left_out(run):
     with open(run.metrics_path, "a") as file:
         file.write('{"step": 2')
     assert run.metrics() == [{"step": 10}]
-    run.keep_metrics_until(10)
+    run.truncate_metrics(10)
     run.add_metrics({"step": 20})
     assert [row["step"] for row in run.metrics()] == [10, 20]
 

@@ -11,7 +11,7 @@ import tf_keras
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.tasks.classifier import ClassifierTask, SequenceClassifier
-from albert_tf.tasks.features import Features, joined, pack
+from albert_tf.tasks.features import Features, concatenate, pack
 from albert_tf.tasks.predictor import load_task_model, predict
 from albert_tf.text.graph_tokenizer import pack_segments
 from albert_tf.text.tokenizer import SpecialIds
@@ -59,7 +59,9 @@ def test_what_is_cut_is_counted():
     assert pack([[7] * 4, [7] * 5, [7] * 9], None, 6, SPECIAL).cut.tolist() == [False, True, True]
     both = [pack([[7] * a], [[8] * 2], 9, SPECIAL) for a in (4, 5)]
     assert [each.cut.tolist() for each in both] == [[False], [True]]
-    whole = joined([Features(each, 9, {"label": np.array([i])}) for i, each in enumerate(both)])
+    whole = concatenate(
+        [Features(each, 9, {"label": np.array([i])}) for i, each in enumerate(both)]
+    )
     assert (len(whole), whole.cut) == (2, 1)
     assert whole.notes() == ["1 of 2 examples are longer than task.seq_length=9 and are cut"]
     assert whole.batch(tf.range(2), 9)[0]["input_mask"].numpy().sum(axis=1).tolist() == [9, 9]
@@ -177,7 +179,7 @@ def test_on_a_tpu_all_batches_have_one_shape(tiny, monkeypatch):
 def test_dropout_of_a_compiled_model_follows_seed_and_step(tiny, fake_inputs):
     model = SequenceClassifier(AlbertEncoder(tiny), TASK).create_weights()
     inputs = fake_inputs(4, 9)
-    model.compile("sgd", model.losses_of_fit())
+    model.compile("sgd", model.training_losses())
 
     def drawn(seed: int, step: int) -> np.ndarray:
         model.dropout_seed = seed
@@ -202,16 +204,16 @@ class TestExitLosses:
         labels = np.array([1, 0])
         losses = np.log(np.exp(logits).sum(-1)) - np.stack([logits[0, :, 1], logits[1, :, 0]])
         wanted = (losses @ [1, 2, 3] / 6).mean()
-        found = model.losses_of_fit()(tf.constant(labels), tf.constant(logits))
+        found = model.training_losses()(tf.constant(labels), tf.constant(logits))
         np.testing.assert_allclose(found, wanted, rtol=1e-5)
-        last = model.losses_of_fit()(tf.constant(labels), tf.constant(logits[:, -1]))
+        last = model.training_losses()(tf.constant(labels), tf.constant(logits[:, -1]))
         np.testing.assert_allclose(last, losses[:, -1].mean(), rtol=1e-5)
 
     def test_fit_learns_them(self, tiny):
         task = ClassifierTask(("no", "yes"), seq_length=12, exit_losses=True)
         model = SequenceClassifier(AlbertEncoder(tiny.replace(num_layers=3)), task).create_weights()
         inputs, labels = padded([[7, 8], [9]] * 8, None, 12), np.array([1, 0] * 8)
-        model.compile(tf_keras.optimizers.legacy.Adam(0.01), loss=model.losses_of_fit())
+        model.compile(tf_keras.optimizers.legacy.Adam(0.01), loss=model.training_losses())
         first, *_, last = model.fit(inputs, labels, epochs=8, verbose=0).history["loss"]
         assert last < first / 2
 

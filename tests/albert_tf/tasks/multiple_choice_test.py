@@ -71,8 +71,9 @@ def test_questions_whose_context_or_answer_is_cut_are_counted(
         EXAMPLES, small_tokenizer, MultipleChoiceTask(seq_length, 3, qa_length)
     )
     is_cut = [
-        asked > min(qa_length, seq_length - 3) or context + min(asked, qa_length) > seq_length - 3
-        for context, asked in rows
+        question > min(qa_length, seq_length - 3)
+        or context + min(question, qa_length) > seq_length - 3
+        for context, question in rows
     ]
     assert features.cut == any(is_cut[:3]) + any(is_cut[3:]) == cut
     assert len(features.notes()) == bool(cut)
@@ -119,7 +120,7 @@ def test_fit_learns_which_option_is_right(tiny, small_tokenizer):
     inputs, targets = featurize_choices(examples, small_tokenizer, TASK).batch(tf.range(3))
     encoder = AlbertEncoder(dataclasses.replace(tiny, num_layers=1))
     model = MultipleChoice(encoder, TASK).create_weights()
-    model.compile(tf_keras.optimizers.Adam(3e-3), model.losses_of_fit(), metrics=["accuracy"])
+    model.compile(tf_keras.optimizers.Adam(3e-3), model.training_losses(), metrics=["accuracy"])
     first = np.log(tf.nn.softmax(model(inputs)).numpy())
     history = model.fit(inputs, targets["label"], batch_size=3, epochs=10, verbose=0).history
     expected = -np.mean(first[range(3), targets["label"].numpy()])

@@ -11,7 +11,7 @@ from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.spans.answers import decode_spans
 from albert_tf.tasks.spans.features import featurize_spans
 from albert_tf.tasks.spans.model import SpanTask
-from albert_tf.tasks.spans.windows import cut
+from albert_tf.tasks.spans.windows import cut_windows
 from albert_tf.text.tokenizer import Normalization, Tokenizer, load_tokenizer
 from finetuning.datasets.squad_reader import questions_of
 
@@ -63,11 +63,13 @@ def test_a_long_question_and_one_that_leaves_no_room():
     assert set(lengths.tolist()) == {6}  # half of the eight that are left
 
 
-def reference_owners(size: int, room: int, stride: int) -> tuple[list[tuple[int, int]], list[int]]:
+def reference_owners(
+    size: int, max_length: int, stride: int
+) -> tuple[list[tuple[int, int]], list[int]]:
     """The windows and the owner of each piece, by the definition."""
     spans, start = [], 0
     while not spans or start < size:
-        length = min(size - start, room)
+        length = min(size - start, max_length)
         spans.append((start, length))
         if start + length == size:
             break
@@ -84,11 +86,11 @@ def reference_owners(size: int, room: int, stride: int) -> tuple[list[tuple[int,
 
 
 def test_windows_by_definition():
-    cases = [(size, room, stride) for size in (0, 1, 5, 37, 64, 65, 99, 301, 700)
-             for room in (1, 2, 7, 64, 317) for stride in (1, 2, 3, 16, 64, 128)]  # fmt: skip
-    for size, room, stride in cases:
-        windows = cut(np.array([3, size]), np.array([9, room]), stride)
-        spans, owners = reference_owners(size, room, stride)
+    cases = [(size, max_length, stride) for size in (0, 1, 5, 37, 64, 65, 99, 301, 700)
+             for max_length in (1, 2, 7, 64, 317) for stride in (1, 2, 3, 16, 64, 128)]  # fmt: skip
+    for size, max_length, stride in cases:
+        windows = cut_windows(np.array([3, size]), np.array([9, max_length]), stride)
+        spans, owners = reference_owners(size, max_length, stride)
         mine = windows.example == 1
         assert list(zip(windows.offset[mine], windows.length[mine], strict=True)) == spans
         owned = np.full(size, -1)
@@ -96,7 +98,7 @@ def test_windows_by_definition():
             zip(windows.owned_from[mine], windows.owned_to[mine], strict=True)
         ):
             owned[a:b] = i
-        assert owned.tolist() == owners, (size, room, stride)
+        assert owned.tolist() == owners, (size, max_length, stride)
 
 
 def test_targets_need_every_answer():

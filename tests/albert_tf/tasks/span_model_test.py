@@ -217,7 +217,7 @@ def test_losses_by_numpy(model, inputs):
         wanted += (np.log1p(np.exp(null[0])) + np.log1p(np.exp(-null[1]))) / 4
     compiled = SpanModel(model.encoder, model.task).create_weights()
     compiled.set_weights(model.get_weights())
-    compiled.compile(loss=compiled.losses_of_fit())
+    compiled.compile(loss=compiled.training_losses())
     loss = compiled.evaluate(inputs, targets, verbose=0, return_dict=True)["loss"]
     assert loss == pytest.approx(wanted, rel=1e-4)
 
@@ -283,10 +283,10 @@ def test_it_learns(tiny, answerable):
     examples = []
     for number in range(48):
         words = list(rng.permutation(list(letters))[:6])
-        place = number % 5
-        words[place] = "x"
+        index = number % 5
+        words[index] = "x"
         context = " ".join(words)
-        answers = ((2 * place + 2, words[place + 1]),)
+        answers = ((2 * index + 2, words[index + 1]),)
         if answerable and number % 3 == 0:
             examples.append(SpanExample("?", context.replace("x", "?"), str(number), (), True))
         else:
@@ -295,7 +295,7 @@ def test_it_learns(tiny, answerable):
     features = featurize_spans(examples, tokenizer, task)
     tf_keras.utils.set_random_seed(0)
     model = SpanModel(AlbertEncoder(tiny.replace(num_layers=1)), task).create_weights()
-    model.compile(tf_keras.optimizers.Adam(3e-3), model.losses_of_fit())
+    model.compile(tf_keras.optimizers.Adam(3e-3), model.training_losses())
     model.fit(tf.data.Dataset.from_tensors(features.batch(np.arange(48))).repeat(60), verbose=0)
     predictions = decode_spans(predict(model, features, 16), features, examples, task)
     wanted = [e.answers[0][1] if e.answers else "" for e in examples]

@@ -105,20 +105,22 @@ def test_numbers_are_of_the_file_and_of_the_document_in_it(texts):
     documents = list(whole.documents(whole.parts()))
     expected = [(part << 32) + number for part in (0, 1, 3) for number in range(12)]  # 2 is empty
     assert [number for number, _ in documents] == expected
-    apart = [document for part in reversed(whole.parts()) for document in whole.documents([part])]
-    assert sorted(apart, key=lambda pair: pair[0]) == documents
+    separately = [
+        document for part in reversed(whole.parts()) for document in whole.documents([part])
+    ]
+    assert sorted(separately, key=lambda pair: pair[0]) == documents
 
 
 def test_a_mistake_in_a_worker_is_told_as_by_the_local_runner(options, tmp_path):
     pytest.importorskip("apache_beam")
     (tmp_path / "a.txt").write_bytes(b"Good text.\ncaf\xe9.\n")
-    told = []
+    messages = []
     for runner in ("local", "beam"):
         bad = dataclasses.replace(options, corpus=f"text:{tmp_path}/a.txt", runner=runner)
         with pytest.raises(InputError, match="0xe9 at offset 14.*--errors=replace") as raised:
             build(bad)
-        told.append(str(raised.value))
-    assert told[0] == told[1]
+        messages.append(str(raised.value))
+    assert messages[0] == messages[1]
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
 
 

@@ -40,7 +40,7 @@ def segment_pairs(lengths, max_pieces, seed=0, is_word_start=EVERY_PIECE) -> lis
     """The pairs of one document; the pieces are numbered through it."""
     bounds, documents = arrays([list(lengths)])
     ids = np.arange(bounds[-1])
-    bounds = segments.part_long_sentences(bounds, ids, is_word_start, max_pieces)
+    bounds = segments.split_long_sentences(bounds, ids, is_word_start, max_pieces)
     keys = np.array([seed], np.uint64)
     return pairs_of(segments.segment_pairs(bounds, documents, keys, max_pieces))
 

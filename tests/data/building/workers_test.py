@@ -91,5 +91,5 @@ def test_a_script_without_a_guard_is_told(tmp_path):
     )
     assert done.returncode == 1
     error = "albert_tf.runtime.errors.MachineError: "
-    said = [line for line in done.stderr.splitlines() if line.startswith(error)]
-    assert '__name__ == "__main__"' in said[-1]
+    messages = [line for line in done.stderr.splitlines() if line.startswith(error)]
+    assert '__name__ == "__main__"' in messages[-1]

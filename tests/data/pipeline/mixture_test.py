@@ -38,11 +38,11 @@ def test_numbers_are_those_of_the_stream(tiny_records: str):
     """Over the end of an epoch."""
     records = Records.open(tiny_records)
     start = records.manifest.num_records - 5
-    told = records.numbers(7, start, 40)
-    assert [number for _, *number in told] == [
+    drawn = records.numbers(7, start, 40)
+    assert [number for _, *number in drawn] == [
         list(n) for n in numbers(records.stream(SOP, 7, start), 40)
     ]
-    assert {epoch for _, epoch, _ in told} == {0, 1}
+    assert {epoch for _, epoch, _ in drawn} == {0, 1}
 
 
 def test_every_block_has_the_exact_shares(mixture: Mixture):
@@ -67,24 +67,24 @@ def num_records(mixture: Mixture) -> int:
 
 def test_the_same_record_of_two_folders_has_masks_of_its_own_in_each(tiny_records: str):
     """A folder and its copy: in an epoch each record comes twice, and is masked twice."""
-    twice = Mixture.open(f"{tiny_records}:1,{tiny_records}:1")
-    batches = training_batches(twice, SOP, MaskingConfig(), 200, seed=3)
-    rows = [batch for batch in batches.take(2 * num_records(twice) // 200).as_numpy_iterator()]
+    doubled = Mixture.open(f"{tiny_records}:1,{tiny_records}:1")
+    batches = training_batches(doubled, SOP, MaskingConfig(), 200, seed=3)
+    rows = [batch for batch in batches.take(2 * num_records(doubled) // 200).as_numpy_iterator()]
     batch = {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
     seen, unmasked = Counter(), Counter()
     for row, ids in enumerate(original_ids(batch)):
         unmasked[tuple(sorted(ids.tolist()))] += 1
         seen[batch["input_word_ids"][row].tobytes()] += 1
     copies = sum(count > 1 for count in unmasked.values())
-    assert copies > 0.9 * num_records(twice)
+    assert copies > 0.9 * num_records(doubled)
     # Two of some 10 ** 5 masks of a short record may be the same.
     assert sum(count > 1 for count in seen.values()) < 0.05 * copies
 
 
 def test_each_folder_gives_its_own_stream(mixture: Mixture):
-    told = mixture.numbers(5, 0, 400)
+    drawn = mixture.numbers(5, 0, 400)
     for part in mixture.parts:
-        mine = [number for number in told if number[0] == part.folder]
+        mine = [number for number in drawn if number[0] == part.folder]
         assert mine == part.numbers(5, 0, len(mine))
 
 

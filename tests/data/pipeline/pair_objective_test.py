@@ -54,8 +54,8 @@ def write_pieces(folder, shards: list[list[tuple[int, list, list]]], seq_length:
         ),
         options="{}",
     )
-    for place, shard in enumerate(shards):
-        with tf.io.TFRecordWriter(manifest.shard_path(str(folder), place)) as out:
+    for index, shard in enumerate(shards):
+        with tf.io.TFRecordWriter(manifest.shard_path(str(folder), index)) as out:
             for document, first, second in shard:
                 record = {
                     "pieces": first + second,

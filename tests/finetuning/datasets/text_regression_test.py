@@ -72,10 +72,10 @@ def test_a_run_on_prices(start: str, tmp_path: pathlib.Path):
     train.main(options)
     result = RunDir(str(tmp_path / "run")).result()
     assert result["pearson"] > 0.9
-    said = load_predictor(str(tmp_path / "run"))(
+    answers = load_predictor(str(tmp_path / "run"))(
         [TextExample("pear pear pear pear"), TextExample("saw saw saw saw")]
     )
-    most, least = (each["score"] for each in said)
+    most, least = (each["score"] for each in answers)
     assert most == pytest.approx(90_000, abs=12_000) and least == pytest.approx(50_000, abs=12_000)
     out = tmp_path / "distilled"  # the loss is in units of the labels' variance, not of 1e8
     distill.main(

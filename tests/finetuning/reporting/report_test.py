@@ -68,8 +68,8 @@ def test_what_is_known(example: object, known: bool):
 
 def test_scores_are_given_where_every_answer_is_known():
     known = [QUESTION, SpanExample("?", "x", is_impossible=True)]
-    said = scores_if_known(TWO, [span("x y"), span("")], known)
-    assert (said or "").startswith("f1 1.0000, exact_match 1.0000")
+    text = scores_if_known(TWO, [span("x y"), span("")], known)
+    assert (text or "").startswith("f1 1.0000, exact_match 1.0000")
     assert scores_if_known(TWO, [span("x y"), span("")], [QUESTION, SpanExample("?", "x")]) is None
 
 

@@ -88,7 +88,7 @@ def test_a_run_in_parts_that_was_cut_off_goes_on_to_the_same_weights(
 
 def test_each_part_has_a_dropout_of_its_own(begin, config):
     model = begin.model(config)
-    model.compile(LayerwiseAdamW(0.1, factors=[]), model.losses_of_fit())
+    model.compile(LayerwiseAdamW(0.1, factors=[]), model.training_losses())
     model.accumulation_steps, keys = 2, set()
     for model._part in (0, 1):
         keys.add(tuple(model._dropout_key().numpy().tolist()))
@@ -115,7 +115,7 @@ def test_a_pooler_without_a_gradient_stays(begin, config, precision: str):
         pooler = model.encoder.pooler.get_weights()[0]
         model.compile(
             LayerwiseAdamW(0.01, factors=[1.0] * len(model.trainable_variables)),
-            model.losses_of_fit(),
+            model.training_losses(),
         )
         model.optimizer.build(model.trainable_variables)
         model.accumulation_steps = parts

@@ -54,9 +54,9 @@ def squad(tmp_path_factory: pytest.TempPathFactory) -> str:
         for i in range(count):
             words = rng.sample(WORDS, 5)
             answer = {"text": words[2], "answer_start": len(" ".join(words[:2])) + 1}
-            asked = {"question": "saw file", "is_impossible": bool(i % 2)}
+            rows = {"question": "saw file", "is_impossible": bool(i % 2)}
             answers = [] if i % 2 else [answer]
-            qas = [asked | {"id": f"{part} {i}", "answers": answers}]
+            qas = [rows | {"id": f"{part} {i}", "answers": answers}]
             paragraphs.append({"context": " ".join(words), "qas": qas})
         text = json.dumps({"version": "v2.0", "data": [{"paragraphs": paragraphs}]})
         (folder / f"{part}-v2.0.json").write_text(text)
@@ -91,8 +91,8 @@ def test_the_run_answers_with_what_was_best_for_them(
     capsys.readouterr()
     predict.main(predict.PredictOptions(run.path, data_dir=squad, part="dev", null_threshold=1e9,
                                         output=str(runs / "answers.jsonl")))  # fmt: skip
-    asked = [json.loads(line) for line in open(runs / "answers.jsonl", encoding="utf-8")]
-    assert all(each["answer"] for each in asked if each["n_best"])
+    rows = [json.loads(line) for line in open(runs / "answers.jsonl", encoding="utf-8")]
+    assert all(each["answer"] for each in rows if each["n_best"])
     train.main(train.FinetuneOptions("squad2", run.path, squad, init=start, recipe="none",
                                      set=VALUES))  # fmt: skip
     assert "already complete" in capsys.readouterr().out
@@ -111,9 +111,9 @@ def test_members_with_thresholds_of_their_own(runs: pathlib.Path, squad: str, tm
         for member in members
     ], axis=0)  # fmt: skip
     lines = (tmp_path / "out" / "predictions.jsonl").read_text().splitlines()
-    said = [json.loads(line)["prediction"] for line in lines]
-    np.testing.assert_allclose([each["null_score"] for each in said], above, atol=1e-5)
-    assert [each["answer"] == "" for each in said] == [value > 0 for value in above]
+    predictions = [json.loads(line)["prediction"] for line in lines]
+    np.testing.assert_allclose([each["null_score"] for each in predictions], above, atol=1e-5)
+    assert [each["answer"] == "" for each in predictions] == [value > 0 for value in above]
 
 
 def test_other_tasks_have_none(start: str, fruit: str, tmp_path):

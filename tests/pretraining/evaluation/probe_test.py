@@ -121,7 +121,7 @@ def test_a_partner_in_the_other_half_keeps_the_pair_out_of_the_probe(tmp_path: p
     chosen = partners.choose(raw, index, epoch[0], raw)
     documents = schema.parse(chosen)["document"].numpy().tolist()
     assert documents == [1, 0] * 10
-    assert (partners.use(raw, chosen).numpy() == NEITHER).all()
+    assert (partners.half_of(raw, chosen).numpy() == NEITHER).all()
 
 
 def features_of(labels: np.ndarray, signal: float, seed: int = 0) -> np.ndarray:

@@ -55,8 +55,10 @@ def test_the_best_is_kept_and_exported_and_patience_ends_the_run(
     assert [row["heldout/loss/mlm"] for row in rows] == [3.0, 2.0, 2.5, 2.0]
     assert "heldout/verdict/sop" not in rows[0] and run.result()["step"] == 8
     assert os.listdir(run.export_path) == ["4"]
-    said = "ended at step 8 of 20: no better heldout/loss/mlm in 2 evaluation(s) than 2 at step 4"
-    assert said in capsys.readouterr().out
+    message = (
+        "ended at step 8 of 20: no better heldout/loss/mlm in 2 evaluation(s) than 2 at step 4"
+    )
+    assert message in capsys.readouterr().out
     best, exported, last = (
         load_encoder(path)(INPUTS)["pooled_output"]
         for path in (run.best_path, os.path.join(run.export_path, "4"), run.path)

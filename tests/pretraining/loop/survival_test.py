@@ -74,16 +74,16 @@ def poison(monkeypatch: pytest.MonkeyPatch, first: int, last: int) -> None:
     monkeypatch.setattr(TrainStep, "_part", poisoned)
 
 
-def told_to_end(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+def stop_during_step(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
     """SIGTERM comes when the row of this step is written."""
     written = TrainingLog.write
 
-    def write_and_be_told(self: TrainingLog, step: int, *rest: object) -> None:
+    def write_and_stop(self: TrainingLog, step: int, *rest: object) -> None:
         written(self, step, *rest)
         if step == at:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr(TrainingLog, "write", write_and_be_told)
+    monkeypatch.setattr(TrainingLog, "write", write_and_stop)
 
 
 class TestStopping:
@@ -101,7 +101,7 @@ class TestStopping:
             config, loop=dataclasses.replace(config.loop, checkpoint_every=100)
         )
         with monkeypatch.context() as patched:
-            told_to_end(patched, at=4)
+            stop_during_step(patched, at=4)
             with pytest.raises(SystemExit) as ended:
                 run_in(tmp_path / "run", tiny_records, rare)
         assert ended.value.code == 143
@@ -233,15 +233,15 @@ class TestGuard:
         )
         poison(monkeypatch, 7, 9)
         whole = run_in(tmp_path / "whole", tiny_records, config)
-        said = "back from step 10 to 4, passing over the 6 batches"
-        assert said in capsys.readouterr().out
+        message = "back from step 10 to 4, passing over the 6 batches"
+        assert message in capsys.readouterr().out
         with monkeypatch.context() as patched, pytest.raises(SystemExit):
-            told_to_end(patched, at=stop)
+            stop_during_step(patched, at=stop)
             run_in(tmp_path / "run", tiny_records, config)
         saved = {path.stem for path in (tmp_path / "run/checkpoints").glob("*.index")}
         assert saved == {"ckpt-4", f"ckpt-{stop}"}
         assert equal(run_in(tmp_path / "run", tiny_records, config), whole)
-        assert said in capsys.readouterr().out
+        assert message in capsys.readouterr().out
         for path in (tmp_path / "whole", tmp_path / "run"):
             assert [row["step"] for row in skipped_steps(RunDir(str(path)))] == [7, 8, 9]
             assert [path.stem for path in path.glob("checkpoints/*.index")] == ["ckpt-12"]
@@ -249,7 +249,7 @@ class TestGuard:
     def test_skipped_steps_from_before_going_back_stay_in_the_log(self, tmp_path: pathlib.Path):
         guard, run = Guard(GuardConfig(1, 3)), RunDir(str(tmp_path))
         assert guard.check(6, np.array([1.0, 1.0]), run, lambda batch: [])
-        guard.go_back(6, lambda step: step)
+        guard.roll_back(6, lambda step: step)
         guard.check(2, np.array([0.0, 1.0]), run, lambda batch: [])
         guard.restart(1, run)  # step 1 is taken again; 4 and 5, of the first time, are history
         assert [(row["restores"], row["step"]) for row in skipped_steps(run)] == [(0, 4), (0, 5)]
@@ -262,7 +262,7 @@ class TestGuard:
     def test_nothing_to_go_back_to_is_told(self, tmp_path: pathlib.Path):
         guard = Guard(GuardConfig(1, 3))
         with pytest.raises(InputError, match="no checkpoint until step 0 can be read to go back"):
-            guard.go_back(6, lambda step: None)
+            guard.roll_back(6, lambda step: None)
 
     def test_a_run_that_keeps_diverging_is_given_up(self, tmp_path: pathlib.Path):
         """At most 2 in a row, over the end of a loop too; going back once is allowed."""
@@ -273,10 +273,10 @@ class TestGuard:
 
         assert not see(2, 1, 0) and not see(4, 1, 1)
         assert see(6, 1, 0)
-        assert guard.go_back(6, lambda step: 4) == 4 and guard.offset.numpy() == 2
+        assert guard.roll_back(6, lambda step: 4) == 4 and guard.offset.numpy() == 2
         assert not see(6, 1, 1) and see(8, 1, 1)
         with pytest.raises(InputError, match=r"diverged: more than 2 .* going back 1 times"):
-            guard.go_back(8, lambda step: 4)
+            guard.roll_back(8, lambda step: 4)
         with open(run.skipped_path, encoding="utf-8") as file:
             skipped = [json.loads(line) for line in file]
         # After going back step 4 is trained on batch 6.

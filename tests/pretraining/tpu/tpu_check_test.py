@@ -48,14 +48,14 @@ class Compiler:
         return CompiledSize(0, size * MB - 4 * PARAMETERS, 0, 0.0)
 
 
-def way(batch: int, compiler: Compiler, chip: Chip = CHIP) -> list[tpu_fit.Way]:
-    return tpu_fit.ways(dataclasses.replace(STEP, batch=batch), chip, compiler)
+def plan_of(batch: int, compiler: Compiler, chip: Chip = CHIP) -> list[tpu_fit.ComputePlan]:
+    return tpu_fit.compute_plans(dataclasses.replace(STEP, batch=batch), chip, compiler)
 
 
 def test_what_is_counted_by_formula():
     assert STEP.parameters == PARAMETERS
     assert STEP.all_reduce == 4 * PARAMETERS
-    assert tpu_fit.needed(STEP, CompiledSize(1, 20, 300, 9.0)) == 321 + 4 * PARAMETERS
+    assert tpu_fit.needed_bytes(STEP, CompiledSize(1, 20, 300, 9.0)) == 321 + 4 * PARAMETERS
     # Per piece and layer 4 H H + 2 H F + 2 S H multiply-adds: 256 + 256 + 256.
     again = STEP.sized(64, recompute=True)
     assert again.recomputed_flops == 2 * 64 * 16 * 3 * 768
@@ -76,17 +76,17 @@ def test_chunks_have_about_4096_pieces(batch, seq_length, parts, chunks):
 
 
 def test_the_largest_batch_takes_two_compiles_and_one_that_confirms():
-    asked = []
+    compiled_batches = []
 
     def need(batch: int) -> int:
-        asked.append(batch)
+        compiled_batches.append(batch)
         return 200 + 10 * batch
 
     # From 100 without a sequence to 360 the line gives 55: 750. The line from 16 to 55 gives 80.
     assert tpu_fit.largest_batch(need, 1005, fixed=100, start=16) == 80
-    assert asked == [16, 55, 80]
+    assert compiled_batches == [16, 55, 80]
     assert tpu_fit.largest_batch(need, 1005, fixed=200, start=16, unit=8) == 80
-    assert asked[3:] == [16, 80]
+    assert compiled_batches[3:] == [16, 80]
     assert tpu_fit.largest_batch(need, 205, fixed=200, start=16) == 0
     assert tpu_fit.largest_batch(need, 215, fixed=200, start=16) == 1
 
@@ -99,14 +99,14 @@ def test_the_largest_batch_where_most_bytes_are_of_no_batch():
 
 def test_the_largest_batch_where_a_line_is_flat():
     """8 and 16 need the same, as what is of no batch hides them: no leap to billions."""
-    asked = []
+    compiled_batches = []
 
     def need(batch: int) -> int:
-        asked.append(batch)
+        compiled_batches.append(batch)
         return max(1600, 900 + 10 * batch)
 
     assert tpu_fit.largest_batch(need, 1690, fixed=900, start=8, unit=8) == 72  # 1,620
-    assert max(asked) <= 4 * 64
+    assert max(compiled_batches) <= 4 * 64
 
 
 def test_the_largest_batch_is_0_where_parameters_alone_do_not_fit():
@@ -134,37 +134,37 @@ def test_the_largest_batch_where_too_large_ones_are_not_in_order():
 
 
 def test_the_cheapest_way():
-    plain = way(64, Compiler())[0]  # 740 MB
+    plain = plan_of(64, Compiler())[0]  # 740 MB
     assert (plain.name, plain.confirmed, plain.need) == ("plain", True, 740 * MB)
     # 200 sequences: 4 parts of 50, 600 MB; or recomputed at once, 600 MB.
     fast_memory = CHIP._replace(bytes_per_s=1e15)
-    split = way(200, Compiler(), fast_memory)[0]
+    split = plan_of(200, Compiler(), fast_memory)[0]
     assert (split.name, split.step.parts, split.step.batch) == ("accumulate", 4, 200)
     assert split.need == 600 * MB
     slow_memory = CHIP._replace(bytes_per_s=1.0)
-    again = way(200, Compiler(), slow_memory)[0]
+    again = plan_of(200, Compiler(), slow_memory)[0]
     assert (again.name, again.step.parts, again.step.flags) == (
         "recompute", 1, "--set model.rematerialize=true",
     )  # fmt: skip
     # 1,000: recomputed at most 399 at once, so 4 parts of 250, 700 MB.
-    (both,) = [one for one in way(1000, Compiler(), slow_memory) if one.name == "recompute"]
+    (both,) = [one for one in plan_of(1000, Compiler(), slow_memory) if one.name == "recompute"]
     assert (both.step.parts, both.step.model.rematerialize) == (4, True)
 
 
 def test_a_way_that_compiles_larger_than_foreseen_is_split_further():
     # Plain: 900 MB on the line, 1,200 compiled; so 2 parts.
     compiler = Compiler(lambda step: 300 * (step.batch == 80 and step.parts == 1))
-    best = way(80, compiler)[0]
+    best = plan_of(80, compiler)[0]
     assert (best.name, best.step.parts, best.need) == ("accumulate", 2, 500 * MB)
     compiler = Compiler(lambda step: 450 * (step.parts > 1))
-    best = way(200, compiler, CHIP._replace(bytes_per_s=1e15))[0]
+    best = plan_of(200, compiler, CHIP._replace(bytes_per_s=1e15))[0]
     # 4 parts of 50 take 1,050 MB; 5 of 40 take 950.
     assert (best.name, best.step.parts, best.need) == ("accumulate", 5, 950 * MB)
     assert compiler.compiled[-2:] == [(200, False, 4), (200, False, 5)]
 
 
 def test_nothing_fits():
-    found = way(64, Compiler(), CHIP._replace(hbm=50 * MB))
+    found = plan_of(64, Compiler(), CHIP._replace(hbm=50 * MB))
     assert [(one.name, one.step is None) for one in found] == [
         ("accumulate", True), ("recompute", True), ("plain", False),
     ]  # fmt: skip

@@ -1,9 +1,9 @@
-"""What watching costs a training step: metrics, TensorBoard, progress bar and the guard's look.
+"""What logging costs a training step: metrics, TensorBoard, progress bar and the guard's check.
 
-    python -m benchmarks.watching --data=artifacts/records --experiment=laptop --steps=500
+    python -m benchmarks.logging_cost --data=artifacts/records --experiment=laptop --steps=500
 
 One JSON line: milliseconds of a step without and with what happens beside it, medians over the
-loops of one run, and the share that watching adds. The run goes into a temporary folder; saving is
+loops of one run, and the share that logging adds. The run goes into a temporary folder; saving is
 not counted.
 """
 
@@ -28,8 +28,8 @@ from pretraining.loop.training_log import TrainingLog
 
 
 @dataclasses.dataclass(frozen=True)
-class WatchingOptions:
-    """The command line of `benchmarks.watching`."""
+class LoggingCostOptions:
+    """The command line of `benchmarks.logging_cost`."""
 
     data: str = commands.option("the records, as for pretraining.train")
     experiment: str = commands.option("as for pretraining.train", "laptop")
@@ -39,12 +39,12 @@ class WatchingOptions:
     set: tuple[str, ...] = commands.option("key=value", ())
 
 
-def main(options: WatchingOptions) -> None:
+def main(options: LoggingCostOptions) -> None:
     """Trains, and prints the line."""
     records = Mixture.open(options.data)
-    length = (f"loop.steps={options.steps}", "optimizer.warmup_steps=0")
+    overrides = (f"loop.steps={options.steps}", "optimizer.warmup_steps=0")
     config = resolve(
-        experiment(options.experiment), [*options.set, *length], records.manifest, options.device
+        experiment(options.experiment), [*options.set, *overrides], records.manifest, options.device
     )
     if options.dry_run:
         print(f"{options.steps} steps of {options.experiment}")
@@ -52,24 +52,24 @@ def main(options: WatchingOptions) -> None:
     seconds: list[float] = []
     with tempfile.TemporaryDirectory() as folder, mock.patch("builtins.print"):
         os.mkdir(run := os.path.join(folder, "run"))
-        with _timed(TrainingLog, "write", seconds), _timed(Guard, "check", seconds):
+        with _time_calls(TrainingLog, "write", seconds), _time_calls(Guard, "check", seconds):
             train(config, records, RunDir(run), devices.strategy(options.device))
         rows = RunDir(run).metrics()[1:]  # the first loop compiles
     step_ms = statistics.median(row["step_ms"] for row in rows)
     # Of each loop the guard comes first, then the log.
-    loops = [sum(pair) for pair in zip(seconds[2::2], seconds[3::2], strict=True)]
-    watching_ms = 1000 * statistics.median(loops) / config.loop.steps_per_loop
+    loops = [sum(durations) for durations in zip(seconds[2::2], seconds[3::2], strict=True)]
+    logging_ms = 1000 * statistics.median(loops) / config.loop.steps_per_loop
     line = {
-        "benchmark": "watching",
+        "benchmark": "logging_cost",
         "experiment": options.experiment,
         "step_ms_without": round(step_ms, 3),
-        "step_ms_with": round(step_ms + watching_ms, 3),
-        "share": round(watching_ms / step_ms, 5),
+        "step_ms_with": round(step_ms + logging_ms, 3),
+        "share": round(logging_ms / step_ms, 5),
     }
     print(json.dumps(line))
 
 
-def _timed(owner: type, name: str, seconds: list[float]) -> mock._patch:
+def _time_calls(owner: type, name: str, seconds: list[float]) -> mock._patch:
     function: Callable = getattr(owner, name)
 
     @functools.wraps(function)
@@ -83,4 +83,4 @@ def _timed(owner: type, name: str, seconds: list[float]) -> mock._patch:
 
 
 if __name__ == "__main__":
-    commands.run(main, WatchingOptions, __doc__)
+    commands.run(main, LoggingCostOptions, __doc__)
