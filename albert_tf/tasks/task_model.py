@@ -9,6 +9,7 @@ import tf_keras
 from albert_tf.models.encoder import INPUTS, AlbertEncoder, symbolic
 from albert_tf.models.layers import common
 from albert_tf.runtime import settings
+from albert_tf.training.step import split_batch, step_dropout_key, sum_over_parts
 
 
 class TaskModel(tf_keras.Model):
@@ -75,35 +76,22 @@ class TaskModel(tf_keras.Model):
         optimizer = getattr(self, "optimizer", None)
         if optimizer is None:
             return common.new_dropout_key()
-        key = tf.stack([self.dropout_seed, tf.cast(optimizer.iterations, tf.int32)])
-        replica = tf.distribute.get_replica_context()
-        key = common.fold_in(key, tf.cast(replica.replica_id_in_sync_group, tf.int32))
+        key = step_dropout_key(self.dropout_seed, optimizer.iterations)
         return key if self.accumulation_steps == 1 else common.fold_in(key, self._part)
 
     def train_step(self, data: Any) -> dict[str, tf.Tensor]:
         """As of tf_keras, with the gradients of `accumulation_steps` parts summed up."""
         if self.accumulation_steps == 1:
             return super().train_step(data)
-        parts = tf.nest.map_structure(self._split, data)
+        parts = split_batch(data, self.accumulation_steps)
         # The first part outside of the loop: it shows which weights have gradients at all.
         gradients, variables = self._gradients(parts, 0)
-
-        def add(part: tf.Tensor, sums: list[tf.Tensor]) -> tuple[tf.Tensor, list[tf.Tensor]]:
-            gradients, _ = self._gradients(parts, part)
-            return part + 1, [a + b for a, b in zip(sums, gradients, strict=True)]
-
-        _, gradients = tf.while_loop(
-            lambda part, _: part < self.accumulation_steps, add, (1, gradients),
-            parallel_iterations=1,
-        )  # fmt: skip
+        gradients = sum_over_parts(
+            lambda part: self._gradients(parts, part)[0], 1, self.accumulation_steps, gradients
+        )
         self._part = 0
         self.optimizer.apply_gradients(zip(gradients, variables, strict=True))
         return self.get_metrics_result()
-
-    def _split(self, values: tf.Tensor) -> tf.Tensor:
-        """[B, ...] -> [parts, B / parts, ...]."""
-        shape = tf.concat([[self.accumulation_steps, -1], tf.shape(values)[1:]], 0)
-        return tf.reshape(values, shape)
 
     def _gradients(
         self, parts: Any, part: tf.Tensor | int

@@ -1,7 +1,6 @@
 """PretrainConfig: everything a pretraining run depends on besides its records."""
 
 import dataclasses
-import math
 from collections.abc import Iterable
 
 from albert_tf.models.config import AlbertConfig
@@ -138,12 +137,6 @@ class EvaluationConfig:
                 "`evaluation.patience` needs evaluations: set `evaluation.every` as well. "
                 f"Received: {self.patience}, {self.every}."
             )
-
-    def is_better(self, value: float, than: float | None) -> bool:
-        """Whether `value` is better than the best before, if there was one; NaN is never better."""
-        if than is None or math.isnan(value):
-            return not math.isnan(value)
-        return value < than if self.metric.startswith("loss/") else value > than
 
 
 @dataclasses.dataclass(frozen=True)

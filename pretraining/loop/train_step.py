@@ -10,6 +10,7 @@ from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.optimization import OPTIMIZERS, LinearWarmupLinearDecay
 from albert_tf.optimization.adamw import AdamW
 from albert_tf.runtime import keyed_random
+from albert_tf.training.step import split_batch, step_dropout_key, sum_over_parts
 from pretraining.loop.config import PretrainConfig
 from pretraining.loop.losses import SUMS, pretraining_sums
 
@@ -65,7 +66,9 @@ class TrainStep:
                 [tf.reduce_sum(batch["masked_lm_weights"]), tf.reduce_sum(batch["pair_weight"])]
             ),
         )
-        sums, gradients = self._accumulated(batch, counts, self._dropout_key(replica))
+        seed = keyed_random.stream_key(self.config.seed, keyed_random.DROPOUT) & 0x7FFFFFFF
+        key = step_dropout_key(seed, self.optimizer.iterations)
+        sums, gradients = self._accumulated(batch, counts, key)
         sums, gradients = replica.all_reduce("sum", sums), replica.all_reduce("sum", gradients)
         norm = tf.linalg.global_norm(gradients)
         is_finite = tf.math.is_finite(norm + tf.reduce_sum(sums))
@@ -81,21 +84,14 @@ class TrainStep:
         parts = self.config.loop.accumulation_steps
         if parts == 1:
             return self._part(batch, counts, key)
-        split = {
-            name: tf.reshape(value, [parts, -1, *value.shape[1:]]) for name, value in batch.items()
-        }
+        split = split_batch(dict(batch), parts)
 
-        def add(part: tf.Tensor, sums: tf.Tensor, gradients: list[tf.Tensor]) -> tuple:
+        def compute(part: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
             batch_part = {name: value[part] for name, value in split.items()}
-            part_sums, part_gradients = self._part(batch_part, counts, common.fold_in(key, part))
-            added = [a + b for a, b in zip(gradients, part_gradients, strict=True)]
-            return part + 1, sums + part_sums, added
+            return self._part(batch_part, counts, common.fold_in(key, part))
 
-        start = (tf.zeros([], tf.int32), tf.zeros([len(SUMS)]))
-        zeros = [tf.zeros(variable.shape) for variable in self.variables]
-        return tf.while_loop(
-            lambda part, *_: part < parts, add, (*start, zeros), parallel_iterations=1
-        )[1:]
+        zeros = tf.zeros([len(SUMS)]), [tf.zeros(variable.shape) for variable in self.variables]
+        return sum_over_parts(compute, 0, parts, zeros)
 
     def _part(
         self, batch: Mapping[str, tf.Tensor], counts: tf.Tensor, key: tf.Tensor
@@ -120,10 +116,3 @@ class TrainStep:
         self.optimizer.apply_gradients(
             zip(gradients, self.variables, strict=True), skip_gradients_aggregation=True
         )
-
-    def _dropout_key(self, replica: tf.distribute.ReplicaContext) -> tf.Tensor:
-        """int32 [2], a function of (seed, step, replica)."""
-        seed = keyed_random.stream_key(self.config.seed, keyed_random.DROPOUT) & 0x7FFFFFFF
-        key = tf.stack([tf.constant(seed, tf.int32), tf.cast(self.optimizer.iterations, tf.int32)])
-        replica_id = tf.cast(replica.replica_id_in_sync_group, tf.int32)
-        return common.fold_in(key, replica_id)

@@ -1,7 +1,6 @@
 """The training loop: restore, seek, run loops of steps, look at them, log, save."""
 
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 
@@ -13,8 +12,9 @@ from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime import devices
 from albert_tf.runtime.errors import InputError, writing
 from albert_tf.runtime.run_dir import RunDir
+from albert_tf.training.checkpoints import Checkpoints
+from albert_tf.training.metrics_log import writable_run
 from data.pipeline.batches import Mixture, Records, training_batches
-from pretraining.loop.checkpoints import Checkpoints
 from pretraining.loop.config import PretrainConfig
 from pretraining.loop.divergence_guard import Guard
 from pretraining.loop.selection import Evaluate, Selection
@@ -66,9 +66,7 @@ class _Training:
     ) -> None:
         check_batch(config, strategy)
         self.config, self.records, self.run, self.strategy = config, records, run, strategy
-        # What another worker than the chief writes is read by nobody, and goes with it.
-        self._scratch = None if devices.is_chief(strategy) else tempfile.TemporaryDirectory()
-        self.writes = run if self._scratch is None else RunDir(self._scratch.name)
+        self.writes = writable_run(run, strategy)
         tf_keras.utils.set_random_seed(config.seed)  # for the first weights alone
         with strategy.scope(), devices.precision_policy(config.precision):
             self.model = AlbertPretrainer(config.model).create_weights()
@@ -150,7 +148,7 @@ class _Training:
     def _rewind(self, log: TrainingLog) -> None:
         """Takes up log, evaluations and batches at `self.step`."""
         log.rewind(self.step)
-        self.selection.rewind(self.step)
+        self.selection.rewind(self.run.metrics(), self.step)
         first = self.step + int(self.guard.offset.numpy())
         self.batches: Iterator = iter(
             distributed_batches(self.config, self.records, self.strategy, first)

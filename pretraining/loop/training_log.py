@@ -1,16 +1,14 @@
 """What happens beside the training: metrics.jsonl, TensorBoard, a profile, the progress bar."""
 
 import contextlib
-import glob
-import os
 from collections.abc import Iterator, Mapping
-from typing import Self
 
 import tensorflow as tf
 
 from albert_tf.optimization.adamw import AdamW
 from albert_tf.runtime import devices
 from albert_tf.runtime.run_dir import RunDir
+from albert_tf.training.metrics_log import MetricsLog
 from albert_tf.training.progress import Progress
 from data.records.manifest import Manifest
 from pretraining.loop.config import PretrainConfig
@@ -18,7 +16,7 @@ from pretraining.loop.flops import step_flops
 from pretraining.loop.losses import means
 
 
-class TrainingLog:
+class TrainingLog(MetricsLog):
     """Writes one row per loop: losses and accuracies as means over the loop's steps.
 
     flops_utilisation: model FLOPs per second as a share of what the devices can do at most, where
@@ -33,33 +31,18 @@ class TrainingLog:
         optimizer: AdamW,
         strategy: tf.distribute.Strategy,
     ) -> None:
-        self._run, self._config, self._optimizer = run, config, optimizer
+        super().__init__(run)
+        self._config, self._optimizer = config, optimizer
         self._seq_length, self._batch = manifest.seq_length, config.loop.global_batch_size
         slots = config.masking.slots(manifest.seq_length)
         self._flops = step_flops(config.model, self._batch, manifest.seq_length, slots)
         self._peak = devices.peak_flops(strategy, config.precision)
         self._loops = 0
 
-    def __enter__(self) -> Self:
-        self._stack = contextlib.ExitStack()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
     def rewind(self, step: int) -> None:
         """Goes on behind `step`; what was written for later ones is dropped."""
-        self._stack.close()
-        self._progress = self._stack.enter_context(Progress("steps", self._config.loop.steps, step))
-        self._run.truncate_metrics(step)
-        # Written anew from the rows that stay: TensorBoard would show the others twice.
-        events = os.path.join(glob.escape(self._run.tensorboard_path), "events.out.tfevents.*")
-        for path in glob.glob(events):
-            os.remove(path)
-        self._summaries = tf.summary.create_file_writer(self._run.tensorboard_path)
-        self._stack.callback(self._summaries.close)
-        for row in self._run.metrics():
-            self._summarize(row)
+        super().rewind(step)
+        self._progress = self.enter_context(Progress("steps", self._config.loop.steps, step))
 
     @contextlib.contextmanager
     def profiled(self, is_enabled: bool) -> Iterator[None]:
@@ -93,15 +76,8 @@ class TrainingLog:
         if self._peak:
             row["flops_utilisation"] = rate * self._flops / self._peak
         row |= heldout
-        self._run.add_metrics(row)
-        self._summarize(row)
+        self.add(row)
         self._progress.advance(count, _progress_text(row))
-
-    def _summarize(self, row: Mapping[str, float]) -> None:
-        with self._summaries.as_default(step=int(row["step"])):
-            for name, value in row.items():
-                if name != "step":
-                    tf.summary.scalar(name, value)
 
 
 def _progress_text(row: Mapping[str, float]) -> str:

@@ -14,7 +14,6 @@ from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.runtime.run_dir import RunDir
 from data.records.manifest import Manifest
 from pretraining import train
-from pretraining.loop.config import EvaluationConfig
 from pretraining.loop.stop_request import StopRequest
 
 FAST = ("loop.steps=8", "loop.steps_per_loop=2", "loop.checkpoint_every=4", "model.num_layers=1",
@@ -116,19 +115,6 @@ def test_patience_ends_a_run_whose_metric_is_no_number(
     monkeypatch.setattr(Scripted, "losses", [float("nan")])
     start(tiny_records, tmp_path / "run", "evaluation.every=2", "evaluation.patience=1")
     assert "ended at step 2 of 8: heldout/loss/mlm was not a number" in capsys.readouterr().out
-
-
-def test_what_is_not_a_number_is_never_better():
-    config = EvaluationConfig()
-    assert not config.is_better(float("nan"), None)
-    assert not config.is_better(float("nan"), 3.0)
-    assert config.is_better(3.0, None)
-
-
-def test_lower_losses_and_higher_accuracies_are_better():
-    assert EvaluationConfig(metric="loss/mlm").is_better(1.0, None)
-    assert EvaluationConfig(metric="loss/mlm").is_better(1.0, 2.0)
-    assert not EvaluationConfig(metric="accuracy/sop").is_better(0.5, 0.6)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ from albert_tf.runtime.run_dir import RunDir
 from data.pipeline.batches import Records
 from pretraining.experiments import SMOKE
 from pretraining.loop import training
-from pretraining.loop.checkpoints import Checkpoints
 from pretraining.loop.config import GuardConfig, PretrainConfig, resolve
 from pretraining.loop.divergence_guard import Guard, skipped_steps
 from pretraining.loop.train_step import TrainStep
@@ -146,47 +145,6 @@ class TestStopping:
             with pytest.raises(InputError, match=f"ckpt-2 is of another model.*({difference})"):
                 run_in(tmp_path / "run", tiny_records, steps(changed, 4))
             assert "damaged" not in capsys.readouterr().out
-
-
-class TestCheckpoints:
-    def saved(self, folder: pathlib.Path, keep: int = 1) -> tuple[tf.Variable, Checkpoints]:
-        variable = tf.Variable(0)
-        state = tf.train.Checkpoint(variable=variable)
-        return variable, Checkpoints(state, str(folder), str(folder), keep)
-
-    def names(self, folder: pathlib.Path) -> list[str]:
-        return sorted(path.stem for path in folder.glob("*.index"))
-
-    def test_the_latest_are_kept_and_what_was_asked_for(self, tmp_path: pathlib.Path):
-        variable, checkpoints = self.saved(tmp_path)
-        for step, also_keep in ((4, None), (6, 4)):
-            variable.assign(step)
-            checkpoints.save(step, also_keep)
-        assert self.names(tmp_path) == ["ckpt-4", "ckpt-6"]
-        assert (checkpoints.restore(until=5), int(variable)) == (4, 4)
-        assert checkpoints.restore(until=3) is None
-        checkpoints.save(5)  # 6 is of a past that training has left
-        assert self.names(tmp_path) == ["ckpt-5"]
-        assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / "ckpt-5")
-
-    def test_a_torn_later_one_does_not_push_out_a_new_one(self, tmp_path: pathlib.Path):
-        variable, checkpoints = self.saved(tmp_path)
-        for step in (8, 12):
-            checkpoints.save(step, also_keep=8)
-        (tmp_path / "ckpt-12.index").write_bytes(b"torn")
-        assert checkpoints.restore() == 8
-        variable.assign(10)
-        checkpoints.save(10, also_keep=8)
-        assert self.names(tmp_path) == ["ckpt-10", "ckpt-8"]
-        assert (checkpoints.restore(), int(variable)) == (10, 10)
-
-    def test_a_run_can_be_moved(self, tmp_path: pathlib.Path):
-        _, checkpoints = self.saved(tmp_path / "here")
-        for step in (1, 2, 3):
-            checkpoints.save(step)
-        (tmp_path / "here").rename(tmp_path / "there")
-        latest = tf.train.latest_checkpoint(str(tmp_path / "there"))
-        assert latest == str(tmp_path / "there" / "ckpt-3")
 
 
 class TestGuard:

@@ -1,0 +1,59 @@
+"""Where a run's metrics go: metrics.jsonl and TensorBoard, the same rows in both."""
+
+import atexit
+import contextlib
+import glob
+import os
+import tempfile
+from collections.abc import Mapping
+
+import tensorflow as tf
+
+from albert_tf.runtime import devices
+from albert_tf.runtime.run_dir import RunDir
+
+
+def writable_run(run: RunDir, strategy: tf.distribute.Strategy) -> RunDir:
+    """The run, or of another worker than the chief a folder that goes with the process."""
+    if devices.is_chief(strategy):
+        return run
+    scratch = tempfile.TemporaryDirectory()
+    atexit.register(scratch.cleanup)
+    return RunDir(scratch.name)
+
+
+class MetricsLog(contextlib.ExitStack):
+    """Appends rows; `rewind` comes first.
+
+    >>> with MetricsLog(run) as log:
+    ...     log.rewind(step=0)
+    ...     log.add({"step": 10, "loss/mlm": 5.3})
+    """
+
+    def __init__(self, run: RunDir) -> None:
+        super().__init__()
+        self._run = run
+
+    def rewind(self, step: int) -> None:
+        """Goes on behind `step`; drops what was written for later ones."""
+        self.close()
+        self._run.truncate_metrics(step)
+        # Written anew from the rows that stay: TensorBoard would show the others twice.
+        events = os.path.join(glob.escape(self._run.tensorboard_path), "events.out.tfevents.*")
+        for path in glob.glob(events):
+            os.remove(path)
+        self._summaries = tf.summary.create_file_writer(self._run.tensorboard_path)
+        self.callback(self._summaries.close)
+        for row in self._run.metrics():
+            self._summarize(row)
+
+    def add(self, row: Mapping[str, float]) -> None:
+        """A row of numbers, one of them `step`."""
+        self._run.add_metrics(row)
+        self._summarize(row)
+
+    def _summarize(self, row: Mapping[str, float]) -> None:
+        with self._summaries.as_default(step=int(row["step"])):
+            for name, value in row.items():
+                if name != "step":
+                    tf.summary.scalar(name, value)

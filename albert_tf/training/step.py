@@ -1,0 +1,35 @@
+"""What the training steps share: a batch in parts, and the key of a step's dropout."""
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from albert_tf.models.layers import common
+
+
+def split_batch(batch: Any, parts: int) -> Any:
+    """A structure of [B, ...] -> the same of [parts, B / parts, ...]; `parts` must divide B."""
+
+    def split(values: tf.Tensor) -> tf.Tensor:
+        return tf.reshape(values, [parts, -1, *common.shape_of(values)[1:]])
+
+    return tf.nest.map_structure(split, batch)
+
+
+def sum_over_parts(compute: Callable[[tf.Tensor], Any], first: int, parts: int, start: Any) -> Any:
+    """start + compute(first) + ... + compute(parts - 1), a structure, one part after the other."""
+
+    def add(part: tf.Tensor, sums: Any) -> tuple[tf.Tensor, Any]:
+        return part + 1, tf.nest.map_structure(tf.add, sums, compute(part))
+
+    return tf.while_loop(
+        lambda part, _: part < parts, add, (tf.constant(first), start), parallel_iterations=1
+    )[1]
+
+
+def step_dropout_key(seed: int, step: tf.Tensor) -> common.DropoutKey:
+    """int32 [2], a function of (seed, step, replica)."""
+    key = tf.stack([tf.constant(seed, tf.int32), tf.cast(step, tf.int32)])
+    replica = tf.distribute.get_replica_context()
+    return common.fold_in(key, tf.cast(replica.replica_id_in_sync_group, tf.int32))

@@ -1,0 +1,59 @@
+"""The best weights: which they are, when they go, and that a restart decides alike."""
+
+import math
+import pathlib
+
+import pytest
+import tensorflow as tf
+
+from albert_tf.training.best_weights import BestWeights
+
+EVALUATIONS = {2: 3.0, 4: math.nan, 6: 2.0, 8: 2.0, 10: 4.0, 12: 4.0}
+ROWS = [{"step": step, "m": value} for step, value in EVALUATIONS.items()]
+
+
+def best_weights(folder: pathlib.Path, lower: bool) -> tuple[tf.Variable, BestWeights]:
+    variable, path = tf.Variable(0), str(folder)
+    checkpoint = tf.train.Checkpoint(variable=variable)
+    return variable, BestWeights(checkpoint, path, path, "m", lower, patience=2)
+
+
+def kept(folder: pathlib.Path) -> list[str]:
+    return sorted(path.stem for path in folder.glob("*.index"))
+
+
+@pytest.mark.parametrize(
+    ("lower", "is_best", "exhausted"), [(True, {2, 6}, {10, 12}), (False, {2, 10}, {6, 8})]
+)
+def test_decisions(tmp_path: pathlib.Path, lower: bool, is_best: set, exhausted: set):
+    """The first of equals; NaN is never better."""
+    variable, best = best_weights(tmp_path, lower)
+    found, ended = set(), set()
+    for step, value in EVALUATIONS.items():
+        variable.assign(step)
+        found |= {step} if best.add(step, value) else set()
+        ended |= {step} if best.is_exhausted else set()
+    assert (found, ended) == (is_best, exhausted)
+    best.drop_older()
+    assert kept(tmp_path) == [f"ckpt-{max(is_best)}"]
+    best.restore()
+    assert int(variable) == max(is_best)
+
+
+def test_a_restart_goes_back(tmp_path: pathlib.Path):
+    """To step 4: what was kept at 6 goes, what was the best at 2 is there."""
+    variable, best = best_weights(tmp_path, lower=True)
+    for step, value in list(EVALUATIONS.items())[:3]:
+        variable.assign(step)
+        best.add(step, value)
+    assert kept(tmp_path) == ["ckpt-2", "ckpt-6"]
+    variable, best = best_weights(tmp_path, lower=True)
+    best.rewind(ROWS, 4)
+    assert (best.value, best.step, best.stale, kept(tmp_path)) == (3.0, 2, 1, ["ckpt-2"])
+    best.restore()
+    assert int(variable) == 2
+
+
+def test_before_the_first_number(tmp_path: pathlib.Path):
+    _, best = best_weights(tmp_path, lower=True)
+    assert not best.add(1, math.nan) and (best.value, best.step, best.stale) == (None, 0, 1)
