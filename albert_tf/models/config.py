@@ -4,21 +4,18 @@ import dataclasses
 import json
 import os
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from albert_tf.runtime import settings
+from albert_tf.runtime.bounds import POSITIVE, Bounded, between, one_of
 from albert_tf.runtime.errors import ConfigError, InputNotFoundError, reading
 
 SHARINGS = ("all", "attention", "ffn", "none")
 ACTIVATIONS = ("gelu", "relu")
-_POSITIVE = (
-    "vocab_size", "embedding_size", "hidden_size", "num_layers", "num_heads", "intermediate_size",
-    "max_positions", "type_vocab_size", "num_groups", "rematerialize_chunks",
-)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
-class AlbertConfig:
+class AlbertConfig(Bounded):
     """An encoder of the ALBERT family (arXiv 1909.11942, Table 1), BERT's shape included.
 
     `embedding_size == hidden_size` means no projection after the embeddings, as in BERT.
@@ -32,45 +29,34 @@ class AlbertConfig:
       ConfigError: for an impossible value; the message names the key, the rule and the value.
     """
 
-    vocab_size: int = 30000
-    embedding_size: int = 128
-    hidden_size: int = 768
-    num_layers: int = 12
-    num_heads: int = 12
-    intermediate_size: int = 3072
-    max_positions: int = 512
-    type_vocab_size: int = 2
-    sharing: str = "all"
-    num_groups: int = 1
-    activation: str = "gelu"
-    hidden_dropout: float = 0.0
-    attention_dropout: float = 0.0
-    initializer_range: float = 0.02
-    layer_norm_eps: float = 1e-12
-    mlm_layer_norm_eps: float = 1e-12
+    vocab_size: Annotated[int, POSITIVE] = 30000
+    embedding_size: Annotated[int, POSITIVE] = 128
+    hidden_size: Annotated[int, POSITIVE] = 768
+    num_layers: Annotated[int, POSITIVE] = 12
+    num_heads: Annotated[int, POSITIVE] = 12
+    intermediate_size: Annotated[int, POSITIVE] = 3072
+    max_positions: Annotated[int, POSITIVE] = 512
+    type_vocab_size: Annotated[int, POSITIVE] = 2
+    sharing: Annotated[str, one_of(*SHARINGS)] = "all"
+    num_groups: Annotated[int, POSITIVE] = 1
+    activation: Annotated[str, one_of(*ACTIVATIONS)] = "gelu"
+    hidden_dropout: Annotated[float, between("[0, 1)")] = 0.0
+    attention_dropout: Annotated[float, between("[0, 1)")] = 0.0
+    initializer_range: Annotated[float, POSITIVE] = 0.02
+    layer_norm_eps: Annotated[float, POSITIVE] = 1e-12
+    mlm_layer_norm_eps: Annotated[float, POSITIVE] = 1e-12
     rematerialize: bool = False
-    rematerialize_chunks: int = 1
+    rematerialize_chunks: Annotated[int, POSITIVE] = 1
 
     def __post_init__(self) -> None:
-        for key in _POSITIVE:
-            if getattr(self, key) < 1:
-                raise ConfigError(f"`{key}` must be positive. Received: {getattr(self, key)}.")
-        for key in ("hidden_dropout", "attention_dropout"):
-            if not 0 <= getattr(self, key) < 1:
-                raise ConfigError(f"`{key}` must be in [0, 1). Received: {getattr(self, key)}.")
-        for key in ("initializer_range", "layer_norm_eps", "mlm_layer_norm_eps"):
-            if not getattr(self, key) > 0:  # NaN too
-                raise ConfigError(f"`{key}` must be positive. Received: {getattr(self, key)}.")
+        super().__post_init__()
         self._must_divide("num_heads", "hidden_size")
         self._must_divide("num_groups", "num_layers")
-        self._must_be_in("sharing", SHARINGS)
-        self._must_be_in("activation", ACTIVATIONS)
         if self.sharing == "none" and self.num_groups != 1:
             raise ConfigError(
                 "`num_groups` must be 1 where `sharing` is none: no layers share anything. "
                 f"Received: num_groups={self.num_groups}."
             )
-
         if self.rematerialize_chunks > 1 and not self.rematerialize:
             raise ConfigError(
                 "`rematerialize_chunks` must be 1 where `rematerialize` is false: set both. "
@@ -82,12 +68,6 @@ class AlbertConfig:
             raise ConfigError(
                 f"`{part}` must divide `{whole}`. "
                 f"Received: {part}={getattr(self, part)}, {whole}={getattr(self, whole)}."
-            )
-
-    def _must_be_in(self, key: str, valid: tuple[str, ...]) -> None:
-        if getattr(self, key) not in valid:
-            raise ConfigError(
-                f"`{key}` must be one of {', '.join(valid)}. Received: {getattr(self, key)!r}."
             )
 
     @property

@@ -2,13 +2,14 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.layers import common
+from albert_tf.runtime.bounds import Bounded, at_least, between
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.features import Features, pack
@@ -17,7 +18,7 @@ from albert_tf.text.tokenizer import Tokenizer
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TextTask:
+class TextTask(Bounded):
     """What tasks about a text, or a pair of texts, have in common.
 
     seq_length: pieces of an example at most, special ones included.
@@ -25,18 +26,11 @@ class TextTask:
     dropout: before the head's dense layer (paper, Table 14: 0.1).
     """
 
-    seq_length: int = 128
-    pair: bool = False
-    dropout: float = 0.1
+    KEY = "`task.{}`"
 
-    def __post_init__(self) -> None:
-        if self.seq_length < 5:
-            raise ConfigError(
-                "`task.seq_length` must be at least 5, for a pair with its special pieces. "
-                f"Received: {self.seq_length}."
-            )
-        if not 0 <= self.dropout < 1:
-            raise ConfigError(f"`task.dropout` must be in [0, 1). Received: {self.dropout}.")
+    seq_length: Annotated[int, at_least(5, "for a pair with its special pieces")] = 128
+    pair: bool = False
+    dropout: Annotated[float, between("[0, 1)")] = 0.1
 
 
 @dataclasses.dataclass(frozen=True)

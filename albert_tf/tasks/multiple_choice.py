@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 import tensorflow as tf
@@ -10,7 +10,8 @@ import tf_keras
 
 from albert_tf.models.encoder import INPUTS, symbolic
 from albert_tf.models.layers import common
-from albert_tf.runtime.errors import ConfigError, InputError
+from albert_tf.runtime.bounds import Bounded, at_least, between
+from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.classifier import softmax
 from albert_tf.tasks.examples import ChoiceExample
 from albert_tf.tasks.features import Features, pack
@@ -19,7 +20,7 @@ from albert_tf.text.tokenizer import Tokenizer
 
 
 @dataclasses.dataclass(frozen=True)
-class MultipleChoiceTask:
+class MultipleChoiceTask(Bounded):
     """The `task` section of a multiple-choice run's config.json.
 
     seq_length: pieces of context, question and option at most, special ones included.
@@ -28,20 +29,13 @@ class MultipleChoiceTask:
     dropout: before the head's dense layer (paper, Table 14: 0.1).
     """
 
-    seq_length: int = 512
-    num_choices: int = 4
-    qa_length: int = 128
-    dropout: float = 0.1
-    kind: str = "multiple_choice"
+    KEY = "`task.{}`"
 
-    def __post_init__(self) -> None:
-        for key, minimum in {"seq_length": 5, "num_choices": 2, "qa_length": 1}.items():
-            if getattr(self, key) < minimum:
-                raise ConfigError(
-                    f"`task.{key}` must be at least {minimum}. Received: {getattr(self, key)}."
-                )
-        if not 0 <= self.dropout < 1:
-            raise ConfigError(f"`task.dropout` must be in [0, 1). Received: {self.dropout}.")
+    seq_length: Annotated[int, at_least(5)] = 512
+    num_choices: Annotated[int, at_least(2)] = 4
+    qa_length: Annotated[int, at_least(1)] = 128
+    dropout: Annotated[float, between("[0, 1)")] = 0.1
+    kind: str = "multiple_choice"
 
 
 @tf_keras.saving.register_keras_serializable("albert_tf")

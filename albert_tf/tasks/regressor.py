@@ -1,16 +1,15 @@
 """Regression: a number for a text or a pair of texts, such as how alike two sentences are."""
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.layers import common
-from albert_tf.runtime.errors import ConfigError
+from albert_tf.runtime.bounds import between
 from albert_tf.tasks.classifier import TextTask
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.features import Features
@@ -25,17 +24,9 @@ class RegressorTask(TextTask):
       so that prices are learned like shares.
     """
 
-    center: float = 0.0
-    scale: float = 1.0
+    center: Annotated[float, between("(-inf, inf)")] = 0.0
+    scale: Annotated[float, between("(0, inf)")] = 1.0
     kind: str = "regressor"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not (math.isfinite(self.center) and 0 < self.scale < math.inf):
-            raise ConfigError(
-                "`task.center` must be a number and `task.scale` a positive one. "
-                f"Received: {self.center}, {self.scale}."
-            )
 
 
 @tf_keras.saving.register_keras_serializable("albert_tf")

@@ -17,11 +17,13 @@ up to where they all fit; then the rows in which something is missing take one w
 
 import dataclasses
 import functools
+from typing import Annotated
 
 import numpy as np
 import tensorflow as tf
 
 from albert_tf.runtime import keyed_random
+from albert_tf.runtime.bounds import NOT_NEGATIVE, POSITIVE, Bounded, between
 from albert_tf.runtime.errors import ConfigError
 from data.building.static_masking import MASKED_SHARE, RANDOM_SHARE
 from data.pipeline.row_ops import BLOCK, histogram, running_sum, take
@@ -33,7 +35,7 @@ _LAST = tf.int32.max
 
 
 @dataclasses.dataclass(frozen=True)
-class MaskingConfig:
+class MaskingConfig(Bounded):
     """How pieces are masked.
 
     rate: share of a sequence's pieces, special ones counted, that are predicted.
@@ -42,21 +44,12 @@ class MaskingConfig:
     whole_words: mask words; else single pieces count as words, as BERT's first masking.
     """
 
-    rate: float = 0.15
-    max_ngram: int = 3
-    max_predictions: int = 0
-    whole_words: bool = True
+    KEY = "`masking.{}`"
 
-    def __post_init__(self) -> None:
-        if not 0 < self.rate < 1:
-            raise ConfigError(f"`masking.rate` must lie between 0 and 1. Received: {self.rate}.")
-        if self.max_ngram < 1:
-            raise ConfigError(f"`masking.max_ngram` must be positive. Received: {self.max_ngram}.")
-        if self.max_predictions < 0:
-            raise ConfigError(
-                "`masking.max_predictions` must be positive, or 0 for round(rate * seq_length). "
-                f"Received: {self.max_predictions}."
-            )
+    rate: Annotated[float, between("(0, 1)")] = 0.15
+    max_ngram: Annotated[int, POSITIVE] = 3
+    max_predictions: Annotated[int, NOT_NEGATIVE] = 0
+    whole_words: bool = True
 
     def slots(self, seq_length: int) -> int:
         """P: prediction slots of a sequence of `seq_length`.

@@ -9,11 +9,12 @@ set, anew for each shard in each epoch.
 """
 
 import dataclasses
+from typing import Annotated
 
 import tensorflow as tf
 
 from albert_tf.runtime import keyed_random
-from albert_tf.runtime.errors import ConfigError
+from albert_tf.runtime.bounds import Bounded, one_of
 from albert_tf.text.truncation import truncated_lengths_in_graph
 from data.records.schema import DOCUMENT, FIRST_LENGTH, PIECES, RecordSchema
 
@@ -24,7 +25,7 @@ _FULL, _NO_SECOND = 2**20, 2**21  # sort full records behind the others, useless
 
 
 @dataclasses.dataclass(frozen=True)
-class Objective:
+class Objective(Bounded):
     """What is predicted of a pair of segments, label 0 or 1, half and half.
 
     pair: `sop`: whether the segments are in order (0) or swapped (1) (paper section 3.1); `nsp`:
@@ -32,14 +33,9 @@ class Objective:
     segments stay as they are.
     """
 
-    pair: str = "sop"
+    KEY = "`objective.{}`"
 
-    def __post_init__(self) -> None:
-        if self.pair not in PAIR_OBJECTIVES:
-            raise ConfigError(
-                f"`objective.pair` must be one of {', '.join(PAIR_OBJECTIVES)}. "
-                f"Received: {self.pair!r}."
-            )
+    pair: Annotated[str, one_of(*PAIR_OBJECTIVES)] = "sop"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,15 +2,16 @@
 
 import dataclasses
 import math
-from typing import Any
+from typing import Annotated, Any
 
 from albert_tf.models.config import AlbertConfig
+from albert_tf.runtime.bounds import NOT_NEGATIVE, POSITIVE, Bounded, between, one_of
 from albert_tf.runtime.devices import PRECISIONS
 from albert_tf.runtime.errors import ConfigError
 
 
 @dataclasses.dataclass(frozen=True)
-class TrainingConfig:
+class TrainingConfig(Bounded):
     """AdamW with linear warm-up and decay; the paper's values of each task are its recipe.
 
     epochs: passes over the training examples, unless `steps` is given.
@@ -35,53 +36,26 @@ class TrainingConfig:
       to choose `task.null_threshold` on; 0: it stays what it is.
     """
 
-    epochs: float = 3.0
-    steps: int | None = None
-    batch_size: int = 32
-    learning_rate: float = 1e-4
-    warmup_fraction: float = 0.1
-    warmup_steps: int | None = None
-    weight_decay_rate: float = 0.01
-    clip_norm: float = 1.0
-    bias_correction: bool = True
-    layer_decay: float = 1.0
-    frozen: int = 0
-    evaluate_every: int | None = None
-    metric: str | None = None
-    patience: int | None = None
-    pad_to_longest: bool = True
-    accumulation_steps: int = 1
-    threshold_share: float = 0.0
-    precision: str = "auto"
+    KEY = "`training.{}`"
 
-    def __post_init__(self) -> None:
-        for key in ("epochs", "batch_size", "learning_rate", "clip_norm", "steps",
-                    "evaluate_every", "patience", "accumulation_steps"):  # fmt: skip
-            value = getattr(self, key)
-            if value is not None and not value > 0:  # NaN too
-                raise ConfigError(f"`training.{key}` must be positive. Received: {value}.")
-        for key in ("warmup_steps", "weight_decay_rate", "frozen"):
-            if (getattr(self, key) or 0) < 0:
-                raise ConfigError(
-                    f"`training.{key}` must not be negative. Received: {getattr(self, key)}."
-                )
-        if not 0 <= self.warmup_fraction < 1:
-            raise ConfigError(
-                f"`training.warmup_fraction` must be in [0, 1). Received: {self.warmup_fraction}."
-            )
-        if not 0 < self.layer_decay <= 1:
-            raise ConfigError(
-                f"`training.layer_decay` must be in (0, 1]. Received: {self.layer_decay}."
-            )
-        if not 0 <= self.threshold_share < 1:
-            raise ConfigError(
-                f"`training.threshold_share` must be in [0, 1). Received: {self.threshold_share}."
-            )
-        if self.precision not in PRECISIONS:
-            raise ConfigError(
-                f"`training.precision` must be one of {', '.join(PRECISIONS)}. "
-                f"Received: {self.precision!r}."
-            )
+    epochs: Annotated[float, POSITIVE] = 3.0
+    steps: Annotated[int | None, POSITIVE] = None
+    batch_size: Annotated[int, POSITIVE] = 32
+    learning_rate: Annotated[float, POSITIVE] = 1e-4
+    warmup_fraction: Annotated[float, between("[0, 1)")] = 0.1
+    warmup_steps: Annotated[int | None, NOT_NEGATIVE] = None
+    weight_decay_rate: Annotated[float, NOT_NEGATIVE] = 0.01
+    clip_norm: Annotated[float, POSITIVE] = 1.0
+    bias_correction: bool = True
+    layer_decay: Annotated[float, between("(0, 1]")] = 1.0
+    frozen: Annotated[int, NOT_NEGATIVE] = 0
+    evaluate_every: Annotated[int | None, POSITIVE] = None
+    metric: str | None = None
+    patience: Annotated[int | None, POSITIVE] = None
+    pad_to_longest: bool = True
+    accumulation_steps: Annotated[int, POSITIVE] = 1
+    threshold_share: Annotated[float, between("[0, 1)")] = 0.0
+    precision: Annotated[str, one_of(*PRECISIONS)] = "auto"
 
     def check_batch(self, replicas: int) -> None:
         """ConfigError: the batch cannot be divided among the replicas and the parts of each."""
@@ -94,17 +68,13 @@ class TrainingConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class FinetuneConfig:
+class FinetuneConfig(Bounded):
     """The resolved tree is what a run's config.json holds; `task` is a section of its kind's."""
 
     model: AlbertConfig
     task: Any
     training: TrainingConfig = TrainingConfig()
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.seed < 2**31:
-            raise ConfigError(f"`seed` must be in [0, 2^31). Received: {self.seed}.")
+    seed: Annotated[int, between("[0, 2147483648)")] = 0
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,10 +2,12 @@
 
 import dataclasses
 from collections.abc import Iterable
+from typing import Annotated
 
 from albert_tf.models.config import AlbertConfig
 from albert_tf.optimization import OPTIMIZERS
 from albert_tf.runtime import devices, settings
+from albert_tf.runtime.bounds import NOT_NEGATIVE, POSITIVE, Bounded, between, one_of
 from albert_tf.runtime.errors import ConfigError
 from data.pipeline.batches import Objective, check_objective
 from data.pipeline.masking import MaskingConfig
@@ -15,7 +17,7 @@ _BATCH_SCALING = {"none": 0.0, "sqrt": 0.5, "linear": 1.0}  # power of the ratio
 
 
 @dataclasses.dataclass(frozen=True)
-class OptimizerConfig:
+class OptimizerConfig(Bounded):
     """LAMB as the paper's authors ran it, by default (paper section 4.1).
 
     batch_scaling: what another batch size than the experiment's own does to the learning rate:
@@ -25,46 +27,22 @@ class OptimizerConfig:
     clip_norm: global norm that gradients are clipped to.
     """
 
-    name: str = "lamb"
-    learning_rate: float = 0.00176
-    batch_scaling: str = "none"
-    warmup_steps: int = 3125
-    schedule_steps: int = 0
-    weight_decay_rate: float = 0.01
-    beta_1: float = 0.9
-    beta_2: float = 0.999
-    epsilon: float = 1e-6
-    clip_norm: float = 1.0
+    KEY = "`optimizer.{}`"
 
-    def __post_init__(self) -> None:
-        if self.name not in OPTIMIZERS:
-            raise ConfigError(
-                f"`optimizer.name` must be one of {', '.join(OPTIMIZERS)}. Received: {self.name!r}."
-            )
-        if self.batch_scaling not in _BATCH_SCALING:
-            raise ConfigError(
-                f"`optimizer.batch_scaling` must be one of {', '.join(_BATCH_SCALING)}. "
-                f"Received: {self.batch_scaling!r}."
-            )
-        for key in ("learning_rate", "clip_norm", "epsilon"):
-            if not getattr(self, key) > 0:  # NaN too
-                raise ConfigError(
-                    f"`optimizer.{key}` must be positive. Received: {getattr(self, key)}."
-                )
-        for key in ("warmup_steps", "schedule_steps", "weight_decay_rate"):
-            if not getattr(self, key) >= 0:
-                raise ConfigError(
-                    f"`optimizer.{key}` must not be negative. Received: {getattr(self, key)}."
-                )
-        for key in ("beta_1", "beta_2"):
-            if not 0 <= getattr(self, key) < 1:
-                raise ConfigError(
-                    f"`optimizer.{key}` must be in [0, 1). Received: {getattr(self, key)}."
-                )
+    name: Annotated[str, one_of(*OPTIMIZERS)] = "lamb"
+    learning_rate: Annotated[float, POSITIVE] = 0.00176
+    batch_scaling: Annotated[str, one_of(*_BATCH_SCALING)] = "none"
+    warmup_steps: Annotated[int, NOT_NEGATIVE] = 3125
+    schedule_steps: Annotated[int, NOT_NEGATIVE] = 0
+    weight_decay_rate: Annotated[float, NOT_NEGATIVE] = 0.01
+    beta_1: Annotated[float, between("[0, 1)")] = 0.9
+    beta_2: Annotated[float, between("[0, 1)")] = 0.999
+    epsilon: Annotated[float, POSITIVE] = 1e-6
+    clip_norm: Annotated[float, POSITIVE] = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
-class LoopConfig:
+class LoopConfig(Bounded):
     """How long to train, in which batches, and how often to look up.
 
     accumulation_steps: parts that a replica's batch is computed in, one after the other, for one
@@ -78,20 +56,19 @@ class LoopConfig:
       can be measured; on a GPU they may be slower, which has not been measured.
     """
 
-    steps: int = 125_000
-    global_batch_size: int = 4096
-    accumulation_steps: int = 1
-    steps_per_loop: int = 100
-    checkpoint_every: int = 1000
-    keep_checkpoints: int = 3
+    KEY = "`loop.{}`"
+
+    steps: Annotated[int, POSITIVE] = 125_000
+    global_batch_size: Annotated[int, POSITIVE] = 4096
+    accumulation_steps: Annotated[int, POSITIVE] = 1
+    steps_per_loop: Annotated[int, POSITIVE] = 100
+    checkpoint_every: Annotated[int, POSITIVE] = 1000
+    keep_checkpoints: Annotated[int, POSITIVE] = 3
     export: str = "none"
     deterministic: bool = True
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if field.type is int and value < 1:
-                raise ConfigError(f"`loop.{field.name}` must be positive. Received: {value}.")
+        super().__post_init__()
         every = self.export_every
         if self.export not in ("none", "last", "best") and not every:
             raise ConfigError(
@@ -113,7 +90,7 @@ class LoopConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class EvaluationConfig:
+class EvaluationConfig(Bounded):
     """How often the held-out records are read during training, and what for.
 
     every: in steps, a multiple of `loop.steps_per_loop`; 0 is never.
@@ -122,16 +99,14 @@ class EvaluationConfig:
     patience: evaluations without a better one until training stops; 0 is never.
     """
 
-    every: int = 0
+    KEY = "`evaluation.{}`"
+
+    every: Annotated[int, NOT_NEGATIVE] = 0
     metric: str = "loss/mlm"
-    patience: int = 0
+    patience: Annotated[int, NOT_NEGATIVE] = 0
 
     def __post_init__(self) -> None:
-        for key in ("every", "patience"):
-            if getattr(self, key) < 0:
-                raise ConfigError(
-                    f"`evaluation.{key}` must not be negative. Received: {getattr(self, key)}."
-                )
+        super().__post_init__()
         if self.patience and not self.every:
             raise ConfigError(
                 "`evaluation.patience` needs evaluations: set `evaluation.every` as well. "
@@ -140,37 +115,30 @@ class EvaluationConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class GuardConfig:
+class GuardConfig(Bounded):
     """What happens when a loss or a gradient is not finite: the step changes no weight.
 
     max_consecutive: so many such steps in a row go back to the last checkpoint, with other data.
     max_restores: of these until training gives up.
     """
 
-    max_consecutive: int = 10
-    max_restores: int = 3
+    KEY = "`guard.{}`"
 
-    def __post_init__(self) -> None:
-        if self.max_consecutive < 1 or self.max_restores < 0:
-            raise ConfigError(
-                "`guard.max_consecutive` must be positive and `guard.max_restores` not negative. "
-                f"Received: {self.max_consecutive}, {self.max_restores}."
-            )
+    max_consecutive: Annotated[int, POSITIVE] = 10
+    max_restores: Annotated[int, NOT_NEGATIVE] = 3
 
 
 @dataclasses.dataclass(frozen=True)
-class PretrainTask:
+class PretrainTask(Bounded):
     """What the run trains, for readers of its config.json."""
 
-    kind: str = "pretraining"
+    KEY = "`task.{}`"
 
-    def __post_init__(self) -> None:
-        if self.kind != "pretraining":
-            raise ConfigError(f"`task.kind` must be pretraining. Received: {self.kind!r}.")
+    kind: Annotated[str, one_of("pretraining")] = "pretraining"
 
 
 @dataclasses.dataclass(frozen=True)
-class PretrainConfig:
+class PretrainConfig(Bounded):
     """The resolved tree is what a run's config.json holds.
 
     precision: float32 or mixed_bfloat16; `auto` is what the device computes fastest.
@@ -184,15 +152,11 @@ class PretrainConfig:
     loop: LoopConfig = LoopConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     guard: GuardConfig = GuardConfig()
-    precision: str = "auto"
-    seed: int = 0
+    precision: Annotated[str, one_of(*devices.PRECISIONS)] = "auto"
+    seed: Annotated[int, NOT_NEGATIVE] = 0
 
     def __post_init__(self) -> None:
-        if self.precision not in devices.PRECISIONS:
-            raise ConfigError(
-                f"`precision` must be one of {', '.join(devices.PRECISIONS)}. "
-                f"Received: {self.precision!r}."
-            )
+        super().__post_init__()
         if self.evaluation.every % self.loop.steps_per_loop:
             raise ConfigError(
                 "`evaluation.every` must be a multiple of `loop.steps_per_loop`. "
@@ -210,8 +174,6 @@ class PretrainConfig:
                 f"`evaluation.metric` must be one of {', '.join(metrics)}. "
                 f"Received: {self.evaluation.metric!r}."
             )
-        if self.seed < 0:
-            raise ConfigError(f"`seed` must not be negative. Received: {self.seed}.")
         if self.loop.export == "best" and not self.evaluation.every:
             raise ConfigError(
                 "`loop.export=best` needs evaluations: set `evaluation.every`, and pass --heldout."

@@ -2,18 +2,18 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.runtime.errors import ConfigError
+from albert_tf.runtime.bounds import POSITIVE, Bounded, at_least, between
 from albert_tf.tasks.spans.heads import IndependentHead, JointHead
 from albert_tf.tasks.task_model import TaskModel
 
 
 @dataclasses.dataclass(frozen=True)
-class SpanTask:
+class SpanTask(Bounded):
     """The `task` section of a span run's config.json.
 
     seq_length: pieces of a window over the context, with the question and the special ones.
@@ -27,29 +27,18 @@ class SpanTask:
     dropout: in the part that says whether there is an answer (paper, Table 14: 0.1).
     """
 
-    seq_length: int = 384
-    query_length: int = 64
-    doc_stride: int = 128
-    max_answer_length: int = 30
-    n_best: int = 20
-    answerable: bool = False
-    beam: int = 5
-    null_threshold: float = 0.0
-    dropout: float = 0.1
-    kind: str = "span"
+    KEY = "`task.{}`"
 
-    def __post_init__(self) -> None:
-        minimum = {"seq_length": 8, "query_length": 1, "doc_stride": 1, "max_answer_length": 1,
-                 "n_best": 1, "beam": 1}  # fmt: skip
-        for key, value in minimum.items():
-            if getattr(self, key) < value:
-                raise ConfigError(
-                    f"`task.{key}` must be at least {value}. Received: {getattr(self, key)}."
-                )
-        if not 0 <= self.dropout < 1:
-            raise ConfigError(f"`task.dropout` must be in [0, 1). Received: {self.dropout}.")
-        if self.null_threshold != self.null_threshold:
-            raise ConfigError("`task.null_threshold` must be a number. Received: nan.")
+    seq_length: Annotated[int, at_least(8)] = 384
+    query_length: Annotated[int, POSITIVE] = 64
+    doc_stride: Annotated[int, POSITIVE] = 128
+    max_answer_length: Annotated[int, POSITIVE] = 30
+    n_best: Annotated[int, POSITIVE] = 20
+    answerable: bool = False
+    beam: Annotated[int, POSITIVE] = 5
+    null_threshold: Annotated[float, between("[-inf, inf]")] = 0.0
+    dropout: Annotated[float, between("[0, 1)")] = 0.1
+    kind: str = "span"
 
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
