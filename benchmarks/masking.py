@@ -18,10 +18,11 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from unittest import mock
 
-from albert_tf.runtime.commands import option, run
+from albert_tf.runtime.bounds import POSITIVE
+from albert_tf.runtime.commands import CommandOptions, option, run
 from albert_tf.runtime.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,25 +33,23 @@ SEED = 0
 
 
 @dataclasses.dataclass(frozen=True)
-class MaskingOptions:
+class MaskingOptions(CommandOptions):
     """What is measured, and how often."""
 
     data: str | None = option("folder of records; without it, docstrings become records", None)
     seq_length: int = option("of the records that are made", 512)
     batch_sizes: str = option("which, comma-separated", "64,256,1024")
-    rounds: int = option("measurements of each line", 15)
-    sequences: int = option("at least so many in each measurement", 2048)
+    rounds: Annotated[int, POSITIVE] = option("measurements of each line", 15)
+    sequences: Annotated[int, POSITIVE] = option("at least so many in each measurement", 2048)
     dry_run: bool = option("check the options, print what would be measured", False)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         sizes = self.batch_sizes.split(",")
         if not all(size.isdecimal() and int(size) for size in sizes):
             raise InputError(
                 f"--batch_sizes must be positive, as in 64,256. Received: {self.batch_sizes!r}."
             )
-        for key in ("rounds", "sequences"):
-            if getattr(self, key) < 1:
-                raise InputError(f"--{key} must be positive. Received: {getattr(self, key)}.")
 
 
 def masking(options: MaskingOptions) -> None:

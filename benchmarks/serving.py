@@ -22,8 +22,10 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from typing import Annotated
 
 from albert_tf.runtime import commands
+from albert_tf.runtime.bounds import POSITIVE
 from albert_tf.runtime.errors import InputError
 from albert_tf.text.tokenizer import WORD_MARK, Tokenizer, load_tokenizer
 
@@ -34,7 +36,7 @@ _PERCENTILES = ((50, 1), (95, 20), (99, 100))  # and the rounds from which on ea
 
 
 @dataclasses.dataclass(frozen=True)
-class ServingOptions:
+class ServingOptions(commands.CommandOptions):
     """What is measured, and how often."""
 
     tokenizer: str = commands.option("a SentencePiece model, or a folder with one")
@@ -44,18 +46,18 @@ class ServingOptions:
     loads: str = commands.option(
         "which, comma-separated, such as 'mixed,1 x 10'; by default all", ""
     )
-    cores: int = commands.option("cores that each system may use", 1)
-    rounds: int = commands.option("measured requests of each load, after one that is not", 20)
+    cores: Annotated[int, POSITIVE] = commands.option("cores that each system may use", 1)
+    rounds: Annotated[int, POSITIVE] = commands.option(
+        "measured requests of each load, after one that is not", 20
+    )
     dry_run: bool = commands.option("check the options, print what would be measured", False)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if unknown := [name for name in self.names if name not in SYSTEMS]:
             raise InputError(
                 f"--systems must be among {', '.join(SYSTEMS)}. Received: {unknown[0]!r}."
             )
-        for key in ("cores", "rounds"):
-            if getattr(self, key) < 1:
-                raise InputError(f"--{key} must be positive. Received: {getattr(self, key)}.")
 
     @property
     def names(self) -> list[str]:

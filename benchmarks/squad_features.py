@@ -12,10 +12,10 @@ import dataclasses
 import json
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from albert_tf.runtime.commands import option, run
-from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.bounds import POSITIVE
+from albert_tf.runtime.commands import CommandOptions, option, run
 
 if TYPE_CHECKING:
     from albert_tf.tasks.examples import SpanExample
@@ -23,19 +23,16 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
-class SquadFeaturesOptions:
+class SquadFeaturesOptions(CommandOptions):
     """What is measured, and how often."""
 
     data: str = option("a file in SQuAD's layout")
     tokenizer: str = option("a sentencepiece model, spiece.model")
-    examples: int = option("questions that both take, the first of the file", 20)
-    rounds: int = option("of ours; theirs has one", 5)
+    examples: Annotated[int, POSITIVE] = option(
+        "questions that both take, the first of the file", 20
+    )
+    rounds: Annotated[int, POSITIVE] = option("of ours; theirs has one", 5)
     dry_run: bool = option("check the options, print what would be measured", False)
-
-    def __post_init__(self) -> None:
-        for key in ("examples", "rounds"):
-            if getattr(self, key) < 1:
-                raise InputError(f"--{key} must be positive. Received: {getattr(self, key)}.")
 
 
 def squad_features(options: SquadFeaturesOptions) -> None:

@@ -22,10 +22,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from albert_tf.runtime import settings
-from albert_tf.runtime.commands import option, run
+from albert_tf.runtime.bounds import POSITIVE
+from albert_tf.runtime.commands import CommandOptions, option, run
 from albert_tf.runtime.errors import InputError
 from benchmarks.systems import SYSTEMS, Step, load
 from benchmarks.workloads import WORKLOADS, Workload, step_flops
@@ -35,27 +36,27 @@ OURS, REFERENCE = ("ours", "ours-bert"), "tf-models-official"
 
 
 @dataclasses.dataclass(frozen=True)
-class StepTimeOptions:
+class StepTimeOptions(CommandOptions):
     """What is measured, and how often."""
 
     shape: str = option(f"one of {', '.join(WORKLOADS)}", "base128")
     systems: str = option("which, comma-separated", ",".join(SYSTEMS))
     precision: str = option(f"one of {', '.join(PRECISIONS)}", "float32")
     jit: bool = option("compile our whole step with XLA", False)
-    threads: int = option("threads of TensorFlow and of torch", 1)
-    rounds: int = option("measured steps of each system, after one that is not", 5)
+    threads: Annotated[int, POSITIVE] = option("threads of TensorFlow and of torch", 1)
+    rounds: Annotated[int, POSITIVE] = option(
+        "measured steps of each system, after one that is not", 5
+    )
     memory: bool = option("measure peak memory and the first step in processes of their own", False)
     dry_run: bool = option("check the options, print what would be measured", False)
     set: tuple[str, ...] = option("", ())
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _require_in("shape", self.shape, WORKLOADS)
         _require_in("precision", self.precision, PRECISIONS)
         for name in self.names:
             _require_in("systems", name, SYSTEMS)
-        for key in ("threads", "rounds"):
-            if getattr(self, key) < 1:
-                raise InputError(f"--{key} must be positive. Received: {getattr(self, key)}.")
 
     @property
     def names(self) -> list[str]:

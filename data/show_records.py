@@ -7,12 +7,12 @@ import dataclasses
 import json
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
 from albert_tf.runtime import commands, settings
-from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.bounds import NOT_NEGATIVE
 from albert_tf.text.tokenizer import Tokenizer
 from data.records.manifest import tokenizer_of
 
@@ -25,15 +25,17 @@ Batch = dict[str, np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
-class ShowRecordsOptions:
+class ShowRecordsOptions(commands.CommandOptions):
     """The command line of `data.show_records`."""
 
     data: str = commands.option("folder of records; may be given without its flag")
-    num: int = commands.option("records to print", 3)
+    num: Annotated[int, NOT_NEGATIVE] = commands.option("records to print", 3)
     objective: str | None = commands.option(
         "sop, nsp or none; by default what labels are for", None
     )
-    sample: int = commands.option("records to count, from the first on; 0 = all", 10_000)
+    sample: Annotated[int, NOT_NEGATIVE] = commands.option(
+        "records to count, from the first on; 0 = all", 10_000
+    )
     seed: int = commands.option("of masks and pairs", 0)
     dry_run: bool = commands.option("check everything and print the options", False)
 
@@ -47,9 +49,6 @@ def show_records(options: ShowRecordsOptions) -> None:
     from data.pipeline.batches import Objective, Records, check_objective
     from data.records.reference_reader import pair_of
 
-    for name in ("num", "sample"):
-        if getattr(options, name) < 0:
-            raise InputError(f"--{name} must not be negative. Received: {getattr(options, name)}.")
     records = Records.open(options.data)
     objective = Objective(options.objective or pair_of(records.manifest))
     check_objective(records.manifest, objective)

@@ -18,10 +18,12 @@ import re
 import time
 from collections.abc import Iterator
 from itertools import chain
+from typing import Annotated
 
 import sentencepiece
 
 from albert_tf.runtime import commands, outputs, settings
+from albert_tf.runtime.bounds import POSITIVE
 from albert_tf.runtime.errors import InputError
 from albert_tf.text.normalization import Normalization, normalize
 from albert_tf.text.tokenizer import (
@@ -46,7 +48,7 @@ _NORMALIZE_AT_ONCE = 10_000
 
 
 @dataclasses.dataclass(frozen=True)
-class TrainTokenizerOptions:
+class TrainTokenizerOptions(commands.CommandOptions):
     """The command line of `data.train_tokenizer`."""
 
     corpus: str = commands.option("where the text is, e.g. text:'corpus/*.txt'")
@@ -57,7 +59,9 @@ class TrainTokenizerOptions:
     unify_quotes: bool = commands.option("`` and '' become \"", False)
     document_boundary: str = commands.option("blank_line, file or regex:RE", "blank_line")
     seed: int = commands.option("of the sample, where there are more sentences than are used", 0)
-    max_sentences: int = commands.option("sentences to train on; bounds the memory", 2_000_000)
+    max_sentences: Annotated[int, POSITIVE] = commands.option(
+        "sentences to train on; bounds the memory", 2_000_000
+    )
     character_coverage: float = commands.option(
         "share of the text whose characters get a piece", 0.99995
     )
@@ -139,8 +143,6 @@ def _check(options: TrainTokenizerOptions) -> None:
             f"--vocab_size must be above {meta}, the special pieces. "
             f"Received: {options.vocab_size}."
         )
-    if options.max_sentences < 1:
-        raise InputError(f"--max_sentences must be at least 1. Received: {options.max_sentences}.")
     if not 0.9 <= options.character_coverage <= 1:
         raise InputError(
             "--character_coverage must be between 0.9 and 1: the rest of the text becomes the "

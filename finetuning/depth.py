@@ -14,7 +14,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import tensorflow as tf
@@ -24,6 +24,7 @@ from albert_tf.export.modules.buckets import WIDTHS
 from albert_tf.export.modules.classifier import ClassifierModule
 from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import commands, settings
+from albert_tf.runtime.bounds import POSITIVE
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.classifier import decode_labels
 from albert_tf.tasks.examples import TextExample
@@ -40,7 +41,7 @@ Classify = Callable[[Sequence[TextExample]], dict[str, np.ndarray]]
 
 
 @dataclasses.dataclass(frozen=True)
-class DepthOptions:
+class DepthOptions(commands.CommandOptions):
     """The command line of `finetuning.depth`."""
 
     run_dir: str = commands.option("a fine-tuned classifier")
@@ -49,7 +50,7 @@ class DepthOptions:
     task: str | None = commands.option("the data set, by default the run's own", None)
     depths: str = commands.option("numbers of layers, such as 3,6,9; by default all", "")
     patience: str = commands.option("layers that must agree for an early exit, such as 2,4", "2")
-    requests: int = commands.option("timed requests of each batch size", 50)
+    requests: Annotated[int, POSITIVE] = commands.option("timed requests of each batch size", 50)
     dry_run: bool = commands.option("load the run, check everything and measure nothing", False)
 
 
@@ -61,8 +62,6 @@ def main(options: DepthOptions) -> None:
             f"--run_dir={options.run_dir} must be a classifier. Received: a run of kind "
             f"{predictor.task.kind!r}."
         )
-    if options.requests < 1:
-        raise InputError(f"--requests must be positive. Received: {options.requests}.")
     task = TASKS[task_name(options.run_dir, options.task)]
     config = predictor.model.encoder.config
     depths = _numbers("--depths", options.depths) or range(1, config.num_layers)

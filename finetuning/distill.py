@@ -21,13 +21,14 @@ parameters and examples/s of all three. Examples are as long as the teacher's, u
 import dataclasses
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.encoder import AlbertEncoder, load_encoder
 from albert_tf.runtime import commands, devices, outputs, settings
+from albert_tf.runtime.bounds import POSITIVE, one_of
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.examples import TextExample
@@ -48,7 +49,7 @@ LOSSES = ("cross_entropy", "mse")
 
 
 @dataclasses.dataclass(frozen=True)
-class DistillOptions:
+class DistillOptions(commands.CommandOptions):
     """The command line of `finetuning.distill`."""
 
     teacher: str = commands.option("the fine-tuned run to learn from")
@@ -66,8 +67,12 @@ class DistillOptions:
     texts: str | None = commands.option(
         "a file of unlabelled texts, besides the training texts", None
     )
-    loss: str = commands.option("cross_entropy, or mse", "cross_entropy")
-    temperature: float = commands.option("of teacher and student, for cross_entropy", 2.0)
+    loss: Annotated[str, one_of(*LOSSES)] = commands.option(
+        "cross_entropy, or mse", "cross_entropy"
+    )
+    temperature: Annotated[float, POSITIVE] = commands.option(
+        "of teacher and student, for cross_entropy", 2.0
+    )
     device: str = commands.option("auto, cpu, gpu or tpu", "auto")
     tpu: str | None = commands.option("name, grpc address or local", None)
     dry_run: bool = commands.option("check everything and train nothing", False)
@@ -216,15 +221,11 @@ def _check(options: DistillOptions) -> None:
             "pass either --student or --student_layers. Received: "
             f"{options.student!r}, {options.student_layers!r}."
         )
-    if options.loss not in LOSSES:
-        raise InputError(f"--loss must be one of {', '.join(LOSSES)}. Received: {options.loss!r}.")
     if options.device == "multi_worker":
         raise InputError(
             "--device=multi_worker: distillation runs in one process, on all of its devices. Pass "
             "auto, cpu, gpu or tpu."
         )
-    if not options.temperature > 0:
-        raise InputError(f"--temperature must be positive. Received: {options.temperature}.")
 
 
 def _task_of_teacher(options: DistillOptions, dataset_task: Any) -> Any:

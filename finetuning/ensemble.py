@@ -18,10 +18,11 @@ import glob
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from albert_tf import info
 from albert_tf.runtime import commands, outputs, settings
+from albert_tf.runtime.bounds import at_least, one_of
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.kinds import KINDS
@@ -34,15 +35,17 @@ from finetuning.reporting.report import fingerprint, scores_if_known, write_pred
 
 
 @dataclasses.dataclass(frozen=True)
-class EnsembleOptions:
+class EnsembleOptions(commands.CommandOptions):
     """The command line of `finetuning.ensemble`."""
 
     runs: tuple[str, ...] = commands.option("glob of fine-tuned runs; may be repeated")
     output: str = commands.option("the folder to make")
     data_dir: str | None = commands.option("the files of the runs' data set", None)
     tfds: bool = commands.option("the data set's prepared TFDS", False)
-    select: str = commands.option("best, or all", "best")
-    max_members: int = commands.option("at most; the paper took 6 to 17", 17)
+    select: Annotated[str, one_of("best", "all")] = commands.option("best, or all", "best")
+    max_members: Annotated[int, at_least(2)] = commands.option(
+        "at most; the paper took 6 to 17", 17
+    )
     part: str | None = commands.option("also answer this part, such as test", None)
     submission: str | None = commands.option("with --part: the leaderboard's file", None)
     batch_size: int = commands.option("examples at a time", 32)
@@ -209,10 +212,6 @@ def _require_same_spans(paths: Sequence[str], sections: Sequence[Any]) -> None:
 
 
 def _check(options: EnsembleOptions) -> None:
-    if options.select not in ("best", "all"):
-        raise InputError(f"--select must be best or all. Received: {options.select!r}.")
-    if options.max_members < 2:
-        raise InputError(f"--max_members must be at least 2. Received: {options.max_members}.")
     if options.submission and not options.part:
         raise InputError("--submission goes with --part: the leaderboard numbers its examples.")
 

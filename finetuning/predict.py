@@ -22,9 +22,10 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from typing import IO, Any
+from typing import IO, Annotated, Any
 
 from albert_tf.runtime import commands, outputs
+from albert_tf.runtime.bounds import POSITIVE, one_of
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample
@@ -38,13 +39,15 @@ CHUNK = 1024  # examples that are in memory together
 
 
 @dataclasses.dataclass(frozen=True)
-class PredictOptions:
+class PredictOptions(commands.CommandOptions):
     """The command line of `finetuning.predict`."""
 
     run_dir: str = commands.option("the fine-tuned run")
     input: str = commands.option("a file of examples, - for stdin", "-")
     output: str = commands.option("a file for the answers, - for stdout", "-")
-    format: str = commands.option("of the answers: jsonl or tsv", "jsonl")
+    format: Annotated[str, one_of("jsonl", "tsv")] = commands.option(
+        "of the answers: jsonl or tsv", "jsonl"
+    )
     task: str | None = commands.option("with --part: the data set, by default the run's own", None)
     data_dir: str | None = commands.option("with --part: the files of the data set", None)
     tfds: bool = commands.option("with --part: the data set's prepared TFDS", False)
@@ -54,16 +57,12 @@ class PredictOptions:
         "of SQuAD 2.0: above it a question has no answer; by default the run's task.null_threshold",
         None,
     )
-    batch_size: int = commands.option("examples at a time", 32)
+    batch_size: Annotated[int, POSITIVE] = commands.option("examples at a time", 32)
     dry_run: bool = commands.option("load the run, check everything and answer nothing", False)
 
 
 def main(options: PredictOptions) -> None:
     """Answers what `options` describe."""
-    if options.format not in ("jsonl", "tsv"):
-        raise InputError(f"--format must be jsonl or tsv. Received: {options.format!r}.")
-    if options.batch_size < 1:
-        raise InputError(f"--batch_size must be positive. Received: {options.batch_size}.")
     if options.submission and not options.part:
         raise InputError("--submission goes with --part: the leaderboard numbers its examples.")
     for flag in ("output", "submission"):

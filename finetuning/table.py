@@ -30,9 +30,10 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from albert_tf.runtime import commands, outputs, settings
+from albert_tf.runtime.bounds import POSITIVE
 from albert_tf.runtime.errors import InputError, InputNotFoundError, reading
 from albert_tf.runtime.run_dir import RunDir
 from finetuning.datasets import TASKS
@@ -46,14 +47,14 @@ _FROM_MNLI = ("rte", "sts-b", "mrpc")
 
 
 @dataclasses.dataclass(frozen=True)
-class TableOptions:
+class TableOptions(commands.CommandOptions):
     """The command line of `finetuning.table`."""
 
     runs: tuple[str, ...] = commands.option("glob of pretraining runs; may be repeated")
     tasks: str = commands.option("comma-separated: " + ", ".join(TASKS))
     data_dir: str = commands.option("a folder with one for each task")
     output: str = commands.option("the table's folder; one that exists is taken up again")
-    seeds: int = commands.option("fine-tunings of each run on each task", 1)
+    seeds: Annotated[int, POSITIVE] = commands.option("fine-tunings of each run on each task", 1)
     from_mnli: bool = commands.option(
         f"begin {', '.join(_FROM_MNLI)} with the best of the run's MNLI models", False
     )
@@ -66,8 +67,6 @@ class TableOptions:
 
 def main(options: TableOptions) -> int:
     """Fine-tunes and compares; returns the exit status."""
-    if options.seeds < 1:
-        raise InputError(f"--seeds must be positive. Received: {options.seeds}.")
     runs, tasks = _runs(options.runs), _tasks(options)
     baseline = _baseline(options, runs)
     outputs.require_folder(options.output, "--output")

@@ -16,9 +16,10 @@ the way, and the best weights are kept. An interrupted run goes on from its last
 
 import dataclasses
 import os
-from typing import Any
+from typing import Annotated, Any
 
 from albert_tf.runtime import commands, devices, outputs, settings
+from albert_tf.runtime.bounds import POSITIVE
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
 from finetuning.datasets import TASKS
@@ -29,7 +30,7 @@ from finetuning.training.starting_point import StartingPoint, resolve
 
 
 @dataclasses.dataclass(frozen=True)
-class FinetuneOptions:
+class FinetuneOptions(commands.CommandOptions):
     """The command line of `finetuning.train`."""
 
     task: str = commands.option("the task: " + ", ".join(TASKS))
@@ -45,7 +46,7 @@ class FinetuneOptions:
     )
     tokenizer: str | None = commands.option("the vocabulary, where --init has none", None)
     recipe: str = commands.option("paper, or none: our own defaults", "paper")
-    seeds: int = commands.option("runs, with seed, seed + 1...", 1)
+    seeds: Annotated[int, POSITIVE] = commands.option("runs, with seed, seed + 1...", 1)
     device: str = commands.option("auto, cpu, gpu, tpu or multi_worker", "auto")
     tpu: str | None = commands.option("name, grpc address or local", None)
     cache_dir: str | None = commands.option("where features are kept for the next run", None)
@@ -57,8 +58,6 @@ def main(options: FinetuneOptions) -> None:
     """Fine-tunes as `options` describe."""
     if options.task not in TASKS:
         raise InputError(f"--task: {settings.unknown_key(options.task, TASKS, 'task')}")
-    if options.seeds < 1:
-        raise InputError(f"--seeds must be positive. Received: {options.seeds}.")
     if options.cache_dir:
         outputs.require_folder(options.cache_dir, "--cache_dir")
     task = TASKS[options.task]

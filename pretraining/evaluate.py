@@ -11,12 +11,13 @@ standard error and chance. Every record is read with the same masks and pairs ea
 import dataclasses
 import json
 import os
-from typing import Any
+from typing import Annotated, Any
 
 from albert_tf.models.checkpoints import is_saved_model, latest_checkpoint, load_config
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.pretrainer import load_pretrainer
 from albert_tf.runtime import commands, devices, outputs, settings
+from albert_tf.runtime.bounds import POSITIVE
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.text.tokenizer import load_tokenizer
@@ -36,12 +37,14 @@ SETTABLE = ("masking.", "objective.pair=")
 
 
 @dataclasses.dataclass(frozen=True)
-class EvaluateOptions:
+class EvaluateOptions(commands.CommandOptions):
     """The command line of `pretraining.evaluate`."""
 
     run_dir: str = commands.option("the run, or the converted checkpoint's folder, to evaluate")
     data: str = commands.option("held-out records, a folder made by data.build")
-    batch_size: int = commands.option("sequences at a time, over all replicas", 32)
+    batch_size: Annotated[int, POSITIVE] = commands.option(
+        "sequences at a time, over all replicas", 32
+    )
     device: str = commands.option("as for pretraining.train", "auto")
     tpu: str | None = commands.option("as for pretraining.train", None)
     output: str | None = commands.option(
@@ -56,8 +59,6 @@ class EvaluateOptions:
 
 def main(options: EvaluateOptions) -> None:
     """Evaluates, prints, and leaves the figures in the run's folder."""
-    if options.batch_size < 1:
-        raise InputError(f"--batch_size must be positive. Received: {options.batch_size}.")
     run, records = RunDir(options.run_dir), Records.open(options.data)
     config = config_of(run, records, options.set)
     is_run = "records" in run.config()

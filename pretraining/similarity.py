@@ -13,6 +13,7 @@ Several models share the figure:
 import dataclasses
 import os
 from collections.abc import Sequence
+from typing import Annotated
 
 import numpy as np
 import tensorflow as tf
@@ -21,6 +22,7 @@ from albert_tf import info
 from albert_tf.models.checkpoints import load_config
 from albert_tf.models.encoder import INPUTS, AlbertEncoder, load_encoder
 from albert_tf.runtime import commands, outputs
+from albert_tf.runtime.bounds import POSITIVE
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.plots import plot_lines
 from albert_tf.runtime.run_dir import RunDir
@@ -33,7 +35,7 @@ L2, ANGLE = "L2 distance", "angle in degrees"
 
 
 @dataclasses.dataclass(frozen=True)
-class SimilarityOptions:
+class SimilarityOptions(commands.CommandOptions):
     """The command line of `pretraining.similarity`."""
 
     run_dir: tuple[str, ...] = commands.option("a run or converted folder; may be repeated")
@@ -41,14 +43,12 @@ class SimilarityOptions:
     output: str | None = commands.option(
         "the PNG; by default in the first run's plots folder", None
     )
-    batch_size: int = commands.option("sequences at a time", 32)
+    batch_size: Annotated[int, POSITIVE] = commands.option("sequences at a time", 32)
     dry_run: bool = commands.option("check everything and compute nothing", False)
 
 
 def main(options: SimilarityOptions) -> None:
     """Computes, prints, draws."""
-    if options.batch_size < 1:
-        raise InputError(f"--batch_size must be positive. Received: {options.batch_size}.")
     records = Records.open(options.data)
     for path in options.run_dir:
         check_records(RunDir(path), load_config(path), records)

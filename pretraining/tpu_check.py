@@ -19,9 +19,11 @@ import dataclasses
 import itertools
 import json
 import sys
+from typing import Annotated
 
 from albert_tf.models.config import PRESETS
 from albert_tf.runtime import commands, devices, settings
+from albert_tf.runtime.bounds import NOT_NEGATIVE, POSITIVE
 from albert_tf.runtime.errors import InputError
 from pretraining.experiments import paper_recipe
 from pretraining.tpu import cache as tpu_cache
@@ -35,33 +37,35 @@ _CHOICES = ("model.rematerialize", "model.rematerialize_chunks", "loop.accumulat
 
 
 @dataclasses.dataclass(frozen=True)
-class TpuCheckOptions:
+class TpuCheckOptions(commands.CommandOptions):
     """The command line."""
 
     preset: str = commands.option("the model", "albert-base-v2")
-    seq_length: int = commands.option("pieces of a sequence", 512)
-    num_predictions: int = commands.option("predicted pieces of a sequence; 0: the recipe's, 20", 0)
-    batch: int = commands.option("sequences on a chip", 32)
+    seq_length: Annotated[int, POSITIVE] = commands.option("pieces of a sequence", 512)
+    num_predictions: Annotated[int, NOT_NEGATIVE] = commands.option(
+        "predicted pieces of a sequence; 0: the recipe's, 20", 0
+    )
+    batch: Annotated[int, POSITIVE] = commands.option("sequences on a chip", 32)
     topology: str = commands.option(f"{', '.join(CHIPS)}, with a layout or without: v5e:2x2", "v5e")
     quick: bool = commands.option("the compiler's least effort: about right, in seconds", False)
     largest: bool = commands.option("find the largest batch too: two to five more compiles", True)
-    global_batch: int = commands.option("find the cheapest way to compute this batch instead", 0)
-    chips: int = commands.option("that share --global_batch", 8)
+    global_batch: Annotated[int, NOT_NEGATIVE] = commands.option(
+        "find the cheapest way to compute this batch instead", 0
+    )
+    chips: Annotated[int, POSITIVE] = commands.option("that share --global_batch", 8)
     table: bool = commands.option("every preset on every chip, --batch on each, instead", False)
     presets: str = commands.option("of --table, comma-separated", ",".join(PRESETS))
     dry_run: bool = commands.option("print the configuration, compile nothing", False)
     set: tuple[str, ...] = commands.option("key=value of the pretraining configuration", ())
 
     def __post_init__(self) -> None:
-        for key in ("batch", "seq_length", "chips"):
-            if getattr(self, key) < 1:
-                raise InputError(f"--{key} must be positive. Received: {getattr(self, key)}.")
-        if self.num_predictions < 0 or self.num_predictions > self.seq_length:
+        super().__post_init__()
+        if self.num_predictions > self.seq_length:
             raise InputError(
                 "--num_predictions must be between 0 and --seq_length. "
                 f"Received: {self.num_predictions}, {self.seq_length}."
             )
-        if self.global_batch < 0 or self.global_batch % self.chips:
+        if self.global_batch % self.chips:
             raise InputError(
                 "--global_batch must be a multiple of --chips. "
                 f"Received: {self.global_batch}, {self.chips}."

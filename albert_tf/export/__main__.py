@@ -12,6 +12,7 @@ run its task. --format=litert writes OUTPUT/VERSION/model.tflite with its tokeni
 import dataclasses
 import os
 from collections.abc import Callable
+from typing import Annotated
 
 from albert_tf.export import serving
 from albert_tf.export.litert import QUANTIZATIONS, write_litert
@@ -28,6 +29,7 @@ from albert_tf.models.checkpoints import load_config
 from albert_tf.models.encoder import load_encoder
 from albert_tf.models.pretrainer import load_pretrainer
 from albert_tf.runtime import commands, devices, outputs, settings
+from albert_tf.runtime.bounds import POSITIVE, one_of
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.predictor import load_task_model
@@ -35,7 +37,7 @@ from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 
 
 @dataclasses.dataclass(frozen=True)
-class ExportOptions:
+class ExportOptions(commands.CommandOptions):
     """The command line of `albert_tf.export`."""
 
     run_dir: str = commands.option("the run, or converted folder, to export")
@@ -45,8 +47,12 @@ class ExportOptions:
         "multiple_choice",
         None,
     )
-    version: int = commands.option("the version's number; one that exists is refused", 1)
-    pooling: str = commands.option("of --kind=embedding: mean or cls", "mean")
+    version: Annotated[int, POSITIVE] = commands.option(
+        "the version's number; one that exists is refused", 1
+    )
+    pooling: Annotated[str, one_of(*POOLINGS)] = commands.option(
+        "of --kind=embedding: mean or cls", "mean"
+    )
     depths: str = commands.option(
         "of text exports, such as 3,6: for each K also a signature depth_K that ends after layer K",
         "",
@@ -56,9 +62,13 @@ class ExportOptions:
         "when so many layers in a row have not changed its label; 0: none",
         0,
     )
-    precision: str = commands.option("float32 or mixed_bfloat16: what it computes in", "float32")
-    format: str = commands.option("saved_model, or litert: for phones, ids in", "saved_model")
-    quantization: str = commands.option(
+    precision: Annotated[str, one_of("float32", "mixed_bfloat16")] = commands.option(
+        "float32 or mixed_bfloat16: what it computes in", "float32"
+    )
+    format: Annotated[str, one_of("saved_model", "litert")] = commands.option(
+        "saved_model, or litert: for phones, ids in", "saved_model"
+    )
+    quantization: Annotated[str, one_of(*QUANTIZATIONS)] = commands.option(
         "of --format=litert, of the weights: none, float16 or int8", "none"
     )
     seq_length: int | None = commands.option(
@@ -116,12 +126,6 @@ OF_TASKS: dict[str, Maker] = {
 MAKERS = OF_ENCODERS | OF_TASKS
 
 
-_CHOICES = {
-    "precision": ("float32", "mixed_bfloat16"),
-    "format": ("saved_model", "litert"),
-    "quantization": QUANTIZATIONS,
-    "pooling": POOLINGS,
-}
 # Flags that not every export takes: what is said of those that do.
 _KINDS_OF = {
     "depths": ("classifier", "regressor", "embedding"),
@@ -165,12 +169,7 @@ def main(options: ExportOptions) -> None:
 
 
 def _check(options: ExportOptions, kind: str) -> None:
-    """Refuses impossible values, and flags that this export would not look at."""
-    if options.version < 1:
-        raise InputError(f"--version must be a positive number. Received: {options.version}.")
-    for name, choices in _CHOICES.items():
-        if (value := getattr(options, name)) not in choices:
-            raise InputError(f"--{name} must be one of {', '.join(choices)}. Received: {value!r}.")
+    """Refuses flags that this export would not look at."""
     for field in dataclasses.fields(options):
         if getattr(options, field.name) == field.default:
             continue

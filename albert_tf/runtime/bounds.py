@@ -26,6 +26,7 @@ class Bound:
 
 POSITIVE = Bound("be positive", lambda value: value > 0)  # NaN is not
 NOT_NEGATIVE = Bound("not be negative", lambda value: value >= 0)
+NUMBER = Bound("be a number", lambda value: value == value)
 
 
 def at_least(least: float, reason: str = "") -> Bound:
@@ -62,7 +63,8 @@ class Bounded:
     KEY: ClassVar[str] = "`{}`"
 
     def __post_init__(self) -> None:
-        for name, bound in _bounds(type(self)):
+        cls: Any = type(self)
+        for name, bound in _bounds(cls):
             value = getattr(self, name)
             if value is not None and not bound.holds(value):
                 raise ConfigError(
@@ -71,7 +73,7 @@ class Bounded:
 
 
 @functools.cache
-def _bounds(cls: Any) -> Iterable[tuple[str, Bound]]:
+def _bounds(cls: type) -> Iterable[tuple[str, Bound]]:
     hints = typing.get_type_hints(cls, include_extras=True)
     return [
         (name, bound)

@@ -1,9 +1,9 @@
 """One way to make a command: a frozen dataclass of options becomes its absl flags.
 
     @dataclasses.dataclass(frozen=True)
-    class BuildOptions:
+    class BuildOptions(CommandOptions):
         corpus: str = option("where the text is, e.g. text:'corpus/*.txt'")
-        seq_length: int = option("pieces per sequence", 512)
+        seq_length: Annotated[int, POSITIVE] = option("pieces per sequence", 512)
 
     if __name__ == "__main__":
         run(build, BuildOptions, __doc__)
@@ -26,6 +26,7 @@ from typing import Any, TypeVar
 from absl import flags
 
 from albert_tf.runtime import settings
+from albert_tf.runtime.bounds import Bounded
 from albert_tf.runtime.errors import InputError, MachineError
 
 # Before TensorFlow is imported: its start-up notes would bury what a command has to say, and Keras
@@ -33,7 +34,7 @@ from albert_tf.runtime.errors import InputError, MachineError
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
 
-Options = TypeVar("Options")
+T = TypeVar("T")
 USAGE_ERROR = 2
 TERMINATED = 128 + signal.SIGTERM
 _DEFINERS: dict[type, Callable] = {
@@ -43,6 +44,12 @@ _DEFINERS: dict[type, Callable] = {
     bool: flags.DEFINE_bool,
     tuple: flags.DEFINE_multi_string,
 }
+
+
+class CommandOptions(Bounded):
+    """Mixin of a command's options, whose bounds are told by their flags' names."""
+
+    KEY = "--{}"
 
 
 def option(help: str, default: Any = dataclasses.MISSING, flag: str | None = None) -> Any:
@@ -94,8 +101,8 @@ def _terminate(owner: int, *_: object) -> None:
 
 
 def parse(
-    options_class: type[Options], argv: Sequence[str], doc: str, usage: str, positional: str = ""
-) -> Options:
+    options_class: type[T], argv: Sequence[str], doc: str, usage: str, positional: str = ""
+) -> T:
     """Reads `argv` (with the program's name first) into `options_class`; `positional` as in `run`.
 
     Raises:

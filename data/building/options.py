@@ -1,8 +1,10 @@
 """The options of `data.build`, and what is wrong with them."""
 
 import dataclasses
+from typing import Annotated
 
 from albert_tf.runtime import commands
+from albert_tf.runtime.bounds import NOT_NEGATIVE, POSITIVE, at_least, between, one_of
 from albert_tf.runtime.errors import InputError
 from data.building import beam_runner
 from data.corpora.corpus import KINDS
@@ -19,26 +21,40 @@ REFERENCE_PREDICTIONS = 20  # what Google's tool predicts at most, at any length
 
 
 @dataclasses.dataclass(frozen=True)
-class BuildOptions:
+class BuildOptions(commands.CommandOptions):
     """The command line of `data.build`."""
 
     corpus: str = commands.option("where the text is: KIND:WHERE, " + KINDS)
     tokenizer: str = commands.option("tokenizer folder, spiece.model or vocab.txt")
     output: str = commands.option("the folder to make")
-    seq_length: int = commands.option("pieces per sequence, special ones included", 512)
+    seq_length: Annotated[
+        int, at_least(MIN_SEQ_LENGTH, "below, hardly a pair of sentences fits")
+    ] = commands.option("pieces per sequence, special ones included", 512)
     document_boundary: str = commands.option("blank_line, file or regex:RE", "blank_line")
-    split: str = commands.option("documents to take: all, train or heldout", "all")
-    heldout_fraction: float = commands.option("share of documents that `heldout` takes", 0.05)
-    dupe_factor: int = commands.option("passes over the corpus, each with other segments", 1)
-    layout: str = commands.option(
+    split: Annotated[str, one_of("all", "train", "heldout")] = commands.option(
+        "documents to take: all, train or heldout", "all"
+    )
+    heldout_fraction: Annotated[float, between("(0, 1)")] = commands.option(
+        "share of documents that `heldout` takes", 0.05
+    )
+    dupe_factor: Annotated[int, POSITIVE] = commands.option(
+        "passes over the corpus, each with other segments", 1
+    )
+    layout: Annotated[str, one_of(COMPACT, REFERENCE)] = commands.option(
         "compact, or reference: masked, for other projects' loaders", COMPACT
     )
-    feature_names: str = commands.option("reference layout: google or model_garden", GOOGLE)
-    masking_rate: float = commands.option("reference layout: share of pieces to predict", 0.15)
-    max_predictions: int = commands.option(
+    feature_names: Annotated[str, one_of(*FOREIGN_NAMES)] = commands.option(
+        "reference layout: google or model_garden", GOOGLE
+    )
+    masking_rate: Annotated[float, between("(0, 1)")] = commands.option(
+        "reference layout: share of pieces to predict", 0.15
+    )
+    max_predictions: Annotated[int, NOT_NEGATIVE] = commands.option(
         "reference layout: slots; 0 = round(masking_rate x seq_length)", 0
     )
-    max_ngram: int = commands.option("reference layout: most words masked together", 3)
+    max_ngram: Annotated[int, POSITIVE] = commands.option(
+        "reference layout: most words masked together", 3
+    )
     reference_quirks: bool = commands.option(
         "reference layout: the oddities of Google's tool: random partners with label 1 for lone "
         "sentences, short documents, special pieces among random ones, 20 slots",
@@ -47,8 +63,10 @@ class BuildOptions:
     seed: int = commands.option("of everything random", 0)
     errors: str = commands.option("strict, or replace: what invalid UTF-8 gets", "strict")
     data_dir: str | None = commands.option("where TFDS keeps its data sets", None)
-    num_workers: int = commands.option("local runner: processes at most; 0 = one per core", 0)
-    runner: str = commands.option(
+    num_workers: Annotated[int, NOT_NEGATIVE] = commands.option(
+        "local runner: processes at most; 0 = one per core", 0
+    )
+    runner: Annotated[str, one_of(LOCAL, BEAM)] = commands.option(
         "local, or beam: Apache Beam, for a cluster; the same bytes", LOCAL
     )
     beam_args: str = commands.option(
@@ -63,45 +81,18 @@ def check(options: BuildOptions) -> None:
     """InputError: an option is impossible, or does not go with another."""
     for name in ("tokenizer", "output"):
         locations.require_local(getattr(options, name), f"--{name}")
-    if options.seq_length < MIN_SEQ_LENGTH:
-        raise InputError(
-            f"--seq_length must be at least {MIN_SEQ_LENGTH}. Received: {options.seq_length}. "
-            "Raise it: below, hardly a pair of sentences fits."
-        )
-    if options.split not in ("all", "train", "heldout"):
-        raise InputError(f"--split must be all, train or heldout. Received: {options.split!r}.")
-    if not 0 < options.heldout_fraction < 1:
-        raise InputError(
-            f"--heldout_fraction must lie between 0 and 1. Received: {options.heldout_fraction}."
-        )
     _check_layout(options)
     _check_runner(options)
-    if options.dupe_factor < 1:
-        raise InputError(f"--dupe_factor must be at least 1. Received: {options.dupe_factor}.")
-    if options.num_workers < 0:
-        raise InputError(
-            f"--num_workers must be at least 1, or 0 for all cores. Received: "
-            f"{options.num_workers}."
-        )
 
 
 def _check_layout(options: BuildOptions) -> None:
-    for name, valid in (("layout", (COMPACT, REFERENCE)), ("feature_names", tuple(FOREIGN_NAMES))):
-        if (value := getattr(options, name)) not in valid:
-            raise InputError(f"--{name} must be {' or '.join(valid)}. Received: {value!r}.")
     if options.layout == COMPACT:
         _check_compact(options)
-    if not 0 < options.masking_rate < 1:
+    if options.max_predictions > options.seq_length:
         raise InputError(
-            f"--masking_rate must lie between 0 and 1. Received: {options.masking_rate}."
+            "--max_predictions must not exceed --seq_length. "
+            f"Received: {options.max_predictions}, {options.seq_length}."
         )
-    if not 0 <= options.max_predictions <= options.seq_length:
-        raise InputError(
-            f"--max_predictions must lie between 1 and --seq_length, or be 0 for the default. "
-            f"Received: {options.max_predictions}."
-        )
-    if options.max_ngram < 1:
-        raise InputError(f"--max_ngram must be at least 1. Received: {options.max_ngram}.")
 
 
 def _check_compact(options: BuildOptions) -> None:
@@ -120,8 +111,6 @@ def _check_compact(options: BuildOptions) -> None:
 
 
 def _check_runner(options: BuildOptions) -> None:
-    if options.runner not in (LOCAL, BEAM):
-        raise InputError(f"--runner must be local or beam. Received: {options.runner!r}.")
     if options.runner == LOCAL and options.beam_args:
         raise InputError(
             f"--beam_args is for --runner=beam. Received: {options.beam_args!r}. Leave it out."

@@ -4,8 +4,10 @@ import dataclasses
 import itertools
 import re
 from collections.abc import Mapping
+from typing import Annotated
 
 from albert_tf.runtime import commands, settings
+from albert_tf.runtime.bounds import POSITIVE
 from albert_tf.runtime.errors import InputError
 from pretraining.experiments import experiment, group_of
 from pretraining.loop.config import PretrainConfig
@@ -14,7 +16,7 @@ UNITS = ("steps", "tokens", "seconds")
 
 
 @dataclasses.dataclass(frozen=True)
-class SweepOptions:
+class SweepOptions(commands.CommandOptions):
     """The command line of `pretraining.sweep`."""
 
     output: str = commands.option("the sweep's folder; one that exists is taken up again")
@@ -25,7 +27,9 @@ class SweepOptions:
     experiment: str | None = commands.option("what is changed; for a grid by default laptop", None)
     data: str = commands.option("the records, as for pretraining.train", "artifacts/records")
     heldout: str | None = commands.option("records to evaluate on; by default none", None)
-    seeds: int = commands.option("runs of each configuration: seed, seed + 1...", 1)
+    seeds: Annotated[int, POSITIVE] = commands.option(
+        "runs of each configuration: seed, seed + 1...", 1
+    )
     budget: str | None = commands.option("steps:N, tokens:N or seconds:N", None)
     device: str = commands.option("as for pretraining.train", "auto")
     tpu: str | None = commands.option("as for pretraining.train", None)
@@ -33,8 +37,7 @@ class SweepOptions:
     set: tuple[str, ...] = commands.option("key=value, for every member", ())
 
     def __post_init__(self) -> None:
-        if self.seeds < 1:
-            raise InputError(f"--seeds must be positive. Received: {self.seeds}.")
+        super().__post_init__()
         if bool(self.grid) == bool(self.group):
             raise InputError(
                 "either --grid or --group says what is compared. "

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.runtime.bounds import POSITIVE, Bounded, at_least, between
+from albert_tf.runtime.bounds import NUMBER, POSITIVE, Bounded, at_least, between
 from albert_tf.tasks.spans.heads import IndependentHead, JointHead
 from albert_tf.tasks.task_model import TaskModel
 
@@ -36,7 +36,7 @@ class SpanTask(Bounded):
     n_best: Annotated[int, POSITIVE] = 20
     answerable: bool = False
     beam: Annotated[int, POSITIVE] = 5
-    null_threshold: Annotated[float, between("[-inf, inf]")] = 0.0
+    null_threshold: Annotated[float, NUMBER] = 0.0
     dropout: Annotated[float, between("[0, 1)")] = 0.1
     kind: str = "span"
 
