@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import numpy as np
 import tensorflow as tf
 import tf_keras
+from scipy.special import softmax
 
 from albert_tf.models.layers import common
 from albert_tf.runtime.bounds import Bounded, at_least, between
@@ -135,7 +136,7 @@ def decode_labels(
     logits: np.ndarray, features: Features, examples: Sequence[TextExample], task: ClassifierTask
 ) -> list[dict[str, Any]]:
     """`label`, its probability `score`, and the `probabilities` of all labels, of each example."""
-    probabilities = softmax(logits)
+    probabilities = softmax(logits.astype(np.float64), axis=-1)
     return [
         {
             "label": task.labels[int(row.argmax())],
@@ -148,11 +149,4 @@ def decode_labels(
 
 def average_logits(members: Sequence[np.ndarray]) -> np.ndarray:
     """Logits [N, C] whose probabilities are the mean of the members'."""
-    return np.log(np.mean([softmax(logits) for logits in members], axis=0))
-
-
-def softmax(logits: np.ndarray) -> np.ndarray:
-    """Over the last axis."""
-    logits = logits.astype(np.float64)
-    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return powers / powers.sum(axis=-1, keepdims=True)
+    return np.log(np.mean([softmax(each.astype(np.float64), axis=-1) for each in members], axis=0))

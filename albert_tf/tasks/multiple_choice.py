@@ -7,12 +7,12 @@ from typing import Annotated, Any, Self
 import numpy as np
 import tensorflow as tf
 import tf_keras
+from scipy.special import softmax
 
 from albert_tf.models.encoder import INPUTS, symbolic
 from albert_tf.models.layers import common
 from albert_tf.runtime.bounds import Bounded, at_least, between
 from albert_tf.runtime.errors import InputError
-from albert_tf.tasks.classifier import softmax
 from albert_tf.tasks.examples import ChoiceExample
 from albert_tf.tasks.features import Features, pack
 from albert_tf.tasks.task_model import TaskModel, head_dense
@@ -127,5 +127,5 @@ def decode_choices(
             "label": chr(ord("A") + int(row.argmax())),
             "probabilities": row.tolist(),
         }
-        for row in softmax(logits)
+        for row in softmax(logits.astype(np.float64), axis=-1)
     ]

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import scipy.stats
 
 from albert_tf import info
 from albert_tf.runtime import outputs
@@ -104,13 +105,15 @@ def standard_error(
         pairs = zip(predictions, examples, strict=True)
         each = [task.score([answer], [example])[metric] for answer, example in pairs]
         return float(np.std(each)) / math.sqrt(len(each))
-    rng = np.random.default_rng(0)
-    values = []
-    for _ in range(_RESAMPLES):
-        rows = rng.integers(0, len(examples), len(examples)).tolist()
+
+    def resampled(rows: np.ndarray) -> float:
         scores = task.score([predictions[row] for row in rows], [examples[row] for row in rows])
-        values.append(scores[metric])
-    return statistics.stdev(values)
+        return scores[metric]
+
+    rows = np.arange(len(examples))
+    return scipy.stats.bootstrap(
+        (rows,), resampled, n_resamples=_RESAMPLES, vectorized=False, method="basic", rng=0
+    ).standard_error
 
 
 def _answered(prediction: Prediction, threshold: float) -> Prediction:

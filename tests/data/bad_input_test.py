@@ -81,13 +81,13 @@ ONE = {
     "build": {
         "short": ({"seq_length": 15}, ["--seq_length", "at least 16", "15"]),
         "tokenizer": ({"tokenizer": "nothing"}, ["tokenizer", "spiece.model", "nothing"]),
-        "split": ({"split": "test"}, ["--split", "all, train or heldout", "test"]),
-        "fraction": ({"heldout_fraction": 1.5}, ["--heldout_fraction", "between 0 and 1", "1.5"]),
-        "dupe": ({"dupe_factor": 0}, ["--dupe_factor", "at least 1", "0"]),
-        "layout": ({"layout": "wide"}, ["--layout", "compact or reference", "wide"]),
+        "split": ({"split": "test"}, ["--split", "one of all, train, heldout", "test"]),
+        "fraction": ({"heldout_fraction": 1.5}, ["--heldout_fraction", "in (0, 1)", "1.5"]),
+        "dupe": ({"dupe_factor": 0}, ["--dupe_factor", "positive", "0"]),
+        "layout": ({"layout": "wide"}, ["--layout", "one of compact, reference", "wide"]),
         "names": (
             {"layout": "reference", "feature_names": "mine"},
-            ["--feature_names", "google or model_garden", "mine"],
+            ["--feature_names", "one of google, model_garden", "mine"],
         ),
         "masks in compact": (
             {"max_predictions": 3},
@@ -96,14 +96,14 @@ ONE = {
         "quirks in compact": ({"reference_quirks": "true"}, ["--reference_quirks", "True"]),
         "rate": (
             {"layout": "reference", "masking_rate": 1.5},
-            ["--masking_rate", "between 0 and 1", "1.5"],
+            ["--masking_rate", "in (0, 1)", "1.5"],
         ),
         "slots": (
             {"layout": "reference", "max_predictions": 17},
             ["--max_predictions", "--seq_length", "17"],
         ),
-        "ngram": ({"layout": "reference", "max_ngram": 0}, ["--max_ngram", "at least 1", "0"]),
-        "workers": ({"num_workers": -1}, ["--num_workers", "at least 1", "-1"]),
+        "ngram": ({"layout": "reference", "max_ngram": 0}, ["--max_ngram", "positive", "0"]),
+        "workers": ({"num_workers": -1}, ["--num_workers", "not be negative", "-1"]),
         "empty split": (
             {"split": "heldout", "heldout_fraction": 1e-9},
             ["--corpus", "--split=heldout", "--heldout_fraction"],

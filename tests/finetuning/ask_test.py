@@ -5,9 +5,10 @@ import pathlib
 
 import numpy as np
 import pytest
+from scipy.special import softmax
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
-from albert_tf.tasks.classifier import average_logits, softmax
+from albert_tf.tasks.classifier import average_logits
 from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample
 from albert_tf.tasks.predictor import load_predictor
 from finetuning import ensemble, predict

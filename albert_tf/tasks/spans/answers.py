@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from scipy.special import softmax
 
-from albert_tf.tasks.classifier import softmax
 from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.spans.features import SpanFeatures
 from albert_tf.tasks.spans.heads import NEVER

@@ -315,7 +315,7 @@ class TestProgram:
         ("options", "words"),
         [
             ({"kind": "fill-mask"}, "--kind must be one of encoder.*'fill-mask'"),
-            ({"version": 0}, "--version must be a positive number. Received: 0"),
+            ({"version": 0}, "--version must be positive. Received: 0"),
             ({"kind": "classifier"}, "--kind must be one of.*'pretraining'.*'classifier'"),
             ({"kind": "embedding", "pooling": "max"}, "--pooling must be one of mean, cls.*'max'"),
             ({"depths": "1"}, "--depths is for classifier.*--kind=encoder"),

@@ -127,7 +127,7 @@ def test_a_mistake_in_a_worker_is_told_as_by_the_local_runner(options, tmp_path)
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"runner": "spark"}, "--runner must be local or beam. Received: 'spark'"),
+        ({"runner": "spark"}, "--runner must be one of local, beam. Received: 'spark'"),
         ({"beam_args": "--runner=X"}, "--beam_args is for --runner=beam"),
         (
             {"runner": "beam", "layout": "reference", "reference_quirks": True},

@@ -262,10 +262,10 @@ def test_slots():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"rate": 0.0}, "`masking.rate` must lie between 0 and 1. Received: 0.0"),
+        ({"rate": 0.0}, "`masking.rate` must be in .0, 1.. Received: 0.0"),
         ({"rate": 1.0}, "`masking.rate`"),
         ({"max_ngram": 0}, "`masking.max_ngram` must be positive. Received: 0"),
-        ({"max_predictions": -1}, "`masking.max_predictions` must be positive"),
+        ({"max_predictions": -1}, "`masking.max_predictions` must not be negative"),
     ],
 )
 def test_impossible_values_are_refused(change, message):

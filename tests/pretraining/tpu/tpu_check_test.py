@@ -273,7 +273,7 @@ def test_recommendation_and_table(home, capsys):
     ({"topology": "v3"}, (), "--topology must be v4, v5e, v5p, v6e"),
     ({"batch": 0}, (), "--batch must be positive"),
     ({"global_batch": 100, "chips": 8}, (), "--global_batch must be a multiple of --chips"),
-    ({"global_batch": -64}, (), "--global_batch must be a multiple of --chips"),
+    ({"global_batch": -64}, (), "--global_batch must not be negative"),
     ({"global_batch": 64}, ("model.rematerialize=true",), "finds out how"),
     ({"table": True, "presets": ""}, (), "--presets names none"),
     ({"table": True, "presets": "albert-tiny,albert-bas"}, (), "albert-base"),
