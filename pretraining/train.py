@@ -91,7 +91,8 @@ def main(options: TrainOptions) -> None:
             f"often: pass both or none. Received: {options.heldout}, {config.evaluation.every}."
         )
     run_config = config_of_run(config, records, options)
-    run.check(run_config)
+    defaults = settings.to_dict(PretrainConfig())
+    run.check(run_config, defaults)
     if run.is_complete and not options.dry_run:
         print(f"{run.path} is already complete: {json.dumps(run.result())}")
         return
@@ -109,7 +110,7 @@ def main(options: TrainOptions) -> None:
         print(json.dumps(run_config, indent=1))
         return
     if devices.is_chief(strategy):  # of several workers one writes the run
-        run.begin(run_config, tokenizer_of(records.parts[0].folder))
+        run.begin(run_config, tokenizer_of(records.parts[0].folder), defaults)
     print(
         f"{config.model.param_count():,} parameters, {records.num_records:,} sequences, "
         f"{config.loop.steps:,} steps of {config.loop.global_batch_size}, "

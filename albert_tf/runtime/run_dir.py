@@ -125,15 +125,23 @@ class RunDir:
                 "last checkpoint."
             )
 
-    def begin(self, config: Mapping[str, Any], tokenizer: "Tokenizer") -> None:
+    def begin(
+        self,
+        config: Mapping[str, Any],
+        tokenizer: "Tokenizer",
+        defaults: Mapping[str, Any] | None = None,
+    ) -> None:
         """Starts a run, or takes up the same one.
+
+        Args:
+          defaults: what a key means that an older version's run lacks.
 
         Raises:
           InputError: the folder holds a run of another configuration (the differing keys are
             named), something else, or cannot be written.
         """
         if os.path.isfile(self.config_path):
-            self._require_same_config(config)
+            self._require_same_config(config, defaults)
             return
         with outputs.new_folder(self.path, "--run_dir") as folder:
             new = RunDir(folder)
@@ -141,10 +149,10 @@ class RunDir:
             outputs.write_json(new._join("environment.json"), environment())
             outputs.write_json(new.config_path, config)
 
-    def check(self, config: Mapping[str, Any]) -> None:
+    def check(self, config: Mapping[str, Any], defaults: Mapping[str, Any] | None = None) -> None:
         """As `begin`, without writing anything."""
         if os.path.isfile(self.config_path):
-            self._require_same_config(config)
+            self._require_same_config(config, defaults)
         else:
             outputs.require_new(self.path, "--run_dir")
 
@@ -160,8 +168,11 @@ class RunDir:
                 outputs.lock(file, f"--run_dir={self.path}: another process is training this run")
             yield
 
-    def _require_same_config(self, config: Mapping[str, Any]) -> None:
-        if differing := settings.differing_keys(self.config(), json.loads(json.dumps(config))):
+    def _require_same_config(
+        self, config: Mapping[str, Any], defaults: Mapping[str, Any] | None
+    ) -> None:
+        own = settings.merged(defaults or {}, self.config())
+        if differing := settings.differing_keys(own, json.loads(json.dumps(config))):
             raise InputError(
                 f"--run_dir={self.path} holds a run of another configuration (there != here): "
                 f"{'; '.join(differing)}. Name another folder, or pass the run's own values."

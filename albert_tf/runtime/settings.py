@@ -65,6 +65,15 @@ def override(tree: T, assignments: Iterable[str]) -> T:
     return _replaced(tree, changes)
 
 
+def merged(defaults: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested `values`, and the `defaults` of the keys that they and their sections lack."""
+    result = dict(defaults)
+    for key, value in values.items():
+        is_section = isinstance(value, Mapping) and isinstance(result.get(key), Mapping)
+        result[key] = merged(result[key], value) if is_section else value
+    return result
+
+
 def differing_keys(left: Any, right: Any) -> list[str]:
     """Dotted keys in which two trees (or nested dicts) differ, each as `key: left != right`.
 

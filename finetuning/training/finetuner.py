@@ -9,6 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import devices, outputs, settings
 from albert_tf.runtime.errors import ConfigError, writing
 from albert_tf.runtime.plots import plot_metrics
@@ -76,7 +77,9 @@ class Finetuner:
         """One run to its result; with `dry_run` everything is made and nothing is written."""
         metric = self._deciding_metric(config)
         run_config = self._config_of(config, run, source)
-        run.check(run_config)
+        # Not of `training` and `task`: keys that they lacked did not mean today's defaults.
+        defaults = {"model": settings.to_dict(AlbertConfig())}
+        run.check(run_config, defaults)
         if run.is_complete:
             print(f"{run.path} is already complete: {report.line(run.result())}")
             return
@@ -93,7 +96,7 @@ class Finetuner:
                 print(json.dumps(run_config, indent=1))
                 return
             if is_chief:  # what cannot be is known by now
-                run.begin(run_config, self.tokenizer)
+                run.begin(run_config, self.tokenizer, defaults)
             count = len(train) if source.train else len(self.data.train)
             self._announce(config, count, plan)
             evaluate = self._evaluation(config.training)

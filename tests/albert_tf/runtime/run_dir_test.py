@@ -67,6 +67,17 @@ def test_another_configuration_is_refused_by_key(run, tokenizer):
         assert "\n" not in message
 
 
+def test_a_key_that_an_older_run_lacks_has_its_default(run, tokenizer):
+    newer = CONFIG | {"model": CONFIG["model"] | {"norm": "post"}, "extra": 1}
+    for act in (
+        lambda defaults: run.begin(newer, tokenizer, defaults),
+        lambda defaults: run.check(newer, defaults),
+    ):
+        act({"model": {"num_layers": 7, "norm": "post"}, "extra": 1})
+        with pytest.raises(InputError, match="model.norm: 'pre' != 'post'"):
+            act({"model": {"num_layers": 7, "norm": "pre"}, "extra": 1})
+
+
 def test_a_foreign_folder_is_refused(tmp_path, tokenizer):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").touch()
