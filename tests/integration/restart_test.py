@@ -49,7 +49,7 @@ Evaluator.run = lambda self: run(self, lambda count: os.kill(os.getpid(), signal
 """,
     "export": """
 import random, signal, threading
-from pretraining import selection
+from pretraining.loop import selection
 save, delay = selection.save, random.uniform(0, 2)
 def killed_save(*arguments):
     threading.Timer(delay, os.kill, (os.getpid(), signal.SIGKILL)).start()
