@@ -21,11 +21,11 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, NamedTuple
 
 from albert_tf.runtime import settings
-from albert_tf.runtime.bounds import POSITIVE
+from albert_tf.runtime.bounds import POSITIVE, one_of
 from albert_tf.runtime.commands import CommandOptions, option, run
 from albert_tf.runtime.errors import InputError
 from benchmarks.systems import SYSTEMS, Step, load
@@ -39,9 +39,11 @@ OURS, REFERENCE = ("ours", "ours-bert"), "tf-models-official"
 class StepTimeOptions(CommandOptions):
     """What is measured, and how often."""
 
-    shape: str = option(f"one of {', '.join(WORKLOADS)}", "base128")
+    shape: Annotated[str, one_of(*WORKLOADS)] = option(f"one of {', '.join(WORKLOADS)}", "base128")
     systems: str = option("which, comma-separated", ",".join(SYSTEMS))
-    precision: str = option(f"one of {', '.join(PRECISIONS)}", "float32")
+    precision: Annotated[str, one_of(*PRECISIONS)] = option(
+        f"one of {', '.join(PRECISIONS)}", "float32"
+    )
     jit: bool = option("compile our whole step with XLA", False)
     threads: Annotated[int, POSITIVE] = option("threads of TensorFlow and of torch", 1)
     rounds: Annotated[int, POSITIVE] = option(
@@ -53,10 +55,10 @@ class StepTimeOptions(CommandOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _require_in("shape", self.shape, WORKLOADS)
-        _require_in("precision", self.precision, PRECISIONS)
-        for name in self.names:
-            _require_in("systems", name, SYSTEMS)
+        if unknown := [name for name in self.names if name not in SYSTEMS]:
+            raise InputError(
+                f"--systems must be among {', '.join(SYSTEMS)}. Received: {unknown[0]!r}."
+            )
 
     @property
     def names(self) -> list[str]:
@@ -68,11 +70,6 @@ class StepTimeOptions(CommandOptions):
         """The shape, with the keys of --set."""
         workload = WORKLOADS[self.shape]
         return dataclasses.replace(workload, model=settings.override(workload.model, self.set))
-
-
-def _require_in(key: str, value: str, valid: Collection[str]) -> None:
-    if value not in valid:
-        raise InputError(f"--{key} must be among {', '.join(valid)}. Received: {value!r}.")
 
 
 def step_time(options: StepTimeOptions) -> None:

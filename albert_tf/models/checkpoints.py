@@ -4,6 +4,7 @@ import itertools
 import os
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import tensorflow as tf
 import tf_keras
@@ -124,7 +125,7 @@ def differences_from(target: tf.train.Checkpoint, checkpoint: str) -> str:
         if name.endswith(_VALUE) and not _OF_TRAINING & set(name.split("/"))
     }
     layers, expected = [], {}
-    for name, part in _parts(target):
+    for name, part in tracked_parts(target):
         if isinstance(part, tf_keras.layers.Layer):
             layers.append(f"{name}/")
         elif isinstance(part, tf.Variable) and name.startswith(tuple(layers)):
@@ -133,7 +134,7 @@ def differences_from(target: tf.train.Checkpoint, checkpoint: str) -> str:
     return weight_differences(expected, inside)
 
 
-def _parts(root: tf.train.Checkpoint) -> Iterator[tuple[str, object]]:
+def tracked_parts(root: Any) -> Iterator[tuple[str, object]]:
     """What `root` tracks, nearest first, each once with the name that a checkpoint gives it."""
     seen, queue = {id(root)}, [("", root)]
     for above, parent in queue:

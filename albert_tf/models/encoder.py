@@ -49,10 +49,8 @@ class AlbertEncoder(ConfiguredModel):
     >>> encoder(fake_inputs)["pooled_output"].shape
     """
 
-    def __init__(
-        self, config: AlbertConfig, unroll: bool = True, name: str = "encoder", **kwargs: Any
-    ) -> None:
-        super().__init__(config, unroll, name=name, **kwargs)
+    def __init__(self, config: AlbertConfig, unroll: bool = True, **kwargs: Any) -> None:
+        super().__init__(config, unroll, **kwargs)
         self.embeddings = AlbertEmbeddings(config, dtype=self.dtype_policy)
         self.stack = SharedStack(config, unroll, dtype=self.dtype_policy)
         self.pooler = common.dense(config, config.hidden_size, "pooler")
@@ -97,13 +95,18 @@ class AlbertEncoder(ConfiguredModel):
         return tf.tanh(self.pooler(tf.cast(hidden[:, 0], tf.float32)))
 
     def create_weights(self) -> Self:
-        self(symbolic(INPUTS))
+        trace(self, INPUTS)
         return self
 
 
-def symbolic(names: Iterable[str], *shape: int) -> dict[str, Any]:
-    """Inputs of int32 [B, *shape, S], B and S unknown."""
-    return {name: tf_keras.Input([*shape, None], dtype=tf.int32, name=name) for name in names}
+def trace(model: tf_keras.Model, names: Iterable[str], *shape: int) -> None:
+    """Calls `model` on int32 [B, *shape, S] of unknown B and S in a graph, to create its weights.
+
+    Not on Keras's symbolic inputs: the call would stay as the first node of the layer.
+    """
+    specs = {name: tf.TensorSpec([None, *shape, None], tf.int32, name) for name in names}
+    call = tf.function(lambda inputs: model(inputs), autograph=False)
+    call.get_concrete_function(specs)
 
 
 def load_encoder(path: str, **kwargs: Any) -> AlbertEncoder:

@@ -9,7 +9,7 @@ import tf_keras
 from albert_tf.models.checkpoints import is_saved_model, load_config, read_checkpoint
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.configured_model import ConfiguredModel
-from albert_tf.models.encoder import INPUTS, AlbertEncoder, symbolic
+from albert_tf.models.encoder import INPUTS, AlbertEncoder, trace
 from albert_tf.models.layers import common
 from albert_tf.models.layers.heads import MlmHead, PairHead
 from albert_tf.runtime.errors import InputError
@@ -23,11 +23,9 @@ class AlbertPretrainer(ConfiguredModel):
     Outputs: the encoder's, and `mlm_logits` float32 [B, P, V], `pair_logits` float32 [B, 2].
     """
 
-    def __init__(
-        self, config: AlbertConfig, unroll: bool = True, name: str = "pretrainer", **kwargs: Any
-    ) -> None:
-        super().__init__(config, unroll, name=name, **kwargs)
-        self.encoder = AlbertEncoder(config, unroll, dtype=self.dtype_policy)
+    def __init__(self, config: AlbertConfig, unroll: bool = True, **kwargs: Any) -> None:
+        super().__init__(config, unroll, **kwargs)
+        self.encoder = AlbertEncoder(config, unroll, name="encoder", dtype=self.dtype_policy)
         self.mlm_head = MlmHead(config)
         self.pair_head = PairHead(config)
 
@@ -62,7 +60,7 @@ class AlbertPretrainer(ConfiguredModel):
         }
 
     def create_weights(self) -> Self:
-        self(symbolic([*INPUTS, "masked_lm_positions"]))
+        trace(self, [*INPUTS, "masked_lm_positions"])
         return self
 
 

@@ -6,7 +6,8 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-EXCLUDED = ("layer_norm", "LayerNorm", "bias")
+# By the variable's own name and its layer's: a model may have any name.
+EXCLUDED = (r"(layer_norm|LayerNorm)[^/]*/[^/]*$", r"bias[^/]*$")
 
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
@@ -39,16 +40,15 @@ class AdamW(tf_keras.optimizers.Optimizer):
         self.weight_decay_rate = weight_decay_rate
         self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
         self.exclude = tuple(exclude)
-        self._slots_built = False
 
     def build(self, var_list: list[tf.Variable]) -> None:
         # `apply_gradients` builds again with what it is given, which may be a part of the model.
-        if self._slots_built:
+        if getattr(self, "_built", False):
             return
-        self._slots_built = True
         super().build(var_list)
         self._m = [self.add_variable_from_reference(v, "m") for v in var_list]
         self._v = [self.add_variable_from_reference(v, "v") for v in var_list]
+        self._built = True
 
     def update_step(self, gradient: tf.Tensor, variable: tf.Variable) -> None:
         gradient = tf.convert_to_tensor(gradient)

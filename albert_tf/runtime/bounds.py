@@ -9,6 +9,7 @@ class LoopConfig(Bounded):
 
 import dataclasses
 import functools
+import math
 import typing
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
@@ -24,9 +25,10 @@ class Bound:
     holds: Callable[[Any], bool]
 
 
-POSITIVE = Bound("be positive", lambda value: value > 0)  # NaN is not
-NOT_NEGATIVE = Bound("not be negative", lambda value: value >= 0)
-NUMBER = Bound("be a number", lambda value: value == value)
+POSITIVE = Bound("be positive", lambda value: 0 < value < math.inf)  # NaN is not
+NOT_NEGATIVE = Bound("not be negative", lambda value: 0 <= value < math.inf)
+NUMBER = Bound("be a number", lambda value: not math.isnan(value))
+FINITE = Bound("be a finite number", math.isfinite)
 
 
 def at_least(least: float, reason: str = "") -> Bound:
@@ -35,8 +37,8 @@ def at_least(least: float, reason: str = "") -> Bound:
 
 
 def between(interval: str) -> Bound:
-    """In an interval such as "[0, 1)"."""
-    low, high = map(float, interval[1:-1].split(","))
+    """In an interval such as "[0, 1)" or "[0, 2^31)"."""
+    low, high = (_number(end) for end in interval[1:-1].split(","))
 
     def holds(value: float) -> bool:
         return low <= value <= high and not (
@@ -46,13 +48,20 @@ def between(interval: str) -> Bound:
     return Bound(f"be in {interval}", holds)
 
 
+def _number(text: str) -> float:
+    base, _, power = text.partition("^")
+    return float(base) ** float(power or 1)
+
+
 def one_of(*choices: str) -> Bound:
     """One of a few words."""
     return Bound(f"be one of {', '.join(choices)}", choices.__contains__)
 
 
 class Bounded:
-    """Mixin of dataclasses whose values are within the bounds of their fields; None always is.
+    """Mixin of dataclasses whose values are within the bounds of their fields.
+
+    None is where the type has it.
 
     Rules between fields are a class's own `__post_init__`, which calls this one first.
 
@@ -64,19 +73,19 @@ class Bounded:
 
     def __post_init__(self) -> None:
         cls: Any = type(self)
-        for name, bound in _bounds(cls):
+        for name, optional, bound in _bounds(cls):
             value = getattr(self, name)
-            if value is not None and not bound.holds(value):
+            if not (optional if value is None else bound.holds(value)):
                 raise ConfigError(
                     f"{self.KEY.format(name)} must {bound.rule}. Received: {value!r}."
                 )
 
 
 @functools.cache
-def _bounds(cls: type) -> Iterable[tuple[str, Bound]]:
+def _bounds(cls: type) -> Iterable[tuple[str, bool, Bound]]:
     hints = typing.get_type_hints(cls, include_extras=True)
     return [
-        (name, bound)
+        (name, type(None) in typing.get_args(hint.__origin__), bound)
         for name, hint in hints.items()
         for bound in getattr(hint, "__metadata__", ())
         if isinstance(bound, Bound)

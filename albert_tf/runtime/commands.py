@@ -47,7 +47,7 @@ _DEFINERS: dict[type, Callable] = {
 
 
 class CommandOptions(Bounded):
-    """Mixin of a command's options, whose bounds are told by their flags' names."""
+    """Mixin of a command's options; messages about their values name the flags."""
 
     KEY = "--{}"
 

@@ -69,10 +69,9 @@ class SequenceClassifier(TaskModel):
         self,
         encoder: tf_keras.layers.Layer,
         task: ClassifierTask,
-        name: str = "classifier",
         **kwargs: Any,
     ) -> None:
-        super().__init__(encoder, task, name=name, **kwargs)
+        super().__init__(encoder, task, **kwargs)
         self.head = head_dense(len(task.labels), "head")
         config = getattr(encoder, "config", None)
         if task.exit_losses and (config is None or config.rematerialize):

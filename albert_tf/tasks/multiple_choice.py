@@ -9,7 +9,7 @@ import tensorflow as tf
 import tf_keras
 from scipy.special import softmax
 
-from albert_tf.models.encoder import INPUTS, symbolic
+from albert_tf.models.encoder import INPUTS, trace
 from albert_tf.models.layers import common
 from albert_tf.runtime.bounds import Bounded, at_least, between
 from albert_tf.runtime.errors import InputError
@@ -51,10 +51,9 @@ class MultipleChoice(TaskModel):
         self,
         encoder: tf_keras.layers.Layer,
         task: MultipleChoiceTask,
-        name: str = "multiple_choice",
         **kwargs: Any,
     ) -> None:
-        super().__init__(encoder, task, name=name, **kwargs)
+        super().__init__(encoder, task, **kwargs)
         self.head = head_dense(1, "head")
 
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> tf.Tensor:
@@ -68,7 +67,7 @@ class MultipleChoice(TaskModel):
         return tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
     def create_weights(self) -> Self:
-        self(symbolic(INPUTS, self.task.num_choices))
+        trace(self, INPUTS, self.task.num_choices)
         return self
 
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.layers import common
-from albert_tf.runtime.bounds import between
+from albert_tf.runtime.bounds import FINITE, POSITIVE
 from albert_tf.tasks.classifier import TextTask
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.features import Features
@@ -24,8 +24,8 @@ class RegressorTask(TextTask):
       so that prices are learned like shares.
     """
 
-    center: Annotated[float, between("(-inf, inf)")] = 0.0
-    scale: Annotated[float, between("(0, inf)")] = 1.0
+    center: Annotated[float, FINITE] = 0.0
+    scale: Annotated[float, POSITIVE] = 1.0
     kind: str = "regressor"
 
 
@@ -42,10 +42,9 @@ class SequenceRegressor(TaskModel):
         self,
         encoder: tf_keras.layers.Layer,
         task: RegressorTask,
-        name: str = "regressor",
         **kwargs: Any,
     ) -> None:
-        super().__init__(encoder, task, name=name, **kwargs)
+        super().__init__(encoder, task, **kwargs)
         self.head = head_dense(1, "head")
 
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> tf.Tensor:

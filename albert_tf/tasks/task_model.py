@@ -1,41 +1,58 @@
 """What task models share: an encoder below a head, and dropout that follows the step."""
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.models.encoder import INPUTS, AlbertEncoder, symbolic
+from albert_tf.models.configured_model import freeze_layers, frozen_layers
+from albert_tf.models.encoder import INPUTS, AlbertEncoder, trace
 from albert_tf.models.layers import common
+from albert_tf.models.layers.configured import PolicyMixin
 from albert_tf.runtime import settings
 from albert_tf.training.step import split_batch, step_dropout_key, sum_over_parts
 
 
-class TaskModel(tf_keras.Model):
+class TaskModel(PolicyMixin, tf_keras.Model):
     """An encoder with a task's head, for `compile` and `fit`.
 
-    Compiled, its dropout is a function of (`dropout_seed`, step, replica, part of the batch): a run
-    that is taken up again has the masks that it would have had.
-
-    Attributes:
-      accumulation_steps: parts that `fit` computes a replica's batch in, one after the other, for
-        one update: the same gradient in less memory. They must divide the batch.
+    In `fit`, dropout is a function of (`dropout_seed`, step, replica, part of the batch), so that a
+    resumed run draws the masks of an uninterrupted one.
 
     Over an `AlbertEncoder` Keras can save it in every format, over another encoder as a SavedModel.
 
     Args:
       encoder: an `AlbertEncoder`, or any layer of TF Hub's contract, such as a `hub.KerasLayer`.
       task: the `task` section of the config, a `task_class`.
+      dropout_seed: see above.
+      accumulation_steps: parts that `fit` computes a replica's batch in, one after the other, for
+        one update: the same gradient in less memory. They must divide the batch.
+
+    Raises:
+      ValueError: a `dtype` other than the encoder's.
     """
 
     task_class: type
 
-    def __init__(self, encoder: tf_keras.layers.Layer, task: Any, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(
+        self,
+        encoder: tf_keras.layers.Layer,
+        task: Any,
+        dropout_seed: int = 0,
+        accumulation_steps: int = 1,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**{"dtype": encoder.dtype_policy} | kwargs)
+        if self.dtype_policy.name != encoder.dtype_policy.name:
+            raise ValueError(
+                f"`dtype` of {type(self).__name__} must be its encoder's, "
+                f"{encoder.dtype_policy.name}. Received: {self.dtype_policy.name}."
+            )
         self.encoder, self.task = encoder, task
-        self.dropout_seed, self.accumulation_steps = 0, 1
-        self._part: tf.Tensor | int = 0
+        self.dropout_seed, self.accumulation_steps = dropout_seed, accumulation_steps
+        self._step_key: common.DropoutKey | None = None  # within `train_step`
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments, as Keras writes them."""
@@ -44,17 +61,27 @@ class TaskModel(tf_keras.Model):
                 f"{type(self).__name__} over {type(self.encoder).__name__} has no configuration: "
                 "save it as a SavedModel."
             )
+        encoder = tf_keras.saving.serialize_keras_object(self.encoder)
+        # Keras numbers what it meets twice, but too late for copies that a functional model makes.
+        encoder["shared_object_id"] = id(self.encoder)
         return tf_keras.layers.Layer.get_config(self) | {
-            "encoder": self.encoder.get_config(),
+            "encoder": encoder,
             "task": settings.to_dict(self.task),
+            "dropout_seed": self.dropout_seed,
+            "accumulation_steps": self.accumulation_steps,
+            "frozen": frozen_layers(self),
         }
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], custom_objects: object = None) -> Self:
         """The inverse of `get_config`, with new weights."""
-        encoder = AlbertEncoder.from_config(config["encoder"])
-        task: Any = settings.from_dict(cls.task_class, config["task"])
-        return cls(**{**config, "encoder": encoder, "task": task}).create_weights()
+        values = dict(config)
+        frozen = values.pop("frozen")
+        encoder = tf_keras.saving.deserialize_keras_object(values.pop("encoder"))
+        task: Any = settings.from_dict(cls.task_class, values.pop("task"))
+        model = cls(encoder, task, **values).create_weights()
+        freeze_layers(model, frozen)
+        return model
 
     def build_from_config(self, config: Mapping[str, Any]) -> None:
         self.create_weights()
@@ -73,34 +100,44 @@ class TaskModel(tf_keras.Model):
         return outputs, common.fold_in(key, 1)
 
     def _dropout_key(self) -> common.DropoutKey:
-        optimizer = getattr(self, "optimizer", None)
-        if optimizer is None:
-            return common.new_dropout_key()
-        key = step_dropout_key(self.dropout_seed, optimizer.iterations)
-        return key if self.accumulation_steps == 1 else common.fold_in(key, self._part)
+        return common.new_dropout_key() if self._step_key is None else self._step_key
+
+    @contextlib.contextmanager
+    def _keyed(self, key: common.DropoutKey) -> Iterator[None]:
+        """Draws the dropout of the block from `key`."""
+        self._step_key = key
+        try:
+            yield
+        finally:
+            self._step_key = None
 
     def train_step(self, data: Any) -> dict[str, tf.Tensor]:
         """As of tf_keras, with the gradients of `accumulation_steps` parts summed up."""
-        if self.accumulation_steps == 1:
-            return super().train_step(data)
-        parts = split_batch(data, self.accumulation_steps)
+        key = step_dropout_key(self.dropout_seed, self.optimizer.iterations)
+        count = self.accumulation_steps
+        if count == 1:
+            with self._keyed(key):
+                return super().train_step(data)
+        if isinstance(self.optimizer, tf_keras.mixed_precision.LossScaleOptimizer):
+            raise ValueError(
+                "`accumulation_steps` must be 1 where the loss is scaled (mixed_float16). "
+                f"Received: {count}."
+            )
+        parts = split_batch(data, count)
+
+        def gradients_of(part: tf.Tensor | int) -> tuple[list[tf.Tensor], list[tf.Variable]]:
+            with self._keyed(common.fold_in(key, part)):
+                return self._gradients(tf.nest.map_structure(lambda each: each[part], parts))
+
         # The first part outside of the loop: it shows which weights have gradients at all.
-        gradients, variables = self._gradients(parts, 0)
-        gradients = sum_over_parts(
-            lambda part: self._gradients(parts, part)[0], 1, self.accumulation_steps, gradients
-        )
-        self._part = 0
+        first, variables = gradients_of(0)
+        gradients = sum_over_parts(lambda part: gradients_of(part)[0], 1, count, first)
         self.optimizer.apply_gradients(zip(gradients, variables, strict=True))
         return self.get_metrics_result()
 
-    def _gradients(
-        self, parts: Any, part: tf.Tensor | int
-    ) -> tuple[list[tf.Tensor], list[tf.Variable]]:
+    def _gradients(self, data: Any) -> tuple[list[tf.Tensor], list[tf.Variable]]:
         """A part's share of the gradient of the batch's loss, and the weights that have one."""
-        self._part = part
-        inputs, targets, weights = tf_keras.utils.unpack_x_y_sample_weight(
-            tf.nest.map_structure(lambda values: values[part], parts)
-        )
+        inputs, targets, weights = tf_keras.utils.unpack_x_y_sample_weight(data)
         with tf.GradientTape() as tape:
             outputs = self(inputs, training=True)
             loss = self.compute_loss(inputs, targets, outputs, weights) / self.accumulation_steps
@@ -118,8 +155,8 @@ class TaskModel(tf_keras.Model):
         raise NotImplementedError
 
     def create_weights(self) -> Self:
-        """Creates every weight by one call on symbolic inputs; returns self."""
-        self(symbolic(INPUTS))
+        """Creates every weight by one call in a graph; returns self."""
+        trace(self, INPUTS)
         return self
 
 

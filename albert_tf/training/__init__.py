@@ -1,1 +1,1 @@
-"""What every training shares: loading checkpoints, progress."""
+"""What every training shares: checkpoints, best weights, metrics, parts of a batch, progress."""

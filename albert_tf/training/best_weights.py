@@ -1,4 +1,4 @@
-"""The best weights of a run by a metric, and when nothing better is to be expected."""
+"""The best weights of a run by a metric, and when to stop waiting for better ones."""
 
 import math
 
@@ -51,6 +51,8 @@ class BestWeights:
             if row["step"] <= step and self._column in row:
                 self._decide(int(row["step"]), row[self._column])
         self._checkpoints.drop(lambda kept: kept > step)
+        if self.step not in self._of_chief.steps() + self._checkpoints.steps():
+            self._forget()  # it went with a checkpoint that could not be read any more
 
     def add(self, step: int, value: float) -> bool:
         """Keeps the weights if `value`, an evaluation at `step`, is the best; returns whether."""

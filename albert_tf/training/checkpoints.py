@@ -76,8 +76,12 @@ class Checkpoints:
             for path in sorted(files, reverse=True):  # the index, without which it is none, first
                 os.remove(path)
 
+    def steps(self) -> list[int]:
+        """Of what has been saved in the source, the latest first."""
+        return _steps_in(self._source)
+
     def restore(self, until: int | None = None) -> int | None:
-        """Restores the latest checkpoint that can be read, of those until a step where it is given.
+        """Restores the latest checkpoint that can be read, at step `until` or before it.
 
         Returns its step, None if none was saved, or of those `until` a step none can be read.
 

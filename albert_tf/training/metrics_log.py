@@ -14,7 +14,7 @@ from albert_tf.runtime.run_dir import RunDir
 
 
 def writable_run(run: RunDir, strategy: tf.distribute.Strategy) -> RunDir:
-    """The run, or of another worker than the chief a folder that goes with the process."""
+    """The run for the chief; for other workers a scratch folder, removed when the process ends."""
     if devices.is_chief(strategy):
         return run
     scratch = tempfile.TemporaryDirectory()

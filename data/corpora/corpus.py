@@ -12,9 +12,10 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Annotated, Any
 
 from albert_tf.runtime import settings
+from albert_tf.runtime.bounds import Bounded, one_of
 from albert_tf.runtime.errors import InputError, InputNotFoundError, reading
 from data.corpora import python_docs
 from data.corpora.readers import READERS, CorpusSource, Document, tfds_files
@@ -88,7 +89,7 @@ def corpus_fingerprint(corpus: str, data_dir: str | None = None) -> str:
 
 
 @dataclasses.dataclass(frozen=True)
-class NumberedCorpus:
+class NumberedCorpus(Bounded):
     """A corpus in parts that are read apart and give each document the same number.
 
     A part is a file. tfds and what leaves out passages that stood in an earlier file (python_docs,
@@ -96,15 +97,16 @@ class NumberedCorpus:
     in them is an InputError.
     """
 
+    KEY = "--{}"
+
     corpus: str
     document_boundary: str
-    errors: str
+    errors: Annotated[str, one_of("strict", "replace")]
     data_dir: str | None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         kind, _ = _split_kind(self.corpus)
-        if self.errors not in ("strict", "replace"):
-            raise InputError(f"--errors must be strict or replace. Received: {self.errors!r}.")
         _boundary(self.document_boundary)
         if kind != "text" and self.document_boundary != "blank_line":
             raise InputError(

@@ -23,7 +23,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.runtime import keyed_random
-from albert_tf.runtime.bounds import NOT_NEGATIVE, POSITIVE, Bounded, between
+from albert_tf.runtime.bounds import POSITIVE, Bounded, at_least, between
 from albert_tf.runtime.errors import ConfigError
 from data.building.static_masking import MASKED_SHARE, RANDOM_SHARE
 from data.pipeline.row_ops import BLOCK, histogram, running_sum, take
@@ -48,7 +48,7 @@ class MaskingConfig(Bounded):
 
     rate: Annotated[float, between("(0, 1)")] = 0.15
     max_ngram: Annotated[int, POSITIVE] = 3
-    max_predictions: Annotated[int, NOT_NEGATIVE] = 0
+    max_predictions: Annotated[int, at_least(0, "which is round(rate * seq_length)")] = 0
     whole_words: bool = True
 
     def slots(self, seq_length: int) -> int:

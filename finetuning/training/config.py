@@ -74,7 +74,7 @@ class FinetuneConfig(Bounded):
     model: AlbertConfig
     task: Any
     training: TrainingConfig = TrainingConfig()
-    seed: Annotated[int, between("[0, 2147483648)")] = 0
+    seed: Annotated[int, between("[0, 2^31)")] = 0
 
 
 @dataclasses.dataclass(frozen=True)

@@ -80,18 +80,17 @@ def fine_tune(
     """
     values, strategy = config.training, model.distribute_strategy
     chief = devices.is_chief(strategy)
-    with run.locked() if chief else contextlib.nullcontext(), _State(
-        model, metric, values.patience, run, writable_run(run, strategy)
-    ) as state:  # fmt: skip
+    writes = writable_run(run, strategy)
+    with run.locked() if chief else contextlib.nullcontext(), MetricsLog(writes) as log:
+        state = _State(model, metric, values.patience, run, writes, log)
         first = state.restore()
         if first < plan.steps and not state.best.is_exhausted:
-            pad = not values.pad_to_longest
+            size, pad = values.batch_size, not values.pad_to_longest
+            batches = training_batches(train, size, config.seed, first, plan.steps, pad)
             try:
-                model.fit(
-                    training_batches(train, values.batch_size, config.seed, first, plan.steps, pad),
-                    callbacks=[_Evaluation(state, evaluate, plan, first)],
-                    verbose=0,
-                )
+                with Progress("steps", plan.steps, first) as progress:
+                    evaluation = _Evaluation(state, evaluate, plan, first, progress)
+                    model.fit(batches, callbacks=[evaluation], verbose=0)
             # At once, not saved as by `StopRequest`: the loss that `fit` adds up is not restored.
             except (KeyboardInterrupt, SystemExit):
                 print(f"stopped: the same command goes on from step {state.step:,}", flush=True)
@@ -111,14 +110,19 @@ def weights_of(model: TaskModel) -> tf.train.Checkpoint:
     return tf.train.Checkpoint(**layers)
 
 
-class _State(MetricsLog):
+class _State:
     """What a run knows of itself: its weights, its optimizer, its evaluations."""
 
     def __init__(
-        self, model: TaskModel, metric: str, patience: int | None, run: RunDir, writes: RunDir
+        self,
+        model: TaskModel,
+        metric: str,
+        patience: int | None,
+        run: RunDir,
+        writes: RunDir,
+        log: MetricsLog,
     ) -> None:
-        super().__init__(writes)
-        self._model, self._source, self._metric = model, run, metric
+        self._model, self._source, self._metric, self._log = model, run, metric, log
         self._patience, self.step, self._since = patience, 0, time.monotonic()
         weights = weights_of(model)
         self._last = Checkpoints(
@@ -141,8 +145,13 @@ class _State(MetricsLog):
         self.step = self._last.restore() or 0
         if self.step:
             print(f"{self._source.path} goes on from step {self.step:,}.")
+        if self.step != int(self._model.optimizer.iterations.numpy()):
+            raise InputError(
+                f"{self._source.path} was begun by an older version, which cannot be resumed: name "
+                "another --run_dir."
+            )
         rows = self._source.metrics()
-        self.rewind(self.step)
+        self._log.rewind(self.step)
         self.best.rewind(rows, self.step)
         return self.step
 
@@ -150,7 +159,7 @@ class _State(MetricsLog):
         """Keeps an evaluation, and the weights if they are the best so far."""
         seconds, self._since = time.monotonic() - self._since, time.monotonic()
         row = {f"dev/{name}": value for name, value in scores.items()} | {"seconds": seconds}
-        self.add({"step": step, "loss/train": loss} | row)
+        self._log.add({"step": step, "loss/train": loss} | row)
         self.best.add(step, scores[self._metric])
         self._last.save(step)
         self.best.drop_older()
@@ -164,12 +173,17 @@ class _Evaluation(tf_keras.callbacks.Callback):
     """Reads the dev examples every so many steps, and after the last."""
 
     def __init__(
-        self, state: _State, evaluate: Callable[[TaskModel], Scores], plan: Plan, first: int
+        self,
+        state: _State,
+        evaluate: Callable[[TaskModel], Scores],
+        plan: Plan,
+        first: int,
+        progress: Progress,
     ) -> None:
         super().__init__()
         self._supports_tf_logs = True  # tf_keras waits for each step's loss otherwise
         self._state, self._evaluate, self._plan, self._step = state, evaluate, plan, first
-        self._progress = state.enter_context(Progress("steps", plan.steps, first))
+        self._progress = progress
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
         self._step += 1

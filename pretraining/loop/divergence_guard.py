@@ -32,7 +32,7 @@ class Guard(tf.Module):
     Attributes:
       offset: int64, batches of the stream that were passed over: step s trains on batch s + offset.
       last_good: int64, the step of the checkpoint to go back to: the last that the run saves by its
-        configuration, not because it was told to end.
+        configuration, not because of a signal.
     """
 
     def __init__(self, config: GuardConfig) -> None:

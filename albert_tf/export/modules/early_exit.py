@@ -49,7 +49,7 @@ class EarlyExit:
         encoder = self._model.encoder
         x = encoder.embeddings(inputs)  # [n, S, H]
         count, classes = tf.shape(x)[0], len(self._model.task.labels)
-        weights = self._block.attention.weights_now(), self._block.feed_forward.weights_now()
+        weights = self._block.attention.weight_tensors(), self._block.feed_forward.weight_tensors()
 
         def layer(number: tf.Tensor, active: Outputs, results: Outputs) -> tuple:
             x = self._block.compute(*weights, active["x"], active["mask"], None, False)

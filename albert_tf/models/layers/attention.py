@@ -7,7 +7,7 @@ import tf_keras
 
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.layers import common
-from albert_tf.models.layers.configured import Configured
+from albert_tf.models.layers.configured import ConfigMixin
 
 MASKED = -10000.0  # added to the logits of padded positions; finite, so a fully padded row is too
 
@@ -28,14 +28,14 @@ class AttentionWeights(NamedTuple):
 
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
-class SelfAttention(Configured, tf_keras.layers.Layer):
+class SelfAttention(ConfigMixin, tf_keras.layers.Layer):
     """LayerNorm(x + dropout(W_o softmax(q k^T / sqrt(D) + mask) v)), post-LN as in BERT.
 
     Inputs: x [B, S, H]; mask [B, 1, 1, S] float32, 0 where visible and -10000 where padded.
     Output: [B, S, H]. The softmax is in float32 under every precision policy.
 
-    The layer owns its variables and hands them out as tensors (`weights_now`); `compute` is a pure
-    function of tensors, so that the stack can also run it again in the backward pass.
+    The layer owns its variables and hands them out as tensors (`weight_tensors`); `compute` is a
+    pure function of tensors, so that the stack can also run it again in the backward pass.
     """
 
     def __init__(self, config: AlbertConfig, name: str = "attention", **kwargs: Any) -> None:
@@ -51,7 +51,7 @@ class SelfAttention(Configured, tf_keras.layers.Layer):
         common.build(parts, self.config.hidden_size)
         super().build(input_shape)
 
-    def weights_now(self) -> AttentionWeights:
+    def weight_tensors(self) -> AttentionWeights:
         """The variables' values."""
         parts = (self.query, self.key, self.value, self.output_dense)
         variables = [part.kernel for part in parts] + [part.bias for part in parts]
@@ -65,7 +65,7 @@ class SelfAttention(Configured, tf_keras.layers.Layer):
         key: common.DropoutKey | None = None,
         training: bool = False,
     ) -> tf.Tensor:
-        return self.compute(self.weights_now(), x, mask, key, training)
+        return self.compute(self.weight_tensors(), x, mask, key, training)
 
     def compute(
         self,

@@ -8,7 +8,7 @@ import tf_keras
 
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.layers import fused
-from albert_tf.models.layers.configured import Configured, Float32Layer
+from albert_tf.models.layers.configured import ConfigMixin, Float32Layer
 
 # A dropout key is an int32 [2] tensor. Each dropout site folds its own number into it, so that a
 # mask depends on (key, site) alone: the same in a recomputed forward pass, eager, graph and XLA.
@@ -28,7 +28,7 @@ def dense(config: AlbertConfig, units: int, name: str) -> tf_keras.layers.Dense:
 
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
-class Affine(Configured, Float32Layer):
+class Affine(ConfigMixin, Float32Layer):
     """x W + b in x's dtype, [M, K] -> [M, units]; its variables are float32.
 
     Attributes: `kernel` [K, units] and `bias` [units], also for layers that compute with them as

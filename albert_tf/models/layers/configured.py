@@ -1,4 +1,4 @@
-"""How Keras makes, saves and makes again what is built from an `AlbertConfig`."""
+"""What layers and models need to be saved by Keras and made again from an `AlbertConfig`."""
 
 from collections.abc import Mapping
 from typing import Any, Self
@@ -9,10 +9,10 @@ from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import settings
 
 
-class WithPolicy:
+class PolicyMixin:
     """Mixin, before Layer or Model: `dtype` is the policy of matrix products.
 
-    Weights, LayerNorm, softmax and heads are float32 under each.
+    Weights, LayerNorm, softmax and heads are float32 under every policy.
 
     Raises:
       ValueError: a `dtype` that is not one of `POLICIES`.
@@ -30,7 +30,7 @@ class WithPolicy:
             )
 
 
-class Float32Layer(WithPolicy, tf_keras.layers.Layer):
+class Float32Layer(PolicyMixin, tf_keras.layers.Layer):
     """A layer that computes in float32, whatever the global policy."""
 
     POLICIES = ("float32",)
@@ -39,7 +39,7 @@ class Float32Layer(WithPolicy, tf_keras.layers.Layer):
         super().__init__(**{"dtype": "float32"} | kwargs)
 
 
-class Configured(WithPolicy):
+class ConfigMixin(PolicyMixin):
     """Mixin, before Layer or Model, of classes whose first argument is an `AlbertConfig`."""
 
     def __init__(self, config: AlbertConfig, **kwargs: Any) -> None:

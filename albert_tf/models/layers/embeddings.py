@@ -8,11 +8,11 @@ import tf_keras
 
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.layers import common
-from albert_tf.models.layers.configured import Configured
+from albert_tf.models.layers.configured import ConfigMixin
 
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
-class AlbertEmbeddings(Configured, tf_keras.layers.Layer):
+class AlbertEmbeddings(ConfigMixin, tf_keras.layers.Layer):
     """word + type + position, LayerNorm, dropout, and the projection E -> H with bias.
 
     V x E + E x H parameters in place of V x H; where E == H there is no projection, as in BERT.

@@ -1,6 +1,7 @@
 """One encoder block: an attention sub-layer followed by a feed-forward sub-layer."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Self
 
 import tensorflow as tf
 import tf_keras
@@ -8,12 +9,12 @@ import tf_keras
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.layers import common
 from albert_tf.models.layers.attention import AttentionWeights, SelfAttention
-from albert_tf.models.layers.configured import Configured
+from albert_tf.models.layers.configured import ConfigMixin
 from albert_tf.models.layers.feed_forward import FeedForward, FeedForwardWeights
 
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
-class EncoderBlock(Configured, tf_keras.layers.Layer):
+class EncoderBlock(ConfigMixin, tf_keras.layers.Layer):
     """feed_forward(attention(x)).
 
     Inputs: x [B, S, H]; mask [B, 1, 1, S] as `additive_mask` makes it. Output: [B, S, H].
@@ -34,6 +35,20 @@ class EncoderBlock(Configured, tf_keras.layers.Layer):
         self.attention = attention or SelfAttention(config, dtype=self.dtype_policy)
         self.feed_forward = feed_forward or FeedForward(config, dtype=self.dtype_policy)
 
+    def get_config(self) -> dict[str, Any]:
+        serialize = tf_keras.saving.serialize_keras_object
+        return super().get_config() | {
+            "attention": serialize(self.attention),
+            "feed_forward": serialize(self.feed_forward),
+        }
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], custom_objects: object = None) -> Self:
+        """The inverse of `get_config`, with new weights."""
+        deserialize = tf_keras.saving.deserialize_keras_object
+        parts = {name: deserialize(config[name]) for name in ("attention", "feed_forward")}
+        return super().from_config({**config, **parts})
+
     def build(self, input_shape: object) -> None:
         common.build((self.attention, self.feed_forward), self.config.hidden_size)
         super().build(input_shape)
@@ -45,7 +60,7 @@ class EncoderBlock(Configured, tf_keras.layers.Layer):
         key: common.DropoutKey | None = None,
         training: bool = False,
     ) -> tf.Tensor:
-        weights = self.attention.weights_now(), self.feed_forward.weights_now()
+        weights = self.attention.weight_tensors(), self.feed_forward.weight_tensors()
         return self.compute(*weights, x, mask, key, training)
 
     def compute(

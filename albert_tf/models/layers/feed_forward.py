@@ -7,7 +7,7 @@ import tf_keras
 
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.layers import common
-from albert_tf.models.layers.configured import Configured
+from albert_tf.models.layers.configured import ConfigMixin
 
 
 class FeedForwardWeights(NamedTuple):
@@ -22,10 +22,10 @@ class FeedForwardWeights(NamedTuple):
 
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
-class FeedForward(Configured, tf_keras.layers.Layer):
+class FeedForward(ConfigMixin, tf_keras.layers.Layer):
     """LayerNorm(x + dropout(W_2 activation(W_1 x))), [B, S, H] -> [B, S, H], inner width F.
 
-    `weights_now` and `compute` as in `SelfAttention`.
+    `weight_tensors` and `compute` as in `SelfAttention`.
     """
 
     def __init__(self, config: AlbertConfig, name: str = "feed_forward", **kwargs: Any) -> None:
@@ -39,7 +39,7 @@ class FeedForward(Configured, tf_keras.layers.Layer):
         common.build((self.output_dense,), self.config.intermediate_size)
         super().build(input_shape)
 
-    def weights_now(self) -> FeedForwardWeights:
+    def weight_tensors(self) -> FeedForwardWeights:
         """The variables' values."""
         variables = (
             self.intermediate.kernel,
@@ -54,7 +54,7 @@ class FeedForward(Configured, tf_keras.layers.Layer):
     def call(
         self, x: tf.Tensor, key: common.DropoutKey | None = None, training: bool = False
     ) -> tf.Tensor:
-        return self.compute(self.weights_now(), x, key, training)
+        return self.compute(self.weight_tensors(), x, key, training)
 
     def compute(
         self,

@@ -7,11 +7,11 @@ import tf_keras
 
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.layers import common
-from albert_tf.models.layers.configured import Configured, Float32Layer
+from albert_tf.models.layers.configured import ConfigMixin, Float32Layer
 
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
-class MlmHead(Configured, Float32Layer):
+class MlmHead(ConfigMixin, Float32Layer):
     """Logits over the vocabulary at chosen positions (paper section 3.1; the decoder is tied).
 
     gather -> dense H -> E -> activation -> LayerNorm -> word_embeddings^T -> + bias.
@@ -42,7 +42,7 @@ class MlmHead(Configured, Float32Layer):
 
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
-class PairHead(Configured, Float32Layer):
+class PairHead(ConfigMixin, Float32Layer):
     """Sentence-order logits (paper section 3.1): pooled_output [B, H] -> float32 [B, 2].
 
     Class 0: the segments are in order. Class 1: swapped, or for NSP, from different documents.

@@ -10,7 +10,7 @@ import tf_keras
 from albert_tf.models.config import AlbertConfig, sharing_plan
 from albert_tf.models.layers import common, rematerialize
 from albert_tf.models.layers.attention import AttentionWeights, SelfAttention
-from albert_tf.models.layers.configured import Configured
+from albert_tf.models.layers.configured import ConfigMixin
 from albert_tf.models.layers.encoder_block import EncoderBlock
 from albert_tf.models.layers.feed_forward import FeedForward, FeedForwardWeights
 
@@ -18,7 +18,7 @@ Weights = TypeVar("Weights", AttentionWeights, FeedForwardWeights)
 
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
-class SharedStack(Configured, tf_keras.layers.Layer):
+class SharedStack(ConfigMixin, tf_keras.layers.Layer):
     """`num_layers` applications of the blocks that `sharing_plan(config)` names.
 
     The stack owns each distinct sub-layer once; with `sharing="all"` and one group it is one block,
@@ -29,8 +29,8 @@ class SharedStack(Configured, tf_keras.layers.Layer):
     gradient of any but the last is an error.
 
     Args:
-      unroll: as in `tf_keras.layers.RNN`. False: outside training, layers in a row with the same
-        weights are a loop in the graph, and the output is the last layer's alone. For LiteRT, whose
+      unroll: as in `tf_keras.layers.RNN`. False: the output is the last layer's alone, and outside
+        training, layers in a row with the same weights are a loop in the graph. For LiteRT, whose
         kernels copy a product's weights into their own layout once for each product of the graph.
     """
 
@@ -76,10 +76,11 @@ class SharedStack(Configured, tf_keras.layers.Layer):
         if not (self.unroll or training):
             return [self._rolled(x, mask, num_layers)]
         # Read once, however many layers use them.
-        attention = [layer.weights_now() for layer in self.attentions]
-        feed_forward = [layer.weights_now() for layer in self.feed_forwards]
+        attention = [layer.weight_tensors() for layer in self.attentions]
+        feed_forward = [layer.weight_tensors() for layer in self.feed_forwards]
         if training and self.config.rematerialize:
-            return self._rematerialized(attention, feed_forward, x, mask, key)
+            outputs = self._rematerialized(attention, feed_forward, x, mask, key)
+            return outputs if self.unroll else outputs[-1:]
         outputs = []
         for number, (a, f) in enumerate(self.plan[:num_layers]):
             layer_key = common.fold_in(key, number)
@@ -87,14 +88,17 @@ class SharedStack(Configured, tf_keras.layers.Layer):
             x = block.compute(attention[a], feed_forward[f], x, mask, layer_key, training)
             outputs.append(x)
             if training:
-                attention[a], feed_forward[f] = _again(attention[a]), _again(feed_forward[f])
-        return outputs
+                attention[a], feed_forward[f] = (
+                    _chain_gradients(attention[a]),
+                    _chain_gradients(feed_forward[f]),
+                )
+        return outputs if self.unroll else outputs[-1:]
 
     def _rolled(self, x: tf.Tensor, mask: tf.Tensor, num_layers: int | None) -> tf.Tensor:
         """The last layer's output: each run of layers with the same weights is a loop."""
         for index, layers in itertools.groupby(self._block_of_layer[:num_layers]):
             block, count = self.blocks[index], len(list(layers))
-            weights = block.attention.weights_now(), block.feed_forward.weights_now()
+            weights = block.attention.weight_tensors(), block.feed_forward.weight_tensors()
 
             def layer(
                 number: tf.Tensor,
@@ -136,14 +140,17 @@ class SharedStack(Configured, tf_keras.layers.Layer):
                 return block.compute(own, other, x, mask, layer_key, training=True)
 
             weights = [*attention[a], *feed_forward[f]]
-            attention[a], feed_forward[f] = _again(attention[a]), _again(feed_forward[f])
+            attention[a], feed_forward[f] = (
+                _chain_gradients(attention[a]),
+                _chain_gradients(feed_forward[f]),
+            )
             chunks = self.config.rematerialize_chunks
             outputs += rematerialize.run_layers(layer, weights, x, mask, key, count, chunks)
             x = outputs[-1]
         return [*map(rematerialize.without_gradient, outputs[:-1]), x]
 
 
-def _again(weights: Weights) -> Weights:
+def _chain_gradients(weights: Weights) -> Weights:
     """The same for the next layer, so that gradients are added two by two, from the last layer on.
 
     TensorFlow's sum of many waits for all of them, and which it adds first depends on time.

@@ -61,10 +61,9 @@ class SpanModel(TaskModel):
         self,
         encoder: tf_keras.layers.Layer,
         task: SpanTask,
-        name: str = "span",
         **kwargs: Any,
     ) -> None:
-        super().__init__(encoder, task, name=name, **kwargs)
+        super().__init__(encoder, task, **kwargs)
         self.head = (
             JointHead(task.beam, task.dropout)
             if task.answerable

@@ -17,5 +17,5 @@ def test_the_head_s_unit_and_the_loss_by_hand(tiny, fake_inputs):
     # ((110 - 100) / 20)^2 and ((130 - 100) / 20)^2
     loss = scaled.training_losses()(np.array([[110.0], [130.0]]), np.array([100.0, 100.0], "f4"))
     assert float(loss) == pytest.approx((0.25 + 2.25) / 2)
-    with pytest.raises(ConfigError, match="`task.scale` must be in .0, inf.. Received: 0.0"):
+    with pytest.raises(ConfigError, match="`task.scale` must be positive. Received: 0.0"):
         RegressorTask(scale=0.0)
