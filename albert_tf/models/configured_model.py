@@ -61,7 +61,7 @@ class ConfiguredModel(ConfigMixin, tf_keras.Model):
         raise NotImplementedError
 
     def create_weights(self) -> Self:
-        """Creates every weight by one call in a graph; returns self."""
+        """Creates every weight by one symbolic call; returns self."""
         raise NotImplementedError
 
 

@@ -95,18 +95,17 @@ class AlbertEncoder(ConfiguredModel):
         return tf.tanh(self.pooler(tf.cast(hidden[:, 0], tf.float32)))
 
     def create_weights(self) -> Self:
-        trace(self, INPUTS)
+        call_symbolically(self, INPUTS)
         return self
 
 
-def trace(model: tf_keras.Model, names: Iterable[str], *shape: int) -> None:
-    """Calls `model` on int32 [B, *shape, S] of unknown B and S in a graph, to create its weights.
+def call_symbolically(model: tf_keras.Model, names: Iterable[str], *shape: int) -> None:
+    """Calls `model` on symbolic int32 [B, *shape, S] of unknown B and S, to create its weights.
 
-    Not on Keras's symbolic inputs: the call would stay as the first node of the layer.
+    The call leaves no node: `model.output` is that of the user's own call.
     """
-    specs = {name: tf.TensorSpec([None, *shape, None], tf.int32, name) for name in names}
-    call = tf.function(lambda inputs: model(inputs), autograph=False)
-    call.get_concrete_function(specs)
+    model({name: tf_keras.Input([*shape, None], dtype=tf.int32, name=name) for name in names})
+    model.inbound_nodes.clear()
 
 
 def load_encoder(path: str, **kwargs: Any) -> AlbertEncoder:

@@ -9,7 +9,7 @@ import tf_keras
 from albert_tf.models.checkpoints import is_saved_model, load_config, read_checkpoint
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.configured_model import ConfiguredModel
-from albert_tf.models.encoder import INPUTS, AlbertEncoder, trace
+from albert_tf.models.encoder import INPUTS, AlbertEncoder, call_symbolically
 from albert_tf.models.layers import common
 from albert_tf.models.layers.heads import MlmHead, PairHead
 from albert_tf.runtime.errors import InputError
@@ -60,7 +60,7 @@ class AlbertPretrainer(ConfiguredModel):
         }
 
     def create_weights(self) -> Self:
-        trace(self, [*INPUTS, "masked_lm_positions"])
+        call_symbolically(self, [*INPUTS, "masked_lm_positions"])
         return self
 
 

@@ -73,7 +73,8 @@ class AdamW(tf_keras.optimizers.Optimizer):
 
     def is_excluded(self, variable: tf.Variable) -> bool:
         """Whether the variable is left out of weight decay (and of LAMB's trust ratio)."""
-        return any(re.search(pattern, variable.name) for pattern in self.exclude)
+        name = re.sub(r"/replica_\d+", "", variable.name)  # a mirrored variable's copy
+        return any(re.search(pattern, name) for pattern in self.exclude)
 
     def get_config(self) -> dict[str, object]:
         return super().get_config() | {

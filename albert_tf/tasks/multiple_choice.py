@@ -9,7 +9,7 @@ import tensorflow as tf
 import tf_keras
 from scipy.special import softmax
 
-from albert_tf.models.encoder import INPUTS, trace
+from albert_tf.models.encoder import INPUTS, call_symbolically
 from albert_tf.models.layers import common
 from albert_tf.runtime.bounds import Bounded, at_least, between
 from albert_tf.runtime.errors import InputError
@@ -67,7 +67,7 @@ class MultipleChoice(TaskModel):
         return tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
     def create_weights(self) -> Self:
-        trace(self, INPUTS, self.task.num_choices)
+        call_symbolically(self, INPUTS, self.task.num_choices)
         return self
 
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.configured_model import freeze_layers, frozen_layers
-from albert_tf.models.encoder import INPUTS, AlbertEncoder, trace
+from albert_tf.models.encoder import INPUTS, AlbertEncoder, call_symbolically
 from albert_tf.models.layers import common
 from albert_tf.models.layers.configured import PolicyMixin
 from albert_tf.runtime import settings
@@ -155,8 +155,8 @@ class TaskModel(PolicyMixin, tf_keras.Model):
         raise NotImplementedError
 
     def create_weights(self) -> Self:
-        """Creates every weight by one call in a graph; returns self."""
-        trace(self, INPUTS)
+        """Creates every weight by one symbolic call; returns self."""
+        call_symbolically(self, INPUTS)
         return self
 
 

@@ -67,7 +67,7 @@ BOTH = {
         {"document_boundary": "regex:("},
         ["--document_boundary", "regular expression", "regex:("],
     ),
-    "errors": ({"errors": "ignore"}, ["--errors", "strict or replace", "ignore"]),
+    "errors": ({"errors": "ignore"}, ["--errors", "one of strict, replace", "ignore"]),
     "unwritable": ({"output": "good.txt/out"}, ["--output=good.txt/out", "cannot be written"]),
     "a file": ({"output": "good.txt"}, ["--output", "new or empty folder", "good.txt"]),
     "not empty": ({"output": "taken"}, ["--output", "new or empty folder", "taken", "remove"]),

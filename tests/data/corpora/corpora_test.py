@@ -199,7 +199,7 @@ def test_bytes_that_are_not_utf8_can_be_replaced(tmp_path):
         (("text:a", "regex:("), r"must be a regular expression: .* Received: 'regex:\('"),
         (("text:a", "blank"), r"blank_line, file or regex:RE\. Received: 'blank'"),
         (("jsonl:a", "file"), r"--document_boundary is for text:"),
-        (("text:a", "file", "ignore"), r"strict or replace\. Received: 'ignore'"),
+        (("text:a", "file", "ignore"), r"one of strict, replace. Received: 'ignore'"),
     ],
 )
 def test_wrong_arguments_are_refused_at_the_call(arguments, message):
