@@ -1,10 +1,14 @@
-"""A call in a process of its own, whose memory comes back when it ends."""
+"""A call in a process of its own, whose memory comes back when it ends.
+
+Not by `concurrent.futures`: after Ctrl-C its shutdown hung in one of three runs of the suite.
+"""
 
 import multiprocessing
 import signal
+import traceback
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection
 from typing import TypeVar
 
 from albert_tf.runtime.errors import InputError
@@ -22,20 +26,36 @@ def call_in_subprocess(what: str, function: Callable[..., Result], *args: object
       InputError: it ended without a result; `what` says in the message what it did.
     """
     context = multiprocessing.get_context("spawn")  # fork is unsafe beside TensorFlow's threads
-    others = set(multiprocessing.active_children())
-    pool = ProcessPoolExecutor(1, context, exit_with_parent)
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_run_and_send, args=(sender, function, args), daemon=True)
+    resource_tracker.ensure_running()  # which the first process would start, and unblock signals
     # Ctrl-C reaches the whole group: it is this process's to answer.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    process.start()
     try:
-        future = pool.submit(function, *args)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        return future.result()
-    except BrokenProcessPool:
+        sender.close()
+        result, error = receiver.recv()
+    except (EOFError, OSError):
+        process.join()
         raise InputError(
-            f"the process that {what} was killed, probably for want of memory: try again with "
-            "more, or with nothing beside it."
+            f"the process that {what} ended with status {process.exitcode}, killed if that is "
+            "negative, probably for want of memory: try again with more, or with nothing beside it."
         ) from None
     finally:
-        for process in set(multiprocessing.active_children()) - others:
-            process.kill()
-        pool.shutdown()
+        process.kill()
+        process.join()
+        receiver.close()
+    if error is not None:
+        raise error
+    return result
+
+
+def _run_and_send(sender: Connection, function: Callable, args: tuple) -> None:
+    exit_with_parent()
+    try:
+        result, error = function(*args), None
+    except Exception as raised:
+        raised.add_note("".join(traceback.format_exception(raised)))
+        result, error = None, raised
+    sender.send((result, error))

@@ -23,7 +23,7 @@ def test_an_error_is_raised_here():
 
 
 def test_a_killed_process_is_told():
-    with pytest.raises(InputError, match="the process that computes was killed.*memory"):
+    with pytest.raises(InputError, match="the process that computes ended with status 9.*memory"):
         call_in_subprocess("computes", os._exit, 9)
 
 
