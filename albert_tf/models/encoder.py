@@ -104,6 +104,8 @@ def call_symbolically(model: tf_keras.Model, names: Iterable[str], *shape: int) 
 
     The call leaves no node: `model.output` is that of the user's own call.
     """
+    if model.built:
+        return
     model({name: tf_keras.Input([*shape, None], dtype=tf.int32, name=name) for name in names})
     model.inbound_nodes.clear()
 

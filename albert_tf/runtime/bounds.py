@@ -1,10 +1,12 @@
 """What values a setting may have, declared beside its type.
 
-@dataclasses.dataclass(frozen=True)
-class LoopConfig(Bounded):
-    KEY = "`loop.{}`"
-    steps: Annotated[int, POSITIVE] = 1000
-    export: Annotated[str, one_of("none", "last")] = "none"
+Of a class that derives from `Bounded`:
+
+    @dataclasses.dataclass(frozen=True)
+    class LoopConfig(Bounded):
+        KEY = "`loop.{}`"
+        steps: Annotated[int, POSITIVE] = 1000
+        export: Annotated[str, one_of("none", "last")] = "none"
 """
 
 import dataclasses

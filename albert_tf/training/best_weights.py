@@ -51,7 +51,7 @@ class BestWeights:
             if row["step"] <= step and self._column in row:
                 self._decide(int(row["step"]), row[self._column])
         self._checkpoints.drop(lambda kept: kept > step)
-        if self.step not in self._of_chief.steps() + self._checkpoints.steps():
+        if self.step and self.step not in self._of_chief.steps() + self._checkpoints.steps():
             self._forget()  # it went with a checkpoint that could not be read any more
 
     def add(self, step: int, value: float) -> bool:

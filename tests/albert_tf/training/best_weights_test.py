@@ -57,3 +57,5 @@ def test_a_restart_goes_back(tmp_path: pathlib.Path):
 def test_before_the_first_number(tmp_path: pathlib.Path):
     _, best = best_weights(tmp_path, lower=True)
     assert not best.add(1, math.nan) and (best.value, best.step, best.stale) == (None, 0, 1)
+    best.rewind([{"step": 1, "m": math.nan}], 1)
+    assert (best.value, best.step, best.stale) == (None, 0, 1)
