@@ -4,6 +4,9 @@ The generator is splitmix64 (Steele, Lea and Flood 2014): its output function ov
 faces give the same bits, so that what the graph draws can be checked against NumPy, and what is
 drawn for a record depends on (seed, stream, epoch, record) alone: never on the batch that it is in,
 on the number of replicas or on what was drawn before.
+
+The libraries have no generator with a key for each row. For 256 records of 512 draws TensorFlow's,
+mapped over the records, takes 5.3 ms, NumPy's Philox, one a record, 6.8 ms, and this one 0.8 ms.
 """
 
 from typing import TYPE_CHECKING, Any
