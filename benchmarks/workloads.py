@@ -28,6 +28,13 @@ WORKLOADS = {
     "base128": Workload(_BASE, batch_size=8, seq_length=128, predictions=20),
     "base512": Workload(_BASE, batch_size=2, seq_length=512, predictions=77),
     "small128": Workload(_SMALL, batch_size=32, seq_length=128, predictions=20),
+    "laptop64": Workload(
+        AlbertConfig(
+            vocab_size=8000, embedding_size=64, hidden_size=128, num_layers=4, num_heads=2,
+            intermediate_size=512,
+        ),
+        batch_size=32, seq_length=64, predictions=10,
+    ),
     "large128": Workload(
         AlbertConfig.from_preset("albert-large-v2"), batch_size=8, seq_length=128, predictions=20
     ),

@@ -78,6 +78,7 @@ class TrainOptions:
 
 def main(options: TrainOptions) -> None:
     """Runs the training that `options` describe."""
+    devices.give_each_core_its_part(options.device)
     records = Mixture.open(options.data, options.skip_corrupt)
     heldout = Records.open(options.heldout) if options.heldout else None
     run = RunDir(options.run_dir)

@@ -99,8 +99,15 @@ def from_config(config: AlbertConfig, keys: Mapping[str, str]) -> dict[str, Any]
     """Our values under their keys; the activation keeps our name.
 
     Raises:
-      ConfigError: layers share attention or feed-forward weights alone.
+      ConfigError: layers share attention or feed-forward weights alone, or the block is not the
+        paper's.
     """
+    for key, paper in {"norm": "post", "positions": "learned", "ffn": "plain"}.items():
+        if (value := getattr(config, key)) != paper:
+            raise ConfigError(
+                f"Google's and Hugging Face's models have the paper's block, `{key}` {paper}. "
+                f"Received: {value!r}. Export it, or copy the folder as it is."
+            )
     if config.sharing in ("attention", "ffn"):
         raise ConfigError(
             "Google's and Hugging Face's models share whole layers or nothing. Received: `sharing` "

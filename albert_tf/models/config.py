@@ -12,6 +12,7 @@ from albert_tf.runtime.errors import ConfigError, InputNotFoundError, reading
 
 SHARINGS = ("all", "attention", "ffn", "none")
 ACTIVATIONS = ("gelu", "relu")
+NORMS, POSITIONS, FFNS = ("post", "pre"), ("learned", "rotary"), ("plain", "gated")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,6 +22,11 @@ class AlbertConfig(Bounded):
     `embedding_size == hidden_size` means no projection after the embeddings, as in BERT.
     `sharing` says what the layers of a group have in common: `all` weights, the `attention` or the
     `ffn` sub-layer alone, or `none`; `num_groups` splits the layers into equal runs.
+    `norm`, `positions` and `ffn` are `post`, `learned` and `plain` in the paper. `pre`, `rotary`
+    and `gated` learn sooner in short runs: LayerNorm before each sub-layer instead of behind it,
+    and once behind the stack (arXiv 2002.04745); positions as rotations of queries and keys (arXiv
+    2104.09864); and a feed-forward with a gate (arXiv 2002.05202), two thirds as wide, so that it
+    has as many parameters.
     `rematerialize` keeps, in training, each layer's input alone and computes the rest again for the
     gradient: less memory and code, a third more arithmetic; `rematerialize_chunks` says in how many
     parts of the batch, one after the other. They change no result.
@@ -40,6 +46,9 @@ class AlbertConfig(Bounded):
     sharing: Annotated[str, one_of(*SHARINGS)] = "all"
     num_groups: Annotated[int, POSITIVE] = 1
     activation: Annotated[str, one_of(*ACTIVATIONS)] = "gelu"
+    norm: Annotated[str, one_of(*NORMS)] = "post"
+    positions: Annotated[str, one_of(*POSITIONS)] = "learned"
+    ffn: Annotated[str, one_of(*FFNS)] = "plain"
     hidden_dropout: Annotated[float, between("[0, 1)")] = 0.0
     attention_dropout: Annotated[float, between("[0, 1)")] = 0.0
     initializer_range: Annotated[float, POSITIVE] = 0.02
@@ -63,6 +72,12 @@ class AlbertConfig(Bounded):
                 f"Received: rematerialize_chunks={self.rematerialize_chunks}."
             )
 
+        if self.positions == "rotary" and self.head_size % 2:
+            raise ConfigError(
+                "`hidden_size` / `num_heads` must be even where `positions` is rotary. "
+                f"Received: {self.hidden_size} / {self.num_heads}."
+            )
+
     def _must_divide(self, part: str, whole: str) -> None:
         if getattr(self, whole) % getattr(self, part):
             raise ConfigError(
@@ -74,6 +89,13 @@ class AlbertConfig(Bounded):
     def head_size(self) -> int:
         """Width of one attention head."""
         return self.hidden_size // self.num_heads
+
+    @property
+    def inner_size(self) -> int:
+        """Width of what the feed-forward's second product takes."""
+        if self.ffn == "plain":
+            return self.intermediate_size
+        return max(1, round(self.intermediate_size / 12)) * 8  # 2 / 3, a multiple of 8
 
     @classmethod
     def from_preset(cls, name: str) -> "AlbertConfig":
@@ -144,16 +166,20 @@ def sharing_plan(config: AlbertConfig) -> tuple[LayerWeights, ...]:
 
 def param_counts(config: AlbertConfig) -> dict[str, int]:
     """Parameters of each component of the encoder, in closed form."""
-    e, h, f = config.embedding_size, config.hidden_size, config.intermediate_size
+    e, h, f = config.embedding_size, config.hidden_size, config.inner_size
     plan = sharing_plan(config)
-    tables = config.vocab_size + config.type_vocab_size + config.max_positions
-    return {
+    tables = config.vocab_size + config.type_vocab_size
+    tables += config.max_positions if config.positions == "learned" else 0
+    first = f if config.ffn == "plain" else 2 * f  # with the gate's
+    counts = {
         "embeddings": tables * e + 2 * e,
         "projection": e * h + h if e != h else 0,
         "attention": len({layer.attention for layer in plan}) * (4 * (h * h + h) + 2 * h),
-        "feed_forward": len({layer.ffn for layer in plan}) * (h * f + f + f * h + h + 2 * h),
+        "feed_forward": len({layer.ffn for layer in plan})
+        * (h * first + first + f * h + h + 2 * h),
         "pooler": h * h + h,
     }
+    return counts | ({"output_layer_norm": 2 * h} if config.norm == "pre" else {})
 
 
 def head_param_counts(config: AlbertConfig) -> dict[str, int]:

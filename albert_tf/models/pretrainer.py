@@ -20,7 +20,9 @@ class AlbertPretrainer(ConfiguredModel):
     """Encoder + MLM head + pair head (paper section 3.1).
 
     Inputs: the encoder's dict, and `masked_lm_positions` int32 [B, P].
-    Outputs: the encoder's, and `mlm_logits` float32 [B, P, V], `pair_logits` float32 [B, 2].
+    Outputs: the encoder's, and `mlm_logits` float32 [B, P, V], `pair_logits` float32 [B, 2]. With
+    `masked_lm_ids` and `masked_lm_weights` [B, P] among the inputs, `mlm_sums` float32 [2] in place
+    of the logits: the weighted sums of cross-entropies and of right answers.
     """
 
     def __init__(self, config: AlbertConfig, unroll: bool = True, **kwargs: Any) -> None:
@@ -50,14 +52,17 @@ class AlbertPretrainer(ConfiguredModel):
         outputs = self.encoder(
             {name: inputs[name] for name in INPUTS}, training=training, dropout_key=dropout_key
         )
-        return outputs | {
-            "mlm_logits": self.mlm_head(
-                outputs["sequence_output"],
-                inputs["masked_lm_positions"],
-                self.encoder.embeddings.word_embeddings,
-            ),
-            "pair_logits": self.pair_head(outputs["pooled_output"]),
-        }
+        outputs["pair_logits"] = self.pair_head(outputs["pooled_output"])
+        table = self.encoder.embeddings.word_embeddings
+        rows = outputs["sequence_output"], inputs["masked_lm_positions"], table
+        if "masked_lm_ids" in inputs:
+            labels, weights = inputs["masked_lm_ids"], inputs["masked_lm_weights"]
+            weights = tf.cast(weights, tf.float32)  # Keras casts what floats to the compute dtype
+            dtype = tf.as_dtype(self.compute_dtype)
+            outputs["mlm_sums"] = self.mlm_head.loss_sums(*rows, labels, weights, dtype)
+        else:
+            outputs["mlm_logits"] = self.mlm_head(*rows)
+        return outputs
 
     def create_weights(self) -> Self:
         call_symbolically(self, [*INPUTS, "masked_lm_positions"])

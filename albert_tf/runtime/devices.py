@@ -1,6 +1,7 @@
 """The one place that knows kinds of devices: a name -> a `tf.distribute` strategy, a precision."""
 
 import contextlib
+import functools
 import glob
 import json
 import os
@@ -64,6 +65,31 @@ def strategy(device: str = "auto", tpu: str | None = None) -> tf.distribute.Stra
     return _local(gpus if device != "cpu" and gpus else tf.config.list_logical_devices("CPU"))
 
 
+def give_each_core_its_part(device: str) -> None:
+    """Where `device` will be the CPU: one thread an operation, and as many operations as cores.
+
+    To be called before TensorFlow computes anything; afterwards it changes nothing.
+    """
+    if device not in ("auto", "cpu") or tf.config.list_physical_devices("GPU"):
+        return
+    with contextlib.suppress(RuntimeError):  # too late
+        tf.config.threading.set_intra_op_parallelism_threads(1)
+        tf.config.threading.set_inter_op_parallelism_threads(_num_cores())
+
+
+def _num_cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def cores(strategy: tf.distribute.Strategy) -> int:
+    """Cores that compute parts of a batch side by side: 1, unless `give_each_core_its_part`."""
+    is_one_cpu = strategy.num_replicas_in_sync == 1 and _is_on_cpu(strategy)
+    if not is_one_cpu or tf.config.threading.get_intra_op_parallelism_threads() != 1:
+        return 1
+    return max(1, tf.config.threading.get_inter_op_parallelism_threads())
+
+
 def resolve_precision(precision: str, device: str = "auto") -> str:
     """`float32` or `mixed_bfloat16`; for `auto` what `device` computes fastest.
 
@@ -79,7 +105,7 @@ def resolve_precision(precision: str, device: str = "auto") -> str:
         details = (tf.config.experimental.get_device_details(gpu) for gpu in gpus)
         fast = all(one.get("compute_capability", (0, 0)) >= (8, 0) for one in details)
     else:
-        fast = bool(_cpu_flags() & {"avx512_bf16", "amx_bf16"})
+        fast = has_bfloat16_products()
     return "mixed_bfloat16" if fast else "float32"
 
 
@@ -143,6 +169,17 @@ def precision_policy(precision: str) -> Iterator[None]:
         tf_keras.mixed_precision.set_global_policy(before)
 
 
+def has_bfloat16_products() -> bool:
+    """Whether this CPU multiplies bfloat16 numbers itself."""
+    return bool(_cpu_flags() & {"avx512_bf16", "amx_bf16"})
+
+
+def has_accelerator() -> bool:
+    """Whether TensorFlow has a GPU or a TPU here."""
+    return any(device.device_type != "CPU" for device in tf.config.list_logical_devices())
+
+
+@functools.lru_cache(maxsize=1)
 def _cpu_flags() -> set[str]:
     """What the CPU says that it can do; nothing where the system has no /proc/cpuinfo."""
     try:

@@ -28,6 +28,28 @@ def sum_over_parts(compute: Callable[[tf.Tensor], Any], first: int, parts: int, 
     )[1]
 
 
+def parallel_parts(compute: Callable[[tf.Tensor], Any], parts: int, like: Any) -> list:
+    """[compute(0), ..., compute(parts - 1)], as many at once as there are threads.
+
+    Args:
+      like: a structure of the shapes and dtypes that `compute` returns.
+    """
+
+    def run(part: tf.Tensor, results: list[tf.TensorArray]) -> tuple:
+        values = tf.nest.flatten(compute(part))
+        return part + 1, [a.write(part, v) for a, v in zip(results, values, strict=True)]
+
+    results = [
+        tf.TensorArray(one.dtype, parts, element_shape=one.shape) for one in tf.nest.flatten(like)
+    ]
+    _, results = tf.while_loop(
+        lambda part, _: part < parts, run, (tf.constant(0), results), parallel_iterations=parts
+    )
+    return [
+        tf.nest.pack_sequence_as(like, [one.read(part) for one in results]) for part in range(parts)
+    ]
+
+
 def step_dropout_key(seed: int, step: tf.Tensor) -> common.DropoutKey:
     """int32 [2], a function of (seed, step, replica)."""
     key = tf.stack([tf.constant(seed, tf.int32), tf.cast(step, tf.int32)])

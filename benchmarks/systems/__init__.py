@@ -6,7 +6,6 @@ own modules and optimizer: forward without dropout, MLM logits at the predicted 
 mean MLM loss + mean pair loss, gradients clipped to global norm 1, AdamW.
 """
 
-import importlib
 from collections.abc import Callable
 
 from benchmarks.workloads import Workload
@@ -24,13 +23,3 @@ SYSTEMS = {
     "hf-torch-compiled": ("hf_torch", "compiled"),
     "keras-hub": ("keras_hub", "albert"),
 }
-
-
-def load(name: str) -> Builder:
-    """The builder of a system.
-
-    Raises:
-      ImportError: its library is not installed.
-    """
-    module, builder = SYSTEMS[name]
-    return getattr(importlib.import_module(f"benchmarks.systems.{module}"), builder)

@@ -10,6 +10,8 @@ from benchmarks.workloads import Workload, random_batch
 from pretraining.loop.config import LoopConfig, OptimizerConfig, PretrainConfig
 from pretraining.loop.train_step import TrainStep, make_optimizer
 
+THREADS_OF_AN_OPERATION = 1  # as `devices.give_each_core_its_part` has it
+
 
 def albert(workload: Workload, precision: str, jit: bool) -> Step:
     """AlbertPretrainer with the workload's model."""
@@ -30,7 +32,7 @@ def albert(workload: Workload, precision: str, jit: bool) -> Step:
         model = AlbertPretrainer(config.model).create_weights()
         optimizer = make_optimizer(config)
         optimizer.build(model.trainable_variables)
-    train_step = TrainStep(model, optimizer, config)
+    train_step = TrainStep(model, optimizer, config, devices.cores(strategy))
     batch = {name: tf.constant(value) for name, value in random_batch(workload).items()}
 
     @tf.function(jit_compile=jit)

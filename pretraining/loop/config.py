@@ -24,6 +24,8 @@ class OptimizerConfig(Bounded):
       none; sqrt, times the root of the ratio, LAMB's rule (arXiv 1904.00962, section 4), with the
       same number of warm-up steps; or linear, times the ratio.
     schedule_steps: the step at which the learning rate reaches 0; 0 means `loop.steps`.
+    decay_steps: how many steps before that the learning rate begins to fall; 0: from step 0 on, as
+      in the paper. Until then it is constant, so that where a run ends can be decided late.
     clip_norm: global norm that gradients are clipped to.
     """
 
@@ -34,6 +36,7 @@ class OptimizerConfig(Bounded):
     batch_scaling: Annotated[str, one_of(*_BATCH_SCALING)] = "none"
     warmup_steps: Annotated[int, NOT_NEGATIVE] = 3125
     schedule_steps: Annotated[int, NOT_NEGATIVE] = 0
+    decay_steps: Annotated[int, NOT_NEGATIVE] = 0
     weight_decay_rate: Annotated[float, NOT_NEGATIVE] = 0.01
     beta_1: Annotated[float, between("[0, 1)")] = 0.9
     beta_2: Annotated[float, between("[0, 1)")] = 0.999
@@ -180,6 +183,12 @@ class PretrainConfig(Bounded):
             )
 
     @property
+    def constant_steps(self) -> int:
+        """The step at which the learning rate begins to fall."""
+        decay_steps = self.optimizer.decay_steps
+        return self.schedule_steps - decay_steps if decay_steps else 0
+
+    @property
     def schedule_steps(self) -> int:
         """The length of the learning-rate schedule in steps."""
         return self.optimizer.schedule_steps or self.loop.steps
@@ -237,5 +246,11 @@ def resolve(
             "`optimizer.warmup_steps` must not exceed the schedule's length (`loop.steps`, or "
             f"`optimizer.schedule_steps`). Received: {config.optimizer.warmup_steps}, "
             f"{config.schedule_steps}."
+        )
+    if config.optimizer.warmup_steps + config.optimizer.decay_steps > config.schedule_steps:
+        raise ConfigError(
+            "`optimizer.warmup_steps` and `optimizer.decay_steps` must fit into the schedule. "
+            f"Received: {config.optimizer.warmup_steps} and {config.optimizer.decay_steps} of "
+            f"{config.schedule_steps} steps."
         )
     return config

@@ -13,7 +13,8 @@ def step_flops(
     Recomputed activations do not count, nor does padding's absence: every position does.
     """
     hidden, layers = model.hidden_size, model.num_layers
-    products = 4 * hidden**2 + 2 * hidden * model.intermediate_size + 2 * seq_length * hidden
+    inner = model.inner_size * (2 if model.ffn == "plain" else 3)
+    products = 4 * hidden**2 + hidden * inner + 2 * seq_length * hidden
     factorized = model.embedding_size if model.embedding_size != hidden else 0
     piece = layers * products + factorized * hidden
     prediction = hidden * model.embedding_size + model.embedding_size * model.vocab_size

@@ -14,9 +14,13 @@ def pretraining_sums(
 ) -> dict[str, tf.Tensor]:
     """Float32 scalars named as `SUMS`: cross-entropies, right answers, weights, of this replica.
 
-    mlm over `mlm_logits` [B, P, V] at the real prediction slots; pair over `pair_logits` [B, 2].
+    mlm over `mlm_logits` [B, P, V] at the real prediction slots, or as `mlm_sums` has it; pair over
+    `pair_logits` [B, 2].
     """
-    mlm = _sums(outputs["mlm_logits"], batch["masked_lm_ids"], batch["masked_lm_weights"])
+    if "mlm_sums" in outputs:
+        mlm = (*tf.unstack(outputs["mlm_sums"]), tf.reduce_sum(batch["masked_lm_weights"]))
+    else:
+        mlm = _sums(outputs["mlm_logits"], batch["masked_lm_ids"], batch["masked_lm_weights"])
     pair = _sums(outputs["pair_logits"], batch["pair_label"], batch["pair_weight"])
     return dict(zip(SUMS, (*mlm, *pair), strict=True))
 

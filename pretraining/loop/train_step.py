@@ -10,18 +10,25 @@ from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.optimization import OPTIMIZERS, LinearWarmupLinearDecay
 from albert_tf.optimization.adamw import AdamW
 from albert_tf.runtime import keyed_random
-from albert_tf.training.step import split_batch, step_dropout_key, sum_over_parts
+from albert_tf.training.step import (
+    parallel_parts,
+    split_batch,
+    step_dropout_key,
+    sum_over_parts,
+)
 from pretraining.loop.config import PretrainConfig
 from pretraining.loop.losses import SUMS, pretraining_sums
 
 MODEL_INPUTS = (*INPUTS, "masked_lm_positions")
+SMALLEST_PART = 512  # pieces; with fewer a product mostly waits for its weights
+TRAINING_INPUTS = (*MODEL_INPUTS, "masked_lm_ids", "masked_lm_weights")
 
 
 def make_optimizer(config: PretrainConfig) -> AdamW:
     """The optimizer of `config` with its warm-up and decay."""
     values = config.optimizer
     schedule = LinearWarmupLinearDecay(
-        values.learning_rate, values.warmup_steps, config.schedule_steps
+        values.learning_rate, values.warmup_steps, config.schedule_steps, config.constant_steps
     )
     return OPTIMIZERS[values.name](
         schedule,
@@ -41,12 +48,18 @@ class TrainStep:
     when gradients are accumulated.
 
     Where the loss or the gradient is not finite nothing is updated but the number of steps.
+
+    Args:
+      cores: on how many at once a CPU computes: each takes a part of the batch, which scales better
+        than sharing each of a small model's operations (docs/findings.md).
     """
 
     RESULTS = (*SUMS, "grad_norm", "skipped")
 
-    def __init__(self, model: AlbertPretrainer, optimizer: AdamW, config: PretrainConfig) -> None:
-        self.model, self.optimizer, self.config = model, optimizer, config
+    def __init__(
+        self, model: AlbertPretrainer, optimizer: AdamW, config: PretrainConfig, cores: int = 1
+    ) -> None:
+        self.model, self.optimizer, self.config, self.cores = model, optimizer, config, cores
         self.has_pairs = config.objective.pair != "none"
         # Without pairs the pooler has no gradient: it stays as it is, neither moved nor decayed.
         idle = () if self.has_pairs else (model.encoder.pooler, model.pair_head)
@@ -83,15 +96,37 @@ class TrainStep:
         """The sums, float32 [6], and gradients of a replica's batch, computed part after part."""
         parts = self.config.loop.accumulation_steps
         if parts == 1:
+            return self._on_cores(batch, counts, key)
+        split = split_batch(dict(batch), parts)
+
+        def compute(part: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
+            batch_part = {name: value[part] for name, value in split.items()}
+            return self._on_cores(batch_part, counts, common.fold_in(key, part))
+
+        return sum_over_parts(compute, 0, parts, self._zeros())
+
+    def _on_cores(
+        self, batch: Mapping[str, tf.Tensor], counts: tf.Tensor, key: tf.Tensor
+    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        """The same, a part on each core; dropout's masks are those of the whole batch."""
+        rows, length = batch["input_word_ids"].shape
+        parts = min(self.cores, max(1, rows * length // SMALLEST_PART))
+        parts = next(number for number in range(parts, 0, -1) if rows % number == 0)
+        if parts == 1 or self.config.model.rematerialize_chunks > 1:
             return self._part(batch, counts, key)
         split = split_batch(dict(batch), parts)
 
         def compute(part: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
             batch_part = {name: value[part] for name, value in split.items()}
-            return self._part(batch_part, counts, common.fold_in(key, part))
+            return self._part(batch_part, counts, tf.concat([key, [part]], 0))
 
-        zeros = tf.zeros([len(SUMS)]), [tf.zeros(variable.shape) for variable in self.variables]
-        return sum_over_parts(compute, 0, parts, zeros)
+        first, *others = parallel_parts(compute, parts, self._zeros())
+        for other in others:  # in order, so that each run adds up the same
+            first = tf.nest.map_structure(tf.add, first, other)
+        return first
+
+    def _zeros(self) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        return tf.zeros([len(SUMS)]), [tf.zeros(variable.shape) for variable in self.variables]
 
     def _part(
         self, batch: Mapping[str, tf.Tensor], counts: tf.Tensor, key: tf.Tensor
@@ -99,7 +134,7 @@ class TrainStep:
         """counts: float32 [2], predictions and pairs of the whole global batch."""
         with tf.GradientTape() as tape:
             outputs = self.model(
-                {name: batch[name] for name in MODEL_INPUTS}, training=True, dropout_key=key
+                {name: batch[name] for name in TRAINING_INPUTS}, training=True, dropout_key=key
             )
             sums = pretraining_sums(outputs, batch)
             loss = tf.math.divide_no_nan(sums["mlm_loss"], counts[0])

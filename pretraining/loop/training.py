@@ -86,7 +86,8 @@ class _Training:
         self.step = restored or 0
         evaluate = evaluation(self.model) if evaluation else None
         self.selection = Selection(config, self.model, evaluate, run, self.writes)
-        self.run_steps = _loop_function(TrainStep(self.model, self.optimizer, config), strategy)
+        step = TrainStep(self.model, self.optimizer, config, devices.cores(strategy))
+        self.run_steps = _loop_function(step, strategy)
         self.profile = profile
 
     def run_all(self) -> AlbertPretrainer:

@@ -29,7 +29,9 @@ class AttentionWeights(NamedTuple):
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
 class SelfAttention(ConfigMixin, tf_keras.layers.Layer):
-    """LayerNorm(x + dropout(W_o softmax(q k^T / sqrt(D) + mask) v)), post-LN as in BERT.
+    """LayerNorm(x + dropout(W_o softmax(q k^T / sqrt(D) + mask) v)), post-norm as in BERT.
+
+    Pre-norm: see `common.residual`.
 
     Inputs: x [B, S, H]; mask [B, 1, 1, S] float32, 0 where visible and -10000 where padded.
     Output: [B, S, H]. The softmax is in float32 under every precision policy.
@@ -43,7 +45,8 @@ class SelfAttention(ConfigMixin, tf_keras.layers.Layer):
         self.query = common.Affine(config, config.hidden_size, "query")
         self.key = common.Affine(config, config.hidden_size, "key")
         self.value = common.Affine(config, config.hidden_size, "value")
-        self.output_dense = common.Affine(config, config.hidden_size, "output")
+        scale = common.output_scale(config)
+        self.output_dense = common.Affine(config, config.hidden_size, "output", scale)
         self.layer_norm = common.layer_norm(config.layer_norm_eps, "layer_norm")
 
     def build(self, input_shape: object) -> None:
@@ -76,8 +79,26 @@ class SelfAttention(ConfigMixin, tf_keras.layers.Layer):
         training: bool,
     ) -> tf.Tensor:
         """The layer as a function of tensors alone."""
-        config, shape = self.config, common.shape_of(x)
-        flat = tf.reshape(x, [-1, config.hidden_size])  # [B * S, H]
+        shape = common.shape_of(x)
+
+        def attend(flat: tf.Tensor) -> tf.Tensor:
+            return self._attend(weights, flat, shape, mask, key, training)
+
+        norm, flat = (weights.gamma, weights.beta), tf.reshape(x, [-1, shape[2]])  # [B * S, H]
+        own = common.fold_in(key, 1)
+        return tf.reshape(common.residual(attend, flat, norm, self.config, own, training), shape)
+
+    def _attend(
+        self,
+        weights: AttentionWeights,
+        flat: tf.Tensor,
+        shape: list,
+        mask: tf.Tensor,
+        key: common.DropoutKey | None,
+        training: bool,
+    ) -> tf.Tensor:
+        """The attention of [B * S, H], shape being [B, S, H]."""
+        config = self.config
         # One product for the three; 1 / sqrt(D) goes into the query's weights.
         scale = config.head_size**-0.5
         kernels = [weights.query_kernel * scale, weights.key_kernel, weights.value_kernel]
@@ -85,21 +106,14 @@ class SelfAttention(ConfigMixin, tf_keras.layers.Layer):
         qkv = common.affine(flat, tf.concat(kernels, 1), tf.concat(biases, 0), training)
         split = tf.reshape(qkv, [*shape[:2], 3, config.num_heads, config.head_size])
         query, keys, values = tf.unstack(tf.transpose(split, [2, 0, 3, 1, 4]))  # [B, N, S, D]
+        if config.positions == "rotary":
+            query, keys = common.rotate(query, training), common.rotate(keys, training)
         logits = tf.matmul(query, keys, transpose_b=True)  # [B, N, S, S]
         attended = common.softmax(logits, mask, training)
         attended = common.dropout(attended, config.attention_dropout, common.fold_in(key, 0))
         context = tf.transpose(tf.matmul(attended, values), [0, 2, 1, 3])  # [B, S, N, D]
         context = tf.reshape(context, [-1, config.hidden_size])
-        update = common.affine(context, weights.output_kernel, weights.output_bias, training)
-        x = common.add_dropout_norm(
-            flat,
-            update,
-            (weights.gamma, weights.beta, config.layer_norm_eps),
-            config.hidden_dropout,
-            common.fold_in(key, 1),
-            training,
-        )
-        return tf.reshape(x, shape)
+        return common.affine(context, weights.output_kernel, weights.output_bias, training)
 
 
 def additive_mask(input_mask: tf.Tensor) -> tf.Tensor:

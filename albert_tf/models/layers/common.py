@@ -1,13 +1,13 @@
 """What every layer shares: initial values, matrix product, LayerNorm, activation, keyed dropout."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.config import AlbertConfig
-from albert_tf.models.layers import fused
+from albert_tf.models.layers import fused, islands
 from albert_tf.models.layers.configured import ConfigMixin, Float32Layer
 
 # A dropout key is an int32 [2] tensor. Each dropout site folds its own number into it, so that a
@@ -15,9 +15,17 @@ from albert_tf.models.layers.configured import ConfigMixin, Float32Layer
 DropoutKey: TypeAlias = tf.Tensor
 
 
-def initializer(config: AlbertConfig) -> tf_keras.initializers.Initializer:
-    """Truncated normal of `initializer_range`, for all kernels and tables."""
-    return tf_keras.initializers.TruncatedNormal(stddev=config.initializer_range)
+def initializer(config: AlbertConfig, scale: float = 1.0) -> tf_keras.initializers.Initializer:
+    """Truncated normal of `scale * initializer_range`, for all kernels and tables."""
+    return tf_keras.initializers.TruncatedNormal(stddev=scale * config.initializer_range)
+
+
+def output_scale(config: AlbertConfig) -> float:
+    """Of the initial kernels whose products are added to the residual: 1 / sqrt(2 L) for pre-norm.
+
+    So that the sum over all sub-layers begins as large as one of them.
+    """
+    return (2 * config.num_layers) ** -0.5 if config.norm == "pre" else 1.0
 
 
 def dense(config: AlbertConfig, units: int, name: str) -> tf_keras.layers.Dense:
@@ -33,22 +41,31 @@ class Affine(ConfigMixin, Float32Layer):
 
     Attributes: `kernel` [K, units] and `bias` [units], also for layers that compute with them as
     pure functions of tensors.
+
+    Args:
+      scale: of the kernel's initial values.
     """
 
     def __init__(
-        self, config: AlbertConfig, units: int, name: str = "affine", **kwargs: Any
+        self,
+        config: AlbertConfig,
+        units: int,
+        name: str = "affine",
+        scale: float = 1.0,
+        **kwargs: Any,
     ) -> None:
         super().__init__(config, name=name, autocast=False, **kwargs)
-        self.units = units
+        self.units, self.scale = units, scale
 
     def build(self, input_shape: Sequence[int | None]) -> None:
         shape = (input_shape[-1], self.units)
-        self.kernel = self.add_weight("kernel", shape, initializer=initializer(self.config))
+        first = initializer(self.config, self.scale)
+        self.kernel = self.add_weight("kernel", shape, initializer=first)
         self.bias = self.add_weight("bias", (self.units,), initializer="zeros")
         super().build(input_shape)
 
     def get_config(self) -> dict[str, Any]:
-        return super().get_config() | {"units": self.units}
+        return super().get_config() | {"units": self.units, "scale": self.scale}
 
     def call(self, x: tf.Tensor, training: bool = False) -> tf.Tensor:
         return affine(x, self.kernel, self.bias, training)
@@ -93,6 +110,22 @@ def activation(x: tf.Tensor, name: str, training: bool = False) -> tf.Tensor:
     return fused.gelu(x) if training else tf.nn.gelu(x, approximate=True)
 
 
+def gated_activation(x: tf.Tensor, name: str, training: bool = False) -> tf.Tensor:
+    """activation(gate) * value of [M, 2 F], the gate first: [M, F]."""
+    if training and name == "gelu":
+        return fused.gated_gelu(x)
+    gate, value = tf.split(x, 2, -1)
+    return activation(gate, name, training) * value
+
+
+def rotate(x: tf.Tensor, training: bool = False) -> tf.Tensor:
+    """Rotary positions, [B, N, S, D] -> the same (arXiv 2104.09864, in halves as GPT-NeoX).
+
+    Numbers i and i + D / 2 of position s turn by the angle s * 10000^(-2 i / D).
+    """
+    return fused.rotate(x) if training else islands.turned(x, 1.0)
+
+
 def softmax(logits: tf.Tensor, mask: tf.Tensor, training: bool = False) -> tf.Tensor:
     """softmax(logits + mask) over the last axis, in float32; the result in the logits' dtype."""
     if training:
@@ -100,9 +133,30 @@ def softmax(logits: tf.Tensor, mask: tf.Tensor, training: bool = False) -> tf.Te
     return tf.cast(tf.nn.softmax(tf.cast(logits, tf.float32) + mask), logits.dtype)
 
 
+def residual(
+    sub_layer: Callable[[tf.Tensor], tf.Tensor],
+    x: tf.Tensor,
+    norm: tuple[tf.Tensor, tf.Tensor],
+    config: AlbertConfig,
+    key: DropoutKey | None,
+    training: bool,
+) -> tf.Tensor:
+    """Post-norm: LayerNorm(x + dropout(f(x))). Pre-norm: x + dropout(f(LayerNorm(x))).
+
+    Args:
+      sub_layer: f, [M, H] -> [M, H].
+      norm: gamma [H] and beta [H].
+    """
+    scaling, rate = (*norm, config.layer_norm_eps), config.hidden_dropout
+    if config.norm == "post":
+        return add_dropout_norm(x, sub_layer(x), scaling, rate, key, training)
+    update = sub_layer(add_dropout_norm(x, None, scaling, 0.0, None, training))
+    return x + dropout(update, rate, key)
+
+
 def add_dropout_norm(
     x: tf.Tensor,
-    update: tf.Tensor,
+    update: tf.Tensor | None,
     norm: tuple[tf.Tensor, tf.Tensor, float],
     rate: float,
     key: DropoutKey | None,
@@ -113,12 +167,13 @@ def add_dropout_norm(
     Dropout is of training alone.
 
     Args:
+      update: None for LayerNorm(x).
       norm: gamma [H], beta [H] and epsilon.
     """
     if training:
         return fused.add_dropout_norm(x, update, *norm, rate, key if rate else None)
     gamma, beta, eps = norm
-    normal, _ = fused.normalized_sum(x, update, None, eps)
+    normal, _ = islands.normalized_sum(x, update, None, eps)
     return tf.cast(normal * gamma + beta, x.dtype)
 
 

@@ -13,7 +13,7 @@ from albert_tf.models.layers.configured import ConfigMixin
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
 class AlbertEmbeddings(ConfigMixin, tf_keras.layers.Layer):
-    """word + type + position, LayerNorm, dropout, and the projection E -> H with bias.
+    """word + type + position (if learned), LayerNorm, dropout, and the projection E -> H with bias.
 
     V x E + E x H parameters in place of V x H; where E == H there is no projection, as in BERT.
 
@@ -33,7 +33,8 @@ class AlbertEmbeddings(ConfigMixin, tf_keras.layers.Layer):
         config = self.config
         self.word_embeddings = self._table("word_embeddings", config.vocab_size)
         self.type_embeddings = self._table("type_embeddings", config.type_vocab_size)
-        self.position_embeddings = self._table("position_embeddings", config.max_positions)
+        if config.positions == "learned":
+            self.position_embeddings = self._table("position_embeddings", config.max_positions)
         if self.projection is not None:
             common.build((self.projection,), config.embedding_size)
         super().build(input_shape)
@@ -49,10 +50,11 @@ class AlbertEmbeddings(ConfigMixin, tf_keras.layers.Layer):
         training: bool = False,
     ) -> tf.Tensor:
         word_ids, type_ids = inputs["input_word_ids"], inputs["input_type_ids"]
-        length = tf.shape(word_ids)[1]
         x = tf.gather(self.word_embeddings, word_ids)  # [B, S, E]
         x += self._types(type_ids, x.dtype, training)
-        x += tf.cast(self.position_embeddings[:length], x.dtype)
+        if self.config.positions == "learned":
+            length = tf.shape(word_ids)[1]
+            x += tf.cast(self.position_embeddings[:length], x.dtype)
         x = tf.cast(self.layer_norm(x), self.compute_dtype)
         x = common.dropout(x, self.config.hidden_dropout, key)
         if self.projection is None:

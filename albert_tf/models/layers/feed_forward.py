@@ -13,8 +13,8 @@ from albert_tf.models.layers.configured import ConfigMixin
 class FeedForwardWeights(NamedTuple):
     """The variables' values, float32."""
 
-    inner_kernel: tf.Tensor  # [H, F]
-    inner_bias: tf.Tensor  # [F]
+    inner_kernel: tf.Tensor  # [H, F], or [H, 2 F], the gate first
+    inner_bias: tf.Tensor  # [F] or [2 F]
     output_kernel: tf.Tensor  # [F, H]
     output_bias: tf.Tensor  # [H]
     gamma: tf.Tensor  # [H]
@@ -25,18 +25,22 @@ class FeedForwardWeights(NamedTuple):
 class FeedForward(ConfigMixin, tf_keras.layers.Layer):
     """LayerNorm(x + dropout(W_2 activation(W_1 x))), [B, S, H] -> [B, S, H], inner width F.
 
+    Gated: W_2 (activation(W_g x) * W_1 x). Where the LayerNorm stands: see `common.residual`.
+
     `weight_tensors` and `compute` as in `SelfAttention`.
     """
 
     def __init__(self, config: AlbertConfig, name: str = "feed_forward", **kwargs: Any) -> None:
         super().__init__(config, name=name, **kwargs)
-        self.intermediate = common.Affine(config, config.intermediate_size, "intermediate")
-        self.output_dense = common.Affine(config, config.hidden_size, "output")
+        width = config.inner_size if config.ffn == "plain" else 2 * config.inner_size
+        self.intermediate = common.Affine(config, width, "intermediate")
+        scale = common.output_scale(config)
+        self.output_dense = common.Affine(config, config.hidden_size, "output", scale)
         self.layer_norm = common.layer_norm(config.layer_norm_eps, "layer_norm")
 
     def build(self, input_shape: object) -> None:
         common.build((self.intermediate, self.layer_norm), self.config.hidden_size)
-        common.build((self.output_dense,), self.config.intermediate_size)
+        common.build((self.output_dense,), self.config.inner_size)
         super().build(input_shape)
 
     def weight_tensors(self) -> FeedForwardWeights:
@@ -65,16 +69,14 @@ class FeedForward(ConfigMixin, tf_keras.layers.Layer):
     ) -> tf.Tensor:
         """The layer as a function of tensors alone."""
         config = self.config
+        activation = common.activation if config.ffn == "plain" else common.gated_activation
+
+        def transform(flat: tf.Tensor) -> tf.Tensor:
+            inner = common.affine(flat, weights.inner_kernel, weights.inner_bias, training)
+            inner = activation(inner, config.activation, training)
+            return common.affine(inner, weights.output_kernel, weights.output_bias, training)
+
         flat = tf.reshape(x, [-1, config.hidden_size])  # [B * S, H]
-        inner = common.affine(flat, weights.inner_kernel, weights.inner_bias, training)
-        inner = common.activation(inner, config.activation, training)
-        update = common.affine(inner, weights.output_kernel, weights.output_bias, training)
-        out = common.add_dropout_norm(
-            flat,
-            update,
-            (weights.gamma, weights.beta, config.layer_norm_eps),
-            config.hidden_dropout,
-            key,
-            training,
-        )
+        norm = weights.gamma, weights.beta
+        out = common.residual(transform, flat, norm, config, key, training)
         return tf.reshape(out, common.shape_of(x))

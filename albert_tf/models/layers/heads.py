@@ -6,7 +6,7 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.config import AlbertConfig
-from albert_tf.models.layers import common
+from albert_tf.models.layers import common, fused
 from albert_tf.models.layers.configured import ConfigMixin, Float32Layer
 
 
@@ -34,11 +34,36 @@ class MlmHead(ConfigMixin, Float32Layer):
     def call(
         self, sequence_output: tf.Tensor, positions: tf.Tensor, word_embeddings: tf.Tensor
     ) -> tf.Tensor:
-        x = tf.gather(sequence_output, positions, batch_dims=1)  # [B, P, H]
-        x = common.activation(self.transform(x), self.config.activation)  # [B, P, E]
-        x = tf.reshape(self.layer_norm(x), [-1, self.config.embedding_size])
+        x = self._hidden(sequence_output, positions)
         logits = tf.nn.bias_add(tf.matmul(x, word_embeddings, transpose_b=True), self.bias)
         return tf.reshape(logits, tf.concat([tf.shape(positions), [self.config.vocab_size]], 0))
+
+    def loss_sums(
+        self,
+        sequence_output: tf.Tensor,
+        positions: tf.Tensor,
+        word_embeddings: tf.Tensor,
+        labels: tf.Tensor,
+        weights: tf.Tensor,
+        dtype: tf.DType,
+    ) -> tf.Tensor:
+        """Float32 [2]: weighted sums of cross-entropies and of right answers, without the logits.
+
+        Args:
+          labels, weights: [B, P].
+          dtype: of the products with the table on a CPU; see `fused.linear_cross_entropy`.
+        """
+        x = self._hidden(sequence_output, positions)
+        labels, weights = tf.reshape(labels, [-1]), tf.reshape(weights, [-1])
+        table = tf.convert_to_tensor(word_embeddings)
+        bias = tf.convert_to_tensor(self.bias)
+        return fused.linear_cross_entropy(x, table, bias, labels, weights, dtype)
+
+    def _hidden(self, sequence_output: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
+        """What the table is multiplied with, float32 [B * P, E]."""
+        x = tf.gather(sequence_output, positions, batch_dims=1)  # [B, P, H]
+        x = common.activation(self.transform(x), self.config.activation)  # [B, P, E]
+        return tf.reshape(self.layer_norm(x), [-1, self.config.embedding_size])
 
 
 @tf_keras.saving.register_keras_serializable("albert_tf")

@@ -25,8 +25,9 @@ class SharedStack(ConfigMixin, tf_keras.layers.Layer):
     called `num_layers` times. Dropout differs from layer to layer: the layer's number is folded in.
 
     Inputs: x [B, S, H]; mask [B, 1, 1, S]; `num_layers` to end before the last. Output: a list of
-    tensors [B, S, H], one a layer; in training with `config.rematerialize` all layers run, and the
-    gradient of any but the last is an error.
+    tensors [B, S, H], one a layer, each behind the last LayerNorm where `config.norm` is pre; in
+    training with `config.rematerialize` all layers run, and the gradient of any but the last is an
+    error.
 
     Args:
       unroll: as in `tf_keras.layers.RNN`. False: the output is the last layer's alone, and outside
@@ -56,10 +57,16 @@ class SharedStack(ConfigMixin, tf_keras.layers.Layer):
             for a, f in distinct
         ]
         self._block_of_layer = [distinct.index(layer) for layer in self.plan]
+        self.output_layer_norm = (
+            common.layer_norm(config.layer_norm_eps, "output_layer_norm")
+            if config.norm == "pre"
+            else None
+        )
 
     def build(self, input_shape: object) -> None:
         layers = (*self.attentions, *self.feed_forwards, *self.blocks)
-        common.build(layers, self.config.hidden_size)
+        last = () if self.output_layer_norm is None else (self.output_layer_norm,)
+        common.build((*layers, *last), self.config.hidden_size)
         super().build(input_shape)
 
     def get_config(self) -> dict[str, Any]:
@@ -74,7 +81,7 @@ class SharedStack(ConfigMixin, tf_keras.layers.Layer):
         num_layers: int | None = None,
     ) -> list[tf.Tensor]:
         if not (self.unroll or training):
-            return [self._rolled(x, mask, num_layers)]
+            return [self._normalized(self._rolled(x, mask, num_layers), training)]
         # Read once, however many layers use them.
         attention = [layer.weight_tensors() for layer in self.attentions]
         feed_forward = [layer.weight_tensors() for layer in self.feed_forwards]
@@ -86,13 +93,24 @@ class SharedStack(ConfigMixin, tf_keras.layers.Layer):
             layer_key = common.fold_in(key, number)
             block = self.blocks[self._block_of_layer[number]]
             x = block.compute(attention[a], feed_forward[f], x, mask, layer_key, training)
-            outputs.append(x)
+            outputs.append(self._normalized(x, training))
             if training:
                 attention[a], feed_forward[f] = (
                     _chain_gradients(attention[a]),
                     _chain_gradients(feed_forward[f]),
                 )
         return outputs if self.unroll else outputs[-1:]
+
+    def _normalized(self, x: tf.Tensor, training: bool) -> tf.Tensor:
+        """A layer's output as others see it."""
+        if self.output_layer_norm is None:
+            return x
+        shape = common.shape_of(x)
+        gamma, beta = map(
+            tf.convert_to_tensor, (self.output_layer_norm.gamma, self.output_layer_norm.beta)
+        )
+        flat, norm = tf.reshape(x, [-1, shape[2]]), (gamma, beta, self.config.layer_norm_eps)
+        return tf.reshape(common.add_dropout_norm(flat, None, norm, 0.0, None, training), shape)
 
     def _rolled(self, x: tf.Tensor, mask: tf.Tensor, num_layers: int | None) -> tf.Tensor:
         """The last layer's output: each run of layers with the same weights is a loop."""
@@ -147,7 +165,8 @@ class SharedStack(ConfigMixin, tf_keras.layers.Layer):
             chunks = self.config.rematerialize_chunks
             outputs += rematerialize.run_layers(layer, weights, x, mask, key, count, chunks)
             x = outputs[-1]
-        return [*map(rematerialize.without_gradient, outputs[:-1]), x]
+        outputs = [*map(rematerialize.without_gradient, outputs[:-1]), x]
+        return [self._normalized(output, training=True) for output in outputs]
 
 
 def _chain_gradients(weights: Weights) -> Weights:

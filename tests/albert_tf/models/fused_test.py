@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.models.layers import common, fused
+from albert_tf.models.layers import common, fused, islands
 
 KEY = tf.constant([11, 13])
 
@@ -12,7 +12,7 @@ KEY = tf.constant([11, 13])
 @pytest.fixture(autouse=True, params=["compiled", "uncompiled"])
 def small(request, monkeypatch):
     """Every proof for small tensors, which are not compiled, and as if they were large."""
-    monkeypatch.setattr(fused, "SMALL", 0 if request.param == "compiled" else 2**30)
+    monkeypatch.setattr(islands, "SMALL", 0 if request.param == "compiled" else 2**30)
 
 
 def value_and_gradients(function, *inputs):
@@ -63,6 +63,61 @@ def test_add_dropout_norm_and_its_gradients(rate):
         np.testing.assert_allclose(left, right, rtol=1e-4, atol=1e-4)
 
 
+def test_layer_norm_alone():
+    inputs = normal(5, 24), normal(24, seed=2), normal(24, seed=3)
+
+    def by_tape(x, gamma, beta):
+        mean, variance = tf.nn.moments(x, -1, keepdims=True)
+        return (x - mean) / tf.sqrt(variance + 1e-3) * gamma + beta
+
+    def ours(x, gamma, beta):
+        return fused.add_dropout_norm(x, None, gamma, beta, 1e-3, 0.0, None)
+
+    pairs = zip(
+        value_and_gradients(ours, *inputs), value_and_gradients(by_tape, *inputs), strict=True
+    )
+    for left, right in pairs:
+        np.testing.assert_allclose(left, right, rtol=1e-4, atol=1e-4)
+
+
+def test_gated_gelu_and_its_gradient():
+    x = 3 * normal(6, 16)
+
+    def by_tape(x):
+        return tf.nn.gelu(x[:, :8], approximate=True) * x[:, 8:]
+
+    pairs = zip(
+        value_and_gradients(fused.gated_gelu, x), value_and_gradients(by_tape, x), strict=True
+    )
+    for left, right in pairs:
+        np.testing.assert_allclose(left, right, rtol=1e-4, atol=1e-5)
+
+
+def test_rotation_is_a_product_of_complex_numbers():
+    x = normal(2, 3, 5, 8)
+    angle = np.arange(5)[:, None] / 10_000 ** (np.arange(4) / 4)
+    turned = (x[..., :4] + 1j * x[..., 4:]) * np.exp(1j * angle)
+    expected = np.concatenate([turned.real, turned.imag], -1)
+
+    def by_tape(x):
+        return islands.turned(x, 1.0)
+
+    ours, gradient = value_and_gradients(fused.rotate, x)
+    np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(gradient, value_and_gradients(by_tape, x)[1], rtol=1e-4, atol=1e-4)
+
+
+def test_rounding_to_bfloat16_is_tensorflows():
+    bits = np.random.default_rng(0).integers(0, 2**32, 200_000, np.uint32)
+    exact_halves = (np.arange(2**16, dtype=np.uint32) << 16) + 0x8000
+    x = np.concatenate([bits, exact_halves]).view(np.float32)
+    x = np.concatenate([x[~np.isnan(x)], np.float32([0.0, -0.0, np.inf, -np.inf, np.nan])])
+    ours = tf.function(lambda x: islands.narrow(x, tf.bfloat16))(x)
+    expected = tf.bitcast(tf.cast(x, tf.bfloat16), tf.uint16)
+    np.testing.assert_array_equal(tf.bitcast(ours, tf.uint16)[:-1], expected[:-1])
+    assert np.isnan(tf.cast(ours, tf.float32)[-1])
+
+
 def test_bfloat16_in_and_out():
     x, update = (tf.cast(normal(3, 8, seed=seed), tf.bfloat16) for seed in (0, 1))
     ones, zeros = tf.ones([8]), tf.zeros([8])
@@ -71,6 +126,7 @@ def test_bfloat16_in_and_out():
     )
     half, full = tf.bfloat16, tf.float32
     assert [g.dtype for g in gradients] == [half, half, half, full, full]
+    assert fused.gated_gelu(x).dtype == fused.rotate(x[None, None]).dtype == half
     assert fused.gelu(x).dtype == half
 
 
@@ -141,3 +197,51 @@ def test_cross_entropy_and_its_gradient():
     losses, is_right = fused.cross_entropy(ties, tf.constant([1, 2, 3, -1]))
     assert is_right.numpy().tolist() == [True, False, False, False]  # as argmax: the first
     assert np.isfinite(losses.numpy()).tolist() == [True, True, False, False]
+
+
+LINEAR = normal(40, 8), normal(64, 8, seed=1), normal(64, seed=2)
+
+
+def linear_cross_entropy(dtype: tf.DType):
+    """Both sums, as a vector, and the first one's gradients, of 40 rows with weights 0 to 3."""
+    labels = tf.constant(np.arange(40, dtype=np.int32))
+    weights = tf.constant(np.arange(40, dtype=np.float32) % 4)
+    inputs = [tf.constant(x) for x in LINEAR]
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        sums = fused.linear_cross_entropy(*inputs, labels, weights, dtype)
+        loss = 0.5 * sums[0]
+    return sums.numpy(), tape.gradient(loss, inputs)
+
+
+def test_linear_cross_entropy_is_that_of_the_logits():
+    sums, gradients = linear_cross_entropy(tf.float32)
+    with islands.accelerator():  # the plain operations
+        plain_sums, plain_gradients = linear_cross_entropy(tf.float32)
+    np.testing.assert_allclose(sums, plain_sums, rtol=1e-5)
+    for ours, plain in zip(gradients, plain_gradients, strict=True):
+        np.testing.assert_allclose(ours, plain, rtol=1e-4, atol=1e-5)
+
+
+def test_linear_cross_entropy_in_bfloat16():
+    sums, gradients = linear_cross_entropy(tf.bfloat16)
+    exact_sums, exact = linear_cross_entropy(tf.float32)
+    np.testing.assert_allclose(sums[0], exact_sums[0], rtol=2**-8)
+    for ours, theirs in zip(gradients, exact, strict=True):
+        assert np.linalg.norm(ours - theirs) < 2**-6 * np.linalg.norm(theirs)
+
+
+def test_linear_cross_entropy_of_ties_and_of_labels_outside():
+    table, ones = tf.constant([[1.0], [3.0], [3.0]]), tf.ones([1])
+    bias = tf.zeros([3])
+
+    def sums(label: int) -> list[float]:
+        answer = fused.linear_cross_entropy(
+            tf.ones([1, 1]), table, bias, tf.constant([label]), ones, tf.float32
+        )
+        return answer.numpy().tolist()
+
+    # exp(1 - 3) + 2 exp(0) = 2.1353; the first of the largest is the answer.
+    assert sums(1) == pytest.approx([np.log(2.1353353), 1.0])
+    assert sums(2) == pytest.approx([np.log(2.1353353), 0.0])
+    assert np.isnan(sums(3)[0]) and np.isnan(sums(-1)[0])

@@ -29,8 +29,16 @@ def test_no_warmup_and_only_warmup():
     assert [float(only(step)) for step in (0, 2, 3, 4)] == [0.0, 1.5, 2.25, 0.0]
 
 
+def test_a_constant_rate_that_falls_at_the_end():
+    schedule = LinearWarmupLinearDecay(2.0, warmup_steps=2, decay_steps=10, constant_steps=6)
+    rates = [float(schedule(step)) for step in (1, 2, 5, 6, 7, 9, 10)]
+    assert rates == pytest.approx([1.0, 2.0, 2.0, 2.0, 1.5, 0.5, 0.0])
+    with pytest.raises(ConfigError, match="constant_steps=10, decay_steps=10"):
+        LinearWarmupLinearDecay(2.0, 2, 10, 10)
+
+
 def test_round_trip():
-    schedule = LinearWarmupLinearDecay(2.0, 4, 10)
+    schedule = LinearWarmupLinearDecay(2.0, 4, 10, 6)
     again = LinearWarmupLinearDecay.from_config(schedule.get_config())
     assert again.get_config() == schedule.get_config()
 

@@ -1,0 +1,271 @@
+"""The XLA programs of the fused parts: each is one pass over its tensors, forward or backward.
+
+On a CPU, XLA's own forms of three things are slow, and these programs have others: rounding to
+bfloat16, sums along rows, and a softmax cross-entropy whose gradient is made in a second pass.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.runtime import devices
+
+# tanh-GELU is x * sigmoid(x * (A + B * x^2)), A = 2 sqrt(2 / pi), B = 0.044715 A.
+_A = 1.5957691216057308
+_B = 0.044715 * _A
+SMALL = 2**14  # elements
+ROTARY_BASE = 10_000.0
+
+_traces_for_accelerator = False
+
+
+@contextlib.contextmanager
+def accelerator() -> Iterator[None]:
+    """What is traced inside is for an accelerator, whatever this machine has."""
+    global _traces_for_accelerator
+    before, _traces_for_accelerator = _traces_for_accelerator, True
+    try:
+        yield
+    finally:
+        _traces_for_accelerator = before
+
+
+def is_for_cpu() -> bool:
+    """Whether what is traced here will run on a CPU: the one switch of what is written for CPUs."""
+    return not _traces_for_accelerator and not devices.has_accelerator()
+
+
+def island(function: Callable) -> Callable:
+    """One XLA program, but for tensors so small that compiling takes longer than it ever saves."""
+    # One for each answer of `is_for_cpu`: a trace of the one must not serve the other.
+    compiled = [tf.function(function, jit_compile=True, autograph=False) for _ in range(2)]
+
+    def call(first: tf.Tensor, *rest: object) -> object:
+        size = first.shape.num_elements()
+        if size is not None and size < SMALL:
+            return function(first, *rest)
+        return compiled[is_for_cpu()](first, *rest)
+
+    return call
+
+
+def narrow(x: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+    """float32 in `dtype`, the nearest one.
+
+    XLA's own rounding to bfloat16 looks for NaN and keeps CPUs from vectors: GELU takes twice the
+    time. In integers, a NaN of the usual bits stays one.
+    """
+    if dtype != tf.bfloat16 or not is_for_cpu():
+        return tf.cast(x, dtype)
+    bits, half = tf.bitcast(x, tf.uint32), tf.constant(16, tf.uint32)
+    odd = tf.bitwise.bitwise_and(tf.bitwise.right_shift(bits, half), tf.constant(1, tf.uint32))
+    rounded = bits + (odd + tf.constant(0x7FFF, tf.uint32))  # half to even
+    return tf.bitcast(tf.cast(tf.bitwise.right_shift(rounded, half), tf.uint16), dtype)
+
+
+def _gelu_and_slope(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """GELU in its tanh form, and its derivative."""
+    s = 0.5 + 0.5 * tf.tanh(x * (_A / 2 + _B / 2 * x * x))  # sigmoid(x * (A + B x^2))
+    return x * s, s * (1.0 + x * (1.0 - s) * (_A + 3.0 * _B * x * x))
+
+
+@island
+def gelu(x: tf.Tensor) -> tf.Tensor:
+    """GELU in its tanh form."""
+    wide = tf.cast(x, tf.float32)
+    return narrow(_gelu_and_slope(wide)[0], x.dtype)
+
+
+@island
+def gelu_gradient(x: tf.Tensor, upstream: tf.Tensor) -> tf.Tensor:
+    """The gradient of `gelu` by x."""
+    wide = tf.cast(x, tf.float32)
+    return narrow(tf.cast(upstream, tf.float32) * _gelu_and_slope(wide)[1], x.dtype)
+
+
+@island
+def cross_entropy(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Of float32 [N, V]: losses, log of the sums of exponentials, and which are right, all [N]."""
+    largest = tf.reduce_max(logits, -1, keepdims=True)
+    total = tf.math.log(tf.reduce_sum(tf.exp(logits - largest), -1)) + largest[:, 0]
+    size = tf.shape(logits)[-1]
+    is_valid = (labels >= 0) & (labels < size)
+    own = tf.gather(logits, tf.where(is_valid, labels, 0), batch_dims=1)
+    first = tf.reduce_min(tf.where(logits == largest, tf.range(size), size), -1)
+    return tf.where(is_valid, total - own, float("nan")), total, first == labels
+
+
+@island
+def cross_entropy_gradient(
+    logits: tf.Tensor, labels: tf.Tensor, total: tf.Tensor, upstream: tf.Tensor
+) -> tf.Tensor:
+    """The gradient of `cross_entropy`'s losses by the logits."""
+    is_label = tf.range(tf.shape(logits)[-1])[None] == labels[:, None]
+    probability = tf.exp(logits - total[:, None])
+    return (probability - tf.cast(is_label, tf.float32)) * upstream[:, None]
+
+
+def _row_sums(x: tf.Tensor) -> tf.Tensor:
+    """[M, N] -> [M, 1]. XLA for CPUs adds along rows number by number, but not in a product."""
+    if is_for_cpu():
+        return tf.matmul(x, tf.ones([x.shape[1], 1]))
+    return tf.reduce_sum(x, -1, keepdims=True)
+
+
+@island
+def gated_gelu(x: tf.Tensor) -> tf.Tensor:
+    """gelu(gate) * value of [M, 2 F]."""
+    gate, value = tf.split(tf.cast(x, tf.float32), 2, -1)
+    return narrow(_gelu_and_slope(gate)[0] * value, x.dtype)
+
+
+@island
+def gated_gelu_gradient(x: tf.Tensor, upstream: tf.Tensor) -> tf.Tensor:
+    """The gradient of `gated_gelu` by x."""
+    gate, value = tf.split(tf.cast(x, tf.float32), 2, -1)
+    upstream = tf.cast(upstream, tf.float32)
+    activated, slope = _gelu_and_slope(gate)
+    return narrow(tf.concat([upstream * value * slope, upstream * activated], -1), x.dtype)
+
+
+@island
+def weighted_cross_entropy(
+    logits: tf.Tensor, bias: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """The sums of `linear_cross_entropy`, the loss's gradient by the logits and by the bias."""
+    logits, dtype = tf.cast(logits, tf.float32) + bias, logits.dtype
+    size = tf.shape(bias)[0]
+    is_valid = (labels >= 0) & (labels < size)
+    own = tf.gather(logits, tf.where(is_valid, labels, 0), batch_dims=1)[:, None]
+    piece, label, weight = tf.range(size)[None], labels[:, None], weights[:, None]
+    is_before = (logits > own) | ((logits == own) & (piece < label))
+    is_right = _row_sums(tf.cast(is_before, tf.float32)) == 0
+    largest = tf.reduce_max(logits, -1, keepdims=True)
+    exponentials = tf.exp(logits - largest)
+    total = _row_sums(exponentials)
+    losses = tf.where(is_valid[:, None], tf.math.log(total) + largest - own, float("nan"))
+    d_logits = exponentials * (weight / total) - tf.where(piece == label, weight, 0.0)
+    right = tf.cast(is_right & is_valid[:, None], tf.float32)
+    sums = tf.stack([tf.reduce_sum(losses * weight), tf.reduce_sum(right * weight)])
+    return sums, narrow(d_logits, dtype), tf.reduce_sum(d_logits, 0)
+
+
+@island
+def softmax_gradient(y: tf.Tensor, upstream: tf.Tensor) -> tf.Tensor:
+    """The gradient of a softmax by its logits, from its result y."""
+    wide = tf.cast(y, tf.float32)
+    product = wide * tf.cast(upstream, tf.float32)
+    return narrow(product - wide * tf.reduce_sum(product, -1, keepdims=True), y.dtype)
+
+
+def _drop(x: tf.Tensor, rate: float, key: tf.Tensor) -> tf.Tensor:
+    width = x.shape[-1] or tf.shape(x)[-1]
+    rows, columns = tf.range(tf.size(x) // width), tf.range(width)
+    if key.shape[0] == 3:  # which of equal parts of the batch this is: the masks are the whole's
+        rows += key[2] * tf.size(rows)
+    # The key goes between row and column: they alone would be folded into a constant of x's size.
+    rows = tf.reshape(rows * width + key[0], tf.concat([tf.shape(x)[:-1], [1]], 0))
+    bits = _mix(_mix(tf.bitcast(rows + columns, tf.uint32)) ^ tf.bitcast(key[1], tf.uint32))
+    kept = x * tf.cast(1 / (1 - rate), x.dtype)
+    return tf.where(bits >= tf.constant(round(rate * 2**32), tf.uint32), kept, tf.zeros_like(x))
+
+
+dropout = island(_drop)
+
+
+def _mix(bits: tf.Tensor) -> tf.Tensor:
+    """A bijection of 32 bits in which each bit of the input turns about half of the output's."""
+    for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
+        bits ^= tf.bitwise.right_shift(bits, tf.constant(shift, tf.uint32))
+        bits *= tf.constant(factor, tf.uint32)
+    return bits ^ tf.bitwise.right_shift(bits, tf.constant(16, tf.uint32))
+
+
+def _mean(x: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_mean(x, -1, keepdims=True)
+
+
+def _product_mean(x: tf.Tensor) -> tf.Tensor:
+    """`_mean` by `_row_sums`."""
+    return _row_sums(x) / x.shape[1]
+
+
+def normalized_sum(
+    x: tf.Tensor,
+    update: tf.Tensor | None,
+    key: tf.Tensor | None,
+    eps: float,
+    rate: float = 0.0,
+    mean: Callable = _mean,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """The normalised sum [M, H] and 1 / standard deviation [M, 1], float32."""
+    total = tf.cast(x, tf.float32)
+    if update is not None:
+        update = tf.cast(update, tf.float32)
+        total += update if key is None else _drop(update, rate, key)
+    centred = total - mean(total)
+    inverse = tf.math.rsqrt(mean(tf.square(centred)) + eps)
+    return centred * inverse, inverse
+
+
+@island
+def norm(
+    x: tf.Tensor,
+    update: tf.Tensor | None,
+    gamma: tf.Tensor,
+    beta: tf.Tensor,
+    key: tf.Tensor | None,
+    eps: float,
+    rate: float,
+) -> tf.Tensor:
+    """`fused.add_dropout_norm`."""
+    normal, _ = normalized_sum(x, update, key, eps, rate, _product_mean)
+    return narrow(normal * gamma + beta, x.dtype)
+
+
+@island
+def norm_gradient(
+    x: tf.Tensor,
+    update: tf.Tensor | None,
+    gamma: tf.Tensor,
+    key: tf.Tensor | None,
+    upstream: tf.Tensor,
+    eps: float,
+    rate: float,
+) -> tuple[tf.Tensor, ...]:
+    """By gamma, beta, x and, where there is one, update."""
+    normal, inverse = normalized_sum(x, update, key, eps, rate, _product_mean)
+    upstream = tf.cast(upstream, tf.float32)
+    d_normal = upstream * gamma
+    along = _product_mean(d_normal * normal)
+    d_total = inverse * (d_normal - _product_mean(d_normal) - normal * along)
+    d_gamma, d_beta = tf.reduce_sum(upstream * normal, 0), tf.reduce_sum(upstream, 0)
+    d_x = narrow(d_total, x.dtype)
+    if update is None:
+        return d_gamma, d_beta, d_x
+    d_update = d_total if key is None else _drop(d_total, rate, key)
+    return d_gamma, d_beta, d_x, narrow(d_update, update.dtype)
+
+
+def turned(x: tf.Tensor, sign: float, to: Callable = tf.cast) -> tf.Tensor:
+    """[B, N, S, D], each position's pairs (i, i + D / 2) turned by its angles, in float32.
+
+    Args:
+      sign: 1.0, or -1.0 for the inverse.
+    """
+    half = x.shape[-1] // 2
+    frequency = ROTARY_BASE ** (-np.arange(half, dtype=np.float64) / half)
+    position = tf.cast(tf.range(tf.shape(x)[2]), tf.float32)
+    angle = position[:, None] * tf.constant(frequency, tf.float32)  # [S, D / 2]
+    cosine, sine = tf.cos(angle), sign * tf.sin(angle)
+    first, second = tf.split(tf.cast(x, tf.float32), 2, -1)
+    turned = [first * cosine - second * sine, second * cosine + first * sine]
+    return to(tf.concat(turned, -1), x.dtype)
+
+
+@island
+def rotated(x: tf.Tensor, sign: float) -> tf.Tensor:
+    """`turned`, as one program."""
+    return turned(x, sign, narrow)

@@ -1,0 +1,80 @@
+"""One system of `benchmarks.step_time`, in a process of its own.
+
+It is given a JSON object {system, model, batch_size, seq_length, predictions, precision, jit,
+threads}. It answers in JSON lines: the first step; for each line of its input, another step; at the
+end, the peak of memory. It runs as a script, with the tree to be measured on PYTHONPATH.
+"""
+
+import importlib
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+
+def serve(request: dict[str, Any], answer: Callable[[dict], None]) -> None:
+    """Builds the system, then a step for each line of the input."""
+    from albert_tf.models.config import AlbertConfig
+    from benchmarks.workloads import Workload
+
+    sizes = [request[name] for name in ("batch_size", "seq_length", "predictions")]
+    workload = Workload(AlbertConfig.from_dict(request["model"]), *sizes)
+    try:
+        build = _builder(request["system"], request["threads"])
+    except ImportError as error:
+        answer({"absent": str(error)})
+        return
+    cpu, wall = time.process_time(), time.perf_counter()
+    step = build(workload, request["precision"], request["jit"])
+    result = step()
+    answer({"result": float(result), **_since(cpu, wall)})
+    for _ in sys.stdin:
+        cpu, wall = time.process_time(), time.perf_counter()
+        result = step()
+        answer({"result": float(result), **_since(cpu, wall)})
+    answer({"peak_rss_mb": _peak_rss_mb()})
+
+
+def _builder(system: str, threads: int) -> Callable:
+    """The system's builder, after its library was told of the threads."""
+    os.environ["OMP_NUM_THREADS"] = str(threads)  # torch reads it at its import
+    if system == "limit":
+        from benchmarks import matrix_limit as module
+
+        build = module.limit
+    else:
+        from benchmarks.systems import SYSTEMS
+
+        name, builder = SYSTEMS[system]
+        module = importlib.import_module(f"benchmarks.systems.{name}")
+        build = getattr(module, builder)
+    if "tensorflow" in sys.modules:
+        import tensorflow as tf
+
+        intra = getattr(module, "THREADS_OF_AN_OPERATION", threads)
+        tf.config.threading.set_intra_op_parallelism_threads(intra)
+        tf.config.threading.set_inter_op_parallelism_threads(threads)
+    return build
+
+
+def _since(cpu: float, wall: float) -> dict[str, float]:
+    return {"cpu_s": time.process_time() - cpu, "wall_s": time.perf_counter() - wall}
+
+
+def _peak_rss_mb() -> float | None:
+    """This process's peak of resident memory; None where nothing tells it."""
+    try:
+        with open("/proc/self/status", encoding="ascii") as file:
+            (line,) = [line for line in file if line.startswith("VmHWM")]
+    except OSError:
+        return None
+    return round(int(line.split()[1]) / 1024, 1)
+
+
+if __name__ == "__main__":
+    # What libraries print must not reach the reader of the answers.
+    with os.fdopen(os.dup(1), "w") as out:
+        os.dup2(2, 1)
+        serve(json.loads(sys.argv[1]), lambda line: print(json.dumps(line), file=out, flush=True))

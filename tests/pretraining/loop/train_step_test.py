@@ -1,0 +1,46 @@
+"""Proves that a step is the same on any number of cores."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.models.pretrainer import AlbertPretrainer
+from benchmarks.workloads import WORKLOADS, random_batch
+from pretraining.loop import train_step
+from pretraining.loop.config import LoopConfig, PretrainConfig
+from pretraining.loop.train_step import TrainStep, make_optimizer
+
+WORKLOAD = dataclasses.replace(WORKLOADS["tiny"], batch_size=6)
+
+
+def sums_and_gradients(model: AlbertPretrainer, cores: int, parts: int = 1) -> list[np.ndarray]:
+    config = PretrainConfig(model=model.config, loop=LoopConfig(accumulation_steps=parts))
+    step = TrainStep(model, make_optimizer(config), config, cores)
+    batch = {name: tf.constant(value) for name, value in random_batch(WORKLOAD).items()}
+    counts = tf.constant([18.0, 6.0])
+    compute = tf.function(step._accumulated, autograph=False)
+    sums, gradients = compute(batch, counts, tf.constant([5, 7]))
+    return [each.numpy() for each in (sums, *gradients)]
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("cores", [2, 3, 4])
+def test_any_number_of_cores_gives_the_same(monkeypatch, parts, cores):
+    """With dropout: a part's masks are its rows of the whole batch's. Four cores share 6 rows as 3
+    do, and 3 rows too."""
+    monkeypatch.setattr(train_step, "SMALLEST_PART", 1)
+    dropout = {"hidden_dropout": 0.1, "attention_dropout": 0.1}
+    model = AlbertPretrainer(WORKLOAD.model.replace(**dropout)).create_weights()
+    one = sums_and_gradients(model, 1, parts)
+    largest = max(np.abs(each).max() for each in one[1:])
+    for left, right in zip(sums_and_gradients(model, cores, parts), one, strict=True):
+        np.testing.assert_allclose(left, right, rtol=1e-4, atol=1e-5 * largest)
+
+
+def test_small_batches_stay_whole(monkeypatch):
+    """6 rows of 16 pieces are less than two smallest parts."""
+    monkeypatch.setattr(train_step, "parallel_parts", None)  # would be called
+    model = AlbertPretrainer(WORKLOAD.model).create_weights()
+    assert len(sums_and_gradients(model, 8)) > 20
