@@ -59,6 +59,7 @@ class EvaluateOptions(commands.CommandOptions):
 
 def main(options: EvaluateOptions) -> None:
     """Evaluates, prints, and leaves the figures in the run's folder."""
+    devices.give_each_core_its_part(options.device)
     run, records = RunDir(options.run_dir), Records.open(options.data)
     config = config_of(run, records, options.set)
     is_run = "records" in run.config()

@@ -3,16 +3,17 @@
     python -m pretraining.experiments                  # every group, with parameters
     python -m pretraining.experiments --group=sharing
 
-NAME is smoke, laptop, a published model (albert-base-v2), or GROUP/ROW for a row of a table of the
-paper (arXiv 1909.11942v6), such as sharing/attention-e128. A row is a model under the paper's
-recipe (section 4.1) and what it changes, in the words of `--set`.
+NAME is smoke, laptop, albert-mini, a published model (albert-base-v2), or GROUP/ROW for a row of a
+table of the paper (arXiv 1909.11942v6), such as sharing/attention-e128. A row is a model under the
+paper's recipe (section 4.1) and what it changes, in the words of `--set`.
 """
 
 import dataclasses
+import itertools
 from collections.abc import Mapping
 
 from albert_tf import info
-from albert_tf.models.config import AlbertConfig
+from albert_tf.models.config import FFNS, NORMS, POSITIONS, AlbertConfig
 from albert_tf.models.published_sizes import MODELS_M, SHARING_M, WIDTHS_M
 from albert_tf.runtime import commands, settings
 from albert_tf.runtime.errors import ConfigError
@@ -40,6 +41,20 @@ LAPTOP = PretrainConfig(
     loop=LoopConfig(steps=1500, global_batch_size=32, steps_per_loop=50, checkpoint_every=250),
 )  # fmt: skip
 
+# Hours on a few cores: a block that learns sooner, single words masked, and a rate that is constant
+# until the last tenth, so that a run can be cut short or made longer without another schedule.
+MINI = PretrainConfig(
+    model=AlbertConfig(
+        hidden_size=384, num_layers=6, num_heads=6, intermediate_size=1536, max_positions=128,
+        norm="pre", positions="rotary", ffn="gated",
+    ),
+    masking=MaskingConfig(max_ngram=1),
+    optimizer=OptimizerConfig(
+        name="adamw", learning_rate=0.0015, warmup_steps=1000, decay_steps=9000, beta_2=0.98,
+    ),
+    loop=LoopConfig(steps=90_000, global_batch_size=32, steps_per_loop=100, checkpoint_every=1000),
+)  # fmt: skip
+
 
 def paper_recipe(preset: str) -> PretrainConfig:
     """The paper's recipe (section 4.1): LAMB 0.00176, batch 4096, 125,000 steps, 3,125 warm-up.
@@ -54,6 +69,7 @@ def paper_recipe(preset: str) -> PretrainConfig:
 EXPERIMENTS = {
     "smoke": SMOKE,
     "laptop": LAPTOP,
+    "albert-mini": MINI,
     **{
         f"albert-{size}-{version}": paper_recipe(f"albert-{size}-{version}")
         for size in ("base", "large", "xlarge", "xxlarge")
@@ -182,6 +198,10 @@ GROUPS = {
     }),
     "ngram": Group("longest n-gram masked (ours; the paper has 3)", {
         str(longest): Row(BASE, f"masking.max_ngram={longest}") for longest in (1, 2, 3)
+    }),
+    "block": Group("norm, positions and feed-forward (ours; the paper's is post-learned-plain)", {
+        "-".join(block): Row(BASE, "model.norm={} model.positions={} model.ffn={}".format(*block))
+        for block in itertools.product(NORMS, POSITIONS, FFNS)
     }),
     "bert-recipe": Group("BERT's own recipe: records of 128, then --init of that on 512", {
         "base-128": Row("bert-base", BERT_128),

@@ -28,11 +28,16 @@ def sum_over_parts(compute: Callable[[tf.Tensor], Any], first: int, parts: int, 
     )[1]
 
 
+def num_parts(rows: int, at_most: int) -> int:
+    """The largest number of equal parts of so many rows."""
+    return next(number for number in range(max(1, at_most), 0, -1) if rows % number == 0)
+
+
 def parallel_parts(compute: Callable[[tf.Tensor], Any], parts: int, like: Any) -> list:
     """[compute(0), ..., compute(parts - 1)], as many at once as there are threads.
 
     Args:
-      like: a structure of the shapes and dtypes that `compute` returns.
+      like: a structure of the `tf.TensorSpec`s of what `compute` returns.
     """
 
     def run(part: tf.Tensor, results: list[tf.TensorArray]) -> tuple:

@@ -8,8 +8,10 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.models.pretrainer import AlbertPretrainer
+from albert_tf.runtime import devices
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.training.progress import Progress
+from albert_tf.training.step import num_parts, parallel_parts, split_batch
 from data.pipeline.batches import Objective, Records, check_objective
 from data.records.manifest import COMPACT, Manifest
 from pretraining.evaluation.probe import Halves, Probe, Score, probe_batches
@@ -149,21 +151,32 @@ def _forward(
             f"Received: {batch_size}, replicas: {replicas}."
         )
 
+    rows = batch_size // replicas
+    parts = num_parts(rows, devices.cores(strategy))
+    like = tf.TensorSpec([len(SUMS)]), tf.TensorSpec([rows // parts, None])
+
     def of_replica(batch: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
         replica = tf.distribute.get_replica_context()
 
         def own(value: tf.Tensor) -> tf.Tensor:
-            shares = tf.reshape(value, [replicas, batch_size // replicas, *value.shape[1:]])
-            return tf.gather(shares, replica.replica_id_in_sync_group)
+            return tf.gather(split_batch(value, replicas), replica.replica_id_in_sync_group)
 
-        batch = {name: own(value) for name, value in batch.items()}
+        split = split_batch({name: own(value) for name, value in batch.items()}, parts)
+        results = parallel_parts(
+            lambda part: of_part({name: value[part] for name, value in split.items()}),
+            parts,
+            like,
+        )
+        sums, pooled = zip(*results, strict=True)
+        return replica.all_reduce("sum", sum(sums)), replica.all_gather(tf.concat(pooled, 0), 0)
+
+    def of_part(batch: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
         outputs = model({name: batch[name] for name in MODEL_INPUTS})
         mask = tf.cast(batch["input_mask"], tf.float32)[:, :, None]  # [B, S, 1]
         # Not a product: what stands at padding may be anything.
         real = tf.where(mask > 0, outputs["sequence_output"], 0.0)
         pooled = tf.reduce_sum(real, axis=1) / tf.reduce_sum(mask, axis=1)
-        sums = tf.stack(list(pretraining_sums(outputs, batch).values()))
-        return replica.all_reduce("sum", sums), replica.all_gather(pooled, axis=0)
+        return tf.stack(list(pretraining_sums(outputs, batch).values())), pooled
 
     @tf.function(autograph=False)
     def forward(batch: dict[str, tf.Tensor]) -> tuple[tf.Tensor, ...]:

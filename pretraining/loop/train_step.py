@@ -11,6 +11,7 @@ from albert_tf.optimization import OPTIMIZERS, LinearWarmupLinearDecay
 from albert_tf.optimization.adamw import AdamW
 from albert_tf.runtime import keyed_random
 from albert_tf.training.step import (
+    num_parts,
     parallel_parts,
     split_batch,
     step_dropout_key,
@@ -103,15 +104,15 @@ class TrainStep:
             batch_part = {name: value[part] for name, value in split.items()}
             return self._on_cores(batch_part, counts, common.fold_in(key, part))
 
-        return sum_over_parts(compute, 0, parts, self._zeros())
+        zeros = tf.zeros([len(SUMS)]), [tf.zeros(variable.shape) for variable in self.variables]
+        return sum_over_parts(compute, 0, parts, zeros)
 
     def _on_cores(
         self, batch: Mapping[str, tf.Tensor], counts: tf.Tensor, key: tf.Tensor
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """The same, a part on each core; dropout's masks are those of the whole batch."""
         rows, length = batch["input_word_ids"].shape
-        parts = min(self.cores, max(1, rows * length // SMALLEST_PART))
-        parts = next(number for number in range(parts, 0, -1) if rows % number == 0)
+        parts = num_parts(rows, min(self.cores, rows * length // SMALLEST_PART))
         if parts == 1 or self.config.model.rematerialize_chunks > 1:
             return self._part(batch, counts, key)
         split = split_batch(dict(batch), parts)
@@ -120,13 +121,11 @@ class TrainStep:
             batch_part = {name: value[part] for name, value in split.items()}
             return self._part(batch_part, counts, tf.concat([key, [part]], 0))
 
-        first, *others = parallel_parts(compute, parts, self._zeros())
+        like = tf.TensorSpec([len(SUMS)]), [tf.TensorSpec(v.shape) for v in self.variables]
+        first, *others = parallel_parts(compute, parts, like)
         for other in others:  # in order, so that each run adds up the same
             first = tf.nest.map_structure(tf.add, first, other)
         return first
-
-    def _zeros(self) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        return tf.zeros([len(SUMS)]), [tf.zeros(variable.shape) for variable in self.variables]
 
     def _part(
         self, batch: Mapping[str, tf.Tensor], counts: tf.Tensor, key: tf.Tensor
