@@ -41,6 +41,7 @@ class OfficialPretrainer(tf_keras.Model):
         inputs: Mapping[str, tf.Tensor],
         training: bool = False,
         dropout_key: tf.Tensor | None = None,
+        labels: Mapping[str, tf.Tensor] | None = None,
     ) -> dict[str, tf.Tensor]:
         outputs = self.encoder([inputs[name] for name in INPUTS], training=training)
         logits = self.mlm_head(outputs["sequence_output"], inputs["masked_lm_positions"])

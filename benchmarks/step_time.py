@@ -13,7 +13,7 @@ shapes); `share_of_limit` is the time that the step's products take at that rate
 
 Shapes: base128 and large128 are 8 x 128, base512 2 x 512, small128 (H 256, 6 layers) 32 x 128,
 laptop64 (the experiment `laptop`) 32 x 64. --set changes a key of the shape's model for every
-system: --set num_layers=24.
+system: --set num_layers=24. --data takes the batch from records, with the padding that they have.
 """
 
 import contextlib
@@ -23,15 +23,19 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from typing import IO, Annotated, Any
 
+import numpy as np
+
+from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import settings
 from albert_tf.runtime.bounds import POSITIVE, one_of
 from albert_tf.runtime.commands import CommandOptions, option, run
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from benchmarks.systems import SYSTEMS
-from benchmarks.workloads import WORKLOADS, Workload, step_flops
+from benchmarks.workloads import WORKLOADS, Workload, batch_of_records, step_flops
 
 PRECISIONS = ("float32", "mixed_bfloat16")
 OURS, REFERENCE, BEFORE, LIMIT = ("ours", "ours-bert"), "tf-models-official", "before", "limit"
@@ -54,6 +58,7 @@ class StepTimeOptions(CommandOptions):
         "measured steps of each system, after two that are not", 5
     )
     before: str | None = option("checkout of another version, measured as well", None)
+    data: str | None = option("records to take the batch from; without, rows are full", None)
     dry_run: bool = option("check the options, print what would be measured", False)
     set: tuple[str, ...] = option("", ())
 
@@ -75,7 +80,8 @@ class StepTimeOptions(CommandOptions):
     def workload(self) -> Workload:
         """The shape, with the keys of --set."""
         workload = WORKLOADS[self.shape]
-        return dataclasses.replace(workload, model=settings.override(workload.model, self.set))
+        model = settings.override(workload.model, self.set)
+        return dataclasses.replace(workload, model=model)
 
 
 def step_time(options: StepTimeOptions) -> None:
@@ -89,9 +95,16 @@ def step_time(options: StepTimeOptions) -> None:
 
 def measure(options: StepTimeOptions) -> list[dict]:
     """The lines of the installed systems, then those of the absent ones."""
+    workload, share = options.workload, 1.0
     with contextlib.ExitStack() as stack:
+        if options.data:
+            folder = stack.enter_context(tempfile.TemporaryDirectory())
+            workload = dataclasses.replace(workload, batch=os.path.join(folder, "batch.npz"))
+            batch = batch_of_records(workload, options.data)
+            np.savez(workload.batch or "", **batch)  # type: ignore[arg-type]
+            share = float(batch["input_mask"].mean())  # what is not padding
         names = [*options.names, *([BEFORE] if options.before else []), LIMIT]
-        workers = {name: stack.enter_context(_worker(name, options)) for name in names}
+        workers = {name: stack.enter_context(_worker(name, workload, options)) for name in names}
         absent = {n: w.first["absent"] for n, w in workers.items() if "absent" in w.first}
         workers = {name: worker for name, worker in workers.items() if name not in absent}
         limit = workers.pop(LIMIT)
@@ -103,6 +116,7 @@ def measure(options: StepTimeOptions) -> list[dict]:
                 took = worker.step()[key]
                 seconds[name] += [took] if number else []
             rates.append(limit.step()["result"])
+        pieces = workload.batch_size * workload.seq_length
         times = {name: statistics.median(values) for name, values in seconds.items()}
         limit_gflops = statistics.median(rates) / 1e9
         common = {"benchmark": "step_time", "shape": options.shape, "set": list(options.set)}
@@ -111,7 +125,8 @@ def measure(options: StepTimeOptions) -> list[dict]:
         lines = [
             common
             | {"system": name, "ms": round(1000 * times[name], 3)}
-            | _against_limit(name, options.workload, times[name], limit_gflops)
+            | _against_limit(name, workload, times[name], limit_gflops)
+            | {"real_pieces_per_s": round(share * pieces / times[name])}
             | {"ratios": _ratios(times, times[name])}
             | {"first_step_s": round(worker.first["cpu_s"], 2)}
             | {"first_loss": round(worker.first["result"], 3)}
@@ -149,9 +164,11 @@ class _Worker:
 
 
 @contextlib.contextmanager
-def _worker(name: str, options: StepTimeOptions) -> Iterator[_Worker]:
-    workload = options.workload
+def _worker(name: str, workload: Workload, options: StepTimeOptions) -> Iterator[_Worker]:
+    default = settings.to_dict(AlbertConfig())  # an older version may not know every key
+    model = {k: v for k, v in settings.to_dict(workload.model).items() if v != default[k]}
     request = settings.to_dict(workload) | {
+        "model": model,
         "system": "ours" if name == BEFORE else name,
         **{key: getattr(options, key) for key in ("precision", "jit", "threads")},
     }
@@ -174,7 +191,6 @@ def _against_limit(name: str, workload: Workload, seconds: float, limit_gflops: 
         "gflop": round(flops / 1e9, 3),
         "matrix_limit_gflops": round(limit_gflops, 1),
         "share_of_limit": round(flops / 1e9 / limit_gflops / seconds, 4),
-        "pieces_per_s": round(workload.batch_size * workload.seq_length / seconds),
     }
 
 

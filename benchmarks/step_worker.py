@@ -1,8 +1,9 @@
 """One system of `benchmarks.step_time`, in a process of its own.
 
-It is given a JSON object {system, model, batch_size, seq_length, predictions, precision, jit,
-threads}. It answers in JSON lines: the first step; for each line of its input, another step; at the
-end, the peak of memory. It runs as a script, with the tree to be measured on PYTHONPATH.
+It is given a JSON object: system, precision, jit, threads, and of the workload model (what is not
+the default), batch_size, seq_length, predictions and batch. It answers in JSON lines: the first
+step; for each line of its input, another step; at the end, the peak of memory. It runs as a script,
+with the tree to be measured on PYTHONPATH.
 """
 
 import importlib
@@ -20,7 +21,9 @@ def serve(request: dict[str, Any], answer: Callable[[dict], None]) -> None:
     from benchmarks.workloads import Workload
 
     sizes = [request[name] for name in ("batch_size", "seq_length", "predictions")]
-    workload = Workload(AlbertConfig.from_dict(request["model"]), *sizes)
+    # An older version may know of no batches in files.
+    batch = [request["batch"]] if request["batch"] else []
+    workload = Workload(AlbertConfig.from_dict(request["model"]), *sizes, *batch)
     try:
         build = _builder(request["system"], request["threads"])
     except ImportError as error:

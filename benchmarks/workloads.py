@@ -6,16 +6,21 @@ import numpy as np
 
 from albert_tf.info import bert_of_same_shape
 from albert_tf.models.config import AlbertConfig
+from albert_tf.runtime.errors import InputError
 
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
-    """A model and the batch that it is trained on: B rows of S pieces, P of them predicted."""
+    """A model and the batch that it is trained on: B rows of S pieces, P of them predicted.
+
+    batch: an .npz file of the batch; without, random pieces in full rows.
+    """
 
     model: AlbertConfig
     batch_size: int
     seq_length: int
     predictions: int
+    batch: str | None = None
 
     def as_bert(self) -> "Workload":
         """The same batch for the BERT of the same shape."""
@@ -59,6 +64,35 @@ def step_flops(workload: Workload) -> int:
     projection = 2 * tokens * e * h if e != h else 0
     heads = 2 * b * workload.predictions * (h * e + e * model.vocab_size) + 4 * b * h
     return 3 * (model.num_layers * layer + projection + 2 * b * h * h + heads)
+
+
+def batch_of(workload: Workload) -> dict[str, np.ndarray]:
+    """The workload's batch."""
+    if workload.batch is None:
+        return random_batch(workload)
+    with np.load(workload.batch) as arrays:
+        return dict(arrays)
+
+
+def batch_of_records(workload: Workload, folder: str) -> dict[str, np.ndarray]:
+    """The first batch of records, with the padding that they have.
+
+    Raises:
+      InputError: records of another length, or of a larger vocabulary.
+    """
+    from data.pipeline.batches import Objective, Records, training_batches
+    from data.pipeline.masking import MaskingConfig
+
+    records = Records.open(folder)
+    length, vocabulary = records.manifest.seq_length, records.manifest.vocab_size
+    if length != workload.seq_length or vocabulary > workload.model.vocab_size:
+        raise InputError(
+            f"--data must have {workload.seq_length} pieces a sequence and at most "
+            f"{workload.model.vocab_size} in the vocabulary. Received: {length}, {vocabulary}."
+        )
+    masking = MaskingConfig(max_predictions=workload.predictions)
+    batches = training_batches(records, Objective(), masking, workload.batch_size, seed=0)
+    return {name: value.numpy() for name, value in next(iter(batches)).items()}
 
 
 def random_batch(workload: Workload, seed: int = 0) -> dict[str, np.ndarray]:

@@ -15,7 +15,7 @@ from albert_tf.models.checkpoints import (
 )
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.configured_model import ConfiguredModel
-from albert_tf.models.layers import common
+from albert_tf.models.layers import common, islands, packing
 from albert_tf.models.layers.attention import additive_mask
 from albert_tf.models.layers.embeddings import AlbertEmbeddings
 from albert_tf.models.layers.shared_stack import SharedStack
@@ -41,6 +41,9 @@ class AlbertEncoder(ConfiguredModel):
 
     With `num_layers` the first so many layers alone are computed, and the last of them is pooled:
     where all layers share one block, one set of weights serves at any depth.
+
+    `skip_padding` says that no loss depends on padded positions: in training on a CPU, and without
+    `hidden_dropout` or `rematerialize`, they are then not computed (`layers.packing`).
 
     Dropout happens where `training` is true, keyed by `dropout_key` (int32 [2]); without a key one
     is drawn per call.
@@ -73,6 +76,7 @@ class AlbertEncoder(ConfiguredModel):
         training: bool = False,
         dropout_key: common.DropoutKey | None = None,
         num_layers: int | None = None,
+        skip_padding: bool = False,
     ) -> dict[str, tf.Tensor | list[tf.Tensor]]:
         config = self.config
         _check_shapes(inputs, config)
@@ -83,12 +87,20 @@ class AlbertEncoder(ConfiguredModel):
         x = self.embeddings(inputs, key=common.fold_in(key, 0), training=training)  # [B, S, H]
         mask = additive_mask(inputs["input_mask"])
         stack_key = common.fold_in(key, 1)
-        outputs = self.stack(x, mask, key=stack_key, training=training, num_layers=num_layers)
+        skip_padding = skip_padding and training and self._can_pack(inputs["input_mask"])
+        rows = packing.Packing.of(inputs["input_mask"]) if skip_padding else None
+        outputs = self.stack(x, mask, stack_key, training, num_layers, rows)
         return {
             "sequence_output": tf.cast(outputs[-1], tf.float32),
             "pooled_output": self.pool(outputs[-1]),
             "encoder_outputs": outputs,
         }
+
+    def _can_pack(self, input_mask: tf.Tensor) -> bool:
+        size, config = input_mask.shape.num_elements(), self.config
+        is_small = size is not None and size < packing.SMALLEST
+        has_other_way = config.hidden_dropout or config.rematerialize
+        return islands.is_for_cpu() and not (is_small or has_other_way)
 
     def pool(self, hidden: tf.Tensor) -> tf.Tensor:
         """tanh(dense(first position)) of a layer's output [B, S, H]: float32 [B, H]."""

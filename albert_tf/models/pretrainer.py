@@ -20,9 +20,11 @@ class AlbertPretrainer(ConfiguredModel):
     """Encoder + MLM head + pair head (paper section 3.1).
 
     Inputs: the encoder's dict, and `masked_lm_positions` int32 [B, P].
-    Outputs: the encoder's, and `mlm_logits` float32 [B, P, V], `pair_logits` float32 [B, 2]. With
-    `masked_lm_ids` and `masked_lm_weights` [B, P] among the inputs, `mlm_sums` float32 [2] in place
-    of the logits: the weighted sums of cross-entropies and of right answers.
+    Outputs: the encoder's, and `mlm_logits` float32 [B, P, V], `pair_logits` float32 [B, 2].
+
+    With `labels`, a dict of `masked_lm_ids` and `masked_lm_weights` [B, P], there is `mlm_sums`
+    float32 [2] in place of the logits: the weighted sums of cross-entropies and of right answers.
+    No loss may then depend on padded positions (`AlbertEncoder`, `skip_padding`).
     """
 
     def __init__(self, config: AlbertConfig, unroll: bool = True, **kwargs: Any) -> None:
@@ -48,20 +50,23 @@ class AlbertPretrainer(ConfiguredModel):
         inputs: Mapping[str, tf.Tensor],
         training: bool = False,
         dropout_key: common.DropoutKey | None = None,
+        labels: Mapping[str, tf.Tensor] | None = None,
     ) -> dict[str, tf.Tensor | list[tf.Tensor]]:
         outputs = self.encoder(
-            {name: inputs[name] for name in INPUTS}, training=training, dropout_key=dropout_key
+            {name: inputs[name] for name in INPUTS},
+            training=training,
+            dropout_key=dropout_key,
+            skip_padding=labels is not None,  # losses then read no padded position
         )
         outputs["pair_logits"] = self.pair_head(outputs["pooled_output"])
         table = self.encoder.embeddings.word_embeddings
         rows = outputs["sequence_output"], inputs["masked_lm_positions"], table
-        if "masked_lm_ids" in inputs:
-            labels, weights = inputs["masked_lm_ids"], inputs["masked_lm_weights"]
-            weights = tf.cast(weights, tf.float32)  # Keras casts what floats to the compute dtype
-            dtype = tf.as_dtype(self.compute_dtype)
-            outputs["mlm_sums"] = self.mlm_head.loss_sums(*rows, labels, weights, dtype)
-        else:
+        if labels is None:
             outputs["mlm_logits"] = self.mlm_head(*rows)
+        else:
+            targets = labels["masked_lm_ids"], labels["masked_lm_weights"]
+            dtype = tf.as_dtype(self.compute_dtype)
+            outputs["mlm_sums"] = self.mlm_head.loss_sums(*rows, *targets, dtype)
         return outputs
 
     def create_weights(self) -> Self:

@@ -7,7 +7,7 @@ from transformers import AdamWeightDecay, AlbertConfig, TFAlbertForPreTraining
 from benchmarks.systems import CLIP_NORM, LEARNING_RATE, WEIGHT_DECAY, Step
 from benchmarks.systems.hf_config import hf_config
 from benchmarks.systems.tf_losses import pretraining_loss
-from benchmarks.workloads import Workload, random_batch
+from benchmarks.workloads import Workload, batch_of
 
 
 def albert(workload: Workload, precision: str, jit: bool) -> Step:
@@ -21,7 +21,7 @@ def albert(workload: Workload, precision: str, jit: bool) -> Step:
         weight_decay_rate=WEIGHT_DECAY,
         exclude_from_weight_decay=["LayerNorm", "layer_norm", "bias"],
     )
-    batch = {name: tf.constant(value) for name, value in random_batch(workload).items()}
+    batch = {name: tf.constant(value) for name, value in batch_of(workload).items()}
 
     @tf.function
     def step() -> tf.Tensor:

@@ -8,7 +8,7 @@ from transformers import AlbertConfig, AlbertForPreTraining
 
 from benchmarks.systems import CLIP_NORM, LEARNING_RATE, WEIGHT_DECAY, Step
 from benchmarks.systems.hf_config import hf_config
-from benchmarks.workloads import Workload, random_batch
+from benchmarks.workloads import Workload, batch_of
 
 
 def eager(workload: Workload, precision: str, jit: bool) -> Step:
@@ -24,7 +24,7 @@ def compiled(workload: Workload, precision: str, jit: bool) -> Step:
 def _step(workload: Workload, precision: str, compiled: bool) -> Step:
     model = AlbertForPreTraining(AlbertConfig(**hf_config(workload))).train()
     optimizer = _adamw(model)
-    batch = {name: torch.from_numpy(value) for name, value in random_batch(workload).items()}
+    batch = {name: torch.from_numpy(value) for name, value in batch_of(workload).items()}
     batch |= {name: batch[name].long() for name in ("masked_lm_positions", "masked_lm_ids")}
     batch["pair_label"] = batch["pair_label"].long()
     loss_of = torch.compile(_loss) if compiled else _loss

@@ -7,12 +7,12 @@ os.environ.setdefault("KERAS_BACKEND", "tensorflow")  # before Keras is imported
 import keras_hub
 
 from benchmarks.systems import CLIP_NORM, LEARNING_RATE, WEIGHT_DECAY, Step
-from benchmarks.workloads import Workload, random_batch
+from benchmarks.workloads import Workload, batch_of
 
 
 def albert(workload: Workload, precision: str, jit: bool) -> Step:
     """Backbone and MLM head; what Keras compiles by default stays compiled."""
-    config, batch = workload.model, random_batch(workload)
+    config, batch = workload.model, batch_of(workload)
     backbone = keras_hub.models.AlbertBackbone(
         vocabulary_size=config.vocab_size,
         embedding_dim=config.embedding_size,

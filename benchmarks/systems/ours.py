@@ -6,7 +6,7 @@ import tf_keras
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime import devices
 from benchmarks.systems import CLIP_NORM, LEARNING_RATE, WEIGHT_DECAY, Step
-from benchmarks.workloads import Workload, random_batch
+from benchmarks.workloads import Workload, batch_of
 from pretraining.loop.config import LoopConfig, OptimizerConfig, PretrainConfig
 from pretraining.loop.train_step import TrainStep, make_optimizer
 
@@ -33,7 +33,7 @@ def albert(workload: Workload, precision: str, jit: bool) -> Step:
         optimizer = make_optimizer(config)
         optimizer.build(model.trainable_variables)
     train_step = TrainStep(model, optimizer, config, devices.cores(strategy))
-    batch = {name: tf.constant(value) for name, value in random_batch(workload).items()}
+    batch = {name: tf.constant(value) for name, value in batch_of(workload).items()}
 
     @tf.function(jit_compile=jit)
     def step(batch: dict[str, tf.Tensor]) -> tf.Tensor:

@@ -8,7 +8,7 @@ from official.nlp.modeling import layers, networks
 from albert_tf.models.config import AlbertConfig
 from benchmarks.systems import CLIP_NORM, LEARNING_RATE, WEIGHT_DECAY, Step
 from benchmarks.systems.tf_losses import pretraining_loss
-from benchmarks.workloads import Workload, random_batch
+from benchmarks.workloads import Workload, batch_of
 
 
 def albert(workload: Workload, precision: str, jit: bool) -> Step:
@@ -27,7 +27,7 @@ def albert(workload: Workload, precision: str, jit: bool) -> Step:
         exclude_from_weight_decay=["LayerNorm", "layer_norm", "bias"],
         gradient_clip_norm=CLIP_NORM,
     )
-    batch = {name: tf.constant(value) for name, value in random_batch(workload).items()}
+    batch = {name: tf.constant(value) for name, value in batch_of(workload).items()}
     inputs = [batch[name] for name in ("input_word_ids", "input_mask", "input_type_ids")]
 
     @tf.function

@@ -22,7 +22,6 @@ from pretraining.loop.losses import SUMS, pretraining_sums
 
 MODEL_INPUTS = (*INPUTS, "masked_lm_positions")
 SMALLEST_PART = 512  # pieces; with fewer a product mostly waits for its weights
-TRAINING_INPUTS = (*MODEL_INPUTS, "masked_lm_ids", "masked_lm_weights")
 
 
 def make_optimizer(config: PretrainConfig) -> AdamW:
@@ -133,7 +132,10 @@ class TrainStep:
         """counts: float32 [2], predictions and pairs of the whole global batch."""
         with tf.GradientTape() as tape:
             outputs = self.model(
-                {name: batch[name] for name in TRAINING_INPUTS}, training=True, dropout_key=key
+                {name: batch[name] for name in MODEL_INPUTS},
+                training=True,
+                dropout_key=key,
+                labels=batch,
             )
             sums = pretraining_sums(outputs, batch)
             loss = tf.math.divide_no_nan(sums["mlm_loss"], counts[0])

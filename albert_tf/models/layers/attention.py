@@ -8,6 +8,7 @@ import tf_keras
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.layers import common
 from albert_tf.models.layers.configured import ConfigMixin
+from albert_tf.models.layers.packing import Packing
 
 MASKED = -10000.0  # added to the logits of padded positions; finite, so a fully padded row is too
 
@@ -77,14 +78,17 @@ class SelfAttention(ConfigMixin, tf_keras.layers.Layer):
         mask: tf.Tensor,
         key: common.DropoutKey | None,
         training: bool,
+        packing: Packing | None = None,
     ) -> tf.Tensor:
-        """The layer as a function of tensors alone."""
+        """The layer as a function of tensors alone; with `packing`, x and the result are [T, H]."""
         shape = common.shape_of(x)
 
         def attend(flat: tf.Tensor) -> tf.Tensor:
-            return self._attend(weights, flat, shape, mask, key, training)
+            if packing is None:
+                return self._attend(weights, flat, shape[:2], mask, key, training)
+            return self._attend(weights, flat, packing.shape, mask, key, training, packing)
 
-        norm, flat = (weights.gamma, weights.beta), tf.reshape(x, [-1, shape[2]])  # [B * S, H]
+        norm, flat = (weights.gamma, weights.beta), tf.reshape(x, [-1, shape[-1]])  # [B * S, H]
         own = common.fold_in(key, 1)
         return tf.reshape(common.residual(attend, flat, norm, self.config, own, training), shape)
 
@@ -96,15 +100,18 @@ class SelfAttention(ConfigMixin, tf_keras.layers.Layer):
         mask: tf.Tensor,
         key: common.DropoutKey | None,
         training: bool,
+        packing: Packing | None = None,
     ) -> tf.Tensor:
-        """The attention of [B * S, H], shape being [B, S, H]."""
+        """The attention of [B * S, H] or, with `packing`, of [T, H]; shape is [B, S]."""
         config = self.config
         # One product for the three; 1 / sqrt(D) goes into the query's weights.
         scale = config.head_size**-0.5
         kernels = [weights.query_kernel * scale, weights.key_kernel, weights.value_kernel]
         biases = [weights.query_bias * scale, weights.key_bias, weights.value_bias]
         qkv = common.affine(flat, tf.concat(kernels, 1), tf.concat(biases, 0), training)
-        split = tf.reshape(qkv, [*shape[:2], 3, config.num_heads, config.head_size])
+        if packing is not None:
+            qkv = packing.unpack(qkv)
+        split = tf.reshape(qkv, [*shape, 3, config.num_heads, config.head_size])
         query, keys, values = tf.unstack(tf.transpose(split, [2, 0, 3, 1, 4]))  # [B, N, S, D]
         if config.positions == "rotary":
             query, keys = common.rotate(query, training), common.rotate(keys, training)
@@ -113,6 +120,8 @@ class SelfAttention(ConfigMixin, tf_keras.layers.Layer):
         attended = common.dropout(attended, config.attention_dropout, common.fold_in(key, 0))
         context = tf.transpose(tf.matmul(attended, values), [0, 2, 1, 3])  # [B, S, N, D]
         context = tf.reshape(context, [-1, config.hidden_size])
+        if packing is not None:
+            context = packing.pack(context)
         return common.affine(context, weights.output_kernel, weights.output_bias, training)
 
 

@@ -11,6 +11,7 @@ from albert_tf.models.layers import common
 from albert_tf.models.layers.attention import AttentionWeights, SelfAttention
 from albert_tf.models.layers.configured import ConfigMixin
 from albert_tf.models.layers.feed_forward import FeedForward, FeedForwardWeights
+from albert_tf.models.layers.packing import Packing
 
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
@@ -71,7 +72,9 @@ class EncoderBlock(ConfigMixin, tf_keras.layers.Layer):
         mask: tf.Tensor,
         key: common.DropoutKey | None,
         training: bool,
+        packing: Packing | None = None,
     ) -> tf.Tensor:
-        """The block as a function of tensors alone."""
-        x = self.attention.compute(attention, x, mask, common.fold_in(key, 0), training)
+        """The block as a function of tensors alone; with `packing`, x and the result are [T, H]."""
+        own = common.fold_in(key, 0)
+        x = self.attention.compute(attention, x, mask, own, training, packing)
         return self.feed_forward.compute(feed_forward, x, common.fold_in(key, 1), training)

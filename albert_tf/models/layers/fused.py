@@ -155,7 +155,7 @@ def softmax(logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
 
     @tf.custom_gradient
     def op(logits: tf.Tensor) -> tuple[tf.Tensor, Callable]:
-        y = tf.cast(tf.nn.softmax(tf.cast(logits, tf.float32) + mask), logits.dtype)
+        y = islands.softmax(logits, mask)
         return y, lambda upstream: islands.softmax_gradient(y, upstream)
 
     return op(logits)

@@ -110,7 +110,7 @@ def cross_entropy_gradient(
 def _row_sums(x: tf.Tensor) -> tf.Tensor:
     """[M, N] -> [M, 1]. XLA for CPUs adds along rows number by number, but not in a product."""
     if is_for_cpu():
-        return tf.matmul(x, tf.ones([x.shape[1], 1]))
+        return tf.matmul(x, tf.ones([tf.shape(x)[1], 1]))
     return tf.reduce_sum(x, -1, keepdims=True)
 
 
@@ -150,6 +150,16 @@ def weighted_cross_entropy(
     right = tf.cast(is_right & is_valid[:, None], tf.float32)
     sums = tf.stack([tf.reduce_sum(losses * weight), tf.reduce_sum(right * weight)])
     return sums, narrow(d_logits, dtype), tf.reduce_sum(d_logits, 0)
+
+
+@island
+def softmax(logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """softmax(logits + mask) over the last axis, in the logits' dtype."""
+    wide = tf.cast(logits, tf.float32) + mask
+    exponentials = tf.exp(wide - tf.reduce_max(wide, -1, keepdims=True))
+    rows = tf.reshape(exponentials, [-1, tf.shape(wide)[-1]])
+    normal = tf.reshape(rows / _row_sums(rows), tf.shape(wide))
+    return narrow(tf.ensure_shape(normal, wide.shape), logits.dtype)
 
 
 @island

@@ -13,6 +13,7 @@ from albert_tf.models.layers.attention import AttentionWeights, SelfAttention
 from albert_tf.models.layers.configured import ConfigMixin
 from albert_tf.models.layers.encoder_block import EncoderBlock
 from albert_tf.models.layers.feed_forward import FeedForward, FeedForwardWeights
+from albert_tf.models.layers.packing import Packing
 
 Weights = TypeVar("Weights", AttentionWeights, FeedForwardWeights)
 
@@ -27,7 +28,8 @@ class SharedStack(ConfigMixin, tf_keras.layers.Layer):
     Inputs: x [B, S, H]; mask [B, 1, 1, S]; `num_layers` to end before the last. Output: a list of
     tensors [B, S, H], one a layer, each behind the last LayerNorm where `config.norm` is pre; in
     training with `config.rematerialize` all layers run, and the gradient of any but the last is an
-    error.
+    error. With a `packing`, in training without dropout of hidden states, padded positions are not
+    computed, and no loss may depend on them.
 
     Args:
       unroll: as in `tf_keras.layers.RNN`. False: the output is the last layer's alone, and outside
@@ -79,6 +81,7 @@ class SharedStack(ConfigMixin, tf_keras.layers.Layer):
         key: common.DropoutKey | None = None,
         training: bool = False,
         num_layers: int | None = None,
+        packing: Packing | None = None,
     ) -> list[tf.Tensor]:
         if not (self.unroll or training):
             return [self._normalized(self._rolled(x, mask, num_layers), training)]
@@ -88,12 +91,17 @@ class SharedStack(ConfigMixin, tf_keras.layers.Layer):
         if training and self.config.rematerialize:
             outputs = self._rematerialized(attention, feed_forward, x, mask, key)
             return outputs if self.unroll else outputs[-1:]
-        outputs = []
+        outputs, shape = [], common.shape_of(x)
+        if packing is not None:
+            x = packing.pack(tf.reshape(x, [-1, shape[2]]))
         for number, (a, f) in enumerate(self.plan[:num_layers]):
             layer_key = common.fold_in(key, number)
             block = self.blocks[self._block_of_layer[number]]
-            x = block.compute(attention[a], feed_forward[f], x, mask, layer_key, training)
-            outputs.append(self._normalized(x, training))
+            x = block.compute(attention[a], feed_forward[f], x, mask, layer_key, training, packing)
+            output = self._normalized(x, training)
+            if packing is not None:
+                output = tf.reshape(packing.unpack(output), shape)
+            outputs.append(output)
             if training:
                 attention[a], feed_forward[f] = (
                     _chain_gradients(attention[a]),
@@ -109,7 +117,7 @@ class SharedStack(ConfigMixin, tf_keras.layers.Layer):
         gamma, beta = map(
             tf.convert_to_tensor, (self.output_layer_norm.gamma, self.output_layer_norm.beta)
         )
-        flat, norm = tf.reshape(x, [-1, shape[2]]), (gamma, beta, self.config.layer_norm_eps)
+        flat, norm = tf.reshape(x, [-1, shape[-1]]), (gamma, beta, self.config.layer_norm_eps)
         return tf.reshape(common.add_dropout_norm(flat, None, norm, 0.0, None, training), shape)
 
     def _rolled(self, x: tf.Tensor, mask: tf.Tensor, num_layers: int | None) -> tf.Tensor:

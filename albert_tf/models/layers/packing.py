@@ -1,0 +1,62 @@
+"""Rows without padding: the real positions of a batch, side by side."""
+
+import dataclasses
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from albert_tf.models.layers import common
+
+SMALLEST = 1025  # positions; in fewer, too little is padding for the seconds of compiling
+
+
+@dataclasses.dataclass(frozen=True)
+class Packing:
+    """[B * S, C] with padding <-> [T, C] without, for gradients of what ignores the padding.
+
+    T is the number of real positions, rounded up to a 64th of B * S, so that XLA compiles a program
+    for few values of it. Rows that are left over are copies of a padded position, and padded
+    positions are copies of such a row: where no loss depends on a padded position, neither has a
+    gradient, and the gradient of each direction is the other one.
+
+    Attributes:
+      rows: int32 [T], which position each row is.
+      positions: int32 [B * S], which row each position is.
+      shape: [B, S].
+    """
+
+    rows: tf.Tensor
+    positions: tf.Tensor
+    shape: list
+
+    @classmethod
+    def of(cls, input_mask: tf.Tensor) -> "Packing":
+        """The packing of a mask [B, S], 1 where a position is real."""
+        batch, length = common.shape_of(input_mask)
+        real = tf.reshape(input_mask, [-1]) > 0
+        size, count = batch * length, tf.reduce_sum(tf.cast(real, tf.int32))
+        step = tf.maximum(1, size // 64)
+        padded = tf.minimum((count // step + 1) * step, size)
+        # Real positions first, in their order; then the padded ones.
+        order = tf.argsort(tf.cast(~real, tf.int32), stable=True)
+        first_padded = order[tf.minimum(count, size - 1)]
+        is_left_over = tf.range(padded) >= count
+        rows = tf.where(is_left_over, first_padded, order[:padded])
+        positions = tf.where(real, tf.cumsum(tf.cast(real, tf.int32)) - 1, padded - 1)
+        return cls(rows, positions, [batch, length])
+
+    def pack(self, x: tf.Tensor) -> tf.Tensor:
+        """[B * S, C] -> [T, C]."""
+        return _gather(x, self.rows, self.positions)
+
+    def unpack(self, x: tf.Tensor) -> tf.Tensor:
+        """[T, C] -> [B * S, C]."""
+        return _gather(x, self.positions, self.rows)
+
+
+def _gather(x: tf.Tensor, there: tf.Tensor, back: tf.Tensor) -> tf.Tensor:
+    @tf.custom_gradient
+    def op(x: tf.Tensor) -> tuple[tf.Tensor, Callable]:
+        return tf.gather(x, there), lambda upstream: tf.gather(upstream, back)
+
+    return op(x)

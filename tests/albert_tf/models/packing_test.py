@@ -1,0 +1,82 @@
+"""Proves that padding which is not computed changes nothing that is read."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.models.config import AlbertConfig
+from albert_tf.models.layers import packing
+from albert_tf.models.layers.packing import Packing
+from albert_tf.models.pretrainer import AlbertPretrainer
+
+MASKS = {
+    "some": np.arange(8) < np.array([8, 3, 1, 5])[:, None],
+    "none": np.ones([4, 8], bool),
+    "one position": np.arange(32).reshape(4, 8) < 31,
+    "holes": np.random.default_rng(0).random([4, 8]) < 0.6,
+    "all": np.zeros([4, 8], bool),
+}
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_there_and_back(name):
+    mask = MASKS[name]
+    packed = Packing.of(tf.constant(mask.astype(np.int32)))
+    count = mask.sum()
+    rows, positions = packed.rows.numpy(), packed.positions.numpy()
+    np.testing.assert_array_equal(rows[:count], np.flatnonzero(mask))
+    assert len(rows) == min(32, count + 1)
+    x = tf.constant(np.random.default_rng(1).normal(size=[32, 3]).astype(np.float32))
+    same = packed.unpack(packed.pack(x)).numpy()[mask.ravel()]
+    np.testing.assert_array_equal(same, x.numpy()[mask.ravel()])
+    # What is left over stands for padding, and padding for what is left over.
+    assert not mask.ravel()[rows[count:]].any() and (positions[~mask.ravel()] >= count).all()
+
+
+@pytest.mark.parametrize("name", ["some", "none", "one position"])
+@pytest.mark.parametrize("block", [{}, {"norm": "pre", "positions": "rotary", "ffn": "gated"}])
+def test_losses_and_gradients_are_those_of_the_padded_batch(monkeypatch, name, block):
+    monkeypatch.setattr(packing, "SMALLEST", 0)
+    config = AlbertConfig(
+        vocab_size=50, embedding_size=8, hidden_size=16, num_layers=3, num_heads=2,
+        intermediate_size=48, max_positions=8, initializer_range=0.3, attention_dropout=0.1,
+        **block,
+    )  # fmt: skip
+    model = AlbertPretrainer(config).create_weights()
+    rng = np.random.default_rng(2)
+    inputs = {
+        "input_word_ids": rng.integers(5, 50, [4, 8]).astype(np.int32),
+        "input_mask": MASKS[name].astype(np.int32),
+        "input_type_ids": np.zeros([4, 8], np.int32),
+        "masked_lm_positions": np.zeros([4, 1], np.int32),
+    }
+    labels = {
+        "masked_lm_ids": rng.integers(5, 50, [4, 1]).astype(np.int32),
+        "masked_lm_weights": np.ones([4, 1], np.float32),
+    }
+
+    @tf.function(autograph=False)
+    def sums_and_gradients(skip: bool):
+        with tf.GradientTape() as tape:
+            key = tf.constant([1, 2])
+            encoded = model.encoder(
+                {name: inputs[name] for name in list(inputs)[:3]},
+                training=True, dropout_key=key, skip_padding=skip,
+            )  # fmt: skip
+            sums = model.mlm_head.loss_sums(
+                encoded["sequence_output"], inputs["masked_lm_positions"],
+                model.encoder.embeddings.word_embeddings, labels["masked_lm_ids"][:, 0],
+                labels["masked_lm_weights"][:, 0], tf.float32,
+            )  # fmt: skip
+            pairs = model.pair_head(encoded["pooled_output"])
+            loss = sums[0] + tf.reduce_sum(pairs**3)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        real = tf.boolean_mask(encoded["sequence_output"], inputs["input_mask"] > 0)
+        return [real, sums[0], pairs, *map(tf.convert_to_tensor, gradients)]
+
+    plain, packed = sums_and_gradients(False), sums_and_gradients(True)
+    largest = max(np.abs(each).max() for each in plain[3:])
+    for left, right in zip(packed, plain, strict=True):
+        np.testing.assert_allclose(left, right, rtol=1e-4, atol=1e-5 * largest)
+    in_call = model(inputs, training=True, dropout_key=tf.constant([1, 2]), labels=labels)
+    assert float(in_call["mlm_sums"][0]) == pytest.approx(float(plain[1]), rel=1e-5)
