@@ -6,6 +6,11 @@ mean-pooled output, tells for every model what it knows of both. Beside each acc
 standard error and chance. Every record is read with the same masks and pairs each time.
 
     python -m pretraining.evaluate --run_dir=runs/first --data=artifacts/heldout
+
+--minimal_pairs asks, instead or as well, which of two sentences the model finds likelier: the share
+of pairs whose grammatical one has the higher pseudo-log-likelihood, by phenomenon. A tie is wrong.
+
+    python -m pretraining.evaluate --run_dir=runs/first --minimal_pairs=blimp/data
 """
 
 import dataclasses
@@ -23,7 +28,9 @@ from albert_tf.runtime.run_dir import RunDir
 from albert_tf.text.tokenizer import load_tokenizer
 from data.pipeline.batches import Records
 from data.records.manifest import COMPACT
+from pretraining.evaluation import minimal_pairs
 from pretraining.evaluation.intrinsic import evaluate
+from pretraining.evaluation.minimal_pairs import evaluate_minimal_pairs, read_minimal_pairs
 from pretraining.loop.config import PretrainConfig
 
 ROWS = {
@@ -41,7 +48,10 @@ class EvaluateOptions(commands.CommandOptions):
     """The command line of `pretraining.evaluate`."""
 
     run_dir: str = commands.option("the run, or the converted checkpoint's folder, to evaluate")
-    data: str = commands.option("held-out records, a folder made by data.build")
+    data: str = commands.option("held-out records, a folder made by data.build", "")
+    minimal_pairs: str = commands.option(
+        "a folder of minimal pairs in BLiMP's format, .jsonl or .jsonl.gz", ""
+    )
     batch_size: Annotated[int, POSITIVE] = commands.option(
         "sequences at a time, over all replicas", 32
     )
@@ -56,12 +66,21 @@ class EvaluateOptions(commands.CommandOptions):
         "tells what a converted checkpoint was trained with (sop)", ()
     )  # fmt: skip
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (self.data or self.minimal_pairs):
+            raise InputError("pass --data, --minimal_pairs or both: what to evaluate on.")
+
 
 def main(options: EvaluateOptions) -> None:
     """Evaluates, prints, and leaves the figures in the run's folder."""
     devices.give_each_core_its_part(options.device)
-    run, records = RunDir(options.run_dir), Records.open(options.data)
-    config = config_of(run, records, options.set)
+    run = RunDir(options.run_dir)
+    records = Records.open(options.data) if options.data else None
+    pairs = read_minimal_pairs(options.minimal_pairs) if options.minimal_pairs else []
+    model_config = _model_of(run)
+    config = config_of(run, records, options.set) if records else PretrainConfig()
+    tokenizer = load_tokenizer(run.path) if pairs else None
     is_run = "records" in run.config()
     if options.output:
         outputs.require_file(options.output, "--output")
@@ -69,24 +88,48 @@ def main(options: EvaluateOptions) -> None:
         outputs.require_folder(run.path, "--run_dir")
     strategy = devices.strategy(options.device, options.tpu)
     if options.dry_run:
-        print(f"{run.path} on {records.manifest.num_records:,} sequences of {options.data}")
+        asked = [f"{records.manifest.num_records:,} sequences of {options.data}"] if records else []
+        asked += [f"{len(pairs):,} minimal pairs of {options.minimal_pairs}"] if pairs else []
+        size = f"{model_config.param_count():,} parameters"
+        print(f"{run.path} ({size}) on {' and '.join(asked)}")
         return
     with strategy.scope():
         model = load_pretrainer(run.path)
-    with records.naming_damage():
-        result = evaluate(model, records, config, options.batch_size, strategy)
-    if not devices.is_chief(strategy):  # of several workers one prints and writes
-        return
-    print(f"{run.path} on {options.data}: {report(result)}")
-    result |= {"data": options.data, "corpus": records.manifest.corpus_fingerprint}
-    result["checkpoint"] = os.path.basename(latest_checkpoint(run.path))
-    if records.manifest.layout == COMPACT:
-        result["masking"] = settings.to_dict(config.masking)
-    if options.output:
-        outputs.write_json(options.output, result)
-    elif is_run:
-        name = os.path.basename(os.path.abspath(options.data))
-        outputs.write_json(run.evaluation_path(name), result)
+    results: dict[str, dict[str, Any]] = {}
+    if records:
+        with records.naming_damage():
+            figures = evaluate(model, records, config, options.batch_size, strategy)
+        figures |= {"data": options.data, "corpus": records.manifest.corpus_fingerprint}
+        if records.manifest.layout == COMPACT:
+            figures["masking"] = settings.to_dict(config.masking)
+        results[options.data] = figures
+    if tokenizer:
+        figures = evaluate_minimal_pairs(model, tokenizer, pairs, strategy)
+        results[options.minimal_pairs] = figures | {"minimal_pairs": options.minimal_pairs}
+    if devices.is_chief(strategy):  # of several workers one prints and writes
+        for source, figures in results.items():
+            print(f"{run.path} on {source}: {_report(figures)}")
+            figures["checkpoint"] = os.path.basename(latest_checkpoint(run.path))
+        _write(results, run if is_run else None, options.output)
+
+
+def _report(figures: dict[str, Any]) -> str:
+    if "minimal_pairs" in figures:
+        return minimal_pairs.report(figures)
+    return report(figures)
+
+
+def _write(results: dict[str, dict[str, Any]], run: RunDir | None, output: str | None) -> None:
+    """One file of all that was evaluated at --output, or one each in a run's evaluations/."""
+    if output:
+        merged: dict[str, Any] = {}
+        for figures in results.values():  # the pairs' figures, if there are others, under a key
+            merged |= {"minimal_pairs": figures} if merged else figures
+        outputs.write_json(output, merged)
+    elif run:
+        for source, figures in results.items():
+            name = os.path.basename(os.path.abspath(source))
+            outputs.write_json(run.evaluation_path(name), figures)
 
 
 def config_of(run: RunDir, records: Records, assignments: tuple[str, ...] = ()) -> PretrainConfig:

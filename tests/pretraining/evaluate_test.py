@@ -158,3 +158,26 @@ def test_folders_of_other_kinds_say_what_to_do(tiny_records: str, tmp_path: path
 def test_an_output_without_a_folder_is_refused_first(run: RunDir, tiny_records: str):
     with pytest.raises(InputError, match="--output must be a file in a folder that exists"):
         main(EvaluateOptions(run.path, tiny_records, output="nowhere/figures.json"))
+
+
+def test_minimal_pairs_alone_and_beside_records(
+    run: RunDir, tiny_records: str, tmp_path: pathlib.Path, capsys
+):
+    folder = tmp_path / "pairs"
+    folder.mkdir()
+    record = {"sentence_good": "It is a tensor.", "sentence_bad": "It are a tensor."}
+    (folder / "agreement.jsonl").write_text(json.dumps(record), encoding="utf-8")
+    main(EvaluateOptions(run.path, minimal_pairs=str(folder), dry_run=True))
+    assert "1 minimal pairs" in capsys.readouterr().out
+    main(EvaluateOptions(run.path, minimal_pairs=str(folder)))
+    assert "agreement" in capsys.readouterr().out
+    with open(run.evaluation_path("pairs"), encoding="utf-8") as file:
+        alone = json.load(file)
+    assert alone["paradigms"]["agreement"]["count"] == 1 and alone["checkpoint"] == "ckpt-1"
+    both = tmp_path / "both.json"
+    main(EvaluateOptions(run.path, tiny_records, str(folder), output=str(both)))
+    figures = json.loads(both.read_text(encoding="utf-8"))
+    assert figures["minimal_pairs"]["accuracy/pll"] == alone["accuracy/pll"]
+    assert "accuracy/mlm" in figures
+    with pytest.raises(InputError, match="--data, --minimal_pairs or both"):
+        EvaluateOptions(run.path)

@@ -1,0 +1,228 @@
+"""Minimal pairs: does a model prefer the grammatical one of two sentences?
+
+The format is BLiMP's (Warstadt et al. 2020, arXiv 1912.00582). A sentence's score is its
+pseudo-log-likelihood (Salazar et al. 2020, arXiv 1910.14659): each piece is masked in turn, and the
+logarithms of the probabilities that the model then gives it are added. The second score also hides
+the later pieces of the same word, which would give the piece away (Kauf and Ivanova 2023, arXiv
+2305.10588).
+"""
+
+import dataclasses
+import glob
+import gzip
+import json
+import math
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.models.pretrainer import AlbertPretrainer
+from albert_tf.runtime import devices
+from albert_tf.runtime.errors import InputError, InputNotFoundError, reading
+from albert_tf.text.tokenizer import Tokenizer
+from albert_tf.training.progress import Progress
+from albert_tf.training.step import parallel_parts, split_batch
+
+SCORES = ("pll", "pll_word")
+POSITIONS_PER_BATCH, MAX_ROWS = 8192, 1024  # a row has logits of the whole vocabulary
+
+
+@dataclasses.dataclass(frozen=True)
+class MinimalPair:
+    """Two sentences that differ in one thing.
+
+    paradigm: what differs, BLiMP's `UID`. phenomenon: what paradigms have in common, BLiMP's
+    `linguistics_term`.
+    """
+
+    good: str
+    bad: str
+    paradigm: str
+    phenomenon: str
+
+
+def read_minimal_pairs(folder: str) -> list[MinimalPair]:
+    """The pairs of a folder's .jsonl and .jsonl.gz files.
+
+    A line is an object with `sentence_good` and `sentence_bad`, and maybe `UID` (else the file's
+    name) and `linguistics_term` (else the paradigm).
+
+    Raises:
+      InputNotFoundError: no such files.
+      InputError: a line is no such object: file and line.
+    """
+    files = sorted(glob.glob(os.path.join(glob.escape(folder), "*.jsonl*")))
+    files = [path for path in files if path.endswith((".jsonl", ".jsonl.gz"))]
+    if not files:
+        raise InputNotFoundError(
+            f"--minimal_pairs={folder}: no .jsonl or .jsonl.gz file (working folder {os.getcwd()})."
+        )
+    return [pair for path in files for pair in _read_file(path)]
+
+
+def _read_file(path: str) -> Iterator[MinimalPair]:
+    name = os.path.basename(path).partition(".jsonl")[0]
+    opener = gzip.open if path.endswith(".gz") else open
+    with reading(path), opener(path, "rt", encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                record = json.loads(line)
+            except ValueError as error:
+                raise InputError(f"{path}:{number} must be a JSON object: {error}.") from None
+            record = record if isinstance(record, dict) else {}
+            for key in ("sentence_good", "sentence_bad"):
+                if not isinstance(record.get(key), str):
+                    raise InputError(
+                        f"{path}:{number} must have a sentence under `{key}`. "
+                        f"Received: {line.strip()[:80]!r}."
+                    )
+            paradigm = str(record.get("UID", name))
+            phenomenon = str(record.get("linguistics_term", paradigm))
+            yield MinimalPair(record["sentence_good"], record["sentence_bad"], paradigm, phenomenon)
+
+
+def evaluate_minimal_pairs(
+    model: AlbertPretrainer,
+    tokenizer: Tokenizer,
+    pairs: Sequence[MinimalPair],
+    strategy: tf.distribute.Strategy | None = None,
+) -> dict[str, Any]:
+    """The share of pairs whose good sentence scores strictly higher; a tie is wrong.
+
+    For each of `SCORES`, `accuracy/SCORE` and `standard_error/SCORE` over all pairs, and under
+    `phenomena` and `paradigms` the same of each. `count`: pairs. `skipped`: pairs of which a
+    sentence is longer than the model takes, or empty; they are in no figure.
+    """
+    texts = list(dict.fromkeys(text for pair in pairs for text in (pair.good, pair.bad)))
+    ids = dict(zip(texts, map(tuple, tokenizer.encode_batch(texts)), strict=True))
+    longest = model.config.max_positions - 2
+    kept = [p for p in pairs if all(0 < len(ids[t]) <= longest for t in (p.good, p.bad))]
+    # Sentences of the same pieces have one score, so that they cannot differ by rounding.
+    sentences = list(dict.fromkeys(ids[text] for p in kept for text in (p.good, p.bad)))
+    scores = Scorer(model, tokenizer, devices.cores(strategy) if strategy else 1)(sentences)
+    # [pairs, SCORES]; false also where a score is no number
+    right = np.array([scores[ids[p.good]] > scores[ids[p.bad]] for p in kept], bool)
+    result: dict[str, Any] = {"count": len(kept), "skipped": len(pairs) - len(kept)}
+    if not kept:
+        return result
+    result |= _figures(right)
+    for name, key in (("phenomena", "phenomenon"), ("paradigms", "paradigm")):
+        members = defaultdict(list)
+        for number, pair in enumerate(kept):
+            members[getattr(pair, key)].append(number)
+        result[name] = {group: _figures(right[rows]) for group, rows in sorted(members.items())}
+    return result
+
+
+def _figures(right: np.ndarray) -> dict[str, float]:
+    figures: dict[str, float] = {}
+    for name, share in zip(SCORES, right.mean(0).tolist(), strict=True):
+        figures[f"accuracy/{name}"] = share
+        figures[f"standard_error/{name}"] = math.sqrt(share * (1 - share) / len(right))
+    return figures | {"count": len(right)}
+
+
+class Scorer:
+    """Sentences, as ids, to their `SCORES`.
+
+    Args:
+      cores: that score a batch side by side.
+    """
+
+    def __init__(self, model: AlbertPretrainer, tokenizer: Tokenizer, cores: int = 1) -> None:
+        self._special, self._starts = tokenizer.special, tokenizer.is_word_start
+        self._cores, self._log_probabilities = cores, _log_probabilities(model, cores)
+
+    def __call__(self, sentences: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], np.ndarray]:
+        """float64 [len(SCORES)] of each sentence, which must not be empty."""
+        of_length: dict[int, list[tuple[int, ...]]] = defaultdict(list)
+        for sentence in sentences:
+            of_length[len(sentence)].append(sentence)
+        scores: dict[tuple[int, ...], np.ndarray] = {}
+        with Progress("sentences", len(sentences)) as progress:
+            for length, group in sorted(of_length.items()):
+                # In groups, so that what is masked is in memory of a few thousand sentences alone.
+                for start in range(0, len(group), 2048):
+                    part = group[start : start + 2048]
+                    scores |= dict(zip(part, self._score(np.array(part), length), strict=True))
+                    progress.advance(len(part))
+        return scores
+
+    def _score(self, ids: np.ndarray, length: int) -> np.ndarray:
+        """[N, length] -> float64 [N, len(SCORES)]."""
+        alone: np.ndarray = np.eye(length, dtype=bool)[None].repeat(
+            len(ids), 0
+        )  # [N, target, position]
+        word = np.cumsum(self._starts[ids], 1)
+        rest = (word[:, :, None] == word[:, None, :]) & np.triu(np.ones([length, length], bool))
+        rest |= alone
+        single = self._masked_scores(ids, alone)
+        differs = (rest != alone).any((1, 2))
+        whole = single.copy()
+        if differs.any():
+            whole[differs] = self._masked_scores(ids[differs], rest[differs])
+        return np.stack([single.sum(1), whole.sum(1)], 1)
+
+    def _masked_scores(self, ids: np.ndarray, hidden: np.ndarray) -> np.ndarray:
+        """Log-probabilities [N, length] of each piece where `hidden` [N, target, position] are."""
+        count, length = ids.shape
+        rows = np.where(hidden, self._special.mask, ids[:, None]).reshape(-1, length)
+        edges = [np.full([len(rows), 1], i) for i in (self._special.cls, self._special.sep)]
+        words = np.concatenate([edges[0], rows, edges[1]], 1).astype(np.int32)
+        positions = np.tile(np.arange(1, length + 1, dtype=np.int32), count)
+        size = min(MAX_ROWS, POSITIONS_PER_BATCH // (length + 2)) // self._cores * self._cores
+        size = max(self._cores, size)
+        answers: np.ndarray = np.empty(len(rows))
+        for start in range(0, len(rows), size):
+            batch = [each[start : start + size] for each in (words, positions, ids.reshape(-1))]
+            filled = [np.resize(each, (size, *each.shape[1:])) for each in batch]
+            values = self._log_probabilities(*map(tf.constant, filled)).numpy()
+            answers[start : start + size] = values[: len(batch[0])]
+        return answers.reshape(count, length)
+
+
+def _log_probabilities(model: AlbertPretrainer, cores: int) -> Callable[..., tf.Tensor]:
+    """int [B, S] words, int [B] positions and pieces -> float32 [B], of the pieces there."""
+
+    def of_part(words: tf.Tensor, positions: tf.Tensor, pieces: tf.Tensor) -> tf.Tensor:
+        inputs = {
+            "input_word_ids": words,
+            "input_mask": tf.ones_like(words),
+            "input_type_ids": tf.zeros_like(words),
+            "masked_lm_positions": positions[:, None],
+        }
+        logits = model(inputs)["mlm_logits"][:, 0]
+        return tf.gather(tf.nn.log_softmax(logits), pieces, batch_dims=1)
+
+    @tf.function(reduce_retracing=True, autograph=False)
+    def log_probabilities(*arrays: tf.Tensor) -> tf.Tensor:
+        split = split_batch(arrays, cores)
+        like = tf.TensorSpec([None])
+        parts = parallel_parts(lambda n: of_part(*(each[n] for each in split)), cores, like)
+        return tf.concat(parts, 0)
+
+    return log_probabilities
+
+
+def report(result: dict[str, Any]) -> str:
+    """The figures as a table that a person can read."""
+    lines = [
+        f"{'minimal pairs':<28}  {'one piece hidden':^17}  {'rest of word too':^17}  {'of':>6}"
+    ]
+    for name, figures in [*result.get("phenomena", {}).items(), ("all", result)]:
+        if "accuracy/pll" not in figures:
+            return f"no minimal pair that the model can read; {result['skipped']:,} skipped"
+        cells = [
+            f"{figures[f'accuracy/{s}']:7.2%} ± {figures[f'standard_error/{s}']:6.2%}"
+            for s in SCORES
+        ]
+        lines.append(f"{name:<28}  {'  '.join(cells)}  {figures['count']:6,}")
+    if result["skipped"]:
+        lines.append(
+            f"note: {result['skipped']:,} pairs are longer than the model takes, or empty."
+        )
+    return "\n".join(lines)
