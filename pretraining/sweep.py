@@ -46,8 +46,8 @@ from pretraining.sweeping.results import TRAINING, Result, compare, write_csv
 TIMED_LOOPS = 4  # after the first
 # What a run that is only timed leaves out.
 UNTIMED = (
-    "optimizer.warmup_steps=0", "optimizer.schedule_steps=0", "evaluation.every=0",
-    "evaluation.patience=0", "loop.export=none",
+    "optimizer.warmup_steps=0", "optimizer.schedule_steps=0", "optimizer.decay_steps=0",
+    "evaluation.every=0", "evaluation.patience=0", "loop.export=none",
 )  # fmt: skip
 
 

@@ -84,8 +84,9 @@ def _num_cores() -> int:
 
 def cores(strategy: tf.distribute.Strategy) -> int:
     """Cores that compute parts of a batch side by side: 1, unless `give_each_core_its_part`."""
-    is_one_cpu = strategy.num_replicas_in_sync == 1 and not has_accelerator()
-    if not is_one_cpu or tf.config.threading.get_intra_op_parallelism_threads() != 1:
+    if tf.config.threading.get_intra_op_parallelism_threads() != 1:
+        return 1
+    if strategy.num_replicas_in_sync > 1 or has_accelerator():
         return 1
     return max(1, tf.config.threading.get_inter_op_parallelism_threads())
 

@@ -122,4 +122,5 @@ def of_length(config: PretrainConfig, steps: int) -> tuple[str, ...]:
         f"loop.steps={steps}",
         f"optimizer.warmup_steps={round(config.optimizer.warmup_steps * share)}",
         f"optimizer.schedule_steps={round(config.optimizer.schedule_steps * share)}",
+        f"optimizer.decay_steps={round(config.optimizer.decay_steps * share)}",
     )

@@ -114,10 +114,12 @@ def test_warmup_and_schedule_keep_their_share():
     # laptop: 1,500 steps, 100 of them warm-up. 300 is a fifth.
     assert of_length(LAPTOP, 300) == (
         "loop.steps=300", "optimizer.warmup_steps=20", "optimizer.schedule_steps=0",
+        "optimizer.decay_steps=0",
     )  # fmt: skip
-    shorter = settings.override(SMOKE, ["optimizer.schedule_steps=20"])  # half of 40
-    assert of_length(shorter, 8) == (
+    halves = ["optimizer.schedule_steps=20", "optimizer.decay_steps=5"]  # of 40
+    assert of_length(settings.override(SMOKE, halves), 8) == (
         "loop.steps=8", "optimizer.warmup_steps=2", "optimizer.schedule_steps=4",
+        "optimizer.decay_steps=1",
     )  # fmt: skip
 
 

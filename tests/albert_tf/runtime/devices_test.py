@@ -1,6 +1,7 @@
 """Proves which strategy a device name gives, and that a missing device is told in one line."""
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -246,3 +247,29 @@ def test_a_policy_ends_with_its_block():
     with devices.precision_policy("mixed_bfloat16"):
         assert tf_keras.layers.Dense(1).compute_dtype == "bfloat16"
     assert tf_keras.layers.Dense(1).compute_dtype == "float32"
+
+
+CORES = """
+import os, sys
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))} if sys.argv[1] == "one" else set(range(99)))
+from albert_tf.runtime import devices
+import tensorflow as tf
+before = devices.cores(tf.distribute.get_strategy())
+devices.give_each_core_its_part(sys.argv[2])
+strategy = devices.strategy("cpu")
+print(before, devices.cores(strategy), len(os.sched_getaffinity(0)))
+tf.constant(1)
+devices.give_each_core_its_part("cpu")  # too late: changes nothing
+print(devices.cores(tf.distribute.MirroredStrategy(["cpu:0"])))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no such call here")
+@pytest.mark.parametrize(("allowed", "device"), [("all", "auto"), ("one", "cpu"), ("all", "tpu")])
+def test_each_core_of_this_process_gets_a_part(allowed, device):
+    process = subprocess.run(
+        [sys.executable, "-c", CORES, allowed, device], capture_output=True, text=True, check=True
+    )
+    before, cores, affinity, after = map(int, process.stdout.split())
+    assert before == 1
+    assert cores == after == (1 if device == "tpu" else affinity)

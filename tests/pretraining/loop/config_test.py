@@ -31,6 +31,7 @@ def test_records_decide_vocabulary_and_length():
         ("loop.step=5", ("loop.step", "loop.steps")),
         ("objective.pair=sopp", ("objective.pair", "sop", "sopp")),
         ("masking.rate=1.5", ("masking.rate", "1.5")),
+        ("optimizer.decay_steps=31", ("optimizer.decay_steps", "10 and 31 of 40")),
         ("optimizer.name=sgd", ("optimizer.name", "lamb", "sgd")),
     ],
 )
@@ -38,6 +39,12 @@ def test_refusals_name_key_and_values(assignment: str, words: tuple[str, ...]):
     with pytest.raises(ConfigError) as error:
         resolve(SMOKE, [assignment], MANIFEST)
     assert all(word in str(error.value) for word in words)
+
+
+def test_the_rate_falls_at_the_end_alone():
+    config = resolve(SMOKE, ["optimizer.decay_steps=30"], MANIFEST)
+    assert (config.constant_steps, config.schedule_steps) == (10, 40)
+    assert resolve(SMOKE, [], MANIFEST).constant_steps == 0  # from the beginning, as in the paper
 
 
 def test_values_that_belong_together_are_set_together():
