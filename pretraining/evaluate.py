@@ -26,6 +26,7 @@ from albert_tf.runtime.bounds import POSITIVE
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.text.tokenizer import load_tokenizer
+from albert_tf.training.step import num_parts
 from data.pipeline.batches import Records
 from data.records.manifest import COMPACT
 from pretraining.evaluation import minimal_pairs
@@ -74,7 +75,8 @@ class EvaluateOptions(commands.CommandOptions):
 
 def main(options: EvaluateOptions) -> None:
     """Evaluates, prints, and leaves the figures in the run's folder."""
-    devices.give_each_core_its_part(options.device)
+    parts = num_parts(options.batch_size, devices.num_cores())
+    devices.compute_side_by_side(options.device, parts)
     run = RunDir(options.run_dir)
     records = Records.open(options.data) if options.data else None
     pairs = read_minimal_pairs(options.minimal_pairs) if options.minimal_pairs else []

@@ -35,6 +35,7 @@ from pretraining.experiments import experiment
 from pretraining.loop.config import PretrainConfig, resolve
 from pretraining.loop.divergence_guard import skipped_steps
 from pretraining.loop.selection import Evaluate
+from pretraining.loop.train_step import parts_of_batch
 from pretraining.loop.training import check_batch, train
 
 PANELS = {
@@ -78,7 +79,6 @@ class TrainOptions:
 
 def main(options: TrainOptions) -> None:
     """Runs the training that `options` describe."""
-    devices.give_each_core_its_part(options.device)
     records = Mixture.open(options.data, options.skip_corrupt)
     heldout = Records.open(options.heldout) if options.heldout else None
     run = RunDir(options.run_dir)
@@ -99,6 +99,10 @@ def main(options: TrainOptions) -> None:
         return
     if config.loop.deterministic:
         devices.make_deterministic()
+    rows = config.loop.global_batch_size // config.loop.accumulation_steps
+    length, cores = records.manifest.seq_length, devices.num_cores()
+    parts = parts_of_batch(config.model, rows, length, cores)
+    devices.compute_side_by_side(options.device, parts)
     strategy = devices.strategy(options.device, options.tpu)  # before anything is computed
     check_batch(config, strategy)
     first = None
@@ -112,10 +116,12 @@ def main(options: TrainOptions) -> None:
         return
     if devices.is_chief(strategy):  # of several workers one writes the run
         run.begin(run_config, tokenizer_of(records.parts[0].folder), defaults)
+    side_by_side = devices.parts_side_by_side(strategy)
     print(
         f"{config.model.param_count():,} parameters, {records.num_records:,} sequences, "
         f"{config.loop.steps:,} steps of {config.loop.global_batch_size}, "
-        f"{strategy.num_replicas_in_sync} replica(s)",
+        f"{strategy.num_replicas_in_sync} replica(s)"
+        + (f", a batch in {side_by_side} parts side by side" if side_by_side > 1 else ""),
         flush=True,
     )
     with contextlib.ExitStack() as stack:

@@ -116,14 +116,14 @@ def _pretraining_head_shapes(config: AlbertConfig) -> dict[str, tuple[int, ...]]
 
 
 def _encoder_shapes(config: AlbertConfig) -> dict[str, tuple[int, ...]]:
-    e, h, f, v = (
-        config.embedding_size, config.hidden_size, config.intermediate_size, config.vocab_size,
-    )  # fmt: skip
+    e, h, f = config.embedding_size, config.hidden_size, config.inner_size
+    first = f if config.ffn == "plain" else 2 * f  # with the gate's
     shapes: dict[str, tuple[int, ...]] = {
-        "encoder/embeddings/word_embeddings": (v, e),
+        "encoder/embeddings/word_embeddings": (config.vocab_size, e),
         "encoder/embeddings/type_embeddings": (config.type_vocab_size, e),
-        "encoder/embeddings/position_embeddings": (config.max_positions, e),
     }
+    if config.positions == "learned":
+        shapes["encoder/embeddings/position_embeddings"] = (config.max_positions, e)
     shapes |= _norm("encoder/embeddings/layer_norm", e)
     if e != h:
         shapes |= _dense("encoder/embeddings/projection", e, h)
@@ -133,9 +133,11 @@ def _encoder_shapes(config: AlbertConfig) -> dict[str, tuple[int, ...]]:
             shapes |= _dense(f"encoder/stack/attentions/{i}/{name}", h, h)
         shapes |= _norm(f"encoder/stack/attentions/{i}/layer_norm", h)
     for i in sorted({layer.ffn for layer in plan}):
-        shapes |= _dense(f"encoder/stack/feed_forwards/{i}/intermediate", h, f)
+        shapes |= _dense(f"encoder/stack/feed_forwards/{i}/intermediate", h, first)
         shapes |= _dense(f"encoder/stack/feed_forwards/{i}/output_dense", f, h)
         shapes |= _norm(f"encoder/stack/feed_forwards/{i}/layer_norm", h)
+    if config.norm == "pre":
+        shapes |= _norm("encoder/stack/output_layer_norm", h)
     return shapes | _dense("encoder/pooler", h, h)
 
 

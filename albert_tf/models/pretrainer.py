@@ -24,7 +24,7 @@ class AlbertPretrainer(ConfiguredModel):
 
     With `labels`, a dict of `masked_lm_ids` and `masked_lm_weights` [B, P], there is `mlm_sums`
     float32 [2] in place of the logits: the weighted sums of cross-entropies and of right answers.
-    No loss may then depend on padded positions (`AlbertEncoder`, `skip_padding`).
+    No loss may then depend on padded positions (`skip_padding` of `AlbertEncoder`).
     """
 
     def __init__(self, config: AlbertConfig, unroll: bool = True, **kwargs: Any) -> None:
@@ -65,8 +65,9 @@ class AlbertPretrainer(ConfiguredModel):
             outputs["mlm_logits"] = self.mlm_head(*rows)
         else:
             targets = labels["masked_lm_ids"], labels["masked_lm_weights"]
-            dtype = tf.as_dtype(self.compute_dtype)
-            outputs["mlm_sums"] = self.mlm_head.loss_sums(*rows, *targets, dtype)
+            # float16 has too few exponents for gradients of logits.
+            dtype = tf.bfloat16 if self.compute_dtype == "bfloat16" else tf.float32
+            outputs["mlm_sums"] = self.mlm_head(*rows, *targets, loss_dtype=dtype)
         return outputs
 
     def create_weights(self) -> Self:

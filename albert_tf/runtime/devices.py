@@ -65,30 +65,34 @@ def strategy(device: str = "auto", tpu: str | None = None) -> tf.distribute.Stra
     return _local(gpus if device != "cpu" and gpus else tf.config.list_logical_devices("CPU"))
 
 
-def give_each_core_its_part(device: str) -> None:
-    """Where `device` will be the CPU: one thread an operation, and as many operations as cores.
-
-    To be called before TensorFlow computes anything; afterwards it changes nothing.
-    """
-    if device not in ("auto", "cpu") or tf.config.list_physical_devices("GPU"):
-        return
-    with contextlib.suppress(RuntimeError):  # too late
-        tf.config.threading.set_intra_op_parallelism_threads(1)
-        tf.config.threading.set_inter_op_parallelism_threads(_num_cores())
-
-
-def _num_cores() -> int:
+def num_cores() -> int:
     """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def cores(strategy: tf.distribute.Strategy) -> int:
-    """Cores that compute parts of a batch side by side: 1, unless `give_each_core_its_part`."""
-    if tf.config.threading.get_intra_op_parallelism_threads() != 1:
+def compute_side_by_side(device: str, parts: int) -> None:
+    """Divides the cores between so many parts of a batch, where `device` will be one CPU.
+
+    An operation then has as many threads as a part has cores. To be called before TensorFlow
+    computes anything; later it changes nothing, nor does it for one part.
+    """
+    cpus = tf.config.list_physical_devices("CPU")
+    has_replicas = len(tf.config.get_logical_device_configuration(cpus[0]) or ()) > 1
+    is_one_cpu = device in ("auto", "cpu") and not tf.config.list_physical_devices("GPU")
+    if parts == 1 or has_replicas or not is_one_cpu:
+        return
+    with contextlib.suppress(RuntimeError):  # too late
+        tf.config.threading.set_intra_op_parallelism_threads(max(1, num_cores() // parts))
+        tf.config.threading.set_inter_op_parallelism_threads(num_cores())
+
+
+def parts_side_by_side(strategy: tf.distribute.Strategy) -> int:
+    """The parts that `compute_side_by_side` has made room for; else 1."""
+    intra = tf.config.threading.get_intra_op_parallelism_threads()
+    inter = tf.config.threading.get_inter_op_parallelism_threads()
+    if not intra or not inter or strategy.num_replicas_in_sync > 1 or has_accelerator():
         return 1
-    if strategy.num_replicas_in_sync > 1 or has_accelerator():
-        return 1
-    return max(1, tf.config.threading.get_inter_op_parallelism_threads())
+    return max(1, inter // intra)
 
 
 def resolve_precision(precision: str, device: str = "auto") -> str:

@@ -29,6 +29,7 @@ from albert_tf.training.step import parallel_parts, split_batch
 
 SCORES = ("pll", "pll_word")
 POSITIONS_PER_BATCH, MAX_ROWS = 8192, 1024  # a row has logits of the whole vocabulary
+MASKED_NUMBERS = 2**22
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,7 +104,9 @@ def evaluate_minimal_pairs(
     kept = [p for p in pairs if all(0 < len(ids[t]) <= longest for t in (p.good, p.bad))]
     # Sentences of the same pieces have one score, so that they cannot differ by rounding.
     sentences = list(dict.fromkeys(ids[text] for p in kept for text in (p.good, p.bad)))
-    scores = Scorer(model, tokenizer, devices.cores(strategy) if strategy else 1)(sentences)
+    scores = Scorer(model, tokenizer, devices.parts_side_by_side(strategy) if strategy else 1)(
+        sentences
+    )
     # [pairs, SCORES]; false also where a score is no number
     right = np.array([scores[ids[p.good]] > scores[ids[p.bad]] for p in kept], bool)
     result: dict[str, Any] = {"count": len(kept), "skipped": len(pairs) - len(kept)}
@@ -145,10 +148,13 @@ class Scorer:
         scores: dict[tuple[int, ...], np.ndarray] = {}
         with Progress("sentences", len(sentences)) as progress:
             for length, group in sorted(of_length.items()):
-                # In groups, so that what is masked is in memory of a few thousand sentences alone.
-                for start in range(0, len(group), 2048):
-                    part = group[start : start + 2048]
-                    scores |= dict(zip(part, self._score(np.array(part), length), strict=True))
+                # What is masked takes length^2 numbers a sentence.
+                step = max(1, MASKED_NUMBERS // length**2)
+                for start in range(0, len(group), step):
+                    part = group[start : start + step]
+                    scores |= dict(
+                        zip(part, self._score(np.array(part, np.int32), length), strict=True)
+                    )
                     progress.advance(len(part))
         return scores
 
@@ -170,7 +176,7 @@ class Scorer:
     def _masked_scores(self, ids: np.ndarray, hidden: np.ndarray) -> np.ndarray:
         """Log-probabilities [N, length] of each piece where `hidden` [N, target, position] are."""
         count, length = ids.shape
-        rows = np.where(hidden, self._special.mask, ids[:, None]).reshape(-1, length)
+        rows = np.where(hidden, np.int32(self._special.mask), ids[:, None]).reshape(-1, length)
         edges = [np.full([len(rows), 1], i) for i in (self._special.cls, self._special.sep)]
         words = np.concatenate([edges[0], rows, edges[1]], 1).astype(np.int32)
         positions = np.tile(np.arange(1, length + 1, dtype=np.int32), count)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
+from albert_tf.models.config import AlbertConfig
 from albert_tf.models.encoder import INPUTS
 from albert_tf.models.layers import common
 from albert_tf.models.pretrainer import AlbertPretrainer
@@ -21,7 +22,9 @@ from pretraining.loop.config import PretrainConfig
 from pretraining.loop.losses import SUMS, pretraining_sums
 
 MODEL_INPUTS = (*INPUTS, "masked_lm_positions")
-SMALLEST_PART = 512  # pieces; with fewer a product mostly waits for its weights
+# A part has at least so many pieces: with fewer, products mostly wait for their weights, and the
+# gradients, of which each part has its own, take more memory than the activations.
+SMALLEST_PART, PARAMETERS_PER_PIECE = 512, 25_000
 
 
 def make_optimizer(config: PretrainConfig) -> AdamW:
@@ -39,6 +42,14 @@ def make_optimizer(config: PretrainConfig) -> AdamW:
     )
 
 
+def parts_of_batch(model: AlbertConfig, rows: int, length: int, at_most: int) -> int:
+    """In how many equal parts side by side a CPU computes [rows, length] pieces."""
+    if model.rematerialize_chunks > 1:
+        return 1
+    smallest = max(SMALLEST_PART, model.param_count() // PARAMETERS_PER_PIECE)
+    return num_parts(rows, min(at_most, rows * length // smallest))
+
+
 class TrainStep:
     """Forward, backward, sum over replicas, clip, update.
 
@@ -50,16 +61,21 @@ class TrainStep:
     Where the loss or the gradient is not finite nothing is updated but the number of steps.
 
     Args:
-      cores: on how many at once a CPU computes: each takes a part of the batch, which scales better
-        than sharing each of a small model's operations (docs/findings.md).
+      side_by_side: parts of the batch that a CPU computes at once, at most: small models scale so
+        better than by sharing each operation between the cores (docs/findings.md).
     """
 
     RESULTS = (*SUMS, "grad_norm", "skipped")
 
     def __init__(
-        self, model: AlbertPretrainer, optimizer: AdamW, config: PretrainConfig, cores: int = 1
+        self,
+        model: AlbertPretrainer,
+        optimizer: AdamW,
+        config: PretrainConfig,
+        side_by_side: int = 1,
     ) -> None:
-        self.model, self.optimizer, self.config, self.cores = model, optimizer, config, cores
+        self.model, self.optimizer, self.config = model, optimizer, config
+        self.side_by_side = side_by_side
         self.has_pairs = config.objective.pair != "none"
         # Without pairs the pooler has no gradient: it stays as it is, neither moved nor decayed.
         idle = () if self.has_pairs else (model.encoder.pooler, model.pair_head)
@@ -96,23 +112,23 @@ class TrainStep:
         """The sums, float32 [6], and gradients of a replica's batch, computed part after part."""
         parts = self.config.loop.accumulation_steps
         if parts == 1:
-            return self._on_cores(batch, counts, key)
+            return self._side_by_side(batch, counts, key)
         split = split_batch(dict(batch), parts)
 
         def compute(part: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
             batch_part = {name: value[part] for name, value in split.items()}
-            return self._on_cores(batch_part, counts, common.fold_in(key, part))
+            return self._side_by_side(batch_part, counts, common.fold_in(key, part))
 
         zeros = tf.zeros([len(SUMS)]), [tf.zeros(variable.shape) for variable in self.variables]
         return sum_over_parts(compute, 0, parts, zeros)
 
-    def _on_cores(
+    def _side_by_side(
         self, batch: Mapping[str, tf.Tensor], counts: tf.Tensor, key: tf.Tensor
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        """The same, a part on each core; dropout's masks are those of the whole batch."""
+        """The same in parts side by side; dropout's masks are those of the whole batch."""
         rows, length = batch["input_word_ids"].shape
-        parts = num_parts(rows, min(self.cores, rows * length // SMALLEST_PART))
-        if parts == 1 or self.config.model.rematerialize_chunks > 1:
+        parts = parts_of_batch(self.config.model, rows, length, self.side_by_side)
+        if parts == 1:
             return self._part(batch, counts, key)
         split = split_batch(dict(batch), parts)
 

@@ -17,7 +17,11 @@ class MlmHead(ConfigMixin, Float32Layer):
     gather -> dense H -> E -> activation -> LayerNorm -> word_embeddings^T -> + bias.
 
     Inputs: sequence_output [B, S, H]; masked_lm_positions int32 [B, P]; word_embeddings [V, E].
-    Output: float32 [B, P, V]; all of it is computed in float32 under every precision policy.
+    Output: float32 [B, P, V], computed in float32 under every precision policy.
+
+    With `labels` int32 and `weights` float32 [B, P], the weighted sums of cross-entropies and of
+    right answers instead, float32 [2]; on a CPU the products with the table are then in
+    `loss_dtype`, float32 or bfloat16 (`fused.linear_cross_entropy`).
     """
 
     def __init__(self, config: AlbertConfig, name: str = "mlm_head", **kwargs: Any) -> None:
@@ -32,32 +36,22 @@ class MlmHead(ConfigMixin, Float32Layer):
         super().build(input_shape)
 
     def call(
-        self, sequence_output: tf.Tensor, positions: tf.Tensor, word_embeddings: tf.Tensor
-    ) -> tf.Tensor:
-        x = self._hidden(sequence_output, positions)
-        logits = tf.nn.bias_add(tf.matmul(x, word_embeddings, transpose_b=True), self.bias)
-        return tf.reshape(logits, tf.concat([tf.shape(positions), [self.config.vocab_size]], 0))
-
-    def loss_sums(
         self,
         sequence_output: tf.Tensor,
         positions: tf.Tensor,
         word_embeddings: tf.Tensor,
-        labels: tf.Tensor,
-        weights: tf.Tensor,
-        dtype: tf.DType,
+        labels: tf.Tensor | None = None,
+        weights: tf.Tensor | None = None,
+        loss_dtype: tf.DType = tf.float32,
     ) -> tf.Tensor:
-        """Float32 [2]: weighted sums of cross-entropies and of right answers, without the logits.
-
-        Args:
-          labels, weights: [B, P].
-          dtype: of the products with the table on a CPU; see `fused.linear_cross_entropy`.
-        """
         x = self._hidden(sequence_output, positions)
-        labels, weights = tf.reshape(labels, [-1]), tf.reshape(weights, [-1])
-        table = tf.convert_to_tensor(word_embeddings)
-        bias = tf.convert_to_tensor(self.bias)
-        return fused.linear_cross_entropy(x, table, bias, labels, weights, dtype)
+        if labels is not None:
+            table, bias = map(tf.convert_to_tensor, (word_embeddings, self.bias))
+            labels = tf.reshape(labels, [-1])
+            weights = tf.cast(tf.reshape(weights, [-1]), tf.float32)
+            return fused.linear_cross_entropy(x, table, bias, labels, weights, loss_dtype)
+        logits = tf.nn.bias_add(tf.matmul(x, word_embeddings, transpose_b=True), self.bias)
+        return tf.reshape(logits, tf.concat([tf.shape(positions), [self.config.vocab_size]], 0))
 
     def _hidden(self, sequence_output: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
         """What the table is multiplied with, float32 [B * P, E]."""

@@ -26,10 +26,10 @@ class SharedStack(ConfigMixin, tf_keras.layers.Layer):
     called `num_layers` times. Dropout differs from layer to layer: the layer's number is folded in.
 
     Inputs: x [B, S, H]; mask [B, 1, 1, S]; `num_layers` to end before the last. Output: a list of
-    tensors [B, S, H], one a layer, each behind the last LayerNorm where `config.norm` is pre; in
-    training with `config.rematerialize` all layers run, and the gradient of any but the last is an
-    error. With a `packing`, in training without dropout of hidden states, padded positions are not
-    computed, and no loss may depend on them.
+    tensors [B, S, H], one a layer, each normalized by the last LayerNorm where `config.norm` is
+    pre; in training with `config.rematerialize` all layers run, and the gradient of any but the
+    last is an error. With a `packing`, in training without dropout of hidden states, padded
+    positions are not computed, and no loss may depend on them.
 
     Args:
       unroll: as in `tf_keras.layers.RNN`. False: the output is the last layer's alone, and outside

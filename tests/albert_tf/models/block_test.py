@@ -1,17 +1,22 @@
 """Proves the blocks that are not the paper's against NumPy, and that every way through agrees."""
 
 import itertools
+import json
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf.convert import __main__ as convert
+from albert_tf.convert.bundle import weight_shapes
 from albert_tf.convert.config_keys import KEYS, from_config
+from albert_tf.convert.native import variable
 from albert_tf.models.config import FFNS, NORMS, POSITIONS, AlbertConfig
 from albert_tf.models.encoder import INPUTS, AlbertEncoder
 from albert_tf.models.layers.attention import additive_mask
 from albert_tf.models.layers.shared_stack import SharedStack
-from albert_tf.models.pretrainer import AlbertPretrainer
+from albert_tf.models.pretrainer import AlbertPretrainer, load_pretrainer
+from albert_tf.runtime import settings
 from albert_tf.runtime.errors import ConfigError
 
 BLOCKS = list(itertools.product(NORMS, POSITIONS, FFNS))
@@ -38,8 +43,8 @@ def batch() -> dict[str, np.ndarray]:
 def trained_looking(model: tf.Module) -> None:
     """Weights of which none is 0 or 1, so that no term can be forgotten."""
     rng = np.random.default_rng(1)
-    for variable in model.trainable_variables:
-        variable.assign_add(rng.normal(size=variable.shape, scale=0.1).astype(np.float32))
+    for each in model.trainable_variables:
+        each.assign_add(rng.normal(size=each.shape, scale=0.1).astype(np.float32))
 
 
 def by_numpy(encoder: AlbertEncoder, inputs: dict[str, np.ndarray]) -> np.ndarray:
@@ -185,6 +190,42 @@ def test_mixed_precision_and_saved_files(tmp_path):
     again = AlbertPretrainer(config(**NEW)).create_weights()
     again.load_weights(str(tmp_path / "m.weights.h5"))
     np.testing.assert_array_equal(again(inputs)["mlm_logits"], exact(inputs)["mlm_logits"])
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_converters_know_the_weights(block):
+    values = config(**dict(zip(("norm", "positions", "ffn"), block, strict=True)))
+    model = AlbertPretrainer(values).create_weights()
+    shapes = weight_shapes(values)
+    assert len(shapes) == len(model.variables)
+    names = {"mlm_head/bias": "mlm_head/bias"}
+    for name, shape in shapes.items():
+        assert variable(model, names.get(name, name)).shape == shape
+
+
+def test_a_run_of_another_block_is_copied_and_refused(tmp_path, capsys):
+    model = AlbertPretrainer(config(**NEW)).create_weights()
+    source = tmp_path / "run"
+    tf.train.Checkpoint(model=model).save(str(source / "checkpoints" / "ckpt"))
+    (source / "config.json").write_text(json.dumps({"model": settings.to_dict(model.config)}))
+    convert.main(convert.ConvertOptions(str(source), str(tmp_path / "copy")))
+    again = load_pretrainer(str(tmp_path / "copy"))
+    for ours, theirs in zip(again.get_weights(), model.get_weights(), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    for name in ("huggingface", "google"):
+        with pytest.raises(ConfigError, match="`norm` post. Received: 'pre'"):
+            convert.main(convert.ConvertOptions(str(source), f"{name}:{tmp_path / name}"))
+        assert not (tmp_path / name).exists()
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16", "mixed_float16"])
+def test_a_new_model_takes_labels(policy):
+    model = AlbertPretrainer(config(), dtype=policy)
+    inputs = batch() | {"masked_lm_positions": np.array([[1, 2]] * 3, np.int32)}
+    labels = {"masked_lm_ids": np.full([3, 2], 7, np.int32), "masked_lm_weights": np.ones([3, 2])}
+    sums = model(inputs, training=True, labels=labels)["mlm_sums"]
+    logits = tf.nn.log_softmax(model(inputs)["mlm_logits"])
+    assert float(sums[0]) == pytest.approx(-float(tf.reduce_sum(logits[..., 7])), rel=2**-7)
 
 
 @pytest.mark.parametrize("key", NEW)

@@ -63,10 +63,10 @@ def test_losses_and_gradients_are_those_of_the_padded_batch(monkeypatch, name, b
                 {name: inputs[name] for name in list(inputs)[:3]},
                 training=True, dropout_key=key, skip_padding=skip,
             )  # fmt: skip
-            sums = model.mlm_head.loss_sums(
+            sums = model.mlm_head(
                 encoded["sequence_output"], inputs["masked_lm_positions"],
                 model.encoder.embeddings.word_embeddings, labels["masked_lm_ids"][:, 0],
-                labels["masked_lm_weights"][:, 0], tf.float32,
+                labels["masked_lm_weights"][:, 0],
             )  # fmt: skip
             pairs = model.pair_head(encoded["pooled_output"])
             loss = sums[0] + tf.reduce_sum(pairs**3)

@@ -249,27 +249,42 @@ def test_a_policy_ends_with_its_block():
     assert tf_keras.layers.Dense(1).compute_dtype == "float32"
 
 
-CORES = """
+THREADS = """
 import os, sys
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))} if sys.argv[1] == "one" else set(range(99)))
 from albert_tf.runtime import devices
 import tensorflow as tf
-before = devices.cores(tf.distribute.get_strategy())
-devices.give_each_core_its_part(sys.argv[2])
+before = devices.parts_side_by_side(tf.distribute.get_strategy())
+devices.compute_side_by_side(sys.argv[2], devices.num_cores())
 strategy = devices.strategy("cpu")
-print(before, devices.cores(strategy), len(os.sched_getaffinity(0)))
+print(before, devices.parts_side_by_side(strategy), len(os.sched_getaffinity(0)))
 tf.constant(1)
-devices.give_each_core_its_part("cpu")  # too late: changes nothing
-print(devices.cores(tf.distribute.MirroredStrategy(["cpu:0"])))
+devices.compute_side_by_side("cpu", 99)  # too late: changes nothing
+print(devices.parts_side_by_side(strategy))
 """
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no such call here")
 @pytest.mark.parametrize(("allowed", "device"), [("all", "auto"), ("one", "cpu"), ("all", "tpu")])
-def test_each_core_of_this_process_gets_a_part(allowed, device):
+def test_the_cores_of_this_process_are_divided_between_parts(allowed, device):
     process = subprocess.run(
-        [sys.executable, "-c", CORES, allowed, device], capture_output=True, text=True, check=True
+        [sys.executable, "-c", THREADS, allowed, device], capture_output=True, text=True, check=True
     )
-    before, cores, affinity, after = map(int, process.stdout.split())
+    before, parts, affinity, after = map(int, process.stdout.split())
     assert before == 1
-    assert cores == after == (1 if device == "tpu" else affinity)
+    assert parts == after == (1 if device == "tpu" else affinity)
+
+
+@pytest.mark.parametrize(("cores", "parts", "threads"), [(2, 2, 1), (8, 2, 4), (3, 2, 1)])
+def test_a_part_has_its_share_of_the_cores(monkeypatch, cores, parts, threads):
+    told = {}
+    monkeypatch.setattr(devices, "num_cores", lambda: cores)
+    for name in ("intra", "inter"):
+        setter = f"set_{name}_op_parallelism_threads"
+        monkeypatch.setattr(
+            tf.config.threading, setter, lambda n, name=name: told.update({name: n})
+        )
+    devices.compute_side_by_side("cpu", 1)
+    assert not told
+    devices.compute_side_by_side("cpu", parts)
+    assert told == {"intra": threads, "inter": cores}

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf.models.config import AlbertConfig
 from albert_tf.models.pretrainer import AlbertPretrainer
 from benchmarks.workloads import WORKLOADS, random_batch
 from pretraining.loop import train_step
@@ -13,6 +14,24 @@ from pretraining.loop.config import LoopConfig, PretrainConfig
 from pretraining.loop.train_step import TrainStep, make_optimizer
 
 WORKLOAD = dataclasses.replace(WORKLOADS["tiny"], batch_size=6)
+
+
+@pytest.mark.parametrize(
+    ("preset", "rows", "length", "at_most", "parts"),
+    [
+        ("albert-base-v2", 8, 128, 8, 2),  # 512 pieces a part
+        ("albert-base-v2", 32, 512, 16, 16),
+        ("albert-base-v2", 7, 512, 4, 1),  # 7 rows have no equal parts
+        ("albert-base-v2", 6, 512, 4, 3),
+        ("albert-xxlarge-v2", 32, 512, 16, 1),  # 8,904 pieces a part: a gradient has 0.9 GB
+        ("albert-xxlarge-v2", 64, 512, 16, 2),
+    ],
+)
+def test_how_many_parts(preset, rows, length, at_most, parts):
+    model = AlbertConfig.from_preset(preset)
+    assert train_step.parts_of_batch(model, rows, length, at_most) == parts
+    chunked = model.replace(rematerialize=True, rematerialize_chunks=2)
+    assert train_step.parts_of_batch(chunked, rows, length, at_most) == 1
 
 
 def sums_and_gradients(model: AlbertPretrainer, cores: int, parts: int = 1) -> list[np.ndarray]:
