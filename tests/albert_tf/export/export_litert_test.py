@@ -136,6 +136,16 @@ class TestEncoder:
             interpreter(deep_file).get_signature_runner()(**inputs)
 
     @pytest.mark.slow
+    @pytest.mark.parametrize("kernels", KERNELS)
+    def test_a_block_that_is_not_the_papers(self, write, fake_inputs, kernels):
+        config = DEEP.replace(norm="pre", positions="rotary", ffn="gated", num_layers=3)
+        encoder = AlbertEncoder(config).create_weights()
+        path = write(Hidden(rolled(encoder)), config) / "model.tflite"
+        inputs = fake_inputs(3, 24, (0, 5, 20))
+        encode = tf.function(Hidden(encoder).signatures()["tokens"].python_function)
+        assert_like([(inputs, encode(*(inputs[name] for name in INPUTS)))], path, kernels, 1e-4)
+
+    @pytest.mark.slow
     def test_layers_cost_nothing(self, deep_file, write):
         one = DEEP.replace(num_layers=1)
         one_layer = write(Hidden(AlbertEncoder(one, unroll=False).create_weights()), one)

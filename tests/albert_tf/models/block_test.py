@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
+import tf_keras
 
 from albert_tf.convert import __main__ as convert
 from albert_tf.convert.bundle import weight_shapes
@@ -190,6 +191,10 @@ def test_mixed_precision_and_saved_files(tmp_path):
     again = AlbertPretrainer(config(**NEW)).create_weights()
     again.load_weights(str(tmp_path / "m.weights.h5"))
     np.testing.assert_array_equal(again(inputs)["mlm_logits"], exact(inputs)["mlm_logits"])
+    exact.encoder.save(str(tmp_path / "encoder.keras"))
+    loaded = tf_keras.models.load_model(str(tmp_path / "encoder.keras"))
+    outputs = (each(batch())["sequence_output"] for each in (loaded, exact.encoder))
+    np.testing.assert_array_equal(*outputs)
 
 
 @pytest.mark.parametrize("block", BLOCKS)
