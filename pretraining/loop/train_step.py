@@ -112,17 +112,17 @@ class TrainStep:
         """The sums, float32 [6], and gradients of a replica's batch, computed part after part."""
         parts = self.config.loop.accumulation_steps
         if parts == 1:
-            return self._side_by_side(batch, counts, key)
+            return self._in_parts(batch, counts, key)
         split = split_batch(dict(batch), parts)
 
         def compute(part: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
             batch_part = {name: value[part] for name, value in split.items()}
-            return self._side_by_side(batch_part, counts, common.fold_in(key, part))
+            return self._in_parts(batch_part, counts, common.fold_in(key, part))
 
         zeros = tf.zeros([len(SUMS)]), [tf.zeros(variable.shape) for variable in self.variables]
         return sum_over_parts(compute, 0, parts, zeros)
 
-    def _side_by_side(
+    def _in_parts(
         self, batch: Mapping[str, tf.Tensor], counts: tf.Tensor, key: tf.Tensor
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """The same in parts side by side; dropout's masks are those of the whole batch."""
