@@ -126,8 +126,10 @@ class TrainStep:
         self, batch: Mapping[str, tf.Tensor], counts: tf.Tensor, key: tf.Tensor
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """The same in parts side by side; dropout's masks are those of the whole batch."""
-        rows, length = batch["input_word_ids"].shape
-        parts = parts_of_batch(self.config.model, rows, length, self.side_by_side)
+        parts = 1
+        if self.side_by_side > 1:  # of several workers' batches the rows are not known
+            rows, length = batch["input_word_ids"].shape
+            parts = parts_of_batch(self.config.model, rows, length, self.side_by_side)
         if parts == 1:
             return self._part(batch, counts, key)
         split = split_batch(dict(batch), parts)
