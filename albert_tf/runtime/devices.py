@@ -142,7 +142,8 @@ def peak_flops(strategy: tf.distribute.Strategy, precision: str) -> float | None
             start = time.perf_counter()
             tf.matmul(square, square).numpy()
             fastest = min(fastest, time.perf_counter() - start)
-    return 2 * _PRODUCT**3 / fastest * num_workers(strategy)
+    # A product has the cores of one part.
+    return 2 * _PRODUCT**3 / fastest * parts_side_by_side(strategy) * num_workers(strategy)
 
 
 def _tpu_flops(accelerator_type: str) -> float | None:

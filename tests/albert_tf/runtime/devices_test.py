@@ -288,3 +288,10 @@ def test_a_part_has_its_share_of_the_cores(monkeypatch, cores, parts, threads):
     assert not told
     devices.compute_side_by_side("cpu", parts)
     assert told == {"intra": threads, "inter": cores}
+
+
+def test_the_peak_of_a_cpu_is_that_of_all_parts(monkeypatch):
+    strategy = devices.strategy("cpu")
+    alone = devices.peak_flops(strategy, "float32")
+    monkeypatch.setattr(devices, "parts_side_by_side", lambda strategy: 1000)
+    assert devices.peak_flops(strategy, "float32") > 100 * alone  # 1,000 times, but for noise
