@@ -42,6 +42,9 @@ class AlbertEncoder(ConfiguredModel):
     With `num_layers` the first so many layers alone are computed, and the last of them is pooled:
     where all layers share one block, one set of weights serves at any depth.
 
+    Dropout happens where `training` is true, keyed by `dropout_key` (int32 [2]); without a key one
+    is drawn per call.
+
     `skip_padding` says that no loss depends on padded positions, and that no row begins with one:
     in training on a CPU, without `hidden_dropout` or `rematerialize`, they are then not computed
     (`layers.packing`).

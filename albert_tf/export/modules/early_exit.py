@@ -84,7 +84,9 @@ class EarlyExit:
         self, number: tf.Tensor, active: Outputs, results: Outputs
     ) -> tuple[Outputs, Outputs]:
         """Those who stay after layer `number`, and what is known of all."""
-        values = tf.nn.softmax(self._model.head(self._model.encoder.pool(active["x"])))
+        encoder = self._model.encoder
+        hidden = encoder.stack.normalized(active["x"], training=False)
+        values = tf.nn.softmax(self._model.head(encoder.pool(hidden)))
         label, rows = tf.argmax(values, axis=1), active["row"][:, tf.newaxis]
         same = tf.where(tf.equal(label, active["label"]), active["same"] + 1, 0)
         depth = tf.fill([tf.size(rows)], number)

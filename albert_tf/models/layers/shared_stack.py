@@ -84,7 +84,7 @@ class SharedStack(ConfigMixin, tf_keras.layers.Layer):
         packing: Packing | None = None,
     ) -> list[tf.Tensor]:
         if not (self.unroll or training):
-            return [self._normalized(self._rolled(x, mask, num_layers), training)]
+            return [self.normalized(self._rolled(x, mask, num_layers), training)]
         # Read once, however many layers use them.
         attention = [layer.weight_tensors() for layer in self.attentions]
         feed_forward = [layer.weight_tensors() for layer in self.feed_forwards]
@@ -98,7 +98,7 @@ class SharedStack(ConfigMixin, tf_keras.layers.Layer):
             layer_key = common.fold_in(key, number)
             block = self.blocks[self._block_of_layer[number]]
             x = block.compute(attention[a], feed_forward[f], x, mask, layer_key, training, packing)
-            output = self._normalized(x, training)
+            output = self.normalized(x, training)
             if packing is not None:
                 output = tf.reshape(packing.unpack(output), shape)
             outputs.append(output)
@@ -109,8 +109,8 @@ class SharedStack(ConfigMixin, tf_keras.layers.Layer):
                 )
         return outputs if self.unroll else outputs[-1:]
 
-    def _normalized(self, x: tf.Tensor, training: bool) -> tf.Tensor:
-        """A layer's output as others see it."""
+    def normalized(self, x: tf.Tensor, training: bool) -> tf.Tensor:
+        """What follows the stack, of a layer's x [B, S, H]: pre-norm's last LayerNorm, else x."""
         if self.output_layer_norm is None:
             return x
         shape = common.shape_of(x)
@@ -174,7 +174,7 @@ class SharedStack(ConfigMixin, tf_keras.layers.Layer):
             outputs += rematerialize.run_layers(layer, weights, x, mask, key, count, chunks)
             x = outputs[-1]
         outputs = [*map(rematerialize.without_gradient, outputs[:-1]), x]
-        return [self._normalized(output, training=True) for output in outputs]
+        return [self.normalized(output, training=True) for output in outputs]
 
 
 def _chain_gradients(weights: Weights) -> Weights:

@@ -90,9 +90,13 @@ class TestRegressor:
 class TestDepth:
     """Of a model with 6 layers that share a block, and labels that change on the way."""
 
-    @pytest.fixture(scope="class")
-    def model(self, tiny):
-        config = tiny.replace(num_layers=6, sharing="all", num_groups=1, initializer_range=0.5)
+    @pytest.fixture(
+        scope="class", params=[{}, {"norm": "pre", "positions": "rotary", "ffn": "gated"}]
+    )
+    def model(self, tiny, request):
+        config = tiny.replace(
+            num_layers=6, sharing="all", num_groups=1, initializer_range=0.5, **request.param
+        )
         task = ClassifierTask(("no", "yes", "maybe"), seq_length=40)
         tf.random.set_seed(3)
         return varied(SequenceClassifier(AlbertEncoder(config), task).create_weights())
