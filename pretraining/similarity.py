@@ -3,7 +3,8 @@
 For every layer the L2 distance between its input and its output and the angle between them, in
 degrees (the arccosine of the cosine similarity), averaged over the pieces of held-out records; the
 input of layer 1 is the embedding as the stack gets it, of width H. Outputs of a pre-norm model are
-those behind its last LayerNorm. Padding is left out; the records are masked as in training. Prints a table, draws a PNG and leaves the figures beside it as JSON.
+those behind its last LayerNorm. Padding is left out; the records are masked as in training.
+Prints a table, draws a PNG and leaves the figures beside it as JSON.
 Several models share the figure:
 
     python -m pretraining.similarity --run_dir=runs/bert --run_dir=runs/albert \\

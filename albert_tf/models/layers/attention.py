@@ -84,9 +84,8 @@ class SelfAttention(ConfigMixin, tf_keras.layers.Layer):
         shape = common.shape_of(x)
 
         def attend(flat: tf.Tensor) -> tf.Tensor:
-            if packing is None:
-                return self._attend(weights, flat, shape[:2], mask, key, training)
-            return self._attend(weights, flat, packing.shape, mask, key, training, packing)
+            rows = packing.shape if packing else shape[:2]  # [B, S]
+            return self._attend(weights, flat, rows, mask, key, training, packing)
 
         norm, flat = (weights.gamma, weights.beta), tf.reshape(x, [-1, shape[-1]])  # [B * S, H]
         own = common.fold_in(key, 1)
