@@ -50,7 +50,7 @@ MINI = PretrainConfig(
     ),
     masking=MaskingConfig(max_ngram=1),
     optimizer=OptimizerConfig(
-        name="adamw", learning_rate=0.0015, warmup_steps=1000, decay_steps=9000, beta_2=0.98,
+        name="adamw", learning_rate=0.002, warmup_steps=2000, decay_steps=18_000, beta_2=0.98,
     ),
     loop=LoopConfig(steps=90_000, global_batch_size=32, steps_per_loop=100, checkpoint_every=1000),
 )  # fmt: skip
@@ -82,6 +82,7 @@ EXPERIMENTS = {
 class Row:
     """A row of a table: a model's preset, what it changes (`key=value key=value`), and its size.
 
+    preset: a model under the paper's recipe, or an experiment.
     published_m: millions of parameters as the paper prints them; None where it gives none.
     """
 
@@ -95,7 +96,8 @@ class Row:
 
     def config(self) -> PretrainConfig:
         """The whole configuration."""
-        return settings.override(paper_recipe(self.preset), self.assignments())
+        base = EXPERIMENTS.get(self.preset) or paper_recipe(self.preset)
+        return settings.override(base, self.assignments())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -202,6 +204,23 @@ GROUPS = {
     "block": Group("norm, positions and feed-forward (ours; the paper's is post-learned-plain)", {
         "-".join(block): Row(BASE, "model.norm={} model.positions={} model.ffn={}".format(*block))
         for block in itertools.product(NORMS, POSITIONS, FFNS)
+    }),
+    "recipe": Group("the recipe of albert-mini (ours)", {
+        "itself": Row("albert-mini"),
+        "groups-3": Row("albert-mini", "model.num_groups=3"),
+        "deep": Row("albert-mini", f"model.num_layers=12 {_width(256, 4)}"),
+        "wide": Row("albert-mini", f"model.num_layers=4 {_width(512, 8)}"),
+        "rate-0.001": Row("albert-mini", "optimizer.learning_rate=0.001"),
+        "rate-0.004": Row("albert-mini", "optimizer.learning_rate=0.004"),
+        "batch-16": Row("albert-mini", "loop.global_batch_size=16"),
+        "batch-64": Row("albert-mini", "loop.global_batch_size=64"),
+        "lamb": Row(
+            "albert-mini", "optimizer.name=lamb optimizer.learning_rate=0.007 optimizer.beta_2=0.999"
+        ),
+        "linear": Row("albert-mini", "optimizer.decay_steps=0"),
+        "mask-30": Row("albert-mini", "masking.rate=0.3"),
+        "ngram-3": Row("albert-mini", "masking.max_ngram=3"),
+        "no-pairs": Row("albert-mini", "objective.pair=none"),
     }),
     "bert-recipe": Group("BERT's own recipe: records of 128, then --init of that on 512", {
         "base-128": Row("bert-base", BERT_128),

@@ -24,6 +24,7 @@ class SweepOptions(commands.CommandOptions):
     group: str | None = commands.option(
         "a group of pretraining.experiments, instead of a grid", None
     )
+    rows: tuple[str, ...] = commands.option("of the group; repeated; by default all", ())
     experiment: str | None = commands.option("what is changed; for a grid by default laptop", None)
     data: str = commands.option("the records, as for pretraining.train", "artifacts/records")
     heldout: str | None = commands.option("records to evaluate on; by default none", None)
@@ -43,6 +44,8 @@ class SweepOptions(commands.CommandOptions):
                 "either --grid or --group says what is compared. "
                 f"Received: --grid={' '.join(self.grid)}, --group={self.group}."
             )
+        if self.rows and not self.group:
+            raise InputError(f"--rows are those of a --group. Received: {' '.join(self.rows)}.")
         unit, _, amount = (self.budget or "steps:1").partition(":")
         if unit not in UNITS or not amount.isdigit() or not int(amount):
             raise InputError(
@@ -77,7 +80,12 @@ def configurations(options: SweepOptions) -> list[Configuration]:
     """Every combination of the grid's values, or every row of the group."""
     if options.group is None:
         return _of_grid(options)
-    members, rows = [], group_of(options.group).rows
+    members, rows = [], dict(group_of(options.group).rows)
+    if unknown := [name for name in options.rows if name not in rows]:
+        raise InputError(
+            f"--rows: {settings.unknown_key(unknown[0], list(rows), f'row of {options.group}')}"
+        )
+    rows = {name: row for name, row in rows.items() if name in (options.rows or rows)}
     presets = sorted({row.preset for row in rows.values()})
     if options.experiment and (len(presets) > 1 or presets[0].startswith("bert")):
         raise InputError(
