@@ -28,7 +28,7 @@ from albert_tf.runtime.run_dir import RunDir
 from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.training.step import num_parts
 from data.pipeline.batches import Records
-from data.records.manifest import COMPACT
+from data.records.manifest import COMPACT, tokenizer_of
 from pretraining.evaluation import minimal_pairs
 from pretraining.evaluation.intrinsic import evaluate
 from pretraining.evaluation.minimal_pairs import evaluate_minimal_pairs, read_minimal_pairs
@@ -100,7 +100,8 @@ def main(options: EvaluateOptions) -> None:
     results: dict[str, dict[str, Any]] = {}
     if records:
         with records.naming_damage():
-            figures = evaluate(model, records, config, options.batch_size, strategy)
+            pieces = tokenizer_of(options.data)
+            figures = evaluate(model, records, config, options.batch_size, strategy, pieces)
         figures |= {"data": options.data, "corpus": records.manifest.corpus_fingerprint}
         if records.manifest.layout == COMPACT:
             figures["masking"] = settings.to_dict(config.masking)
@@ -214,6 +215,8 @@ def check_records(run: RunDir, model: AlbertConfig, records: Records) -> None:
 def report(result: dict[str, Any]) -> str:
     """The figures as a table that a person can read."""
     lines = [f"trained with {result['trained_with']}; MLM loss {result['loss/mlm']:.3f}"]
+    if "bits_per_character/mlm" in result:
+        lines[0] += f", {result['bits_per_character/mlm']:.3f} bits per masked character"
     lines.append(f"{'':<24}  {'accuracy':^17}  {'chance':>6}  {'of':>11}")
     for label, (name, key) in ROWS.items():
         if name not in result:

@@ -214,9 +214,7 @@ GROUPS = {
         "rate-0.004": Row("albert-mini", "optimizer.learning_rate=0.004"),
         "batch-16": Row("albert-mini", "loop.global_batch_size=16"),
         "batch-64": Row("albert-mini", "loop.global_batch_size=64"),
-        "lamb": Row(
-            "albert-mini", "optimizer.name=lamb optimizer.learning_rate=0.007 optimizer.beta_2=0.999"
-        ),
+        "lamb": Row("albert-mini", "optimizer.name=lamb optimizer.learning_rate=0.007"),
         "linear": Row("albert-mini", "optimizer.decay_steps=0"),
         "mask-30": Row("albert-mini", "masking.rate=0.3"),
         "ngram-3": Row("albert-mini", "masking.max_ngram=3"),

@@ -111,6 +111,10 @@ class SentencePiece:
             return True
         return not all(char.lower() in _LETTERS or char in _PUNCTUATION for char in piece)
 
+    def num_characters(self, piece: str) -> int:
+        """Characters of text that a piece stands for; its ▁ is a space."""
+        return len(piece)
+
     def _split_digit_comma(self, piece: str) -> list[str]:
         """The rule, as Model Garden's tools and transformers' slow tokenizer define it."""
         number = self.processor.encode(piece[:-1].replace(WORD_MARK, ""), out_type=str)

@@ -115,6 +115,16 @@ class Tokenizer:
         """
         return np.array(list(map(self.vocabulary.starts_word, self.vocabulary.pieces)), dtype=bool)
 
+    @functools.cached_property
+    def num_characters(self) -> np.ndarray:
+        """int64 [V]: characters of text that a piece stands for, the space before a word counted.
+
+        1 for the unknown piece. The entries of control pieces mean nothing.
+        """
+        lengths = np.array(list(map(self.vocabulary.num_characters, self.vocabulary.pieces)))
+        lengths[self.special.unk] = 1
+        return lengths
+
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Writes spiece.model or vocab.txt, then albert_tokenizer.json, each at once."""
         record = {

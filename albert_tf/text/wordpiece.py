@@ -109,6 +109,10 @@ class WordPiece:
         """Whether a piece begins a word: it has no ##, or it is a CJK character behind them."""
         return not piece.startswith(CONTINUES) or _CJK.match(piece, len(CONTINUES)) is not None
 
+    def num_characters(self, piece: str) -> int:
+        """Characters of text that a piece stands for; before one without ## stands a space."""
+        return len(piece.removeprefix(CONTINUES)) + (not piece.startswith(CONTINUES))
+
     def _cut(self, word: str) -> list[int]:
         found = self._known.get(word)
         if found is None:

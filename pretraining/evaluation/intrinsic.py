@@ -10,6 +10,7 @@ import tensorflow as tf
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime import devices
 from albert_tf.runtime.errors import ConfigError, InputError
+from albert_tf.text.tokenizer import Tokenizer
 from albert_tf.training.progress import Progress
 from albert_tf.training.step import num_parts, parallel_parts, split_batch
 from data.pipeline.batches import Objective, Records, check_objective
@@ -34,6 +35,7 @@ class Evaluator:
     Args:
       config: its `objective` is what the model was trained with; its `masking` makes the masks.
       batch_size: over all replicas.
+      tokenizer: that of the records; adds `bits_per_character/mlm`.
       trained_only: leaves out the probe and what the model was not trained with: one pass over the
         records, for use in mid-training.
     """
@@ -46,7 +48,9 @@ class Evaluator:
         batch_size: int,
         trained_only: bool = False,
         strategy: tf.distribute.Strategy | None = None,
+        tokenizer: Tokenizer | None = None,
     ) -> None:
+        self._tokenizer = tokenizer
         self._manifest, self._trained_with = records.manifest, config.objective.pair
         self._probes = not trained_only and records.manifest.layout == COMPACT
         feasible, self._notes = _feasible_pairs(records.manifest)
@@ -75,8 +79,10 @@ class Evaluator:
 
         For x of mlm, sop and nsp: `loss/x`, `accuracy/x`, `standard_error/x` (binomial), `count/x`;
         for x of sop and nsp also `verdict/x`, and `probe/x` with `standard_error/probe_x`,
-        `count/probe_x` and `verdict/probe_x`. `baseline/mlm`: always the most frequent piece.
-        `baseline/pair`: always the most frequent label. `trained_with`: sop, nsp or none.
+        `count/probe_x` and `verdict/probe_x`. `bits_per_character/mlm`: the loss in bits over the
+        characters of the masked pieces, so that vocabularies compare. `baseline/mlm`: always the
+        most frequent piece. `baseline/pair`: always the most frequent label. `trained_with`: sop,
+        nsp or none.
         `loss/pair` and so on, as in metrics.jsonl, are those of `trained_with`. What cannot be
         asked is absent, and `notes` says why.
         """
@@ -88,6 +94,10 @@ class Evaluator:
             if pair == self._mlm_pair:
                 result["baseline/mlm"] = float(targets.max() / targets.sum())
                 result["loss/mlm"] = figures["loss/mlm"]
+                if self._tokenizer:
+                    bits = sums["mlm_loss"] / math.log(2)
+                    characters = float(targets @ self._tokenizer.num_characters)
+                    result["bits_per_character/mlm"] = bits / characters
                 result |= _figures("accuracy/mlm", figures["accuracy/mlm"], sums["mlm_count"])
             if sums["pair_count"] and self._trained_with != "none":
                 result[f"loss/{pair}"] = figures["loss/pair"]
@@ -133,9 +143,12 @@ def evaluate(
     config: PretrainConfig,
     batch_size: int,
     strategy: tf.distribute.Strategy | None = None,
+    tokenizer: Tokenizer | None = None,
 ) -> dict[str, Any]:
     """The figures of `Evaluator.run`, once, with a progress bar."""
-    evaluator = Evaluator(model, records, config, batch_size, strategy=strategy)
+    evaluator = Evaluator(
+        model, records, config, batch_size, strategy=strategy, tokenizer=tokenizer
+    )
     with Progress("sequences", evaluator.num_sequences) as progress:
         return evaluator.run(progress.advance)
 

@@ -11,7 +11,7 @@ from albert_tf.runtime import outputs
 from albert_tf.runtime.plots import plot_errors
 
 TRAINING = "train/"  # before the names of what the training itself reports
-COMPARED = ("loss/", "accuracy/", "probe/")
+COMPARED = ("loss/", "bits_per_character/", "accuracy/", "probe/")
 Result = dict[str, Any]
 
 
@@ -35,7 +35,8 @@ def compare(results: Sequence[Result], image: str) -> str:
         groups.setdefault(result["configuration"], []).append(result)
     metrics = _metrics(results)
     points = {m: [mean_and_error(members, m) for members in groups.values()] for m in metrics}
-    drawn = {metric: point for metric, point in points.items() if "loss/" not in metric}
+    shares = ("accuracy/", "probe/", *(TRAINING + kind for kind in ("accuracy/", "probe/")))
+    drawn = {metric: point for metric, point in points.items() if metric.startswith(shares)}
     plot_errors(image, list(groups), drawn or points)
     rows = [
         (

@@ -1,7 +1,10 @@
 """Proves the blocks that are not the paper's against NumPy, and that every way through agrees."""
 
+import importlib.util
 import itertools
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -237,3 +240,71 @@ def test_a_new_model_takes_labels(policy):
 def test_other_formats_refuse_other_blocks(key):
     with pytest.raises(ConfigError, match=f"`{key}`.*Received: '{NEW[key]}'"):
         from_config(config(**{key: NEW[key]}), KEYS)
+
+
+MODERN_BERT = """
+import sys, numpy as np, torch, transformers
+given = dict(np.load(sys.argv[1]))
+size, layers, heads, inner = given.pop("sizes").tolist()
+x, mask, upstream = (torch.tensor(given.pop(name)) for name in ("x", "mask", "upstream"))
+rotary = {"rope_type": "default", "rope_theta": 10000.0}
+model = transformers.ModernBertModel(transformers.ModernBertConfig(
+    vocab_size=10, pad_token_id=0, hidden_size=size, num_hidden_layers=layers,
+    num_attention_heads=heads, intermediate_size=inner, hidden_activation="gelu_new",
+    norm_eps=1e-12, norm_bias=True, attention_bias=True, mlp_bias=True,
+    layer_types=["full_attention"] * layers, attn_implementation="eager",
+    rope_parameters={"full_attention": rotary, "sliding_attention": rotary},
+)).eval()
+model.embeddings.norm = torch.nn.Identity()  # ours stands before the projection
+model.layers[0].attn_norm = torch.nn.LayerNorm(size, eps=1e-12)
+weights = {name: torch.tensor(value, requires_grad=True) for name, value in given.items()}
+linear = lambda name: {"weight": weights[f"{name}/kernel"].T, "bias": weights[f"{name}/bias"]}
+norm = lambda name: {"weight": weights[f"{name}/gamma"], "bias": weights[f"{name}/beta"]}
+qkv = [linear(f"attention_0/{name}") for name in ("query", "key", "value")]
+parts = {
+    "attn_norm": norm("attention_0/layer_norm"), "mlp_norm": norm("feed_forward_0/layer_norm"),
+    "attn.Wqkv": {key: torch.cat([part[key] for part in qkv]) for key in ("weight", "bias")},
+    "attn.Wo": linear("attention_0/output"), "mlp.Wo": linear("feed_forward_0/output"),
+    "mlp.Wi": linear("feed_forward_0/intermediate"),
+}
+named = {f"layers.{i}.{part}.{key}": value for i in range(layers)
+         for part, values in parts.items() for key, value in values.items()}
+named |= {f"final_norm.{key}": value for key, value in norm("output_layer_norm").items()}
+assert named.keys() == {n for n, _ in model.named_parameters() if "tok_embeddings" not in n}
+out = torch.func.functional_call(
+    model, named, kwargs={"inputs_embeds": x, "attention_mask": mask}).last_hidden_state
+(out * upstream).sum().backward()
+np.savez(sys.argv[2], out=out.detach(), **{name: w.grad for name, w in weights.items()})
+"""
+
+
+@pytest.mark.slow
+def test_the_pre_norm_rotary_gated_stack_is_modern_berts(tmp_path):
+    """Outputs and gradients, by Hugging Face's torch ModernBertModel with one block's weights."""
+    for package in ("torch", "transformers"):
+        if importlib.util.find_spec(package) is None:
+            pytest.skip(f"{package} is absent: install requirements-slow.txt")
+    values, rng = config(**NEW), np.random.default_rng(2)
+    stack, real = SharedStack(values), batch()["input_mask"]
+    x, upstream = rng.normal(size=[2, 3, 12, 16]).astype(np.float32)
+    upstream *= real[:, :, None]  # outputs at padding mean nothing
+    given, visible = tf.constant(x), additive_mask(tf.constant(real))
+    stack(given, visible)
+    trained_looking(stack)
+    with tf.GradientTape() as tape:
+        out = stack(given, visible, training=True)[-1]
+    gradients = tape.gradient(out, stack.trainable_variables, upstream)
+    names = [v.name.split("/", 1)[1][:-2] for v in stack.trainable_variables]
+    weights = {n: v.numpy() for n, v in zip(names, stack.trainable_variables, strict=True)}
+    sizes = [values.hidden_size, values.num_layers, values.num_heads, values.inner_size]
+    np.savez(tmp_path / "given.npz", x=x, mask=real, upstream=upstream, sizes=sizes, **weights)
+    files = [str(tmp_path / name) for name in ("given.npz", "expected.npz")]
+    subprocess.run([sys.executable, "-c", MODERN_BERT, *files], check=True)
+    with np.load(files[1]) as file:
+        expected = dict(file)
+    shown = real[:, :, None] > 0
+    np.testing.assert_allclose(out * shown, expected.pop("out") * shown, rtol=1e-4, atol=1e-5)
+    assert expected.keys() == set(names)
+    for name, ours in zip(names, gradients, strict=True):
+        largest = np.abs(expected[name]).max()
+        np.testing.assert_allclose(ours, expected[name], rtol=1e-4, atol=1e-4 * largest)

@@ -147,6 +147,14 @@ def test_word_starts(published):
         assert not by_piece[piece], piece
 
 
+def test_the_characters_of_pieces_are_those_of_the_text(published):
+    """Counted by hand: "▁the" is a space and three letters."""
+    text = "the unaffable cat sat"
+    counts = [int(published.num_characters[i]) for i in published.encode(text)]
+    assert sum(counts) == 1 + len(text) and counts[0] == 4
+    assert published.num_characters[published.special.unk] == 1
+
+
 def test_saved_tokenizer_is_the_same_tokenizer(tiny, tmp_path):
     rules = Normalization(lowercase=False, unify_quotes=True)
     cased = Tokenizer(tiny.model, rules, {"seed": 7})
