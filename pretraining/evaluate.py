@@ -21,7 +21,7 @@ from typing import Annotated, Any
 from albert_tf.models.checkpoints import is_saved_model, latest_checkpoint, load_config
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.pretrainer import load_pretrainer
-from albert_tf.runtime import commands, devices, outputs, settings
+from albert_tf.runtime import commands, devices, outputs, pretrained, settings
 from albert_tf.runtime.bounds import POSITIVE
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.run_dir import RunDir
@@ -77,7 +77,7 @@ def main(options: EvaluateOptions) -> None:
     """Evaluates, prints, and leaves the figures in the run's folder."""
     parts = num_parts(options.batch_size, devices.num_cores())
     devices.compute_side_by_side(options.device, parts)
-    run = RunDir(options.run_dir)
+    run = RunDir(pretrained.locate(options.run_dir))
     records = Records.open(options.data) if options.data else None
     pairs = read_minimal_pairs(options.minimal_pairs) if options.minimal_pairs else []
     model_config = _model_of(run)

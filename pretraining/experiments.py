@@ -50,7 +50,7 @@ MINI = PretrainConfig(
     ),
     masking=MaskingConfig(max_ngram=1),
     optimizer=OptimizerConfig(
-        name="adamw", learning_rate=0.002, warmup_steps=2000, decay_steps=18_000, beta_2=0.98,
+        name="adamw", learning_rate=0.001, warmup_steps=2000, decay_steps=18_000, beta_2=0.98,
     ),
     loop=LoopConfig(steps=90_000, global_batch_size=32, steps_per_loop=100, checkpoint_every=1000),
 )  # fmt: skip
@@ -207,11 +207,11 @@ GROUPS = {
     }),
     "recipe": Group("the recipe of albert-mini (ours)", {
         "itself": Row("albert-mini"),
+        "rate-0.0005": Row("albert-mini", "optimizer.learning_rate=0.0005"),
+        "rate-0.002": Row("albert-mini", "optimizer.learning_rate=0.002"),
         "groups-3": Row("albert-mini", "model.num_groups=3"),
         "deep": Row("albert-mini", f"model.num_layers=12 {_width(256, 4)}"),
         "wide": Row("albert-mini", f"model.num_layers=4 {_width(512, 8)}"),
-        "rate-0.001": Row("albert-mini", "optimizer.learning_rate=0.001"),
-        "rate-0.004": Row("albert-mini", "optimizer.learning_rate=0.004"),
         "batch-16": Row("albert-mini", "loop.global_batch_size=16"),
         "batch-64": Row("albert-mini", "loop.global_batch_size=64"),
         "lamb": Row("albert-mini", "optimizer.name=lamb optimizer.learning_rate=0.007"),

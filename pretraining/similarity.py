@@ -22,7 +22,7 @@ import tensorflow as tf
 from albert_tf import info
 from albert_tf.models.checkpoints import load_config
 from albert_tf.models.encoder import INPUTS, AlbertEncoder, load_encoder
-from albert_tf.runtime import commands, outputs
+from albert_tf.runtime import commands, outputs, pretrained
 from albert_tf.runtime.bounds import POSITIVE
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.plots import plot_lines
@@ -50,6 +50,7 @@ class SimilarityOptions(commands.CommandOptions):
 
 def main(options: SimilarityOptions) -> None:
     """Computes, prints, draws."""
+    options = dataclasses.replace(options, run_dir=tuple(map(pretrained.locate, options.run_dir)))
     records = Records.open(options.data)
     for path in options.run_dir:
         check_records(RunDir(path), load_config(path), records)

@@ -22,7 +22,7 @@ import tensorflow as tf
 from albert_tf.models.checkpoints import latest_checkpoint
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.pretrainer import AlbertPretrainer, load_pretrainer
-from albert_tf.runtime import commands, devices, settings
+from albert_tf.runtime import commands, devices, pretrained, settings
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.runtime.plots import plot_metrics
 from albert_tf.runtime.run_dir import RunDir
@@ -205,6 +205,7 @@ def first_weights(
     Raises:
       InputError: the run at `init` has not ended; the differing keys, or the tokenizers, are named.
     """
+    init = pretrained.locate(init)
     RunDir(init).require_ended("--init", unfinished)
     if RunDir(init).is_unfinished:
         print(f"{init} has not ended: {latest_checkpoint(init)} is taken.")

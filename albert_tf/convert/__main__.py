@@ -38,7 +38,7 @@ from albert_tf.convert.bundle import (
 )
 from albert_tf.convert.huggingface import folder as huggingface
 from albert_tf.convert.overrides import assumptions, with_overrides
-from albert_tf.runtime import commands, outputs
+from albert_tf.runtime import commands, outputs, pretrained
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
 
@@ -67,6 +67,10 @@ class ConvertOptions:
     set: tuple[str, ...] = commands.option(
         "key=value of the target's configuration, where the weights stay the same model", ()
     )
+    half_precision: bool = commands.option(
+        "write weights of 16 bits, half the bytes, for a model that is to be passed on; ours only",
+        False,
+    )
     unfinished: bool = commands.option(
         "take the last checkpoint of a run that has not ended", False
     )
@@ -94,9 +98,14 @@ def main(options: ConvertOptions) -> None:
     """Converts what `options` describe."""
     kind, source_path = _split_kind(options.source, "--from", READERS)
     read = READERS.get(kind, OURS.read)
+    source_path = source_path if kind else pretrained.locate(source_path)
     kind, target_path = _split_kind(options.target, "--to", FORMATS)
     target = FORMATS.get(kind, OURS)
     outputs.require_new(target_path, "--to")
+    if options.half_precision and target is not OURS:
+        raise InputError(
+            f"--half_precision is of our own format alone. Received: --to={options.target}."
+        )
     _require_target_outside(source_path, target_path)
     RunDir(source_path).require_ended("--from", options.unfinished)
     policy = MismatchPolicy(_split_names(options.allow_missing), _split_names(options.ignore))
@@ -115,6 +124,8 @@ def main(options: ConvertOptions) -> None:
         return
     with outputs.new_folder(target_path, "--to") as folder:
         target.write(bundle, folder)
+        if options.half_precision:
+            native.halve(folder)
     print(f"wrote {options.target}: {_describe(bundle)}")
 
 

@@ -80,9 +80,14 @@ def read_variables(prefix: str, rename: Callable[[str], str | None]) -> dict[str
     try:
         reader = tf.train.load_checkpoint(prefix)
         names = {name: rename(name) for name in reader.get_variable_to_shape_map()}
-        return {new: reader.get_tensor(name) for name, new in names.items() if new}
+        return {new: _full(reader.get_tensor(name)) for name, new in names.items() if new}
     except DAMAGE as error:
         raise InputError(f"{prefix!r} is no readable checkpoint: {str(error)[:200]}") from None
+
+
+def _full(value: Any) -> Any:
+    """A weight in half precision, as shipped models have them, as float32."""
+    return value.astype(np.float32) if getattr(value, "dtype", None) == np.float16 else value
 
 
 def weight_shapes(config: AlbertConfig, task: Any = None) -> dict[str, tuple[int, ...]]:

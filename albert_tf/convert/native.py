@@ -4,6 +4,7 @@ import functools
 import os
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from albert_tf.convert.bundle import (
@@ -99,6 +100,18 @@ def write(bundle: Bundle, folder: str) -> None:
         bundle.tokenizer.save(os.path.join(folder, "tokenizer"))
     values = {"model": settings.to_dict(config), "task": section}
     outputs.write_json(os.path.join(folder, "config.json"), values)
+
+
+def halve(folder: str) -> None:
+    """Writes the weights of the folder's checkpoint again, in half precision."""
+    prefix = latest_checkpoint(folder)
+    reader = tf.train.load_checkpoint(prefix)
+    values = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+    halved = [v.astype(np.float16) if v.dtype == np.float32 else v for v in values.values()]
+    tf.raw_ops.SaveV2(
+        prefix=prefix, tensor_names=list(values), shape_and_slices=[""] * len(values),
+        tensors=halved,
+    )  # fmt: skip
 
 
 def variable(model: object, name: str) -> Any:

@@ -28,7 +28,7 @@ from albert_tf.export.signatures import ServedModule, save
 from albert_tf.models.checkpoints import load_config
 from albert_tf.models.encoder import load_encoder
 from albert_tf.models.pretrainer import load_pretrainer
-from albert_tf.runtime import commands, devices, outputs, settings
+from albert_tf.runtime import commands, devices, outputs, pretrained, settings
 from albert_tf.runtime.bounds import POSITIVE, one_of
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
@@ -141,6 +141,7 @@ _FORMAT_OF = {
 
 def main(options: ExportOptions) -> None:
     """Exports what `options` describe."""
+    options = dataclasses.replace(options, run_dir=pretrained.locate(options.run_dir))
     run = RunDir(options.run_dir)
     kind = _kind(options, run.config().get("task", {}).get("kind"))
     _check(options, kind)

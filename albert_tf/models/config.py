@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Annotated, Any, NamedTuple
 
-from albert_tf.runtime import settings
+from albert_tf.runtime import pretrained, settings
 from albert_tf.runtime.bounds import POSITIVE, Bounded, between, one_of
 from albert_tf.runtime.errors import ConfigError, InputNotFoundError, reading
 
@@ -99,7 +99,9 @@ class AlbertConfig(Bounded):
 
     @classmethod
     def from_preset(cls, name: str) -> "AlbertConfig":
-        """The configuration of a published model, e.g. `albert-base-v2`."""
+        """The configuration of a published model, e.g. `albert-base-v2`, or of a shipped one."""
+        if name in pretrained.names():
+            return cls.from_json(os.path.join(pretrained.locate(name), "config.json"))
         if name not in PRESETS:
             raise ConfigError(settings.unknown_key(name, PRESETS, "preset"))
         return cls(**PRESETS[name])

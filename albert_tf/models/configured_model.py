@@ -9,6 +9,7 @@ import tf_keras
 from albert_tf.models.checkpoints import tracked_parts
 from albert_tf.models.config import PRESETS, AlbertConfig
 from albert_tf.models.layers.configured import ConfigMixin
+from albert_tf.runtime import pretrained
 from albert_tf.runtime.errors import ConfigError
 
 
@@ -40,18 +41,19 @@ class ConfiguredModel(ConfigMixin, tf_keras.Model):
 
     @classmethod
     def from_preset(cls, preset: str, **kwargs: Any) -> Self:
-        """The trained model of a path, or that of a published shape with new weights.
+        """A trained model, or that of a published shape with new weights.
 
         Args:
-          preset: a path that exists goes before a name, such as `albert-base-v2`.
+          preset: a path, or the name of a shipped model such as `albert-mini-en`, for its weights;
+            or a published shape such as `albert-base-v2`. A path that exists goes before a name.
           kwargs: the constructor's, such as `dtype="mixed_bfloat16"`.
         """
-        if os.path.exists(preset):
+        if os.path.exists(preset) or preset in pretrained.names():
             return cls.load(preset, **kwargs)
         if preset not in PRESETS:
             raise ConfigError(
                 f"`preset` must be a folder (working folder {os.getcwd()}) or one of "
-                f"{', '.join(PRESETS)}. Received: {preset!r}."
+                f"{', '.join([*pretrained.names(), *PRESETS])}. Received: {preset!r}."
             )
         return cls(AlbertConfig.from_preset(preset), **kwargs).create_weights()
 

@@ -19,6 +19,7 @@ from albert_tf.models.layers import common, islands, packing
 from albert_tf.models.layers.attention import additive_mask
 from albert_tf.models.layers.embeddings import AlbertEmbeddings
 from albert_tf.models.layers.shared_stack import SharedStack
+from albert_tf.runtime import pretrained
 
 INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
 
@@ -62,6 +63,7 @@ class AlbertEncoder(ConfiguredModel):
     @classmethod
     def load(cls, path: str, **kwargs: Any) -> Self:
         """See `load_encoder`."""
+        path = pretrained.locate(path)
         if is_saved_model(path):
             encoder = cls(load_exported_config(path), **kwargs).create_weights()
             read_exported(encoder, path)
@@ -127,6 +129,7 @@ def load_encoder(path: str, **kwargs: Any) -> AlbertEncoder:
     """The trained encoder in a run folder, a converted folder or an exported encoder.
 
     Args:
+      path: the folder, or the name of a shipped model: `albert-mini-en`.
       kwargs: of `AlbertEncoder`, such as `dtype="mixed_bfloat16"`.
 
     Raises:

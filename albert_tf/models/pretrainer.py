@@ -12,6 +12,7 @@ from albert_tf.models.configured_model import ConfiguredModel
 from albert_tf.models.encoder import INPUTS, AlbertEncoder, call_symbolically
 from albert_tf.models.layers import common
 from albert_tf.models.layers.heads import MlmHead, PairHead
+from albert_tf.runtime import pretrained
 from albert_tf.runtime.errors import InputError
 
 
@@ -36,6 +37,7 @@ class AlbertPretrainer(ConfiguredModel):
     @classmethod
     def load(cls, path: str, **kwargs: Any) -> Self:
         """See `load_pretrainer`."""
+        path = pretrained.locate(path)
         if is_saved_model(path):
             raise InputError(
                 f"{path!r} is an exported encoder, without heads: pass its run folder."

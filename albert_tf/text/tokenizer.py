@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf.runtime import outputs, settings
+from albert_tf.runtime import outputs, pretrained, settings
 from albert_tf.runtime.errors import ConfigError, InputError, InputNotFoundError, reading
 from albert_tf.text.normalization import Normalization
 from albert_tf.text.sentencepiece_model import MODEL_FILE, WORD_MARK, SentencePiece, SpecialIds
@@ -150,6 +150,7 @@ class Tokenizer:
 def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
     """Reads a tokenizer from a folder that `Tokenizer.save` wrote, a spiece.model or a vocab.txt.
 
+    `path` may also be the name of a shipped model, `albert-mini-en`.
     A folder may also hold it in `tokenizer/` (runs, records, checkpoints) or in
     `assets.extra/tokenizer/` (exports). Without our settings beside it, a sentencepiece model
     is taken as the published uncased English one, and a vocab.txt as cased where it holds capital
@@ -159,7 +160,7 @@ def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
       InputNotFoundError: nothing there.
       InputError: no vocabulary, no special pieces, or settings of another one.
     """
-    path = os.fspath(path)
+    path = pretrained.locate(path)
     file = _find_model(path)
     with reading(file), open(file, "rb") as stream:
         model = stream.read()

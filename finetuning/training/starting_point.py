@@ -13,7 +13,7 @@ from albert_tf.models.checkpoints import (
 )
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.encoder import AlbertEncoder, load_encoder
-from albert_tf.runtime import devices, settings
+from albert_tf.runtime import devices, pretrained, settings
 from albert_tf.runtime.errors import ConfigError, InputError, InputNotFoundError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.kinds import KINDS, length_limits
@@ -60,7 +60,7 @@ class StartingPoint:
             raise InputError(
                 f"pass either --init or --init_from_task. Received: {init!r}, {init_from_task!r}."
             )
-        path = str(init or init_from_task)
+        path = pretrained.locate(str(init or init_from_task))
         config = load_exported_config(path) if is_saved_model(path) else load_config(path)
         if init_from_task and (kind := _kind_of(path)) not in KINDS:
             raise InputError(

@@ -1,0 +1,33 @@
+"""The trained models that the package brings along, by name."""
+
+import os
+
+from albert_tf.runtime.errors import InputNotFoundError
+
+FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "pretrained")
+
+
+def names() -> list[str]:
+    """The names of the shipped models, such as `albert-mini-en`."""
+    if not os.path.isdir(FOLDER):
+        return []
+    return sorted(name for name in os.listdir(FOLDER) if os.path.isdir(os.path.join(FOLDER, name)))
+
+
+def locate(path: str | os.PathLike[str]) -> str:
+    """The folder of a trained model that is given as a path or as the name of a shipped model.
+
+    A path that exists goes before a name; any other path with a `/` is returned as it is.
+
+    Raises:
+      InputNotFoundError: neither; lists the names.
+    """
+    path = os.fspath(path)
+    if os.path.exists(path) or os.path.basename(path) != path:
+        return path
+    if path not in names():
+        raise InputNotFoundError(
+            f"no file or folder {path!r} (working folder {os.getcwd()}), and no model of that name "
+            f"comes with albert_tf. Those that do: {', '.join(names()) or 'none'}."
+        )
+    return os.path.join(FOLDER, path)
