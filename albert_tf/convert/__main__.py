@@ -98,7 +98,6 @@ def main(options: ConvertOptions) -> None:
     """Converts what `options` describe."""
     kind, source_path = _split_kind(options.source, "--from", READERS)
     read = READERS.get(kind, OURS.read)
-    source_path = source_path if kind else pretrained.locate(source_path)
     kind, target_path = _split_kind(options.target, "--to", FORMATS)
     target = FORMATS.get(kind, OURS)
     outputs.require_new(target_path, "--to")
@@ -107,8 +106,10 @@ def main(options: ConvertOptions) -> None:
             f"--half_precision is of our own format alone. Received: --to={options.target}."
         )
     _require_target_outside(source_path, target_path)
-    RunDir(source_path).require_ended("--from", options.unfinished)
     policy = MismatchPolicy(_split_names(options.allow_missing), _split_names(options.ignore))
+    if read is OURS.read:
+        source_path = pretrained.locate(source_path)
+    RunDir(source_path).require_ended("--from", options.unfinished)
     bundle = read(source_path, policy)
     print(f"read {options.source}: {_describe(bundle)}")
     _check_tokenizer(bundle, options, source_path)

@@ -277,7 +277,7 @@ def test_a_model_without_tokenizer_is_converted_with_a_warning(tiny, tmp_path, c
         (["--from=hub:nowhere", "--to=x"], InputNotFoundError, "saved_model.pb in 'nowhere'"),
         (["--from=x", "--to=hub:x"], InputError, "--to must be.*huggingface:PATH. Received: 'hub:"),
         (["--from=hf:some", "--to=x"], InputError, "--from must be.*'hf:some'"),
-        (["--from=nowhere", "--to=x"], InputNotFoundError, "no config file.*named google:DIR"),
+        (["--from=nowhere", "--to=x"], InputNotFoundError, "no file or folder.*no model of that"),
         (["--from=huggingface:nowhere", "--to=x"], InputNotFoundError, "'nowhere'.*hf download"),
         (["--from=huggingface:tests", "--to=x"], InputNotFoundError, "tests/config.json"),
         (["--from=google:nowhere", "--to=x"], InputNotFoundError, "'nowhere'.*unpacked archive"),
