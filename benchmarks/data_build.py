@@ -280,9 +280,18 @@ def _peer_rate(case: building.BuildOptions, sentences: list[str], num_bytes: int
         slots = round(0.15 * case.seq_length)
         normalise = peer.get_processor_text_fn(True, True)
         instances = peer.create_training_instances(
-            [path], tokenizer, normalise, case.seq_length, 1, 0.1, 0.15, slots,
-            random.Random(0), True, 3,
-        )  # fmt: skip
+            [path],
+            tokenizer,
+            normalise,
+            case.seq_length,
+            1,
+            0.1,
+            0.15,
+            slots,
+            random.Random(0),
+            True,
+            3,
+        )
         peer.write_instance_to_example_files(
             instances, tokenizer, case.seq_length, slots, [path + ".tfrecord"], False, True
         )

@@ -82,10 +82,11 @@ def measure(records: "Records", options: MaskingOptions) -> list[dict]:
     common = {"benchmark": "masking", "seq_length": records.manifest.seq_length}
     common |= {"rounds": options.rounds}
     return [
-        common | {"part": part, "batch_size": size, "cpu_us": round(1e6 * seconds, 1)}
+        common
+        | {"part": part, "batch_size": size, "cpu_us": round(1e6 * seconds, 1)}
         | {"sequences_per_s_per_core": round(1 / seconds)}
         for (part, size), seconds in ((key, statistics.median(t)) for key, t in times.items())
-    ]  # fmt: skip
+    ]
 
 
 def _cpu_seconds(step: Callable[[], object], count: int) -> float:

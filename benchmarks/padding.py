@@ -75,14 +75,20 @@ def main(options: PaddingOptions) -> None:
         for length in (None, config.task.seq_length)
     ]
     print(
-        json.dumps({
-            "benchmark": "padding", "task": options.task, "seq_length": config.task.seq_length,
-            "mean_length": round(float(train.unit_lengths.mean()), 1), "batch_size": batch_size,
-            "step_ms_full": round(step_ms[True], 1), "step_ms_longest": round(step_ms[False], 1),
-            "speedup": round(step_ms[True] / step_ms[False], 2),
-            "largest_difference": float(np.abs(outputs[0] - outputs[1]).max()),
-        })
-    )  # fmt: skip
+        json.dumps(
+            {
+                "benchmark": "padding",
+                "task": options.task,
+                "seq_length": config.task.seq_length,
+                "mean_length": round(float(train.unit_lengths.mean()), 1),
+                "batch_size": batch_size,
+                "step_ms_full": round(step_ms[True], 1),
+                "step_ms_longest": round(step_ms[False], 1),
+                "speedup": round(step_ms[True] / step_ms[False], 2),
+                "largest_difference": float(np.abs(outputs[0] - outputs[1]).max()),
+            }
+        )
+    )
 
 
 def _flat(outputs: Any) -> np.ndarray:

@@ -78,9 +78,11 @@ class Worker:
         arguments = [name, options.preset, options.tokenizer, str(options.seq_length), folder]
         self._process = subprocess.Popen(
             [sys.executable, "-m", _WORKER, *arguments, str(options.cores)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
             env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"},
-        )  # fmt: skip
+        )
         self.ready = self._read()
 
     def request(self, texts: list[str]) -> dict:
@@ -189,10 +191,14 @@ def _line(name: str, load: str, count: int, answers: dict[str, list[dict]]) -> d
         for percent, rounds in _PERCENTILES
         if len(wall) >= rounds
     }
-    line = {"system": name, "load": load} | percentiles | {
-        "texts_per_s": round(1000 * count * len(wall) / sum(wall), 1),
-        "cpu_ms": round(cpu(name), 2),
-    }  # fmt: skip
+    line = (
+        {"system": name, "load": load}
+        | percentiles
+        | {
+            "texts_per_s": round(1000 * count * len(wall) / sum(wall), 1),
+            "cpu_ms": round(cpu(name), 2),
+        }
+    )
     return line | ({"ratio": round(cpu(name) / cpu(REFERENCE), 3)} if REFERENCE in answers else {})
 
 

@@ -54,10 +54,12 @@ def measure(options: SquadFeaturesOptions) -> dict:
     sample = examples[: options.examples]
     tokenizer, task = load_tokenizer(options.tokenizer), SpanTask()
     ours, ours_all = (
-        max(len(part) / _cpu_seconds(lambda part=part: featurize_spans(part, tokenizer, task))
-            for _ in range(options.rounds))
+        max(
+            len(part) / _cpu_seconds(lambda part=part: featurize_spans(part, tokenizer, task))
+            for _ in range(options.rounds)
+        )
         for part in (sample, examples)
-    )  # fmt: skip
+    )
     theirs = len(sample) / _cpu_seconds(_model_garden_run(sample, options.tokenizer, task))
     return {
         "benchmark": "squad_features",

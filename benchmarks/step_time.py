@@ -176,8 +176,11 @@ def _worker(name: str, workload: Workload, options: StepTimeOptions) -> Iterator
     environment = os.environ | {"PYTHONPATH": os.path.abspath(tree), "TF_CPP_MIN_LOG_LEVEL": "2"}
     process = subprocess.Popen(
         [sys.executable, WORKER, json.dumps(request)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,
-    )  # fmt: skip
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
     try:
         yield _Worker(process)
     finally:

@@ -35,19 +35,27 @@ WORKLOADS = {
     "small128": Workload(_SMALL, batch_size=32, seq_length=128, predictions=20),
     "laptop64": Workload(
         AlbertConfig(
-            vocab_size=8000, embedding_size=64, hidden_size=128, num_layers=4, num_heads=2,
+            vocab_size=8000,
+            embedding_size=64,
+            hidden_size=128,
+            num_layers=4,
+            num_heads=2,
             intermediate_size=512,
         ),
-        batch_size=32, seq_length=64, predictions=10,
+        batch_size=32,
+        seq_length=64,
+        predictions=10,
     ),
     "large128": Workload(
         AlbertConfig.from_preset("albert-large-v2"), batch_size=8, seq_length=128, predictions=20
     ),
     "tiny": Workload(
         AlbertConfig.from_preset("albert-tiny").replace(vocab_size=1000, num_layers=2),
-        batch_size=2, seq_length=16, predictions=3,
+        batch_size=2,
+        seq_length=16,
+        predictions=3,
     ),
-}  # fmt: skip
+}
 
 
 def step_flops(workload: Workload) -> int:

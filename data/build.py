@@ -183,11 +183,13 @@ def _is_complete(options: BuildOptions, tokenizer: Tokenizer, fingerprint: str) 
         return False
     manifest = Manifest.read(folder)
     found = json.loads(manifest.options) | {
-        "tokenizer": manifest.tokenizer_fingerprint, "corpus content": manifest.corpus_fingerprint
-    }  # fmt: skip
+        "tokenizer": manifest.tokenizer_fingerprint,
+        "corpus content": manifest.corpus_fingerprint,
+    }
     expected = _identity(options) | {
-        "tokenizer": tokenizer.fingerprint, "corpus content": fingerprint
-    }  # fmt: skip
+        "tokenizer": tokenizer.fingerprint,
+        "corpus content": fingerprint,
+    }
     ignored = ["corpus"]  # where it lies and how that is spelled; its content counts
     if "all" in (found.get("split"), options.split):
         ignored.append("heldout_fraction")

@@ -24,15 +24,34 @@ _TSTRING_BYTES = 24
 
 _TYPES = {"v": None, "p": c_void_p, "s": c_char_p, "i": c_int, "q": c_int64, "z": c_size_t}
 _CALLS = {  # TF_...: the types of its result and of its arguments
-    "NewStatus": "p", "GetCode": "ip", "Message": "sp", "DeleteStatus": "vp",
-    "LoadLibrary": "psp", "DeleteLibraryHandle": "vp", "NewGraph": "p", "DeleteGraph": "vp",
-    "NewSessionOptions": "p", "DeleteSessionOptions": "vp", "NewBuffer": "p", "DeleteBuffer": "vp",
-    "LoadSessionFromSavedModel": "pppspippp", "SessionRun": "vppppippipipp",
-    "DeleteSession": "vpp", "GraphOperationByName": "pps", "AllocateTensor": "pipiz",
-    "TensorType": "ip", "NumDims": "ip", "Dim": "qpi", "TensorData": "pp", "TensorByteSize": "zp",
-    "DeleteTensor": "vp", "StringInit": "vp", "StringCopy": "vpsz", "StringGetSize": "zp",
+    "NewStatus": "p",
+    "GetCode": "ip",
+    "Message": "sp",
+    "DeleteStatus": "vp",
+    "LoadLibrary": "psp",
+    "DeleteLibraryHandle": "vp",
+    "NewGraph": "p",
+    "DeleteGraph": "vp",
+    "NewSessionOptions": "p",
+    "DeleteSessionOptions": "vp",
+    "NewBuffer": "p",
+    "DeleteBuffer": "vp",
+    "LoadSessionFromSavedModel": "pppspippp",
+    "SessionRun": "vppppippipipp",
+    "DeleteSession": "vpp",
+    "GraphOperationByName": "pps",
+    "AllocateTensor": "pipiz",
+    "TensorType": "ip",
+    "NumDims": "ip",
+    "Dim": "qpi",
+    "TensorData": "pp",
+    "TensorByteSize": "zp",
+    "DeleteTensor": "vp",
+    "StringInit": "vp",
+    "StringCopy": "vpsz",
+    "StringGetSize": "zp",
     "StringGetDataPointer": "pp",
-}  # fmt: skip
+}
 
 
 class Output(ctypes.Structure):
@@ -100,9 +119,19 @@ class Session(contextlib.AbstractContextManager):
             for number, (name, (_, dtype)) in enumerate(places.items()):
                 values[number] = self._tensor(inputs[name], dtype)
             self._c.TF_SessionRun(
-                self._session, None, feeds, values, len(places), fetches, out, len(results), None,
-                0, None, self._status,
-            )  # fmt: skip
+                self._session,
+                None,
+                feeds,
+                values,
+                len(places),
+                fetches,
+                out,
+                len(results),
+                None,
+                0,
+                None,
+                self._status,
+            )
             self._check()
             return {name: self._values(tensor) for name, tensor in zip(results, out, strict=True)}
         finally:

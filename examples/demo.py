@@ -96,32 +96,55 @@ def main(options: DemoOptions) -> None:
     corpus, labelled = f"jsonl:{demo.at('corpus', 'corpus.jsonl')}", demo.at("corpus", "packages")
     write_corpus(demo)
     demo.run(
-        "vocabulary", "-m", "data.train_tokenizer", f"--corpus={corpus}", "--vocab_size=8000",
+        "vocabulary",
+        "-m",
+        "data.train_tokenizer",
+        f"--corpus={corpus}",
+        "--vocab_size=8000",
         f"--output={demo.at('tokenizer')}",
-    )  # fmt: skip
+    )
     for split, folder in (("train", "records"), ("heldout", "heldout")):
         demo.run(
-            f"records ({split})", "-m", "data.build", f"--corpus={corpus}", f"--split={split}",
-            f"--heldout_fraction={HELDOUT_FRACTION}", "--seq_length=64",
-            f"--tokenizer={demo.at('tokenizer')}", f"--output={demo.at(folder)}",
-        )  # fmt: skip
+            f"records ({split})",
+            "-m",
+            "data.build",
+            f"--corpus={corpus}",
+            f"--split={split}",
+            f"--heldout_fraction={HELDOUT_FRACTION}",
+            "--seq_length=64",
+            f"--tokenizer={demo.at('tokenizer')}",
+            f"--output={demo.at(folder)}",
+        )
     demo.run(
-        "pretraining", "-m", "pretraining.train", f"--experiment={options.experiment}",
-        f"--data={demo.at('records')}", f"--run_dir={demo.at('pretrained')}",
-    )  # fmt: skip
+        "pretraining",
+        "-m",
+        "pretraining.train",
+        f"--experiment={options.experiment}",
+        f"--data={demo.at('records')}",
+        f"--run_dir={demo.at('pretrained')}",
+    )
     demo.run(
-        "evaluation", "-m", "pretraining.evaluate", f"--run_dir={demo.at('pretrained')}",
+        "evaluation",
+        "-m",
+        "pretraining.evaluate",
+        f"--run_dir={demo.at('pretrained')}",
         f"--data={demo.at('heldout')}",
-    )  # fmt: skip
+    )
     for kind in ("encoder", "preprocessing", "fill_mask"):
         export(demo, kind, "pretrained")
     # -I: the process sees neither this folder nor the environment's paths.
     demo.run("asking", "-I", "examples/ask.py", exported(demo, "fill_mask"), *FILL_MASK_TEXTS)
     demo.run(
-        "fine-tuning", "-m", "finetuning.train", "--task=text_classification",
-        f"--data_dir={labelled}", f"--init={exported(demo, 'encoder')}",
-        f"--run_dir={demo.at('finetuned')}", "--set", "training.learning_rate=0.001",
-    )  # fmt: skip
+        "fine-tuning",
+        "-m",
+        "finetuning.train",
+        "--task=text_classification",
+        f"--data_dir={labelled}",
+        f"--init={exported(demo, 'encoder')}",
+        f"--run_dir={demo.at('finetuned')}",
+        "--set",
+        "training.learning_rate=0.001",
+    )
     export(demo, "classifier", "finetuned")
     demo.run("labelling", "-I", "examples/ask.py", exported(demo, "classifier"), *CLASSIFIER_TEXTS)
     if not options.dry_run:
@@ -139,9 +162,13 @@ def export(demo: Journey, kind: str, run: str) -> None:
         print(f"\n== export ({kind})\n   {exported(demo, kind)} is already complete.")
         return
     demo.run(
-        f"export ({kind})", "-m", "albert_tf.export", f"--run_dir={demo.at(run)}",
-        f"--kind={kind}", f"--output={demo.at('export', kind)}",
-    )  # fmt: skip
+        f"export ({kind})",
+        "-m",
+        "albert_tf.export",
+        f"--run_dir={demo.at(run)}",
+        f"--kind={kind}",
+        f"--output={demo.at('export', kind)}",
+    )
 
 
 def write_corpus(demo: Journey) -> None:

@@ -153,8 +153,11 @@ class _Distillation:
 
     def student(self) -> TrainingSource:
         """Its own encoder, or the teacher's in fewer layers, learns the teacher's answers."""
-        extra_config = {"teacher": self.identity, "loss": self.options.loss,
-                "temperature": self.options.temperature}  # fmt: skip
+        extra_config = {
+            "teacher": self.identity,
+            "loss": self.options.loss,
+            "temperature": self.options.temperature,
+        }
         source = self._source_from(self.options.teacher)
         return dataclasses.replace(
             source, train=self._answers, loss=self._loss(), extra_config=extra_config

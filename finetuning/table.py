@@ -40,8 +40,12 @@ from finetuning.datasets import TASKS
 from finetuning.reporting.paper_table import Results, speed_of, table_of
 
 # The folders that hold several tasks, whose files have different names there.
-_DATA_SETS = {"race-middle": ("race",), "race-high": ("race",), "squad1": ("squad",),
-              "squad2": ("squad",)}  # fmt: skip
+_DATA_SETS = {
+    "race-middle": ("race",),
+    "race-high": ("race",),
+    "squad1": ("squad",),
+    "squad2": ("squad",),
+}
 # Small training parts that gain from a model of MNLI's large one (paper, section 4.8).
 _FROM_MNLI = ("rte", "sts-b", "mrpc")
 
@@ -122,10 +126,17 @@ def _seeds_at(target: str) -> list[RunDir]:
 
 def _command(options: TableOptions, start: str, task: str, data: str, target: str) -> list[str]:
     command = [
-        "-m", "finetuning.train", f"--task={task}", f"--data_dir={data}", start,
-        f"--run_dir={target}", f"--seeds={options.seeds}", f"--recipe={options.recipe}",
-        f"--device={options.device}", f"--cache_dir={os.path.join(options.output, 'features')}",
-    ]  # fmt: skip
+        "-m",
+        "finetuning.train",
+        f"--task={task}",
+        f"--data_dir={data}",
+        start,
+        f"--run_dir={target}",
+        f"--seeds={options.seeds}",
+        f"--recipe={options.recipe}",
+        f"--device={options.device}",
+        f"--cache_dir={os.path.join(options.output, 'features')}",
+    ]
     return [*command, *(part for assignment in options.set for part in ("--set", assignment))]
 
 

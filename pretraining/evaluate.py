@@ -64,8 +64,9 @@ class EvaluateOptions(commands.CommandOptions):
     dry_run: bool = commands.option("check everything and evaluate nothing", False)
     set: tuple[str, ...] = commands.option(
         "masking.KEY=value, to compare models that were trained with other masks; objective.pair= "
-        "tells what a converted checkpoint was trained with (sop)", ()
-    )  # fmt: skip
+        "tells what a converted checkpoint was trained with (sop)",
+        (),
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

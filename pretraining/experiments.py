@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Mapping
 
 from albert_tf import info
-from albert_tf.models.config import FFNS, NORMS, POSITIONS, AlbertConfig
+from albert_tf.models.config import FFNS, NORMS, POSITIONS, SHARINGS, AlbertConfig
 from albert_tf.models.published_sizes import MODELS_M, SHARING_M, WIDTHS_M
 from albert_tf.runtime import commands, settings
 from albert_tf.runtime.errors import ConfigError
@@ -23,37 +23,55 @@ from pretraining.loop.config import LoopConfig, OptimizerConfig, PretrainConfig
 # Seconds on any machine, for tests and a first try.
 SMOKE = PretrainConfig(
     model=AlbertConfig(
-        embedding_size=32, hidden_size=64, num_layers=2, num_heads=2, intermediate_size=128,
+        embedding_size=32,
+        hidden_size=64,
+        num_layers=2,
+        num_heads=2,
+        intermediate_size=128,
         max_positions=64,
     ),
     optimizer=OptimizerConfig(learning_rate=0.01, warmup_steps=10),
     loop=LoopConfig(steps=40, global_batch_size=16, steps_per_loop=10, checkpoint_every=20),
-)  # fmt: skip
+)
 
 # Minutes on a laptop: enough to see every number move. Narrow and with a high rate, because wider
 # models or lower rates spend such a short run on the frequencies of pieces (docs/findings.md).
 LAPTOP = PretrainConfig(
     model=AlbertConfig(
-        embedding_size=64, hidden_size=128, num_layers=4, num_heads=2, intermediate_size=512,
+        embedding_size=64,
+        hidden_size=128,
+        num_layers=4,
+        num_heads=2,
+        intermediate_size=512,
         max_positions=64,
     ),
     optimizer=OptimizerConfig(learning_rate=0.01, warmup_steps=100),
     loop=LoopConfig(steps=1500, global_batch_size=32, steps_per_loop=50, checkpoint_every=250),
-)  # fmt: skip
+)
 
 # Hours on a few cores: a block that learns sooner, single words masked, and a rate that is constant
 # until the last tenth, so that a run can be cut short or made longer without another schedule.
 MINI = PretrainConfig(
     model=AlbertConfig(
-        hidden_size=384, num_layers=6, num_heads=6, intermediate_size=1536, max_positions=128,
-        norm="pre", positions="rotary", ffn="gated",
+        hidden_size=384,
+        num_layers=6,
+        num_heads=6,
+        intermediate_size=1536,
+        max_positions=128,
+        norm="pre",
+        positions="rotary",
+        ffn="gated",
     ),
     masking=MaskingConfig(max_ngram=1),
     optimizer=OptimizerConfig(
-        name="adamw", learning_rate=0.001, warmup_steps=2000, decay_steps=18_000, beta_2=0.98,
+        name="adamw",
+        learning_rate=0.001,
+        warmup_steps=2000,
+        decay_steps=18_000,
+        beta_2=0.98,
     ),
     loop=LoopConfig(steps=90_000, global_batch_size=32, steps_per_loop=100, checkpoint_every=1000),
-)  # fmt: skip
+)
 
 
 def paper_recipe(preset: str) -> PretrainConfig:
@@ -138,95 +156,137 @@ def _width(hidden: int, heads: int) -> str:
 # too; ALBERT's xlarge has the 16 that it was released with.
 BERT_XLARGE = Row("bert-xlarge", "model.num_heads=32", MODELS_M["bert-xlarge"])
 GROUPS = {
-    "bert-width": Group("hidden size of BERT (first version of the paper, Table 1)", {
-        "h1024": Row("bert-large", _width(1024, 16), MODELS_M["bert-large"]),
-        "h2048": BERT_XLARGE,
-    }),
-    "configurations": Group("configurations (Tables 1 and 2; xlarge BERT in the first version)", {
-        "bert-base": Row("bert-base", "", MODELS_M["bert-base"]),
-        "bert-large": Row("bert-large", "", MODELS_M["bert-large"]),
-        "bert-xlarge": BERT_XLARGE,
-        "albert-base": Row(BASE, "", MODELS_M["albert-base"]),
-        "albert-large": Row(LARGE, "", MODELS_M["albert-large"]),
-        "albert-xlarge": Row("albert-xlarge-v1", "", MODELS_M["albert-xlarge"]),
-        "albert-xxlarge": Row(XXLARGE, DROPOUT, MODELS_M["albert-xxlarge"]),
-    }),
-    "embedding": Group("embedding size (Table 3)", dict([
-        _base("none", 64), _base("none", 128), _base("none", 256),
-        _base("none", 768), _base("all", 64), _base("all", 128),
-        _base("all", 256), _base("all", 768),
-    ])),
-    "sharing": Group("sharing (Table 4)", dict([
-        _base("all", 768), _base("attention", 768), _base("ffn", 768),
-        _base("none", 768), _base("all", 128), _base("attention", 128),
-        _base("ffn", 128), _base("none", 128),
-    ])),
-    "groups": Group("groups of layers that share (section 4.5, without a table)", {
-        str(groups): Row(BASE, f"model.num_groups={groups}") for groups in (1, 2, 3, 4, 6, 12)
-    }),
-    "objective": Group("sentence prediction (Table 5)", {
-        pair: Row(BASE, f"objective.pair={pair}") for pair in ("none", "nsp", "sop")
-    }),
-    "equal-time": Group("equal training time: 34 and 32 hours (Table 6)", {
-        "bert-large": Row("bert-large", "loop.steps=400000"),
-        "albert-xxlarge": Row(XXLARGE, f"loop.steps=125000 {DROPOUT}"),
-    }),
-    "additional-data": Group("additional data (Table 7): one configuration, two values of --data", {
-        "without": Row(BASE),
-        "with": Row(BASE),
-    }),
-    "dropout": Group("dropout (Table 8)", {
-        "with": Row(XXLARGE, f"loop.steps=1000000 {DROPOUT}"),
-        "without": Row(XXLARGE, "loop.steps=1000000"),
-    }),
-    "longer": Group("the final models (Tables 9 and 10), on the additional data", {
-        "1m": Row("albert-xxlarge-v2", "loop.steps=1000000"),
-        "1.5m": Row("albert-xxlarge-v2", "loop.steps=1500000"),
-    }),
-    "depth": Group("depth (Table 11)", {
-        str(layers): Row(LARGE, f"model.num_layers={layers}", MODELS_M["albert-large"])
-        for layers in (1, 3, 6, 12, 24, 48)
-    }),
-    "width": Group("width of three layers (Table 12)", {
-        f"h{hidden}": Row(LARGE, f"model.num_layers=3 {_width(hidden, hidden // 64)}", published_m)
-        for hidden, published_m in WIDTHS_M.items()
-    }),
-    "deep-and-wide": Group("depth at width 4096, 64 heads (Table 13)", {
-        str(layers): Row(XXLARGE, f"model.num_layers={layers} {DROPOUT}") for layers in (12, 24)
-    }),
-    "masking-rate": Group("percent of pieces predicted (ours; the reference predicts 20)", {
-        str(percent): Row(BASE, f"masking.rate={percent / 100} masking.max_predictions=0")
-        for percent in (10, 15, 20, 30, 40)
-    }),
-    "ngram": Group("longest n-gram masked (ours; the paper has 3)", {
-        str(longest): Row(BASE, f"masking.max_ngram={longest}") for longest in (1, 2, 3)
-    }),
-    "block": Group("norm, positions and feed-forward (ours; the paper's is post-learned-plain)", {
-        "-".join(block): Row(BASE, "model.norm={} model.positions={} model.ffn={}".format(*block))
-        for block in itertools.product(NORMS, POSITIONS, FFNS)
-    }),
-    "recipe": Group("the recipe of albert-mini (ours)", {
-        "itself": Row("albert-mini"),
-        "rate-0.0005": Row("albert-mini", "optimizer.learning_rate=0.0005"),
-        "rate-0.002": Row("albert-mini", "optimizer.learning_rate=0.002"),
-        "groups-3": Row("albert-mini", "model.num_groups=3"),
-        "deep": Row("albert-mini", f"model.num_layers=12 {_width(256, 4)}"),
-        "wide": Row("albert-mini", f"model.num_layers=4 {_width(512, 8)}"),
-        "batch-16": Row("albert-mini", "loop.global_batch_size=16"),
-        "batch-64": Row("albert-mini", "loop.global_batch_size=64"),
-        "lamb": Row("albert-mini", "optimizer.name=lamb optimizer.learning_rate=0.007"),
-        "linear": Row("albert-mini", "optimizer.decay_steps=0"),
-        "mask-30": Row("albert-mini", "masking.rate=0.3"),
-        "ngram-3": Row("albert-mini", "masking.max_ngram=3"),
-        "no-pairs": Row("albert-mini", "objective.pair=none"),
-    }),
-    "bert-recipe": Group("BERT's own recipe: records of 128, then --init of that on 512", {
-        "base-128": Row("bert-base", BERT_128),
-        "base-512": Row("bert-base", BERT_512),
-        "large-128": Row("bert-large", BERT_128),
-        "large-512": Row("bert-large", BERT_512),
-    }),
-}  # fmt: skip
+    "bert-width": Group(
+        "hidden size of BERT (first version of the paper, Table 1)",
+        {
+            "h1024": Row("bert-large", _width(1024, 16), MODELS_M["bert-large"]),
+            "h2048": BERT_XLARGE,
+        },
+    ),
+    "configurations": Group(
+        "configurations (Tables 1 and 2; xlarge BERT in the first version)",
+        {
+            "bert-base": Row("bert-base", "", MODELS_M["bert-base"]),
+            "bert-large": Row("bert-large", "", MODELS_M["bert-large"]),
+            "bert-xlarge": BERT_XLARGE,
+            "albert-base": Row(BASE, "", MODELS_M["albert-base"]),
+            "albert-large": Row(LARGE, "", MODELS_M["albert-large"]),
+            "albert-xlarge": Row("albert-xlarge-v1", "", MODELS_M["albert-xlarge"]),
+            "albert-xxlarge": Row(XXLARGE, DROPOUT, MODELS_M["albert-xxlarge"]),
+        },
+    ),
+    "embedding": Group(
+        "embedding size (Table 3)",
+        dict(_base(sharing, size) for sharing in ("none", "all") for size in (64, 128, 256, 768)),
+    ),
+    "sharing": Group(
+        "sharing (Table 4)",
+        dict(_base(sharing, size) for size in (768, 128) for sharing in SHARINGS),
+    ),
+    "groups": Group(
+        "groups of layers that share (section 4.5, without a table)",
+        {str(groups): Row(BASE, f"model.num_groups={groups}") for groups in (1, 2, 3, 4, 6, 12)},
+    ),
+    "objective": Group(
+        "sentence prediction (Table 5)",
+        {pair: Row(BASE, f"objective.pair={pair}") for pair in ("none", "nsp", "sop")},
+    ),
+    "equal-time": Group(
+        "equal training time: 34 and 32 hours (Table 6)",
+        {
+            "bert-large": Row("bert-large", "loop.steps=400000"),
+            "albert-xxlarge": Row(XXLARGE, f"loop.steps=125000 {DROPOUT}"),
+        },
+    ),
+    "additional-data": Group(
+        "additional data (Table 7): one configuration, two values of --data",
+        {
+            "without": Row(BASE),
+            "with": Row(BASE),
+        },
+    ),
+    "dropout": Group(
+        "dropout (Table 8)",
+        {
+            "with": Row(XXLARGE, f"loop.steps=1000000 {DROPOUT}"),
+            "without": Row(XXLARGE, "loop.steps=1000000"),
+        },
+    ),
+    "longer": Group(
+        "the final models (Tables 9 and 10), on the additional data",
+        {
+            "1m": Row("albert-xxlarge-v2", "loop.steps=1000000"),
+            "1.5m": Row("albert-xxlarge-v2", "loop.steps=1500000"),
+        },
+    ),
+    "depth": Group(
+        "depth (Table 11)",
+        {
+            str(layers): Row(LARGE, f"model.num_layers={layers}", MODELS_M["albert-large"])
+            for layers in (1, 3, 6, 12, 24, 48)
+        },
+    ),
+    "width": Group(
+        "width of three layers (Table 12)",
+        {
+            f"h{hidden}": Row(
+                LARGE, f"model.num_layers=3 {_width(hidden, hidden // 64)}", published_m
+            )
+            for hidden, published_m in WIDTHS_M.items()
+        },
+    ),
+    "deep-and-wide": Group(
+        "depth at width 4096, 64 heads (Table 13)",
+        {str(layers): Row(XXLARGE, f"model.num_layers={layers} {DROPOUT}") for layers in (12, 24)},
+    ),
+    "masking-rate": Group(
+        "percent of pieces predicted (ours; the reference predicts 20)",
+        {
+            str(percent): Row(BASE, f"masking.rate={percent / 100} masking.max_predictions=0")
+            for percent in (10, 15, 20, 30, 40)
+        },
+    ),
+    "ngram": Group(
+        "longest n-gram masked (ours; the paper has 3)",
+        {str(longest): Row(BASE, f"masking.max_ngram={longest}") for longest in (1, 2, 3)},
+    ),
+    "block": Group(
+        "norm, positions and feed-forward (ours; the paper's is post-learned-plain)",
+        {
+            "-".join(block): Row(
+                BASE, "model.norm={} model.positions={} model.ffn={}".format(*block)
+            )
+            for block in itertools.product(NORMS, POSITIONS, FFNS)
+        },
+    ),
+    "recipe": Group(
+        "the recipe of albert-mini (ours)",
+        {
+            "itself": Row("albert-mini"),
+            "rate-0.0005": Row("albert-mini", "optimizer.learning_rate=0.0005"),
+            "rate-0.002": Row("albert-mini", "optimizer.learning_rate=0.002"),
+            "groups-3": Row("albert-mini", "model.num_groups=3"),
+            "deep": Row("albert-mini", f"model.num_layers=12 {_width(256, 4)}"),
+            "wide": Row("albert-mini", f"model.num_layers=4 {_width(512, 8)}"),
+            "batch-16": Row("albert-mini", "loop.global_batch_size=16"),
+            "batch-64": Row("albert-mini", "loop.global_batch_size=64"),
+            "lamb": Row("albert-mini", "optimizer.name=lamb optimizer.learning_rate=0.007"),
+            "linear": Row("albert-mini", "optimizer.decay_steps=0"),
+            "mask-30": Row("albert-mini", "masking.rate=0.3"),
+            "ngram-3": Row("albert-mini", "masking.max_ngram=3"),
+            "no-pairs": Row("albert-mini", "objective.pair=none"),
+        },
+    ),
+    "bert-recipe": Group(
+        "BERT's own recipe: records of 128, then --init of that on 512",
+        {
+            "base-128": Row("bert-base", BERT_128),
+            "base-512": Row("bert-base", BERT_512),
+            "large-128": Row("bert-large", BERT_128),
+            "large-512": Row("bert-large", BERT_512),
+        },
+    ),
+}
 
 
 def experiment(name: str) -> PretrainConfig:

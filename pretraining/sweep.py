@@ -46,9 +46,13 @@ from pretraining.sweeping.results import TRAINING, Result, compare, write_csv
 TIMED_LOOPS = 4  # after the first
 # What a run that is only timed leaves out.
 UNTIMED = (
-    "optimizer.warmup_steps=0", "optimizer.schedule_steps=0", "optimizer.decay_steps=0",
-    "evaluation.every=0", "evaluation.patience=0", "loop.export=none",
-)  # fmt: skip
+    "optimizer.warmup_steps=0",
+    "optimizer.schedule_steps=0",
+    "optimizer.decay_steps=0",
+    "evaluation.every=0",
+    "evaluation.patience=0",
+    "loop.export=none",
+)
 
 
 class MemberError(Exception):
@@ -159,10 +163,13 @@ class Sweep:
             self.time(member)
             self._train(member, run, f"seed={seed}", *self._length(member))
         result = {
-            "run": os.path.basename(run.path), "configuration": member.name, "seed": seed,
-            **member.values, "parameters": self.config(member).model.param_count(),
+            "run": os.path.basename(run.path),
+            "configuration": member.name,
+            "seed": seed,
+            **member.values,
+            "parameters": self.config(member).model.param_count(),
             **{f"{TRAINING}{name}": value for name, value in run.result().items()},
-        }  # fmt: skip
+        }
         return result | (self._evaluation(run) if self.options.heldout else {})
 
     def time(self, member: Configuration) -> None:

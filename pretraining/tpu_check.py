@@ -151,8 +151,9 @@ def _compile(step: Step, topology: str) -> CompiledSize:
     compiler = TpuCompiler(topology)  # first: it may be missing
     print(
         f"compiling {step.batch} x {step.seq_length}, {describe_mode(step)}, for {topology} ...",
-        file=sys.stderr, flush=True,
-    )  # fmt: skip
+        file=sys.stderr,
+        flush=True,
+    )
     shape = (step.batch, step.seq_length, step.num_predictions)
     return compiler.compile(lower_step_in_subprocess(step.config, *shape), step.quick)
 

@@ -210,9 +210,12 @@ def first_weights(
     if RunDir(init).is_unfinished:
         print(f"{init} has not ended: {latest_checkpoint(init)} is taken.")
     not_compared = {
-        "hidden_dropout": 0.0, "attention_dropout": 0.0, "initializer_range": 0.02,
-        "rematerialize": False, "rematerialize_chunks": 1,
-    }  # fmt: skip
+        "hidden_dropout": 0.0,
+        "attention_dropout": 0.0,
+        "initializer_range": 0.02,
+        "rematerialize": False,
+        "rematerialize_chunks": 1,
+    }
     model = AlbertConfig.from_json(os.path.join(init, "config.json"))
     if all(each.sharing == "all" and each.num_groups == 1 for each in (model, config.model)):
         not_compared["num_layers"] = 1

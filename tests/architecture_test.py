@@ -28,28 +28,54 @@ PACKAGES = [name for name in ALLOWED if (ROOT / name).is_dir()]
 # The rooms of each package, lowest floor first: a room imports from the floors below its own.
 FLOORS = {
     "albert_tf": [
-        {"runtime"}, {"text", "optimization"}, {"models"}, {"training"}, {"tasks"},
+        {"runtime"},
+        {"text", "optimization"},
+        {"models"},
+        {"training"},
+        {"tasks"},
         {"convert", "export"},
     ],
     "data": [{"records"}, {"corpora"}, {"building"}, {"pipeline"}],
     "pretraining": [{"loop"}, {"evaluation", "sweeping", "tpu"}],
     "finetuning": [{"datasets"}, {"reporting"}, {"training"}],
-}  # fmt: skip
+}
 # Worker processes and text tools start without TensorFlow: seconds and hundreds of megabytes each.
 LIGHT = [
-    "albert_tf.info", "albert_tf.models.config", "albert_tf.training.progress",
-    *(f"albert_tf.runtime.{name}" for name in (
-        "commands", "errors", "keyed_random", "outputs", "settings",
-    )),
-    *(f"albert_tf.text.{name}" for name in (
-        "normalization", "sentencepiece_model", "tokenizer", "wordpiece",
-    )),
-    *(f"data.corpora.{name}" for name in (
-        "corpus", "python_docs", "readers", "sentences", "text_files",
-    )),
+    "albert_tf.info",
+    "albert_tf.models.config",
+    "albert_tf.training.progress",
+    *(
+        f"albert_tf.runtime.{name}"
+        for name in (
+            "commands",
+            "errors",
+            "keyed_random",
+            "outputs",
+            "settings",
+        )
+    ),
+    *(
+        f"albert_tf.text.{name}"
+        for name in (
+            "normalization",
+            "sentencepiece_model",
+            "tokenizer",
+            "wordpiece",
+        )
+    ),
+    *(
+        f"data.corpora.{name}"
+        for name in (
+            "corpus",
+            "python_docs",
+            "readers",
+            "sentences",
+            "text_files",
+        )
+    ),
     *(f"data.building.{name}" for name in ("cutter", "pair_labels", "segments", "workers")),
     "data.records.schema",
-]  # fmt: skip
+]
 HEAVY = {"tensorflow", "tensorflow_text", "tensorflow_hub", "tf_keras", "official", "orbit"}
 MAX_FILE_LINES, MAX_FUNCTION_LINES = 350, 60
 
@@ -315,8 +341,11 @@ def test_gitignore_hides_no_source():
     paths += ["data/new_module.py", "pretraining/recipes/new.sh", "tests/golden/new.json"]
     done = subprocess.run(
         ["git", "check-ignore", "--stdin", "--no-index"],
-        input="\n".join(paths), cwd=ROOT, capture_output=True, text=True,
-    )  # fmt: skip
+        input="\n".join(paths),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 1, f"hidden by .gitignore: {done.stdout or done.stderr}"
 
 

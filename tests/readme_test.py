@@ -72,8 +72,12 @@ def test_the_journey_runs_as_written(folder: pathlib.Path):
     for snippet in re.findall(r"```python\n(.*?)```", README, re.DOTALL):
         done = subprocess.run(
             [sys.executable, "-c", snippet],
-            cwd=folder, env=environment, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert done.returncode == 0, f"{snippet}\n{done.stderr[-1500:]}"
 
 

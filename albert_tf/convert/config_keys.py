@@ -25,8 +25,12 @@ KEYS = {
 # Both have defaults for these, but a file without them is a torn one: weights that are shared fit
 # any depth.
 REQUIRED = (
-    "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
-)  # fmt: skip
+    "vocab_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+)
 # Keys of experiments that no released model uses, with the values that mean "none".
 FIXED: dict[str, Any] = {
     "inner_group_num": 1,

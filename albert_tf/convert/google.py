@@ -27,9 +27,12 @@ _ACTIVATIONS = {
 }  # Google's gelu is the tanh form
 # BERT's keys in brightmart's files: of a pooler that is not built, and of the only layout we have.
 _INERT = {
-    "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head",
+    "pooler_fc_size",
+    "pooler_num_attention_heads",
+    "pooler_num_fc_layers",
+    "pooler_size_per_head",
     "pooler_type",
-}  # fmt: skip
+}
 _FIXED = config_keys.FIXED | {"directionality": "bidi", "ln_type": "postln"}
 _LAYER = "bert/encoder/transformer/group_#/inner_group_0/"
 _OUTSIDE_THE_LAYERS = {

@@ -109,9 +109,11 @@ def halve(folder: str) -> None:
     values = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
     halved = [v.astype(np.float16) if v.dtype == np.float32 else v for v in values.values()]
     tf.raw_ops.SaveV2(
-        prefix=prefix, tensor_names=list(values), shape_and_slices=[""] * len(values),
+        prefix=prefix,
+        tensor_names=list(values),
+        shape_and_slices=[""] * len(values),
         tensors=halved,
-    )  # fmt: skip
+    )
 
 
 def variable(model: object, name: str) -> Any:

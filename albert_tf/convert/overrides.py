@@ -12,9 +12,13 @@ from albert_tf.runtime.errors import ConfigError
 # The MLM head's epsilon is among them because older Hugging Face models were trained with another
 # than they tell.
 _SETTABLE = (
-    "hidden_dropout", "attention_dropout", "initializer_range", "mlm_layer_norm_eps",
-    "rematerialize", "rematerialize_chunks",
-)  # fmt: skip
+    "hidden_dropout",
+    "attention_dropout",
+    "initializer_range",
+    "mlm_layer_norm_eps",
+    "rematerialize",
+    "rematerialize_chunks",
+)
 _UNSHARING = ("sharing", "num_groups")
 _FIXED_TASK_KEYS = ("kind", "center", "scale")  # of `task`: what its weights were trained for
 _TASK = "task."

@@ -134,9 +134,12 @@ _KINDS_OF = {
     "precision": ("encoder", "fill_mask", "embedding", *OF_TASKS),
 }
 _FORMAT_OF = {
-    "depths": "saved_model", "patience": "saved_model", "precision": "saved_model",
-    "quantization": "litert", "seq_length": "litert",
-}  # fmt: skip
+    "depths": "saved_model",
+    "patience": "saved_model",
+    "precision": "saved_model",
+    "quantization": "litert",
+    "seq_length": "litert",
+}
 
 
 def main(options: ExportOptions) -> None:

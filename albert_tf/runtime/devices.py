@@ -26,9 +26,18 @@ TPU_INITIALIZE_S = 900.0  # a large pod takes minutes
 # Dense matrix products in bfloat16, FLOPs per second: of a GPU by a part of its name, of a TPU chip
 # by its generation (cloud.google.com/tpu/docs).
 PEAK_FLOPS = {
-    "H200": 989e12, "H100": 989e12, "A100": 312e12, "L40S": 362e12, "L40": 181e12, "L4": 121e12,
-    "A10": 125e12, "v4": 275e12, "v5e": 197e12, "v5p": 459e12, "v6e": 918e12,
-}  # fmt: skip
+    "H200": 989e12,
+    "H100": 989e12,
+    "A100": 312e12,
+    "L40S": 362e12,
+    "L40": 181e12,
+    "L4": 121e12,
+    "A10": 125e12,
+    "v4": 275e12,
+    "v5e": 197e12,
+    "v5p": 459e12,
+    "v6e": 918e12,
+}
 _PRODUCT = 1024  # rows and columns of the product that a CPU is timed by
 
 

@@ -8,9 +8,14 @@ from collections.abc import Iterator
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 # What no program can help: the disk, the rights, the file system.
 _OF_THE_MACHINE = _NO_ROOM | {
-    errno.EROFS, errno.EIO, errno.EACCES, errno.EPERM, errno.ESTALE, errno.ENAMETOOLONG,
+    errno.EROFS,
+    errno.EIO,
+    errno.EACCES,
+    errno.EPERM,
+    errno.ESTALE,
+    errno.ENAMETOOLONG,
     errno.ENOLCK,
-}  # fmt: skip
+}
 
 
 class InputError(ValueError):

@@ -17,8 +17,13 @@ if TYPE_CHECKING:  # text stands on runtime
     from albert_tf.text.tokenizer import Tokenizer
 
 PACKAGES = (
-    "tensorflow", "tensorflow-text", "tf-keras", "tensorflow-hub", "sentencepiece", "numpy",
-)  # fmt: skip
+    "tensorflow",
+    "tensorflow-text",
+    "tf-keras",
+    "tensorflow-hub",
+    "sentencepiece",
+    "numpy",
+)
 
 
 class RunDir:

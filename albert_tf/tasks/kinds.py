@@ -55,22 +55,35 @@ class Kind:
 
 KINDS = {
     "classifier": Kind(
-        TextExample, SequenceClassifier, featurize_texts, decode_labels,
+        TextExample,
+        SequenceClassifier,
+        featurize_texts,
+        decode_labels,
         average_logits,
     ),
     "regressor": Kind(
-        TextExample, SequenceRegressor, featurize_texts, decode_scores,
+        TextExample,
+        SequenceRegressor,
+        featurize_texts,
+        decode_scores,
         average_scores,
     ),
     "multiple_choice": Kind(
-        ChoiceExample, MultipleChoice, featurize_choices, decode_choices,
+        ChoiceExample,
+        MultipleChoice,
+        featurize_choices,
+        decode_choices,
         average_logits,
     ),
     "span": Kind(
-        SpanExample, SpanModel, featurize_spans, decode_spans, average_spans,
+        SpanExample,
+        SpanModel,
+        featurize_spans,
+        decode_spans,
+        average_spans,
         SpanFeatures,
     ),
-}  # fmt: skip
+}
 
 
 def length_limits(task: Any, max_positions: int) -> dict[str, int]:

@@ -28,12 +28,14 @@ class CompactLayout:
         starts: np.ndarray = np.packbits(bits, axis=1)
         pieces: np.ndarray = sequences.pieces.astype(dtypes[PIECES].newbyteorder("<"))
         ends = np.cumsum(lengths)
-        return schema.encode_batch({
-            PIECES: _slices(pieces, ends - lengths, ends),
-            WORD_STARTS: _slices(starts, *_rows(starts, -(-lengths // 8))),
-            FIRST_LENGTH: sequences.first.tolist(),
-            DOCUMENT: sequences.documents.tolist(),
-        })  # fmt: skip
+        return schema.encode_batch(
+            {
+                PIECES: _slices(pieces, ends - lengths, ends),
+                WORD_STARTS: _slices(starts, *_rows(starts, -(-lengths // 8))),
+                FIRST_LENGTH: sequences.first.tolist(),
+                DOCUMENT: sequences.documents.tolist(),
+            }
+        )
 
 
 def _rows(values: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

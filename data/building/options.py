@@ -15,8 +15,12 @@ from data.records.schema import FOREIGN_NAMES, GOOGLE, MAX_SEQ_LENGTH
 LOCAL, BEAM = "local", "beam"
 MIN_SEQ_LENGTH = 16
 REFERENCE_OPTIONS = (
-    "feature_names", "masking_rate", "max_predictions", "max_ngram", "reference_quirks",
-)  # fmt: skip
+    "feature_names",
+    "masking_rate",
+    "max_predictions",
+    "max_ngram",
+    "reference_quirks",
+)
 REFERENCE_PREDICTIONS = 20  # what Google's tool predicts at most, at any length
 
 

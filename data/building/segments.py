@@ -71,9 +71,13 @@ def segment_pairs(
     odd = keyed_random.below(keyed_random.bits(key, _ODD), 2)
     label = np.zeros_like(start)
     return _truncate(
-        (first, middle - first, middle, end - middle), label, sentences.document[start], key,
-        max_pieces, odd,
-    )  # fmt: skip
+        (first, middle - first, middle, end - middle),
+        label,
+        sentences.document[start],
+        key,
+        max_pieces,
+        odd,
+    )
 
 
 def reference_pairs(

@@ -222,9 +222,13 @@ def _fill(order: tf.Tensor, sizes: tf.Tensor, missing: tf.Tensor, bits: int) -> 
     width = tf.shape(order)[1]
 
     def take_next(
-        rows: tf.Tensor, order: tf.Tensor, sizes: tf.Tensor, missing: tf.Tensor,
-        last: tf.Tensor, taken: tf.Tensor,
-    ) -> tuple[tf.Tensor, ...]:  # fmt: skip
+        rows: tf.Tensor,
+        order: tf.Tensor,
+        sizes: tf.Tensor,
+        missing: tf.Tensor,
+        last: tf.Tensor,
+        taken: tf.Tensor,
+    ) -> tuple[tf.Tensor, ...]:
         is_unfit = tf.cast((sizes > missing) | (order <= last), tf.int32)
         # With tf.where for tf.maximum it would take ten times as long: no branch is predictable.
         first = tf.reduce_min(tf.maximum(order, _LAST * is_unfit), axis=1, keepdims=True)

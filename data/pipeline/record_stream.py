@@ -68,8 +68,15 @@ class _Shards:
         found = empty.concatenate(dataset.ignore_errors()).batch(size + 1).get_single_element()[1:]
         count = tf.size(found, tf.int64)
         complete = tf.debugging.assert_positive(count, "no record of a shard can be read")
-        message = ("\n", self._paths[shard], "is damaged:", size - count, "of", size,
-                   "records cannot be read, others take their places")  # fmt: skip
+        message = (
+            "\n",
+            self._paths[shard],
+            "is damaged:",
+            size - count,
+            "of",
+            size,
+            "records cannot be read, others take their places",
+        )
         warned = tf.cond(
             count < size, lambda: tf.print(*message, output_stream=sys.stderr), tf.no_op
         )

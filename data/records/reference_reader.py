@@ -53,8 +53,14 @@ class StaticRecords:
         raw = next(tf.data.TFRecordDataset(shards[0][0]).as_numpy_iterator())
         found = tf.train.Example.FromString(raw).features.feature
         for names, (ids, segments, _) in FOREIGN_NAMES.items():
-            required = {ids, segments, "input_mask", "masked_lm_positions", "masked_lm_ids",
-                      "masked_lm_weights"}  # fmt: skip
+            required = {
+                ids,
+                segments,
+                "input_mask",
+                "masked_lm_positions",
+                "masked_lm_ids",
+                "masked_lm_weights",
+            }
             if required <= set(found):
                 seq_length = len(found["input_mask"].int64_list.value)
                 slots = len(found["masked_lm_positions"].int64_list.value)

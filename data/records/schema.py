@@ -141,14 +141,24 @@ def compact_schema(seq_length: int, vocab_size: int) -> RecordSchema:
 
     Masks and the pair objective are chosen when reading, so that one build serves every ablation.
     """
-    return RecordSchema((
-        Feature(PIECES, "ids of segment A, then B, as in the document",
-                ids_dtype(vocab_size), seq_length),
-        Feature(WORD_STARTS, "one bit per piece: 1 where a word starts (big-endian bits)",
-                "uint8", -(-seq_length // 8)),
-        Feature(FIRST_LENGTH, "pieces of segment A; all of them where there is no segment B"),
-        Feature(DOCUMENT, "number of the document in its corpus"),
-    ))  # fmt: skip
+    return RecordSchema(
+        (
+            Feature(
+                PIECES,
+                "ids of segment A, then B, as in the document",
+                ids_dtype(vocab_size),
+                seq_length,
+            ),
+            Feature(
+                WORD_STARTS,
+                "one bit per piece: 1 where a word starts (big-endian bits)",
+                "uint8",
+                -(-seq_length // 8),
+            ),
+            Feature(FIRST_LENGTH, "pieces of segment A; all of them where there is no segment B"),
+            Feature(DOCUMENT, "number of the document in its corpus"),
+        )
+    )
 
 
 def ids_dtype(vocab_size: int) -> str:

@@ -47,8 +47,10 @@ def encode_examples(features: dict[str, np.ndarray], largest: dict[str, int]) ->
       largest: the largest value of a feature; 1 where it is not given.
     """
     count = len(next(iter(features.values())))
-    widths = {name: 4 if v.dtype == np.float32 else len(varint(largest.get(name, 1)))
-              for name, v in features.items()}  # fmt: skip
+    widths = {
+        name: 4 if v.dtype == np.float32 else len(varint(largest.get(name, 1)))
+        for name, v in features.items()
+    }
     heads = {}
     for name in sorted(features):
         kind = FLOATS if features[name].dtype == np.float32 else INTEGERS

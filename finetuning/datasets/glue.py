@@ -187,34 +187,57 @@ INFERENCE = ("contradiction", "entailment", "neutral")  # the order of google-re
 QUESTIONS = ("question1", "question2")
 GLUE = {
     "cola": GlueTask(
-        "CoLA", "cola", paper_settings(1e-5, 16, 5336, 320), texts=("sentence",),
-        metrics=("mcc", "accuracy"), headless=("source", "label", "mark", "sentence"),
+        "CoLA",
+        "cola",
+        paper_settings(1e-5, 16, 5336, 320),
+        texts=("sentence",),
+        metrics=("mcc", "accuracy"),
+        headless=("source", "label", "mark", "sentence"),
     ),
     "sst-2": GlueTask("SST-2", "sst2", paper_settings(1e-5, 32, 20935, 1256), texts=("sentence",)),
     "mrpc": GlueTask(
         "MRPC", "mrpc", paper_settings(2e-5, 32, 800, 200), metrics=("accuracy", "f1")
     ),
     "sts-b": GlueTask(
-        "STS-B", "stsb", paper_settings(2e-5, 16, 3598, 214), labels=(),
+        "STS-B",
+        "stsb",
+        paper_settings(2e-5, 16, 3598, 214),
+        labels=(),
         metrics=("pearson", "spearman"),
     ),
     "qqp": GlueTask(
-        "QQP", "qqp", paper_settings(5e-5, 128, 14000, 1000, 0.1), texts=QUESTIONS,
-        metrics=("accuracy", "f1"), lenient=True,
+        "QQP",
+        "qqp",
+        paper_settings(5e-5, 128, 14000, 1000, 0.1),
+        texts=QUESTIONS,
+        metrics=("accuracy", "f1"),
+        lenient=True,
     ),
     "mnli": GlueTask(
-        "MNLI", "mnli", paper_settings(3e-5, 128, 10000, 1000), INFERENCE,
-        dev=("dev_matched", "dev_mismatched"), test="test_matched",
+        "MNLI",
+        "mnli",
+        paper_settings(3e-5, 128, 10000, 1000),
+        INFERENCE,
+        dev=("dev_matched", "dev_mismatched"),
+        test="test_matched",
     ),
     "qnli": GlueTask(
-        "QNLI", "qnli", paper_settings(1e-5, 32, 33112, 1986, evaluate_every=200), ENTAILMENT,
+        "QNLI",
+        "qnli",
+        paper_settings(1e-5, 32, 33112, 1986, evaluate_every=200),
+        ENTAILMENT,
         texts=("question", "sentence"),
     ),
     "rte": GlueTask("RTE", "rte", paper_settings(3e-5, 32, 800, 200, 0.1), ENTAILMENT),
     "wnli": GlueTask("WNLI", "wnli", paper_settings(2e-5, 16, 2000, 250, 0.1)),
     # diagnostic.tsv has no labels, diagnostic-full.tsv has.
     "ax": GlueTask(
-        "AX", "ax", {}, INFERENCE, metrics=("mcc", "accuracy"), dev=("diagnostic-full",),
+        "AX",
+        "ax",
+        {},
+        INFERENCE,
+        metrics=("mcc", "accuracy"),
+        dev=("diagnostic-full",),
         test="diagnostic",
     ),
-}  # fmt: skip
+}

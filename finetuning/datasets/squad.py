@@ -106,10 +106,12 @@ class SquadTask:
     def _scores(self, texts: Sequence[str], examples: Sequence[SpanExample]) -> np.ndarray:
         """Exact match and F1 of each, float [N, 2]."""
         require_known(examples)
-        return np.array([
-            score_answer(text, example, self._answerable)
-            for text, example in zip(texts, examples, strict=True)
-        ])  # fmt: skip
+        return np.array(
+            [
+                score_answer(text, example, self._answerable)
+                for text, example in zip(texts, examples, strict=True)
+            ]
+        )
 
     def _best(
         self,

@@ -44,10 +44,16 @@ def table(results: Mapping[str, Mapping[str, Any]], metrics: Sequence[str]) -> s
     rows = []
     for name, result in results.items():
         speed = result["examples_per_s"]
-        rows.append((
-            name, str(result["layers"]), f"{result['parameters']:,}",
-            *(f"{result[metric]:.4f}" for metric in metrics), f"{result['standard_error']:.4f}",
-            f"{speed:,.0f}", f"{speed / results['teacher']['examples_per_s']:.1f}",
-        ))  # fmt: skip
+        rows.append(
+            (
+                name,
+                str(result["layers"]),
+                f"{result['parameters']:,}",
+                *(f"{result[metric]:.4f}" for metric in metrics),
+                f"{result['standard_error']:.4f}",
+                f"{speed:,.0f}",
+                f"{speed / results['teacher']['examples_per_s']:.1f}",
+            )
+        )
     header = ("", "layers", "parameters", *metrics, "standard error", "examples/s", "speed-up")
     return info.markdown_table(header, rows)

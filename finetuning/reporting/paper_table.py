@@ -32,11 +32,15 @@ def table_of(runs: Sequence[str], tasks: Sequence[str], results: Results, baseli
                 averaged.append(statistics.mean(values))
         complete = len(averaged) == len(tasks)
         speed = speed_of(run)
-        rows.append((
-            os.path.basename(run), f"{load_config(run).param_count():,}", *cells,
-            f"{statistics.mean(averaged):.1f}" if complete else "",
-            f"{speed / unit:.1f}x" if speed and unit else "",
-        ))  # fmt: skip
+        rows.append(
+            (
+                os.path.basename(run),
+                f"{load_config(run).param_count():,}",
+                *cells,
+                f"{statistics.mean(averaged):.1f}" if complete else "",
+                f"{speed / unit:.1f}x" if speed and unit else "",
+            )
+        )
     return info.markdown_table(("run", "parameters", *columns, "Avg", "speed-up"), rows)
 
 

@@ -24,10 +24,23 @@ from finetuning.datasets.task import Data
 from finetuning.training.config import FinetuneConfig, TrainingConfig
 
 # The rest of `task` and of `model` follows from the data and from --init.
-CHANGEABLE = ("training.", "seed", "task.", "model.hidden_dropout", "model.attention_dropout",
-              "model.rematerialize")  # fmt: skip
-FIXED = ("task.kind", "task.labels", "task.pair", "task.answerable", "task.num_choices",
-         "task.center", "task.scale")  # fmt: skip
+CHANGEABLE = (
+    "training.",
+    "seed",
+    "task.",
+    "model.hidden_dropout",
+    "model.attention_dropout",
+    "model.rematerialize",
+)
+FIXED = (
+    "task.kind",
+    "task.labels",
+    "task.pair",
+    "task.answerable",
+    "task.num_choices",
+    "task.center",
+    "task.scale",
+)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -95,9 +95,12 @@ class _Training:
         if self.is_new:
             self._save()  # what a run that diverges early goes back to
         any_stop = _any_replica(self.strategy)
-        with StopRequest() as stop, TrainingLog(
-            self.writes, self.config, self.records.manifest, self.optimizer, self.strategy
-        ) as log:  # fmt: skip
+        with (
+            StopRequest() as stop,
+            TrainingLog(
+                self.writes, self.config, self.records.manifest, self.optimizer, self.strategy
+            ) as log,
+        ):
             self.guard.restart(self.step, self.writes)
             self._rewind(log)
             self._export()  # what a run that was cut off then may have missed

@@ -65,14 +65,18 @@ class TrainingLog(MetricsLog):
         """Logs `count` steps that ended at `step` and took `seconds`; `sums` are their totals."""
         rate = count / seconds
         updates = max(1.0, count - sums["skipped"])
-        row = {"step": step} | means(sums) | {
-            "lr": float(tf.convert_to_tensor(self._optimizer.learning_rate)),
-            "grad_norm": sums["grad_norm"] / updates,
-            "skipped": sums["skipped"],
-            "tokens_per_s": rate * self._batch * self._seq_length,
-            "sequences_per_s": rate * self._batch,
-            "step_ms": 1000 / rate,
-        }  # fmt: skip
+        row = (
+            {"step": step}
+            | means(sums)
+            | {
+                "lr": float(tf.convert_to_tensor(self._optimizer.learning_rate)),
+                "grad_norm": sums["grad_norm"] / updates,
+                "skipped": sums["skipped"],
+                "tokens_per_s": rate * self._batch * self._seq_length,
+                "sequences_per_s": rate * self._batch,
+                "step_ms": 1000 / rate,
+            }
+        )
         if self._peak:
             row["flops_utilisation"] = rate * self._flops / self._peak
         row |= heldout

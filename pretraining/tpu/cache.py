@@ -21,11 +21,17 @@ PACKAGES = ("tensorflow", "tf-keras", "tf-models-official", "jax", "jaxlib", "li
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 # The sources that the step is made of: a change of one makes another program.
 SOURCES = (
-    "albert_tf/models/*.py", "albert_tf/models/layers/*.py", "albert_tf/optimization/*.py",
-    "albert_tf/runtime/devices.py", "albert_tf/runtime/keyed_random.py", "benchmarks/memory.py",
-    "benchmarks/systems/tf_models_official.py", "pretraining/loop/losses.py",
-    "pretraining/loop/train_step.py", "pretraining/tpu/lowering.py",
-)  # fmt: skip
+    "albert_tf/models/*.py",
+    "albert_tf/models/layers/*.py",
+    "albert_tf/optimization/*.py",
+    "albert_tf/runtime/devices.py",
+    "albert_tf/runtime/keyed_random.py",
+    "benchmarks/memory.py",
+    "benchmarks/systems/tf_models_official.py",
+    "pretraining/loop/losses.py",
+    "pretraining/loop/train_step.py",
+    "pretraining/tpu/lowering.py",
+)
 
 Compile = Callable[[Step, str], CompiledSize]
 

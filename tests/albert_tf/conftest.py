@@ -9,9 +9,15 @@ from albert_tf.models.config import AlbertConfig
 from albert_tf.text.tokenizer import Tokenizer
 
 TINY = AlbertConfig(
-    vocab_size=300, embedding_size=16, hidden_size=32, num_layers=3, num_heads=4,
-    intermediate_size=64, max_positions=40, initializer_range=0.2,
-)  # fmt: skip
+    vocab_size=300,
+    embedding_size=16,
+    hidden_size=32,
+    num_layers=3,
+    num_heads=4,
+    intermediate_size=64,
+    max_positions=40,
+    initializer_range=0.2,
+)
 
 
 @pytest.fixture(scope="session")

@@ -41,10 +41,19 @@ from albert_tf.tasks.spans.model import SpanModel, SpanTask
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CONFIG = AlbertConfig(
-    vocab_size=60, embedding_size=8, hidden_size=16, num_layers=4, num_heads=2, num_groups=2,
-    intermediate_size=32, max_positions=24, initializer_range=0.2, sharing="attention",
-    hidden_dropout=0.1, attention_dropout=0.1,
-)  # fmt: skip
+    vocab_size=60,
+    embedding_size=8,
+    hidden_size=16,
+    num_layers=4,
+    num_heads=2,
+    num_groups=2,
+    intermediate_size=32,
+    max_positions=24,
+    initializer_range=0.2,
+    sharing="attention",
+    hidden_dropout=0.1,
+    attention_dropout=0.1,
+)
 B, S, P = 3, 10, 4
 RNG = np.random.default_rng(0)
 HIDDEN = RNG.normal(size=[B, S, 16]).astype(np.float32)

@@ -8,9 +8,14 @@ from pretraining.tpu.lowering import argument_bytes, lower_step
 
 def test_the_same_weights_slots_and_batch():
     model = AlbertConfig(
-        vocab_size=50, embedding_size=8, hidden_size=16, num_layers=1, num_heads=2,
-        intermediate_size=32, max_positions=16,
-    )  # fmt: skip
+        vocab_size=50,
+        embedding_size=8,
+        hidden_size=16,
+        num_layers=1,
+        num_heads=2,
+        intermediate_size=32,
+        max_positions=16,
+    )
     config = PretrainConfig(model=model, precision="mixed_bfloat16")
     text = lower_step(config, 4, 16, 3, OfficialPretrainer)
     parameters = model.param_count() + sum(head_param_counts(model).values())

@@ -21,9 +21,13 @@ def test_flops_by_hand():
     # 2 x (2 x 2 x 4) = 32; projection 2 x 3 x 4 = 24; pooler 4 x 4 = 16; MLM 4 x 3 + 3 x 10 = 42;
     # pair 4 x 2 = 8. Each is two operations, and three products in a step.
     config = AlbertConfig(
-        vocab_size=10, embedding_size=3, hidden_size=4, num_layers=1, num_heads=2,
+        vocab_size=10,
+        embedding_size=3,
+        hidden_size=4,
+        num_layers=1,
+        num_heads=2,
         intermediate_size=8,
-    )  # fmt: skip
+    )
     workload = Workload(config, batch_size=1, seq_length=2, predictions=1)
     assert step_flops(workload) == 3 * 2 * (128 + 128 + 32 + 24 + 16 + 42 + 8)
 

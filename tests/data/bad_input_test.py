@@ -146,7 +146,8 @@ def test_a_process_of_its_own_builds_the_same_bytes(place, monkeypatch, capsys):
     assert (done.returncode, done.stderr) == (0, "")
     assert "21 documents, 80 sentences" in done.stdout
     assert run(monkeypatch, "build", output="ours") == 0
-    ours, theirs = ({p.name: p.read_bytes() for p in (place / name).glob("*.*")}
-                    for name in ("ours", "theirs"))  # fmt: skip
+    ours, theirs = (
+        {p.name: p.read_bytes() for p in (place / name).glob("*.*")} for name in ("ours", "theirs")
+    )
     assert ours == theirs and set(ours) == {"manifest.json", "records-00000-of-00001.tfrecord"}
     assert json.loads(ours["manifest.json"])["seq_length"] == 16

@@ -55,11 +55,13 @@ def parsed(folder: str) -> list[dict]:
         values = {k: v.numpy() for k, v in records.manifest.schema.parse(raw).items()}
         for row in range(size):
             length = int(values["pieces_length"][row])
-            rows.append({
-                "pieces": tuple(values["pieces"][row, :length].tolist()),
-                "first_length": int(values["first_length"][row]),
-                "document": int(values["document"][row]),
-            })  # fmt: skip
+            rows.append(
+                {
+                    "pieces": tuple(values["pieces"][row, :length].tolist()),
+                    "first_length": int(values["first_length"][row]),
+                    "document": int(values["document"][row]),
+                }
+            )
     return rows
 
 

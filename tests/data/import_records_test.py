@@ -33,9 +33,13 @@ def built(sentence_maker, tiny_tokenizer, tmp_path_factory):
 
     def make(layout: str) -> str:
         options = BuildOptions(
-            f"sentences:{folder}/corpus.txt", tiny_tokenizer, str(folder / layout), seq_length=SEQ,
-            layout=layout, num_workers=1,
-        )  # fmt: skip
+            f"sentences:{folder}/corpus.txt",
+            tiny_tokenizer,
+            str(folder / layout),
+            seq_length=SEQ,
+            layout=layout,
+            num_workers=1,
+        )
         build(options)
         return options.output
 
@@ -48,9 +52,11 @@ def imported(built, tiny_tokenizer, tmp_path_factory):
 
     def make(pair: str = "sop", **changes) -> str:
         options = ImportOptions(
-            built("reference") + "/*.tfrecord", tiny_tokenizer,
-            str(tmp_path_factory.mktemp("imported") / "out"), pair,
-        )  # fmt: skip
+            built("reference") + "/*.tfrecord",
+            tiny_tokenizer,
+            str(tmp_path_factory.mktemp("imported") / "out"),
+            pair,
+        )
         options = dataclasses.replace(options, **changes)
         import_records(options)
         return options.output
@@ -172,8 +178,13 @@ def test_a_damaged_file_is_not_imported(built, imported, tmp_path):
 
 def test_the_commands_take_them(imported, tmp_path, capsys):
     folder, run_dir = imported(), str(tmp_path / "run")
-    settings = ("loop.steps=2", "loop.steps_per_loop=1", "loop.checkpoint_every=2",
-                "loop.global_batch_size=4", "optimizer.warmup_steps=0")  # fmt: skip
+    settings = (
+        "loop.steps=2",
+        "loop.steps_per_loop=1",
+        "loop.checkpoint_every=2",
+        "loop.global_batch_size=4",
+        "optimizer.warmup_steps=0",
+    )
     train.main(train.TrainOptions(folder, run_dir, "smoke", device="cpu", set=settings))
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert result["step"] == 2 and 0 < result["loss/mlm"] < 20
@@ -206,10 +217,16 @@ def test_files_of_two_kinds_are_told(imported, built, sentence_maker, tiny_token
         text = "\n".join(sentence_maker(rng, 4) for _ in range(40))
         (tmp_path / "corpus.txt").write_text(text)
         folder = tmp_path / str(length)
-        build(BuildOptions(
-            f"sentences:{tmp_path}/corpus.txt", tiny_tokenizer, str(folder), seq_length=length,
-            layout="reference", num_workers=1,
-        ))  # fmt: skip
+        build(
+            BuildOptions(
+                f"sentences:{tmp_path}/corpus.txt",
+                tiny_tokenizer,
+                str(folder),
+                seq_length=length,
+                layout="reference",
+                num_workers=1,
+            )
+        )
         for path in folder.glob("*.tfrecord"):
             shutil.copy(path, tmp_path / f"{length}-{path.name}")
     with pytest.raises(InputError, match="must be of one kind: sequences of 16 with 2 slots"):

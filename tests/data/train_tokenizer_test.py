@@ -163,6 +163,7 @@ def test_the_models_own_log_is_silent(options):
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stderr == ""
     assert len(done.stdout.splitlines()) == 2
-    done = subprocess.run([*command[:-1], "--vocab_size=9000"], capture_output=True, text=True,
-                          check=False, cwd=ROOT)  # fmt: skip
+    done = subprocess.run(
+        [*command[:-1], "--vocab_size=9000"], capture_output=True, text=True, check=False, cwd=ROOT
+    )
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1

@@ -112,8 +112,14 @@ def test_probabilities_are_averaged():
 
 def test_members_are_picked_greedily():
     """The second best alone adds nothing, the worst does; the last would not."""
-    scores = {(1, 0): 0.8, (1, 2): 0.85, (1, 3): 0.7, (1, 2, 0): 0.9, (1, 2, 3): 0.85,
-              (1, 2, 0, 3): 0.9}  # fmt: skip
+    scores = {
+        (1, 0): 0.8,
+        (1, 2): 0.85,
+        (1, 3): 0.7,
+        (1, 2, 0): 0.9,
+        (1, 2, 3): 0.85,
+        (1, 2, 0, 3): 0.9,
+    }
     singles = [0.7, 0.8, 0.5, 0.6]
     assert ensemble.select_members(singles, lambda members: scores[tuple(members)], 17) == [1, 2, 0]
     assert ensemble.select_members(singles, lambda members: scores[tuple(members)], 2) == [1, 2]
@@ -147,9 +153,12 @@ def test_what_is_no_ensemble(tuned: pathlib.Path, tmp_path: pathlib.Path):
 
 def test_an_ensemble_s_submission_is_checked_first(tuned: pathlib.Path, tmp_path: pathlib.Path):
     options = ensemble.EnsembleOptions(
-        (f"{tuned}/seed-*",), str(tmp_path / "out"), str(tmp_path / "no data"), part="dev",
+        (f"{tuned}/seed-*",),
+        str(tmp_path / "out"),
+        str(tmp_path / "no data"),
+        part="dev",
         submission=str(tmp_path / "no" / "x.tsv"),
-    )  # fmt: skip
+    )
     with pytest.raises(InputError, match="--submission must be a file in a folder that exists"):
         ensemble.main(options)
 

@@ -13,9 +13,12 @@ from albert_tf.text.tokenizer import load_tokenizer
 
 WORDS = {"fruit": "apple pear plum cherry melon".split(), "tool": "hammer saw file drill".split()}
 QUICK = (
-    "training.steps=60", "training.evaluate_every=20", "training.batch_size=16",
-    "training.learning_rate=0.002", "task.seq_length=32",
-)  # fmt: skip
+    "training.steps=60",
+    "training.evaluate_every=20",
+    "training.batch_size=16",
+    "training.learning_rate=0.002",
+    "task.seq_length=32",
+)
 
 
 @pytest.fixture(scope="session")
@@ -27,9 +30,15 @@ def start(tiny_tokenizer: str, tmp_path_factory: pytest.TempPathFactory) -> str:
 
     tokenizer = load_tokenizer(tiny_tokenizer)
     model = AlbertConfig(
-        vocab_size=tokenizer.vocab_size, embedding_size=16, hidden_size=32, num_layers=2,
-        num_heads=4, intermediate_size=64, max_positions=64, initializer_range=0.2,
-    )  # fmt: skip
+        vocab_size=tokenizer.vocab_size,
+        embedding_size=16,
+        hidden_size=32,
+        num_layers=2,
+        num_heads=4,
+        intermediate_size=64,
+        max_positions=64,
+        initializer_range=0.2,
+    )
     run = RunDir(str(tmp_path_factory.mktemp("start") / "tiny"))
     run.begin({"model": settings.to_dict(model), "task": {"kind": "pretraining"}}, tokenizer)
     tf.random.set_seed(1)
@@ -80,8 +89,13 @@ def tuned(start: str, fruit: str, tmp_path_factory: pytest.TempPathFactory) -> p
     folder = tmp_path_factory.mktemp("tuned") / "fruit"
     main(
         FinetuneOptions(
-            "text_classification", str(folder), fruit, init=start, seeds=2, set=QUICK,
+            "text_classification",
+            str(folder),
+            fruit,
+            init=start,
+            seeds=2,
+            set=QUICK,
             cache_dir=str(folder.parent / "features"),
         )
-    )  # fmt: skip
+    )
     return folder

@@ -60,9 +60,12 @@ def test_the_output_and_the_teacher_are_checked_first(
 ):
     (tmp_path / "file").touch()
     options = DistillOptions(
-        str(tuned / "seed-0"), "text_classification", str(tmp_path / "file"), fruit,
+        str(tuned / "seed-0"),
+        "text_classification",
+        str(tmp_path / "file"),
+        fruit,
         student_layers=1,
-    )  # fmt: skip
+    )
     with pytest.raises(InputError, match="--output must be a folder. Received: .*, a file"):
         distill.main(options)
     shutil.copytree(tuned / "seed-0", tmp_path / "begun")
@@ -79,14 +82,21 @@ def test_student_and_control(tuned: pathlib.Path, fruit: str, tmp_path: pathlib.
     texts = tmp_path / "texts.txt"
     texts.write_text("pear saw\nmelon\n")
     options = DistillOptions(
-        str(tuned / "seed-0"), "text_classification", str(tmp_path / "out"), fruit,
-        student_layers=1, texts=str(texts), set=QUICK,
-    )  # fmt: skip
+        str(tuned / "seed-0"),
+        "text_classification",
+        str(tmp_path / "out"),
+        fruit,
+        student_layers=1,
+        texts=str(texts),
+        set=QUICK,
+    )
     distill.main(options)
     results = json.loads((tmp_path / "out" / "result.json").read_text())
     assert {name: result["layers"] for name, result in results.items()} == {
-        "teacher": 2, "student": 1, "control": 1,
-    }  # fmt: skip
+        "teacher": 2,
+        "student": 1,
+        "control": 1,
+    }
     # The block is shared: fewer layers are as many parameters.
     assert len({result["parameters"] for result in results.values()}) == 1
     assert results["student"]["accuracy"] > 0.9

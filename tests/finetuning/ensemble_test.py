@@ -33,10 +33,11 @@ def race(start: str, tmp_path: pathlib.Path) -> Source:
         folder = tmp_path / "RACE" / part / "middle"
         folder.mkdir(parents=True)
         passage = {
-            "article": "An apple, a pear and a saw.", "questions": ["Which?", "What is _?"],
+            "article": "An apple, a pear and a saw.",
+            "questions": ["Which?", "What is _?"],
             "options": [["an apple", "a saw", "a drill"], ["a pear", "a file", "it"]],
             "answers": ["A", "C"],
-        }  # fmt: skip
+        }
         (folder / "1.txt").write_text(json.dumps(passage))
     source = Source(str(tmp_path / "RACE"))
     data = fingerprint(TASKS["race-middle"].read(source))
@@ -52,8 +53,9 @@ def test_an_ensemble_of_multiple_choice(race: Source, tmp_path: pathlib.Path):
     output, runs = tmp_path / "both", (str(tmp_path / "runs" / "*"),)
 
     def options(submission: pathlib.Path) -> EnsembleOptions:
-        return EnsembleOptions(runs, str(output), race.data_dir, select="all", part="test",
-                               submission=str(submission))  # fmt: skip
+        return EnsembleOptions(
+            runs, str(output), race.data_dir, select="all", part="test", submission=str(submission)
+        )
 
     with pytest.raises(InputError, match="--submission must be a file in a folder that exists"):
         main(options(tmp_path / "none" / "test.tsv"))

@@ -90,5 +90,8 @@ def test_an_id_comes_back():
     out = io.StringIO()
     predict._write(out, [{"answer": "c"}] * 4, [*examples, TextExample("a")], "jsonl")
     assert [json.loads(row) for row in out.getvalue().splitlines()] == [
-        {"id": "q7", "answer": "c"}, {"id": "7", "answer": "c"}, {"answer": "c"}, {"answer": "c"},
-    ]  # fmt: skip
+        {"id": "q7", "answer": "c"},
+        {"id": "7", "answer": "c"},
+        {"answer": "c"},
+        {"answer": "c"},
+    ]

@@ -40,16 +40,22 @@ def test_squad_s_files(task, file, count, start: str, shared_data: pathlib.Path,
     for part in ("train", "dev"):
         source = shared_data / "squad" / f"{file}.json.gz"
         shutil.copyfile(source, data / f"{part}-{version}.json.gz")
-    values = ("training.steps=30", "task.seq_length=64", "task.doc_stride=24",
-              "task.query_length=16")  # fmt: skip
+    values = (
+        "training.steps=30",
+        "task.seq_length=64",
+        "task.doc_stride=24",
+        "task.query_length=16",
+    )
     result = tune(task, data, start, tmp_path / "run", *values)
     assert result["dev_examples"] == count and 0 <= result["exact_match"] <= result["f1"] <= 1
     predict.main(
         predict.PredictOptions(
-            str(tmp_path / "run"), data_dir=str(data), part="dev",
+            str(tmp_path / "run"),
+            data_dir=str(data),
+            part="dev",
             submission=str(tmp_path / "predictions.json"),
         )
-    )  # fmt: skip
+    )
     answers = json.loads((tmp_path / "predictions.json").read_text())
     assert len(answers) == count
     nbest = json.loads((tmp_path / "predictions_nbest.json").read_text())
@@ -66,16 +72,27 @@ from finetuning import train
 commands.run(train.main, train.FinetuneOptions, "")
 """
 VALUES = (  # without dropout a batch is split and nothing else
-    "training.steps=12", "training.evaluate_every=4", "task.dropout=0", "task.seq_length=32",
-    "training.layer_decay=0.5", "training.learning_rate=0.01", "training.precision=float32",
-)  # fmt: skip
+    "training.steps=12",
+    "training.evaluate_every=4",
+    "task.dropout=0",
+    "task.seq_length=32",
+    "training.layer_decay=0.5",
+    "training.learning_rate=0.01",
+    "training.precision=float32",
+)
 
 
 def process(
     fruit: str, start: str, run: pathlib.Path, replicas: int, *more: str, **environment: str
 ) -> subprocess.Popen:
-    flags = ["--task=text_classification", f"--data_dir={fruit}", f"--init={start}",
-             f"--run_dir={run}", "--recipe=none", *more]  # fmt: skip
+    flags = [
+        "--task=text_classification",
+        f"--data_dir={fruit}",
+        f"--init={start}",
+        f"--run_dir={run}",
+        "--recipe=none",
+        *more,
+    ]
     for value in VALUES:
         flags += ["--set", value]
     command = [sys.executable, "-c", PROGRAM, str(replicas), *flags]
@@ -103,11 +120,15 @@ def test_replicas_and_workers_learn_what_one_device_does(
     cluster = {"worker": [f"127.0.0.1:{port}" for port in ports]}
     workers = [
         process(
-            fruit, start, tmp_path / "workers", 1, "--device=multi_worker",
+            fruit,
+            start,
+            tmp_path / "workers",
+            1,
+            "--device=multi_worker",
             TF_CONFIG=json.dumps({"cluster": cluster, "task": {"type": "worker", "index": i}}),
         )
         for i in (0, 1)
-    ]  # fmt: skip
+    ]
     assert [worker.wait(timeout=600) for worker in workers] == [0, 0]
     losses, answers = losses_and_answers(tmp_path / "1")
     for name in ("2", "parts", "workers"):

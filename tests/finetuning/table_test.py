@@ -50,14 +50,23 @@ def glue(folder: pathlib.Path) -> None:
     pair = "\t".join(["A text.", "Another text."])
     nli = "\t".join(["x"] * 8)
     columns = {
-        "RTE": ("index\tsentence1\tsentence2\tlabel", "0\t{}\t{}",
-                ("entailment", "not_entailment")),
-        "STS-B": ("\t".join([*"abcdefg", "sentence1", "sentence2", "score"]),
-                  "\t".join(["x"] * 7) + "\t{}\t{}", ("1.5", "4.0")),
+        "RTE": (
+            "index\tsentence1\tsentence2\tlabel",
+            "0\t{}\t{}",
+            ("entailment", "not_entailment"),
+        ),
+        "STS-B": (
+            "\t".join([*"abcdefg", "sentence1", "sentence2", "score"]),
+            "\t".join(["x"] * 7) + "\t{}\t{}",
+            ("1.5", "4.0"),
+        ),
         "MRPC": ("Quality\t#1 ID\t#2 ID\t#1 String\t#2 String", "{1}\t1\t2\t{0}", ("0", "1")),
-        "MNLI": ("\t".join([*"abcdefgh", "sentence1", "sentence2", "gold_label"]),
-                 nli + "\t{}\t{}", ("contradiction", "entailment", "neutral")),
-    }  # fmt: skip
+        "MNLI": (
+            "\t".join([*"abcdefgh", "sentence1", "sentence2", "gold_label"]),
+            nli + "\t{}\t{}",
+            ("contradiction", "entailment", "neutral"),
+        ),
+    }
     for name, (header, row, labels) in columns.items():
         (folder / name).mkdir(parents=True)
         rows = [row.format(pair, label) for label in (labels * 4)[:4]]
@@ -104,16 +113,24 @@ def test_the_paper_s_table_9(runs: pathlib.Path, tmp_path: pathlib.Path, monkeyp
     monkeypatch.setattr(table, "_run", run)
     quick = ("training.steps=2", "training.batch_size=2", "task.seq_length=16")
     options = TableOptions(
-        (f"{runs}/a",), "rte,sts-b,mnli,mrpc", str(tmp_path / "glue"), str(tmp_path / "t"), 2,
-        from_mnli=True, set=quick,
-    )  # fmt: skip
+        (f"{runs}/a",),
+        "rte,sts-b,mnli,mrpc",
+        str(tmp_path / "glue"),
+        str(tmp_path / "t"),
+        2,
+        from_mnli=True,
+        set=quick,
+    )
     assert table.main(options) == 0
     mnli = [RunDir(str(tmp_path / "t" / "a" / "mnli" / f"seed-{i}")) for i in (0, 1)]
     scores = [run.result()["accuracy"] for run in mnli]
     best = mnli[scores.index(max(scores))].path
     assert [command[2] for command in begun] == [
-        "--task=mnli", "--task=rte", "--task=sts-b", "--task=mrpc",
-    ]  # fmt: skip
+        "--task=mnli",
+        "--task=rte",
+        "--task=sts-b",
+        "--task=mrpc",
+    ]
     assert begun[0][4] == f"--init={runs / 'a'}"
     assert {command[4] for command in begun[1:]} == {f"--init_from_task={best}"}
     for name in ("rte", "sts-b", "mrpc"):
@@ -152,9 +169,12 @@ def test_two_runs_end_to_end(
     monkeypatch.setattr(table, "_run", run)
     quick = tuple(value.replace("steps=60", "steps=20") for value in QUICK)
     options = TableOptions(
-        (f"{runs}/*",), "text_classification", str(pathlib.Path(fruit).parent),
-        str(tmp_path / "table"), set=quick,
-    )  # fmt: skip
+        (f"{runs}/*",),
+        "text_classification",
+        str(pathlib.Path(fruit).parent),
+        str(tmp_path / "table"),
+        set=quick,
+    )
     assert table.main(options) == 0
     written = (tmp_path / "table" / "table.md").read_text()
     for name in ("a", "b"):
@@ -189,12 +209,17 @@ def test_two_runs_of_one_name(start: str, runs: pathlib.Path, tmp_path: pathlib.
 def test_a_task_s_folder(tmp_path: pathlib.Path):
     for name in ("RACE", "SQuAD", "Squad2"):
         (tmp_path / name).mkdir()
-    found = {task: table._folder(str(tmp_path), task) for task in
-             ("race", "race-middle", "race-high", "squad1", "squad2")}  # fmt: skip
+    found = {
+        task: table._folder(str(tmp_path), task)
+        for task in ("race", "race-middle", "race-high", "squad1", "squad2")
+    }
     assert {task: pathlib.Path(path).name for task, path in found.items()} == {
-        "race": "RACE", "race-middle": "RACE", "race-high": "RACE", "squad1": "SQuAD",
+        "race": "RACE",
+        "race-middle": "RACE",
+        "race-high": "RACE",
+        "squad1": "SQuAD",
         "squad2": "Squad2",
-    }  # fmt: skip
+    }
 
 
 def test_mistakes(runs: pathlib.Path, tmp_path: pathlib.Path):

@@ -82,8 +82,9 @@ def assert_same(one: Any, other: Any) -> None:
     """Dataclasses, mappings and arrays of equal values."""
     assert type(one) is type(other)
     if dataclasses.is_dataclass(one):
-        one, other = ({f.name: getattr(e, f.name) for f in dataclasses.fields(e)}
-                      for e in (one, other))  # fmt: skip
+        one, other = (
+            {f.name: getattr(e, f.name) for f in dataclasses.fields(e)} for e in (one, other)
+        )
     if isinstance(one, dict):
         assert one.keys() == other.keys()
         for key in one:
@@ -189,9 +190,12 @@ def test_a_finished_run_is_left_alone_and_another_configuration_refused(
     main(same)
     assert "already complete" in capsys.readouterr().out
     other = FinetuneOptions(
-        "text_classification", str(tuned / "seed-0"), fruit, init=start,
+        "text_classification",
+        str(tuned / "seed-0"),
+        fruit,
+        init=start,
         set=(*QUICK, "training.learning_rate=0.5"),
-    )  # fmt: skip
+    )
     with pytest.raises(InputError, match=r"training.learning_rate: 0.002 != 0.5"):
         main(other)
 

@@ -17,10 +17,15 @@ import numpy as np
 
 GOLDEN = pathlib.Path(__file__).resolve().parent
 TINY = {
-    "vocab_size": 120, "embedding_size": 8, "hidden_size": 16, "num_hidden_layers": 4,
-    "num_attention_heads": 4, "intermediate_size": 24, "max_position_embeddings": 14,
+    "vocab_size": 120,
+    "embedding_size": 8,
+    "hidden_size": 16,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "intermediate_size": 24,
+    "max_position_embeddings": 14,
     "initializer_range": 0.2,
-}  # fmt: skip
+}
 CASES = {
     "gelu_groups": TINY | {"num_hidden_groups": 2, "hidden_act": "gelu_new"},
     "relu": TINY | {"num_hidden_groups": 1, "hidden_act": "relu"},

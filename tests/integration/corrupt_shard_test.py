@@ -15,8 +15,13 @@ from pretraining import train
 from pretraining.loop.training_log import TrainingLog
 
 # An epoch of the records has about 75 steps of 16: the second one meets the damage.
-VALUES = ("loop.steps=100", "loop.steps_per_loop=10", "loop.checkpoint_every=10",
-          "model.num_layers=1", "model.max_positions=32")  # fmt: skip
+VALUES = (
+    "loop.steps=100",
+    "loop.steps_per_loop=10",
+    "loop.checkpoint_every=10",
+    "model.num_layers=1",
+    "model.max_positions=32",
+)
 
 
 def damage(shard: str) -> None:

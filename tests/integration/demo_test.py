@@ -22,25 +22,50 @@ def test_every_command_parses(tmp_path: pathlib.Path, capsys):
 def test_the_table_shows_the_figures(tmp_path: pathlib.Path):
     files = {
         "records/manifest.json": {
-            "counts": {"text_bytes": 3_200_000, "documents": 12, "sentences": 34,
-                       "sequences": 56, "pieces": 789}
+            "counts": {
+                "text_bytes": 3_200_000,
+                "documents": 12,
+                "sentences": 34,
+                "sequences": 56,
+                "pieces": 789,
+            }
         },
         "pretrained/config.json": {"model": {"vocab_size": 8000, "num_layers": 4}},
-        "pretrained/result.json": {"step": 7, "tokens_per_s": 1234.5, "loss/mlm": 5.5,
-                                   "loss/pair": 0.6},
+        "pretrained/result.json": {
+            "step": 7,
+            "tokens_per_s": 1234.5,
+            "loss/mlm": 5.5,
+            "loss/pair": 0.6,
+        },
         "pretrained/evaluations/heldout.json": {
-            "loss/mlm": 5.25, "accuracy/mlm": 0.25, "baseline/mlm": 0.0625, "loss/pair": 0.5,
-            "accuracy/pair": 0.75, "standard_error/pair": 0.01, "verdict/pair": "above chance",
+            "loss/mlm": 5.25,
+            "accuracy/mlm": 0.25,
+            "baseline/mlm": 0.0625,
+            "loss/pair": 0.5,
+            "accuracy/pair": 0.75,
+            "standard_error/pair": 0.01,
+            "verdict/pair": "above chance",
         },
         "finetuned/result.json": {"accuracy": 0.5, "standard_error": 0.02, "baseline": 0.125},
         "costs.json": {"seconds": {"pretraining": 120.0, "corpus": 60.0}, "memory_gb": 1.5},
-    }  # fmt: skip
+    }
     for name, values in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(json.dumps(values), encoding="utf-8")
     table = demo.table(demo.Journey(demo.DemoOptions(str(tmp_path))))
-    for figure in ("3.2 MB", "8,000 pieces", "1,234 tokens/s", "25.0%", "6.2%", "75.0% ± 1.0%",
-                   "above chance", "50.0% ± 2.0%", "12.5%", "3.0 minutes", "1.5 GB"):  # fmt: skip
+    for figure in (
+        "3.2 MB",
+        "8,000 pieces",
+        "1,234 tokens/s",
+        "25.0%",
+        "6.2%",
+        "75.0% ± 1.0%",
+        "above chance",
+        "50.0% ± 2.0%",
+        "12.5%",
+        "3.0 minutes",
+        "1.5 GB",
+    ):
         assert figure in table, figure
 
 

@@ -20,17 +20,29 @@ def novels(shared_data: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) 
     folder = tmp_path_factory.mktemp("novels")
     corpus = f"text:{shared_data}/corpus_novels_en/*.txt.gz"
     boundary = r"regex:^\s*(?:CHAPTER|Chapter|VOLUME|BOOK|Book) [0-9IVXLC]+"
-    train_tokenizer(TrainTokenizerOptions(corpus, str(folder / "tokenizer"), vocab_size=8000,
-                                          document_boundary=boundary))  # fmt: skip
-    build(BuildOptions(corpus, str(folder / "tokenizer"), str(folder / "records"), seq_length=64,
-                       document_boundary=boundary))  # fmt: skip
+    train_tokenizer(
+        TrainTokenizerOptions(
+            corpus, str(folder / "tokenizer"), vocab_size=8000, document_boundary=boundary
+        )
+    )
+    build(
+        BuildOptions(
+            corpus,
+            str(folder / "tokenizer"),
+            str(folder / "records"),
+            seq_length=64,
+            document_boundary=boundary,
+        )
+    )
     run = str(folder / "run")
     pretrain.main(
         pretrain.TrainOptions(
-            experiment="laptop", data=str(folder / "records"), run_dir=run,
+            experiment="laptop",
+            data=str(folder / "records"),
+            run_dir=run,
             set=("loop.steps=600", "optimizer.warmup_steps=60"),
         )
-    )  # fmt: skip
+    )
     return run
 
 
@@ -49,10 +61,12 @@ def test_sst_2_is_above_the_majority(novels: str, shared_data: pathlib.Path, tmp
     assert result["accuracy"] > result["baseline"] + 2 * result["standard_error"]
     predict.main(
         predict.PredictOptions(
-            str(tmp_path / "run"), data_dir=str(shared_data / "glue"), part="test",
+            str(tmp_path / "run"),
+            data_dir=str(shared_data / "glue"),
+            part="test",
             submission=str(tmp_path / "SST-2.tsv"),
         )
-    )  # fmt: skip
+    )
     assert len((tmp_path / "SST-2.tsv").read_text().splitlines()) == 1822
 
 

@@ -36,8 +36,12 @@ def ask(path: pathlib.Path, *texts: str) -> list[str]:
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     done = subprocess.run(
         [sys.executable, "-I", str(ROOT / "examples" / "ask.py"), str(path), *texts],
-        capture_output=True, text=True, env=environment, cwd=path, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=path,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     lines = done.stdout.splitlines()
     assert lines[0] == "albert_tf can be imported here: False"
@@ -76,8 +80,12 @@ def test_fine_tuning_from_a_run_and_through_the_hub(
     folder: pathlib.Path, task_folder: pathlib.Path, init: str
 ):
     run = folder / f"tuned-{init.replace('/', '-')}"
-    chosen = ("training.epochs=12", "training.batch_size=8", "training.learning_rate=0.001",
-              "task.seq_length=24")  # fmt: skip
+    chosen = (
+        "training.epochs=12",
+        "training.batch_size=8",
+        "training.learning_rate=0.001",
+        "task.seq_length=24",
+    )
     finetune.main(
         finetune.FinetuneOptions(
             "text_classification", str(run), str(task_folder), init=str(folder / init), set=chosen

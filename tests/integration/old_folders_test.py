@@ -104,9 +104,12 @@ def test_the_first_batch_of_the_records(old: pathlib.Path, answers: Answers):
     """Their order, their pieces, pairs and masks: a restart of an old run draws them again."""
     config = json.loads((old / "pretrained" / "config.json").read_text(encoding="utf-8"))
     batches = training_batches(
-        Records.open(str(old / "records")), Objective(**config["objective"]),
-        MaskingConfig(**config["masking"]), config["loop"]["global_batch_size"], config["seed"],
-    )  # fmt: skip
+        Records.open(str(old / "records")),
+        Objective(**config["objective"]),
+        MaskingConfig(**config["masking"]),
+        config["loop"]["global_batch_size"],
+        config["seed"],
+    )
     batch = next(iter(batches))
     expected = {
         name.removeprefix("batch/"): value

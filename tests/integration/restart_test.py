@@ -20,9 +20,17 @@ import tensorflow as tf
 
 from albert_tf.runtime.run_dir import RunDir
 
-FAST = ("loop.steps=24", "loop.steps_per_loop=2", "loop.checkpoint_every=4", "seed=3",
-        "optimizer.warmup_steps=2", "model.max_positions=32", "model.num_layers=1",
-        "model.hidden_dropout=0.1", "model.attention_dropout=0.1")  # fmt: skip
+FAST = (
+    "loop.steps=24",
+    "loop.steps_per_loop=2",
+    "loop.checkpoint_every=4",
+    "seed=3",
+    "optimizer.warmup_steps=2",
+    "model.max_positions=32",
+    "model.num_layers=1",
+    "model.hidden_dropout=0.1",
+    "model.attention_dropout=0.1",
+)
 
 # As `python -m pretraining.train`, on so many virtual CPUs; TRAP is run first.
 PROGRAM = """
@@ -99,9 +107,14 @@ def wait_for_rows(run: pathlib.Path, count: int, process: subprocess.Popen) -> N
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize(("replicas", "more"), [
-    (1, ()), (2, ()), (1, ("--set=loop.accumulation_steps=2", "--set=model.num_layers=3")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("replicas", "more"),
+    [
+        (1, ()),
+        (2, ()),
+        (1, ("--set=loop.accumulation_steps=2", "--set=model.num_layers=3")),
+    ],
+)
 def test_killed_at_ten_random_points(
     tiny_records: str, tmp_path: pathlib.Path, replicas: int, more: tuple[str, ...]
 ):
@@ -135,10 +148,15 @@ def test_killed_while_evaluating_and_exporting_a_run_on_two_folders(
 ):
     second, run, whole = (tmp_path / name for name in ("second", "run", "whole"))
     shutil.copytree(tiny_records, second)
-    data, more = f"{tiny_records}:1,{second}:2", (
-        f"--heldout={tiny_records}", "--set=evaluation.every=4", "--set=loop.export=every:4",
-        "--set=loop.steps=12",
-    )  # fmt: skip
+    data, more = (
+        f"{tiny_records}:1,{second}:2",
+        (
+            f"--heldout={tiny_records}",
+            "--set=evaluation.every=4",
+            "--set=loop.export=every:4",
+            "--set=loop.steps=12",
+        ),
+    )
     finish(start(data, whole, *more))
     # An evaluation comes before the checkpoint of its step, an export behind it.
     for death in ("evaluation", 3, "evaluation", "export", "export"):
@@ -185,13 +203,22 @@ def test_a_full_disk_leaves_the_checkpoint_before(tiny_records: str, tmp_path: p
     process.wait()
     before = weights(run)
     limited = subprocess.run(
-        [sys.executable, "-c", "import resource, signal\n"
-         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-         "resource.setrlimit(resource.RLIMIT_FSIZE, (2**18, 2**18))\n" + PROGRAM, "1",
-         f"--data={tiny_records}", f"--run_dir={run}", "--experiment=smoke",
-         *(f"--set={a}" for a in FAST)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-c",
+            "import resource, signal\n"
+            "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+            "resource.setrlimit(resource.RLIMIT_FSIZE, (2**18, 2**18))\n" + PROGRAM,
+            "1",
+            f"--data={tiny_records}",
+            f"--run_dir={run}",
+            "--experiment=smoke",
+            *(f"--set={a}" for a in FAST),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert limited.returncode == 2 and "pretraining.train: error:" in limited.stderr
     assert "Traceback" not in limited.stderr and "could not be written" in limited.stderr
     assert_equal(weights(run), before)
@@ -213,12 +240,15 @@ def test_two_workers_give_the_curve_of_one_and_one_of_them_exports(
     cluster = {"worker": [f"localhost:{port}" for port in ports]}
     workers = [
         start(
-            tiny_records, tmp_path / "two", *still, "--device=multi_worker",
+            tiny_records,
+            tmp_path / "two",
+            *still,
+            "--device=multi_worker",
             "--set=loop.export=last",
             TF_CONFIG=json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}}),
         )
         for index in range(2)
-    ]  # fmt: skip
+    ]
     for worker in workers:
         finish(worker)
     one, two = (RunDir(str(tmp_path / name)).metrics() for name in ("one", "two"))

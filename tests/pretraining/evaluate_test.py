@@ -76,18 +76,27 @@ def test_passages_of_squad(run: RunDir, passages: str, capsys, monkeypatch):
     assert result["trained_with"] == "sop" and result["masking"]["rate"] == 0.15
     assert f"{result['probe/nsp']:.2%}" in table and "nothing is held out" not in table
     assert [line.split("  ")[0] for line in table.splitlines()[2:]] == [
-        "masked pieces", "SOP, the pair head", "NSP, the pair head", "SOP, probe",
+        "masked pieces",
+        "SOP, the pair head",
+        "NSP, the pair head",
+        "SOP, probe",
         "NSP, probe",
-    ]  # fmt: skip
+    ]
 
 
 def test_fixed_pairs_of_a_converted_checkpoint(tiny_tokenizer: str, converted: str, tmp_path):
     """What can be asked is asked; and nothing is left in the checkpoint's folder."""
     output, figures = str(tmp_path / "fixed"), str(tmp_path / "figures.json")
     build(
-        BuildOptions("python_docs:email", tiny_tokenizer, output, seq_length=32, num_workers=1,
-                     layout="reference")
-    )  # fmt: skip
+        BuildOptions(
+            "python_docs:email",
+            tiny_tokenizer,
+            output,
+            seq_length=32,
+            num_workers=1,
+            layout="reference",
+        )
+    )
     before = sorted(os.walk(converted))
     main(EvaluateOptions(converted, output, output=figures))
     assert sorted(os.walk(converted)) == before
@@ -101,9 +110,7 @@ def test_fixed_pairs_of_a_converted_checkpoint(tiny_tokenizer: str, converted: s
     assert [note.split(":")[0] for note in result["notes"]] == ["no NSP pairs", "no probe"]
 
 
-def test_records_that_were_trained_on_are_no_held_out_text(
-    run: RunDir, tiny_records: str, capsys
-):  # fmt: skip
+def test_records_that_were_trained_on_are_no_held_out_text(run: RunDir, tiny_records: str, capsys):
     main(EvaluateOptions(run.path, tiny_records, dry_run=True))
     assert "nothing is held out" in capsys.readouterr().out
 
@@ -145,9 +152,11 @@ def test_folders_of_other_kinds_say_what_to_do(tiny_records: str, tmp_path: path
         "export": ("saved_model.pb", "", "pass the run that it was exported from"),
         "foreign": ("config.json", '{"num_hidden_layers": 2}', "convert the folder first"),
         "fine-tuned": (
-            "config.json", '{"model": {}, "task": {"kind": "single"}}', "fine-tuned for single"
+            "config.json",
+            '{"model": {}, "task": {"kind": "single"}}',
+            "fine-tuned for single",
         ),
-    }  # fmt: skip
+    }
     for kind, (name, content, message) in kinds.items():
         (tmp_path / kind).mkdir()
         (tmp_path / kind / name).write_text(content, encoding="utf-8")

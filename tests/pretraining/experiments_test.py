@@ -26,16 +26,35 @@ from pretraining.loop.config import PretrainConfig, resolve
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ROWS = {f"{group}/{row}": value for group in GROUPS for row, value in GROUPS[group].rows.items()}
 PAPERS = {name: row for name, row in ROWS.items() if not name.startswith("recipe/")}
-SMALL = ("model.hidden_size=48", "model.num_heads=2", "model.intermediate_size=96",
-         "model.embedding_size=24", "loop.steps=2", "loop.global_batch_size=8",
-         "loop.steps_per_loop=1", "optimizer.warmup_steps=1",
-         "optimizer.schedule_steps=0", "optimizer.decay_steps=0")  # fmt: skip
+SMALL = (
+    "model.hidden_size=48",
+    "model.num_heads=2",
+    "model.intermediate_size=96",
+    "model.embedding_size=24",
+    "loop.steps=2",
+    "loop.global_batch_size=8",
+    "loop.steps_per_loop=1",
+    "optimizer.warmup_steps=1",
+    "optimizer.schedule_steps=0",
+    "optimizer.decay_steps=0",
+)
 
 
 def test_every_row_of_the_papers_tables_is_there():
-    rows = {"bert-width": 2, "configurations": 7, "embedding": 8, "sharing": 8, "objective": 3,
-            "equal-time": 2, "additional-data": 2, "dropout": 2, "longer": 2, "depth": 6,
-            "width": 4, "deep-and-wide": 2}  # fmt: skip
+    rows = {
+        "bert-width": 2,
+        "configurations": 7,
+        "embedding": 8,
+        "sharing": 8,
+        "objective": 3,
+        "equal-time": 2,
+        "additional-data": 2,
+        "dropout": 2,
+        "longer": 2,
+        "depth": 6,
+        "width": 4,
+        "deep-and-wide": 2,
+    }
     assert {name: len(GROUPS[name].rows) for name in rows} == rows
     ours = {"groups", "masking-rate", "ngram", "block", "recipe", "bert-recipe"}
     assert set(GROUPS) - set(rows) == ours
@@ -79,8 +98,10 @@ def test_a_row_changes_what_it_says_and_nothing_else(name: str):
     loop, optimizer = recipe.loop, recipe.optimizer
     assert (loop.steps, loop.global_batch_size) == (125_000, 4096)  # section 4.1
     assert (optimizer.name, optimizer.learning_rate, optimizer.warmup_steps) == (
-        "lamb", 0.00176, 3125,
-    )  # fmt: skip
+        "lamb",
+        0.00176,
+        3125,
+    )
     changed = {line.split(":")[0] for line in settings.differing_keys(row.config(), recipe)}
     assert changed <= {text.split("=")[0] for text in row.assignments()}
     assert settings.override(row.config(), row.assignments()) == row.config()
@@ -116,8 +137,12 @@ def test_the_phases_of_berts_recipe_follow_one_schedule():
 def test_the_rate_of_masking_is_that_of_its_group_and_20_pieces_elsewhere():
     rates = {name: row.config().masking.slots(512) for name, row in PAPERS.items()}
     assert [rates[f"masking-rate/{percent}"] for percent in (10, 15, 20, 30, 40)] == [
-        51, 77, 102, 154, 205,
-    ]  # fmt: skip
+        51,
+        77,
+        102,
+        154,
+        205,
+    ]
     others = {name for name in PAPERS if not name.startswith(("masking-rate/", "bert-recipe/"))}
     assert {rates[name] for name in others} == {20}
     assert EXPERIMENTS["albert-base-v2"].masking.slots(512) == 20

@@ -19,9 +19,14 @@ from pretraining import similarity
 from pretraining.similarity import ANGLE, L2, SimilarityOptions, distance_sums, layer_similarity
 
 CONFIG = AlbertConfig(
-    vocab_size=600, embedding_size=8, hidden_size=16, num_layers=3, num_heads=2,
-    intermediate_size=32, max_positions=32,
-)  # fmt: skip
+    vocab_size=600,
+    embedding_size=8,
+    hidden_size=16,
+    num_layers=3,
+    num_heads=2,
+    intermediate_size=32,
+    max_positions=32,
+)
 
 
 @pytest.fixture(scope="module")

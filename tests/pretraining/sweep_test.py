@@ -96,8 +96,10 @@ def test_a_grid_is_every_combination():
     ]
     assert members[1].experiment == "laptop"
     assert members[1].assignments == (
-        "loop.steps=9", "model.sharing=all", "optimizer.learning_rate=0.1",
-    )  # fmt: skip
+        "loop.steps=9",
+        "model.sharing=all",
+        "optimizer.learning_rate=0.1",
+    )
     assert members[1].tree().optimizer.learning_rate == 0.1
 
 
@@ -113,14 +115,18 @@ def test_a_group_is_its_rows_of_the_papers_model_or_of_another():
 def test_warmup_and_schedule_keep_their_share():
     # laptop: 1,500 steps, 100 of them warm-up. 300 is a fifth.
     assert of_length(LAPTOP, 300) == (
-        "loop.steps=300", "optimizer.warmup_steps=20", "optimizer.schedule_steps=0",
+        "loop.steps=300",
+        "optimizer.warmup_steps=20",
+        "optimizer.schedule_steps=0",
         "optimizer.decay_steps=0",
-    )  # fmt: skip
+    )
     halves = ["optimizer.schedule_steps=20", "optimizer.decay_steps=5"]  # of 40
     assert of_length(settings.override(SMOKE, halves), 8) == (
-        "loop.steps=8", "optimizer.warmup_steps=2", "optimizer.schedule_steps=4",
+        "loop.steps=8",
+        "optimizer.warmup_steps=2",
+        "optimizer.schedule_steps=4",
         "optimizer.decay_steps=1",
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(
@@ -170,8 +176,15 @@ def test_members_compute_where_the_sweep_is_told_to(
 
 
 def test_the_error_of_one_run_is_its_samples():
-    one = [{"accuracy/sop": 0.7, "standard_error/sop": 0.02, "probe/sop": 0.6, "loss/mlm": 5.0,
-            "standard_error/probe_sop": 0.03}]  # fmt: skip
+    one = [
+        {
+            "accuracy/sop": 0.7,
+            "standard_error/sop": 0.02,
+            "probe/sop": 0.6,
+            "loss/mlm": 5.0,
+            "standard_error/probe_sop": 0.03,
+        }
+    ]
     assert mean_and_error(one, "accuracy/sop") == (0.7, 0.02)
     assert mean_and_error(one, "probe/sop") == (0.6, 0.03)
     assert mean_and_error(one, "loss/mlm")[0] == 5.0
@@ -224,8 +237,12 @@ def test_another_sweep_in_the_folder_is_refused(
     out = tmp_path / "out"
     sweep.main(options(out, tiny_records))
     sweep.main(options(out, tiny_records, grid=("model.sharing=attention",), seeds=2))  # more of it
-    for changes in ({"set": ("loop.steps=20",)}, {"budget": "steps:9"}, {"experiment": "laptop"},
-                    {"heldout": tiny_records}):  # fmt: skip
+    for changes in (
+        {"set": ("loop.steps=20",)},
+        {"budget": "steps:9"},
+        {"experiment": "laptop"},
+        {"heldout": tiny_records},
+    ):
         with pytest.raises(InputError, match=f"another sweep.*{next(iter(changes))}"):
             sweep.main(options(out, tiny_records, **changes))
     (tmp_path / "full").mkdir()
@@ -302,9 +319,13 @@ def test_a_command_ends_with_the_sweep(monkeypatch: pytest.MonkeyPatch):
 def test_a_real_sweep_by_seconds(tiny_records: str, tmp_path: pathlib.Path, capsys):
     out = tmp_path / "out"
     wanted = options(
-        out, tiny_records, grid=("model.sharing=none",), budget="seconds:3", seeds=2,
+        out,
+        tiny_records,
+        grid=("model.sharing=none",),
+        budget="seconds:3",
+        seeds=2,
         heldout=tiny_records,
-    )  # fmt: skip
+    )
     assert sweep.main(wanted) == 0
     rows = lines(out)
     assert len(rows) == 2 and all(0 < float(row["accuracy/mlm"]) < 1 for row in rows)

@@ -29,8 +29,14 @@ from pretraining.experiments import SMOKE
 from pretraining.loop.config import resolve
 from pretraining.loop.train_step import TrainStep, make_optimizer
 
-FAST = ("loop.steps=6", "loop.steps_per_loop=2", "loop.checkpoint_every=2", "seed=3",
-        "optimizer.warmup_steps=2", "model.max_positions=32")  # fmt: skip
+FAST = (
+    "loop.steps=6",
+    "loop.steps_per_loop=2",
+    "loop.checkpoint_every=2",
+    "seed=3",
+    "optimizer.warmup_steps=2",
+    "model.max_positions=32",
+)
 
 
 def options(records: str, run: pathlib.Path, *assignments: str) -> train.TrainOptions:
@@ -49,9 +55,20 @@ def test_loss_falls_and_the_run_is_whole(finished: RunDir):
     assert [row["step"] for row in rows] == [10, 20, 30, 40, 50, 60]
     assert rows[-1]["loss/mlm"] < 0.92 * rows[0]["loss/mlm"]
     assert rows[0]["loss/mlm"] == pytest.approx(np.log(600), rel=0.05)  # uniform guessing
-    columns = {"step", "loss/mlm", "loss/pair", "accuracy/mlm", "accuracy/pair", "lr", "grad_norm",
-               "skipped", "tokens_per_s", "sequences_per_s", "step_ms",
-               "flops_utilisation"}  # fmt: skip
+    columns = {
+        "step",
+        "loss/mlm",
+        "loss/pair",
+        "accuracy/mlm",
+        "accuracy/pair",
+        "lr",
+        "grad_norm",
+        "skipped",
+        "tokens_per_s",
+        "sequences_per_s",
+        "step_ms",
+        "flops_utilisation",
+    }
     assert set(rows[0]) == columns
     assert finished.is_complete and finished.result()["step"] == 60
     names = ("config.json", "environment.json", "tensorboard", "checkpoints", "tokenizer")
@@ -171,10 +188,14 @@ def test_no_pairs_leaves_the_pooler_alone(tiny_records: str, tmp_path: pathlib.P
     assert not load_encoder(str(run)).pooler.bias.numpy().any()
 
 
-@pytest.mark.parametrize(("replicas", "recompute"), [
-    (2, False),
-    pytest.param(4, False, marks=pytest.mark.slow), pytest.param(2, True, marks=pytest.mark.slow),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("replicas", "recompute"),
+    [
+        (2, False),
+        pytest.param(4, False, marks=pytest.mark.slow),
+        pytest.param(2, True, marks=pytest.mark.slow),
+    ],
+)
 def test_replicas_give_the_curve_of_one(
     tiny_records: str, tmp_path: pathlib.Path, replicas: int, recompute: bool
 ):
@@ -258,9 +279,13 @@ def test_records_of_another_tokenizer_are_refused(
         evaluate.main(evaluate.EvaluateOptions(finished.path, str(other)))
 
 
-@pytest.mark.parametrize("way", [
-    ("loop.accumulation_steps=2",), ("model.sharing=attention", "model.rematerialize=true"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "way",
+    [
+        ("loop.accumulation_steps=2",),
+        ("model.sharing=attention", "model.rematerialize=true"),
+    ],
+)
 def test_no_sum_depends_on_time(tiny_records: str, way: tuple[str, ...]):
     """AddN of three or more begins with an input whose buffer is free by then: no gradient of what
     layers share is such a sum. Two can be added in any order."""
@@ -270,9 +295,17 @@ def test_no_sum_depends_on_time(tiny_records: str, way: tuple[str, ...]):
     model, optimizer = AlbertPretrainer(config.model).create_weights(), make_optimizer(config)
     optimizer.build(model.trainable_variables)
     step = TrainStep(model, optimizer, config)
-    batch = next(iter(training_batches(
-        records, config.objective, config.masking, config.loop.global_batch_size, config.seed
-    )))  # fmt: skip
+    batch = next(
+        iter(
+            training_batches(
+                records,
+                config.objective,
+                config.masking,
+                config.loop.global_batch_size,
+                config.seed,
+            )
+        )
+    )
     counts = tf.constant([100.0, 16.0])
     context.enable_graph_collection()
     tf.function(step._accumulated)(batch, counts, tf.constant([1, 2]))

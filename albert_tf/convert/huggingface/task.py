@@ -28,9 +28,15 @@ ARCHITECTURES = {  # kind -> their class
 HEADS = ("classifier.", "qa_outputs.")  # how the names of their heads' weights begin
 # What a folder by others leaves open, and a user may want to set.
 _OPEN = (
-    "pair", "seq_length", "num_choices", "qa_length", "query_length", "doc_stride",
-    "max_answer_length", "n_best",
-)  # fmt: skip
+    "pair",
+    "seq_length",
+    "num_choices",
+    "qa_length",
+    "query_length",
+    "doc_stride",
+    "max_answer_length",
+    "n_best",
+)
 
 
 def check(task: Any) -> list[str]:

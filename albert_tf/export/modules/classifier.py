@@ -32,9 +32,14 @@ class ClassifierModule(TextModule):
     ) -> None:
         task = model.task
         super().__init__(
-            model.encoder, tokenizer, task.seq_length, task.pair, [len(task.labels)], depths,
+            model.encoder,
+            tokenizer,
+            task.seq_length,
+            task.pair,
+            [len(task.labels)],
+            depths,
             name="classifier",
-        )  # fmt: skip
+        )
         self._head, self._weights = untracked(model.head), model.variables
         self._labels = tf.constant(task.labels)
         self._leave_early = EarlyExit(model, patience) if patience else None

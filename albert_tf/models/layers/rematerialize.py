@@ -60,10 +60,12 @@ def without_gradient(x: tf.Tensor) -> tuple[tf.Tensor, Callable]:
         # When it runs, not when it is traced: saving a model traces every gradient.
         fail = tf.debugging.Assert(
             False,
-            ["with `rematerialize` a loss must depend on the last layer alone, since only that "
-             "one's gradient is computed. Received: a loss of `encoder_outputs`. Set "
-             "rematerialize=False."],
-        )  # fmt: skip
+            [
+                "with `rematerialize` a loss must depend on the last layer alone, since only that "
+                "one's gradient is computed. Received: a loss of `encoder_outputs`. Set "
+                "rematerialize=False."
+            ],
+        )
         with tf.control_dependencies([] if fail is None else [fail]):
             return tf.fill(tf.shape(upstream), tf.cast(float("nan"), upstream.dtype))  # under XLA
 

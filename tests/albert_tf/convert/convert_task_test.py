@@ -206,15 +206,24 @@ class TestFoldersOfOthers:
     @pytest.mark.parametrize(
         ("kind", "stated", "task"),
         [
-            ("classifier", "task.pair=false, task.seq_length=40: other values go with --set",
-             ClassifierTask(("no", "maybe", "yes"), seq_length=40, dropout=0.2)),
+            (
+                "classifier",
+                "task.pair=false, task.seq_length=40: other values go with --set",
+                ClassifierTask(("no", "maybe", "yes"), seq_length=40, dropout=0.2),
+            ),
             ("regressor", "task.pair=false, task.seq_length=40:", RegressorTask(seq_length=40)),
-            ("span", "task.seq_length=40, task.query_length=64, task.doc_stride=13, task.max_ans",
-             SpanTask(seq_length=40, doc_stride=13)),
-            ("multiple_choice", "task.seq_length=40, task.num_choices=4, task.qa_length=128:",
-             MultipleChoiceTask(seq_length=40)),
+            (
+                "span",
+                "task.seq_length=40, task.query_length=64, task.doc_stride=13, task.max_ans",
+                SpanTask(seq_length=40, doc_stride=13),
+            ),
+            (
+                "multiple_choice",
+                "task.seq_length=40, task.num_choices=4, task.qa_length=128:",
+                MultipleChoiceTask(seq_length=40),
+            ),
         ],
-    )  # fmt: skip
+    )
     def test_what_they_do_not_state(self, kind, stated, task, theirs, tmp_path, capsys):
         source = f"huggingface:{theirs(kind)}"
         capsys.readouterr()
@@ -243,14 +252,18 @@ class TestFoldersOfOthers:
             ({"id2label": None}, r"classifier.weight \[3, 32\], expected \[2, 32\]"),
             ({"problem_type": "multi_label_classification"}, "multi_label_classification' with 3"),
             ({"problem_type": "regression"}, "problem_type` must be regression with one label"),
-            ({"architectures": ["AlbertForQuestionAnswering"]},
-             "2 missing.*qa_outputs.*2 unexpected.*classifier"),
+            (
+                {"architectures": ["AlbertForQuestionAnswering"]},
+                "2 missing.*qa_outputs.*2 unexpected.*classifier",
+            ),
             ({"architectures": ["AlbertForPreTraining"]}, "7 missing.*2 unexpected.*classifier"),
             ({"classifier_dropout_prob": None}, "task.dropout` must be of type float"),
-            ({huggingface_task.SECTION: {"kind": "classifier", "pairs": True}},
-             "task.pairs`. Did you mean.*task.pair"),
+            (
+                {huggingface_task.SECTION: {"kind": "classifier", "pairs": True}},
+                "task.pairs`. Did you mean.*task.pair",
+            ),
         ],
-    )  # fmt: skip
+    )
     def test_what_cannot_be_read(self, changes, words, theirs, tmp_path):
         folder = theirs("classifier", **changes)
         if huggingface_task.SECTION in changes:
@@ -271,9 +284,10 @@ class TestFoldersOfOthers:
     def test_what_cannot_be_set(self, setting, words, theirs, tmp_path):
         with pytest.raises(ConfigError, match=words):
             convert(
-                f"--from=huggingface:{theirs('classifier')}", f"--to={tmp_path / 'back'}",
+                f"--from=huggingface:{theirs('classifier')}",
+                f"--to={tmp_path / 'back'}",
                 f"--set={setting}",
-            )  # fmt: skip
+            )
 
     def test_a_model_that_was_trained_on_there(self, theirs, tmp_path):
         """Labels and dropout of theirs count, the rest is what we wrote."""

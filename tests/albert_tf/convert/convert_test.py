@@ -328,10 +328,15 @@ def test_the_target_lies_outside_the_source(name, pretrained):
 
 
 HF_JSON = {
-    "model_type": "albert", "vocab_size": 300, "embedding_size": 16, "hidden_size": 32,
-    "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 64,
+    "model_type": "albert",
+    "vocab_size": 300,
+    "embedding_size": 16,
+    "hidden_size": 32,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
     "max_position_embeddings": 40,
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(
@@ -361,15 +366,33 @@ def test_hugging_face_configurations(tiny):
 
 # What the released folders of albert-base-v2, and of v1 but for `hidden_act`, hold.
 RELEASED = {
-    "architectures": ["AlbertForMaskedLM"], "attention_probs_dropout_prob": 0, "bos_token_id": 2,
-    "classifier_dropout_prob": 0.1, "down_scale_factor": 1, "embedding_size": 128,
-    "eos_token_id": 3, "gap_size": 0, "hidden_act": "gelu_new", "hidden_dropout_prob": 0,
-    "hidden_size": 768, "initializer_range": 0.02, "inner_group_num": 1, "intermediate_size": 3072,
-    "layer_norm_eps": 1e-12, "layers_to_keep": [], "max_position_embeddings": 512,
-    "model_type": "albert", "net_structure_type": 0, "num_attention_heads": 12,
-    "num_hidden_groups": 1, "num_hidden_layers": 12, "num_memory_blocks": 0, "pad_token_id": 0,
-    "type_vocab_size": 2, "vocab_size": 30000,
-}  # fmt: skip
+    "architectures": ["AlbertForMaskedLM"],
+    "attention_probs_dropout_prob": 0,
+    "bos_token_id": 2,
+    "classifier_dropout_prob": 0.1,
+    "down_scale_factor": 1,
+    "embedding_size": 128,
+    "eos_token_id": 3,
+    "gap_size": 0,
+    "hidden_act": "gelu_new",
+    "hidden_dropout_prob": 0,
+    "hidden_size": 768,
+    "initializer_range": 0.02,
+    "inner_group_num": 1,
+    "intermediate_size": 3072,
+    "layer_norm_eps": 1e-12,
+    "layers_to_keep": [],
+    "max_position_embeddings": 512,
+    "model_type": "albert",
+    "net_structure_type": 0,
+    "num_attention_heads": 12,
+    "num_hidden_groups": 1,
+    "num_hidden_layers": 12,
+    "num_memory_blocks": 0,
+    "pad_token_id": 0,
+    "type_vocab_size": 2,
+    "vocab_size": 30000,
+}
 
 
 def test_released_configurations_of_hugging_face(tmp_path):

@@ -16,9 +16,14 @@ from albert_tf.runtime.errors import ConfigError, InputError, InputNotFoundError
 
 STRICT = MismatchPolicy()
 JSON = {
-    "vocab_size": 300, "embedding_size": 16, "hidden_size": 32, "num_hidden_layers": 3,
-    "num_attention_heads": 4, "intermediate_size": 64, "max_position_embeddings": 40,
-}  # fmt: skip
+    "vocab_size": 300,
+    "embedding_size": 16,
+    "hidden_size": 32,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+    "max_position_embeddings": 40,
+}
 SHAPES = ("google_albert_base_zh", "brightmart_albert_tiny_zh")
 
 
@@ -32,9 +37,11 @@ def save_tf1(folder, tensors: dict, values: dict, name: str = "model.ckpt-best")
     os.makedirs(folder, exist_ok=True)
     prefix = os.path.join(folder, name)
     tf.raw_ops.SaveV2(
-        prefix=prefix, tensor_names=list(tensors), shape_and_slices=[""] * len(tensors),
+        prefix=prefix,
+        tensor_names=list(tensors),
+        shape_and_slices=[""] * len(tensors),
         tensors=list(tensors.values()),
-    )  # fmt: skip
+    )
     with open(os.path.join(folder, "albert_config.json"), "w", encoding="utf-8") as file:
         json.dump(values, file)
     return prefix

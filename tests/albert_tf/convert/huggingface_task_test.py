@@ -53,9 +53,15 @@ EXAMPLES = {
     ],
 }
 TINY = AlbertConfig(
-    embedding_size=32, hidden_size=48, num_layers=4, num_groups=2, num_heads=4,
-    intermediate_size=96, max_positions=128, initializer_range=0.2,
-)  # fmt: skip
+    embedding_size=32,
+    hidden_size=48,
+    num_layers=4,
+    num_groups=2,
+    num_heads=4,
+    intermediate_size=96,
+    max_positions=128,
+    initializer_range=0.2,
+)
 MODELS = {"tiny": TINY, "base": AlbertConfig.from_preset("albert-base-v2")}
 
 # FOLDER is loaded, or made of its config.json, asked, and saved as FOLDER/saved.

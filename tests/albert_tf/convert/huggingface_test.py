@@ -21,10 +21,14 @@ from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime.errors import InputError
 from tests.golden import make_huggingface as golden
 
-BASE = {"vocab_size": 30000, "num_hidden_layers": 12,
-    "hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072,
+BASE = {
+    "vocab_size": 30000,
+    "num_hidden_layers": 12,
+    "hidden_size": 768,
+    "num_attention_heads": 12,
+    "intermediate_size": 3072,
     "hidden_act": "gelu_new",
-}  # fmt: skip
+}
 LIVE = {
     "tiny": golden.CASES["gelu_groups"],
     "unshared": golden.CASES["relu"] | {"num_hidden_groups": 4, "layer_norm_eps": 1e-6},
@@ -148,10 +152,12 @@ def test_transformers_loads_what_we_write(changes, tiny, small_tokenizer, torch_
     huggingface.write(Bundle(config, weights, small_tokenizer), str(ours))
     done = subprocess.run(
         [*torch_python, "-c", LOAD, str(ours), str(theirs), text],
-        check=True, capture_output=True, text=True,
+        check=True,
+        capture_output=True,
+        text=True,
         # sentencepiece's generated code is newer than the protobuf that TensorFlow asks for.
         env=os.environ | {"TEMPORARILY_DISABLE_PROTOBUF_VERSION_CHECK": "true"},
-    )  # fmt: skip
+    )
     report = json.loads(done.stdout.splitlines()[-1])
     assert report.pop("ids") == [2, *small_tokenizer.encode(text), 3]
     assert report == {"missing": [], "unexpected": [], "mismatched": []}

@@ -31,9 +31,15 @@ from albert_tf.text.tokenizer import load_tokenizer
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 DEEP = AlbertConfig(
-    vocab_size=2000, embedding_size=64, hidden_size=256, num_layers=12, num_heads=4,
-    intermediate_size=1024, max_positions=40, initializer_range=0.06,
-)  # fmt: skip
+    vocab_size=2000,
+    embedding_size=64,
+    hidden_size=256,
+    num_layers=12,
+    num_heads=4,
+    intermediate_size=1024,
+    max_positions=40,
+    initializer_range=0.06,
+)
 KERNELS = {
     "xnnpack": OpResolverType.AUTO,
     "plain": OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
@@ -192,9 +198,11 @@ class TestTasks:
         path = write(MultipleChoiceModule(rolled(model), small_tokenizer), tiny, task)
         inputs = {name: each.reshape(2, 3, 20) for name, each in fake_inputs(6, 20, (3, 9)).items()}
         self.check(
-            path, model, inputs,
+            path,
+            model,
+            inputs,
             lambda logits: {"probabilities": tf.nn.softmax(logits), "choice": tf.argmax(logits, 1)},
-        )  # fmt: skip
+        )
 
     @pytest.mark.slow
     @pytest.mark.parametrize("answerable", [False, True])
@@ -252,8 +260,11 @@ class TestClassifier:
         )
         done = subprocess.run(
             [sys.executable, "-c", code, str(folder), *self.TEXTS],
-            cwd=ROOT, capture_output=True, text=True, check=True,
-        )  # fmt: skip
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         kind, examples = KINDS["classifier"], [TextExample(text) for text in self.TEXTS]
         features = kind.featurize(examples, small_tokenizer, model.task)
         answers = kind.decode(predict(model, features, 4), features, examples, model.task)

@@ -159,8 +159,11 @@ def test_another_process_needs_no_code_of_ours(tiny, folder, tmp_path):
     )
     done = subprocess.run(
         [sys.executable, "-c", code, folder, json.dumps(TEXTS)],
-        capture_output=True, text=True, check=True, cwd=tmp_path,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+    )
     assert json.loads(done.stdout) == tiny.encode_batch(TEXTS)
 
 

@@ -31,12 +31,20 @@ SHORT_2 = SpanTask(
     seq_length=32, query_length=8, doc_stride=7, max_answer_length=9, answerable=True, beam=3
 )
 HARD = [
-    "", " \n\u3000", "a", "\0", "a\0b c", "In 2009, we paid 1,000, or 3.0, each.",
-    "``quoted'' text", "UNwant\u00e9d na\u00efve \u00df \ufb01ne \u2163 \u0130 \ufdfa \u00bd",
+    "",
+    " \n\u3000",
+    "a",
+    "\0",
+    "a\0b c",
+    "In 2009, we paid 1,000, or 3.0, each.",
+    "``quoted'' text",
+    "UNwant\u00e9d na\u00efve \u00df \ufb01ne \u2163 \u0130 \ufdfa \u00bd",
     "\u4e2d\u6587\u3001 \ud55c\uad6d\uc5b4 \U0001f917\U0001f917 \u0391\u03a3.",
-    "cafe\u0301s \u200b and  tabs\t\tof " * 40, "the value of the value of the value " * 20,
-    "x" * 500, b"a\xffb \xed\xa0\x80 \xc3".decode("utf-8", "replace"),
-]  # fmt: skip
+    "cafe\u0301s \u200b and  tabs\t\tof " * 40,
+    "the value of the value of the value " * 20,
+    "x" * 500,
+    b"a\xffb \xed\xa0\x80 \xc3".decode("utf-8", "replace"),
+]
 PAIRS = [(question, context) for context in HARD for question in ("", "what is it?", "x" * 99)]
 
 

@@ -242,8 +242,12 @@ class TestFillMask:
         )
         done = subprocess.run(
             [sys.executable, "-c", code, path],
-            capture_output=True, text=True, check=True, cwd=tmp_path, env={},
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=tmp_path,
+            env={},
+        )
         assert done.stdout == "(1, 1, 5)\n"
 
 
@@ -283,8 +287,10 @@ class TestClassifier:
             np.testing.assert_allclose(alone["probabilities"][0], wanted[row], atol=1e-5)
         empty = serve([[] for _ in columns])
         assert [empty[name].shape for name in ("label", "score", "probabilities")] == [
-            (0,), (0,), (0, 3),
-        ]  # fmt: skip
+            (0,),
+            (0,),
+            (0, 3),
+        ]
 
 
 class TestProgram:
@@ -299,8 +305,10 @@ class TestProgram:
         assert sorted(os.listdir(output)) == ["1", "serving"]
         extras = os.path.join(output, "1", "assets.extra")
         assert sorted(os.listdir(extras)) == [
-            "config.json", "tf_serving_warmup_requests", "tokenizer",
-        ]  # fmt: skip
+            "config.json",
+            "tf_serving_warmup_requests",
+            "tokenizer",
+        ]
         again = load_encoder(os.path.join(output, "1"))
         inputs = fake_inputs(2, 9)
         np.testing.assert_array_equal(

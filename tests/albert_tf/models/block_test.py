@@ -29,9 +29,15 @@ NEW = {"norm": "pre", "positions": "rotary", "ffn": "gated"}
 
 def config(**changes) -> AlbertConfig:
     values = {
-        "vocab_size": 50, "embedding_size": 8, "hidden_size": 16, "num_layers": 4, "num_heads": 2,
-        "intermediate_size": 48, "max_positions": 12, "initializer_range": 0.3,
-    }  # fmt: skip
+        "vocab_size": 50,
+        "embedding_size": 8,
+        "hidden_size": 16,
+        "num_layers": 4,
+        "num_heads": 2,
+        "intermediate_size": 48,
+        "max_positions": 12,
+        "initializer_range": 0.3,
+    }
     return AlbertConfig(**values | changes)
 
 
@@ -123,8 +129,10 @@ def test_a_gate_costs_no_parameters():
     assert gated.inner_size == 2048
     # Three kernels of H x 2/3 F for two of H x F; of biases 2 x 2048 + H for 3072 + H.
     assert gated.param_count() - plain.param_count() == 1024
-    assert AlbertConfig(hidden_size=256, num_heads=4, intermediate_size=1024, ffn="gated"
-                        ).inner_size == 680  # fmt: skip
+    assert (
+        AlbertConfig(hidden_size=256, num_heads=4, intermediate_size=1024, ffn="gated").inner_size
+        == 680
+    )
 
 
 def test_rotary_positions_have_no_table_and_tell_order():

@@ -73,8 +73,14 @@ def test_chinese_base_is_googles_config(shared_data):
         "num_hidden_groups": "num_groups",
         "max_position_embeddings": "max_positions",
     }
-    same = ("embedding_size", "hidden_size", "initializer_range", "intermediate_size",
-            "type_vocab_size", "vocab_size")  # fmt: skip
+    same = (
+        "embedding_size",
+        "hidden_size",
+        "initializer_range",
+        "intermediate_size",
+        "type_vocab_size",
+        "vocab_size",
+    )
     chinese = AlbertConfig.from_preset("albert-base-zh")
     for theirs, ours in (names | {key: key for key in same}).items():
         assert getattr(chinese, ours) == google[theirs], ours

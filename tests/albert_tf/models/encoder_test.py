@@ -34,8 +34,10 @@ def official_twin(encoder: AlbertEncoder) -> tf_keras.Model:
 
     twin = encoder_like(encoder.config)
     embeddings, (attention,), (ffn,) = (
-        encoder.embeddings, encoder.stack.attentions, encoder.stack.feed_forwards,
-    )  # fmt: skip
+        encoder.embeddings,
+        encoder.stack.attentions,
+        encoder.stack.feed_forwards,
+    )
     block = "transformer/"
     values = {
         "word_embeddings/embeddings": embeddings.word_embeddings,
@@ -139,14 +141,17 @@ def test_too_long_a_sequence_of_unknown_length_fails_too(encoder, fake_inputs):
         tf.function(encoder, input_signature=[specs])(fake_inputs(1, 41))
 
 
-@pytest.mark.parametrize(("change", "message"), [
-    ({"input_word_ids": [[5, 300]]}, "Received: 300, vocab_size=300"),
-    ({"input_word_ids": [[5, -1]]}, "Received: -1, vocab_size=300"),
-    ({"input_type_ids": [[0, 2]]}, "Received: 2, type_vocab_size=2"),
-    ({"input_mask": [[1, 1, 1]]}, r"Received: \(1, 3\), input_word_ids: \(1, 2\)"),
-    ({"input_mask": [1, 1]}, r"Received: \(2,\), input_word_ids: \(1, 2\)"),
-    ({"input_word_ids": [5, 6]}, r"Received: shape \(2,\)"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"input_word_ids": [[5, 300]]}, "Received: 300, vocab_size=300"),
+        ({"input_word_ids": [[5, -1]]}, "Received: -1, vocab_size=300"),
+        ({"input_type_ids": [[0, 2]]}, "Received: 2, type_vocab_size=2"),
+        ({"input_mask": [[1, 1, 1]]}, r"Received: \(1, 3\), input_word_ids: \(1, 2\)"),
+        ({"input_mask": [1, 1]}, r"Received: \(2,\), input_word_ids: \(1, 2\)"),
+        ({"input_word_ids": [5, 6]}, r"Received: shape \(2,\)"),
+    ],
+)
 def test_bad_input_names_both_numbers(encoder, fake_inputs, change, message):
     inputs = fake_inputs(1, 2) | {name: np.array(value) for name, value in change.items()}
     with pytest.raises(ValueError, match=message):

@@ -18,9 +18,15 @@ KEY = tf.constant([1, 2])
 
 def small(**changes) -> AlbertConfig:
     values = {
-        "vocab_size": 6, "embedding_size": 2, "hidden_size": 4, "num_layers": 3, "num_heads": 2,
-        "intermediate_size": 4, "max_positions": 5, "initializer_range": 0.5,
-    }  # fmt: skip
+        "vocab_size": 6,
+        "embedding_size": 2,
+        "hidden_size": 4,
+        "num_layers": 3,
+        "num_heads": 2,
+        "intermediate_size": 4,
+        "max_positions": 5,
+        "initializer_range": 0.5,
+    }
     return AlbertConfig(**values | changes)
 
 
@@ -161,10 +167,16 @@ def test_dropout_differs_between_sites_and_layers(monkeypatch):
     assert len({tuple(key.numpy()) for key in seen}) == len(seen) == 9
 
 
-@pytest.mark.parametrize("config", [
-    small(), small(sharing="attention"), small(sharing="ffn"), small(num_layers=4, num_groups=2),
-    small(sharing="attention", num_layers=4, num_groups=2),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "config",
+    [
+        small(),
+        small(sharing="attention"),
+        small(sharing="ffn"),
+        small(num_layers=4, num_groups=2),
+        small(sharing="attention", num_layers=4, num_groups=2),
+    ],
+)
 def test_shared_gradients_are_the_sum_over_the_layers(config):
     plan = sharing_plan(config)
     x, mask = tf.random.normal([2, 3, 4]), additive_mask(tf.ones([2, 3]))

@@ -38,10 +38,17 @@ def test_there_and_back(name):
 def test_losses_and_gradients_are_those_of_the_padded_batch(monkeypatch, name, block):
     monkeypatch.setattr(packing, "SMALLEST", 0)
     config = AlbertConfig(
-        vocab_size=50, embedding_size=8, hidden_size=16, num_layers=3, num_heads=2,
-        intermediate_size=48, max_positions=8, initializer_range=0.3, attention_dropout=0.1,
+        vocab_size=50,
+        embedding_size=8,
+        hidden_size=16,
+        num_layers=3,
+        num_heads=2,
+        intermediate_size=48,
+        max_positions=8,
+        initializer_range=0.3,
+        attention_dropout=0.1,
         **block,
-    )  # fmt: skip
+    )
     model = AlbertPretrainer(config).create_weights()
     rng = np.random.default_rng(2)
     inputs = {
@@ -61,13 +68,17 @@ def test_losses_and_gradients_are_those_of_the_padded_batch(monkeypatch, name, b
             key = tf.constant([1, 2])
             encoded = model.encoder(
                 {name: inputs[name] for name in list(inputs)[:3]},
-                training=True, dropout_key=key, skip_padding=skip,
-            )  # fmt: skip
+                training=True,
+                dropout_key=key,
+                skip_padding=skip,
+            )
             sums = model.mlm_head(
-                encoded["sequence_output"], inputs["masked_lm_positions"],
-                model.encoder.embeddings.word_embeddings, labels["masked_lm_ids"][:, 0],
+                encoded["sequence_output"],
+                inputs["masked_lm_positions"],
+                model.encoder.embeddings.word_embeddings,
+                labels["masked_lm_ids"][:, 0],
                 labels["masked_lm_weights"][:, 0],
-            )  # fmt: skip
+            )
             pairs = model.pair_head(encoded["pooled_output"])
             loss = sums[0] + tf.reduce_sum(pairs**3)
         gradients = tape.gradient(loss, model.trainable_variables)

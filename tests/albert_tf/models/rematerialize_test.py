@@ -16,11 +16,19 @@ TESTED = [("all", 2)]  # the others are slow
 
 def config(sharing: str = "all", num_groups: int = 1, dropout: float = 0.0, **changes):
     values = {
-        "vocab_size": 50, "embedding_size": 8, "hidden_size": 16, "num_layers": 4, "num_heads": 2,
-        "intermediate_size": 32, "max_positions": 12, "initializer_range": 0.2,
-        "sharing": sharing, "num_groups": num_groups,
-        "hidden_dropout": dropout, "attention_dropout": dropout,
-    }  # fmt: skip
+        "vocab_size": 50,
+        "embedding_size": 8,
+        "hidden_size": 16,
+        "num_layers": 4,
+        "num_heads": 2,
+        "intermediate_size": 32,
+        "max_positions": 12,
+        "initializer_range": 0.2,
+        "sharing": sharing,
+        "num_groups": num_groups,
+        "hidden_dropout": dropout,
+        "attention_dropout": dropout,
+    }
     return AlbertConfig(**values | changes)
 
 

@@ -143,9 +143,14 @@ def test_slots_are_m_and_v_of_each_variable(kind, problem):
 def test_round_trip_of_the_configuration(kind):
     schedule = LinearWarmupLinearDecay(0.5, 3, 9)
     optimizer = OPTIMIZERS[kind](
-        schedule, weight_decay_rate=0.2, beta_1=0.8, beta_2=0.9, epsilon=1e-4, exclude=("x",),
+        schedule,
+        weight_decay_rate=0.2,
+        beta_1=0.8,
+        beta_2=0.9,
+        epsilon=1e-4,
+        exclude=("x",),
         global_clipnorm=1.5,
-    )  # fmt: skip
+    )
     objects = {"LinearWarmupLinearDecay": LinearWarmupLinearDecay}
     again = OPTIMIZERS[kind].from_config(optimizer.get_config(), custom_objects=objects)
     for config in (again.get_config(), optimizer.get_config()):

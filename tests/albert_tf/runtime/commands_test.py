@@ -124,9 +124,12 @@ def run(package, *argv):
 
     root = albert_tf.__path__[0].removesuffix("/albert_tf")
     done = subprocess.run(
-        [sys.executable, *argv], cwd=package, env={"PYTHONPATH": f"{root}:{package}"},
-        capture_output=True, text=True,
-    )  # fmt: skip
+        [sys.executable, *argv],
+        cwd=package,
+        env={"PYTHONPATH": f"{root}:{package}"},
+        capture_output=True,
+        text=True,
+    )
     return done.returncode, done.stdout, done.stderr
 
 

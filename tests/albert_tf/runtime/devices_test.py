@@ -32,16 +32,18 @@ def test_cpu_and_auto():
 def test_several_of_a_kind_are_mirrored(monkeypatch):
     made = {}
     monkeypatch.setattr(
-        tf.distribute, "MirroredStrategy", lambda names, cross_device_ops: made.update(
-            names=names, reduction=cross_device_ops
-        )
-    )  # fmt: skip
+        tf.distribute,
+        "MirroredStrategy",
+        lambda names, cross_device_ops: made.update(names=names, reduction=cross_device_ops),
+    )
     kinds = {"CPU": 2, "GPU": 2}
     monkeypatch.setattr(
-        tf.config, "list_logical_devices", lambda kind: [
+        tf.config,
+        "list_logical_devices",
+        lambda kind: [
             tf.config.LogicalDevice(f"/device:{kind}:{i}", kind) for i in range(kinds[kind])
-        ]
-    )  # fmt: skip
+        ],
+    )
     devices.strategy("cpu")
     assert made["names"] == ["/device:CPU:0", "/device:CPU:1"]
     assert isinstance(made["reduction"], tf.distribute.ReductionToOneDevice)
@@ -176,8 +178,11 @@ def test_a_tpu_that_takes_the_call_and_says_nothing_ends_the_process():
         address = f"grpc://127.0.0.1:{server.getsockname()[1]}"
         done = subprocess.run(
             [sys.executable, "-c", PROGRAM, f"--tpu={address}"],
-            capture_output=True, text=True, check=False, timeout=60,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
     assert done.returncode == 2, done.stderr
     assert f"--tpu={address}: no TPU could be reached there: no answer within 1 s" in done.stderr
     assert "Traceback" not in done.stderr
@@ -193,11 +198,20 @@ def test_a_tpu_that_never_gets_ready_is_left(monkeypatch):
     ready.set()
 
 
-@pytest.mark.parametrize(("accelerator_type", "expected"), [
-    ("v4-8", 4 * 275e12), ("v5p-8", 4 * 459e12),  # two cores a chip
-    ("v5litepod-16", 16 * 197e12), ("v5e-4", 4 * 197e12), ("v6e-8", 8 * 918e12),
-    ("v3-8", None), ("v9-8", None), ("v5litepod", None), ("", None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("accelerator_type", "expected"),
+    [
+        ("v4-8", 4 * 275e12),
+        ("v5p-8", 4 * 459e12),  # two cores a chip
+        ("v5litepod-16", 16 * 197e12),
+        ("v5e-4", 4 * 197e12),
+        ("v6e-8", 8 * 918e12),
+        ("v3-8", None),
+        ("v9-8", None),
+        ("v5litepod", None),
+        ("", None),
+    ],
+)
 def test_what_a_tpu_can_do_is_told_by_its_type(monkeypatch, accelerator_type, expected):
     class Strategy:
         pass
@@ -232,9 +246,14 @@ def test_precision_of_a_device(monkeypatch):
         assert devices.resolve_precision("auto", "cpu") == expected
 
 
-@pytest.mark.parametrize(("capability", "expected"), [
-    ((7, 5), "float32"), ((8, 0), "mixed_bfloat16"), ((9, 0), "mixed_bfloat16"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("capability", "expected"),
+    [
+        ((7, 5), "float32"),
+        ((8, 0), "mixed_bfloat16"),
+        ((9, 0), "mixed_bfloat16"),
+    ],
+)
 def test_precision_of_gpus(monkeypatch, capability, expected):
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: ["a gpu"])
     monkeypatch.setattr(

@@ -29,8 +29,10 @@ def padded(first, second, seq_length: int) -> dict[str, np.ndarray]:
 def test_one_text():
     features = padded([[7, 8], [], [9] * 9], None, 6)
     assert features["input_word_ids"].tolist() == [
-        [2, 7, 8, 3, 0, 0], [2, 3, 0, 0, 0, 0], [2, 9, 9, 9, 9, 3],
-    ]  # fmt: skip
+        [2, 7, 8, 3, 0, 0],
+        [2, 3, 0, 0, 0, 0],
+        [2, 9, 9, 9, 9, 3],
+    ]
     assert features["input_mask"].sum(axis=1).tolist() == [4, 2, 6]
     assert not features["input_type_ids"].any()
     assert {values.dtype for values in features.values()} == {np.dtype(np.int32)}

@@ -86,8 +86,12 @@ def reference_owners(
 
 
 def test_windows_by_definition():
-    cases = [(size, max_length, stride) for size in (0, 1, 5, 37, 64, 65, 99, 301, 700)
-             for max_length in (1, 2, 7, 64, 317) for stride in (1, 2, 3, 16, 64, 128)]  # fmt: skip
+    cases = [
+        (size, max_length, stride)
+        for size in (0, 1, 5, 37, 64, 65, 99, 301, 700)
+        for max_length in (1, 2, 7, 64, 317)
+        for stride in (1, 2, 3, 16, 64, 128)
+    ]
     for size, max_length, stride in cases:
         windows = cut_windows(np.array([3, size]), np.array([9, max_length]), stride)
         spans, owners = reference_owners(size, max_length, stride)
@@ -107,8 +111,9 @@ def test_targets_need_every_answer():
     known = [example(answers=[(0, "a")]), example(impossible=True)]
     features = featurize_spans(known, TOKENIZER, task)
     assert {k: v.tolist() for k, v in features.targets.items()} == {
-        "start_position": [4, 0], "end_position": [4, 0],
-    }  # fmt: skip
+        "start_position": [4, 0],
+        "end_position": [4, 0],
+    }
     assert features.hints == {}
 
 
@@ -204,9 +209,17 @@ def test_a_context_of_100_000_characters():
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("seq_length", 7), ("query_length", 0), ("doc_stride", 0), ("max_answer_length", 0),
-     ("n_best", 0), ("beam", 0), ("dropout", 1.0), ("null_threshold", float("nan"))],
-)  # fmt: skip
+    [
+        ("seq_length", 7),
+        ("query_length", 0),
+        ("doc_stride", 0),
+        ("max_answer_length", 0),
+        ("n_best", 0),
+        ("beam", 0),
+        ("dropout", 1.0),
+        ("null_threshold", float("nan")),
+    ],
+)
 def test_impossible_values(key, value):
     with pytest.raises(ConfigError, match=rf"`task.{key}`.*Received: {value}"):
         SpanTask(**{key: value})
@@ -225,11 +238,18 @@ def test_as_model_garden_s_featuriser(shared_data, name):
     examples = list(questions_of(str(shared_data / "squad" / f"{name}.json.gz")))[:24]
     theirs: list = []
     squad_lib_sp.convert_examples_to_features(
-        [squad_lib_sp.SquadExample(e.id, e.question, e.context, e.answers[0][1], e.answers[0][0])
-         for e in examples],
-        tokenization.FullSentencePieceTokenizer(model), 128, 48, 64,
-        is_training=True, output_fn=theirs.append, do_lower_case=True,
-    )  # fmt: skip
+        [
+            squad_lib_sp.SquadExample(e.id, e.question, e.context, e.answers[0][1], e.answers[0][0])
+            for e in examples
+        ],
+        tokenization.FullSentencePieceTokenizer(model),
+        128,
+        48,
+        64,
+        is_training=True,
+        output_fn=theirs.append,
+        do_lower_case=True,
+    )
     task = SpanTask(seq_length=128, doc_stride=48)
     mine = featurize_spans(examples, load_tokenizer(model), task)
     inputs, targets = mine.batch(np.arange(len(mine)), 128)

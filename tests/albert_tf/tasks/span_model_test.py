@@ -102,8 +102,11 @@ def test_candidates_by_brute_force(model, inputs):
                 for last in np.argsort(-end, kind="stable")[:3]:
                     wanted[first, last] = log_softmax(start)[first] + end[last]
         else:
-            spans = [(a, b) for a, b in itertools.combinations_with_replacement(range(1, 12), 2)
-                     if ALLOWED[row, a] and ALLOWED[row, b] and b - a < 3]  # fmt: skip
+            spans = [
+                (a, b)
+                for a, b in itertools.combinations_with_replacement(range(1, 12), 2)
+                if ALLOWED[row, a] and ALLOWED[row, b] and b - a < 3
+            ]
             scores = {(a, b): start[a] + end[b] for a, b in spans}
             wanted = dict(sorted(scores.items(), key=lambda item: -item[1])[:7])
         found = {
@@ -201,8 +204,13 @@ def test_weights_come_back(model, tiny, inputs, tmp_path):
     np.testing.assert_array_equal(other(inputs)["score"], model(inputs)["score"])
     if model.task.answerable:
         names = "\n".join(name for name, _ in tf.train.list_variables(path))
-        for part in ("start_logits/kernel", "end_logits/dense_0/kernel", "end_logits/dense_1/bias",
-                     "answer_class/dense_0/bias", "answer_class/dense_1/kernel"):  # fmt: skip
+        for part in (
+            "start_logits/kernel",
+            "end_logits/dense_0/kernel",
+            "end_logits/dense_1/bias",
+            "answer_class/dense_0/bias",
+            "answer_class/dense_1/kernel",
+        ):
             assert f"head/{part}/" in names
 
 

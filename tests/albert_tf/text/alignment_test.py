@@ -19,10 +19,42 @@ RULES = [
 # kind, two quotes that become one, Hangul, CJK, astral, half a surrogate pair, a word no vocabulary
 # has; İ and ẞ change under lower case, Σ by its place.
 PARTS = (
-    *"abcS3,.'`\"?-", "ﬁ", "é", "e\u0301", "Å", "ñ\u0323\u0301", "½", "Ⅳ", "℡", "ﷺ", "¨", "\u200b",
-    "\ufeff", "\xad", "\x00", " ", "  ", "\t\n", "\u3000", "\x1c", "``", "''", "`\u200b`", "한국",
-    "中文", "日本語", "😀", "\ud83d", "İ", "ẞ", "Σ", "2009,", "don't ", "xyzzy " * 3, "𝒜",
-)  # fmt: skip
+    *"abcS3,.'`\"?-",
+    "ﬁ",
+    "é",
+    "e\u0301",
+    "Å",
+    "ñ\u0323\u0301",
+    "½",
+    "Ⅳ",
+    "℡",
+    "ﷺ",
+    "¨",
+    "\u200b",
+    "\ufeff",
+    "\xad",
+    "\x00",
+    " ",
+    "  ",
+    "\t\n",
+    "\u3000",
+    "\x1c",
+    "``",
+    "''",
+    "`\u200b`",
+    "한국",
+    "中文",
+    "日本語",
+    "😀",
+    "\ud83d",
+    "İ",
+    "ẞ",
+    "Σ",
+    "2009,",
+    "don't ",
+    "xyzzy " * 3,
+    "𝒜",
+)
 
 
 def wordpiece(rules: Normalization | None = None) -> Tokenizer:

@@ -25,10 +25,20 @@ from albert_tf.text.unknown_characters import LONG, shorten
 from albert_tf.text.wordpiece import split_words
 
 TEXTS = [
-    "In 2009, we paid 1,000, or 3.0, each.", "UNwantéd naïve ß ﬁ Ⅳ İ", " two  spaces\nand\ta tab ",
-    "``quoted'' text", "ΑΣ ΣΑΣ.", "", " ", "\0null", "a\0\0b", "\x85\u200b\ufeffx", "[MASK] <pad>",
-    "\u0903\u093e combining of class 0 stays", "中文、 한국어 🤗",
-]  # fmt: skip
+    "In 2009, we paid 1,000, or 3.0, each.",
+    "UNwantéd naïve ß ﬁ Ⅳ İ",
+    " two  spaces\nand\ta tab ",
+    "``quoted'' text",
+    "ΑΣ ΣΑΣ.",
+    "",
+    " ",
+    "\0null",
+    "a\0\0b",
+    "\x85\u200b\ufeffx",
+    "[MASK] <pad>",
+    "\u0903\u093e combining of class 0 stays",
+    "中文、 한국어 🤗",
+]
 
 
 @pytest.fixture(scope="module")
@@ -63,8 +73,12 @@ def chinese(shared_data) -> Tokenizer:
     return load_tokenizer(shared_data / "vocab" / "albert_zh" / "vocab_chinese.txt")
 
 
-CORPORA = ["corpus_zh/hongloumeng_pg24264", "corpus_de/buddenbrooks_pg34811",
-           "corpus_novels_en/Austen_Emma", "corpus_wikitext2/valid"]  # fmt: skip
+CORPORA = [
+    "corpus_zh/hongloumeng_pg24264",
+    "corpus_de/buddenbrooks_pg34811",
+    "corpus_novels_en/Austen_Emma",
+    "corpus_wikitext2/valid",
+]
 
 
 def test_wordpiece_agrees_on_real_text(shared_data, chinese):
@@ -159,9 +173,12 @@ def trained(**options) -> tensorflow_text.SentencepieceTokenizer:
     """A model of a few words, in Latin and Hangul."""
     stream = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(["the value of 하"] * 99), model_writer=stream, minloglevel=2,
-        hard_vocab_limit=False, **options,
-    )  # fmt: skip
+        sentence_iterator=iter(["the value of 하"] * 99),
+        model_writer=stream,
+        minloglevel=2,
+        hard_vocab_limit=False,
+        **options,
+    )
     return tensorflow_text.SentencepieceTokenizer(stream.getvalue())
 
 

@@ -16,9 +16,13 @@ from albert_tf.text.tokenizer import Normalization, Tokenizer, load_tokenizer
 
 ODD = ["", " ", "\0", "a\0b", "\ud800", "a\udfffb", "\ufeff", "\x85", "\t\r\n", "️", "🤗" * 9, "▁"]
 TEXTS = [
-    "the [MASK] sat on the [SEP] <pad> <unk> [CLS]", "In 2009, they paid 1,000, or 3.0, each.",
-    "UNwantéd naïve ß ﬁ Ⅳ", "two  spaces\nand\ta tab ", "``quoted'' text", "한국어 中文、 ΣΑΣ.",
-]  # fmt: skip
+    "the [MASK] sat on the [SEP] <pad> <unk> [CLS]",
+    "In 2009, they paid 1,000, or 3.0, each.",
+    "UNwantéd naïve ß ﬁ Ⅳ",
+    "two  spaces\nand\ta tab ",
+    "``quoted'' text",
+    "한국어 中文、 ΣΑΣ.",
+]
 
 
 @pytest.fixture(scope="module")
@@ -213,9 +217,12 @@ def test_a_model_without_the_special_pieces_is_refused(tmp_path):
     import sentencepiece
 
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(["one two three four"] * 9), model_prefix=str(tmp_path / "m"),
-        vocab_size=20, hard_vocab_limit=False, minloglevel=2,
-    )  # fmt: skip
+        sentence_iterator=iter(["one two three four"] * 9),
+        model_prefix=str(tmp_path / "m"),
+        vocab_size=20,
+        hard_vocab_limit=False,
+        minloglevel=2,
+    )
     shutil.move(tmp_path / "m.model", tmp_path / "spiece.model")
     with pytest.raises(InputError, match=r"lacks <pad>, \[CLS\], \[SEP\], \[MASK\]"):
         load_tokenizer(tmp_path)

@@ -13,11 +13,36 @@ from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from albert_tf.text.wordpiece import split_words
 
 PIECES = [
-    "[unused1]", "[CLS]", "[SEP]", "[UNK]", "[MASK]", "un", "##aff", "##able", "##a", "a", "b",
-    "mask", "[", "]", "中", "##中", "国", ",", ".", "##want", "##ed", "\u2028", "[PAD]",
-]  # fmt: skip
-CORPORA = ["corpus_zh/hongloumeng_pg24264", "corpus_de/buddenbrooks_pg34811",
-           "corpus_novels_en/Austen_Emma", "corpus_wikitext2/valid"]  # fmt: skip
+    "[unused1]",
+    "[CLS]",
+    "[SEP]",
+    "[UNK]",
+    "[MASK]",
+    "un",
+    "##aff",
+    "##able",
+    "##a",
+    "a",
+    "b",
+    "mask",
+    "[",
+    "]",
+    "中",
+    "##中",
+    "国",
+    ",",
+    ".",
+    "##want",
+    "##ed",
+    "\u2028",
+    "[PAD]",
+]
+CORPORA = [
+    "corpus_zh/hongloumeng_pg24264",
+    "corpus_de/buddenbrooks_pg34811",
+    "corpus_novels_en/Austen_Emma",
+    "corpus_wikitext2/valid",
+]
 UNCASED, CASED = Normalization(), Normalization(lowercase=False, strip_accents=False)
 
 

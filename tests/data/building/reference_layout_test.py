@@ -37,9 +37,14 @@ def built(corpus, tiny_tokenizer, tmp_path_factory):
     def make(names: str, **changes) -> str:
         out = str(tmp_path_factory.mktemp("built") / "out")
         options = BuildOptions(
-            corpus, tiny_tokenizer, out, seq_length=SEQ, layout="reference", feature_names=names,
+            corpus,
+            tiny_tokenizer,
+            out,
+            seq_length=SEQ,
+            layout="reference",
+            feature_names=names,
             num_workers=1,
-        )  # fmt: skip
+        )
         build(dataclasses.replace(options, **changes))
         return out
 
@@ -48,8 +53,10 @@ def built(corpus, tiny_tokenizer, tmp_path_factory):
 
 def google_spec(seq: int = SEQ, slots: int = SLOTS) -> dict:
     """What Google's run_pretraining.py asks of a record."""
-    spec = {name: tf.io.FixedLenFeature([seq], tf.int64)
-            for name in ("input_ids", "input_mask", "segment_ids", "token_boundary")}  # fmt: skip
+    spec = {
+        name: tf.io.FixedLenFeature([seq], tf.int64)
+        for name in ("input_ids", "input_mask", "segment_ids", "token_boundary")
+    }
     for name in ("masked_lm_positions", "masked_lm_ids"):
         spec[name] = tf.io.FixedLenFeature([slots], tf.int64)
     spec["masked_lm_weights"] = tf.io.FixedLenFeature([slots], tf.float32)
@@ -120,10 +127,14 @@ def test_model_gardens_loader_reads_them(built, names):
     folder = built(names)
     manifest = Manifest.read(folder)
     config = pretrain_dataloader.BertPretrainDataConfig(
-        input_path=manifest.shard_path(folder, 0), seq_length=SEQ, max_predictions_per_seq=SLOTS,
-        global_batch_size=manifest.num_records, is_training=False, drop_remainder=False,
+        input_path=manifest.shard_path(folder, 0),
+        seq_length=SEQ,
+        max_predictions_per_seq=SLOTS,
+        global_batch_size=manifest.num_records,
+        is_training=False,
+        drop_remainder=False,
         use_v2_feature_names=names == "model_garden",
-    )  # fmt: skip
+    )
     theirs = next(iter(pretrain_dataloader.BertPretrainDataLoader(config).load()))
     raw = tf.data.TFRecordDataset(config.input_path).batch(10**6).get_single_element()
     ours = StaticRecords.of_build(folder, manifest).parse(raw)
@@ -150,14 +161,19 @@ def write(path, records: list[dict[str, list]]) -> None:
 
 def a_record(names: tuple[str, str], i: int) -> dict[str, list]:
     return {
-        names[0]: [2, 4, 3, 9, 3, 0], names[1]: [0, 0, 0, 1, 1, 0], "input_mask": [1] * 5 + [0],
-        "masked_lm_positions": [1, 0], "masked_lm_ids": [10 + i, 0],
-        "masked_lm_weights": [1.0, 0.0], "next_sentence_labels": [i % 2],
-    }  # fmt: skip
+        names[0]: [2, 4, 3, 9, 3, 0],
+        names[1]: [0, 0, 0, 1, 1, 0],
+        "input_mask": [1] * 5 + [0],
+        "masked_lm_positions": [1, 0],
+        "masked_lm_ids": [10 + i, 0],
+        "masked_lm_weights": [1.0, 0.0],
+        "next_sentence_labels": [i % 2],
+    }
 
 
-@pytest.mark.parametrize("names", [("input_ids", "segment_ids"),
-                                   ("input_word_ids", "input_type_ids")])  # fmt: skip
+@pytest.mark.parametrize(
+    "names", [("input_ids", "segment_ids"), ("input_word_ids", "input_type_ids")]
+)
 def test_files_without_a_manifest_become_batches(tmp_path, names):
     """As Google's or Model Garden's tool writes them, in several files, one of them empty."""
     write(tmp_path / "a", [a_record(names, i) for i in range(3)])
@@ -192,9 +208,11 @@ def test_encoded_examples_are_what_the_messages_say():
     """Any width of varints, floats, and names in the order of the deterministic messages."""
     rng = np.random.default_rng(0)
     features = {
-        "b": rng.integers(0, 2**16, (50, 7)), "a": rng.integers(0, 2, (50, 1)),
-        "w": rng.random((50, 3)).astype(np.float32), "m": rng.integers(0, 200, (50, 300)),
-    }  # fmt: skip
+        "b": rng.integers(0, 2**16, (50, 7)),
+        "a": rng.integers(0, 2, (50, 1)),
+        "w": rng.random((50, 3)).astype(np.float32),
+        "m": rng.integers(0, 200, (50, 300)),
+    }
     records = encode_examples(features, {"b": 2**16 - 1, "m": 199})
     assert len({len(record) for record in records}) == 1
     for row, record in enumerate(records):

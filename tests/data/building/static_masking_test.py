@@ -39,8 +39,13 @@ def is_chosen(rows: Sequences, is_word_start: np.ndarray, given: StaticMasking) 
     return found
 
 
-@given(st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=8),
-       st.integers(1, 5), st.integers(1, 30), st.booleans(), st.integers(0, 9))  # fmt: skip
+@given(
+    st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=8),
+    st.integers(1, 5),
+    st.integers(1, 30),
+    st.booleans(),
+    st.integers(0, 9),
+)
 @hypothesis_settings(deadline=None, max_examples=60)
 def test_masks_are_whole_words_within_the_budget(lengths, max_ngram, slots, quirks, seed):
     """Pieces below 500 begin a word. Nothing that still fits is left."""

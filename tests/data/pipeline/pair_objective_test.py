@@ -122,9 +122,15 @@ def test_a_pair_with_a_long_partner_is_cut_to_fit(tmp_path):
     names = ("a", "b", "a_length", "b_length")
     found = set(zip(*(batch[name].tolist() for name in names), strict=True))
     assert {(a, b): lengths for a, b, *lengths in found if (a, b) != (0, 1)} == {
-        (0, 0): [20, 4], (0, 2): [19, 10], (1, 0): [2, 4], (1, 1): [2, 25],
-        (1, 2): [2, 10], (2, 0): [10, 4], (2, 1): [10, 19], (2, 2): [10, 10],
-    }  # fmt: skip
+        (0, 0): [20, 4],
+        (0, 2): [19, 10],
+        (1, 0): [2, 4],
+        (1, 1): [2, 25],
+        (1, 2): [2, 10],
+        (2, 0): [10, 4],
+        (2, 1): [10, 19],
+        (2, 2): [10, 10],
+    }
     # Of 20 + 25 both are cut, and who keeps the odd piece is drawn.
     assert {row[2:] for row in found if row[:2] == (0, 1)} == {(14, 15), (15, 14)}
 
@@ -154,9 +160,12 @@ def test_replace_half_cuts_as_the_segmenter_does(first, cut, second, partner, ro
     first = min(1 + first, room)
     second = min(second, room - first)
     found = replace_half(
-        *(tf.constant([n]) for n in (first, second)), tf.constant([key], tf.uint64),
-        tf.constant([1000]), tf.constant([partner]), room,
-    )  # fmt: skip
+        *(tf.constant([n]) for n in (first, second)),
+        tf.constant([key], tf.uint64),
+        tf.constant([1000]),
+        tf.constant([partner]),
+        room,
+    )
     got = {f.name: getattr(found, f.name).numpy().item() for f in dataclasses.fields(found)}
     replaced = bool(key >> 63) and second > 0 and partner > 0
     assert (got["label"], got["weight"]) == (replaced, second > 0 and (replaced or not key >> 63))

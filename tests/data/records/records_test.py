@@ -16,9 +16,17 @@ from data.records.schema import COMPACT_VERSION, compact_schema
 def manifest() -> Manifest:
     counts = Counts(documents=3, sequences=7, pieces=700)
     return Manifest(
-        COMPACT_VERSION, "compact", 512, 30_000, (0, 1, 2, 3, 4), "abc", "def", (4, 0, 3), counts,
+        COMPACT_VERSION,
+        "compact",
+        512,
+        30_000,
+        (0, 1, 2, 3, 4),
+        "abc",
+        "def",
+        (4, 0, 3),
+        counts,
         json.dumps({"seed": 1}),
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture

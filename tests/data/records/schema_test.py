@@ -108,12 +108,14 @@ def test_batches_are_encoded_as_the_messages_are(vocab_size):
     schema = compact_schema(300, vocab_size)
     rows = np.split(sequences.pieces, np.cumsum(sequences.lengths)[:-1])
     expected = [
-        schema.encode({
-            "pieces": pieces,
-            "word_starts": np.packbits(is_word_start[pieces]),
-            "first_length": int(a),
-            "document": int(document),
-        })
+        schema.encode(
+            {
+                "pieces": pieces,
+                "word_starts": np.packbits(is_word_start[pieces]),
+                "first_length": int(a),
+                "document": int(document),
+            }
+        )
         for pieces, a, document in zip(rows, first, sequences.documents, strict=True)
-    ]  # fmt: skip
+    ]
     assert CompactLayout(300, is_word_start).encode(sequences) == expected

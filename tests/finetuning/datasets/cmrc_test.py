@@ -65,14 +65,36 @@ def test_questions_that_may_have_no_answer(text, answers, wanted):
 
 # As nltk 3.9.1 cuts them.
 WORDS_OF_NLTK = {
-    "2v2": "2v2", "1,000": "1,000", "3.5%": "3.5 %", "$1.5": "$ 1.5", "u.s.": "u.s .",
-    "(1546)": "( 1546 )", " queen sirikit park ": "queen sirikit park", "a,b": "a , b",
-    "windows 98, xp": "windows 98 , xp", "e.g. this": "e.g. this", "3, 4 5": "3 , 4 5",
-    '"macropus eugenii"': "`` macropus eugenii ''", '("abc")': "( `` abc '' )", "it's": "it 's",
-    "don't": "do n't", "dogs' ": "dogs '", "at&t": "at & t", "c#": "c #", "...": "...",
-    "v2.0.": "v2.0 .", "end.)": "end . )", "a....b": "a .... b", "……": "……", "——": "——",
-    "100%": "100 %", "a;b": "a ; b", "x!?": "x ! ?", "[1] <2>": "[ 1 ] < 2 >", " ": "",
-}  # fmt: skip
+    "2v2": "2v2",
+    "1,000": "1,000",
+    "3.5%": "3.5 %",
+    "$1.5": "$ 1.5",
+    "u.s.": "u.s .",
+    "(1546)": "( 1546 )",
+    " queen sirikit park ": "queen sirikit park",
+    "a,b": "a , b",
+    "windows 98, xp": "windows 98 , xp",
+    "e.g. this": "e.g. this",
+    "3, 4 5": "3 , 4 5",
+    '"macropus eugenii"': "`` macropus eugenii ''",
+    '("abc")': "( `` abc '' )",
+    "it's": "it 's",
+    "don't": "do n't",
+    "dogs' ": "dogs '",
+    "at&t": "at & t",
+    "c#": "c #",
+    "...": "...",
+    "v2.0.": "v2.0 .",
+    "end.)": "end . )",
+    "a....b": "a .... b",
+    "……": "……",
+    "——": "——",
+    "100%": "100 %",
+    "a;b": "a ; b",
+    "x!?": "x ! ?",
+    "[1] <2>": "[ 1 ] < 2 >",
+    " ": "",
+}
 
 
 def test_words_are_those_of_nltk():
@@ -96,8 +118,7 @@ def reference_units(text: str) -> list[str]:
 def reference_f1(text: str, answer: str) -> float:
     one, two = reference_units(text), reference_units(answer)
     runs = {tuple(one[i:j]) for i in range(len(one)) for j in range(i + 1, len(one) + 1)}
-    same = [run for run in runs if run in
-            {tuple(two[i : i + len(run)]) for i in range(len(two))}]  # fmt: skip
+    same = [run for run in runs if run in {tuple(two[i : i + len(run)]) for i in range(len(two))}]
     longest = max(map(len, same), default=0)
     # 2 p r / (p + r) with p = n / a and r = n / b
     return 2 * longest / (len(one) + len(two)) if longest else 0.0
@@ -241,16 +262,27 @@ def test_a_run_on_it_and_its_submission(start: str, tmp_path):
     source = write(tmp_path, GOOD)
     (tmp_path / "test.json").write_text(json.dumps([passage(("q7", []), ("q8", []))]))
     run = str(tmp_path / "run")
-    train.main(train.FinetuneOptions(
-        "squad1", run, source.data_dir, init=start, recipe="none",
-        set=("training.steps=2", "task.seq_length=32", "task.query_length=8"),
-    ))  # fmt: skip
+    train.main(
+        train.FinetuneOptions(
+            "squad1",
+            run,
+            source.data_dir,
+            init=start,
+            recipe="none",
+            set=("training.steps=2", "task.seq_length=32", "task.query_length=8"),
+        )
+    )
     result = RunDir(run).result()
     assert (result["train_examples"], result["dev_examples"]) == (3, 4)
     path = tmp_path / "out" / "answers.json"
     path.parent.mkdir()
-    predict.main(predict.PredictOptions(
-        run, data_dir=source.data_dir, part="test", submission=str(path),
-    ))  # fmt: skip
+    predict.main(
+        predict.PredictOptions(
+            run,
+            data_dir=source.data_dir,
+            part="test",
+            submission=str(path),
+        )
+    )
     answers = json.loads(path.read_text())
     assert set(answers) == {"q7", "q8"} and all(text in CONTEXT for text in answers.values())

@@ -21,6 +21,7 @@ MNLI = (
     "index\tpromptID\tpairID\tgenre\tsentence1_binary_parse\tsentence2_binary_parse\t"
     "sentence1_parse\tsentence2_parse\tsentence1\tsentence2"
 )
+MNLI_DEV = f"{MNLI}\tlabel1\tlabel2\tgold_label"
 MNLI_ROW = '0\t1\t1n\tfiction\t( a )\t( b )\t(ROOT a)\t(ROOT b)\tA "premise\tA hypothesis'
 STS_B = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2"
 STS_B_ROW = "0\tmain-news\theadlines\t2013\t0\tnone\tnone\tOne.\tTwo."
@@ -28,19 +29,25 @@ PAIR = TextExample("A first.", "A second.", 1)
 # task -> (file -> content), part -> what is read.
 LAYOUTS = {
     "cola": (
-        {"train": "gj04\t0\t*\tA first.\ngj04\t1\t\tA \"second\n",
-         "test": "index\tsentence\n0\tA.\n"},
-        {"train": [TextExample("A first.", None, 0), TextExample('A "second', None, 1)],
-         "test": [TextExample("A.")]},
+        {
+            "train": 'gj04\t0\t*\tA first.\ngj04\t1\t\tA "second\n',
+            "test": "index\tsentence\n0\tA.\n",
+        },
+        {
+            "train": [TextExample("A first.", None, 0), TextExample('A "second', None, 1)],
+            "test": [TextExample("A.")],
+        },
     ),
     "sst-2": (
         {"dev": "sentence\tlabel\nA first. \t1\n", "test": "index\tsentence\n0\tA.\n"},
         {"dev": [TextExample("A first. ", None, 1)], "test": [TextExample("A.")]},
     ),
     "mrpc": (
-        {"train": "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n"
-                  "1\t7\t8\tA first.\tA second.\r\n",
-         "test": "index\t#1 ID\t#2 ID\t#1 String\t#2 String\n0\t7\t8\tA.\tB.\n"},
+        {
+            "train": "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n"
+            "1\t7\t8\tA first.\tA second.\r\n",
+            "test": "index\t#1 ID\t#2 ID\t#1 String\t#2 String\n0\t7\t8\tA.\tB.\n",
+        },
         {"train": [PAIR], "test": [TextExample("A.", "B.")]},
     ),
     "sts-b": (
@@ -48,24 +55,33 @@ LAYOUTS = {
         {"dev": [TextExample("One.", "Two.", 3.25)], "test": [TextExample("One.", "Two.")]},
     ),
     "qqp": (
-        {"train": "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
-                  "1\t1\t2\tA first.\tA second.\t1\n2\t3\t4\tbroken\n3\t5\t6\tWhat?\t\t0\n",
-         "test": "id\tquestion1\tquestion2\n0\tA.\tB.\n"},
+        {
+            "train": "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
+            "1\t1\t2\tA first.\tA second.\t1\n2\t3\t4\tbroken\n3\t5\t6\tWhat?\t\t0\n",
+            "test": "id\tquestion1\tquestion2\n0\tA.\tB.\n",
+        },
         {"train": [PAIR, TextExample("What?", "", 0)], "test": [TextExample("A.", "B.")]},
     ),
     "mnli": (
-        {"train": f"{MNLI}\tlabel1\tgold_label\n{MNLI_ROW}\tentailment\tneutral\n",
-         "dev_matched": f"{MNLI}\tlabel1\tlabel2\tgold_label\n{MNLI_ROW}\tx\tx\tentailment\n",
-         "dev_mismatched": f"{MNLI}\tlabel1\tlabel2\tgold_label\n{MNLI_ROW}\tx\tx\tcontradiction\n",
-         "test_mismatched": f"{MNLI}\n{MNLI_ROW}\n", "test_matched": f"{MNLI}\n{MNLI_ROW}\n"},
-        {"train": [TextExample('A "premise', "A hypothesis", 2)],
-         "dev": [TextExample('A "premise', "A hypothesis", 1)],
-         "dev_mismatched": [TextExample('A "premise', "A hypothesis", 0)],
-         "test": [TextExample('A "premise', "A hypothesis")]},
+        {
+            "train": f"{MNLI}\tlabel1\tgold_label\n{MNLI_ROW}\tentailment\tneutral\n",
+            "dev_matched": f"{MNLI_DEV}\n{MNLI_ROW}\tx\tx\tentailment\n",
+            "dev_mismatched": f"{MNLI_DEV}\n{MNLI_ROW}\tx\tx\tcontradiction\n",
+            "test_mismatched": f"{MNLI}\n{MNLI_ROW}\n",
+            "test_matched": f"{MNLI}\n{MNLI_ROW}\n",
+        },
+        {
+            "train": [TextExample('A "premise', "A hypothesis", 2)],
+            "dev": [TextExample('A "premise', "A hypothesis", 1)],
+            "dev_mismatched": [TextExample('A "premise', "A hypothesis", 0)],
+            "test": [TextExample('A "premise', "A hypothesis")],
+        },
     ),
     "qnli": (
-        {"dev": "index\tquestion\tsentence\tlabel\n0\tA first.\tA second.\tnot_entailment\n",
-         "test": "index\tquestion\tsentence\n0\tA.\tB.\n"},
+        {
+            "dev": "index\tquestion\tsentence\tlabel\n0\tA first.\tA second.\tnot_entailment\n",
+            "test": "index\tquestion\tsentence\n0\tA.\tB.\n",
+        },
         {"dev": [PAIR], "test": [TextExample("A.", "B.")]},
     ),
     "rte": (
@@ -73,16 +89,19 @@ LAYOUTS = {
         {"dev": [PAIR]},
     ),
     "wnli": (
-        {"dev": "index\tsentence1\tsentence2\tlabel\n0\tA first.\tA second.\t1\n"}, {"dev": [PAIR]},
+        {"dev": "index\tsentence1\tsentence2\tlabel\n0\tA first.\tA second.\t1\n"},
+        {"dev": [PAIR]},
     ),
     "ax": (
-        {"diagnostic": "index\tsentence1\tsentence2\n0\tA.\tB.\n",
-         "diagnostic-full": "Lexical Semantics\tPredicate-Argument Structure\tLogic\tKnowledge\t"
-                            "Domain\tPremise\tHypothesis\tLabel\n"
-                            "Negation\t\t\t\tNews\tA first.\tA second.\tentailment\n"},
+        {
+            "diagnostic": "index\tsentence1\tsentence2\n0\tA.\tB.\n",
+            "diagnostic-full": "Lexical Semantics\tPredicate-Argument Structure\tLogic\tKnowledge\t"
+            "Domain\tPremise\tHypothesis\tLabel\n"
+            "Negation\t\t\t\tNews\tA first.\tA second.\tentailment\n",
+        },
         {"test": [TextExample("A.", "B.")], "dev": [PAIR]},
     ),
-}  # fmt: skip
+}
 
 
 def write(folder: pathlib.Path, files: dict[str, str]) -> Source:
@@ -106,8 +125,9 @@ def test_layouts(tmp_path, name):
 def test_mnli_has_two_dev_parts_and_the_matched_one_chooses(tmp_path):
     data = GLUE["mnli"].read(write(tmp_path / "MNLI", LAYOUTS["mnli"][0]))
     assert {name: [each.label for each in part] for name, part in data.dev.items()} == {
-        "matched": [1], "mismatched": [0],
-    }  # fmt: skip
+        "matched": [1],
+        "mismatched": [0],
+    }
     assert next(iter(data.dev)) == "matched"
     assert (data.task.kind, data.task.pair) == ("classifier", True)
     assert data.task.labels == ("contradiction", "entailment", "neutral")
@@ -123,8 +143,11 @@ def test_short_rows_of_qqp_are_counted_but_not_in_its_test(tmp_path, capsys):
 
 
 BAD = {
-    "unknown label": ("rte", "index\tsentence1\tsentence2\tlabel\n0\tA\tB\tmaybe\n",
-                      ["train.tsv:2", "'maybe'", "entailment, not_entailment"]),
+    "unknown label": (
+        "rte",
+        "index\tsentence1\tsentence2\tlabel\n0\tA\tB\tmaybe\n",
+        ["train.tsv:2", "'maybe'", "entailment, not_entailment"],
+    ),
     "no number": ("sts-b", f"{STS_B}\tscore\n{STS_B_ROW}\thigh\n", ["train.tsv:2", "0 to 5"]),
     "no score": ("sts-b", f"{STS_B}\tscore\n{STS_B_ROW}\t5.1\n", ["train.tsv:2", "0 to 5", "5.1"]),
     "not a number": ("sts-b", f"{STS_B}\tscore\n{STS_B_ROW}\tnan\n", ["train.tsv:2", "nan"]),
@@ -133,7 +156,7 @@ BAD = {
     "a tab too many": ("cola", "gj04\t1\t\tA\tB\n", ["train.tsv:1", "5 columns", "4", "tabs"]),
     "empty text": ("cola", "gj04\t1\t\tA\ngj04\t1\t\t\n", ["train.tsv:2", "`sentence` is empty"]),
     "empty file": ("sst-2", "", ["train.tsv is empty"]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", BAD)
@@ -152,9 +175,12 @@ def test_what_is_not_there_is_named(tmp_path):
 
 
 COUNTS = {
-    "cola": (8551, 1043, 1063), "sst-2": (67349, 872, 1821), "rte": (2490, 277, 3000),
-    "wnli": (635, 71, 146), "sts-b": (5749, 1500, 1379),
-}  # fmt: skip
+    "cola": (8551, 1043, 1063),
+    "sst-2": (67349, 872, 1821),
+    "rte": (2490, 277, 3000),
+    "wnli": (635, 71, 146),
+    "sts-b": (5749, 1500, 1379),
+}
 
 
 @pytest.mark.parametrize("name", COUNTS)
@@ -185,8 +211,11 @@ def test_scores():
         {"pearson": 12.5 / (5 * 38.75) ** 0.5, "spearman": 1.0}
     )
     assert {name: next(iter(task.metrics)) for name, task in GLUE.items()} == {
-        **dict.fromkeys(GLUE, "accuracy"), "cola": "mcc", "ax": "mcc", "sts-b": "pearson",
-    }  # fmt: skip
+        **dict.fromkeys(GLUE, "accuracy"),
+        "cola": "mcc",
+        "ax": "mcc",
+        "sts-b": "pearson",
+    }
 
 
 def test_submissions(tmp_path):
@@ -207,9 +236,10 @@ def test_recipes_are_settings():
             FinetuneConfig(encoder, ClassifierTask(labels=("a", "b"))), values
         )
         assert (config.task.seq_length == 512) is bool(values) is (name != "ax")
-    qqp = settings.override(FinetuneConfig(encoder, RegressorTask()), [
-        f"{key}={value}" for key, value in GLUE["qqp"].recipe.items()
-    ])  # fmt: skip
+    qqp = settings.override(
+        FinetuneConfig(encoder, RegressorTask()),
+        [f"{key}={value}" for key, value in GLUE["qqp"].recipe.items()],
+    )
     assert (qqp.model.hidden_dropout, qqp.model.attention_dropout, qqp.task.dropout) == (0.1,) * 3
     assert (qqp.training.learning_rate, qqp.training.batch_size) == (5e-5, 128)
     assert (qqp.training.steps, qqp.training.warmup_steps) == (14000, 1000)
@@ -234,10 +264,12 @@ def test_the_model_gardens_examples_of_the_real_files(shared_data, tmp_path, mon
 
     task, source = GLUE[name], Source(str(shared_data / "glue"))
     processor = {
-        "cola": classifier_data_lib.ColaProcessor, "sst-2": classifier_data_lib.SstProcessor,
-        "rte": classifier_data_lib.RteProcessor, "wnli": classifier_data_lib.WnliProcessor,
+        "cola": classifier_data_lib.ColaProcessor,
+        "sst-2": classifier_data_lib.SstProcessor,
+        "rte": classifier_data_lib.RteProcessor,
+        "wnli": classifier_data_lib.WnliProcessor,
         "sts-b": classifier_data_lib.StsBProcessor,
-    }[name]()  # fmt: skip
+    }[name]()
     builder = Glue(config=task.tfds, data_dir=str(tmp_path))
     label = builder.info.features["label"]
 
@@ -277,10 +309,13 @@ def prepared(folder: pathlib.Path, name: str, features: dict, splits: dict[str, 
 
     dataset, config = name.split("/")
     tfds.dataset_builders.store_as_tfds_dataset(
-        name=dataset, config=config, version="2.0.0", data_dir=str(folder),
+        name=dataset,
+        config=config,
+        version="2.0.0",
+        data_dir=str(folder),
         features=tfds.features.FeaturesDict(features),
         split_datasets={k: tf.data.Dataset.from_tensor_slices(v) for k, v in splits.items()},
-    )  # fmt: skip
+    )
 
 
 def test_tfds(tmp_path):
@@ -290,25 +325,41 @@ def test_tfds(tmp_path):
     text = tfds.features.Text()
     three = tfds.features.ClassLabel(names=["entailment", "neutral", "contradiction"])
     pair = {"premise": text, "hypothesis": text, "label": three, "idx": np.int32}
-    prepared(tmp_path, "glue/mnli", pair, {
-        split: {"premise": ["p2", "p0", "p1"], "hypothesis": ["h2", "h0", "h1é"],
-                "label": [2, 0, 1], "idx": np.array([2, 0, 1], np.int32)}
-        for split in ("train", "validation_matched", "validation_mismatched")
-    })  # fmt: skip
+    prepared(
+        tmp_path,
+        "glue/mnli",
+        pair,
+        {
+            split: {
+                "premise": ["p2", "p0", "p1"],
+                "hypothesis": ["h2", "h0", "h1é"],
+                "label": [2, 0, 1],
+                "idx": np.array([2, 0, 1], np.int32),
+            }
+            for split in ("train", "validation_matched", "validation_mismatched")
+        },
+    )
     source = Source(str(tmp_path), tfds=True)
     data = GLUE["mnli"].read(source)
     assert data.train == [
-        TextExample("p0", "h0", 1), TextExample("p1", "h1é", 2), TextExample("p2", "h2", 0),
-    ]  # fmt: skip
+        TextExample("p0", "h0", 1),
+        TextExample("p1", "h1é", 2),
+        TextExample("p2", "h2", 0),
+    ]
     assert list(data.dev) == ["matched", "mismatched"]
     with pytest.raises(InputError, match=r"glue/mnli must have a split 'test_matched'"):
         GLUE["mnli"].read_part(source, "test", data.task)
 
     two = tfds.features.ClassLabel(names=["unacceptable", "acceptable"])
-    prepared(tmp_path, "glue/cola", {"sentence": text, "label": two, "idx": np.int32}, {
-        "test": {"sentence": ["a"], "label": [-1], "idx": np.array([0], np.int32)},
-        "validation": {"sentence": ["b"], "label": [1], "idx": np.array([0], np.int32)},
-    })  # fmt: skip
+    prepared(
+        tmp_path,
+        "glue/cola",
+        {"sentence": text, "label": two, "idx": np.int32},
+        {
+            "test": {"sentence": ["a"], "label": [-1], "idx": np.array([0], np.int32)},
+            "validation": {"sentence": ["b"], "label": [1], "idx": np.array([0], np.int32)},
+        },
+    )
     section = GLUE["cola"].section
     assert GLUE["cola"].read_part(source, "test", section) == [TextExample("a")]
     assert GLUE["cola"].read_part(source, "dev", section) == [TextExample("b", None, 1)]

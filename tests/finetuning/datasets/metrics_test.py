@@ -13,12 +13,14 @@ from finetuning.datasets.metrics import METRICS, compare, score_labels, score_nu
 
 def test_by_hand():
     answers, predicted = [1, 1, 1, 0, 0], [1, 1, 0, 1, 0]  # 2 true, 1 false of 1; 1 and 1 of 0
-    assert compare(["accuracy", "f1", "macro_f1", "mcc"], answers, predicted) == pytest.approx({
-        "accuracy": 3 / 5,
-        "f1": 2 / 3,
-        "macro_f1": (2 / 3 + 1 / 2) / 2,
-        "mcc": (2 * 1 - 1 * 1) / math.sqrt(3 * 3 * 2 * 2),
-    })  # fmt: skip
+    assert compare(["accuracy", "f1", "macro_f1", "mcc"], answers, predicted) == pytest.approx(
+        {
+            "accuracy": 3 / 5,
+            "f1": 2 / 3,
+            "macro_f1": (2 / 3 + 1 / 2) / 2,
+            "mcc": (2 * 1 - 1 * 1) / math.sqrt(3 * 3 * 2 * 2),
+        }
+    )
     assert METRICS["pearson"](np.array([1, 2, 3]), np.array([1, 2, 4])) == pytest.approx(
         3 / math.sqrt(2 * 42 / 9)
     )

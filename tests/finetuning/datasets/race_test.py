@@ -16,10 +16,13 @@ OPTIONS = ["one", "two", "three", "four"]
 
 def passage(name: str, letters: str = "AC", **changes) -> dict:
     return {
-        "article": f"Article of {name}.", "id": f"{name}.txt", "answers": list(letters),
+        "article": f"Article of {name}.",
+        "id": f"{name}.txt",
+        "answers": list(letters),
         "questions": [f"What is _ in {name}?", "Why?"][: len(letters)],
-        "options": [OPTIONS] * len(letters), **changes,
-    }  # fmt: skip
+        "options": [OPTIONS] * len(letters),
+        **changes,
+    }
 
 
 def example(name: str, question: int, label: int | None) -> ChoiceExample:
@@ -46,9 +49,12 @@ def test_the_archive(tmp_path):
     write(tmp_path, "train/high/0.txt", [passage("another", "D")])
     data = RACE["race"].read(source)
     assert data.train == [
-        example("train middle", 0, 0), example("train middle", 1, 2), example("another", 0, 3),
-        example("train high", 0, 0), example("train high", 1, 2),
-    ]  # fmt: skip
+        example("train middle", 0, 0),
+        example("train middle", 1, 2),
+        example("another", 0, 3),
+        example("train high", 0, 0),
+        example("train high", 1, 2),
+    ]
     middle, high = (
         [example(f"dev {name}", i, 2 * i) for i in (0, 1)] for name in ("middle", "high")
     )
@@ -94,7 +100,7 @@ BAD = {
     "empty article": (passage("x", article=" "), ["article", "empty"]),
     "no text": (passage("x", questions=["Why?", 3]), ["question 2", "texts"]),
     "a list": ([1], ["passage of RACE", "[1]"]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", BAD)
@@ -137,13 +143,21 @@ def test_tfds(tmp_path):
     rows = [passage("b", "AC"), passage("a", "B", article="é")]
     rows = [(row["id"], {"example_id": row.pop("id"), **row}) for row in rows]
     tfds.dataset_builders.store_as_tfds_dataset(
-        name="race", config="high", version="2.0.0", data_dir=str(tmp_path),
-        features=tfds.features.FeaturesDict({
-            "article": text, "questions": texts, "answers": texts,
-            "options": tfds.features.Sequence(texts), "example_id": text,
-        }),
+        name="race",
+        config="high",
+        version="2.0.0",
+        data_dir=str(tmp_path),
+        features=tfds.features.FeaturesDict(
+            {
+                "article": text,
+                "questions": texts,
+                "answers": texts,
+                "options": tfds.features.Sequence(texts),
+                "example_id": text,
+            }
+        ),
         split_datasets={"train": rows, "dev": rows},
-    )  # fmt: skip
+    )
     data = RACE["race-high"].read(Source(str(tmp_path), tfds=True))
     first = ChoiceExample("What is _ in a?", "é", tuple(OPTIONS), 1)
     assert data.train == [first, example("b", 0, 0), example("b", 1, 2)]

@@ -40,10 +40,14 @@ def write(folder: pathlib.Path, train: object, dev: object = GOOD, version: str 
 
 def test_a_folder_in_squad_s_layout(tmp_path, capsys):
     data = ONE.read(write(tmp_path, GOOD))
-    assert data.train == data.dev["dev"] == [
-        SpanExample("What is q1?", "Anna sah Bert.", "q1", ((0, "Anna"),)),
-        SpanExample("What is q2?", "Anna sah Bert.", "q2", ((9, "Bert"), (0, "Anna"))),
-    ]  # fmt: skip
+    assert (
+        data.train
+        == data.dev["dev"]
+        == [
+            SpanExample("What is q1?", "Anna sah Bert.", "q1", ((0, "Anna"),)),
+            SpanExample("What is q2?", "Anna sah Bert.", "q2", ((9, "Bert"), (0, "Anna"))),
+        ]
+    )
     assert not data.task.answerable and data.task.kind == "span"
     assert "train-v1.1.json: 2 questions\n" in capsys.readouterr().out
 
@@ -139,15 +143,22 @@ def test_a_prepared_tfds(tmp_path):
     rows = tf.data.Dataset.from_tensor_slices(rows | {"answers": answers})
     rows = rows.map(lambda row: row | {"answers": {k: v for k, v in row["answers"].items()}})
     tfds.dataset_builders.store_as_tfds_dataset(
-        name="squad", version="3.0.0", config="v2.0", data_dir=str(tmp_path),
+        name="squad",
+        version="3.0.0",
+        config="v2.0",
+        data_dir=str(tmp_path),
         features=tfds.features.FeaturesDict(features),
         split_datasets={"train": rows, "validation": rows},
-    )  # fmt: skip
+    )
     data = TWO.read(Source(str(tmp_path), tfds=True))
-    assert data.train == data.dev["dev"] == [
-        SpanExample("Wer?", "Der Bär.", "q1", ((4, "Bär"),)),
-        SpanExample("Who?", "Anna.", "q2", (), True),
-    ]  # fmt: skip
+    assert (
+        data.train
+        == data.dev["dev"]
+        == [
+            SpanExample("Wer?", "Der Bär.", "q1", ((4, "Bär"),)),
+            SpanExample("Who?", "Anna.", "q2", (), True),
+        ]
+    )
     with pytest.raises(InputNotFoundError, match=r"tfds build squad/v1.1"):
         ONE.read(Source(str(tmp_path), tfds=True))
 
@@ -167,8 +178,15 @@ def real(request, shared_data) -> tuple:
         start = int(rng.integers(len(words)))
         gold = example.answers[0][1] if example.answers else ""
         # Right, cut, with more around it, of other case and marks, elsewhere, only marks, nothing.
-        text = [gold, gold[: len(gold) // 2], f"in the {gold} a", f"The {gold.upper()}!",
-                " ".join(words[start : start + 3]), "the -", ""][int(rng.integers(7))]  # fmt: skip
+        text = [
+            gold,
+            gold[: len(gold) // 2],
+            f"in the {gold} a",
+            f"The {gold.upper()}!",
+            " ".join(words[start : start + 3]),
+            "the -",
+            "",
+        ][int(rng.integers(7))]
         null = float(rng.normal(-1.0 if example.answers else 1.0))
         best = [{"text": text}] if text else []
         answer = "" if null > 0 and task is TWO else text
@@ -189,21 +207,31 @@ def test_scores_are_the_official_evaluators(real):
         )
         return
     official = squad_evaluate_v2_0.evaluate(dataset, answers)
-    names = {"f1": "f1", "exact_match": "exact", "has_answer_f1": "HasAns_f1",
-             "has_answer_exact_match": "HasAns_exact", "no_answer_f1": "NoAns_f1",
-             "no_answer_exact_match": "NoAns_exact"}  # fmt: skip
+    names = {
+        "f1": "f1",
+        "exact_match": "exact",
+        "has_answer_f1": "HasAns_f1",
+        "has_answer_exact_match": "HasAns_exact",
+        "no_answer_f1": "NoAns_f1",
+        "no_answer_exact_match": "NoAns_exact",
+    }
     for name, theirs in names.items():
         assert scores.pop(name) == pytest.approx(official[theirs] / 100, rel=1e-12)
-    texts = {e.id: p["n_best"][0]["text"] if p["n_best"] else ""
-             for e, p in zip(examples, predictions, strict=True)}  # fmt: skip
+    texts = {
+        e.id: p["n_best"][0]["text"] if p["n_best"] else ""
+        for e, p in zip(examples, predictions, strict=True)
+    }
     nulls = {e.id: p["null_score"] for e, p in zip(examples, predictions, strict=True)}
     official = squad_evaluate_v2_0.evaluate(dataset, texts, nulls)
-    assert scores == pytest.approx({
-        "best_f1": official["final_f1"] / 100,
-        "exact_match_at_best_f1": exact_at(official["final_f1_thresh"], dataset, texts, nulls),
-        "best_exact_match": official["final_exact"] / 100,
-        "best_threshold": official["final_f1_thresh"],
-    }, rel=1e-12)  # fmt: skip
+    assert scores == pytest.approx(
+        {
+            "best_f1": official["final_f1"] / 100,
+            "exact_match_at_best_f1": exact_at(official["final_f1_thresh"], dataset, texts, nulls),
+            "best_exact_match": official["final_exact"] / 100,
+            "best_threshold": official["final_f1_thresh"],
+        },
+        rel=1e-12,
+    )
 
 
 def exact_at(threshold: float, dataset: list, texts: dict, nulls: dict) -> float:
@@ -233,14 +261,27 @@ def test_the_best_f1_is_the_official_evaluator_s_with_its_ties(shared_data, deci
         texts[example.id] = (gold, f"in {gold} or", other, "")[rng.integers(4)]
         side = shift if example.answers else -shift
         nulls[example.id] = round(float(rng.normal(side / 9)), decimals)
-    dataset = [{"paragraphs": [{"qas": [
-        {"id": e.id, "answers": [{"text": text} for _, text in e.answers]} for e in examples
-    ]}]}]  # fmt: skip
+    dataset = [
+        {
+            "paragraphs": [
+                {
+                    "qas": [
+                        {"id": e.id, "answers": [{"text": text} for _, text in e.answers]}
+                        for e in examples
+                    ]
+                }
+            ]
+        }
+    ]
     official = squad_evaluate_v2_0.evaluate(dataset, texts, nulls)
     predictions = [
-        {"answer": "", "null_score": nulls[e.id],
-         "n_best": [{"text": texts[e.id]}] if texts[e.id] else []} for e in examples
-    ]  # fmt: skip
+        {
+            "answer": "",
+            "null_score": nulls[e.id],
+            "n_best": [{"text": texts[e.id]}] if texts[e.id] else [],
+        }
+        for e in examples
+    ]
     scores = TWO.score(predictions, examples)
     assert scores["best_f1"] == pytest.approx(official["final_f1"] / 100, rel=1e-12)
     assert scores["best_f1"] > np.mean([not example.answers for example in examples])

@@ -39,8 +39,9 @@ def test_csv_has_quoting(tmp_path):
     long = "word " * 50_000  # beyond the csv module's own limit of 131,072 characters
     content = f'id,text\n1,"a, ""b""\n\nc"\n\n2,{long}\n'
     assert cells(written(tmp_path, "a.csv", content), "text") == [
-        (2, ['a, "b"\n\nc']), (6, [long]),
-    ]  # fmt: skip
+        (2, ['a, "b"\n\nc']),
+        (6, [long]),
+    ]
 
 
 def test_json_lines_have_keys_for_columns(tmp_path):
@@ -65,7 +66,7 @@ BAD = {
     "no text": ("a.jsonl", '{"text": null, "label": 0}\n', ["a.jsonl:1", "`text`", "None"]),
     "no key": ("a.jsonl", '{"text": "a", "label": 0}\n{"text": "b"}\n', ["a.jsonl:2", "`label`"]),
     "half a file": ("a.tsv.gz", gzip.compress(b"text\tlabel\n" * 99)[:-9], ["whole gzip"]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", BAD)

@@ -25,9 +25,10 @@ def test_labels_come_from_the_training_part_sorted(tmp_path, capsys):
     data = TASK.read(write(tmp_path, train_tsv=rows, dev_tsv=DEV))
     assert (data.task.labels, data.task.pair) == (("a", "b"), False)
     assert data.train == [  # quotes are text, not quoting; a label's spaces are none of it
-        TextExample('He said "so', None, 1), TextExample("café, d'accord", None, 0),
+        TextExample('He said "so', None, 1),
+        TextExample("café, d'accord", None, 0),
         TextExample("y", None, 1),
-    ]  # fmt: skip
+    ]
     assert data.dev == {"dev": [TextExample("x", None, 0)]}
     assert capsys.readouterr().out == (
         "train: 3 examples: a 1 (33.3%), b 2 (66.7%)\ndev: 1 examples: a 1 (100.0%), b 0 (0.0%)\n"

@@ -27,8 +27,10 @@ def test_numbers_of_every_format(tmp_path, capsys):
     )
     data = TASK.read(source)
     assert data.train == [
-        TextExample("a, b", None, -1.5), TextExample("c", None, 2000.0), TextExample("d", None, 5.0)
-    ]  # fmt: skip
+        TextExample("a, b", None, -1.5),
+        TextExample("c", None, 2000.0),
+        TextExample("d", None, 5.0),
+    ]
     assert data.dev == {"dev": [TextExample("e", None, 2.5), TextExample("f", None, 7.0)]}
     numbers = [-1.5, 2000.0, 5.0]
     assert data.task.center == pytest.approx(np.mean(numbers))
@@ -66,9 +68,12 @@ def test_a_run_on_prices(start: str, tmp_path: pathlib.Path):
             lines.append(f"{' '.join(words)}\t{50_000 + 10_000 * words.count('pear')}")
         (folder / f"{part}.tsv").write_text("\n".join(lines) + "\n")
     options = train.FinetuneOptions(
-        "text_regression", str(tmp_path / "run"), str(folder), init=start,
+        "text_regression",
+        str(tmp_path / "run"),
+        str(folder),
+        init=start,
         set=(*QUICK, "training.steps=120", "training.evaluate_every=40"),
-    )  # fmt: skip
+    )
     train.main(options)
     result = RunDir(str(tmp_path / "run")).result()
     assert result["pearson"] > 0.9
@@ -80,14 +85,23 @@ def test_a_run_on_prices(start: str, tmp_path: pathlib.Path):
     out = tmp_path / "distilled"  # the loss is in units of the labels' variance, not of 1e8
     distill.main(
         distill.DistillOptions(
-            str(tmp_path / "run"), "text_regression", str(out), str(folder),
-            student_layers=1, set=QUICK,
+            str(tmp_path / "run"),
+            "text_regression",
+            str(out),
+            str(folder),
+            student_layers=1,
+            set=QUICK,
         )
-    )  # fmt: skip
+    )
     rows = RunDir(str(out / "student")).metrics()
     assert rows[0]["loss/train"] < 2 and rows[-1]["loss/train"] < 0.2
     with pytest.raises(ConfigError, match=r"`task.scale` follows from the data"):
-        train.main(train.FinetuneOptions(
-            "text_regression", str(tmp_path / "other"), str(folder), init=start,
-            set=(*QUICK, "task.scale=1"),
-        ))  # fmt: skip
+        train.main(
+            train.FinetuneOptions(
+                "text_regression",
+                str(tmp_path / "other"),
+                str(folder),
+                init=start,
+                set=(*QUICK, "task.scale=1"),
+            )
+        )

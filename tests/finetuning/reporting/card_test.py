@@ -14,20 +14,50 @@ CHOICE = ChoiceExample("q", "c", ("x", "y"), 0)
 @pytest.mark.parametrize(
     ("task", "example", "right", "wrong", "row"),
     [
-        (ONE, SPAN, {"answer": "Jane", "score": 0.9}, {"answer": "", "score": 0.0},
-         "| who? | Jane | (no answer) |"),
-        (ONE, SPAN, {"answer": "the JANE.", "score": 0.9}, {"answer": "Jane wrote", "score": 0.1},
-         "| who? | Jane | Jane wrote |"),  # as the scorer has it: case, articles, marks
-        (TWO, NONE, {"answer": "", "score": 0.0}, {"answer": "Jane", "score": 0.1},
-         "| who? | (no answer) | Jane |"),
-        ({"kind": "multiple_choice"}, CHOICE, {"choice": 0, "probabilities": [0.9, 0.1]},
-         {"choice": 1, "probabilities": [0.2, 0.8]}, "| q | x | y |"),
-        ({"kind": "regressor"}, TextExample("a", "b", 2.0), {"score": 2.0}, {"score": 4.5},
-         "| a ‖ b | 2.00 | 4.50 |"),
-        ({"kind": "classifier", "labels": ["no", "yes"]}, TextExample("a|b", label=1),
-         {"label": "yes", "score": 0.9}, {"label": "no", "score": 0.8}, r"| a\|b | yes | no |"),
+        (
+            ONE,
+            SPAN,
+            {"answer": "Jane", "score": 0.9},
+            {"answer": "", "score": 0.0},
+            "| who? | Jane | (no answer) |",
+        ),
+        (
+            ONE,
+            SPAN,
+            {"answer": "the JANE.", "score": 0.9},
+            {"answer": "Jane wrote", "score": 0.1},
+            "| who? | Jane | Jane wrote |",
+        ),  # as the scorer has it: case, articles, marks
+        (
+            TWO,
+            NONE,
+            {"answer": "", "score": 0.0},
+            {"answer": "Jane", "score": 0.1},
+            "| who? | (no answer) | Jane |",
+        ),
+        (
+            {"kind": "multiple_choice"},
+            CHOICE,
+            {"choice": 0, "probabilities": [0.9, 0.1]},
+            {"choice": 1, "probabilities": [0.2, 0.8]},
+            "| q | x | y |",
+        ),
+        (
+            {"kind": "regressor"},
+            TextExample("a", "b", 2.0),
+            {"score": 2.0},
+            {"score": 4.5},
+            "| a ‖ b | 2.00 | 4.50 |",
+        ),
+        (
+            {"kind": "classifier", "labels": ["no", "yes"]},
+            TextExample("a|b", label=1),
+            {"label": "yes", "score": 0.9},
+            {"label": "no", "score": 0.8},
+            r"| a\|b | yes | no |",
+        ),
     ],
-)  # fmt: skip
+)
 def test_mistakes(task: dict, example: object, right: dict, wrong: dict, row: str):
     table = _mistakes(task, [right, wrong], [example, example])[-1]
     assert table.splitlines()[2:] == [row]

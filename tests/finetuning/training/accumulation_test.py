@@ -24,9 +24,14 @@ from finetuning.training.starting_point import StartingPoint, resolve
 @pytest.fixture(scope="module")
 def config(begin: StartingPoint, fruit: str) -> FinetuneConfig:
     data = TASKS["text_classification"].read(Source(fruit))
-    chosen = ("training.steps=6", "training.evaluate_every=2", "training.batch_size=8",
-              "training.learning_rate=0.01", "task.seq_length=32",
-              "training.clip_norm=0.1")  # fmt: skip
+    chosen = (
+        "training.steps=6",
+        "training.evaluate_every=2",
+        "training.batch_size=8",
+        "training.learning_rate=0.01",
+        "task.seq_length=32",
+        "training.clip_norm=0.1",
+    )
     return resolve(begin, data, {}, chosen, "cpu")
 
 
@@ -102,11 +107,17 @@ def test_a_pooler_without_a_gradient_stays(begin, config, precision: str):
     task = SpanTask(answerable=True, dropout=0.0)
     rng = np.random.default_rng(0)
     ids = rng.integers(5, 20, [4, 12]).astype(np.int32)
-    inputs = {"input_word_ids": ids, "input_mask": np.ones_like(ids),
-              "input_type_ids": np.repeat([[0] * 4 + [1] * 8], 4, axis=0).astype(np.int32),
-              "start_position": np.full([4], 5, np.int32)}  # fmt: skip
-    targets = {"start_position": np.full([4], 5), "end_position": np.arange(6, 10),
-               "is_impossible": np.array([0, 1, 0, 0])}  # fmt: skip
+    inputs = {
+        "input_word_ids": ids,
+        "input_mask": np.ones_like(ids),
+        "input_type_ids": np.repeat([[0] * 4 + [1] * 8], 4, axis=0).astype(np.int32),
+        "start_position": np.full([4], 5, np.int32),
+    }
+    targets = {
+        "start_position": np.full([4], 5),
+        "end_position": np.arange(6, 10),
+        "is_impossible": np.array([0, 1, 0, 0]),
+    }
     after = []
     for parts in (1, 2):
         tf_keras.utils.set_random_seed(0)

@@ -25,9 +25,14 @@ CPU = tf.distribute.OneDeviceStrategy("/cpu:0")
 @pytest.fixture(scope="module")
 def config(begin: StartingPoint, fruit: str) -> FinetuneConfig:
     data = TASKS["text_classification"].read(Source(fruit))
-    chosen = ("training.steps=6", "training.evaluate_every=2", "training.batch_size=8",
-              "training.learning_rate=0.01", "task.seq_length=32",
-              "model.hidden_dropout=0.1")  # fmt: skip
+    chosen = (
+        "training.steps=6",
+        "training.evaluate_every=2",
+        "training.batch_size=8",
+        "training.learning_rate=0.01",
+        "task.seq_length=32",
+        "model.hidden_dropout=0.1",
+    )
     return resolve(begin, data, {}, chosen, "cpu")
 
 
@@ -179,9 +184,12 @@ class TestLayers:
             for part in ("embeddings", "attention_0", "feed_forward_1", "attention_2", "pooler")
         }
         assert found == {
-            "embeddings": {1 / 16}, "attention_0": {1 / 8}, "feed_forward_1": {1 / 4},
-            "attention_2": {1 / 2}, "pooler": {1},
-        }  # fmt: skip
+            "embeddings": {1 / 16},
+            "attention_0": {1 / 8},
+            "feed_forward_1": {1 / 4},
+            "attention_2": {1 / 2},
+            "pooler": {1},
+        }
 
     def test_shared_weights_are_as_high_as_the_highest_that_uses_them(self, begin, config):
         rates = self.rates(begin, config, "attention")
@@ -206,9 +214,10 @@ class TestLayers:
         after = tune(begin, values, features, str(tmp_path / "run"), (0.5,))
         names = [weight.name for weight in before.weights]
         moved = {
-            name for name, old, new in zip(names, before.get_weights(), after, strict=True)
+            name
+            for name, old, new in zip(names, before.get_weights(), after, strict=True)
             if np.any(old != new)
-        }  # fmt: skip
+        }
         assert not any("embeddings" in name for name in moved)
         assert any("attention_0" in name for name in moved)
 

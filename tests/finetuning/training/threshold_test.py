@@ -18,10 +18,12 @@ from finetuning.datasets.squad import SQUAD, hold_out
 def questions(contexts: int) -> list[SpanExample]:
     """Of each context one question that it answers, and one that it does not."""
     return [
-        SpanExample("?", f"context {i}", f"{i} {number}", () if number else ((0, "context"),),
-                    bool(number))
-        for i in range(contexts) for number in (0, 1)
-    ]  # fmt: skip
+        SpanExample(
+            "?", f"context {i}", f"{i} {number}", () if number else ((0, "context"),), bool(number)
+        )
+        for i in range(contexts)
+        for number in (0, 1)
+    ]
 
 
 def test_whole_contexts_are_left_out():
@@ -40,9 +42,13 @@ def test_a_share_without_both_kinds_of_question():
 
 WORDS = "apple pear plum cherry melon hammer saw file drill".split()
 VALUES = (
-    "training.steps=4", "training.evaluate_every=4", "training.threshold_share=0.2",
-    "task.seq_length=32", "task.doc_stride=8", "task.query_length=8",
-)  # fmt: skip
+    "training.steps=4",
+    "training.evaluate_every=4",
+    "training.threshold_share=0.2",
+    "task.seq_length=32",
+    "task.doc_stride=8",
+    "task.query_length=8",
+)
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +72,11 @@ def squad(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def runs(start: str, squad: str, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     folder = tmp_path_factory.mktemp("thresholds") / "runs"
-    train.main(train.FinetuneOptions("squad2", str(folder), squad, init=start, recipe="none",
-                                     seeds=2, set=VALUES))  # fmt: skip
+    train.main(
+        train.FinetuneOptions(
+            "squad2", str(folder), squad, init=start, recipe="none", seeds=2, set=VALUES
+        )
+    )
     return folder
 
 
@@ -89,27 +98,43 @@ def test_the_run_answers_with_what_was_best_for_them(
     answers = task.score(predictor(data.dev["dev"]), data.dev["dev"])
     assert result["f1"] == pytest.approx(answers["f1"], abs=1e-6)
     capsys.readouterr()
-    predict.main(predict.PredictOptions(run.path, data_dir=squad, part="dev", null_threshold=1e9,
-                                        output=str(runs / "answers.jsonl")))  # fmt: skip
+    predict.main(
+        predict.PredictOptions(
+            run.path,
+            data_dir=squad,
+            part="dev",
+            null_threshold=1e9,
+            output=str(runs / "answers.jsonl"),
+        )
+    )
     rows = [json.loads(line) for line in open(runs / "answers.jsonl", encoding="utf-8")]
     assert all(each["answer"] for each in rows if each["n_best"])
-    train.main(train.FinetuneOptions("squad2", run.path, squad, init=start, recipe="none",
-                                     set=VALUES))  # fmt: skip
+    train.main(
+        train.FinetuneOptions("squad2", run.path, squad, init=start, recipe="none", set=VALUES)
+    )
     assert "already complete" in capsys.readouterr().out
 
 
 @pytest.mark.slow
 def test_members_with_thresholds_of_their_own(runs: pathlib.Path, squad: str, tmp_path):
     """The mean of what each one's null scores are above its threshold, against zero."""
-    ensemble.main(ensemble.EnsembleOptions(
-        (str(runs / "seed-*"),), str(tmp_path / "out"), squad, select="all",
-    ))  # fmt: skip
+    ensemble.main(
+        ensemble.EnsembleOptions(
+            (str(runs / "seed-*"),),
+            str(tmp_path / "out"),
+            squad,
+            select="all",
+        )
+    )
     examples = SQUAD["squad2"].read(train.source_of(squad, False)).dev["dev"]
     members = [load_predictor(str(runs / f"seed-{i}")) for i in (0, 1)]
-    above = np.mean([
-        [each["null_score"] - member.task.null_threshold for each in member(examples)]
-        for member in members
-    ], axis=0)  # fmt: skip
+    above = np.mean(
+        [
+            [each["null_score"] - member.task.null_threshold for each in member(examples)]
+            for member in members
+        ],
+        axis=0,
+    )
     lines = (tmp_path / "out" / "predictions.jsonl").read_text().splitlines()
     predictions = [json.loads(line)["prediction"] for line in lines]
     np.testing.assert_allclose([each["null_score"] for each in predictions], above, atol=1e-5)
@@ -118,7 +143,12 @@ def test_members_with_thresholds_of_their_own(runs: pathlib.Path, squad: str, tm
 
 def test_other_tasks_have_none(start: str, fruit: str, tmp_path):
     with pytest.raises(ConfigError, match=r"threshold_share.*squad2.*kind 'classifier'"):
-        train.main(train.FinetuneOptions(
-            "text_classification", str(tmp_path / "run"), fruit, init=start,
-            set=("training.threshold_share=0.1",),
-        ))  # fmt: skip
+        train.main(
+            train.FinetuneOptions(
+                "text_classification",
+                str(tmp_path / "run"),
+                fruit,
+                init=start,
+                set=("training.threshold_share=0.1",),
+            )
+        )

@@ -32,10 +32,16 @@ def model(tokenizer: Tokenizer) -> AlbertPretrainer:
     tf_keras.utils.set_random_seed(3)
     return AlbertPretrainer(
         AlbertConfig(
-            vocab_size=tokenizer.vocab_size, embedding_size=8, hidden_size=16, num_layers=2,
-            num_heads=2, intermediate_size=32, max_positions=24, initializer_range=0.5,
+            vocab_size=tokenizer.vocab_size,
+            embedding_size=8,
+            hidden_size=16,
+            num_layers=2,
+            num_heads=2,
+            intermediate_size=32,
+            max_positions=24,
+            initializer_range=0.5,
         )
-    ).create_weights()  # fmt: skip
+    ).create_weights()
 
 
 def one_at_a_time(
@@ -119,8 +125,11 @@ def test_files(tmp_path: pathlib.Path):
     pairs = read_minimal_pairs(str(tmp_path))
     assert pairs[0] == MinimalPair("It is.", "It are.", "plain", "plain")
     assert pairs[1] == pairs[2] == MinimalPair("It is.", "It are.", "agreement_1", "agreement")
-    for line, problem in (('{"sentence_good": "a"}', "sentence_bad"), ("[1", "JSON object"),
-                          ("[]", "sentence_good")):  # fmt: skip
+    for line, problem in (
+        ('{"sentence_good": "a"}', "sentence_bad"),
+        ("[1", "JSON object"),
+        ("[]", "sentence_good"),
+    ):
         (tmp_path / "plain.jsonl").write_text(json.dumps(record) + "\n" + line, encoding="utf-8")
         with pytest.raises(InputError, match=rf"plain\.jsonl:2 must .*{problem}"):
             read_minimal_pairs(str(tmp_path))

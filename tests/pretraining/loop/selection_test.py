@@ -16,10 +16,17 @@ from data.records.manifest import Manifest
 from pretraining import train
 from pretraining.loop.stop_request import StopRequest
 
-FAST = ("loop.steps=8", "loop.steps_per_loop=2", "loop.checkpoint_every=4", "model.num_layers=1",
-        "optimizer.warmup_steps=2", "model.max_positions=32")  # fmt: skip
-INPUTS = {name: tf.ones([2, 8], tf.int32)
-          for name in ("input_word_ids", "input_mask", "input_type_ids")}  # fmt: skip
+FAST = (
+    "loop.steps=8",
+    "loop.steps_per_loop=2",
+    "loop.checkpoint_every=4",
+    "model.num_layers=1",
+    "optimizer.warmup_steps=2",
+    "model.max_positions=32",
+)
+INPUTS = {
+    name: tf.ones([2, 8], tf.int32) for name in ("input_word_ids", "input_mask", "input_type_ids")
+}
 
 
 class Scripted:
@@ -47,8 +54,14 @@ def test_the_best_is_kept_and_exported_and_patience_ends_the_run(
 ):
     monkeypatch.setattr(train, "Evaluator", Scripted)
     monkeypatch.setattr(Scripted, "losses", [3.0, 2.0, 2.5, 2.0])
-    run = start(tiny_records, tmp_path / "run", "evaluation.every=2", "evaluation.patience=2",
-                "loop.export=best", "loop.steps=20")  # fmt: skip
+    run = start(
+        tiny_records,
+        tmp_path / "run",
+        "evaluation.every=2",
+        "evaluation.patience=2",
+        "loop.export=best",
+        "loop.steps=20",
+    )
     rows = run.metrics()
     assert [row["step"] for row in rows] == [2, 4, 6, 8]  # 2.0 again is not better
     assert [row["heldout/loss/mlm"] for row in rows] == [3.0, 2.0, 2.5, 2.0]
@@ -151,9 +164,13 @@ def test_held_out_records_that_cannot_give_the_metric(tiny_records: str, tmp_pat
     dataclasses.replace(manifest, counts=counts).write(str(single))
     given = ("objective.pair=nsp", "evaluation.every=2", "evaluation.metric=accuracy/nsp")
     options = train.TrainOptions(
-        tiny_records, str(tmp_path / "run"), "smoke", heldout=str(single), dry_run=True,
+        tiny_records,
+        str(tmp_path / "run"),
+        "smoke",
+        heldout=str(single),
+        dry_run=True,
         set=(*FAST, *given),
-    )  # fmt: skip
+    )
     with pytest.raises(
         InputError, match="single cannot give `evaluation.metric=accuracy/nsp`.*two"
     ):

@@ -22,10 +22,18 @@ from pretraining.loop.divergence_guard import Guard, skipped_steps
 from pretraining.loop.train_step import TrainStep
 from pretraining.loop.training_log import TrainingLog
 
-FAST = ("loop.steps=8", "loop.steps_per_loop=2", "loop.checkpoint_every=2", "seed=3",
-        "optimizer.warmup_steps=2", "model.max_positions=32", "model.num_layers=1",
-        "model.hidden_dropout=0.1", "model.attention_dropout=0.1",
-        "guard.max_consecutive=2")  # fmt: skip
+FAST = (
+    "loop.steps=8",
+    "loop.steps_per_loop=2",
+    "loop.checkpoint_every=2",
+    "seed=3",
+    "optimizer.warmup_steps=2",
+    "model.max_positions=32",
+    "model.num_layers=1",
+    "model.hidden_dropout=0.1",
+    "model.attention_dropout=0.1",
+    "guard.max_consecutive=2",
+)
 
 
 def config_of(records: str, *assignments: str) -> PretrainConfig:
@@ -245,8 +253,12 @@ class TestGuard:
 def test_accumulated_gradients_give_the_curve_of_the_large_batch(
     tiny_records: str, tmp_path: pathlib.Path
 ):
-    still = ("model.hidden_dropout=0.0", "model.attention_dropout=0.0", "loop.steps_per_loop=1",
-             "precision=float32")  # fmt: skip
+    still = (
+        "model.hidden_dropout=0.0",
+        "model.attention_dropout=0.0",
+        "loop.steps_per_loop=1",
+        "precision=float32",
+    )
     curves = []
     for parts in (1, 4):
         config = config_of(tiny_records, *still, f"loop.accumulation_steps={parts}")

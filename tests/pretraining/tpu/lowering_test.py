@@ -10,11 +10,17 @@ from pretraining.tpu.lowering import argument_bytes, lower_step
 
 CONFIG = PretrainConfig(
     model=AlbertConfig(
-        vocab_size=50, embedding_size=8, hidden_size=16, num_heads=2, intermediate_size=32,
-        max_positions=16, hidden_dropout=0.1, attention_dropout=0.1,
+        vocab_size=50,
+        embedding_size=8,
+        hidden_size=16,
+        num_heads=2,
+        intermediate_size=32,
+        max_positions=16,
+        hidden_dropout=0.1,
+        attention_dropout=0.1,
     ),
     precision="mixed_bfloat16",
-)  # fmt: skip
+)
 
 
 def module(parts: int = 1, **changes) -> str:

@@ -36,11 +36,14 @@ def test_it_ends_with_its_parent(number: signal.Signals):
         f"if __name__ == '__main__':\n    call_in_subprocess('waits', exec, {waits!r})\n"
     )
     parent = subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
         start_new_session=True,
         # In the background of a shell Ctrl-C is ignored, which a child inherits.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )  # fmt: skip
+    )
     child = int(parent.stdout.readline())
     (os.kill if number == signal.SIGKILL else os.killpg)(parent.pid, number)
     parent.wait(timeout=20)

@@ -24,9 +24,14 @@ MB = 10**6
 # 16 = 296; pooler 72; MLM head 64 + 8 + 16 + 10 = 98; pair head 18.
 PARAMETERS = 240 + 304 + 296 + 72 + 98 + 18
 MODEL = AlbertConfig(
-    vocab_size=10, embedding_size=8, hidden_size=8, num_layers=3, num_heads=2,
-    intermediate_size=16, max_positions=16,
-)  # fmt: skip
+    vocab_size=10,
+    embedding_size=8,
+    hidden_size=8,
+    num_layers=3,
+    num_heads=2,
+    intermediate_size=16,
+    max_positions=16,
+)
 STEP = Step(PretrainConfig(model=MODEL, precision="mixed_bfloat16"), 64, 16, 2)
 CHIP = Chip("2x2", 1000 * MB, flops=1e9, bytes_per_s=1e9)
 
@@ -64,10 +69,18 @@ def test_what_is_counted_by_formula():
     assert split.seconds(CHIP) == pytest.approx(STEP.flops / 1e9 + 4 * 12 * PARAMETERS / 1e9)
 
 
-@pytest.mark.parametrize(("batch", "seq_length", "parts", "chunks"), [
-    (72, 512, 1, 9), (64, 512, 1, 8), (64, 512, 4, 2), (64, 128, 1, 2), (13, 512, 1, 13),
-    (4, 4096, 1, 4), (6, 512, 1, 1),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("batch", "seq_length", "parts", "chunks"),
+    [
+        (72, 512, 1, 9),
+        (64, 512, 1, 8),
+        (64, 512, 4, 2),
+        (64, 128, 1, 2),
+        (13, 512, 1, 13),
+        (4, 4096, 1, 4),
+        (6, 512, 1, 1),
+    ],
+)
 def test_chunks_have_about_4096_pieces(batch, seq_length, parts, chunks):
     step = dataclasses.replace(STEP, seq_length=seq_length).sized(batch, True, parts)
     assert step.model.rematerialize_chunks == chunks
@@ -144,8 +157,10 @@ def test_the_cheapest_way():
     slow_memory = CHIP._replace(bytes_per_s=1.0)
     again = plan_of(200, Compiler(), slow_memory)[0]
     assert (again.name, again.step.parts, again.step.flags) == (
-        "recompute", 1, "--set model.rematerialize=true",
-    )  # fmt: skip
+        "recompute",
+        1,
+        "--set model.rematerialize=true",
+    )
     # 1,000: recomputed at most 399 at once, so 4 parts of 250, 700 MB.
     (both,) = [one for one in plan_of(1000, Compiler(), slow_memory) if one.name == "recompute"]
     assert (both.step.parts, both.step.model.rematerialize) == (4, True)
@@ -166,14 +181,21 @@ def test_a_way_that_compiles_larger_than_foreseen_is_split_further():
 def test_nothing_fits():
     found = plan_of(64, Compiler(), CHIP._replace(hbm=50 * MB))
     assert [(one.name, one.step is None) for one in found] == [
-        ("accumulate", True), ("recompute", True), ("plain", False),
-    ]  # fmt: skip
+        ("accumulate", True),
+        ("recompute", True),
+        ("plain", False),
+    ]
     assert found[-1].need == 740 * MB
 
 
-@pytest.mark.parametrize(("name", "whole", "gib"), [
-    ("v5e", "v5e:2x2", 15.75), ("v5e:4x4", "v5e:4x4", 15.75), ("v4", "v4:2x2x1", 30.75),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "whole", "gib"),
+    [
+        ("v5e", "v5e:2x2", 15.75),
+        ("v5e:4x4", "v5e:4x4", 15.75),
+        ("v4", "v4:2x2x1", 30.75),
+    ],
+)
 def test_topologies(name, whole, gib):
     topology, chip = parse_topology(name)
     assert (topology, chip.hbm) == (whole, gib * 2**30)
@@ -269,20 +291,23 @@ def test_recommendation_and_table(home, capsys):
     assert first.splitlines()[-4:] == capsys.readouterr().out.splitlines()[-4:]
 
 
-@pytest.mark.parametrize(("values", "assignments", "message"), [
-    ({"topology": "v3"}, (), "--topology must be v4, v5e, v5p, v6e"),
-    ({"batch": 0}, (), "--batch must be positive"),
-    ({"global_batch": 100, "chips": 8}, (), "--global_batch must be a multiple of --chips"),
-    ({"global_batch": -64}, (), "--global_batch must not be negative"),
-    ({"global_batch": 64}, ("model.rematerialize=true",), "finds out how"),
-    ({"table": True, "presets": ""}, (), "--presets names none"),
-    ({"table": True, "presets": "albert-tiny,albert-bas"}, (), "albert-base"),
-    ({}, ("model.max_positions=32",), "`model.max_positions` must not be less"),
-    ({"num_predictions": 65}, (), "--num_predictions must be"),
-    ({"preset": "albert-bas"}, (), "albert-base"),
-    ({}, ("model.depth=3",), "unknown key `model.depth`"),
-    ({}, ("model.rematerialize=true", "model.rematerialize_chunks=3"), "must be a multiple of"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("values", "assignments", "message"),
+    [
+        ({"topology": "v3"}, (), "--topology must be v4, v5e, v5p, v6e"),
+        ({"batch": 0}, (), "--batch must be positive"),
+        ({"global_batch": 100, "chips": 8}, (), "--global_batch must be a multiple of --chips"),
+        ({"global_batch": -64}, (), "--global_batch must not be negative"),
+        ({"global_batch": 64}, ("model.rematerialize=true",), "finds out how"),
+        ({"table": True, "presets": ""}, (), "--presets names none"),
+        ({"table": True, "presets": "albert-tiny,albert-bas"}, (), "albert-base"),
+        ({}, ("model.max_positions=32",), "`model.max_positions` must not be less"),
+        ({"num_predictions": 65}, (), "--num_predictions must be"),
+        ({"preset": "albert-bas"}, (), "albert-base"),
+        ({}, ("model.depth=3",), "unknown key `model.depth`"),
+        ({}, ("model.rematerialize=true", "model.rematerialize_chunks=3"), "must be a multiple of"),
+    ],
+)
 def test_mistakes(home, values, assignments, message):
     compiler = Compiler()
     with pytest.raises(InputError, match=message.replace("(", r"\(")):
@@ -304,8 +329,11 @@ def test_a_tpu_vm_gets_what_everyone_gets():
 def tpu_check_run(*arguments: str) -> subprocess.CompletedProcess:
     return subprocess.run(
         [sys.executable, "-m", "pretraining.tpu_check", *arguments],
-        capture_output=True, text=True, check=False, env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
+    )
 
 
 # 400,000 columns of 400,000 bfloat16 numbers, sorted: 320 GB at once.
@@ -350,9 +378,13 @@ def test_what_a_chip_has(generation):
 def test_every_generation_compiles(topology, quick, home):
     pytest.importorskip("libtpu", reason="libtpu is absent: requirements-tpu-check.txt")
     done = tpu_check_run(
-        "--preset=albert-tiny", "--seq_length=128", "--batch=8", f"--topology={topology}",
-        "--largest=false", quick,
-    )  # fmt: skip
+        "--preset=albert-tiny",
+        "--seq_length=128",
+        "--batch=8",
+        f"--topology={topology}",
+        "--largest=false",
+        quick,
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     assert ": fits, " in done.stdout
 
@@ -361,8 +393,11 @@ def test_every_generation_compiles(topology, quick, home):
 def test_xxlarge_fits_72_a_chip(home):
     pytest.importorskip("libtpu", reason="libtpu is absent: requirements-tpu-check.txt")
     done = tpu_check_run(
-        "--preset=albert-xxlarge-v2", "--seq_length=512", "--batch=72", "--topology=v5e",
+        "--preset=albert-xxlarge-v2",
+        "--seq_length=512",
+        "--batch=72",
+        "--topology=v5e",
         "--largest=false",
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr[-2000:] + done.stdout
     assert "recompute in 9 chunks" in done.stdout
