@@ -1,4 +1,4 @@
-"""README says what is true: its commands parse, and those of the journey run as written."""
+"""README and docs/: every command parses; those of the two first pages run in the slow suite."""
 
 import importlib
 import os
@@ -15,34 +15,63 @@ from albert_tf.runtime import commands
 from data.corpora.corpus import KINDS, read_documents
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-JOURNEY = re.search(r"```bash\n(.*?)```", README, re.DOTALL)[1]
-COMMANDS = [line for line in JOURNEY.splitlines() if line.startswith("python ")]
-MAINS = {
-    "data.train_tokenizer": "TrainTokenizerOptions",
-    "data.build": "BuildOptions",
-    "pretraining.train": "TrainOptions",
-    "pretraining.evaluate": "EvaluateOptions",
+PAGES = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")}
+PAGES["README"] = (ROOT / "README.md").read_text(encoding="utf-8")
+OPTIONS = {
+    "albert_tf.convert": "ConvertOptions",
     "albert_tf.export": "ExportOptions",
+    "albert_tf.info": "InfoOptions",
+    "data.build": "BuildOptions",
+    "data.import_records": "ImportOptions",
+    "data.show_records": "ShowRecordsOptions",
+    "data.train_tokenizer": "TrainTokenizerOptions",
+    "finetuning.depth": "DepthOptions",
+    "finetuning.distill": "DistillOptions",
+    "finetuning.ensemble": "EnsembleOptions",
+    "finetuning.predict": "PredictOptions",
+    "finetuning.table": "TableOptions",
     "finetuning.train": "FinetuneOptions",
+    "pretraining.evaluate": "EvaluateOptions",
+    "pretraining.experiments": "ListOptions",
+    "pretraining.similarity": "SimilarityOptions",
+    "pretraining.sweep": "SweepOptions",
+    "pretraining.tpu_check": "TpuCheckOptions",
+    "pretraining.train": "TrainOptions",
 }
 
 
 def options_of(module: str) -> type:
-    name = "albert_tf.export.__main__" if module == "albert_tf.export" else module
-    return getattr(importlib.import_module(name), MAINS[module])
+    home = f"{module}.__main__" if module in ("albert_tf.convert", "albert_tf.export") else module
+    return getattr(importlib.import_module(home), OPTIONS[module])
 
 
-@pytest.mark.parametrize("command", [c for c in COMMANDS if " -m " in c])
-def test_every_flag_exists(command: str):
-    words = shlex.split(command)
-    module = words[2]
-    assert isinstance(commands.parse(options_of(module), words[2:], "", module), options_of(module))
+def commands_of(page: str) -> list[str]:
+    """The commands in the code blocks of a page, a line each."""
+    blocks = re.findall(r"```(?:bash)?\n(.*?)```", PAGES[page], re.DOTALL)
+    lines: list[str] = []
+    for line in re.sub(r"\\\n\s*", "", "\n".join(blocks)).splitlines():
+        if lines and lines[-1].count("'") % 2:  # inside a quotation
+            lines[-1] += f" {line.strip()}"
+        else:
+            lines.append(line.split("  #")[0].strip())
+    return [line for line in lines if line.startswith("python -")]
+
+
+@pytest.mark.parametrize("page", sorted(PAGES.keys() - {"findings.md"}))  # which has old ones
+def test_every_command_parses(page: str):
+    for command in commands_of(page):
+        words = shlex.split(command)
+        if words[1] == "-m" and words[2] in OPTIONS:
+            parsed = commands.parse(options_of(words[2]), words[2:], "", words[2])
+            assert isinstance(parsed, options_of(words[2])), command
+        else:
+            path = words[2].replace(".", "/") + ".py" if words[1] == "-m" else words[2]
+            assert (ROOT / path).is_file(), command
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """What README supposes: some text under corpus/, and labelled reviews."""
+    """Some text under corpus/ and labelled reviews, as README assumes."""
     folder = tmp_path_factory.mktemp("reader")
     (folder / "corpus").mkdir()
     packages = "python_docs:email,logging,unittest,asyncio,json,argparse,collections,tkinter"
@@ -59,30 +88,28 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     return folder
 
 
-def test_the_journey_runs_as_written(folder: pathlib.Path):
+@pytest.mark.slow
+def test_the_first_pages_run_as_written(folder: pathlib.Path):
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    for command in COMMANDS:
-        words = [sys.executable, *shlex.split(command)[1:]]
+    snippets = re.findall(r"```python\n(.*?)```", PAGES["python.md"], re.DOTALL)
+    programs = [shlex.split(c)[1:] for page in ("README", "python.md") for c in commands_of(page)]
+    assert len(programs) == 8 and len(snippets) == 4
+    for words in [*programs, *(["-c", snippet] for snippet in snippets)]:
         done = subprocess.run(
-            words, cwd=folder, env=environment, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, f"{command}\n{done.stderr[-1500:]}"
-        assert "Traceback" not in done.stderr
-    assert (folder / "export" / "reviews" / "1" / "saved_model.pb").is_file()
-    for snippet in re.findall(r"```python\n(.*?)```", README, re.DOTALL):
-        done = subprocess.run(
-            [sys.executable, "-c", snippet],
+            [sys.executable, *words],
             cwd=folder,
             env=environment,
             capture_output=True,
             text=True,
             check=False,
         )
-        assert done.returncode == 0, f"{snippet}\n{done.stderr[-1500:]}"
+        assert done.returncode == 0, f"{words}\n{done.stderr[-1500:]}"
+        assert "Traceback" not in done.stderr
+    assert (folder / "export" / "reviews" / "1" / "saved_model.pb").is_file()
 
 
-def test_the_table_of_other_text_is_true():
-    rows = re.findall(r"^\| .* \| `(--corpus.*)` \|$", README, re.M)
+def test_the_table_of_corpora_is_true():
+    rows = re.findall(r"^\| .* \| `(--corpus.*)` \|$", PAGES["data.md"], re.M)
     assert len(rows) == 10
     for row in rows:
         flags = shlex.split(row.replace("\\|", "|"))
@@ -96,10 +123,19 @@ def test_the_table_of_other_text_is_true():
 
 
 def test_the_preset_table_is_true():
-    rows = re.findall(r"^\| `albert-(\w+)-v1`.*\| ([\d,]+) \| ([\d,]+) .*\|$", README, re.M)
-    assert len(rows) == 4
+    pattern = r"^\| `albert-(\w+?)(?:-v1)?`.*\| ([\d,]+) \| ([\d,]+)(?: \(`bert-\w+`\))? \|$"
+    rows = re.findall(pattern, PAGES["models.md"], re.M)
+    assert [name for name, *_ in rows] == ["tiny", "base", "large", "xlarge", "xxlarge"]
     for name, encoder, unshared in rows:
-        config = AlbertConfig.from_preset(f"albert-{name}-v2")
+        config = AlbertConfig.from_preset("albert-tiny" if name == "tiny" else f"albert-{name}-v2")
         assert f"{config.param_count():,}" == encoder
         bert = config.replace(sharing="none", embedding_size=config.hidden_size)
         assert f"{bert.param_count():,}" == unshared
+
+
+def test_every_link_leads_somewhere():
+    for page, source in PAGES.items():
+        text = re.sub(r"```.*?```", "", source, flags=re.DOTALL)
+        home = ROOT if page == "README" else ROOT / "docs"
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)[^)]*\)", text):
+            assert (home / target).exists(), f"{page}: {target}"
