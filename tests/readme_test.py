@@ -47,7 +47,8 @@ def options_of(module: str) -> type:
 
 def commands_of(page: str) -> list[str]:
     """The commands in the code blocks of a page, a line each."""
-    blocks = re.findall(r"```(?:bash)?\n(.*?)```", PAGES[page], re.DOTALL)
+    found = re.findall(r"```(\w*)\n(.*?)```", PAGES[page], re.DOTALL)
+    blocks = [block for language, block in found if language in ("", "bash")]
     lines: list[str] = []
     for line in re.sub(r"\\\n\s*", "", "\n".join(blocks)).splitlines():
         if lines and lines[-1].count("'") % 2:  # inside a quotation
