@@ -1,6 +1,6 @@
-"""ALBERT for TensorFlow 2: the library behind pretraining, fine-tuning and serving.
+"""ALBERT for TensorFlow 2: the library for pretraining, fine-tuning and serving.
 
-Names are loaded on first use: processes that only read text never import TensorFlow.
+Names are loaded on first use, so that processes that only read text never import TensorFlow.
 """
 
 import importlib

@@ -1,10 +1,10 @@
-"""How large a model is: parameters per component, beside the BERT of the same shape.
+"""Print a model's parameter counts per component, next to a BERT of the same shape.
 
     python -m albert_tf.info --preset=albert-base-v2
     python -m albert_tf.info --config=runs/base/config.json --set sharing=attention
     python -m albert_tf.info --paper
 
-The tables are Markdown. --paper prints the sizes of the paper's tables, computed beside published.
+The tables are Markdown. --paper prints the sizes in the paper's tables, published and computed.
 """
 
 import dataclasses
@@ -20,27 +20,27 @@ from albert_tf.runtime.errors import InputError
 
 @dataclasses.dataclass(frozen=True)
 class InfoOptions:
-    """Which model: a preset or a config file, with single keys changed."""
+    """The model: a preset or a config file, with changes to single keys."""
 
     preset: str | None = option("a published model, e.g. albert-base-v2", None)
-    config: str | None = option("a config.json, of a run too", None)
-    paper: bool = option("the paper's size tables instead", False)
-    dry_run: bool = option("print the configuration alone", False)
+    config: str | None = option("a config.json, such as that of a run", None)
+    paper: bool = option("print the paper's size tables instead", False)
+    dry_run: bool = option("print only the configuration", False)
     set: tuple[str, ...] = option("key=value", ())
 
     def __post_init__(self) -> None:
         chosen = [self.preset is not None, self.config is not None, self.paper]
         if sum(chosen) != 1:
             raise InputError(
-                "one of --preset, --config and --paper says what to show. "
+                "pass exactly one of --preset, --config and --paper. "
                 f"Received: --preset={self.preset}, --config={self.config}, --paper={self.paper}."
             )
         if self.paper and self.set:
-            raise InputError(f"--set goes with --preset or --config. Received: {self.set[0]!r}.")
+            raise InputError(f"--set requires --preset or --config. Received: {self.set[0]!r}.")
 
 
 def main(options: InfoOptions) -> None:
-    """Prints the tables."""
+    """Print the tables."""
     if options.paper:
         print(paper_tables())
         return
@@ -56,12 +56,15 @@ def main(options: InfoOptions) -> None:
 
 
 def bert_of_same_shape(config: AlbertConfig) -> AlbertConfig:
-    """The same layers with nothing shared and word vectors of the hidden size."""
+    """Return `config` with nothing shared and with embeddings of the hidden size."""
     return config.replace(sharing="none", num_groups=1, embedding_size=config.hidden_size)
 
 
 def size_table(name: str, config: AlbertConfig) -> str:
-    """Parameters per component of the model and of its BERT, without and with pretraining heads."""
+    """Return a table of parameters per component, for the model and its BERT.
+
+    The totals are with and without the pretraining heads.
+    """
     ours, theirs = _counts(config), _counts(bert_of_same_shape(config))
     rows = [
         (key, f"{own:,}", f"{bert:,}", f"{bert / own:.2f}" if own and bert else "")
@@ -78,7 +81,7 @@ def _counts(config: AlbertConfig) -> dict[str, int]:
 
 @dataclasses.dataclass(frozen=True)
 class PublishedSize:
-    """A row of a table of the paper (arXiv 1909.11942): a model, and its size in millions."""
+    """A row of a table of the paper (arXiv 1909.11942): a model and its size in millions."""
 
     table: str
     model: str
@@ -87,12 +90,12 @@ class PublishedSize:
 
     @property
     def computed_m(self) -> float:
-        """Parameters of the encoder with pooler, in millions."""
+        """The parameters of the encoder with its pooler, in millions."""
         return self.config.param_count() / 1e6
 
 
 def published_sizes() -> list[PublishedSize]:
-    """Every size that Tables 1, 3 and 4 give; Table 2 has the models of Table 1."""
+    """Return all sizes in Tables 1, 3 and 4; Table 2 has the models of Table 1."""
     base = AlbertConfig.from_preset("albert-base-v2")
     rows = []
     for name, millions in MODELS_M.items():
@@ -111,7 +114,7 @@ def published_sizes() -> list[PublishedSize]:
 
 
 def paper_tables() -> str:
-    """The published sizes beside the computed ones, a Markdown table for each of the paper's."""
+    """Return the published and the computed sizes, one Markdown table per table of the paper."""
     rows = published_sizes()
     tables = []
     for title in dict.fromkeys(row.table for row in rows):
@@ -132,7 +135,7 @@ def _compared(row: PublishedSize) -> tuple[str, str, str, str]:
 
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table with its first column to the left and the others to the right."""
+    """Return a Markdown table: the first column left-aligned, the others right-aligned."""
     lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 

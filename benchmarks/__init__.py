@@ -1,3 +1,3 @@
-"""Measurements, one JSON line each; speed is reported side by side and never asserted."""
+"""Benchmarks that print JSON lines; they report speeds side by side and never assert them."""
 
-from albert_tf.runtime import commands  # noqa: F401  before TensorFlow, whose start-up notes it silences
+from albert_tf.runtime import commands  # noqa: F401  before TensorFlow, to silence its log

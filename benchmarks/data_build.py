@@ -1,18 +1,19 @@
-"""Times a build, text in and records out, beside the tokenizer library's own rate, in CPU time.
+"""Time builds from text to records, next to the tokenizer library's own rate, in CPU time.
 
     python -m benchmarks.data_build --corpus=sentences:corpus.txt --tokenizer=spiece.model
 
-One JSON line per layout and length: `mb_per_s` of text, `sequences_per_s`, and `share_of_limit`:
-the seconds that sentencepiece takes for the same sentences, normalised, as lists of 2,000, garbage
-collection off, over the seconds of the build. The library is timed before and after each build,
-and the median of the builds' own shares counts, so that a busy machine slows both sides alike;
-`shares` are all of them. `stages` splits the build's seconds. One process, one core; imports are
-not counted.
---num_workers gives instead `parent_cpu_s`, `workers_cpu_s` (with their imports) and `wall_s`:
-workers over parent is about how many of them one parent can keep busy.
---peer also times `official.nlp.data.create_pretraining_data` on `--peer_bytes` of the text, with
-the same vocabulary and n-grams of words, and gives `times_peer`, a ratio of bytes per second.
---memory builds in a process of its own and gives `peak_rss_mb`.
+The output is one JSON line per layout and length: `mb_per_s` of text, `sequences_per_s` and
+`share_of_limit`. That share is the time that sentencepiece takes for the same normalized sentences,
+in lists of 2,000 with garbage collection off, over the time of the build. The library is timed
+before and after each build, and the share is the median of the builds' own `shares`, so that a busy
+machine slows both sides alike. `stages` splits the build's seconds. All of it runs in one process
+on one core; imports are not counted.
+
+With --num_workers the line has `parent_cpu_s`, `workers_cpu_s` (with their imports) and `wall_s`
+instead: workers over parent is about the number of workers that one parent can keep busy. --peer
+also times `official.nlp.data.create_pretraining_data` on `--peer_bytes` of the text, with the same
+vocabulary and n-grams of words, and adds `times_peer`, a ratio of bytes per second. --memory builds
+in a separate process and prints `peak_rss_mb`.
 """
 
 import contextlib
@@ -43,7 +44,7 @@ from data.building.sequences import Sequences
 from data.corpora import corpus
 
 LINES = 2000
-# What belongs to a stage; what one calls of another is the other's.
+# The functions of each stage. A call from one stage into another counts for the other.
 STAGES: dict[str, list[tuple[Any, str]]] = {
     "split": [(cutter.Cutter, "_is_kept")],
     "tokenise": [(cutter, "encode_flat")],
@@ -61,23 +62,23 @@ STAGES: dict[str, list[tuple[Any, str]]] = {
 
 @dataclasses.dataclass(frozen=True)
 class DataBuildOptions:
-    """What is measured, and how often."""
+    """The command line of `benchmarks.data_build`."""
 
-    corpus: str = option("as data.build's")
-    tokenizer: str = option("as data.build's")
-    document_boundary: str = option("as data.build's", "blank_line")
-    layouts: str = option("comma-separated", "reference,compact")
-    seq_lengths: str = option("comma-separated", "128,512")
-    dupe_factor: int = option("passes", 1)
-    num_workers: int = option("time so many processes, not stages", 1)
-    rounds: int = option("measured builds of each, after one that is not", 3)
+    corpus: str = option("as in data.build")
+    tokenizer: str = option("as in data.build")
+    document_boundary: str = option("as in data.build", "blank_line")
+    layouts: str = option("layouts, comma-separated", "reference,compact")
+    seq_lengths: str = option("pieces per sequence, comma-separated", "128,512")
+    dupe_factor: int = option("passes over the corpus", 1)
+    num_workers: int = option("if above 1, time that many processes instead of stages", 1)
+    rounds: int = option("measured builds per line, after one warm-up", 3)
     peer: bool = option("time Model Garden's tool as well", False)
-    peer_bytes: int = option("of text for it", 2_000_000)
-    memory: bool = option("measure peak memory, once, in a process of its own", False)
-    dry_run: bool = option("check the options, print what would be measured", False)
+    peer_bytes: int = option("bytes of text for that tool", 2_000_000)
+    memory: bool = option("measure peak memory instead, once, in a separate process", False)
+    dry_run: bool = option("check the options and print what would be measured", False)
 
     def cases(self) -> list[building.BuildOptions]:
-        """The builds to time."""
+        """Return the builds to time."""
         return [
             building.BuildOptions(
                 corpus=self.corpus,
@@ -95,7 +96,7 @@ class DataBuildOptions:
 
 
 class StageClock:
-    """CPU seconds by stage, each without what it calls of the others."""
+    """CPU seconds per stage, each without its calls into other stages."""
 
     def __init__(self) -> None:
         self.seconds = dict.fromkeys(["read", *STAGES], 0.0)
@@ -104,7 +105,7 @@ class StageClock:
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Counts the block's time for `name`."""
+        """Count the time of the block for `name`."""
         self._switch(lambda: self._stack.append(name))
         try:
             yield
@@ -112,11 +113,11 @@ class StageClock:
             self._switch(self._stack.pop)
 
     def stop(self) -> None:
-        """Counts the time up to now."""
+        """Count the time until now."""
         self._switch(lambda: None)
 
     def wrap(self, name: str, function: Callable) -> Callable:
-        """`function`, counted for `name`."""
+        """Return `function`, with its time counted for `name`."""
 
         @functools.wraps(function)
         def timed(*args: object, **kwargs: object) -> object:
@@ -133,7 +134,7 @@ class StageClock:
 
 
 def data_build(options: DataBuildOptions) -> None:
-    """Prints the lines."""
+    """Measure and print the lines."""
     cases = options.cases()
     if options.dry_run:
         print(json.dumps([dataclasses.asdict(case) for case in cases], indent=1))
@@ -144,7 +145,9 @@ def data_build(options: DataBuildOptions) -> None:
         return
     tokenizer = load_tokenizer(options.tokenizer)
     if tokenizer.vocabulary.processor is None:
-        raise InputError(f"--tokenizer must be sentencepiece. Received: {options.tokenizer!r}.")
+        raise InputError(
+            f"--tokenizer must be a sentencepiece model. Received: {options.tokenizer!r}."
+        )
     time_case = _time_case if options.num_workers == 1 else _time_workers
     for case in cases:
         print(json.dumps(time_case(case, tokenizer, options)), flush=True)
@@ -207,13 +210,13 @@ def _time_workers(
 
 
 def _children_s() -> float:
-    """CPU seconds of the child processes that have ended."""
+    """Return the CPU seconds of the child processes that have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def _run(case: building.BuildOptions, tokenizer: Tokenizer, folder: str) -> int:
-    """Writes the shards into `folder`; returns the number of records."""
+    """Write the shards into `folder`; return the number of records."""
     with mock.patch("builtins.print"):
         shards, _ = local_runner.run(
             folder,
@@ -260,7 +263,7 @@ def _build_once(case: building.BuildOptions, tokenizer: Tokenizer) -> tuple[Stag
 
 
 def _peer_rate(case: building.BuildOptions, sentences: list[str], num_bytes: int) -> float:
-    """Bytes of text per second and pass of Model Garden's tool."""
+    """Return the bytes of text per second and pass of Model Garden's tool."""
     from official.nlp.data import create_pretraining_data as peer
     from official.nlp.tools import tokenization
 

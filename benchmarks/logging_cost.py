@@ -1,10 +1,10 @@
-"""What logging costs a training step: metrics, TensorBoard, progress bar and the guard's check.
+"""Time what logging adds to a training step: metrics, TensorBoard, progress bar, guard check.
 
     python -m benchmarks.logging_cost --data=artifacts/records --experiment=laptop --steps=500
 
-One JSON line: milliseconds of a step without and with what happens beside it, medians over the
-loops of one run, and the share that logging adds. The run goes into a temporary folder; saving is
-not counted.
+The output is one JSON line: the milliseconds of a step without and with logging, medians over the
+loops of one run, and the share that logging adds. The run is written to a temporary folder; saving
+is not counted.
 """
 
 import dataclasses
@@ -31,16 +31,16 @@ from pretraining.loop.training_log import TrainingLog
 class LoggingCostOptions:
     """The command line of `benchmarks.logging_cost`."""
 
-    data: str = commands.option("the records, as for pretraining.train")
-    experiment: str = commands.option("as for pretraining.train", "laptop")
-    steps: int = commands.option("of the run", 500)
-    device: str = commands.option("as for pretraining.train", "auto")
+    data: str = commands.option("the records, as in pretraining.train")
+    experiment: str = commands.option("as in pretraining.train", "laptop")
+    steps: int = commands.option("steps of the run", 500)
+    device: str = commands.option("as in pretraining.train", "auto")
     dry_run: bool = commands.option("check the options and measure nothing", False)
     set: tuple[str, ...] = commands.option("key=value", ())
 
 
 def main(options: LoggingCostOptions) -> None:
-    """Trains, and prints the line."""
+    """Train, then print the line."""
     records = Mixture.open(options.data)
     overrides = (f"loop.steps={options.steps}", "optimizer.warmup_steps=0")
     config = resolve(
@@ -56,7 +56,7 @@ def main(options: LoggingCostOptions) -> None:
             train(config, records, RunDir(run), devices.strategy(options.device))
         rows = RunDir(run).metrics()[1:]  # the first loop compiles
     step_ms = statistics.median(row["step_ms"] for row in rows)
-    # Of each loop the guard comes first, then the log.
+    # Each loop calls the guard first, then the log.
     loops = [sum(durations) for durations in zip(seconds[2::2], seconds[3::2], strict=True)]
     logging_ms = 1000 * statistics.median(loops) / config.loop.steps_per_loop
     line = {

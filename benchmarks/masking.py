@@ -1,13 +1,12 @@
-"""Times dynamic masking on one core: alone in memory, and as part of the whole read.
+"""Time dynamic masking on one core: alone in memory, and as part of reading.
 
     python -m benchmarks.masking --data=artifacts/records
 
-One JSON line per batch size and part: `masking` is `data.pipeline.masking` on batches that are in
-memory, `read` all of `data.pipeline.batches`: reading, parsing, the pair's layout and masking.
-`cpu_us` is
-the median CPU time of a sequence over the rounds, which take all lines in turn;
-`sequences_per_s_per_core` is its inverse. Without --data, records are made from the docstrings of
-this Python, which takes some minutes.
+The output is one JSON line per batch size and part: `masking` is `data.pipeline.masking` on batches
+in memory; `read` is all of `data.pipeline.batches`: reading, parsing, the pair's layout and
+masking. `cpu_us` is the median CPU time per sequence over the rounds, each of which measures all
+lines in turn. `sequences_per_s_per_core` is its inverse. Without --data, records are built from the
+docstrings of this Python installation, which takes some minutes.
 """
 
 import contextlib
@@ -28,32 +27,33 @@ from albert_tf.runtime.errors import InputError
 if TYPE_CHECKING:
     from data.pipeline.batches import Records
 
-VOCAB_SIZE = 8000  # of the docstrings
+VOCAB_SIZE = 8000  # of the tokenizer for docstrings
 SEED = 0
 
 
 @dataclasses.dataclass(frozen=True)
 class MaskingOptions(CommandOptions):
-    """What is measured, and how often."""
+    """The command line of `benchmarks.masking`."""
 
-    data: str | None = option("folder of records; without it, docstrings become records", None)
-    seq_length: int = option("of the records that are made", 512)
-    batch_sizes: str = option("which, comma-separated", "64,256,1024")
-    rounds: Annotated[int, POSITIVE] = option("measurements of each line", 15)
-    sequences: Annotated[int, POSITIVE] = option("at least so many in each measurement", 2048)
-    dry_run: bool = option("check the options, print what would be measured", False)
+    data: str | None = option("folder of records; by default, built from docstrings", None)
+    seq_length: int = option("pieces per sequence of the records to build", 512)
+    batch_sizes: str = option("batch sizes, comma-separated", "64,256,1024")
+    rounds: Annotated[int, POSITIVE] = option("measurements per line", 15)
+    sequences: Annotated[int, POSITIVE] = option("minimum sequences per measurement", 2048)
+    dry_run: bool = option("check the options and print what would be measured", False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         sizes = self.batch_sizes.split(",")
         if not all(size.isdecimal() and int(size) for size in sizes):
             raise InputError(
-                f"--batch_sizes must be positive, as in 64,256. Received: {self.batch_sizes!r}."
+                "--batch_sizes must be positive integers, as in 64,256. "
+                f"Received: {self.batch_sizes!r}."
             )
 
 
 def masking(options: MaskingOptions) -> None:
-    """Measures and prints the lines."""
+    """Measure and print the lines."""
     if options.dry_run:
         print(json.dumps(dataclasses.asdict(options)))
         return
@@ -70,7 +70,7 @@ def masking(options: MaskingOptions) -> None:
 
 
 def measure(records: "Records", options: MaskingOptions) -> list[dict]:
-    """The lines, measured in turn so that a busy machine slows all of them."""
+    """Return the lines, measured in turn so that a busy machine slows all of them."""
     steps: dict[tuple[str, int], Callable[[], object]] = {}
     for size in map(int, options.batch_sizes.split(",")):
         steps["masking", size] = _masking_step(records, size)
@@ -90,7 +90,10 @@ def measure(records: "Records", options: MaskingOptions) -> list[dict]:
 
 
 def _cpu_seconds(step: Callable[[], object], count: int) -> float:
-    """Of one of `count` steps, with what reading ahead does for them: buffers end as they begin."""
+    """Return the mean CPU seconds of `count` steps, including the read-ahead for them.
+
+    The process is idle before and after, so that the buffers are equally full.
+    """
     _wait_until_idle()
     start = time.process_time()
     for _ in range(count):
@@ -100,7 +103,7 @@ def _cpu_seconds(step: Callable[[], object], count: int) -> float:
 
 
 def _wait_until_idle() -> None:
-    """Waits until nothing is at work in the background."""
+    """Wait until no background thread of this process is busy."""
     before = -1.0
     while (now := time.process_time()) - before > 1e-3:
         before = now
@@ -108,7 +111,7 @@ def _wait_until_idle() -> None:
 
 
 def _masking_step(records: "Records", size: int) -> Callable[[], object]:
-    """Masks a batch of records over and over."""
+    """Return a function that masks the same batch of records again."""
     import tensorflow as tf
 
     from data.pipeline import example_maker
@@ -134,7 +137,7 @@ def _masking_step(records: "Records", size: int) -> Callable[[], object]:
 
 
 def _read_step(records: "Records", size: int) -> Callable[[], object]:
-    """Takes the next training batch."""
+    """Return a function that takes the next training batch."""
     import tensorflow as tf
 
     from data.pipeline.batches import Objective, training_batches

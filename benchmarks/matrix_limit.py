@@ -1,4 +1,4 @@
-"""The float rate that this machine's matrix products reach through TensorFlow: the limit."""
+"""The limit: the FLOP/s that matrix products reach on this machine through TensorFlow."""
 
 import time
 from collections.abc import Callable
@@ -11,7 +11,10 @@ SQUARE = 2048
 
 
 def limit(workload: Workload, precision: str, jit: bool) -> Callable[[], float]:
-    """What measures FLOP/s, the better of large squares and the model's largest products."""
+    """Return a function that measures FLOP/s.
+
+    It returns the better of large squares and of the model's largest products.
+    """
     model = workload.model
     h, f = model.hidden_size, model.intermediate_size
     tokens, predicted = (

@@ -1,9 +1,9 @@
-"""`pretraining.tpu_check` for tf-models-official's model: the same flags, the same bill.
+"""Run `pretraining.tpu_check` on tf-models-official's model, with the same flags and output.
 
     python -m benchmarks.memory --preset=albert-xxlarge-v2 --batch=8 --topology=v5e
 
-Its AlbertEncoder and MaskedLM head under the loss, the clipping and the optimizer of our step. It
-knows no recomputation and is built without dropout.
+The model is its AlbertEncoder and MaskedLM head, with the loss, clipping and optimizer of our step.
+It has no rematerialization and is built without dropout.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ from pretraining.tpu_check import TpuCheckOptions
 
 
 class OfficialPretrainer(tf_keras.Model):
-    """Model Garden's encoder and heads under the inputs and outputs of `AlbertPretrainer`."""
+    """Model Garden's encoder and heads, with the inputs and outputs of `AlbertPretrainer`."""
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__()
@@ -51,20 +51,20 @@ class OfficialPretrainer(tf_keras.Model):
         }
 
     def create_weights(self) -> "OfficialPretrainer":
-        """Creates every weight by one call on a batch of padding; returns self."""
+        """Create every weight by one call on a batch of padding; return self."""
         ids = {name: tf.zeros([1, 1], tf.int32) for name in (*INPUTS, "masked_lm_positions")}
         self(ids)
         return self
 
 
 def main(options: TpuCheckOptions) -> int:
-    """As `tpu_check.main`, plain."""
+    """Run `tpu_check.main` without rematerialization."""
     plain = dataclasses.replace(options, set=(*options.set, "model.rematerialize=false"))
     return tpu_check.main(plain, _compile, "tf-models-official")
 
 
 def _compile(step: Step, topology: str) -> CompiledSize:
-    compiler = TpuCompiler(topology)  # first: it may be missing
+    compiler = TpuCompiler(topology)  # first, because it may be missing
     shape = (step.batch, step.seq_length, step.num_predictions)
     lowered = lower_step_in_subprocess(step.config, *shape, OfficialPretrainer)
     return compiler.compile(lowered, step.quick)

@@ -1,9 +1,9 @@
-"""Times fine-tuning steps on batches padded to their longest example and to the full length.
+"""Time fine-tuning steps on batches padded to their longest example or to the full length.
 
     python -m benchmarks.padding --task=sst-2 --data_dir=glue --init=runs/base
 
-One JSON line: `step_ms` of both, the median over rounds that take turns, `speedup`, and
-`largest_difference` of any dev logit between the two, which is rounding alone.
+The output is one JSON line: `step_ms` of both, medians over rounds that take turns; `speedup`; and
+`largest_difference` of a dev logit between the two, which is only rounding.
 """
 
 import dataclasses
@@ -32,16 +32,16 @@ class PaddingOptions:
     """The command line of `benchmarks.padding`."""
 
     task: str = commands.option("the task: " + ", ".join(TASKS))
-    data_dir: str = commands.option("its files")
-    init: str = commands.option("run folder or converted folder")
-    steps: int = commands.option("of each round", 20)
-    device: str = commands.option("as for finetuning.train", "auto")
+    data_dir: str = commands.option("the folder of its files")
+    init: str = commands.option("a run folder or a converted folder")
+    steps: int = commands.option("steps per round", 20)
+    device: str = commands.option("as in finetuning.train", "auto")
     dry_run: bool = commands.option("check the options", False)
-    set: tuple[str, ...] = commands.option("key=value, as for finetuning.train", ())
+    set: tuple[str, ...] = commands.option("key=value, as in finetuning.train", ())
 
 
 def main(options: PaddingOptions) -> None:
-    """Measures and prints the line."""
+    """Measure and print the line."""
     start = StartingPoint.of(options.init, None, None, unfinished=True)
     data = TASKS[options.task].read(Source(options.data_dir))
     config = resolve(start, data, {}, options.set, options.device)
@@ -61,7 +61,7 @@ def main(options: PaddingOptions) -> None:
                 train, batch_size, 0, first, first + options.steps, full
             ).cache()
             for _ in batches:
-                pass  # the pipeline's start is not what is measured
+                pass  # fill the cache, so that the pipeline is not measured
             begin = time.perf_counter()
             model.fit(batches, verbose=0)
             if number:  # the first round traces

@@ -1,17 +1,19 @@
-"""Times raw-text classifiers, ours and the peers', request by request, interleaved.
+"""Time raw-text classifiers, ours and the peers', request by request, interleaved.
 
     python -m benchmarks.serving --tokenizer=artifacts/tokenizer --rounds=20
 
-Each system is an exported classifier of --preset's shape with random weights, in a process of its
-own on --cores cores: `ours` in Python, `ours-c-api` through TensorFlow's C API, `ours-bf16`,
+Each system is an exported classifier of --preset's shape with random weights, in its own process on
+--cores cores: `ours` in Python, `ours-c-api` through TensorFlow's C API, `ours-bf16`,
 `tf-models-official` (its tokenizer, packer and encoder as a SavedModel, which pads to --seq_length)
-and `hf-torch` (transformers, which pads to the longest). One JSON line for each system and load:
-`p50_ms`, from 20 rounds on `p95_ms` and from 100 on `p99_ms`, of wall-clock time; `texts_per_s`,
-the texts over the wall-clock time of all measured rounds; `cpu_ms`, the median CPU time, and
-`ratio`, that over tf-models-official's. The loads: 1 or 32 texts of 10 pieces, 1 or 32 of
---seq_length, and `mixed`, 24 texts of 10 and 8 of --seq_length. `alone_difference` is how far any
-probability of the mixed batch is from that of its text alone. A system that is not installed is a
-line with `absent`; one that fails ends the benchmark.
+and `hf-torch` (transformers, which pads to the longest text).
+
+The output is one JSON line per system and load. `p50_ms` is wall-clock time; 20 or more rounds add
+`p95_ms`, 100 or more `p99_ms`. `texts_per_s` is all texts over the wall-clock time of all measured
+rounds. `cpu_ms` is the median CPU time, and `ratio` is `cpu_ms` over that of tf-models-official.
+The loads are 1 or 32 texts of 10 pieces, 1 or 32 texts of --seq_length, and `mixed`, 24 texts of 10
+pieces and 8 of --seq_length. `alone_difference` is the largest difference between a probability in
+the mixed batch and that of its text alone. A system that is not installed gets a line with
+`absent`; one that fails ends the benchmark.
 """
 
 import contextlib
@@ -32,25 +34,25 @@ from albert_tf.text.tokenizer import WORD_MARK, Tokenizer, load_tokenizer
 SYSTEMS = ("ours", "ours-c-api", "ours-bf16", "tf-models-official", "hf-torch")
 REFERENCE = "tf-models-official"
 _WORKER = "benchmarks.serving_worker"
-_PERCENTILES = ((50, 1), (95, 20), (99, 100))  # and the rounds from which on each is not the worst
+_PERCENTILES = ((50, 1), (95, 20), (99, 100))  # percentile, the rounds that it requires
 
 
 @dataclasses.dataclass(frozen=True)
 class ServingOptions(commands.CommandOptions):
-    """What is measured, and how often."""
+    """The command line of `benchmarks.serving`."""
 
     tokenizer: str = commands.option("a SentencePiece model, or a folder with one")
     preset: str = commands.option("the encoder's shape", "albert-base-v2")
     seq_length: int = commands.option("pieces of the longest text", 128)
-    systems: str = commands.option("which, comma-separated", ",".join(SYSTEMS))
+    systems: str = commands.option("systems, comma-separated", ",".join(SYSTEMS))
     loads: str = commands.option(
-        "which, comma-separated, such as 'mixed,1 x 10'; by default all", ""
+        "loads, comma-separated, such as 'mixed,1 x 10'; by default all", ""
     )
     cores: Annotated[int, POSITIVE] = commands.option("cores that each system may use", 1)
     rounds: Annotated[int, POSITIVE] = commands.option(
-        "measured requests of each load, after one that is not", 20
+        "measured requests per load, after one warm-up", 20
     )
-    dry_run: bool = commands.option("check the options, print what would be measured", False)
+    dry_run: bool = commands.option("check the options and print what would be measured", False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -61,16 +63,16 @@ class ServingOptions(commands.CommandOptions):
 
     @property
     def names(self) -> list[str]:
-        """The systems' names."""
+        """The names of the systems."""
         return [name for name in self.systems.split(",") if name]
 
 
 class Worker:
-    """A system in a process of its own.
+    """A system in its own process, which shares our standard error.
 
     Raises:
-      ChildProcessError: the process ended, here or in `request`; its messages are on its standard
-        error, which is ours.
+      ChildProcessError: the process ended, here or in `request`; its messages are on standard
+        error.
     """
 
     def __init__(self, name: str, options: ServingOptions, folder: str) -> None:
@@ -86,9 +88,9 @@ class Worker:
         self.ready = self._read()
 
     def request(self, texts: list[str]) -> dict:
-        """The answer of one request: `wall_ms`, `cpu_ms`, `probabilities`."""
+        """Send a request and return its answer: `wall_ms`, `cpu_ms`, `probabilities`."""
         assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # `_read` says what that means
+        with contextlib.suppress(BrokenPipeError):  # `_read` reports the end of the process
             self._process.stdin.write(json.dumps(texts) + "\n")
             self._process.stdin.flush()
         return self._read()
@@ -102,12 +104,12 @@ class Worker:
         return json.loads(line)
 
     def end(self) -> None:
-        """Lets the process go."""
+        """Close the process's input and wait for its end."""
         self._process.communicate()
 
 
 def make_loads(tokenizer: Tokenizer, seq_length: int) -> dict[str, list[str]]:
-    """The requests: name -> texts."""
+    """Return the requests: name -> texts."""
     short, full = make_text(tokenizer, 10), make_text(tokenizer, seq_length)
     return {
         "1 x 10": [short],
@@ -119,7 +121,10 @@ def make_loads(tokenizer: Tokenizer, seq_length: int) -> dict[str, list[str]]:
 
 
 def make_text(tokenizer: Tokenizer, pieces: int) -> str:
-    """A text of so many pieces, [CLS] and [SEP] included: of words that are a piece each."""
+    """Return a text of `pieces` pieces, [CLS] and [SEP] included.
+
+    Each of its words is one piece.
+    """
     known = (tokenizer.id_to_piece(i) for i in range(tokenizer.vocab_size))
     words = [piece[1:] for piece in known if piece.startswith(WORD_MARK) and piece[1:].isalpha()]
     single_piece_words = [word for word in words[:2000] if len(tokenizer.encode(word)) == 1]
@@ -129,7 +134,7 @@ def make_text(tokenizer: Tokenizer, pieces: int) -> str:
 
 
 def main(options: ServingOptions) -> None:
-    """Measures and prints the lines."""
+    """Measure and print the lines."""
     all_loads = make_loads(load_tokenizer(options.tokenizer), options.seq_length)
     chosen = [name for name in options.loads.split(",") if name] or list(all_loads)
     if unknown := [name for name in chosen if name not in all_loads]:
@@ -158,7 +163,7 @@ def main(options: ServingOptions) -> None:
 def _start_installed(
     options: ServingOptions, folder: str, running: contextlib.ExitStack
 ) -> dict[str, Worker]:
-    """The installed systems, which `running` ends; prints the lines of the others."""
+    """Start the installed systems, which `running` ends; print the lines of the others."""
     present = {}
     for name in options.names:
         worker = Worker(name, options, os.path.join(folder, name))
@@ -171,7 +176,10 @@ def _start_installed(
 
 
 def _alone_difference(worker: Worker, texts: list[str]) -> float:
-    """How far the probabilities of a batch, whose first four repeat, are from each text's alone."""
+    """Return the largest difference between the probabilities in a batch and of each text alone.
+
+    The first four texts of the batch repeat.
+    """
     alone = [worker.request([text])["probabilities"][0] for text in texts[:4]]
     return max(
         abs(together - by_itself)

@@ -1,4 +1,4 @@
-"""One system of `benchmarks.serving`: builds its classifier, then answers lines of JSON texts.
+"""Run one system of `benchmarks.serving`: build its classifier, then answer lines of JSON texts.
 
 python -m benchmarks.serving_worker SYSTEM PRESET TOKENIZER SEQ_LENGTH FOLDER CORES
 """
@@ -16,19 +16,22 @@ LABELS = ("no", "yes")
 
 
 def ours(preset: str, tokenizer_path: str, seq_length: int, folder: str) -> Classify:
-    """Our export, as Python calls it."""
+    """Return our export, called from Python."""
     _export_ours(preset, tokenizer_path, seq_length, folder, "float32")
     return _load(folder)
 
 
 def ours_bf16(preset: str, tokenizer_path: str, seq_length: int, folder: str) -> Classify:
-    """The same, computing in bfloat16."""
+    """Return our export, computing in bfloat16."""
     _export_ours(preset, tokenizer_path, seq_length, folder, "mixed_bfloat16")
     return _load(folder)
 
 
 def ours_c_api(preset: str, tokenizer_path: str, seq_length: int, folder: str) -> Classify:
-    """Our export in a session of TensorFlow's C API; TensorFlow's Python is not imported here."""
+    """Return our export in a session of TensorFlow's C API.
+
+    This process does not import TensorFlow's Python package.
+    """
     exporter = multiprocessing.get_context("spawn").Process(
         target=_export_ours, args=(preset, tokenizer_path, seq_length, folder, "float32")
     )
@@ -43,7 +46,7 @@ def ours_c_api(preset: str, tokenizer_path: str, seq_length: int, folder: str) -
 
 
 def tf_models_official(preset: str, tokenizer_path: str, seq_length: int, folder: str) -> Classify:
-    """Model Garden's layers as a SavedModel: text -> pieces -> padded to `seq_length` -> labels."""
+    """Return Model Garden's SavedModel: text -> pieces -> padded to `seq_length` -> labels."""
     import tensorflow as tf
     import tf_keras
     from official.nlp.modeling import layers
@@ -80,7 +83,7 @@ def tf_models_official(preset: str, tokenizer_path: str, seq_length: int, folder
 
 
 def hf_torch(preset: str, tokenizer_path: str, seq_length: int, folder: str) -> Classify:
-    """transformers' classifier in torch, padded to the longest text."""
+    """Return the torch classifier of transformers, which pads to the longest text."""
     import torch
     from transformers import AlbertConfig as HfConfig
     from transformers import AlbertForSequenceClassification, AlbertTokenizer
@@ -154,12 +157,12 @@ def _load(path: str) -> Classify:
 
 
 def main(name: str, preset: str, tokenizer: str, seq_length: str, folder: str, cores: str) -> None:
-    """Says that it is ready, or absent; then a line of answers for each line of texts.
+    """Report that the system is ready or absent, then answer each line of texts with a line.
 
-    Of what goes wrong, only a missing library is told as a line: anything else ends the process.
+    Only a missing library is reported as absent; any other error ends the process.
     """
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: int(cores)])
-    lines = os.fdopen(os.dup(1), "w")  # whatever else prints goes to standard error
+    lines = os.fdopen(os.dup(1), "w")  # all other output goes to standard error
     os.dup2(2, 1)
     try:
         classify = SYSTEMS[name](preset, tokenizer, int(seq_length), folder)

@@ -1,11 +1,12 @@
-"""Times SQuAD's featuriser beside Model Garden's `squad_lib_sp`, on the same questions.
+"""Time SQuAD featurization, ours and Model Garden's `squad_lib_sp`, on the same questions.
 
     python -m benchmarks.squad_features --data=squad/dev-v1.1.json --tokenizer=spiece.model
 
-One JSON line: examples a CPU second of each, the best of the rounds, and their ratio. Both make
-windows of 384 pieces with targets, from examples that are in memory. Theirs aligns every question's
-context anew, in Python, seconds each: it gets the first questions alone, and so do we, who align a
-context once; `ours_all` is our speed on the whole file. tf-models-official must be installed.
+The output is one JSON line: the examples per CPU second of each, where ours is the best of the
+rounds, and their ratio. Both build windows of 384 pieces with targets, from examples in memory.
+Model Garden aligns the context again for every question, in Python, which takes seconds each, so
+both are timed on only the first questions. We align a context once: `ours_all` is our speed on the
+whole file. tf-models-official must be installed.
 """
 
 import dataclasses
@@ -24,19 +25,19 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class SquadFeaturesOptions(CommandOptions):
-    """What is measured, and how often."""
+    """The command line of `benchmarks.squad_features`."""
 
     data: str = option("a file in SQuAD's layout")
     tokenizer: str = option("a sentencepiece model, spiece.model")
     examples: Annotated[int, POSITIVE] = option(
-        "questions that both take, the first of the file", 20
+        "number of questions for both, from the start of the file", 20
     )
-    rounds: Annotated[int, POSITIVE] = option("of ours; theirs has one", 5)
-    dry_run: bool = option("check the options, print what would be measured", False)
+    rounds: Annotated[int, POSITIVE] = option("rounds of ours; theirs has one", 5)
+    dry_run: bool = option("check the options and print what would be measured", False)
 
 
 def squad_features(options: SquadFeaturesOptions) -> None:
-    """Measures and prints the line."""
+    """Measure and print the line."""
     if options.dry_run:
         print(json.dumps(dataclasses.asdict(options)))
         return
@@ -44,7 +45,7 @@ def squad_features(options: SquadFeaturesOptions) -> None:
 
 
 def measure(options: SquadFeaturesOptions) -> dict:
-    """The line."""
+    """Return the line."""
     from albert_tf.tasks.spans.features import featurize_spans
     from albert_tf.tasks.spans.model import SpanTask
     from albert_tf.text.tokenizer import load_tokenizer
@@ -75,12 +76,12 @@ def measure(options: SquadFeaturesOptions) -> dict:
 def _model_garden_run(
     examples: Sequence["SpanExample"], model: str, task: "SpanTask"
 ) -> Callable[[], object]:
-    """Their work, ready to be done."""
+    """Return a function that runs Model Garden's featurization."""
     from absl import logging
     from official.nlp.data import squad_lib_sp
     from official.nlp.tools import tokenization
 
-    logging.set_verbosity(logging.ERROR)  # it tells every example
+    logging.set_verbosity(logging.ERROR)  # it logs every example
     tokenizer = tokenization.FullSentencePieceTokenizer(model)
     squad_examples = [
         squad_lib_sp.SquadExample(

@@ -1,19 +1,19 @@
-"""Times a full pretraining step of ours beside the installed peers, interleaved.
+"""Time full pretraining steps, ours and those of the installed peers, interleaved.
 
     python -m benchmarks.step_time --shape=base128 --rounds=5
 
-Each system has a process of its own; they take turns. One JSON line per system: `ms` is the median
-of a step, CPU time with one thread and wall-clock time with more; `ratios` that over the `ms` of
-ours, of tf-models-official and of the fastest peer. `matrix_limit_gflops` is the rate of matrix
-products, measured between the same steps (the better of large squares and of the model's own
-shapes); `share_of_limit` is the time that the step's products take at that rate, over `ms`.
-`first_step_s` is the CPU time of building a system and running its first step, imports excluded;
-`peak_rss_mb` is the peak of the process's memory. A peer that is not installed is a line with
-`absent`. --before names the checkout of another version, which is measured as `before`.
+Each system has its own process; they take turns. The output is one JSON line per system. `ms` is
+the median of a step: CPU time with one thread, wall-clock time with more. `ratios` are `ms` over
+the `ms` of ours, of tf-models-official and of the fastest peer. `matrix_limit_gflops` is the rate
+of matrix products, measured between the same steps (the better of large squares and of the model's
+own shapes). `share_of_limit` is the time that the step's products take at that rate, over `ms`.
+`first_step_s` is the CPU time to build a system and run its first step, without imports.
+`peak_rss_mb` is the peak of the process's memory. A peer that is not installed gets a line with
+`absent`. --before is the checkout of another version, which is measured as `before`.
 
-Shapes: base128 and large128 are 8 x 128, base512 2 x 512, small128 (H 256, 6 layers) 32 x 128,
-laptop64 (the experiment `laptop`) 32 x 64. --set changes a key of the shape's model for every
-system: --set num_layers=24. --data takes the batch from records, with the padding that they have.
+The shapes are base128 and large128 (8 x 128), base512 (2 x 512), small128 (H 256, 6 layers;
+32 x 128) and laptop64 (the experiment `laptop`; 32 x 64). --set changes a key of the shape's model
+for every system: --set num_layers=24. --data takes the batch from records, with their padding.
 """
 
 import contextlib
@@ -45,21 +45,21 @@ WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "step_worker.p
 
 @dataclasses.dataclass(frozen=True)
 class StepTimeOptions(CommandOptions):
-    """What is measured, and how often."""
+    """The command line of `benchmarks.step_time`."""
 
     shape: Annotated[str, one_of(*WORKLOADS)] = option(f"one of {', '.join(WORKLOADS)}", "base128")
-    systems: str = option("which, comma-separated", ",".join(SYSTEMS))
+    systems: str = option("systems, comma-separated", ",".join(SYSTEMS))
     precision: Annotated[str, one_of(*PRECISIONS)] = option(
         f"one of {', '.join(PRECISIONS)}", "float32"
     )
     jit: bool = option("compile our whole step with XLA", False)
     threads: Annotated[int, POSITIVE] = option("cores that each system may use", 1)
     rounds: Annotated[int, POSITIVE] = option(
-        "measured steps of each system, after two that are not", 5
+        "measured steps per system, after two warm-up steps", 5
     )
     before: str | None = option("checkout of another version, measured as well", None)
-    data: str | None = option("records to take the batch from; without, rows are full", None)
-    dry_run: bool = option("check the options, print what would be measured", False)
+    data: str | None = option("records to take the batch from; by default, full random rows", None)
+    dry_run: bool = option("check the options and print what would be measured", False)
     set: tuple[str, ...] = option("", ())
 
     def __post_init__(self) -> None:
@@ -69,23 +69,23 @@ class StepTimeOptions(CommandOptions):
                 f"--systems must be among {', '.join(SYSTEMS)}. Received: {unknown[0]!r}."
             )
         if self.before and not os.path.isdir(os.path.join(self.before, "benchmarks")):
-            raise InputNotFoundError(f"--before={self.before}: no checkout of this project.")
+            raise InputNotFoundError(f"--before={self.before} is not a checkout of this project.")
 
     @property
     def names(self) -> list[str]:
-        """The systems' names."""
+        """The names of the systems."""
         return [name for name in self.systems.split(",") if name]
 
     @property
     def workload(self) -> Workload:
-        """The shape, with the keys of --set."""
+        """The workload of the shape, with the keys of --set."""
         workload = WORKLOADS[self.shape]
         model = settings.override(workload.model, self.set)
         return dataclasses.replace(workload, model=model)
 
 
 def step_time(options: StepTimeOptions) -> None:
-    """Measures and prints the lines."""
+    """Measure and print the lines."""
     if options.dry_run:
         print(json.dumps({"systems": options.names} | settings.to_dict(options.workload)))
         return
@@ -94,7 +94,7 @@ def step_time(options: StepTimeOptions) -> None:
 
 
 def measure(options: StepTimeOptions) -> list[dict]:
-    """The lines of the installed systems, then those of the absent ones."""
+    """Return the lines of the installed systems, then those of the absent ones."""
     workload, share = options.workload, 1.0
     with contextlib.ExitStack() as stack:
         if options.data:
@@ -102,7 +102,7 @@ def measure(options: StepTimeOptions) -> list[dict]:
             workload = dataclasses.replace(workload, batch=os.path.join(folder, "batch.npz"))
             batch = batch_of_records(workload, options.data)
             np.savez(workload.batch or "", **batch)  # type: ignore[arg-type]
-            share = float(batch["input_mask"].mean())  # what is not padding
+            share = float(batch["input_mask"].mean())  # the part that is not padding
         names = [*options.names, *([BEFORE] if options.before else []), LIMIT]
         workers = {name: stack.enter_context(_worker(name, workload, options)) for name in names}
         absent = {n: w.first["absent"] for n, w in workers.items() if "absent" in w.first}
@@ -137,7 +137,7 @@ def measure(options: StepTimeOptions) -> list[dict]:
 
 
 class _Worker:
-    """A process of `benchmarks.step_worker` after its first step, whose line `first` is."""
+    """A process of `benchmarks.step_worker` after its first step, whose line is `first`."""
 
     def __init__(self, process: subprocess.Popen) -> None:
         assert process.stdin and process.stdout
@@ -146,26 +146,26 @@ class _Worker:
         self.first = self._read()
 
     def step(self) -> dict[str, float]:
-        """One more step: `result`, `cpu_s` and `wall_s`."""
+        """Run one more step and return its `result`, `cpu_s` and `wall_s`."""
         self._input.write("\n")
         self._input.flush()
         return self._read()
 
     def end(self) -> dict[str, float]:
-        """Ends the process: `peak_rss_mb`."""
+        """End the process and return its `peak_rss_mb`."""
         self._input.close()
         return self._read()
 
     def _read(self) -> dict[str, Any]:
         if not (line := self._output.readline()):
-            raise ChildProcessError("a worker ended; what it says stands above")
+            raise ChildProcessError("a worker ended; see its messages above")
         answer: dict[str, Any] = json.loads(line)
         return answer
 
 
 @contextlib.contextmanager
 def _worker(name: str, workload: Workload, options: StepTimeOptions) -> Iterator[_Worker]:
-    default = settings.to_dict(AlbertConfig())  # an older version may not know every key
+    default = settings.to_dict(AlbertConfig())  # an older version may lack some keys
     model = {k: v for k, v in settings.to_dict(workload.model).items() if v != default[k]}
     request = settings.to_dict(workload) | {
         "model": model,
@@ -198,7 +198,10 @@ def _against_limit(name: str, workload: Workload, seconds: float, limit_gflops: 
 
 
 def _ratios(times: Mapping[str, float], seconds: float) -> dict[str, float]:
-    """`seconds` over those of ours, of the reference and of the fastest peer."""
+    """Return `seconds` over those of several systems.
+
+    They are ours, --before, the reference and the fastest peer, as far as they are measured.
+    """
     peers = [times[name] for name in times if name not in (*OURS, BEFORE)]
     others = {name: times[name] for name in ("ours", BEFORE, REFERENCE) if name in times}
     others |= {"fastest_peer": min(peers)} if peers else {}
@@ -206,7 +209,7 @@ def _ratios(times: Mapping[str, float], seconds: float) -> dict[str, float]:
 
 
 def _cpu() -> str:
-    """The CPU's name and those of its `CPU_FLAGS` that it has; empty where nothing tells them."""
+    """Return the CPU's name and which `CPU_FLAGS` it has; empty if the system reports neither."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
             lines = dict(line.split(":", 1) for line in file if ":" in line)

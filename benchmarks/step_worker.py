@@ -1,9 +1,9 @@
-"""One system of `benchmarks.step_time`, in a process of its own.
+"""Run one system of `benchmarks.step_time` in its own process.
 
-It is given a JSON object: system, precision, jit, threads, and of the workload model (what is not
-the default), batch_size, seq_length, predictions and batch. It answers in JSON lines: the first
-step; for each line of its input, another step; at the end, the peak of memory. It runs as a script,
-with the tree to be measured on PYTHONPATH.
+The argument is a JSON object: system, precision, jit, threads, and the workload's model
+(its non-default keys), batch_size, seq_length, predictions and batch. The output is JSON lines: the
+first step; another step for each line of the input; at the end, the peak memory. The worker runs as
+a script, with the checkout to measure on PYTHONPATH.
 """
 
 import importlib
@@ -16,12 +16,12 @@ from typing import Any
 
 
 def serve(request: dict[str, Any], answer: Callable[[dict], None]) -> None:
-    """Builds the system, then a step for each line of the input."""
+    """Build the system, then run a step for each line of the input."""
     from albert_tf.models.config import AlbertConfig
     from benchmarks.workloads import Workload
 
     sizes = [request[name] for name in ("batch_size", "seq_length", "predictions")]
-    # An older version may know of no batches in files.
+    # An older version may not support batches in files.
     batch = [request["batch"]] if request["batch"] else []
     workload = Workload(AlbertConfig.from_dict(request["model"]), *sizes, *batch)
     try:
@@ -41,8 +41,8 @@ def serve(request: dict[str, Any], answer: Callable[[dict], None]) -> None:
 
 
 def _builder(system: str, threads: int) -> Callable:
-    """The system's builder, after its library was told of the threads."""
-    os.environ["OMP_NUM_THREADS"] = str(threads)  # torch reads it at its import
+    """Return the system's builder, after limiting the threads of its library."""
+    os.environ["OMP_NUM_THREADS"] = str(threads)  # torch reads it on import
     if system == "limit":
         from benchmarks import matrix_limit as module
 
@@ -67,7 +67,7 @@ def _since(cpu: float, wall: float) -> dict[str, float]:
 
 
 def _peak_rss_mb() -> float | None:
-    """This process's peak of resident memory; None where nothing tells it."""
+    """Return this process's peak resident memory; None if the system does not report it."""
     try:
         with open("/proc/self/status", encoding="ascii") as file:
             (line,) = [line for line in file if line.startswith("VmHWM")]
@@ -77,7 +77,7 @@ def _peak_rss_mb() -> float | None:
 
 
 if __name__ == "__main__":
-    # What libraries print must not reach the reader of the answers.
+    # Keep what libraries print out of the answers.
     with os.fdopen(os.dup(1), "w") as out:
         os.dup2(2, 1)
         serve(json.loads(sys.argv[1]), lambda line: print(json.dumps(line), file=out, flush=True))

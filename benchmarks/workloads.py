@@ -1,4 +1,4 @@
-"""What is measured: the shapes of a pretraining step, their arithmetic, and a batch of them."""
+"""Workloads: the shapes of a pretraining step, its arithmetic and its batch."""
 
 import dataclasses
 
@@ -11,9 +11,14 @@ from albert_tf.runtime.errors import InputError
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
-    """A model and the batch that it is trained on: B rows of S pieces, P of them predicted.
+    """A model and the batch to train it on: B rows of S pieces, P of them predicted.
 
-    batch: an .npz file of the batch; without, random pieces in full rows.
+    Attributes:
+      model: the configuration of the model.
+      batch_size: B.
+      seq_length: S.
+      predictions: P.
+      batch: an .npz file of the batch; without it, full rows of random pieces.
     """
 
     model: AlbertConfig
@@ -23,7 +28,7 @@ class Workload:
     batch: str | None = None
 
     def as_bert(self) -> "Workload":
-        """The same batch for the BERT of the same shape."""
+        """Return the workload with the BERT of the same shape."""
         return dataclasses.replace(self, model=bert_of_same_shape(self.model))
 
 
@@ -59,11 +64,12 @@ WORKLOADS = {
 
 
 def step_flops(workload: Workload) -> int:
-    """Floating-point operations of the matrix products of one training step, with T = B S.
+    """Return the floating-point operations of the matrix products of a training step.
 
-    Forward: each layer 2 T (4 H H + 2 H F) for the dense layers and 4 T S H for attention's two
-    products; embeddings 2 T E H where E != H; pooler 2 B H H; MLM head 2 B P (H E + E V); pair head
-    4 B H. The backward pass differentiates each product to both factors: a step is 3 x forward.
+    Forward, with T = B S: each layer 2 T (4 H H + 2 H F) for the dense layers and 4 T S H for
+    attention's two products; embeddings 2 T E H if E != H; pooler 2 B H H; MLM head 2 B P
+    (H E + E V); pair head 4 B H. The backward pass differentiates each product with respect to both
+    factors, so that a step is 3 x forward.
     """
     model = workload.model
     h, f, e = model.hidden_size, model.intermediate_size, model.embedding_size
@@ -75,7 +81,7 @@ def step_flops(workload: Workload) -> int:
 
 
 def batch_of(workload: Workload) -> dict[str, np.ndarray]:
-    """The workload's batch."""
+    """Return the workload's batch."""
     if workload.batch is None:
         return random_batch(workload)
     with np.load(workload.batch) as arrays:
@@ -83,10 +89,10 @@ def batch_of(workload: Workload) -> dict[str, np.ndarray]:
 
 
 def batch_of_records(workload: Workload, folder: str) -> dict[str, np.ndarray]:
-    """The first batch of records, with the padding that they have.
+    """Return the first batch of records, with its padding.
 
     Raises:
-      InputError: records of another length, or of a larger vocabulary.
+      InputError: the records have another length or a larger vocabulary.
     """
     from data.pipeline.batches import Objective, Records, training_batches
     from data.pipeline.masking import MaskingConfig
@@ -95,8 +101,8 @@ def batch_of_records(workload: Workload, folder: str) -> dict[str, np.ndarray]:
     length, vocabulary = records.manifest.seq_length, records.manifest.vocab_size
     if length != workload.seq_length or vocabulary > workload.model.vocab_size:
         raise InputError(
-            f"--data must have {workload.seq_length} pieces a sequence and at most "
-            f"{workload.model.vocab_size} in the vocabulary. Received: {length}, {vocabulary}."
+            f"--data must have {workload.seq_length} pieces per sequence and at most "
+            f"{workload.model.vocab_size} in the vocabulary. Received: {length} and {vocabulary}."
         )
     masking = MaskingConfig(max_predictions=workload.predictions)
     batches = training_batches(records, Objective(), masking, workload.batch_size, seed=0)
@@ -104,7 +110,10 @@ def batch_of_records(workload: Workload, folder: str) -> dict[str, np.ndarray]:
 
 
 def random_batch(workload: Workload, seed: int = 0) -> dict[str, np.ndarray]:
-    """A batch under the names of `data.records.schema`: full rows, two segments, random pieces."""
+    """Return a batch with the names of `data.records.schema`.
+
+    It has full rows, two segments and random pieces.
+    """
     rng = np.random.default_rng(seed)
     shape, slots = (
         (workload.batch_size, workload.seq_length),

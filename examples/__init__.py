@@ -1,1 +1,1 @@
-"""Journeys through the package, each a script to read and to copy from."""
+"""Example scripts to read and to copy from."""

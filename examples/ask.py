@@ -1,4 +1,4 @@
-"""Asks an exported model in plain TensorFlow: nothing of this project is needed, or found.
+"""Query an exported model in plain TensorFlow, without this project.
 
     python -I examples/ask.py export/fill_mask/1 "The file does not [MASK]."
 
@@ -16,19 +16,23 @@ import tensorflow_text  # noqa: E402, F401  registers the tokenizer's operations
 
 
 def main(path: str, texts: list[str]) -> None:
-    """Prints the answer of the model at `path` to each text; exits with 1 beside our code."""
+    """Print the prediction of the model at `path` for each text.
+
+    Exit with status 1 if our code can be imported, because the model must run without it.
+    """
     is_importable = importlib.util.find_spec("albert_tf") is not None
     print(f"albert_tf can be imported here: {is_importable}", flush=True)
     if is_importable:
-        sys.exit("ask.py: error: that proves nothing about the model alone: start it by python -I")
-    model = tf.saved_model.load(path)  # to be kept: the signature does not hold its variables
+        sys.exit("ask.py: error: the model must run without our code: start this with python -I")
+    model = tf.saved_model.load(path)  # keep it: the signature does not hold its variables
     signature = model.signatures["serving_default"]
     inputs = sorted(signature.structured_input_signature[1])
     outputs = sorted(signature.structured_outputs)
     if inputs != ["text"] or not {"pieces", "label"} & set(outputs):
         print(
-            f"ask.py: error: this export takes {', '.join(inputs)} and gives {', '.join(outputs)}: "
-            "only those that take text and give pieces or a label can be asked here",
+            f"ask.py: error: this export takes {', '.join(inputs)} and returns "
+            f"{', '.join(outputs)}: this script needs one that takes text and returns pieces or a "
+            "label",
             file=sys.stderr,
         )
         sys.exit(2)
@@ -37,7 +41,7 @@ def main(path: str, texts: list[str]) -> None:
         print(text)
         if "pieces" in answers:  # fill-mask
             for pieces, probabilities in zip(answers["pieces"][row], answers["probabilities"][row]):  # noqa: B905
-                if not pieces[0]:  # filled up: another text has more masks
+                if not pieces[0]:  # padding: another text has more masks
                     continue
                 pairs = zip(pieces.numpy(), probabilities.numpy())  # noqa: B905
                 print(
@@ -52,8 +56,6 @@ def main(path: str, texts: list[str]) -> None:
 
 if __name__ == "__main__":
     if len(sys.argv) < 3 or not os.path.isfile(os.path.join(sys.argv[1], "saved_model.pb")):
-        print(
-            "usage: python -I ask.py OUTPUT/VERSION TEXT..., of a fill-mask or a classifier export"
-        )
+        print("usage: python -I ask.py OUTPUT/VERSION TEXT... (a fill-mask or classifier export)")
         sys.exit(2)
     main(sys.argv[1], sys.argv[2:])

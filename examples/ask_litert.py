@@ -1,10 +1,10 @@
-"""Asks a LiteRT export of a classifier or regressor, without TensorFlow, as an app on a phone does.
+"""Query a LiteRT export of a classifier or regressor without TensorFlow, as a phone app does.
 
     python -m examples.ask_litert export/reviews/1 "a gripping story"
 
-Every text is a question; of a task of pairs every two. An app does the same in its own language:
-what tokenizer/albert_tokenizer.json says of normalisation, sentencepiece with
-tokenizer/spiece.model, special pieces, LiteRT, and the labels in config.json.
+Each text is one query; for a task on pairs, each pair is. An app does the same in its own language:
+normalize as in tokenizer/albert_tokenizer.json, tokenize by sentencepiece with
+tokenizer/spiece.model, add the special pieces, run LiteRT, and read the labels from config.json.
 """
 
 import json
@@ -20,7 +20,7 @@ from albert_tf.text.tokenizer import Tokenizer
 
 
 class Model:
-    """OUTPUT/VERSION of `python -m albert_tf.export --format=litert`.
+    """The folder OUTPUT/VERSION of `python -m albert_tf.export --format=litert`.
 
     Attributes:
       task: the `task` section of its config.json.
@@ -33,10 +33,10 @@ class Model:
         interpreter = Interpreter(os.path.join(path, "model.tflite"))
         self._run = interpreter.get_signature_runner()
         (_, width) = self._run.get_input_details()["input_word_ids"]["shape_signature"]
-        self._width = None if width == -1 else int(width)  # None: any
+        self._width = None if width == -1 else int(width)  # None: any length
 
     def __call__(self, *texts: str) -> dict[str, np.ndarray]:
-        """The outputs for a text, or a pair: `probabilities` [1, C], or `score` [1]."""
+        """Return the outputs for a text or a pair: `probabilities` [1, C], or `score` [1]."""
         special = self._tokenizer.special
         max_length = min(self.task["seq_length"], self._width or self.task["seq_length"])
         ids, types = [special.cls], [0]
@@ -52,7 +52,7 @@ class Model:
         return self._run(**{name: np.array([row], np.int32) for name, row in rows.items()})
 
     def _cut(self, texts: Sequence[str], max_pieces: int) -> list[list[int]]:
-        """The ids of the texts, of which the longer one loses its last until all fit."""
+        """Return the ids of the texts; the longest one is truncated until all fit."""
         parts = self._tokenizer.encode_batch(texts)
         while sum(map(len, parts)) > max_pieces:
             max(reversed(parts), key=len).pop()
@@ -60,10 +60,10 @@ class Model:
 
 
 def main(path: str, texts: Sequence[str]) -> None:
-    """Prints the answer of the model at `path` to each text, or pair of texts."""
+    """Print the prediction of the model at `path` for each text, or pair of texts."""
     model = Model(path)
     if "pair" not in model.task:
-        sys.exit(f"ask_litert.py: error: {path} is no classifier or regressor, as this asks.")
+        sys.exit(f"ask_litert.py: error: {path} is not a classifier or regressor.")
     count = 2 if model.task["pair"] else 1
     if len(texts) % count:
         sys.exit(

@@ -1,9 +1,10 @@
-"""Asks an export through TensorFlow's C API, as a server without Python would.
+"""Query an export through TensorFlow's C API, as a server without Python would.
 
     python -I examples/c_api.py export/reviews/1 '{"text": ["a gripping story"]}' [SIGNATURE]
 
-Prints the outputs of the signature, by default `serving_default`, as JSON. Of Python it uses ctypes
-and the standard library alone: TensorFlow's libraries are found in its package and never imported.
+The output is that of the signature, by default `serving_default`, as JSON. The script uses only
+ctypes and the standard library: it loads TensorFlow's libraries from its package, which it never
+imports.
 """
 
 import contextlib
@@ -23,7 +24,7 @@ _FORMATS = {FLOAT: "f", INT32: "i", INT64: "q", BOOL: "?"}
 _TSTRING_BYTES = 24
 
 _TYPES = {"v": None, "p": c_void_p, "s": c_char_p, "i": c_int, "q": c_int64, "z": c_size_t}
-_CALLS = {  # TF_...: the types of its result and of its arguments
+_CALLS = {  # function TF_...: the types of its result and of its arguments
     "NewStatus": "p",
     "GetCode": "ip",
     "Message": "sp",
@@ -61,13 +62,15 @@ class Output(ctypes.Structure):
 
 
 class Session(contextlib.AbstractContextManager):
-    """OUTPUT/VERSION in a C++ session, for one thread at a time; `close` or `with` frees it.
+    """The export in OUTPUT/VERSION as a C++ session, for one thread at a time.
+
+    `close` or `with` frees it.
 
     Attributes:
       signatures: name -> (inputs, outputs), each name -> (tensor's name, data type).
 
     Raises:
-      RuntimeError: what TensorFlow says, here and wherever it is asked.
+      RuntimeError: an error of TensorFlow, here and in `run`.
     """
 
     def __init__(self, path: str) -> None:
@@ -78,14 +81,14 @@ class Session(contextlib.AbstractContextManager):
         try:
             for library in text_ops:
                 loaded = self._c.TF_LoadLibrary(library.encode(), self._status)
-                self._c.TF_DeleteLibraryHandle(loaded)  # its operations stay
+                self._c.TF_DeleteLibraryHandle(loaded)  # its operations stay registered
                 self._check()
             tags = byref(c_char_p(b"serve"))
             self._session = self._c.TF_LoadSessionFromSavedModel(
                 options, None, path.encode(), tags, 1, self._graph, meta, self._status
             )
             self._check()
-            data, length = (c_size_t * 2).from_address(meta)  # TF_Buffer begins so
+            data, length = (c_size_t * 2).from_address(meta)  # the first fields of TF_Buffer
             self.signatures = _signatures(ctypes.string_at(data, length))
         except BaseException:
             self.close()
@@ -98,7 +101,7 @@ class Session(contextlib.AbstractContextManager):
         self.close()
 
     def close(self) -> None:
-        """Frees the model; a second time does nothing."""
+        """Free the model; a second call does nothing."""
         if self._session:
             self._c.TF_DeleteSession(self._session, self._status)
         self._c.TF_DeleteGraph(self._graph)
@@ -106,10 +109,11 @@ class Session(contextlib.AbstractContextManager):
         self._session = self._graph = self._status = None
 
     def run(self, inputs: dict[str, Any], signature: str = "serving_default") -> dict[str, Any]:
-        """Nested lists in, nested lists out; strings out are bytes.
+        """Run a signature on nested lists and return nested lists; strings are returned as bytes.
 
         Raises:
-          ValueError: it is closed, has no such signature or not those inputs, or lists are ragged.
+          ValueError: the session is closed, has no such signature or has other inputs, or lists are
+            ragged.
         """
         places, results = self._feeds_and_fetches(inputs, signature)
         feeds = (Output * len(places))(*(self._output(name) for name, _ in places.values()))
@@ -139,7 +143,7 @@ class Session(contextlib.AbstractContextManager):
                 self._c.TF_DeleteTensor(tensor)
 
     def _feeds_and_fetches(self, inputs: dict[str, Any], signature: str) -> tuple[dict, dict]:
-        """The inputs and outputs of the signature."""
+        """Return the inputs and outputs of the signature."""
         if self._session is None:
             raise ValueError("The session is closed.")
         if signature not in self.signatures:
@@ -190,7 +194,10 @@ class Session(contextlib.AbstractContextManager):
 
 
 def _libraries() -> tuple[ctypes.CDLL, list[str]]:
-    """TensorFlow, with the types of what is called; the files of TensorFlow Text's operations."""
+    """Return TensorFlow's library and the files of TensorFlow Text's operations.
+
+    The functions of the library have the types in `_CALLS`.
+    """
     here, text = (
         os.path.dirname(str(importlib.util.find_spec(name).origin))  # type: ignore[union-attr]
         for name in ("tensorflow", "tensorflow_text")
@@ -204,8 +211,10 @@ def _libraries() -> tuple[ctypes.CDLL, list[str]]:
 
 
 def _signatures(meta_graph: bytes) -> dict[str, tuple[dict, dict]]:
-    """Of a serialized MetaGraphDef: field 5 is a map to SignatureDef, whose 1 and 2 are maps to
-    TensorInfo, whose 1 is a name and 2 a type. A map is a repeated message of key 1 and value 2.
+    """Return the signatures in a serialized MetaGraphDef.
+
+    Field 5 is a map to SignatureDef, whose fields 1 and 2 are maps to TensorInfo, whose field 1 is
+    a name and field 2 a type. A map is a repeated message with key 1 and value 2.
     """
 
     def entries(message: dict[int, list[Any]], field: int) -> dict[str, dict[int, list[Any]]]:
@@ -221,7 +230,7 @@ def _signatures(meta_graph: bytes) -> dict[str, tuple[dict, dict]]:
 
 
 def _fields(message: bytes) -> dict[int, list[Any]]:
-    """Protocol buffers' wire format: field number -> its values, bytes or integers."""
+    """Parse protocol buffers' wire format: field number -> its values, bytes or integers."""
     fields: dict[int, list[Any]] = {}
     offset = 0
 
@@ -243,13 +252,13 @@ def _fields(message: bytes) -> dict[int, list[Any]]:
 
 
 def _flattened(values: Any) -> tuple[list[int], list]:
-    """Shape and values of nested lists; a value alone has the shape []."""
+    """Return the shape and the values of nested lists; a single value has the shape []."""
     shape: list[int] = []
     flat = [values]
     while any(isinstance(row, list | tuple) for row in flat):
         sizes = {len(row) if isinstance(row, list | tuple) else "none" for row in flat}
         if len(sizes) > 1:
-            raise ValueError(f"Lists side by side must be of one length, not of {sizes}.")
+            raise ValueError(f"Nested lists must have equal lengths. Received: {sizes}.")
         shape.append(len(flat[0]))
         flat = [value for row in flat for value in row]
     return shape, flat
@@ -270,7 +279,8 @@ if __name__ == "__main__":
         inputs = json.loads(sys.argv[2])
     except ValueError:
         sys.exit(
-            f'c_api.py: error: the inputs must be JSON, as {{"text": ["dull"]}}: {sys.argv[2]}'
+            'c_api.py: error: the inputs must be JSON, as {"text": ["dull"]}. '
+            f"Received: {sys.argv[2]}"
         )
     with Session(sys.argv[1]) as session:
         outputs = session.run(inputs, *sys.argv[3:])

@@ -1,8 +1,9 @@
-"""The whole journey on text that every Python installation carries: `make demo`.
+"""Run the whole pipeline on text that every Python installation contains: `make demo`.
 
-Corpus, vocabulary, records, pretraining, evaluation, SavedModels, an answer from a process that
-cannot import this project, fine-tuning through TF Hub, and a classifier that answers. Each step is
-the command that you would type for your own text; a step that is complete is not done again.
+The steps are corpus, vocabulary, records, pretraining, evaluation, SavedModels, a prediction by a
+process that cannot import this project, fine-tuning through TF Hub, and predictions of the
+classifier. Each step is the command that you would type for your own text. Complete steps are
+skipped.
 """
 
 import collections
@@ -23,7 +24,7 @@ from data.corpora.corpus import Document, read_documents, split_of
 
 HELDOUT_FRACTION = 0.1
 NUM_LABELS = 8
-# The two Keras packages say much the same: which of them a text is from would be a coin's toss.
+# The docstrings of the two Keras packages are nearly the same, so a model could only guess.
 NO_LABELS = ("tf_keras",)
 FILL_MASK_TEXTS = (
     "This function returns the [MASK] of the array.",
@@ -37,8 +38,8 @@ CLASSIFIER_TEXTS = (
 )
 
 EXPECT = (
-    "Minutes on a laptop teach topics and the order of sentences; words in context need more text, "
-    "a wider model and hours (README: `albert-base-v2`)."
+    "Minutes on a laptop are enough to learn topics and the order of sentences. Words in context "
+    "need more text, a wider model and hours (README: `albert-base-v2`)."
 )
 
 
@@ -46,13 +47,13 @@ EXPECT = (
 class DemoOptions:
     """The command line of `examples.demo`."""
 
-    output: str = commands.option("the folder of every artefact", "artifacts/demo")
+    output: str = commands.option("the folder for all outputs", "artifacts/demo")
     experiment: str = commands.option("the pretraining experiment", "laptop")
-    dry_run: bool = commands.option("print the commands and run none", False)
+    dry_run: bool = commands.option("print the commands without running them", False)
 
 
 class Journey:
-    """Runs the steps as commands and remembers what each took when it was done."""
+    """The demo's run: it executes steps as commands and records their time and memory."""
 
     def __init__(self, options: DemoOptions) -> None:
         self.options = options
@@ -63,26 +64,30 @@ class Journey:
             self.seconds, self.memory_gb = costs["seconds"], costs["memory_gb"]
 
     def at(self, *parts: str) -> str:
-        """A path inside the demo's folder."""
+        """Return a path inside the demo's folder."""
         return os.path.join(self.options.output, *parts)
 
     def read(self, *parts: str) -> dict:
-        """A JSON file inside the demo's folder."""
+        """Return the content of a JSON file inside the demo's folder."""
         with open(self.at(*parts), encoding="utf-8") as file:
             return json.load(file)
 
     def run(self, name: str, *arguments: str) -> None:
-        """Runs `python ARGUMENTS` as the step `name`; its failure ends the demo."""
+        """Run `python ARGUMENTS` as the step `name`.
+
+        Raises:
+          InputError: the step failed.
+        """
         print(f"\n== {name}\n   python {shlex.join(arguments)}", flush=True)
         if self.options.dry_run:
             return
         start = time.monotonic()
         if status := subprocess.run([sys.executable, *arguments], check=False).returncode:
-            raise InputError(f"the step `{name}` ended with status {status}, see above.")
+            raise InputError(f"the step `{name}` failed with status {status}, see above.")
         self.record_time(name, time.monotonic() - start)
 
     def record_time(self, name: str, seconds: float) -> None:
-        """Remembers a step's time: the first, since a complete step is over in moments."""
+        """Record a step's time, only once, because rerunning a complete step takes moments."""
         self.seconds.setdefault(name, seconds)
         usage = resource.getrusage(resource.RUSAGE_CHILDREN)  # of the largest process, in KiB
         self.memory_gb = max(usage.ru_maxrss * 1024 / 1e9, self.memory_gb)
@@ -91,7 +96,7 @@ class Journey:
 
 
 def main(options: DemoOptions) -> None:
-    """The journey."""
+    """Run the demo."""
     demo = Journey(options)
     corpus, labelled = f"jsonl:{demo.at('corpus', 'corpus.jsonl')}", demo.at("corpus", "packages")
     write_corpus(demo)
@@ -132,7 +137,7 @@ def main(options: DemoOptions) -> None:
     )
     for kind in ("encoder", "preprocessing", "fill_mask"):
         export(demo, kind, "pretrained")
-    # -I: the process sees neither this folder nor the environment's paths.
+    # -I: the process can import neither from this folder nor from PYTHONPATH.
     demo.run("asking", "-I", "examples/ask.py", exported(demo, "fill_mask"), *FILL_MASK_TEXTS)
     demo.run(
         "fine-tuning",
@@ -152,12 +157,12 @@ def main(options: DemoOptions) -> None:
 
 
 def exported(demo: Journey, kind: str) -> str:
-    """The folder of an export."""
+    """Return the folder of an export."""
     return demo.at("export", kind, "1")
 
 
 def export(demo: Journey, kind: str, run: str) -> None:
-    """Exports a run, unless that is done: an existing version is never written over."""
+    """Export a run unless its export exists: a version is never overwritten."""
     if os.path.isdir(exported(demo, kind)):
         print(f"\n== export ({kind})\n   {exported(demo, kind)} is already complete.")
         return
@@ -172,9 +177,9 @@ def export(demo: Journey, kind: str, run: str) -> None:
 
 
 def write_corpus(demo: Journey) -> None:
-    """Reads `python_docs` once into a JSONL file, and makes the labelled task from it."""
+    """Write `python_docs` to a JSONL file, once, and make the labelled task from it."""
     folder = demo.at("corpus")
-    print(f"\n== corpus\n   python_docs, once, into {folder}", flush=True)
+    print(f"\n== corpus\n   python_docs into {folder}", flush=True)
     if demo.options.dry_run or os.path.isdir(folder):
         return
     os.makedirs(demo.options.output, exist_ok=True)
@@ -183,7 +188,7 @@ def write_corpus(demo: Journey) -> None:
         documents = []
         with open(os.path.join(partial, "corpus.jsonl"), "w", encoding="utf-8") as file:
             for document in read_documents("python_docs"):
-                # A blank line between sentences: they are found again exactly.
+                # Blank lines between sentences let data.build split them exactly.
                 text = "\n\n".join(document.sentences)
                 file.write(json.dumps({"text": text, "source": document.source}) + "\n")
                 documents.append(document)
@@ -193,11 +198,11 @@ def write_corpus(demo: Journey) -> None:
 
 
 def write_task(documents: list[Document], folder: str) -> None:
-    """train.tsv and dev.tsv: which of the most frequent packages is a docstring from?"""
+    """Write train.tsv and dev.tsv: which of the most frequent packages is a docstring from?"""
     counts = collections.Counter(d.source for d in documents if d.source not in NO_LABELS)
     labels = {label for label, _ in counts.most_common(NUM_LABELS)}
     os.makedirs(folder)
-    # The dev part is of the held-out documents: the encoder has never seen them either.
+    # The dev split is from the held-out documents, so the encoder has not seen it either.
     for split, name in (("train", "train.tsv"), ("heldout", "dev.tsv")):
         with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
             file.write("text\tlabel\n")
@@ -207,7 +212,7 @@ def write_task(documents: list[Document], folder: str) -> None:
 
 
 def table(demo: Journey) -> str:
-    """What was made, in figures."""
+    """Return a table of the results."""
     counts = demo.read("records", "manifest.json")["counts"]
     heldout = demo.read("pretrained", "evaluations", "heldout.json")
     config = AlbertConfig.from_json(demo.at("pretrained", "config.json"))

@@ -1,4 +1,4 @@
-"""Fine-tunes a checkpoint on a table of texts and labels, in your own script.
+"""Fine-tune a checkpoint on a table of texts and labels, in your own script.
 
 python -m examples.finetune_checkpoint runs/first reviews/train.tsv
 """
@@ -16,7 +16,10 @@ from albert_tf.tasks.classifier import ClassifierTask, SequenceClassifier, featu
 def main(
     init: str, table: str, epochs: int = 3, batch_size: int = 32, rate: float = 1e-4
 ) -> tf_keras.Model:
-    """Trains on `table`: a header, then text, tab, label in each line. Small models: rate=1e-3."""
+    """Train on `table`: a header, then text, tab, label in each line.
+
+    Use rate=1e-3 for small models.
+    """
     rows = [line.rstrip("\n").split("\t") for line in open(table, encoding="utf-8")][1:]
     labels = tuple(sorted({label for _, label in rows}))
     examples = [albert_tf.TextExample(text, label=labels.index(label)) for text, label in rows]

@@ -1,4 +1,4 @@
-"""Fine-tunes an exported encoder through TF Hub: plain tf_keras, and none of this package.
+"""Fine-tune an exported encoder through TF Hub, in plain tf_keras without this package.
 
 python -m examples.finetune_hub export/preprocessing/1 export/encoder/1 reviews/train.tsv
 """
@@ -15,11 +15,14 @@ import tf_keras
 def main(
     preprocessing: str, encoder: str, table: str, epochs: int = 3, rate: float = 1e-4
 ) -> tf_keras.Model:
-    """Trains on `table`: a header, then text, tab, label in each line. Small models: rate=1e-3."""
+    """Train on `table`: a header, then text, tab, label in each line.
+
+    Use rate=1e-3 for small models.
+    """
     rows = [line.rstrip("\n").split("\t") for line in open(table, encoding="utf-8")][1:]
     texts, answers = zip(*rows, strict=True)
     labels, numbers = np.unique(answers, return_inverse=True)
-    inputs = hub.load(preprocessing)(tf.constant(texts))  # ids once, before training
+    inputs = hub.load(preprocessing)(tf.constant(texts))  # tokenize once, before training
 
     ids = {name: tf_keras.Input([None], dtype=tf.int32, name=name) for name in inputs}
     pooled = hub.KerasLayer(encoder, trainable=True)(ids)["pooled_output"]

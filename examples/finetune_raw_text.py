@@ -1,6 +1,8 @@
-"""A model from text to label: the preprocessing is in the graph, and is saved with it.
+r"""Train a model from text to label, and save it with the preprocessing in its graph.
 
-    python -m examples.finetune_raw_text export/preprocessing/1 export/encoder/1 \\
+Usage:
+
+    python -m examples.finetune_raw_text export/preprocessing/1 export/encoder/1 \
         reviews/train.tsv export/reviews/1
 """
 
@@ -16,9 +18,9 @@ import tf_keras
 def main(
     preprocessing: str, encoder: str, table: str, saved: str, epochs: int = 3, rate: float = 1e-4
 ) -> None:
-    """Trains on `table` (a header, then text, tab, label in each line) and saves the model.
+    """Train on `table` (a header, then text, tab, label in each line) and save the model.
 
-    Small models: rate=1e-3.
+    Use rate=1e-3 for small models.
     """
     rows = [line.rstrip("\n").split("\t") for line in open(table, encoding="utf-8")][1:]
     texts, answers = zip(*rows, strict=True)
@@ -35,7 +37,7 @@ def main(
     model.compile(optimizer, loss, ["accuracy"])
     model.fit(np.array(texts, object), numbers, batch_size=32, epochs=epochs)
     print("an answer:", texts[0], labels[model.predict(tf.constant(texts[:1])).argmax()])
-    model.save(saved)  # takes strings: nothing else is needed to serve it
+    model.save(saved)  # its input is text, so serving needs nothing else
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""What a fine-tuned run scores, and what it costs, at fewer layers: the table of its depths.
+"""Print a table of a fine-tuned run's score and cost at fewer layers.
 
     python -m finetuning.depth --run_dir=runs/sst-2 --data_dir=glue/SST-2 --depths=3,6 --patience=2
 
-Every layer of an encoder that shares one block is the same, so that one set of weights serves at
-any depth: `albert_tf.export --depths=3,6 --patience=2` offers it. This asks the dev examples at
-each depth, and with early exit at each patience (a text leaves the encoder when so many layers in a
-row have not changed its label), and times single texts and batches of 32. Fine-tuned with
-`--set task.exit_losses=true`, a run answers better at small depths.
+All layers of an encoder that shares one block are the same, so one set of weights serves at any
+depth; `albert_tf.export --depths=3,6 --patience=2` exports these variants. This command evaluates
+the dev examples at each depth, and with early exit at each patience: a text leaves the encoder once
+that many consecutive layers have left its label unchanged. It also times single texts and batches
+of 32. A run fine-tuned with `--set task.exit_losses=true` scores better at small depths.
 """
 
 import dataclasses
@@ -42,20 +42,20 @@ Classify = Callable[[Sequence[TextExample]], dict[str, np.ndarray]]
 
 @dataclasses.dataclass(frozen=True)
 class DepthOptions(commands.CommandOptions):
-    """The command line of `finetuning.depth`."""
+    """Command-line options of `finetuning.depth`."""
 
     run_dir: str = commands.option("a fine-tuned classifier")
-    data_dir: str | None = commands.option("the files of its data set", None)
-    tfds: bool = commands.option("read the data set's prepared TFDS; nothing is downloaded", False)
-    task: str | None = commands.option("the data set, by default the run's own", None)
-    depths: str = commands.option("numbers of layers, such as 3,6,9; by default all", "")
+    data_dir: str | None = commands.option("the folder of its dataset's files", None)
+    tfds: bool = commands.option("read the dataset prepared by TFDS; nothing is downloaded", False)
+    task: str | None = commands.option("the dataset; by default the run's own", None)
+    depths: str = commands.option("numbers of layers, such as 3,6,9; all by default", "")
     patience: str = commands.option("layers that must agree for an early exit, such as 2,4", "2")
-    requests: Annotated[int, POSITIVE] = commands.option("timed requests of each batch size", 50)
-    dry_run: bool = commands.option("load the run, check everything and measure nothing", False)
+    requests: Annotated[int, POSITIVE] = commands.option("timed requests per batch size", 50)
+    dry_run: bool = commands.option("load the run and check everything, but measure nothing", False)
 
 
 def main(options: DepthOptions) -> None:
-    """Prints the table."""
+    """Print the table of depths."""
     predictor = load_predictor(options.run_dir)
     if predictor.task.kind != "classifier":
         raise InputError(
@@ -93,7 +93,7 @@ def main(options: DepthOptions) -> None:
         costs = [f"{predictions['depth'].mean():.1f}", f"{flops / 1e6:,.1f}"]
         latencies = [f"{times[name, size]:.2f}" for size in _BATCHES]
         rows.append((name, f"{score:.4f} ± {error:.4f}", *costs, *latencies))
-    header = ("", task.metrics[0], "layers", "MFLOPs a text", "ms, one text", "ms a text, of 32")
+    header = ("", task.metrics[0], "layers", "MFLOPs/text", "ms/text, batch 1", "ms/text, batch 32")
     print(info.markdown_table(header, rows))
 
 
@@ -104,7 +104,11 @@ def _numbers(flag: str, text: str) -> tuple[int, ...]:
 def _make_classifiers(
     predictor: Any, depths: Sequence[int], patience: Sequence[int]
 ) -> dict[str, Classify]:
-    """name -> strings in, `probabilities` [B, C] and `depth` [B] out, by an export's signatures."""
+    """Return a classifier for each depth and patience, by name.
+
+    Each one calls a signature of an export: it takes examples and returns `probabilities` [B, C]
+    and `depth` [B].
+    """
     model, tokenizer = predictor.model, predictor.tokenizer
     module = ClassifierModule(model, tokenizer, depths)
     signatures = module.signatures()
@@ -148,7 +152,10 @@ def _classify_all(
 def _times(
     classifiers: dict[str, Classify], examples: Sequence[TextExample], requests: int
 ) -> dict[tuple[str, int], float]:
-    """The median wall-clock time of a text in ms, by name and batch size: in turn, warmed up."""
+    """Return the median time of a text in ms (wall clock), by name and batch size.
+
+    The classifiers take turns on each batch; two untimed rounds warm them up.
+    """
     times: dict[tuple[str, int], list[float]] = {}
     for size in _BATCHES:
         for number in range(-2, requests):
@@ -166,7 +173,10 @@ def _times(
 def _flops(
     config: AlbertConfig, seq_length: int, lengths: np.ndarray, depth: np.ndarray
 ) -> np.ndarray:
-    """Of each text's matrix products, at its own width; pooler and head aside."""
+    """Return the FLOPs of each text's matrix products at its padded width.
+
+    Pooler and head are not counted.
+    """
     widths = np.array([*(width for width in WIDTHS if width < seq_length), seq_length])
     width = widths[np.searchsorted(widths, lengths)].astype(np.float64)
     hidden, wide = config.hidden_size, config.intermediate_size

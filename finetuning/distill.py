@@ -1,21 +1,23 @@
-"""Distils a fine-tuned run into a smaller one, which answers faster (Hinton et al. 2015).
+r"""Distill a fine-tuned run into a smaller one, which predicts faster (Hinton et al. 2015).
 
-    python -m finetuning.distill --teacher=runs/base-sst-2 --student_layers=3 \\
+    python -m finetuning.distill --teacher=runs/base-sst-2 --student_layers=3 \
         --task=sst-2 --data_dir=glue/SST-2 --texts=reviews.txt --output=runs/small-sst-2
-    python -m finetuning.distill --teacher=runs/base-sst-2 --student=runs/narrow \\
+    python -m finetuning.distill --teacher=runs/base-sst-2 --student=runs/narrow \
         --task=sst-2 --data_dir=glue/SST-2 --output=runs/narrow-sst-2
 
-A light model in parameters is not a light one in time: ALBERT computes as many layers as BERT. The
-student is the teacher's own shared block in fewer layers (--student_layers), or another pretrained
-encoder, such as a narrower one (--student). The teacher is asked once about the training texts, and
-about those of --texts, a text a line (for pairs two, with a tab between them); its answers stay in
-OUTPUT/teacher as TFRecords. The student learns them: cross-entropy with --temperature (times its
-square), or the mean squared error of the logits, which is also what a regression takes.
+ALBERT has few parameters, but it is not fast: it computes as many layers as BERT. The student is
+either the teacher's shared block in fewer layers (--student_layers) or another pretrained encoder,
+such as a narrower one (--student). The teacher's outputs for the training texts and for those of
+--texts are computed once and stored in OUTPUT/teacher as TFRecords. A file of --texts holds one
+text per line, or for pairs two texts separated by a tab. The student is trained on the teacher's
+outputs, with the cross-entropy at --temperature, multiplied by the square of the temperature, or
+with the mean squared error of the logits. A regressor is always trained with the squared error.
 
-OUTPUT/student is a run like others. OUTPUT/control is the same student without a teacher: it
-starts where the teacher did, and learns the labels in as many steps. The table has score,
-parameters and examples/s of all three. Examples are as long as the teacher's, unless
---set task.seq_length says otherwise.
+OUTPUT/student is an ordinary run. OUTPUT/control is the same student without a teacher: it is
+trained on the labels for the same number of steps. With --student_layers, the student starts from
+the teacher's encoder and the control from the encoder that the teacher started from; with
+--student, both start from that encoder. The command prints the score, parameters and examples/s of
+all three. The sequence length is the teacher's, unless --set task.seq_length overrides it.
 """
 
 import dataclasses
@@ -50,37 +52,37 @@ LOSSES = ("cross_entropy", "mse")
 
 @dataclasses.dataclass(frozen=True)
 class DistillOptions(commands.CommandOptions):
-    """The command line of `finetuning.distill`."""
+    """Command-line options of `finetuning.distill`."""
 
-    teacher: str = commands.option("the fine-tuned run to learn from")
+    teacher: str = commands.option("the fine-tuned run to distill")
     task: str = commands.option("the teacher's task: " + ", ".join(TASKS))
-    output: str = commands.option("the folder of teacher/, student/ and control/")
-    data_dir: str | None = commands.option("the task's files", None)
-    tfds: bool = commands.option("the task's prepared TFDS", False)
-    student_layers: int | None = commands.option("the teacher's block in so many layers", None)
+    output: str = commands.option("the folder for teacher/, student/ and control/")
+    data_dir: str | None = commands.option("the folder of the task's files", None)
+    tfds: bool = commands.option("read the dataset prepared by TFDS; nothing is downloaded", False)
+    student_layers: int | None = commands.option(
+        "the student is the teacher's block in this many layers", None
+    )
     student: str | None = commands.option(
-        "instead: run, converted folder or exported encoder", None
+        "or: a run, a converted folder or an exported encoder", None
     )
     unfinished: bool = commands.option(
-        "take the last checkpoint of a run that has not ended", False
+        "accept a run that has not ended and use its last checkpoint", False
     )
     texts: str | None = commands.option(
-        "a file of unlabelled texts, besides the training texts", None
+        "a file of unlabelled texts, added to the training texts", None
     )
-    loss: Annotated[str, one_of(*LOSSES)] = commands.option(
-        "cross_entropy, or mse", "cross_entropy"
-    )
+    loss: Annotated[str, one_of(*LOSSES)] = commands.option("cross_entropy or mse", "cross_entropy")
     temperature: Annotated[float, POSITIVE] = commands.option(
-        "of teacher and student, for cross_entropy", 2.0
+        "for cross_entropy: the temperature of teacher and student", 2.0
     )
     device: str = commands.option("auto, cpu, gpu or tpu", "auto")
     tpu: str | None = commands.option("name, grpc address or local", None)
-    dry_run: bool = commands.option("check everything and train nothing", False)
+    dry_run: bool = commands.option("check everything, but train nothing", False)
     set: tuple[str, ...] = commands.option("key=value, as for finetuning.train", ())
 
 
 def main(options: DistillOptions) -> None:
-    """Distils as `options` describe."""
+    """Run the distillation that `options` describe."""
     distillation = _Distillation(options)
     runs = {name: RunDir(distillation.path(name)) for name in ("student", "control")}
     control = distillation.control()
@@ -106,7 +108,7 @@ def main(options: DistillOptions) -> None:
 
 
 class _Distillation:
-    """A teacher, a student to be, and the data they share."""
+    """The teacher, the starting point of the student, and the data of both."""
 
     def __init__(self, options: DistillOptions) -> None:
         self.options = options
@@ -126,13 +128,14 @@ class _Distillation:
             config = _fewer_layers(self.start, options.student_layers)
             self.start = dataclasses.replace(self.start, config=config)
         self.identity = teacher.identity_of(options.teacher, self.texts())
-        data = dataclasses.replace(self.data, task=teaching)  # as long as the teacher's examples
+        data = dataclasses.replace(self.data, task=teaching)  # with the teacher's sequence length
         config = resolve(self.start, data, {}, options.set, options.device)
         if getattr(config.task, "exit_losses", False):
             raise InputError(
-                "`task.exit_losses` is for fine-tuning: a teacher speaks of the last layer alone."
+                "`task.exit_losses` must be false here: the teacher provides outputs of its last "
+                "layer only. Leave it out, and set it for fine-tuning."
             )
-        # Student and control alike: the steps are passes over what the teacher is asked about.
+        # Student and control take the same steps: epochs are passes over the teacher's texts.
         plan = Plan.of(config.training, self.identity["count"])
         training = dataclasses.replace(config.training, **dataclasses.asdict(plan))
         training.check_batch(self.strategy.num_replicas_in_sync)
@@ -142,17 +145,20 @@ class _Distillation:
         )
 
     def path(self, name: str) -> str:
-        """A path in the output folder."""
+        """Return a path in the output folder."""
         return os.path.join(self.options.output, name)
 
     def texts(self) -> Iterator[TextExample]:
-        """What the teacher is asked about."""
+        """Yield the examples that the teacher predicts."""
         yield from self.data.train
         if self.options.texts:
             yield from teacher.examples_of(self.options.texts, self.data.task.pair)
 
     def student(self) -> TrainingSource:
-        """Its own encoder, or the teacher's in fewer layers, learns the teacher's answers."""
+        """Return the source of the student, which is trained on the teacher's outputs.
+
+        It starts from --student, or else from the teacher's encoder in fewer layers.
+        """
         extra_config = {
             "teacher": self.identity,
             "loss": self.options.loss,
@@ -164,24 +170,33 @@ class _Distillation:
         )
 
     def control(self) -> TrainingSource:
-        """The same student, as it was before anybody fine-tuned it, learns the labels."""
-        # A converted teacher does not state where it started.
+        """Return the source of the control, which is trained on the labels.
+
+        It is the student before any fine-tuning.
+
+        Raises:
+          InputError: the folder that the teacher started from no longer exists.
+        """
+        # A converted teacher does not record where it started.
         origin = str(RunDir(self.options.teacher).config().get("init", "unknown"))
         if not self.options.student and not os.path.isdir(origin):
             raise InputError(
-                f"--student_layers: the control starts where the teacher did, and {origin!r} is "
-                "not there any more: put it back, or pass --student."
+                "--student_layers: the control starts where the teacher started, so this folder "
+                f"must still exist. Received: {origin!r}. Restore it, or pass --student."
             )
         return self._source_from(origin)
 
     def _source_from(self, path: str) -> TrainingSource:
-        """What begins with --student, or else with the encoder at `path` in fewer layers."""
+        """Return a source that starts from --student, or else from `path` in fewer layers."""
         if self.options.student:
             return TrainingSource(os.path.abspath(self.start.path), self.start.model)
         return TrainingSource(os.path.abspath(path), lambda config: _with_encoder_of(path, config))
 
     def _answers(self) -> Features:
-        """The teacher's answers as targets; of the texts, only a chunk is in memory."""
+        """Return features whose targets are the teacher's outputs.
+
+        Only one chunk of the texts is in memory at a time.
+        """
         task, parts = self.config.task, []
         for examples, answers in teacher.answers_in(self.path("teacher"), self.data.task.pair):
             features = KINDS[task.kind].featurize(examples, self.start.tokenizer, task)
@@ -199,7 +214,7 @@ class _Distillation:
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
 class SoftCrossEntropy(tf_keras.losses.Loss):
-    """T^2 times the cross-entropy of softmax(logits / T) with the teacher's softmax(logits / T)."""
+    """T^2 times the cross-entropy of the student's softmax(logits / T) with the teacher's."""
 
     def __init__(self, temperature: float, name: str = "soft_cross_entropy", **kwargs: Any) -> None:
         super().__init__(name=name, **kwargs)
@@ -232,25 +247,30 @@ def _check(options: DistillOptions) -> None:
 
 
 def _task_of_teacher(options: DistillOptions, dataset_task: Any) -> Any:
-    """The teacher's section, if it labels what --task is about; its exits are not distilled."""
+    """Return the teacher's `task` section, without exit losses, which are not distilled.
+
+    Raises:
+      InputError: the teacher is neither a classifier nor a regressor, belongs to another task, or
+        differs from --data_dir in kind, pair or labels.
+    """
     task, name = task_of(options.teacher), RunDir(options.teacher).config().get("name")
     if task.kind not in ("classifier", "regressor"):
         raise InputError(
-            f"--teacher={options.teacher} must label texts. Received: a run of kind "
-            f"{task.kind!r}, whose answers cannot be distilled here."
+            f"--teacher={options.teacher} must be a classifier or a regressor. Received: a run of "
+            f"kind {task.kind!r}, which cannot be distilled here."
         )
     if name not in (options.task, None) and not options.task.startswith(
         "text_"
-    ):  # an own table may be any
+    ):  # a user's own table has no fixed name
         raise InputError(
-            f"--teacher={options.teacher} must be a run of --task={options.task}. Received: one of "
-            f"{name!r}."
+            f"--teacher={options.teacher} must be a run of --task={options.task}. Received: a run "
+            f"of {name!r}."
         )
     for key in ("kind", "pair", "labels"):
         if (theirs := getattr(task, key, None)) != (ours := getattr(dataset_task, key, None)):
             raise InputError(
-                f"--teacher={options.teacher} must have the {key} of --data_dir. Received: "
-                f"{theirs}, and {ours}."
+                f"--teacher={options.teacher} must have the same {key} as --data_dir. Received: "
+                f"{theirs}, and {ours} in the data."
             )
     return dataclasses.replace(task, exit_losses=False) if hasattr(task, "exit_losses") else task
 
@@ -265,9 +285,9 @@ def _fewer_layers(start: StartingPoint, layers: int) -> Any:
     config = start.config
     if not 1 <= layers < config.num_layers or config.sharing != "all" or config.num_groups != 1:
         raise InputError(
-            "--student_layers must be fewer than the teacher's, of a teacher whose layers share "
+            "--student_layers must be less than the teacher's number of layers, which must share "
             f"all weights. Received: {layers}, and a teacher of {config.num_layers} layers with "
-            f"sharing={config.sharing}, {config.num_groups} group(s): pass --student instead."
+            f"sharing={config.sharing}, {config.num_groups} group(s). Pass --student instead."
         )
     return config.replace(num_layers=layers)
 

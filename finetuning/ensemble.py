@@ -1,16 +1,16 @@
-"""Averages the answers of several fine-tuned runs of a task (paper, section 4.11).
+r"""Average the predictions of several fine-tuned runs of a task (paper, section 4.11).
 
-    python -m finetuning.ensemble --runs='runs/cola/seed-*' --data_dir=glue/CoLA \\
+    python -m finetuning.ensemble --runs='runs/cola/seed-*' --data_dir=glue/CoLA \
         --output=ensembles/cola
-    python -m finetuning.ensemble --runs='runs/mnli/*' --data_dir=glue/MNLI --part=test_matched \\
+    python -m finetuning.ensemble --runs='runs/mnli/*' --data_dir=glue/MNLI --part=test_matched \
         --submission=MNLI-m.tsv --output=ensembles/mnli
 
-Members are picked on the dev set: first the best run, then, as long as the score rises, whichever
-run raises it most; --select=all takes the first --max_members. What is averaged are probabilities,
-of a regression the scores, of spans the scores of each candidate (sums of logits; of SQuAD 2.0 log
-probabilities). --output gets result.json, with each run's score and the ensemble's, and
-predictions.jsonl. The dev set picked the members, so the ensemble's score on it is a little high:
-report a part that it has not seen.
+The members are selected on the dev set: first the best run, then, as long as the score rises, the
+run that raises it most. --select=all takes the first --max_members runs instead. The ensemble
+averages probabilities; for regression, scores; for spans, the scores of each candidate (sums of
+logits, or for SQuAD 2.0 log probabilities). --output receives predictions.jsonl and result.json,
+which holds the scores of each run and of the ensemble. The ensemble's score on the dev set is
+slightly too high, because the dev set selected the members: report another part.
 """
 
 import dataclasses
@@ -36,30 +36,32 @@ from finetuning.reporting.report import fingerprint, scores_if_known, write_pred
 
 @dataclasses.dataclass(frozen=True)
 class EnsembleOptions(commands.CommandOptions):
-    """The command line of `finetuning.ensemble`."""
+    """Command-line options of `finetuning.ensemble`."""
 
     runs: tuple[str, ...] = commands.option("glob of fine-tuned runs; may be repeated")
-    output: str = commands.option("the folder to make")
-    data_dir: str | None = commands.option("the files of the runs' data set", None)
-    tfds: bool = commands.option("the data set's prepared TFDS", False)
-    select: Annotated[str, one_of("best", "all")] = commands.option("best, or all", "best")
-    max_members: Annotated[int, at_least(2)] = commands.option(
-        "at most; the paper took 6 to 17", 17
+    output: str = commands.option("the folder to create")
+    data_dir: str | None = commands.option("the folder of the dataset's files", None)
+    tfds: bool = commands.option("read the dataset prepared by TFDS; nothing is downloaded", False)
+    select: Annotated[str, one_of("best", "all")] = commands.option(
+        "best (on the dev set) or all", "best"
     )
-    part: str | None = commands.option("also answer this part, such as test", None)
-    submission: str | None = commands.option("with --part: the leaderboard's file", None)
-    batch_size: int = commands.option("examples at a time", 32)
-    dry_run: bool = commands.option("print the runs and average nothing", False)
+    max_members: Annotated[int, at_least(2)] = commands.option(
+        "members at most; the paper used 6 to 17", 17
+    )
+    part: str | None = commands.option("also predict this part, such as test", None)
+    submission: str | None = commands.option("with --part: write the leaderboard's file here", None)
+    batch_size: int = commands.option("examples per batch", 32)
+    dry_run: bool = commands.option("print the runs, but average nothing", False)
 
 
 def main(options: EnsembleOptions) -> None:
-    """Averages what `options` describe."""
+    """Average the predictions of the runs that `options` name."""
     _check(options)
     paths = _paths(options)
     task, section = _common_task(paths)
     outputs.require_new(options.output)
     folder = os.path.dirname(os.path.realpath(options.submission or ""))
-    if options.submission and folder != os.path.realpath(options.output):  # which will be made
+    if options.submission and folder != os.path.realpath(options.output):  # created below
         outputs.require_file(options.submission, "--submission")
     if options.dry_run:
         print("\n".join(paths))
@@ -72,7 +74,7 @@ def main(options: EnsembleOptions) -> None:
     ensemble = _Members(paths, section, options.batch_size)
     result, answers = _on_dev(options, task, ensemble, ensemble.outputs(examples, name), examples)
     print(_table(result, task))
-    with outputs.new_folder(options.output) as partial:  # has its name when all is written
+    with outputs.new_folder(options.output) as partial:  # renamed when complete
         outputs.write_json(os.path.join(partial, "result.json"), result)
         write_predictions(os.path.join(partial, "predictions.jsonl"), answers, examples)
         if part is not None:
@@ -87,7 +89,7 @@ def _on_dev(
     outputs_of: Sequence[Any],
     examples: Sequence[Any],
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """(what result.json holds, the ensemble's answers), from each run's outputs."""
+    """Return the content of result.json and the ensemble's predictions, from each run's outputs."""
 
     def score(members: Sequence[int]) -> dict[str, float]:
         return task.score(ensemble.decode([outputs_of[i] for i in members], examples), examples)
@@ -108,12 +110,12 @@ def _on_dev(
 
 
 def select_members(singles: Sequence[float], score: Any, max_members: int) -> list[int]:
-    """Greedy forward selection: the numbers of the members, in the order of their choice.
+    """Return the numbers of the members, in order of selection, by greedy forward selection.
 
     Args:
       singles: the score of each run.
-      score: numbers of runs -> the score of their mean.
-      max_members: members at most.
+      score: a function of run numbers that returns the score of their mean.
+      max_members: the largest number of members.
     """
     chosen = [max(range(len(singles)), key=lambda i: singles[i])]
     best = singles[chosen[0]]
@@ -129,7 +131,7 @@ def select_members(singles: Sequence[float], score: Any, max_members: int) -> li
 
 
 class _Members:
-    """Runs of one task that are asked the same examples."""
+    """Runs of one task that predict the same examples."""
 
     def __init__(self, paths: Sequence[str], section: Any, batch_size: int) -> None:
         self.paths, self._batch_size = paths, batch_size
@@ -138,13 +140,13 @@ class _Members:
         self._task: Any = None
 
     def outputs(self, examples: Sequence[Any], name: str) -> list[Any]:
-        """Each member's outputs."""
+        """Return each member's outputs for the examples; `name` is shown in notes and progress."""
         member_outputs, vocabularies = [], {}
         with Progress(f"runs on {name}", len(self.paths)) as progress:
             for path in self.paths:
                 member = load_predictor(path)
                 task, threshold = member.task, getattr(member.task, "null_threshold", 0.0)
-                if threshold:  # each member's own: its null scores are counted from there
+                if threshold:  # a member's own: subtracted from its null scores below
                     task = dataclasses.replace(task, null_threshold=0.0)
                 key = (member.tokenizer.fingerprint, task)
                 if key not in vocabularies:
@@ -160,7 +162,7 @@ class _Members:
         return member_outputs
 
     def decode(self, members: Sequence[Any], examples: Sequence[Any]) -> list[dict[str, Any]]:
-        """The answers of some members' mean."""
+        """Return the predictions of the mean of some members' outputs."""
         mean = self._kind.average(members) if len(members) > 1 else members[0]
         return self._kind.decode(mean, self._features, examples, self._task)
 
@@ -170,15 +172,19 @@ def _paths(options: EnsembleOptions) -> list[str]:
     runs = [path for path in found if RunDir(path).is_complete]
     if len(runs) < 2:
         raise InputNotFoundError(
-            f"--runs must match at least two complete runs. Received: {', '.join(options.runs)} "
-            f"with {len(runs)} (working folder {os.getcwd()})."
+            f"--runs must match at least two complete runs. Received: {', '.join(options.runs)}, "
+            f"which matches {len(runs)} (working folder {os.getcwd()})."
         )
     return runs
 
 
 def _common_task(paths: Sequence[str]) -> tuple[Task, Any]:
-    """The runs' task, and the first one's `task` section."""
-    sections = [task_of(path) for path in paths]  # refuses what was not fine-tuned
+    """Return the task of the runs and the first run's `task` section.
+
+    Raises:
+      InputError: a run is not fine-tuned, or the runs differ in task, kind, labels or data.
+    """
+    sections = [task_of(path) for path in paths]  # raises if a run is not fine-tuned
     configs = [RunDir(path).config() for path in paths]
     answers = [
         (config["name"], section.kind, getattr(section, "labels", None), config["data"])
@@ -187,7 +193,7 @@ def _common_task(paths: Sequence[str]) -> tuple[Task, Any]:
     for path, other in zip(paths, answers, strict=True):
         if other != answers[0]:
             raise InputError(
-                f"--runs must be of one task and one data set. Received: {paths[0]} of "
+                f"--runs must all be of the same task and dataset. Received: {paths[0]} of "
                 f"{answers[0]} and {path} of {other}."
             )
     if sections[0].kind == "span":
@@ -196,7 +202,13 @@ def _common_task(paths: Sequence[str]) -> tuple[Task, Any]:
 
 
 def _require_same_spans(paths: Sequence[str], sections: Sequence[Any]) -> None:
-    """Spans can be averaged where every member cuts the contexts alike and proposes as many."""
+    """Check that the members split contexts alike and propose equally many spans.
+
+    Otherwise their spans cannot be averaged.
+
+    Raises:
+      InputError: the members differ in vocabulary or task settings.
+    """
     first, *others = [
         settings.to_dict(dataclasses.replace(section, null_threshold=0.0, dropout=0.0))
         | {"vocabulary": load_tokenizer(path).fingerprint}
@@ -205,38 +217,42 @@ def _require_same_spans(paths: Sequence[str], sections: Sequence[Any]) -> None:
     for path, other in zip(paths[1:], others, strict=True):
         if differing := settings.differing_keys(first, other):
             raise InputError(
-                "--runs: members that answer with spans must have one vocabulary and the same task "
-                f"settings. Received: {paths[0]} and {path}, with {'; '.join(differing)}. Leave "
-                "one out."
+                "--runs: members that predict spans must have the same vocabulary and the same "
+                f"task settings. Received: {paths[0]} and {path}, which differ in "
+                f"{'; '.join(differing)}. Leave one out."
             )
 
 
 def _check(options: EnsembleOptions) -> None:
     if options.submission and not options.part:
-        raise InputError("--submission goes with --part: the leaderboard numbers its examples.")
+        raise InputError("--submission requires --part, the part whose predictions it holds.")
 
 
 def _check_data(paths: Sequence[str], data: Data) -> None:
-    """The runs' own data: of others the labels may have other numbers."""
+    """Check that --data_dir holds the runs' own data; other data may number the labels differently.
+
+    Raises:
+      InputError: it holds other data.
+    """
     trained = RunDir(paths[0]).config()["data"]
     if (found := fingerprint(data)) != trained:
         raise InputError(
             f"--data_dir must hold the data that the runs were trained on ({trained}). Received: "
-            f"other examples ({found})."
+            f"different examples ({found})."
         )
 
 
 def _answer_part(
     options: EnsembleOptions, task: Task, members: _Members, examples: Sequence[Any], partial: str
 ) -> None:
-    """Writes the answers to a part while --output is still called `partial`."""
+    """Write the predictions for a part into `partial`, the unfinished --output."""
     answers = members.decode(members.outputs(examples, str(options.part)), examples)
     path = options.submission or os.path.join(options.output, f"{options.part}.jsonl")
-    # The two names lie side by side: the path relative to one is relative to the other.
+    # `partial` and --output have the same parent, so relative paths are the same for both.
     relative_path = os.path.relpath(os.path.realpath(path), os.path.realpath(options.output))
     write = task.write_submission if options.submission else write_predictions
     write(os.path.join(partial, relative_path), answers, examples)
-    print(f"{path}: {len(answers):,} answers")
+    print(f"{path}: {len(answers):,} predictions")
     if scores := scores_if_known(task, answers, examples):
         print(scores)
 

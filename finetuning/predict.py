@@ -1,18 +1,20 @@
-"""Asks a fine-tuned run: answers for a file of examples, or for stdin.
+r"""Predict examples from a file, stdin or a dataset with a fine-tuned run.
 
     python -m finetuning.predict --run_dir=runs/base-cola --input=texts.txt
     cat pairs.tsv | python -m finetuning.predict --run_dir=runs/mnli --format=tsv
-    python -m finetuning.predict --run_dir=runs/base-cola --data_dir=glue/CoLA --part=test \\
+    python -m finetuning.predict --run_dir=runs/base-cola --data_dir=glue/CoLA --part=test \
         --submission=CoLA.tsv
 
-A line of --input is an example: a text; for pairs two texts with a tab between them; or, for any
+Each line of --input is one example: a text; for pairs, two texts separated by a tab; or, for any
 task, a JSON object with the keys text, or text_a and text_b, or question and context, or question,
-context and options. An answer is a line of --output in the same order, a JSON object, or with
---format=tsv its values with tabs between them; the `id` of a question comes back with its answer.
---part reads a part of the run's data set instead, in its layout, or of another one with the same
-labels (--task=ax for a run of MNLI); its scores are printed where the answers are known.
---submission writes the file that the leaderboard takes; of SQuAD, NAME.json has the n-best answers
-in NAME_nbest.json and the null odds in NAME_null_odds.json beside it.
+context and options. --output receives one line per example, in the same order: a JSON object, or
+with --format=tsv its values separated by tabs. The `id` of a question is repeated in its
+prediction.
+
+--part reads a part of the run's dataset instead, in the dataset's own layout, or of another dataset
+with the same labels (--task=ax for a run of MNLI). Its scores are printed if the answers are known.
+--submission writes the file that the leaderboard accepts. For SQuAD that is NAME.json, with the
+n-best answers in NAME_nbest.json and, for version 2.0, the null odds in NAME_null_odds.json.
 """
 
 import contextlib
@@ -35,41 +37,43 @@ from finetuning.datasets.table_files import lines_of, parse_json
 from finetuning.datasets.task import Prediction, source_of
 from finetuning.reporting.report import scores_if_known
 
-CHUNK = 1024  # examples that are in memory together
+CHUNK = 1024  # examples in memory at a time
 
 
 @dataclasses.dataclass(frozen=True)
 class PredictOptions(commands.CommandOptions):
-    """The command line of `finetuning.predict`."""
+    """Command-line options of `finetuning.predict`."""
 
     run_dir: str = commands.option("the fine-tuned run")
-    input: str = commands.option("a file of examples, - for stdin", "-")
-    output: str = commands.option("a file for the answers, - for stdout", "-")
+    input: str = commands.option("a file of examples, or - for stdin", "-")
+    output: str = commands.option("a file for the predictions, or - for stdout", "-")
     format: Annotated[str, one_of("jsonl", "tsv")] = commands.option(
-        "of the answers: jsonl or tsv", "jsonl"
+        "format of the predictions: jsonl or tsv", "jsonl"
     )
-    task: str | None = commands.option("with --part: the data set, by default the run's own", None)
-    data_dir: str | None = commands.option("with --part: the files of the data set", None)
-    tfds: bool = commands.option("with --part: the data set's prepared TFDS", False)
-    part: str | None = commands.option("a part of the data set, such as test", None)
-    submission: str | None = commands.option("with --part: the leaderboard's file", None)
+    task: str | None = commands.option("with --part: the dataset; by default the run's own", None)
+    data_dir: str | None = commands.option("with --part: the folder of the dataset's files", None)
+    tfds: bool = commands.option(
+        "with --part: read the dataset prepared by TFDS; nothing is downloaded", False
+    )
+    part: str | None = commands.option("a part of the dataset, such as test", None)
+    submission: str | None = commands.option("with --part: write the leaderboard's file here", None)
     null_threshold: float | None = commands.option(
-        "of SQuAD 2.0: above it a question has no answer; by default the run's task.null_threshold",
+        "SQuAD 2.0: null scores above it mean no answer; by default the run's task.null_threshold",
         None,
     )
-    batch_size: Annotated[int, POSITIVE] = commands.option("examples at a time", 32)
-    dry_run: bool = commands.option("load the run, check everything and answer nothing", False)
+    batch_size: Annotated[int, POSITIVE] = commands.option("examples per batch", 32)
+    dry_run: bool = commands.option("load the run and check everything, but predict nothing", False)
 
 
 def main(options: PredictOptions) -> None:
-    """Answers what `options` describe."""
+    """Write the predictions that `options` describe."""
     if options.submission and not options.part:
-        raise InputError("--submission goes with --part: the leaderboard numbers its examples.")
+        raise InputError("--submission requires --part, the part whose predictions it holds.")
     for flag in ("output", "submission"):
         if (path := getattr(options, flag)) not in (None, "-"):
             outputs.require_file(path, f"--{flag}")
     if RunDir(options.run_dir).is_unfinished:
-        print(f"{options.run_dir} has not ended: its best weights so far answer", file=sys.stderr)
+        print(f"{options.run_dir} has not ended: using its best weights so far", file=sys.stderr)
     predictor = load_predictor(options.run_dir)
     if options.null_threshold is not None:
         predictor.task = _with_threshold(predictor.task, options)
@@ -94,8 +98,8 @@ def main(options: PredictOptions) -> None:
 def _with_threshold(task: Any, options: PredictOptions) -> Any:
     if not getattr(task, "answerable", False):
         raise InputError(
-            "--null_threshold is of runs whose questions may have no answer (squad2). Received: "
-            f"--run_dir={options.run_dir}, of kind {task.kind!r}."
+            "--null_threshold requires a run whose questions may have no answer (squad2). "
+            f"Received: --run_dir={options.run_dir}, a run of kind {task.kind!r}."
         )
     return dataclasses.replace(task, null_threshold=options.null_threshold)
 
@@ -106,7 +110,7 @@ def _predict_part(options: PredictOptions, predictor: Predictor) -> None:
     source = source_of(options.data_dir, options.tfds)
     examples = task.read_part(source, str(options.part), predictor.task)
     if options.dry_run:
-        print(f"{options.run_dir}: {len(examples):,} examples of {name}'s {options.part}")
+        print(f"{options.run_dir}: {len(examples):,} examples in part {options.part} of {name}")
         return
     answers, features = predictor.answer(examples, options.batch_size)
     for note in features.notes():
@@ -114,7 +118,7 @@ def _predict_part(options: PredictOptions, predictor: Predictor) -> None:
     scores = scores_if_known(task, answers, examples)
     if options.submission:
         task.write_submission(options.submission, answers, examples)
-        print(f"{options.submission}: {len(answers):,} answers of {options.run_dir}")
+        print(f"{options.submission}: {len(answers):,} predictions of {options.run_dir}")
     if options.output != "-" or not options.submission:
         with _output(options.output) as out:
             _write(out, answers, examples, options.format)
@@ -127,8 +131,8 @@ def _lines(path: str) -> Iterator[tuple[int, str]]:
         raise InputNotFoundError(f"--input: no file {path!r} (working folder {os.getcwd()}).")
     if path.endswith((".csv", ".csv.gz")):  # its header and labels would be read as texts
         raise InputError(
-            f"--input={path} is a table, and a line of --input is a text or a JSON object. For a "
-            "table pass --data_dir, its folder, and --part, its name without the ending."
+            f"--input must hold a text or a JSON object per line. Received: {path!r}, a table. For "
+            "a table, pass its folder as --data_dir and its name without the extension as --part."
         )
     return lines_of(path)
 
@@ -145,7 +149,7 @@ def _output(path: str) -> Iterator[IO[str]]:
 def _write(
     out: IO[str], answers: Sequence[Prediction], examples: Sequence[Any], format: str
 ) -> None:
-    """A line an answer, which begins with the example's `id` where it has one."""
+    """Write one line per prediction, starting with the example's `id` if it has one."""
     for answer, example in zip(answers, examples, strict=True):
         name = getattr(example, "id", "")
         answer = {"id": name, **answer} if name else answer
@@ -162,7 +166,11 @@ def _cell(value: Any) -> str:
 
 
 def _example(line: str, task: Any, path: str, number: int) -> Any:
-    """The example in a line; InputError, which names it, where there is none."""
+    """Return the example in a line.
+
+    Raises:
+      InputError: the line is not a valid example; the message gives its number.
+    """
     line = line.rstrip("\r\n")
     try:
         row = parse_json(line, path) if line.startswith("{") else None
@@ -202,18 +210,18 @@ def _from_json(row: dict[str, Any], task: Any) -> Any:
 def _text(row: dict[str, Any], name: str) -> str:
     text = row.get(name)
     if not isinstance(text, str) or not text.strip():
-        raise ValueError(f"{name} must be a text that is not empty")
+        raise ValueError(f"{name} must be a non-empty text")
     return text
 
 
 def _expected_line(task: Any) -> str:
-    """What a line of the run's kind holds."""
+    """Return a description of a valid line for the run's kind."""
     if task.kind == "span":
         return "A line must be a JSON object with question and context."
     if task.kind == "multiple_choice":
         return "A line must be a JSON object with question, context and options."
     if task.pair:
-        return "A line must be two texts with a tab between them, or a JSON object."
+        return "A line must be two texts separated by a tab, or a JSON object."
     return "A line must be a text without tabs, or a JSON object with the key text."
 
 

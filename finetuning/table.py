@@ -1,24 +1,25 @@
-"""Fine-tunes pretraining runs on several tasks and prints the paper's row of each.
+r"""Fine-tune pretraining runs on several tasks and print the paper's table row for each run.
 
-    python -m finetuning.table --runs='runs/sharing/*' --data_dir=tasks \\
+    python -m finetuning.table --runs='runs/sharing/*' --data_dir=tasks \
         --tasks=squad1,squad2,mnli,sst-2,race --output=tables/sharing
 
-With `pretraining.sweep` that makes each ablation table of the paper (Tables 3 to 12). DATA_DIR
-holds a folder for each task, of its name in capitals or not: CoLA, SST-2, ..., RACE, of which
-race-middle and race-high are parts, and SQuAD, with both versions' files, or squad1 and squad2.
-Each run is fine-tuned by `finetuning.train` in a process of its own, as OUTPUT/RUN/TASK,
---seeds times. A rerun skips what is finished and takes up what was interrupted; runs and tasks may
-be added. One that fails is reported, the others go on, and the exit status is 2.
+Together with `pretraining.sweep`, this makes each ablation table of the paper (Tables 3 to 12).
+DATA_DIR holds one folder per task, named after the task in upper or lower case, such as CoLA and
+SST-2. RACE also serves race-middle and race-high. SQuAD holds the files of both versions, unless
+there are folders squad1 and squad2. `finetuning.train` fine-tunes each run on each task with
+--seeds, in a separate process, and writes OUTPUT/RUN/TASK. A rerun skips finished fine-tunings and
+resumes interrupted ones; runs and tasks may be added. If a fine-tuning fails, the command reports
+it, continues with the others and exits with status 2.
 
-The table has each run's parameters, the dev scores in percent (SQuAD: F1/EM; medians over the
-seeds), Avg, and the pretraining's speed over that of --baseline. SQuAD 2.0 has two columns: the
-paper's protocol, whose threshold on the null score is the best for F1 on these very dev examples,
-and the scores at the threshold that the run answers with. OUTPUT gets table.md and results.csv, a
-line for each run, task and seed.
+The table lists each run's parameters, the dev scores in percent (SQuAD: F1/EM; medians over the
+seeds), their average (Avg), and the pretraining speed relative to --baseline. SQuAD 2.0 has two
+columns: the paper's protocol, which takes the threshold on the null score that is best for F1 on
+these same dev examples, and the scores at the threshold that the run predicts with. OUTPUT receives
+table.md and results.csv, which has one line per run, task and seed.
 
 Table 9, for which the paper fine-tuned RTE, STS-B and MRPC from its MNLI model:
 
-    python -m finetuning.table --runs=runs/xxlarge --data_dir=glue --output=tables/glue --seeds=5 \\
+    python -m finetuning.table --runs=runs/xxlarge --data_dir=glue --output=tables/glue --seeds=5 \
         --tasks=mnli,qnli,qqp,rte,sst-2,mrpc,cola,sts-b --from_mnli
 """
 
@@ -39,38 +40,40 @@ from albert_tf.runtime.run_dir import RunDir
 from finetuning.datasets import TASKS
 from finetuning.reporting.paper_table import Results, speed_of, table_of
 
-# The folders that hold several tasks, whose files have different names there.
+# Folders that serve several tasks, whose files have different names in them.
 _DATA_SETS = {
     "race-middle": ("race",),
     "race-high": ("race",),
     "squad1": ("squad",),
     "squad2": ("squad",),
 }
-# Small training parts that gain from a model of MNLI's large one (paper, section 4.8).
+# Tasks with few training examples, which gain from an MNLI model (paper, section 4.8).
 _FROM_MNLI = ("rte", "sts-b", "mrpc")
 
 
 @dataclasses.dataclass(frozen=True)
 class TableOptions(commands.CommandOptions):
-    """The command line of `finetuning.table`."""
+    """Command-line options of `finetuning.table`."""
 
     runs: tuple[str, ...] = commands.option("glob of pretraining runs; may be repeated")
     tasks: str = commands.option("comma-separated: " + ", ".join(TASKS))
-    data_dir: str = commands.option("a folder with one for each task")
-    output: str = commands.option("the table's folder; one that exists is taken up again")
-    seeds: Annotated[int, POSITIVE] = commands.option("fine-tunings of each run on each task", 1)
+    data_dir: str = commands.option("a folder with a subfolder for each task")
+    output: str = commands.option("the table's folder; an existing one is resumed")
+    seeds: Annotated[int, POSITIVE] = commands.option("fine-tunings per run and task", 1)
     from_mnli: bool = commands.option(
-        f"begin {', '.join(_FROM_MNLI)} with the best of the run's MNLI models", False
+        f"start {', '.join(_FROM_MNLI)} from the best of the run's MNLI models", False
     )
-    baseline: str | None = commands.option("the run whose speed is 1; by default the first", None)
-    recipe: str = commands.option("paper, or none", "paper")
+    baseline: str | None = commands.option(
+        "the run that speeds are relative to; by default the first", None
+    )
+    recipe: str = commands.option("paper or none", "paper")
     device: str = commands.option("as for finetuning.train", "auto")
-    dry_run: bool = commands.option("print the fine-tunings and start none", False)
-    set: tuple[str, ...] = commands.option("key=value, of every fine-tuning", ())
+    dry_run: bool = commands.option("print the fine-tunings, but run none", False)
+    set: tuple[str, ...] = commands.option("key=value, for every fine-tuning", ())
 
 
 def main(options: TableOptions) -> int:
-    """Fine-tunes and compares; returns the exit status."""
+    """Fine-tune the runs, print the table and return the exit status."""
     runs, tasks = _runs(options.runs), _tasks(options)
     baseline = _baseline(options, runs)
     outputs.require_folder(options.output, "--output")
@@ -82,7 +85,9 @@ def main(options: TableOptions) -> int:
             target = _target(options, run, task)
             print(f"== {target}", flush=True)
             if not (start := _start(options, run, task)):
-                failures.append(f"failed: {target}, for want of {_target(options, run, 'mnli')}")
+                failures.append(
+                    f"failed: {target}: no finished run in {_target(options, run, 'mnli')}"
+                )
                 continue
             command = _command(options, start, task, folders[task], target)
             if options.dry_run:
@@ -102,9 +107,9 @@ def _target(options: TableOptions, run: str, task: str) -> str:
 
 
 def _start(options: TableOptions, run: str, task: str) -> str | None:
-    """The flag that says where a fine-tuning begins; None: its MNLI model is not there.
+    """Return the flag for a fine-tuning's starting point, or None if it needs a missing MNLI model.
 
-    A fine-tuning that was begun goes on from where it began: with more seeds another MNLI model may
+    A fine-tuning that has begun keeps its starting point: with more seeds, another MNLI model may
     be the best.
     """
     if not options.from_mnli or task not in _FROM_MNLI:
@@ -119,7 +124,7 @@ def _start(options: TableOptions, run: str, task: str) -> str | None:
 
 
 def _seeds_at(target: str) -> list[RunDir]:
-    """The runs of a fine-tuning that have been begun, by seed."""
+    """Return the runs of a fine-tuning that have begun, sorted by path."""
     paths = [target, *sorted(glob.glob(os.path.join(glob.escape(target), "seed-*")))]
     return [run for run in map(RunDir, paths) if os.path.isfile(run.config_path)]
 
@@ -141,7 +146,7 @@ def _command(options: TableOptions, start: str, task: str, data: str, target: st
 
 
 def _run(command: Sequence[str]) -> int:
-    """The exit status of a process of its own, whose memory goes back with it."""
+    """Run a command in a separate process, which frees its memory, and return its exit status."""
     return subprocess.run([sys.executable, *command], check=False).returncode
 
 
@@ -183,13 +188,14 @@ def _runs(patterns: Sequence[str]) -> list[str]:
     names = [os.path.basename(path) for path in runs]
     if twice := [path for path, name in zip(runs, names, strict=True) if names.count(name) > 1]:
         raise InputError(
-            "--runs must have different names: OUTPUT/RUN is each one's folder. Received: "
-            f"{' and '.join(twice)}. Rename one, or make a table of each."
+            "--runs must have different names, because OUTPUT/RUN is each run's folder. Received: "
+            f"{' and '.join(twice)}. Rename one, or make separate tables."
         )
     for path in runs:
         if RunDir(path).is_unfinished:
             raise InputError(
-                f"--runs: {path} is not complete. Give its command again, or name the others."
+                f"--runs: {path} is not complete. Repeat its command to finish it, or pass only "
+                "the others."
             )
     if not runs:
         raise InputNotFoundError(
@@ -203,7 +209,7 @@ def _baseline(options: TableOptions, runs: Sequence[str]) -> str:
         return runs[0]
     if speed_of(options.baseline) is None:
         raise InputError(
-            "--baseline must be a complete pretraining run, whose result.json has its speed. "
+            "--baseline must be a complete pretraining run with its speed in result.json. "
             f"Received: {options.baseline!r}."
         )
     return options.baseline
@@ -216,14 +222,18 @@ def _tasks(options: TableOptions) -> list[str]:
         if name not in TASKS:
             raise InputError(f"--tasks: {settings.unknown_key(name, TASKS, 'task')}")
     if not tasks:
-        raise InputError(f"--tasks must name a task. Received: {json.dumps(names)}.")
+        raise InputError(f"--tasks must name at least one task. Received: {json.dumps(names)}.")
     if options.from_mnli and "mnli" not in tasks:
-        raise InputError(f"--from_mnli needs mnli among --tasks. Received: {json.dumps(names)}.")
+        raise InputError(f"--from_mnli requires mnli among --tasks. Received: {json.dumps(names)}.")
     return tasks
 
 
 def _folder(data_dir: str, task: str) -> str:
-    """The task's folder, of its name in any case, or else of its data set's."""
+    """Return the folder named after the task, in any case, or else after its dataset.
+
+    Raises:
+      InputNotFoundError: there is no such folder.
+    """
     with reading(data_dir):
         names = os.listdir(data_dir) if os.path.isdir(data_dir) else []
     wanted = (task, *_DATA_SETS.get(task, ()))
@@ -231,7 +241,7 @@ def _folder(data_dir: str, task: str) -> str:
     if not found:
         raise InputNotFoundError(
             f"--data_dir: no folder {' or '.join(wanted)} in {data_dir!r} (working folder "
-            f"{os.getcwd()}), which has {', '.join(sorted(names)) or 'nothing'}."
+            f"{os.getcwd()}), which contains {', '.join(sorted(names)) or 'nothing'}."
         )
     return os.path.join(data_dir, found[0])
 

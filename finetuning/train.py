@@ -1,17 +1,18 @@
-"""Fine-tunes an encoder on labelled data, with plain tf_keras `compile` and `fit`.
+r"""Fine-tune an encoder on labelled data with plain tf_keras `compile` and `fit`.
 
---init takes a pretraining run, a converted checkpoint, or an exported encoder; --init_from_task a
-fine-tuned run, as the paper took MNLI's for RTE, STS-B and MRPC.
+--init takes a pretraining run, a converted checkpoint or an exported encoder. --init_from_task
+takes a fine-tuned run, as the paper took its MNLI model for RTE, STS-B and MRPC.
 
-    python -m finetuning.train --task=cola --data_dir=glue/CoLA --init=runs/base \\
+    python -m finetuning.train --task=cola --data_dir=glue/CoLA --init=runs/base \
         --run_dir=runs/base-cola
-    python -m finetuning.train --task=text_classification --data_dir=reviews --init=runs/first \\
+    python -m finetuning.train --task=text_classification --data_dir=reviews --init=runs/first \
         --run_dir=runs/reviews --set training.epochs=5
 
-A named task has the paper's settings (Table 14: learning rate, batch, steps, warm-up, dropout,
-length), each of which --set overrides; --recipe=none leaves them out. The dev examples are read on
-the way, and the best weights are kept. An interrupted run goes on from its last evaluation.
---seeds=5 makes RUN_DIR/seed-0 to seed-4, with median and spread in RUN_DIR/seeds.json.
+A named task uses the paper's settings (Table 14: learning rate, batch size, steps, warm-up,
+dropout, length). --set overrides each of them, and --recipe=none drops them all. The dev examples
+are evaluated during training, and the best weights are kept. An interrupted run resumes from its
+last evaluation. --seeds=5 creates RUN_DIR/seed-0 to seed-4 and writes median and spread to
+RUN_DIR/seeds.json.
 """
 
 import dataclasses
@@ -31,31 +32,33 @@ from finetuning.training.starting_point import StartingPoint, resolve
 
 @dataclasses.dataclass(frozen=True)
 class FinetuneOptions(commands.CommandOptions):
-    """The command line of `finetuning.train`."""
+    """Command-line options of `finetuning.train`."""
 
     task: str = commands.option("the task: " + ", ".join(TASKS))
     run_dir: str = commands.option("the run's folder")
     data_dir: str | None = commands.option(
-        "the task's files; with --tfds, where TFDS keeps them", None
+        "the folder of the task's files; with --tfds, of TFDS's datasets", None
     )
-    tfds: bool = commands.option("read the task's prepared TFDS; nothing is downloaded", False)
-    init: str | None = commands.option("run folder, converted folder or exported encoder", None)
+    tfds: bool = commands.option("read the dataset prepared by TFDS; nothing is downloaded", False)
+    init: str | None = commands.option("a run, a converted folder or an exported encoder", None)
     init_from_task: str | None = commands.option("a fine-tuned run, instead of --init", None)
     unfinished: bool = commands.option(
-        "take the last checkpoint of a run that has not ended", False
+        "accept a run that has not ended and use its last checkpoint", False
     )
-    tokenizer: str | None = commands.option("the vocabulary, where --init has none", None)
-    recipe: str = commands.option("paper, or none: our own defaults", "paper")
-    seeds: Annotated[int, POSITIVE] = commands.option("runs, with seed, seed + 1...", 1)
+    tokenizer: str | None = commands.option("the vocabulary, if --init has none", None)
+    recipe: str = commands.option("paper, or none for the project's defaults", "paper")
+    seeds: Annotated[int, POSITIVE] = commands.option(
+        "number of runs, with seeds seed, seed + 1, ...", 1
+    )
     device: str = commands.option("auto, cpu, gpu, tpu or multi_worker", "auto")
     tpu: str | None = commands.option("name, grpc address or local", None)
-    cache_dir: str | None = commands.option("where features are kept for the next run", None)
+    cache_dir: str | None = commands.option("a folder that caches features for later runs", None)
     dry_run: bool = commands.option("print the resolved configuration and check everything", False)
     set: tuple[str, ...] = commands.option("key=value", ())
 
 
 def main(options: FinetuneOptions) -> None:
-    """Fine-tunes as `options` describe."""
+    """Fine-tune as `options` describe."""
     if options.task not in TASKS:
         raise InputError(f"--task: {settings.unknown_key(options.task, TASKS, 'task')}")
     if options.cache_dir:
@@ -63,7 +66,7 @@ def main(options: FinetuneOptions) -> None:
     task = TASKS[options.task]
     source = source_of(options.data_dir, options.tfds)
     recipe = recipe_of(task, options)
-    strategy = devices.strategy(options.device, options.tpu)  # before anything is computed
+    strategy = devices.strategy(options.device, options.tpu)  # must precede all computation
     start = StartingPoint.of(
         options.init, options.init_from_task, options.tokenizer, options.unfinished
     )
@@ -86,9 +89,12 @@ def main(options: FinetuneOptions) -> None:
 
 
 def recipe_of(task: Task, options: FinetuneOptions) -> dict[str, Any]:
-    """The settings that --recipe names; its steps give way to the user's epochs.
+    """Return the settings of --recipe, without its steps if the user sets the epochs.
 
-    The warm-up keeps its share of the steps, however many there are.
+    The warm-up is a fraction of the steps, so that it fits any number of them.
+
+    Raises:
+      InputError: --recipe is neither paper nor none.
     """
     if options.recipe not in ("paper", "none"):
         raise InputError(f"--recipe must be paper or none. Received: {options.recipe!r}.")

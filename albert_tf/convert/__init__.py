@@ -1,1 +1,1 @@
-"""Trained models to and from Google's TF1 checkpoints and Hugging Face's folders."""
+"""Conversion of trained models to and from other projects' formats."""

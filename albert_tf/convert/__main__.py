@@ -1,24 +1,25 @@
-"""Converts a trained model: ours, Google's TF1 checkpoints, Hugging Face's, modules of TF Hub.
+r"""Convert a trained model between our format, Google's, Hugging Face's and TF Hub's.
 
     python -m albert_tf.convert --from=google:albert_base --to=artifacts/albert_base
     python -m albert_tf.convert --from=huggingface:albert-base-v2 --to=artifacts/albert_base
-    python -m albert_tf.convert --from=hub:albert_en_base_3 --to=artifacts/albert_base \\
+    python -m albert_tf.convert --from=hub:albert_en_base_3 --to=artifacts/albert_base \
         --allow_missing=mlm_head,pair_head
     python -m albert_tf.convert --from=runs/base --to=huggingface:export/base
-    python -m albert_tf.convert --from=huggingface:sentiment --to=artifacts/sentiment \\
+    python -m albert_tf.convert --from=huggingface:sentiment --to=artifacts/sentiment \
         --set task.labels=negative,positive
 
-A bare path is our own format: as --from a run, a converted folder or an exported encoder. Nothing
-is downloaded. With the weights travel configuration and tokenizer. --init_groups_from_shared
---set num_groups=4 (or --set sharing=none) starts a model with fewer shared weights from one with
-more.
+A path without a prefix means our own format; --from then takes a run, a converted folder or an
+exported encoder. google: reads TF1 checkpoints, hub: reads TF2 modules. Nothing is downloaded. The
+configuration and the tokenizer are converted along with the weights. --init_groups_from_shared
+--set num_groups=4 (or --set sharing=none) initializes a model that shares fewer weights from one
+that shares more.
 
-To and from huggingface: a fine-tuned run keeps its head. A classifier or regressor is an
-AlbertForSequenceClassification there, a SQuAD 1.1 run an AlbertForQuestionAnswering, a multiple
-choice run an AlbertForMultipleChoice. What a folder made elsewhere does not state, such as whether
-the task takes pairs (task.pair), gets the kind's default, which is printed; --set task.KEY=value
-sets it. --ignore=head --allow_missing=mlm_head,pair_head leaves the head behind and takes the
-encoder alone.
+Conversions to and from huggingface: keep the head of a fine-tuned run. A classifier or regressor
+corresponds to an AlbertForSequenceClassification, a SQuAD 1.1 run to an AlbertForQuestionAnswering
+and a multiple-choice run to an AlbertForMultipleChoice. A folder made elsewhere may lack task
+settings, such as task.pair (true if the task takes pairs of texts). These get the defaults of the
+kind, which are printed; set other values with --set task.KEY=value. --ignore=head
+--allow_missing=mlm_head,pair_head drops the head and converts only the encoder.
 """
 
 import dataclasses
@@ -45,40 +46,38 @@ from albert_tf.runtime.run_dir import RunDir
 
 @dataclasses.dataclass(frozen=True)
 class ConvertOptions:
-    """The command line of `albert_tf.convert`."""
+    """The options of `albert_tf.convert`."""
 
     source: str = commands.option(
-        "what to read: google:DIR, or google:PREFIX of one checkpoint, huggingface:DIR, hub:DIR, "
-        "or a PATH of ours",
+        "source: google:DIR, google:PREFIX of one checkpoint, huggingface:DIR, hub:DIR, or a PATH "
+        "in our format",
         flag="from",
     )
     target: str = commands.option(
-        "what to write: google:DIR, huggingface:DIR or a PATH of ours, new or empty", flag="to"
+        "target, new or empty: google:DIR, huggingface:DIR, or a PATH in our format", flag="to"
     )
     init_groups_from_shared: bool = commands.option(
-        "give layers that share weights copies of their own, for --set num_groups or sharing", False
-    )
-    allow_missing: str = commands.option(
-        f"parts that the source may lack and that get random weights, of {','.join(OPTIONAL)}", ""
-    )
-    ignore: str = commands.option(
-        "what to leave behind: weights whose names begin so, keys of the source's configuration", ""
-    )
-    set: tuple[str, ...] = commands.option(
-        "key=value of the target's configuration, where the weights stay the same model", ()
-    )
-    half_precision: bool = commands.option(
-        "write weights of 16 bits, half the bytes, for a model that is to be passed on; ours only",
+        "copy shared weights to layers that no longer share them after --set num_groups or sharing",
         False,
     )
-    unfinished: bool = commands.option(
-        "take the last checkpoint of a run that has not ended", False
+    allow_missing: str = commands.option(
+        f"parts to initialize at random if the source lacks them, from {','.join(OPTIONAL)}", ""
     )
-    dry_run: bool = commands.option("read and check everything, write nothing", False)
+    ignore: str = commands.option(
+        "what to skip: prefixes of weight names, and keys of the source's configuration", ""
+    )
+    set: tuple[str, ...] = commands.option(
+        "key=value to set in the target's configuration; must not change the model", ()
+    )
+    half_precision: bool = commands.option(
+        "write 16-bit weights, half the size, for a model to distribute; only in our format", False
+    )
+    unfinished: bool = commands.option("use the last checkpoint of a run that has not ended", False)
+    dry_run: bool = commands.option("read and check everything without writing", False)
 
 
 class Format(NamedTuple):
-    """How a kind of folder is read, what it cannot hold (errors; losses, returned), and written."""
+    """The functions of a format. `check` raises an error or returns notes on what is lost."""
 
     read: Callable[[str, MismatchPolicy], Bundle]
     check: Callable[[Bundle], list[str]]
@@ -90,12 +89,12 @@ FORMATS = {
     "huggingface": Format(huggingface.read, huggingface.check, huggingface.write),
 }
 OURS = Format(native.read, native.check, native.write)
-# Written for TF Hub by albert_tf.export --kind=encoder.
+# Only a reader for TF Hub: albert_tf.export --kind=encoder writes that format.
 READERS = {kind: form.read for kind, form in FORMATS.items()} | {"hub": hub.read}
 
 
 def main(options: ConvertOptions) -> None:
-    """Converts what `options` describe."""
+    """Convert the model that `options` describe."""
     kind, source_path = _split_kind(options.source, "--from", READERS)
     read = READERS.get(kind, OURS.read)
     kind, target_path = _split_kind(options.target, "--to", FORMATS)
@@ -103,7 +102,7 @@ def main(options: ConvertOptions) -> None:
     outputs.require_new(target_path, "--to")
     if options.half_precision and target is not OURS:
         raise InputError(
-            f"--half_precision is of our own format alone. Received: --to={options.target}."
+            f"--half_precision needs a target in our own format. Received: --to={options.target}."
         )
     _require_target_outside(source_path, target_path)
     policy = MismatchPolicy(_split_names(options.allow_missing), _split_names(options.ignore))
@@ -117,7 +116,7 @@ def main(options: ConvertOptions) -> None:
         with_overrides(bundle, options.set, options.init_groups_from_shared), options
     )
     if assumed := assumptions(bundle, options.set):
-        print(f"{options.source} does not state {assumed}: other values go with --set.")
+        print(f"{options.source} does not state {assumed}: change them with --set.")
     for note in target.check(bundle):
         _warn(note)
     if options.dry_run:
@@ -143,15 +142,15 @@ def _check_tokenizer(bundle: Bundle, options: ConvertOptions, path: str) -> None
     folder = path if os.path.isdir(path) else os.path.dirname(path) or "."
     if tokenizer is None:
         _warn(
-            f"no tokenizer in {folder!r}, so {options.target} gets none: it cannot be exported, "
+            f"no tokenizer in {folder!r}, so {options.target} gets none and cannot be exported, "
             "fine-tuned or trained further. Put the spiece.model or vocab.txt that the model was "
             f"trained with into {folder!r}, and convert again."
         )
     elif tokenizer.vocab_size > config.vocab_size:
         raise InputError(
             f"{options.source}: the tokenizer in {folder!r} has {tokenizer.vocab_size} pieces, and "
-            f"the model must have one for each. Received: `vocab_size` {config.vocab_size}. Put "
-            "the one that the model was trained with in its place."
+            f"the model must have at least as many. Received: `vocab_size` {config.vocab_size}. "
+            "Replace the tokenizer with the one that the model was trained with."
         )
 
 
@@ -159,21 +158,21 @@ def _with_missing_parts(bundle: Bundle, options: ConvertOptions) -> Bundle:
     if not (absent := _missing_parts(bundle)):
         return bundle
     _warn(
-        f"{options.source} has no {', '.join(absent)}: in {options.target} its weights are random, "
-        "as before training."
+        f"{options.source} has no {', '.join(absent)}: {options.target} gets random weights "
+        "instead, as before training."
     )
     weights = with_initialized_parts(bundle.config, bundle.weights, bundle.task)
     return dataclasses.replace(bundle, weights=weights)
 
 
 def _missing_parts(bundle: Bundle) -> list[str]:
-    """The names of the parts of OPTIONAL of which any weight is absent."""
+    """Return the names of the parts of OPTIONAL that lack any weight."""
     names = weight_shapes(bundle.config, bundle.task).keys() - bundle.weights.keys()
     return [part for part, path in OPTIONAL.items() if any(n.startswith(path) for n in names)]
 
 
 def _split_kind(text: str, flag: str, kinds: Collection[str]) -> tuple[str, str]:
-    """(kind, path) of `KIND:PATH`; ("", path) of one in our own format."""
+    """Return (kind, path) for `KIND:PATH`, or ("", path) for a path in our own format."""
     kind, colon, path = text.partition(":")
     if kind in kinds and colon and path:
         return kind, path
@@ -190,16 +189,16 @@ def _split_names(text: str) -> tuple[str, ...]:
 
 
 def _describe(bundle: Bundle) -> str:
-    """What a folder holds, and what it does not."""
+    """Return a summary of a folder's contents and missing parts."""
     config, tokenizer = bundle.config, bundle.tokenizer
     total = sum(value.size for value in bundle.weights.values())
     encoder = sum(v.size for name, v in bundle.weights.items() if name.startswith("encoder/"))
     pieces = f"a tokenizer of {tokenizer.vocab_size:,} pieces" if tokenizer else "no tokenizer"
     return (
-        f"{total:,} parameters, of which {encoder:,} in the encoder; {config.num_layers} layers "
+        f"{total:,} parameters, {encoder:,} of them in the encoder; {config.num_layers} layers "
         f"of {config.hidden_size}, embeddings of {config.embedding_size}, vocabulary "
         f"{config.vocab_size:,}, sharing {config.sharing}, groups {config.num_groups}; {pieces}"
-        + (f"; fine-tuned, of kind {bundle.task.kind}" if bundle.task else "")
+        + (f"; fine-tuned, kind {bundle.task.kind}" if bundle.task else "")
         + "".join(f"; no {part}" for part in _missing_parts(bundle))
     )
 

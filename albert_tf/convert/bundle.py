@@ -1,4 +1,4 @@
-"""A trained model at rest: configuration, weights by name, tokenizer, and what it was tuned for."""
+"""Bundle: the configuration, named weights, tokenizer and task of a trained model."""
 
 import dataclasses
 import glob
@@ -14,20 +14,24 @@ from albert_tf.models.config import AlbertConfig, sharing_plan
 from albert_tf.runtime.errors import InputError
 from albert_tf.text.tokenizer import Tokenizer
 
-# Arrays by attribute path below an AlbertPretrainer, or below a task model, whose head's begin with
-# HEAD: "encoder/stack/attentions/0/query/kernel".
+# Arrays by attribute path, such as "encoder/stack/attentions/0/query/kernel", in an
+# AlbertPretrainer or a task model. In a task model, the head's paths start with HEAD.
 Weights = Mapping[str, np.ndarray]
 HEAD = "head/"
-# What a checkpoint may lack if the command says so: name -> path of the weights.
+# Parts that a checkpoint may lack if the command allows it: name -> prefix of the weights' paths.
 OPTIONAL = {"mlm_head": "mlm_head/", "pair_head": "pair_head/", "pooler": "encoder/pooler/"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Bundle:
-    """What a folder of any format holds; parts of OPTIONAL may be absent from `weights`.
+    """The contents of a model folder in any format.
 
-    task: the `task` section of a fine-tuned model; None for a pretrained one.
-    assumed: keys of `task` that the source does not state, and that have our defaults.
+    Attributes:
+      config: of the encoder.
+      weights: without the parts of OPTIONAL that the folder lacks.
+      tokenizer: None if the folder has none.
+      task: the `task` section of a fine-tuned model; None for a pretrained one.
+      assumed: keys of `task` that the source does not state; they have our defaults.
     """
 
     config: AlbertConfig
@@ -39,12 +43,11 @@ class Bundle:
 
 @dataclasses.dataclass(frozen=True)
 class MismatchPolicy:
-    """Which differences between a checkpoint and its model are deliberate.
+    """The differences between a checkpoint and its model that are intended.
 
     Attributes:
-      allow_missing: names of OPTIONAL that a checkpoint may lack.
-      ignore: foreign weights whose names begin so, and configuration keys of that name, are left
-        behind.
+      allow_missing: names of the parts in OPTIONAL that a checkpoint may lack.
+      ignore: prefixes of the source's weights, and names of its configuration keys, to skip.
     """
 
     allow_missing: tuple[str, ...] = ()
@@ -54,53 +57,57 @@ class MismatchPolicy:
         for name in self.allow_missing:
             if name not in OPTIONAL:
                 raise InputError(
-                    f"--allow_missing takes {', '.join(OPTIONAL)}. Received: {name!r}."
+                    f"--allow_missing must list parts among {', '.join(OPTIONAL)}. "
+                    f"Received: {name!r}."
                 )
 
     def allows_missing(self, name: str) -> bool:
-        """Whether the weight called `name` (ours) may be absent."""
+        """Return True if the weight called `name` (ours) may be absent."""
         return name.startswith(tuple(OPTIONAL[part] for part in self.allow_missing))
 
     def ignores(self, name: str) -> bool:
-        """Whether the weight or key called `name` (theirs) is left behind."""
+        """Return True if the weight called `name` in the source is to be skipped."""
         return name.startswith(self.ignore)
 
 
 def read_variables(prefix: str, rename: Callable[[str], str | None]) -> dict[str, np.ndarray]:
-    """The variables of a TensorFlow checkpoint under the names of `rename`; None leaves one behind.
+    """Read the variables of a TensorFlow checkpoint under the names that `rename` returns.
+
+    A variable for which `rename` returns None is skipped. Half-precision variables become float32.
 
     Raises:
-      InputError: no readable checkpoint.
+      InputError: the checkpoint cannot be read, or its path contains `*`, `?` or `[`.
     """
     if glob.escape(prefix) != prefix:
         raise InputError(
-            "TensorFlow takes `*`, `?` and `[` in a checkpoint's path for a pattern: rename it. "
-            f"Received: {prefix!r}."
+            "a checkpoint's path must not contain `*`, `?` or `[`, which TensorFlow reads as a "
+            f"pattern: rename it. Received: {prefix!r}."
         )
     try:
         reader = tf.train.load_checkpoint(prefix)
         names = {name: rename(name) for name in reader.get_variable_to_shape_map()}
         return {new: _full(reader.get_tensor(name)) for name, new in names.items() if new}
     except DAMAGE as error:
-        raise InputError(f"{prefix!r} is no readable checkpoint: {str(error)[:200]}") from None
+        raise InputError(f"{prefix!r} is not a readable checkpoint: {str(error)[:200]}") from None
 
 
 def _full(value: Any) -> Any:
-    """A weight in half precision, as shipped models have them, as float32."""
+    """Return half-precision weights, as in shipped models, as float32, and others unchanged."""
     return value.astype(np.float32) if getattr(value, "dtype", None) == np.float16 else value
 
 
 def weight_shapes(config: AlbertConfig, task: Any = None) -> dict[str, tuple[int, ...]]:
-    """Every weight by attribute path, with its shape.
+    """Return the shape of every weight by attribute path.
 
-    Of `AlbertPretrainer(config)`; with the `task` section of a fine-tuned run, of its task model.
+    The weights are those of `AlbertPretrainer(config)` or, given the `task` section of a fine-tuned
+    run, those of its task model.
     """
     heads = _pretraining_head_shapes(config) if task is None else head_shapes(config, task)
     return _encoder_shapes(config) | heads
 
 
 def head_shapes(config: AlbertConfig, task: Any) -> dict[str, tuple[int, ...]]:
-    """The weights of a task's head by attribute path, with their shapes."""
+    """Return the shapes of the weights of a task's head by attribute path."""
     hidden = config.hidden_size
     if task.kind != "span":
         return _dense("head", hidden, len(getattr(task, "labels", "1")))
@@ -122,7 +129,7 @@ def _pretraining_head_shapes(config: AlbertConfig) -> dict[str, tuple[int, ...]]
 
 def _encoder_shapes(config: AlbertConfig) -> dict[str, tuple[int, ...]]:
     e, h, f = config.embedding_size, config.hidden_size, config.inner_size
-    first = f if config.ffn == "plain" else 2 * f  # with the gate's
+    first = f if config.ffn == "plain" else 2 * f  # includes the gate
     shapes: dict[str, tuple[int, ...]] = {
         "encoder/embeddings/word_embeddings": (config.vocab_size, e),
         "encoder/embeddings/type_embeddings": (config.type_vocab_size, e),
@@ -157,9 +164,10 @@ def _norm(name: str, width: int) -> dict[str, tuple[int, ...]]:
 def with_initialized_parts(
     config: AlbertConfig, weights: Weights, task: Any = None
 ) -> dict[str, np.ndarray]:
-    """`weights` completed: what is absent gets the initial value that training begins with.
+    """Return `weights` with initial values, as before training, for absent weights.
 
-    Kernels are truncated normal of `initializer_range`, keyed by their names: the same every time.
+    Kernels are truncated normal with standard deviation `initializer_range`. Their seeds derive
+    from their names, so every call returns the same values.
     """
     complete = dict(weights)
     for name, shape in weight_shapes(config, task).items():

@@ -1,4 +1,4 @@
-"""Google's and Hugging Face's config.json: the same keys, read strictly."""
+"""The config.json keys that Google and Hugging Face have in common, read strictly."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -22,8 +22,8 @@ KEYS = {
     "initializer_range": "initializer_range",
     "hidden_act": "activation",
 }
-# Both have defaults for these, but a file without them is a torn one: weights that are shared fit
-# any depth.
+# Both have defaults for these, but a file without them is damaged. A wrong default for the depth
+# would go unnoticed, since shared weights fit any depth.
 REQUIRED = (
     "vocab_size",
     "hidden_size",
@@ -31,7 +31,7 @@ REQUIRED = (
     "num_attention_heads",
     "intermediate_size",
 )
-# Keys of experiments that no released model uses, with the values that mean "none".
+# Experimental keys that no released model uses, with the values that turn them off.
 FIXED: dict[str, Any] = {
     "inner_group_num": 1,
     "net_structure_type": 0,
@@ -50,43 +50,44 @@ def to_config(
     inert: Collection[str],
     source: str,
 ) -> AlbertConfig:
-    """Their configuration as ours.
+    """Return our configuration for theirs.
 
     Args:
-      values: what their file holds.
+      values: the contents of their file.
       keys: their key -> ours.
-      activations: their name of a function -> ours.
-      fixed: keys that must have this value, since we have nothing for another.
-      inert: keys that change no number, and are passed over.
+      activations: their name of an activation function -> ours.
+      fixed: key -> the only value that our model supports.
+      inert: keys that do not affect the model's outputs; they are skipped.
       source: the file's name in messages.
 
     Raises:
-      ConfigError: a key that is none of these, or a value that our model has nothing for.
+      ConfigError: a key is unknown, a required key is missing, or our model does not support a
+        value.
     """
     for key, value in values.items():
         if key in fixed and value != fixed[key]:
             raise ConfigError(
-                f"{source!r}: `{key}` must be {fixed[key]!r}: no other is supported. "
+                f"{source!r}: `{key}` must be {fixed[key]!r}; no other value is supported. "
                 f"Received: {value!r}."
             )
         if key not in keys and key not in fixed and key not in inert:
             raise ConfigError(
-                f"{source!r}: `{key}` is no key that we know, and it may change what the model "
-                f"computes. If it does not, pass --ignore={key}. Received: {value!r}."
+                f"{source!r}: `{key}` is an unknown key and may change what the model computes. "
+                f"If it does not, pass --ignore={key}. Received: {value!r}."
             )
     if missing := [key for key in REQUIRED if key not in values]:
         raise ConfigError(
-            f"{source!r} must say {', '.join(REQUIRED)}. Missing: {', '.join(missing)}."
+            f"{source!r} must contain {', '.join(REQUIRED)}. Missing: {', '.join(missing)}."
         )
     known: dict[str, Any] = {key: values[key] for key in keys if key in values}
     activation = known.get("hidden_act", "gelu_new")
     if activation not in activations:
         raise ConfigError(
-            f"{source!r}: `hidden_act` must be one of {', '.join(activations)} (gelu in its tanh "
-            f"form). Received: {activation!r}."
+            f"{source!r}: `hidden_act` must be one of {', '.join(activations)} (our gelu is the "
+            f"tanh form). Received: {activation!r}."
             + (
-                " Where the weights were trained with the tanh form all the same, as Google's "
-                "were, pass --ignore=hidden_act."
+                " If the weights were nevertheless trained with the tanh form, as Google's were, "
+                "pass --ignore=hidden_act."
                 if activation == "gelu"
                 else ""
             )
@@ -94,29 +95,30 @@ def to_config(
     known["hidden_act"] = activations[activation]
     ours = {keys[key]: value for key, value in known.items()}
     config = settings.from_dict(AlbertConfig, ours)
-    if config.num_groups == config.num_layers > 1:  # as they write out what shares nothing
+    if config.num_groups == config.num_layers > 1:  # their way to write no sharing
         return config.replace(sharing="none", num_groups=1)
     return config
 
 
 def from_config(config: AlbertConfig, keys: Mapping[str, str]) -> dict[str, Any]:
-    """Our values under their keys; the activation keeps our name.
+    """Return our values under their keys; the activation keeps our name.
 
     Raises:
-      ConfigError: layers share attention or feed-forward weights alone, or the block is not the
-        paper's.
+      ConfigError: the layers share only attention or only feed-forward weights, or the block is not
+        the paper's.
     """
     for key, paper in {"norm": "post", "positions": "learned", "ffn": "plain"}.items():
         if (value := getattr(config, key)) != paper:
             raise ConfigError(
-                f"Google's and Hugging Face's models have the paper's block, `{key}` {paper}. "
-                f"Received: {value!r}. Export it, or copy the folder as it is."
+                f"Google's and Hugging Face's formats need the paper's block, `{key}` {paper}. "
+                f"Received: {value!r}. Export the model instead, or copy its folder."
             )
     if config.sharing in ("attention", "ffn"):
         raise ConfigError(
-            "Google's and Hugging Face's models share whole layers or nothing. Received: `sharing` "
-            f"{config.sharing}. To give each layer a copy of its weights, which trains as another "
-            "model, pass --init_groups_from_shared --set sharing=none."
+            "In Google's and Hugging Face's formats, layers share all weights or none. Received: "
+            f"`sharing` {config.sharing}. To give each layer its own copy of the weights, which "
+            "further training can change separately, pass --init_groups_from_shared "
+            "--set sharing=none."
         )
     values: dict[str, Any] = {theirs: getattr(config, ours) for theirs, ours in keys.items()}
     if config.sharing == "none":

@@ -1,7 +1,7 @@
 """Google's TF1 checkpoints: albert_config.json, model.ckpt-best.*, the vocabulary.
 
-Read are the released archives, TF1 Hub modules (variables under `module/`), and the layout of
-github.com/brightmart/albert_zh. Step counters and the slots of Adam and LAMB are left behind.
+The reader accepts the released archives, TF1 Hub modules (variables under `module/`) and the layout
+of github.com/brightmart/albert_zh. It skips step counters and the slots of Adam and LAMB.
 """
 
 import glob
@@ -25,7 +25,7 @@ _ACTIVATIONS = {
     "gelu_new": "gelu",
     "relu": "relu",
 }  # Google's gelu is the tanh form
-# BERT's keys in brightmart's files: of a pooler that is not built, and of the only layout we have.
+# BERT's keys in brightmart's files, for a pooler that is not built.
 _INERT = {
     "pooler_fc_size",
     "pooler_num_attention_heads",
@@ -33,6 +33,7 @@ _INERT = {
     "pooler_size_per_head",
     "pooler_type",
 }
+# Includes BERT's keys for the layout, with the only values that we support.
 _FIXED = config_keys.FIXED | {"directionality": "bidi", "ln_type": "postln"}
 _LAYER = "bert/encoder/transformer/group_#/inner_group_0/"
 _OUTSIDE_THE_LAYERS = {
@@ -84,11 +85,11 @@ BRIGHTMART = _naming(
 
 
 def read(path: str, policy: MismatchPolicy) -> Bundle:
-    """The checkpoint in a folder, or with a prefix such as `albert_base/model.ckpt-best`.
+    """Read the checkpoint in a folder or at a prefix such as `albert_base/model.ckpt-best`.
 
     Raises:
-      InputNotFoundError: no checkpoint there, or no configuration beside it.
-      InputError: several, or one that does not fit its configuration.
+      InputNotFoundError: there is no checkpoint, or no configuration next to it.
+      InputError: there are several of either, or they do not fit each other.
     """
     prefix = _prefix(path)
     folders = [os.path.dirname(prefix), os.path.join(os.path.dirname(prefix), "..", "assets")]
@@ -106,36 +107,37 @@ def read(path: str, policy: MismatchPolicy) -> Bundle:
 
 
 def check(bundle: Bundle) -> list[str]:
-    """What their format cannot carry.
+    """Return notes on what their format loses.
 
     Raises:
-      ConfigError: it cannot hold this model.
-      InputError: the model is a fine-tuned one.
+      ConfigError: their format cannot represent this model.
+      InputError: the model is fine-tuned.
     """
     if bundle.task is not None:
         raise InputError(
-            "google: is written for pretrained models: it has no place for labels and settings of "
-            f"a task. Received: a run of kind {bundle.task.kind!r}. Convert it to huggingface:, or "
-            "leave its head behind: --ignore=head --allow_missing=mlm_head,pair_head."
+            "google: must be given a pretrained model, since it cannot store a task's labels and "
+            f"settings. Received: a run of kind {bundle.task.kind!r}. Convert it to huggingface:, "
+            "or drop its head with --ignore=head --allow_missing=mlm_head,pair_head."
         )
     config = bundle.config
     _check_groups(config)
     if config.layer_norm_eps != 1e-12:
         raise ConfigError(
-            "Google's code computes LayerNorm with epsilon 1e-12 alone, so `layer_norm_eps` must "
-            f"be that. Received: {config.layer_norm_eps}. Convert to huggingface: instead."
+            "`layer_norm_eps` must be 1e-12, the only epsilon in Google's LayerNorm. "
+            f"Received: {config.layer_norm_eps}. Convert to huggingface: instead."
         )
     notes = []
     if config.mlm_layer_norm_eps != 1e-12:
         notes.append(
-            "Google's code computes the MLM head's LayerNorm with epsilon 1e-12: guesses for "
-            f"masked pieces differ slightly from those with your {config.mlm_layer_norm_eps}."
+            "Google's code uses epsilon 1e-12 in the MLM head's LayerNorm, so predictions for "
+            "masked pieces will differ slightly from those with your epsilon "
+            f"{config.mlm_layer_norm_eps}."
         )
     return notes
 
 
 def write(bundle: Bundle, folder: str) -> None:
-    """Writes the files of a released archive, with exactly its variables."""
+    """Write the files of a released archive, with exactly its variables."""
     values = config_keys.from_config(bundle.config, config_keys.KEYS)
     outputs.write_json(os.path.join(folder, CONFIG_FILE), values)
     if bundle.tokenizer:
@@ -159,8 +161,9 @@ def _check_groups(config: AlbertConfig) -> None:
     for layer in range(layers):
         if int(layer / layers * groups) != layer * groups // layers:
             raise ConfigError(
-                f"Google's code, which rounds, counts layer {layer} of {layers} into another of "
-                f"{groups} groups than ours does: such a model can be neither read nor written."
+                f"Google's code rounds when it assigns layers to groups and puts layer {layer} of "
+                f"{layers} into a different one of {groups} groups than ours. Such a model can be "
+                "neither read nor written."
             )
 
 
@@ -170,7 +173,7 @@ def _prefix(path: str) -> str:
     if not os.path.isdir(path):
         raise InputNotFoundError(
             f"no folder {path!r} and no file {path}.index (working folder {os.getcwd()}). Nothing "
-            "is downloaded: give the folder of an unpacked archive, or a checkpoint's path without "
+            "is downloaded: pass the folder of an unpacked archive, or a checkpoint's path without "
             ".index."
         )
     folders = [path, os.path.join(path, "variables")]
@@ -181,14 +184,14 @@ def _single_file(folders: list[str], pattern: str, kind: str) -> str:
     found = [file for folder in folders for file in _files(folder, pattern)]
     if not found:
         raise InputNotFoundError(
-            f"no {kind} in {folders[0]!r}, which should be a file {pattern} (working folder "
+            f"no {kind} in {folders[0]!r}; expected a file {pattern} (working folder "
             f"{os.getcwd()})."
         )
     if len(found) > 1:
         raise InputError(
-            f"there must be one {kind}. Received: {', '.join(map(repr, sorted(found)))}. Give one "
-            "checkpoint by its path without .index, and keep one configuration and one vocabulary "
-            "beside it."
+            f"there must be exactly one {kind}. Received: "
+            f"{', '.join(map(repr, sorted(found)))}. Pass one checkpoint by its path without "
+            ".index, and keep one configuration and one vocabulary next to it."
         )
     return found[0]
 
@@ -198,7 +201,7 @@ def _files(folder: str, pattern: str) -> list[str]:
 
 
 def _variables(prefix: str, policy: MismatchPolicy) -> dict[str, np.ndarray]:
-    """The model's variables, without `module/`."""
+    """Read the model's variables, without the prefix `module/`."""
 
     def rename(original: str) -> str | None:
         name = original.removeprefix("module/")
@@ -213,22 +216,22 @@ def _variables(prefix: str, policy: MismatchPolicy) -> dict[str, np.ndarray]:
 def _merge_embedding_factors(
     config: AlbertConfig, found: Weights, source: str
 ) -> tuple[AlbertConfig, dict[str, np.ndarray]]:
-    """brightmart's factors as one table.
+    """Merge the embedding factors of brightmart's models into one word table.
 
-    There the projection E -> H comes before the position and type embeddings, which have width H,
-    and the MLM head goes back through it. That is a model with E == H whose word table is the
-    product of both factors.
+    These models apply the projection E -> H before they add the position and type embeddings, which
+    have width H, and their MLM head applies its transpose. That equals a model with E == H whose
+    word table is the product of both factors.
     """
     first, second = "bert/embeddings/word_embeddings", "bert/embeddings/word_embeddings_2"
     if first not in found or second not in found:
-        raise InputError(f"{source!r} names its layers as albert_zh does, and lacks {second}.")
+        raise InputError(f"{source!r} names its layers as albert_zh does but lacks {second}.")
     tables = dict(found)
     tables[first] = tables[first] @ tables.pop(second)
     return config.replace(embedding_size=config.hidden_size), tables
 
 
 def _tokenizer(folders: list[str]) -> Tokenizer | None:
-    """The sentencepiece model or vocab*.txt, with our settings where we wrote them beside it."""
+    """Load the sentencepiece model or vocab*.txt, with our settings if they are next to it."""
     for pattern in ("*.model", "vocab*.txt"):
         if any(_files(folder, pattern) for folder in folders):
             return load_tokenizer(_single_file(folders, pattern, "vocabulary"))

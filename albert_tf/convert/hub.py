@@ -1,9 +1,9 @@
 """TF Hub's text encoders: SavedModels as tf-models-official's `export_tfhub_lib` writes them.
 
-Read are ALBERT (albert_en_base/3) and BERT, whose layers share nothing, with the MLM head where the
-module has `.mlm`. A module holds no configuration: its sizes follow from the shapes of its weights,
-its depth from its outputs, activation and epsilons from which of them give those outputs. What our
-model cannot compute is refused.
+The reader accepts ALBERT (albert_en_base/3) and BERT, whose layers share nothing. It reads the MLM
+head if the module has `.mlm`. A module contains no configuration. The reader infers the sizes from
+the shapes of the weights and the depth from the number of outputs. It tries activations and
+epsilons until our model reproduces the module's outputs, and rejects a module if none does.
 """
 
 import itertools
@@ -27,9 +27,9 @@ from albert_tf.text.normalization import Normalization
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 
 Batch: TypeAlias = Mapping[str, tf.Tensor]  # the inputs of an AlbertPretrainer
-TOLERANCE = 1e-4  # the largest difference of an output to the module's
-_EXACT = 1e-5  # with so small a one no other activation or epsilon is tried
-_EPSILONS = (1e-12, 1e-6, 1e-5, 1e-3)  # official's, and those usual elsewhere
+TOLERANCE = 1e-4  # the largest accepted difference from the module's outputs
+_EXACT = 1e-5  # a difference this small ends the search for activation and epsilon
+_EPSILONS = (1e-12, 1e-6, 1e-5, 1e-3)  # tf-models-official's, then other common values
 _OUTPUTS = ("encoder_outputs", "sequence_output", "pooled_output")
 _WORDS = "word_embeddings/embeddings"
 _POSITIONS = "position_embedding/embeddings"
@@ -56,7 +56,7 @@ def _naming(layer: str) -> Naming:
         "mlm_head/transform": "cls/predictions/transform/dense",
         "mlm_head/layer_norm": "cls/predictions/transform/LayerNorm",
         "mlm_head/bias": "cls/predictions/output_bias/bias",
-        "pair_head/dense": "pair_head",  # which no module has
+        "pair_head/dense": "pair_head",  # no module has it
     }
     leaves = {leaf: f"/{leaf}" for leaf in ("kernel", "bias", "gamma", "beta")}
     return Naming(parts, leaves, lambda ours: False)
@@ -66,11 +66,11 @@ ALBERT, BERT = _naming("transformer"), _naming("transformer/layer_#")
 
 
 def read(path: str, policy: MismatchPolicy) -> Bundle:
-    """The encoder in the folder of a module. Its rates of dropout are unknown, and become 0.
+    """Read the encoder in a module's folder; its unknown dropout rates become 0.
 
     Raises:
-      InputNotFoundError: no SavedModel at `path`.
-      InputError: one of another kind, or one that computes something else than our model.
+      InputNotFoundError: there is no SavedModel at `path`.
+      InputError: the SavedModel is of another kind, or our model cannot reproduce its outputs.
     """
     module = _load(path)
     found = {n: a for n, a in _weights(module, path).items() if not n.startswith(policy.ignore)}
@@ -89,44 +89,44 @@ def _load(path: str) -> Any:
     if not is_saved_model(path):
         raise InputNotFoundError(
             f"no file saved_model.pb in {path!r} (working folder {os.getcwd()}). Nothing is "
-            "downloaded: give the folder of an unpacked module."
+            "downloaded: pass the folder of an unpacked module."
         )
     if os.path.isfile(os.path.join(path, EXTRAS, "config.json")):
-        raise InputError(f"{path!r} is an export of albert_tf: pass it without `hub:`.")
+        raise InputError(f"{path!r} is an export of albert_tf; pass it without `hub:`.")
     try:
         module = tf.saved_model.load(path)
-    except Exception as error:  # a torn file, or operations of other libraries, end in any kind
+    except Exception as error:  # a damaged file or a foreign op can raise any type
         raise _unsupported(path, f"it cannot be loaded: {str(error)[:200]}") from None
     if not callable(module) or not hasattr(module, "variables"):
-        raise _unsupported(path, "it cannot be called, or has no `variables`")
+        raise _unsupported(path, "it cannot be called or has no `variables`")
     return module
 
 
 def _unsupported(path: str, reason: str) -> InputError:
     return InputError(
-        f"{path!r} must be an encoder of TF Hub, ALBERT or BERT, as export_tfhub_lib of "
-        f"tf-models-official writes it (a TF1 module is read by google:), but {reason}."
+        f"{path!r} must be an ALBERT or BERT encoder of TF Hub, as written by export_tfhub_lib of "
+        f"tf-models-official (for a TF1 module use google:), but {reason}."
     )
 
 
 def _weights(module: Any, path: str) -> dict[str, np.ndarray]:
-    """The weights of the module and its `.mlm` by name; not its settings, which are no floats."""
+    """Return the weights of the module and its `.mlm` by name, without non-float settings."""
     found: dict[str, Any] = {}
     for value in (*module.variables, *getattr(getattr(module, "mlm", None), "variables", ())):
         name = re.sub(r"^.*/(?=cls/predictions/)", "", value.name.partition(":")[0])
         if value.dtype.is_floating and found.setdefault(name, value) is not value:
-            raise _unsupported(path, f"two of its weights are called {name}")
+            raise _unsupported(path, f"two of its weights are named {name}")
     return {name: value.numpy() for name, value in found.items()}
 
 
 def _config_from_shapes(found: Weights, path: str) -> AlbertConfig:
-    """What the shapes tell; the number of layers is not among it."""
+    """Infer the configuration, except the number of layers, from the weights' shapes."""
     is_bert = any(name.startswith("transformer/layer_") for name in found)
     layer = "transformer/layer_0" if is_bert else "transformer"
     query, inner = f"{layer}/self_attention/query/kernel", f"{layer}/intermediate/kernel"
     ranks = {_WORDS: 2, _POSITIONS: 2, _TYPES: 2, query: 3, inner: 2}
     if wrong := [n for n, rank in ranks.items() if n not in found or found[n].ndim != rank]:
-        raise _unsupported(path, f"among its weights is no {', no '.join(wrong)} of the usual rank")
+        raise _unsupported(path, f"its weights include no {', no '.join(wrong)} of the usual rank")
     return AlbertConfig(
         vocab_size=found[_WORDS].shape[0],
         embedding_size=found[_WORDS].shape[1],
@@ -140,7 +140,7 @@ def _config_from_shapes(found: Weights, path: str) -> AlbertConfig:
 
 
 def _without_heads(name: str, array: np.ndarray) -> np.ndarray:
-    """The weight in two dimensions or one: in attention they keep the heads apart, [.., N, H/N]."""
+    """Return the weight with attention's head dimensions [.., N, H/N] merged into one."""
     if "/self_attention/" not in name:
         return array
     if name.endswith("/attention_output/kernel"):
@@ -149,7 +149,7 @@ def _without_heads(name: str, array: np.ndarray) -> np.ndarray:
 
 
 def _batch(config: AlbertConfig) -> Batch:
-    """Random ids [2, S], the same every time; the second row ends in padding."""
+    """Return random inputs [2, S], the same on every call; the second row ends in padding."""
     random, length = np.random.default_rng(0), min(32, config.max_positions)
     half = (length + 1) // 2
     batch = {
@@ -162,7 +162,7 @@ def _batch(config: AlbertConfig) -> Batch:
 
 
 def _outputs(module: Any, inputs: Batch, path: str) -> dict[str, Any]:
-    """What the module and its `.mlm` compute."""
+    """Return the outputs of the module and its `.mlm`."""
     outputs = _call(module, {name: inputs[name] for name in INPUTS}, _OUTPUTS, path)
     if hasattr(module, "mlm"):
         outputs |= _call(module.mlm, inputs, ("mlm_logits",), path)
@@ -171,7 +171,7 @@ def _outputs(module: Any, inputs: Batch, path: str) -> dict[str, Any]:
 
 def _call(function: Any, inputs: Batch, names: tuple[str, ...], path: str) -> dict[str, Any]:
     reason = ""
-    for options in ({"training": False}, {}):  # a module need not have the argument
+    for options in ({"training": False}, {}):  # some modules lack the argument
         try:
             outputs = function(inputs, **options)
         except (TypeError, ValueError, tf.errors.OpError) as error:
@@ -180,7 +180,7 @@ def _call(function: Any, inputs: Batch, names: tuple[str, ...], path: str) -> di
         if isinstance(outputs, Mapping) and outputs.keys() >= set(names):
             return {name: outputs[name] for name in names}
     raise _unsupported(
-        path, f"for {', '.join(inputs)} it does not return {', '.join(names)}{reason}"
+        path, f"given {', '.join(inputs)} it does not return {', '.join(names)}{reason}"
     )
 
 
@@ -191,7 +191,7 @@ def _match_numerics(
     outputs: Mapping[str, Any],
     path: str,
 ) -> AlbertConfig:
-    """`config` with the activation and the epsilons that give the module's outputs."""
+    """Return `config` with the activation and epsilons that reproduce the module's outputs."""
 
     def nearest(choices: Iterable[AlbertConfig], names: tuple[str, ...]) -> AlbertConfig:
         theirs, found = {name: outputs[name] for name in names}, {}
@@ -200,7 +200,7 @@ def _match_numerics(
             if found[choice] <= _EXACT:
                 break
         best = min(found, key=found.__getitem__)
-        if not found[best] <= TOLERANCE:  # NaN too
+        if not found[best] <= TOLERANCE:  # also rejects NaN
             reason = f"our model's {', '.join(names)} differ from its own by {found[best]:.2g}"
             raise _unsupported(path, f"{reason} at best, more than {TOLERANCE}")
         return best
@@ -217,7 +217,7 @@ def _match_numerics(
 def _max_difference(
     config: AlbertConfig, weights: Weights, inputs: Batch, theirs: Mapping[str, Any]
 ) -> float:
-    """The largest between the outputs of our model and `theirs`, padding aside."""
+    """Return the largest difference between our outputs and `theirs`, ignoring padding."""
     model = AlbertPretrainer(config).create_weights()
     for name, value in weights.items():
         variable(model, name).assign(value)
@@ -228,11 +228,11 @@ def _max_difference(
         if left.shape != right.shape:
             return np.inf
         gaps.append(np.abs(left - right) * (is_real if name in _OUTPUTS[:2] else 1))
-    return float(np.max([gap.max() for gap in gaps]))  # NaN where there is any
+    return float(np.max([gap.max() for gap in gaps]))  # NaN if any gap is NaN
 
 
 def _tokenizer(module: Any, path: str) -> Tokenizer | None:
-    """The vocabulary among the module's assets; else one that lies in its folder."""
+    """Load the vocabulary from the module's assets or, failing that, from its folder."""
     for name in ("sp_model_file", "vocab_file"):
         if hasattr(module, name):
             file = getattr(module, name).asset_path.numpy().decode()
@@ -245,7 +245,7 @@ def _tokenizer(module: Any, path: str) -> Tokenizer | None:
 
 
 def _normalization(module: Any) -> Normalization | None:
-    """Those of BERT, which keeps capitals and accents or neither; None for the vocabulary's own."""
+    """Return BERT's rules, which keep both case and accents or neither; None: the vocabulary's."""
     if not hasattr(module, "do_lower_case"):
         return None
     lowercase = bool(module.do_lower_case.numpy())

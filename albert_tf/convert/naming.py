@@ -1,4 +1,4 @@
-"""How another project names and lays out the same weights."""
+"""Names and layouts of our weights in other projects' formats."""
 
 import dataclasses
 import re
@@ -14,18 +14,18 @@ from albert_tf.runtime.errors import InputError
 
 
 def numberless(name: str) -> str:
-    """`name` with `#` for a number: what the layers' weights have in common."""
+    """Return `name` with each number in its path replaced by `#`, so that layers share names."""
     return re.sub(r"/\d+/", "/#/", name)
 
 
 @dataclasses.dataclass(frozen=True)
 class Naming:
-    """Their name of each of our weights.
+    """The names that another project gives our weights.
 
     Attributes:
-      parts: our layer, or a weight with a name of its own, -> theirs; `#` stands for a number.
-      leaves: how they end the names of a layer's kernel, bias, gamma and beta.
-      is_transposed: of our names, which matrices they keep the other way round.
+      parts: our layer, or individually named weight, -> their name; `#` stands for a number.
+      leaves: our kernel, bias, gamma and beta -> the endings of their names.
+      is_transposed: returns True for our names of the matrices that they store transposed.
     """
 
     parts: Mapping[str, str]
@@ -33,8 +33,9 @@ class Naming:
     is_transposed: Callable[[str], bool]
 
     def name(self, ours: str) -> str:
-        """Their name of our weight.
+        """Return their name for our weight.
 
+        >>> from albert_tf.convert.google import GOOGLE
         >>> GOOGLE.name("encoder/pooler/kernel")
         'bert/pooler/dense/kernel'
         """
@@ -47,7 +48,7 @@ class Naming:
         return theirs.replace("#", *numbers) if numbers else theirs
 
     def from_ours(self, weights: Weights) -> dict[str, np.ndarray]:
-        """Our weights under their names, in their layout."""
+        """Return our weights under their names, in their layout."""
         return {self.name(name): self._transposed(name, array) for name, array in weights.items()}
 
     def to_ours(
@@ -58,10 +59,10 @@ class Naming:
         source: str,
         task: Any = None,
     ) -> dict[str, np.ndarray]:
-        """Their weights under our names, in our layout, as float32.
+        """Return their weights under our names, in our layout, as float32.
 
         Raises:
-          InputError: names or shapes other than the configuration's; it lists them.
+          InputError: names or shapes differ from the configuration's; the message lists them.
         """
         shapes = weight_shapes(config, task)
         names = {
@@ -76,12 +77,12 @@ class Naming:
         wrong = weight_differences(expected, {name: array.shape for name, array in found.items()})
         if wrong:
             raise InputError(
-                f"{source!r} must hold the weights that its configuration describes: {wrong} Where "
-                "that is meant, --allow_missing=mlm_head,pair_head,pooler gives missing parts "
-                "random weights, and --ignore=PREFIX leaves unexpected ones behind."
+                f"{source!r} must hold the weights that its configuration describes: {wrong} If "
+                "the difference is intended, --allow_missing=mlm_head,pair_head,pooler gives "
+                "missing parts random weights, and --ignore=PREFIX skips unexpected weights."
             )
         return {ours: self._transposed(ours, found[theirs]) for ours, theirs in names.items()}
 
     def _transposed(self, ours: str, array: np.ndarray) -> np.ndarray:
         result = array.T if self.is_transposed(ours) else array
-        return np.ascontiguousarray(result, np.float32)  # safetensors writes what lies in memory
+        return np.ascontiguousarray(result, np.float32)  # safetensors writes raw memory

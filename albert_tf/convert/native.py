@@ -1,4 +1,4 @@
-"""Our own folders: config.json, checkpoints/ and tokenizer/, as training leaves them."""
+"""Folders in our own format: config.json, checkpoints/ and tokenizer/, as training writes them."""
 
 import functools
 import os
@@ -27,17 +27,17 @@ from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import task_of
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 
-# In a checkpoint a weight is called as its attribute path, unless it was added under another name.
+# A checkpoint names a weight by its attribute path, unless add_weight was given another name.
 _RENAMED = {"mlm_head/bias": "mlm_head/output_bias"}
 _SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
 
 
 def read(path: str, policy: MismatchPolicy) -> Bundle:
-    """A run folder of pretraining or fine-tuning, a converted folder or an exported encoder.
+    """Read a pretraining or fine-tuning run, a converted folder or an exported encoder.
 
     Raises:
-      InputNotFoundError: nothing of the kind at `path`.
-      InputError: other weights than config.json describes, but for what `policy` allows.
+      InputNotFoundError: `path` holds none of these.
+      InputError: the weights differ from config.json in a way that `policy` does not allow.
     """
     if is_saved_model(path):
         (config, found), task = _read_exported(path), None
@@ -63,13 +63,13 @@ def _read_exported(path: str) -> tuple[AlbertConfig, Weights]:
 
 
 def _task(path: str) -> Any:
-    """The `task` section of a fine-tuned run; None of any other folder."""
+    """Return the `task` section of a fine-tuned run, or None for any other folder."""
     kind = RunDir(path).config().get("task", {}).get("kind")
     return task_of(path) if kind in KINDS else None
 
 
 def _read_checkpoint(path: str, task: Any) -> Weights:
-    """What a checkpoint holds of a pretrainer or of the `task`'s model; slots are left behind."""
+    """Read the weights of the pretrainer, or of the `task`'s model, without optimizer slots."""
     parts = ("encoder/", "mlm_head/", "pair_head/") if task is None else ("encoder/", HEAD)
 
     def rename(name: str) -> str | None:
@@ -80,12 +80,12 @@ def _read_checkpoint(path: str, task: Any) -> Weights:
 
 
 def check(bundle: Bundle) -> list[str]:
-    """Nothing of a bundle is lost in our own format."""
+    """Return no notes, since our own format loses nothing of a bundle."""
     return []
 
 
 def write(bundle: Bundle, folder: str) -> None:
-    """Writes a folder that is loaded, exported and fine-tuned from as a run of ours is."""
+    """Write a folder that can be loaded, exported and fine-tuned like one of our runs."""
     config, task = bundle.config, bundle.task
     if task is None:
         model: Any = AlbertPretrainer(config).create_weights()
@@ -103,7 +103,7 @@ def write(bundle: Bundle, folder: str) -> None:
 
 
 def halve(folder: str) -> None:
-    """Writes the weights of the folder's checkpoint again, in half precision."""
+    """Rewrite the weights of the folder's checkpoint in half precision."""
     prefix = latest_checkpoint(folder)
     reader = tf.train.load_checkpoint(prefix)
     values = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
@@ -117,7 +117,7 @@ def halve(folder: str) -> None:
 
 
 def variable(model: object, name: str) -> Any:
-    """The variable at an attribute path such as `encoder/stack/attentions/0/query/kernel`."""
+    """Return the variable at a path such as `encoder/stack/attentions/0/query/kernel`."""
 
     def child(part: Any, key: str) -> Any:
         return part[int(key)] if key.isdigit() else getattr(part, key)

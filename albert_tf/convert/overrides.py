@@ -1,4 +1,4 @@
-"""What --set changes on the way: values with which the weights stay the model that they are."""
+"""Changes that --set may make in a conversion: those that leave the model the same."""
 
 import dataclasses
 from typing import Any
@@ -9,8 +9,8 @@ from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import settings
 from albert_tf.runtime.errors import ConfigError
 
-# The MLM head's epsilon is among them because older Hugging Face models were trained with another
-# than they tell.
+# Includes the MLM head's epsilon, because older Hugging Face models were trained with another value
+# than their configuration states.
 _SETTABLE = (
     "hidden_dropout",
     "attention_dropout",
@@ -20,7 +20,7 @@ _SETTABLE = (
     "rematerialize_chunks",
 )
 _UNSHARING = ("sharing", "num_groups")
-_FIXED_TASK_KEYS = ("kind", "center", "scale")  # of `task`: what its weights were trained for
+_FIXED_TASK_KEYS = ("kind", "center", "scale")  # keys of `task` that the trained head depends on
 _TASK = "task."
 
 
@@ -30,11 +30,14 @@ class _Sections:
 
 
 def with_overrides(bundle: Bundle, assignments: tuple[str, ...], unshare: bool) -> Bundle:
-    """The bundle with values of its configuration set, and weights copied apart for them.
+    """Return the bundle with `assignments` made to its configuration and `task` section.
+
+    With `unshare`, `sharing` and `num_groups` may also be set, and shared weights are copied to the
+    layers or groups that no longer share them.
 
     Raises:
-      ConfigError: a value with which the weights would be another model.
-      InputError: with `unshare`, sharing that cannot be had by copying.
+      ConfigError: a value would change the model.
+      InputError: with `unshare`, copying weights cannot produce the requested sharing.
     """
     task_assignments = tuple(each for each in assignments if each.startswith(_TASK))
     config = settings.override(
@@ -44,9 +47,9 @@ def with_overrides(bundle: Bundle, assignments: tuple[str, ...], unshare: bool) 
     for key, value in settings.to_dict(config).items():
         if value != getattr(bundle.config, key) and key not in allowed:
             raise ConfigError(
-                "--set must leave the weights the model that they are: it takes "
-                f"{', '.join(_SETTABLE)}, and with --init_groups_from_shared, which gives layers "
-                f"copies of their own, {', '.join(_UNSHARING)}. Received: {key}={value}."
+                f"--set must not change the model: it accepts {', '.join(_SETTABLE)} and, with "
+                "--init_groups_from_shared, which copies shared weights, "
+                f"{', '.join(_UNSHARING)}. Received: {key}={value}."
             )
     weights = bundle.weights
     if unshare:
@@ -56,12 +59,12 @@ def with_overrides(bundle: Bundle, assignments: tuple[str, ...], unshare: bool) 
 
 
 def _task(bundle: Bundle, assignments: tuple[str, ...]) -> Any:
-    """The `task` section with values set that leave the head what it is."""
+    """Return the `task` section with `assignments` made; they must not change the head."""
     if not assignments:
         return bundle.task
     if bundle.task is None:
         raise ConfigError(
-            f"--set {assignments[0]} is of a fine-tuned model, and --from is none: leave it out."
+            f"--set {assignments[0]} needs a fine-tuned model, and --from is not one: leave it out."
         )
     task = settings.override(_Sections(bundle.task), assignments).task
     is_other = any(
@@ -69,7 +72,7 @@ def _task(bundle: Bundle, assignments: tuple[str, ...]) -> Any:
     )
     if is_other or head_shapes(bundle.config, task) != head_shapes(bundle.config, bundle.task):
         raise ConfigError(
-            "--set must leave the head what it was trained for: as many `task.labels`, the same "
+            "--set must not change the head: keep the number of `task.labels` and the values of "
             f"task.{', task.'.join((*_FIXED_TASK_KEYS, 'answerable'))}. Received: "
             f"{', '.join(assignments)}."
         )
@@ -86,7 +89,7 @@ def _check_length(config: AlbertConfig, task: Any) -> None:
 
 
 def assumptions(bundle: Bundle, assignments: tuple[str, ...]) -> str:
-    """The task's settings that neither the source nor --set states, as --set takes them."""
+    """Return the task settings that neither the source nor --set states, in --set's notation."""
     stated = {assignment.partition("=")[0] for assignment in assignments}
     unstated = [key for key in bundle.assumed if _TASK + key not in stated]
     return ", ".join(f"{_TASK}{key}={_format_value(getattr(bundle.task, key))}" for key in unstated)

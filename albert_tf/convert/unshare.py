@@ -1,4 +1,4 @@
-"""Starting a grouped or unshared model from one whose layers share more."""
+"""Initialization of a grouped or unshared model from one whose layers share more."""
 
 import re
 from collections.abc import Sequence
@@ -14,19 +14,19 @@ from albert_tf.runtime.errors import InputError
 def init_groups_from_shared(
     weights: Weights, source: AlbertConfig, target: AlbertConfig, task: Any = None
 ) -> dict[str, np.ndarray]:
-    """The weights of `target`, each a copy of what the same layer uses in `source`.
+    """Return the weights of `target`, each copied from the same layer of `source`.
 
-    Both models compute the same until they are trained: what the target keeps apart starts equal.
-    `task` is the section of a fine-tuned model, whose head stays as it is.
+    Both models compute the same outputs until they are trained further. `task` is the `task`
+    section of a fine-tuned model; its head is copied unchanged.
 
     Raises:
-      InputError: the numbers of layers differ, or layers with weights of their own in the source
-        would share in the target.
+      InputError: the numbers of layers differ, or layers with different weights in the source would
+        share weights in the target.
     """
     if source.num_layers != target.num_layers:
         raise InputError(
             "--init_groups_from_shared needs as many layers as the source has. "
-            f"Received: {target.num_layers}, source: {source.num_layers}."
+            f"Received: {target.num_layers} layers; the source has {source.num_layers}."
         )
     before, after = sharing_plan(source), sharing_plan(target)
     origin = {
@@ -49,13 +49,13 @@ def init_groups_from_shared(
 
 
 def _origins(before: Sequence[int], after: Sequence[int]) -> dict[int, int]:
-    """For each sub-layer of the target, the source's: layer i uses before[i] and after[i]."""
+    """Map each sub-layer of the target to the source's: layer i uses before[i] and after[i]."""
     origins: dict[int, int] = {}
     for layer, (old, new) in enumerate(zip(before, after, strict=True)):
         if origins.setdefault(new, old) != old:
             raise InputError(
-                f"layer {layer} would share weights with a layer that has others in the source: "
-                "weights can be copied, not merged. Choose a multiple of the source's "
+                f"layer {layer} would share weights with a layer whose weights differ in the "
+                "source: weights can be copied, not merged. Choose a multiple of the source's "
                 "`num_groups`, or less sharing."
             )
     return origins

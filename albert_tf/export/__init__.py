@@ -1,1 +1,1 @@
-"""SavedModels and LiteRT models of encoders and tasks, and what TF Serving takes beside them."""
+"""Export of encoders and tasks to SavedModel and LiteRT, with files for TF Serving."""

@@ -1,12 +1,13 @@
-"""Exports a trained run as a SavedModel that takes raw text and needs none of our code.
+"""Export a trained run as a SavedModel that takes raw text and needs none of our code.
 
     python -m albert_tf.export --run_dir=runs/first --output=export/encoder
     python -m albert_tf.export --run_dir=runs/first --kind=fill_mask --output=export/fill_mask
     python -m albert_tf.export --run_dir=runs/reviews --output=export/reviews
 
-writes OUTPUT/VERSION/saved_model.pb, as TF Serving expects it, and OUTPUT/serving/, its
-configuration. Without --kind a pretraining run gives its encoder (TF Hub's contract), a fine-tuned
-run its task. --format=litert writes OUTPUT/VERSION/model.tflite with its tokenizer instead.
+The command writes OUTPUT/VERSION/saved_model.pb, as TF Serving expects it, and the server's
+configuration in OUTPUT/serving/. Without --kind, it exports the encoder of a pretraining run (by TF
+Hub's contract) or the task of a fine-tuned run. --format=litert instead writes
+OUTPUT/VERSION/model.tflite and its tokenizer.
 """
 
 import dataclasses
@@ -38,46 +39,46 @@ from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 
 @dataclasses.dataclass(frozen=True)
 class ExportOptions(commands.CommandOptions):
-    """The command line of `albert_tf.export`."""
+    """The options of `albert_tf.export`."""
 
-    run_dir: str = commands.option("the run, or converted folder, to export")
-    output: str = commands.option("where OUTPUT/VERSION/ is made")
+    run_dir: str = commands.option("run or converted folder to export")
+    output: str = commands.option("folder OUTPUT in which to create VERSION/")
     kind: str | None = commands.option(
         "encoder, preprocessing, fill_mask, embedding, classifier, regressor, span or "
         "multiple_choice",
         None,
     )
-    version: Annotated[int, POSITIVE] = commands.option(
-        "the version's number; one that exists is refused", 1
-    )
+    version: Annotated[int, POSITIVE] = commands.option("version number; must not exist yet", 1)
     pooling: Annotated[str, one_of(*POOLINGS)] = commands.option(
-        "of --kind=embedding: mean or cls", "mean"
+        "for --kind=embedding: mean or cls", "mean"
     )
     depths: str = commands.option(
-        "of text exports, such as 3,6: for each K also a signature depth_K that ends after layer K",
+        "for text exports, such as 3,6: for each K, add a signature depth_K that uses K layers",
         "",
     )
     patience: int = commands.option(
-        "of --kind=classifier: also a signature early_exit, by which a text leaves the encoder "
-        "when so many layers in a row have not changed its label; 0: none",
+        "for --kind=classifier: add a signature early_exit, where a text leaves the encoder once "
+        "this many layers in a row have not changed its label; 0: do not add it",
         0,
     )
     precision: Annotated[str, one_of("float32", "mixed_bfloat16")] = commands.option(
-        "float32 or mixed_bfloat16: what it computes in", "float32"
+        "compute precision: float32 or mixed_bfloat16", "float32"
     )
     format: Annotated[str, one_of("saved_model", "litert")] = commands.option(
-        "saved_model, or litert: for phones, ids in", "saved_model"
+        "saved_model, or litert, which is for phones and takes ids", "saved_model"
     )
     quantization: Annotated[str, one_of(*QUANTIZATIONS)] = commands.option(
-        "of --format=litert, of the weights: none, float16 or int8", "none"
+        "for --format=litert, of the weights: none, float16 or int8", "none"
     )
     seq_length: int | None = commands.option(
-        "of --format=litert: one text of exactly so many pieces, for accelerators; else any", None
+        "for --format=litert: fixed input of one text with this many pieces, for accelerators that "
+        "need one shape; default: any number of texts and pieces",
+        None,
     )
     unfinished: bool = commands.option(
         "export the last checkpoint of a run that has not ended", False
     )
-    dry_run: bool = commands.option("check everything and export nothing", False)
+    dry_run: bool = commands.option("check everything without exporting", False)
 
 
 def _depths(options: ExportOptions) -> tuple[int, ...]:
@@ -85,7 +86,10 @@ def _depths(options: ExportOptions) -> tuple[int, ...]:
 
 
 def _unroll(options: ExportOptions) -> bool:
-    """LiteRT keeps shared weights once if layers are a loop, which takes any number of pieces."""
+    """Return True to unroll the encoder's layers, False to build them as a loop.
+
+    In LiteRT, a loop keeps shared weights in memory once and takes any number of pieces.
+    """
     return options.format != "litert" or options.seq_length is not None
 
 
@@ -126,7 +130,7 @@ OF_TASKS: dict[str, Maker] = {
 MAKERS = OF_ENCODERS | OF_TASKS
 
 
-# Flags that not every export takes: what is said of those that do.
+# Flags that only some exports accept -> the kinds, or the format, that accept them.
 _KINDS_OF = {
     "depths": ("classifier", "regressor", "embedding"),
     "patience": ("classifier",),
@@ -143,7 +147,7 @@ _FORMAT_OF = {
 
 
 def main(options: ExportOptions) -> None:
-    """Exports what `options` describe."""
+    """Export the model that `options` describe."""
     options = dataclasses.replace(options, run_dir=pretrained.locate(options.run_dir))
     run = RunDir(options.run_dir)
     kind = _kind(options, run.config().get("task", {}).get("kind"))
@@ -153,8 +157,8 @@ def main(options: ExportOptions) -> None:
     folder = os.path.join(options.output, str(options.version))
     if os.path.exists(os.path.join(folder, "saved_model.pb")):
         raise InputError(
-            f"--output={options.output} has version {options.version} already, and an existing "
-            f"version is never written over: pass --version={options.version + 1} or remove it."
+            f"--output={options.output} already contains version {options.version}, which will not "
+            f"be overwritten: pass --version={options.version + 1} or remove it."
         )
     outputs.require_new(folder)
     tokenizer = load_tokenizer(run.tokenizer_path)
@@ -173,23 +177,33 @@ def main(options: ExportOptions) -> None:
 
 
 def _check(options: ExportOptions, kind: str) -> None:
-    """Refuses flags that this export would not look at."""
+    """Check that no option is set that this export does not use.
+
+    Raises:
+      InputError: such an option is set, or the kind cannot be exported in the format.
+    """
     for field in dataclasses.fields(options):
         if getattr(options, field.name) == field.default:
             continue
         kinds, formats = _KINDS_OF.get(field.name, (kind,)), _FORMAT_OF.get(field.name)
         if kind not in kinds:
-            raise InputError(f"--{field.name} is for {', '.join(kinds)}. Received: --kind={kind}.")
+            raise InputError(
+                f"--{field.name} is only for --kind={', '.join(kinds)}. Received: --kind={kind}."
+            )
         if formats not in (None, options.format):
             raise InputError(
-                f"--{field.name} is for --format={formats}. Received: --format={options.format}."
+                f"--{field.name} is only for --format={formats}. "
+                f"Received: --format={options.format}."
             )
     if options.format == "litert" and kind in ("preprocessing", "fill_mask"):
-        raise InputError(f"--format=litert takes ids, --kind={kind} text: export a SavedModel.")
+        raise InputError(
+            f"--format=litert needs a model that takes ids, but --kind={kind} takes text: export a "
+            "SavedModel."
+        )
 
 
 def _kind(options: ExportOptions, task: str | None) -> str:
-    """What is exported, of a run that was trained for `task`."""
+    """Return the kind of export for a run that was trained for `task`."""
     allowed = list(OF_ENCODERS)
     if task in OF_TASKS:  # fine-tuned, and without the masked-LM head
         allowed = [task, *(kind for kind in OF_ENCODERS if kind != "fill_mask")]

@@ -1,7 +1,7 @@
-"""LiteRT (TensorFlow Lite): a model for phones and small boards, ids in, answers out.
+"""Export to LiteRT (TensorFlow Lite), for phones and small boards: ids in, answers out.
 
-Weights that layers share are in the file once. In memory too where the encoder is built with
-`unroll=False`, so that its layers are a loop.
+Weights that layers share appear once in the file. They also appear once in memory if the encoder is
+built with `unroll=False`, so that its layers are a loop.
 """
 
 import os
@@ -27,21 +27,25 @@ def write_litert(
     quantization: str = "none",
     seq_length: int | None = None,
 ) -> None:
-    """Writes model.tflite with tokenizer/ and config.json beside it.
+    """Write model.tflite, tokenizer/ and config.json.
 
-    The model is the module's signature `tokens`: the encoder's inputs, int32 [B, S], in; its
-    outputs, but for strings, out. All names are the signature's. It has LiteRT's own operations
-    alone. The folder appears when it is complete.
+    The model is the module's signature `tokens` without its string outputs. It takes the encoder's
+    inputs, int32 [B, S], and keeps the signature's names. It uses only LiteRT's built-in
+    operations. The folder appears only when it is complete.
 
     Args:
-      quantization: of the weights: none, float32; float16; or int8, multiplied in integers by what
-        is quantized as it comes (LiteRT's dynamic range).
-      seq_length: S, with B = 1, for accelerators that take one shape; by default any B, and any S
-        up to the model's positions.
+      module: the module to convert.
+      folder: a new or empty folder.
+      tokenizer: the model's tokenizer.
+      config_path: the run's config.json, which is copied.
+      quantization: type of the weights: none (float32), float16 or int8. With int8, activations are
+        quantized at run time and multiplied in integers (LiteRT's dynamic range quantization).
+      seq_length: S, with B = 1, for accelerators that need one fixed shape. By default B is any
+        size, and S any up to the model's positions.
 
     Raises:
-      InputError: a module without `tokens`, an argument out of its range, or a `folder` that exists
-        and is not empty, or cannot be written.
+      InputError: the module has no `tokens`, an argument is out of range, or `folder` exists and is
+        not empty or cannot be written.
     """
     if quantization not in QUANTIZATIONS:
         raise InputError(
@@ -61,12 +65,12 @@ def write_litert(
 
 
 def _tokens(module: ServedModule, seq_length: int | None) -> tf.types.experimental.ConcreteFunction:
-    """The signature `tokens` without its strings, for [1, .., seq_length] where that is given."""
+    """Return the signature `tokens` without strings, for shape [1, .., seq_length] if given."""
     signature = module.signatures().get("tokens")
     if signature is None:
         raise InputError(
-            f"{type(module).__name__} has no signature of ids alone (`tokens`), as a LiteRT model "
-            "must: export another --kind, or a SavedModel."
+            f"{type(module).__name__} has no signature `tokens`, which takes only ids and which "
+            "LiteRT needs: export another --kind, or a SavedModel."
         )
     specs = signature.input_signature
     if seq_length is not None:

@@ -1,6 +1,6 @@
-"""What TF Serving takes beside a SavedModel: warm-up requests and configuration.
+"""Warm-up requests and configuration files for TF Serving.
 
-The server needs TensorFlow Text's operations, those of TF Serving 2.20 or later.
+The server needs the TensorFlow Text operations of TF Serving 2.20 or later.
 """
 
 import os
@@ -20,7 +20,7 @@ from albert_tf.text.tokenizer import Tokenizer
 IMAGE = "tensorflow/serving:2.20.0"
 WARM_UP = "tf_serving_warmup_requests"  # the name that the server looks for in assets.extra
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_WORDS = ("the", "a", "word", "的")  # the first that is one piece makes the texts of the warm-up
+_WORDS = ("the", "a", "word", "的")  # warm-up texts repeat the first that is one piece
 
 _FILES = {
     "model.config": """model_config_list {{
@@ -51,7 +51,7 @@ services:
     command:
       - --model_config_file=/config/model.config
       - --monitoring_config_file=/config/monitoring.config
-      # Merges requests that come at the same time; docs/serving.md says when that is safe.
+      # Batches concurrent requests; docs/serving.md explains when that is safe.
       # - --enable_batching
       # - --batching_parameters_file=/config/batching.config
 """,
@@ -59,16 +59,21 @@ services:
 
 
 def check_name(folder: str) -> None:
-    """Refuses a folder whose name cannot be that of a model and of a service of Compose."""
+    """Check that the folder's name can name a model and a Docker Compose service.
+
+    Raises:
+      InputError: it cannot.
+    """
     if not _NAME.fullmatch(name := os.path.basename(os.path.abspath(folder))):
         raise InputError(
-            f"--output={folder}: its last part is the model's name, of letters, digits, dots, "
-            f"dashes and underscores. Received: {name!r}."
+            f"--output={folder}: the last part is the model's name and must consist of letters, "
+            "digits, dots, dashes and underscores, with a letter or digit first. "
+            f"Received: {name!r}."
         )
 
 
 def write_configuration(folder: str) -> None:
-    """Writes FOLDER/serving/: files that exist are yours and stay as they are."""
+    """Write FOLDER/serving/ without overwriting existing files, which the user may have edited."""
     name = os.path.basename(os.path.abspath(folder))
     os.makedirs(os.path.join(folder, "serving"), exist_ok=True)
     for file_name, template in _FILES.items():
@@ -81,13 +86,11 @@ def write_configuration(folder: str) -> None:
 def write_warm_up(
     folder: str, signatures: Mapping[str, Any], tokenizer: Tokenizer, max_length: int
 ) -> None:
-    """Writes requests of `serving_default` at each width up to `max_length`, one of the others.
+    """Write warm-up requests to `folder`, the SavedModel's assets.extra.
 
-    The server answers them before it reports a version as available, so that no user waits for what
-    a signature's first request costs.
-
-    Args:
-      folder: the SavedModel's assets.extra.
+    There is a request to `serving_default` at each width up to `max_length`, and one to each other
+    signature. The server answers them before it reports a version as available, so no user waits
+    for the slow first request to a signature.
     """
     word = next((word for word in _WORDS if len(tokenizer.encode(word)) == 1), "a")
     widths = [width for width in WIDTHS if width <= max_length] or [max_length]
@@ -104,7 +107,7 @@ def write_warm_up(
 
 
 def _value(spec: tf.TensorSpec, text: str, width: int) -> np.ndarray:
-    """One row for an input of a signature: int32 of `width` ones, or `text`."""
+    """Return one row for an input of a signature: `text`, or int32 ones of length `width`."""
     if spec.dtype == tf.string:
         return np.broadcast_to(np.array(text, object), [1, *spec.shape[1:]])
     return np.ones([1, *(width if size is None else size for size in spec.shape[1:])], np.int32)

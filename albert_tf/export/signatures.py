@@ -1,4 +1,4 @@
-"""What every export shares: how a module becomes OUTPUT/VERSION/saved_model.pb."""
+"""Signatures of exported modules, and saving them as OUTPUT/VERSION/saved_model.pb."""
 
 import os
 import shutil
@@ -17,32 +17,33 @@ from albert_tf.text.tokenizer import Tokenizer
 
 
 class ServedModule(Protocol):
-    """A trackable module that says which signatures TF Serving offers."""
+    """A trackable module with signatures for TF Serving."""
 
     def signatures(self) -> Mapping[str, Any]:
-        """Signature name -> `tf.function` with an input signature; one is `serving_default`."""
+        """Return a `tf.function` with an input signature by name, including `serving_default`."""
 
 
 def untracked(model: tf_keras.Model) -> Callable[..., Any]:
-    """The model as a plain function, for a module that tracks the model's variables by itself.
+    """Return the model as a plain function, for a module that tracks the variables itself.
 
-    Tracked as a Keras model it would be traced several times more, for a Keras that is to load it.
+    If the module tracked it as a Keras model, saving would trace it several more times to let Keras
+    load it.
     """
     return model.__call__
 
 
 def signature(function: Callable[..., Any], inputs: Sequence[tf.TensorSpec]) -> Any:
-    """A function of tensors as a signature; nothing in it is left for AutoGraph to convert."""
+    """Return a function of tensors as a signature. AutoGraph is off: no signature needs it."""
     return tf.function(function, input_signature=inputs, autograph=False)
 
 
 def save(module: ServedModule, folder: str, tokenizer: Tokenizer, config_path: str) -> None:
-    """Writes a SavedModel with the tokenizer, config.json and warm-up requests in assets.extra.
+    """Write a SavedModel with the tokenizer, config.json and warm-up requests in assets.extra.
 
-    The folder appears when it is complete.
+    The folder appears only when it is complete.
 
     Raises:
-      InputError: `folder` exists and is not empty, or cannot be written.
+      InputError: `folder` exists and is not empty, or it cannot be written.
     """
     with outputs.new_folder(folder) as partial:
         signatures = module.signatures()

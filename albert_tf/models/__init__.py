@@ -1,1 +1,1 @@
-"""Configuration, encoder and pretrainer."""
+"""The configuration, the encoder and the pretrainer."""

@@ -1,4 +1,4 @@
-"""Reading trained weights: from a run folder, a converted folder or an exported encoder."""
+"""Readers of trained weights in a run folder, a converted folder or an exported encoder."""
 
 import itertools
 import os
@@ -13,18 +13,18 @@ from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 
 CHECKPOINTS = "checkpoints"
-EXTRAS = "assets.extra"  # where an exported encoder keeps config.json and tokenizer/
-Shapes = Mapping[str, Sequence[int]]  # of weights, by name
-# What a compiled model tracks beside its weights.
+EXTRAS = "assets.extra"  # the folder of an exported encoder for config.json and tokenizer/
+Shapes = Mapping[str, Sequence[int]]  # weight name -> shape
+# Tracked by a compiled model in addition to its weights.
 _OF_TRAINING = {".OPTIMIZER_SLOT", "optimizer", "keras_api"}
-_VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"  # how a tf.train.Checkpoint ends the name of a variable
-# What TensorFlow raises for a file that is torn or has flipped bits, in names too.
+_VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"  # suffix of variable names in a tf.train.Checkpoint
+# Raised by TensorFlow for a file that is truncated or has flipped bits, including bits of names.
 DAMAGE = (tf.errors.OpError, AssertionError, IndexError, RuntimeError, ValueError)
 _SHOWN = 3  # names of each kind in an error message
 
 
 def has_heads(path: str) -> bool:
-    """Whether the checkpoint of a run folder or converted folder holds pretraining heads."""
+    """Return True if the checkpoint of a run or converted folder contains the pretraining heads."""
     names = [name for name, _ in tf.train.list_variables(latest_checkpoint(path))]
     return all(
         any(name.startswith(f"model/{head}/") for name in names)
@@ -33,18 +33,25 @@ def has_heads(path: str) -> bool:
 
 
 def load_config(folder: str) -> AlbertConfig:
-    """The model of a folder's config.json, without what was a matter of its training's memory."""
+    """Return the model of a folder's config.json, with rematerialization off.
+
+    Rematerialization only saves memory in training.
+    """
     config = AlbertConfig.from_json(os.path.join(folder, "config.json"))
     return config.replace(rematerialize=False, rematerialize_chunks=1)
 
 
 def load_exported_config(path: str) -> AlbertConfig:
-    """The model of an exported encoder; InputNotFoundError for another project's SavedModel."""
+    """Return the model of an exported encoder.
+
+    Raises:
+      InputNotFoundError: the SavedModel was not exported by albert_tf.
+    """
     folder = os.path.join(path, EXTRAS)
     if not os.path.isfile(os.path.join(folder, "config.json")):
         raise InputNotFoundError(
-            f"{path!r} is a SavedModel without {EXTRAS}/config.json, which exports of albert_tf "
-            "have. If it is another project's encoder for TF Hub, convert it first: "
+            f"{path!r} is a SavedModel without {EXTRAS}/config.json, which every export of "
+            "albert_tf has. If it is another project's TF Hub encoder, convert it first: "
             f"python -m albert_tf.convert --from=hub:{path} --to=FOLDER "
             "--allow_missing=mlm_head,pair_head."
         )
@@ -52,32 +59,33 @@ def load_exported_config(path: str) -> AlbertConfig:
 
 
 def is_saved_model(path: str) -> bool:
-    """Whether `path` is the folder of a SavedModel."""
+    """Return True if `path` is the folder of a SavedModel."""
     return os.path.isfile(os.path.join(path, "saved_model.pb"))
 
 
 def latest_checkpoint(path: str) -> str:
-    """The newest checkpoint under `path`/checkpoints.
+    """Return the path of the newest checkpoint under `path`/checkpoints.
 
     Raises:
-      InputNotFoundError: there is none.
+      InputNotFoundError: there is no checkpoint.
     """
     found = tf.train.latest_checkpoint(os.path.join(path, CHECKPOINTS))
     if found is None:
         raise InputNotFoundError(
             f"no checkpoint in {os.path.join(path, CHECKPOINTS)!r} "
-            f"(working folder {os.getcwd()}): has the run saved one yet?"
+            f"(working folder {os.getcwd()}). Has the run saved one yet?"
         )
     return found
 
 
 def read_checkpoint(target: tf.train.Checkpoint, path: str) -> str:
-    """Reads the newest checkpoint of `path` into every variable of `target`; returns its name.
+    """Load the newest checkpoint of `path` into every variable of `target`; return its path.
 
-    Weights in half precision, as shipped models have them, become what the variables are.
+    Weights in half precision, as in the shipped models, are cast to the dtypes of the variables.
 
     Raises:
-      InputError: a variable of `target` is absent from the checkpoint or has another shape there.
+      InputError: the checkpoint is damaged, or its weights differ from those of `target` in names
+        or shapes.
     """
     checkpoint = latest_checkpoint(path)
     try:
@@ -88,7 +96,7 @@ def read_checkpoint(target: tf.train.Checkpoint, path: str) -> str:
                 if isinstance(part, tf.Variable):
                     part.assign(tf.cast(reader.get_tensor(name + _VALUE), part.dtype))
     except DAMAGE as error:
-        wrong = textwrap.shorten(str(error), 200)  # else with the variable's values
+        wrong = textwrap.shorten(str(error), 200)  # the full text may hold a whole variable
     if wrong:
         raise InputError(
             f"checkpoint {checkpoint!r} does not fit the model of its config.json: {wrong}"
@@ -97,7 +105,7 @@ def read_checkpoint(target: tf.train.Checkpoint, path: str) -> str:
 
 
 def weight_differences(expected: Shapes, found: Shapes) -> str:
-    """What keeps `found` from being the `expected` weights, in one line; empty where it is them."""
+    """Return the differences between `found` and `expected` in one line; empty without any."""
     kinds = {
         "missing": [f"{n} {list(s)}" for n, s in expected.items() if n not in found],
         "of another shape": [
@@ -119,10 +127,11 @@ def _some(names: list[str]) -> str:
 
 
 def differences_from(target: tf.train.Checkpoint, checkpoint: str) -> str:
-    """`weight_differences` for the layers of `target`; what else is in the file is left aside.
+    """Return the `weight_differences` between the layers of `target` and a checkpoint.
 
-    Reading alone would not tell: weights that the model has no place for are passed over, such as
-    those of a second group in a model with one.
+    Variables of the checkpoint outside these layers are ignored. Loading alone would not detect
+    every difference: it skips weights that the model has no variable for, such as those of a second
+    group in a model with one group.
     """
     found = {
         name.removesuffix(_VALUE): shape
@@ -140,7 +149,7 @@ def differences_from(target: tf.train.Checkpoint, checkpoint: str) -> str:
 
 
 def tracked_parts(root: Any) -> Iterator[tuple[str, object]]:
-    """What `root` tracks, nearest first, each once with the name that a checkpoint gives it."""
+    """Yield each object that `root` tracks once, with its checkpoint name, breadth first."""
     seen, queue = {id(root)}, [("", root)]
     for above, parent in queue:
         for name, child in tf.train.TrackableView.children(parent).items():
@@ -151,42 +160,42 @@ def tracked_parts(root: Any) -> Iterator[tuple[str, object]]:
 
 
 def read_exported(encoder: tf_keras.Model, path: str) -> None:
-    """Gives `encoder` the weights of an exported one.
+    """Load the weights of an exported encoder into `encoder`.
 
     Raises:
-      InputError: the SavedModel is damaged, or is no encoder of the same shape.
+      InputError: the SavedModel is damaged, or is not an encoder of the same shape.
     """
     try:
         exported = tf.saved_model.load(path)
-    except RuntimeError:  # operations of tensorflow_text: it takes text, not ids
+    except RuntimeError:  # it needs operations of tensorflow_text, so it takes text, not ids
         exported = None
     except (IndexError, OSError, ValueError, tf.errors.OpError) as error:
         raise InputError(
-            f"{path!r} must be a whole SavedModel: {textwrap.shorten(str(error), 200)}. Copy or "
+            f"{path!r} must be an intact SavedModel: {textwrap.shorten(str(error), 200)}. Copy or "
             "export it again."
         ) from None
     if not callable(exported) or not hasattr(exported, "variables"):
         raise InputError(
-            f"{path!r} is a SavedModel, but no encoder: pass the run folder that it was exported "
-            "from, or export that with --kind=encoder."
+            f"{path!r} is a SavedModel but not an encoder. Pass the run folder that it was "
+            "exported from, or export that run with --kind=encoder."
         )
     set_variables(encoder, exported.variables, path)
 
 
 def set_variables(encoder: tf_keras.Model, values: list[tf.Variable], path: str) -> None:
-    """Copies `values`, in the order of `encoder.variables`, as an exported encoder lists them.
+    """Copy `values`, the variables of an exported encoder, into `encoder.variables` in order.
 
     Raises:
-      InputError: the shapes differ.
+      InputError: the numbers or the shapes of the variables differ.
     """
     expected = [tuple(v.shape) for v in encoder.variables]
     found = [tuple(v.shape) for v in values]
     if expected != found:
         differing = [pair for pair in itertools.zip_longest(expected, found) if len(set(pair)) > 1]
         raise InputError(
-            f"{path!r} must hold the {len(expected)} weights that its config describes. Received "
-            f"{len(found)}; the first that differs should be {differing[0][0]} and is "
-            f"{differing[0][1]}."
+            f"{path!r} must contain the {len(expected)} weights that its config describes. "
+            f"Received: {len(found)} weights; the first that differs should have the shape "
+            f"{differing[0][0]} and has {differing[0][1]}."
         )
     for variable, value in zip(encoder.variables, values, strict=True):
         variable.assign(value)

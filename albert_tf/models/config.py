@@ -1,4 +1,4 @@
-"""The model's configuration, its presets, and two pure functions of it: weight plan and size."""
+"""The model's configuration, its presets, its sharing plan and its parameter counts."""
 
 import dataclasses
 import json
@@ -17,22 +17,24 @@ NORMS, POSITIONS, FFNS = ("post", "pre"), ("learned", "rotary"), ("plain", "gate
 
 @dataclasses.dataclass(frozen=True)
 class AlbertConfig(Bounded):
-    """An encoder of the ALBERT family (arXiv 1909.11942, Table 1), BERT's shape included.
+    """The configuration of an encoder of the ALBERT family (arXiv 1909.11942, Table 1) or of BERT.
 
-    `embedding_size == hidden_size` means no projection after the embeddings, as in BERT.
-    `sharing` says what the layers of a group have in common: `all` weights, the `attention` or the
-    `ffn` sub-layer alone, or `none`; `num_groups` splits the layers into equal runs.
+    If `embedding_size == hidden_size`, no projection follows the embeddings, as in BERT.
+    `sharing` sets the weights that the layers of a group share: `all`, only those of the
+    `attention` or of the `ffn` sub-layer, or `none`. `num_groups` splits the layers into groups of
+    equal length.
     `norm`, `positions` and `ffn` are `post`, `learned` and `plain` in the paper. `pre`, `rotary`
-    and `gated` learn sooner in short runs: LayerNorm before each sub-layer instead of behind it,
-    and once behind the stack (arXiv 2002.04745); positions as rotations of queries and keys (arXiv
-    2104.09864); and a feed-forward with a gate (arXiv 2002.05202), two thirds as wide, so that it
-    has as many parameters.
-    `rematerialize` keeps, in training, each layer's input alone and computes the rest again for the
-    gradient: less memory and code, a third more arithmetic; `rematerialize_chunks` says in how many
-    parts of the batch, one after the other. They change no result.
+    and `gated` learn faster in short runs. `pre` places a LayerNorm before each sub-layer instead
+    of after it, and one after the stack (arXiv 2002.04745). `rotary` encodes positions as rotations
+    of queries and keys (arXiv 2104.09864). `gated` adds a gate to the feed-forward (arXiv
+    2002.05202) and narrows it to two thirds, so that the number of parameters stays the same.
+    `rematerialize` keeps only each layer's input in training and recomputes the rest for the
+    gradient. This takes less memory and less compiled code, but a third more arithmetic.
+    `rematerialize_chunks` is the number of parts of the batch that are computed one after another.
+    Neither changes any result.
 
     Raises:
-      ConfigError: for an impossible value; the message names the key, the rule and the value.
+      ConfigError: a value is impossible; the message names the key, the rule and the value.
     """
 
     vocab_size: Annotated[int, POSITIVE] = 30000
@@ -63,18 +65,18 @@ class AlbertConfig(Bounded):
         self._must_divide("num_groups", "num_layers")
         if self.sharing == "none" and self.num_groups != 1:
             raise ConfigError(
-                "`num_groups` must be 1 where `sharing` is none: no layers share anything. "
+                "`num_groups` must be 1 if `sharing` is none, since no layers share weights. "
                 f"Received: num_groups={self.num_groups}."
             )
         if self.rematerialize_chunks > 1 and not self.rematerialize:
             raise ConfigError(
-                "`rematerialize_chunks` must be 1 where `rematerialize` is false: set both. "
+                "`rematerialize_chunks` must be 1 if `rematerialize` is false. Set both. "
                 f"Received: rematerialize_chunks={self.rematerialize_chunks}."
             )
 
         if self.positions == "rotary" and self.head_size % 2:
             raise ConfigError(
-                "`hidden_size` / `num_heads` must be even where `positions` is rotary. "
+                "`hidden_size` / `num_heads` must be even if `positions` is rotary. "
                 f"Received: {self.hidden_size} / {self.num_heads}."
             )
 
@@ -87,19 +89,23 @@ class AlbertConfig(Bounded):
 
     @property
     def head_size(self) -> int:
-        """Width of one attention head."""
+        """The width of one attention head."""
         return self.hidden_size // self.num_heads
 
     @property
     def inner_size(self) -> int:
-        """Width of what the feed-forward's second product takes."""
+        """The input width of the feed-forward's second matrix product."""
         if self.ffn == "plain":
             return self.intermediate_size
-        return max(1, round(self.intermediate_size / 12)) * 8  # 2 / 3, a multiple of 8
+        return max(1, round(self.intermediate_size / 12)) * 8  # 2 / 3, rounded to a multiple of 8
 
     @classmethod
     def from_preset(cls, name: str) -> "AlbertConfig":
-        """The configuration of a published model, e.g. `albert-base-v2`, or of a shipped one."""
+        """Return the configuration of a published or a shipped model, e.g. `albert-base-v2`.
+
+        Raises:
+          ConfigError: there is no preset of this name.
+        """
         if name in pretrained.names():
             return cls.from_json(os.path.join(pretrained.locate(name), "config.json"))
         if name not in PRESETS:
@@ -108,13 +114,18 @@ class AlbertConfig(Bounded):
 
     @classmethod
     def from_json(cls, path: str) -> "AlbertConfig":
-        """Reads a config.json: the model's keys alone, or under `model` as a run writes them."""
+        """Read a config.json with the model's keys at the top, or under `model` as in a run.
+
+        Raises:
+          InputNotFoundError: there is no file at `path`.
+          ConfigError: the file is not JSON or is not a configuration of albert_tf.
+        """
         if not os.path.isfile(path):
             raise InputNotFoundError(
-                f"no config file {path!r} (working folder {os.getcwd()}). Pass a run, a converted "
-                "folder, or an exported encoder with its version (export/encoder/1); what is "
-                "Google's or Hugging Face's goes through albert_tf.convert, named google:DIR or "
-                "huggingface:DIR."
+                f"no config file {path!r} (working folder {os.getcwd()}). Pass a run folder, a "
+                "converted folder, or an exported encoder with its version (export/encoder/1). "
+                "Convert a checkpoint of Google or Hugging Face with albert_tf.convert first, as "
+                "google:DIR or huggingface:DIR."
             )
         with reading(path), open(path, encoding="utf-8") as file:
             try:
@@ -123,37 +134,40 @@ class AlbertConfig(Bounded):
                 raise ConfigError(f"{path!r} must be JSON: {error}.") from None
         model = values.get("model", values) if isinstance(values, dict) else values
         if not isinstance(model, dict):
-            raise ConfigError(f"{path!r} must hold the model's keys. Received: {model!r}.")
+            raise ConfigError(f"{path!r} must contain the model's keys. Received: {model!r}.")
         if "num_hidden_layers" in model:
             raise ConfigError(
-                f"{path!r} is Google's or Hugging Face's configuration: convert the folder first, "
+                f"{path!r} is a configuration of Google or Hugging Face: convert the folder first, "
                 "python -m albert_tf.convert --from=huggingface:DIR (or google:DIR) --to=FOLDER."
             )
         return cls.from_dict(model)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "AlbertConfig":
-        """Builds a config from plain values; an unknown key is an error that names a near one."""
+        """Build a config from plain values; the error for an unknown key suggests a similar one."""
         return settings.from_dict(cls, values)
 
     def replace(self, **changes: Any) -> "AlbertConfig":
-        """A copy with other values, validated again."""
+        """Return a copy with the changed values, validated again."""
         return settings.from_dict(AlbertConfig, settings.to_dict(self) | changes)
 
     def param_count(self) -> int:
-        """Parameters of the encoder with pooler, without heads: equal to the built model's."""
+        """Return the number of parameters of the encoder with its pooler, without heads.
+
+        It equals that of the built model.
+        """
         return sum(param_counts(self).values())
 
 
 class LayerWeights(NamedTuple):
-    """Which weights a layer uses: indices into the stack's attention and FFN sub-layers."""
+    """The weights of a layer: indices into the stack's attention and FFN sub-layers."""
 
     attention: int
     ffn: int
 
 
 def sharing_plan(config: AlbertConfig) -> tuple[LayerWeights, ...]:
-    """For each layer, the sub-layers that it uses (paper section 4.5, Table 4).
+    """Return, for each layer, the sub-layers that it uses (paper section 4.5, Table 4).
 
     >>> sharing_plan(AlbertConfig(num_layers=4, num_groups=2))
     ((0, 0), (0, 0), (1, 1), (1, 1))
@@ -167,12 +181,12 @@ def sharing_plan(config: AlbertConfig) -> tuple[LayerWeights, ...]:
 
 
 def param_counts(config: AlbertConfig) -> dict[str, int]:
-    """Parameters of each component of the encoder, in closed form."""
+    """Return the number of parameters of each component of the encoder, in closed form."""
     e, h, f = config.embedding_size, config.hidden_size, config.inner_size
     plan = sharing_plan(config)
     tables = config.vocab_size + config.type_vocab_size
     tables += config.max_positions if config.positions == "learned" else 0
-    first = f if config.ffn == "plain" else 2 * f  # with the gate's
+    first = f if config.ffn == "plain" else 2 * f  # with the gate
     counts = {
         "embeddings": tables * e + 2 * e,
         "projection": e * h + h if e != h else 0,
@@ -185,21 +199,25 @@ def param_counts(config: AlbertConfig) -> dict[str, int]:
 
 
 def head_param_counts(config: AlbertConfig) -> dict[str, int]:
-    """Parameters of the two pretraining heads; the MLM head's matrix is the word table's."""
+    """Return the number of parameters of the two pretraining heads.
+
+    The output matrix of the MLM head is the word table, which is not counted.
+    """
     e, h = config.embedding_size, config.hidden_size
     return {"mlm_head": h * e + e + 2 * e + config.vocab_size, "pair_head": 2 * h + 2}
 
 
 def _presets() -> dict[str, dict[str, Any]]:
-    # Table 1: layers, hidden size, feed-forward size, heads. xlarge has heads of 128 (paper's own
-    # choice in the released checkpoints: 16 heads), all others of 64.
+    # Table 1: layers, hidden size, feed-forward size, heads. The heads of xlarge are 128 wide (the
+    # released checkpoints have 16 heads), all others 64.
     shapes = {
         "base": (12, 768, 3072, 12),
         "large": (24, 1024, 4096, 16),
         "xlarge": (24, 2048, 8192, 16),
         "xxlarge": (12, 4096, 16384, 64),
     }
-    # Google's Chinese models: BERT's Chinese WordPiece vocabulary, ReLU, and where they differ.
+    # Google's Chinese models: BERT's Chinese WordPiece vocabulary and ReLU, then the settings in
+    # which some of them differ.
     chinese = {"vocab_size": 21128, "activation": "relu"}
     chinese_own = {
         "xlarge": {"initializer_range": 0.014},
@@ -211,7 +229,7 @@ def _presets() -> dict[str, dict[str, Any]]:
     }
     for name, shape in shapes.items():
         values = dict(zip(keys, shape, strict=True))
-        dropout = 0.0 if name == "xxlarge" else 0.1  # v1 was released with dropout but for xxlarge
+        dropout = 0.0 if name == "xxlarge" else 0.1  # only xxlarge v1 has none
         presets[f"albert-{name}-v1"] = values | _dropout(dropout)
         presets[f"albert-{name}-v2"] = values | _dropout(0.0)
         presets[f"albert-{name}-zh"] = values | chinese | chinese_own.get(name, {}) | _dropout(0.0)

@@ -1,4 +1,4 @@
-"""What the encoder and the pretrainer have in common as Keras models."""
+"""The common base class of the encoder and the pretrainer as Keras models."""
 
 import os
 from collections.abc import Mapping
@@ -14,10 +14,12 @@ from albert_tf.runtime.errors import ConfigError
 
 
 class ConfiguredModel(ConfigMixin, tf_keras.Model):
-    """A model that Keras can save and make again, and that has the weights of a path or new ones.
+    """A model that Keras can save and rebuild, with weights loaded from a path or new ones.
 
     Args:
-      unroll: see `SharedStack`; without, `encoder_outputs` is the last layer alone.
+      config: the configuration of the model.
+      unroll: see `SharedStack`; if False, `encoder_outputs` holds only the last layer.
+      kwargs: passed to `tf_keras.Model`.
     """
 
     def __init__(self, config: AlbertConfig, unroll: bool = True, **kwargs: Any) -> None:
@@ -29,7 +31,7 @@ class ConfiguredModel(ConfigMixin, tf_keras.Model):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], custom_objects: object = None) -> Self:
-        """The inverse of `get_config`, with new weights."""
+        """Build the model that `get_config` describes, with new weights."""
         values = dict(config)
         frozen = values.pop("frozen")
         model = super().from_config(values).create_weights()
@@ -41,12 +43,16 @@ class ConfiguredModel(ConfigMixin, tf_keras.Model):
 
     @classmethod
     def from_preset(cls, preset: str, **kwargs: Any) -> Self:
-        """A trained model, or that of a published shape with new weights.
+        """Return a trained model, or a model of a published shape with new weights.
 
         Args:
-          preset: a path, or the name of a shipped model such as `albert-mini-en`, for its weights;
-            or a published shape such as `albert-base-v2`. A path that exists goes before a name.
-          kwargs: the constructor's, such as `dtype="mixed_bfloat16"`.
+          preset: a path or the name of a shipped model such as `albert-mini-en`, to load its
+            weights; or a published shape such as `albert-base-v2`. An existing path takes
+            precedence over a name.
+          kwargs: arguments of the constructor, such as `dtype="mixed_bfloat16"`.
+
+        Raises:
+          ConfigError: `preset` is neither an existing path nor a name.
         """
         if os.path.exists(preset) or preset in pretrained.names():
             return cls.load(preset, **kwargs)
@@ -59,23 +65,26 @@ class ConfiguredModel(ConfigMixin, tf_keras.Model):
 
     @classmethod
     def load(cls, path: str, **kwargs: Any) -> Self:
-        """The model with the weights of a path."""
+        """Return the model with the weights of a path."""
         raise NotImplementedError
 
     def create_weights(self) -> Self:
-        """Creates every weight by one symbolic call; returns self."""
+        """Create every weight by one symbolic call; return self."""
         raise NotImplementedError
 
 
 def frozen_layers(model: tf_keras.Model) -> list[str]:
-    """Paths of the layers inside `model` that are not trainable."""
+    """Return the paths of the layers inside `model` that are not trainable."""
     return [path for path, layer in _layers(model) if not layer.trainable]
 
 
 def freeze_layers(model: tf_keras.Model, frozen: list[str]) -> None:
-    """Makes the layers at these paths, and no others inside `model`, not trainable."""
+    """Make the layers inside `model` trainable, except those at the paths in `frozen`.
+
+    If `frozen` is empty, nothing changes.
+    """
     if frozen:
-        for path, layer in _layers(model):  # from the outermost, which sets those in it too
+        for path, layer in _layers(model):  # outermost first, as a layer also sets its sub-layers
             layer.trainable = path not in frozen
 
 

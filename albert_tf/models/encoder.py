@@ -1,4 +1,4 @@
-"""AlbertEncoder: ids in, hidden states out."""
+"""AlbertEncoder: token ids in, hidden states out."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
@@ -26,7 +26,7 @@ INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
 class AlbertEncoder(ConfiguredModel):
-    """The encoder of ALBERT (arXiv 1909.11942), and of BERT where nothing is shared and E == H.
+    """The encoder of ALBERT (arXiv 1909.11942), or of BERT if no layers share weights and E == H.
 
     Inputs: a dict of int32 [B, S]: `input_word_ids`, `input_mask` (1 = real piece, 0 = padding),
     `input_type_ids` (0 = first segment, 1 = second); S is at most `config.max_positions`.
@@ -34,21 +34,21 @@ class AlbertEncoder(ConfiguredModel):
     Outputs, named as in TF Hub's text encoders:
       sequence_output: float32 [B, S, H], the last layer.
       pooled_output: float32 [B, H], tanh(dense(first position)).
-      encoder_outputs: a list of `num_layers` tensors [B, S, H], one per layer, of the type that is
-        computed in; in training with `config.rematerialize` a loss must not depend on them.
+      encoder_outputs: a list of `num_layers` tensors [B, S, H], one per layer, in the compute
+        dtype; in training with `config.rematerialize`, a loss may depend only on the last one.
 
     Raises:
-      ValueError: shapes that differ, too long a sequence, ids outside their table.
+      ValueError: shapes differ, a sequence is too long, or ids lie outside their table.
 
-    With `num_layers` the first so many layers alone are computed, and the last of them is pooled:
-    where all layers share one block, one set of weights serves at any depth.
+    With `num_layers`, only that many layers are computed, and the output of the last of them is
+    pooled. If all layers share one block, the same weights can run at any depth.
 
-    Dropout happens where `training` is true, keyed by `dropout_key` (int32 [2]); without a key one
-    is drawn per call.
+    Dropout is applied if `training` is true, keyed by `dropout_key` (int32 [2]); without a key,
+    each call draws one.
 
-    `skip_padding` says that no loss depends on padded positions, and that no row begins with one:
-    in training on a CPU, without `hidden_dropout` or `rematerialize`, they are then not computed
-    (`layers.packing`).
+    Set `skip_padding` only if no loss depends on padded positions and no row begins with one.
+    Training on a CPU without `hidden_dropout` or `rematerialize` then skips padded positions,
+    except in batches of fewer than `packing.SMALLEST` positions (`layers.packing`).
 
     >>> encoder = AlbertEncoder(AlbertConfig.from_preset("albert-base-v2"))
     >>> encoder(fake_inputs)["pooled_output"].shape
@@ -62,7 +62,7 @@ class AlbertEncoder(ConfiguredModel):
 
     @classmethod
     def load(cls, path: str, **kwargs: Any) -> Self:
-        """See `load_encoder`."""
+        """Load a trained encoder: see `load_encoder`."""
         path = pretrained.locate(path)
         if is_saved_model(path):
             encoder = cls(load_exported_config(path), **kwargs).create_weights()
@@ -72,7 +72,7 @@ class AlbertEncoder(ConfiguredModel):
         read_checkpoint(tf.train.Checkpoint(model=tf.train.Checkpoint(encoder=encoder)), path)
         return encoder
 
-    @tf.autograph.experimental.do_not_convert  # nothing to convert, but it would take seconds
+    @tf.autograph.experimental.do_not_convert  # nothing to convert, but trying takes seconds
     def call(
         self,
         inputs: Mapping[str, tf.Tensor],
@@ -106,7 +106,7 @@ class AlbertEncoder(ConfiguredModel):
         return islands.is_for_cpu() and not (is_small or has_other_way)
 
     def pool(self, hidden: tf.Tensor) -> tf.Tensor:
-        """tanh(dense(first position)) of a layer's output [B, S, H]: float32 [B, H]."""
+        """Return tanh(dense(first position)) of a layer's output [B, S, H]: float32 [B, H]."""
         return tf.tanh(self.pooler(tf.cast(hidden[:, 0], tf.float32)))
 
     def create_weights(self) -> Self:
@@ -115,9 +115,10 @@ class AlbertEncoder(ConfiguredModel):
 
 
 def call_symbolically(model: tf_keras.Model, names: Iterable[str], *shape: int) -> None:
-    """Calls `model` on symbolic int32 [B, *shape, S] of unknown B and S, to create its weights.
+    """Call `model` on symbolic int32 [B, *shape, S] of unknown B and S to create its weights.
 
-    The call leaves no node: `model.output` is that of the user's own call.
+    The call leaves no node, so that `model.output` is the output of the user's own call. Do nothing
+    if the model is built.
     """
     if model.built:
         return
@@ -126,21 +127,21 @@ def call_symbolically(model: tf_keras.Model, names: Iterable[str], *shape: int) 
 
 
 def load_encoder(path: str, **kwargs: Any) -> AlbertEncoder:
-    """The trained encoder in a run folder, a converted folder or an exported encoder.
+    """Load the trained encoder of a run folder, a converted folder or an exported encoder.
 
     Args:
       path: the folder, or the name of a shipped model: `albert-mini-en`.
-      kwargs: of `AlbertEncoder`, such as `dtype="mixed_bfloat16"`.
+      kwargs: arguments of `AlbertEncoder`, such as `dtype="mixed_bfloat16"`.
 
     Raises:
-      InputNotFoundError: nothing of the kind at `path`.
-      InputError: the checkpoint holds other weights than config.json describes.
+      InputNotFoundError: there is no model at `path`.
+      InputError: the weights are damaged or do not match config.json.
     """
     return AlbertEncoder.load(path, **kwargs)
 
 
 def _check_shapes(inputs: Mapping[str, tf.Tensor], config: AlbertConfig) -> None:
-    """What is known of the shapes must be [B, S] for all, and S at most `max_positions`."""
+    """Check that all known shapes are [B, S] with S at most `max_positions`."""
     words = inputs["input_word_ids"].shape
     if words.rank != 2:
         raise ValueError(f"`input_word_ids` must be [B, S]. Received: shape {words}.")
@@ -158,10 +159,10 @@ def _check_shapes(inputs: Mapping[str, tf.Tensor], config: AlbertConfig) -> None
 
 
 def _check_values(inputs: Mapping[str, tf.Tensor], config: AlbertConfig) -> None:
-    """Ids whose values are known, as in an eager call, must lie in their tables.
+    """Check that ids lie in their tables if their values are known, as in an eager call.
 
-    In a graph the look-ups refuse them on a CPU, that of types only where nothing is trained;
-    XLA and accelerators look up something else.
+    In a graph on a CPU, the lookups reject other ids, but the lookup of types does not in training.
+    XLA and accelerators return other values instead.
     """
     limits = {"input_word_ids": "vocab_size", "input_type_ids": "type_vocab_size"}
     for name, limit in limits.items():

@@ -18,14 +18,14 @@ from albert_tf.runtime.errors import InputError
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
 class AlbertPretrainer(ConfiguredModel):
-    """Encoder + MLM head + pair head (paper section 3.1).
+    """The encoder, the MLM head and the pair head (paper section 3.1).
 
-    Inputs: the encoder's dict, and `masked_lm_positions` int32 [B, P].
-    Outputs: the encoder's, and `mlm_logits` float32 [B, P, V], `pair_logits` float32 [B, 2].
+    Inputs: those of the encoder, and `masked_lm_positions` int32 [B, P].
+    Outputs: those of the encoder, `mlm_logits` float32 [B, P, V] and `pair_logits` float32 [B, 2].
 
-    With `labels`, a dict of `masked_lm_ids` and `masked_lm_weights` [B, P], there is `mlm_sums`
-    float32 [2] in place of the logits: the weighted sums of cross-entropies and of right answers.
-    No loss may then depend on padded positions (`skip_padding` of `AlbertEncoder`).
+    With `labels`, a dict of `masked_lm_ids` and `masked_lm_weights` [B, P], `mlm_sums` float32 [2]
+    replaces `mlm_logits`: the weighted sums of cross-entropies and of correct predictions. No loss
+    may then depend on padded positions (`skip_padding` of `AlbertEncoder`).
     """
 
     def __init__(self, config: AlbertConfig, unroll: bool = True, **kwargs: Any) -> None:
@@ -36,17 +36,15 @@ class AlbertPretrainer(ConfiguredModel):
 
     @classmethod
     def load(cls, path: str, **kwargs: Any) -> Self:
-        """See `load_pretrainer`."""
+        """Load a trained pretrainer: see `load_pretrainer`."""
         path = pretrained.locate(path)
         if is_saved_model(path):
-            raise InputError(
-                f"{path!r} is an exported encoder, without heads: pass its run folder."
-            )
+            raise InputError(f"{path!r} is an exported encoder without heads. Pass its run folder.")
         pretrainer = cls(load_config(path), **kwargs).create_weights()
         read_checkpoint(tf.train.Checkpoint(model=pretrainer), path)
         return pretrainer
 
-    @tf.autograph.experimental.do_not_convert  # nothing to convert, but it would take seconds
+    @tf.autograph.experimental.do_not_convert  # nothing to convert, but trying takes seconds
     def call(
         self,
         inputs: Mapping[str, tf.Tensor],
@@ -58,7 +56,7 @@ class AlbertPretrainer(ConfiguredModel):
             {name: inputs[name] for name in INPUTS},
             training=training,
             dropout_key=dropout_key,
-            skip_padding=labels is not None,  # losses then read no padded position
+            skip_padding=labels is not None,  # losses with labels ignore padded positions
         )
         outputs["pair_logits"] = self.pair_head(outputs["pooled_output"])
         table = self.encoder.embeddings.word_embeddings
@@ -67,7 +65,7 @@ class AlbertPretrainer(ConfiguredModel):
             outputs["mlm_logits"] = self.mlm_head(*rows)
         else:
             targets = labels["masked_lm_ids"], labels["masked_lm_weights"]
-            # float16 has too few exponents for gradients of logits.
+            # The exponent range of float16 is too small for gradients of logits.
             dtype = tf.bfloat16 if self.compute_dtype == "bfloat16" else tf.float32
             outputs["mlm_sums"] = self.mlm_head(*rows, *targets, loss_dtype=dtype)
         return outputs
@@ -78,8 +76,15 @@ class AlbertPretrainer(ConfiguredModel):
 
 
 def load_pretrainer(path: str, **kwargs: Any) -> AlbertPretrainer:
-    """The encoder with its pretraining heads, from a run folder or a converted folder.
+    """Load the encoder with its pretraining heads from a run folder or a converted folder.
 
-    Args and raises: as `load_encoder`; an exported encoder has no heads and is refused.
+    Args:
+      path: the folder, or the name of a shipped model: `albert-mini-en`.
+      kwargs: arguments of `AlbertPretrainer`, such as `dtype="mixed_bfloat16"`.
+
+    Raises:
+      InputNotFoundError: there is no model at `path`.
+      InputError: the weights are damaged or do not match config.json, or `path` is an exported
+        encoder, which has no heads.
     """
     return AlbertPretrainer.load(path, **kwargs)

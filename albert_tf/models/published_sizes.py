@@ -1,6 +1,9 @@
-"""Parameters that the paper (arXiv 1909.11942) prints, in millions; it does not say of what."""
+"""Parameter counts printed in the paper (arXiv 1909.11942), in millions.
 
-# Table 1, and Table 2 again; BERT's xlarge is in the first version alone.
+The paper does not define which parameters it counts.
+"""
+
+# Tables 1 and 2. BERT-xlarge is only in the first version of the paper.
 MODELS_M = {
     "bert-base": 108,
     "bert-large": 334,
@@ -10,7 +13,7 @@ MODELS_M = {
     "albert-xlarge": 60,
     "albert-xxlarge": 235,
 }
-# Tables 3 and 4, of the base model: (sharing, embedding size).
+# Tables 3 and 4, the base model: (sharing, embedding size).
 SHARING_M = {
     ("all", 64): 10,
     ("all", 128): 12,
@@ -25,4 +28,4 @@ SHARING_M = {
     ("none", 256): 93,
     ("none", 768): 108,
 }
-WIDTHS_M = {1024: 18, 2048: 60, 4096: 225, 6144: 499}  # Table 12, by hidden size, of three layers
+WIDTHS_M = {1024: 18, 2048: 60, 4096: 225, 6144: 499}  # Table 12: hidden size, with three layers

@@ -1,4 +1,4 @@
-"""LAMB and AdamW as ALBERT's authors ran them, and their learning-rate schedule."""
+"""LAMB, AdamW and the learning-rate schedule of ALBERT's authors."""
 
 from albert_tf.optimization.adamw import AdamW
 from albert_tf.optimization.lamb import Lamb

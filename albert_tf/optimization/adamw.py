@@ -1,4 +1,4 @@
-"""Adam with decoupled weight decay, as google-research/albert ran it."""
+"""Adam with decoupled weight decay, as in google-research/albert."""
 
 import re
 from typing import Any
@@ -6,21 +6,27 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-# By the variable's own name and its layer's: a model may have any name.
+# Match only the names of the variable and its layer, since a model may have any name.
 EXCLUDED = (r"(layer_norm|LayerNorm)[^/]*/[^/]*$", r"bias[^/]*$")
 
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
 class AdamW(tf_keras.optimizers.Optimizer):
-    """m and v without bias correction; update = m / (sqrt(v) + eps) + decay * w; w -= lr * update.
+    """Adam with decoupled weight decay and without bias correction.
 
-    Variables whose path matches one of `exclude` are not decayed. Clipping is the caller's. A
-    gradient with a number that is not finite changes neither the variable nor m and v.
+    update = m / (sqrt(v) + eps) + decay * w; w -= lr * update. Variables whose name matches one of
+    `exclude` are not decayed. The caller clips gradients. A gradient with a non-finite value
+    changes neither the variable nor m and v.
 
     Args:
       learning_rate: number or schedule.
       weight_decay_rate: decay added to the update, not to the gradient.
-      exclude: regular expressions, searched in the variables' names.
+      beta_1: decay rate of m.
+      beta_2: decay rate of v.
+      epsilon: the eps above.
+      exclude: regular expressions to search for in the variables' names.
+      name: the optimizer's name.
+      kwargs: passed to `tf_keras.optimizers.Optimizer`.
     """
 
     def __init__(
@@ -34,7 +40,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
         name: str = "AdamW",
         **kwargs: Any,
     ) -> None:
-        # jit_compile off: on a GPU tf_keras would make an XLA program of each variable's update.
+        # By default, tf_keras compiles each variable's update as an XLA program on a GPU.
         super().__init__(name=name, **{"jit_compile": False} | kwargs)
         self._learning_rate = self._build_learning_rate(learning_rate)
         self.weight_decay_rate = weight_decay_rate
@@ -42,7 +48,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
         self.exclude = tuple(exclude)
 
     def build(self, var_list: list[tf.Variable]) -> None:
-        # `apply_gradients` builds again with what it is given, which may be a part of the model.
+        # `apply_gradients` calls this again with its variables, which may be a part of the model.
         if getattr(self, "_built", False):
             return
         super().build(var_list)
@@ -53,7 +59,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
     def update_step(self, gradient: tf.Tensor, variable: tf.Variable) -> None:
         gradient = tf.convert_to_tensor(gradient)
         is_finite = tf.reduce_all(tf.math.is_finite(gradient))
-        # By what they are multiplied with: to choose between old and new would read all once more.
+        # Mask the factors: selecting between old and new values would read them all once more.
         update = self._direction(tf.where(is_finite, gradient, 0.0), variable, is_finite)
         rate = tf.where(is_finite, tf.cast(self.learning_rate, variable.dtype), 0.0)
         variable.assign_sub(rate * update)
@@ -72,7 +78,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
         return update + self.weight_decay_rate * variable
 
     def is_excluded(self, variable: tf.Variable) -> bool:
-        """Whether the variable is left out of weight decay (and of LAMB's trust ratio)."""
+        """Return True if the variable gets no weight decay (and, in LAMB, no trust ratio)."""
         name = re.sub(r"/replica_\d+", "", variable.name)  # a mirrored variable's copy
         return any(re.search(pattern, name) for pattern in self.exclude)
 

@@ -1,4 +1,4 @@
-"""LAMB, as google-research/albert ran it."""
+"""LAMB, as in google-research/albert."""
 
 from typing import Any
 
@@ -10,11 +10,11 @@ from albert_tf.optimization.adamw import AdamW
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
 class Lamb(AdamW):
-    """AdamW whose update is scaled to the weight's norm (arXiv 1904.00962, Algorithm 2).
+    """AdamW with updates scaled to the norm of the weight (arXiv 1904.00962, Algorithm 2).
 
-    update = m / (sqrt(v) + eps) + decay * w; ratio = |w| / |update|, 1 where either norm is 0;
-    w -= lr * ratio * update. Without bias correction. Excluded variables (LayerNorm, biases) get
-    neither decay nor ratio.
+    update = m / (sqrt(v) + eps) + decay * w; ratio = |w| / |update|, or 1 if either norm is 0;
+    w -= lr * ratio * update. There is no bias correction. Excluded variables (LayerNorm, biases)
+    get neither decay nor ratio.
     """
 
     def __init__(self, *args: Any, name: str = "Lamb", **kwargs: Any) -> None:

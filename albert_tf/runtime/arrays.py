@@ -1,13 +1,12 @@
-"""Index arithmetic that texts, records and windows share."""
+"""Index arithmetic shared by texts, records and windows."""
 
 import numpy as np
 
 
 def ragged_ranges(begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Return begin, begin + 1, ... of so many, for one pair of numbers after the other: int64.
+    """Return the ranges [begin, begin + length) one after the other, as int64.
 
-    Args:
-      begins, lengths: integers [N].
+    `begins` and `lengths` are integers [N].
     """
     ends = np.cumsum(lengths)
     positions = np.arange(ends[-1] if len(ends) else 0)

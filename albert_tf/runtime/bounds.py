@@ -1,6 +1,6 @@
-"""What values a setting may have, declared beside its type.
+"""Bounds on the values of settings, declared with their types.
 
-Of a class that derives from `Bounded`:
+They apply to dataclasses that derive from `Bounded`:
 
     @dataclasses.dataclass(frozen=True)
     class LoopConfig(Bounded):
@@ -21,7 +21,12 @@ from albert_tf.runtime.errors import ConfigError
 
 @dataclasses.dataclass(frozen=True)
 class Bound:
-    """rule: what a value must do, as in a message; holds: whether it does."""
+    """A rule for a value.
+
+    Attributes:
+      rule: the words that follow "must" in a message.
+      holds: returns True for values that follow the rule.
+    """
 
     rule: str
     holds: Callable[[Any], bool]
@@ -34,12 +39,12 @@ FINITE = Bound("be a finite number", math.isfinite)
 
 
 def at_least(least: float, reason: str = "") -> Bound:
-    """`least` or more; the `reason` is for people."""
+    """Return the bound of `least` or more; the `reason` appears in messages."""
     return Bound(f"be at least {least}{reason and f', {reason}'}", lambda value: value >= least)
 
 
 def between(interval: str) -> Bound:
-    """In an interval such as "[0, 1)" or "[0, 2^31)"."""
+    """Return the bound of an interval such as "[0, 1)" or "[0, 2^31)"."""
     low, high = (_number(end) for end in interval[1:-1].split(","))
 
     def holds(value: float) -> bool:
@@ -56,19 +61,18 @@ def _number(text: str) -> float:
 
 
 def one_of(*choices: str) -> Bound:
-    """One of a few words."""
+    """Return the bound of a few allowed words."""
     return Bound(f"be one of {', '.join(choices)}", choices.__contains__)
 
 
 class Bounded:
-    """Mixin of dataclasses whose values are within the bounds of their fields.
+    """A mixin for dataclasses that checks the bounds of the fields.
 
-    None is where the type has it.
-
-    Rules between fields are a class's own `__post_init__`, which calls this one first.
+    None is valid where the type allows it. A class checks rules between fields in its own
+    `__post_init__`, which calls this one first.
 
     Raises:
-      ConfigError: a value that is not; the message has the field's name as KEY shows it.
+      ConfigError: a value is out of bounds; the message shows the field's name in the format KEY.
     """
 
     KEY: ClassVar[str] = "`{}`"

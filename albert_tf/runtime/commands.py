@@ -1,15 +1,16 @@
-"""One way to make a command: a frozen dataclass of options becomes its absl flags.
+"""Command-line programs whose absl flags are the fields of a frozen dataclass.
 
     @dataclasses.dataclass(frozen=True)
     class BuildOptions(CommandOptions):
-        corpus: str = option("where the text is, e.g. text:'corpus/*.txt'")
+        corpus: str = option("the text, e.g. text:'corpus/*.txt'")
         seq_length: Annotated[int, POSITIVE] = option("pieces per sequence", 512)
 
     if __name__ == "__main__":
         run(build, BuildOptions, __doc__)
 
-Every command takes --help, --dry_run and a repeatable --set key=value. Exit status: 0 done, 2 a
-user's mistake, told in one line; 130 and 143 interrupted and terminated, after cleaning up.
+Every command takes --help and a repeatable --set key=value, and has an option --dry_run. The exit
+status is 0 for success, 2 for a mistake of the user or a failure of the machine (reported in one
+line), and 130 or 143 if the command was interrupted or terminated, after cleaning up.
 """
 
 import dataclasses
@@ -29,8 +30,8 @@ from albert_tf.runtime import settings
 from albert_tf.runtime.bounds import Bounded
 from albert_tf.runtime.errors import InputError, MachineError
 
-# Before TensorFlow is imported: its start-up notes would bury what a command has to say, and Keras
-# 3, which it loads unless told that `tf.keras` is tf_keras, takes two fifths of a command's start.
+# Set before TensorFlow is imported. Its start-up log would bury the output of a command. Keras 3,
+# which it loads unless `tf.keras` is tf_keras, takes two fifths of a command's start-up time.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
 
@@ -47,15 +48,15 @@ _DEFINERS: dict[type, Callable] = {
 
 
 class CommandOptions(Bounded):
-    """Mixin of a command's options; messages about their values name the flags."""
+    """A mixin for the options of a command; error messages about values show the flags."""
 
     KEY = "--{}"
 
 
 def option(help: str, default: Any = dataclasses.MISSING, flag: str | None = None) -> Any:
-    """A field of an options dataclass with its help text; without a default it is required.
+    """Return a field of an options dataclass; without a default the flag is required.
 
-    `flag` names a flag that cannot be a field's name, such as --from.
+    `help` is the help text. `flag` gives a flag name that cannot be a field name, such as --from.
     """
     metadata = {"help": help} | ({"flag": flag} if flag else {})
     return dataclasses.field(default=default, metadata=metadata)
@@ -64,9 +65,9 @@ def option(help: str, default: Any = dataclasses.MISSING, flag: str | None = Non
 def run(
     program: Callable[[Any], int | None], options_class: type, doc: str | None, positional: str = ""
 ) -> None:
-    """Parses the command line, runs `program(options)` and exits with its status.
+    """Parse the command line, run `program(options)` and exit with its status.
 
-    positional: the flag that an argument without a name is for.
+    `positional` is the flag that receives an argument without a name.
     """
     spec = sys.modules["__main__"].__spec__  # None where a script is run by its path
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
@@ -78,8 +79,8 @@ def run(
         sys.stdout.flush()
     except KeyboardInterrupt:
         sys.exit(130)
-    except BrokenPipeError:  # `| head` has read enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the last flush
+    except BrokenPipeError:  # the reader closed the pipe, as `| head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
         sys.exit(128 + signal.SIGPIPE)
     except (InputError, MachineError) as error:
         print(f"{name}: error: {one_line(error)}", file=sys.stderr)
@@ -87,15 +88,17 @@ def run(
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the last flush
-        print(f"{name}: error: {error.strerror}: make room, or write elsewhere.", file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
+        print(
+            f"{name}: error: {error.strerror}: free some space or write elsewhere.", file=sys.stderr
+        )
         sys.exit(USAGE_ERROR)
     sys.exit(status or 0)
 
 
 def _terminate(owner: int, *_: object) -> None:
-    """What SIGTERM does: an exception, so that `finally` blocks clean up what was begun."""
-    if os.getpid() != owner:  # a forked worker: nothing in it is its own to clean up
+    """Exit on SIGTERM by an exception, so that `finally` blocks clean up."""
+    if os.getpid() != owner:  # a forked worker must not clean up what its parent uses
         os._exit(TERMINATED)
     sys.exit(TERMINATED)
 
@@ -103,10 +106,12 @@ def _terminate(owner: int, *_: object) -> None:
 def parse(
     options_class: type[T], argv: Sequence[str], doc: str, usage: str, positional: str = ""
 ) -> T:
-    """Reads `argv` (with the program's name first) into `options_class`; `positional` as in `run`.
+    """Parse `argv`, which begins with the program's name, into `options_class`.
+
+    --help prints the help text and exits. `positional` is as in `run`.
 
     Raises:
-      InputError: for an unknown flag, a missing or repeated one or a value of another type.
+      InputError: a flag is unknown, missing or repeated, or its value has the wrong type.
     """
     values = flags.FlagValues()
     fields = {
@@ -116,7 +121,7 @@ def parse(
     hints = typing.get_type_hints(options_class)
     for flag, field in fields.items():
         _define(flag, hints[field.name], field, values)
-    flags.DEFINE_multi_string("set", [], "key=value, typed and strict; may be repeated", values)
+    flags.DEFINE_multi_string("set", [], "key=value of an existing key; may be repeated", values)
     if any(arg in ("--help", "-help", "-h", "--helpfull") for arg in argv[1:]):
         argument = f" [{positional.upper()}]" if positional else ""
         print(f"{usage}{argument} [flags]\n\n{doc.strip()}\n\nflags:\n{values.get_help()}")
@@ -128,10 +133,10 @@ def parse(
     if positionals and positional and values[positional].value is None:
         values[positional].value = positionals.pop(0)
     if positionals:
-        raise InputError(f"unexpected argument {positionals[0]!r}: flags are given as --name=value")
+        raise InputError(f"unexpected argument {positionals[0]!r}: pass flags as --name=value")
     chosen = {field.name: values[flag].value for flag, field in fields.items() if flag != "set"}
     assignments = tuple(values["set"].value)
-    if "set" in fields:  # the program's own: it has a deeper tree to apply them to
+    if "set" in fields:  # the program applies them to a deeper tree
         options = options_class(**chosen | {"set": assignments})
     else:
         options = settings.override(options_class(**chosen), assignments)
@@ -142,7 +147,7 @@ def parse(
 
 
 def one_line(error: BaseException) -> str:
-    """The error's message without line breaks; of TensorFlow's, without the places in a graph."""
+    """Return the error's message on one line, without the graph locations of TensorFlow."""
     traceback_marks = ("Graph execution error:", "Detected at node", "  File ")
     return " ".join(
         word

@@ -1,4 +1,4 @@
-"""The one place that knows kinds of devices: a name -> a `tf.distribute` strategy, a precision."""
+"""All device-specific code: `tf.distribute` strategies, precisions, peak rates."""
 
 import contextlib
 import functools
@@ -20,11 +20,11 @@ from albert_tf.runtime.errors import InputError
 
 DEVICES = ("auto", "cpu", "gpu", "tpu", "multi_worker")
 PRECISIONS = ("auto", "float32", "mixed_bfloat16")
-TPU_TIMEOUT_S = 20.0  # for the look-up of a name and for its port to open
-TPU_CONNECT_S = 120.0  # for all workers to answer
+TPU_TIMEOUT_S = 20.0  # to resolve a name, and again to connect to its port
+TPU_CONNECT_S = 120.0  # until all workers answer
 TPU_INITIALIZE_S = 900.0  # a large pod takes minutes
-# Dense matrix products in bfloat16, FLOPs per second: of a GPU by a part of its name, of a TPU chip
-# by its generation (cloud.google.com/tpu/docs).
+# Dense bfloat16 matrix products, in FLOPs per second. The keys are parts of the names of GPUs, and
+# the generations of TPU chips (cloud.google.com/tpu/docs).
 PEAK_FLOPS = {
     "H200": 989e12,
     "H100": 989e12,
@@ -38,33 +38,36 @@ PEAK_FLOPS = {
     "v5p": 459e12,
     "v6e": 918e12,
 }
-_PRODUCT = 1024  # rows and columns of the product that a CPU is timed by
+_PRODUCT = 1024  # rows and columns of the matrices that time a CPU
 
 
 def make_deterministic() -> None:
-    """Makes a training step of this process give the same bits each time, on one machine."""
+    """Make training steps of this process bit-for-bit reproducible on one machine."""
     tf.config.experimental.enable_op_determinism()
-    # That optimizer makes sums of three and more out of sums of two, and AddN begins with whichever
-    # of its inputs has a buffer that is free by then.
+    # The arithmetic optimizer merges additions into AddN nodes of three or more inputs, and AddN
+    # starts with whichever input's buffer is free at that moment.
     tf.config.optimizer.set_experimental_options({"arithmetic_optimization": False})
 
 
 def strategy(device: str = "auto", tpu: str | None = None) -> tf.distribute.Strategy:
-    """The strategy for `device`.
+    """Return the distribution strategy for `device`.
 
-    auto: GPUs where there are any, else the CPU. cpu, gpu: one device, or all of that kind in a
-    MirroredStrategy. tpu: TPUStrategy on `tpu` (a name, a grpc address or `local`). multi_worker:
-    MultiWorkerMirroredStrategy, described by TF_CONFIG.
+    Args:
+      device: `auto` uses the GPUs, or the CPU if there are none. `cpu` and `gpu` use one device, or
+        all devices of that kind in a MirroredStrategy. `tpu` uses a TPUStrategy. `multi_worker`
+        uses a MultiWorkerMirroredStrategy, described by TF_CONFIG.
+      tpu: for `tpu` only: a name, a grpc address or `local`.
 
     Raises:
-      InputError: the device is unknown or not there.
+      InputError: the device is unknown or unavailable, `tpu` is missing or does not apply, or
+        TF_CONFIG lacks `cluster` or `task`.
     """
     if device not in DEVICES:
         raise InputError(f"--device must be one of {', '.join(DEVICES)}. Received: {device!r}.")
     if device == "tpu":
         return _tpu(tpu)
     if tpu is not None:
-        raise InputError(f"--tpu={tpu} goes with --device=tpu. Received: --device={device}.")
+        raise InputError(f"--tpu={tpu} requires --device=tpu. Received: --device={device}.")
     if device == "multi_worker":
         _check_tf_config(os.environ.get("TF_CONFIG"))
         return tf.distribute.MultiWorkerMirroredStrategy()
@@ -75,28 +78,28 @@ def strategy(device: str = "auto", tpu: str | None = None) -> tf.distribute.Stra
 
 
 def num_cores() -> int:
-    """The cores that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def compute_side_by_side(device: str, parts: int) -> None:
-    """Divides the cores between so many parts of a batch, where `device` will be one CPU.
+    """Divide the cores between `parts` parts of a batch if `device` resolves to one CPU.
 
-    An operation then has as many threads as a part has cores. To be called before TensorFlow
-    computes anything; later it changes nothing, nor does it for one part.
+    Each operation then gets as many threads as a part has cores. Call this before TensorFlow
+    computes anything; later calls have no effect. `parts` = 1 changes nothing.
     """
     cpus = tf.config.list_physical_devices("CPU")
     has_replicas = len(tf.config.get_logical_device_configuration(cpus[0]) or ()) > 1
     is_one_cpu = device in ("auto", "cpu") and not tf.config.list_physical_devices("GPU")
     if parts == 1 or has_replicas or not is_one_cpu:
         return
-    with contextlib.suppress(RuntimeError):  # too late
+    with contextlib.suppress(RuntimeError):  # TensorFlow has already started its threads
         tf.config.threading.set_intra_op_parallelism_threads(max(1, num_cores() // parts))
         tf.config.threading.set_inter_op_parallelism_threads(num_cores())
 
 
 def parts_side_by_side(strategy: tf.distribute.Strategy) -> int:
-    """The parts that `compute_side_by_side` has made room for; else 1."""
+    """Return the number of parts that `compute_side_by_side` set up, or 1."""
     intra = tf.config.threading.get_intra_op_parallelism_threads()
     inter = tf.config.threading.get_inter_op_parallelism_threads()
     if not intra or not inter or strategy.num_replicas_in_sync > 1 or has_accelerator():
@@ -105,10 +108,11 @@ def parts_side_by_side(strategy: tf.distribute.Strategy) -> int:
 
 
 def resolve_precision(precision: str, device: str = "auto") -> str:
-    """`float32` or `mixed_bfloat16`; for `auto` what `device` computes fastest.
+    """Return `float32` or `mixed_bfloat16`; `auto` becomes the faster one on `device`.
 
-    auto: mixed_bfloat16 on a TPU, on GPUs from compute capability 8.0 on, and on CPUs with
-    avx512_bf16 or AMX; else float32. On other CPUs a bfloat16 product takes several times longer.
+    `auto` becomes mixed_bfloat16 on a TPU, on GPUs of compute capability 8.0 or higher, and on CPUs
+    with avx512_bf16 or AMX; otherwise float32. On other CPUs a bfloat16 product takes several times
+    longer.
     """
     if precision != "auto":
         return precision
@@ -124,11 +128,11 @@ def resolve_precision(precision: str, device: str = "auto") -> str:
 
 
 def peak_flops(strategy: tf.distribute.Strategy, precision: str) -> float | None:
-    """FLOPs per second that the devices of all workers can do at most; None where not known.
+    """Return the peak FLOPs per second of the devices of all workers; None if unknown.
 
-    Of GPUs by their names; of a TPU by TPU_ACCELERATOR_TYPE in the environment (v4-8,
-    v5litepod-16), since TensorFlow does not tell; of a CPU by timing a product, which takes a
-    fraction of a second.
+    GPUs are looked up by name. A TPU is looked up by TPU_ACCELERATOR_TYPE in the environment (v4-8,
+    v5litepod-16), because TensorFlow does not report its type. A CPU is timed on a matrix product,
+    which takes a fraction of a second.
     """
     if isinstance(strategy, tf.distribute.TPUStrategy):
         of_slice = _tpu_flops(os.environ.get("TPU_ACCELERATOR_TYPE", ""))
@@ -151,13 +155,15 @@ def peak_flops(strategy: tf.distribute.Strategy, precision: str) -> float | None
             start = time.perf_counter()
             tf.matmul(square, square).numpy()
             fastest = min(fastest, time.perf_counter() - start)
-    # A product has the cores of one part.
+    # A product runs on the cores of one part.
     return 2 * _PRODUCT**3 / fastest * parts_side_by_side(strategy) * num_workers(strategy)
 
 
 def _tpu_flops(accelerator_type: str) -> float | None:
-    """Of all chips of a slice: the number in the type's name counts cores, of which v4 and v5p have
-    two a chip."""
+    """Return the peak of all chips of a slice; None if its type is unknown.
+
+    The number in a type's name counts cores. v4 and v5p have two cores per chip.
+    """
     found = re.fullmatch(r"(v\d+)(litepod|e|p|)-(\d+)", accelerator_type)
     if found is None:
         return None
@@ -172,7 +178,7 @@ def _is_on_cpu(strategy: tf.distribute.Strategy) -> bool:
 
 @contextlib.contextmanager
 def precision_policy(precision: str) -> Iterator[None]:
-    """Layers made inside compute in `precision`: float32 or mixed_bfloat16.
+    """Create the layers of the block with `precision`: float32 or mixed_bfloat16.
 
     Variables, LayerNorm, softmax, logits and losses are float32 in both.
     """
@@ -185,18 +191,18 @@ def precision_policy(precision: str) -> Iterator[None]:
 
 
 def has_bfloat16_products() -> bool:
-    """Whether this CPU multiplies bfloat16 numbers itself."""
+    """Return True if this CPU has instructions that multiply bfloat16 numbers."""
     return bool(_cpu_flags() & {"avx512_bf16", "amx_bf16"})
 
 
 def has_accelerator() -> bool:
-    """Whether TensorFlow has a GPU or a TPU here."""
+    """Return True if TensorFlow finds a GPU or a TPU."""
     return any(device.device_type != "CPU" for device in tf.config.list_logical_devices())
 
 
 @functools.lru_cache(maxsize=1)
 def _cpu_flags() -> set[str]:
-    """What the CPU says that it can do; nothing where the system has no /proc/cpuinfo."""
+    """Return the CPU's feature flags; empty if the system has no /proc/cpuinfo."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
             lines = [line for line in file if line.startswith("flags")]
@@ -206,8 +212,11 @@ def _cpu_flags() -> set[str]:
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:
-    """Whether this process is the one of its cluster that writes: in `multi_worker` the chief, or
-    worker 0 where TF_CONFIG names no chief; anywhere else there is one process."""
+    """Return True if this process writes the outputs of its cluster.
+
+    In `multi_worker` that is the chief, or worker 0 if TF_CONFIG lists no chief. Otherwise there is
+    only one process.
+    """
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return True
     resolver = strategy.cluster_resolver
@@ -216,7 +225,7 @@ def is_chief(strategy: tf.distribute.Strategy) -> bool:
 
 
 def num_workers(strategy: tf.distribute.Strategy) -> int:
-    """Processes that train together."""
+    """Return the number of processes that train together."""
     return strategy.num_replicas_in_sync // len(strategy.extended.worker_devices)
 
 
@@ -224,7 +233,7 @@ def _local(devices: list) -> tf.distribute.Strategy:
     names = [device.name for device in devices]
     if len(names) == 1:
         return tf.distribute.OneDeviceStrategy(names[0])
-    # Virtual CPUs have no collective kernels of their own: reduce on one of them.
+    # Virtual CPUs have no collective kernels: reduce on one of them.
     is_cpu = "CPU" in names[0]
     return tf.distribute.MirroredStrategy(
         names, cross_device_ops=tf.distribute.ReductionToOneDevice() if is_cpu else None
@@ -246,28 +255,31 @@ def _check_tf_config(text: str | None) -> None:
 def _tpu(name: str | None) -> tf.distribute.Strategy:
     if name is None:
         raise InputError(
-            "--device=tpu needs --tpu: its name, grpc://HOST:PORT or, on a TPU VM, local."
+            "--device=tpu needs --tpu: the TPU's name, grpc://HOST:PORT or, on a TPU VM, local."
         )
     try:
         resolver = _resolve(name)
-        # TensorFlow would wait for ever for what takes the call and says nothing.
+        # TensorFlow would wait forever for a server that accepts the connection but never answers.
         _run_with_timeout(TPU_CONNECT_S, tf.config.experimental_connect_to_cluster, resolver)
         _run_with_timeout(TPU_INITIALIZE_S, tf.tpu.experimental.initialize_tpu_system, resolver)
     except (ValueError, RuntimeError, OSError, tf.errors.OpError) as error:
         has_chip = glob.glob("/dev/accel*") or glob.glob("/dev/vfio/[0-9]*")
         problem = "this machine has no TPU chip" if name == "local" and not has_chip else error
         raise InputError(
-            f"--tpu={name}: no TPU could be reached there: {problem}. Pass its name, "
-            "grpc://HOST:PORT or, on a TPU VM, local."
+            f"--tpu={name}: no TPU could be reached there: {problem}. Pass the TPU's "
+            "name, grpc://HOST:PORT or, on a TPU VM, local."
         ) from None
     return tf.distribute.TPUStrategy(resolver)
 
 
 def _run_with_timeout(seconds: float, step: Callable[..., Any], *args: object) -> None:
-    """Runs `step(*args)`; what takes longer is left behind, in a thread that ends with the process.
+    """Run `step(*args)` in a thread and wait at most `seconds` for it.
+
+    A step that takes longer is abandoned; its thread ends with the process. Exceptions of `step`
+    are raised again here.
 
     Raises:
-      TimeoutError: it took longer, and what `step` raises.
+      TimeoutError: the step took longer.
     """
     errors: list[Exception] = []
 
@@ -287,9 +299,9 @@ def _run_with_timeout(seconds: float, step: Callable[..., Any], *args: object) -
 
 
 def _resolve(name: str | None) -> tf.distribute.cluster_resolver.ClusterResolver:
-    """The resolver of a TPU whose port is open."""
+    """Return the resolver of a TPU after checking that its port is open."""
     default = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(TPU_TIMEOUT_S)  # the look-up of a name asks web services
+    socket.setdefaulttimeout(TPU_TIMEOUT_S)  # resolving a name queries web services
     try:
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=name)
         address = urllib.parse.urlsplit(resolver.master())  # "", local or grpc://HOST:PORT

@@ -1,4 +1,4 @@
-"""Errors meant for people: one line that says what to do."""
+"""Exceptions that users can act on, each with a one-line message."""
 
 import contextlib
 import errno
@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-# What no program can help: the disk, the rights, the file system.
+# Failures that no program can prevent: of the disk, the permissions or the file system.
 _OF_THE_MACHINE = _NO_ROOM | {
     errno.EROFS,
     errno.EIO,
@@ -19,60 +19,59 @@ _OF_THE_MACHINE = _NO_ROOM | {
 
 
 class InputError(ValueError):
-    """A mistake in what the user passed.
+    """A mistake in the user's input.
 
-    The message is one line that names the argument, the rule, the value received and the remedy.
-    Every command prints it, and `MachineError`, without a traceback and exits with status 2; any
-    other exception keeps its traceback.
+    The message is one line that gives the argument, the rule, the value received and the remedy.
+    Commands print an `InputError` or a `MachineError` without a traceback and exit with status 2.
+    Unexpected exceptions keep their tracebacks.
     """
 
 
 class InputNotFoundError(InputError, FileNotFoundError):
-    """A path or a glob that matches nothing. The message names it and the working directory."""
+    """A path or a glob that matches nothing; the message gives it and the working directory."""
 
 
 class ConfigError(InputError):
-    """A configuration with an unknown key or an impossible value."""
+    """A configuration with an unknown key or an invalid value."""
 
 
 class MachineError(OSError):
-    """What the machine refuses: a full disk, a file without permission, a killed worker.
+    """A failure of the machine: a full disk, a missing permission, a killed worker.
 
-    The message is one line, as `InputError`'s; the same command may go on later.
+    The message is one line, as in `InputError`. The same command may succeed later.
     """
 
 
 @contextlib.contextmanager
 def reading(path: str) -> Iterator[None]:
-    """MachineError for an OSError in the block, which does nothing but read `path`."""
+    """Turn an OSError in the block, which only reads `path`, into a MachineError."""
     try:
         yield
     except (InputError, MachineError):
         raise
     except OSError as error:
-        if error.errno is None:  # of gzip: what is in the file
+        if error.errno is None:  # from gzip: the file's content is bad
             raise
         raise MachineError(
-            f"{os.fspath(path)!r} cannot be read: {error.strerror}. Make it a readable file, or "
-            "name another."
+            f"{os.fspath(path)!r} cannot be read: {error.strerror}. Pass a readable file."
         ) from None
 
 
 @contextlib.contextmanager
 def writing(path: str) -> Iterator[None]:
-    """MachineError where the block, which writes `path`, meets a full disk or lacks permission."""
+    """Turn a disk or permission error in the block, which writes `path`, into a MachineError."""
     try:
         yield
     except (InputError, MachineError):
         raise
     except Exception as error:
         number = getattr(error, "errno", None)
-        if number is None:  # TensorFlow has exceptions of its own, with the same words
+        if number is None:  # TensorFlow's own exceptions contain the system's words
             number = next((n for n in _OF_THE_MACHINE if os.strerror(n) in str(error)), None)
         if number not in _OF_THE_MACHINE:
             raise
-        remedy = "Make room" if number in _NO_ROOM else "Name a place that can be written"
+        remedy = "Free some space" if number in _NO_ROOM else "Pass a writable path"
         raise MachineError(
-            f"{os.fspath(path)!r} cannot be written: {os.strerror(number)}. {remedy}, and give the "
+            f"{os.fspath(path)!r} cannot be written: {os.strerror(number)}. {remedy} and run the "
             "same command again."
         ) from None

@@ -1,4 +1,4 @@
-"""PNG figures: a run's curves, values with error bars, values over the layers."""
+"""PNG figures: metric curves of a run, values with error bars, values per layer."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -7,17 +7,21 @@ from typing import TYPE_CHECKING
 from albert_tf.runtime import outputs
 from albert_tf.runtime.run_dir import RunDir
 
-if TYPE_CHECKING:  # slow to import: only where something is drawn
+if TYPE_CHECKING:  # slow to import
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
 def plot_metrics(run: RunDir, panels: Mapping[str, tuple[str, ...]], unit: str) -> list[str]:
-    """Draws columns of metrics.jsonl over `step`, one PNG a panel; returns the files.
+    """Plot columns of metrics.jsonl over `step`, one PNG per panel.
 
     Args:
+      run: the run to plot.
       panels: title -> the columns that share the panel.
-      unit: what `step` counts, for the axis.
+      unit: the unit of `step`, for the x axis.
+
+    Returns:
+      The paths of the PNG files.
     """
     rows = run.metrics()
     os.makedirs(run.plots_path, exist_ok=True)
@@ -38,11 +42,13 @@ def plot_metrics(run: RunDir, panels: Mapping[str, tuple[str, ...]], unit: str) 
 def plot_lines(
     path: str, panels: Mapping[str, Mapping[str, Sequence[float]]], unit: str, first: int
 ) -> None:
-    """Draws a PNG with a panel for each title: one line a label, its points at first, first + 1...
+    """Plot lines into one PNG, with one panel per title.
 
     Args:
-      panels: title -> label -> values.
-      unit: what is counted on the x axis.
+      path: the PNG file to write.
+      panels: title -> label -> the values of a line.
+      unit: the unit of the x axis.
+      first: the x of each line's first value; the next ones are at first + 1, first + 2, ...
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -59,11 +65,12 @@ def plot_lines(
 def plot_errors(
     path: str, labels: Sequence[str], panels: Mapping[str, Sequence[tuple[float, float]]]
 ) -> None:
-    """Draws a PNG with a panel for each title: a point with its error bar for each label.
+    """Plot points with error bars into one PNG, with one panel per title.
 
     Args:
-      labels: from top to bottom.
-      panels: title -> (value, error) of each label; NaN where there is none.
+      path: the PNG file to write.
+      labels: the labels of the points, from top to bottom.
+      panels: title -> (value, error) of each label; NaN if there is none.
     """
     figure, every_axes = _figure(len(panels), width=4, height=1.5 + 0.4 * len(labels))
     rows = range(len(labels))
@@ -81,7 +88,7 @@ def _save(figure: "Figure", path: str) -> None:
 
 
 def _figure(panels: int, width: float = 6, height: float = 4) -> tuple["Figure", Sequence["Axes"]]:
-    """A figure with `panels` axes side by side, each of so many inches."""
+    """Return a figure with `panels` axes side by side, each `width` x `height` inches."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width * panels, height), layout="constrained")

@@ -1,4 +1,4 @@
-"""The trained models that the package brings along, by name."""
+"""Trained models that ship with the package, by name."""
 
 import os
 
@@ -8,19 +8,20 @@ FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))
 
 
 def names() -> list[str]:
-    """The names of the shipped models, such as `albert-mini-en`."""
+    """Return the names of the shipped models, such as `albert-mini-en`."""
     if not os.path.isdir(FOLDER):
         return []
     return sorted(name for name in os.listdir(FOLDER) if os.path.isdir(os.path.join(FOLDER, name)))
 
 
 def locate(path: str | os.PathLike[str]) -> str:
-    """The folder of a trained model that is given as a path or as the name of a shipped model.
+    """Return the folder of a trained model, given its path or the name of a shipped model.
 
-    A path that exists goes before a name; any other path with a `/` is returned as it is.
+    A path that exists takes precedence over a name. Any other path with a `/` is returned
+    unchanged.
 
     Raises:
-      InputNotFoundError: neither; lists the names.
+      InputNotFoundError: `path` is neither; the message lists the names.
     """
     path = os.fspath(path)
     if os.path.exists(path) or os.path.basename(path) != path:
@@ -28,6 +29,6 @@ def locate(path: str | os.PathLike[str]) -> str:
     if path not in names():
         raise InputNotFoundError(
             f"no file or folder {path!r} (working folder {os.getcwd()}), and no model of that name "
-            f"comes with albert_tf. Those that do: {', '.join(names()) or 'none'}."
+            f"ships with albert_tf. Shipped models: {', '.join(names()) or 'none'}."
         )
     return os.path.join(FOLDER, path)

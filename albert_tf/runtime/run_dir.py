@@ -1,4 +1,4 @@
-"""RunDir: the only object that knows the paths inside a run."""
+"""RunDir, the single definition of the paths inside a run folder."""
 
 import contextlib
 import glob
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from albert_tf.runtime import outputs, settings
 from albert_tf.runtime.errors import InputError, InputNotFoundError, reading, writing
 
-if TYPE_CHECKING:  # text stands on runtime
+if TYPE_CHECKING:  # albert_tf.text imports this package
     from albert_tf.text.tokenizer import Tokenizer
 
 PACKAGES = (
@@ -27,13 +27,13 @@ PACKAGES = (
 
 
 class RunDir:
-    """A run's folder.
+    """The folder of a run.
 
-    config.json (the resolved configuration), environment.json, metrics.jsonl, tensorboard/,
-    checkpoints/, plots/, evaluations/, tokenizer/ and result.json, which is written last: where it
-    is present, the run is complete. Of pretraining also best/ (a run folder of the best weights),
-    export/ and skipped.jsonl; of fine-tuning predictions/, README.md and,
-    until it is complete, training/.
+    It contains config.json (the resolved configuration), environment.json, metrics.jsonl,
+    tensorboard/, checkpoints/, plots/, evaluations/, tokenizer/ and result.json. result.json is
+    written last and marks the run as complete. Pretraining adds best/ (a run folder of the best
+    weights), export/ and skipped.jsonl. Fine-tuning adds predictions/, README.md and, until the run
+    is complete, training/.
     """
 
     def __init__(self, path: str) -> None:
@@ -44,89 +44,96 @@ class RunDir:
 
     @property
     def config_path(self) -> str:
-        """The resolved configuration."""
+        """The file of the resolved configuration."""
         return self._join("config.json")
 
     @property
     def metrics_path(self) -> str:
-        """One JSON object a line."""
+        """The file of the metrics, one JSON object per line."""
         return self._join("metrics.jsonl")
 
     @property
     def tensorboard_path(self) -> str:
-        """Summaries for TensorBoard."""
+        """The folder of the TensorBoard summaries."""
         return self._join("tensorboard")
 
     @property
     def checkpoints_path(self) -> str:
-        """`tf.train.Checkpoint` files."""
+        """The folder of the `tf.train.Checkpoint` files."""
         return self._join("checkpoints")
 
     @property
     def plots_path(self) -> str:
-        """PNG files."""
+        """The folder of the PNG files."""
         return self._join("plots")
 
     @property
     def tokenizer_path(self) -> str:
-        """The tokenizer that made the run's data."""
+        """The folder of the tokenizer that made the run's data."""
         return self._join("tokenizer")
 
     @property
     def best_path(self) -> str:
-        """What was best on held-out records: config.json, tokenizer/ and checkpoints/."""
+        """The best weights on held-out records: config.json, tokenizer/ and checkpoints/."""
         return self._join("best")
 
     @property
     def training_path(self) -> str:
-        """Of an unfinished fine-tuning: weights and optimizer at its last evaluation."""
+        """The folder of an unfinished fine-tuning: weights and optimizer at the last evaluation."""
         return self._join("training")
 
     @property
     def card_path(self) -> str:
-        """The model card of a fine-tuned run."""
+        """The file of the model card of a fine-tuned run."""
         return self._join("README.md")
 
     @property
     def export_path(self) -> str:
-        """SavedModels of the encoder, one folder a step."""
+        """The folder of SavedModels of the encoder, one subfolder per step."""
         return self._join("export")
 
     @property
     def skipped_path(self) -> str:
-        """Steps that were skipped, with the records of their batches: one JSON object a line."""
+        """The file of skipped steps and their batches' records, one JSON object per line."""
         return self._join("skipped.jsonl")
 
     @property
     def result_path(self) -> str:
-        """What a complete run leaves last."""
+        """The file that a complete run writes last."""
         return self._join("result.json")
 
     def evaluation_path(self, name: str) -> str:
-        """The figures of an evaluation on the data set `name`."""
+        """Return the file for the metrics on the dataset `name`, after creating its folder."""
         os.makedirs(self._join("evaluations"), exist_ok=True)
         return os.path.join(self._join("evaluations"), f"{name}.json")
 
     def predictions_path(self, name: str) -> str:
-        """What a fine-tuned run says of the examples of a part, one JSON object a line."""
+        """Return the file for a fine-tuned run's predictions on the split `name`.
+
+        It has one JSON object per line. The folder is created.
+        """
         os.makedirs(self._join("predictions"), exist_ok=True)
         return os.path.join(self._join("predictions"), f"{name}.jsonl")
 
     @property
     def is_complete(self) -> bool:
-        """Whether the run has its result."""
+        """True if the run has its result."""
         return os.path.isfile(self.result_path)
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether it is a run, and no converted folder, that has not ended."""
+        """True if this is a run, not a converted folder, and has not ended."""
         return os.path.isfile(self._join("environment.json")) and not self.is_complete
 
     def require_ended(self, flag: str, unfinished: bool) -> None:
-        """InputError, which names `flag`: the run has not ended, and its state is not asked for."""
+        """Check that the run has ended, unless `unfinished` runs are allowed.
+
+        Raises:
+          InputError: the run has not ended; the message gives `flag`.
+        """
         if self.is_unfinished and not unfinished:
             raise InputError(
-                f"{flag}={self.path} has not ended. Let it end, or pass --unfinished to take its "
+                f"{flag}={self.path} has not ended. Wait for it, or pass --unfinished to use its "
                 "last checkpoint."
             )
 
@@ -136,14 +143,16 @@ class RunDir:
         tokenizer: "Tokenizer",
         defaults: Mapping[str, Any] | None = None,
     ) -> None:
-        """Starts a run, or takes up the same one.
+        """Start a run, or resume the same one.
 
         Args:
-          defaults: what a key means that an older version's run lacks.
+          config: the resolved configuration of the run.
+          tokenizer: the tokenizer to save in the run.
+          defaults: the values of keys that the configuration of an older version may lack.
 
         Raises:
-          InputError: the folder holds a run of another configuration (the differing keys are
-            named), something else, or cannot be written.
+          InputError: the folder holds a run with another configuration (the message lists the
+            differing keys) or something else, or cannot be written.
         """
         if os.path.isfile(self.config_path):
             self._require_same_config(config, defaults)
@@ -155,7 +164,7 @@ class RunDir:
             outputs.write_json(new.config_path, config)
 
     def check(self, config: Mapping[str, Any], defaults: Mapping[str, Any] | None = None) -> None:
-        """As `begin`, without writing anything."""
+        """Check the folder as `begin` does, without writing anything."""
         if os.path.isfile(self.config_path):
             self._require_same_config(config, defaults)
         else:
@@ -163,10 +172,10 @@ class RunDir:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Keeps other processes from training the run, which has been begun.
+        """Keep other processes from training the run, which must have begun.
 
         Raises:
-          InputError: one does.
+          InputError: another process is training it.
         """
         with open(self.config_path, encoding="utf-8") as file:
             with contextlib.suppress(OSError):  # a file system without locks
@@ -179,20 +188,20 @@ class RunDir:
         own = settings.merged(defaults or {}, self.config())
         if differing := settings.differing_keys(own, json.loads(json.dumps(config))):
             raise InputError(
-                f"--run_dir={self.path} holds a run of another configuration (there != here): "
-                f"{'; '.join(differing)}. Name another folder, or pass the run's own values."
+                f"--run_dir={self.path} holds a run with another configuration (there != here): "
+                f"{'; '.join(differing)}. Name another folder or pass the run's values."
             )
 
     def config(self) -> dict[str, Any]:
-        """The run's configuration.
+        """Return the run's configuration.
 
         Raises:
           InputNotFoundError: the folder is not a run.
-          InputError: its config.json is not JSON.
+          InputError: config.json does not contain a JSON object.
         """
         if not os.path.isfile(self.config_path):
             nested = sorted(glob.glob(os.path.join(glob.escape(self.path), "*", "config.json")))
-            suggestion = f" Meant {os.path.dirname(nested[0])!r}?" if nested else ""
+            suggestion = f" Did you mean {os.path.dirname(nested[0])!r}?" if nested else ""
             raise InputNotFoundError(
                 f"no config.json in {self.path!r} (working folder {os.getcwd()}): not a run folder."
                 + suggestion
@@ -200,7 +209,11 @@ class RunDir:
         return outputs.read_json(self.config_path)
 
     def metrics(self) -> list[dict[str, float]]:
-        """The rows of metrics.jsonl; a torn last line is left out."""
+        """Return the rows of metrics.jsonl, without an incomplete last line.
+
+        Raises:
+          InputError: a line is not JSON.
+        """
         if not os.path.isfile(self.metrics_path):
             return []
         with reading(self.metrics_path), open(self.metrics_path, encoding="utf-8") as file:
@@ -208,31 +221,31 @@ class RunDir:
         try:
             return [json.loads(line) for line in lines]
         except ValueError as error:
-            raise InputError(f"{self.metrics_path!r} must hold JSON lines: {error}.") from None
+            raise InputError(f"{self.metrics_path!r} must contain JSON lines: {error}.") from None
 
     def truncate_metrics(self, step: int) -> None:
-        """Drops the rows after `step`: a restart from a checkpoint writes them again."""
+        """Drop the rows after `step`, because a restart from a checkpoint writes them again."""
         rows = [row for row in self.metrics() if row["step"] <= step]
         with outputs.new_file(self.metrics_path) as partial:
             with open(partial, "w", encoding="utf-8") as file:
                 file.writelines(json.dumps(row) + "\n" for row in rows)
 
     def add_metrics(self, row: Mapping[str, float]) -> None:
-        """Appends a row to metrics.jsonl."""
+        """Append a row to metrics.jsonl."""
         with writing(self.metrics_path), open(self.metrics_path, "a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
 
     def finish(self, result: Mapping[str, Any]) -> None:
-        """Writes result.json: the run is complete."""
+        """Write result.json, which marks the run as complete."""
         outputs.write_json(self.result_path, result)
 
     def result(self) -> dict[str, Any]:
-        """What `finish` wrote."""
+        """Return the result that `finish` wrote."""
         return outputs.read_json(self.result_path)
 
 
 def environment() -> dict[str, Any]:
-    """What the run ran on."""
+    """Return the Python, platform, cores, package versions and command of this process."""
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -245,5 +258,5 @@ def environment() -> dict[str, Any]:
 def _version(package: str) -> str | None:
     try:
         return metadata.version(package)
-    except metadata.PackageNotFoundError:  # TensorFlow for TPUs has another name
+    except metadata.PackageNotFoundError:  # e.g. TensorFlow for TPUs, a package of another name
         return None

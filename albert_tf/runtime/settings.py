@@ -1,7 +1,7 @@
 """Frozen dataclass trees as configuration: strict reading, typed dotted overrides, plain JSON.
 
 A tree is a frozen dataclass whose fields are scalars, tuples of scalars or other such trees.
-Unknown keys, values of the wrong type and impossible values are errors that name the key.
+Unknown keys, values of the wrong type and invalid values raise errors that give the key.
 """
 
 import dataclasses
@@ -20,15 +20,18 @@ _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "
 
 
 def to_dict(tree: Any) -> dict[str, Any]:
-    """The tree as nested dicts of JSON values (tuples become lists)."""
+    """Return the tree as nested dicts of JSON values; tuples become lists."""
     return _plain(dataclasses.asdict(tree))
 
 
 def from_dict(cls: type[T], values: Mapping[str, Any], where: str = "") -> T:
-    """Builds `cls` from nested mappings; every key must be a field of the tree.
+    """Build `cls` from nested mappings; every key must be a field of the tree.
+
+    Messages prefix the keys with `where`.
 
     Raises:
-      ConfigError: for an unknown key (with the nearest valid one) or a value of another type.
+      ConfigError: a key is unknown (the message suggests the nearest valid one), or a value has the
+        wrong type.
     """
     hints = typing.get_type_hints(cls)
     known = {f.name: hints[f.name] for f in dataclasses.fields(typing.cast(Any, cls))}
@@ -47,11 +50,13 @@ def from_dict(cls: type[T], values: Mapping[str, Any], where: str = "") -> T:
 
 
 def override(tree: T, assignments: Iterable[str]) -> T:
-    """Applies `key=value` strings, dotted for nested trees, each converted to its field's type.
+    """Return `tree` with `key=value` strings applied, each converted to its field's type.
+
+    The keys of nested trees are dotted.
 
     >>> override(config, ["model.num_layers=6", "loop.steps=1000"])
     """
-    # All at once: two values that belong together need not be valid one by one.
+    # Apply all at once: values that depend on each other may be invalid one by one.
     changes: dict[str, Any] = {}
     for assignment in assignments:
         key, equals, text = assignment.partition("=")
@@ -66,7 +71,7 @@ def override(tree: T, assignments: Iterable[str]) -> T:
 
 
 def merged(defaults: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested `values`, and the `defaults` of the keys that they and their sections lack."""
+    """Return `values`, with `defaults` for the keys missing in them and in their sections."""
     result = dict(defaults)
     for key, value in values.items():
         is_section = isinstance(value, Mapping) and isinstance(result.get(key), Mapping)
@@ -75,15 +80,20 @@ def merged(defaults: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, 
 
 
 def differing_keys(left: Any, right: Any) -> list[str]:
-    """Dotted keys in which two trees (or nested dicts) differ, each as `key: left != right`.
+    """Return the dotted keys in which two trees or nested dicts differ.
 
-    An entry of a list has its number as a key; lists of different lengths are compared whole.
+    Each has the form `key: left != right`. The key of a list entry is its index. Lists of different
+    lengths are compared as a whole.
     """
     return _differing("", *(x if isinstance(x, Mapping) else to_dict(x) for x in (left, right)))
 
 
 def unknown_key(key: str, valid: Iterable[str], what: str = "key") -> str:
-    """The message for an unknown key: those that begin so or are near, else all of them."""
+    """Return the error message for an unknown key.
+
+    It suggests the valid keys that begin with `key`, or else those that resemble it, or else lists
+    all.
+    """
     valid = sorted(valid)
     suggestions = [name for name in valid if name.startswith(key)][:3]
     suggestions = suggestions or difflib.get_close_matches(key, valid, n=3, cutoff=0.5)
@@ -96,7 +106,7 @@ def unknown_key(key: str, valid: Iterable[str], what: str = "key") -> str:
 
 
 def _parsed(tree: Any, key: str, text: str) -> Any:
-    """The value of the field `key`, dotted, of the tree's type."""
+    """Return `text` converted to the type of the tree's field at the dotted `key`."""
     path, hint = key.split("."), None
     for depth, name in enumerate(path):
         hints, parent = typing.get_type_hints(type(tree)), ".".join(path[:depth])
@@ -111,7 +121,7 @@ def _parsed(tree: Any, key: str, text: str) -> Any:
                 f"`{key}` is a section: set one of its keys, as in `{key}.NAME=value`."
             )
         if not is_section and not is_last:
-            raise ConfigError(f"`{prefix}{name}` has no keys of its own. Received: {key!r}.")
+            raise ConfigError(f"`{prefix}{name}` is not a section. Received: {key!r}.")
     return parse(key, hint, text)
 
 
@@ -124,7 +134,11 @@ def _replaced(tree: Any, changes: Mapping[str, Any]) -> Any:
 
 
 def parse(key: str, hint: Any, text: str) -> Any:
-    """Converts command-line text to the type `hint`; errors name `key`, the type and the text."""
+    """Convert command-line text to the type `hint`.
+
+    Raises:
+      ConfigError: the text does not fit; the message gives `key`, the type and the text.
+    """
     optional, kind, item = _kind(hint)
     if optional and text.lower() in ("none", ""):
         return None
@@ -150,7 +164,7 @@ def _checked(path: str, hint: Any, value: Any) -> Any:
 
 
 def _kind(hint: Any) -> tuple[bool, type, Any]:
-    """(is None allowed, scalar type or tuple, type of a tuple's items)."""
+    """Return (True if None is allowed, scalar type or tuple, type of a tuple's items)."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         (inner,) = [arg for arg in typing.get_args(hint) if arg is not type(None)]
         return True, *_kind(inner)[1:]

@@ -20,11 +20,12 @@ from albert_tf.text.tokenizer import Tokenizer
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextTask(Bounded):
-    """What tasks about a text, or a pair of texts, have in common.
+    """The settings shared by the tasks on a text or a pair of texts.
 
-    seq_length: pieces of an example at most, special ones included.
-    pair: whether an example is two texts.
-    dropout: before the head's dense layer (paper, Table 14: 0.1).
+    Attributes:
+      seq_length: the maximum pieces of an example, special pieces included.
+      pair: True if an example is two texts.
+      dropout: the rate before the head's dense layer (paper, Table 14: 0.1).
     """
 
     KEY = "`task.{}`"
@@ -38,9 +39,10 @@ class TextTask(Bounded):
 class ClassifierTask(TextTask):
     """The `task` section of a classifier's config.json.
 
-    labels: the names, in the order of the logits.
-    exit_losses: train pooler and head on every layer's output, not on the last alone, so that the
-      export's depths and early exits answer well (arXiv 2006.04152).
+    Attributes:
+      labels: the names of the labels, in the order of the logits.
+      exit_losses: train the pooler and the head on the output of every layer, not only the last
+        one, so that exports with fewer layers or early exits predict well (arXiv 2006.04152).
     """
 
     labels: tuple[str, ...]
@@ -51,16 +53,16 @@ class ClassifierTask(TextTask):
         super().__post_init__()
         if len(set(self.labels)) < 2 or len(set(self.labels)) != len(self.labels):
             raise ConfigError(
-                f"`task.labels` must be at least two different names. Received: {self.labels}."
+                f"`task.labels` must be two or more different names. Received: {self.labels}."
             )
 
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
 class SequenceClassifier(TaskModel):
-    """pooled_output -> dropout -> dense (BERT section 4.1).
+    """A classifier: pooled_output -> dropout -> dense (BERT section 4.1).
 
     Inputs: the encoder's dict of int32 [B, S]. Output: logits float32 [B, number of labels]; in
-    training with `task.exit_losses` those of every layer, [B, layers, number of labels].
+    training with `task.exit_losses` the logits of every layer, [B, layers, number of labels].
     """
 
     task_class = ClassifierTask
@@ -76,8 +78,8 @@ class SequenceClassifier(TaskModel):
         config = getattr(encoder, "config", None)
         if task.exit_losses and (config is None or config.rematerialize):
             raise ConfigError(
-                "`task.exit_losses` needs the outputs of every layer: an encoder of this project, "
-                "with model.rematerialize=false."
+                "`task.exit_losses` needs the outputs of every layer: use an encoder of this "
+                "project, with model.rematerialize=false."
             )
 
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> tf.Tensor:
@@ -96,9 +98,9 @@ class SequenceClassifier(TaskModel):
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
 class ExitCrossEntropy(tf_keras.losses.Loss):
-    """The mean of the layers' cross-entropies, layer k's with weight k (arXiv 2006.04152, 3.3).
+    """The mean of the layers' cross-entropies, layer k with weight k (arXiv 2006.04152, 3.3).
 
-    Targets int [B]; logits [B, layers, C], or [B, C] of the last layer alone.
+    Targets are int [B]. Logits are [B, layers, C], or [B, C] for the last layer only.
     """
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
@@ -112,7 +114,13 @@ class ExitCrossEntropy(tf_keras.losses.Loss):
 def featurize_texts(
     examples: Sequence[TextExample], tokenizer: Tokenizer, task: TextTask
 ) -> Features:
-    """Features of texts or pairs; the target `label` [N] where every example has one."""
+    """Build the features of texts or pairs.
+
+    The target `label` [N] exists if every example has a label.
+
+    Raises:
+      InputError: an example is a pair and the task takes single texts, or the reverse.
+    """
     for number, example in enumerate(examples):
         if (example.second is not None) != task.pair:
             raise InputError(
@@ -134,7 +142,7 @@ def featurize_texts(
 def decode_labels(
     logits: np.ndarray, features: Features, examples: Sequence[TextExample], task: ClassifierTask
 ) -> list[dict[str, Any]]:
-    """`label`, its probability `score`, and the `probabilities` of all labels, of each example."""
+    """Return the `label`, its probability `score` and all `probabilities` of each example."""
     probabilities = softmax(logits.astype(np.float64), axis=-1)
     return [
         {
@@ -147,5 +155,5 @@ def decode_labels(
 
 
 def average_logits(members: Sequence[np.ndarray]) -> np.ndarray:
-    """Logits [N, C] whose probabilities are the mean of the members'."""
+    """Return logits [N, C] whose probabilities are the mean of the members'."""
     return np.log(np.mean([softmax(each.astype(np.float64), axis=-1) for each in members], axis=0))

@@ -1,13 +1,16 @@
-"""What a task asks and, where it is known, the answer."""
+"""Examples of tasks: inputs and, where known, labels."""
 
 import dataclasses
 
 
 @dataclasses.dataclass(frozen=True)
 class TextExample:
-    """A text, or a pair of texts.
+    """A text or a pair of texts.
 
-    label: the number of the label, or of a regression the score; None where it is not known.
+    Attributes:
+      first: the text, or the first one of a pair.
+      second: the second text of a pair.
+      label: the index of the label, or the score for a regression; None if unknown.
     """
 
     first: str
@@ -17,10 +20,15 @@ class TextExample:
 
 @dataclasses.dataclass(frozen=True)
 class SpanExample:
-    """A question about a context, in which the answer stands (SQuAD).
+    """A question about a context (SQuAD).
 
-    answers: (first character in the context, text) of each annotator, the first one to train on.
-    is_impossible: whether it is known that the context does not say (SQuAD 2.0).
+    Attributes:
+      question: the text of the question.
+      context: the text to answer it from.
+      id: the dataset's name for the question.
+      answers: (index of the first character in the context, text) from each annotator; training
+        uses the first one.
+      is_impossible: True if the context is known to contain no answer (SQuAD 2.0).
     """
 
     question: str
@@ -32,9 +40,13 @@ class SpanExample:
 
 @dataclasses.dataclass(frozen=True)
 class ChoiceExample:
-    """A question about a context, with the answers to choose from (RACE).
+    """A question about a context, with the options to choose from (RACE).
 
-    label: the number of the right one; None where it is not known.
+    Attributes:
+      question: the text of the question.
+      context: the text that the question is about.
+      options: the possible answers.
+      label: the index of the correct option; None if unknown.
     """
 
     question: str

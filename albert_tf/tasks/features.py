@@ -1,4 +1,4 @@
-"""Sequences of ids as task models read them: end to end, padded only as far as a batch needs."""
+"""Token sequences for task models, stored end to end and padded per batch."""
 
 import dataclasses
 import functools
@@ -11,17 +11,19 @@ import tensorflow as tf
 from albert_tf.text.tokenizer import SpecialIds
 from albert_tf.text.truncation import truncated_lengths
 
-BUCKET = 32  # lengths are rounded up to this: few shapes, little padding
+BUCKET = 32  # lengths are rounded up to a multiple of this: few shapes, little padding
 
 
 @dataclasses.dataclass(frozen=True)
 class Sequences:
-    """[CLS] A [SEP] or [CLS] A [SEP] B [SEP], N of them, of any lengths.
+    """N sequences [CLS] A [SEP] or [CLS] A [SEP] B [SEP] of any lengths.
 
-    ids: int32 [total], the sequences end to end.
-    lengths, first_lengths: int32 [N], of all and of [CLS] A [SEP].
-    pad: the id that fills up.
-    cut: bool [N], which lack pieces that there was no room for.
+    Attributes:
+      ids: int32 [total], the sequences end to end.
+      lengths: int32 [N], the lengths of the sequences.
+      first_lengths: int32 [N], the lengths of [CLS] A [SEP].
+      pad: the id for padding.
+      cut: bool [N], True for truncated sequences.
     """
 
     ids: np.ndarray
@@ -35,20 +37,20 @@ class Sequences:
 
     @functools.cached_property
     def _tensors(self) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
-        with tf.init_scope():  # outside of the graph that may be asking: others ask later
+        with tf.init_scope():  # outside the current graph, because later graphs use the tensors too
             ids = tf.RaggedTensor.from_row_lengths(self.ids, self.lengths.astype(np.int64))
             return ids, tf.constant(self.lengths), tf.constant(self.first_lengths)
 
     def inputs(self, rows: tf.Tensor, length: int | tf.Tensor) -> dict[str, tf.Tensor]:
-        """The encoder's inputs for some sequences: int32 [B, length], in graphs too.
+        """Return the encoder's inputs for some sequences: int32 [B, length], in graphs too.
 
         Args:
-          rows: integers [B], which sequences.
-          length: at least that of the longest of them.
+          rows: integers [B], the indices of the sequences.
+          length: at least the length of the longest of them.
         """
         every, *lengths = self._tensors
         total, first = (tf.gather(each, rows)[:, None] for each in lengths)
-        ids = tf.gather(every, rows).to_tensor(self.pad)  # as long as the longest
+        ids = tf.gather(every, rows).to_tensor(self.pad)  # [B, longest]
         ids = tf.pad(ids, [[0, 0], [0, length - tf.shape(ids)[1]]], constant_values=self.pad)
         ids = tf.ensure_shape(ids, [rows.shape[0], length if isinstance(length, int) else None])
         positions = tf.range(length)[None, :]
@@ -59,19 +61,21 @@ class Sequences:
         }
 
     def padded_length(self, rows: tf.Tensor, longest: int) -> tf.Tensor:
-        """The length of the longest of `rows`, rounded up to the bucket: at most `longest`."""
+        """Return the longest length in `rows`, rounded up to the bucket, at most `longest`."""
         needed = tf.reduce_max(tf.gather(self._tensors[1], rows))
         return tf.minimum(-(-needed // BUCKET) * BUCKET, longest)
 
 
 @dataclasses.dataclass(frozen=True)
 class Features:
-    """What a task model is trained on and asked: N units, each of `per_unit` sequences.
+    """The inputs and targets of a task model: N units of `per_unit` sequences each.
 
-    sequences: N x per_unit of them, those of a unit beside each other.
-    targets: name -> [N, ...], empty where nothing is known.
-    seq_length: no sequence is longer.
-    hints: name -> [N, ...], inputs of training besides the sequences.
+    Attributes:
+      sequences: N x per_unit sequences; those of a unit are adjacent.
+      seq_length: the maximum length of a sequence.
+      targets: name -> [N, ...]; empty if they are unknown.
+      per_unit: the number of sequences in a unit.
+      hints: name -> [N, ...], inputs for training in addition to the sequences.
     """
 
     sequences: Sequences
@@ -85,36 +89,38 @@ class Features:
 
     @property
     def cut(self) -> int:
-        """How many units lack pieces that there was no room for."""
+        """The number of units that were truncated."""
         return int(self.sequences.cut.reshape(len(self), self.per_unit).any(axis=1).sum())
 
     def notes(self) -> list[str]:
-        """What the model does not see of the examples, or cannot answer: a line each."""
+        """Return notes on what the model does not see or cannot predict, one line each."""
         return [self.cut_note(self.cut, len(self))] if self.cut else []
 
     def cut_note(self, cut: int, count: int) -> str:
-        """What it means that `cut` of `count` examples lack pieces."""
+        """Return the note that `cut` of `count` examples were truncated."""
         limit = f"task.seq_length={self.seq_length}"
-        return f"{cut:,} of {count:,} examples are longer than {limit} and are cut"
+        return f"{cut:,} of {count:,} examples are longer than {limit} and are truncated"
 
     @functools.cached_property
     def unit_lengths(self) -> np.ndarray:
-        """Of the longest sequence of each unit, int32 [N]."""
+        """The length of the longest sequence of each unit, int32 [N]."""
         return self.sequences.lengths.reshape(len(self), self.per_unit).max(axis=1)
 
     def batch(
         self, units: tf.Tensor, length: int | None = None
     ) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
-        """Inputs [B, S], or [B, per_unit, S] for several sequences, hints and targets [B, ...].
+        """Return inputs [B, S], or [B, per_unit, S] if `per_unit` > 1, and targets [B, ...].
+
+        The inputs include the hints [B, ...].
 
         Args:
-          units: integers [B].
-          length: S; by default what the longest needs, rounded up to the bucket.
+          units: integers [B], the indices of the units.
+          length: S; by default the length of the longest sequence, rounded up to the bucket.
         """
         rows = units = tf.cast(units, tf.int32)
         if self.per_unit > 1:
             rows = units[:, None] * self.per_unit + tf.range(self.per_unit)
-            count = units.shape[0]  # a TPU wants to know it
+            count = units.shape[0]  # a TPU needs static shapes
             rows = tf.reshape(rows, [-1 if count is None else count * self.per_unit])
         inputs = self.sequences.inputs(
             rows, self.sequences.padded_length(rows, self.seq_length) if length is None else length
@@ -139,7 +145,7 @@ class Features:
 
 
 def concatenate(parts: Sequence[Features]) -> Features:
-    """The units of several, which have no hints, one after the other."""
+    """Concatenate the units of several features, which must have no hints."""
     begin = parts[0]
 
     def concatenated(name: str) -> np.ndarray:
@@ -164,7 +170,10 @@ def pack(
     seq_length: int,
     special: SpecialIds,
 ) -> Sequences:
-    """[CLS] A [SEP] (B [SEP]) of ids without special pieces, cut at the tail of the longer."""
+    """Pack ids without special pieces into [CLS] A [SEP] or [CLS] A [SEP] B [SEP].
+
+    Sequences that are too long lose pieces at the end of the longer part.
+    """
     begin, end = [special.cls], [special.sep]
     lengths = np.array([len(ids) for ids in first], np.int32)
     if second is None:

@@ -1,4 +1,4 @@
-"""The kinds of tasks: what a run's `task` section, its model and its answers are."""
+"""The kinds of tasks, with their settings, models, features and predictions."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -32,12 +32,13 @@ from albert_tf.tasks.task_model import TaskModel
 class Kind:
     """A kind of task.
 
-    example: what is asked.
-    model: (encoder, task) -> the model.
-    featurize: (examples, tokenizer, task) -> what the model reads.
-    features: the class of that.
-    decode: (the model's outputs as arrays, features, examples, task) -> a dict for each example.
-    average: the outputs of several models, of the same features -> the ensemble's (paper 4.11).
+    Attributes:
+      example: the class of the examples.
+      model: the class of the model; its arguments are (encoder, task).
+      featurize: (examples, tokenizer, task) -> the features that the model reads.
+      decode: (the model's outputs as arrays, features, examples, task) -> a dict for each example.
+      average: the outputs of several models on the same features -> the ensemble's (paper, 4.11).
+      features: the class of the features.
     """
 
     example: type
@@ -49,7 +50,7 @@ class Kind:
 
     @property
     def task(self) -> type:
-        """The frozen dataclass of its settings."""
+        """The frozen dataclass of the task's settings."""
         return self.model.task_class
 
 
@@ -87,9 +88,9 @@ KINDS = {
 
 
 def length_limits(task: Any, max_positions: int) -> dict[str, int]:
-    """The changes that give a `task` section sequences of at most `max_positions`; none if it has.
+    """Return the changes to a `task` section that limit its sequences to `max_positions` pieces.
 
-    Windows over a context overlap as much as they would have.
+    There are none if it is within the limit. Windows over a context keep their relative overlap.
     """
     if task.seq_length <= max_positions:
         return {}

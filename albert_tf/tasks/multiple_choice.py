@@ -1,4 +1,4 @@
-"""Multiple choice: which of some options answers a question about a context (RACE)."""
+"""Multiple choice: which of several options answers a question about a context (RACE)."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -23,10 +23,12 @@ from albert_tf.text.tokenizer import Tokenizer
 class MultipleChoiceTask(Bounded):
     """The `task` section of a multiple-choice run's config.json.
 
-    seq_length: pieces of context, question and option at most, special ones included.
-    num_choices: options of every question.
-    qa_length: pieces of question and option at most: the last ones; the context has the rest.
-    dropout: before the head's dense layer (paper, Table 14: 0.1).
+    Attributes:
+      seq_length: the maximum pieces of context, question and option, special pieces included.
+      num_choices: the number of options of every question.
+      qa_length: the maximum pieces of question and option. Longer ones keep their last pieces; the
+        context gets the rest of the sequence.
+      dropout: the rate before the head's dense layer (paper, Table 14: 0.1).
     """
 
     KEY = "`task.{}`"
@@ -40,9 +42,10 @@ class MultipleChoiceTask(Bounded):
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
 class MultipleChoice(TaskModel):
-    """pooled_output -> dropout -> dense, one score an option; softmax over the options.
+    """A multiple-choice model: pooled_output -> dropout -> dense, one score per option.
 
-    Inputs: the encoder's dict of int32 [B, C, S]. Output: logits float32 [B, C].
+    The loss is the cross-entropy of the softmax over the options. Inputs: the encoder's dict of
+    int32 [B, C, S]. Output: logits float32 [B, C].
     """
 
     task_class = MultipleChoiceTask
@@ -74,17 +77,17 @@ class MultipleChoice(TaskModel):
 def featurize_choices(
     examples: Sequence[ChoiceExample], tokenizer: Tokenizer, task: MultipleChoiceTask
 ) -> Features:
-    """[CLS] context [SEP] question and option [SEP], one an option.
+    """Build [CLS] context [SEP] question and option [SEP] for each option.
 
-    The context loses its end. The target `label` [N] where every example has one.
+    Contexts are truncated at the end. The target `label` [N] exists if every example has a label.
 
     Raises:
-      InputError: a question has more or fewer options than the task.
+      InputError: the number of options of a question differs from the task's.
     """
     for row, example in enumerate(examples):
         if len(example.options) != task.num_choices:
             raise InputError(
-                f"Every question must have {task.num_choices} options. Received, in example {row} "
+                f"Every question must have {task.num_choices} options. Received in example {row} "
                 f"({example.question!r}): {len(example.options)}."
             )
     texts = list(dict.fromkeys(example.context for example in examples))
@@ -109,7 +112,7 @@ def featurize_choices(
 
 
 def fill(question: str, option: str) -> str:
-    """The option in the question's blanks, or behind a question without any."""
+    """Put the option into the question's blanks, or after a question without blanks."""
     return question.replace("_", option) if "_" in question else f"{question} {option}"
 
 
@@ -119,7 +122,11 @@ def decode_choices(
     examples: Sequence[ChoiceExample],
     task: MultipleChoiceTask,
 ) -> list[dict[str, Any]]:
-    """`choice` from 0 on, the same as a letter `label`, and the options' `probabilities`."""
+    """Return a dict for each example.
+
+    `choice` is the index of the best option, `label` is its letter, and `probabilities` are those
+    of the options.
+    """
     return [
         {
             "choice": int(row.argmax()),

@@ -1,4 +1,4 @@
-"""Asking a fine-tuned run: examples in, answers out."""
+"""Prediction with a fine-tuned run."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,17 +19,19 @@ from albert_tf.text.tokenizer import load_tokenizer
 
 
 class Predictor:
-    """A fine-tuned run that answers.
+    """A fine-tuned run, ready to predict.
 
     >>> predictor = albert_tf.load_predictor("runs/reviews")
     >>> predictor(["a gripping story"])[0]["label"]
 
     Attributes:
+      model: the task model.
       task: the run's `task` section.
+      tokenizer: the run's tokenizer.
 
     Raises:
-      InputNotFoundError: `path` is no run, or has no checkpoint.
-      InputError: the run is no task's, or its checkpoint does not fit.
+      InputNotFoundError: `path` is not a run, or has no checkpoint.
+      InputError: the run is not a fine-tuned one, or its checkpoint does not fit.
     """
 
     def __init__(self, path: str) -> None:
@@ -39,23 +41,30 @@ class Predictor:
         self._kind = KINDS[self.task.kind]
 
     def __call__(self, examples: Sequence[Any], batch_size: int = 32) -> list[dict[str, Any]]:
-        """The answer to each example; what is in it depends on the kind of task.
+        """Return a prediction for each example; its keys depend on the kind of task.
 
         Args:
           examples: `TextExample`, or strings for single texts; `SpanExample`; `ChoiceExample`.
+          batch_size: the number of examples, or of windows over contexts, per batch.
         """
         return self.answer(examples, batch_size)[0] if len(examples) else []
 
     def answer(
         self, examples: Sequence[Any], batch_size: int
     ) -> tuple[list[dict[str, Any]], Features]:
-        """As a call, for at least one example; also the features, which say what was cut."""
+        """Return the predictions, as a call does, and the features, which report truncation.
+
+        `examples` must not be empty.
+
+        Raises:
+          InputError: an example is of the wrong class.
+        """
         wanted = self._kind.example
         if wanted is TextExample and not isinstance(examples, str):
             examples = [TextExample(each) if isinstance(each, str) else each for each in examples]
         if wrong := [each for each in examples if not isinstance(each, wanted)]:
             raise InputError(
-                f"a run of kind {self.task.kind!r} is asked with a list of "
+                f"a run of kind {self.task.kind!r} takes a list of "
                 f"albert_tf.{wanted.__name__}. Received: {wrong[0]!r}."
             )
         features = self._kind.featurize(examples, self.tokenizer, self.task)
@@ -64,29 +73,35 @@ class Predictor:
 
 
 def load_predictor(path: str) -> Predictor:
-    """The fine-tuned run of a folder, ready to be asked. Raises: as `Predictor`."""
+    """Load the fine-tuned run in a folder for prediction.
+
+    The errors are those of `Predictor`.
+    """
     return Predictor(path)
 
 
 def task_of(path: str) -> Any:
-    """The `task` section of a fine-tuned run, read without its weights.
+    """Return the `task` section of a fine-tuned run without loading its weights.
 
     Raises:
-      InputNotFoundError: `path` is no run.
-      InputError: the run is no task's.
+      InputNotFoundError: `path` is not a run.
+      InputError: the run is not a fine-tuned one.
     """
     values = RunDir(path).config().get("task", {})
     kind = KINDS.get(values.get("kind"))
     if kind is None:
         raise InputError(
-            f"{path!r} is no fine-tuned run: its task is {values.get('kind')!r}, not one of "
+            f"{path!r} is not a fine-tuned run: its task is {values.get('kind')!r}, not one of "
             f"{', '.join(KINDS)}."
         )
     return settings.from_dict(kind.task, values, "task.")
 
 
 def load_task_model(path: str, unroll: bool = True) -> TaskModel:
-    """The fine-tuned model of a run folder; `unroll` is its encoder's. Raises: as `Predictor`."""
+    """Load the fine-tuned model of a run folder.
+
+    `unroll` is passed to its encoder. The errors are those of `Predictor`.
+    """
     task, encoder = task_of(path), AlbertEncoder(load_config(path), unroll)
     model = KINDS[task.kind].model(encoder, task).create_weights()
     read_checkpoint(tf.train.Checkpoint(model=model), path)
@@ -94,17 +109,17 @@ def load_task_model(path: str, unroll: bool = True) -> TaskModel:
 
 
 def predict(model: TaskModel, features: Features, batch_size: int) -> Any:
-    """What the model says of every unit: the structure of its outputs, as arrays of [N, ...].
+    """Return the model's outputs for all units: their structure, as arrays [N, ...].
 
-    Units of like lengths are asked together, so that little is padded. On a TPU, which compiles a
-    program for each shape, all are padded to `features.seq_length`.
+    Units of similar length share a batch, which keeps padding low. On a TPU, which compiles a
+    program for each shape, all units are padded to `features.seq_length`.
     """
     is_tpu = isinstance(model.distribute_strategy, tf.distribute.TPUStrategy)
     length = features.seq_length if is_tpu else None
     order = np.argsort(features.unit_lengths, kind="stable")
     whole: np.ndarray = np.resize(
         order, -(-len(order) // batch_size) * batch_size
-    )  # full batches, by repeats
+    )  # repeat units to fill the last batch
     batches = tf.data.Dataset.from_tensor_slices(whole.astype(np.int32))
     batches = batches.batch(batch_size, drop_remainder=True)
     batches = batches.map(lambda units: features.batch(units, length)[0]).prefetch(2)

@@ -1,4 +1,4 @@
-"""Regression: a number for a text or a pair of texts, such as how alike two sentences are."""
+"""Regression: a number for a text or a pair of texts, such as the similarity of two sentences."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -20,8 +20,12 @@ from albert_tf.tasks.task_model import TaskModel, head_dense
 class RegressorTask(TextTask):
     """The `task` section of a regressor's config.json.
 
-    center, scale: what the head's 0 and 1 mean; of a user's own numbers their mean and deviation,
-      so that prices are learned like shares.
+    For a user's own labels, `center` and `scale` are their mean and standard deviation, so that
+    prices train as well as values in [0, 1].
+
+    Attributes:
+      center: the score for a head output of 0.
+      scale: the difference in score per unit of the head's output.
     """
 
     center: Annotated[float, FINITE] = 0.0
@@ -31,9 +35,9 @@ class RegressorTask(TextTask):
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
 class SequenceRegressor(TaskModel):
-    """pooled_output -> dropout -> dense, trained with the squared error.
+    """A regressor: pooled_output -> dropout -> dense, trained with the squared error.
 
-    Inputs: the encoder's dict of int32 [B, S]. Output: float32 [B], in the labels' unit.
+    Inputs: the encoder's dict of int32 [B, S]. Output: float32 [B], in the unit of the labels.
     """
 
     task_class = RegressorTask
@@ -52,7 +56,7 @@ class SequenceRegressor(TaskModel):
         return self.score(common.dropout(outputs["pooled_output"], self.task.dropout, key))
 
     def score(self, pooled: tf.Tensor) -> tf.Tensor:
-        """The head alone: float32 [B, H] -> [B]."""
+        """Apply the head to pooled outputs: float32 [B, H] -> [B]."""
         return self.task.center + self.task.scale * self.head(pooled)[:, 0]
 
     def training_losses(self) -> tf_keras.losses.Loss:
@@ -61,7 +65,7 @@ class SequenceRegressor(TaskModel):
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
 class SquaredError(tf_keras.losses.Loss):
-    """((target - output) / scale)^2, of [B]."""
+    """The loss ((target - output) / scale)^2, of [B]."""
 
     def __init__(self, scale: float, name: str = "squared_error", **kwargs: Any) -> None:
         super().__init__(name=name, **kwargs)
@@ -78,10 +82,10 @@ class SquaredError(tf_keras.losses.Loss):
 def decode_scores(
     scores: np.ndarray, features: Features, examples: Sequence[TextExample], task: RegressorTask
 ) -> list[dict[str, Any]]:
-    """`score` of each example."""
+    """Return the `score` of each example."""
     return [{"score": float(score)} for score in scores]
 
 
 def average_scores(members: Sequence[np.ndarray]) -> np.ndarray:
-    """The mean of the members' scores [N]."""
+    """Return the mean of the members' scores [N]."""
     return np.mean(members, axis=0)

@@ -1,4 +1,4 @@
-"""What task models share: an encoder below a head, and dropout that follows the step."""
+"""The base class of task models: an encoder with a head, and dropout that depends on the step."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
@@ -19,19 +19,22 @@ class TaskModel(PolicyMixin, tf_keras.Model):
     """An encoder with a task's head, for `compile` and `fit`.
 
     In `fit`, dropout is a function of (`dropout_seed`, step, replica, part of the batch), so that a
-    resumed run draws the masks of an uninterrupted one.
+    resumed run draws the same masks as an uninterrupted one.
 
-    Over an `AlbertEncoder` Keras can save it in every format, over another encoder as a SavedModel.
+    Keras can save the model in every format if the encoder is an `AlbertEncoder`; otherwise only as
+    a SavedModel.
 
     Args:
-      encoder: an `AlbertEncoder`, or any layer of TF Hub's contract, such as a `hub.KerasLayer`.
-      task: the `task` section of the config, a `task_class`.
+      encoder: an `AlbertEncoder`, or any layer with TF Hub's encoder interface, such as a
+        `hub.KerasLayer`.
+      task: the `task` section of the config, an instance of `task_class`.
       dropout_seed: see above.
-      accumulation_steps: parts that `fit` computes a replica's batch in, one after the other, for
-        one update: the same gradient in less memory. They must divide the batch.
+      accumulation_steps: the number of parts that `fit` splits a replica's batch into. It computes
+        them one after the other for one update: the same gradient in less memory. The batch size
+        must be a multiple of it.
 
     Raises:
-      ValueError: a `dtype` other than the encoder's.
+      ValueError: `dtype` differs from the encoder's.
     """
 
     task_class: type
@@ -52,17 +55,21 @@ class TaskModel(PolicyMixin, tf_keras.Model):
             )
         self.encoder, self.task = encoder, task
         self.dropout_seed, self.accumulation_steps = dropout_seed, accumulation_steps
-        self._step_key: common.DropoutKey | None = None  # within `train_step`
+        self._step_key: common.DropoutKey | None = None  # set within `train_step`
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments, as Keras writes them."""
+        """Return the constructor's arguments in Keras's serialized form.
+
+        Raises:
+          NotImplementedError: the encoder is not an `AlbertEncoder`.
+        """
         if not isinstance(self.encoder, AlbertEncoder):
             raise NotImplementedError(
-                f"{type(self).__name__} over {type(self.encoder).__name__} has no configuration: "
-                "save it as a SavedModel."
+                f"{type(self).__name__} with a {type(self.encoder).__name__} as encoder has no "
+                "Keras configuration: save it as a SavedModel."
             )
         encoder = tf_keras.saving.serialize_keras_object(self.encoder)
-        # Keras numbers what it meets twice, but too late for copies that a functional model makes.
+        # Keras numbers shared objects too late for the copies that a functional model makes.
         encoder["shared_object_id"] = id(self.encoder)
         return tf_keras.layers.Layer.get_config(self) | {
             "encoder": encoder,
@@ -74,7 +81,7 @@ class TaskModel(PolicyMixin, tf_keras.Model):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], custom_objects: object = None) -> Self:
-        """The inverse of `get_config`, with new weights."""
+        """Build the model from the result of `get_config`, with new weights."""
         values = dict(config)
         frozen = values.pop("frozen")
         encoder = tf_keras.saving.deserialize_keras_object(values.pop("encoder"))
@@ -89,7 +96,7 @@ class TaskModel(PolicyMixin, tf_keras.Model):
     def encode(
         self, inputs: Mapping[str, tf.Tensor], training: bool
     ) -> tuple[dict[str, tf.Tensor], common.DropoutKey | None]:
-        """The encoder's outputs, and the key of the head's dropout, None where there is none."""
+        """Return the encoder's outputs and the key of the head's dropout, None outside training."""
         encoder_inputs = {name: inputs[name] for name in INPUTS}
         if not training:
             return self.encoder(encoder_inputs, training=False), None
@@ -104,7 +111,7 @@ class TaskModel(PolicyMixin, tf_keras.Model):
 
     @contextlib.contextmanager
     def _keyed(self, key: common.DropoutKey) -> Iterator[None]:
-        """Draws the dropout of the block from `key`."""
+        """Draw the dropout of the block from `key`."""
         self._step_key = key
         try:
             yield
@@ -112,7 +119,11 @@ class TaskModel(PolicyMixin, tf_keras.Model):
             self._step_key = None
 
     def train_step(self, data: Any) -> dict[str, tf.Tensor]:
-        """As of tf_keras, with the gradients of `accumulation_steps` parts summed up."""
+        """Run tf_keras's training step, summing the gradients of `accumulation_steps` parts.
+
+        Raises:
+          ValueError: `accumulation_steps` is above 1 and the loss is scaled.
+        """
         key = step_dropout_key(self.dropout_seed, self.optimizer.iterations)
         count = self.accumulation_steps
         if count == 1:
@@ -120,7 +131,7 @@ class TaskModel(PolicyMixin, tf_keras.Model):
                 return super().train_step(data)
         if isinstance(self.optimizer, tf_keras.mixed_precision.LossScaleOptimizer):
             raise ValueError(
-                "`accumulation_steps` must be 1 where the loss is scaled (mixed_float16). "
+                "`accumulation_steps` must be 1 with loss scaling (mixed_float16). "
                 f"Received: {count}."
             )
         parts = split_batch(data, count)
@@ -129,14 +140,14 @@ class TaskModel(PolicyMixin, tf_keras.Model):
             with self._keyed(common.fold_in(key, part)):
                 return self._gradients(tf.nest.map_structure(lambda each: each[part], parts))
 
-        # The first part outside of the loop: it shows which weights have gradients at all.
+        # The first part runs outside the loop, to find out which weights have gradients.
         first, variables = gradients_of(0)
         gradients = sum_over_parts(lambda part: gradients_of(part)[0], 1, count, first)
         self.optimizer.apply_gradients(zip(gradients, variables, strict=True))
         return self.get_metrics_result()
 
     def _gradients(self, data: Any) -> tuple[list[tf.Tensor], list[tf.Variable]]:
-        """A part's share of the gradient of the batch's loss, and the weights that have one."""
+        """Return a part's share of the batch's gradient, and the weights that have one."""
         inputs, targets, weights = tf_keras.utils.unpack_x_y_sample_weight(data)
         with tf.GradientTape() as tape:
             outputs = self(inputs, training=True)
@@ -151,17 +162,20 @@ class TaskModel(PolicyMixin, tf_keras.Model):
         return [each for each, _ in known], [variable for _, variable in known]
 
     def training_losses(self) -> Any:
-        """What `compile(loss=...)` takes."""
+        """Return the argument of `compile(loss=...)`."""
         raise NotImplementedError
 
     def create_weights(self) -> Self:
-        """Creates every weight by one symbolic call; returns self."""
+        """Create every weight with one symbolic call; return self."""
         call_symbolically(self, INPUTS)
         return self
 
 
 def head_dense(units: int, name: str, **kwargs: Any) -> tf_keras.layers.Dense:
-    """A head's dense layer: truncated normal of 0.02 (google-research/albert), float32."""
+    """Return a float32 dense layer for a head.
+
+    Its kernel starts as a truncated normal of standard deviation 0.02 (google-research/albert).
+    """
     initializer = tf_keras.initializers.TruncatedNormal(stddev=0.02)
     return tf_keras.layers.Dense(
         units, kernel_initializer=initializer, dtype=tf.float32, name=name, **kwargs

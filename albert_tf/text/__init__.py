@@ -1,1 +1,1 @@
-"""The tokenizer: in Python, for records and as the reference, and in the graph, for serving."""
+"""The tokenizer in Python, for records and as the reference, and in the graph, for serving."""

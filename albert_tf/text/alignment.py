@@ -1,9 +1,9 @@
-"""Which characters of a text each of its pieces stands for.
+"""Alignment of pieces with the characters of the text that they stand for.
 
-A vocabulary normalises a text before it cuts it: spaces collapse, ligatures and accented letters
-become several characters, accents vanish. Whatever the rules are, spaces aside each character of
-the text becomes a fixed number of characters: `solid` ones. Pieces are ranges of solid characters,
-and each solid character has one origin in the text.
+A text is normalized before it is split into pieces: spaces collapse, ligatures and accented letters
+become several characters, accents vanish. Under any rules, each character of the text becomes a
+fixed number of characters other than spaces, called solid characters. Each piece is a range of
+solid characters, and each solid character has one origin in the text.
 """
 
 import dataclasses
@@ -23,14 +23,15 @@ _SPACE = ord(" ")
 
 @dataclasses.dataclass(frozen=True)
 class Pieces:
-    """The pieces of texts, end to end.
+    """The pieces of N texts, concatenated.
 
-    ids: int32 [P], those of `Tokenizer.encode_batch`.
-    counts: int32 [N], of each text.
-    first, last: int32 [P], the characters of the text that a piece begins and ends with; a piece
-      that is a space alone has none.
-    reach: int32 [P], the last character before that of the next piece: with what the vocabulary
-      leaves out, such as combining accents, and the spaces behind.
+    Attributes:
+      ids: int32 [P], the ids of `Tokenizer.encode_batch`.
+      counts: int32 [N], the number of pieces of each text.
+      first, last: int32 [P], the first and the last character of a piece, counted in its text. For
+        a piece that is only a space, `last` is usually `first` - 1.
+      reach: int32 [P], the last character before the next piece. It includes characters that the
+        vocabulary drops, such as combining accents, and trailing spaces.
     """
 
     ids: np.ndarray
@@ -41,7 +42,7 @@ class Pieces:
 
 
 def align(texts: Sequence[str], tokenizer: Tokenizer) -> Pieces:
-    """Cuts texts into pieces whose places are known."""
+    """Split texts into pieces and align the pieces with the characters of the texts."""
     cut = _wordpieces if isinstance(tokenizer.vocabulary, WordPiece) else _sentencepieces
     ids, counts, begin, end = cut(texts, tokenizer)
     origins, reaches, bases = _origins(texts, tokenizer)
@@ -50,7 +51,7 @@ def align(texts: Sequence[str], tokenizer: Tokenizer) -> Pieces:
     first = np.minimum(origins[begin] - base, length)
     is_solid = end > begin
     before = np.where(begin > 0, origins[begin - 1] - base, -1)
-    # A space may stand inside what one character became.
+    # A space may lie inside the characters that one character became.
     last_of_space = np.maximum(first - 1, before)
     last = np.where(is_solid, origins[end - 1] - base, last_of_space)
     reach = np.where(is_solid, np.minimum(reaches[end - 1] - base, length - 1), last_of_space)
@@ -60,10 +61,11 @@ def align(texts: Sequence[str], tokenizer: Tokenizer) -> Pieces:
 def _origins(
     texts: Sequence[str], tokenizer: Tokenizer
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The origin of each solid character, and the last character before the next origin.
+    """Return the origins and reaches of the solid characters, and the starts of the texts.
 
-    Both are counted over all texts, with a character between them, and have an entry more, for what
-    begins behind the last solid character. Also where each text begins.
+    The reach of a solid character is the last character before the next origin. All three are
+    counted over the texts, joined with one character between them. Origins and reaches have one
+    extra entry, for pieces that begin after the last solid character.
     """
     joined = "\n".join(texts)
     counts: np.ndarray = np.append(_solid_lengths(joined, tokenizer), np.uint8(1))
@@ -75,7 +77,7 @@ def _origins(
 
 
 def _solid_lengths(joined: str, tokenizer: Tokenizer) -> np.ndarray:
-    """How many solid characters each character becomes."""
+    """Return the number of solid characters that each character becomes."""
     alphabet = sorted(set(joined))
     rules, quotes = tokenizer.normalization, "``|''"
     if isinstance(tokenizer.vocabulary, WordPiece):
@@ -87,7 +89,7 @@ def _solid_lengths(joined: str, tokenizer: Tokenizer) -> np.ndarray:
     table: np.ndarray = np.zeros(ord(alphabet[-1]) + 1 if alphabet else 1, np.uint8)
     table[[ord(char) for char in alphabet]] = lengths
     counts = table[_codes(joined)]
-    if rules.unify_quotes:  # two become one
+    if rules.unify_quotes:  # a pair of quotes becomes one character
         counts[[match.end() - 1 for match in re.finditer(quotes, joined)]] = 0
     return counts
 
@@ -99,7 +101,7 @@ def _codes(text: str) -> np.ndarray:
 def _sentencepieces(
     texts: Sequence[str], tokenizer: Tokenizer
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """ids, how many of each text, and the ranges of solid characters, counted over all texts."""
+    """Return ids, their number per text, and their begins and ends in solid characters."""
     assert isinstance(tokenizer.vocabulary, SentencePiece)
     normal = normalize(texts, tokenizer.normalization)
     rows = tokenizer.vocabulary.processor.encode_as_offset_mapping(normal)
@@ -116,7 +118,7 @@ def _sentencepieces(
 def _split_digit_commas(
     ids: np.ndarray, counts: np.ndarray, begin: np.ndarray, end: np.ndarray, tokenizer: Tokenizer
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Puts the pieces of the number and the comma in place of those that hold both."""
+    """Replace each piece that ends in a digit and a comma by those of the number and the comma."""
     replaced = np.flatnonzero(np.isin(ids, list(tokenizer.replacements)))
     if not len(replaced):
         return ids, counts, begin, end
@@ -138,7 +140,10 @@ def _split_digit_commas(
 def _wordpieces(
     texts: Sequence[str], tokenizer: Tokenizer
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """As `_sentencepieces`: a piece has the length of its text, an unknown one that of its word."""
+    """Return the same as `_sentencepieces`.
+
+    A piece is as long as its text, and an unknown piece is as long as its word.
+    """
     lengths = [len(piece.removeprefix(CONTINUES)) for piece in tokenizer.vocabulary.pieces]
     batch = tokenizer.encode_batch(texts)
     words = chain.from_iterable(split_words(texts, tokenizer.normalization))

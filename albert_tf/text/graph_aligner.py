@@ -1,7 +1,7 @@
-"""Which characters of a text each of its pieces stands for, inside a TensorFlow graph.
+"""Alignment of pieces with the characters of the text, inside a TensorFlow graph.
 
-The second face of `albert_tf.text.alignment`, which explains solid characters. Shapes: B
-texts, P pieces and C characters of all of them.
+This is the graph version of `albert_tf.text.alignment`, which defines solid characters. Shapes: B
+texts with P pieces and C characters in total.
 """
 
 from typing import NamedTuple
@@ -17,11 +17,12 @@ from albert_tf.text.wordpiece import CONTINUES, characters
 
 
 class AlignedPieces(NamedTuple):
-    """The pieces of texts, and the characters of the texts.
+    """The pieces of texts and the characters of the texts.
 
-    ids: int32 [B, (pieces)], those of `GraphTokenizer`.
-    first, last, reach: int32 [P], counted in characters of its own text: see `span_alignment`.
-    codes: int32 [B, (characters)], Unicode code points; U+FFFD for what is no UTF-8.
+    Attributes:
+      ids: int32 [B, (pieces)], the ids of `GraphTokenizer`.
+      first, last, reach: int32 [P], counted in the piece's own text; see `alignment.Pieces`.
+      codes: int32 [B, (characters)], Unicode code points, with U+FFFD for invalid UTF-8.
     """
 
     ids: tf.RaggedTensor
@@ -32,11 +33,11 @@ class AlignedPieces(NamedTuple):
 
 
 class GraphAligner(tf.Module):
-    """`span_alignment.align` for graphs and SavedModels.
+    """The version of `alignment.align` for graphs and SavedModels.
 
     Args:
-      tokenizer: the Python face of the vocabulary.
-      graph: its other face.
+      tokenizer: the Python tokenizer.
+      graph: the graph tokenizer of the same vocabulary.
     """
 
     def __init__(self, tokenizer: Tokenizer, graph: GraphTokenizer) -> None:
@@ -48,15 +49,15 @@ class GraphAligner(tf.Module):
             self._lengths = tf.constant([len(_solid_text(piece, graph)) for piece in pieces])
 
     def __call__(self, texts: tf.Tensor) -> AlignedPieces:
-        """The pieces of string [B]."""
+        """Return the aligned pieces of texts, string [B]."""
         codes = tf.strings.unicode_decode(texts, "UTF-8", errors="replace")
         ids, begin, end = self._cut(texts)
-        # How many solid characters there are up to each character, with one behind the last.
+        # The number of solid characters up to each character, with one extra after the last.
         solid_until = tf.cumsum(tf.concat([self._solid_lengths(texts, codes), [1]], 0))  # [C + 1]
         before = tf.concat([[0], solid_until], 0)
         row, bounds = row_of(ids), tf.cast(codes.row_splits, tf.int32)
         base, limit = tf.gather(bounds, row), tf.gather(bounds, row + 1)
-        # The counts are of the text's own: a text cannot move its neighbours' pieces.
+        # Count within each text, so that a text cannot shift the pieces of its neighbors.
         text_begin, text_end = tf.gather(before, base), tf.gather(before, limit)
         begin, end = (tf.minimum(text_begin + count, text_end) for count in (begin, end))
 
@@ -67,14 +68,14 @@ class GraphAligner(tf.Module):
         first = tf.minimum(origin(begin), limit)
         final = origin(tf.maximum(end - 1, 0))
         reach = tf.minimum(origin(tf.gather(solid_until, final)), limit) - 1
-        # A space may stand inside what one character became.
+        # A space may lie inside the characters that one character became.
         last_of_space = tf.maximum(first - 1, tf.where(begin > text_begin, origin(begin - 1), -1))
         last, reach = (tf.where(is_solid, value, last_of_space) for value in (final, reach))
         return AlignedPieces(ids, first - base, last - base, reach - base, codes)
 
     def _solid_lengths(self, texts: tf.Tensor, codes: tf.RaggedTensor) -> tf.Tensor:
-        """How many solid characters each character becomes, int32 [C]."""
-        if self._quotes is not None:  # two become one: the second counts as the space does
+        """Return the number of solid characters that each character becomes, int32 [C]."""
+        if self._quotes is not None:  # count the second of a pair of quotes as a space
             texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
             texts = tf.strings.regex_replace(texts, self._quotes, r"\1\2 ")
             codes = tf.strings.unicode_decode(texts, "UTF-8")
@@ -88,7 +89,7 @@ class GraphAligner(tf.Module):
         return tf.gather(tf.strings.length(solid, "UTF8_CHAR"), index)
 
     def _cut(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
-        """ids [B, (pieces)] and the solid characters [begin, end) of their texts, int32 [P]."""
+        """Return ids [B, (pieces)] and their ranges [begin, end) of solid characters, int32 [P]."""
         ops = self._graph.ops
         cut = self._wordpieces if isinstance(ops, WordPieceOps) else self._sentencepieces
         ids, begin, end = cut(texts, ops)
@@ -101,13 +102,13 @@ class GraphAligner(tf.Module):
         normal = ops.normalize(texts)
         short, is_kept = ops.shorten(normal)
         ids, begin, end = ops.processor.tokenize_with_offsets(short)
-        # How many solid characters there are before each character of `normal`, and at its end;
-        # then before each that `short` still has; then before each byte of those.
+        # The number of solid characters before each character of `normal` and before its end; then
+        # only for the characters that `short` keeps; then for each byte of those.
         codes = tf.strings.unicode_decode(normal, "UTF-8").values
         before = tf.concat([[0], tf.cumsum(tf.cast(codes != ord(" "), tf.int32))], 0)
         before = tf.boolean_mask(before, tf.concat([is_kept, [True]], 0))
         flat = tf.cast(tf.io.decode_raw(tf.strings.reduce_join(short), tf.uint8), tf.int32)
-        begins = tf.not_equal(tf.bitwise.bitwise_and(flat, 0xC0), 0x80)  # a character
+        begins = tf.not_equal(tf.bitwise.bitwise_and(flat, 0xC0), 0x80)  # not a continuation byte
         before = tf.gather(before, tf.concat([[0], tf.cumsum(tf.cast(begins, tf.int32))], 0))
         base = tf.gather(tf.cumsum(tf.strings.length(short), exclusive=True), row_of(ids))
         text_begin = tf.gather(before, base)
@@ -121,7 +122,7 @@ class GraphAligner(tf.Module):
     def _replaced(
         self, new: tf.RaggedTensor, begin: tf.Tensor, end: tf.Tensor
     ) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
-        """The new pieces share the range of the one that they replace, by their lengths."""
+        """Divide the range of each replaced piece between the new pieces, by their lengths."""
         ids = new.values  # [P, (new)]
         old, starts, limits = row_of(ids), ids.row_starts(), ids.row_limits()
         lengths_before = tf.cumsum(tf.gather(self._lengths, ids.values), exclusive=True)
@@ -134,7 +135,7 @@ class GraphAligner(tf.Module):
     def _wordpieces(
         self, texts: tf.Tensor, ops: WordPieceOps
     ) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
-        """A piece has the length of its text, an unknown one that of its word."""
+        """Return ids and ranges: a piece is as long as its text, an unknown piece as its word."""
         words = ops.words(texts)
         cut = ops.cut(words)  # [B, (words), (pieces)]
         of_words = tf.gather(tf.strings.length(words.values, "UTF8_CHAR"), row_of(cut.values))
@@ -147,7 +148,7 @@ class GraphAligner(tf.Module):
 
 
 def byte_bounds(texts: tf.Tensor) -> tf.RaggedTensor:
-    """The bytes at which the characters begin, and the text's end: int32 [B, (characters + 1)]."""
+    """Return the first byte of each character and the text's end: int32 [B, (characters + 1)]."""
     _, begins = tf.strings.unicode_decode_with_offsets(texts, "UTF-8", errors="replace")
     ends = tf.strings.length(texts)[:, tf.newaxis]
     return tf.concat([tf.cast(begins, tf.int32), ends], axis=1)
@@ -160,7 +161,7 @@ def _solid_text(piece: str, graph: GraphTokenizer) -> str:
 
 
 def _second_quotes(graph: GraphTokenizer) -> str:
-    """Two quotes that become one, for RE2: all but the second is a group."""
+    """Return a pattern (RE2) of two quotes that become one; all but the second is in a group."""
     is_wordpiece = isinstance(graph.ops, WordPieceOps)
     between = f"[{re2_class(characters()['dropped'])}]*" if is_wordpiece else ""
     return f"(`{between})`|('{between})'"

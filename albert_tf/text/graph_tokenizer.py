@@ -1,4 +1,4 @@
-"""Text to ids inside a TensorFlow graph: the second face of `tokenizer.Tokenizer`.
+"""Text to ids inside a TensorFlow graph: the graph version of `tokenizer.Tokenizer`.
 
 Shapes: B texts, S `seq_length`, (pieces) ragged.
 """
@@ -16,32 +16,33 @@ from albert_tf.text.truncation import truncated_lengths_in_graph
 from albert_tf.text.unknown_characters import LONG, shorten
 from albert_tf.text.wordpiece import CONTINUES, MAX_WORD, SPECIAL_PIECES, WordPiece, characters
 
-# What str.split() takes for white space, as an RE2 class.
+# The white space of str.split(), as an RE2 class.
 WHITE_SPACE = (
     r"[\t-\r\x1c-\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}"
     r"\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}]+"
 )
-# tf.strings.lower ends a string at NUL. U+FFFF is no character either, so no vocabulary holds it:
-# both become the unknown piece.
+# tf.strings.lower truncates a string at NUL, so U+FFFF replaces NUL. U+FFFF is not a character
+# either, so no vocabulary contains it, and both become the unknown piece.
 _NUL, _NO_CHARACTER = r"\x00", "\uffff"
 
 
 class GraphTokenizer(tf.Module):
-    """Strings to ragged ids, in graph mode, tf.data and SavedModels.
+    """A tokenizer from strings to ragged ids, for graph mode, tf.data and SavedModels.
 
-    The rules are the Python face's; bytes that are no UTF-8 become U+FFFD first. The model's bytes
-    travel inside the graph: a SavedModel needs tensorflow and tensorflow_text, and no file.
+    The rules are those of the Python tokenizer, after invalid UTF-8 is replaced by U+FFFD. The
+    graph contains the bytes of the model: a SavedModel needs tensorflow and tensorflow_text, but no
+    file.
 
-    The ids are the Python face's, but where two things outside our reach show: tensorflow_text
-    carries another release of sentencepiece, which may choose another of several cuts of equal
-    score, and Unicode tables of another date (159 code points differ; 60 for WordPiece).
+    The ids are those of the Python tokenizer, except for two differences in tensorflow_text. Its
+    release of sentencepiece may choose another of several segmentations of equal score, and its
+    Unicode tables have another date (159 code points differ; 60 for WordPiece).
 
-    TensorFlow frees the model together with this object: whatever holds on to the resource alone
-    then fails with "SentencepieceResource does not exist" (keras-hub issue 1573). A function, a
-    dataset or a module that refers to this object keeps it.
+    TensorFlow frees the model together with this object. Code that keeps only the resource then
+    fails with "SentencepieceResource does not exist" (keras-hub issue 1573). A function, a dataset
+    or a module that refers to this object keeps it alive.
 
     Args:
-      tokenizer: the Python face.
+      tokenizer: the Python tokenizer.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -53,22 +54,22 @@ class GraphTokenizer(tf.Module):
             self.ops = (WordPieceOps if is_wordpiece else SentencePieceOps)(tokenizer)
 
     def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Ids of each text, without special pieces: string [B] -> int32 [B, (pieces)]."""
+        """Return the ids of each text without special pieces: string [B] -> int32 [B, (pieces)]."""
         texts = tf.convert_to_tensor(texts)
         ids = self.ops(texts)
-        # The ops do not say how many rows they return; the reshape does.
+        # The ops do not set the static number of rows; the reshape does.
         splits = tf.reshape(ids.row_splits, [tf.shape(texts)[0] + 1])
         return tf.RaggedTensor.from_row_splits(ids.values, splits, validate=False)
 
     def pack(
         self, segments: Sequence[tf.RaggedTensor], seq_length: int | tf.Tensor
     ) -> dict[str, tf.Tensor]:
-        """See `pack_segments`."""
+        """Pack segments into the model's inputs: see `pack_segments`."""
         return pack_segments(segments, seq_length, self.special)
 
 
 class SentencePieceOps(tf.Module):
-    """tensorflow_text's sentencepiece, and the digit-comma rule as a gather."""
+    """The sentencepiece tokenizer of tensorflow_text, with the digit-comma rule as a gather."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         super().__init__(name="sentencepiece")
@@ -84,11 +85,11 @@ class SentencePieceOps(tf.Module):
         return ids if new is None else new.merge_dims(1, 2)
 
     def normalize(self, texts: tf.Tensor) -> tf.Tensor:
-        """What the model reads."""
+        """Return the normalized texts: see `normalize_in_graph`."""
         return normalize_in_graph(texts, self._normalization)
 
     def shorten(self, normal: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """What the model is given for it: see `unknown_characters.shorten`."""
+        """Shorten normalized texts if any is long: see `unknown_characters.shorten`."""
         count = tf.reduce_sum(tf.strings.length(normal, "UTF8_CHAR"))
         return tf.cond(
             tf.reduce_any(tf.strings.length(normal) > LONG),
@@ -97,7 +98,10 @@ class SentencePieceOps(tf.Module):
         )
 
     def replace(self, ids: tf.RaggedTensor) -> tf.RaggedTensor | None:
-        """[B, (pieces)] -> [B, (pieces), (new)] by the digit-comma rule; None: nothing changes."""
+        """Apply the digit-comma rule, [B, (pieces)] -> [B, (pieces), (new)].
+
+        Return None if the rule changes no piece of the vocabulary.
+        """
         if self._new_ids is None:
             return None
         table = tf.RaggedTensor.from_row_splits(*self._new_ids, validate=False)  # [V, (new)]
@@ -105,7 +109,10 @@ class SentencePieceOps(tf.Module):
 
 
 class WordPieceOps(tf.Module):
-    """BERT's words by regular expressions, cut by tensorflow_text's linear-time longest match."""
+    """BERT's words by regular expressions, split into pieces by tensorflow_text.
+
+    The longest match of its FastWordpieceTokenizer takes linear time.
+    """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         super().__init__(name="wordpiece")
@@ -123,18 +130,18 @@ class WordPieceOps(tf.Module):
         return self.cut(self.words(texts)).merge_dims(1, 2)
 
     def words(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """string [B] -> [B, (words)]."""
+        """Split texts, string [B], into words [B, (words)]."""
         return split_words_in_graph(texts, self._normalization)
 
     def cut(self, words: tf.RaggedTensor) -> tf.RaggedTensor:
-        """Words -> int32 [B, (words), (pieces)]; one of over MAX_WORD characters is unknown."""
+        """Split words into ids [B, (words), (pieces)]; words longer than MAX_WORD are unknown."""
         is_long = tf.strings.length(words.values, "UTF8_CHAR") > MAX_WORD
         known = tf.where(is_long, _NO_CHARACTER, words.values)
         return self._pieces.tokenize(words.with_values(known))
 
 
 def split_words_in_graph(texts: tf.Tensor, rules: Normalization) -> tf.RaggedTensor:
-    """`wordpiece.split_words` as TensorFlow operations: string [B] -> [B, (words)]."""
+    """Run `wordpiece.split_words` as TensorFlow operations: string [B] -> [B, (words)]."""
     classes = {name: re2_class(ranges) for name, ranges in characters().items()}
     replace = tf.strings.regex_replace
     texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
@@ -152,7 +159,7 @@ def split_words_in_graph(texts: tf.Tensor, rules: Normalization) -> tf.RaggedTen
 
 
 def normalize_in_graph(texts: tf.Tensor, rules: Normalization) -> tf.Tensor:
-    """`normalization.normalize` as TensorFlow operations: string [B] -> string [B]."""
+    """Run `normalization.normalize` as TensorFlow operations: string [B] -> string [B]."""
     texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
     texts = tf.strings.regex_replace(texts, _NUL, _NO_CHARACTER)
     texts = tf.strings.strip(tf.strings.regex_replace(texts, WHITE_SPACE, " "))
@@ -169,21 +176,23 @@ def normalize_in_graph(texts: tf.Tensor, rules: Normalization) -> tf.Tensor:
 def pack_segments(
     segments: Sequence[tf.RaggedTensor], seq_length: int | tf.Tensor, special: SpecialIds
 ) -> dict[str, tf.Tensor]:
-    """[CLS] A [SEP], or [CLS] A [SEP] B [SEP], cut and padded to `seq_length`.
+    """Pack [CLS] A [SEP] or [CLS] A [SEP] B [SEP], truncated and padded to `seq_length`.
 
-    Of a pair that is too long, the longer segment loses pieces at its end until they are equal,
-    then both in turn, B first: what tensorflow_text's RoundRobinTrimmer does.
+    If a pair is too long, the longer segment loses pieces at its end until both have the same
+    length. Then both lose pieces in turn, B first, as in tensorflow_text's RoundRobinTrimmer.
 
     Args:
       segments: one or two int32 [B, (pieces)].
-      seq_length: S, an int or a scalar tensor; at least the special pieces.
+      seq_length: S, an int or a scalar tensor; at least the number of special pieces.
+      special: the ids of the special pieces.
 
     Returns:
       `input_word_ids`, `input_mask` (1 = a piece), `input_type_ids` (1 = B and its [SEP]): int32
       [B, S], padded with the padding id, 0 and 0.
 
     Raises:
-      InputError: no or more than two segments, or an int `seq_length` that holds no special pieces.
+      InputError: there are no or more than two segments, or `seq_length` is an int that leaves no
+        room for the special pieces.
     """
     if len(segments) not in (1, 2):
         raise InputError(
@@ -192,13 +201,13 @@ def pack_segments(
     num_special = len(segments) + 1
     if isinstance(seq_length, int) and seq_length < num_special:
         raise InputError(
-            f"`seq_length` must be at least {num_special}, the special pieces. "
+            f"`seq_length` must be at least {num_special}, the number of special pieces. "
             f"Received: {seq_length}."
         )
     segments = [tf.cast(segment, tf.int32) for segment in segments]
     keep = _lengths(segments, tf.cast(seq_length, tf.int32) - num_special)
     positions = tf.range(tf.cast(seq_length, tf.int32))[tf.newaxis, :]  # [1, S]
-    start = tf.ones_like(keep[0])  # [B, 1], where the next segment begins
+    start = tf.ones_like(keep[0])  # [B, 1], the start of the next segment
     ids = tf.where(positions < start, special.cls, special.pad)  # [B, S]
     types = tf.zeros_like(ids)
     for number, (segment, length) in enumerate(zip(segments, keep, strict=True)):
@@ -213,7 +222,7 @@ def pack_segments(
 
 
 def _lengths(segments: list[tf.RaggedTensor], budget: tf.Tensor) -> list[tf.Tensor]:
-    """How many pieces of each segment fit, each int32 [B, 1]."""
+    """Return the number of pieces of each segment that fit, each int32 [B, 1]."""
     have = [tf.cast(s.row_lengths(), tf.int32)[:, tf.newaxis] for s in segments]
     if len(segments) == 1:
         return [tf.minimum(have[0], budget)]
@@ -221,14 +230,14 @@ def _lengths(segments: list[tf.RaggedTensor], budget: tf.Tensor) -> list[tf.Tens
 
 
 def _row_values(segment: tf.RaggedTensor, column: tf.Tensor) -> tf.Tensor:
-    """Row i's value at `column[i]` [B, S]; anything where the row has none."""
-    values = tf.concat([segment.values, [0]], axis=0)  # so that there is one
+    """Return row i's values at `column[i]`, [B, S]; arbitrary values outside the row."""
+    values = tf.concat([segment.values, [0]], axis=0)  # so that there is at least one
     starts = tf.cast(segment.row_starts(), tf.int32)[:, tf.newaxis]
     return tf.gather(values, tf.clip_by_value(starts + column, 0, tf.size(values) - 1))
 
 
 def _replacement_table(tokenizer: Tokenizer) -> tuple[tf.Tensor, tf.Tensor] | None:
-    """The digit-comma rule for every id: values and row splits of int32 [V, (new)]."""
+    """Return the digit-comma rule for every id: values and row splits of int32 [V, (new)]."""
     if not tokenizer.replacements:
         return None
     rows = [tokenizer.replacements.get(i, (i,)) for i in range(tokenizer.vocab_size)]

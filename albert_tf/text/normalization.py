@@ -1,4 +1,4 @@
-"""What happens to a text before a vocabulary sees it, and the characters that the rules name."""
+"""The normalization of a text before it is split into pieces, and its character classes."""
 
 import dataclasses
 import functools
@@ -16,15 +16,15 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 @dataclasses.dataclass(frozen=True)
 class Normalization:
-    """What happens to a text before the vocabulary sees it; chosen once, stored beside it.
+    """The normalization rules of a vocabulary, stored with it.
 
     The defaults are those of the published uncased English ALBERT (Google's `preprocess_text`).
 
     Attributes:
-      lowercase: lower case, by Unicode's full mapping (not case folding: ß stays ß).
-      strip_accents: sentencepiece: NFKD, then every character with a combining class is dropped;
-        WordPiece, as BERT: NFD, then every non-spacing mark is dropped.
-      unify_quotes: `` and '' become ", which the transformers library does and Google does not.
+      lowercase: convert to lower case, by Unicode's full mapping (not case folding: ß stays ß).
+      strip_accents: for sentencepiece, apply NFKD and drop every character with a combining class;
+        for WordPiece, as in BERT, apply NFD and drop every non-spacing mark.
+      unify_quotes: replace `` and '' by ", as the transformers library does and Google does not.
     """
 
     lowercase: bool = True
@@ -33,14 +33,15 @@ class Normalization:
 
 
 def normalize(texts: Sequence[str], rules: Normalization) -> list[str]:
-    """The texts as sentencepiece takes them: runs of white space to one space, then `rules`.
+    """Normalize texts for sentencepiece: replace each run of white space by a space, apply `rules`.
 
-    Lone surrogates, which UTF-8 cannot carry, become U+FFFD.
+    Leading and trailing white space is removed. Lone surrogates, which UTF-8 cannot encode, become
+    U+FFFD.
     """
     if not _is_collapsed(" ".join(texts)):
         texts = [" ".join(text.split()) for text in texts]
-    # One string for the whole batch, so that every rule is one call. "\n" keeps the texts apart:
-    # they hold none, and no rule makes, moves or removes one.
+    # One string for the whole batch, so that every rule is one call. "\n" separates the texts: they
+    # contain none, and no rule adds, moves or removes one.
     joined = "\n".join(texts)
     if rules.unify_quotes:
         joined = joined.replace("``", '"').replace("''", '"')
@@ -54,24 +55,24 @@ def normalize(texts: Sequence[str], rules: Normalization) -> list[str]:
 
 
 def _is_collapsed(text: str) -> bool:
-    """True only if single spaces are all the white space: the usual case, told in two scans."""
-    # No white space but " " is printable in Python's sense.
+    """Return True only if all white space is single inner spaces: a fast test of the usual case."""
+    # " " is the only printable white space for str.isprintable.
     return text.isprintable() and "  " not in text and text.strip() == text
 
 
 def python_class(ranges: Ranges) -> str:
-    """The inside of a character class, for `re`."""
+    """Return the inside of a character class for `re`."""
     return "".join(rf"\U{a:08x}-\U{b:08x}" for a, b in ranges)
 
 
 def re2_class(ranges: Ranges) -> str:
-    """The inside of a character class, for TensorFlow."""
+    """Return the inside of a character class for TensorFlow (RE2)."""
     return "".join(rf"\x{{{a:x}}}-\x{{{b:x}}}" for a, b in ranges)
 
 
 @functools.cache
 def combining_ranges() -> Ranges:
-    """Code points with a combining class: what `strip_accents` drops."""
+    """Return the code points with a combining class, which `strip_accents` drops."""
     ranges: list[tuple[int, int]] = []
     for code in range(sys.maxunicode + 1):
         if unicodedata.combining(chr(code)):
@@ -88,10 +89,10 @@ def _combining() -> re.Pattern[str]:
 
 
 def is_collapsed(joined: str, num_lines: int) -> bool:
-    """Whether lines of ASCII have no white space but single spaces, and none at their ends."""
+    """Return True if the only white space in lines of ASCII is single spaces, none at the ends."""
     codes = np.frombuffer(f"\n{joined}\n".encode(), np.uint8)
     blank = codes <= ord(" ")
-    # The joining "\n" are the only control characters, and no blank stands beside another.
+    # The joining "\n" are the only control characters, and no two blanks are adjacent.
     return int(np.count_nonzero(codes < ord(" "))) == num_lines + 1 and not bool(
         np.any(blank[1:] & blank[:-1])
     )

@@ -1,20 +1,21 @@
-"""Ragged rows, in memory that grows with their values alone.
+"""Operations on ragged rows whose memory grows only with the number of values.
 
-TensorFlow's own operations, `value_rowids`, `tf.ragged.boolean_mask`, broadcasting, reducing, take
-that of a tensor as wide as the longest row: with one text of a megabyte all others would be.
+TensorFlow's own operations (`value_rowids`, `tf.ragged.boolean_mask`, broadcasting, reducing) take
+the memory of a dense tensor as wide as the longest row: one text of a megabyte would make every row
+that wide.
 """
 
 import tensorflow as tf
 
 
 def row_of(rows: tf.RaggedTensor) -> tf.Tensor:
-    """The row of each value, int32 [values]."""
+    """Return the row of each value, int32 [values]."""
     size = tf.size(rows.values, tf.int64)
     return tf.searchsorted(rows.row_splits[1:], tf.range(size), side="right")
 
 
 def mask_rows(rows: tf.RaggedTensor, mask: tf.Tensor) -> tf.RaggedTensor:
-    """The rows without the values where `mask`, bool [values], is False."""
+    """Return the rows without the values where `mask`, bool [values], is False."""
     kept_before = tf.concat([[0], tf.cumsum(tf.cast(mask, tf.int64))], 0)
     return tf.RaggedTensor.from_row_splits(
         tf.boolean_mask(rows.values, mask), tf.gather(kept_before, rows.row_splits), validate=False
@@ -22,6 +23,6 @@ def mask_rows(rows: tf.RaggedTensor, mask: tf.Tensor) -> tf.RaggedTensor:
 
 
 def slice_rows(rows: tf.RaggedTensor, begin: tf.Tensor, length: tf.Tensor) -> tf.RaggedTensor:
-    """`length` of the values of all rows from `begin` on: int64 [n] each -> [n, (length)]."""
+    """Return the values [begin, begin + length) of all rows: int64 [n] each -> [n, (length)]."""
     positions = tf.ragged.range(begin, begin + length)
     return positions.with_values(tf.gather(rows.values, positions.values))

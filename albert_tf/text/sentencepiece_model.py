@@ -1,4 +1,4 @@
-"""A sentencepiece model as ALBERT needs it: with the special pieces and the digit-comma rule."""
+"""A sentencepiece model with ALBERT's special pieces and its digit-comma rule."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -11,14 +11,14 @@ from albert_tf.text.normalization import Normalization, normalize
 MODEL_FILE = "spiece.model"
 WORD_MARK = "▁"  # U+2581, sentencepiece's sign for a space
 SPECIAL_PIECES = {"pad": "<pad>", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
-# Characters that may continue a word, beside the letters: Google's list, without the apostrophe.
+# Characters other than letters that may continue a word: Google's list, which lacks the apostrophe.
 _PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~€£')
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz")
 
 
 @dataclasses.dataclass(frozen=True)
 class SpecialIds:
-    """Ids of the pieces that text never produces, and of the unknown piece."""
+    """The ids of the unknown piece and of the pieces that text never produces."""
 
     pad: int
     unk: int
@@ -28,7 +28,11 @@ class SpecialIds:
 
 
 def read_model(model: bytes, source: str) -> sentencepiece.SentencePieceProcessor:
-    """Parses a model's bytes; InputError, naming `source`, when they are none."""
+    """Parse the bytes of a model.
+
+    Raises:
+      InputError: the bytes are not a model; the message names `source`.
+    """
     processor = sentencepiece.SentencePieceProcessor()
     try:
         readable = bool(model) and processor.load_from_serialized_proto(model)
@@ -36,30 +40,34 @@ def read_model(model: bytes, source: str) -> sentencepiece.SentencePieceProcesso
         readable = False
     if not readable:
         raise InputError(
-            f"a tokenizer must be a sentencepiece model or a WordPiece vocabulary, and {source} is "
-            f"neither. Give the {MODEL_FILE} or vocab.txt of a checkpoint, or train a model with "
+            f"a tokenizer must be a sentencepiece model or a WordPiece vocabulary. {source} is "
+            f"neither. Pass the {MODEL_FILE} or vocab.txt of a checkpoint, or train a model with "
             "`python -m data.train_tokenizer`."
         )
     return processor
 
 
 def special_ids(processor: sentencepiece.SentencePieceProcessor, source: str) -> SpecialIds:
-    """Looks the special pieces up; InputError, naming `source`, when one is missing."""
+    """Look up the special pieces.
+
+    Raises:
+      InputError: a special piece is missing; the message names `source`.
+    """
     ids = {name: processor.piece_to_id(piece) for name, piece in SPECIAL_PIECES.items()}
     missing = [p for name, p in SPECIAL_PIECES.items() if processor.id_to_piece(ids[name]) != p]
     if missing:
         raise InputError(
-            f"a vocabulary must hold the pieces {', '.join(SPECIAL_PIECES.values())}; {source} "
+            f"a vocabulary must contain the pieces {', '.join(SPECIAL_PIECES.values())}; {source} "
             f"lacks {', '.join(missing)}. Train one with `python -m data.train_tokenizer`."
         )
     return SpecialIds(unk=processor.unk_id(), **ids)
 
 
 class SentencePiece:
-    """One sentencepiece model with ALBERT's special pieces and its digit-comma rule.
+    """A sentencepiece model with ALBERT's special pieces and its digit-comma rule.
 
-    The rule: a piece that ends in a digit and a comma ("▁2010,") is cut into the pieces of the
-    number and a comma. It depends on the piece alone, so it is a table from id to ids.
+    The rule splits a piece that ends in a digit and a comma ("▁2010,") into the pieces of the
+    number and a comma. It depends only on the piece, so it is a table from id to ids.
     """
 
     file = MODEL_FILE
@@ -80,7 +88,7 @@ class SentencePiece:
     def encode_batch(
         self, texts: Sequence[str], rules: Normalization, num_threads: int
     ) -> list[list[int]]:
-        """The ids of each text."""
+        """Return the ids of each text."""
         normal = normalize(texts, rules)
         batch: list[list[int]] = self.processor.encode(normal, num_threads=num_threads)
         clean = self._replaced.isdisjoint
@@ -89,7 +97,7 @@ class SentencePiece:
         return batch
 
     def cut(self, text: str, rules: Normalization) -> list[str]:
-        """The pieces of a text; an unknown one is its own text."""
+        """Return the pieces of a text; an unknown piece is returned as its text."""
         (normal,) = normalize([text], rules)
         found: list[str] = []
         for piece in self.processor.encode(normal, out_type=str):
@@ -97,28 +105,29 @@ class SentencePiece:
         return found
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of ids."""
+        """Return the text of ids."""
         text: str = self.processor.decode(list(ids))
         return text
 
     def starts_word(self, piece: str) -> bool:
-        """Whether a piece begins a word.
+        """Return True if a piece begins a word.
 
-        It continues one when it holds only a-z, A-Z and Google's punctuation, neither is one such
-        sign nor begins with ▁ or <. So each digit, accented or CJK piece is a word of its own.
+        A piece continues a word if it consists only of a-z, A-Z and Google's punctuation, is not a
+        single punctuation mark and does not begin with ▁ or <. So each piece with a digit, an
+        accented letter or a CJK character begins a word.
         """
         if piece.startswith((WORD_MARK, "<")) or piece in _PUNCTUATION:
             return True
         return not all(char.lower() in _LETTERS or char in _PUNCTUATION for char in piece)
 
     def num_characters(self, piece: str) -> int:
-        """Characters of text that a piece stands for; its ▁ is a space."""
+        """Return the number of characters that a piece stands for; its ▁ is a space."""
         return len(piece)
 
     def _split_digit_comma(self, piece: str) -> list[str]:
-        """The rule, as Model Garden's tools and transformers' slow tokenizer define it."""
+        """Apply the rule as Model Garden's tools and transformers' slow tokenizer define it."""
         number = self.processor.encode(piece[:-1].replace(WORD_MARK, ""), out_type=str)
-        # The model puts a space before every text; a piece inside a word has none.
+        # The model adds a space before every text; a piece inside a word has none.
         if number and piece[0] != WORD_MARK and number[0][0] == WORD_MARK:
             number = number[1:] if number[0] == WORD_MARK else [number[0][1:], *number[1:]]
         return [*number, piece[-1]]

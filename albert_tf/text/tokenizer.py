@@ -1,8 +1,8 @@
-"""Text to ids and back: the Python face of a vocabulary, and the reference.
+"""Text to ids and back: the Python tokenizer, which is the reference.
 
-Record builders use it in worker processes, so nothing here imports TensorFlow.
-`graph_tokenizer` is the in-graph face of the same vocabulary. Sources: Lan et al. 2020, section
-4.1; the behaviour of Google's `preprocess_text` and `encode_pieces`.
+Record builders use it in worker processes, so nothing here imports TensorFlow. `graph_tokenizer` is
+the graph version for the same vocabulary. Sources: Lan et al. 2020, section 4.1; the behavior of
+Google's `preprocess_text` and `encode_pieces`.
 """
 
 import functools
@@ -23,30 +23,30 @@ from albert_tf.text.wordpiece import VOCABULARY_FILE, WordPiece, is_vocabulary
 __all__ = ["WORD_MARK", "Normalization", "SpecialIds", "Tokenizer", "load_tokenizer"]
 
 SETTINGS_FILE = "albert_tokenizer.json"
-OLD_SETTINGS_FILE = "tokenizer.json"  # also Hugging Face's name, for other things
-FORMAT = "albert_tf.tokenizer/1"  # tells our settings from theirs
-_NESTED = ("", "tokenizer", os.path.join("assets.extra", "tokenizer"))  # where a folder keeps it
+OLD_SETTINGS_FILE = "tokenizer.json"  # also Hugging Face's name for another format
+FORMAT = "albert_tf.tokenizer/1"  # distinguishes our settings from theirs
+_NESTED = ("", "tokenizer", os.path.join("assets.extra", "tokenizer"))  # inside a folder
 
 
 class Tokenizer:
-    """A vocabulary and what happens to a text before it: ids of texts and texts of ids.
+    """A vocabulary with its normalization, to convert texts to ids and ids to texts.
 
     Args:
-      model: bytes of a sentencepiece model that holds <pad>, [CLS], [SEP] and [MASK], or of a
-        WordPiece vocab.txt that holds [PAD], [UNK], [CLS], [SEP] and [MASK].
-      normalization: what happens to a text first; by default what the vocabulary was made for.
-      training: how the model was made, as its maker recorded it; travels with `save`.
-      source: name of the model in error messages.
+      model: the bytes of a sentencepiece model with the pieces <pad>, [CLS], [SEP] and [MASK], or
+        of a WordPiece vocab.txt with [PAD], [UNK], [CLS], [SEP] and [MASK].
+      normalization: the rules applied to a text first; by default those that suit the vocabulary.
+      training: the settings with which the model was trained; `save` stores them.
+      source: the name of the model in error messages.
 
     Attributes:
       vocabulary: the `SentencePiece` or the `WordPiece`.
-      vocab_size: number of pieces, V.
-      special: ids of the special pieces.
-      model: the model's bytes.
+      vocab_size: the number of pieces, V.
+      special: the ids of the special pieces.
+      model: the bytes of the model.
       replacements: {id: ids}, the digit-comma rule; empty for WordPiece.
 
     Raises:
-      InputError: the bytes are no vocabulary, or a special piece is missing.
+      InputError: the bytes are not a vocabulary, or a special piece is missing.
     """
 
     def __init__(
@@ -70,22 +70,22 @@ class Tokenizer:
         return Tokenizer, (self.model, self.normalization, self.training)
 
     def encode(self, text: str) -> list[int]:
-        """The ids of one text, without special pieces."""
+        """Return the ids of one text, without special pieces."""
         return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str], num_threads: int = 1) -> list[list[int]]:
-        """The ids of each text, by one call of the library.
+        """Return the ids of each text, by one call of the library.
 
-        One thread by default: builders run one process a core, and a forked process must not
-        inherit a thread pool.
+        The default is one thread, since builders run one process per core, and a forked process
+        must not inherit a thread pool.
         """
         return self.vocabulary.encode_batch(texts, self.normalization, num_threads)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of ids; special pieces vanish, the unknown piece shows as ⁇ or [UNK].
+        """Return the text of ids, without special pieces; the unknown piece becomes ⁇ or [UNK].
 
         Raises:
-          InputError: an id outside [0, V).
+          InputError: an id is outside [0, V).
         """
         plain = [int(i) for i in ids]
         for i in plain:
@@ -93,40 +93,45 @@ class Tokenizer:
         return self.vocabulary.decode(plain)
 
     def pieces(self, text: str) -> list[str]:
-        """The pieces of one text as strings; an unknown one is its own text."""
+        """Return the pieces of one text as strings; an unknown piece is returned as its text."""
         return self.vocabulary.cut(text, self.normalization)
 
     def id_to_piece(self, i: int) -> str:
-        """The piece with id `i`; InputError outside [0, V)."""
+        """Return the piece with id `i`.
+
+        Raises:
+          InputError: `i` is outside [0, V).
+        """
         self._check_id(i)
         return self.vocabulary.pieces[i]
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """Hash of all that decides the ids: the model and the normalisation."""
+        """A hash of the model and the normalization, which together determine the ids."""
         rules = json.dumps(settings.to_dict(self.normalization), sort_keys=True)
         return hashlib.sha256(rules.encode() + b"\0" + self.model).hexdigest()[:32]
 
     @functools.cached_property
     def is_word_start(self) -> np.ndarray:
-        """bool [V]: whether a piece begins a word, for whole-word masks.
+        """A bool [V] array, True for pieces that begin a word, for whole-word masking.
 
-        The entries of control pieces follow the vocabulary's rule and mean nothing.
+        The entries of control pieces follow the vocabulary's rule and have no meaning.
         """
         return np.array(list(map(self.vocabulary.starts_word, self.vocabulary.pieces)), dtype=bool)
 
     @functools.cached_property
     def num_characters(self) -> np.ndarray:
-        """int64 [V]: characters of text that a piece stands for, the space before a word counted.
+        """An int64 [V] array of the number of characters that a piece stands for.
 
-        1 for the unknown piece. The entries of control pieces mean nothing.
+        The space before a word counts. The unknown piece has 1. The entries of control pieces have
+        no meaning.
         """
         lengths = np.array(list(map(self.vocabulary.num_characters, self.vocabulary.pieces)))
         lengths[self.special.unk] = 1
         return lengths
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Writes spiece.model or vocab.txt, then albert_tokenizer.json, each at once."""
+        """Write spiece.model or vocab.txt, then albert_tokenizer.json, each atomically."""
         record = {
             "format": FORMAT,
             "fingerprint": self.fingerprint,
@@ -143,22 +148,22 @@ class Tokenizer:
     def _check_id(self, i: int) -> None:
         if not 0 <= i < self.vocab_size:
             raise InputError(
-                f"ids must be in [0, {self.vocab_size}), the vocabulary. Received: {i}."
+                f"ids must be in [0, {self.vocab_size}), the vocabulary's range. Received: {i}."
             )
 
 
 def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
-    """Reads a tokenizer from a folder that `Tokenizer.save` wrote, a spiece.model or a vocab.txt.
+    """Read a tokenizer from a folder that `Tokenizer.save` wrote, a spiece.model or a vocab.txt.
 
-    `path` may also be the name of a shipped model, `albert-mini-en`.
-    A folder may also hold it in `tokenizer/` (runs, records, checkpoints) or in
-    `assets.extra/tokenizer/` (exports). Without our settings beside it, a sentencepiece model
-    is taken as the published uncased English one, and a vocab.txt as cased where it holds capital
-    letters.
+    `path` may also be the name of a shipped model, `albert-mini-en`. In a folder, the files may be
+    in `tokenizer/` (runs, records, checkpoints) or in `assets.extra/tokenizer/` (exports). Without
+    a settings file of ours in the same folder, a sentencepiece model gets the normalization of the
+    published uncased English one, and a vocab.txt is cased if it contains capital letters.
 
     Raises:
-      InputNotFoundError: nothing there.
-      InputError: no vocabulary, no special pieces, or settings of another one.
+      InputNotFoundError: there is no tokenizer at `path`.
+      InputError: the file is not a vocabulary, a special piece is missing, or the settings are not
+        JSON or belong to another vocabulary.
     """
     path = pretrained.locate(path)
     file = _find_model(path)
@@ -171,7 +176,7 @@ def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
     tokenizer = Tokenizer(model, rules, record.get("training"), source=f"{file!r}")
     if record.get("fingerprint") != tokenizer.fingerprint:
         raise InputError(
-            f"{SETTINGS_FILE} must describe the vocabulary beside it, and its fingerprint does "
+            f"{SETTINGS_FILE} must describe the vocabulary in its folder, but its fingerprint does "
             f"not match. Received: {os.path.dirname(file)!r}. Copy both files from one source."
         )
     return tokenizer
@@ -188,13 +193,13 @@ def _find_model(path: str) -> str:
     names = f"{MODEL_FILE} or {VOCABULARY_FILE}"
     what = f"no {names} in folder" if os.path.isdir(path) else "no file or folder"
     raise InputNotFoundError(
-        f"tokenizer: {what} {path!r} (working directory {os.getcwd()}). Give a folder that holds "
-        f"{names}, alone or under tokenizer/, or the file itself."
+        f"tokenizer: {what} {path!r} (working directory {os.getcwd()}). Pass a folder with "
+        f"{names}, directly or under tokenizer/, or the file itself."
     )
 
 
 def _read_record(folder: str) -> dict[str, Any] | None:
-    """Our settings beside a vocabulary; None where there are none."""
+    """Return our settings in the folder of a vocabulary; None if there are none."""
     paths = [os.path.join(folder, name) for name in (SETTINGS_FILE, OLD_SETTINGS_FILE)]
     for path in filter(os.path.isfile, paths):
         try:

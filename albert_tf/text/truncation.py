@@ -1,8 +1,8 @@
-"""How a pair of segments that is too long is truncated, in NumPy and in the graph.
+"""Truncation of segment pairs that are too long, in NumPy and in the graph.
 
-Pieces are taken one by one from the longer segment until both fit (BERT, `truncate_seq_pair`). Of
-equally long ones the second loses the odd piece, as with tensorflow_text's RoundRobinTrimmer; where
-that would tell which segment is which, the caller draws it.
+Pieces are removed one by one from the longer segment until both fit (BERT, `truncate_seq_pair`). If
+both are equally long, the second loses the odd piece, as in tensorflow_text's RoundRobinTrimmer.
+Where that would reveal which segment is which, the caller draws `odd` at random.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 def truncated_lengths(
     first: np.ndarray, second: np.ndarray, limit: int, odd: int | np.ndarray = 1
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return how many pieces of each segment are kept.
+    """Return the number of pieces of each segment that are kept.
 
     Args:
-      first, second: the lengths, integers [N].
-      limit: pieces that both may have together.
-      odd: of equally long ones the first keeps the odd piece where it is 1, the second where 0.
+      first: the lengths of the first segments, integers [N].
+      second: the lengths of the second segments, integers [N].
+      limit: the maximum number of pieces of both together.
+      odd: the segment that keeps the odd piece if both are equally long: 1 = first, 0 = second.
     """
     kept = np.minimum(first, np.maximum((limit + odd) // 2, limit - second))
     return kept, np.minimum(second, limit - kept)
@@ -30,7 +31,7 @@ def truncated_lengths(
 def truncated_lengths_in_graph(
     first: "tf.Tensor", second: "tf.Tensor", limit: Any, odd: Any = 1
 ) -> tuple["tf.Tensor", "tf.Tensor"]:
-    """`truncated_lengths` as TensorFlow operations, of int32 tensors."""
+    """Compute `truncated_lengths` of int32 tensors as TensorFlow operations."""
     import tensorflow as tf
 
     kept = tf.minimum(first, tf.maximum((limit + odd) // 2, limit - second))

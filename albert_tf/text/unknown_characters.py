@@ -1,7 +1,7 @@
-"""Long runs of characters that a sentencepiece model does not know, cut short inside a graph.
+"""Shortening of long runs of characters unknown to a sentencepiece model, inside a graph.
 
-A run of any length becomes one piece, but joining it takes tensorflow_text the square of its
-length: half a minute for 300,000 characters.
+A run of any length becomes one piece, but the time that tensorflow_text takes to join it is
+quadratic in its length: half a minute for 300,000 characters.
 """
 
 from collections.abc import Callable
@@ -10,22 +10,22 @@ import tensorflow as tf
 
 from albert_tf.text.ragged import mask_rows
 
-LONG = 4096  # bytes; texts up to here are left as they are
-_BLOCK, _BEYOND = 64, 16  # characters; a piece, or what becomes another character, has no more
-_STRANGER = "\U0010fffd"  # of private use: unknown to every model
+LONG = 4096  # bytes; texts up to this length do not change
+_BLOCK, _BEYOND = 64, 16  # characters; no piece or normalization rule spans more than _BEYOND
+_STRANGER = "\U0010fffd"  # for private use: unknown to every model
 
 
 def shorten(
     texts: tf.Tensor, tokenize: Callable[[tf.Tensor], tf.RaggedTensor]
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Texts of the same pieces, where the blocks inside a long run are one character each.
+    """Return texts with the same pieces, in which each block inside a long run is one character.
 
     Args:
-      texts: string [B], UTF-8; C characters in all.
-      tokenize: the model's: string [N] -> [N, (pieces)].
+      texts: string [B], UTF-8, with C characters in total.
+      tokenize: the tokenizer of the model, string [N] -> [N, (pieces)].
 
     Returns:
-      The texts, string [B], and which of the characters they still have, bool [C].
+      The texts, string [B], and the mask of the characters that they keep, bool [C].
     """
     codes = tf.strings.unicode_decode(texts, "UTF-8")
     characters, count = codes.values, tf.size(codes.values, tf.int64)
@@ -46,10 +46,11 @@ def _inside_runs(
     end: tf.Tensor,
     tokenize: Callable[[tf.Tensor], tf.RaggedTensor],
 ) -> tf.Tensor:
-    """Which of the blocks [begin, end) are unknown as their neighbours of the same text are [N].
+    """Return the mask [N] of blocks [begin, end) that are unknown, as are both their neighbors.
 
-    Asking the model, rather than its alphabet, sees what it makes of characters before it looks
-    them up: some vanish, some become others, alone or together with those that follow.
+    Neighbors are blocks of the same text. Tokenizing the blocks, instead of looking characters up
+    in the model's alphabet, takes the model's own normalization into account: some characters
+    vanish, some become others, alone or together with those that follow.
     """
 
     def text(limit: tf.Tensor) -> tf.Tensor:
@@ -61,9 +62,9 @@ def _inside_runs(
     block, further = text(end), text(tf.minimum(end + _BEYOND, tf.size(characters, tf.int64)))
     among = tf.strings.join([_STRANGER, block, _STRANGER, further, _STRANGER])
     pieces = tokenize(tf.concat([[_STRANGER], among, block], 0)).row_lengths()
-    # Of a model that spells the unknown in bytes, no block is one piece with its neighbours.
+    # A model that encodes unknown characters as bytes never joins a block with its neighbors.
     joins = tf.equal(pieces[1 : tf.size(begin) + 1], pieces[0])
-    is_some = pieces[tf.size(begin) + 1 :] > 0  # not all of it vanishes
-    row = tf.where(joins, tf.searchsorted(row_starts, begin, side="right"), 0)  # from 1 on
+    is_some = pieces[tf.size(begin) + 1 :] > 0  # some of it does not vanish
+    row = tf.where(joins, tf.searchsorted(row_starts, begin, side="right"), 0)  # counted from 1
     beside = tf.pad(row, [[1, 1]])
     return joins & is_some & tf.equal(beside[:-2], row) & tf.equal(beside[2:], row)

@@ -1,1 +1,1 @@
-"""What every training shares: checkpoints, best weights, metrics, parts of a batch, progress."""
+"""Common parts of all training: checkpoints, best weights, metrics, batch parts, progress."""

@@ -1,4 +1,4 @@
-"""The best weights of a run by a metric, and when to stop waiting for better ones."""
+"""Selection of the best weights of a run by a metric, and early stopping."""
 
 import math
 
@@ -8,22 +8,24 @@ from albert_tf.training.checkpoints import Checkpoints
 
 
 class BestWeights:
-    """Decides by evaluations, and keeps the weights of the best.
+    """The best weights of a run, selected by its evaluations.
 
-    All it remembers is in the run's metrics, so that a restart decides as the run would have: first
-    the metrics of an evaluation, then the state that the run goes back to, then `drop_older`.
+    All of the state can be rebuilt from the run's metrics, so that a resumed run decides as an
+    uninterrupted one. After an evaluation, write its metrics first, then save the state that the
+    run resumes from, then call `drop_older`.
 
     Attributes:
-      value, step: the best, strictly, and the first of equals; NaN is never better. None and 0
-        before there is one.
-      stale: evaluations since.
+      value, step: the best value and its step. Only a strictly better value replaces them, so that
+        the first of equal values stays; NaN is never better. They are None and 0 at first.
+      stale: the number of evaluations since the best one.
 
     Args:
       checkpoint: the weights.
-      source, target: as of `Checkpoints`.
-      column: of the metrics.
-      lower: whether lower is better, as of a loss.
-      patience: evaluations without a better one until the run ends; None or 0: it goes on.
+      source, target: as in `Checkpoints`.
+      column: the name of the metric.
+      lower: True if lower is better, as for a loss.
+      patience: the number of evaluations without a better one after which the run ends; None or 0
+        means no limit.
     """
 
     def __init__(
@@ -45,33 +47,33 @@ class BestWeights:
         self.step = self.stale = 0
 
     def rewind(self, rows: list[dict[str, float]], step: int) -> None:
-        """Takes up the decisions that `rows` led to until `step`; drops what was kept later."""
+        """Repeat the decisions for `rows` up to `step`; drop weights that were saved later."""
         self._forget()
         for row in rows:
             if row["step"] <= step and self._column in row:
                 self._decide(int(row["step"]), row[self._column])
         self._checkpoints.drop(lambda kept: kept > step)
         if self.step and self.step not in self._of_chief.steps() + self._checkpoints.steps():
-            self._forget()  # it went with a checkpoint that could not be read any more
+            self._forget()  # it was dropped with a checkpoint that could not be read
 
     def add(self, step: int, value: float) -> bool:
-        """Keeps the weights if `value`, an evaluation at `step`, is the best; returns whether."""
+        """Save the weights and return True if `value`, evaluated at `step`, is the best."""
         if is_best := self._decide(step, value):
             self._checkpoints.save(step)
         return is_best
 
     def drop_older(self) -> None:
-        """Keeps the best alone: training goes back to no earlier step than this any more."""
+        """Drop all weights but the best, once the run can no longer resume from an earlier step."""
         self._checkpoints.drop(lambda kept: kept != self.step)
 
     def restore(self) -> None:
-        """Gives the model the best weights, those that this process has saved before others."""
+        """Load the best weights into the model; weights that this process saved take precedence."""
         if self._checkpoints.restore() is None:
             self._of_chief.restore()
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether the patience is at its end."""
+        """True if the patience is exhausted."""
         return 0 < self._patience <= self.stale
 
     def _decide(self, step: int, value: float) -> bool:

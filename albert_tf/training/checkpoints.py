@@ -1,4 +1,4 @@
-"""A run's checkpoints: each is whole or absent, and of damaged ones the one before is taken."""
+"""A run's checkpoints: each is complete or absent, and damaged ones are skipped."""
 
 import contextlib
 import glob
@@ -16,12 +16,13 @@ _INDEX = re.compile(r"ckpt-(\d+)\.index")
 
 
 class Checkpoints:
-    """Saves and restores what `checkpoint` tracks, in files named by the step.
+    """The checkpoints of everything that `checkpoint` tracks, in files named by the step.
 
     Args:
-      source: the folder that is read, the run's own.
-      target: the folder that is written: the same, but of several workers for one alone.
-      keep: how many are kept of the latest, None: all until they are dropped.
+      checkpoint: the objects to save and restore.
+      source: the folder to read, which is the run's own.
+      target: the folder to write: the same one, except for workers other than the chief.
+      keep: the number of latest checkpoints to keep; None keeps all until they are dropped.
     """
 
     def __init__(
@@ -34,13 +35,13 @@ class Checkpoints:
         self._manager = tf.train.CheckpointManager(checkpoint, target, max_to_keep=None)
 
     def save(self, step: int, also_keep: int | None = None) -> None:
-        """Saves a step that is not there yet; a full disk or a kill leaves what was saved before.
+        """Save a step that has no checkpoint yet; a full disk or a kill leaves earlier ones intact.
 
-        Then the earlier ones that are too many go, but not `also_keep`, and all later ones, which
-        are of a past that training has left.
+        If `keep` is set, also remove surplus earlier checkpoints, except `also_keep`, and all later
+        ones, which training has rolled back.
 
         Raises:
-          MachineError: it could not be written; its parts are removed.
+          MachineError: the checkpoint could not be written; its partial files are removed.
         """
         try:
             self._manager.save(checkpoint_number=step)
@@ -48,8 +49,8 @@ class Checkpoints:
             shutil.rmtree(os.path.join(self._target, f"ckpt-{step}_temp"), ignore_errors=True)
             raise MachineError(
                 f"{self._target}: checkpoint {step} could not be written "
-                f"({error.message.rpartition('; ')[2]}). What was saved before is whole: make room "
-                "and give the same command again."
+                f"({error.message.rpartition('; ')[2]}). Earlier checkpoints are intact. Make room "
+                "and run the same command again."
             ) from None
         if self._keep:
             until = [saved for saved in _steps_in(self._target) if saved <= step]
@@ -57,14 +58,15 @@ class Checkpoints:
             self.drop(lambda old: old not in kept)
 
     def drop(self, is_unwanted: Callable[[int], bool]) -> None:
-        """Removes those of some steps."""
+        """Remove the checkpoints of the steps for which `is_unwanted` is true."""
         steps = _steps_in(self._target)
         unwanted = set(filter(is_unwanted, steps))
         if not unwanted:
             return
         remaining = [f"ckpt-{step}" for step in sorted({*steps} - unwanted)]
-        # First what names the latest: a kill in between leaves files that nobody reads. Names
-        # without a folder stay so where the folder is absolute, and a run can be moved.
+        # First update the file that names the latest: a kill in between leaves only unused files.
+        # With an absolute folder, TensorFlow stores the names without one, so that a run can be
+        # moved.
         if remaining:
             folder = os.path.abspath(self._target)
             tf.compat.v1.train.update_checkpoint_state(folder, remaining[-1], remaining)
@@ -73,20 +75,22 @@ class Checkpoints:
                 os.remove(os.path.join(self._target, "checkpoint"))
         for step in unwanted:
             files = glob.glob(os.path.join(glob.escape(self._target), f"ckpt-{step}.*"))
-            for path in sorted(files, reverse=True):  # the index, without which it is none, first
+            for path in sorted(files, reverse=True):  # the index first: it defines a checkpoint
                 os.remove(path)
 
     def steps(self) -> list[int]:
-        """Of what has been saved in the source, the latest first."""
+        """Return the steps of the checkpoints in the source, the latest first."""
         return _steps_in(self._source)
 
     def restore(self, until: int | None = None) -> int | None:
-        """Restores the latest checkpoint that can be read, at step `until` or before it.
+        """Restore the latest checkpoint that can be read, at step `until` or before it.
 
-        Returns its step, None if none was saved, or of those `until` a step none can be read.
+        Return its step. Return None if there is no checkpoint, or if `until` is given and none up
+        to it can be read.
 
         Raises:
-          InputError: some were saved, and none can be read; or one is of another model.
+          InputError: no checkpoint can be read although there are some, and `until` is None; or a
+            checkpoint is of another model.
         """
         steps = [n for n in _steps_in(self._source) if until is None or n <= until]
         for step in steps:
@@ -97,22 +101,22 @@ class Checkpoints:
                     self._checkpoint.restore(path).assert_consumed()
                     return step
             except DAMAGE as error:
-                print(f"warning: {path} is damaged, the one before is tried: {error}", flush=True)
+                print(f"warning: {path} is damaged, trying the one before: {error}", flush=True)
                 continue
             raise InputError(
-                f"{path} is of another model than the run's config.json describes: {wrong} Put the "
-                "run's own checkpoints back, or remove the folder to begin anew."
+                f"{path} does not match the model of the run's config.json: {wrong} Restore the "
+                "run's own checkpoints, or remove the folder to start over."
             )
         if steps and until is None:
             raise InputError(
-                f"no checkpoint in {self._source!r} can be read: remove the folder to begin anew, "
-                "or put back a copy."
+                f"no checkpoint in {self._source!r} can be read. Remove the folder to start over, "
+                "or restore a copy of it."
             )
         return None
 
 
 def _steps_in(folder: str) -> list[int]:
-    """Of what has been saved, the latest first. An index is written when the data is there."""
+    """Return the steps saved in a folder, the latest first; an index is written after its data."""
     names = os.listdir(folder) if os.path.isdir(folder) else []
     found = (_INDEX.fullmatch(name) for name in names)
     return sorted((int(match[1]) for match in found if match), reverse=True)

@@ -1,4 +1,4 @@
-"""Where a run's metrics go: metrics.jsonl and TensorBoard, the same rows in both."""
+"""The log of a run's metrics, with the same rows in metrics.jsonl and TensorBoard."""
 
 import atexit
 import contextlib
@@ -14,7 +14,10 @@ from albert_tf.runtime.run_dir import RunDir
 
 
 def writable_run(run: RunDir, strategy: tf.distribute.Strategy) -> RunDir:
-    """The run for the chief; for other workers a scratch folder, removed when the process ends."""
+    """Return the run for the chief, and a temporary folder for other workers.
+
+    The temporary folder is removed when the process ends.
+    """
     if devices.is_chief(strategy):
         return run
     scratch = tempfile.TemporaryDirectory()
@@ -23,7 +26,7 @@ def writable_run(run: RunDir, strategy: tf.distribute.Strategy) -> RunDir:
 
 
 class MetricsLog(contextlib.ExitStack):
-    """Appends rows; `rewind` comes first.
+    """The log of a run's metrics. Call `rewind` before `add`.
 
     >>> with MetricsLog(run) as log:
     ...     log.rewind(step=0)
@@ -35,10 +38,10 @@ class MetricsLog(contextlib.ExitStack):
         self._run = run
 
     def rewind(self, step: int) -> None:
-        """Goes on behind `step`; drops what was written for later ones."""
+        """Continue after `step` and drop the rows of later steps."""
         self.close()
         self._run.truncate_metrics(step)
-        # Written anew from the rows that stay: TensorBoard would show the others twice.
+        # Rewrite the events from the remaining rows: TensorBoard would show dropped steps twice.
         events = os.path.join(glob.escape(self._run.tensorboard_path), "events.out.tfevents.*")
         for path in glob.glob(events):
             os.remove(path)
@@ -48,7 +51,7 @@ class MetricsLog(contextlib.ExitStack):
             self._summarize(row)
 
     def add(self, row: Mapping[str, float]) -> None:
-        """A row of numbers, one of them `step`."""
+        """Append a row of numbers, one of which is `step`."""
         self._run.add_metrics(row)
         self._summarize(row)
 

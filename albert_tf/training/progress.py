@@ -1,4 +1,4 @@
-"""Progress on long work: a bar with an ETA on a terminal, a plain line now and then elsewhere."""
+"""Progress of long tasks: a bar with an ETA on a terminal, elsewhere a plain line at intervals."""
 
 import sys
 import time
@@ -10,7 +10,7 @@ LINE_EVERY_S = 15.0
 
 
 class Progress:
-    """Counts units of work, of `total` if that is known.
+    """A counter of completed units, out of `total` if it is known.
 
     >>> with Progress("steps", 1000) as progress:
     ...     progress.advance(10, note="loss 5.3")
@@ -31,7 +31,7 @@ class Progress:
             self._bar.close()
 
     def advance(self, count: int, note: str = "") -> None:
-        """Adds `count` units; `note` is shown beside the bar or on the next line."""
+        """Add `count` units; `note` is shown next to the bar or in the next line."""
         self.done += count
         if self._bar is not None:
             self._bar.set_postfix_str(note, refresh=False)

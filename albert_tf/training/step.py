@@ -1,4 +1,4 @@
-"""What the training steps share: a batch in parts, and the key of a step's dropout."""
+"""Common functions of the training steps: parts of a batch, and the dropout key of a step."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,7 @@ from albert_tf.models.layers import common
 
 
 def split_batch(batch: Any, parts: int) -> Any:
-    """A structure of [B, ...] -> the same of [parts, B / parts, ...]; `parts` must divide B."""
+    """Reshape a structure of [B, ...] to [parts, B / parts, ...]; `parts` must divide B."""
 
     def split(values: tf.Tensor) -> tf.Tensor:
         return tf.reshape(values, [parts, -1, *common.shape_of(values)[1:]])
@@ -18,7 +18,10 @@ def split_batch(batch: Any, parts: int) -> Any:
 
 
 def sum_over_parts(compute: Callable[[tf.Tensor], Any], first: int, parts: int, start: Any) -> Any:
-    """start + compute(first) + ... + compute(parts - 1), a structure, one part after the other."""
+    """Return start + compute(first) + ... + compute(parts - 1), one part after another.
+
+    `start` and the results of `compute` are structures of tensors.
+    """
 
     def add(part: tf.Tensor, sums: Any) -> tuple[tf.Tensor, Any]:
         return part + 1, tf.nest.map_structure(tf.add, sums, compute(part))
@@ -29,15 +32,14 @@ def sum_over_parts(compute: Callable[[tf.Tensor], Any], first: int, parts: int, 
 
 
 def num_parts(rows: int, at_most: int) -> int:
-    """The largest number of equal parts of so many rows."""
+    """Return the largest number of equal parts of `rows` rows that is at most `at_most`."""
     return next(number for number in range(max(1, at_most), 0, -1) if rows % number == 0)
 
 
 def parallel_parts(compute: Callable[[tf.Tensor], Any], parts: int, like: Any) -> list:
-    """[compute(0), ..., compute(parts - 1)], as many at once as there are threads.
+    """Return [compute(0), ..., compute(parts - 1)], with as many in parallel as there are threads.
 
-    Args:
-      like: a structure of the `tf.TensorSpec`s of what `compute` returns.
+    `like` is a structure of the `tf.TensorSpec`s of the result of `compute`.
     """
 
     def run(part: tf.Tensor, results: list[tf.TensorArray]) -> tuple:
@@ -56,7 +58,7 @@ def parallel_parts(compute: Callable[[tf.Tensor], Any], parts: int, like: Any) -
 
 
 def step_dropout_key(seed: int, step: tf.Tensor) -> common.DropoutKey:
-    """int32 [2], a function of (seed, step, replica)."""
+    """Return the dropout key of (seed, step, replica), int32 [2]."""
     key = tf.stack([tf.constant(seed, tf.int32), tf.cast(step, tf.int32)])
     replica = tf.distribute.get_replica_context()
     return common.fold_in(key, tf.cast(replica.replica_id_in_sync_group, tf.int32))

@@ -1,16 +1,16 @@
-"""The systems that are compared: ours, and the peers of which each may be absent.
+"""The systems to compare: ours and its peers, any of which may be missing.
 
-A module of a system imports its library at the top and has builders
+The module of a system imports its library at the top and has builders
 `(Workload, precision, jit) -> Step`. Every builder makes the same training step with the library's
-own modules and optimizer: forward without dropout, MLM logits at the predicted positions alone,
-mean MLM loss + mean pair loss, gradients clipped to global norm 1, AdamW.
+own modules and optimizer: forward without dropout, MLM logits at the predicted positions only, mean
+MLM loss + mean pair loss, gradients clipped to global norm 1, AdamW.
 """
 
 from collections.abc import Callable
 
 from benchmarks.workloads import Workload
 
-Step = Callable[[], float]  # runs one training step, returns its loss
+Step = Callable[[], float]  # runs one training step and returns its loss
 Builder = Callable[[Workload, str, bool], Step]
 
 LEARNING_RATE, WEIGHT_DECAY, CLIP_NORM = 1e-4, 0.01, 1.0

@@ -1,10 +1,10 @@
-"""The keys of `transformers.AlbertConfig` for a workload's model."""
+"""Keys of `transformers.AlbertConfig` for the model of a workload."""
 
 from benchmarks.workloads import Workload
 
 
 def hf_config(workload: Workload) -> dict[str, object]:
-    """Keyword arguments of the configuration, without dropout."""
+    """Return the keyword arguments of the configuration, without dropout."""
     config = workload.model
     return {
         "vocab_size": config.vocab_size,

@@ -1,4 +1,4 @@
-"""Hugging Face's TensorFlow classes (transformers before version 5) and its AdamWeightDecay."""
+"""Hugging Face's TensorFlow classes (transformers before version 5) and AdamWeightDecay."""
 
 import tensorflow as tf
 import tf_keras
@@ -11,7 +11,10 @@ from benchmarks.workloads import Workload, batch_of
 
 
 def albert(workload: Workload, precision: str, jit: bool) -> Step:
-    """The modules of TFAlbertForPreTraining; its own call would score every position."""
+    """Build the step from the modules of TFAlbertForPreTraining.
+
+    Its own call would score every position.
+    """
     tf_keras.mixed_precision.set_global_policy(precision)
     model = TFAlbertForPreTraining(AlbertConfig(**hf_config(workload)))
     model.build()

@@ -1,4 +1,4 @@
-"""Hugging Face's torch classes and torch's AdamW, eager or through `torch.compile`."""
+"""Hugging Face's torch classes and torch's AdamW, eager or compiled by `torch.compile`."""
 
 import contextlib
 from typing import Any
@@ -12,12 +12,15 @@ from benchmarks.workloads import Workload, batch_of
 
 
 def eager(workload: Workload, precision: str, jit: bool) -> Step:
-    """The modules of AlbertForPreTraining; its own forward would score every position."""
+    """Build the step from the modules of AlbertForPreTraining.
+
+    Its own forward would score every position.
+    """
     return _step(workload, precision, compiled=False)
 
 
 def compiled(workload: Workload, precision: str, jit: bool) -> Step:
-    """The same, with forward and loss compiled."""
+    """Build the same step, with forward and loss compiled."""
     return _step(workload, precision, compiled=True)
 
 

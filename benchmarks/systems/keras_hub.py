@@ -1,4 +1,4 @@
-"""keras-hub's AlbertMaskedLM with Keras' own training step; it has no sentence-order loss."""
+"""keras-hub's AlbertMaskedLM with Keras's own training step; it has no sentence-order loss."""
 
 import os
 
@@ -11,7 +11,7 @@ from benchmarks.workloads import Workload, batch_of
 
 
 def albert(workload: Workload, precision: str, jit: bool) -> Step:
-    """Backbone and MLM head; what Keras compiles by default stays compiled."""
+    """Build the step of the backbone and MLM head, compiled as Keras does by default."""
     config, batch = workload.model, batch_of(workload)
     backbone = keras_hub.models.AlbertBackbone(
         vocabulary_size=config.vocab_size,

@@ -1,4 +1,4 @@
-"""Our own step: the very object that `pretraining.train` runs."""
+"""Our own step: the same `TrainStep` that `pretraining.train` runs."""
 
 import tensorflow as tf
 import tf_keras
@@ -10,11 +10,11 @@ from benchmarks.workloads import Workload, batch_of
 from pretraining.loop.config import LoopConfig, OptimizerConfig, PretrainConfig
 from pretraining.loop.train_step import TrainStep, make_optimizer
 
-THREADS_OF_AN_OPERATION = 1  # as `devices.compute_side_by_side` has it
+THREADS_OF_AN_OPERATION = 1  # as `devices.compute_side_by_side` sets it
 
 
 def albert(workload: Workload, precision: str, jit: bool) -> Step:
-    """AlbertPretrainer with the workload's model."""
+    """Build the step of AlbertPretrainer with the workload's model."""
     tf_keras.mixed_precision.set_global_policy(precision)
     config = PretrainConfig(
         model=workload.model,
@@ -44,5 +44,5 @@ def albert(workload: Workload, precision: str, jit: bool) -> Step:
 
 
 def bert(workload: Workload, precision: str, jit: bool) -> Step:
-    """The same code with BERT's shape."""
+    """Build the same step with BERT's shape."""
     return albert(workload.as_bert(), precision, jit)

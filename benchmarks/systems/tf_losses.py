@@ -1,4 +1,4 @@
-"""The loss that a user of a TensorFlow peer writes around its logits."""
+"""The pretraining loss that a user of a TensorFlow peer computes from its logits."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ import tensorflow as tf
 def pretraining_loss(
     mlm_logits: tf.Tensor, pair_logits: tf.Tensor, batch: Mapping[str, tf.Tensor]
 ) -> tf.Tensor:
-    """Mean MLM loss over [B, P, V] logits + mean pair loss over [B, 2] logits, in float32."""
+    """Return mean MLM loss of [B, P, V] logits + mean pair loss of [B, 2] logits, in float32."""
     mlm = tf.nn.sparse_softmax_cross_entropy_with_logits(
         batch["masked_lm_ids"], tf.cast(mlm_logits, tf.float32)
     )

@@ -1,4 +1,4 @@
-"""tf-models-official: AlbertEncoder, its MaskedLM layer, its AdamWeightDecay (which clips)."""
+"""The AlbertEncoder, MaskedLM layer and clipping AdamWeightDecay of tf-models-official."""
 
 import tensorflow as tf
 import tf_keras
@@ -12,7 +12,7 @@ from benchmarks.workloads import Workload, batch_of
 
 
 def albert(workload: Workload, precision: str, jit: bool) -> Step:
-    """The encoder with both heads, trained as its masked-LM task does."""
+    """Build the step of the encoder with both heads, trained as in its masked-LM task."""
     tf_keras.mixed_precision.set_global_policy(precision)
     encoder = encoder_like(workload.model)
     mlm_head = layers.MaskedLM(
@@ -44,7 +44,7 @@ def albert(workload: Workload, precision: str, jit: bool) -> Step:
 
 
 def encoder_like(config: AlbertConfig) -> networks.AlbertEncoder:
-    """Model Garden's encoder of the same shape, without dropout."""
+    """Return Model Garden's encoder of the same shape, without dropout."""
     return networks.AlbertEncoder(
         vocab_size=config.vocab_size,
         embedding_width=config.embedding_size,

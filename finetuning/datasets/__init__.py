@@ -1,4 +1,4 @@
-"""The tasks by name."""
+"""The fine-tuning tasks by name."""
 
 from albert_tf.runtime import settings
 from albert_tf.runtime.errors import InputError
@@ -20,16 +20,20 @@ TASKS: dict[str, Task] = {
 
 
 def task_name(run_dir: str, given: str | None) -> str:
-    """The name in TASKS of what to read for a run: `given` by --task, or else the run's own.
+    """Return the name in TASKS of the dataset to read for a run.
+
+    Args:
+      run_dir: the run.
+      given: the name from --task; None: the run's own.
 
     Raises:
-      InputError: an unknown name, or none, as of a converted model.
+      InputError: the name is unknown, or there is none because the run is a converted model.
     """
     name = given or RunDir(run_dir).config().get("name")
     if name is None:
         raise InputError(
-            f"--run_dir={run_dir} does not state its data set, as it was converted: pass --task, "
-            f"one of {', '.join(TASKS)}."
+            f"--run_dir={run_dir} is a converted model and does not state its dataset. Pass "
+            f"--task, one of {', '.join(TASKS)}."
         )
     if name not in TASKS:
         raise InputError(f"--task: {settings.unknown_key(name, TASKS, 'task')}")

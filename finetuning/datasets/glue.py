@@ -1,4 +1,4 @@
-"""GLUE: nine tasks and their diagnostic set, in the benchmark's own files or from TFDS."""
+"""GLUE: nine tasks and their diagnostic set, from the benchmark's own files or from TFDS."""
 
 import dataclasses
 import math
@@ -16,7 +16,7 @@ from finetuning.datasets import metrics
 from finetuning.datasets.table_files import find, open_table, tfds_rows, write_predictions
 from finetuning.datasets.task import Data, Prediction, Source, require_section
 
-# What the files call the columns `label`, `sentence1` and `sentence2` of the table below.
+# The files' names for the columns `label`, `sentence1` and `sentence2` of the table below.
 ALIASES = {
     **dict.fromkeys(("gold_label", "is_duplicate", "score", "Quality", "Label"), "label"),
     **dict.fromkeys(("#1 String", "premise", "Premise"), "sentence1"),
@@ -33,10 +33,10 @@ def paper_settings(
     encoder_dropout: float = 0.0,
     evaluate_every: int = 100,
 ) -> dict[str, Any]:
-    """A row of the paper's Table 14, as --set has it.
+    """Return a row of the paper's Table 14 as keys and values for --set.
 
-    The dev examples are read as often as google-research/albert does (`save_checkpoints_steps`):
-    the published scores are the best of so many readings.
+    The dev examples are evaluated as often as in google-research/albert (`save_checkpoints_steps`):
+    the published scores are the best of these evaluations.
     """
     return {
         "training.learning_rate": learning_rate,
@@ -54,20 +54,22 @@ def paper_settings(
 
 @dataclasses.dataclass(frozen=True)
 class GlueTask:
-    """One row of the benchmark; see `finetuning.datasets.task.Task`.
+    """A task of the benchmark, with the interface of `finetuning.datasets.task.Task`.
 
-    `--data_dir` is the folder of its files (glue/CoLA) or the one above it (glue).
+    `--data_dir` is the folder of its files (glue/CoLA) or that folder's parent (glue).
 
-    folder: the name of its folder, and of its submission.
-    tfds: its name in TFDS, below `glue/`.
-    recipe: empty where there is no training part.
-    labels: in the order of the logits; none: a score from 0 to 5 is predicted.
-    texts: the columns of its text or texts.
-    dev: the dev parts, the one that chooses the best weights first.
-    test: what the part `test` is called in the files.
-    headless: the columns of its training and dev files, where these have no header.
-    lenient: texts may be empty, and training and dev rows that are too short are skipped, as the
-      official readers do: both occur in what was released.
+    Attributes:
+      folder: the name of the folder and of the submission.
+      tfds: the name in TFDS, under `glue/`.
+      recipe: the paper's settings; empty if there is no training part.
+      labels: the labels in the order of the logits; empty if the task predicts a score from 0 to 5.
+      texts: the columns of the text or texts.
+      metrics: the names of the metrics; the first one chooses the best weights.
+      dev: the dev parts; the first one chooses the best weights.
+      test: the files' name for the part `test`.
+      headless: the columns of the training and dev files, if these have no header.
+      lenient: accept empty texts and skip training and dev rows that are too short, as the official
+        readers do; the released files contain both.
     """
 
     folder: str
@@ -82,11 +84,15 @@ class GlueTask:
     lenient: bool = False
 
     def read(self, source: Source) -> Data:
-        """See `finetuning.datasets.task.Task`."""
+        """Read the training and dev examples.
+
+        Raises:
+          InputError: there is no training part, or a row is invalid.
+        """
         if not self.recipe:
             raise InputError(
-                f"--task: {self.tfds} has no training part. Train on mnli, and predict this with "
-                "that run."
+                f"--task: {self.tfds} has no training part. Train on mnli, and predict {self.tfds} "
+                "with that run."
             )
         return Data(
             self.section,
@@ -95,7 +101,7 @@ class GlueTask:
         )
 
     def read_part(self, source: Source, part: str, task: Any) -> list[TextExample]:
-        """See `finetuning.datasets.task.Task`; of MNLI, `dev` and `test` are the matched ones."""
+        """Read the examples of a part; for MNLI, `dev` and `test` are the matched ones."""
         section, labels = self.section, self.labels or None
         require_section(self.folder, task, kind=section.kind, pair=section.pair, labels=labels)
         return list(self._read(source, {"dev": self.dev[0], "test": self.test}.get(part, part)))
@@ -103,7 +109,7 @@ class GlueTask:
     def score(
         self, predictions: Sequence[Prediction], examples: Sequence[TextExample]
     ) -> dict[str, float]:
-        """See `finetuning.datasets.task.Task`."""
+        """Return the task's metrics."""
         if not self.labels:
             return metrics.score_numbers(self.metrics, "score", predictions, examples)
         return metrics.score_labels(self.metrics, predictions, examples)
@@ -111,7 +117,10 @@ class GlueTask:
     def write_submission(
         self, path: str, predictions: Sequence[Prediction], examples: Sequence[TextExample]
     ) -> None:
-        """Writes `index` and `prediction`; GLUE expects the name CoLA.tsv, of MNLI MNLI-m.tsv."""
+        """Write `index` and `prediction`.
+
+        GLUE expects the file name CoLA.tsv, and for MNLI MNLI-m.tsv.
+        """
         if self.labels:
             write_predictions(path, [each["label"] for each in predictions])
         else:
@@ -120,7 +129,7 @@ class GlueTask:
 
     @property
     def section(self) -> ClassifierTask | RegressorTask:
-        """The `task` section of its runs, before anybody changes a setting."""
+        """The default `task` section of the task's runs."""
         pair = len(self.texts) > 1
         if not self.labels:
             return RegressorTask(pair=pair)
@@ -135,7 +144,7 @@ class GlueTask:
             )
 
     def _rows(self, source: Source, part: str) -> Iterator[tuple[str, list[str]]]:
-        """`file:line`, the texts, and the label where the file has one."""
+        """Return `file:line`, the texts, and the label if the file has one, for each row."""
         folder = source.data_dir or ""
         if os.path.isdir(os.path.join(folder, self.folder)):
             folder = os.path.join(folder, self.folder)
@@ -148,17 +157,17 @@ class GlueTask:
         return table.select(names, self.lenient and has_labels, self.lenient)
 
     def _tfds_rows(self, source: Source, part: str) -> Iterator[tuple[str, list[str]]]:
-        """The same of TFDS, in the order of the original files."""
+        """Yield the same from TFDS, in the order of the original files."""
         name = f"glue/{self.tfds}"
         split = part.replace("dev", "validation").replace("diagnostic", "test")
         features, rows = tfds_rows(name, source.data_dir, split)
         keys = {ALIASES.get(key, key): key for key in features}
         names = getattr(features["label"], "names", None)
         if names is not None and set(names) != set(self.labels):
-            names = self.labels  # TFDS names what the files number, in the same order
+            names = self.labels  # TFDS has names for the files' numbers, in the same order
         for row in sorted(rows, key=lambda row: row["idx"]):
             cells = [row[keys[column]].decode() for column in self.texts]
-            if row["label"] >= 0:  # -1: not known
+            if row["label"] >= 0:  # -1: unknown
                 cells.append(names[row["label"]] if names else str(row["label"]))
             yield f"{name}:{split}:{row['idx']}", cells
 
@@ -230,7 +239,7 @@ GLUE = {
     ),
     "rte": GlueTask("RTE", "rte", paper_settings(3e-5, 32, 800, 200, 0.1), ENTAILMENT),
     "wnli": GlueTask("WNLI", "wnli", paper_settings(2e-5, 16, 2000, 250, 0.1)),
-    # diagnostic.tsv has no labels, diagnostic-full.tsv has.
+    # diagnostic.tsv has no labels, but diagnostic-full.tsv does.
     "ax": GlueTask(
         "AX",
         "ax",

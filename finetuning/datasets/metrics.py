@@ -1,4 +1,4 @@
-"""Metrics as the leaderboards have them; 0 where one is undefined, as of constant predictions."""
+"""Metrics as the leaderboards define them; 0 if undefined, as for constant predictions."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -10,47 +10,47 @@ from albert_tf.tasks.examples import SpanExample
 
 
 def accuracy(answers: np.ndarray, predicted: np.ndarray) -> float:
-    """The share that is right."""
+    """Return the share of correct predictions."""
     return float(np.mean(answers == predicted))
 
 
 def f1(answers: np.ndarray, predicted: np.ndarray) -> float:
-    """F1 of the label 1 among 0 and 1."""
+    """Return the F1 score of label 1, where the labels are 0 and 1."""
     from sklearn.metrics import f1_score
 
     return float(f1_score(answers, predicted, zero_division=0.0))
 
 
 def macro_f1(answers: np.ndarray, predicted: np.ndarray) -> float:
-    """The mean of each label's F1, however frequent it is."""
+    """Return the mean of the labels' F1 scores, regardless of their frequencies."""
     from sklearn.metrics import f1_score
 
     return float(f1_score(answers, predicted, average="macro", zero_division=0.0))
 
 
 def mcc(answers: np.ndarray, predicted: np.ndarray) -> float:
-    """Matthews's correlation, of any number of labels."""
+    """Return Matthews's correlation coefficient for any number of labels."""
     from sklearn.metrics import matthews_corrcoef
 
     return float(matthews_corrcoef(answers, predicted)) if _vary(answers, predicted) else 0.0
 
 
 def pearson(answers: np.ndarray, predicted: np.ndarray) -> float:
-    """Pearson's correlation."""
+    """Return Pearson's correlation coefficient."""
     from scipy.stats import pearsonr
 
     return float(pearsonr(answers, predicted).statistic) if _vary(answers, predicted) else 0.0
 
 
 def spearman(answers: np.ndarray, predicted: np.ndarray) -> float:
-    """Spearman's correlation of ranks; equal values share the mean of theirs."""
+    """Return Spearman's rank correlation coefficient; ties share their mean rank."""
     from scipy.stats import spearmanr
 
     return float(spearmanr(answers, predicted).statistic) if _vary(answers, predicted) else 0.0
 
 
 def _vary(*values: np.ndarray) -> bool:
-    return all(np.ptp(each) > 0 for each in values)  # not of NaN
+    return all(np.ptp(each) > 0 for each in values)  # False for NaN
 
 
 METRICS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
@@ -66,7 +66,11 @@ METRICS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
 def score_labels(
     names: Sequence[str], predictions: Sequence[Mapping[str, Any]], examples: Sequence[Any]
 ) -> dict[str, float]:
-    """Metrics of a classifier's predictions. Raises: InputError where an answer is not known."""
+    """Return the metrics of a classifier's predictions.
+
+    Raises:
+      InputError: an example has no known answer.
+    """
     predicted = [list(each["probabilities"]).index(each["label"]) for each in predictions]
     return compare(names, _answers(examples), predicted)
 
@@ -77,14 +81,18 @@ def score_numbers(
     predictions: Sequence[Mapping[str, Any]],
     examples: Sequence[Any],
 ) -> dict[str, float]:
-    """Metrics of the numbers under a key of predictions. Raises: as `score_labels`."""
+    """Return the metrics of the numbers under a key of the predictions.
+
+    Raises:
+      InputError: an example has no known answer.
+    """
     return compare(names, _answers(examples), [each[key] for each in predictions])
 
 
 def compare(
     names: Sequence[str], answers: Sequence[float], predicted: Sequence[float]
 ) -> dict[str, float]:
-    """metric -> value."""
+    """Return the value of each named metric."""
     return {name: METRICS[name](np.asarray(answers), np.asarray(predicted)) for name in names}
 
 
@@ -94,18 +102,22 @@ def _answers(examples: Sequence[Any]) -> list[float]:
 
 
 def is_known(example: Any) -> bool:
-    """Whether the example has its answer, or says that there is none."""
+    """Return True if the example has an answer or is marked as having none."""
     if isinstance(example, SpanExample):
         return bool(example.answers) or example.is_impossible
     return example.label is not None
 
 
 def require_known(examples: Sequence[Any]) -> None:
-    """InputError: an example whose answer is not known."""
+    """Check that every example has a known answer.
+
+    Raises:
+      InputError: an example has no known answer.
+    """
     for row, example in enumerate(examples):
         if not is_known(example):
             name = f" ({example.id!r})" if isinstance(example, SpanExample) else ""
             raise InputError(
-                f"Scores need the answer of every example. Example {row}{name} has none: name a "
-                "part whose answers are known, such as dev."
+                f"Scores require the answer to every example. Example {row}{name} has none: name a "
+                "part with known answers, such as dev."
             )

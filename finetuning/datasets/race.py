@@ -15,29 +15,29 @@ from finetuning.datasets.table_files import lines_of, parse_json, tfds_rows, wri
 from finetuning.datasets.task import Data, Prediction, Source, require_section
 
 LEVELS = ("middle", "high")
-MERGED = ("all.txt", "all.txt.gz")  # read by google-research/albert
+MERGED = ("all.txt", "all.txt.gz")  # as google-research/albert reads it
 KEYS = {"article": str, "questions": list, "options": list}
 
 
 @dataclasses.dataclass(frozen=True)
 class RaceTask:
-    """The examinations of some levels; see `finetuning.datasets.task.Task`.
+    """The examinations of some levels, with the interface of `finetuning.datasets.task.Task`.
 
-    `--data_dir` is RACE or the folder above it, as released: RACE/train/middle/1.txt, a passage a
-    file, or all.txt beside them, a passage a line. The parts are train, dev and test, and of one
-    level test_middle, test_high and so on.
+    `--data_dir` is the released folder RACE or its parent. It holds one passage per file, such as
+    RACE/train/middle/1.txt, or all.txt in the same folder with one passage per line. The parts are
+    train, dev and test; test_middle, test_high and so on are those of one level.
     """
 
     levels: tuple[str, ...] = LEVELS
     metrics: tuple[str, ...] = ("accuracy",)
-    # The paper's. Of v2 checkpoints google-research/albert has a rate of 1e-5 and no dropout in
-    # the encoder.
+    # The paper's settings. For v2 checkpoints, google-research/albert uses a learning rate of 1e-5
+    # and no dropout in the encoder.
     recipe: Mapping[str, Any] = dataclasses.field(
         default_factory=lambda: paper_settings(2e-5, 32, 12000, 1000, 0.1)
     )
 
     def read(self, source: Source) -> Data:
-        """See `finetuning.datasets.task.Task`; of several levels, dev is `all` and each of them."""
+        """Read the training and dev examples; with several levels, dev is `all` and each level."""
         train = self._read(source, "train", None)
         task = MultipleChoiceTask(num_choices=len(train[0].options))
         dev = {level: self._read(source, f"dev_{level}", task) for level in self.levels}
@@ -48,20 +48,23 @@ class RaceTask:
         return Data(task, train, dev)
 
     def read_part(self, source: Source, part: str, task: MultipleChoiceTask) -> list[ChoiceExample]:
-        """See `finetuning.datasets.task.Task`."""
+        """Read the examples of a part, such as test or test_high."""
         require_section("RACE", task, kind="multiple_choice")
         return self._read(source, part, task)
 
     def score(
         self, predictions: Sequence[Prediction], examples: Sequence[ChoiceExample]
     ) -> dict[str, float]:
-        """See `finetuning.datasets.task.Task`."""
+        """Return the accuracy."""
         return metrics.score_numbers(self.metrics, "choice", predictions, examples)
 
     def write_submission(
         self, path: str, predictions: Sequence[Prediction], examples: Sequence[ChoiceExample]
     ) -> None:
-        """Writes `index`, from 0 on, and `prediction`, a letter: RACE has no form of its own."""
+        """Write `index`, counted from 0, and `prediction`, a letter.
+
+        RACE defines no format of its own.
+        """
         write_predictions(path, [each["label"] for each in predictions])
 
     def _read(
@@ -84,14 +87,14 @@ class RaceTask:
 
 
 def _passages(source: Source, part: str, level: str) -> Iterator[tuple[str, Any]]:
-    """`file:line` and the JSON of each passage."""
+    """Yield `file:line` and the parsed JSON of each passage."""
     folder = os.path.join(source.data_dir or "", part, level)
     if not os.path.isdir(folder):
         folder = os.path.join(source.data_dir or "", "RACE", part, level)
     if not os.path.isdir(folder):
         raise InputNotFoundError(
-            f"--data_dir: no folder {part}/{level} in {source.data_dir!r}, nor in its RACE "
-            f"(working folder {os.getcwd()}). Name the folder of the released archive."
+            f"--data_dir: no folder {part}/{level} in {source.data_dir!r} or its folder RACE "
+            f"(working folder {os.getcwd()}). Pass the folder of the released archive."
         )
     with reading(folder):
         names = sorted(os.listdir(folder))
@@ -113,7 +116,7 @@ def _tfds_passages(source: Source, part: str, level: str) -> Iterator[tuple[str,
 
 
 def _decoded(value: Any) -> Any:
-    """Text and lists of what TFDS gives: bytes, arrays and ragged arrays."""
+    """Return the bytes, arrays and ragged arrays of TFDS as texts and lists."""
     if isinstance(value, bytes):
         return value.decode()
     if isinstance(value, dict):
@@ -128,22 +131,22 @@ def _examples(passage: Any, location: str) -> Iterator[ChoiceExample]:
         isinstance(passage.get(key), kind) for key, kind in KEYS.items()
     ):
         raise InputError(
-            f"{location} must be a passage of RACE, with article, questions and options. "
-            f"Received: {json.dumps(passage)[:80]}. Fetch the archive again."
+            f"{location} must be a passage of RACE, with article, questions and options. Received: "
+            f"{json.dumps(passage)[:80]}. Download the archive again."
         )
     questions, options = passage["questions"], passage["options"]
     answers = passage.get("answers") or [None] * len(questions)
     if not len(questions) == len(options) == len(answers):
         raise InputError(
-            f"{location} must have the options and the answer of each of its {len(questions)} "
-            f"questions. Received: options of {len(options)}, answers of {len(answers)}."
+            f"{location} must have options and an answer for each of its {len(questions)} "
+            f"questions. Received: options for {len(options)}, answers for {len(answers)}."
         )
     for number, question in enumerate(questions):
         texts = (passage["article"], question, *options[number])
         if not all(isinstance(text, str) for text in texts) or not passage["article"].strip():
             raise InputError(
-                f"{location}: the article must be a text that is not empty, and question "
-                f"{number + 1} and its options texts. Correct or remove the passage."
+                f"{location}: the article must be a non-empty text, and question {number + 1} and "
+                "its options must be texts. Correct or remove the passage."
             )
         label = _number(answers[number], len(options[number]), f"{location}: question {number + 1}")
         yield ChoiceExample(question, passage["article"], tuple(options[number]), label)
@@ -164,8 +167,8 @@ def _number(letter: Any, num_options: int, location: str) -> int | None:
 def _require_options(example: ChoiceExample, expected: int, location: str) -> None:
     if len(example.options) != expected:
         raise InputError(
-            f"{location}: every question must have {expected} options, as the first has. Received: "
-            f"{len(example.options)} of {example.question!r}. Remove the question."
+            f"{location}: every question must have {expected} options, like the first one. "
+            f"Received: {len(example.options)} for {example.question!r}. Remove the question."
         )
 
 

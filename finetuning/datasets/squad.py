@@ -1,4 +1,4 @@
-"""SQuAD 1.1 and 2.0, and whatever comes in their layout or in that of CMRC 2018."""
+"""SQuAD 1.1 and 2.0, and other datasets in their layout or in that of CMRC 2018."""
 
 import dataclasses
 import os
@@ -25,12 +25,15 @@ from finetuning.datasets.task import Data, Prediction, Source, require_section
 
 @dataclasses.dataclass(frozen=True)
 class SquadTask:
-    """See `finetuning.datasets.task.Task`.
+    """A version of SQuAD, with the interface of `finetuning.datasets.task.Task`.
 
     `--data_dir` holds train-v1.1.json and dev-v1.1.json, or train.json and dev.json, plain or .gz,
     in SQuAD's or in CMRC's layout (`squad_reader`).
 
-    version: "1.1", or "2.0", whose questions may have no answer.
+    Attributes:
+      version: "1.1", or "2.0", whose questions may have no answer.
+      recipe: the paper's settings.
+      metrics: the names of the main metrics.
     """
 
     version: str
@@ -42,23 +45,23 @@ class SquadTask:
         return self.version == "2.0"
 
     def read(self, source: Source) -> Data:
-        """See `finetuning.datasets.task.Task`.
+        """Read the training and dev examples.
 
-        A training example whose answer does not stand at its `answer_start`, or of CMRC's layout
-        nowhere in the context, is left out, and how many is printed. Dev examples are kept, as the
-        evaluators look at the texts alone.
+        Training examples are dropped, and counted in a printed note, if the answer is not at its
+        `answer_start`, or in CMRC's layout if it is not in the context. Dev examples are kept,
+        because the evaluators compare only texts.
         """
         location, train = read_part(source, "train", self.version)
         require_answers(location, train, self.version)
         train = drop_misplaced(location, train)
         if self._answerable and not any(example.is_impossible for example in train):
-            print(f"{location}: every question has an answer; --task=squad1 is for such data")
+            print(f"{location}: every question has an answer; use --task=squad1 for such data")
         location, dev = read_part(source, "dev", self.version)
         require_answers(location, dev, self.version)
         return Data(SpanTask(answerable=self._answerable), train, {"dev": dev})
 
     def read_part(self, source: Source, part: str, task: Any) -> list[SpanExample]:
-        """See `finetuning.datasets.task.Task`."""
+        """Read the examples of a part, such as dev."""
         name = f"SQuAD {self.version}"
         require_section(name, task, kind="span", answerable=self._answerable)
         location, examples = read_part(source, part, self.version)
@@ -68,15 +71,16 @@ class SquadTask:
     def score(
         self, predictions: Sequence[Prediction], examples: Sequence[SpanExample]
     ) -> dict[str, float]:
-        """Exact match and F1, in [0, 1], by the scorer of each example (`scorer_of`).
+        """Return exact match and F1, in [0, 1], from the scorer of each example (`scorer_of`).
 
-        `f1`, `exact_match`: of the answers as they are given; of version 2.0 at
-        `task.null_threshold`, also of the questions with (`has_answer_*`) and without an answer
-        (`no_answer_*`) alone. Of version 2.0 besides, at thresholds chosen on these very examples:
+        `f1` and `exact_match` score the answers as given (for version 2.0, at
+        `task.null_threshold`). Version 2.0 also has both scores for the questions with
+        (`has_answer_*`) and without an answer (`no_answer_*`), and scores at thresholds chosen on
+        these same examples:
 
-        - `best_f1` at `best_threshold`, and `exact_match_at_best_f1` at the same threshold: the
-          F1 and EM that google-research/albert reports and chooses checkpoints by (its script also
-          leaves the question at the threshold, and any of a null score above 1, unanswered);
+        - `best_f1` at `best_threshold`, and `exact_match_at_best_f1` at the same threshold: the F1
+          and EM that google-research/albert reports and uses to choose checkpoints. (Its script
+          also leaves the question at the threshold, and any with a null score above 1, unanswered.)
         - `best_exact_match`, at a threshold of its own: the official evaluator's `best_exact`.
         """
         given = self._scores([each["answer"] for each in predictions], examples)
@@ -93,7 +97,10 @@ class SquadTask:
     def write_submission(
         self, path: str, predictions: Sequence[Prediction], examples: Sequence[SpanExample]
     ) -> None:
-        """Writes id -> answer; beside it NAME_nbest.json, of version 2.0 NAME_null_odds.json."""
+        """Write the answers by id as JSON.
+
+        The same folder receives NAME_nbest.json, and for version 2.0 NAME_null_odds.json.
+        """
         ids = [example.id for example in examples]
         stem, _ = os.path.splitext(path)
         keys = {path: "answer", f"{stem}_nbest.json": "n_best"}
@@ -104,7 +111,7 @@ class SquadTask:
             write_json(file, dict(zip(ids, values, strict=True)))
 
     def _scores(self, texts: Sequence[str], examples: Sequence[SpanExample]) -> np.ndarray:
-        """Exact match and F1 of each, float [N, 2]."""
+        """Return exact match and F1 of each example, float [N, 2]."""
         require_known(examples)
         return np.array(
             [
@@ -136,10 +143,10 @@ class SquadTask:
 def hold_out(
     examples: Sequence[SpanExample], share: float
 ) -> tuple[list[SpanExample], list[SpanExample]]:
-    """(the rest, every 1 / share-th context's questions).
+    """Return the remaining questions, and the held-out ones of every 1 / share-th context.
 
     Raises:
-      InputError: one of the two would have no questions with, or none without an answer.
+      InputError: a part would have no questions with an answer, or none without.
     """
     numbers: dict[str, int] = {}
     for example in examples:
@@ -151,8 +158,8 @@ def hold_out(
     for part in parts:
         if len({example.is_impossible for example in part}) < 2:
             raise InputError(
-                "`training.threshold_share` must leave questions with and without an answer on "
-                f"both sides. Received: {share}, of {len(numbers):,} contexts."
+                "`training.threshold_share` must leave questions with and without an answer in "
+                f"both parts. Received: {share}, of {len(numbers):,} contexts."
             )
     return parts
 

@@ -1,4 +1,4 @@
-"""Exact match, F1 and the best null threshold, as the public evaluators have them."""
+"""Exact match, F1 and the best null threshold, as the public evaluators define them."""
 
 import collections
 import re
@@ -12,15 +12,16 @@ from albert_tf.tasks.examples import SpanExample
 from finetuning.datasets import cmrc_metrics
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
-_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)  # of ASCII alone
+_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)  # ASCII only
 
 
 class Scorer(NamedTuple):
-    """How an evaluator compares two answers.
+    """The functions with which an evaluator compares two answers.
 
-    plain: a text -> what is equal for an exact match.
-    units: a text -> the units that F1 counts.
-    common: the units of two texts -> how many they share.
+    Attributes:
+      plain: a text -> the value that must be equal for an exact match.
+      units: a text -> the units that F1 counts.
+      common: the units of two texts -> the number of units that they share.
     """
 
     plain: Callable[[str], object]
@@ -29,7 +30,7 @@ class Scorer(NamedTuple):
 
 
 def normalized(text: str) -> list[str]:
-    """The words that are compared: lower case, without punctuation and articles."""
+    """Return the words to compare: in lower case, without punctuation and articles."""
     return _ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split()
 
 
@@ -42,18 +43,19 @@ CMRC = Scorer(cmrc_metrics.plain, cmrc_metrics.units, cmrc_metrics.longest_run)
 
 
 def scorer_of(example: SpanExample) -> Scorer:
-    """CMRC 2018's where the context is mostly Chinese, else that of SQuAD's official evaluators.
+    """Return CMRC 2018's scorer if the context is mostly Chinese, else SQuAD's official one.
 
-    It depends on the example alone, so that the scores of parts add up to that of the whole.
+    The choice depends on the example alone, so that the scores of parts add up to that of the
+    whole.
     """
     return CMRC if cmrc_metrics.is_chinese(example.context) else SQUAD
 
 
 def score_answer(text: str, example: SpanExample, answerable: bool) -> tuple[float, float]:
-    """Exact match and F1 of an answer, each against the annotator that it fits best.
+    """Return exact match and F1 of an answer, each for the annotation that fits it best.
 
-    With `answerable` (version 2.0), annotations without a unit do not count, none is the empty
-    answer, and two answers without a unit agree.
+    With `answerable` (version 2.0), annotations without units are ignored; if none is left, the
+    annotation is the empty answer. Two answers without units then agree.
     """
     scorer = scorer_of(example)
     answers = [answer for _, answer in example.answers]
@@ -78,20 +80,22 @@ def _f1(prediction: list[str], reference: list[str], scorer: Scorer, answerable:
 def best_threshold(
     scores: np.ndarray, is_empty: np.ndarray, null_scores: np.ndarray, has_answer: np.ndarray
 ) -> tuple[float, float]:
-    """The best mean score that a threshold on the null scores can give, and that threshold.
+    """Return the best mean score that a threshold on the null scores can give, and that threshold.
 
-    As SQuAD's official evaluator has them: of equally good thresholds the lowest; questions of
-    equal null score are added one by one in their order, though no threshold parts them. Where
-    never answering is best, that evaluator always names 0.0; if 0.0 would answer some questions,
-    the threshold here is below the lowest null score, so that it gives the best.
+    As in SQuAD's official evaluator, the lowest of equally good thresholds is chosen, and questions
+    with equal null scores are added one by one in their order, although no threshold separates
+    them. If it is best to leave all questions unanswered, that evaluator always reports 0.0. If 0.0
+    would answer some questions, this function instead returns a threshold below the lowest null
+    score, which does give the best score.
 
-    Chosen on the very examples that it is reported of: an upper bound, no measurement.
+    The threshold is chosen on the same examples that the score is reported on: the score is an
+    upper bound, not a measurement.
 
     Args:
-      scores: float [N], of the answers when every question is answered.
-      is_empty: bool [N], whether that answer is "" all the same.
+      scores: float [N], the scores of the answers if every question is answered.
+      is_empty: bool [N], True if that answer is "" anyway.
       null_scores: float [N]; the answer is "" where they exceed the threshold.
-      has_answer: bool [N].
+      has_answer: bool [N], True if the question has an answer.
     """
     order = np.argsort(null_scores, kind="stable")
     gains = np.where(has_answer, scores, np.where(is_empty, 0.0, -1.0))[order]

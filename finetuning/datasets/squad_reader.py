@@ -1,4 +1,4 @@
-"""SQuAD's files, and CMRC 2018's: JSON, plain or .gz; or the data sets that TFDS has prepared."""
+"""Reader of SQuAD's and CMRC 2018's JSON files, plain or .gz, and of SQuAD prepared by TFDS."""
 
 import reprlib
 from collections import Counter
@@ -11,20 +11,23 @@ from finetuning.datasets.table_files import find, lines_of, parse_json, tfds_row
 from finetuning.datasets.task import Source
 
 _SQUAD = (
-    "SQuAD's layout, data[].paragraphs[] of context and qas[] of id, question and answers[] of "
-    "text and answer_start"
+    "SQuAD's layout: data[].paragraphs[] with context and qas[], whose items have id, question and "
+    "answers[], whose items have text and answer_start"
 )
 _CMRC = (
-    "CMRC's layout, a list of context_text and qas[] of query_id, query_text and answers[], which "
-    "are texts; a file that is no list in SQuAD's"
+    "CMRC's layout: a list of objects with context_text and qas[], whose items have query_id, "
+    "query_text and answers[] of texts; or, if it is not a list, in SQuAD's layout"
 )
 
 
 def read_part(source: Source, part: str, version: str) -> tuple[str, list[SpanExample]]:
-    """The file or data set, and its examples, whose answers may be missing or out of place.
+    """Return the path or TFDS name of a part, and its examples.
+
+    Their answers may be missing or out of place.
 
     Raises:
-      InputError: no such layout, an empty text, two questions with one id.
+      InputError: the layout is wrong, a text is empty, there are no questions, or two questions
+        have the same id.
     """
     if source.tfds:
         name, split = f"squad/v{version}", part.replace("dev", "validation")
@@ -39,51 +42,61 @@ def read_part(source: Source, part: str, version: str) -> tuple[str, list[SpanEx
     if len(ids) < len(examples):
         (first, count), *_ = ids.most_common(1)
         raise InputError(
-            f"{location}: every question must have an id of its own. Received: {count} with "
-            f"{first!r}."
+            f"{location}: every question must have a unique id. Received: {count} questions with "
+            f"id {first!r}."
         )
     return location, examples
 
 
 def require_version(location: str, examples: list[SpanExample], version: str) -> None:
-    """InputError: of version 1.1, a question that says that it has no answer."""
+    """Check that no question of version 1.1 is marked as having no answer.
+
+    Raises:
+      InputError: a question of version 1.1 is marked so.
+    """
     for example in examples:
         if example.is_impossible and version == "1.1":
             raise InputError(
-                f"{location}, question {example.id!r}: `is_impossible`, which --task=squad1 does "
-                "not know. Take --task=squad2, or remove the question."
+                f"{location}, question {example.id!r}: `is_impossible` must not be set for "
+                "--task=squad1. Use --task=squad2, or remove the question."
             )
 
 
 def require_answers(location: str, examples: list[SpanExample], version: str) -> None:
-    """InputError: a question without an answer, unless version 2.0 says that it has none."""
+    """Check that every question has an answer, or in version 2.0 is marked as having none.
+
+    Raises:
+      InputError: a question has no answer and no such mark.
+    """
     require_version(location, examples, version)
     for example in examples:
         if not (example.answers or example.is_impossible):
             raise InputError(
-                f"{location}, question {example.id!r}: must have an answer here. Add it, or remove "
-                "the question."
+                f"{location}, question {example.id!r} must have an answer in this part. Add it, or "
+                "remove the question."
             )
 
 
 def drop_misplaced(location: str, examples: list[SpanExample]) -> list[SpanExample]:
-    """The examples whose answer stands where it should; prints how many others there are.
+    """Return the examples whose answer is at its offset, and print how many were dropped.
 
     Raises:
-      InputError: no answer stands there.
+      InputError: no answer is at its offset.
     """
     kept = [example for example in examples if _is_at_offset(example)]
     wrong = [example.id for example in examples if not _is_at_offset(example)]
     if wrong and not any(example.answers for example in kept):
         raise InputError(
-            f"{location}, question {wrong[0]!r}: its answer must stand in the context, in SQuAD's "
-            "layout behind `answer_start` characters, and no answer of the file does. Bytes were "
-            "counted?"
+            f"{location}, question {wrong[0]!r}: the answer must be in the context, in SQuAD's "
+            "layout at character `answer_start`, but no answer in the file is. Check that the "
+            "offsets count characters, not bytes."
         )
     skipped = (
-        f", {len(wrong):,} left out: their answer is not there in the context" if wrong else ""
+        f", {len(wrong):,} dropped: their answer is not at its offset in the context"
+        if wrong
+        else ""
     )
-    first = f" (the first: {wrong[0]!r})" if wrong else ""
+    first = f" (first: {wrong[0]!r})" if wrong else ""
     impossible = sum(example.is_impossible for example in examples)
     unanswered = f", {impossible:,} of them without an answer" if impossible else ""
     print(f"{location}: {len(examples):,} questions{unanswered}{skipped}{first}")
@@ -98,21 +111,27 @@ def _is_at_offset(example: SpanExample) -> bool:
 
 
 def questions_of(path: str) -> Iterator[SpanExample]:
-    """The questions of a JSON file, plain or .gz, in SQuAD's layout or, if it is a list, in CMRC's.
+    """Yield the questions of a JSON file, plain or .gz.
+
+    A list is read in CMRC's layout, anything else in SQuAD's.
 
     Raises:
-      InputError: as `read_part`.
+      InputError: the file is not valid JSON, its layout is wrong, or a text is empty.
     """
     content = parse_json("".join(line for _, line in lines_of(path)), path)
     layout, read = (_CMRC, _of_cmrc) if isinstance(content, list) else (_SQUAD, _of_squad)
     try:
         yield from read(content)
     except ValueError as error:
-        raise InputError(f"{path}: must be in {layout}. Received: {error}.") from None
+        raise InputError(f"{path} must be in {layout}. Received: {error}.") from None
 
 
 def _of_squad(content: Any) -> Iterator[SpanExample]:
-    """Each question; ValueError: the value that does not fit, and its place."""
+    """Yield each question.
+
+    Raises:
+      ValueError: a value does not fit; the message contains the value and its place.
+    """
     for at_article, article in _items(content, "data", ""):
         for at_paragraph, paragraph in _items(article, "paragraphs", at_article):
             context = _text(paragraph, "context", at_paragraph)
@@ -127,7 +146,10 @@ def _of_squad(content: Any) -> Iterator[SpanExample]:
 
 
 def _of_cmrc(content: Any) -> Iterator[SpanExample]:
-    """As `_of_squad`. An answer is at its first occurrence in the context, or at -1."""
+    """Yield each question, as `_of_squad` does.
+
+    An answer is at its first occurrence in the context, or at -1.
+    """
     for i, passage in enumerate(content):
         context = _text(passage, "context_text", f"[{i}]")
         for location, row in _items(passage, "qas", f"[{i}]"):
@@ -140,13 +162,21 @@ def _of_cmrc(content: Any) -> Iterator[SpanExample]:
 
 
 def _items(record: Any, key: str, location: str, default: Any = None) -> Iterator[tuple[str, Any]]:
-    """The place and the value of each item of the list under a key; ValueError: there is none."""
+    """Yield the place and the value of each item of the list under a key.
+
+    Raises:
+      ValueError: there is no such list.
+    """
     for i, item in enumerate(_get(record, key, list, location, default)):
         yield f"{location}.{key}[{i}]".lstrip("."), item
 
 
 def _text(record: Any, key: str, location: str) -> str:
-    """The text under a key; ValueError: there is none, or it is empty."""
+    """Return the text under a key.
+
+    Raises:
+      ValueError: there is no text, or it is empty.
+    """
     text = _get(record, key, str, location)
     if not text.strip():
         raise ValueError(f"`{key}` is empty at {location}")
@@ -154,14 +184,18 @@ def _text(record: Any, key: str, location: str) -> str:
 
 
 def _get(record: Any, key: str, kind: type, location: str, default: Any = None) -> Any:
-    """The value under a key; ValueError: no object, no such key, or a value of another type."""
+    """Return the value under a key.
+
+    Raises:
+      ValueError: the record is not an object, the key is missing, or the value has another type.
+    """
     location = location or "the top"
     if not isinstance(record, dict):
         raise ValueError(f"{reprlib.repr(record)} at {location}")
     if key not in record and default is None:
         raise ValueError(f"no `{key}` at {location}")
     value = record.get(key, default)
-    if type(value) is not kind:  # true and false are no numbers here
+    if type(value) is not kind:  # true and false do not count as numbers
         raise ValueError(f"`{key}` {reprlib.repr(value)} at {location}")
     return value
 
@@ -194,5 +228,8 @@ def _example(
 
 
 def _replace_surrogates(text: str) -> str:
-    """Of as many characters: JSON can escape half a surrogate pair, which no file takes."""
+    """Return a text of the same length without lone surrogates.
+
+    JSON can escape half a surrogate pair, which cannot be written to a file.
+    """
     return text.encode("utf-8", "replace").decode("utf-8")

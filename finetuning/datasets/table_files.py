@@ -1,7 +1,7 @@
-"""Tables of examples: .tsv, .csv and .jsonl, plain or .gz, and data sets that TFDS has prepared.
+"""Tables of examples: .tsv, .csv and .jsonl, plain or .gz, and datasets prepared by TFDS.
 
-In TSV tabs are all that divides and quotes are text, as in GLUE; CSV has quoting. In JSON lines
-every line is an object, whose keys are the columns.
+In TSV, only tabs separate cells and quotes are ordinary text, as in GLUE; CSV has quoting. In JSON
+lines, each line is an object whose keys are the columns.
 """
 
 import contextlib
@@ -19,15 +19,17 @@ from albert_tf.runtime.errors import InputError, InputNotFoundError, reading
 from albert_tf.runtime.outputs import new_file
 from data.corpora.readers import tfds_builder
 
-Records = Iterator[tuple[int, list[Any]]]  # line from 1 on, cells
+Records = Iterator[tuple[int, list[Any]]]  # line number from 1, cells
 
 
 @dataclasses.dataclass(frozen=True)
 class Table:
     """An open table.
 
-    columns: their names, in the order of the cells.
-    records: the rows below the header; blank lines are none.
+    Attributes:
+      path: the file.
+      columns: the column names, in the order of the cells.
+      records: the rows below the header, without blank lines.
     """
 
     path: str
@@ -37,15 +39,16 @@ class Table:
     def select(
         self, names: Sequence[str], skip_short: bool = False, allow_empty: bool = False
     ) -> Iterator[tuple[str, list[str]]]:
-        """`file:line` and the cells of some columns, of every row.
+        """Yield `file:line` and the cells of the named columns for each row.
 
         Args:
-          skip_short: rows with too few cells are skipped, and their number is printed.
-          allow_empty: cells may be empty.
+          names: the columns.
+          skip_short: skip rows with too few cells, and print their number.
+          allow_empty: accept empty cells.
 
         Raises:
-          InputError: a column is missing or there twice, a row has more or fewer cells than
-            columns, a cell is empty or no text, or there are no rows.
+          InputError: a column is missing or repeated, a row has more or fewer cells than columns, a
+            cell is empty or not text, or there are no rows.
         """
         self.require(names)
         indices = [self.columns.index(name) for name in names]
@@ -66,14 +69,21 @@ class Table:
         if not count:
             raise InputError(f"{self.path} has no rows below its header.")
         if short:
-            print(f"{self.path}: {len(short)} rows with too few columns skipped, first {short[0]}.")
+            print(
+                f"{self.path}: {len(short)} rows with too few columns skipped, the first at line "
+                f"{short[0]}."
+            )
 
     def require(self, names: Sequence[str]) -> None:
-        """InputError: not every name is that of exactly one column."""
+        """Check that exactly one column has each name.
+
+        Raises:
+          InputError: a column is missing or repeated.
+        """
         if wrong := [name for name in names if self.columns.count(name) != 1]:
             raise InputError(
-                f"{self.path}:1: the header must name {' and '.join(names)}, each once. "
-                f"Received: {list(self.columns)}; missing or twice: {', '.join(wrong)}."
+                f"{self.path}:1: the header must name {' and '.join(names)}, each exactly once. "
+                f"Received: {list(self.columns)}; missing or repeated: {', '.join(wrong)}."
             )
 
     def _check(self, cells: list[Any], names: Sequence[str], line: int, allow_empty: bool) -> None:
@@ -90,11 +100,11 @@ class Table:
 
 
 def find(folder: str, names: Sequence[str]) -> str:
-    """The one file of these names in a folder, or of these names with .gz.
+    """Return the only file in a folder with one of these names, or with one of them and .gz.
 
     Raises:
-      InputNotFoundError: there is none.
-      InputError: there are several.
+      InputNotFoundError: there is no such file.
+      InputError: there are several, or `folder` is a file.
     """
     if os.path.isfile(folder):
         raise InputError(f"--data_dir must be a folder. Received: {folder!r}, a file.")
@@ -106,15 +116,19 @@ def find(folder: str, names: Sequence[str]) -> str:
             f"(working folder {os.getcwd()})."
         )
     if len(found) > 1:
-        raise InputError(f"--data_dir must hold one of {' and '.join(found)}: remove the others.")
+        raise InputError(
+            f"--data_dir must hold only one of {' and '.join(found)}: remove the others."
+        )
     return found[0]
 
 
 def lines_of(path: str) -> Iterator[tuple[int, str]]:
-    """The lines of a UTF-8 file, `-` for stdin, with their ends, numbered from 1 on.
+    """Yield the line numbers, from 1, and lines of a UTF-8 file, or of stdin if `path` is `-`.
+
+    The lines keep their ends.
 
     Raises:
-      InputError: it is not UTF-8, or no whole gzip file.
+      InputError: the file is not UTF-8, or not a complete gzip file.
     """
     number = 0
     try:
@@ -123,23 +137,28 @@ def lines_of(path: str) -> Iterator[tuple[int, str]]:
                 yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
         raise InputError(
-            f"{path}:{number} must be UTF-8: {error}. Convert the file, as by iconv -t UTF-8."
+            f"{path}:{number} must be UTF-8: {error}. Convert the file, for example with iconv -t "
+            "UTF-8."
         ) from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InputError(f"{path} must be a whole gzip file: {error}. Fetch it again.") from None
+        raise InputError(
+            f"{path} must be a complete gzip file: {error}. Download it again."
+        ) from None
 
 
 def _opened(path: str) -> Any:
     if path == "-":
-        return contextlib.nullcontext(sys.stdin.buffer)  # left open
+        return contextlib.nullcontext(sys.stdin.buffer)  # stays open
     return cast(Any, gzip.open if path.endswith(".gz") else open)(path, "rb")
 
 
 def open_table(path: str, header: Sequence[str] = ()) -> Table:
-    """Opens a table; `header` names the columns of a file that does not.
+    """Return a table; `header` names the columns of a file without a header line.
+
+    Rows are checked when they are read.
 
     Raises:
-      InputError: the file is empty, or cannot be read; its rows are checked as they are asked for.
+      InputError: the file is empty or cannot be read.
     """
     records = _READERS[_format(path)](path)
     if not header:
@@ -160,7 +179,7 @@ def _tsv(path: str) -> Records:
 
 
 def _csv(path: str) -> Records:
-    csv.field_size_limit(sys.maxsize)  # of 131,072 characters: contexts can be longer
+    csv.field_size_limit(sys.maxsize)  # the default is 131,072 characters; contexts can be longer
     reader = csv.reader((line for _, line in lines_of(path)), strict=True)
     first = 1
     try:
@@ -170,13 +189,13 @@ def _csv(path: str) -> Records:
             first = reader.line_num + 1
     except csv.Error as error:
         raise InputError(
-            f"{path}:{first} must be CSV: {error}. Put texts in quotes, and write quotes inside "
-            "them twice."
+            f"{path}:{first} must be CSV: {error}. Put texts in quotes, and double the quotes "
+            "inside them."
         ) from None
 
 
 def _jsonl(path: str) -> Records:
-    """The keys of the first object are the header."""
+    """Yield the first object's keys as the header, then each object's values."""
     columns: list[str] = []
     for number, line in lines_of(path):
         if not line.strip():
@@ -196,12 +215,16 @@ def _cell(value: Any) -> Any:
 
 
 def parse_json(text: str, location: str) -> Any:
-    """The value that a JSON text holds; InputError: it is none."""
+    """Return the value of a JSON text.
+
+    Raises:
+      InputError: the text is not JSON.
+    """
     try:
         value = json.loads(text)
-    except (ValueError, RecursionError) as error:  # also of long integers, of deep nesting
+    except (ValueError, RecursionError) as error:  # also for long integers and deep nesting
         raise InputError(f"{location} must be JSON: {error}. Received: {text[:80]!r}.") from None
-    if "\\ud" in text.lower():  # may be half a surrogate pair, which no tokenizer takes
+    if "\\ud" in text.lower():  # may be half a surrogate pair, which no tokenizer accepts
         value = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
     return value
 
@@ -209,16 +232,17 @@ def parse_json(text: str, location: str) -> Any:
 _READERS: dict[str, Callable[[str], Records]] = {".tsv": _tsv, ".csv": _csv, ".jsonl": _jsonl}
 FORMATS = tuple(_READERS)
 _REMEDIES = {
-    ".tsv": "replace tabs and line breaks inside texts by spaces",
+    ".tsv": "replace tabs and line breaks inside texts with spaces",
     ".csv": "put texts with commas in quotes",
 }
 
 
 def tfds_rows(name: str, data_dir: str | None, split: str) -> tuple[Any, list[dict[str, Any]]]:
-    """The features and the rows of a data set that TFDS has prepared; nothing is downloaded.
+    """Return the features and the rows of a dataset prepared by TFDS; nothing is downloaded.
 
     Raises:
-      InputError: it has no such split; or as `tfds_builder`.
+      InputNotFoundError: TFDS has prepared no dataset of this name.
+      InputError: the dataset has no such split, the name is invalid, or `data_dir` is in a bucket.
     """
     import tensorflow_datasets as tfds
 
@@ -232,7 +256,7 @@ def tfds_rows(name: str, data_dir: str | None, split: str) -> tuple[Any, list[di
 
 
 def write_predictions(path: str, predictions: Sequence[str]) -> None:
-    """The leaderboards' table: a header, then the row's number from 0 on and its prediction."""
+    """Write the leaderboards' table: a header, then each row's number from 0 and its prediction."""
     with new_file(path) as partial, open(partial, "w", encoding="utf-8") as file:
         file.write("index\tprediction\n")
         file.writelines(f"{index}\t{text}\n" for index, text in enumerate(predictions))

@@ -1,4 +1,4 @@
-"""What a fine-tuning task is."""
+"""The interface of a fine-tuning task."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -6,14 +6,17 @@ from typing import Any, Protocol
 
 from albert_tf.runtime.errors import InputError
 
-Prediction = dict[str, Any]  # what `decode` of the task's kind makes of an example
+Prediction = dict[str, Any]  # of one example, from `decode` of the task's kind
 
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """Where a task's examples are: its files in their original layout, or a prepared TFDS.
+    """The location of a task's examples: files in their original layout, or TFDS.
 
-    data_dir: the folder of the files; of TFDS, where it keeps its data sets (None: its own place).
+    Attributes:
+      data_dir: the folder of the files; with `tfds`, the folder of TFDS's datasets (None: its
+        default).
+      tfds: read the dataset prepared by TFDS.
     """
 
     data_dir: str | None
@@ -21,9 +24,13 @@ class Source:
 
 
 def source_of(data_dir: str | None, tfds: bool) -> Source:
-    """From the command line's options. Raises: InputError where neither says where to read."""
+    """Return the source that the command-line options describe.
+
+    Raises:
+      InputError: neither option is set.
+    """
     if data_dir is None and not tfds:
-        raise InputError("--data_dir is required: the folder of the task's files.")
+        raise InputError("--data_dir is required: pass the folder of the task's files.")
     return Source(data_dir, tfds)
 
 
@@ -31,8 +38,10 @@ def source_of(data_dir: str | None, tfds: bool) -> Source:
 class Data:
     """A task's examples.
 
-    task: the `task` section of the config, which the data decide.
-    dev: name -> examples; the first is what the best weights are chosen by.
+    Attributes:
+      task: the `task` section of the config, which depends on the data.
+      train: the training examples.
+      dev: name -> dev examples; the first set chooses the best weights.
     """
 
     task: Any
@@ -41,56 +50,58 @@ class Data:
 
 
 class Task(Protocol):
-    """A data set in its own layout.
+    """A dataset in its own layout.
 
-    1. `read` finds the training and the dev examples; `read_part` another part, such as `test`,
-       whose examples may have no answers, for a run whose `task` section is known. Both raise
-       `InputError`, which names file, row and remedy, for a row that does not fit.
-    2. What is read are `albert_tf.tasks.examples`; `albert_tf.tasks.kinds` turns them into
-       features and outputs into predictions, so that a served model, which never sees this
-       package, does the same.
+    1. `read` returns the training and dev examples. `read_part` returns another part, such as
+       `test`, whose examples may have no answers, for a run whose `task` section is known. For an
+       invalid row, both raise `InputError`, which names file, row and remedy.
+    2. Examples are of the types in `albert_tf.tasks.examples`. `albert_tf.tasks.kinds` turns them
+       into features, and outputs into predictions. A served model, which does not import this
+       package, therefore does the same.
     3. `score` compares predictions with examples that have answers: metric -> value.
-    4. `write_submission` writes predictions as the leaderboard wants them.
+    4. `write_submission` writes predictions in the leaderboard's format.
     """
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The names that `score` gives, the one that chooses the best weights first."""
+        """The names of the main metrics; the first one chooses the best weights by default."""
 
     @property
     def recipe(self) -> Mapping[str, Any]:
-        """The paper's settings, `key: value` as for --set."""
+        """The paper's settings as `key: value` for --set."""
 
     def read(self, source: Source) -> Data:
-        """The training and the dev examples."""
+        """Return the training and dev examples."""
 
     def read_part(self, source: Source, part: str, task: Any) -> Sequence[Any]:
-        """The examples of another part."""
+        """Return the examples of another part."""
 
     def score(self, predictions: Sequence[Prediction], examples: Sequence[Any]) -> dict[str, float]:
-        """The metrics, in [-1, 1], and what else the official scorer says."""
+        """Return the metrics, in [-1, 1], and other values of the official scorer."""
 
     def write_submission(
         self, path: str, predictions: Sequence[Prediction], examples: Sequence[Any]
     ) -> None:
-        """Writes the leaderboard's file."""
+        """Write the leaderboard's file."""
 
 
 def require_section(name: str, task: Any, **expected: Any) -> None:
-    """Refuses the `task` section of a run whose answers are not those of the data set `name`.
+    """Check that the `task` section of a run fits the dataset `name`.
 
     Args:
-      expected: key of the section -> the only value that fits.
+      name: the dataset.
+      task: the `task` section.
+      expected: key of the section -> the only valid value.
 
     Raises:
-      InputError: which keys of the section have other values.
+      InputError: the section has other values; the message names their keys.
     """
     found = {key: getattr(task, key, None) for key in expected}
     if differing := [key for key in expected if found[key] != expected[key]]:
         raise InputError(
-            f"--task: {name} must be asked of a run with {_format_values(expected, differing)}. "
-            f"Received: a run with {_format_values(found, differing)}. Name another "
-            "run, or the run's own task."
+            f"--task: {name} requires a run with {_format_values(expected, differing)}. Received: "
+            f"a run with {_format_values(found, differing)}. Pass another run, or the run's own "
+            "task."
         )
 
 

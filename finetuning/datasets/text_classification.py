@@ -1,4 +1,4 @@
-"""A user's own table: `train` and `dev`, as .tsv, .csv or .jsonl, with texts and labels."""
+"""Classification of a user's own texts: `train` and `dev` as .tsv, .csv or .jsonl."""
 
 import collections
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,22 +12,22 @@ from finetuning.datasets.table_files import FORMATS, Table, find, open_table, wr
 from finetuning.datasets.task import Data, Prediction, Source, require_section
 
 SINGLE, PAIR = ("text",), ("text_a", "text_b")
-# `file:line`, text and second text, and the label where the part is answered.
+# `file:line`, text and second text, and the label if the part has labels.
 Rows = Iterator[tuple[str, tuple[str, str | None], str | None]]
 
 
 class TextClassification:
     """Texts (column `text`) or pairs (`text_a`, `text_b`) with any set of labels (`label`).
 
-    The labels are those of the training part, in the order of their names. A part to predict,
-    such as `test`, may have no column `label`.
+    The labels are those of the training part, sorted by name. A part to predict, such as `test`,
+    may have no column `label`.
     """
 
     metrics: tuple[str, ...] = ("accuracy", "macro_f1")
     recipe: Mapping[str, Any] = {}
 
     def read(self, source: Source) -> Data:
-        """See `finetuning.datasets.task.Task`. Prints how frequent each label is."""
+        """Read the training and dev examples, and print the frequency of each label."""
         table = open_part(source, "train")
         pair = text_columns(table) == PAIR
         rows = [(texts, str(label)) for _, texts, label in rows_of(table, pair, has_labels=True)]
@@ -44,7 +44,7 @@ class TextClassification:
         return Data(task, train, {"dev": dev})
 
     def read_part(self, source: Source, part: str, task: ClassifierTask) -> list[TextExample]:
-        """See `finetuning.datasets.task.Task`; the part is the name of the file."""
+        """Read the examples of the file named `part`."""
         require_section("text_classification", task, kind="classifier")
         table = open_part(source, part)
         return _read(table, task, has_labels="label" in table.columns)
@@ -52,33 +52,45 @@ class TextClassification:
     def score(
         self, predictions: Sequence[Prediction], examples: Sequence[TextExample]
     ) -> dict[str, float]:
-        """See `finetuning.datasets.task.Task`."""
+        """Return accuracy and macro F1."""
         return metrics.score_labels(self.metrics, predictions, examples)
 
     def write_submission(
         self, path: str, predictions: Sequence[Prediction], examples: Sequence[TextExample]
     ) -> None:
-        """Writes `index`, from 0 on, and `prediction`, the label's name."""
+        """Write `index`, counted from 0, and `prediction`, the label's name."""
         write_predictions(path, [each["label"] for each in predictions])
 
 
 def open_part(source: Source, part: str) -> Table:
-    """The table of a part. Raises: as `find`, of `dev` with how to make one; InputError: TFDS."""
+    """Return the table of a part.
+
+    Raises:
+      InputNotFoundError: there is no such file; for `dev`, the message explains how to make one.
+      InputError: there are several such files, or the source is TFDS.
+    """
     if source.tfds:
-        raise InputError("--tfds: a table of one's own is read from files. Pass --data_dir alone.")
+        raise InputError(
+            "--tfds must not be set for your own table, which is read from files. Pass --data_dir "
+            "alone."
+        )
     try:
         return open_table(find(source.data_dir or "", [part + end for end in FORMATS]))
     except InputNotFoundError as error:
         if part != "dev":
             raise
         raise InputNotFoundError(
-            f"{error} Move about a tenth of the training rows there, chosen at random, below the "
-            "same header: what training never sees shows how good it is."
+            f"{error} Move about a tenth of the training rows, chosen at random, to this file, "
+            "under the same header: held-out examples show how good the run is."
         ) from None
 
 
 def text_columns(table: Table) -> tuple[str, ...]:
-    """`text`, unless the columns are those of a pair."""
+    """Return `text_a` and `text_b` if the table has one of them, else `text`.
+
+    Raises:
+      InputError: the table has `text` and one of the others.
+    """
     pair = [name for name in PAIR if name in table.columns]
     if pair and "text" in table.columns:
         raise InputError(
@@ -89,7 +101,7 @@ def text_columns(table: Table) -> tuple[str, ...]:
 
 
 def rows_of(table: Table, pair: bool, has_labels: bool) -> Rows:
-    """The rows of a part, whose labels are known where it is `has_labels`."""
+    """Yield the rows of a part, with their labels if it `has_labels`."""
     names = PAIR if pair else SINGLE
     for location, cells in table.select((*names, "label") if has_labels else names):
         yield (

@@ -1,4 +1,4 @@
-"""A user's own table with a number for each text: `train` and `dev`, as .tsv, .csv or .jsonl."""
+"""Regression on a user's own texts: `train` and `dev` as .tsv, .csv or .jsonl."""
 
 import math
 import statistics
@@ -30,7 +30,10 @@ class TextRegression:
     recipe: Mapping[str, Any] = {}
 
     def read(self, source: Source) -> Data:
-        """See `finetuning.datasets.task.Task`. Prints mean, deviation and range of the numbers."""
+        """Read the training and dev examples.
+
+        The mean, standard deviation and range of their numbers are printed.
+        """
         table = open_part(source, "train")
         pair = text_columns(table) == PAIR
         train = _examples(rows_of(table, pair, has_labels=True))
@@ -39,12 +42,14 @@ class TextRegression:
             print(f"{part}: {_spread(examples)}")
         numbers = [float(example.label or 0) for example in train]
         if min(numbers) == max(numbers):
-            raise InputError(f"{table.path} must hold different numbers. Received: {numbers[0]}.")
+            raise InputError(
+                f"{table.path} must hold different numbers. Received: only {numbers[0]}."
+            )
         center, scale = statistics.fmean(numbers), statistics.pstdev(numbers)
         return Data(RegressorTask(pair=pair, center=center, scale=scale), train, {"dev": dev})
 
     def read_part(self, source: Source, part: str, task: RegressorTask) -> list[TextExample]:
-        """See `finetuning.datasets.task.Task`; the part is the name of the file."""
+        """Read the examples of the file named `part`."""
         require_section("text_regression", task, kind="regressor")
         table = open_part(source, part)
         return _examples(rows_of(table, task.pair, has_labels="label" in table.columns))
@@ -52,13 +57,13 @@ class TextRegression:
     def score(
         self, predictions: Sequence[Prediction], examples: Sequence[TextExample]
     ) -> dict[str, float]:
-        """See `finetuning.datasets.task.Task`."""
+        """Return Pearson's and Spearman's correlation."""
         return metrics.score_numbers(self.metrics, "score", predictions, examples)
 
     def write_submission(
         self, path: str, predictions: Sequence[Prediction], examples: Sequence[TextExample]
     ) -> None:
-        """Writes `index`, from 0 on, and `prediction`, the number."""
+        """Write `index`, counted from 0, and `prediction`, the number."""
         write_predictions(path, [str(each["score"]) for each in predictions])
 
 
@@ -76,7 +81,7 @@ def _number(label: str | None, location: str) -> float | None:
     if not math.isfinite(number):
         raise InputError(
             f"{location}: `label` must be a number. Received: {label!r}. Correct or remove the "
-            "row; names go with --task=text_classification."
+            "row, or pass --task=text_classification if labels are names."
         )
     return number
 

@@ -1,1 +1,1 @@
-"""What a run leaves for people: scores with their spread, a model card, comparisons."""
+"""Reports on runs: scores with their spread, a model card, comparisons."""

@@ -1,4 +1,4 @@
-"""A model card: what a run was made of and what it can do, as README.md in its folder."""
+"""The model card of a run: its data, scores and settings, as README.md in its folder."""
 
 import collections
 from collections.abc import Mapping, Sequence
@@ -11,15 +11,15 @@ from albert_tf.runtime.run_dir import RunDir
 from finetuning.datasets.squad_metrics import score_answer
 from finetuning.datasets.task import Data, Prediction
 
-_SHOWN = 10  # wrong answers
-_TEXT = 160  # characters of a text
-_LABELS = 20  # of a confusion matrix at most
+_SHOWN = 10  # wrong predictions at most
+_TEXT = 160  # characters of a text at most
+_LABELS = 20  # labels of a confusion matrix at most
 
 
 def write(
     run: RunDir, data: Data, result: dict[str, Any], predictions: Sequence[Prediction]
 ) -> None:
-    """Writes the card of a run that is about to be complete."""
+    """Write the card of a run that is about to be complete."""
     config = run.config()
     parameters = settings.from_dict(AlbertConfig, config["model"]).param_count()
     name, examples = next(iter(data.dev.items()))
@@ -35,12 +35,12 @@ def write(
     ]
     parts = [
         f"# {config['name']}",
-        f"An ALBERT {config['task']['kind']} of {parameters:,} parameters in its "
-        f"encoder, fine-tuned from `{config['init']}` on {result['train_examples']:,} examples "
-        f"(data {config['data']}, seed {config['seed']}).",
+        f"An ALBERT {config['task']['kind']} with {parameters:,} parameters in its encoder, "
+        f"fine-tuned from `{config['init']}` on {result['train_examples']:,} examples (data "
+        f"{config['data']}, seed {config['seed']}).",
         f"## Scores on `{name}`",
         info.markdown_table(("", "value"), scores),
-        "`standard_error` is that of the first metric, from the number of examples.",
+        "`standard_error` is that of `metric`, from the number of dev examples.",
         "![loss](plots/loss.png) ![dev](plots/dev.png)",
         *_mistakes(config["task"], predictions, examples),
         "## Settings",
@@ -53,7 +53,7 @@ def write(
 
 
 def _superseded(training: Mapping[str, Any]) -> set[tuple[str, str]]:
-    """Settings in whose place the run's steps were given."""
+    """Return the settings that the run's explicit steps replace."""
     pairs = {"steps": "epochs", "warmup_steps": "warmup_fraction"}
     return {("training", other) for key, other in pairs.items() if training[key] is not None}
 
@@ -70,20 +70,20 @@ def _mistakes(task: Any, predictions: Sequence[Prediction], examples: Sequence[A
         ]
         parts += [
             "## Confusion",
-            "A row is what is right, a column what was predicted.",
+            "Rows are correct labels, columns are predicted labels.",
             info.markdown_table(("", *map(_shortened, labels)), confusion),
         ]
     wrong = sorted((row for row in rows if row[1] != row[2]), key=lambda row: -row[3])
     shown = [tuple(map(_shortened, row[:3])) for row in wrong[:_SHOWN]]
     return [
         *parts,
-        "## Its worst mistakes",
-        info.markdown_table(("example", "right", "predicted"), shown),
+        "## Worst mistakes",
+        info.markdown_table(("example", "correct", "predicted"), shown),
     ]
 
 
 def _compared(task: Any, prediction: Prediction, example: Any) -> tuple[str, str, str, float]:
-    """(the example, what is right, what was predicted, how sure it was or how far off)."""
+    """Return the example, the correct and the predicted answer, and the confidence or the error."""
     kind = task["kind"]
     if kind == "span":
         texts, answer = [text for _, text in example.answers], prediction["answer"]
@@ -107,5 +107,5 @@ def _shortened(text: str) -> str:
 
 
 def _cell(text: str) -> str:
-    """A bar would begin another cell."""
+    """Escape bars, which would start another cell."""
     return text.replace("|", "\\|")

@@ -1,4 +1,4 @@
-"""Teacher, student and control side by side: score, size and speed."""
+"""Comparison of teacher, student and control: score, size and speed."""
 
 import statistics
 import time
@@ -11,11 +11,11 @@ from albert_tf.tasks.predictor import load_predictor, predict
 from finetuning.datasets.task import Task
 from finetuning.reporting import report
 
-_TIMED, _ROUNDS = 512, 5  # dev examples that the speed is measured on, and how often
+_TIMED, _ROUNDS = 512, 5  # dev examples in a speed measurement, and measurements
 
 
 def measured(path: str, task: Task, examples: Sequence[Any]) -> dict[str, Any]:
-    """Of a run: its scores, parameters, and examples/s in batches of 32 on one device."""
+    """Return a run's scores, parameters, and examples/s in batches of 32 on one device."""
     predictor = load_predictor(path)
     kind = KINDS[predictor.task.kind]
     features = kind.featurize(examples, predictor.tokenizer, predictor.task)
@@ -40,7 +40,7 @@ def measured(path: str, task: Task, examples: Sequence[Any]) -> dict[str, Any]:
 
 
 def table(results: Mapping[str, Mapping[str, Any]], metrics: Sequence[str]) -> str:
-    """Teacher, student and control side by side."""
+    """Return a table with a row for each run, such as teacher, student and control."""
     rows = []
     for name, result in results.items():
         speed = result["examples_per_s"]

@@ -1,4 +1,4 @@
-"""The paper's table of fine-tuned runs: a row for each pretraining run."""
+"""The paper's table of fine-tuned runs: one row per pretraining run."""
 
 import os
 import statistics
@@ -11,11 +11,11 @@ from albert_tf.runtime.run_dir import RunDir
 from finetuning.datasets import TASKS
 from finetuning.reporting.report import AT_BEST_THRESHOLD
 
-Results = dict[tuple[str, str], list[dict[str, Any]]]  # (run, task) -> a result for each seed
+Results = dict[tuple[str, str], list[dict[str, Any]]]  # (run, task) -> one result per seed
 
 
 def table_of(runs: Sequence[str], tasks: Sequence[str], results: Results, baseline: str) -> str:
-    """The paper's table: a row for each run."""
+    """Return the paper's table, with one row per run."""
     unit = speed_of(baseline)
     columns = {title: (task, names) for task in tasks for title, names in _columns(task).items()}
     rows = []
@@ -45,7 +45,10 @@ def table_of(runs: Sequence[str], tasks: Sequence[str], results: Results, baseli
 
 
 def _columns(task: str) -> dict[str, tuple[str, ...]]:
-    """A task's columns and their metrics; the mean of the first goes into Avg, as in the paper."""
+    """Return a task's columns and their metrics.
+
+    As in the paper, Avg takes the mean of the first column's metrics.
+    """
     at_its_own = ("f1", "exact_match")
     if task == "squad2":
         return {task: tuple(AT_BEST_THRESHOLD), f"{task}, own threshold": at_its_own}
@@ -58,5 +61,5 @@ def _medians(every: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def speed_of(run: str) -> float | None:
-    """Pieces/s of its pretraining; None of what was not trained here."""
+    """Return the pieces/s of a run's pretraining, or None if it was not pretrained here."""
     return RunDir(run).result().get("tokens_per_s") if RunDir(run).is_complete else None

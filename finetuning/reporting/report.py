@@ -1,4 +1,4 @@
-"""What a run found: scores with their spread, predictions, and a summary over seeds."""
+"""The results of a run: scores with their spread, predictions, and a summary over seeds."""
 
 import collections
 import dataclasses
@@ -19,12 +19,12 @@ from finetuning.datasets.metrics import is_known
 from finetuning.datasets.task import Data, Prediction, Task
 
 _RESAMPLES = 200
-# SQuAD 2.0's scores at the threshold chosen on the dev examples, and what they are of.
+# SQuAD 2.0's scores at the threshold chosen on the dev examples -> their metrics.
 AT_BEST_THRESHOLD = {"best_f1": "f1", "exact_match_at_best_f1": "exact_match"}
 
 
 def fingerprint(data: Data) -> str:
-    """16 hex digits that change with any example."""
+    """Return 16 hex digits that change with any example."""
     digest = hashlib.sha256()
     for part in (data.train, *data.dev.values()):
         for example in part:
@@ -39,13 +39,16 @@ def result_of(
     rows: Sequence[Mapping[str, float]],
     deciding: str,
 ) -> dict[str, Any]:
-    """What result.json holds. Scores of the first dev set have the metrics' names, those of others
-    also the set's.
+    """Return the content of result.json.
+
+    The scores of the first dev set are named after the metrics, those of others also after the set.
 
     Args:
+      task: the task.
+      data: its examples.
       parts: name of a dev set -> (scores, predictions).
-      rows: the evaluations on the way.
-      deciding: the metric that chose the best of them.
+      rows: the evaluations during training.
+      deciding: the metric that chose the best evaluation.
     """
     (name, (scores, predictions)), *others = parts.items()
     metric, examples = deciding, data.dev[name]
@@ -65,8 +68,10 @@ def result_of(
 
 
 def baseline_of(task: Task, data: Data, name: str, metric: str) -> float | None:
-    """The score of one and the same answer: the training part's most frequent label or choice, or
-    where a question may have no answer, none. None where no answer can be given without reading.
+    """Return the score of always giving the same answer, or None if there is no such answer.
+
+    The same answer is the training part's most frequent label or choice, or for SQuAD 2.0 the empty
+    answer. Regression and SQuAD 1.1 have none.
     """
     kind, examples = data.task.kind, data.dev[name]
     if kind == "regressor" or (kind == "span" and not data.task.answerable):
@@ -88,11 +93,11 @@ def standard_error(
     predictions: Sequence[Prediction],
     examples: Sequence[Any],
 ) -> float:
-    """Of a metric, from the number of dev examples.
+    """Return the standard error of a metric, from the number of dev examples.
 
-    Of an accuracy p over n examples sqrt(p (1 - p) / n); of spans, whose scores lie between right
-    and wrong, their deviation over sqrt(n), the threshold given; else the deviation over resamples
-    of the examples.
+    For an accuracy p over n examples, it is sqrt(p (1 - p) / n). For spans, whose scores lie
+    between right and wrong, it is the standard deviation of their scores over sqrt(n), with the
+    threshold fixed. Otherwise it is the standard deviation over resamples of the examples.
     """
     if metric == "accuracy":
         value = task.score(predictions, examples)[metric]
@@ -117,7 +122,7 @@ def standard_error(
 
 
 def _answered(prediction: Prediction, threshold: float) -> Prediction:
-    """The prediction as it is with another threshold on the null score."""
+    """Return the prediction that another threshold on the null score would give."""
     is_answered = prediction["n_best"] and prediction["null_score"] <= threshold
     return {**prediction, "answer": prediction["n_best"][0]["text"] if is_answered else ""}
 
@@ -125,7 +130,7 @@ def _answered(prediction: Prediction, threshold: float) -> Prediction:
 def write_predictions(
     path: str, predictions: Sequence[Prediction], examples: Sequence[Any]
 ) -> None:
-    """One JSON object a line: the example, its label by name, and what the run says of it."""
+    """Write one JSON object per line: the example, its label by name, and the prediction."""
     with outputs.new_file(path) as partial, open(partial, "w", encoding="utf-8") as file:
         for example, prediction in zip(examples, predictions, strict=True):
             known = dataclasses.asdict(example)
@@ -139,7 +144,7 @@ def write_predictions(
 def scores_if_known(
     task: Task, predictions: Sequence[Prediction], examples: Sequence[Any]
 ) -> str | None:
-    """The metrics in a line, where every example has its answer."""
+    """Return the metrics in one line, or None if an example has no known answer."""
     if not all(map(is_known, examples)):
         return None
     scores = task.score(predictions, examples)
@@ -147,7 +152,7 @@ def scores_if_known(
 
 
 def line(result: Mapping[str, Any]) -> str:
-    """A result in a line."""
+    """Return a result in one line."""
     metric = result["metric"]
     text = f"dev {metric} {result[metric]:.4f} ± {result['standard_error']:.4f}"
     text += f" over {result['dev_examples']:,} examples"
@@ -157,7 +162,7 @@ def line(result: Mapping[str, Any]) -> str:
 
 
 def summarize(folder: str, results: Sequence[Mapping[str, Any]]) -> str:
-    """Writes `folder`/seeds.json, median and spread of each score, and gives it as a table."""
+    """Write median and spread of each score to `folder`/seeds.json, and return them as a table."""
     others = ("seconds", "baseline", "standard_error")
     names = [
         name

@@ -1,1 +1,1 @@
-"""What `train` and `distill` share: from where a run begins to its result."""
+"""The parts of a fine-tuning run that `train` and `distill` share, from start to result."""

@@ -9,13 +9,11 @@ from albert_tf.tasks.features import Features
 def training_batches(
     features: Features, batch_size: int, seed: int, first_step: int, steps: int, pad: bool
 ) -> tf.data.Dataset:
-    """The batches of steps first_step ... steps - 1: (inputs, targets), as `fit` takes them.
+    """Return the batches of steps first_step ... steps - 1 as (inputs, targets) for `fit`.
 
-    Every epoch has all units in a keyed order of its own, and batches go on across its end, so that
-    a run that is resumed seeks by arithmetic.
-
-    Args:
-      pad: to `features.seq_length`; else to what the longest unit of a batch needs.
+    Each epoch contains all units in a keyed order of its own. Batches continue across the end of an
+    epoch, so that a resumed run finds its position by arithmetic. With `pad`, batches are padded to
+    `features.seq_length`; otherwise to what their longest unit needs.
     """
     count = len(features)
     first, end = first_step * batch_size, steps * batch_size
@@ -27,13 +25,13 @@ def training_batches(
     dataset = unit_stream(count, seed, first).take(end - first)
     dataset = dataset.batch(batch_size, drop_remainder=True).map(batch, tf.data.AUTOTUNE)
     options = tf.data.Options()
-    # Each worker reads all and takes its share of a batch: the units are not in files.
+    # Each worker reads all units and takes its share of a batch: there are no files to divide.
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
     return dataset.with_options(options).prefetch(4)
 
 
 def unit_stream(count: int, seed: int, first: int) -> tf.data.Dataset:
-    """Unit numbers, int32, from position `first` on: each epoch all of range(count), shuffled."""
+    """Return unit numbers, int32, from position `first`; each epoch is range(count), shuffled."""
 
     def epoch_order(epoch: tf.Tensor) -> tf.data.Dataset:
         key = keyed_random.graph_stream_key(seed, keyed_random.UNIT_ORDER, epoch)

@@ -1,4 +1,4 @@
-"""FinetuneConfig: everything a fine-tuning run depends on besides its data."""
+"""FinetuneConfig: all that a fine-tuning run depends on, except its data."""
 
 import dataclasses
 import math
@@ -12,28 +12,29 @@ from albert_tf.runtime.errors import ConfigError
 
 @dataclasses.dataclass(frozen=True)
 class TrainingConfig(Bounded):
-    """AdamW with linear warm-up and decay; the paper's values of each task are its recipe.
+    """Settings of AdamW with linear warm-up and decay; a task's recipe holds the paper's values.
 
-    epochs: passes over the training examples, unless `steps` is given.
-    steps: optimizer steps.
-    warmup_fraction: of all steps, unless `warmup_steps` is given.
-    evaluate_every: steps between two readings of the dev examples; by default once an epoch, or in
-      EVALUATIONS equal parts of a run of fewer epochs. The best weights are kept.
-    metric: the score on the dev examples by which weights are the best, the higher the better; None
-      is the task's first.
-    patience: readings without a better one after which the run ends; by default it goes on.
-    bias_correction: Adam's own. The recipes are without, as BERT and ALBERT were; some seeds then
-      learn nothing (arXiv 2006.04884).
-    layer_decay: the learning rate of a layer over that of the layer above it. Weights that several
-      layers share have the rate of the highest of them.
-    frozen: how many layers stay as they are, from the lowest: 1 the embeddings, 2 also the first
-      encoder layer. Weights that a higher layer shares do not.
-    pad_to_longest: pad a batch to its longest example, in steps of 32 pieces, instead of
-      `task.seq_length`. Never on a TPU, which compiles a program for each shape.
-    accumulation_steps: parts that a replica's batch is computed in, one after the other, for one
-      update: the same training in less memory.
-    threshold_share: of SQuAD 2.0, the share of the training contexts that are left out of training,
-      to choose `task.null_threshold` on; 0: it stays what it is.
+    Attributes:
+      epochs: passes over the training examples, unless `steps` is set.
+      steps: optimizer steps.
+      warmup_fraction: the share of the steps that warm up, unless `warmup_steps` is set.
+      evaluate_every: steps between two evaluations of the dev examples. By default one epoch, but
+        at most 1 / `Plan.EVALUATIONS` of the run. The best weights are kept.
+      metric: the dev score that chooses the best weights; higher is better. None: the task's first.
+      patience: evaluations without improvement after which the run stops. None: it never stops
+        early.
+      bias_correction: Adam's bias correction. The recipes switch it off, as BERT and ALBERT did;
+        some seeds then learn nothing (arXiv 2006.04884).
+      layer_decay: the learning rate of a layer divided by that of the layer above it. Weights that
+        several layers share use the rate of the highest one.
+      frozen: the number of layers that are not trained, from the lowest: 1 for the embeddings, 2
+        for the first encoder layer too. Weights shared with a higher layer are still trained.
+      pad_to_longest: pad a batch to its longest example, rounded up to a multiple of 32 pieces,
+        instead of to `task.seq_length`. Never on a TPU, which compiles a program for each shape.
+      accumulation_steps: the number of parts of a replica's batch, which are computed one after the
+        other for one update: the same training in less memory.
+      threshold_share: for SQuAD 2.0, the share of the training contexts that is held out of
+        training to choose `task.null_threshold`; 0 leaves that setting unchanged.
     """
 
     KEY = "`training.{}`"
@@ -58,18 +59,26 @@ class TrainingConfig(Bounded):
     precision: Annotated[str, one_of(*PRECISIONS)] = "auto"
 
     def check_batch(self, replicas: int) -> None:
-        """ConfigError: the batch cannot be divided among the replicas and the parts of each."""
+        """Check that the batch can be divided among the replicas and the parts of each.
+
+        Raises:
+          ConfigError: it cannot.
+        """
         if self.batch_size % (replicas * self.accumulation_steps):
             raise ConfigError(
-                "`training.batch_size` must be a multiple of the replicas times "
-                f"`training.accumulation_steps`. Received: {self.batch_size}, of {replicas} x "
-                f"{self.accumulation_steps}."
+                "`training.batch_size` must be a multiple of the number of replicas times "
+                f"`training.accumulation_steps`. Received: {self.batch_size}, which is not a "
+                f"multiple of {replicas} x {self.accumulation_steps}."
             )
 
 
 @dataclasses.dataclass(frozen=True)
 class FinetuneConfig(Bounded):
-    """The resolved tree is what a run's config.json holds; `task` is a section of its kind's."""
+    """The resolved configuration, which a run's config.json holds.
+
+    Attributes:
+      task: a section of the task's kind.
+    """
 
     model: AlbertConfig
     task: Any
@@ -79,7 +88,7 @@ class FinetuneConfig(Bounded):
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """A run in steps: all of them, those of the warm-up, those between two evaluations."""
+    """The steps of a run, those of its warm-up, and those between two evaluations."""
 
     steps: int
     warmup_steps: int
@@ -89,10 +98,10 @@ class Plan:
 
     @staticmethod
     def of(training: TrainingConfig, num_units: int) -> "Plan":
-        """The plan for so many training units.
+        """Return the plan for a number of training units.
 
         Raises:
-          ConfigError: a warm-up that is longer than the run.
+          ConfigError: the warm-up is not shorter than the run.
         """
         epoch = math.ceil(num_units / training.batch_size)
         steps = training.steps or math.ceil(training.epochs * num_units / training.batch_size)

@@ -1,6 +1,6 @@
-"""Features that are made once: of the same examples, vocabulary and settings the same file.
+"""A cache of features: the same examples, vocabulary and settings lead to the same file.
 
-A file is an .npz archive of plain arrays, named by attribute: reading one cannot run code.
+A file is an .npz archive of plain arrays, named after attributes: reading one cannot run code.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ from albert_tf.text.tokenizer import Tokenizer
 def features_of(
     examples: Sequence[Any], tokenizer: Tokenizer, task: Any, folder: str | None
 ) -> Features:
-    """The features of the examples, read from `folder` if they are there, else left there."""
+    """Return the features of the examples, read from `folder` or else saved there."""
     kind = KINDS[task.kind]
     if folder is None:
         return kind.featurize(examples, tokenizer, task)
@@ -35,13 +35,13 @@ def features_of(
     if os.path.isfile(path):
         try:
             features = _read(path, kind.features)
-            print(f"features from {path}")
+            print(f"features read from {path}")
             return features
         except InputError as error:
-            print(f"{error} They are made again.")
+            print(f"{error} The features are made again.")
     features = kind.featurize(examples, tokenizer, task)
     os.makedirs(folder, exist_ok=True)
-    # Other processes may be doing the same.
+    # Other processes may write the same file.
     with writing(path), tempfile.TemporaryDirectory(dir=folder) as temporary:
         partial = os.path.join(temporary, "features")
         with open(partial, "wb") as file:
@@ -56,16 +56,16 @@ def _read(path: str, kind: type[Features]) -> Features:
             return _restored(kind, dict(arrays))
     except (ValueError, KeyError, TypeError, EOFError, RuntimeError, zipfile.BadZipFile) as error:
         raise InputError(
-            f"--cache_dir: {path!r} must hold features of this program ({error})."
+            f"--cache_dir: {path!r} must hold features written by this program ({error})."
         ) from None
 
 
 def _arrays(value: Any, name: str = "") -> dict[str, np.ndarray]:
-    """The arrays of a dataclass and of what it holds: `sequences.ids`, `targets.label`, ..."""
+    """Return the arrays of a dataclass and of its values: `sequences.ids`, `targets.label`, ..."""
     parts = vars(value) if dataclasses.is_dataclass(value) else value
     if not isinstance(parts, Mapping):
         return {name: np.asarray(value)}
-    if dataclasses.is_dataclass(value):  # what is computed from the fields stays out
+    if dataclasses.is_dataclass(value):  # not values computed from the fields
         parts = {field.name: parts[field.name] for field in dataclasses.fields(value)}
     return {
         key: array
@@ -75,7 +75,7 @@ def _arrays(value: Any, name: str = "") -> dict[str, np.ndarray]:
 
 
 def _restored(kind: type, arrays: Mapping[str, np.ndarray]) -> Any:
-    """The dataclass that `_arrays` was given."""
+    """Return the dataclass whose arrays `_arrays` returned."""
     values: dict[str, Any] = {}
     for name, hint in typing.get_type_hints(kind).items():
         below = {
@@ -89,7 +89,7 @@ def _restored(kind: type, arrays: Mapping[str, np.ndarray]) -> Any:
             values[name] = below
         elif hint is np.ndarray:
             values[name] = arrays[name]
-        else:  # a number, a tuple of numbers
+        else:  # a number or a tuple of numbers
             values[name] = (typing.get_origin(hint) or hint)(arrays[name].tolist())
     return kind(**values)
 
@@ -104,7 +104,7 @@ def _key(examples: Sequence[Any], tokenizer: Tokenizer, task: Any) -> str:
 
 @functools.cache
 def _code() -> str:
-    """Changes with the program that makes features: tokenization and tasks."""
+    """Return a digest of the source code that makes features: tokenization and tasks."""
     digest = hashlib.sha256()
     package = os.path.dirname(albert_tf.__file__)
     rooms = ("text/*.py", "tasks/**/*.py")

@@ -1,4 +1,4 @@
-"""A fine-tuning run, from wherever it is to its result: what `train` and `distill` share."""
+"""A fine-tuning run from start or interruption to result, shared by `train` and `distill`."""
 
 import dataclasses
 import json
@@ -29,13 +29,14 @@ from finetuning.training.fit import Scores, compiled, fine_tune
 
 @dataclasses.dataclass(frozen=True)
 class TrainingSource:
-    """What a run is trained on.
+    """The initial weights, training features and loss of a run.
 
-    init: where its first weights are from.
-    model: makes the model that has them.
-    train: makes the training features; None: those of the training examples.
-    loss: as for `compile`; None: the task's own.
-    extra_config: what else the run's config.json says.
+    Attributes:
+      init: the origin of the initial weights.
+      model: returns a model with these weights.
+      train: returns the training features. None: those of the training examples.
+      loss: as for `compile`. None: the task's own.
+      extra_config: further entries of the run's config.json.
     """
 
     init: str
@@ -46,10 +47,11 @@ class TrainingSource:
 
 
 class Finetuner:
-    """Fine-tunes runs on one dataset, whose examples and features they share.
+    """A trainer of runs on one dataset, which share its examples and features.
 
-    name: the task's, in `finetuning.datasets.TASKS`.
-    threshold_share: as `training.threshold_share`.
+    Args:
+      name: the task's name in `finetuning.datasets.TASKS`.
+      threshold_share: as `training.threshold_share`.
     """
 
     def __init__(
@@ -74,10 +76,10 @@ class Finetuner:
     def run(
         self, config: FinetuneConfig, run: RunDir, source: TrainingSource, dry_run: bool = False
     ) -> None:
-        """One run to its result; with `dry_run` everything is made and nothing is written."""
+        """Complete a run; with `dry_run`, make everything but write nothing."""
         metric = self._deciding_metric(config)
         run_config = self._config_of(config, run, source)
-        # Not of `training` and `task`: keys that they lacked did not mean today's defaults.
+        # `training` and `task` have none: missing keys did not mean today's defaults there.
         defaults = {"model": settings.to_dict(AlbertConfig())}
         run.check(run_config, defaults)
         if run.is_complete:
@@ -95,7 +97,7 @@ class Finetuner:
             if dry_run:
                 print(json.dumps(run_config, indent=1))
                 return
-            if is_chief:  # what cannot be is known by now
+            if is_chief:  # all checks have passed
                 run.begin(run_config, self.tokenizer, defaults)
             count = len(train) if source.train else len(self.data.train)
             self._announce(config, count, plan)
@@ -105,7 +107,7 @@ class Finetuner:
         model = self._in_float32(model, config, source)
         if self.held_out:
             run_config["task"] = settings.to_dict(self._choose_threshold(model, config.training))
-        parts = {  # by all workers: they compute together
+        parts = {  # on all workers, which compute together
             name: self.scores(model, name, examples, config.training)
             for name, examples in self.data.dev.items()
         }
@@ -115,7 +117,7 @@ class Finetuner:
             self._finish(parts, metric, count, run)
 
     def _deciding_metric(self, config: FinetuneConfig) -> str:
-        """The score that chooses the best weights."""
+        """Return the name of the score that chooses the best weights."""
         metric = config.training.metric or self.task.metrics[0]
         if metric not in self.task.metrics:
             raise ConfigError(
@@ -133,7 +135,7 @@ class Finetuner:
             "data": self.fingerprint,
             **source.extra_config,
         }
-        if self.held_out and os.path.isfile(run.config_path):  # it may have chosen its threshold
+        if self.held_out and os.path.isfile(run.config_path):  # the run may have chosen a threshold
             values["task"]["null_threshold"] = run.config().get("task", {}).get("null_threshold")
         return values
 
@@ -150,7 +152,7 @@ class Finetuner:
         return lambda model: self.scores(model, name, examples, values)[0]
 
     def features(self, name: str, examples: Sequence[Any], task: Any) -> Features:
-        """Those of a part, made once; prints what the model does not see of it."""
+        """Return a part's features, made once; print notes on what the model does not see."""
         if name not in self._features:
             self._features[name] = features_of(examples, self.tokenizer, task, self.cache_dir)
             shown = name.removeprefix("dev ")
@@ -161,7 +163,7 @@ class Finetuner:
     def scores(
         self, model: TaskModel, name: str, examples: Sequence[Any], values: TrainingConfig
     ) -> tuple[Scores, list[Prediction]]:
-        """The task's metrics on a dev set, and the predictions."""
+        """Return the task's metrics on a dev set, and the predictions."""
         features = self.features(f"dev {name}", examples, model.task)
         model_outputs = predict(model, features, values.batch_size // values.accumulation_steps)
         predictions = KINDS[model.task.kind].decode(model_outputs, features, examples, model.task)
@@ -170,23 +172,26 @@ class Finetuner:
     def _in_float32(
         self, model: TaskModel, config: FinetuneConfig, source: TrainingSource
     ) -> TaskModel:
-        """The model in float32, as who loads the run has it: its scores are the run's."""
+        """Return the model in float32, the precision in which a run is loaded.
+
+        The reported scores are those of this model.
+        """
         if config.training.precision == "float32":
             return model
-        model.trainable = True  # where some layers were frozen, the weights had another order
+        model.trainable = True  # frozen layers change the order of the weights
         with self.strategy.scope():
             used = source.model(config)
             used.set_weights(model.get_weights())
         return used
 
     def _choose_threshold(self, model: TaskModel, values: TrainingConfig) -> Any:
-        """Gives the task the best `null_threshold` for the questions that were left out."""
-        scores, _ = self.scores(model, "left out of training", self.held_out, values)
+        """Set the best `null_threshold` for the held-out questions, and return the task section."""
+        scores, _ = self.scores(model, "held out", self.held_out, values)
         threshold = scores["best_threshold"]
         model.task = dataclasses.replace(model.task, null_threshold=threshold)
         print(
-            f"null threshold {threshold:.4f}, the best for {len(self.held_out):,} training "
-            "questions that were left out"
+            f"null threshold {threshold:.4f}, the best for {len(self.held_out):,} held-out "
+            "training questions"
         )
         return model.task
 
@@ -197,7 +202,7 @@ class Finetuner:
         count: int,
         run: RunDir,
     ) -> None:
-        """Leaves scores, predictions, plots and card of the best weights."""
+        """Write scores, predictions, plots and the model card for the best weights."""
         result = report.result_of(self.task, self.data, parts, run.metrics(), metric)
         result["train_examples"] = count
         for name, (_, predictions) in parts.items():

@@ -1,4 +1,4 @@
-"""Training a task model with tf_keras `compile` and `fit`, its best weights kept."""
+"""Training of a task model with tf_keras `compile` and `fit`, which keeps the best weights."""
 
 import contextlib
 import math
@@ -33,14 +33,13 @@ def compiled(
     strategy: tf.distribute.Strategy,
     loss: Any = None,
 ) -> TaskModel:
-    """The model as `fit` takes it.
+    """Return the model, compiled for `fit`.
 
-    Args:
-      model_of: makes the model, with the weights to start from, in the strategy's scope.
-      loss: as for `compile`, instead of the model's own.
+    `model_of` makes the model with its initial weights, in the strategy's scope. `loss` replaces
+    the model's own, as for `compile`.
 
     Raises:
-      ConfigError: settings that the model or the replicas cannot have.
+      ConfigError: the settings do not fit the model or the number of replicas.
     """
     values = config.training
     values.check_batch(strategy.num_replicas_in_sync)
@@ -65,18 +64,16 @@ def fine_tune(
     metric: str,
     run: RunDir,
 ) -> None:
-    """Trains a compiled model to the end of the plan or of the patience; it gets its best weights.
+    """Train a compiled model to the end of its plan or patience, and restore its best weights.
 
-    A run that was interrupted goes on from its last evaluation, with the batches and the dropout
-    that it would have had. The best weights are the run's checkpoint.
-
-    Args:
-      evaluate: name -> value on the dev examples.
-      metric: the one of these that decides, the higher the better.
-      run: has been begun.
+    An interrupted run resumes from its last evaluation, with the batches and the dropout that it
+    would have had. The best weights are the run's checkpoint. `evaluate` returns name -> value on
+    the dev examples; `metric` names the value that chooses the best weights; higher is better.
+    `run` has begun.
 
     Raises:
-      InputError: another process is training the run, or the loss is not finite.
+      InputError: another process is training the run, the loss is not finite, or the metric was
+        never a number.
     """
     values, strategy = config.training, model.distribute_strategy
     chief = devices.is_chief(strategy)
@@ -91,9 +88,9 @@ def fine_tune(
                 with Progress("steps", plan.steps, first) as progress:
                     evaluation = _Evaluation(state, evaluate, plan, first, progress)
                     model.fit(batches, callbacks=[evaluation], verbose=0)
-            # At once, not saved as by `StopRequest`: the loss that `fit` adds up is not restored.
+            # Stop without saving, unlike `StopRequest`: the loss that `fit` sums is not restored.
             except (KeyboardInterrupt, SystemExit):
-                print(f"stopped: the same command goes on from step {state.step:,}", flush=True)
+                print(f"stopped: the same command resumes from step {state.step:,}", flush=True)
                 raise
         if state.best.value is None:
             raise InputError(f"`training.metric`: dev {metric} was not a number in any evaluation.")
@@ -101,7 +98,10 @@ def fine_tune(
 
 
 def weights_of(model: TaskModel) -> tf.train.Checkpoint:
-    """The model's layers alone: compiled, it also tracks its optimizer."""
+    """Return a checkpoint of the model's layers.
+
+    A compiled model itself also tracks its optimizer.
+    """
     layers = {
         name: child
         for name, child in tf.train.TrackableView.children(model).items()
@@ -111,7 +111,7 @@ def weights_of(model: TaskModel) -> tf.train.Checkpoint:
 
 
 class _State:
-    """What a run knows of itself: its weights, its optimizer, its evaluations."""
+    """The state of a run: its weights, its optimizer and its evaluations."""
 
     def __init__(
         self,
@@ -141,13 +141,13 @@ class _State:
         )
 
     def restore(self) -> int:
-        """Goes to the last evaluation, if there was one; returns its step."""
+        """Restore the last evaluation, if there is one, and return its step."""
         self.step = self._last.restore() or 0
         if self.step:
-            print(f"{self._source.path} goes on from step {self.step:,}.")
+            print(f"{self._source.path} resumes from step {self.step:,}.")
         if self.step != int(self._model.optimizer.iterations.numpy()):
             raise InputError(
-                f"{self._source.path} was begun by an older version, which cannot be resumed: name "
+                f"{self._source.path} was begun by an older version and cannot be resumed. Pass "
                 "another --run_dir."
             )
         rows = self._source.metrics()
@@ -156,7 +156,7 @@ class _State:
         return self.step
 
     def evaluated(self, step: int, loss: float, scores: Scores) -> None:
-        """Keeps an evaluation, and the weights if they are the best so far."""
+        """Record an evaluation, and save the weights if they are the best so far."""
         seconds, self._since = time.monotonic() - self._since, time.monotonic()
         row = {f"dev/{name}": value for name, value in scores.items()} | {"seconds": seconds}
         self._log.add({"step": step, "loss/train": loss} | row)
@@ -165,12 +165,12 @@ class _State:
         self.best.drop_older()
         self.step = step
         if self.best.is_exhausted:
-            print(f"Nothing better in {self._patience} evaluations: the run ends.")
+            print(f"No improvement in {self._patience} evaluations: the run stops.")
             self._model.stop_training = True
 
 
 class _Evaluation(tf_keras.callbacks.Callback):
-    """Reads the dev examples every so many steps, and after the last."""
+    """A callback that evaluates the dev examples as planned and after the last step."""
 
     def __init__(
         self,
@@ -181,7 +181,7 @@ class _Evaluation(tf_keras.callbacks.Callback):
         progress: Progress,
     ) -> None:
         super().__init__()
-        self._supports_tf_logs = True  # tf_keras waits for each step's loss otherwise
+        self._supports_tf_logs = True  # otherwise tf_keras waits for each step's loss
         self._state, self._evaluate, self._plan, self._step = state, evaluate, plan, first
         self._progress = progress
 
@@ -190,11 +190,11 @@ class _Evaluation(tf_keras.callbacks.Callback):
         self._progress.advance(1)
         if self._step % self._plan.evaluate_every and self._step < self._plan.steps:
             return
-        # tf_keras adds up what the workers found.
+        # tf_keras sums the losses of the workers.
         loss = float((logs or {})["loss"]) / devices.num_workers(self.model.distribute_strategy)
         if not math.isfinite(loss):
             raise InputError(
-                f"the loss was not finite before step {self._step:,}: pass a lower "
+                f"the loss was not finite before step {self._step:,}. Pass a lower "
                 "training.learning_rate, or more training.warmup_steps."
             )
         scores = self._evaluate(self.model)
@@ -203,7 +203,7 @@ class _Evaluation(tf_keras.callbacks.Callback):
             f"step {self._step:,} of {self._plan.steps:,}: loss {loss:.4f}, dev {shown}", flush=True
         )
         self._state.evaluated(self._step, loss, scores)
-        self.model.reset_metrics()  # the loss of the next row is that of its own steps
+        self.model.reset_metrics()  # the next row's loss covers its own steps only
 
 
 def _optimizer(config: FinetuneConfig, plan: Plan, model: TaskModel) -> LayerwiseAdamW:

@@ -1,4 +1,4 @@
-"""How deep in a model a weight is, and an optimizer whose learning rate follows it."""
+"""The depth of each weight in a model, and an optimizer with learning rates by depth."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -12,9 +12,9 @@ from albert_tf.tasks.task_model import TaskModel
 
 
 def layers_of(model: TaskModel) -> list[list[tf_keras.layers.Layer]]:
-    """The model's layers from the lowest: embeddings, then each encoder layer.
+    """Return the model's layers from the lowest: the embeddings, then each encoder layer.
 
-    Weights that several layers share are listed with the highest that uses them.
+    Weights that several layers share are listed with the highest one.
     """
     encoder = model.encoder
     stack, levels = encoder.stack, [[encoder.embeddings]]
@@ -30,7 +30,11 @@ def layers_of(model: TaskModel) -> list[list[tf_keras.layers.Layer]]:
 
 
 def freeze(model: TaskModel, frozen: int) -> None:
-    """Takes the lowest layers out of training."""
+    """Exclude the lowest layers from training.
+
+    Raises:
+      ConfigError: the model has fewer layers.
+    """
     levels = layers_of(model)
     if frozen > len(levels):
         raise ConfigError(
@@ -43,7 +47,10 @@ def freeze(model: TaskModel, frozen: int) -> None:
 
 
 def factors_of(model: TaskModel, decay: float) -> list[float]:
-    """Of the learning rate of each of `model.trainable_variables`; 1 from the pooler on."""
+    """Return the learning-rate factor of each of `model.trainable_variables`.
+
+    It is 1 from the pooler upwards.
+    """
     levels = layers_of(model)
     depths = {
         id(weight): depth
@@ -59,13 +66,15 @@ def factors_of(model: TaskModel, decay: float) -> list[float]:
 class LayerwiseAdamW(AdamW):
     """AdamW with a factor of the learning rate for each variable, in the order of `build`.
 
-    Gradients are made dense: as slices, the norm that they are clipped by would count words that
-    occur twice wrongly.
+    Gradients are made dense: with slices, words that occur twice would be counted wrongly in the
+    norm by which gradients are clipped.
 
     Args:
-      bias_correction: Adam's own (arXiv 1412.6980, end of section 2), a factor of m / sqrt(v):
-        sqrt(1 - beta_2^t) / (1 - beta_1^t) in step t = 1, 2, ... Without it, as in BERT and ALBERT,
-        early updates are up to 6.6 times as large, and some seeds learn nothing (arXiv 2006.04884).
+      factors: the factor of each variable.
+      bias_correction: apply Adam's bias correction (arXiv 1412.6980, end of section 2), a factor of
+        m / sqrt(v): sqrt(1 - beta_2^t) / (1 - beta_1^t) in step t = 1, 2, ... Without it, as in
+        BERT and ALBERT, early updates are up to 6.6 times as large, and some seeds learn nothing
+        (arXiv 2006.04884).
     """
 
     def __init__(
@@ -77,7 +86,7 @@ class LayerwiseAdamW(AdamW):
     def apply_gradients(
         self, grads_and_vars: Iterable[tuple[Any, tf.Variable]], *args: Any, **kwargs: Any
     ) -> tf.Variable:
-        dense = [  # of spans the pooler has none, of which tf_keras would warn
+        dense = [  # the pooler of span models has none; tf_keras would warn
             (tf.convert_to_tensor(each), variable)
             for each, variable in grads_and_vars
             if each is not None
@@ -89,7 +98,7 @@ class LayerwiseAdamW(AdamW):
     ) -> tf.Tensor:
         factor = tf.constant(self.factors[self._index_dict[self._var_key(variable)]])
         update = super()._direction(gradient, variable, is_finite)
-        if self.bias_correction:  # of m / sqrt(v) alone
+        if self.bias_correction:  # for m / sqrt(v) alone
             step = tf.cast(self.iterations + 1, tf.float32)
             correction = tf.sqrt(1 - self.beta_2**step) / (1 - self.beta_1**step)
             decay = 0.0 if self.is_excluded(variable) else self.weight_decay_rate * variable

@@ -1,4 +1,4 @@
-"""Where a fine-tuning begins: the encoder, its vocabulary, its configuration."""
+"""The starting point of a fine-tuning: the encoder, its vocabulary, its configuration."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -45,10 +45,13 @@ FIXED = (
 
 @dataclasses.dataclass(frozen=True)
 class StartingPoint:
-    """The weights to begin with.
+    """The initial weights of a run.
 
-    path: a run folder, a converted folder or an exported encoder.
-    is_task: whether it is a fine-tuned run, whose head is kept where the labels are the same.
+    Attributes:
+      path: a run folder, a converted folder or an exported encoder.
+      is_task: True for a fine-tuned run, whose head is kept if the labels are the same.
+      tokenizer: the encoder's vocabulary.
+      config: the encoder's configuration.
     """
 
     path: str
@@ -63,11 +66,12 @@ class StartingPoint:
         tokenizer: str | None,
         unfinished: bool = False,
     ) -> "StartingPoint":
-        """From the command line's options.
+        """Return the starting point that the command-line options describe.
 
         Raises:
-          InputError: neither, or both; no encoder; a run that has not ended, unless `unfinished`
-            ones may be taken; no fine-tuned run; a vocabulary of another model.
+          InputError: neither or both of `init` and `init_from_task` are set, there is no encoder,
+            the run has not ended and `unfinished` is false, `init_from_task` is not fine-tuned, or
+            the vocabulary is that of another model.
         """
         if (init is None) == (init_from_task is None):
             raise InputError(
@@ -77,23 +81,24 @@ class StartingPoint:
         config = load_exported_config(path) if is_saved_model(path) else load_config(path)
         if init_from_task and (kind := _kind_of(path)) not in KINDS:
             raise InputError(
-                f"--init_from_task={path} must be a fine-tuned run. Received: one of {kind!r}; "
-                f"pass --init={path}."
+                f"--init_from_task={path} must be a fine-tuned run. Received: a run of kind "
+                f"{kind!r}. Pass --init={path}."
             )
         RunDir(path).require_ended("--init" if init else "--init_from_task", unfinished)
         if RunDir(path).is_unfinished:
-            print(f"{path} has not ended: {latest_checkpoint(path)} is taken.")
-        load_encoder(path)  # what does not fit shows before anything is written
+            print(f"{path} has not ended: using {latest_checkpoint(path)}.")
+        load_encoder(path)  # raises before anything is written
         vocabulary = _tokenizer(path, tokenizer)
         if vocabulary.vocab_size != config.vocab_size:
             raise InputError(
                 f"--tokenizer={tokenizer or path} must be the vocabulary that {path} was trained "
-                f"with, of {config.vocab_size:,} pieces. Received: {vocabulary.vocab_size:,}."
+                f"with, of {config.vocab_size:,} pieces. Received: {vocabulary.vocab_size:,} "
+                "pieces."
             )
         return StartingPoint(path, init_from_task is not None, vocabulary, config)
 
     def model(self, config: FinetuneConfig) -> TaskModel:
-        """The task's model over the encoder, with a new head or that of the same task."""
+        """Return the task's model on the encoder, with a new head or that of the same task."""
         encoder = AlbertEncoder(config.model).create_weights()
         set_variables(encoder, load_encoder(self.path).variables, self.path)
         model = KINDS[config.task.kind].model(encoder, config.task).create_weights()
@@ -114,8 +119,8 @@ def _tokenizer(path: str, other: str | None) -> Tokenizer:
         return given
     if own.fingerprint != given.fingerprint:
         raise InputError(
-            f"--tokenizer={other} must be the vocabulary that {path} holds itself. Received: "
-            "another one; leave --tokenizer out."
+            f"--tokenizer={other} must be the vocabulary in {path}. Received: a different one. "
+            "Leave --tokenizer out."
         )
     return own
 
@@ -141,10 +146,10 @@ def resolve(
     assignments: Sequence[str],
     device: str,
 ) -> FinetuneConfig:
-    """The configuration: the encoder's own, the task's, the recipe's, and the user's values.
+    """Return the configuration, from the encoder, the task, the recipe and the user's values.
 
     Raises:
-      ConfigError: an impossible value, or one that the data or --init decide.
+      ConfigError: a value is impossible, or follows from the data or from --init.
     """
     keys = [assignment.partition("=")[0] for assignment in assignments]
     for key in keys:
@@ -152,10 +157,10 @@ def resolve(
             raise ConfigError(f"unknown key `{key}`. Did you mean {' or '.join(near)}?")
         if not key.startswith(CHANGEABLE) or key in FIXED:
             raise ConfigError(
-                f"`{key}` follows from the data or from --init and cannot be set. "
-                f"What can: {', '.join(CHANGEABLE)}."
+                f"`{key}` follows from the data or from --init and cannot be set. These can: "
+                f"{', '.join(CHANGEABLE)}."
             )
-    # No dropout in the encoder but where the recipe or the user wants it (paper, section 4.9).
+    # The encoder has no dropout unless the recipe or the user sets it (paper, section 4.9).
     model = start.config.replace(hidden_dropout=0.0, attention_dropout=0.0)
     config = settings.override(
         FinetuneConfig(model, data.task), [f"{key}={value}" for key, value in recipe.items()]
@@ -174,8 +179,8 @@ def resolve(
     training = dataclasses.replace(config.training, precision=precision)
     if config.training.threshold_share and not getattr(config.task, "answerable", False):
         raise ConfigError(
-            "`training.threshold_share` is of questions that may have no answer (squad2). "
-            f"Received: {config.training.threshold_share}, of a task of kind {config.task.kind!r}."
+            "`training.threshold_share` requires questions that may have no answer (squad2). "
+            f"Received: {config.training.threshold_share}, for a task of kind {config.task.kind!r}."
         )
     if device == "tpu" and training.pad_to_longest:  # it compiles a program for each shape
         print(f"On a TPU all batches are padded to task.seq_length={config.task.seq_length}.")
@@ -184,14 +189,17 @@ def resolve(
 
 
 def _fit_lengths(task: Any, max_positions: int, chosen: Sequence[str]) -> Any:
-    """The task with sequences that the encoder can take; what the user has `chosen` stays."""
+    """Return the task with sequences that fit the encoder.
+
+    The settings that the user has `chosen` are unchanged.
+    """
     changes = length_limits(task, max_positions)
     shorter = {key: value for key, value in changes.items() if f"task.{key}" not in chosen}
     if not shorter:
         return task
     values = ", ".join(f"task.{key}={value}" for key, value in shorter.items())
     print(
-        f"The encoder has {max_positions} positions: {values} in place of the task's "
+        f"The encoder has {max_positions} positions: using {values} instead of the task's "
         f"{task.seq_length}."
     )
     return dataclasses.replace(task, **shorter)

@@ -1,4 +1,4 @@
-"""What a teacher says of unlabelled texts: asked once, kept in TFRecords."""
+"""The outputs of a teacher for texts, computed once and stored as TFRecords."""
 
 import hashlib
 import itertools
@@ -19,7 +19,7 @@ from albert_tf.tasks.predictor import Predictor, load_predictor, predict
 from albert_tf.training.progress import Progress
 from finetuning.datasets.table_files import lines_of
 
-CHUNK = 4096  # texts that are in memory together
+CHUNK = 4096  # texts in memory at a time
 _SCHEMA = {
     "first": tf.io.FixedLenFeature([], tf.string),
     "second": tf.io.FixedLenFeature([], tf.string),
@@ -28,11 +28,11 @@ _SCHEMA = {
 
 
 def examples_of(path: str, pair: bool) -> Iterator[TextExample]:
-    """A text a line, or two with a tab between them; `.gz` is read directly.
+    """Yield one text per line, or two separated by a tab; `.gz` files are read directly.
 
     Raises:
-      InputNotFoundError: no such file.
-      InputError: a line of another form, of no text, or not UTF-8.
+      InputNotFoundError: there is no such file.
+      InputError: a line has another form, an empty text, or is not UTF-8.
     """
     if not os.path.isfile(path):
         raise InputNotFoundError(f"--texts: no file {path!r} (working folder {os.getcwd()}).")
@@ -41,14 +41,17 @@ def examples_of(path: str, pair: bool) -> Iterator[TextExample]:
         if len(cells) != 1 + pair or not all(cell.strip() for cell in cells):
             raise InputError(
                 f"--texts={path}:{number}: a line must be "
-                f"{'two texts with a tab between them' if pair else 'a text without tabs'}. "
+                f"{'two texts separated by a tab' if pair else 'a text without tabs'}. "
                 f"Received: {line[:80]!r}."
             )
         yield TextExample(cells[0], cells[1] if pair else None)
 
 
 def identity_of(teacher: str, examples: Iterable[TextExample]) -> dict[str, Any]:
-    """What the answers depend on: the teacher's weights and the texts, read through once."""
+    """Return what the teacher's outputs depend on: its weights and the texts.
+
+    The texts are read once, from first to last.
+    """
     digest, count = hashlib.sha256(), 0
     for example in examples:
         digest.update(repr((example.first, example.second)).encode())
@@ -66,23 +69,25 @@ def identity_of(teacher: str, examples: Iterable[TextExample]) -> dict[str, Any]
 def write_answers(
     identity: Mapping[str, Any], examples: Iterable[TextExample], folder: str, batch_size: int
 ) -> None:
-    """Writes texts and the teacher's outputs to `folder`, in bounded memory, unless they are there.
+    """Write texts and the teacher's outputs to `folder`, unless they are already there.
+
+    Memory is bounded.
 
     Raises:
-      InputError: the folder has another teacher's answers, or those to other texts.
+      InputError: the folder holds outputs of another teacher or for other texts.
     """
     if os.path.isfile(os.path.join(folder, "manifest.json")):
         if differing := settings.differing_keys(_manifest(folder), identity):
             raise InputError(
-                f"{folder} has other answers (there != here): {'; '.join(differing)}. Name another "
-                "--output."
+                f"{folder} holds outputs of another teacher or for other texts (there != here): "
+                f"{'; '.join(differing)}. Pass another --output."
             )
-        print(f"{folder}: the teacher has been asked already.")
+        print(f"{folder}: the teacher's outputs already exist.")
         return
     predictor = load_predictor(identity["teacher"])
     with (
         outputs.new_folder(folder) as partial,
-        Progress("texts asked of the teacher", identity["count"]) as progress,
+        Progress("texts predicted by the teacher", identity["count"]) as progress,
     ):
         with tf.io.TFRecordWriter(os.path.join(partial, "outputs.tfrecord")) as out:
             stream = iter(examples)
@@ -116,7 +121,7 @@ def _bytes(text: str) -> tf.train.Feature:
 
 
 def answers_in(folder: str, pair: bool) -> Iterator[tuple[list[TextExample], np.ndarray]]:
-    """(texts, outputs float32 [n, C]) that `write_answers` left, at most CHUNK at a time."""
+    """Yield (texts, outputs float32 [n, C]) from `write_answers`, at most CHUNK at a time."""
     count = 0
     dataset = tf.data.TFRecordDataset(os.path.join(folder, "outputs.tfrecord")).batch(CHUNK)
     for batch in dataset.map(lambda records: tf.io.parse_example(records, _SCHEMA)):

@@ -47,7 +47,7 @@ def test_asking_in_python(tuned: pathlib.Path):
 
 
 def test_a_threshold_is_of_questions(tuned: pathlib.Path):
-    with pytest.raises(InputError, match="--null_threshold is of runs whose questions"):
+    with pytest.raises(InputError, match="--null_threshold requires a run whose questions"):
         predict.main(PredictOptions(str(tuned / "seed-0"), null_threshold=1.0))
 
 
@@ -75,15 +75,15 @@ def test_lines_of_every_kind():
     ("line", "section", "words"),
     [
         ("a\tb", Section("classifier"), "in.txt:7: A line must be a text without tabs"),
-        ("a", Section("classifier", True), "in.txt:7: A line must be two texts with a tab"),
+        ("a", Section("classifier", True), "in.txt:7: A line must be two texts separated by a tab"),
         ("what?", Section("span"), "in.txt:7: A line must be a JSON object with question"),
-        ('{"context": "c"}', Section("span"), "in.txt:7: question must be a text"),
+        ('{"context": "c"}', Section("span"), "in.txt:7: question must be a non-empty text"),
         (
             '{"text": null}',
             Section("classifier"),
-            "in.txt:7: text must be a text that is not empty",
+            "in.txt:7: text must be a non-empty text",
         ),
-        (" ", Section("classifier"), "in.txt:7: text must be a text that is not empty"),
+        (" ", Section("classifier"), "in.txt:7: text must be a non-empty text"),
         (
             '{"question": "q", "context": "c", "options": "ab"}',
             Section("multiple_choice"),
@@ -100,7 +100,7 @@ def test_a_mistake_leaves_no_output(tuned: pathlib.Path, tmp_path: pathlib.Path)
     with pytest.raises(InputError, match="in.txt:2"):
         ask(tuned, "fine\ntwo\ttexts\n", tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
-    with pytest.raises(InputError, match="--submission goes with --part"):
+    with pytest.raises(InputError, match="--submission requires --part"):
         ask(tuned, "fine", tmp_path, submission="x.tsv")
 
 
@@ -147,7 +147,7 @@ def test_an_ensemble_of_two_runs(tuned: pathlib.Path, fruit: str, tmp_path: path
 
 
 def test_what_is_no_ensemble(tuned: pathlib.Path, tmp_path: pathlib.Path):
-    with pytest.raises(InputNotFoundError, match="at least two complete runs.*with 1"):
+    with pytest.raises(InputNotFoundError, match="at least two complete runs.*which matches 1"):
         ensemble.main(ensemble.EnsembleOptions((str(tuned / "seed-0"),), str(tmp_path / "x")))
 
 
@@ -181,7 +181,7 @@ def test_texts_that_are_cut_are_counted(
     monkeypatch.setattr(predict, "CHUNK", 2)
     long = " ".join(["pear"] * 40)
     ask(tuned, f"{long}\nsaw\n{long}\n", tmp_path)
-    note = "examples are longer than task.seq_length=32 and are cut"
+    note = "examples are longer than task.seq_length=32 and are truncated"
     assert capsys.readouterr().err == f"2 of 3 {note}\n"
     ask(tuned, "saw\n", tmp_path)
     assert capsys.readouterr().err == ""

@@ -27,7 +27,7 @@ def back(tuned: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_it_answers_a_part_of_a_named_data_set(back, tuned, fruit, tmp_path, capsys):
     own, out = PredictOptions(str(tuned / "seed-0"), output=str(tmp_path / "own")), tmp_path / "out"
     values = {"data_dir": fruit, "part": "dev"}
-    with pytest.raises(InputError, match="does not state its data set.*pass --task, one of"):
+    with pytest.raises(InputError, match="does not state its dataset. Pass --task, one of"):
         predict.main(PredictOptions(back, **values))
     predict.main(PredictOptions(back, output=str(out), task="text_classification", **values))
     predict.main(PredictOptions(own.run_dir, output=own.output, **values))
@@ -43,7 +43,7 @@ def test_it_answers_lines(back, tmp_path):
 
 def test_depths_need_the_name_of_the_data_set(back, fruit):
     values = {"patience": "", "dry_run": True}
-    with pytest.raises(InputError, match="does not state its data set"):
+    with pytest.raises(InputError, match="does not state its dataset"):
         depth.main(depth.DepthOptions(back, fruit, **values))
     depth.main(depth.DepthOptions(back, fruit, task="text_classification", **values))
 

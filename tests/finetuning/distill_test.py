@@ -40,9 +40,12 @@ def test_the_teacher_is_asked_once(tuned: pathlib.Path, tmp_path: pathlib.Path, 
     powers = np.exp(outputs)
     np.testing.assert_allclose(powers[:, 0] / powers.sum(axis=1), wanted, atol=1e-5)
     teacher.write_answers(identity, examples, folder, 2)
-    assert "has been asked already" in capsys.readouterr().out
+    assert "the teacher's outputs already exist" in capsys.readouterr().out
     other = teacher.identity_of(str(tuned / "seed-1"), examples[:2])
-    with pytest.raises(InputError, match=r"has other answers.*count: 3 != 2.*weights: "):
+    with pytest.raises(
+        InputError,
+        match=r"holds outputs of another teacher or for other texts.*count: 3 != 2.*weights: ",
+    ):
         teacher.write_answers(other, examples[:2], folder, 2)
 
 
@@ -124,7 +127,7 @@ def test_student_and_control(tuned: pathlib.Path, fruit: str, tmp_path: pathlib.
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"student_layers": 2}, "must be fewer than the teacher's.*Received: 2"),
+        ({"student_layers": 2}, "must be less than the teacher's.*Received: 2"),
         ({"student_layers": None}, "either --student or --student_layers"),
         ({"loss": "kl"}, "--loss must be one of"),
         ({"device": "multi_worker"}, "distillation runs in one process"),
@@ -145,12 +148,14 @@ def test_mistakes(changes: dict, words: str, tuned: pathlib.Path, fruit: str, tm
 def test_a_teacher_of_another_task_is_refused(tuned: pathlib.Path, fruit: str):
     options = DistillOptions(str(tuned / "seed-0"), "sst-2", "out", fruit, student_layers=1)
     theirs = task_of(options.teacher)
-    with pytest.raises(InputError, match="must be a run of --task=sst-2. Received: one of 'text_c"):
+    with pytest.raises(
+        InputError, match="must be a run of --task=sst-2. Received: a run of 'text_c"
+    ):
         distill._task_of_teacher(options, theirs)
     own = dataclasses.replace(options, task="text_classification")
     assert distill._task_of_teacher(own, theirs) == theirs
     for key, value in {"pair": True, "labels": ("a", "b")}.items():
-        with pytest.raises(InputError, match=f"must have the {key} of --data_dir"):
+        with pytest.raises(InputError, match=f"must have the same {key} as --data_dir"):
             distill._task_of_teacher(own, dataclasses.replace(theirs, **{key: value}))
 
 
@@ -164,6 +169,6 @@ def test_a_control_that_cannot_begin_is_known_first(
     options = DistillOptions(
         str(moved), "text_classification", str(tmp_path / "out"), fruit, student_layers=1
     )
-    with pytest.raises(InputError, match="'/no/such' is not there any more"):
+    with pytest.raises(InputError, match="must still exist. Received: '/no/such'"):
         distill.main(options)
     assert not (tmp_path / "out").exists()

@@ -79,7 +79,7 @@ def test_a_pretraining_run_among_the_members(start: str, tmp_path: pathlib.Path)
     leave_run(start, tmp_path / "a", "squad1", SpanTask())
     shutil.copytree(start, tmp_path / "b")
     RunDir(str(tmp_path / "b")).finish({})
-    with pytest.raises(InputError, match="b' is no fine-tuned run: its task is 'pretraining'"):
+    with pytest.raises(InputError, match="b' is not a fine-tuned run: its task is 'pretraining'"):
         main(EnsembleOptions((f"{tmp_path}/*",), str(tmp_path / "out"), "nowhere"))
 
 

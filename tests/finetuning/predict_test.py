@@ -58,7 +58,7 @@ def test_a_run_of_mnli_answers_ax_and_not_rte(start: str, tmp_path: pathlib.Path
     header, row = out.read_text().splitlines()
     assert header == "index\tprediction" and row.split("\t")[1] in MNLI.labels
     out.unlink()
-    with pytest.raises(InputError, match="RTE must be asked of a run with"):
+    with pytest.raises(InputError, match="RTE requires a run with"):
         predict.main(PredictOptions(run, task="rte", part="dev", **values))
     assert not out.exists()
 

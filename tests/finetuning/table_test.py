@@ -149,8 +149,8 @@ def test_without_mnli_nothing_begins_with_it(runs: pathlib.Path, tmp_path, monke
     assert table.main(options) == commands.USAGE_ERROR
     printed = capsys.readouterr().err.splitlines()
     assert [line.partition(str(tmp_path))[0] for line in printed] == ["failed: ", "failed: "]
-    assert printed[1].endswith("a/rte, for want of " + str(tmp_path / "t" / "a" / "mnli"))
-    with pytest.raises(InputError, match="--from_mnli needs mnli among --tasks"):
+    assert printed[1].endswith("a/rte: no finished run in " + str(tmp_path / "t" / "a" / "mnli"))
+    with pytest.raises(InputError, match="--from_mnli requires mnli among --tasks"):
         table.main(dataclasses.replace(options, tasks="rte"))
 
 
@@ -227,7 +227,7 @@ def test_mistakes(runs: pathlib.Path, tmp_path: pathlib.Path):
         values = {"runs": (f"{runs}/*",), "tasks": "cola", "data_dir": str(tmp_path)}
         return TableOptions(**values | changes, output=str(tmp_path / "t"))
 
-    with pytest.raises(InputNotFoundError, match=r"no folder cola in .*which has runs"):
+    with pytest.raises(InputNotFoundError, match=r"no folder cola in .*which contains runs"):
         table.main(of())
     with pytest.raises(InputError, match="unknown task `colla`. Did you mean cola"):
         table.main(of(tasks="colla"))

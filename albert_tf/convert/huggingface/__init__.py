@@ -1,1 +1,1 @@
-"""Folders of Hugging Face's transformers, both directions."""
+"""Reading and writing of model folders of Hugging Face's transformers."""

@@ -1,7 +1,7 @@
 """Folders of Hugging Face's transformers: config.json, model.safetensors, the vocabulary.
 
-A pretrained model is an AlbertForPreTraining there; of fine-tuned ones see huggingface_task. To
-read a pytorch_model.bin takes torch.
+A pretrained model is an AlbertForPreTraining; the module `task` describes fine-tuned ones. Reading
+pytorch_model.bin needs torch.
 """
 
 import os
@@ -70,7 +70,7 @@ _INERT = {
     "use_bfloat16",
     "use_cache",
     "xla_device",
-    # Of generating text, which every model's file held once.
+    # Text generation settings, which every model's file once contained.
     "bad_words_ids",
     "begin_suppress_tokens",
     "cross_attention_hidden_size",
@@ -103,7 +103,7 @@ _INERT = {
 }
 _LAYER = "albert.encoder.albert_layer_groups.#.albert_layers.0"
 PROJECTION = "albert.encoder.embedding_hidden_mapping_in"
-_TABLES = {  # ours -> theirs: weights that are not a dense layer's
+_TABLES = {  # ours -> theirs: weights outside dense layers
     "word_embeddings": "word_embeddings",
     "type_embeddings": "token_type_embeddings",
     "position_embeddings": "position_embeddings",
@@ -127,7 +127,7 @@ NAMING = Naming(
         "mlm_head/layer_norm": "predictions.LayerNorm",
         "mlm_head/bias": "predictions.bias",
         "pair_head/dense": "sop_classifier.classifier",
-        "head": "classifier",  # of texts, and of multiple choice
+        "head": "classifier",  # for text classification, regression and multiple choice
         "head/dense": "qa_outputs",
     },
     {"kernel": ".weight", "bias": ".bias", "gamma": ".weight", "beta": ".bias"},
@@ -141,11 +141,11 @@ _BUFFERS = ("albert.embeddings.position_ids", "albert.embeddings.token_type_ids"
 
 
 def read(path: str, policy: MismatchPolicy) -> Bundle:
-    """The model in a folder: pretrained, or with the task's head that `architectures` names.
+    """Read the model in a folder: pretrained, or with the task head that `architectures` names.
 
     Raises:
-      InputNotFoundError: no config.json or no weights.
-      InputError: weights other than the configuration's, or a configuration that we cannot match.
+      InputNotFoundError: there is no config.json, or there are no weights.
+      InputError: the weights do not match the configuration, or our model does not support it.
     """
     if not os.path.isdir(path):
         raise InputNotFoundError(
@@ -158,7 +158,7 @@ def read(path: str, policy: MismatchPolicy) -> Bundle:
     config = read_config(values, file)
     task, assumed = huggingface_task.read(values, config, policy, file)
     tensors = huggingface_weights.read(path)
-    if not any(name.startswith("albert.") for name in tensors):  # an AlbertModel's own folder
+    if not any(name.startswith("albert.") for name in tensors):  # saved from a bare AlbertModel
         tensors = {f"albert.{name}": value for name, value in tensors.items()}
     ignored = (*_BUFFERS, *policy.ignore)
     if policy.ignores(HEAD):
@@ -169,10 +169,10 @@ def read(path: str, policy: MismatchPolicy) -> Bundle:
 
 
 def check(bundle: Bundle) -> list[str]:
-    """What their format cannot carry.
+    """Return notes on what their format loses.
 
     Raises:
-      ConfigError: it cannot hold this model.
+      ConfigError: their format cannot represent this model.
       InputError: transformers has no class for its head.
     """
     config = bundle.config
@@ -180,21 +180,19 @@ def check(bundle: Bundle) -> list[str]:
     notes = huggingface_task.check(bundle.task)
     if bundle.task is None and config.mlm_layer_norm_eps != config.layer_norm_eps:
         notes.append(
-            "Hugging Face's code computes the MLM head's LayerNorm with epsilon "
-            f"{config.layer_norm_eps}, as all others: guesses for masked pieces differ slightly "
-            f"from those with your {config.mlm_layer_norm_eps}."
+            f"Hugging Face's code uses epsilon {config.layer_norm_eps} in every LayerNorm, "
+            "including the MLM head's, so predictions for masked pieces will differ slightly from "
+            f"those with your epsilon {config.mlm_layer_norm_eps}."
         )
     tokenizer = bundle.tokenizer
     if tokenizer and huggingface_tokenizer.is_sentencepiece(tokenizer):
         if not tokenizer.normalization.unify_quotes:
-            notes.append(
-                "Hugging Face's tokenizer, unlike yours, makes a quotation mark of `` or ''."
-            )
+            notes.append("Hugging Face's tokenizer, unlike yours, replaces `` and '' with \".")
     return notes
 
 
 def write(bundle: Bundle, folder: str) -> None:
-    """Writes a folder for `from_pretrained` of its class, no key missing or unexpected."""
+    """Write a folder that `from_pretrained` loads without missing or unexpected keys."""
     task = bundle.task
     huggingface_weights.write(from_ours(bundle.config, bundle.weights, task), folder)
     special = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
@@ -206,14 +204,18 @@ def write(bundle: Bundle, folder: str) -> None:
 
 
 def read_config(values: Mapping[str, Any], source: str) -> AlbertConfig:
-    """Our configuration from their config.json's keys; ConfigError for what has no equal."""
+    """Return our configuration for the values of their config.json.
+
+    Raises:
+      ConfigError: our model does not support a value.
+    """
     config = config_keys.to_config(values, KEYS, _ACTIVATIONS, _FIXED, _INERT, source)
-    # One epsilon for all of their LayerNorms, the MLM head's included.
+    # All of their LayerNorms, including the MLM head's, use one epsilon.
     return config.replace(mlm_layer_norm_eps=config.layer_norm_eps)
 
 
 def to_json(config: AlbertConfig, task: Any = None) -> dict[str, Any]:
-    """Their config.json, without what the tokenizer decides."""
+    """Return their config.json, except the keys that depend on the tokenizer."""
     values = config_keys.from_config(config, KEYS)
     values["hidden_act"] = {"gelu": "gelu_new", "relu": "relu"}[config.activation]
     values |= {"model_type": "albert", "dtype": "float32"}
@@ -223,9 +225,9 @@ def to_json(config: AlbertConfig, task: Any = None) -> dict[str, Any]:
 
 
 def from_ours(config: AlbertConfig, weights: Weights, task: Any = None) -> dict[str, np.ndarray]:
-    """The tensors of their AlbertForPreTraining (its decoder is tied) or of their task's class."""
+    """Return the tensors of their AlbertForPreTraining (its decoder is tied) or task class."""
     tensors = NAMING.from_ours(huggingface_task.from_ours(weights, task))
-    if config.embedding_size == config.hidden_size:  # they always project: by the identity
+    if config.embedding_size == config.hidden_size:  # they always project, here by the identity
         tensors[f"{PROJECTION}.weight"] = np.eye(config.hidden_size, dtype=np.float32)
         tensors[f"{PROJECTION}.bias"] = np.zeros(config.hidden_size, np.float32)
     return tensors
@@ -234,11 +236,11 @@ def from_ours(config: AlbertConfig, weights: Weights, task: Any = None) -> dict[
 def to_ours(
     config: AlbertConfig, tensors: Weights, policy: MismatchPolicy, source: str, task: Any = None
 ) -> dict[str, np.ndarray]:
-    """Our weights from their tensors.
+    """Return our weights for their tensors.
 
     Raises:
-      InputError: other names or shapes, a decoder with weights of its own, or a projection where
-        E == H that is not the identity.
+      InputError: names or shapes differ, the decoder is not tied, or E == H and the projection is
+        not the identity.
     """
     found = dict(tensors)
     for copy, original in _TIED.items():
@@ -246,8 +248,8 @@ def to_ours(
             found.setdefault(original, found[copy]), found[copy]
         ):
             raise InputError(
-                f"{source!r}: {copy} must be the same as {original}, and differs. An MLM head with "
-                "a decoder of its own has no equal here."
+                f"{source!r}: {copy} must equal {original}, but differs. An MLM head with an "
+                "untied decoder is not supported."
             )
         found.pop(copy, None)
     if config.embedding_size == config.hidden_size:
@@ -255,8 +257,8 @@ def to_ours(
         bias = found.pop(f"{PROJECTION}.bias", np.zeros([]))
         if not np.array_equal(kernel, np.eye(config.hidden_size)) or bias.any():
             raise InputError(
-                f"{source!r}: where embedding_size is hidden_size there must be no projection, "
-                f"and {PROJECTION} is not the identity."
+                f"{source!r}: {PROJECTION} must be the identity if embedding_size equals "
+                "hidden_size, but is not."
             )
     policy = huggingface_task.mismatch_policy(policy, task)
     return huggingface_task.to_ours(NAMING.to_ours(config, found, policy, source, task), task)

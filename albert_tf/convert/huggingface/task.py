@@ -1,7 +1,7 @@
-"""The heads of transformers' fine-tuned models, and what their config.json states of the task.
+"""The heads of transformers' fine-tuned models, and the task settings in their config.json.
 
-Their files name the class, the labels and the dropout. The rest of our `task` section (single texts
-or pairs, lengths) goes under a key of our own, which transformers keeps and passes over.
+Their files contain the class, the labels and the dropout. The rest of our `task` section (single
+texts or pairs, lengths) is stored under our own key, which transformers keeps but ignores.
 """
 
 import dataclasses
@@ -25,8 +25,8 @@ ARCHITECTURES = {  # kind -> their class
     "span": "AlbertForQuestionAnswering",
     "multiple_choice": "AlbertForMultipleChoice",
 }
-HEADS = ("classifier.", "qa_outputs.")  # how the names of their heads' weights begin
-# What a folder by others leaves open, and a user may want to set.
+HEADS = ("classifier.", "qa_outputs.")  # prefixes of their heads' weights
+# Task keys that a folder made elsewhere does not state and that a user may want to set.
 _OPEN = (
     "pair",
     "seq_length",
@@ -40,36 +40,36 @@ _OPEN = (
 
 
 def check(task: Any) -> list[str]:
-    """What their class for a task loses.
+    """Return notes on what their class for a task loses.
 
     Raises:
-      InputError: they have no class for it.
+      InputError: they have no class for the task.
     """
     if task is None:
         return []
     if getattr(task, "answerable", False):
         raise InputError(
             "transformers has no class for the joint head of SQuAD 2.0. Received: a run with "
-            "`task.answerable` true. Convert one that was fine-tuned with --task=squad1, serve "
-            "this one with albert_tf.export, or leave its head behind: --ignore=head "
+            "`task.answerable` true. Convert a run fine-tuned with --task=squad1, serve this one "
+            "with albert_tf.export, or drop its head with --ignore=head "
             "--allow_missing=mlm_head,pair_head."
         )
     if task.kind not in ARCHITECTURES:
         raise InputError(
-            f"transformers has a class for the kinds {', '.join(ARCHITECTURES)}. Received: a run "
-            f"of kind {task.kind!r}. Serve it with albert_tf.export, or leave its head behind: "
+            f"transformers only has classes for the kinds {', '.join(ARCHITECTURES)}. Received: a "
+            f"run of kind {task.kind!r}. Serve it with albert_tf.export, or drop its head with "
             "--ignore=head --allow_missing=mlm_head,pair_head."
         )
     if task.kind == "span":
         return [
-            f"{ARCHITECTURES['span']} has no pooler: yours, which has no part in the answers, is "
-            "left behind."
+            f"{ARCHITECTURES['span']} has no pooler, so yours is dropped. It does not affect the "
+            "answers."
         ]
     return []
 
 
 def to_json(task: Any) -> dict[str, Any]:
-    """The keys of their config.json that describe a task."""
+    """Return the keys of their config.json that describe a task."""
     values: dict[str, Any] = {
         "architectures": [ARCHITECTURES[task.kind]],
         "classifier_dropout_prob": task.dropout,
@@ -83,7 +83,7 @@ def to_json(task: Any) -> dict[str, Any]:
 
 
 def _labels_to_json(labels: tuple[str, ...]) -> dict[str, Any]:
-    """`id2label` and `label2id`; their `num_labels` follows from these."""
+    """Return `id2label` and `label2id`; transformers derives `num_labels` from them."""
     return {
         "id2label": {str(number): label for number, label in enumerate(labels)},
         "label2id": {label: number for number, label in enumerate(labels)},
@@ -93,21 +93,24 @@ def _labels_to_json(labels: tuple[str, ...]) -> dict[str, Any]:
 def read(
     values: Mapping[str, Any], config: AlbertConfig, policy: MismatchPolicy, source: str
 ) -> tuple[Any, tuple[str, ...]]:
-    """The `task` section of a fine-tuned model, and which of its keys have our defaults.
+    """Read the `task` section of a fine-tuned model.
 
-    Class, labels and dropout are theirs, since the model may have been trained on since we wrote
-    it; the rest is what we wrote, or else our defaults, cut to the model's positions.
+    Class, labels and dropout come from their keys, because the model may have been trained further
+    after we wrote it. The rest comes from our own key or, failing that, from our defaults. Lengths
+    are limited to the model's positions.
 
     Args:
-      values: their config.json.
-      source: its name in messages.
+      values: the contents of their config.json.
+      config: our configuration of the model.
+      policy: decides whether the head is skipped.
+      source: the file's name in messages.
 
     Returns:
-      (None, ()) for a pretrained model, or where `policy` leaves the head behind.
+      The `task` section and those of its keys that have our defaults; (None, ()) for a pretrained
+      model, or if `policy` ignores the head.
 
     Raises:
-      InputError: labels that are not numbered from 0 on or not different, or a head without an
-        equal here.
+      InputError: the labels are not numbered from 0 or not distinct, or we do not support the head.
     """
     names = values.get("architectures")
     architecture = str(names[0]) if isinstance(names, list) and names else ""
@@ -130,7 +133,7 @@ def _kind(architecture: str, problem_type: str | None, labels: tuple[str, ...], 
     if architecture != _OF_TEXTS:
         return next(kind for kind, name in ARCHITECTURES.items() if name == architecture)
     is_single = len(labels) == 1
-    if problem_type is None:  # as transformers itself decides when it trains
+    if problem_type is None:  # the rule that transformers applies in training
         problem_type = "regression" if is_single else "single_label_classification"
     if problem_type == "regression" and is_single:
         return "regressor"
@@ -138,14 +141,14 @@ def _kind(architecture: str, problem_type: str | None, labels: tuple[str, ...], 
         return "classifier"
     raise InputError(
         f"{source!r}: `problem_type` must be regression with one label, or "
-        "single_label_classification with several: other heads have no equal here. Received: "
-        f"{problem_type!r} with {len(labels)}. To read the encoder alone, pass --ignore=head "
+        "single_label_classification with several; other heads are not supported. Received: "
+        f"{problem_type!r} with {len(labels)}. To read only the encoder, pass --ignore=head "
         "--allow_missing=mlm_head,pair_head."
     )
 
 
 def _labels(values: Mapping[str, Any], source: str) -> tuple[str, ...]:
-    """Their `id2label` in order; without one, transformers' names for `num_labels` labels."""
+    """Return their `id2label` in order, or else transformers' default names for `num_labels`."""
     numbered = values.get("id2label")
     if numbered is None:
         count = values.get("num_labels", values.get("_num_labels", 2))
@@ -157,21 +160,21 @@ def _labels(values: Mapping[str, Any], source: str) -> tuple[str, ...]:
     keys = [str(number) for number in range(len(numbered))]
     if sorted(numbered) != sorted(keys) or len(set(map(str, numbered.values()))) < len(keys):
         raise InputError(
-            f"{source!r}: `id2label` must give each number from 0 to {len(keys) - 1} a label of "
-            f"its own. Received: {numbered!r}. Correct it there."
+            f"{source!r}: `id2label` must give each number from 0 to {len(keys) - 1} a different "
+            f"label. Received: {numbered!r}. Correct the file."
         )
     return tuple(str(numbered[key]) for key in keys)
 
 
 def mismatch_policy(policy: MismatchPolicy, task: Any) -> MismatchPolicy:
-    """What may be missing: a span's pooler always, which has no part in the answers."""
+    """Return `policy`, which for spans also allows the unused pooler to be missing."""
     if task is None or task.kind != "span":
         return policy
     return dataclasses.replace(policy, allow_missing=(*policy.allow_missing, "pooler"))
 
 
 def from_ours(weights: Weights, task: Any) -> Weights:
-    """Our weights as their class has them: without a span's pooler, in a regression's own unit."""
+    """Return our weights for their class: no pooler for spans, target units for regressors."""
     if task is None:
         return weights
     if task.kind == "span":
@@ -182,14 +185,14 @@ def from_ours(weights: Weights, task: Any) -> Weights:
 
 
 def to_ours(weights: Weights, task: Any) -> dict[str, np.ndarray]:
-    """The inverse of `from_ours`; exact where scale is a power of two and center is 0."""
+    """Invert `from_ours`, exactly if scale is a power of two and center is 0."""
     if task is None or task.kind != "regressor":
         return dict(weights)
     return _with_head(weights, lambda w: w / task.scale, lambda b: (b - task.center) / task.scale)
 
 
 def _with_head(weights: Weights, kernel: _Change, bias: _Change) -> dict[str, np.ndarray]:
-    """The weights with a head of which both arrays were changed, in float64."""
+    """Return the weights with `kernel` and `bias` applied in float64 to those of the head."""
     changed = dict(weights)
     for leaf, change in (("kernel", kernel), ("bias", bias)):
         exact: np.ndarray = weights[HEAD + leaf].astype(np.float64)

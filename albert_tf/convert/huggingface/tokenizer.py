@@ -1,4 +1,4 @@
-"""The vocabulary and rules in a folder of Hugging Face's transformers."""
+"""The tokenizer files in a folder of Hugging Face's transformers."""
 
 import dataclasses
 import os
@@ -11,19 +11,19 @@ from albert_tf.text.sentencepiece_model import MODEL_FILE
 from albert_tf.text.tokenizer import Tokenizer
 from albert_tf.text.wordpiece import VOCABULARY_FILE
 
-# ALBERT's tokenizer of transformers 5 gives no types unless its file names them: a model would take
-# the second text of a pair for a part of the first.
+# The ALBERT tokenizer of transformers 5 returns no token types unless its file lists them. Without
+# them, a model would treat the second text of a pair as part of the first.
 _INPUTS = ["input_ids", "token_type_ids", "attention_mask"]
-# Their slow ALBERT tokenizer always makes " of `` and ''; what ours does, they pass over.
+# Their slow ALBERT tokenizer always replaces `` and '' with " and ignores this key of ours.
 _UNIFY_QUOTES = "albert_tf_unify_quotes"
 RULES_FILE, FAST_FILE = "tokenizer_config.json", "tokenizer.json"
 
 
 def read(path: str) -> Tokenizer | None:
-    """The tokenizer of a folder, from the vocabulary itself; None where there is none of any kind.
+    """Read the tokenizer of a folder from its vocabulary file; return None if there is none.
 
     Raises:
-      InputError: a tokenizer without a vocabulary file, or with rules that ours has not.
+      InputError: the tokenizer has no vocabulary file, or rules that ours does not support.
     """
     files = [os.path.join(path, name) for name in (MODEL_FILE, VOCABULARY_FILE)]
     file = next(filter(os.path.isfile, files), None)
@@ -34,11 +34,11 @@ def read(path: str) -> Tokenizer | None:
     if os.path.isfile(os.path.join(path, RULES_FILE)):
         rules = outputs.read_json(os.path.join(path, RULES_FILE))
     if not rules.get("remove_space", True):
-        raise InputError(f"{path!r}: a tokenizer with `remove_space` false has no equal here.")
+        raise InputError(f"{path!r}: a tokenizer with `remove_space` false is not supported.")
     lowercase = rules.get("do_lower_case", True)
     if file == files[0]:
         strips = not rules.get("keep_accents", False)
-    else:  # BERT's tokenizer, whose accents go with the capitals unless it says otherwise
+    else:  # BERT strips accents if it lowercases, unless its file says otherwise
         strips = lowercase if rules.get("strip_accents") is None else rules["strip_accents"]
     unifies = bool(rules.get(_UNIFY_QUOTES, file == files[0]))
     normalization = Normalization(lowercase, strips, unify_quotes=unifies)
@@ -49,14 +49,14 @@ def read(path: str) -> Tokenizer | None:
 def _check_for_fast(path: str) -> None:
     if os.path.isfile(os.path.join(path, FAST_FILE)):
         raise InputError(
-            f"{path!r} has its vocabulary as {FAST_FILE} alone, a form of their own. Put the "
-            f"{MODEL_FILE} or {VOCABULARY_FILE} of the model that it was trained from beside it, "
-            f"or take {FAST_FILE} away to convert without a tokenizer."
+            f"{path!r} contains its vocabulary only as {FAST_FILE}, which cannot be read. Add the "
+            f"{MODEL_FILE} or {VOCABULARY_FILE} of the model that it was trained from, or remove "
+            f"{FAST_FILE} to convert without a tokenizer."
         )
 
 
 def write(tokenizer: Tokenizer, folder: str) -> None:
-    """Writes the vocabulary and the rules that AutoTokenizer needs."""
+    """Write the vocabulary and the rules that AutoTokenizer needs."""
     with open(os.path.join(folder, tokenizer.vocabulary.file), "wb") as file:
         file.write(tokenizer.model)
     special = dataclasses.asdict(tokenizer.special)
@@ -74,5 +74,5 @@ def write(tokenizer: Tokenizer, folder: str) -> None:
 
 
 def is_sentencepiece(tokenizer: Tokenizer) -> bool:
-    """Whether theirs would be an AlbertTokenizer; else it is BERT's."""
+    """Return True if theirs is an AlbertTokenizer, False if it is a BertTokenizer."""
     return tokenizer.vocabulary.file == MODEL_FILE

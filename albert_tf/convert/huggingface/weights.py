@@ -1,4 +1,4 @@
-"""Tensors by name in a folder of Hugging Face's transformers: safetensors, or torch's pickles."""
+"""Named tensors in a folder of Hugging Face's transformers: safetensors or torch pickles."""
 
 import importlib
 import os
@@ -16,23 +16,24 @@ WEIGHTS_FILE, TORCH_FILE = "model.safetensors", "pytorch_model.bin"
 
 
 def read(path: str) -> dict[str, np.ndarray]:
-    """The tensors of model.safetensors, or else, which needs torch, of pytorch_model.bin.
+    """Read the tensors of model.safetensors or, failing that, of pytorch_model.bin (needs torch).
 
     Raises:
-      InputNotFoundError: neither is in the folder `path`.
-      InputError: the weights are in several files, or in one that cannot be read.
+      InputNotFoundError: the folder `path` contains neither file.
+      InputError: the weights are split over several files, or the file cannot be read.
     """
     for name, read_file in ((WEIGHTS_FILE, _read_safetensors), (TORCH_FILE, _read_torch)):
         file = os.path.join(path, name)
         if os.path.isfile(file):
-            with reading(file), open(file, "rb"):  # their readers do not tell why they cannot
+            with reading(file), open(file, "rb"):  # the readers' own errors give no reason
                 pass
             return read_file(file)
         if os.path.isfile(f"{file}.index.json"):
             raise InputError(
-                f"{file}.index.json lists weights in several files, and one is needed: "
-                f"AutoModel.from_pretrained({path!r}).save_pretrained(NEW, max_shard_size='100GB') "
-                "writes it, with the class that its config.json names in place of AutoModel."
+                f"{file}.index.json lists weights in several files, but they must be in one. Write "
+                f"it with AutoModel.from_pretrained({path!r}).save_pretrained(NEW, "
+                "max_shard_size='100GB'), and replace AutoModel with the class that config.json "
+                "names."
             )
     raise InputNotFoundError(
         f"neither {WEIGHTS_FILE} nor {TORCH_FILE} in {path!r} (working folder {os.getcwd()})."
@@ -40,7 +41,7 @@ def read(path: str) -> dict[str, np.ndarray]:
 
 
 def write(tensors: Mapping[str, np.ndarray], folder: str) -> None:
-    """Writes model.safetensors. The library's own `save_file` would make it private (mode 0600)."""
+    """Write model.safetensors, without `save_file`, which would make it private (mode 0600)."""
     with open(os.path.join(folder, WEIGHTS_FILE), "wb") as file:
         file.write(safetensors.numpy.save(dict(tensors), metadata={"format": "pt"}))
 
@@ -50,16 +51,16 @@ def _read_safetensors(file: str) -> dict[str, np.ndarray]:
         with safetensors.safe_open(file, framework="numpy") as tensors:
             return {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118
     except (safetensors.SafetensorError, TypeError) as error:
-        raise InputError(f"{file!r} is no readable safetensors file: {error}.") from None
+        raise InputError(f"{file!r} is not a readable safetensors file: {error}.") from None
 
 
 def _read_torch(file: str) -> dict[str, np.ndarray]:
     torch = _torch()
     try:
         state = torch.load(file, map_location="cpu", weights_only=True)
-    except Exception as error:  # bytes that are no pickle end in any kind
+    except Exception as error:  # invalid pickle bytes can raise any type
         reason = textwrap.shorten(str(error), 200)
-        raise InputError(f"{file!r} is no readable file of torch tensors: {reason}") from None
+        raise InputError(f"{file!r} is not a readable file of torch tensors: {reason}") from None
     entries = state.items() if isinstance(state, Mapping) else [("the whole", state)]
     for name, value in entries:
         if not isinstance(value, torch.Tensor):

@@ -1,1 +1,1 @@
-"""The modules that are exported, a file for each kind."""
+"""The exported modules, one file for each kind."""

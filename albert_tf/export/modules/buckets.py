@@ -1,11 +1,11 @@
-"""Rows of unlike lengths through a model, inside a graph: no short row pays for a long one."""
+"""Length buckets inside a graph, so that short rows are not padded to the longest."""
 
 from collections.abc import Callable, Mapping
 
 import tensorflow as tf
 
-WIDTHS = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # beyond: multiples of the last
-CHUNK = 8192  # positions that are computed at once: bounds the memory of a batch of any size
+WIDTHS = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # then multiples of the last
+CHUNK = 8192  # positions computed at once, which bounds the memory for a batch of any size
 
 Rows = Mapping[str, tf.Tensor]
 
@@ -17,17 +17,17 @@ def run_in_buckets(
     max_width: int,
     chunk: int = CHUNK,
 ) -> dict[str, tf.Tensor]:
-    """Computes each row beside rows of its own width: the widths are `WIDTHS`.
+    """Run each row in a batch of rows padded to the same width, one of `WIDTHS`.
 
-    A row's width depends on its own length alone, so that its answer does not depend on the others.
+    A row's width depends only on its own length, so its result does not depend on other rows.
 
     Args:
-      lengths: int32 [N], how many positions each row needs.
-      run: (rows int32 [n], width int32 []) -> name -> [n, ...], the outputs of those rows, padded
-        to that width.
-      outputs: name -> [N, ...], what `run`'s outputs are written into: zeros, say.
-      max_width: no row is wider.
-      chunk: rows times width that are computed at once, or one row.
+      lengths: int32 [N], the number of positions that each row needs.
+      run: (rows int32 [n], width int32 []) -> name -> [n, ...], the outputs for these rows padded
+        to this width.
+      outputs: name -> [N, ...], the tensors to fill with `run`'s outputs, such as zeros.
+      max_width: the largest width of a row.
+      chunk: the largest number of rows times width computed at once, unless one row exceeds it.
 
     Returns:
       `outputs` with every row filled, in the order of `lengths`.
@@ -37,7 +37,7 @@ def run_in_buckets(
 
     def one_chunk(begin: tf.Tensor, filled: Rows) -> tuple[tf.Tensor, Rows]:
         width = bucket_width(ascending[begin], max_width)
-        bucket_end = tf.searchsorted(ascending, [width], side="right")[0]  # these fit
+        bucket_end = tf.searchsorted(ascending, [width], side="right")[0]  # rows up to here fit
         bucket_end = tf.where(width < max_width, bucket_end, count)
         end = tf.minimum(bucket_end, begin + tf.maximum(1, chunk // width))
         rows = order[begin:end]
@@ -59,7 +59,7 @@ def run_in_buckets(
 
 
 def bucket_width(length: tf.Tensor, max_width: int) -> tf.Tensor:
-    """The smallest width that holds `length` positions, int32 []; at most `max_width`."""
+    """Return the smallest width for `length` positions, int32 []; at most `max_width`."""
     widths = tf.constant(WIDTHS)
     bucket = tf.searchsorted(widths, tf.reshape(length, [1]))[0]
     rounded_up = -(-length // WIDTHS[-1]) * WIDTHS[-1]

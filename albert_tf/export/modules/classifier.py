@@ -1,4 +1,4 @@
-"""A classifier as a SavedModel: text in, label out."""
+"""Classifiers as SavedModels: text in, label out."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,15 +12,26 @@ from albert_tf.text.tokenizer import Tokenizer
 
 
 class ClassifierModule(TextModule):
-    """Labels texts, or pairs of texts.
+    """A classifier of texts or pairs of texts.
 
-    Signatures: those of `TextModule`, with `label` string [B]; `score` float32 [B], its
-    probability; `probabilities` float32 [B, C] in the order of the task's labels, which
-    assets.extra/config.json lists. And `classify`, TF Serving's classification API: serialized
-    tf.Examples `inputs` string [B], whose features are named as the texts -> `classes` string and
-    `scores` float32 [B, C]. And, with a `patience`, `early_exit`: as serving_default, but that each
-    text leaves the encoder when so many layers in a row have not changed its label; `depth` int32
-    [B] are the layers it went through.
+    Shapes: B texts, C labels.
+
+    Signatures:
+      those of `TextModule`: they return `label` string [B], its probability `score` float32 [B]
+        and `probabilities` float32 [B, C] in the order of the task's labels, which
+        assets.extra/config.json lists.
+      classify: TF Serving's classification API. It takes serialized tf.Examples `inputs` string
+        [B], whose features have the names of the texts, and returns `classes` string [B, C] and
+        `scores` float32 [B, C].
+      early_exit: like serving_default, except that a text leaves the encoder once `patience` layers
+        in a row have not changed its label. It also returns `depth` int32 [B], the number of layers
+        used for each text.
+
+    Args:
+      model: the fine-tuned model.
+      tokenizer: the model's tokenizer.
+      depths: see `TextModule`.
+      patience: 0 for no signature early_exit.
     """
 
     def __init__(

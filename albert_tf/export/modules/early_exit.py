@@ -1,7 +1,7 @@
-"""Early exit: a text leaves the encoder when its label has settled (arXiv 2006.04152, PABEE).
+"""Early exit from the encoder once a text's label is stable (arXiv 2006.04152, PABEE).
 
-Every layer of an encoder that shares one block speaks the language of the last, so that the task's
-own pooler and head read each of them.
+In an encoder whose layers share one block, the task's own pooler and head apply to every layer's
+output.
 """
 
 from collections.abc import Mapping
@@ -16,25 +16,27 @@ Outputs = dict[str, tf.Tensor]
 
 
 class EarlyExit:
-    """The encoder's inputs int32 [n, S] -> what a classifier says, and when.
+    """A classifier that takes the encoder's inputs, int32 [n, S], and stops early for each row.
 
-    Its outputs: `values`, probabilities float32 [n, C]; `depth` int32 [n], the layers that each
-    row went through: one more than `patience` at least. Rows that have left are not computed any
-    further, and no row is influenced by another.
+    Outputs: `values`, probabilities float32 [n, C]; `depth` int32 [n], the number of layers used
+    for each row, at least `patience` + 1. Rows that have left are not computed any further, and no
+    row affects another.
 
     Args:
-      patience: the layers in a row whose label must be that of the layer before.
+      model: the fine-tuned classifier.
+      patience: number of layers in a row that must give the same label as the layer before.
 
     Raises:
-      InputError: a `patience` that no row could leave with, or layers that differ.
+      InputError: `patience` is too large for any row to leave early or is not positive, or the
+        layers do not share one block.
     """
 
     def __init__(self, model: SequenceClassifier, patience: int) -> None:
         config = model.encoder.config
         if not 0 < patience < config.num_layers - 1:
             raise InputError(
-                f"--patience must be between 1 and {config.num_layers - 2}, two less than the "
-                f"model has layers. Received: {patience}."
+                f"--patience must be between 1 and {config.num_layers - 2}, the model's number of "
+                f"layers minus two. Received: {patience}."
             )
         if len(model.encoder.stack.blocks) > 1:
             raise InputError(
@@ -45,7 +47,7 @@ class EarlyExit:
         (self._block,) = model.encoder.stack.blocks
 
     def __call__(self, inputs: Mapping[str, tf.Tensor]) -> Outputs:
-        """See the class."""
+        """Return the outputs that the class describes."""
         encoder = self._model.encoder
         x = encoder.embeddings(inputs)  # [n, S, H]
         count, classes = tf.shape(x)[0], len(self._model.task.labels)
@@ -59,8 +61,8 @@ class EarlyExit:
             "row": tf.range(count),
             "x": x,
             "mask": additive_mask(inputs["input_mask"]),
-            "label": tf.fill([count], tf.constant(-1, tf.int64)),  # there was none before
-            "same": tf.zeros([count], tf.int32),  # layers in a row that have not changed it
+            "label": tf.fill([count], tf.constant(-1, tf.int64)),  # no label yet
+            "same": tf.zeros([count], tf.int32),  # layers in a row with this label unchanged
         }
         results = {"values": tf.zeros([count, classes]), "depth": tf.zeros([count], tf.int32)}
         active_shapes = {
@@ -83,7 +85,7 @@ class EarlyExit:
     def _update(
         self, number: tf.Tensor, active: Outputs, results: Outputs
     ) -> tuple[Outputs, Outputs]:
-        """Those who stay after layer `number`, and what is known of all."""
+        """Return the rows that stay after layer `number`, and the results of all rows so far."""
         encoder = self._model.encoder
         hidden = encoder.stack.normalized(active["x"], training=False)
         values = tf.nn.softmax(self._model.head(encoder.pool(hidden)))

@@ -1,4 +1,4 @@
-"""Sentence embeddings as a SavedModel: text in, a vector out."""
+"""Sentence embeddings as SavedModels: text in, vector out."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,11 +12,16 @@ POOLINGS = ("mean", "cls")
 
 
 class EmbeddingModule(TextModule):
-    """A vector for each text. Signatures: those of `TextModule`; `embedding` float32 [B, H].
+    """A module that returns a vector for each text.
+
+    Signatures: those of `TextModule`, which return `embedding` float32 [B, H].
 
     Args:
-      pooling: mean, the mean of the last layer over the text's pieces, special ones included; or
+      encoder: the trained encoder.
+      tokenizer: the encoder's tokenizer.
+      pooling: mean, the mean of the last layer over the text's pieces, including special ones; or
         cls, the encoder's pooled output.
+      depths: see `TextModule`.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The encoder as a SavedModel of TF Hub's contract for text encoders."""
+"""Encoders as SavedModels that follow TF Hub's contract for text encoders."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -17,7 +17,7 @@ Outputs = dict[str, tf.Tensor | list[tf.Tensor]]
 
 
 class _Reusable(tf.__internal__.tracking.AutoTrackable):
-    """A reusable SavedModel (https://www.tensorflow.org/hub/reusable_saved_models) of a model."""
+    """A model as a reusable SavedModel (https://www.tensorflow.org/hub/reusable_saved_models)."""
 
     def __init__(self, model: tf_keras.Model, inputs: Mapping[str, tf.TensorSpec]) -> None:
         self._model: Callable[..., Any] = untracked(model)
@@ -37,13 +37,14 @@ class EncoderModule(_Reusable):
     """An encoder for `hub.KerasLayer(path, trainable=True)`.
 
     Call: a dict of int32 [B, S] (`input_word_ids`, `input_mask`, `input_type_ids`) -> a dict of
-    `pooled_output` [B, H] (also `default`), `sequence_output` [B, S, H] and `encoder_outputs`, a
+    `pooled_output` [B, H] (also as `default`), `sequence_output` [B, S, H] and `encoder_outputs`, a
     list of [B, S, H].
-    `mlm`, where the run has that head: the same with `masked_lm_positions` int32 [B, P] among the
-    inputs, and `mlm_logits` [B, P, V] among the outputs; `hub.KerasLayer(loaded.mlm)`.
+    The attribute `mlm` exists if there is a pretrainer. It also takes `masked_lm_positions` int32
+    [B, P] and also returns `mlm_logits` [B, P, V]; use it as `hub.KerasLayer(loaded.mlm)`.
 
     Args:
-      pretrainer: the heads over the same encoder, if there are any.
+      encoder: the trained encoder.
+      pretrainer: the model with the pretraining heads over the same encoder, if there is one.
     """
 
     def __init__(self, encoder: AlbertEncoder, pretrainer: AlbertPretrainer | None = None) -> None:
@@ -53,7 +54,7 @@ class EncoderModule(_Reusable):
             self.mlm = _Reusable(pretrainer, IDS | _POSITIONS)
 
     def signatures(self) -> dict[str, object]:
-        """`serving_default` and `tokens`: ids -> pooled_output and sequence_output."""
+        """Return `serving_default` and `tokens`: ids -> pooled_output and sequence_output."""
 
         @tf.function(input_signature=[IDS[name] for name in INPUTS], autograph=False)
         def serve(
@@ -68,9 +69,9 @@ class EncoderModule(_Reusable):
 
 
 def load_encoder_module(path: str, unroll: bool = True) -> EncoderModule:
-    """The encoder of a run folder or a converted folder, with `mlm` if it has that head.
+    """Load the encoder of a run folder or converted folder, with `mlm` if it has the heads.
 
-    Args and raises: as `load_encoder`.
+    Arguments and errors are those of `load_encoder`.
     """
     if not has_heads(path):
         return EncoderModule(load_encoder(path, unroll=unroll))

@@ -1,4 +1,4 @@
-"""Fill-mask as a SavedModel: text with [MASK] in, guesses out."""
+"""Fill-mask models as SavedModels: text with [MASK] in, predicted pieces out."""
 
 import tensorflow as tf
 
@@ -10,25 +10,30 @@ from albert_tf.text.ragged import mask_rows, row_of, slice_rows
 from albert_tf.text.tokenizer import WORD_MARK, Tokenizer
 
 MASK = "[MASK]"
-_CHUNK = 2048  # positions at once: each may be a mask, with as many logits as there are pieces
+_CHUNK = 2048  # positions at once: each may be a mask with a logit for every piece
 
 
 class FillMaskModule(tf.Module):
-    """Guesses the piece at each [MASK] of a text.
+    """A module that predicts the piece at each [MASK] of a text.
 
-    Input: `text`, string [B], with any number of `[MASK]` in each. A mask stands for a whole word
-    or its beginning: punctuation may follow it, while letters that follow it without a space are
-    mostly read as a word of their own. Of a text beyond the model's longest sequence the model sees
-    a window with the first mask in its middle.
-    Outputs, M the most masks that are guessed in a text of the batch, none outside the window:
-    `pieces` string [B, M, K], best first; `probabilities` float32 [B, M, K]. Of a text with fewer
-    the rest is "" and 0.
+    Input: `text` string [B], with any number of `[MASK]` in each. A mask stands for a whole word or
+    its beginning. Punctuation may follow it; letters that follow it without a space are usually
+    read as a separate word. If a text exceeds the model's maximum length, the model sees a window
+    around the first mask.
+    Outputs: `pieces` string [B, M, K], best first, and `probabilities` float32 [B, M, K]. K is
+    `top_k`, and M is the largest number of predicted masks in a text of the batch; masks outside
+    the window are not predicted. Texts with fewer masks are filled up with "" and 0.
+
+    Args:
+      pretrainer: the trained model with its MLM head.
+      tokenizer: the model's tokenizer.
+      top_k: the number of pieces predicted for each mask.
     """
 
     def __init__(self, pretrainer: AlbertPretrainer, tokenizer: Tokenizer, top_k: int = 5) -> None:
         super().__init__(name="fill_mask")
         self._predict, self._weights = untracked(pretrainer), pretrainer.variables
-        self._max_pieces = pretrainer.config.max_positions - 2  # beside [CLS] and [SEP]
+        self._max_pieces = pretrainer.config.max_positions - 2  # without [CLS] and [SEP]
         self._tokenizer = GraphTokenizer(tokenizer)
         pieces = [tokenizer.id_to_piece(i) for i in range(tokenizer.vocab_size)]
         self._pieces = tf.constant(pieces)
@@ -38,7 +43,7 @@ class FillMaskModule(tf.Module):
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "text")], autograph=False)
     def serve(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        """The signature."""
+        """Return `pieces` and `probabilities` for strings [B]."""
         ids = self._ids(text)  # [B, (pieces)]
         masks = mask_rows(
             tf.ragged.range(ids.row_lengths()), tf.equal(ids.values, self._special.mask)
@@ -48,11 +53,11 @@ class FillMaskModule(tf.Module):
             ids, ids.row_starts() + begin, tf.minimum(ids.row_lengths(), self._max_pieces)
         )
         window_masks = masks.with_values(masks.values - tf.gather(begin, row_of(masks)))
-        # The first of them: [B, (M)].
+        # Masks inside the window: [B, (M)].
         predicted = mask_rows(window_masks, window_masks.values < self._max_pieces)
         count = tf.cast(predicted.row_lengths(), tf.int32)
         positions = tf.cast(predicted.to_tensor(-1) + 1, tf.int32)  # after [CLS]; [B, M]
-        positions = tf.pad(positions, [[0, 0], [0, 1]])  # one more: never none
+        positions = tf.pad(positions, [[0, 0], [0, 1]])  # one more, so that there is at least one
 
         def run(rows: tf.Tensor, width: tf.Tensor) -> dict[str, tf.Tensor]:
             features = self._tokenizer.pack([tf.gather(window, rows)], width)
@@ -81,26 +86,26 @@ class FillMaskModule(tf.Module):
         }
 
     def signatures(self) -> dict[str, object]:
-        """`serving_default`."""
+        """Return `serving_default`."""
         return {"serving_default": self.serve}
 
     def _ids(self, text: tf.Tensor) -> tf.RaggedTensor:
-        """Pieces and masks, without [CLS] and [SEP]: string [B] -> int32 [B, (pieces)]."""
+        """Tokenize with masks, without [CLS] and [SEP]: string [B] -> int32 [B, (pieces)]."""
         parts = tf.strings.split(text, MASK)  # [B, (parts)]
         ids = self._tokenizer(parts.values)  # [parts of all, (pieces)]
-        # The tokenizer puts a space before each part. What is glued to a mask has none: "[MASK].".
+        # The tokenizer puts a space before each part. Drop it from text glued to a mask: "[MASK].".
         after_mask = tf.ragged.range(parts.row_lengths()).values > 0  # [parts of all]
         has_space = tf.strings.regex_full_match(parts.values, f"{WHITE_SPACE}(?s:.*)")
         row = row_of(ids)
         is_first = tf.equal(tf.range(tf.size(row, tf.int64)), tf.gather(ids.row_starts(), row))
         follows_mask = tf.gather(after_mask & ~has_space, row)
         ids = mask_rows(ids, ~(is_first & follows_mask & tf.equal(ids.values, self._space)))
-        # A mask before each part, then none before a text's first.
+        # Put a mask before each part, then drop the one before a text's first part.
         masks = tf.fill([ids.nrows(), 1], self._special.mask)
         return parts.with_values(tf.concat([masks, ids], axis=1)).merge_dims(1, 2)[:, 1:]
 
     def _window_begin(self, ids: tf.RaggedTensor, masks: tf.RaggedTensor) -> tf.Tensor:
-        """Where each text's window begins, int64 [B]; 0 for a text that fits."""
+        """Return the start of each text's window, int64 [B]; 0 for a text that fits."""
         last = tf.maximum(ids.row_lengths() - self._max_pieces, 0)
         first = tf.math.unsorted_segment_min(masks.values, row_of(masks), tf.size(last))
         return tf.minimum(tf.maximum(first - self._max_pieces // 2, 0), last)

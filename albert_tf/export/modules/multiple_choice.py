@@ -1,4 +1,4 @@
-"""Multiple choice as a SavedModel: question, context and options in, the choice out."""
+"""Multiple-choice models as SavedModels: question, context and options in, choice out."""
 
 import tensorflow as tf
 
@@ -12,17 +12,19 @@ from albert_tf.text.ragged import row_of, slice_rows
 from albert_tf.text.tokenizer import Tokenizer
 
 _BLANK = "_"
-_MAX_FILLED_BYTES = 2**20  # bytes of the options in the blanks of one question, each in each
+_MAX_FILLED_BYTES = 2**20  # bytes of all options of a question, each in every blank
 
 
 class MultipleChoiceModule(tf.Module):
-    """Chooses among the options of questions (RACE), as `featurize_choices` lays them out.
+    """A module that chooses among the options of questions (RACE).
 
-    Signatures, N the options of a question:
+    The inputs are laid out as by `featurize_choices`. Each question has N options.
+
+    Signatures:
       serving_default: `question`, `context` string [B], `options` string [B, N].
       tokens: the encoder's inputs, int32 [B, N, S].
-    Outputs: `choice` int32 [B] from 0 on, `label` string [B], its letter from A on, and
-    `probabilities` float32 [B, N].
+    Outputs: `choice` int32 [B], counted from 0; `label` string [B], the same as a letter from A;
+    and `probabilities` float32 [B, N].
     """
 
     def __init__(self, model: MultipleChoice, tokenizer: Tokenizer) -> None:
@@ -33,7 +35,7 @@ class MultipleChoiceModule(tf.Module):
         self._letters = tf.constant([chr(ord("A") + i) for i in range(model.task.num_choices)])
 
     def signatures(self) -> dict[str, object]:
-        """See the class."""
+        """Return the signatures that the class describes."""
         count = self._task.num_choices
         texts = [tf.TensorSpec([None], tf.string, name) for name in ("question", "context")]
         texts.append(tf.TensorSpec([None, count], tf.string, "options"))
@@ -44,7 +46,7 @@ class MultipleChoiceModule(tf.Module):
         }
 
     def serve(self, question: tf.Tensor, context: tf.Tensor, options: tf.Tensor) -> Answer:
-        """The choices for strings [B], [B] and [B, N]."""
+        """Return the choices for strings [B], [B] and [B, N]."""
         texts = {"question": question, "context": context, "options": options}
         question, context, options = require_same_size(texts)
         count, max_pieces = self._task.num_choices, self._task.seq_length - 3  # [CLS] and two [SEP]
@@ -83,14 +85,15 @@ class MultipleChoiceModule(tf.Module):
 
 
 def fill_blanks(question: tf.Tensor, options: tf.Tensor) -> tf.Tensor:
-    """`tasks.multiple_choice.fill` of strings [B] and [B, N]: string [B N].
+    """Apply `tasks.multiple_choice.fill` to strings [B] and [B, N]: string [B N].
 
-    Filling more than `_MAX_FILLED_BYTES` bytes into a question is an InvalidArgument.
+    Raises:
+      InvalidArgumentError: more than `_MAX_FILLED_BYTES` bytes would be filled into a question.
     """
     count, parts = tf.shape(options)[1], tf.strings.split(question, _BLANK)
     sizes = tf.reduce_sum(tf.cast(tf.strings.length(options), tf.int64), axis=1)
     message = (
-        "`question`: the length of all its options times the number of its blanks must be at most "
+        "`question`: the total length of its options times its number of blanks must be at most "
         f"{_MAX_FILLED_BYTES} bytes."
     )
     check = tf.debugging.assert_less_equal(

@@ -1,6 +1,7 @@
-"""A SavedModel that turns text into the encoder's inputs: TF Hub's contract for preprocessing.
+"""Text preprocessing as a SavedModel: text in, the encoder's inputs out.
 
-https://www.tensorflow.org/hub/common_saved_model_apis/text. Shapes: B texts, S `seq_length`.
+It follows TF Hub's contract: https://www.tensorflow.org/hub/common_saved_model_apis/text. Shapes: B
+texts, S `seq_length`.
 """
 
 from collections.abc import Sequence
@@ -19,29 +20,30 @@ _MAX_SEGMENTS, _MAX_RAGGED_RANK = 2, 2
 
 
 class PreprocessingModule(tf.Module):
-    """Text to `input_word_ids`, `input_mask` and `input_type_ids`, in one call or in two steps.
+    """Conversion of text to `input_word_ids`, `input_mask` and `input_type_ids`.
 
-    After `hub.load` (or under `hub.KerasLayer`) it offers
+    It runs in one call or in two steps, tokenizing and packing. After `hub.load` (or in
+    `hub.KerasLayer`) it has
       `module(texts)`: string [B] -> dict of int32 [B, S];
       `module.tokenize(texts)`: string [B] -> ragged int32 [B, (pieces)];
-      `module.tokenize_with_offsets(texts)` -> those ids, and the bytes [start, limit) of the text
-        that each stands for: two ragged int32 of the same shape;
+      `module.tokenize_with_offsets(texts)` -> these ids, and the bytes [start, limit) of the text
+        for each id, as two ragged int32 of the same shape;
       `module.bert_pack_inputs([ids] or [ids_a, ids_b], seq_length=S)` -> dict of int32 [B, S];
-      `module.get_special_tokens_dict()`, also `module.tokenize.get_special_tokens_dict()`.
+      `module.get_special_tokens_dict()`, also as `module.tokenize.get_special_tokens_dict()`.
 
     Args:
-      tokenizer: the Python face of the vocabulary.
-      seq_length: S of the one call, and what `bert_pack_inputs` takes when told nothing.
+      tokenizer: the model's tokenizer.
+      seq_length: S of the single call, and the default for `bert_pack_inputs`.
 
     Raises:
-      InputError: `seq_length` does not hold [CLS] A [SEP] B [SEP] with a piece of each.
+      InputError: `seq_length` is too short for [CLS] A [SEP] B [SEP] with one piece each.
     """
 
     def __init__(self, tokenizer: Tokenizer, seq_length: int) -> None:
         super().__init__(name="preprocessing")
         if seq_length < 5:
             raise InputError(
-                f"`seq_length` must be at least 5, for a pair with its special pieces. "
+                f"`seq_length` must be at least 5, to fit a pair and its special pieces. "
                 f"Received: {seq_length}."
             )
         graph = GraphTokenizer(tokenizer)
@@ -58,7 +60,7 @@ class PreprocessingModule(tf.Module):
         return self._graph.pack([self._graph(texts)], self._seq_length)
 
     def signatures(self) -> dict[str, Any]:
-        """`serving_default`: `text` string [B] -> the dict."""
+        """Return `serving_default`: `text` string [B] -> dict of int32 [B, S]."""
         text = tf.TensorSpec([None], tf.string, name="text")
         serve = tf.function(lambda text: self(text), input_signature=[text])
         return {"serving_default": serve}
@@ -76,7 +78,10 @@ class _Tokenize(tf.Module):
 
 
 class _TokenizeWithOffsets(tf.Module):
-    """Spaces belong to no piece; a piece that is a space alone has no bytes (start = limit)."""
+    """Tokenization with byte offsets.
+
+    Spaces belong to no piece, so start = limit for a piece that is only a space.
+    """
 
     def __init__(self, tokenizer: Tokenizer, graph: GraphTokenizer, special_tokens: Any) -> None:
         super().__init__(name="tokenize_with_offsets")
@@ -98,15 +103,16 @@ class _TokenizeWithOffsets(tf.Module):
 
 
 class _Pack(tf.Module):
-    """Traced once for every form the contract allows: 1 or 2 segments, pieces or words of pieces.
+    """Packing, traced for each input of the contract: 1 or 2 segments, of pieces or of words.
 
-    `seq_length` is a tensor inside, so that it can be changed after loading.
+    Words are ragged lists of pieces. `seq_length` is a tensor, so callers can change it after
+    loading.
     """
 
     def __init__(self, graph: GraphTokenizer, seq_length: int) -> None:
         super().__init__(name="bert_pack_inputs")
 
-        # The default must be part of the function's signature, so the function is made here.
+        # Defined here because the default must be part of the function's signature.
         @tf.function(autograph=False)
         def pack(
             inputs: tf.RaggedTensor | Sequence[tf.RaggedTensor],

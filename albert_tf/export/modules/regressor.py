@@ -1,4 +1,4 @@
-"""A regressor as a SavedModel: text in, a number out."""
+"""Regressors as SavedModels: text in, number out."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,7 +10,10 @@ from albert_tf.text.tokenizer import Tokenizer
 
 
 class RegressorModule(TextModule):
-    """Scores texts, or pairs of texts. Signatures: those of `TextModule`; `score` float32 [B]."""
+    """A regressor of texts or pairs of texts.
+
+    Signatures: those of `TextModule`, which return `score` float32 [B].
+    """
 
     def __init__(
         self, model: SequenceRegressor, tokenizer: Tokenizer, depths: Sequence[int] = ()

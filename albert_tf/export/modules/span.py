@@ -1,4 +1,4 @@
-"""Questions about contexts (SQuAD) as a SavedModel: strings in, the answer and its place out."""
+"""Span models (SQuAD) as SavedModels: question and context in, answer and its position out."""
 
 import tensorflow as tf
 
@@ -14,27 +14,28 @@ from albert_tf.text.graph_tokenizer import GraphTokenizer
 from albert_tf.text.ragged import slice_rows
 from albert_tf.text.tokenizer import Tokenizer
 
-MAX_WINDOWS = 4096  # of a context
-_MIN_POSITIONS = 3  # positions: [CLS] and two [SEP]
+MAX_WINDOWS = 4096  # for one context
+_MIN_POSITIONS = 3  # [CLS] and two [SEP]
 
 
 class SpanModule(tf.Module):
-    """Answers questions by parts of their contexts, as the Python `Predictor` does.
+    """A module that answers questions with spans of their contexts, like the Python `Predictor`.
 
     Shapes: B questions, W windows of S positions, K candidates of a window.
 
     Signatures:
-      serving_default: `question`, `context` string [B] -> `answer` string [B], "" where there is
-        none; `start`, `end` int32 [B], the characters [start, end) of the context that it is, -1
-        where there is none; `score` float32 [B], its probability among the n best; where the task
-        is answerable `null_score` float32 [B], the logit of there being no answer. Bytes that are
-        no UTF-8 count, and come back, as U+FFFD each.
+      serving_default: `question`, `context` string [B] -> `answer` string [B], "" for no answer;
+        `start`, `end` int32 [B], the answer's characters [start, end) in the context, -1 for no
+        answer; `score` float32 [B], its probability among the n best; and, if the task is
+        `answerable`, `null_score` float32 [B], the logit of there being no answer. Each malformed
+        UTF-8 sequence counts as one U+FFFD and is returned as U+FFFD.
       tokens: the encoder's inputs, int32 [W, S] -> `start`, `end` int32 [W, K], `score` float32
-        [W, K] and perhaps `null` float32 [W]: the outputs of `SpanModel`.
+        [W, K] and, if `answerable`, `null` float32 [W]: the outputs of `SpanModel`.
 
     Args:
-      tokenizer: of the model.
-      max_windows: of one context, at most; InvalidArgument where it needs more.
+      model: the fine-tuned model.
+      tokenizer: the model's tokenizer.
+      max_windows: maximum windows for one context; longer contexts raise InvalidArgumentError.
 
     Raises:
       InputError: `max_windows` is not positive.
@@ -52,7 +53,7 @@ class SpanModule(tf.Module):
         self._max_windows, self._max_positions = max_windows, model.encoder.config.max_positions
 
     def signatures(self) -> dict[str, object]:
-        """See the class."""
+        """Return the signatures that the class describes."""
         texts = [tf.TensorSpec([None], tf.string, name) for name in ("question", "context")]
         ids = [IDS[name] for name in INPUTS]
         return {
@@ -61,7 +62,7 @@ class SpanModule(tf.Module):
         }
 
     def serve(self, question: tf.Tensor, context: tf.Tensor) -> Answer:
-        """The answers to strings [B] about strings [B]."""
+        """Return the answers to questions [B] about contexts [B]."""
         question, context = require_same_size({"question": question, "context": context})
         context = tf.strings.unicode_transcode(context, "UTF-8", "UTF-8", errors="replace")
         questions, pieces = self._question_ids(question), self._align(context)
@@ -91,7 +92,7 @@ class SpanModule(tf.Module):
         return self._predict(checked_inputs(ids, self._max_positions, _MIN_POSITIONS))
 
     def _question_ids(self, question: tf.Tensor) -> tf.RaggedTensor:
-        """The pieces of each question that are read: int32 [B, (pieces)]."""
+        """Return the truncated pieces of each question: int32 [B, (pieces)]."""
         max_pieces = min(self._task.query_length, (self._task.seq_length - 3) // 2)
         ids = self._tokenizer(question)
         return slice_rows(ids, ids.row_starts(), tf.minimum(ids.row_lengths(), max_pieces))
@@ -99,7 +100,7 @@ class SpanModule(tf.Module):
     def _outputs(
         self, questions: tf.RaggedTensor, contexts: tf.RaggedTensor, windows: GraphWindows
     ) -> Answer:
-        """What the model says of each window."""
+        """Return the model's outputs for each window."""
         task = self._task
         begin = tf.gather(contexts.row_starts(), windows.example)
         begin += tf.cast(windows.offset, tf.int64)

@@ -1,7 +1,8 @@
 """Windows over contexts and the choice of answers, inside a graph.
 
-What `windows` and `answers` of `tasks.spans` do with arrays. Shapes: B contexts, W windows of all
-of them, K candidates of a window, C characters of all contexts, N spans that may be answers.
+These functions correspond to `windows` and `answers` in `tasks.spans`, which use arrays. Shapes: B
+contexts, W windows of all contexts, K candidates of a window, C characters of all contexts, N
+possible answer spans.
 """
 
 from collections.abc import Mapping
@@ -15,12 +16,12 @@ from albert_tf.tasks.spans.model import SpanTask
 from albert_tf.text.graph_aligner import AlignedPieces
 from albert_tf.text.ragged import row_of
 
-_SPACES = np.array([chr(code).isspace() for code in range(0x3002)])  # none beyond
-_BASE, _OF_EXAMPLE = 0x9E3779B97F4A7C15, 0xD1B54A32D192ED03  # odd, without a pattern
+_SPACES = np.array([chr(code).isspace() for code in range(0x3002)])  # all spaces are below U+3001
+_BASE, _OF_EXAMPLE = 0x9E3779B97F4A7C15, 0xD1B54A32D192ED03  # odd, without a bit pattern
 
 
 class GraphWindows(NamedTuple):
-    """`windows.Windows`, each int32 [W]; `before`: positions in front of the context."""
+    """`windows.Windows` as int32 [W] each; `before` counts the positions before the context."""
 
     example: tf.Tensor
     offset: tf.Tensor
@@ -33,9 +34,11 @@ class GraphWindows(NamedTuple):
 class Spans(NamedTuple):
     """N spans of characters.
 
-    example: int32 [N], in whose context they are.
-    begin, end: int32 [N], characters [begin, end) of all contexts end to end.
-    score: float32 [N].
+    Attributes:
+      example: int32 [N], the example of each span.
+      begin: int32 [N], the first character, counted over all contexts end to end.
+      end: int32 [N], one past the last character, counted likewise.
+      score: float32 [N].
     """
 
     example: tf.Tensor
@@ -47,16 +50,19 @@ class Spans(NamedTuple):
 def cut_windows(
     sizes: tf.Tensor, question_lengths: tf.Tensor, task: SpanTask, max_windows: int
 ) -> GraphWindows:
-    """`windows.cut_windows` in a graph. `sizes`, `question_lengths`: pieces, int32 [B].
+    """Split contexts into windows, as `windows.cut_windows` does, in a graph.
 
-    A context that needs more than `max_windows` windows is an InvalidArgument.
+    `sizes` and `question_lengths` are the numbers of pieces, int32 [B].
+
+    Raises:
+      InvalidArgumentError: a context needs more than `max_windows` windows.
     """
     max_length = task.seq_length - 3 - question_lengths
     step = tf.minimum(max_length, task.doc_stride)
     count = 1 - (-tf.maximum(sizes - max_length, 0)) // step
     message = (
-        f"`context`: each must fit in {max_windows} windows of {task.seq_length} pieces that begin "
-        f"{task.doc_stride} pieces apart: send a shorter one."
+        f"`context`: each must fit in {max_windows} windows of {task.seq_length} pieces that start "
+        f"{task.doc_stride} pieces apart. Pass a shorter context."
     )
     check = tf.debugging.assert_less_equal(count, max_windows, message)
     with tf.control_dependencies([check] if check is not None else []):
@@ -65,7 +71,7 @@ def cut_windows(
     offset = number * tf.gather(step, example)
     length = tf.minimum(tf.gather(max_length, example), tf.gather(sizes, example) - offset)
     end = offset + length
-    # Where each window takes over from the one before it: see `windows.cut_windows`.
+    # The first piece that each window owns: see `windows.cut_windows`.
     before_end, shorter = tf.roll(end, 1, 0), tf.roll(length, 1, 0) - length
     better = offset + (100 * (before_end - 1 - offset) + shorter) // 200 + 1
     border = tf.where(100 * (end - before_end) <= shorter, before_end, better)
@@ -79,11 +85,11 @@ def cut_windows(
 def candidate_spans(
     outputs: Mapping[str, tf.Tensor], windows: GraphWindows, pieces: AlignedPieces, task: SpanTask
 ) -> Spans:
-    """The candidates [W, K] that may be answers: by example, the best first.
+    """Return the candidates [W, K] that may be answers, sorted by example and then best first.
 
-    They have no white space around them, and hold something else.
+    They are stripped of white space; candidates that contain nothing else are dropped.
     """
-    # Of position 0 of each window, in pieces of its context.
+    # The piece of the context that position 0 of each window corresponds to.
     shift = (windows.offset - windows.before)[:, tf.newaxis]
     start, end = outputs["start"] + shift, outputs["end"] + shift
     is_candidate = (
@@ -107,36 +113,35 @@ def candidate_spans(
 def best_spans(
     spans: Spans, codes: tf.Tensor, count: tf.Tensor, n_best: int
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """The best span of each of `count` examples.
+    """Return the best span of each of `count` examples.
 
-    Args:
-      codes: int32 [C], the code points of all contexts.
+    `codes`, int32 [C], are the code points of all contexts.
 
     Returns:
-      Its begin and end, int32 [B], equal where an example has none; and its probability among the
-      `n_best` best of different texts, float32 [B], 0 where it has none.
+      The span's begin and end, int32 [B], equal if an example has no span; and its probability
+      among the `n_best` best spans with different texts, float32 [B], 0 if there is no span.
     """
     example, begin, end, score = _deduplicated(spans, codes)
-    bounds = tf.searchsorted(example, tf.range(count + 1))  # where each example's begin
+    bounds = tf.searchsorted(example, tf.range(count + 1))  # each example's first span
     first, has_one = bounds[:-1], bounds[1:] > bounds[:-1]
     rank = tf.range(tf.size(example)) - tf.gather(first, example)
 
     def of_first(values: tf.Tensor) -> tf.Tensor:
-        padding = tf.zeros([1], values.dtype)  # so that there is one behind the last
+        padding = tf.zeros([1], values.dtype)  # `first` may point past the last span
         return tf.where(has_one, tf.gather(tf.concat([values, padding], 0), first), padding)
 
     exact = tf.cast(score, tf.float64)
     powers = tf.exp(exact - tf.gather(of_first(exact), example))
     powers = tf.where(rank < n_best, powers, tf.zeros_like(powers))
-    total = tf.math.unsorted_segment_sum(powers, example, count)  # that of the best is 1
+    total = tf.math.unsorted_segment_sum(powers, example, count)  # the best span contributes 1
     probability = tf.math.divide_no_nan(tf.ones_like(total), total)
     return of_first(begin), of_first(end), tf.cast(probability, tf.float32)
 
 
 def _stripped(spans: Spans, codes: tf.Tensor) -> Spans:
-    """Without the white space around them, and without those that hold nothing else."""
+    """Strip white space from the spans, and drop spans that contain nothing else."""
     is_solid = ~tf.gather(_SPACES, tf.minimum(codes, len(_SPACES) - 1))
-    solid = tf.cast(tf.where(is_solid)[:, 0], tf.int32)  # the characters that are no white space
+    solid = tf.cast(tf.where(is_solid)[:, 0], tf.int32)  # characters other than white space
     solid_before = tf.concat([[0], tf.cumsum(tf.cast(is_solid, tf.int32))], 0)
     first, limit = tf.gather(solid_before, spans.begin), tf.gather(solid_before, spans.end)
     example, score, first, limit = (
@@ -153,17 +158,17 @@ def _sorted_by_score(spans: Spans) -> Spans:
 
 
 def _deduplicated(spans: Spans, codes: tf.Tensor) -> Spans:
-    """Of spans of an example that are one text, the first alone.
+    """Keep only the first of an example's spans that have the same text.
 
-    Texts are compared as polynomials modulo 2^64 with their code points as coefficients, which
-    costs the same however long they are. Of texts that differ, chance makes a pair in 2^64 equal.
+    Texts are compared by a polynomial hash modulo 2^64 of their code points, so the cost does not
+    depend on their length. Two different texts collide with a probability of about 2^-64.
     """
     size = tf.size(codes)
     powers = tf.math.cumprod(tf.fill([size + 1], tf.constant(_BASE, tf.uint64)), exclusive=True)
     terms = tf.cast(codes + 1, tf.uint64) * powers[:-1]
     prefix_hashes = tf.concat([tf.zeros([1], tf.uint64), tf.cumsum(terms)], 0)
     text = tf.gather(prefix_hashes, spans.end) - tf.gather(prefix_hashes, spans.begin)
-    text *= tf.gather(powers, size - spans.begin)  # the same wherever it stands
+    text *= tf.gather(powers, size - spans.begin)  # independent of its position
     text += tf.cast(spans.example, tf.uint64) * tf.constant(_OF_EXAMPLE, tf.uint64)
     unique, number = tf.unique(text)
     index = tf.range(tf.size(number))

@@ -1,4 +1,4 @@
-"""What the exports that read texts, or pairs of texts, have in common."""
+"""The base class of exports that take texts or pairs of texts, and checks of inputs."""
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -17,23 +17,25 @@ Answer = dict[str, tf.Tensor]
 
 
 class TextModule(tf.Module):
-    """Texts in, an answer for each out: B texts, S pieces at most.
+    """A module that returns an answer for each of B texts of at most S pieces.
 
     Signatures:
-      serving_default: `text` string [B]; of a task of pairs `text_a` and `text_b`.
+      serving_default: `text` string [B], or for pairs `text_a` and `text_b`.
       tokens: the encoder's inputs, int32 [B, S].
-      depth_K, for each K of `depths`: as serving_default, of the encoder's first K layers alone.
+      depth_K, for each K in `depths`: like serving_default, with only the encoder's first K layers.
 
     Args:
-      encoder: what is pooled.
-      tokenizer: of the model.
-      seq_length: pieces of a text, or pair, at most; the rest of it is not read.
-      pair: whether it reads pairs.
-      shape: of what `predict` makes of one row.
-      depths: see above.
+      encoder: the encoder that `predict` applies.
+      tokenizer: the model's tokenizer.
+      seq_length: maximum pieces of a text or pair, including special ones; longer ones are
+        truncated.
+      pair: True for pairs of texts.
+      shape: shape of `predict`'s output for one row.
+      depths: the K of the signatures depth_K.
+      name: the module's name.
 
     Raises:
-      InputError: a depth is not below the number of layers.
+      InputError: a depth is not positive or not below the number of layers.
     """
 
     def __init__(
@@ -49,8 +51,8 @@ class TextModule(tf.Module):
         super().__init__(name=name)
         if wrong := [k for k in depths if not 0 < k < encoder.config.num_layers]:
             raise InputError(
-                f"--depths must be between 1 and {encoder.config.num_layers - 1}, one less than "
-                f"the model has layers. Received: {wrong[0]}."
+                f"--depths must be between 1 and {encoder.config.num_layers - 1}, the model's "
+                f"number of layers minus one. Received: {wrong[0]}."
             )
         self._encode, self._max_positions = untracked(encoder), encoder.config.max_positions
         self._tokenizer = GraphTokenizer(tokenizer)
@@ -58,15 +60,15 @@ class TextModule(tf.Module):
         self.text_names = ("text_a", "text_b") if pair else ("text",)
 
     def predict(self, inputs: Mapping[str, tf.Tensor], depth: int | None) -> tf.Tensor:
-        """What the model says of int32 [n, S] at a depth, None: at its whole: float32 [n, ...]."""
+        """Return float32 [n, ...] for inputs int32 [n, S], using `depth` layers, or all if None."""
         raise NotImplementedError
 
     def answer(self, values: tf.Tensor) -> Answer:
-        """What callers get for `predict`'s values of all texts."""
+        """Return the signature's outputs for `predict`'s values of all texts."""
         raise NotImplementedError
 
     def signatures(self) -> dict[str, object]:
-        """See the class."""
+        """Return the signatures that the class describes."""
         texts = [tf.TensorSpec([None], tf.string, name) for name in self.text_names]
         depths = {"serving_default": None} | {f"depth_{depth}": depth for depth in self._depths}
         return {
@@ -75,7 +77,7 @@ class TextModule(tf.Module):
         } | {"tokens": signature(self._tokens, [IDS[name] for name in INPUTS])}
 
     def serve(self, *texts: tf.Tensor, depth: int | None = None) -> Answer:
-        """The answers to strings [B]."""
+        """Return the answers for strings [B]."""
         empty = {"values": tf.zeros([tf.size(texts[0]), *self._shape])}
         values = self.run_in_buckets(
             texts, lambda inputs: {"values": self.predict(inputs, depth)}, empty
@@ -88,10 +90,12 @@ class TextModule(tf.Module):
         predict: Callable[[dict[str, tf.Tensor]], Answer],
         outputs: Mapping[str, tf.Tensor],
     ) -> Answer:
-        """What `predict` makes of strings [B], each computed at its own width.
+        """Return `predict`'s outputs for strings [B], each computed at its own width.
 
         Args:
-          outputs: what its outputs are written into: zeros [B, ...].
+          texts: string [B] for each name in `text_names`.
+          predict: the encoder's inputs for some rows -> outputs by name.
+          outputs: zeros [B, ...], to fill with `predict`'s outputs.
         """
         texts = require_same_size(dict(zip(self.text_names, texts, strict=True)))
         segments = [self._tokenizer(text) for text in texts]
@@ -111,7 +115,11 @@ class TextModule(tf.Module):
 def checked_inputs(
     ids: Sequence[tf.Tensor], max_length: int, min_length: int = 1
 ) -> dict[str, tf.Tensor]:
-    """The encoder's inputs, all [..., S]; InvalidArgument: S is below `min_length` or too long."""
+    """Return the encoder's inputs by name, all [..., S].
+
+    Raises:
+      InvalidArgumentError: the shapes differ, or S is not between `min_length` and `max_length`.
+    """
     inputs = dict(zip(INPUTS, ids, strict=True))
     shapes = [tf.shape(value) for value in ids]
     same = f"{', '.join(INPUTS)} must have one shape."
@@ -124,9 +132,13 @@ def checked_inputs(
 
 
 def require_same_size(inputs: Mapping[str, tf.Tensor]) -> list[tf.Tensor]:
-    """The inputs, whose first dimensions must be equal: else InvalidArgument names them."""
+    """Return the inputs in order.
+
+    Raises:
+      InvalidArgumentError: their first dimensions differ; the message names them.
+    """
     sizes = [tf.shape(value)[0] for value in inputs.values()]
-    message = f"{' and '.join(inputs)} must have as many entries as each other."
+    message = f"{' and '.join(inputs)} must have the same number of entries."
     checks = [tf.debugging.assert_equal(size, sizes[0], message) for size in sizes[1:]]
     with tf.control_dependencies([check for check in checks if check is not None]):
         return [tf.identity(value) for value in inputs.values()]

@@ -10,11 +10,11 @@ from albert_tf.models.layers import common
 from albert_tf.models.layers.configured import ConfigMixin
 from albert_tf.models.layers.packing import Packing
 
-MASKED = -10000.0  # added to the logits of padded positions; finite, so a fully padded row is too
+MASKED = -10000.0  # added to logits of padded positions; finite, so that fully padded rows stay so
 
 
 class AttentionWeights(NamedTuple):
-    """The variables' values, float32: kernels [H, H], all others [H]."""
+    """The values of the variables, float32: kernels [H, H], all others [H]."""
 
     query_kernel: tf.Tensor
     key_kernel: tf.Tensor
@@ -32,13 +32,13 @@ class AttentionWeights(NamedTuple):
 class SelfAttention(ConfigMixin, tf_keras.layers.Layer):
     """LayerNorm(x + dropout(W_o softmax(q k^T / sqrt(D) + mask) v)), post-norm as in BERT.
 
-    Pre-norm: see `common.residual`.
+    For pre-norm, see `common.residual`.
 
     Inputs: x [B, S, H]; mask [B, 1, 1, S] float32, 0 where visible and -10000 where padded.
     Output: [B, S, H]. The softmax is in float32 under every precision policy.
 
-    The layer owns its variables and hands them out as tensors (`weight_tensors`); `compute` is a
-    pure function of tensors, so that the stack can also run it again in the backward pass.
+    The layer owns its variables and returns them as tensors (`weight_tensors`). `compute` is a pure
+    function of tensors, so that the stack can also run it again in the backward pass.
     """
 
     def __init__(self, config: AlbertConfig, name: str = "attention", **kwargs: Any) -> None:
@@ -56,7 +56,7 @@ class SelfAttention(ConfigMixin, tf_keras.layers.Layer):
         super().build(input_shape)
 
     def weight_tensors(self) -> AttentionWeights:
-        """The variables' values."""
+        """Return the values of the variables."""
         parts = (self.query, self.key, self.value, self.output_dense)
         variables = [part.kernel for part in parts] + [part.bias for part in parts]
         variables += [self.layer_norm.gamma, self.layer_norm.beta]
@@ -80,7 +80,7 @@ class SelfAttention(ConfigMixin, tf_keras.layers.Layer):
         training: bool,
         packing: Packing | None = None,
     ) -> tf.Tensor:
-        """The layer as a function of tensors alone; with `packing`, x and the result are [T, H]."""
+        """Apply the layer as a pure function of tensors; with `packing`, [T, H] -> [T, H]."""
         shape = common.shape_of(x)
 
         def attend(flat: tf.Tensor) -> tf.Tensor:
@@ -101,9 +101,9 @@ class SelfAttention(ConfigMixin, tf_keras.layers.Layer):
         training: bool,
         packing: Packing | None = None,
     ) -> tf.Tensor:
-        """The attention of [B * S, H] or, with `packing`, of [T, H]; shape is [B, S]."""
+        """Return the attention of [B * S, H] or, with `packing`, of [T, H]; `shape` is [B, S]."""
         config = self.config
-        # One product for the three; 1 / sqrt(D) goes into the query's weights.
+        # One matrix product for all three; 1 / sqrt(D) is folded into the query's weights.
         scale = config.head_size**-0.5
         kernels = [weights.query_kernel * scale, weights.key_kernel, weights.value_kernel]
         biases = [weights.query_bias * scale, weights.key_bias, weights.value_bias]
@@ -125,6 +125,6 @@ class SelfAttention(ConfigMixin, tf_keras.layers.Layer):
 
 
 def additive_mask(input_mask: tf.Tensor) -> tf.Tensor:
-    """[B, S] of 1 and 0 -> float32 [B, 1, 1, S] to add to attention logits."""
+    """Convert a mask [B, S] of 1 and 0 to float32 [B, 1, 1, S], to be added to attention logits."""
     mask = (1.0 - tf.cast(input_mask, tf.float32)) * MASKED
-    return tf.expand_dims(tf.expand_dims(mask, 1), 1)  # LiteRT has no slices with two new axes
+    return tf.expand_dims(tf.expand_dims(mask, 1), 1)  # LiteRT cannot slice with two new axes

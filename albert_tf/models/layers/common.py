@@ -1,4 +1,4 @@
-"""What every layer shares: initial values, matrix product, LayerNorm, activation, keyed dropout."""
+"""Functions shared by all layers: initializers, affine maps, LayerNorm, activations, dropout."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
@@ -11,25 +11,26 @@ from albert_tf.models.layers import fused, islands
 from albert_tf.models.layers.configured import ConfigMixin, Float32Layer
 
 # A dropout key is an int32 [2] tensor. Each dropout site folds its own number into it, so that a
-# mask depends on (key, site) alone: the same in a recomputed forward pass, eager, graph and XLA.
+# mask depends only on (key, site). It is the same in a recomputed forward pass, eager, graph, XLA.
 DropoutKey: TypeAlias = tf.Tensor
 
 
 def initializer(config: AlbertConfig, scale: float = 1.0) -> tf_keras.initializers.Initializer:
-    """Truncated normal of `scale * initializer_range`, for all kernels and tables."""
+    """Return a truncated normal of stddev `scale * initializer_range` for kernels and tables."""
     return tf_keras.initializers.TruncatedNormal(stddev=scale * config.initializer_range)
 
 
 def output_scale(config: AlbertConfig) -> float:
-    """Of the initial kernels whose products are added to the residual: 1 / sqrt(2 L) for pre-norm.
+    """Return the scale of the initial kernels whose products are added to the residual.
 
-    So that the sum over all sub-layers begins as large as one of them.
+    It is 1 / sqrt(2 L) for pre-norm, so that the sum over all sub-layers starts as large as one of
+    them, and 1 for post-norm.
     """
     return (2 * config.num_layers) ** -0.5 if config.norm == "pre" else 1.0
 
 
 def dense(config: AlbertConfig, units: int, name: str) -> tf_keras.layers.Dense:
-    """A dense layer with bias, in float32 under every precision policy."""
+    """Return a dense layer with bias, in float32 under every precision policy."""
     return tf_keras.layers.Dense(
         units, kernel_initializer=initializer(config), dtype=tf.float32, name=name
     )
@@ -37,13 +38,10 @@ def dense(config: AlbertConfig, units: int, name: str) -> tf_keras.layers.Dense:
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
 class Affine(ConfigMixin, Float32Layer):
-    """x W + b in x's dtype, [M, K] -> [M, units]; its variables are float32.
+    """The map x W + b in x's dtype, [M, K] -> [M, units]; its variables are float32.
 
-    Attributes: `kernel` [K, units] and `bias` [units], also for layers that compute with them as
-    pure functions of tensors.
-
-    Args:
-      scale: of the kernel's initial values.
+    Other layers read `kernel` [K, units] and `bias` [units] to compute as pure functions of
+    tensors. `scale` multiplies the standard deviation of the kernel's initial values.
     """
 
     def __init__(
@@ -72,12 +70,12 @@ class Affine(ConfigMixin, Float32Layer):
 
 
 def layer_norm(eps: float, name: str) -> tf_keras.layers.LayerNormalization:
-    """LayerNorm over the last axis, in float32 under every precision policy."""
+    """Return a LayerNorm over the last axis, in float32 under every precision policy."""
     return tf_keras.layers.LayerNormalization(epsilon=eps, dtype=tf.float32, name=name)
 
 
 def build(layers: Iterable[tf_keras.layers.Layer], width: int) -> None:
-    """Creates the variables of layers that take [M, width], under the layers' names."""
+    """Create the variables of layers whose input is [M, width], under the layers' names."""
     for layer in layers:
         if layer.built:
             continue
@@ -86,16 +84,16 @@ def build(layers: Iterable[tf_keras.layers.Layer], width: int) -> None:
 
 
 def shape_of(x: tf.Tensor) -> list:
-    """The sizes of `x`: numbers where they are known, scalar tensors elsewhere."""
+    """Return the sizes of `x`: numbers where they are static, scalar tensors elsewhere."""
     dynamic = tf.shape(x)
     return [dynamic[i] if size is None else size for i, size in enumerate(x.shape)]
 
 
 def affine(x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor, training: bool = False) -> tf.Tensor:
-    """x W + b in x's dtype, [M, K] -> [M, units].
+    """Return x W + b in x's dtype, [M, K] -> [M, units].
 
-    Two dimensions: the gradient of a product of three is an einsum, 1.3 to 1.7 times slower.
-    `bias_add`, not `+`: TensorFlow fuses it into the product.
+    x has two dimensions because the gradient of a three-dimensional product is an einsum, which is
+    1.3 to 1.7 times slower. TensorFlow fuses `bias_add` into the product, but not `+`.
     """
     kernel, bias = tf.cast(kernel, x.dtype), tf.cast(bias, x.dtype)
     if training:
@@ -104,14 +102,14 @@ def affine(x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor, training: bool = Fa
 
 
 def activation(x: tf.Tensor, name: str, training: bool = False) -> tf.Tensor:
-    """`gelu` in the tanh form that ALBERT was trained with, or `relu` (the Chinese models)."""
+    """Apply `gelu`, in the tanh form of ALBERT's training, or `relu` (the Chinese models)."""
     if name == "relu":
         return tf.nn.relu(x)
     return fused.gelu(x) if training else tf.nn.gelu(x, approximate=True)
 
 
 def gated_activation(x: tf.Tensor, name: str, training: bool = False) -> tf.Tensor:
-    """activation(gate) * value of [M, 2 F], the gate first: [M, F]."""
+    """Return activation(gate) * value of x [M, 2 F], with the gate first: [M, F]."""
     if training and name == "gelu":
         return fused.gated_gelu(x)
     gate, value = tf.split(x, 2, -1)
@@ -119,15 +117,18 @@ def gated_activation(x: tf.Tensor, name: str, training: bool = False) -> tf.Tens
 
 
 def rotate(x: tf.Tensor, training: bool = False) -> tf.Tensor:
-    """Rotary positions, [B, N, S, D] -> the same (arXiv 2104.09864, in halves as GPT-NeoX).
+    """Apply rotary positions to x [B, N, S, D] (arXiv 2104.09864, in halves as in GPT-NeoX).
 
-    Numbers i and i + D / 2 of position s turn by the angle s * 10000^(-2 i / D).
+    Elements i and i + D / 2 at position s are rotated by the angle s * 10000^(-2 i / D).
     """
     return fused.rotate(x) if training else islands.turned(x, 1.0)
 
 
 def softmax(logits: tf.Tensor, mask: tf.Tensor, training: bool = False) -> tf.Tensor:
-    """softmax(logits + mask) over the last axis, in float32; the result in the logits' dtype."""
+    """Return the softmax of logits + mask over the last axis, computed in float32.
+
+    The result has the dtype of the logits.
+    """
     if training:
         return fused.softmax(logits, mask)
     return tf.cast(tf.nn.softmax(tf.cast(logits, tf.float32) + mask), logits.dtype)
@@ -141,11 +142,10 @@ def residual(
     key: DropoutKey | None,
     training: bool,
 ) -> tf.Tensor:
-    """Post-norm: LayerNorm(x + dropout(f(x))). Pre-norm: x + dropout(f(LayerNorm(x))).
+    """Apply a sub-layer f with its residual connection, LayerNorm and dropout.
 
-    Args:
-      sub_layer: f, [M, H] -> [M, H].
-      norm: gamma [H] and beta [H].
+    Post-norm: LayerNorm(x + dropout(f(x))). Pre-norm: x + dropout(f(LayerNorm(x))). `sub_layer` is
+    f, [M, H] -> [M, H]; `norm` is gamma [H] and beta [H].
     """
     scaling, rate = (*norm, config.layer_norm_eps), config.hidden_dropout
     if config.norm == "post":
@@ -162,13 +162,10 @@ def add_dropout_norm(
     key: DropoutKey | None,
     training: bool = False,
 ) -> tf.Tensor:
-    """LayerNorm(x + dropout(update)), both [M, H], in float32; the result in x's dtype.
+    """Return LayerNorm(x + dropout(update)) of [M, H], computed in float32, in x's dtype.
 
-    Dropout is of training alone.
-
-    Args:
-      update: None for LayerNorm(x).
-      norm: gamma [H], beta [H] and epsilon.
+    If `update` is None, return LayerNorm(x). `norm` is gamma [H], beta [H] and epsilon. Dropout is
+    applied only in training.
     """
     if training:
         return fused.add_dropout_norm(x, update, *norm, rate, key if rate else None)
@@ -178,14 +175,15 @@ def add_dropout_norm(
 
 
 def dropout(x: tf.Tensor, rate: float, key: DropoutKey | None) -> tf.Tensor:
-    """`fused.dropout`, or x itself where `key` is None or `rate` is 0."""
+    """Apply `fused.dropout`, or return x itself if `key` is None or `rate` is 0."""
     return x if key is None or rate == 0.0 else fused.dropout(x, rate, key)
 
 
 def fold_in(key: DropoutKey | None, number: int | tf.Tensor) -> DropoutKey | None:
-    """The key of a numbered part of what `key` is the key of; None stays None (no dropout).
+    """Return the key of a numbered part of the computation; None (no dropout) stays None.
 
-    A polynomial in the numbers, modulo 2^32 in each word; `dropout` hashes it.
+    Each of the first two words is a polynomial in the numbers folded in, modulo 2^32, which
+    `dropout` hashes. A third word, the number of a part of the batch, is kept.
     """
     if key is None:
         return None
@@ -194,5 +192,5 @@ def fold_in(key: DropoutKey | None, number: int | tf.Tensor) -> DropoutKey | Non
 
 
 def new_dropout_key() -> DropoutKey:
-    """A key for a call that was given none, as in `fit`: follows `tf.random.set_seed`."""
+    """Return a random key for a call without one, as in `fit`; it follows `tf.random.set_seed`."""
     return tf.random.uniform([2], minval=0, maxval=2**31 - 1, dtype=tf.int32)

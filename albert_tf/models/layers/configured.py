@@ -1,4 +1,4 @@
-"""What layers and models need to be saved by Keras and made again from an `AlbertConfig`."""
+"""Base classes that let Keras save layers and models and rebuild them from an `AlbertConfig`."""
 
 from collections.abc import Mapping
 from typing import Any, Self
@@ -10,12 +10,12 @@ from albert_tf.runtime import settings
 
 
 class PolicyMixin:
-    """Mixin, before Layer or Model: `dtype` is the policy of matrix products.
+    """A mixin, listed before Layer or Model, whose `dtype` is the policy of matrix products.
 
     Weights, LayerNorm, softmax and heads are float32 under every policy.
 
     Raises:
-      ValueError: a `dtype` that is not one of `POLICIES`.
+      ValueError: `dtype` is not one of `POLICIES`.
     """
 
     POLICIES: tuple[str, ...] = ("float32", "mixed_bfloat16", "mixed_float16")
@@ -31,7 +31,7 @@ class PolicyMixin:
 
 
 class Float32Layer(PolicyMixin, tf_keras.layers.Layer):
-    """A layer that computes in float32, whatever the global policy."""
+    """A layer that computes in float32 under every global policy."""
 
     POLICIES = ("float32",)
 
@@ -40,20 +40,20 @@ class Float32Layer(PolicyMixin, tf_keras.layers.Layer):
 
 
 class ConfigMixin(PolicyMixin):
-    """Mixin, before Layer or Model, of classes whose first argument is an `AlbertConfig`."""
+    """A mixin, listed before Layer or Model, of classes that take an `AlbertConfig` first."""
 
     def __init__(self, config: AlbertConfig, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.config = config
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments, the configuration as a dict."""
-        # Of Layer: a Model whose `get_config` is overridden gives nothing.
+        """Return the arguments of the constructor, with the configuration as a dict."""
+        # Layer's, since Model's returns an empty dict if a subclass overrides `get_config`.
         base = tf_keras.layers.Layer.get_config(self)  # type: ignore[arg-type]
         return base | {"config": settings.to_dict(self.config)}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], custom_objects: object = None) -> Self:
-        """The inverse of `get_config`, with new weights."""
+        """Build the layer or model that `get_config` describes, with new weights."""
         model = AlbertConfig.from_dict(config["config"])
         return cls(**{**config, "config": model})

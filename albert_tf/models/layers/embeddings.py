@@ -13,9 +13,10 @@ from albert_tf.models.layers.configured import ConfigMixin
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
 class AlbertEmbeddings(ConfigMixin, tf_keras.layers.Layer):
-    """word + type + position (if learned), LayerNorm, dropout, and the projection E -> H with bias.
+    """Word + type + learned position embeddings, LayerNorm, dropout, and a projection E -> H.
 
-    V x E + E x H parameters in place of V x H; where E == H there is no projection, as in BERT.
+    The projection has a bias. The factorization has V x E + E x H parameters instead of V x H. If E
+    equals H, there is no projection, as in BERT. Rotary positions have no table here.
 
     Inputs: `input_word_ids`, `input_type_ids`, int32 [B, S].
     Output: [B, S, H] in the compute dtype.
@@ -66,6 +67,6 @@ class AlbertEmbeddings(ConfigMixin, tf_keras.layers.Layer):
     def _types(self, type_ids: tf.Tensor, dtype: tf.DType, training: bool) -> tf.Tensor:
         if not training:
             return tf.cast(tf.gather(self.type_embeddings, type_ids), dtype)
-        # One-hot times a tiny table: a gather's gradient would be a slow scatter into few rows.
+        # A one-hot product: the gradient of a gather would be a slow scatter into few rows.
         one_hot = tf.one_hot(type_ids, self.config.type_vocab_size, dtype=dtype)
         return tf.tensordot(one_hot, tf.cast(self.type_embeddings, dtype), 1)

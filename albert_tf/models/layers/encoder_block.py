@@ -16,12 +16,12 @@ from albert_tf.models.layers.packing import Packing
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
 class EncoderBlock(ConfigMixin, tf_keras.layers.Layer):
-    """feed_forward(attention(x)).
+    """The composition feed_forward(attention(x)).
 
-    Inputs: x [B, S, H]; mask [B, 1, 1, S] as `additive_mask` makes it. Output: [B, S, H].
+    Inputs: x [B, S, H]; mask [B, 1, 1, S] from `additive_mask`. Output: [B, S, H].
 
-    Args:
-      attention, feed_forward: the sub-layers, which other blocks may share; by default its own.
+    Other blocks may share the sub-layers `attention` and `feed_forward`. By default, the block
+    creates its own.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class EncoderBlock(ConfigMixin, tf_keras.layers.Layer):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], custom_objects: object = None) -> Self:
-        """The inverse of `get_config`, with new weights."""
+        """Build the block that `get_config` describes, with new weights."""
         deserialize = tf_keras.saving.deserialize_keras_object
         parts = {name: deserialize(config[name]) for name in ("attention", "feed_forward")}
         return super().from_config({**config, **parts})
@@ -74,7 +74,7 @@ class EncoderBlock(ConfigMixin, tf_keras.layers.Layer):
         training: bool,
         packing: Packing | None = None,
     ) -> tf.Tensor:
-        """The block as a function of tensors alone; with `packing`, x and the result are [T, H]."""
+        """Apply the block as a pure function of tensors; with `packing`, [T, H] -> [T, H]."""
         own = common.fold_in(key, 0)
         x = self.attention.compute(attention, x, mask, own, training, packing)
         return self.feed_forward.compute(feed_forward, x, common.fold_in(key, 1), training)

@@ -11,9 +11,9 @@ from albert_tf.models.layers.configured import ConfigMixin
 
 
 class FeedForwardWeights(NamedTuple):
-    """The variables' values, float32."""
+    """The values of the variables, float32."""
 
-    inner_kernel: tf.Tensor  # [H, F], or [H, 2 F], the gate first
+    inner_kernel: tf.Tensor  # [H, F], or [H, 2 F] with the gate first
     inner_bias: tf.Tensor  # [F] or [2 F]
     output_kernel: tf.Tensor  # [F, H]
     output_bias: tf.Tensor  # [H]
@@ -25,9 +25,8 @@ class FeedForwardWeights(NamedTuple):
 class FeedForward(ConfigMixin, tf_keras.layers.Layer):
     """LayerNorm(x + dropout(W_2 activation(W_1 x))), [B, S, H] -> [B, S, H], inner width F.
 
-    Gated: W_2 (activation(W_g x) * W_1 x). Where the LayerNorm stands: see `common.residual`.
-
-    `weight_tensors` and `compute` as in `SelfAttention`.
+    The gated form is W_2 (activation(W_g x) * W_1 x). `common.residual` describes the position of
+    the LayerNorm. `weight_tensors` and `compute` work as in `SelfAttention`.
     """
 
     def __init__(self, config: AlbertConfig, name: str = "feed_forward", **kwargs: Any) -> None:
@@ -44,7 +43,7 @@ class FeedForward(ConfigMixin, tf_keras.layers.Layer):
         super().build(input_shape)
 
     def weight_tensors(self) -> FeedForwardWeights:
-        """The variables' values."""
+        """Return the values of the variables."""
         variables = (
             self.intermediate.kernel,
             self.intermediate.bias,
@@ -67,7 +66,7 @@ class FeedForward(ConfigMixin, tf_keras.layers.Layer):
         key: common.DropoutKey | None,
         training: bool,
     ) -> tf.Tensor:
-        """The layer as a function of tensors alone."""
+        """Apply the layer as a pure function of tensors."""
         config = self.config
         activation = common.activation if config.ffn == "plain" else common.gated_activation
 

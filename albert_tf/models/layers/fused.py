@@ -1,9 +1,9 @@
-"""The element-wise parts of training: one pass forward, one backward, nothing but inputs kept.
+"""Operations for training that make one pass forward and one backward, and keep little memory.
 
 TensorFlow runs an activation, a dropout or a LayerNorm with its gradient as two dozen operations,
-each of which reads and writes the whole tensor: a quarter of a training step on a CPU. Here each is
-one XLA program forward and one backward, which keeps the operation's input and recomputes the rest.
-The matrix products around them stay with the device's own library.
+each of which reads and writes the whole tensor. They take a quarter of a training step on a CPU.
+Here, each is one XLA program forward and one backward; most keep only the input of the operation
+and recompute the rest. The device's own library still computes the matrix products around them.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from albert_tf.runtime import devices
 
 
 def gelu(x: tf.Tensor) -> tf.Tensor:
-    """GELU in its tanh form; any shape and floating dtype, computed in float32."""
+    """Apply GELU in its tanh form to any shape and floating dtype, computed in float32."""
 
     @tf.custom_gradient
     def op(x: tf.Tensor) -> tuple[tf.Tensor, Callable]:
@@ -25,7 +25,7 @@ def gelu(x: tf.Tensor) -> tf.Tensor:
 
 
 def gated_gelu(x: tf.Tensor) -> tf.Tensor:
-    """gelu(gate) * value of [M, 2 F], the gate first: [M, F], computed in float32."""
+    """Return gelu(gate) * value of x [M, 2 F], with the gate first: [M, F], computed in float32."""
 
     @tf.custom_gradient
     def op(x: tf.Tensor) -> tuple[tf.Tensor, Callable]:
@@ -35,7 +35,7 @@ def gated_gelu(x: tf.Tensor) -> tf.Tensor:
 
 
 def rotate(x: tf.Tensor) -> tf.Tensor:
-    """`islands.turned(x, 1.0)`, with its gradient: the turn back."""
+    """Return `islands.turned(x, 1.0)`; its gradient is the inverse rotation."""
 
     @tf.custom_gradient
     def op(x: tf.Tensor) -> tuple[tf.Tensor, Callable]:
@@ -45,10 +45,10 @@ def rotate(x: tf.Tensor) -> tf.Tensor:
 
 
 def affine(x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
-    """x W + b of [M, K], [K, N] and [N], with a gradient for W that suits narrow outputs.
+    """Return x W + b of [M, K], [K, N] and [N], with a gradient of W that suits narrow outputs.
 
-    oneDNN's product is half as fast where the result has few columns, as x^T dy has where W is tall
-    and narrow: then (dy^T x)^T it is.
+    oneDNN runs at half the speed if the result of a product has few columns. The gradient x^T dy
+    has few if W is tall and narrow, so it is then computed as (dy^T x)^T.
     """
     width, units = kernel.shape
     is_narrow = units <= 512 and width >= 2 * units
@@ -69,9 +69,10 @@ def affine(x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
 
 
 def _column_sums(x: tf.Tensor) -> tf.Tensor:
-    """[M, N] -> [N], added in float32: TensorFlow's sum of bfloat16 numbers is in bfloat16.
+    """Return the column sums of [M, N]: [N], accumulated in float32.
 
-    A product adds in float32 where the CPU multiplies bfloat16 itself; with AVX2 it is 0.6 % off.
+    TensorFlow sums bfloat16 numbers in bfloat16. A product of them accumulates in float32 on CPUs
+    with native bfloat16 products; with AVX2, it is off by 0.6 %.
     """
     can_add = islands.is_for_cpu() and devices.has_bfloat16_products()
     wide = x if can_add else tf.cast(x, tf.float32)
@@ -79,7 +80,7 @@ def _column_sums(x: tf.Tensor) -> tf.Tensor:
 
 
 def cross_entropy(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """-log softmax(logits)[label], and whether the label's logit is the (first) largest.
+    """Return -log softmax(logits)[label], and whether the label has the (first) largest logit.
 
     Args:
       logits: float32 [N, V].
@@ -109,10 +110,11 @@ def linear_cross_entropy(
     weights: tf.Tensor,
     dtype: tf.DType,
 ) -> tf.Tensor:
-    """Of x table^T + bias: weighted sums of cross-entropies and of right answers.
+    """Return the weighted sums of cross-entropies and correct predictions of x table^T + bias.
 
-    On a CPU the three products are in `dtype`, and the gradient of the logits is made beside them,
-    so that the tape keeps that alone. Elsewhere all is in float32, and XLA chooses.
+    On a CPU, the three matrix products are in `dtype`, and the forward pass computes the gradient
+    of the logits, so that the tape keeps only that gradient. Elsewhere, everything is in float32,
+    and XLA chooses what to keep.
 
     Args:
       x: float32 [N, E].
@@ -123,8 +125,9 @@ def linear_cross_entropy(
       dtype: float32 or bfloat16.
 
     Returns:
-      float32 [2]; NaN where a label is not in [0, V). The second has no gradient; in bfloat16 more
-      logits are equal, and of these the first counts, so that fewer answers are right.
+      float32 [2]. The first sum is NaN if any label is not in [0, V). The second has no gradient.
+      In bfloat16, more logits are equal; only the first of equal logits counts as the largest, so
+      that fewer predictions are correct.
     """
     if not islands.is_for_cpu():
         logits = tf.nn.bias_add(tf.matmul(x, table, transpose_b=True), bias)
@@ -150,9 +153,10 @@ def linear_cross_entropy(
 
 
 def softmax(logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-    """softmax(logits + mask) over the last axis, in float32, in the logits' dtype.
+    """Return the softmax of logits + mask over the last axis, computed in float32.
 
-    The result is all that the gradient needs; with bfloat16 that is a third of what a tape keeps.
+    The result has the dtype of the logits. The gradient needs only the result; with bfloat16, that
+    is a third of what a tape would keep.
     """
 
     @tf.custom_gradient
@@ -167,14 +171,16 @@ def softmax(logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
 
 
 def dropout(x: tf.Tensor, rate: float, key: tf.Tensor) -> tf.Tensor:
-    """Zeroes each element with probability `rate`, scales the rest by 1 / (1 - rate).
+    """Set each element to zero with probability `rate`, and scale the rest by 1 / (1 - rate).
 
-    What is zeroed is a hash of (key, position), the same on every device and in a recomputation.
+    A hash of (key, position) selects the elements, so that they are the same on every device and in
+    a recomputation.
 
     Args:
-      x: floating tensor of any shape of less than 2^31 elements.
-      key: int32 [2], or [3] where x is one of equal parts along the first axis: the third is its
-        number.
+      x: floating tensor of any shape with fewer than 2^31 elements.
+      rate: the probability, in [0, 1).
+      key: int32 [2], or [3] if x is one of several equal parts along the first axis; the third word
+        is then the number of the part.
     """
 
     @tf.custom_gradient
@@ -193,9 +199,9 @@ def add_dropout_norm(
     rate: float,
     key: tf.Tensor | None,
 ) -> tf.Tensor:
-    """LayerNorm(x + dropout(update)), [M, H], in float32, in x's dtype; no dropout without key.
+    """Return LayerNorm(x + dropout(update)) of [M, H], computed in float32, in x's dtype.
 
-    LayerNorm(x) where `update` is None.
+    If `update` is None, return LayerNorm(x). If `key` is None, there is no dropout.
     """
 
     @tf.custom_gradient

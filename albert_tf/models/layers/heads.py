@@ -1,4 +1,4 @@
-"""The two pretraining heads: masked pieces, and the order of a pair of segments."""
+"""The two pretraining heads: masked pieces and the order of a pair of segments."""
 
 from typing import Any
 
@@ -12,16 +12,16 @@ from albert_tf.models.layers.configured import ConfigMixin, Float32Layer
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
 class MlmHead(ConfigMixin, Float32Layer):
-    """Logits over the vocabulary at chosen positions (paper section 3.1; the decoder is tied).
+    """Logits over the vocabulary at given positions (paper section 3.1), with a tied decoder.
 
-    gather -> dense H -> E -> activation -> LayerNorm -> word_embeddings^T -> + bias.
+    The steps are gather, dense H -> E, activation, LayerNorm, product with word_embeddings^T, bias.
 
     Inputs: sequence_output [B, S, H]; masked_lm_positions int32 [B, P]; word_embeddings [V, E].
     Output: float32 [B, P, V], computed in float32 under every precision policy.
 
-    With `labels` int32 and `weights` float32 [B, P], the weighted sums of cross-entropies and of
-    right answers instead, float32 [2]; on a CPU the products with the table are then in
-    `loss_dtype`, float32 or bfloat16 (`fused.linear_cross_entropy`).
+    With `labels` int32 and `weights` float32 [B, P], the output is the weighted sums of
+    cross-entropies and of correct predictions, float32 [2]. On a CPU, the products with the table
+    are then in `loss_dtype`, float32 or bfloat16 (`fused.linear_cross_entropy`).
     """
 
     def __init__(self, config: AlbertConfig, name: str = "mlm_head", **kwargs: Any) -> None:
@@ -54,7 +54,7 @@ class MlmHead(ConfigMixin, Float32Layer):
         return tf.reshape(logits, tf.concat([tf.shape(positions), [self.config.vocab_size]], 0))
 
     def _hidden(self, sequence_output: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
-        """What the table is multiplied with, float32 [B * P, E]."""
+        """Return the input of the product with the table, float32 [B * P, E]."""
         x = tf.gather(sequence_output, positions, batch_dims=1)  # [B, P, H]
         x = common.activation(self.transform(x), self.config.activation)  # [B, P, E]
         return tf.reshape(self.layer_norm(x), [-1, self.config.embedding_size])
@@ -64,7 +64,8 @@ class MlmHead(ConfigMixin, Float32Layer):
 class PairHead(ConfigMixin, Float32Layer):
     """Sentence-order logits (paper section 3.1): pooled_output [B, H] -> float32 [B, 2].
 
-    Class 0: the segments are in order. Class 1: swapped, or for NSP, from different documents.
+    Class 0: the segments are in order. Class 1: they are swapped or, for NSP, from different
+    documents.
     """
 
     def __init__(self, config: AlbertConfig, name: str = "pair_head", **kwargs: Any) -> None:

@@ -1,7 +1,7 @@
-"""The XLA programs of the fused parts: each is one pass over its tensors, forward or backward.
+"""The XLA programs of the fused operations: each is one pass over its tensors.
 
-On a CPU, XLA's own forms of three things are slow, and these programs have others: rounding to
-bfloat16, sums along rows, and a softmax cross-entropy whose gradient is made in a second pass.
+On a CPU, XLA's own versions of three operations are slow, and these programs replace them: rounding
+to bfloat16, sums along rows, and a softmax cross-entropy whose gradient takes a second pass.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ _traces_for_accelerator = False
 
 @contextlib.contextmanager
 def accelerator() -> Iterator[None]:
-    """What is traced inside is for an accelerator, whatever this machine has."""
+    """Trace the block for an accelerator, even if this machine has none."""
     global _traces_for_accelerator
     before, _traces_for_accelerator = _traces_for_accelerator, True
     try:
@@ -33,13 +33,13 @@ def accelerator() -> Iterator[None]:
 
 
 def is_for_cpu() -> bool:
-    """Whether what is traced here will run on a CPU: the one switch of what is written for CPUs."""
+    """Return True if code traced now will run on a CPU: the only switch for CPU-specific code."""
     return not _traces_for_accelerator and not devices.has_accelerator()
 
 
 def island(function: Callable) -> Callable:
-    """One XLA program, but for tensors so small that compiling takes longer than it ever saves."""
-    # One for each answer of `is_for_cpu`: a trace of the one must not serve the other.
+    """Compile `function` as one XLA program, except for tensors too small to repay compiling."""
+    # One program for each value of `is_for_cpu`, since the two need different traces.
     compiled = [tf.function(function, jit_compile=True, autograph=False) for _ in range(2)]
 
     def call(first: tf.Tensor, *rest: object) -> object:
@@ -52,12 +52,12 @@ def island(function: Callable) -> Callable:
 
 
 def narrow(x: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    """float32 in `dtype`, the nearest one.
+    """Round float32 x to the nearest number in `dtype`.
 
-    XLA's own rounding to bfloat16 looks for NaN in each number, which keeps CPUs from using
-    vectors: GELU takes twice the time. Here the bits are rounded as integers. That keeps infinities
-    and NaN as sums and products make it; one of the largest bits, as tf.math.log makes it, would
-    become 0.
+    XLA's own rounding to bfloat16 tests each number for NaN. That prevents vectorization on CPUs,
+    and GELU takes twice the time. Here the bits are rounded as integers. Infinities are kept, and
+    so is NaN as sums and products produce it. A NaN with the largest bit pattern, as tf.math.log
+    produces it, would become 0.
     """
     if dtype != tf.bfloat16 or not is_for_cpu():
         return tf.cast(x, dtype)
@@ -68,28 +68,28 @@ def narrow(x: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
 
 
 def _gelu_and_slope(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """GELU in its tanh form, and its derivative."""
+    """Return GELU in its tanh form and its derivative."""
     s = 0.5 + 0.5 * tf.tanh(x * (_A / 2 + _B / 2 * x * x))  # sigmoid(x * (A + B x^2))
     return x * s, s * (1.0 + x * (1.0 - s) * (_A + 3.0 * _B * x * x))
 
 
 @island
 def gelu(x: tf.Tensor) -> tf.Tensor:
-    """GELU in its tanh form."""
+    """Apply GELU in its tanh form."""
     wide = tf.cast(x, tf.float32)
     return narrow(_gelu_and_slope(wide)[0], x.dtype)
 
 
 @island
 def gelu_gradient(x: tf.Tensor, upstream: tf.Tensor) -> tf.Tensor:
-    """The gradient of `gelu` by x."""
+    """Return the gradient of `gelu` with respect to x."""
     wide = tf.cast(x, tf.float32)
     return narrow(tf.cast(upstream, tf.float32) * _gelu_and_slope(wide)[1], x.dtype)
 
 
 @island
 def cross_entropy(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Of float32 [N, V]: losses, log of the sums of exponentials, and which are right, all [N]."""
+    """Return losses, log-sum-exps and whether predictions are right, [N], of float32 [N, V]."""
     largest = tf.reduce_max(logits, -1, keepdims=True)
     total = tf.math.log(tf.reduce_sum(tf.exp(logits - largest), -1)) + largest[:, 0]
     size = tf.shape(logits)[-1]
@@ -103,14 +103,17 @@ def cross_entropy(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.T
 def cross_entropy_gradient(
     logits: tf.Tensor, labels: tf.Tensor, total: tf.Tensor, upstream: tf.Tensor
 ) -> tf.Tensor:
-    """The gradient of `cross_entropy`'s losses by the logits."""
+    """Return the gradient of the losses of `cross_entropy` with respect to the logits."""
     is_label = tf.range(tf.shape(logits)[-1])[None] == labels[:, None]
     probability = tf.exp(logits - total[:, None])
     return (probability - tf.cast(is_label, tf.float32)) * upstream[:, None]
 
 
 def _row_sums(x: tf.Tensor) -> tf.Tensor:
-    """[M, N] -> [M, 1]. XLA for CPUs adds along rows number by number, but not in a product."""
+    """Return the row sums of [M, N]: [M, 1].
+
+    XLA for CPUs adds the numbers of a row one by one, except in a matrix product.
+    """
     if is_for_cpu():
         return tf.matmul(x, tf.ones([tf.shape(x)[1], 1]))
     return tf.reduce_sum(x, -1, keepdims=True)
@@ -118,14 +121,14 @@ def _row_sums(x: tf.Tensor) -> tf.Tensor:
 
 @island
 def gated_gelu(x: tf.Tensor) -> tf.Tensor:
-    """gelu(gate) * value of [M, 2 F]."""
+    """Return gelu(gate) * value of [M, 2 F]."""
     gate, value = tf.split(tf.cast(x, tf.float32), 2, -1)
     return narrow(_gelu_and_slope(gate)[0] * value, x.dtype)
 
 
 @island
 def gated_gelu_gradient(x: tf.Tensor, upstream: tf.Tensor) -> tf.Tensor:
-    """The gradient of `gated_gelu` by x."""
+    """Return the gradient of `gated_gelu` with respect to x."""
     gate, value = tf.split(tf.cast(x, tf.float32), 2, -1)
     upstream = tf.cast(upstream, tf.float32)
     activated, slope = _gelu_and_slope(gate)
@@ -136,7 +139,7 @@ def gated_gelu_gradient(x: tf.Tensor, upstream: tf.Tensor) -> tf.Tensor:
 def weighted_cross_entropy(
     logits: tf.Tensor, bias: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """The sums of `linear_cross_entropy`, the loss's gradient by the logits and by the bias."""
+    """Return the sums of `linear_cross_entropy` and the gradients of the logits and the bias."""
     logits, dtype = tf.cast(logits, tf.float32) + bias, logits.dtype
     size = tf.shape(bias)[0]
     is_valid = (labels >= 0) & (labels < size)
@@ -156,7 +159,7 @@ def weighted_cross_entropy(
 
 @island
 def softmax(logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-    """softmax(logits + mask) over the last axis, in the logits' dtype."""
+    """Return the softmax of logits + mask over the last axis, in the dtype of the logits."""
     wide = tf.cast(logits, tf.float32) + mask
     exponentials = tf.exp(wide - tf.reduce_max(wide, -1, keepdims=True))
     rows = tf.reshape(exponentials, [-1, tf.shape(wide)[-1]])
@@ -166,7 +169,7 @@ def softmax(logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
 
 @island
 def softmax_gradient(y: tf.Tensor, upstream: tf.Tensor) -> tf.Tensor:
-    """The gradient of a softmax by its logits, from its result y."""
+    """Return the gradient of a softmax with respect to its logits, from its result y."""
     wide = tf.cast(y, tf.float32)
     product = wide * tf.cast(upstream, tf.float32)
     return narrow(product - wide * tf.reduce_sum(product, -1, keepdims=True), y.dtype)
@@ -175,9 +178,9 @@ def softmax_gradient(y: tf.Tensor, upstream: tf.Tensor) -> tf.Tensor:
 def _drop(x: tf.Tensor, rate: float, key: tf.Tensor) -> tf.Tensor:
     width = x.shape[-1] or tf.shape(x)[-1]
     rows, columns = tf.range(tf.size(x) // width), tf.range(width)
-    if key.shape[0] == 3:  # which of equal parts of the batch this is: the masks are the whole's
+    if key.shape[0] == 3:  # a part of the batch: use its rows of the whole batch's mask
         rows += key[2] * tf.size(rows)
-    # The key goes between row and column: they alone would be folded into a constant of x's size.
+    # Add the key to the rows first: XLA would fold rows + columns into a constant of x's size.
     rows = tf.reshape(rows * width + key[0], tf.concat([tf.shape(x)[:-1], [1]], 0))
     bits = _mix(_mix(tf.bitcast(rows + columns, tf.uint32)) ^ tf.bitcast(key[1], tf.uint32))
     kept = x * tf.cast(1 / (1 - rate), x.dtype)
@@ -188,7 +191,7 @@ dropout = island(_drop)
 
 
 def _mix(bits: tf.Tensor) -> tf.Tensor:
-    """A bijection of 32 bits in which each bit of the input turns about half of the output's."""
+    """Return a bijection of 32 bits in which each input bit flips about half of the output bits."""
     for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
         bits ^= tf.bitwise.right_shift(bits, tf.constant(shift, tf.uint32))
         bits *= tf.constant(factor, tf.uint32)
@@ -200,7 +203,7 @@ def _mean(x: tf.Tensor) -> tf.Tensor:
 
 
 def _product_mean(x: tf.Tensor) -> tf.Tensor:
-    """`_mean` by `_row_sums`."""
+    """Return the same as `_mean`, computed with `_row_sums`."""
     return _row_sums(x) / x.shape[1]
 
 
@@ -212,7 +215,10 @@ def normalized_sum(
     rate: float = 0.0,
     mean: Callable = _mean,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """The normalised sum [M, H] and 1 / standard deviation [M, 1], float32."""
+    """Return the normalized x + dropout(update) and 1 / standard deviation.
+
+    They are float32 [M, H] and [M, 1].
+    """
     total = tf.cast(x, tf.float32)
     if update is not None:
         update = tf.cast(update, tf.float32)
@@ -232,7 +238,7 @@ def norm(
     eps: float,
     rate: float,
 ) -> tf.Tensor:
-    """`fused.add_dropout_norm`."""
+    """Compute `fused.add_dropout_norm`."""
     normal, _ = normalized_sum(x, update, key, eps, rate, _product_mean)
     return narrow(normal * gamma + beta, x.dtype)
 
@@ -247,7 +253,7 @@ def norm_gradient(
     eps: float,
     rate: float,
 ) -> tuple[tf.Tensor, ...]:
-    """By gamma, beta, x and, where there is one, update."""
+    """Return the gradients of `norm` with respect to gamma, beta, x and `update` if it is given."""
     normal, inverse = normalized_sum(x, update, key, eps, rate, _product_mean)
     upstream = tf.cast(upstream, tf.float32)
     d_normal = upstream * gamma
@@ -262,10 +268,12 @@ def norm_gradient(
 
 
 def turned(x: tf.Tensor, sign: float, to: Callable = tf.cast) -> tf.Tensor:
-    """[B, N, S, D], each position's pairs (i, i + D / 2) turned by its angles, in float32.
+    """Rotate the pairs (i, i + D / 2) of x [B, N, S, D] by the angles of each position.
 
     Args:
+      x: the tensor; the rotation is computed in float32.
       sign: 1.0, or -1.0 for the inverse.
+      to: the function that casts the result to x's dtype.
     """
     half = x.shape[-1] // 2
     frequency = ROTARY_BASE ** (-np.arange(half, dtype=np.float64) / half)
@@ -279,5 +287,5 @@ def turned(x: tf.Tensor, sign: float, to: Callable = tf.cast) -> tf.Tensor:
 
 @island
 def rotated(x: tf.Tensor, sign: float) -> tf.Tensor:
-    """`turned`, as one program."""
+    """Compute `turned` as one program."""
     return turned(x, sign, narrow)

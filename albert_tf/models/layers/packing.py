@@ -1,4 +1,4 @@
-"""Rows without padding: the real positions of a batch, side by side."""
+"""Packing of the real positions of a batch into rows without padding."""
 
 import dataclasses
 from collections.abc import Callable
@@ -7,21 +7,21 @@ import tensorflow as tf
 
 from albert_tf.models.layers import common
 
-SMALLEST = 1025  # positions; in fewer, too little is padding for the seconds of compiling
+SMALLEST = 1025  # positions; smaller batches have too little padding to repay compiling
 
 
 @dataclasses.dataclass(frozen=True)
 class Packing:
-    """[B * S, C] with padding <-> [T, C] without, for gradients of what ignores the padding.
+    """A mapping between [B * S, C] with padding and [T, C] without, for losses that ignore padding.
 
-    T is the number of real positions, rounded up to a 64th of B * S, so that XLA compiles a program
-    for few values of it. Rows that are left over are copies of a padded position, and padded
-    positions are copies of such a row: where no loss depends on a padded position, neither has a
-    gradient, and the gradient of each direction is the other one.
+    T is the number of real positions, rounded up to a multiple of a 64th of B * S, so that XLA
+    compiles programs for few values of T. The spare rows are copies of a padded position, and
+    padded positions are copies of a spare row. If no loss depends on a padded position, neither has
+    a gradient, and the gradient of each direction is the other direction.
 
     Attributes:
-      rows: int32 [T], which position each row is.
-      positions: int32 [B * S], which row each position is.
+      rows: int32 [T], the position of each row.
+      positions: int32 [B * S], the row of each position.
       shape: [B, S].
     """
 
@@ -31,13 +31,13 @@ class Packing:
 
     @classmethod
     def of(cls, input_mask: tf.Tensor) -> "Packing":
-        """The packing of a mask [B, S], 1 where a position is real."""
+        """Return the packing of a mask [B, S], 1 where a position is real."""
         batch, length = common.shape_of(input_mask)
         real = tf.reshape(input_mask, [-1]) > 0
         size, count = batch * length, tf.reduce_sum(tf.cast(real, tf.int32))
         step = tf.maximum(1, size // 64)
         padded = tf.minimum((count // step + 1) * step, size)
-        # Real positions first, in their order; then the padded ones.
+        # The real positions in order, then the padded ones.
         order = tf.argsort(tf.cast(~real, tf.int32), stable=True)
         first_padded = order[tf.minimum(count, size - 1)]
         is_left_over = tf.range(padded) >= count
@@ -46,11 +46,11 @@ class Packing:
         return cls(rows, positions, [batch, length])
 
     def pack(self, x: tf.Tensor) -> tf.Tensor:
-        """[B * S, C] -> [T, C]."""
+        """Convert [B * S, C] to [T, C]."""
         return _gather(x, self.rows, self.positions)
 
     def unpack(self, x: tf.Tensor) -> tf.Tensor:
-        """[T, C] -> [B * S, C]."""
+        """Convert [T, C] to [B * S, C]."""
         return _gather(x, self.positions, self.rows)
 
 

@@ -1,8 +1,8 @@
-"""A run of equal layers whose gradient keeps each layer's input alone and recomputes the rest.
+"""A run of layers whose gradient keeps only each layer's input and recomputes the rest.
 
-Memory and code then do not grow with depth: both directions are a loop over the layers, and what a
-layer needs for its gradient (attention matrices, the feed-forward's inner activations) lives for
-one layer at a time. With chunks, for one part of the batch at a time.
+Both directions are a loop over the layers, so that the code does not grow with depth. The tensors
+that a gradient needs (attention matrices, the feed-forward's inner activations) exist for one layer
+at a time and, with chunks, for one part of the batch at a time.
 """
 
 import dataclasses
@@ -25,17 +25,21 @@ def run_layers(
     count: int,
     chunks: int = 1,
 ) -> list[tf.Tensor]:
-    """Applies `layer` `count` times with the same weights: the layers' outputs, [B, S, H] each.
+    """Apply `layer` `count` times with the same weights; return all outputs, [B, S, H] each.
 
-    Only the last one's gradient counts; see `without_gradient` for the others.
+    Only the gradient of the last output is used. Pass the others through `without_gradient`.
 
     Args:
       layer: a pure function of its arguments, so that a second call computes the same.
       weights: float32 tensors; their gradients are summed in float32.
+      x: the input of the first layer, [B, S, H].
       mask: [B, 1, 1, S], without gradient.
       key: the dropout key, int32 [2]; None for no dropout.
-      count: how many layers.
-      chunks: in how many parts of the batch, one after the other; must divide B.
+      count: the number of layers.
+      chunks: the number of parts of the batch, computed one after another; must divide B.
+
+    Raises:
+      ValueError: `chunks` does not divide a static B.
     """
     loops = _Loops(layer, _split(mask, chunks), key, count, chunks)
 
@@ -54,20 +58,21 @@ def run_layers(
 
 @tf.custom_gradient
 def without_gradient(x: tf.Tensor) -> tuple[tf.Tensor, Callable]:
-    """x itself; a loss that depends on it fails rather than gets a silent zero."""
+    """Return x; a loss that depends on it fails instead of silently getting a zero gradient."""
 
     def gradient(upstream: tf.Tensor) -> tf.Tensor:
-        # When it runs, not when it is traced: saving a model traces every gradient.
+        # Fail when it runs, not when it is traced, since saving a model traces every gradient.
         fail = tf.debugging.Assert(
             False,
             [
-                "with `rematerialize` a loss must depend on the last layer alone, since only that "
-                "one's gradient is computed. Received: a loss of `encoder_outputs`. Set "
+                "with `rematerialize`, a loss must depend only on the last layer, since no other "
+                "gradient is computed. Received: a loss of `encoder_outputs`. Set "
                 "rematerialize=False."
             ],
         )
         with tf.control_dependencies([] if fail is None else [fail]):
-            return tf.fill(tf.shape(upstream), tf.cast(float("nan"), upstream.dtype))  # under XLA
+            # XLA drops Assert.
+            return tf.fill(tf.shape(upstream), tf.cast(float("nan"), upstream.dtype))
 
     return tf.identity(x), gradient
 
@@ -83,9 +88,9 @@ class _Loops:
     chunks: int
 
     def forward(self, weights: Sequence[tf.Tensor], x: tf.Tensor) -> tf.Tensor:
-        """What each layer gets, and the last output: [count + 1, chunks, B / chunks, S, H]."""
+        """Return each layer's input and the last output, [count + 1, chunks, B / chunks, S, H]."""
         parts, last = _split(x, self.chunks), self.count * self.chunks
-        # Slot i * chunks + c holds what layer i gets for chunk c.
+        # Slot i * chunks + c holds the input of layer i for chunk c.
         slots = _slots(parts, last + self.chunks)
 
         def body(slot: tf.Tensor, slots: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
@@ -99,7 +104,7 @@ class _Loops:
     def backward(
         self, weights: Sequence[tf.Tensor], inputs: tf.Tensor, upstream: tf.Tensor
     ) -> tuple[tf.Tensor, ...]:
-        """The gradients of x and of each weight."""
+        """Return the gradients of x and of each weight."""
         parts = _split(upstream, self.chunks)
 
         def body(slot: tf.Tensor, gradients: tf.TensorArray, sums: tuple) -> tuple:
@@ -130,11 +135,11 @@ class _Loops:
 
 
 def _split(x: tf.Tensor, chunks: int) -> tf.Tensor:
-    """[B, ...] -> [chunks, B / chunks, ...]; an error where `chunks` does not divide B."""
+    """Reshape [B, ...] to [chunks, B / chunks, ...]; fail if `chunks` does not divide B."""
     batch = x.shape[0]
     if batch is not None and batch % chunks:
         raise ValueError(
-            "`rematerialize_chunks` must divide the batch of a replica. "
+            "`rematerialize_chunks` must divide the batch size of a replica. "
             f"Received: {chunks} chunks, {batch} sequences."
         )
     size = tf.shape(x)[0] // chunks if batch is None else batch // chunks
@@ -142,7 +147,7 @@ def _split(x: tf.Tensor, chunks: int) -> tf.Tensor:
 
 
 def _slots(parts: tf.Tensor, size: int) -> tf.TensorArray:
-    """`size` slots, the first ones filled with the chunks."""
+    """Return an array of `size` slots, the first of which hold the chunks."""
     slots = tf.TensorArray(parts.dtype, size, element_shape=parts.shape[1:], clear_after_read=False)
     for chunk in range(parts.shape[0]):
         slots = slots.write(chunk, parts[chunk])

@@ -20,21 +20,23 @@ Weights = TypeVar("Weights", AttentionWeights, FeedForwardWeights)
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
 class SharedStack(ConfigMixin, tf_keras.layers.Layer):
-    """`num_layers` applications of the blocks that `sharing_plan(config)` names.
+    """The `num_layers` layers of `sharing_plan(config)`, which may share weights.
 
-    The stack owns each distinct sub-layer once; with `sharing="all"` and one group it is one block,
-    called `num_layers` times. Dropout differs from layer to layer: the layer's number is folded in.
+    The stack owns each distinct sub-layer once; with `sharing="all"` and one group, it is one block
+    called `num_layers` times. Dropout differs between layers because the layer's number is folded
+    into the key.
 
-    Inputs: x [B, S, H]; mask [B, 1, 1, S]; `num_layers` to end before the last. Output: a list of
-    tensors [B, S, H], one a layer, each normalized by the last LayerNorm where `config.norm` is
-    pre; in training with `config.rematerialize` all layers run, and the gradient of any but the
-    last is an error. With a `packing`, in training without dropout of hidden states, padded
-    positions are not computed, and no loss may depend on them.
+    Inputs: x [B, S, H]; mask [B, 1, 1, S]; `num_layers` to stop before the last layer.
+    Output: a list of tensors [B, S, H], one per layer, each normalized by the last LayerNorm if
+    `config.norm` is pre.
 
-    Args:
-      unroll: as in `tf_keras.layers.RNN`. False: the output is the last layer's alone, and outside
-        training, layers in a row with the same weights are a loop in the graph. For LiteRT, whose
-        kernels copy a product's weights into their own layout once for each product of the graph.
+    In training with `config.rematerialize`, all layers run, and the gradient of any but the last is
+    an error. With a `packing`, in training without dropout of hidden states, padded positions are
+    not computed, and no loss may depend on them.
+
+    If `unroll` (as in `tf_keras.layers.RNN`) is false, the output is only that of the last layer,
+    and outside training, consecutive layers with the same weights are a loop in the graph. This is
+    for LiteRT, whose kernels copy the weights into their own layout once per product in the graph.
     """
 
     def __init__(
@@ -85,7 +87,7 @@ class SharedStack(ConfigMixin, tf_keras.layers.Layer):
     ) -> list[tf.Tensor]:
         if not (self.unroll or training):
             return [self.normalized(self._rolled(x, mask, num_layers), training)]
-        # Read once, however many layers use them.
+        # Read each weight once, even if several layers use it.
         attention = [layer.weight_tensors() for layer in self.attentions]
         feed_forward = [layer.weight_tensors() for layer in self.feed_forwards]
         if training and self.config.rematerialize:
@@ -110,7 +112,7 @@ class SharedStack(ConfigMixin, tf_keras.layers.Layer):
         return outputs if self.unroll else outputs[-1:]
 
     def normalized(self, x: tf.Tensor, training: bool) -> tf.Tensor:
-        """What follows the stack, of a layer's x [B, S, H]: pre-norm's last LayerNorm, else x."""
+        """Apply the last LayerNorm of pre-norm to an output [B, S, H]; for post-norm, return x."""
         if self.output_layer_norm is None:
             return x
         shape = common.shape_of(x)
@@ -121,7 +123,7 @@ class SharedStack(ConfigMixin, tf_keras.layers.Layer):
         return tf.reshape(common.add_dropout_norm(flat, None, norm, 0.0, None, training), shape)
 
     def _rolled(self, x: tf.Tensor, mask: tf.Tensor, num_layers: int | None) -> tf.Tensor:
-        """The last layer's output: each run of layers with the same weights is a loop."""
+        """Return the output of the last layer, with a loop for each run of equal layers."""
         for index, layers in itertools.groupby(self._block_of_layer[:num_layers]):
             block, count = self.blocks[index], len(list(layers))
             weights = block.attention.weight_tensors(), block.feed_forward.weight_tensors()
@@ -145,7 +147,7 @@ class SharedStack(ConfigMixin, tf_keras.layers.Layer):
         mask: tf.Tensor,
         key: common.DropoutKey | None,
     ) -> list[tf.Tensor]:
-        """Runs of layers with the same weights, each a loop."""
+        """Return all layers' outputs, with a rematerialized loop for each run of equal layers."""
         outputs: list[tf.Tensor] = []
         for (a, f), layers in itertools.groupby(self.plan):
             block, count = self.blocks[self._block_of_layer[len(outputs)]], len(list(layers))
@@ -178,8 +180,9 @@ class SharedStack(ConfigMixin, tf_keras.layers.Layer):
 
 
 def _chain_gradients(weights: Weights) -> Weights:
-    """The same for the next layer, so that gradients are added two by two, from the last layer on.
+    """Return the same weights for the next layer, so that gradients are added in pairs.
 
-    TensorFlow's sum of many waits for all of them, and which it adds first depends on time.
+    The sums start at the last layer. TensorFlow's sum of many gradients waits for all of them, and
+    the order of its additions depends on timing.
     """
     return type(weights)(*map(tf.identity, weights))

@@ -1,1 +1,1 @@
-"""Spans: the part of a context that answers a question (SQuAD)."""
+"""Extractive question answering: the span of a context that answers a question (SQuAD)."""

@@ -1,4 +1,4 @@
-"""From the likeliest spans of windows to answers: characters of the context."""
+"""Decoding: from the likeliest spans of windows to answers, which are parts of the context."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,15 +17,18 @@ Outputs = Mapping[str, np.ndarray]
 def decode_spans(
     outputs: Outputs, features: SpanFeatures, examples: Sequence[SpanExample], task: SpanTask
 ) -> list[dict[str, Any]]:
-    """The answer to each example.
+    """Return a dict for each example.
 
-    `answer`: its text as it stands in the context; "" where there is none.
-    `score`: its probability among the n best. `start`: its first character; None: no answer.
-    `n_best`: up to `task.n_best` different answers, the best first, each with its `text`, `start`,
-      `logit` (the score that the head gave it, see `span_heads`) and `probability`, the softmax of
-      the logits of these answers.
-    `null_score`, where `task.answerable`: the logit of there being no answer, the lowest of the
-      example's windows; above `task.null_threshold`, the answer is "".
+    The keys are:
+
+      `answer`: the text as it appears in the context; "" if there is none.
+      `score`: its probability among the n best.
+      `start`: the index of its first character in the context; None if there is none.
+      `n_best`: up to `task.n_best` different answers, best first, each with its `text`, `start`,
+        `logit` (the head's score, see `spans.heads`) and `probability`, the softmax over the logits
+        of these answers.
+      `null_score`, with `task.answerable`: the logit of there being no answer, the lowest over the
+        example's windows. Above `task.null_threshold`, the answer is "".
     """
     spans = _spans(outputs, features, task)
     nulls = _null_scores(outputs["null"], features, len(examples)) if task.answerable else None
@@ -47,11 +50,11 @@ def decode_spans(
 
 
 def average_spans(members: Sequence[Outputs]) -> dict[str, np.ndarray]:
-    """The outputs of an ensemble, fixed in width as those of its members are.
+    """Return the outputs of an ensemble, which have a fixed width like those of its members.
 
-    A span's score is the mean over those members that propose it; of the null scores, [N, members],
-    the answer takes the mean over the members of each one's lowest (google-research/albert,
-    `accumulate_predictions_v1` and `_v2`).
+    A span's score is the mean over the members that propose it. The null scores become
+    [N, members]; decoding takes the lowest of each member over the windows, then the mean over the
+    members (google-research/albert, `accumulate_predictions_v1` and `_v2`).
     """
     start, end, score = (
         np.concatenate([member[name] for member in members], axis=1)
@@ -71,9 +74,10 @@ def average_spans(members: Sequence[Outputs]) -> dict[str, np.ndarray]:
 
 
 def _spans(outputs: Outputs, features: SpanFeatures, task: SpanTask) -> tuple[np.ndarray, ...]:
-    """The possible spans by example, the best first: bounds, first and last characters, scores.
+    """Return the valid spans by example, best first: bounds, first and last characters, scores.
 
-    Bounds, int64 [examples + 1], tell where each example's spans begin.
+    The spans of example i are those from bounds[i] to bounds[i + 1]; bounds are int64
+    [examples + 1].
     """
     start, end, score = outputs["start"], outputs["end"], outputs["score"]
     sequences = features.sequences
@@ -118,7 +122,7 @@ def _n_best(
 
 
 def _null_scores(null: np.ndarray, features: SpanFeatures, count: int) -> np.ndarray:
-    """float [examples], from [windows] or, of several models, [windows, models]."""
+    """Return float [examples] from [windows] or, for several models, from [windows, models]."""
     first = np.searchsorted(features.example, np.arange(count))
     lowest = np.minimum.reduceat(null.reshape(len(features.example), -1), first, axis=0)
     return lowest.mean(axis=1)

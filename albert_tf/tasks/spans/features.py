@@ -1,7 +1,7 @@
-"""Questions and contexts as windows of pieces, and where in them the answers are.
+"""Windows of pieces for questions and contexts, with the positions of the answers.
 
-A context that is longer than a window is read in several, `doc_stride` pieces apart. A piece that
-stands in several counts in the one where it has the most context (google-research/bert,
+A context that is longer than a window is split into several, `doc_stride` pieces apart. A piece in
+several windows counts in the one where it has the most context (google-research/bert,
 `run_squad.py`).
 """
 
@@ -18,24 +18,25 @@ from albert_tf.tasks.spans.windows import Windows, cut_windows
 from albert_tf.text.alignment import Pieces, align
 from albert_tf.text.tokenizer import Tokenizer
 
-_TOGETHER = 1024  # contexts that are aligned at once: bounds the memory
+_TOGETHER = 1024  # contexts to align at once, to bound the memory
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SpanFeatures(Features):
-    """N windows; those of an example are beside each other, and each example has at least one.
+    """N windows; those of an example are adjacent, and each example has at least one.
 
-    example: int32 [N], whose window it is.
-    owned_from, owned_to: int32 [N], the positions [from, to) of the window at which an answer may
-      begin: where no other window of the example has more context.
-    piece: int32 [N], the window's first piece of context, counted in `first` and `reach`.
-    first, reach: int32 [P], of each piece of the contexts, the first character and the last before
-      the next piece; see `span_alignment.Pieces`.
-    lost: examples whose first answer, which is trained on, is in no window: it is longer, or has no
-      piece of its own.
-    undecodable: examples that decoding cannot answer as any of their annotators did: the answer is
-      in no window, does not end in the window that owns its first piece, is longer than
-      `task.max_answer_length`, or begins or ends inside a piece.
+    Attributes:
+      example: int32 [N], the index of the window's example.
+      owned_from, owned_to: int32 [N], the positions [from, to) of the window at which an answer may
+        begin: those where no other window of the example has more context.
+      piece: int32 [N], the index in `first` and `reach` of the window's first piece of context.
+      first, reach: int32 [P], the first character of each piece of the contexts, and the last
+        character before the next piece; see `albert_tf.text.alignment.Pieces`.
+      lost: the examples whose first answer, the one to train on, is in no window, because it is too
+        long or has no piece of its own.
+      undecodable: the examples for which decoding cannot return any annotator's answer: the answer
+        is in no window, does not end in the window that owns its first piece, is longer than
+        `task.max_answer_length`, or begins or ends inside a piece.
     """
 
     example: np.ndarray
@@ -49,40 +50,41 @@ class SpanFeatures(Features):
 
     @property
     def num_examples(self) -> int:
-        """How many examples the windows are of."""
+        """The number of examples in the windows."""
         return int(self.example[-1]) + 1 if len(self.example) else 0
 
     @property
     def cut(self) -> int:
-        """How many examples have a question that lacks pieces; contexts lose none."""
+        """The number of examples with a truncated question; contexts are never truncated."""
         return len(np.unique(self.example[self.sequences.cut]))
 
     def notes(self) -> list[str]:
         notes = [self.cut_note(self.cut, self.num_examples)] if self.cut else []
         if self.lost:
             notes.append(
-                f"{len(self.lost):,} answer(s) lie in no window, and would be trained on as not "
-                "there; a lower `task.doc_stride` loses fewer"
+                f"{len(self.lost):,} answer(s) are in no window, so training would treat them as "
+                "absent; a lower `task.doc_stride` loses fewer"
             )
         if self.undecodable:
             notes.append(
-                f"{len(self.undecodable):,} question(s) have an answer that cannot be given: it is "
-                "in no window, longer than `task.max_answer_length`, or ends inside a piece"
+                f"{len(self.undecodable):,} question(s) have no answer that can be predicted: each "
+                "is in no window, longer than `task.max_answer_length`, or begins or ends inside a "
+                "piece"
             )
         return notes
 
     def cut_note(self, cut: int, count: int) -> str:
         limit = "`task.query_length`, or half of the window,"
-        return f"{cut:,} of {count:,} questions are longer than {limit} and are cut"
+        return f"{cut:,} of {count:,} questions are longer than {limit} and are truncated"
 
 
 def featurize_spans(
     examples: Sequence[SpanExample], tokenizer: Tokenizer, task: SpanTask
 ) -> SpanFeatures:
-    """[CLS] question [SEP] part of the context [SEP], for each window.
+    """Build [CLS] question [SEP] part of the context [SEP] for each window.
 
-    The targets `start_position`, `end_position` [N] and, where `task.answerable`, `is_impossible`
-    [N], where all of it is known: each example has answers, of which the first is taken, or is
+    The targets are `start_position`, `end_position` [N] and, with `task.answerable`,
+    `is_impossible` [N]. They exist if every example has answers, of which the first is used, or is
     known to have none. A window without the answer has both positions at [CLS].
     """
     pieces, base, size = _contexts(examples, tokenizer)
@@ -118,7 +120,10 @@ def featurize_spans(
 def _contexts(
     examples: Sequence[SpanExample], tokenizer: Tokenizer
 ) -> tuple[Pieces, np.ndarray, np.ndarray]:
-    """The pieces of all contexts, each once; of each example where its own begin, and how many."""
+    """Return the pieces of all contexts, without duplicates.
+
+    Also return the index of the first piece and the number of pieces of each example's context.
+    """
     texts = list(dict.fromkeys(example.context for example in examples))
     rows = {text: row for row, text in enumerate(texts)}
     parts = [align(texts[i : i + _TOGETHER], tokenizer) for i in range(0, len(texts), _TOGETHER)]
@@ -132,7 +137,7 @@ def _contexts(
 def _questions(
     examples: Sequence[SpanExample], tokenizer: Tokenizer, task: SpanTask
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The ids of all questions end to end, how many of each, and which questions are cut."""
+    """Return the ids of all questions end to end, their lengths, and which are truncated."""
     max_pieces = min(task.query_length, (task.seq_length - 3) // 2)
     encoded = tokenizer.encode_batch([example.question for example in examples])
     lengths = np.array([min(len(ids), max_pieces) for ids in encoded], np.int64)
@@ -150,7 +155,7 @@ def _sequences(
     windows: Windows,
     tokenizer: Tokenizer,
 ) -> Sequences:
-    """Puts each window's parts where they belong in one array of ids."""
+    """Copy the parts of each window to their places in one array of ids."""
     example, special = windows.example, tokenizer.special
     lengths = question_lengths[example] + windows.length + 3
     end = np.cumsum(lengths)
@@ -172,10 +177,10 @@ def _sequences(
 def _answers(
     examples: Sequence[SpanExample], pieces: Pieces, base: np.ndarray, size: np.ndarray
 ) -> np.ndarray:
-    """The different answers of each example, in order: int64 [A, 4].
+    """Return the different answers of each example, in order: int64 [A, 4].
 
-    The columns: its example; its first and its last piece in the context, -1 where it holds none;
-    whether these are the answer letter by letter.
+    The columns are the example; the answer's first and its last piece in the context, -1 if it has
+    none; and 1 if these pieces give the answer letter by letter.
     """
     found = []
     for row, example in enumerate(examples):
@@ -197,7 +202,7 @@ def _answers(
 def _targets(
     examples: Sequence[SpanExample], answers: np.ndarray, windows: Windows, before: np.ndarray
 ) -> tuple[dict[str, np.ndarray], tuple[int, ...]]:
-    """The targets of each window, and the examples whose first answer is in none."""
+    """Return the targets of each window, and the examples whose first answer is in none."""
     if not all(example.answers or example.is_impossible for example in examples):
         return {}, ()
     spans = np.full([len(examples), 2], -1)
@@ -214,7 +219,7 @@ def _targets(
 
 
 def _undecodable(answers: np.ndarray, windows: Windows, max_length: int) -> tuple[int, ...]:
-    """The examples that have answers, but none that `answers.decode_spans` can give."""
+    """Return the examples that have answers, but none that `answers.decode_spans` can return."""
     example, first, last, is_whole = answers.T
     size = int(windows.owned_to.max(initial=0)) + 1
     owners = windows.example * size + windows.owned_from  # ascending

@@ -1,7 +1,7 @@
-"""The heads that find an answer's first and last piece.
+"""The heads that predict the first and the last piece of an answer.
 
-B windows of S positions, H hidden units, P starts, K candidates. `allowed` bool [B, S] tells where
-an answer may begin and end. All of it is computed in float32.
+In shapes, B is windows, S positions, H hidden units, P starts and K candidates. `allowed` bool
+[B, S] is True where an answer may begin or end. All computations are in float32.
 """
 
 from typing import Any
@@ -13,20 +13,20 @@ from albert_tf.models.layers import common
 from albert_tf.models.layers.configured import Float32Layer
 from albert_tf.tasks.task_model import head_dense
 
-NEVER = -1e30  # a logit, or log probability, of what is not allowed
+NEVER = -1e30  # the logit or log probability of a position that is not allowed
 
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
 class IndependentHead(Float32Layer):
-    """SQuAD 1.1: one dense layer, start and end each for itself (BERT section 4.2).
+    """The SQuAD 1.1 head: one dense layer, with independent start and end (BERT section 4.2).
 
-    The score of a span is the logit of its start plus that of its end, not normalised in its
-    window: so are the spans of several windows compared (google-research/bert, `run_squad.py`;
-    google-research/albert, `run_squad_v1.py`).
+    The score of a span is the logit of its start plus that of its end. It is not normalized within
+    its window, so that spans of several windows can be compared (google-research/bert,
+    `run_squad.py`; google-research/albert, `run_squad_v1.py`).
 
     Args:
-      max_length: pieces of an answer at most.
-      n_best: how many candidates of a window there are, K.
+      max_length: the maximum pieces of an answer.
+      n_best: K, the number of candidates per window.
     """
 
     def __init__(self, max_length: int, n_best: int, name: str = "head", **kwargs: Any) -> None:
@@ -38,7 +38,7 @@ class IndependentHead(Float32Layer):
         return super().get_config() | {"max_length": self.max_length, "n_best": self.n_best}
 
     def logits(self, hidden: tf.Tensor, allowed: tf.Tensor) -> dict[str, tf.Tensor]:
-        """float32 [B, S] of start and end, from hidden [B, S, H]."""
+        """Return the logits of start and end, float32 [B, S], from hidden [B, S, H]."""
         start, end = tf.unstack(self.dense(hidden), axis=-1)
         return {
             "start_position": mask_disallowed(start, allowed),
@@ -46,7 +46,10 @@ class IndependentHead(Float32Layer):
         }
 
     def call(self, hidden: tf.Tensor, allowed: tf.Tensor) -> dict[str, tf.Tensor]:
-        """The K likeliest spans of 1 to `max_length` pieces: `start`, `end`, `score` [B, K]."""
+        """Return the K likeliest spans, each of 1 to `max_length` pieces.
+
+        They are `start`, `end` and `score`, all [B, K].
+        """
         logits = self.logits(hidden, allowed)
         start, end = logits["start_position"], logits["end_position"]
         start = tf.concat([tf.fill([tf.shape(start)[0], 1], NEVER), start[:, 1:]], 1)  # not [CLS]
@@ -62,15 +65,15 @@ class IndependentHead(Float32Layer):
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
 class JointHead(Float32Layer):
-    """SQuAD 2.0: the end depends on the start, and a third part says whether there is an answer.
+    """The SQuAD 2.0 head: the end depends on the start, and a third part predicts answerability.
 
-    google-research/albert `run_squad_v2`, whose names the layers have. A window's candidates are
-    the `beam` likeliest ends of each of the `beam` likeliest starts; the score of a span is the log
-    probability in its window, of start and end together.
+    This is the head of google-research/albert's `run_squad_v2`, whose layer names it has. The
+    candidates of a window are the `beam` likeliest ends of each of the `beam` likeliest starts. The
+    score of a span is the log probability of its start and end together, within its window.
 
     Args:
       beam: see above; K is its square.
-      dropout: in the answerability part.
+      dropout: the rate in the answerability part.
     """
 
     def __init__(self, beam: int, dropout: float, name: str = "head", **kwargs: Any) -> None:
@@ -90,9 +93,10 @@ class JointHead(Float32Layer):
         start_position: tf.Tensor | None,
         key: common.DropoutKey | None,
     ) -> dict[str, tf.Tensor]:
-        """float32 [B, S] of start and of end behind the known start [B]; [B] of unanswerable.
+        """Return the logits of start and end, float32 [B, S], and of being unanswerable, [B].
 
-        Without `start_position`, as when Keras traces a model to save it, behind the likeliest.
+        The end depends on the given `start_position` [B]. Without one, as when Keras traces a model
+        to save it, the end depends on the likeliest start.
         """
         start = self._start(hidden, allowed)
         if start_position is None:
@@ -105,7 +109,7 @@ class JointHead(Float32Layer):
         }
 
     def call(self, hidden: tf.Tensor, allowed: tf.Tensor) -> dict[str, tf.Tensor]:
-        """`start`, `end`, `score` [B, K], and `null` [B]: the logit of being unanswerable."""
+        """Return `start`, `end`, `score` [B, K] and `null` [B], the logit of no answer."""
         start = self._start(hidden, allowed)
         start_score, first = top_k(tf.nn.log_softmax(start), self.beam)  # [B, P]
         end = mask_disallowed(self.end_logits(hidden, first), allowed[:, None])  # [B, P, S]
@@ -124,10 +128,11 @@ class JointHead(Float32Layer):
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
 class EndLogits(Float32Layer):
-    """concat(hidden, hidden at the start) -> dense, tanh -> LayerNorm -> dense.
+    """The end's logits: concat(hidden, hidden at the start) -> dense, tanh -> LayerNorm -> dense.
 
     Inputs: hidden [B, S, H], starts int [B, P]. Output: [B, P, S]. The first dense layer is applied
-    to both parts of the concatenation apart, so that each position is projected once, not P times.
+    to each part of the concatenation separately, so that each position is projected once, not P
+    times.
     """
 
     def build(self, input_shape: tf.TensorShape) -> None:
@@ -151,7 +156,9 @@ class EndLogits(Float32Layer):
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
 class AnswerClass(Float32Layer):
-    """concat(sum of softmax(start) hidden, hidden of [CLS]) -> dense, tanh -> dropout -> dense.
+    """The logit of there being no answer, from hidden and the start's logits.
+
+    It is concat(sum of softmax(start) hidden, hidden of [CLS]) -> dense, tanh -> dropout -> dense.
 
     Inputs: hidden [B, S, H], start logits [B, S]. Output: [B], high where there is no answer.
     """
@@ -177,12 +184,15 @@ class AnswerClass(Float32Layer):
 
 
 def mask_disallowed(logits: tf.Tensor, allowed: tf.Tensor) -> tf.Tensor:
-    """The logits where an answer may be, `NEVER` elsewhere."""
+    """Return the logits at allowed positions and `NEVER` elsewhere."""
     return tf.where(allowed, logits, NEVER)
 
 
 def top_k(scores: tf.Tensor, count: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """The highest of the last axis and their places; of fewer than `count`, -inf at the last."""
+    """Return the highest values of the last axis and their indices.
+
+    If the axis has fewer than `count`, the missing ones are -inf at the last index.
+    """
     last = tf.shape(scores)[-1] - 1
     paddings = [[0, 0]] * (scores.shape.rank - 1) + [[0, count]]
     padded = tf.pad(scores, paddings, constant_values=float("-inf"))

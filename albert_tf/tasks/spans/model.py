@@ -1,4 +1,4 @@
-"""Spans: the part of a context that answers a question (SQuAD)."""
+"""The model for extractive question answering, with its settings and losses (SQuAD)."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -16,15 +16,16 @@ from albert_tf.tasks.task_model import TaskModel
 class SpanTask(Bounded):
     """The `task` section of a span run's config.json.
 
-    seq_length: pieces of a window over the context, with the question and the special ones.
-    query_length: pieces of the question at most, and never more than half of the window.
-    doc_stride: pieces of context between the beginnings of two windows.
-    max_answer_length: pieces of an answer at most.
-    n_best: answers that are kept of an example.
-    answerable: whether a question may have no answer (SQuAD 2.0).
-    beam: starts of a window, and ends of each start, that are considered where `answerable`.
-    null_threshold: the answer is empty where the logit of there being none exceeds it.
-    dropout: in the part that says whether there is an answer (paper, Table 14: 0.1).
+    Attributes:
+      seq_length: the pieces of a window over the context, with the question and the special pieces.
+      query_length: the maximum pieces of the question, never more than half of the window.
+      doc_stride: the pieces of context between the starts of two windows.
+      max_answer_length: the maximum pieces of an answer.
+      n_best: the number of answers to keep per example.
+      answerable: True if questions may have no answer (SQuAD 2.0).
+      beam: with `answerable`, the number of starts per window and of ends per start to consider.
+      null_threshold: the answer is empty if the logit of there being none exceeds this.
+      dropout: the rate in the part that predicts whether there is an answer (paper, Table 14: 0.1).
     """
 
     KEY = "`task.{}`"
@@ -43,16 +44,18 @@ class SpanTask(Bounded):
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
 class SpanModel(TaskModel):
-    """Where in its window an answer begins and ends, and of SQuAD 2.0 whether there is one.
+    """A model that predicts where an answer begins and ends in its window.
 
-    An answer lies in the context, or is [CLS] where the window holds none.
+    For SQuAD 2.0 it also predicts whether there is an answer. An answer lies in the context, or is
+    [CLS] if the window contains none.
 
-    Inputs: the encoder's dict of int32 [B, S]. In training also, where `task.answerable`,
-      `start_position` int32 [B]: the end is learned behind the true start.
-    Output: K likeliest spans `start`, `end` int32 [B, K] and `score` float32 [B, K], by which the
-      spans of all windows are ranked: the sum of the logits of start and end, or where
-      `task.answerable` their log probability; then also `null` float32 [B], the logit of there
-      being no answer. In training, logits under the names of the targets.
+    Inputs: the encoder's dict of int32 [B, S]. Training with `task.answerable` also needs
+    `start_position` int32 [B], because the end is trained on the true start.
+
+    Output: the K likeliest spans as `start`, `end` int32 [B, K] and `score` float32 [B, K], which
+    ranks the spans of all windows. The score is the sum of the logits of start and end. With
+    `task.answerable` it is their log probability, and there is `null` float32 [B], the logit of
+    there being no answer. In training, the outputs are logits under the names of the targets.
     """
 
     task_class = SpanTask
@@ -78,14 +81,14 @@ class SpanModel(TaskModel):
         return self.head(hidden, allowed_positions(inputs["input_type_ids"]))
 
     def test_step(self, data: Any) -> dict[str, tf.Tensor]:
-        """The loss of `evaluate` and of validation data: of the logits, without dropout."""
+        """Compute the loss of `evaluate` and of validation data, from logits without dropout."""
         inputs, targets, weights = tf_keras.utils.unpack_x_y_sample_weight(data)
         logits = self._logits(inputs, training=False)
         self.compute_loss(inputs, targets, logits, weights)
         return self.compute_metrics(inputs, targets, logits, weights)
 
     def training_losses(self) -> dict[str, tf_keras.losses.Loss]:
-        """Half of each: (start + end) / 2, and half of the answerability's cross-entropy."""
+        """Return the losses: (start + end) / 2, and half of the answerability's cross-entropy."""
         losses = {"start_position": HalfPosition(), "end_position": HalfPosition()}
         return losses | {"is_impossible": HalfAnswerability()} if self.task.answerable else losses
 
@@ -117,7 +120,10 @@ class HalfAnswerability(tf_keras.losses.Loss):
 
 
 def allowed_positions(type_ids: tf.Tensor) -> tf.Tensor:
-    """bool [B, S]: [CLS] and the context, which is all of type 1 but its last, [SEP]."""
+    """Return bool [B, S], True at [CLS] and in the context.
+
+    The context is the part of type 1 without its last position, which is [SEP].
+    """
     is_second = tf.cast(type_ids, tf.bool)
     context = is_second[:, :-1] & is_second[:, 1:]
     cls, rest = tf.ones_like(context[:, :1]), context[:, 1:]

@@ -1,4 +1,4 @@
-"""Windows over contexts that are longer than a model reads."""
+"""Windows over contexts that are too long for a model's input."""
 
 import dataclasses
 
@@ -9,11 +9,12 @@ from albert_tf.runtime.arrays import ragged_ranges
 
 @dataclasses.dataclass(frozen=True)
 class Windows:
-    """W windows, those of an example beside each other; each int64 [W], counted in pieces.
+    """W windows, those of an example adjacent; all fields are int64 [W], counted in pieces.
 
-    example: whose window it is.
-    offset, length: where in the context it begins, and how much of it it holds.
-    owned_from, owned_to: the pieces [from, to) of the context that have the most context here.
+    Attributes:
+      example: the index of the window's example.
+      offset, length: the window's first piece in the context, and its number of pieces.
+      owned_from, owned_to: the pieces [from, to) of the context that have the most context here.
     """
 
     example: np.ndarray
@@ -24,14 +25,12 @@ class Windows:
 
 
 def cut_windows(sizes: np.ndarray, max_length: np.ndarray, stride: int) -> Windows:
-    """Windows of at most `max_length` pieces, `stride` apart or less, up to the one with the end.
+    """Split contexts into windows of at most `max_length` pieces, at most `stride` apart.
 
-    A piece counts in the window with the highest min(pieces to the left, pieces to the right) +
-    length / 100, in the first of equals. Such pieces are a range: of two neighbours, the second
-    gains on the first with every piece.
-
-    Args:
-      sizes, max_length: int64 [N], of each example.
+    The last window of a context holds its end. A piece counts in the window with the highest
+    min(pieces to the left, pieces to the right) + length / 100, and in the first of equals. The
+    pieces that count in a window are a range: of two neighbours, the second gains on the first with
+    every piece. `sizes` and `max_length` are int64 [N], one value per example.
     """
     step = np.minimum(max_length, stride)
     count = 1 + -(-np.maximum(sizes - max_length, 0) // step)
@@ -42,10 +41,10 @@ def cut_windows(sizes: np.ndarray, max_length: np.ndarray, stride: int) -> Windo
 
     end = offset + length
     owned_from, owned_to = offset.copy(), end.copy()
-    second = np.flatnonzero(number)  # has a window before it
+    second = np.flatnonzero(number)  # the windows with a predecessor
     first: np.ndarray = second - 1
-    shorter = length[first] - length[second]  # by more than nothing for the last window alone
-    # In hundredths: the second is better where 100 (p - offset) + length exceeds
+    shorter = length[first] - length[second]  # positive only for an example's last window
+    # Scaled by 100: the second window is better for piece p if 100 (p - offset) + length exceeds
     # 100 (end of the first - 1 - p) + length of the first.
     better = (100 * (end[first] - 1 + offset[second]) + shorter) // 200 + 1
     never = 100 * (end[second] - end[first]) <= shorter

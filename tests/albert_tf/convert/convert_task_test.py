@@ -171,7 +171,7 @@ def test_a_head_may_be_left_behind(save, tmp_path, capsys):
         np.testing.assert_array_equal(kernel, load_predictor(ours).model.encoder.pooler.kernel)
     printed = capsys.readouterr().out.splitlines()
     assert "no mlm_head; no pair_head" in printed[0] and "fine-tuned" not in printed[0]
-    assert printed[2].endswith("; fine-tuned, of kind classifier")
+    assert printed[2].endswith("; fine-tuned, kind classifier")
 
 
 def test_what_other_formats_have_no_place_for(save, tmp_path):
@@ -181,7 +181,7 @@ def test_what_other_formats_have_no_place_for(save, tmp_path):
             "huggingface",
             "no class for the joint head of SQuAD 2.0.*albert_tf.export.*--ignore=head",
         ),
-        ("google", "google: is written for pretrained models.*'span'.*--ignore=head"),
+        ("google", "google: must be given a pretrained model.*'span'.*--ignore=head"),
     ):
         with pytest.raises(InputError, match=words):
             convert(f"--from={ours}", f"--to={target}:{tmp_path / 'new'}")
@@ -208,7 +208,7 @@ class TestFoldersOfOthers:
         [
             (
                 "classifier",
-                "task.pair=false, task.seq_length=40: other values go with --set",
+                "task.pair=false, task.seq_length=40: change them with --set",
                 ClassifierTask(("no", "maybe", "yes"), seq_length=40, dropout=0.2),
             ),
             ("regressor", "task.pair=false, task.seq_length=40:", RegressorTask(seq_length=40)),
@@ -237,7 +237,7 @@ class TestFoldersOfOthers:
         values = ("--set=task.pair=true", "--set=task.labels=a,b,c", "--set=hidden_dropout=0.1")
         capsys.readouterr()
         convert(f"--from={source}", f"--to={tmp_path / back}", *values)
-        assert "does not state task.seq_length=40: other" in capsys.readouterr().out
+        assert "does not state task.seq_length=40: change" in capsys.readouterr().out
         predictor = load_predictor(str(tmp_path / back))
         assert predictor.task.pair and predictor.task.labels == ("a", "b", "c")
 
@@ -245,7 +245,7 @@ class TestFoldersOfOthers:
         ("changes", "words"),
         [
             ({"id2label": {"0": "a", "2": "b", "3": "c"}}, "each number from 0 to 2.*'3': 'c'"),
-            ({"id2label": {"0": "a", "1": "b", "2": "a"}}, "a label of its own.*Correct it"),
+            ({"id2label": {"0": "a", "1": "b", "2": "a"}}, "a different label.*Correct the file"),
             ({"id2label": {"x": "a", "1": "b", "2": "c"}}, "each number from 0 to 2"),
             ({"id2label": ["a", "b"]}, "id2label` must be an object"),
             ({"id2label": {"0": "a", "1": "b"}}, r"classifier.bias \[3\], expected \[2\]"),
@@ -275,8 +275,8 @@ class TestFoldersOfOthers:
     @pytest.mark.parametrize(
         ("setting", "words"),
         [
-            ("task.labels=a,b", "as many `task.labels`.*Received: task.labels=a,b"),
-            ("task.kind=regressor", "same task.kind"),
+            ("task.labels=a,b", "keep the number of `task.labels`.*Received: task.labels=a,b"),
+            ("task.kind=regressor", "and the values of task.kind"),
             ("task.seq_length=41", "must not exceed the model's `max_positions`.*41, 40"),
             ("task.pairs=true", "unknown key `task.pairs`. Did you mean task.pair?"),
         ],
@@ -310,7 +310,7 @@ class TestFoldersOfOthers:
 
 
 def test_settings_of_a_task_need_one(pretrained, tmp_path):
-    with pytest.raises(ConfigError, match="--set task.pair=true is of a fine-tuned model"):
+    with pytest.raises(ConfigError, match="--set task.pair=true needs a fine-tuned model"):
         convert(f"--from={pretrained}", f"--to={tmp_path / 'new'}", "--set=task.pair=true")
 
 

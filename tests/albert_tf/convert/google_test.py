@@ -148,7 +148,7 @@ def test_another_configuration_is_an_error(tensors, tmp_path, changes, words):
 
 def test_a_folder_named_like_a_pattern(tensors, tmp_path):
     save_tf1(tmp_path / "go[1]", tensors, JSON)
-    with pytest.raises(InputError, match=r"for a pattern: rename it.*go\[1\]/model.ckpt-best"):
+    with pytest.raises(InputError, match=r"as a pattern: rename it.*go\[1\]/model.ckpt-best"):
         google.read(str(tmp_path / "go[1]"), STRICT)
 
 
@@ -186,7 +186,7 @@ def test_where_the_files_are(tensors, tmp_path):
     google.read(prefix, STRICT)
     with open(f"{prefix}.index", "r+b") as file:
         file.truncate(20)
-    with pytest.raises(InputError, match="no readable checkpoint"):
+    with pytest.raises(InputError, match="not a readable checkpoint"):
         google.read(prefix, STRICT)
 
 

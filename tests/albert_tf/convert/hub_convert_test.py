@@ -264,7 +264,7 @@ def _other_head(module):
         (_other_weights, "encoder_outputs, sequence_output, pooled_output differ .* at best"),
         (_nan, "by nan at best"),
         (_other_names, "no word_embeddings/embeddings"),
-        (_duplicate_weights, "two of its weights are called word_embeddings/embeddings"),
+        (_duplicate_weights, "two of its weights are named word_embeddings/embeddings"),
         (_no_layers, "does not return encoder_outputs"),
         (_other_shape, "by inf at best"),
         (_other_head, "mlm_logits differ from its own by 0.0002 at best, more than 0.0001"),

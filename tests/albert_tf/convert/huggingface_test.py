@@ -170,5 +170,5 @@ def test_transformers_loads_what_we_write(changes, tiny, small_tokenizer, torch_
     file = theirs / "pytorch_model.bin"
     for content in (file.read_bytes()[:1000], b"torn", b""):
         file.write_bytes(content)
-        with pytest.raises(InputError, match="no readable file of torch tensors"):
+        with pytest.raises(InputError, match="not a readable file of torch tensors"):
             huggingface.read(str(theirs), MismatchPolicy())

@@ -36,4 +36,4 @@ def test_a_model_of_another_kind_is_told_in_one_line(
         main(str(tmp_path), ["a text"])
     assert stop.value.code == 2
     (printed,) = capsys.readouterr().err.splitlines()
-    assert f"takes {', '.join(inputs)} and gives {', '.join(outputs)}:" in printed
+    assert f"takes {', '.join(inputs)} and returns {', '.join(outputs)}:" in printed

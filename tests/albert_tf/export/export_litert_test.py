@@ -286,7 +286,7 @@ class TestRefusals:
             ({"quantization": "int4"}, "--quantization must be one of none, float16, int8. .*int4"),
             ({"seq_length": 41}, "--seq_length must be between 1 and 40.*41"),
             ({"seq_length": 0}, "--seq_length must be between 1 and 40.*0"),
-            ({}, "Textual has no signature of ids alone"),
+            ({}, "Textual has no signature `tokens`, which takes only ids"),
         ],
     )
     def test_what_cannot_be(self, tiny, write, tmp_path_factory, options, message):

@@ -164,7 +164,7 @@ print(json.dumps([*found, error({"text": ["a"]})]))
     found = json.loads(isolated("-c", SESSION + code, C_API, path, json.dumps(requests)))
     *lists, unlike, more, signature, nonsense, answered, closed = found
     assert len(lists) == 4
-    assert all(error.startswith("ValueError: Lists side by side") for error in lists)
+    assert all(error.startswith("ValueError: Nested lists must have") for error in lists)
     assert unlike == "ValueError: The inputs are ['text'], not ['texts']."
     assert more == "ValueError: The inputs are ['text'], not ['more', 'text']."
     assert signature.startswith("ValueError: The signatures are [")

@@ -83,7 +83,9 @@ class TestRegressor:
         task = RegressorTask(seq_length=16, pair=True)
         model = SequenceRegressor(AlbertEncoder(tiny), task).create_weights()
         serve = load(RegressorModule(model, small_tokenizer), task).signatures["serving_default"]
-        with pytest.raises(tf.errors.InvalidArgumentError, match="text_a and text_b must have as"):
+        with pytest.raises(
+            tf.errors.InvalidArgumentError, match="text_a and text_b must have the same number"
+        ):
             serve(text_a=tf.constant(["a", "b"]), text_b=tf.constant(["c"]))
 
 

@@ -326,10 +326,16 @@ class TestProgram:
             ({"version": 0}, "--version must be positive. Received: 0"),
             ({"kind": "classifier"}, "--kind must be one of.*'pretraining'.*'classifier'"),
             ({"kind": "embedding", "pooling": "max"}, "--pooling must be one of mean, cls.*'max'"),
-            ({"depths": "1"}, "--depths is for classifier.*--kind=encoder"),
-            ({"kind": "embedding", "patience": 1}, "--patience is for classifier.*embedding"),
-            ({"quantization": "int8"}, "--quantization is for --format=litert.*saved_model"),
-            ({"kind": "fill_mask", "format": "litert"}, "--format=litert takes ids.*fill_mask"),
+            ({"depths": "1"}, "--depths is only for --kind=classifier.*--kind=encoder"),
+            (
+                {"kind": "embedding", "patience": 1},
+                "--patience is only for --kind=classifier.*embedding",
+            ),
+            ({"quantization": "int8"}, "--quantization is only for --format=litert.*saved_model"),
+            (
+                {"kind": "fill_mask", "format": "litert"},
+                "--format=litert needs a model that takes ids.*fill_mask",
+            ),
             ({"precision": "float16"}, "--precision must be.*'float16'"),
         ],
     )

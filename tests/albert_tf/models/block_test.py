@@ -145,7 +145,7 @@ def test_rotary_positions_have_no_table_and_tell_order():
     reverse = inputs | {"input_word_ids": inputs["input_word_ids"][:, ::-1]}
     forward, backward = (encoder(x)["sequence_output"][0] for x in (inputs, reverse))
     assert np.abs(forward - backward[::-1]).max() > 0.1
-    with pytest.raises(ConfigError, match=r"must be even where `positions` is rotary.*18 / 2"):
+    with pytest.raises(ConfigError, match=r"must be even if `positions` is rotary.*18 / 2"):
         config(positions="rotary", hidden_size=18)
 
 

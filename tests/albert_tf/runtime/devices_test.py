@@ -64,7 +64,7 @@ def test_no_gpu(monkeypatch):
 
 
 def test_tpu_without_the_device():
-    assert "--tpu=mine goes with --device=tpu. Received: --device=cpu" in mistake("cpu", "mine")
+    assert "--tpu=mine requires --device=tpu. Received: --device=cpu" in mistake("cpu", "mine")
 
 
 @pytest.mark.parametrize("value", [None, "", "{", "[]", "3", '{"cluster": {}}'])

@@ -109,7 +109,10 @@ def test_a_mistake_leaves_nothing_of_an_identity(tmp_path):
 
 
 def test_a_disk_without_room_for_the_mark_does_not_block_the_name(tmp_path, monkeypatch):
-    with monkeypatch.context() as patch, pytest.raises(MachineError, match="No space.*Make room"):
+    with (
+        monkeypatch.context() as patch,
+        pytest.raises(MachineError, match="No space.*Free some space"),
+    ):
         patch.setattr(os, "fsync", full)
         with outputs.new_folder(str(tmp_path / "new"), identity="one") as work:
             pass

@@ -147,7 +147,7 @@ def test_evaluations_have_a_place(run):
 def test_a_folder_of_runs_names_one_of_them(tmp_path):
     (tmp_path / "seed-0").mkdir()
     (tmp_path / "seed-0" / "config.json").write_text("{}")
-    with pytest.raises(InputNotFoundError, match=r"not a run folder. Meant '.*/seed-0'\?$"):
+    with pytest.raises(InputNotFoundError, match=r"not a run folder. Did you mean '.*/seed-0'\?$"):
         RunDir(str(tmp_path)).config()
     with pytest.raises(InputNotFoundError, match=r"not a run folder.$"):
         RunDir(str(tmp_path / "nothing")).config()

@@ -65,7 +65,7 @@ def test_what_is_cut_is_counted():
         [Features(each, 9, {"label": np.array([i])}) for i, each in enumerate(both)]
     )
     assert (len(whole), whole.cut) == (2, 1)
-    assert whole.notes() == ["1 of 2 examples are longer than task.seq_length=9 and are cut"]
+    assert whole.notes() == ["1 of 2 examples are longer than task.seq_length=9 and are truncated"]
     assert whole.batch(tf.range(2), 9)[0]["input_mask"].numpy().sum(axis=1).tolist() == [9, 9]
     assert whole.targets["label"].tolist() == [0, 1]
 
@@ -136,7 +136,7 @@ def test_a_run_s_classifier_comes_back(tmp_path, model, tiny, fake_inputs):
 
 
 def test_no_classifier_s_run(pretrained):
-    with pytest.raises(InputError, match="no fine-tuned run: its task is 'pretraining'"):
+    with pytest.raises(InputError, match="is not a fine-tuned run: its task is 'pretraining'"):
         load_task_model(pretrained)
 
 

@@ -56,7 +56,8 @@ def test_a_long_question_and_one_that_leaves_no_room():
     assert set(lengths.tolist()) == {5}  # [CLS] a b c [SEP]
     assert (features.cut, features.num_examples) == (1, 2)
     assert features.notes() == [
-        "1 of 2 questions are longer than `task.query_length`, or half of the window, and are cut"
+        "1 of 2 questions are longer than `task.query_length`, or half of the window, and are "
+        "truncated"
     ]
     task = SpanTask(seq_length=11, query_length=64)
     lengths = featurize_spans([example("a b c d e f")], TOKENIZER, task).sequences.first_lengths

@@ -122,7 +122,7 @@ def test_saved_and_copied_it_is_the_same(tiny, tmp_path):
 
 
 def test_what_is_no_vocabulary_is_refused(tmp_path):
-    with pytest.raises(InputError, match=r"must hold \[PAD\].*lacks \[CLS\], \[MASK\]"):
+    with pytest.raises(InputError, match=r"must contain \[PAD\].*lacks \[CLS\], \[MASK\]"):
         made_of([piece for piece in PIECES if piece not in ("[CLS]", "[MASK]")])
     path = tmp_path / "vocab.txt"
     path.write_bytes(b"[UNK]\n\xff\n")

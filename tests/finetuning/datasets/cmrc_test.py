@@ -208,7 +208,7 @@ def test_a_folder_in_cmrc_s_layout(tmp_path, capsys, task):
         SpanExample("由谁开发？", CONTEXT, "q4", ((11, "发"),)),  # the first of two
     ]
     assert [example.id for example in data.train] == ["q1", "q2", "q4"]
-    assert "4 questions, 1 left out" in (said := capsys.readouterr().out) and "'q3'" in said
+    assert "4 questions, 1 dropped" in (said := capsys.readouterr().out) and "'q3'" in said
 
 
 def test_dev_answers_out_of_the_context_count(tmp_path):
@@ -236,9 +236,9 @@ def test_a_part_without_answers_and_its_submission(tmp_path):
 @pytest.mark.parametrize(
     ("train", "words"),
     [
-        ([passage(("q1", ["美国"]))], ("'q1'", "must stand in the context")),
+        ([passage(("q1", ["美国"]))], ("'q1'", "must be in the context")),
         ([passage(("q1", []))], ("'q1'", "must have an answer")),
-        ([passage(("q1", ["发"]), ("q1", ["发"]))], ("2 with 'q1'",)),
+        ([passage(("q1", ["发"]), ("q1", ["发"]))], ("2 questions with id 'q1'",)),
         ([passage(("q1", ["发"])), passage(("q2", [{"text": "发"}]))], ("[1].qas[0]", "{'text'")),
         ([passage(("q1", "发"))], ("`answers` '发'", "[0].qas[0]")),
         ([passage((7, ["发"]))], ("`query_id` 7", "[0].qas[0]")),

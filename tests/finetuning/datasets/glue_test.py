@@ -137,7 +137,10 @@ def test_short_rows_of_qqp_are_counted_but_not_in_its_test(tmp_path, capsys):
     files = {**LAYOUTS["qqp"][0], "test": "id\tquestion1\tquestion2\n0\tA.\tB.\n1\tC.\n"}
     source = write(tmp_path, files)
     GLUE["qqp"].read_part(source, "train", GLUE["qqp"].section)
-    assert "train.tsv: 1 rows with too few columns skipped, first 3." in capsys.readouterr().out
+    assert (
+        "train.tsv: 1 rows with too few columns skipped, the first at line 3."
+        in capsys.readouterr().out
+    )
     with pytest.raises(InputError, match=r"test\.tsv:3"):  # every row wants its prediction
         GLUE["qqp"].read_part(source, "test", GLUE["qqp"].section)
 

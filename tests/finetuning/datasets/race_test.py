@@ -95,7 +95,7 @@ def test_answers_may_be_unknown(tmp_path):
 BAD = {
     "an option too few": (passage("x", options=[OPTIONS, OPTIONS[1:]]), ["4 options", "3", "Why?"]),
     "no such answer": (passage("x", "AE"), ["question 2", "A, B, C, D", "'E'"]),
-    "an answer too few": (passage("x", answers=["A"]), ["2 questions", "answers of 1"]),
+    "an answer too few": (passage("x", answers=["A"]), ["2 questions", "answers for 1"]),
     "no article": ({"questions": [], "options": []}, ["article"]),
     "empty article": (passage("x", article=" "), ["article", "empty"]),
     "no text": (passage("x", questions=["Why?", 3]), ["question 2", "texts"]),

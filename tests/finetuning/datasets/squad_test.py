@@ -68,7 +68,7 @@ def test_an_answer_out_of_place_is_left_out_of_training_and_counted(tmp_path, ca
     data = ONE.read(write(tmp_path, wrong, wrong))
     assert [example.id for example in data.train] == ["q1"]
     assert [example.id for example in data.dev["dev"]] == ["q1", "q2", "q3"]
-    assert "3 questions, 2 left out" in (said := capsys.readouterr().out) and "'q2'" in said
+    assert "3 questions, 2 dropped" in (said := capsys.readouterr().out) and "'q2'" in said
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,10 @@ def test_an_answer_out_of_place_is_left_out_of_training_and_counted(tmp_path, ca
         (content(question("q1", [(1, "Anna")])), ("'q1'", "answer_start", "train-v1.1.json")),
         (content(question("q1")), ("'q1'", "must have an answer")),
         (content(question("q1", is_impossible=True)), ("'q1'", "--task=squad2")),
-        (content(question("q1", [(0, "Anna")]), question("q1", [(0, "Anna")])), ("2 with 'q1'",)),
+        (
+            content(question("q1", [(0, "Anna")]), question("q1", [(0, "Anna")])),
+            ("2 questions with id 'q1'",),
+        ),
         (
             content(question("q1", [(0, "Anna")]), context=" "),
             ("paragraphs[0]", "`context` is empty"),
@@ -117,7 +120,7 @@ def test_another_part_may_have_no_answers(tmp_path):
 
 def test_a_part_of_1_1_has_an_answer_to_every_question(tmp_path):
     (tmp_path / "test.json").write_text(json.dumps(content(question("q1", is_impossible=True))))
-    with pytest.raises(InputError, match=r"'q1'.*--task=squad1 does not know"):
+    with pytest.raises(InputError, match=r"'q1'.*must not be set for --task=squad1"):
         ONE.read_part(Source(str(tmp_path)), "test", SpanTask())
 
 

@@ -55,7 +55,7 @@ BAD = {
     "empty": ("a.tsv", "", ["a.tsv is empty"]),
     "no rows": ("a.csv", "text,label\n", ["no rows"]),
     "no column": ("a.tsv", "text\tclass\na\tb\n", ["a.tsv:1", "label", "class"]),
-    "column twice": ("a.tsv", "text\tlabel\tlabel\na\tb\tc\n", ["a.tsv:1", "twice: label"]),
+    "column twice": ("a.tsv", "text\tlabel\tlabel\na\tb\tc\n", ["a.tsv:1", "repeated: label"]),
     "a tab too many": ("a.tsv", "text\tlabel\na\tb\nc\td\te\n", ["a.tsv:3", "3 columns", "tabs"]),
     "too short": ("a.csv", "text,label\na\n", ["a.csv:2", "1 columns", "quotes"]),
     "empty text": ("a.csv", "text,label\n  ,b\n", ["a.csv:2", "`text` is empty", "remove"]),
@@ -65,7 +65,7 @@ BAD = {
     "no object": ("a.jsonl", '["text", "label"]\n', ["a.jsonl:1", "object"]),
     "no text": ("a.jsonl", '{"text": null, "label": 0}\n', ["a.jsonl:1", "`text`", "None"]),
     "no key": ("a.jsonl", '{"text": "a", "label": 0}\n{"text": "b"}\n', ["a.jsonl:2", "`label`"]),
-    "half a file": ("a.tsv.gz", gzip.compress(b"text\tlabel\n" * 99)[:-9], ["whole gzip"]),
+    "half a file": ("a.tsv.gz", gzip.compress(b"text\tlabel\n" * 99)[:-9], ["complete gzip"]),
 }
 
 
@@ -83,7 +83,10 @@ def test_short_rows_are_skipped_and_counted_where_that_is_asked_for(tmp_path, ca
     path = written(tmp_path, "a.tsv", "text\tlabel\na\nb\tx\nc\n\ty\n")
     options = {"skip_short": True, "allow_empty": True}
     assert cells(path, "text", "label", **options) == [(3, ["b", "x"]), (5, ["", "y"])]
-    assert capsys.readouterr().out == f"{path}: 2 rows with too few columns skipped, first 2.\n"
+    assert (
+        capsys.readouterr().out
+        == f"{path}: 2 rows with too few columns skipped, the first at line 2.\n"
+    )
     with pytest.raises(InputError, match=r"a\.tsv:2: 1 columns"):
         cells(path, "text", "label", allow_empty=True)
 

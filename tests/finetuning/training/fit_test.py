@@ -120,7 +120,7 @@ def test_a_run_that_was_cut_off_goes_on_to_the_same_weights(
     path = str(tmp_path / "cut")
     with pytest.raises(SystemExit):
         tune(begin, config, features, path, (0.1, SystemExit(143)))
-    assert "stopped: the same command goes on from step 2\n" in capsys.readouterr().out
+    assert "stopped: the same command resumes from step 2\n" in capsys.readouterr().out
     assert [row["step"] for row in RunDir(path).metrics()] == [2]
     again = tune(begin, config, features, path, (0.2, 0.3))
     rows = RunDir(path).metrics()

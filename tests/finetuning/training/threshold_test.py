@@ -36,7 +36,7 @@ def test_whole_contexts_are_left_out():
 
 
 def test_a_share_without_both_kinds_of_question():
-    with pytest.raises(InputError, match=r"both sides. Received: 0.01, of 20 contexts"):
+    with pytest.raises(InputError, match=r"both parts. Received: 0.01, of 20 contexts"):
         hold_out(questions(20), 0.01)
 
 
