@@ -1,1 +1,1 @@
-"""Text -> TFRecord -> tf.data batches: both ends of one file format."""
+"""The data pipeline: from text to TFRecord files, and from TFRecord files to tf.data batches."""

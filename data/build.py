@@ -1,14 +1,17 @@
-"""Builds pretraining records from text: sentences, pieces, pairs of segments, shuffled TFRecords.
+r"""Build pretraining records from text: pairs of segments in globally shuffled TFRecords.
 
-In the compact layout, masks and the pair objective (SOP, NSP, none) are chosen when the records are
-read, so one build serves every ablation. `--layout=reference` writes what Google's and Model
-Garden's loaders read: masks and labels that stay as they are, `--dupe_factor` times over.
-The same corpus, tokenizer and seed give the same bytes, whatever the number of workers. The output
-folder appears when it is complete; rerunning a complete build does nothing, and one that was
-interrupted continues. In memory are the longest document, a few batches, and one shard: the records
-of 16 MiB of text, or, of more than 8 GiB, of a 512th of the text.
+The compact layout stores no masks and no labels. Masks and the pair objective (SOP, NSP or none)
+are chosen at read time, so one build serves every ablation. `--layout=reference` writes records for
+Google's and Model Garden's loaders. Their masks and labels are fixed; `--dupe_factor` sets how many
+differently masked passes over the corpus are written.
 
-    python -m data.build --corpus=text:'corpus/*.txt' --tokenizer=artifacts/tokenizer \\
+The same corpus, tokenizer, options and seed produce the same bytes with any number of workers. The
+output folder appears only when it is complete. Rerunning a complete build does nothing; rerunning
+an interrupted local build resumes it. Memory holds the longest document, a few batches, and one
+shard per worker. A shard contains the records of 16 MiB of text, or of 1/512 of the text if there
+is more than 8 GiB.
+
+    python -m data.build --corpus=text:'corpus/*.txt' --tokenizer=artifacts/tokenizer \
         --seq_length=512 --output=artifacts/records
 """
 
@@ -34,17 +37,17 @@ from data.records.manifest import MANIFEST, REFERENCE, TOKENIZER, Counts, Manife
 from data.records.schema import COMPACT_VERSION
 
 TEXT_BYTES_PER_SHARD = 16 * 2**20
-# Each is an open file while the corpus is read, and many systems allow 1024. With more text than
-# fits into so many (8 GiB), the shards grow, and with them the memory that one takes.
+# While the corpus is read, each shard is an open file, and many systems allow 1024. With more than
+# 8 GiB of text, the shards become larger, and so does the memory for one shard.
 MAX_SHARDS = 512
-_MANY_UNKNOWN = 0.02  # of the pieces: worth a note
+_MANY_UNKNOWN = 0.02  # share of unknown pieces above which a note is printed
 
 
 def build(options: BuildOptions) -> None:
-    """Runs the build that `options` describe."""
+    """Run the build described by `options`."""
     check(options)
     tokenizer = load_tokenizer(options.tokenizer)
-    _corpus(options)  # its arguments are checked
+    _corpus(options)  # checks the corpus arguments
     fingerprint = corpus_fingerprint(options.corpus, options.data_dir)
     if _is_complete(options, tokenizer, fingerprint):
         print(f"{options.output} is already complete.")
@@ -57,7 +60,7 @@ def build(options: BuildOptions) -> None:
 
 def _build(options: BuildOptions, tokenizer: Tokenizer, fingerprint: str) -> None:
     run, identity = _run_beam, ""
-    if options.runner != BEAM:  # what is continued
+    if options.runner != BEAM:  # only local builds can be resumed
         run = _run_local
         identity = json.dumps([_identity(options), tokenizer.fingerprint, fingerprint])
     with (
@@ -91,18 +94,18 @@ def _report_interrupt(continues: bool) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        print("interrupted" + (": the same command continues" if continues else ""))
+        print("interrupted" + (": run the same command again to resume" if continues else ""))
         raise
 
 
 def _no_sequences_message(options: BuildOptions, tally: Tally) -> str:
-    """Why there is no sequence: no text at all, or no document on this side of the split."""
+    """Return the error message for a build that has no text, or no document in the split."""
     if options.split == "all" or not tally.documents:
-        return f"--corpus must hold text. Received: {options.corpus!r}, which has no sentence."
+        return f"--corpus must contain text. Received: {options.corpus!r}, which has no sentence."
     change = "Raise" if options.split == "heldout" else "Lower"
-    hint = ", or let --document_boundary find more" if options.corpus.startswith("text:") else ""
+    hint = ", or set another --document_boundary" if options.corpus.startswith("text:") else ""
     return (
-        f"--split={options.split} gets none of the {tally.documents:,} documents of "
+        f"--split={options.split} selects none of the {tally.documents:,} documents of "
         f"--corpus={options.corpus!r} (--document_boundary={options.document_boundary!r}, "
         f"--heldout_fraction={options.heldout_fraction}). {change} --heldout_fraction{hint}."
     )
@@ -126,13 +129,13 @@ def _run_beam(
 
 
 def num_shards(options: BuildOptions) -> int:
-    """Shards of a build: so many that each fits into memory."""
+    """Return the number of shards, chosen so that one shard fits into memory."""
     text_bytes = corpus_bytes(options.corpus, options.data_dir) * options.dupe_factor
     return min(MAX_SHARDS, max(1, -(-text_bytes // TEXT_BYTES_PER_SHARD)))
 
 
 def make_stages(options: BuildOptions, tokenizer: Tokenizer) -> tuple[Cutter, Layout]:
-    """What cuts documents into pairs, and what writes pairs as records."""
+    """Return the cutter, which splits documents into pairs, and the layout, which encodes pairs."""
     is_reference = options.layout == REFERENCE
     quirks = options.reference_quirks
     cutter = Cutter(
@@ -168,7 +171,10 @@ def make_stages(options: BuildOptions, tokenizer: Tokenizer) -> tuple[Cutter, La
 
 
 def _identity(options: BuildOptions) -> dict[str, object]:
-    """The options of a build; the tokenizer's and the corpus's content are recorded beside."""
+    """Return the options that identify a build.
+
+    The manifest also stores fingerprints of the tokenizer and of the corpus's content.
+    """
     values = settings.to_dict(options)
     not_identity = ("runner", "beam_args", "num_workers", "data_dir")
     for name in ("output", "tokenizer", "dry_run", *not_identity):
@@ -190,7 +196,7 @@ def _is_complete(options: BuildOptions, tokenizer: Tokenizer, fingerprint: str) 
         "tokenizer": tokenizer.fingerprint,
         "corpus content": fingerprint,
     }
-    ignored = ["corpus"]  # where it lies and how that is spelled; its content counts
+    ignored = ["corpus"]  # the path may change; the fingerprint covers the content
     if "all" in (found.get("split"), options.split):
         ignored.append("heldout_fraction")
     for name in ignored:
@@ -198,8 +204,8 @@ def _is_complete(options: BuildOptions, tokenizer: Tokenizer, fingerprint: str) 
         expected.pop(name, None)
     if differing := settings.differing_keys(found, expected):
         raise InputError(
-            f"--output={folder} holds a build of other options ({'; '.join(differing)}): "
-            "name another folder or remove it."
+            f"--output={folder} holds a build with other options ({'; '.join(differing)}). "
+            "Name another folder, or remove this one."
         )
     return True
 
@@ -215,33 +221,36 @@ def _report(options: BuildOptions, counts: Counts) -> None:
         f"{options.output}: {counts.documents:,} documents, {counts.sentences:,} sentences, "
         f"{counts.text_bytes:,} bytes -> {counts.pieces:,} pieces in "
         f"{counts.sequences:,} sequences ({counts.pieces / counts.sequences:.1f} pieces each); "
-        f"{counts.sequences_without_pair:,} without a pair, {counts.pieces_lost:,} pieces lost "
-        f"where pairs were too long; {counts.single_sentence_documents:,} documents of 1 sentence."
+        f"{counts.sequences_without_pair:,} without a pair, {counts.pieces_lost:,} pieces lost to "
+        f"truncation; {counts.single_sentence_documents:,} documents with 1 sentence."
     )
     if options.layout == REFERENCE:
         print(f"labels: {counts.sequences_of_label_1 / counts.sequences:.1%} are 1.")
     if counts.replaced_characters:
-        print(f"note: {counts.replaced_characters:,} characters are U+FFFD: bytes not UTF-8.")
+        print(
+            f"note: {counts.replaced_characters:,} characters are U+FFFD, which replaces invalid "
+            "UTF-8."
+        )
     if counts.unknown_pieces > _MANY_UNKNOWN * counts.pieces:
         print(
             f"note: {counts.unknown_pieces / counts.pieces:.1%} of the pieces are unknown to the "
-            "vocabulary: is --tokenizer for this language?"
+            "vocabulary. Check that --tokenizer is for this language."
         )
     is_text = options.corpus.startswith("text:")
     if counts.single_sentence_documents > counts.documents / 4:
         print(
-            "note: many documents have one sentence, which has no order to predict."
+            "note: many documents have only one sentence, so they have no order to predict."
             + (
-                " If blank lines stand between paragraphs, say where documents begin: "
-                "--document_boundary."
+                " If blank lines separate paragraphs, set --document_boundary to mark where "
+                "documents begin."
                 if is_text
                 else ""
             )
         )
     if is_text and counts.documents == 1 and options.document_boundary != "file":
         print(
-            "note: all of the text is one document. Where it holds several, say where they begin: "
-            "--document_boundary."
+            "note: all of the text is one document. If it contains several, set "
+            "--document_boundary to mark where they begin."
         )
 
 

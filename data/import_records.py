@@ -1,9 +1,9 @@
-"""Makes a folder of records of what Google's or Model Garden's tool wrote: masked TFRecords.
+r"""Import masked TFRecords written by Google's or Model Garden's tool into a record folder.
 
-The files are checked, linked (copied where they lie on another file system), and described by a
-manifest, so that `pretraining.train`, `pretraining.evaluate` and `data.show_records` take them.
+The command checks the files, links them (or copies them from another file system), and writes a
+manifest. `pretraining.train`, `pretraining.evaluate` and `data.show_records` can then read them.
 
-    python -m data.import_records --files='google/*.tfrecord' --tokenizer=spiece.model \\
+    python -m data.import_records --files='google/*.tfrecord' --tokenizer=spiece.model \
         --output=artifacts/imported
 """
 
@@ -27,7 +27,7 @@ from data.records import locations
 from data.records.manifest import MANIFEST, REFERENCE, TOKENIZER, Counts, Manifest
 from data.records.schema import COMPACT_VERSION
 
-if TYPE_CHECKING:  # to tell a user's mistake, no TensorFlow is needed
+if TYPE_CHECKING:  # errors in options are reported without TensorFlow
     from data.records.reference_reader import StaticRecords
 
 _BATCH = 1024
@@ -36,23 +36,24 @@ _PAIRS = ("sop", "nsp", "none")
 
 @dataclasses.dataclass(frozen=True)
 class ImportOptions:
-    """The command line of `data.import_records`."""
+    """Options of `data.import_records`."""
 
-    files: str = commands.option("the TFRecord files, a glob")
-    tokenizer: str = commands.option("of the records: tokenizer folder, spiece.model or vocab.txt")
-    output: str = commands.option("the folder to make")
+    files: str = commands.option("glob of the TFRecord files")
+    tokenizer: str = commands.option("tokenizer of the records: folder, spiece.model or vocab.txt")
+    output: str = commands.option("folder to create")
     pair: str = commands.option(
-        "what label 1 means: sop: swapped, nsp: random; none: no labels", "sop"
+        "meaning of label 1: sop = swapped, nsp = random; none = no labels", "sop"
     )
     dry_run: bool = commands.option("check everything and write nothing", False)
 
 
 def import_records(options: ImportOptions) -> None:
-    """Runs the import that `options` describe.
+    """Run the import described by `options`.
 
     Raises:
-      InputError: the files are torn, of another format, or not of this tokenizer.
-      InputNotFoundError: there are none.
+      InputError: an option is invalid, or the files are damaged, have another format, or do not
+        match the tokenizer.
+      InputNotFoundError: no file matches.
     """
     from data.records.reference_reader import StaticRecords
 
@@ -64,7 +65,7 @@ def import_records(options: ImportOptions) -> None:
     if not files:
         raise InputNotFoundError(
             f"--files: no file matches {options.files!r} in the working directory {os.getcwd()!r}. "
-            "Give a glob of files, such as 'folder/*.tfrecord'."
+            "Pass a glob of files, such as 'folder/*.tfrecord'."
         )
     tokenizer, records = load_tokenizer(options.tokenizer), StaticRecords.of_files(files)
     if _is_complete(options, tokenizer, records):
@@ -72,17 +73,20 @@ def import_records(options: ImportOptions) -> None:
         return
     outputs.require_new(options.output)
     if options.pair != "none" and not records.has_pairs:
-        raise InputError(f"--pair must be none: the records of {options.files!r} have no labels.")
+        raise InputError(
+            f"--pair must be none, because the records of {options.files!r} have no labels. "
+            f"Received: {options.pair!r}."
+        )
     counts = _checked_counts(records, tokenizer, options.pair)
     if options.dry_run:
         print(json.dumps(settings.to_dict(options), indent=1))
         return
     _write(options, tokenizer, records, counts)
-    print(f"{options.output}: {counts.sequences:,} sequences of {records.seq_length}.")
+    print(f"{options.output}: {counts.sequences:,} sequences of {records.seq_length} pieces.")
 
 
 def _is_complete(options: ImportOptions, tokenizer: Tokenizer, records: "StaticRecords") -> bool:
-    """Whether --output is what this command makes of the same files."""
+    """Return True if --output already holds this import of the same files."""
     if not os.path.isfile(os.path.join(options.output, MANIFEST)):
         return False
     found = Manifest.read(options.output)
@@ -123,7 +127,11 @@ def _write(
 
 
 def _checked_counts(records: "StaticRecords", tokenizer: Tokenizer, pair: str) -> Counts:
-    """Reads every record; InputError where one is damaged or has ids beyond the vocabulary."""
+    """Read every record and return the counts.
+
+    Raises:
+      InputError: a record is damaged, or does not match the tokenizer's vocabulary or [CLS].
+    """
     sequences = pieces = label_1_count = 0
     with Progress("records", sum(size for _, size in records.shards)) as progress:
         for batch in _batches(records):
@@ -131,9 +139,10 @@ def _checked_counts(records: "StaticRecords", tokenizer: Tokenizer, pair: str) -
             largest = max(int(ids.max()), int(batch["masked_lm_ids"].max(initial=0)))
             if largest >= tokenizer.vocab_size or (ids[:, 0] != tokenizer.special.cls).any():
                 raise InputError(
-                    f"--tokenizer must be the records' own: {tokenizer.vocab_size} pieces, [CLS] "
-                    f"{tokenizer.special.cls}. Received: records with id {largest} that begin with "
-                    f"{sorted(set(ids[:, 0].tolist()))[:5]}. Give the tokenizer that made them."
+                    "--tokenizer must be the one that made the records. Received: "
+                    f"{tokenizer.vocab_size} pieces with [CLS] {tokenizer.special.cls}, but the "
+                    f"records contain id {largest} and begin with "
+                    f"{sorted(set(ids[:, 0].tolist()))[:5]}. Pass the tokenizer of the records."
                 )
             sequences += len(ids)
             pieces += int(mask.sum()) - 3 * len(ids)
@@ -159,9 +168,9 @@ def _batches(records: "StaticRecords") -> Iterator[dict[str, np.ndarray]]:
         if damage := find_damage(list(records.shards)):
             raise InputError(f"--files: {damage}. Fetch it again.") from None
         raise InputError(
-            f"--files must be of one kind: sequences of {records.seq_length} with "
-            f"{records.max_predictions} slots, as the first record. Received: others too "
-            f"({commands.one_line(error)[-160:]}). Import each kind into an --output of its own."
+            f"--files must hold records of one shape, here {records.seq_length} pieces and "
+            f"{records.max_predictions} prediction slots. Received: records of other shapes "
+            f"({commands.one_line(error)[-160:]}). Import each kind into its own --output."
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""Prints records as a person reads them, and what a model is given of a whole folder in numbers.
+"""Print sample records in readable form, and statistics of a folder's model inputs.
 
 python -m data.show_records artifacts/records --num=3 --objective=sop
 """
@@ -16,35 +16,36 @@ from albert_tf.runtime.bounds import NOT_NEGATIVE
 from albert_tf.text.tokenizer import Tokenizer
 from data.records.manifest import tokenizer_of
 
-if TYPE_CHECKING:  # to tell a user's mistake, no TensorFlow is needed
+if TYPE_CHECKING:  # errors in options are reported without TensorFlow
     from data.pipeline.batches import Objective, Records
 
-LEGEND = "{piece} is masked, {piece=} predicted as it is, {piece>other} replaced by another"
+LEGEND = "{piece}: masked; {piece=}: predicted but unchanged; {piece>other}: replaced by another"
 _BATCH = 256
 Batch = dict[str, np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
 class ShowRecordsOptions(commands.CommandOptions):
-    """The command line of `data.show_records`."""
+    """Options of `data.show_records`."""
 
-    data: str = commands.option("folder of records; may be given without its flag")
+    data: str = commands.option("record folder; the flag name may be omitted")
     num: Annotated[int, NOT_NEGATIVE] = commands.option("records to print", 3)
     objective: str | None = commands.option(
-        "sop, nsp or none; by default what labels are for", None
+        "sop, nsp or none; default: the objective of stored labels, else sop", None
     )
     sample: Annotated[int, NOT_NEGATIVE] = commands.option(
-        "records to count, from the first on; 0 = all", 10_000
+        "number of leading records in the statistics; 0 = all", 10_000
     )
-    seed: int = commands.option("of masks and pairs", 0)
+    seed: int = commands.option("seed of masks and pairs", 0)
     dry_run: bool = commands.option("check everything and print the options", False)
 
 
 def show_records(options: ShowRecordsOptions) -> None:
-    """Runs the command.
+    """Run the command.
 
     Raises:
-      InputError: no folder of records, a negative number, or an impossible objective.
+      InputError: `options.data` is not a record folder, or its records do not support the
+        objective.
     """
     from data.pipeline.batches import Objective, Records, check_objective
     from data.records.reference_reader import pair_of
@@ -66,7 +67,7 @@ def show_records(options: ShowRecordsOptions) -> None:
 
 
 def _printed(batches: Iterator[Batch], num: int, tokenizer: Tokenizer) -> Iterator[Batch]:
-    """The batches, of which the first `num` records are printed on the way."""
+    """Yield the batches and print their first `num` records."""
     begin = 0
     for batch in batches:
         rows = len(batch["pair_label"])
@@ -78,7 +79,7 @@ def _printed(batches: Iterator[Batch], num: int, tokenizer: Tokenizer) -> Iterat
 
 
 def _batches(records: "Records", objective: "Objective", seed: int, count: int) -> Iterator[Batch]:
-    """The first `count` records: what fills up the last batch is behind them."""
+    """Yield batches of the first `count` records, without the padding of the last batch."""
     from data.pipeline.batches import evaluation_batches
     from data.pipeline.masking import MaskingConfig
 
@@ -95,7 +96,7 @@ def _headline(batch: Batch, row: int) -> str:
 
 
 def readable(batch: Batch, row: int, tokenizer: Tokenizer) -> str:
-    """The pieces of one sequence, a line for each segment, with the masked ones marked."""
+    """Return the pieces of one sequence, one line per segment, with masked pieces marked."""
     seen, truth = batch["input_word_ids"][row].tolist(), original_ids(batch)[row].tolist()
     masked = _masked(batch)[row].tolist()
     lines: list[list[str]] = [[], []]
@@ -117,7 +118,7 @@ def readable(batch: Batch, row: int, tokenizer: Tokenizer) -> str:
 
 
 def original_ids(batch: Batch) -> np.ndarray:
-    """int32 [B, S]: the ids before masking."""
+    """Return the ids before masking, int32 [B, S]."""
     ids = batch["input_word_ids"].copy()
     row, slot = np.nonzero(batch["masked_lm_weights"])
     ids[row, batch["masked_lm_positions"][row, slot]] = batch["masked_lm_ids"][row, slot]
@@ -125,7 +126,7 @@ def original_ids(batch: Batch) -> np.ndarray:
 
 
 def _masked(batch: Batch) -> np.ndarray:
-    """bool [B, S]: what is predicted."""
+    """Return True at positions to predict, bool [B, S]."""
     masked = np.zeros(batch["input_word_ids"].shape, bool)
     row, slot = np.nonzero(batch["masked_lm_weights"])
     masked[row, batch["masked_lm_positions"][row, slot]] = True
@@ -133,7 +134,7 @@ def _masked(batch: Batch) -> np.ndarray:
 
 
 def statistics(batches: Iterator[Batch], tokenizer: Tokenizer) -> str:
-    """The table of a folder's numbers, counted over the batches."""
+    """Return a Markdown table of statistics over the batches."""
     lengths: list[np.ndarray] = []
     counts, runs = Counter[str](), Counter[int]()
     seq_length = 0
@@ -180,12 +181,12 @@ def _counts(batch: Batch, tokenizer: Tokenizer) -> Counter[str]:
 
 
 def masked_runs(batch: Batch, tokenizer: Tokenizer) -> Counter[int]:
-    """How many runs of n masked words there are; n-grams that touch are one run."""
+    """Count the runs of n masked words, for each n; adjacent n-grams form one run."""
     masked, ids = _masked(batch), original_ids(batch)
     special = tokenizer.special
     starts = tokenizer.is_word_start[ids]
     starts[:, 1:] |= np.isin(ids[:, :-1], [special.cls, special.sep])
-    begins = masked.copy()  # runs of masked pieces
+    begins = masked.copy()  # True at the first piece of each run
     begins[:, 1:] &= ~masked[:, :-1]
     number = np.cumsum(begins.ravel())[masked.ravel()]
     words = np.bincount(number, weights=(starts | begins).ravel()[masked.ravel()])

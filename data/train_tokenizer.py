@@ -1,11 +1,11 @@
-"""Trains a sentencepiece vocabulary on text, with ALBERT's options and special pieces.
+r"""Train a sentencepiece vocabulary on text, with ALBERT's options and special pieces.
 
-The text is normalised first, and the choice is stored beside the model, so that whoever loads the
-tokenizer normalises in the same way. The same text, options and seed give the same bytes. Memory
-is bounded by --max_sentences. The output folder appears when it is complete; rerunning a complete
-one does nothing.
+The text is normalised first. The normalisation options are stored with the model, so that later
+users of the tokenizer apply the same ones. The same text, options and seed produce the same bytes.
+`--max_sentences` bounds the memory. The output folder appears only when it is complete; rerunning a
+complete training does nothing.
 
-    python -m data.train_tokenizer --corpus=text:'corpus/*.txt' --vocab_size=30000 \\
+    python -m data.train_tokenizer --corpus=text:'corpus/*.txt' --vocab_size=30000 \
         --output=artifacts/tokenizer
 """
 
@@ -37,50 +37,53 @@ from albert_tf.training.progress import Progress
 from data.corpora.corpus import corpus_fingerprint, read_documents
 from data.records import locations
 
-# The ids of the published vocabulary: <pad> 0, <unk> 1, [CLS] 2, [SEP] 3, [MASK] 4, these 5 to 12.
+# Ids as in the published vocabulary: <pad> 0, <unk> 1, [CLS] 2, [SEP] 3, [MASK] 4, and the
+# user-defined symbols 5 to 12.
 CONTROL_SYMBOLS = ["[CLS]", "[SEP]", "[MASK]"]
 USER_DEFINED_SYMBOLS = ["(", ")", '"', "-", ".", "–", "£", "€"]
-_MAX_SENTENCE_BYTES = 4192  # sentencepiece's default: it leaves out what is longer
-_PART_CHARACTERS = 400  # stay below that even as decomposed Hangul, 9 bytes each
-# Sums are split over threads: another number of threads gives other last digits, so it is fixed.
+_MAX_SENTENCE_BYTES = 4192  # sentencepiece's default; it skips longer sentences
+_PART_CHARACTERS = 400  # below that limit even as decomposed Hangul, 9 bytes each
+# Fixed, because sums are split over threads: their number changes the last digits.
 _NUM_THREADS = 16
 _NORMALIZE_AT_ONCE = 10_000
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainTokenizerOptions(commands.CommandOptions):
-    """The command line of `data.train_tokenizer`."""
+    """Options of `data.train_tokenizer`."""
 
-    corpus: str = commands.option("where the text is, e.g. text:'corpus/*.txt'")
-    output: str = commands.option("the folder to make")
+    corpus: str = commands.option("text to train on, e.g. text:'corpus/*.txt'")
+    output: str = commands.option("folder to create")
     vocab_size: int = commands.option("number of pieces", 30_000)
-    lowercase: bool = commands.option("lower the case of all text", True)
+    lowercase: bool = commands.option("lowercase all text", True)
     strip_accents: bool = commands.option("NFKD without combining marks: é becomes e", True)
     unify_quotes: bool = commands.option("`` and '' become \"", False)
-    document_boundary: str = commands.option("blank_line, file or regex:RE", "blank_line")
-    seed: int = commands.option("of the sample, where there are more sentences than are used", 0)
+    document_boundary: str = commands.option(
+        "what separates documents: blank_line, file or regex:RE", "blank_line"
+    )
+    seed: int = commands.option("seed of the sample of max_sentences sentences", 0)
     max_sentences: Annotated[int, POSITIVE] = commands.option(
-        "sentences to train on; bounds the memory", 2_000_000
+        "maximum number of sentences to train on; bounds the memory", 2_000_000
     )
     character_coverage: float = commands.option(
-        "share of the text whose characters get a piece", 0.99995
+        "share of the text's characters that the vocabulary covers", 0.99995
     )
-    errors: str = commands.option("strict, or replace: what invalid UTF-8 gets", "strict")
-    data_dir: str | None = commands.option("where TFDS keeps its data sets", None)
+    errors: str = commands.option("on invalid UTF-8: strict = fail, replace = U+FFFD", "strict")
+    data_dir: str | None = commands.option("data folder of TFDS", None)
     dry_run: bool = commands.option("check everything and write nothing", False)
 
     @property
     def normalization(self) -> Normalization:
-        """The three switches together."""
+        """The three normalisation options as one object."""
         return Normalization(self.lowercase, self.strip_accents, self.unify_quotes)
 
 
 def train_tokenizer(options: TrainTokenizerOptions) -> int:
-    """Runs the command; returns the exit status.
+    """Run the command and return its exit status.
 
     Raises:
-      InputError: an impossible option, a vocabulary that the text cannot fill, or an output that
-        exists with other content or cannot be written.
+      InputError: an option is invalid, the text cannot fill the vocabulary, or the output exists
+        with other content or cannot be written.
     """
     _check(options)
     identity = _identity(options)
@@ -101,7 +104,7 @@ def train_tokenizer(options: TrainTokenizerOptions) -> int:
 
 
 def train_model(sentences: list[str], options: TrainTokenizerOptions) -> bytes:
-    """Trains on sentences as they come (they are normalised here) and returns the model's bytes.
+    """Normalise the sentences, train on them, and return the serialized model.
 
     Raises:
       InputError: the text has too few pieces, or too many characters, for `vocab_size`.
@@ -121,7 +124,7 @@ def train_model(sentences: list[str], options: TrainTokenizerOptions) -> bytes:
             eos_id=-1,
             control_symbols=CONTROL_SYMBOLS,
             user_defined_symbols=USER_DEFINED_SYMBOLS,
-            input_sentence_size=0,  # all: the sample is ours
+            input_sentence_size=0,  # all, because `_sample` has already sampled
             shuffle_input_sentence=False,
             max_sentence_length=_MAX_SENTENCE_BYTES,
             num_threads=_NUM_THREADS,
@@ -140,18 +143,18 @@ def _check(options: TrainTokenizerOptions) -> None:
     meta = 2 + len(CONTROL_SYMBOLS) + len(USER_DEFINED_SYMBOLS)
     if options.vocab_size <= meta:
         raise InputError(
-            f"--vocab_size must be above {meta}, the special pieces. "
+            f"--vocab_size must be above {meta}, the number of special pieces. "
             f"Received: {options.vocab_size}."
         )
     if not 0.9 <= options.character_coverage <= 1:
         raise InputError(
-            "--character_coverage must be between 0.9 and 1: the rest of the text becomes the "
-            f"unknown piece. Received: {options.character_coverage}."
+            "--character_coverage must be between 0.9 and 1, because all other characters become "
+            f"the unknown piece. Received: {options.character_coverage}."
         )
 
 
 def _identity(options: TrainTokenizerOptions) -> dict[str, object]:
-    """What decides the bytes of the result; recorded in albert_tokenizer.json."""
+    """Return the settings that determine the result, as stored in albert_tokenizer.json."""
     values = settings.to_dict(options)
     for name in ("output", "dry_run", "data_dir"):
         del values[name]
@@ -166,21 +169,22 @@ def _is_complete(folder: str, identity: dict[str, object]) -> bool:
         return False
     found = load_tokenizer(folder).training
     if not found:
-        outputs.require_new(folder)  # another project's, or a copy of a published vocabulary
-    # Where the corpus lies, and how that is spelled, is for information: its content counts.
+        outputs.require_new(folder)  # raises: not trained here, e.g. a published vocabulary
+    # The corpus's path is informative only; the fingerprint covers its content.
     found, expected = ({k: v for k, v in d.items() if k != "corpus"} for d in (found, identity))
     if differing := settings.differing_keys(found, expected):
         raise InputError(
-            f"--output={folder} holds a tokenizer of other options ({'; '.join(differing)}): "
-            "name another folder or remove it."
+            f"--output={folder} holds a tokenizer with other options ({'; '.join(differing)}). "
+            "Name another folder, or remove this one."
         )
     return True
 
 
 def _sample(options: TrainTokenizerOptions) -> list[str]:
-    """At most `max_sentences` sentences, each as likely as any other (reservoir sampling).
+    """Return a uniform sample of at most `max_sentences` sentences (reservoir sampling).
 
-    Of long ones, parts: words are what is trained on, wherever the text is cut between them.
+    Long sentences are split, and each part counts as a sentence. Splitting between words does not
+    change the training, which uses words.
     """
     documents = read_documents(
         options.corpus, options.document_boundary, options.errors, options.data_dir
@@ -203,7 +207,7 @@ def _sample(options: TrainTokenizerOptions) -> list[str]:
 
 
 def _parts(sentence: str) -> Iterator[str]:
-    """A sentence, if need be in parts that sentencepiece takes, cut at spaces if there are any."""
+    """Yield the sentence in parts that sentencepiece accepts, split at spaces where possible."""
     begin = 0
     while len(sentence) - begin > _PART_CHARACTERS:
         space = sentence.rfind(" ", begin + 1, begin + _PART_CHARACTERS)
@@ -219,20 +223,20 @@ def _normalized(sentences: list[str], rules: Normalization) -> Iterator[str]:
 
 
 def _as_input_error(error: RuntimeError, options: TrainTokenizerOptions) -> InputError:
-    """sentencepiece's message as a user's mistake: it knows which vocabulary would work."""
+    """Convert sentencepiece's error to an InputError that states a valid size, if known."""
     message = str(error)
     received = f"Received: {options.vocab_size}."
     if too_high := re.search(r"value <= (\d+)", message):
         return InputError(
             f"--vocab_size must be at most {too_high[1]} for this text. {received} "
-            "Choose that or less, or give more text."
+            "Choose that or less, or pass more text."
         )
     if too_low := re.search(r"required_chars\. \d+ vs (\d+)", message):
         return InputError(
-            f"--vocab_size must be at least {too_low[1]}, the text's characters and the special "
-            f"pieces. {received} Raise it or lower --character_coverage."
+            f"--vocab_size must be at least {too_low[1]}, the number of characters in the text and "
+            f"special pieces. {received} Raise it, or lower --character_coverage."
         )
-    return InputError(f"--corpus={options.corpus} cannot be trained on: {message.strip()}")
+    return InputError(f"training on --corpus={options.corpus} failed: {message.strip()}")
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""From text to shuffled records: segments, layouts, runners."""
+"""Building of shuffled records from text: segments, layouts and runners."""

@@ -1,8 +1,8 @@
-"""Many texts to ids at once, as flat arrays: what a build spends most of its time in.
+"""Batch tokenization into flat arrays of ids, which takes most of the time of a build.
 
-The ids are those of `Tokenizer.encode`, exactly. What is saved is around the library's own work:
-no list of Python integers is made, lines of ASCII are normalised by two scans, and the digit-comma
-rule is looked up in a table.
+The ids are exactly those of `Tokenizer.encode`. The time is saved outside of sentencepiece: no list
+of Python integers is made, ASCII lines are normalised with two scans, and the digit-comma rule is a
+table lookup.
 """
 
 import functools
@@ -15,15 +15,15 @@ import numpy as np
 from albert_tf.text.normalization import Normalization, is_collapsed, normalize
 from albert_tf.text.tokenizer import Tokenizer
 
-LINES_PER_CALL = 2000  # of the library: more lines only take more memory
-_BETWEEN = np.int32(-1).tobytes()  # no id: it divides the lines in what the library returns
-MAX_CHARACTERS = 100_000  # of one text: the library takes some 30 bytes a character
+LINES_PER_CALL = 2000  # per call of sentencepiece; more lines only take more memory
+_BETWEEN = np.int32(-1).tobytes()  # not an id: separates the lines in the joined buffer
+MAX_CHARACTERS = 100_000  # per text; sentencepiece takes about 30 bytes per character
 
 
 def encode_flat(tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """The ids of all texts: int32 [T], and where each text ends in them: int64 [n].
+    """Return the ids of all texts, int32 [T], and the offset at which each text ends, int64 [n].
 
-    A text of more than MAX_CHARACTERS is encoded in parts, cut at spaces where it has some.
+    A text of more than MAX_CHARACTERS is encoded in parts, split at spaces where possible.
     """
     ids: list[np.ndarray] = [np.zeros(0, np.int32)]
     lengths: list[np.ndarray] = [np.zeros(0, np.int64)]
@@ -52,7 +52,7 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def _encode(tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """ids int32 [T], their number in each text int64 [n]."""
+    """Return the ids, int32 [T], and the number of ids in each text, int64 [n]."""
     encode_buffers = _buffers_method(tokenizer)
     if encode_buffers is None:
         rows = tokenizer.encode_batch(texts)
@@ -68,17 +68,17 @@ def _encode(tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[np.ndarray, np.
 
 
 def _buffers_method(tokenizer: Tokenizer) -> Any:
-    """The library's batch call that returns buffers of int32; None where there is none.
+    """Return sentencepiece's batch call that returns int32 buffers, or None if it is missing.
 
-    A private call of sentencepiece, whose public `encode(return_type="numpy")` makes one array a
-    line of what this returns: a build then runs at 0.43 of the library's own rate instead of 0.48.
+    This is a private call. The public `encode(return_type="numpy")` makes an array of each line's
+    buffer; with it a build runs at 0.43 of sentencepiece's own rate instead of 0.48.
     """
     processor = getattr(tokenizer.vocabulary.processor, "_processor", None)
     return getattr(processor, "_EncodeAsBufferBatch", None)
 
 
 def _normalize(texts: Sequence[str], rules: Normalization) -> list[str]:
-    """As `normalize`; ASCII that needs nothing but lower case is told by scans of the whole."""
+    """Return the result of `normalize`, with a fast path for ASCII that needs only lower case."""
     joined = "\n".join(texts)
     if not joined.isascii():
         others = iter(normalize([text for text in texts if not text.isascii()], rules))
@@ -91,7 +91,7 @@ def _normalize(texts: Sequence[str], rules: Normalization) -> list[str]:
 
 @functools.lru_cache(1)
 def _is_replaced(tokenizer: Tokenizer) -> np.ndarray:
-    """bool [V]: the ids that the digit-comma rule replaces."""
+    """Return True for the ids that the digit-comma rule replaces, bool [V]."""
     in_table: np.ndarray = np.zeros(tokenizer.vocab_size, bool)
     in_table[list(tokenizer.replacements)] = True
     return in_table
@@ -100,7 +100,7 @@ def _is_replaced(tokenizer: Tokenizer) -> np.ndarray:
 def _apply_replacements(
     ids: np.ndarray, lengths: np.ndarray, tokenizer: Tokenizer
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The digit-comma rule: each id of the table becomes its several ids."""
+    """Apply the digit-comma rule, which replaces each id in the table by several ids."""
     is_hit: np.ndarray = _is_replaced(tokenizer).take(ids)
     hits = np.flatnonzero(is_hit)
     if not len(hits):

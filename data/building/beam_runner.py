@@ -1,10 +1,10 @@
-"""A build as Apache Beam transforms: the bytes of the local runner, on a cluster.
+"""The Apache Beam runner: the same bytes as from the local runner, built on a cluster.
 
-    files -> pairs of segments, spread over the shards by their keys -> each shard, ordered by key
+    files -> pairs of segments, grouped into shards by key -> each shard, sorted by key
 
-The functions are the local runner's own; Beam carries the pairs from the file that they come from
-to the shard that they belong to. A worker holds a batch of documents while it cuts, and one shard
-while it writes. Every worker must see the corpus and the output folder under the same path.
+Beam only moves the pairs from their file to their shard; all other functions are those of the local
+runner. A worker holds a batch of documents while it splits them, and one shard while it writes.
+Every worker must reach the corpus and the output folder under the same path.
 """
 
 import contextlib
@@ -40,25 +40,29 @@ _USERS_MISTAKE = re.compile(
 _UNFINISHED = re.compile(r".*\.tfrecord\.[0-9a-f]{32}")
 _NO_SPACE = "[Errno 28]"
 
-Block = tuple[int, bytes]  # so many pairs, and what `Sequences.write` makes of them
+Block = tuple[int, bytes]  # the number of pairs, and the output of `Sequences.write`
 
 
 def require_beam(beam_args: str) -> "beam.options.pipeline_options.PipelineOptions":
-    """Beam's options from its own flags; InputError: Apache Beam is not installed."""
+    """Return Beam's pipeline options, parsed from its own flags.
+
+    Raises:
+      InputError: Apache Beam is not installed, or `beam_args` cannot be parsed.
+    """
     try:
         from apache_beam.options.pipeline_options import PipelineOptions, TypeOptions
     except ImportError:
         raise InputError(
-            "--runner=beam needs Apache Beam, of our extra beam: pip install '.[beam]' in the "
-            "checkout, or leave --runner out."
+            "--runner=beam needs Apache Beam. Run pip install '.[beam]' in the checkout, or leave "
+            "--runner out."
         ) from None
     try:
         options = PipelineOptions(shlex.split(beam_args))
     except ValueError as error:
         raise InputError(
-            f"--beam_args must be flags as a shell takes them: {error}. Received: {beam_args!r}."
+            f"--beam_args must be flags in shell syntax: {error}. Received: {beam_args!r}."
         ) from None
-    options.view_as(TypeOptions).pipeline_type_check = False  # Beam's own knows no protocols
+    options.view_as(TypeOptions).pipeline_type_check = False  # Beam does not support protocols
     return options
 
 
@@ -70,14 +74,14 @@ def run(
     num_shards: int,
     beam_args: str,
 ) -> tuple[tuple[int, ...], Tally]:
-    """Fills `folder` with all shards; returns how many records they have, and what was counted.
+    """Write all shards to `folder`, and return their numbers of records and the tally.
 
-    beam_args: Beam's own flags; without a --runner among them everything happens in this process.
+    `beam_args` are Beam's own flags. Without a --runner among them, Beam runs in this process.
     """
     import apache_beam as beam
 
     options = require_beam(beam_args)
-    if corpus.data_dir:  # workers have another working directory
+    if corpus.data_dir:  # workers have a different working directory
         corpus = dataclasses.replace(corpus, data_dir=os.path.abspath(corpus.data_dir))
     with _raise_user_errors(), beam.Pipeline(_runner(options), options) as pipeline:
         cut = (
@@ -87,7 +91,8 @@ def run(
             | "cut" >> beam.FlatMap(_cut, corpus, cutter, num_shards).with_outputs(main="pairs")
         )
         tally = cut[_TALLY] | "total" >> beam.CombineGlobally(_total)
-        no_pairs = [(shard, (0, b"")) for shard in range(num_shards)]  # else one could be missing
+        # So that shards without pairs are written too.
+        no_pairs = [(shard, (0, b"")) for shard in range(num_shards)]
         sizes = (
             (cut.pairs, pipeline | "every shard" >> beam.Create(no_pairs))
             | "pairs of all" >> beam.Flatten()
@@ -99,7 +104,7 @@ def run(
         single = beam.pvalue.AsSingleton
         summary | "summarise" >> beam.Map(_summarise, single(tally), single(sizes))
     for name in os.listdir(folder):
-        if _UNFINISHED.fullmatch(name):  # of a worker that was killed and replaced
+        if _UNFINISHED.fullmatch(name):  # left by a killed worker
             os.remove(os.path.join(folder, name))
     return _read_summary(os.path.join(folder, _SUMMARY))
 
@@ -109,7 +114,7 @@ def _runner(options: Any) -> Any:
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
     name = options.view_as(StandardOptions).runner
-    # By that name Beam would first try to download another runner.
+    # For the name DirectRunner, Beam would first try to download another runner.
     return FnApiRunner() if name in (None, "DirectRunner") else name
 
 
@@ -118,7 +123,7 @@ def _with_absolute_paths(parts: Iterable[Part]) -> list[Part]:
 
 
 def _cut(part: Any, corpus: NumberedCorpus, cutter: Cutter, num_shards: int) -> Iterator[Any]:
-    """Part -> (shard, `Block`) many times, and `Tally` beside them."""
+    """Yield the (shard, `Block`) pairs of a part, and each `Tally` as a tagged output."""
     from apache_beam.pvalue import TaggedOutput
 
     for sequences, tally in cut_all(cutter, corpus.documents([part]), num_workers=1):
@@ -141,7 +146,7 @@ def _total(tallies: Iterable[Tally]) -> Tally:
 def _write(
     group: tuple[int, Iterable[Block]], folder: str, num_shards: int, layout: Layout
 ) -> tuple[int, int]:
-    """A shard's pairs -> its file; returns the shard and its number of records."""
+    """Write the file of a shard, and return the shard and its number of records."""
     shard, blocks = group
     num_records = 0
     with tempfile.TemporaryDirectory() as scratch:
@@ -151,7 +156,7 @@ def _write(
                 spill.write(content)
         ShardWriter(scratch, num_shards, layout)(shard)
         path = os.path.join(folder, shard_name(shard, num_shards))
-        temporary = f"{path}.{uuid.uuid4().hex}"  # engines may run a step twice at the same time
+        temporary = f"{path}.{uuid.uuid4().hex}"  # Beam may run a step twice at the same time
         try:
             shutil.copyfile(os.path.join(scratch, os.path.basename(path)), temporary)
             os.replace(temporary, path)
@@ -162,7 +167,7 @@ def _write(
 
 
 def _summarise(folder: str, tally: Tally, sizes: dict[int, int]) -> None:
-    """Leaves for the command what the pipeline counted: no engine hands results back to it."""
+    """Write the counts to a file for the command, because a pipeline does not return results."""
     values = {"tally": settings.to_dict(tally), "sizes": [sizes[s] for s in sorted(sizes)]}
     outputs.write_json(os.path.join(folder, _SUMMARY), values)
 
@@ -176,7 +181,10 @@ def _read_summary(path: str) -> tuple[tuple[int, ...], Tally]:
 
 @contextlib.contextmanager
 def _raise_user_errors() -> Iterator[None]:
-    """Raises what a worker raised for the user: Beam adds its step, or makes it all one text."""
+    """Convert Beam's errors to the InputError or MachineError for the user.
+
+    Beam adds the name of the step to a worker's error, or turns the whole error into text.
+    """
     try:
         yield
     except Exception as error:
@@ -185,7 +193,7 @@ def _raise_user_errors() -> Iterator[None]:
             raise InputError(found[1]) from None
         if _NO_SPACE in text:
             raise MachineError(
-                "the disk of --output or of a worker's temporary folder is full: make room and "
-                "give the same command again."
+                "the disk of --output or of a worker's temporary folder is full. Free some "
+                "space, and run the same command again."
             ) from None
         raise

@@ -1,4 +1,4 @@
-"""Writes pairs in the compact layout, which `schema.compact_schema` describes, by batches."""
+"""The compact layout of records, defined by `schema.compact_schema`, encoded in batches."""
 
 import dataclasses
 
@@ -10,16 +10,18 @@ from data.records.schema import DOCUMENT, FIRST_LENGTH, PIECES, WORD_STARTS, com
 
 @dataclasses.dataclass(frozen=True)
 class CompactLayout:
-    """Ordered pairs without masks or special pieces.
+    """Encoder of ordered pairs, without masks or special pieces.
 
-    is_word_start: bool [V].
+    Attributes:
+      seq_length: maximum number of pieces of a sequence, special pieces included.
+      is_word_start: bool [V], True for pieces that start a word.
     """
 
     seq_length: int
     is_word_start: np.ndarray
 
     def encode(self, sequences: Sequences) -> list[bytes]:
-        """The serialized records."""
+        """Return the serialized records."""
         schema = compact_schema(self.seq_length, len(self.is_word_start))
         dtypes = {feature.name: np.dtype(feature.dtype) for feature in schema.features}
         lengths, shape = sequences.lengths, (len(sequences), -(-self.seq_length // 8) * 8)
@@ -39,13 +41,13 @@ class CompactLayout:
 
 
 def _rows(values: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where the first so many of each row begin and end, counted over all of `values`."""
+    """Return the bounds, in flattened `values`, of the first `sizes[i]` items of each row i."""
     begins = np.arange(len(values)) * values.shape[1]
     return begins, begins + sizes
 
 
 def _slices(values: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> list[bytes]:
-    """The bytes of [begin, end) of the values, for each pair of bounds."""
+    """Return the bytes of `values[begin:end]` for each pair of bounds."""
     content, size = values.tobytes(), values.itemsize
     bounds = zip((begins * size).tolist(), (ends * size).tolist(), strict=True)
     return [content[begin:end] for begin, end in bounds]

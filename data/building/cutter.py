@@ -1,4 +1,4 @@
-"""Documents of text -> keyed pairs of segments, in this process or in several."""
+"""Splitting of documents into keyed pairs of segments, in one process or several."""
 
 import dataclasses
 from collections.abc import Iterable, Iterator
@@ -24,7 +24,7 @@ Batch = list[tuple[int, Document]]  # documents with their numbers in the corpus
 
 @dataclasses.dataclass(frozen=True)
 class Tally:
-    """How much was read, and what was counted of the documents that are of the split."""
+    """The documents and bytes read, and counts over the documents in the split."""
 
     documents: int = 0
     text_bytes: int = 0
@@ -40,15 +40,22 @@ class Tally:
 
 @dataclasses.dataclass(frozen=True)
 class Cutter:
-    """Cuts numbered documents into pairs: a pure function of the fields and of each document.
+    """Function that splits numbered documents into pairs.
 
-    Finding the sentences, and with them the documents of the split, is part of it: so the workers
-    do what takes time, and who reads the corpus does not.
+    Without `quirks`, the pairs of a document depend only on the fields and on the document itself.
+    The cutter also finds the sentences and selects the documents of the split, so that this slow
+    work runs in the workers and not in the process that reads the corpus.
 
-    dupe_factor: passes over a document, each with other segments.
-    labelled: every pair gets a second segment and a label, and half of them are swapped.
-    quirks: as Google's tool (`segments.reference_pairs`), with partners of the same batch.
-    split, heldout_fraction: as `splits.split_of`, or all.
+    Attributes:
+      tokenizer: the tokenizer of the pieces.
+      seq_length: maximum number of pieces of a sequence, special pieces included.
+      dupe_factor: passes over a document, each with different segments.
+      seed: seed of all random choices.
+      labelled: give every pair a second segment and a label, and swap half of the pairs.
+      quirks: behave like Google's tool (`segments.reference_pairs`), with random partners from the
+        same batch.
+      split: `train` or `heldout`, as in `corpus.split_of`, or `all`.
+      heldout_fraction: share of documents in the `heldout` split.
     """
 
     tokenizer: Tokenizer
@@ -61,7 +68,7 @@ class Cutter:
     heldout_fraction: float = 0.0
 
     def cut(self, batch: Batch) -> tuple[Sequences, Tally]:
-        """The pairs of the documents, and what was counted."""
+        """Return the pairs of the documents, and the tally."""
         kept = [(number, document) for number, document in batch if self._is_kept(document)]
         pairs, counts = self._cut_kept(kept) if kept else (Sequences.read(b""), Counts())
         text_bytes = sum(_sizes(document.text)[0] for _, document in batch)
@@ -77,7 +84,7 @@ class Cutter:
         text_bytes, replaced = _sizes("".join(texts))
         ids, ends = encode_flat(self.tokenizer, texts)
         ends = np.append(0, ends)
-        bounds = ends[np.append(True, ends[1:] > ends[:-1])]  # a sentence without a piece is none
+        bounds = ends[np.append(True, ends[1:] > ends[:-1])]  # drops sentences without pieces
         documents = ends[np.cumsum([0, *(len(document.sentences) for _, document in batch)])]
         numbers = np.array([number for number, _ in batch])
         parted = bounds
@@ -115,7 +122,10 @@ class Cutter:
         numbers: np.ndarray,
         pass_number: int,
     ) -> Pairs:
-        """One pass over the documents, keyed by their numbers: the same whichever worker has it."""
+        """Return the pairs of one pass over the documents.
+
+        The draws are keyed by document number, so that the worker makes no difference.
+        """
         keys = keyed_random.bits(
             keyed_random.stream_key(self.seed, keyed_random.SEGMENTS, pass_number), numbers
         )
@@ -126,12 +136,12 @@ class Cutter:
 
     @property
     def _max_pieces(self) -> int:
-        """Pieces beside the special ones."""
+        """Maximum number of pieces of a pair, without the special pieces."""
         return self.seq_length - SPECIAL_PIECES
 
 
 def _sizes(text: str) -> tuple[int, int]:
-    """Bytes of a text, and replacement characters in it."""
+    """Return the bytes of a text, and the number of replacement characters in it."""
     return (len(text), 0) if text.isascii() else (len(text.encode()), text.count("\ufffd"))
 
 
@@ -151,7 +161,7 @@ def _sequences(pairs: Pairs, ids: np.ndarray, numbers: np.ndarray) -> Sequences:
 def cut_all(
     cutter: Cutter, documents: Iterable[tuple[int, Document]], num_workers: int
 ) -> Iterator[tuple[Sequences, Tally]]:
-    """What `cutter` makes of batch after batch of documents, in order and in bounded memory."""
+    """Yield the pairs and the tally of each batch of documents, in order and in bounded memory."""
     yield from map_in_order(cutter.cut, _batches(documents, 2 if cutter.quirks else 1), num_workers)
 
 

@@ -1,7 +1,7 @@
-"""A build on this machine: text is cut and spilled by shard, then shards are sorted and written.
+"""The local runner: pass one spills pairs to shards, and pass two sorts and writes each shard.
 
-All of it in the folder that becomes the output: after a full disk, a power cut or Ctrl-C the same
-command continues with what is there.
+All files are in the folder that becomes the output. After a full disk, a power cut or Ctrl-C, the
+same command resumes from them.
 """
 
 import dataclasses
@@ -18,14 +18,14 @@ from data.building.workers import map_in_order
 from data.corpora.corpus import Document
 from data.records.manifest import shard_name
 
-BATCHES_PER_MARK = 32  # about 64 MB of text: what a rerun may have to cut again
+BATCHES_PER_MARK = 32  # about 64 MB of text, which a rerun may have to repeat
 SHARDS_PER_WORKER = 4  # for fewer, starting a process costs more than it saves
 _MARK = outputs.MARK + ".json"
 
 
 @dataclasses.dataclass(frozen=True)
 class _Mark:
-    """How far the first pass came: the spilled files hold this, and perhaps more behind it."""
+    """Progress of the first pass; the spill files hold at least this much."""
 
     tally: Tally
     sizes: tuple[int, ...] = ()  # bytes of each shard's spill
@@ -42,13 +42,13 @@ def run(
     num_shards: int,
     num_workers: int,
 ) -> tuple[tuple[int, ...], Tally]:
-    """Fills `folder` with all shards; returns how many records they have, and what was counted.
+    """Write all shards to `folder`, and return their numbers of records and the tally.
 
-    text_bytes: roughly what the documents hold, for the time that is left.
+    `text_bytes` is the approximate size of the documents, used to estimate the remaining time.
     """
     mark = _read_mark(folder, num_shards)
     if mark.tally.documents:
-        print(f"continuing behind {mark.tally.documents:,} documents")
+        print(f"resuming after {mark.tally.documents:,} documents")
     if not mark.is_complete:
         mark = _spill(folder, mark, cutter, documents, text_bytes, num_workers)
     paths = [os.path.join(folder, shard_name(shard, num_shards)) for shard in range(num_shards)]
@@ -78,7 +78,7 @@ def _spill(
             tally += counted
             if number % BATCHES_PER_MARK == 0:
                 _write_mark(folder, spill, tally, is_complete=False)
-            known = min(tally.text_bytes, text_bytes)  # an estimate, which may be too low
+            known = min(tally.text_bytes, text_bytes)  # the estimate may be too low
             progress.advance(known - progress.done, f"{tally.documents:,} documents")
         return _write_mark(folder, spill, tally, is_complete=True)
 
@@ -93,5 +93,5 @@ def _read_mark(folder: str, num_shards: int) -> _Mark:
     try:
         with open(os.path.join(folder, _MARK), encoding="utf-8") as file:
             return settings.from_dict(_Mark, json.load(file))
-    except (FileNotFoundError, ValueError):  # none yet, or torn: nothing is known to be there
+    except (FileNotFoundError, ValueError):  # missing or truncated: start over
         return _Mark(Tally(), (0,) * num_shards, (0,) * num_shards)

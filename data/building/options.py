@@ -1,4 +1,4 @@
-"""The options of `data.build`, and what is wrong with them."""
+"""The options of `data.build` and their validation."""
 
 import dataclasses
 from typing import Annotated
@@ -21,68 +21,74 @@ REFERENCE_OPTIONS = (
     "max_ngram",
     "reference_quirks",
 )
-REFERENCE_PREDICTIONS = 20  # what Google's tool predicts at most, at any length
+REFERENCE_PREDICTIONS = 20  # the maximum of Google's tool, at any length
 
 
 @dataclasses.dataclass(frozen=True)
 class BuildOptions(commands.CommandOptions):
-    """The command line of `data.build`."""
+    """Options of `data.build`."""
 
-    corpus: str = commands.option("where the text is: KIND:WHERE, " + KINDS)
+    corpus: str = commands.option("text to read: KIND:WHERE, " + KINDS)
     tokenizer: str = commands.option("tokenizer folder, spiece.model or vocab.txt")
-    output: str = commands.option("the folder to make")
+    output: str = commands.option("folder to create")
     seq_length: Annotated[
-        int, at_least(MIN_SEQ_LENGTH, "below, hardly a pair of sentences fits")
-    ] = commands.option("pieces per sequence, special ones included", 512)
-    document_boundary: str = commands.option("blank_line, file or regex:RE", "blank_line")
+        int, at_least(MIN_SEQ_LENGTH, "because shorter ones rarely fit a pair of sentences")
+    ] = commands.option("pieces per sequence, special pieces included", 512)
+    document_boundary: str = commands.option(
+        "what separates documents: blank_line, file or regex:RE", "blank_line"
+    )
     split: Annotated[str, one_of("all", "train", "heldout")] = commands.option(
-        "documents to take: all, train or heldout", "all"
+        "documents to use: all, train or heldout", "all"
     )
     heldout_fraction: Annotated[float, between("(0, 1)")] = commands.option(
-        "share of documents that `heldout` takes", 0.05
+        "share of documents in the `heldout` split", 0.05
     )
     dupe_factor: Annotated[int, POSITIVE] = commands.option(
-        "passes over the corpus, each with other segments", 1
+        "passes over the corpus, each with different segments", 1
     )
     layout: Annotated[str, one_of(COMPACT, REFERENCE)] = commands.option(
-        "compact, or reference: masked, for other projects' loaders", COMPACT
+        "compact, or reference (masked, for other projects' loaders)", COMPACT
     )
     feature_names: Annotated[str, one_of(*FOREIGN_NAMES)] = commands.option(
-        "reference layout: google or model_garden", GOOGLE
+        "reference layout: names of google or model_garden", GOOGLE
     )
     masking_rate: Annotated[float, between("(0, 1)")] = commands.option(
         "reference layout: share of pieces to predict", 0.15
     )
     max_predictions: Annotated[int, NOT_NEGATIVE] = commands.option(
-        "reference layout: slots; 0 = round(masking_rate x seq_length)", 0
+        "reference layout: prediction slots; 0 = round(masking_rate x seq_length)", 0
     )
     max_ngram: Annotated[int, POSITIVE] = commands.option(
-        "reference layout: most words masked together", 3
+        "reference layout: maximum number of words masked together", 3
     )
     reference_quirks: bool = commands.option(
-        "reference layout: the oddities of Google's tool: random partners with label 1 for lone "
-        "sentences, short documents, special pieces among random ones, 20 slots",
+        "reference layout: quirks of Google's tool: random partners with label 1 for single "
+        "sentences, one target length per document, special pieces among random ones, 20 slots",
         False,
     )
-    seed: int = commands.option("of everything random", 0)
-    errors: str = commands.option("strict, or replace: what invalid UTF-8 gets", "strict")
-    data_dir: str | None = commands.option("where TFDS keeps its data sets", None)
+    seed: int = commands.option("seed of all random choices", 0)
+    errors: str = commands.option("on invalid UTF-8: strict = fail, replace = U+FFFD", "strict")
+    data_dir: str | None = commands.option("data folder of TFDS", None)
     num_workers: Annotated[int, NOT_NEGATIVE] = commands.option(
-        "local runner: processes at most; 0 = one per core", 0
+        "local runner: maximum number of processes; 0 = one per core", 0
     )
     runner: Annotated[str, one_of(LOCAL, BEAM)] = commands.option(
-        "local, or beam: Apache Beam, for a cluster; the same bytes", LOCAL
+        "local, or beam (Apache Beam, for a cluster); both write the same bytes", LOCAL
     )
     beam_args: str = commands.option(
         "Beam's own flags as one string: '--runner=FlinkRunner --flink_master=...'; without a "
-        "--runner, Beam works in this process and in its memory",
+        "--runner, Beam runs in this process and keeps everything in memory",
         "",
     )
     dry_run: bool = commands.option("check everything and write nothing", False)
 
 
 def check(options: BuildOptions) -> None:
-    """InputError: an option is impossible, or does not go with another."""
+    """Check the options.
+
+    Raises:
+      InputError: an option is invalid, or conflicts with another.
+    """
     for name in ("tokenizer", "output"):
         locations.require_local(getattr(options, name), f"--{name}")
     _check_layout(options)
@@ -104,12 +110,12 @@ def _check_compact(options: BuildOptions) -> None:
         value = getattr(options, name)
         if value != getattr(BuildOptions, name):
             raise InputError(
-                f"--{name} is for --layout=reference. Received: {value!r}. In the compact layout, "
-                "masks and pairs are chosen when reading: leave it out."
+                f"--{name} applies only to --layout=reference. Received: {value!r}. In the compact "
+                "layout, masks and pairs are chosen at read time: leave it out."
             )
     if options.seq_length > MAX_SEQ_LENGTH:
         raise InputError(
-            f"--seq_length must be at most {MAX_SEQ_LENGTH}, which is what masking can read. "
+            f"--seq_length must be at most {MAX_SEQ_LENGTH}, the limit of masking at read time. "
             f"Received: {options.seq_length}. Lower it, or choose --layout=reference."
         )
 
@@ -117,19 +123,20 @@ def _check_compact(options: BuildOptions) -> None:
 def _check_runner(options: BuildOptions) -> None:
     if options.runner == LOCAL and options.beam_args:
         raise InputError(
-            f"--beam_args is for --runner=beam. Received: {options.beam_args!r}. Leave it out."
+            f"--beam_args applies only to --runner=beam. Received: {options.beam_args!r}. "
+            "Leave it out."
         )
     if options.runner == BEAM:
         beam_runner.require_beam(options.beam_args)
         if options.reference_quirks:
             raise InputError(
-                "--reference_quirks is for --runner=local: its random partners come from the "
+                "--reference_quirks needs --runner=local, because its random partners come from "
                 "documents that are read together. Received: --runner=beam. Leave one of them out."
             )
 
 
 def slots(options: BuildOptions) -> int:
-    """Pieces to predict in a record of the reference layout, at most."""
+    """Return the maximum number of pieces to predict in a record of the reference layout."""
     default = max(1, round(options.masking_rate * options.seq_length))
     if options.reference_quirks:
         default = REFERENCE_PREDICTIONS

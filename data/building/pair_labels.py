@@ -1,19 +1,20 @@
-"""Labels of pairs for records that carry them: every pair has two segments, half are swapped."""
+"""Labelled pairs: every pair gets two segments, and half of the pairs are swapped."""
 
 import numpy as np
 
 from albert_tf.runtime import keyed_random
 from data.building.segments import Pairs
 
-_MIDDLE, _SWAP = 2**28, 2**29  # draws of a pair's key, beyond those of `static_masking`
+_MIDDLE, _SWAP = 2**28, 2**29  # counters of draws, above those of `static_masking`
 
 
 def paired(pairs: Pairs, ids: np.ndarray, is_word_start: np.ndarray) -> Pairs:
-    """The pairs with a second segment for each, for records that cannot be without a label.
+    """Return the pairs with a second segment for each, for records that need a label.
 
-    A sentence that stands alone is cut before the word nearest to its middle, if it has several;
-    between equally near ones the pair's key decides, so that lengths do not tell which half came
-    first. (What stands at the cut does: such pairs are easy.) One of a single piece is left out.
+    A single sentence is split before the word nearest to its middle, or at the middle piece if it
+    has only one word. If two words are equally near, the pair's key decides, so that the lengths do
+    not reveal which half came first. (The text at the split does, so these pairs are easy.) A
+    sentence of one piece is dropped.
     """
     single = np.flatnonzero(pairs.second_length == 0)
     begin, length = pairs.first[single], pairs.first_length[single]
@@ -37,7 +38,7 @@ def paired(pairs: Pairs, ids: np.ndarray, is_word_start: np.ndarray) -> Pairs:
 
 
 def swapped(pairs: Pairs) -> Pairs:
-    """The pairs, half of them in the other order and with label 1."""
+    """Return the pairs, half of them in reverse order with label 1."""
     swap = keyed_random.below(keyed_random.bits(pairs.keys, _SWAP), 2) == 1
     first, second = (pairs.first, pairs.first_length), (pairs.second, pairs.second_length)
     columns = (np.where(swap, y, x) for x, y in zip(first + second, second + first, strict=True))

@@ -1,8 +1,8 @@
-"""Records as Google's and Model Garden's tools write them: masked, padded, their feature names.
+"""The reference layout: masked and padded records as from Google's and Model Garden's tools.
 
-A record is a `tf.train.Example` of integers with fixed lengths: the sequence with its masks, chosen
-when it was written. Whole batches are written at once in NumPy: every varint has the width of the
-largest, which any parser of the format accepts, so that all records are of one size.
+A record is a `tf.train.Example` of fixed-length features: the sequence and its masks, which are
+chosen at build time. NumPy encodes whole batches at once. Every varint is as wide as the largest
+one, which any parser of the format accepts, so that all records have the same size.
 """
 
 import dataclasses
@@ -16,14 +16,20 @@ from data.building.static_masking import StaticMasking, choose, replace
 from data.records.schema import FOREIGN_NAMES
 from data.records.writer import encode_examples
 
-_LAID_OUT = 2**18  # pieces at a time, padding included: what a processor's cache holds
+_LAID_OUT = 2**18  # pieces encoded at once, padding included; fits a processor's cache
 
 
 @dataclasses.dataclass(frozen=True)
 class ReferenceLayout:
-    """Writes pairs as masked records of `seq_length`.
+    """Encoder of pairs as masked records of `seq_length` pieces.
 
-    names: `google` or `model_garden`. is_word_start: bool [V].
+    Attributes:
+      names: feature names, `google` or `model_garden`.
+      seq_length: length of a sequence S, special pieces and padding included.
+      cls_id: id of [CLS].
+      sep_id: id of [SEP].
+      masking: the masking options.
+      is_word_start: bool [V], True for pieces that start a word.
     """
 
     names: str
@@ -34,7 +40,7 @@ class ReferenceLayout:
     is_word_start: np.ndarray
 
     def encode(self, sequences: Sequences) -> Iterator[bytes]:
-        """The serialized records."""
+        """Yield the serialized records."""
         chosen = choose(sequences, self.is_word_start, self.masking)
         rows, begin = max(1, _LAID_OUT // self.seq_length), 0
         for part in sequences.split([rows] * -(-len(sequences) // rows)):
@@ -45,9 +51,9 @@ class ReferenceLayout:
             begin = end
 
     def features(self, sequences: Sequences, chosen: np.ndarray) -> dict[str, np.ndarray]:
-        """The features of a batch: int [N, S], [N, P] or [N, 1], the weights float32 [N, P].
+        """Return the features of a batch: int or bool [N, S], [N, P] or [N, 1]; float32 weights.
 
-        chosen: int64 [M], the places in `pieces` of those to predict.
+        `chosen`, int64 [M], contains the indices in `pieces` of the pieces to predict.
         """
         names, config = FOREIGN_NAMES[self.names], self.masking
         column: np.ndarray = np.arange(self.seq_length, dtype=np.int32)
@@ -87,7 +93,7 @@ class ReferenceLayout:
         return values | ({names[2]: boundary} if names[2] else {})
 
     def _largest(self) -> dict[str, int]:
-        """The largest value of each feature that is not 0 or 1."""
+        """Return the largest value of each feature, except for features of only 0 and 1."""
         return {
             FOREIGN_NAMES[self.names][0]: self.masking.vocab_size - 1,
             "masked_lm_ids": self.masking.vocab_size - 1,

@@ -1,10 +1,10 @@
-"""Documents of sentences -> pairs of consecutive segments, vectorised over a batch of documents.
+"""Splitting of documents into pairs of consecutive segments, vectorised over a batch.
 
-The chunk that begins at sentence s of a document is a pure function of (key of the document, s):
-its draws are taken for all sentences at once, and following the chunks is then one look-up each.
+The chunk that begins at sentence s of a document is a pure function of (key of the document, s).
+Draws for all sentences are made at once; going from a chunk to the next is then one lookup.
 
-Text is a flat array of pieces; `bounds`, strictly increasing, are the places in it where sentences
-begin and end, and `documents` those where documents do.
+Text is a flat array of pieces. `bounds`, strictly increasing, contains the offsets at which
+sentences begin and end, and `documents` those at which documents begin and end.
 """
 
 import array
@@ -15,44 +15,48 @@ import numpy as np
 from albert_tf.runtime import keyed_random
 from albert_tf.text.truncation import truncated_lengths
 
-SHORT_PROBABILITY = 0.1  # BERT section A.2: some shorter sequences, as fine-tuning will see
-# A sentence that overshoots begins the next chunk if this share of the target is reached without
-# it. Else it is taken, and the pair is cut to fit (as BERT's rule always does).
+SHORT_PROBABILITY = 0.1  # BERT, section A.2: some shorter sequences, as in fine-tuning
+# If a chunk reaches this share of its target without the sentence that overshoots, that sentence
+# begins the next chunk. Otherwise the chunk takes it and the pair is truncated, as always in BERT.
 SUFFICIENT_FILL = 0.8
-_WINDOW = 2**16  # pieces of a long sentence that are looked at together
+_WINDOW = 2**16  # pieces of a long sentence that are processed together
 
-# What is drawn for a chunk, each by a number of its own.
+# Counters of the draws for a chunk, one per purpose.
 _TARGET, _CUT, _ODD, _FIRST_FRONT, _SECOND_FRONT, _ORDER, _SWAP, _PARTNER, _START = range(9)
 
 
 class Pairs(NamedTuple):
-    """N pairs of segments, as places in the flat pieces; all int64 [N] but the keys.
+    """N pairs of segments, as ranges of the flat pieces; all int64 [N] except the keys.
 
-    A `second_length` of 0: no second segment, a pair is impossible.
+    A `second_length` of 0 means that there is no second segment.
     """
 
-    first: np.ndarray  # where the first segment begins
+    first: np.ndarray  # offset of the first segment
     first_length: np.ndarray
-    second: np.ndarray
+    second: np.ndarray  # offset of the second segment
     second_length: np.ndarray
     label: np.ndarray  # 0 in order, 1 swapped or random
     document: np.ndarray  # number of the document in the batch
-    lost: np.ndarray  # pieces cut to make the pair fit
-    keys: np.ndarray  # uint64 [N], the pair's own random key
+    lost: np.ndarray  # number of pieces truncated to make the pair fit
+    keys: np.ndarray  # uint64 [N], random key of the pair
 
 
 def segment_pairs(
     bounds: np.ndarray, documents: np.ndarray, keys: np.ndarray, max_pieces: int
 ) -> Pairs:
-    """Cuts documents into chunks of at most `max_pieces` and each chunk into two segments in order.
+    """Split documents into chunks of at most `max_pieces`, and each chunk into two segments.
 
-    A chunk takes sentences until it holds its target of pieces and at least two sentences; the
-    target is `max_pieces`, or for one chunk in ten uniform in [2, max_pieces]. The cut between the
-    segments falls between two sentences. A last sentence that stands alone becomes a first segment
-    without a second: it trains the masked LM and has no order to predict.
+    A chunk takes sentences until it reaches its target number of pieces and has at least two
+    sentences. The target is `max_pieces`, or, for one chunk in ten, uniform in [2, max_pieces]. The
+    segments are in order, and the split falls between two sentences. If only one sentence is left
+    at the end, it becomes a first segment without a second: it trains the masked LM but has no
+    order to predict.
 
     Args:
-      bounds: int64 [n + 1]. documents: int64 [D + 1]. keys: uint64 [D].
+      bounds: int64 [n + 1], the offsets of sentences.
+      documents: int64 [D + 1], the offsets of documents.
+      keys: uint64 [D], the keys of the documents.
+      max_pieces: maximum number of pieces of a pair, without special pieces.
     """
     sentences = _Sentences.of(bounds, documents, keys)
     short = (
@@ -67,7 +71,7 @@ def segment_pairs(
     key, count = sentences.keys[start], stop - start
     cut = start + 1 + keyed_random.below(keyed_random.bits(key, _CUT), np.maximum(count - 1, 1))
     first, middle, end = bounds[start], bounds[np.minimum(cut, stop)], bounds[stop]
-    # At random, or the place of [SEP] would tell which segment came first in the text.
+    # Random, because otherwise the position of [SEP] would reveal which segment came first.
     odd = keyed_random.below(keyed_random.bits(key, _ODD), 2)
     label = np.zeros_like(start)
     return _truncate(
@@ -83,11 +87,11 @@ def segment_pairs(
 def reference_pairs(
     bounds: np.ndarray, documents: np.ndarray, keys: np.ndarray, max_pieces: int
 ) -> Pairs:
-    """The pairs of Google's create_pretraining_data.py, with what is odd about them.
+    """Return pairs like those of Google's create_pretraining_data.py, with its quirks.
 
-    The shorter target is drawn once for a document. A chunk of one sentence is a label 1 with a
-    random document of the batch as partner, from a random sentence on. Half of the other chunks are
-    swapped here, before the pair is cut to fit. Sentences of any length are taken whole.
+    The shorter target is drawn once per document. A chunk of one sentence gets label 1, and its
+    second segment comes from a random document of the batch, from a random sentence on. Half of the
+    other chunks are swapped here, before the pair is truncated. Sentences are never split.
     """
     sentences = _Sentences.of(bounds, documents, keys)
     short = keyed_random.below(keyed_random.bits(keys, _TARGET), 2**32) < SHORT_PROBABILITY * 2**32
@@ -120,11 +124,11 @@ def reference_pairs(
 def split_long_sentences(
     bounds: np.ndarray, ids: np.ndarray, is_word_start: np.ndarray, max_pieces: int
 ) -> np.ndarray:
-    """`bounds` with more of them inside each sentence of more than `max_pieces`.
+    """Return `bounds` with additional bounds inside each sentence longer than `max_pieces`.
 
-    Text without sentence ends (Thai, logs): its parts then count as sentences. They have a fifth
-    of a sequence at most, so that a chunk of them never overshoots and nothing is lost, and begin
-    with a word where there is one: `is_word_start`, bool [V].
+    This is for text without sentence ends (Thai, logs). The parts count as sentences. They are at
+    most a fifth of a sequence long, so that a chunk of them never overshoots and nothing is lost.
+    They begin at the start of a word if possible; `is_word_start` is bool [V].
     """
     max_length = max(1, int(max_pieces * (1 - SUFFICIENT_FILL) + 1e-9))
     cuts = array.array("q")
@@ -145,7 +149,7 @@ class _Sentences(NamedTuple):
     """The n sentences of a batch."""
 
     bounds: np.ndarray  # int64 [n + 1]
-    begin: np.ndarray  # int64 [D + 1], the sentence with which each document begins
+    begin: np.ndarray  # int64 [D + 1], the first sentence of each document
     document: np.ndarray  # int64 [n]
     document_end: np.ndarray  # int64 [n], one past the last sentence of its document
     keys: np.ndarray  # uint64 [n]
@@ -159,7 +163,7 @@ class _Sentences(NamedTuple):
         return cls(bounds, begin, document, begin[document + 1], sentence_keys)
 
     def chunks(self, stops: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The chunks, from the first sentence to the last, if that at s ends before `stops[s]`."""
+        """Return begin and end of each chunk; the chunk at sentence s ends before `stops[s]`."""
         next_start, starts, sentence = stops.tolist(), [], 0
         while sentence < len(next_start):
             starts.append(sentence)
@@ -169,7 +173,7 @@ class _Sentences(NamedTuple):
 
 
 def _stops(sentences: _Sentences, target: np.ndarray, max_pieces: int) -> np.ndarray:
-    """int64 [n]: one past the last sentence of the chunk that begins at each sentence."""
+    """Return the end (exclusive) of the chunk that begins at each sentence, int64 [n]."""
     bounds, start = sentences.bounds, np.arange(len(sentences.document))
     begin = bounds[:-1]
     reach = np.minimum(bounds.searchsorted(begin + target), sentences.document_end)
@@ -182,14 +186,17 @@ def _stops(sentences: _Sentences, target: np.ndarray, max_pieces: int) -> np.nda
 def _random_partner(
     sentences: _Sentences, start: np.ndarray, key: np.ndarray, min_pieces: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Pieces [from, to) of another document: sentences until they are `min_pieces` or it ends."""
+    """Return a range [begin, end) of pieces from another document, for each chunk.
+
+    The range contains sentences until it has `min_pieces` pieces or the document ends.
+    """
     begin, bounds = sentences.begin, sentences.bounds
     filled = np.flatnonzero(np.diff(begin))
     own_index = filled.searchsorted(sentences.document[start])
     step: np.ndarray = 1 + keyed_random.below(
         keyed_random.bits(key, _PARTNER), max(1, len(filled) - 1)
     )
-    other = filled[(own_index + step) % len(filled)]  # the own one where there is no other
+    other = filled[(own_index + step) % len(filled)]  # its own document if there is no other
     size = begin[other + 1] - begin[other]
     sentence = begin[other] + keyed_random.below(keyed_random.bits(key, _START), size)
     stop = np.minimum(bounds.searchsorted(bounds[sentence] + min_pieces), begin[other + 1])
@@ -204,7 +211,7 @@ def _truncate(
     limit: int,
     odd: np.ndarray,
 ) -> Pairs:
-    """The pairs, cut to `limit`: each piece from the front or the back with equal chance."""
+    """Truncate the pairs to `limit`, each piece from the front or the back with equal chance."""
     first, first_length, second, second_length = ranges
     first_kept, second_kept = truncated_lengths(first_length, second_length, limit, odd)
     first_lost, second_lost = first_length - first_kept, second_length - second_kept
@@ -221,7 +228,7 @@ def _truncate(
 
 
 def _count_heads(keys: np.ndarray, coins: np.ndarray) -> np.ndarray:
-    """int64: how many of so many fair coins show heads."""
+    """Return the number of heads among `coins[i]` fair coins, int64."""
     heads = np.zeros_like(coins)
     word = 0
     while len(rows := np.flatnonzero(coins > 64 * word)):
@@ -233,5 +240,5 @@ def _count_heads(keys: np.ndarray, coins: np.ndarray) -> np.ndarray:
 
 
 def _derive_keys(keys: np.ndarray, purpose: int) -> np.ndarray:
-    """Keys of a stream of draws of their own."""
+    """Return the keys of an independent stream of draws."""
     return keyed_random.bits(keyed_random.bits(keys, purpose), 0)

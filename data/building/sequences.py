@@ -1,4 +1,4 @@
-"""Pairs of segments in columns: what passes between the stages of a build."""
+"""Pairs of segments in columns, as passed between the stages of a build."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -10,17 +10,20 @@ from albert_tf.runtime.arrays import ragged_ranges
 
 _COLUMNS = {"keys": "<u8", "documents": "<i8", "labels": "u1", "first": "<i4", "second": "<i4"}
 
-_RANGES = 2**9  # taken at a time: a place takes four times the memory of a piece
+_RANGES = 2**9  # ranges taken at once; an index takes four times the memory of a piece
 
 
 @dataclasses.dataclass(frozen=True)
 class Sequences:
     """N pairs of segments.
 
-    keys: uint64 [N], random and a pair's own: they order the records and draw their masks.
-    documents: int64 [N]. labels: uint8 [N], 0 = in order, 1 = swapped or of another document.
-    first, second: int32 [N], pieces of the segments, in the order of `pieces`.
-    pieces: uint16 or int32 [first + second], segment after segment.
+    Attributes:
+      keys: uint64 [N], the random key of each pair; keys order the records and draw their masks.
+      documents: int64 [N], numbers of the documents in the corpus.
+      labels: uint8 [N], 0 = in order, 1 = swapped or from another document.
+      first: int32 [N], number of pieces of the first segments.
+      second: int32 [N], number of pieces of the second segments.
+      pieces: uint16 or int32 [sum of first and second], the pieces, segment after segment.
     """
 
     keys: np.ndarray
@@ -35,11 +38,11 @@ class Sequences:
 
     @property
     def lengths(self) -> np.ndarray:
-        """int64 [N]: pieces of each pair."""
+        """Number of pieces of each pair, int64 [N]."""
         return self.first.astype(np.int64) + self.second
 
     def take(self, rows: np.ndarray) -> Self:
-        """The pairs `rows`, int64 [M], in that order."""
+        """Return the pairs `rows`, int64 [M], in that order."""
         lengths = self.lengths
         begins = np.cumsum(lengths) - lengths
         columns = {name: getattr(self, name)[rows] for name in _COLUMNS}
@@ -47,7 +50,7 @@ class Sequences:
         return dataclasses.replace(self, **columns, pieces=pieces)
 
     def split(self, sizes: Sequence[int]) -> Iterator[Self]:
-        """The pairs in runs of so many (the last of what is left), without a copy."""
+        """Yield runs of pairs of the given sizes, without a copy; the last run may be shorter."""
         piece_ends: np.ndarray = np.append(0, np.cumsum(self.lengths))
         begin = 0
         for size in sizes:
@@ -58,7 +61,7 @@ class Sequences:
             begin = end
 
     def write(self, file: BinaryIO) -> None:
-        """Appends the pairs to a file."""
+        """Append the pairs to a file."""
         sizes = np.array([len(self), len(self.pieces), self.pieces.dtype.itemsize], "<i8")
         arrays = [getattr(self, name).astype(dtype) for name, dtype in _COLUMNS.items()]
         pieces = self.pieces.astype(self.pieces.dtype.newbyteorder("<"))
@@ -66,7 +69,7 @@ class Sequences:
 
     @classmethod
     def read(cls, content: bytes) -> Self:
-        """The pairs of all that was written to a file."""
+        """Return all pairs in the content of a file."""
         offset = 0
         blocks: list[list[np.ndarray]] = [
             [np.zeros(0, dtype) for dtype in (*_COLUMNS.values(), "<u2")]
@@ -84,7 +87,7 @@ class Sequences:
 
 
 def take_ranges(values: np.ndarray, begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """The values of one range after the other; the ranges are those of `ragged_ranges`."""
+    """Return the concatenated values of the ranges, which are those of `ragged_ranges`."""
     parts = [values[:0]]
     for start in range(0, len(begins), _RANGES):
         positions = ragged_ranges(begins[start : start + _RANGES], lengths[start : start + _RANGES])

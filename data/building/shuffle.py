@@ -1,8 +1,8 @@
-"""A global shuffle in the memory of one shard: keyed shard first, keyed order in it afterwards.
+"""A global shuffle that takes the memory of one shard.
 
-Each pair has a random key. Pass one spills it to the shard that the key names; pass two sorts one
-shard at a time by key. Every order of the records is as likely as any other. The memory is that of
-one shard: the caller bounds it by choosing their number, of which each is an open file.
+Each pair has a random key. Pass one spills the pair to the shard of its key; pass two sorts one
+shard at a time by key. All orders of the records are equally likely. The caller bounds the memory
+through the number of shards; each shard is an open file in pass one.
 """
 
 import dataclasses
@@ -17,19 +17,19 @@ from data.building.sequences import Sequences
 from data.records.manifest import shard_name
 from data.records.writer import write_records
 
-BATCH_PIECES = 2**21  # of pairs that are encoded together, padding included
+BATCH_PIECES = 2**21  # pieces that are encoded together, padding included
 
 
 class Layout(Protocol):
-    """How pairs are written."""
+    """Encoder of pairs."""
 
     def encode(self, sequences: Sequences) -> Iterable[bytes]:
-        """The serialized records, in order."""
+        """Return the serialized records, in order."""
         ...
 
 
 def by_shard(sequences: Sequences, num_shards: int) -> Iterator[Sequences]:
-    """The pairs of each shard, by their keys, in the order of the shards."""
+    """Return the pairs of each shard, as given by their keys, in the order of the shards."""
     shards = (sequences.keys % np.uint64(num_shards)).astype(np.int64)
     if num_shards > 1:
         sequences = sequences.take(np.argsort(shards, kind="stable"))
@@ -37,9 +37,12 @@ def by_shard(sequences: Sequences, num_shards: int) -> Iterator[Sequences]:
 
 
 class Spill:
-    """Appends pairs to one temporary file per shard.
+    """Temporary files of pairs, one per shard.
 
-    sizes, records: bytes and pairs that each file has already; what lies behind is cut off.
+    Args:
+      folder: the folder of the files.
+      sizes: number of bytes to keep of each existing file; the rest is truncated.
+      records: number of pairs in these bytes.
     """
 
     def __init__(self, folder: str, sizes: Sequence[int], records: Sequence[int]) -> None:
@@ -59,14 +62,14 @@ class Spill:
             file.close()
 
     def add(self, sequences: Sequences) -> None:
-        """Adds pairs, each to the shard of its key."""
+        """Append each pair to the file of its shard."""
         for shard, pairs in enumerate(by_shard(sequences, len(self._files))):
             if len(pairs):
                 pairs.write(self._files[shard])
                 self.records[shard] += len(pairs)
 
     def sync(self) -> list[int]:
-        """Brings everything to the disk; returns the files' sizes."""
+        """Flush all files to the disk and return their sizes."""
         for file in self._files:
             file.flush()
             os.fsync(file.fileno())
@@ -75,14 +78,14 @@ class Spill:
 
 @dataclasses.dataclass(frozen=True)
 class ShardWriter:
-    """Turns a spilled file into a sorted TFRecord shard, in whichever process it is called."""
+    """Function that turns a spill file into a sorted TFRecord shard, in any process."""
 
     folder: str
     num_shards: int
     layout: Layout
 
     def __call__(self, shard: int) -> int:
-        """Writes the shard, under its name when it is complete; returns its number."""
+        """Write the shard, which gets its name when it is complete, and return its number."""
         with open(spill_path(self.folder, shard), "rb") as file:
             sequences = Sequences.read(file.read())
         path = os.path.join(self.folder, shard_name(shard, self.num_shards))
@@ -98,5 +101,5 @@ class ShardWriter:
 
 
 def spill_path(folder: str, shard: int) -> str:
-    """The temporary file of a shard."""
+    """Return the path of the temporary file of a shard."""
     return os.path.join(folder, f"{outputs.MARK}.{shard:05d}.spill")

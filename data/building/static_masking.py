@@ -1,14 +1,16 @@
-"""Masked n-gram LM targets drawn once, when records are written: whole batches in NumPy.
+"""Masked n-gram LM targets drawn once at build time, for whole batches in NumPy.
 
-The paper's masking (section 4.1): n-grams of whole words, p(n) ~ 1/n up to `max_ngram`, until a
-budget of pieces is used; 80 % of the chosen pieces become [MASK], 10 % a random piece, 10 % stay.
+This is the paper's masking (section 4.1): n-grams of whole words, with p(n) ~ 1/n up to
+`max_ngram`, are chosen until a budget of pieces is used. Of the chosen pieces, 80 % become [MASK],
+10 % become a random piece, and 10 % stay.
 
-All sequences of a batch choose their next n-gram at the same time, as few steps as a sequence has
-n-grams. An n-gram's length is drawn, then its place among all where it touches the segment, so that
-every word is as likely to be chosen as any other. One that overlaps another is placed again; the
-last is shortened to fit. What then is missing is filled word by word.
+All sequences of a batch choose their next n-gram in the same step, so that there are only about as
+many steps as n-grams in a sequence. The length of an n-gram is drawn first, and then its position
+among all positions at which it touches the segment, so that every word is equally likely to be
+chosen. An n-gram that overlaps another is placed again; the last one is shortened to fit. The rest
+of the budget is filled word by word.
 
-Draws depend on the sequence's own key alone.
+The draws depend only on the key of the sequence.
 """
 
 import dataclasses
@@ -20,19 +22,24 @@ from albert_tf.runtime.arrays import ragged_ranges
 from data.building.sequences import Sequences
 
 MASKED_SHARE, RANDOM_SHARE = 0.8, 0.1
-_EXTRA_STEPS = 16  # n-grams placed in vain, beyond two a piece of the budget
-# The counters of a sequence's draws: steps from 0, then what is drawn once or for each piece.
+_EXTRA_STEPS = 16  # steps beyond two per prediction slot, for n-grams that do not fit
+# Counters of a sequence's draws: from 0 for steps, from these for words and pieces.
 _FILL, _REPLACE = 2**20, 2**24
 
 
 @dataclasses.dataclass(frozen=True)
 class StaticMasking:
-    """How pieces are masked.
+    """Options of masking at build time.
 
-    rate: share of a sequence's pieces, special ones counted, that are predicted.
-    max_ngram: longest run of words masked together. max_predictions: slots, P.
-    quirks: as Google's tool: n-grams begin at a word of the sequence and may span [SEP], each try
-      draws its length anew, and random pieces may be special ones.
+    Attributes:
+      rate: share of a sequence's pieces, special pieces included, to predict.
+      max_ngram: maximum number of words masked together.
+      max_predictions: prediction slots, P.
+      mask_id: id of [MASK].
+      special_ids: ids of all special pieces.
+      vocab_size: number of pieces in the vocabulary, V.
+      quirks: behave like Google's tool: n-grams begin at any word of the sequence and may span
+        [SEP], each try draws a new length, and random pieces may be special ones.
     """
 
     rate: float
@@ -45,10 +52,11 @@ class StaticMasking:
 
 
 def choose(sequences: Sequences, is_word_start: np.ndarray, config: StaticMasking) -> np.ndarray:
-    """int64 [M]: the places in `pieces` of those to predict, whole words within each budget.
+    """Return the indices in `pieces` of the pieces to predict, int64 [M].
 
-    Many sequences at once: a step for few costs nearly as much. is_word_start: bool [V]. A
-    segment's first piece begins a word in any case; with quirks only the first segment's does.
+    They are whole words within the budget of each sequence. Pass many sequences at once, because a
+    step for a few costs nearly as much. `is_word_start` is bool [V]. The first piece of a segment
+    always starts a word; with quirks, only the first segment's does.
     """
     words = _Words.of(sequences, is_word_start, config.max_ngram, joined=config.quirks)
     budget = np.rint(config.rate * (sequences.lengths + 3)).astype(np.int64)
@@ -77,9 +85,13 @@ def choose(sequences: Sequences, is_word_start: np.ndarray, config: StaticMaskin
 def replace(
     sequences: Sequences, chosen: np.ndarray, rows: np.ndarray, config: StaticMasking
 ) -> np.ndarray:
-    """What stands in the text for the pieces `chosen`, int [M] their places in `pieces`.
+    """Return the input ids for the chosen pieces, int64 [M]: 80 % [MASK], 10 % random, 10 % kept.
 
-    rows: int [M], the sequence of each. Returns int64 [M]: 80 % [MASK], 10 % random, 10 % as it is.
+    Args:
+      sequences: the sequences.
+      chosen: int [M], indices in `pieces` of the chosen pieces.
+      rows: int [M], the sequence of each chosen piece.
+      config: the masking options.
     """
     draws = keyed_random.bits(sequences.keys[rows], _REPLACE + chosen - _begins(sequences)[rows])
     choice, piece_draws = keyed_random.below(draws, 2**32), draws << np.uint64(32)
@@ -87,7 +99,7 @@ def replace(
         piece = keyed_random.below(piece_draws, config.vocab_size)
     else:
         piece = keyed_random.below(piece_draws, config.vocab_size - len(config.special_ids))
-        for special in sorted(config.special_ids):  # number of an ordinary piece -> its id
+        for special in sorted(config.special_ids):  # index among the ordinary pieces -> id
             piece += piece >= special
     is_random = choice < round((MASKED_SHARE + RANDOM_SHARE) * 2**32)
     kept_or_random = np.where(is_random, piece, sequences.pieces[chosen])
@@ -99,7 +111,7 @@ def _begins(sequences: Sequences) -> np.ndarray:
 
 
 def _ngram_lengths(draws: np.ndarray, max_ngram: int) -> np.ndarray:
-    """uint64 draws -> int64 lengths n in 1..max_ngram with p(n) ~ 1/n, by their high bits."""
+    """Return lengths n in 1..max_ngram with p(n) ~ 1/n, int64, by the high bits of uint64 draws."""
     shares = np.cumsum([1 / n for n in range(1, max_ngram + 1)])
     lengths: np.ndarray = np.ones(len(draws), np.int64)
     for share in shares[:-1] / shares[-1]:
@@ -109,9 +121,9 @@ def _ngram_lengths(draws: np.ndarray, max_ngram: int) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class _Words:
-    """The W words of N sequences, numbered through, and which of them are chosen.
+    """The W words of N sequences, numbered consecutively, and which of them are chosen.
 
-    Behind the last stand some more, so that a look at the next few words needs no care.
+    A margin of extra words follows the last one, so that reading the next few words is always safe.
     """
 
     first_piece: np.ndarray  # int64 [W + margin]
@@ -139,10 +151,10 @@ class _Words:
     def draw_ngrams(
         self, rows: np.ndarray, n: np.ndarray, draws: np.ndarray, from_words: bool
     ) -> tuple[np.ndarray, np.ndarray]:
-        """First word and length of an n-gram somewhere in each row, by the high bits of `draws`.
+        """Return first word and length of an n-gram in each row, by the high bits of `draws`.
 
-        Within one segment, at any place where it covers a word of it; or, `from_words`, beginning
-        at any word and ending with the row.
+        The n-gram is at any position where it covers a word of a segment, and is shortened to the
+        segment. With `from_words`, it begins at any word of the row, and is shortened to the row.
         """
         first, last = self.begin[rows], self.begin[rows + 1]
         if from_words:
@@ -150,12 +162,12 @@ class _Words:
             return begin, np.minimum(n, last - begin)
         middle = self.middle[rows]
         before: np.ndarray = n - 1
-        in_first = middle - first + before  # places in the first segment
+        in_first = middle - first + before  # positions in the first segment
         in_second = (last - middle + before) * (last > middle)
         position = keyed_random.below(draws, in_first + in_second)
         is_first = position < in_first
         low, high = np.where(is_first, first, middle), np.where(is_first, middle, last)
-        begin = first + position - before * (2 - is_first)  # both segments stick out in front
+        begin = first + position - before * (2 - is_first)  # positions start before each segment
         end = np.minimum(begin + n, high)
         begin = np.maximum(begin, low)
         return begin, end - begin
@@ -163,9 +175,10 @@ class _Words:
     def take(
         self, begin: np.ndarray, length: np.ndarray, missing: np.ndarray, max_ngram: int
     ) -> np.ndarray:
-        """Takes each n-gram, shortened to what is missing, if it overlaps no other.
+        """Take each n-gram, shortened to `missing` pieces, unless it overlaps another.
 
-        Returns the pieces taken, int64, 0 where none are.
+        Returns:
+          The number of pieces taken for each n-gram, int64; 0 if it is not taken.
         """
         words = begin + np.arange(max_ngram + 1)[:, None]  # [max_ngram + 1, rows]
         edges = self.first_piece[words]
@@ -176,7 +189,7 @@ class _Words:
         return np.max(sizes * is_in, axis=0)
 
     def fill(self, row: int, missing: int, key: np.ndarray) -> None:
-        """Takes words of one row in random order, each that fits."""
+        """Take words of one row in random order, each one that still fits."""
         words = np.arange(self.begin[row], self.begin[row + 1])
         words = words[~self.is_taken[words]]
         order = np.argsort(keyed_random.bits(key, _FILL + words - self.begin[row]), kind="stable")

@@ -1,7 +1,7 @@
-"""One function in several processes, over a stream of items, in order and in bounded memory.
+"""A parallel map over a stream of items, in order and in bounded memory.
 
-`Executor.map` takes in all items before it yields a result: 150 MB of text raised the peak of
-memory to 50 MB, against 15 here, and it grows with the text.
+`Executor.map` reads all items before it yields a result, so its memory grows with the text: 150 MB
+of text raised the peak to 50 MB, against 15 MB here.
 """
 
 import contextlib
@@ -26,14 +26,19 @@ Result = TypeVar("Result")
 
 
 def useful_workers(max_workers: int, text_bytes: int) -> int:
-    """Processes worth starting for so much text: at most `max_workers`, where 0 is one per core."""
+    """Return the number of processes worth starting for `text_bytes` of text.
+
+    It is at most `max_workers`, where 0 means one per core.
+    """
     return min(max_workers or os.cpu_count() or 1, 1 + text_bytes // TEXT_BYTES_PER_WORKER)
 
 
 def map_in_order(
     function: Callable[[Item], Result], items: Iterable[Item], num_workers: int
 ) -> Iterator[Result]:
-    """The results in order, made in so many processes; a few items are in memory at a time.
+    """Yield the results of `function` in order, computed in `num_workers` processes.
+
+    Only a few items are in memory at a time.
 
     Raises:
       MachineError: a worker was killed, or did not start.
@@ -46,25 +51,26 @@ def map_in_order(
             pending: deque[Future] = deque()
             for item in items:
                 pending.append(pool.submit(_run_in_worker, item))
-                if len(pending) > 2 * num_workers:  # bounds what waits in memory
+                if len(pending) > 2 * num_workers:  # bounds the memory
                     yield pending.popleft().result()
             while pending:
                 yield pending.popleft().result()
     except BrokenProcessPool:
         raise MachineError(
-            "a worker was killed, probably for want of memory: pass fewer --num_workers; the same "
-            "command continues."
+            "a worker was killed, probably because memory ran out. Run the command again with "
+            "fewer --num_workers; it resumes."
         ) from None
 
 
 @contextlib.contextmanager
 def _started_pool(function: Callable, num_workers: int) -> Iterator[ProcessPoolExecutor]:
-    """Workers that have all been started before any gets work, and know their function.
+    """Yield a pool whose workers have all started and loaded the function.
 
-    They read it from a file: who starts a process waits until it has read what it is handed, for
-    ever if it dies before and that is more than a pipe holds.
+    They read the function from a file. If it were an argument of the process, the parent would wait
+    for the worker to read it, and would wait forever if the worker died first and the function were
+    larger than a pipe's buffer.
     """
-    context = multiprocessing.get_context("spawn")  # fork is unsafe beside TensorFlow's threads
+    context = multiprocessing.get_context("spawn")  # fork is unsafe with TensorFlow's threads
     with tempfile.NamedTemporaryFile() as file:
         pickle.dump(function, file)
         file.flush()
@@ -74,9 +80,9 @@ def _started_pool(function: Callable, num_workers: int) -> Iterator[ProcessPoolE
                     started.result()
             except BrokenProcessPool:
                 raise MachineError(
-                    "a worker ended while it started: for want of memory (pass fewer "
-                    "--num_workers), or because a script builds outside of "
-                    '`if __name__ == "__main__":`, which each worker then runs again.'
+                    "a worker ended while it started. Either memory ran out (pass fewer "
+                    "--num_workers), or a script builds outside of "
+                    '`if __name__ == "__main__":`, so that each worker runs it again.'
                 ) from None
             yield pool
 
@@ -91,11 +97,11 @@ def _start_worker(path: str) -> None:
 
 
 def _do_nothing() -> None:
-    """What a worker can do when it has started."""
+    """Do nothing; the result shows that the worker has started."""
 
 
 def exit_with_parent() -> None:
-    """Ends this worker when the process that started it is killed: it would wait for ever."""
+    """End this worker if its parent process is killed; otherwise it would wait forever."""
     threading.Thread(target=_exit_after_parent, daemon=True).start()
 
 

@@ -1,1 +1,1 @@
-"""Readers of each kind of corpus, sentences, splits."""
+"""Corpus readers, sentence splitting, and the split into training and held-out documents."""

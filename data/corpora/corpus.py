@@ -1,9 +1,10 @@
-"""Where text comes from: `--corpus=KIND:WHERE` becomes a stream of documents made of sentences.
+"""Corpora: `--corpus=KIND:WHERE` becomes a stream of documents, each with its sentences.
 
 Kinds: text:GLOB, sentences:GLOB, jsonl:GLOB, wikiextractor:GLOB, tfds:NAME, squad:FILE, race:DIR,
-python_docs or python_docs:PACKAGE,PACKAGE. `sentences` is the input of Google's and Model Garden's
-tools: one a line, and a blank line between documents. Files that end in .gz are read directly. The
-order is deterministic; memory is bounded by the longest document (squad: by the file).
+python_docs or python_docs:PACKAGE,PACKAGE. `sentences` is the input format of Google's and Model
+Garden's tools: one sentence per line, and a blank line between documents. Files that end in .gz are
+read directly. The order is deterministic. Memory is bounded by the longest document (squad: by the
+file).
 """
 
 import dataclasses
@@ -33,10 +34,10 @@ __all__ = [
 ]
 
 KINDS = ", ".join(READERS)  # for help texts
-_GZIP_RATIO = 3  # about what text shrinks by
+_GZIP_RATIO = 3  # approximate compression ratio of text
 _READ_BY_FILE = ("text", "sentences", "jsonl", "wikiextractor")
 
-Part = tuple[int, list[str]]  # its number in the corpus, and its files
+Part = tuple[int, list[str]]  # the number of a part in the corpus, and its files
 
 
 def read_documents(
@@ -45,20 +46,21 @@ def read_documents(
     errors: str = "strict",
     data_dir: str | None = None,
 ) -> Iterator[Document]:
-    """Streams the documents of a corpus; one without any sentence is left out.
+    """Stream the documents of a corpus, without those that have no sentence.
 
-    The arguments are checked at the call, the files as they are reached.
+    The arguments are checked at the call, and each file when it is reached.
 
     Args:
-      corpus: `KIND:WHERE`, see the module.
-      document_boundary: for text: `blank_line`, `file`, or `regex:RE`: a line in which RE is found
-        (anchor it with ^) starts a document and is itself dropped. Other kinds have records.
-      errors: `strict` refuses a byte that is not UTF-8, `replace` writes U+FFFD for it.
-      data_dir: where tfds data sets lie; None is tfds's own default.
+      corpus: `KIND:WHERE`, as described in the module's docstring.
+      document_boundary: for text: `blank_line`, `file` or `regex:RE`. A line in which RE is found
+        (anchor it with ^) starts a document and is dropped. Other kinds store documents as records.
+      errors: `strict` rejects bytes that are not UTF-8; `replace` replaces them with U+FFFD.
+      data_dir: data folder of TFDS; None means TFDS's default.
 
     Raises:
-      InputError: an unknown kind or option, text that cannot be read (with its place), or a corpus
-        that turns out to have no document. InputNotFoundError: nothing there.
+      InputError: the kind or an option is unknown, text cannot be read (the message contains the
+        position), or the corpus has no document.
+      InputNotFoundError: nothing exists at WHERE.
     """
     numbered = NumberedCorpus(corpus, document_boundary, errors, data_dir)
     documents = (document for _, document in numbered.documents(numbered.parts()))
@@ -66,7 +68,7 @@ def read_documents(
 
 
 def corpus_bytes(corpus: str, data_dir: str | None = None) -> int:
-    """Roughly the size of the text in bytes, from sizes on disk (.gz counts three times)."""
+    """Return the approximate size of the text in bytes, from file sizes (three times for .gz)."""
     kind, location = _split_kind(corpus)
     if kind == "python_docs":
         return python_docs.estimated_bytes(location)
@@ -75,9 +77,9 @@ def corpus_bytes(corpus: str, data_dir: str | None = None) -> int:
 
 
 def corpus_fingerprint(corpus: str, data_dir: str | None = None) -> str:
-    """16 hex digits that change with the names or the contents of the corpus's files.
+    """Return 16 hex digits that change with the names or the contents of the corpus's files.
 
-    Folders are not part of it: a corpus that moves keeps its fingerprint.
+    Folder names do not count, so that a corpus keeps its fingerprint when it is moved.
     """
     kind, location = _split_kind(corpus)
     digest = hashlib.sha256(kind.encode())
@@ -90,11 +92,13 @@ def corpus_fingerprint(corpus: str, data_dir: str | None = None) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class NumberedCorpus(Bounded):
-    """A corpus in parts that are read apart and give each document the same number.
+    """A corpus in parts that can be read separately without changing the numbers of documents.
 
-    A part is a file. tfds and what leaves out passages that stood in an earlier file (python_docs,
-    squad, race) are read as one part. The fields are those of `build.BuildOptions`, and a mistake
-    in them is an InputError.
+    A part is a file. tfds is one part, and so are the kinds that skip passages of earlier files
+    (python_docs, squad, race). The fields are those of `BuildOptions`.
+
+    Raises:
+      InputError: a field is invalid.
     """
 
     KEY = "--{}"
@@ -110,22 +114,23 @@ class NumberedCorpus(Bounded):
         _boundary(self.document_boundary)
         if kind != "text" and self.document_boundary != "blank_line":
             raise InputError(
-                f"--document_boundary is for text: only, a record of {kind} is a document. "
-                f"Received: {self.document_boundary!r}. Leave it out."
+                f"--document_boundary applies only to the kind text, because each record of {kind} "
+                f"is a document. Received: {self.document_boundary!r}. Leave it out."
             )
 
     def parts(self) -> list[Part]:
-        """The parts, in order."""
+        """Return the parts, in order."""
         kind, location = _split_kind(self.corpus)
         files = _FILES[kind](location, self.data_dir)
         groups = [[name] for name in files] if kind in _READ_BY_FILE else [files]
         return list(enumerate(groups))
 
     def documents(self, parts: Iterable[Part]) -> Iterator[tuple[int, Document]]:
-        """The documents, numbered by part in the upper half and in the part below.
+        """Yield numbered documents: the upper 32 bits are the part, the lower ones count within it.
 
-        What has no sentence keeps its number unless it is all white space: what this takes is to
-        read the files, and finding sentences, which takes longer, is left to others.
+        Documents that are all white space are skipped, but others without a sentence get a number.
+        So numbering only has to read the files; finding sentences, which takes longer, is left to
+        the caller.
         """
         kind, location = _split_kind(self.corpus)
         is_boundary = _boundary(self.document_boundary)
@@ -139,9 +144,9 @@ def _split_kind(corpus: str) -> tuple[str, str]:
     kind, _, location = corpus.partition(":")
     if kind not in READERS:
         valid = settings.unknown_key(kind, READERS)
-        raise InputError(f"--corpus must be KIND:WHERE, received {corpus!r}: {valid}")
+        raise InputError(f"--corpus must be KIND:WHERE. Received: {corpus!r}: {valid}")
     if not location and kind != "python_docs":
-        raise InputError(f"--corpus must be {kind}:WHERE. Received: {corpus!r}. Add the place.")
+        raise InputError(f"--corpus must be {kind}:WHERE. Received: {corpus!r}. Add the location.")
     locations.require_local(location, "--corpus")
     return kind, location
 
@@ -161,7 +166,7 @@ def _boundary(rule: str) -> Callable[[str], Any]:
     except re.error as error:
         raise InputError(
             f"--document_boundary=regex:RE must be a regular expression: {error}. "
-            f"Received: {rule!r}. Escape what is meant literally."
+            f"Received: {rule!r}. Escape literal characters."
         ) from None
 
 
@@ -172,12 +177,14 @@ def _require_sentences(documents: Iterator[Document], corpus: str) -> Iterator[D
             found = True
             yield document
     if not found:
-        raise InputError(f"--corpus must hold text. Received: {corpus!r}, which has no sentence.")
+        raise InputError(
+            f"--corpus must contain text. Received: {corpus!r}, which has no sentence."
+        )
 
 
 def _matching_files(pattern: str, data_dir: str | None = None) -> list[str]:
     pattern = os.path.expanduser(pattern)
-    # A file's name may hold a glob's characters.
+    # A file name may contain the special characters of globs.
     names = [pattern] if os.path.isfile(pattern) else glob.glob(pattern, recursive=True)
     files = sorted(name for name in names if os.path.isfile(name))
     if not files:
@@ -206,9 +213,10 @@ _FILES: dict[str, Callable[[str, str | None], list[str]]] = {
 
 
 def split_of(document: Document, heldout_fraction: float) -> str:
-    """`heldout` for about `heldout_fraction` of all documents, else `train`.
+    """Return `heldout` for about `heldout_fraction` of all documents, else `train`.
 
-    By the text alone: copies of a document fall on the same side, in every corpus and build.
+    This depends only on the text, so that copies of a document are in the same split, in every
+    corpus and build.
     """
     digest = hashlib.blake2b("\n".join(document.sentences).encode(), digest_size=8).digest()
     return "heldout" if int.from_bytes(digest) < heldout_fraction * 2**64 else "train"

@@ -1,7 +1,7 @@
-"""Prose that every Python installation carries: docstrings, and the texts of `pydoc_data.topics`.
+"""Prose of the Python installation: docstrings, and the texts of `pydoc_data.topics`.
 
-Read with `ast`, never imported: the standard library first, then the packages installed in
-site-packages, each in the order of its file names. Only paragraphs that read as sentences stay.
+Sources are parsed with `ast`, never imported: first the standard library, then the packages in
+site-packages, each in the order of its file names. Only paragraphs of full sentences are kept.
 """
 
 import ast
@@ -19,10 +19,10 @@ from albert_tf.runtime import settings
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from data.corpora.sentences import split_sentences
 
-# A package stops here: without a cap, four large packages would be most of the corpus, and reading
-# them most of the time.
+# The cap of a package. Without it, four large packages would make up most of the corpus and take
+# most of the reading time.
 MAX_PACKAGE_BYTES = 250_000
-_PROSE_SHARE = 0.035  # of a package's source bytes, measured over the standard library
+_PROSE_SHARE = 0.035  # share of a package's source bytes, measured on the standard library
 _SKIPPED_FOLDERS = frozenset(["test", "tests", "testing", "idle_test", "site-packages", "_api"])
 _SKIPPED_FILES = re.compile(r"(?:test_.*|.*_test|.*_pb2|.*_pb2_grpc|conftest)\.py")
 
@@ -47,17 +47,18 @@ _WORD = re.compile(r"[A-Za-z][a-z'’-]*[,;:.!?)\"]*")
 
 
 def docstrings(packages: str = "") -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Streams (top-level package, sentences) for each docstring with at least two new sentences.
+    """Yield (top-level package, sentences) for each docstring with at least two new sentences.
 
-    No sentence comes twice: inherited docstrings, forks of packages and boilerplate would otherwise
-    stand in the training and in the held-out text.
+    No sentence is repeated. Otherwise inherited docstrings, forks of packages and boilerplate would
+    be in both the training and the held-out text.
 
     Args:
       packages: names separated by commas; empty for all. A package ends after MAX_PACKAGE_BYTES of
         prose.
 
     Raises:
-      InputNotFoundError: a package that is not installed.
+      InputNotFoundError: a package is not installed.
+      InputError: `packages` contains no name.
     """
     seen: set[bytes] = set()
     for package, path in _select_packages(packages).items():
@@ -76,12 +77,12 @@ def docstrings(packages: str = "") -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def files(packages: str = "") -> list[str]:
-    """Every file that may be read, in order."""
+    """Return every file that may be read, in order."""
     return [name for path in _select_packages(packages).values() for name in _python_files(path)]
 
 
 def estimated_bytes(packages: str = "") -> int:
-    """About how much prose there is, from the sizes of the files."""
+    """Estimate the bytes of prose from the sizes of the files."""
     total = 0
     for path in _select_packages(packages).values():
         source_bytes = sum(os.path.getsize(name) for name in _python_files(path))
@@ -90,13 +91,13 @@ def estimated_bytes(packages: str = "") -> int:
 
 
 def prose(docstring: str) -> tuple[str, ...]:
-    """The sentences of a docstring's paragraphs of prose, without markup.
+    """Return the sentences of a docstring's paragraphs of prose, without markup.
 
-    Code, tables, lists, headings, and parameters are left out.
+    Code, tables, lists, headings and parameters are dropped.
     """
     sentences: list[str] = []
     for paragraph in re.split(r"\n\s*\n", inspect.cleandoc(docstring)):
-        # The plain checks come first: most paragraphs end here.
+        # The cheap checks come first and reject most paragraphs.
         if len(paragraph) < 20 or "\n " in paragraph or paragraph[0] in " >.-+|#@":
             continue
         if not _MAYBE_END.search(paragraph[-6:]) or _UNDERLINE.search(paragraph):
@@ -124,7 +125,7 @@ def _reads_as_sentences(paragraph: str) -> bool:
 
 
 def _select_packages(packages: str) -> dict[str, str]:
-    """Top-level package -> its folder or file."""
+    """Return the folder or file of each top-level package."""
     available = _standard_library() | _installed_packages()
     if not packages:
         return available
@@ -132,11 +133,13 @@ def _select_packages(packages: str) -> dict[str, str]:
     for name in names:
         if name not in available:
             raise InputNotFoundError(
-                f"--corpus=python_docs:PACKAGE,... must name Python packages installed here. "
+                f"--corpus=python_docs:PACKAGE,... must name installed Python packages. "
                 f"Received: {settings.unknown_key(name, available)[:300]}"
             )
     if not names:
-        raise InputError(f"--corpus=python_docs:PACKAGE,... names none. Received: {packages!r}.")
+        raise InputError(
+            f"--corpus=python_docs:PACKAGE,... must name a package. Received: {packages!r}."
+        )
     return {name: available[name] for name in sorted(names, key=list(available).index)}
 
 
@@ -145,12 +148,12 @@ def _standard_library() -> dict[str, str]:
 
 
 def _installed_packages() -> dict[str, str]:
-    """What the metadata in site-packages lists: nothing that merely lies on the path."""
+    """Return the packages in the metadata of site-packages, and no other files on the path."""
     found: dict[str, str] = {}
     for root in sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}):
         tops = set()
         for distribution in importlib.metadata.distributions(path=[root]):
-            # `distribution.files` says the same and takes a second to make its paths
+            # `distribution.files` is equivalent, but takes a second to make its paths.
             for line in (distribution.read_text("RECORD") or "").splitlines():
                 path = line.split(",", 1)[0]
                 if path.endswith(".py"):
@@ -189,15 +192,15 @@ def _texts(names: Iterator[str], package: str) -> Iterator[str]:
             continue
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # about escapes in other people's strings
+                warnings.simplefilter("ignore")  # about escapes in third-party strings
                 tree = ast.parse(source)
         except (SyntaxError, ValueError, RecursionError):
-            continue  # templates, and sources for another Python
+            continue  # templates, and sources for other Python versions
         yield from _topics(tree) if package == "pydoc_data" else _docstrings(tree)
 
 
 def _docstrings(tree: ast.Module) -> Iterator[str]:
-    """Docstrings in the order of the source, without walking into expressions."""
+    """Yield docstrings in the order of the source, without walking into expressions."""
     pending: list[ast.AST] = [tree]
     while pending:
         node = pending.pop()

@@ -1,4 +1,4 @@
-"""How each kind of corpus becomes documents: one reader a kind, all of them streams.
+"""Readers that stream the documents of each kind of corpus.
 
 Memory is bounded by the longest document (squad: by the file).
 """
@@ -24,50 +24,52 @@ _DOC_OPEN = re.compile(r'<doc\b(?:.*?\btitle="(.*)")?[^>]*>\s*')
 
 @dataclasses.dataclass(frozen=True)
 class Document:
-    """A text whose order means something, and where it came from."""
+    """A text whose sentence order is meaningful, and its source."""
 
-    text: str  # as it was read
-    source: str  # file, or package (python_docs), or data set (tfds)
+    text: str  # as read
+    source: str  # file, package (python_docs) or dataset (tfds)
     splitter: Callable[[str], Iterable[str]] = sentences_of
 
     @functools.cached_property
     def sentences(self) -> tuple[str, ...]:
-        """In order, non-empty, white space normalised; found when they are first asked for."""
+        """The sentences in order, non-empty, white space normalised; computed on first access."""
         return tuple(self.splitter(self.text))
 
 
 @dataclasses.dataclass(frozen=True)
 class CorpusSource:
-    """What a reader gets: the place, already resolved to files, and the options."""
+    """The input of a reader: the location, already resolved to files, and the options."""
 
     location: str  # what follows KIND:
     files: list[str]
-    is_boundary: Callable[[str], Any]  # of a line of text; `is_blank` is told faster
+    is_boundary: Callable[[str], Any]  # tests a line of text; `is_blank` has a fast path
     errors: str
     data_dir: str | None
 
 
 def tfds_builder(name: str, data_dir: str | None, flag: str) -> Any:
-    """The builder of a data set that TFDS has prepared; nothing is downloaded.
+    """Return the builder of a dataset that TFDS has prepared; nothing is downloaded.
+
+    Error messages name `flag`.
 
     Raises:
-      InputNotFoundError: there is none of that name; `flag` asked for it.
-      InputError: that is no name, or `data_dir` is of a bucket.
+      InputNotFoundError: no prepared dataset has this name.
+      InputError: the name is invalid, or `data_dir` is in a bucket.
     """
     import tensorflow_datasets as tfds
 
     locations.require_local(data_dir or "", "--data_dir")
-    try:  # from files alone: neither the network nor the data set's own code
+    try:  # from files only, without the network or the dataset's own code
         return tfds.core.read_only_builder.builder_from_files(name, data_dir=data_dir)
     except tfds.core.registered.DatasetNotFoundError:
         folder = data_dir or tfds.core.constants.DATA_DIR
         raise InputNotFoundError(
-            f"{flag}: no prepared data set {name} in {folder!r}, and nothing is downloaded here. "
-            f"Run `tfds build {name} --data_dir={folder}` first."
+            f"{flag}: no prepared dataset {name} in {folder!r}. Nothing is downloaded: run "
+            f"`tfds build {name} --data_dir={folder}` first."
         ) from None
-    except ValueError:  # of its parser
+    except ValueError:  # from TFDS's parser of names
         raise InputError(
-            f"{flag}: a name must be name, name/config or name/config:1.0.0, of letters, digits "
+            f"{flag}: the name must be name, name/config or name/config:1.0.0, of letters, digits "
             f"and _. Received: {name!r}."
         ) from None
 
@@ -82,7 +84,11 @@ def _tfds_split(builder: Any) -> Any:
 
 
 def tfds_files(name: str, data_dir: str | None) -> list[str]:
-    """The files of a prepared data set's train split; InputNotFoundError: there is none."""
+    """Return the files of the train split (else the first split) of a prepared dataset.
+
+    Raises:
+      InputNotFoundError: no prepared dataset has this name.
+    """
     return [str(path) for path in _tfds_split(_corpus_builder(name, data_dir)).filepaths]
 
 
@@ -107,7 +113,7 @@ def _collapsed_lines(text: str) -> list[str]:
 
 def _read_wikiextractor(source: CorpusSource) -> Iterator[Document]:
     for name in source.files:
-        title, opened = "", 0  # the line of the <doc> that is open, from 1 on; 0: none is
+        title, opened = "", 0  # line number of the open <doc>, from 1; 0 if none is open
         lines: list[str] = []
         for number, line in enumerate(lines_of(name, source.errors), start=1):
             if opening := _DOC_OPEN.fullmatch(line):
@@ -119,23 +125,23 @@ def _read_wikiextractor(source: CorpusSource) -> Iterator[Document]:
                 yield Document("\n".join(lines), name)
                 opened = 0
             elif lines or line.strip() not in ("", title):
-                lines.append(line)  # from behind the line that repeats the title
+                lines.append(line)  # skips leading blank lines and the repeated title
         _require_closed(name, opened)
 
 
 def _require_blank(line: str, location: str) -> None:
     if not is_blank(line):
         raise InputError(
-            f"--corpus: {location} must stand between <doc> and </doc>. Received: {line[:80]!r}. "
-            "What WikiExtractor writes with --json is read by jsonl:."
+            f"--corpus: {location} must be between <doc> and </doc>. Received: {line[:80]!r}. "
+            "For the output of WikiExtractor --json, use jsonl:."
         )
 
 
 def _require_closed(name: str, opened: int) -> None:
     if opened:
         raise InputError(
-            f"--corpus: {name}:{opened} must open a <doc> that is closed before the next one and "
-            "the end of the file. Received: one without </doc>. Fetch the file again."
+            f"--corpus: {name}:{opened} opens a <doc> that must be closed before the next one and "
+            "the end of the file. Received: no </doc>. Fetch the file again."
         )
 
 
@@ -154,14 +160,14 @@ def _json_lines(name: str, key: str, errors: str) -> Iterator[str]:
                     f"--corpus: {name}:{number} must be a JSON object with text under `{key}`. "
                     f"Received: {line[:80]!r}."
                 )
-            # JSON can escape half a surrogate pair, which no encoder downstream could write.
+            # JSON can escape half a surrogate pair, which later code cannot encode.
             yield record[key].encode("utf-8", "replace").decode("utf-8")
 
 
 def _json(text: str, location: str) -> Any:
     try:
         return json.loads(text)
-    except (ValueError, RecursionError) as error:  # also of long integers, of deep nesting
+    except (ValueError, RecursionError) as error:  # also from long integers and deep nesting
         raise InputError(
             f"--corpus: {location} must be JSON: {error}. Received: {text[:80]!r}."
         ) from None

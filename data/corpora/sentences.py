@@ -1,13 +1,13 @@
-"""From lines to blocks to sentences, for scripts that mark where a sentence ends.
+"""Sentence splitting, for scripts that mark the end of a sentence.
 
-The lines of a block are joined. One compiled regex then finds the ends; exceptions are checked.
+The lines of a block are joined. One compiled regex then finds the ends, and exceptions are checked.
 
-A terminator ends a sentence when white space and then something other than a lower-case letter
-follow; the full stops of Chinese and Japanese need no white space, nor does an ASCII one between
-two of their characters or behind a Korean verb's ending (다. 요.). Brackets and quotes that close
-after the terminator stay with the sentence. A period after an abbreviation, an initial or a short
-number ends one only before a word that commonly starts sentences ("U.S. The", but "U.S. Army").
-An abbreviation that is missed costs a sentence cut in two, never text: nothing is dropped.
+A terminator ends a sentence if white space and then anything but a lower-case letter follow. The
+full stops of Chinese and Japanese need no white space. Neither does an ASCII terminator between two
+of their characters or after the ending of a Korean verb (다. 요.). Brackets and quotes that close
+after the terminator belong to the sentence. A period after an abbreviation, an initial or a short
+number ends a sentence only before a word that commonly starts sentences ("U.S. The", but not
+"U.S. Army"). A missed abbreviation splits a sentence in two, but text is never dropped.
 """
 
 import re
@@ -27,14 +27,14 @@ _OPEN = "\"'“”‘’„‚«»‹›([{¿¡*_—–-"
 
 _KANJI_KANA = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _HANGUL = "\uac00-\ud7a3"
-_GLUED = (  # a sentence that begins without a space behind an ASCII terminator
+_GLUED = (  # a sentence that begins without a space after an ASCII terminator
     rf"(?<=[{_KANJI_KANA}][.!?])(?=[{_KANJI_KANA}])"
     rf"|(?<=[다요죠까네][.!?])(?=[{_HANGUL}])"
 )
-# "..." 라고: what was quoted is part of a Korean sentence.
+# "..." 라고: the quotation is part of a Korean sentence.
 _QUOTATIVE = rf"(?:이?라[고는며]|하고)(?![{_HANGUL}])"
-# Possessive quantifiers and the look-behind keep a long run of dots linear. A closing mark may
-# stand apart, as in `texte. »` and in WikiText's `. " `.
+# Possessive quantifiers and the look-behind keep the time linear for a long run of dots. A space
+# may precede a closing mark, as in `texte. »` and in WikiText's `. " `.
 _BOUNDARY = re.compile(
     rf"[{_END}](?<![{_END}][{_END}])[{_END}]*+"
     rf"(?:(?<=[{_WIDE_END}])(?<!．(?=[0-9０-９]))[{_WIDE_CLOSE}]*+"
@@ -52,7 +52,7 @@ _NEVER_FINAL = frozenset(
     vs cf viz e.g i.e eg ie approx fig figs eq eqs resp hr hrn fr frl bzw bspw evtl ggf inkl
     sog vgl d.h z.b u.a sr sra srta dhr mevr bijv dipl""".split()
 )
-# These are words of their own, or end sentences, unless a number follows.
+# These are ordinary words, or end sentences, unless a number follows.
 _BEFORE_NUMBER = frozenset(
     """no nos nr art p pp vol vols ch chap sec abs bd kap ed jan feb mar apr jun jul aug sep sept
     oct nov dec""".split()
@@ -76,9 +76,9 @@ _FIRST_WORD = re.compile(rf"[{re.escape(_OPEN)}]*(\w+\.?)")
 
 
 def sentences_of(text: str) -> tuple[str, ...]:
-    """The sentences of a document; none crosses a block.
+    """Return the sentences of a document; none crosses the end of a block.
 
-    A blank line, a line of rules (`* * *`) or an ideographic space that indents ends a block.
+    A blank line, a rule (`* * *`) or an indentation with an ideographic space ends a block.
     """
     sentences: list[str] = []
     for block in _BREAK.split(f"\n{text}\n"):
@@ -91,16 +91,16 @@ def sentences_of(text: str) -> tuple[str, ...]:
 
 
 def join_lines(text: str) -> str:
-    """Hard-wrapped lines as one: joined by a space, but by nothing between two CJK characters."""
+    """Join hard-wrapped lines with a space, or with nothing between two CJK characters."""
     joined = _AROUND_BREAK.sub("\n", text.strip())
     return _SPACELESS_BREAK.sub("", joined).replace("\n", " ")
 
 
 def split_sentences(block: str) -> list[str]:
-    """The sentences of a block in order, non-empty, with white space normalised.
+    """Return the sentences of a block in order, non-empty, with white space normalised.
 
-    A block without any terminator is one sentence. Joined by spaces, the sentences give the
-    block's text again (scripts that write no spaces between sentences aside).
+    A block without a terminator is one sentence. Joining the sentences with spaces restores the
+    text of the block, except in scripts without spaces between sentences.
     """
     text = normalize_blanks(block)
     ascii_only = text.isascii()
@@ -119,9 +119,9 @@ def split_sentences(block: str) -> list[str]:
             end = _end_at_quote(text, end, is_open=quotes % 2 == 1)
         is_spaced = text[end : end + 1] == " "
         if is_spaced and not ascii_only and text[end + 1 : end + 4].lstrip(_OPEN)[:1].islower():
-            continue  # lower case beyond a-z
+            continue  # a lower-case letter beyond a-z
         if end - start < 8 and not _WORD.search(text, start, end):
-            continue  # a dash or a stray quote is no sentence
+            continue  # a dash or a stray quote is not a sentence
         sentences.append(text[start:end])
         start = end + is_spaced
     rest = text[start:]
@@ -133,8 +133,8 @@ def split_sentences(block: str) -> list[str]:
 
 
 def normalize_blanks(text: str) -> str:
-    """The text with every run of white space (and NUL) made one space, and none at the ends."""
-    for blank in _BLANKS:  # each a scan at memory speed: faster than any regex, no list of words
+    """Replace every run of white space (and NUL) with one space, and strip both ends."""
+    for blank in _BLANKS:  # scans at memory speed: faster than any regex or a list of words
         if blank in text:
             text = text.replace(blank, " ")
     while "  " in text:
@@ -143,15 +143,15 @@ def normalize_blanks(text: str) -> str:
 
 
 def _may_be_abbreviation(word: str) -> bool:
-    """Whether `_continues_after_period` needs a look: not at most of the words before a period."""
+    """Return False for most words, for which `_continues_after_period` need not be called."""
     size = len(word)
     return size < 3 or (size < 7 and (not word.isalpha() or word.lower() in _ABBREVIATIONS))
 
 
 def _continues_after_period(text: str, start: int, begin: int, dot: int) -> bool:
-    """Whether the sentence that began at `start` goes on behind the single period at `dot`.
+    """Return True if the sentence that began at `start` continues after the period at `dot`.
 
-    begin: where the word before the period does.
+    The word before the period begins at `begin`.
     """
     word = text[begin:dot].rpartition("(")[2].lstrip(_OPEN)
     lowered = word.lower()
@@ -168,9 +168,9 @@ def _continues_after_period(text: str, start: int, begin: int, dot: int) -> bool
 
 
 def _end_at_quote(text: str, end: int, is_open: bool) -> int:
-    """Where the sentence ends if a straight double quote touches `end`: it closes or it opens.
+    """Return the end of a sentence if a straight double quote, closing or opening, touches `end`.
 
-    A quote that stands apart (WikiText) or follows a wide full stop closes only what is open.
+    A quote after a space (WikiText) or a wide full stop closes only an open quotation.
     """
     if text[end - 1] == '"':
         return end - 2 if text[end - 2] == " " and not is_open else end

@@ -1,4 +1,4 @@
-"""Lines and blocks of text files, plain or packed: those that end in .gz are read directly."""
+"""Lines and blocks of text files, plain or gzipped (.gz)."""
 
 import gzip
 import io
@@ -22,13 +22,16 @@ def _open(name: str) -> io.BufferedReader:
 
 
 def lines_of(name: str, errors: str) -> Iterator[str]:
-    """The lines of a UTF-8 file."""
+    """Yield the lines of a UTF-8 file."""
     for text in _blocks(name, errors):
         yield from text.split("\n")
 
 
 def _blocks(name: str, errors: str) -> Iterator[str]:
-    """Whole lines of a UTF-8 file, without the last "\\n", of which the byte offset is known."""
+    """Yield blocks of whole lines of a UTF-8 file, without the last line break.
+
+    Error messages contain the byte offset.
+    """
     offset = 0
     try:
         with reading(name), _open(name) as stream:
@@ -37,7 +40,7 @@ def _blocks(name: str, errors: str) -> Iterator[str]:
                 if not offset:
                     text = text.removeprefix("\ufeff")
                 offset += len(block)
-                del block  # may be a long line
+                del block  # it may be one long line
                 text = text.removesuffix("\n")
                 yield _RETURNS.sub("", text) if "\r" in text else text
     except UnicodeDecodeError as error:
@@ -47,17 +50,17 @@ def _blocks(name: str, errors: str) -> Iterator[str]:
         ) from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise InputError(
-            f"--corpus: {name} must be a whole gzip file: {error}. Fetch it again."
+            f"--corpus: {name} must be a complete gzip file: {error}. Fetch it again."
         ) from None
 
 
 def is_blank(line: str) -> bool:
-    """Whether a line holds nothing but white space."""
+    """Return True if a line contains only white space."""
     return not line or line.isspace()
 
 
 def texts_of(name: str, errors: str, is_boundary: Callable[[str], Any]) -> Iterator[str]:
-    """What stands between the boundaries of a file."""
+    """Yield the texts between the boundaries of a file."""
     parts: list[str] = []
     for block in _blocks(name, errors):
         first, *others = _split(block, is_boundary)

@@ -1,1 +1,1 @@
-"""From records to batches: the stream of an epoch, pairs, masks, mixtures."""
+"""The input pipeline from records to batches: shuffled streams, pairs, masks and mixtures."""

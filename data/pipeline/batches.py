@@ -1,7 +1,7 @@
-"""Records -> batches: a keyed order, pairs and masks, as a pure function of (seed, epoch, record).
+"""Batches of records: order, pairs and masks are pure functions of (seed, epoch, record).
 
-Batch number s holds the records [s * B, (s + 1) * B) of the endless stream. So a saved position is
-a step, and a restart seeks.
+Batch s contains the records [s * B, (s + 1) * B) of the endless stream. So a position in the data
+is just a step, and a restart seeks to it.
 """
 
 from collections.abc import Callable
@@ -42,27 +42,27 @@ def training_batches(
     worker: int = 0,
     batch_size_per_replica: int | None = None,
 ) -> tf.data.Dataset:
-    """Endless batches from step `start_step` on.
+    """Return an endless dataset of batches from step `start_step` on.
 
-    With several workers each takes its own run of every global batch, so that together they read
-    what one would. Shapes are static: features as `ExampleMaker` makes them, with
-    `batch_size_per_replica` rows (by default, all of the worker's). Records of the reference layout
-    are masked already: `masking` changes nothing.
+    With several workers, each one takes its own slice of every global batch, so that together they
+    read the same records as a single worker. Shapes are static: the features are those of
+    `ExampleMaker`, with `batch_size_per_replica` rows (by default, all rows of the worker).
+    `masking` has no effect on records of the reference layout, which are already masked.
 
     Raises:
-      ConfigError: the workers or the replicas cannot share a global batch evenly, or as
-        `check_objective`.
+      ConfigError: the workers or the replicas cannot split a global batch evenly, or
+        `check_objective` fails.
     """
     per_worker = global_batch_size // num_workers
     if global_batch_size % num_workers or per_worker % (batch_size_per_replica or per_worker):
         raise ConfigError(
             f"`loop.global_batch_size` must be a multiple of the {num_workers} workers times the "
-            f"batch of a replica ({batch_size_per_replica}). Received: {global_batch_size}."
+            f"batch size per replica ({batch_size_per_replica}). Received: {global_batch_size}."
         )
     examples = _examples(records, objective, masking, seed)
     dataset = records.stream(objective, seed, start_step * global_batch_size)
     dataset = dataset.batch(global_batch_size, drop_remainder=True)
-    # Cut while the records are still strings: parsing and masking cost more than reading.
+    # Slice while the records are still strings: parsing and masking cost more than reading.
     worker_rows = slice(worker * per_worker, (worker + 1) * per_worker)
     dataset = dataset.map(lambda *fields: tuple(field[worker_rows] for field in fields))
     dataset = dataset.rebatch(batch_size_per_replica or per_worker, drop_remainder=True)
@@ -77,9 +77,9 @@ def evaluation_batches(
     batch_size: int,
     seed: int = 0,
 ) -> tf.data.Dataset:
-    """Every record once, in the order of the files, the same masks each time.
+    """Return a dataset of every record once, in the order of the files, with fixed masks.
 
-    The last batch is filled up with copies whose weights are 0.
+    The last batch is padded with copies whose weights are 0.
     """
     examples = _examples(records, objective, masking, seed)
     dataset = records.in_order(objective, seed).batch(batch_size)
@@ -88,17 +88,17 @@ def evaluation_batches(
 
 
 def check_objective(manifest: Manifest, objective: Objective) -> None:
-    """Refuses an objective that the records cannot serve.
+    """Check that the records support the objective.
 
     Raises:
-      ConfigError: no record has a second segment; NSP of a single document; or records whose pairs
-        were labelled for another one.
+      ConfigError: no record has a second segment, NSP has only a single document, or the pairs are
+        labelled for another objective.
     """
     if manifest.layout == COMPACT:
         counts = manifest.counts
         if objective.pair != "none" and 0 < counts.sequences == counts.sequences_without_pair:
             raise ConfigError(
-                f"`objective.pair={objective.pair}` needs documents of two sentences and more. "
+                f"`objective.pair={objective.pair}` needs documents of two or more sentences. "
                 f"Received: {counts.sequences} records without a second segment. Choose none, or "
                 "build with another --document_boundary."
             )
@@ -109,7 +109,7 @@ def check_objective(manifest: Manifest, objective: Objective) -> None:
             )
     elif objective.pair not in (labelled := pair_of(manifest), "none"):
         raise ConfigError(
-            f"`objective.pair` must be what the records' labels are for, {labelled}, or none. "
+            f"`objective.pair` must be the objective of the records' labels, {labelled}, or none. "
             f"Received: {objective.pair!r}. Choose one, or build with --layout=compact."
         )
 
@@ -117,7 +117,7 @@ def check_objective(manifest: Manifest, objective: Objective) -> None:
 def _examples(
     records: Records | Mixture, objective: Objective, masking: MaskingConfig, seed: int
 ) -> Callable[..., Batch]:
-    """What makes a batch of serialized records, their indices and epochs (and partners) a batch."""
+    """Return the function from serialized records, indices, epochs (and partners) to a batch."""
     parts = records.parts if isinstance(records, Mixture) else (records,)
     for part in parts:
         check_objective(part.manifest, objective)
@@ -130,7 +130,7 @@ def _examples(
 
 @tf.autograph.experimental.do_not_convert
 def padded_batch(examples: Callable[..., Batch], batch_size: int, *fields: tf.Tensor) -> Batch:
-    """What `examples` makes of at most `batch_size` records, filled up with copies of weight 0."""
+    """Apply `examples` to at most `batch_size` records, padded with copies of weight 0."""
     count = tf.shape(fields[0])[0]
     rows = tf.minimum(tf.range(batch_size), count - 1)
     batch = examples(*(tf.gather(field, rows) for field in fields))

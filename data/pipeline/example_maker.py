@@ -1,4 +1,4 @@
-"""A batch of compact records -> what the model is given: the pair laid out, and pieces masked."""
+"""The model's inputs from compact records: segments laid out with special pieces, and masked."""
 
 import dataclasses
 
@@ -16,12 +16,12 @@ _MASK_STREAMS = (keyed_random.NGRAM, keyed_random.TILE, keyed_random.REPLACE, ke
 
 
 def max_pieces(seq_length: int) -> int:
-    """Pieces beside [CLS] and two [SEP]."""
+    """Return the maximum number of pieces of a pair, without [CLS] and two [SEP]."""
     return seq_length - 3
 
 
 class ExampleMaker:
-    """Turns a batch of serialized records of the compact layout into features and targets."""
+    """Function from serialized records of the compact layout to features and targets."""
 
     def __init__(
         self, manifest: Manifest, objective: Objective, masking: MaskingConfig, seed: int
@@ -30,17 +30,24 @@ class ExampleMaker:
         self.pad_id, _, self.cls_id, self.sep_id, mask_id = manifest.special_ids
         self.vocabulary = Vocabulary(manifest.vocab_size, mask_id, manifest.special_ids)
 
-    @tf.autograph.experimental.do_not_convert  # graph operations only: converting takes seconds
+    @tf.autograph.experimental.do_not_convert  # only graph operations; conversion takes seconds
     def __call__(
         self, raw: tf.Tensor, index: tf.Tensor, epoch: tf.Tensor, partner: tf.Tensor | None = None
     ) -> dict[str, tf.Tensor]:
-        """string [B], int64 [B], int64 [B], for NSP string [B] -> the batch.
+        """Return a batch of examples.
 
-        input_word_ids, input_mask, input_type_ids: int32 [B, S].
-        masked_lm_positions, masked_lm_ids: int32 [B, P]; masked_lm_weights: float32 [B, P].
-        pair_label: int32 [B], 0 = in order, 1 = swapped or of another document; pair_weight:
-        float32 [B], 0 where the record has one segment, the objective has no pairs, or NSP's draw
-        wanted a partner and found records of the same document only.
+        Args:
+          raw: string [B], the serialized records.
+          index: int64 [B], the indices of the records.
+          epoch: int64 [B], the epochs of the records.
+          partner: string [B], the serialized partners for NSP.
+
+        Returns:
+          input_word_ids, input_mask, input_type_ids: int32 [B, S].
+          masked_lm_positions, masked_lm_ids: int32 [B, P]; masked_lm_weights: float32 [B, P].
+          pair_label: int32 [B], 0 = in order, 1 = swapped or from another document.
+          pair_weight: float32 [B], 0 if the record has one segment, if the objective has no pairs,
+            or if NSP needs a partner but found only records of the same document.
         """
         record = self.manifest.schema.parse(raw)
         partners = None if partner is None else self.manifest.schema.parse(partner)
@@ -49,7 +56,7 @@ class ExampleMaker:
         )
         layout = _lay_out(segments, self.manifest.seq_length)
         sources = [record] if partners is None else [record, partners]
-        # One gather for both: a piece's id and, in its lowest bit, whether it starts a word.
+        # One gather for both the id of a piece and, in the lowest bit, its word start.
         pieces = take(tf.concat([_pieces(source) for source in sources], axis=1), layout.source)
         masked = mask_batch(
             self._ids(tf.bitwise.right_shift(pieces, 1), layout),
@@ -68,7 +75,7 @@ class ExampleMaker:
         }
 
     def _keys(self, stream: int, index: tf.Tensor, epoch: tf.Tensor) -> tf.Tensor:
-        """uint64 [B, 1]: the key of each record in a stream."""
+        """Return the key of each record in a stream, uint64 [B, 1]."""
         return keyed_random.graph_bits(
             keyed_random.graph_stream_key(self.seed, stream, epoch), index
         )[:, None]
@@ -83,7 +90,7 @@ class ExampleMaker:
         if partners is not None:
             begin, length = _lengths(partners)
             is_other = partners["document"] != record["document"]
-            # The partner's pieces stand behind the record's own.
+            # The partner's pieces follow the record's own.
             begin, length = begin + record["pieces"].shape[1], tf.where(is_other, length, 0)
             limit = max_pieces(self.manifest.seq_length)
             return pair_objective.replace_half(first, second, key, begin, length, limit)
@@ -99,9 +106,9 @@ class ExampleMaker:
 
 @dataclasses.dataclass(frozen=True)
 class _Layout:
-    """[CLS] X [SEP] Y [SEP]: what stands at each position, all [B, S]."""
+    """The layout [CLS] X [SEP] Y [SEP], position by position; all [B, S]."""
 
-    source: tf.Tensor  # int32, index into the record's pieces; 0 where special
+    source: tf.Tensor  # int32, index into the record's pieces; 0 if not ordinary
     ordinary: tf.Tensor  # bool, neither special nor padding
     real: tf.Tensor  # bool, not padding
     in_second: tf.Tensor  # bool, Y and its [SEP]
@@ -127,13 +134,13 @@ def _lay_out(segments: Segments, seq_length: int) -> _Layout:
 
 
 def _lengths(record: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
-    """Pieces of segments A and B, int32 [B]."""
+    """Return the numbers of pieces of segments A and B, int32 [B]."""
     first = tf.cast(record["first_length"], tf.int32)
     return first, record["pieces_length"] - first
 
 
 def _pieces(record: dict[str, tf.Tensor]) -> tf.Tensor:
-    """int32 [B, S]: twice the piece's id, plus 1 where it starts a word."""
+    """Return twice the id of each piece, plus 1 if it starts a word, int32 [B, S]."""
     ids, packed = tf.cast(record["pieces"], tf.int32), tf.cast(record["word_starts"], tf.int32)
     bits_of_byte = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
     bits = tf.reshape(tf.gather(bits_of_byte, packed), [tf.shape(packed)[0], packed.shape[1] * 8])

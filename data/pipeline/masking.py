@@ -1,18 +1,19 @@
-"""Masked n-gram LM targets, drawn in the graph, a pure function of (seed, epoch, record).
+"""Masked n-gram LM targets drawn in the graph, a pure function of (seed, epoch, record).
 
-The paper's masking (section 4.1): n-grams of whole words, p(n) ~ 1/n up to `max_ngram`; of the
-chosen pieces 80 % become [MASK], 10 % a random piece, 10 % stay.
+This is the paper's masking (section 4.1): n-grams of whole words, with p(n) ~ 1/n up to
+`max_ngram`. Of the chosen pieces, 80 % become [MASK], 10 % become a random piece, and 10 % stay.
 
-The words of a sequence are tiled by n-grams with lengths drawn from p(n); the tiles get a random
-order; the words are taken in that order, each if it still fits into the budget of pieces. So
-n-grams never overlap; only the last one taken can be incomplete; the budget is used exactly, unless
-every word that is left is longer than what is missing; and every word is about as likely to be
-masked as any other. (Measured: a segment's first word has 0.19 in sequences of 16 pieces where the
-mean is 0.15, and from 64 pieces on at most 0.01 above it. Words of one piece, which always fit,
-have 0.18 and words of three 0.14 in sequences of 124.)
+The words of a sequence are tiled with n-grams whose lengths are drawn from p(n), and the tiles get
+a random order. The words are taken in that order, each one if it still fits into the budget of
+pieces. So n-grams never overlap, and only those at the end of the budget can be incomplete. The
+budget is used exactly, unless every remaining word is longer than the rest of the budget. All words
+are about equally likely to be masked. (Measured: in sequences of 16 pieces, the first word of a
+segment has probability 0.19, where the mean is 0.15; from 64 pieces on, at most 0.01 above the
+mean. In sequences of 124 pieces, words of one piece, which always fit, have 0.18, and words of
+three pieces have 0.14.)
 
-How it is fast: words are numbered, and nothing is sorted. A histogram of their random order tells
-up to where they all fit; then the rows in which something is missing take one word after the other.
+For speed, words are numbered and nothing is sorted. A histogram of the random order shows up to
+which priority all words fit. Then the rows with an unused rest take one word after the other.
 """
 
 import dataclasses
@@ -29,37 +30,39 @@ from data.building.static_masking import MASKED_SHARE, RANDOM_SHARE
 from data.pipeline.row_ops import BLOCK, histogram, running_sum, take
 from data.records.schema import MAX_SEQ_LENGTH
 
-_TILING_WORDS = 2**19  # of all tilings together: 963 of them at 512, 3,276 at 128
+_TILING_WORDS = 2**19  # words of all tilings together: 963 tilings at length 512, 3,276 at 128
 _BUCKET_BITS = 7
 _LAST = tf.int32.max
 
 
 @dataclasses.dataclass(frozen=True)
 class MaskingConfig(Bounded):
-    """How pieces are masked.
+    """Options of masking.
 
-    rate: share of a sequence's pieces, special ones counted, that are predicted.
-    max_ngram: longest run of words masked together; 1 masks single words.
-    max_predictions: slots for predictions, P; 0 means round(rate * seq_length).
-    whole_words: mask words; else single pieces count as words, as BERT's first masking.
+    Attributes:
+      rate: share of a sequence's pieces, special pieces included, to predict.
+      max_ngram: maximum number of words masked together; 1 masks single words.
+      max_predictions: prediction slots, P; 0 means round(rate * seq_length).
+      whole_words: mask whole words; otherwise each piece counts as a word, as in BERT's first
+        masking.
     """
 
     KEY = "`masking.{}`"
 
     rate: Annotated[float, between("(0, 1)")] = 0.15
     max_ngram: Annotated[int, POSITIVE] = 3
-    max_predictions: Annotated[int, at_least(0, "which is round(rate * seq_length)")] = 0
+    max_predictions: Annotated[int, at_least(0, "where 0 means round(rate * seq_length)")] = 0
     whole_words: bool = True
 
     def slots(self, seq_length: int) -> int:
-        """P: prediction slots of a sequence of `seq_length`.
+        """Return P, the number of prediction slots of a sequence of `seq_length` pieces.
 
         Raises:
-          ConfigError: P is more than `seq_length`, or that more than masking can do.
+          ConfigError: P is more than `seq_length`, or `seq_length` is more than MAX_SEQ_LENGTH.
         """
         if seq_length > MAX_SEQ_LENGTH:
             raise ConfigError(
-                f"masking takes sequences of at most {MAX_SEQ_LENGTH} pieces. "
+                f"masking supports sequences of at most {MAX_SEQ_LENGTH} pieces. "
                 f"Received: {seq_length}."
             )
         if self.max_predictions > seq_length:
@@ -72,7 +75,7 @@ class MaskingConfig(Bounded):
 
 @dataclasses.dataclass(frozen=True)
 class Vocabulary:
-    """What masking needs to know of a vocabulary."""
+    """The properties of a vocabulary that masking needs."""
 
     size: int
     mask_id: int
@@ -88,15 +91,17 @@ def mask_batch(
     config: MaskingConfig,
     vocabulary: Vocabulary,
 ) -> dict[str, tf.Tensor]:
-    """Chooses and masks pieces.
+    """Choose and mask pieces.
 
     Args:
       ids: int32 [B, S], S at most MAX_SEQ_LENGTH.
-      word_starts: bool [B, S]; the first piece of each segment counts as one in any case.
-      maskable: bool [B, S]: neither special nor padding.
-      segment_starts: bool [B, S]: first piece of a segment, of which a row has at most two; no word
-        or n-gram crosses it.
+      word_starts: bool [B, S]; the first piece of each segment always counts as one.
+      maskable: bool [B, S], True for pieces that are neither special nor padding.
+      segment_starts: bool [B, S], True for the first piece of a segment. A row has at most two, and
+        no word or n-gram crosses them.
       keys: uint64 [B, 1] for each of the streams NGRAM, TILE, REPLACE and PIECE.
+      config: the masking options.
+      vocabulary: the vocabulary of `ids`.
 
     Returns:
       `input_word_ids` int32 [B, S], `masked_lm_positions` int32 [B, P] ascending, padded with 0,
@@ -128,11 +133,11 @@ def mask_batch(
 def _words(
     word_starts: tf.Tensor, maskable: tf.Tensor, segment_starts: tf.Tensor, max_ngram: int
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Number of each piece's word, int32 [B, S], and pieces of each word, int32 [B, W].
+    """Return each piece's word number, int32 [B, S], and each word's size in pieces, int32 [B, W].
 
-    Numbers begin at 1 and jump from segment to segment by `max_ngram`, so that no tile reaches
-    from one into the next. Number 0, of size 0, is what is not maskable. S and W are padded to
-    multiples of 32.
+    Words are numbered in order. At the start of each segment, `max_ngram` numbers are skipped, so
+    that no tile reaches from one segment into the next. Number 0, of size 0, is for pieces that are
+    not maskable. S and W are padded to multiples of 32.
     """
     if short := -maskable.shape[1] % BLOCK:
         pad = functools.partial(tf.pad, paddings=[[0, 0], [0, short]])
@@ -148,7 +153,7 @@ def _words(
 def _random_order(
     keys: dict[int, tf.Tensor], width: tf.Tensor, length: int, max_ngram: int
 ) -> tf.Tensor:
-    """int32 [B, W]: sort key of each word number, random by n-grams, in order within an n-gram."""
+    """Return sort keys of words, int32 [B, W]: random by n-gram, in order within an n-gram."""
     table = tilings(max_ngram, _width(length, max_ngram))
     row = keyed_random.graph_below(
         keyed_random.graph_bits(keys[keyed_random.NGRAM], tf.zeros([], tf.int64)), len(table)
@@ -163,10 +168,10 @@ def _random_order(
 
 @functools.lru_cache
 def tilings(max_ngram: int, width: int) -> np.ndarray:
-    """int32 [T, width]: T tilings of `width` words by n-grams with p(n) ~ 1/n; each word's tile.
+    """Return each word's tile in T tilings by n-grams with p(n) ~ 1/n, int32 [T, width].
 
-    A record draws one of them, and the order of its tiles anew; drawing the tiles too would take a
-    seventh more time.
+    Each time, a record draws one tiling and an order of its tiles. Drawing the tiles too would take
+    a seventh more time.
     """
     chances = np.cumsum(1 / np.arange(1, max_ngram + 1))
     shape = (_TILING_WORDS // width, width)
@@ -181,7 +186,7 @@ def tilings(max_ngram: int, width: int) -> np.ndarray:
 
 
 def _width(length: int, max_ngram: int) -> int:
-    """W at most: the word numbers that a sequence can need."""
+    """Return the maximum W, the number of word numbers that a sequence can need."""
     return -(-(length + 2 * max_ngram + 1) // BLOCK) * BLOCK
 
 
@@ -190,7 +195,7 @@ def _number_bits(length: int, max_ngram: int) -> int:
 
 
 def _budget(sizes: tf.Tensor, segment_starts: tf.Tensor, rate: float, slots: int) -> tf.Tensor:
-    """int32 [B, 1]: min(P, max(1, round(rate * pieces))), special pieces counted."""
+    """Return min(P, max(1, round(rate * pieces))), special pieces included, int32 [B, 1]."""
     ordinary = tf.reduce_sum(sizes, axis=1, keepdims=True)
     segments = tf.reduce_sum(tf.cast(segment_starts, tf.int32), axis=1, keepdims=True)
     pieces = tf.cast(ordinary + segments + 1, tf.float32)
@@ -198,10 +203,10 @@ def _budget(sizes: tf.Tensor, segment_starts: tf.Tensor, rate: float, slots: int
 
 
 def _choose(order: tf.Tensor, sizes: tf.Tensor, budget: tf.Tensor, bits: int) -> tf.Tensor:
-    """bool [B, W]: words in their order, each if it still fits into the budget."""
+    """Return True for the chosen words, bool [B, W]: in order, each one that still fits."""
     bucket = tf.bitwise.right_shift(order, 31 - _BUCKET_BITS)
     used = running_sum(histogram(bucket, 2**_BUCKET_BITS, sizes))  # up to the end of each bucket
-    limit = tf.searchsorted(used, budget, side="right")  # [B, 1], the first that is too much
+    limit = tf.searchsorted(used, budget, side="right")  # [B, 1], the first that does not fit
     used = take(used, tf.maximum(limit - 1, 0)) * tf.cast(limit > 0, tf.int32)
     is_chosen = bucket < limit
     left_out = tf.cast(is_chosen | tf.equal(sizes, 0), tf.int32)
@@ -214,10 +219,10 @@ def _choose(order: tf.Tensor, sizes: tf.Tensor, budget: tf.Tensor, bits: int) ->
 
 
 def _fill(order: tf.Tensor, sizes: tf.Tensor, missing: tf.Tensor, bits: int) -> tf.Tensor:
-    """int32 [N], row * W + number of the words taken one by one, in their order, where they fit.
+    """Take words in order, each one that still fits; return row * W + word number, int32 [N].
 
-    order: int32 [B, W], the largest int32 where there is no word to take.
-    missing: int32 [B, 1], pieces.
+    `order`, int32 [B, W], is the largest int32 where there is no word to take. `missing`, int32
+    [B, 1], is the rest of the budget in pieces.
     """
     width = tf.shape(order)[1]
 
@@ -230,7 +235,7 @@ def _fill(order: tf.Tensor, sizes: tf.Tensor, missing: tf.Tensor, bits: int) -> 
         taken: tf.Tensor,
     ) -> tuple[tf.Tensor, ...]:
         is_unfit = tf.cast((sizes > missing) | (order <= last), tf.int32)
-        # With tf.where for tf.maximum it would take ten times as long: no branch is predictable.
+        # tf.where instead of tf.maximum would take ten times as long: its branches are random.
         first = tf.reduce_min(tf.maximum(order, _LAST * is_unfit), axis=1, keepdims=True)
         unfinished = tf.where(first[:, 0] < _LAST)[:, 0]  # rows in which a word fits
         rows, order, sizes, missing, first = (
@@ -249,13 +254,13 @@ def _fill(order: tf.Tensor, sizes: tf.Tensor, missing: tf.Tensor, bits: int) -> 
 def _replacements(
     targets: tf.Tensor, keys: dict[int, tf.Tensor], vocabulary: Vocabulary
 ) -> tf.Tensor:
-    """int32 [B, P]: [MASK] for 80 %, a random ordinary piece for 10 %, no change for 10 %."""
+    """Return the new ids, int32 [B, P]: 80 % [MASK], 10 % random ordinary pieces, 10 % kept."""
     slot = tf.range(targets.shape[1])
     ordinary = vocabulary.size - len(vocabulary.special_ids)
     piece = keyed_random.graph_below(
         keyed_random.graph_bits(keys[keyed_random.PIECE], tf.cast(slot, tf.int64)), ordinary
     )
-    for special in sorted(vocabulary.special_ids):  # number of an ordinary piece -> its id
+    for special in sorted(vocabulary.special_ids):  # index among the ordinary pieces -> id
         piece += tf.cast(piece >= special, tf.int32)
     draws = keyed_random.graph_bits32(keys[keyed_random.REPLACE], slot)
     choice = tf.cast(draws, tf.int64)

@@ -1,4 +1,4 @@
-"""Several folders of records as one stream, each with its share (the paper's additional data)."""
+"""Several record folders as one stream, each with its share (the paper's additional data)."""
 
 import contextlib
 import dataclasses
@@ -15,19 +15,21 @@ from data.pipeline.pair_objective import Objective
 from data.pipeline.record_folder import Records
 from data.records.manifest import COMPACT, Manifest
 
-BLOCK = 1000  # records of the stream in which every folder has its exact share
+BLOCK = 1000  # records per block; every block has the exact share of each folder
 _WEIGHTED = re.compile(r"(.+):(\d+(?:\.\d*)?|\.\d+)")
 
 
 @dataclasses.dataclass(frozen=True)
 class Mixture:
-    """Folders of records made by one tokenizer, for one length and layout.
+    """Record folders with the same tokenizer, sequence length and layout.
 
-    Every BLOCK records of the stream hold so many of each folder as its weight says, in a keyed
-    order; a folder's own records come in the order of its own stream. So position p of the mixture
-    is a known position of one folder, and a restart seeks.
+    Every BLOCK records of the stream contain each folder in proportion to its weight, in a keyed
+    order. The records of a folder come in the order of its own stream. So position p of the mixture
+    is a known position of one folder, and a restart seeks to it.
 
-    weights: of the parts, positive; only their ratios count.
+    Attributes:
+      parts: the record folders.
+      weights: the positive weights of the parts; only their ratios matter.
     """
 
     parts: tuple[Records, ...]
@@ -35,10 +37,11 @@ class Mixture:
 
     @classmethod
     def open(cls, text: str, skip_corrupt: bool = False) -> "Mixture":
-        """Opens `DIR`, or `DIR:weight,DIR:weight`.
+        """Open `DIR`, or `DIR:weight,DIR:weight`.
 
         Raises:
-          InputError: a folder's records do not go with the first one's, or a weight is too small.
+          InputError: `text` has another form, the records of a folder do not match those of the
+            first one, or a weight is too small.
         """
         if "," not in text and not _WEIGHTED.fullmatch(text):
             return cls((Records.open(text, skip_corrupt),), (1.0,))
@@ -59,18 +62,19 @@ class Mixture:
 
     @property
     def manifest(self) -> Manifest:
-        """That of the first folder: tokenizer, length, layout and schema are those of all."""
+        """Manifest of the first folder; tokenizer, length, layout and schema are common to all."""
         return self.parts[0].manifest
 
     @property
     def num_records(self) -> int:
-        """Of all folders together."""
+        """Number of records in all folders together."""
         return sum(part.manifest.num_records for part in self.parts)
 
     def stream(self, objective: Objective, seed: int, start: int) -> tf.data.Dataset:
-        """As `Records.stream`, of all folders, whose records are numbered through.
+        """Return the stream of all folders, with the fields of `Records.stream`.
 
-        So no two have the same index, by which their masks and pairs are drawn.
+        Records are numbered consecutively over all folders. So each has its own index, from which
+        masks and pairs are drawn.
         """
         if len(self.parts) == 1:
             return self.parts[0].stream(objective, seed, start)
@@ -93,7 +97,7 @@ class Mixture:
         return tf.data.Dataset.choose_from_datasets(streams, choice.skip(start % BLOCK))
 
     def numbers(self, seed: int, start: int, count: int) -> list[tuple[str, int, int]]:
-        """(folder, epoch, index in it) of `count` records of the stream from number `start` on."""
+        """Return (folder, epoch, index in the folder) of `count` records from `start` on."""
         begins = self._positions_in_parts(seed, start)
         ends = self._positions_in_parts(seed, start + count)
         numbers_of_parts = [
@@ -106,7 +110,7 @@ class Mixture:
 
     @contextlib.contextmanager
     def naming_damage(self) -> Iterator[None]:
-        """As `Records.naming_damage`, of all folders."""
+        """Apply `Records.naming_damage` to all folders."""
         with contextlib.ExitStack() as stack:
             for part in self.parts:
                 stack.enter_context(part.naming_damage())
@@ -114,20 +118,20 @@ class Mixture:
 
     @functools.cached_property
     def _pattern(self) -> np.ndarray:
-        """int64 [BLOCK]: the parts of a block's records, not yet shuffled; largest remainders."""
+        """Part of each record of a block before shuffling, int64 [BLOCK], by largest remainders."""
         shares = BLOCK * np.array(self.weights) / sum(self.weights)
         counts: np.ndarray = np.floor(shares).astype(np.int64)
         counts[np.argsort(counts - shares, kind="stable")[: BLOCK - counts.sum()]] += 1
         return np.repeat(np.arange(len(counts)), counts)
 
     def _block(self, seed: int, block: int) -> np.ndarray:
-        """int64 [BLOCK]: whose record each of the block's is."""
+        """Return the part of each record of a block, int64 [BLOCK]."""
         key = keyed_random.stream_key(seed, keyed_random.MIXTURE, block)
         draws = keyed_random.bits(key, np.arange(BLOCK)) >> np.uint64(1)
         return self._pattern[np.argsort(draws, kind="stable")]
 
     def _positions_in_parts(self, seed: int, position: int) -> list[int]:
-        """How many records of each part come before `position`."""
+        """Return the number of records of each part before `position`."""
         blocks, rest = divmod(position, BLOCK)
         per_block = np.bincount(self._pattern, minlength=len(self.parts))
         in_last_block = np.bincount(self._block(seed, blocks)[:rest], minlength=len(self.parts))
@@ -138,18 +142,19 @@ class Mixture:
         if self.manifest.layout != COMPACT:
             raise InputError(
                 "--data: only records of the compact layout can be mixed. Received: "
-                f"{self.parts[0].folder!r} of the {self.manifest.layout} layout."
+                f"{self.parts[0].folder!r} in the {self.manifest.layout} layout."
             )
         if missing:
             raise InputError(
-                f"--data: a weight must be at least 1/{BLOCK} of all. Received: {self.weights}."
+                f"--data: a weight must be at least 1/{BLOCK} of their sum. "
+                f"Received: {self.weights}."
             )
         for part in self.parts[1:]:
             for key in ("layout", "tokenizer_fingerprint", "seq_length"):
                 first, other = getattr(self.manifest, key), getattr(part.manifest, key)
                 if first != other:
                     raise InputError(
-                        f"--data: records that are mixed must have the same {key}. Received: "
+                        f"--data: mixed records must have the same {key}. Received: "
                         f"{first} in {self.parts[0].folder!r}, {other} in {part.folder!r}."
                     )
 

@@ -1,11 +1,14 @@
-"""What is predicted of two segments, drawn when records are read: SOP, NSP or nothing.
+"""Pair objectives, drawn when records are read: SOP, NSP or none.
 
-NSP's random partner is segment B of a record of another document. Three things should not tell it
-from a true one. Its length: it is drawn among the records whose segments B are nearest in length to
-the one that it replaces. Its ends: a sequence was full when its segments were cut, so the partner
-of a full one is of a full one, hence cut where that was cut, and what still is too much is taken as
-`segments.fit` does. What was seen before: it comes from a shard drawn by key from the whole data
-set, anew for each shard in each epoch.
+NSP's random partner is segment B of a record of another document. Three properties should not
+distinguish it from a true segment B:
+
+- Its length. It is drawn from the records whose segments B are nearest in length to the one that it
+  replaces.
+- Its ends. The segments of a full sequence may have been truncated. So the partner for a full
+  sequence comes from a full sequence too, and any excess is truncated by the rule of the build.
+- Its familiarity. It comes from a shard drawn by key from the whole dataset, anew for each shard in
+  each epoch.
 """
 
 import dataclasses
@@ -19,18 +22,19 @@ from albert_tf.text.truncation import truncated_lengths_in_graph
 from data.records.schema import DOCUMENT, FIRST_LENGTH, PIECES, RecordSchema
 
 PAIR_OBJECTIVES = ("sop", "nsp", "none")
-# A partner is drawn among so many records at least: a 16th of a shard, within these.
+# A partner is drawn from at least 1/16 of the records of a shard, clipped to these numbers.
 MIN_NEIGHBOURS, MAX_NEIGHBOURS = 8, 64
-_FULL, _NO_SECOND = 2**20, 2**21  # sort full records behind the others, useless ones behind all
+_FULL, _NO_SECOND = 2**20, 2**21  # sort full records after the others, and unusable ones last
 
 
 @dataclasses.dataclass(frozen=True)
 class Objective(Bounded):
-    """What is predicted of a pair of segments, label 0 or 1, half and half.
+    """The prediction for a pair of segments, with labels 0 and 1 in equal shares.
 
-    pair: `sop`: whether the segments are in order (0) or swapped (1) (paper section 3.1); `nsp`:
-    whether the second one follows the first (0) or is of another document (1); `none`: nothing, the
-    segments stay as they are.
+    Attributes:
+      pair: `sop`: the segments are in order (0) or swapped (1) (paper, section 3.1). `nsp`: the
+        second segment follows the first (0) or is from another document (1). `none`: no prediction;
+        the segments stay in order.
     """
 
     KEY = "`objective.{}`"
@@ -40,9 +44,9 @@ class Objective(Bounded):
 
 @dataclasses.dataclass(frozen=True)
 class Segments:
-    """The segments of each sequence as runs of its pieces; all [B].
+    """The segments of each sequence as ranges of its pieces; all [B].
 
-    first_begin, first_length, second_begin, second_length: int32; label: bool; weight: bool.
+    `label` and `weight` are bool, the others int32.
     """
 
     first_begin: tf.Tensor
@@ -54,13 +58,13 @@ class Segments:
 
 
 def in_order(first: tf.Tensor, second: tf.Tensor) -> Segments:
-    """A then B, without a label; `first` and `second` are their lengths, int32 [B]."""
+    """Return A then B, with weight 0; `first` and `second` are their lengths, int32 [B]."""
     never = tf.zeros_like(first, tf.bool)
     return Segments(tf.zeros_like(first), first, first, second, never, never)
 
 
 def swap_half(first: tf.Tensor, second: tf.Tensor, key: tf.Tensor) -> Segments:
-    """B before A where the key, uint64 [B], says so; never where there is no B."""
+    """Return B before A if a bit of the key, uint64 [B], is set and there is a B."""
     has_pair = second > 0
     swapped = (_bit(key, 63) == 1) & has_pair
     return Segments(
@@ -81,15 +85,12 @@ def replace_half(
     partner_length: tf.Tensor,
     max_pieces: int,
 ) -> Segments:
-    """The partner's segment in place of B where the key says so.
+    """Return the partner's segment in place of B if a bit of the key is set.
 
-    What is too much is taken as `truncation` says, from the front and the back alike: the
-    segmenter's rule. A `partner_length` of 0 means that there is none:
-    where the key wants one, the pair stays in order and counts for nothing, so that the labels stay
+    Both segments together are truncated to `max_pieces` with the lengths of `truncation`, from the
+    front and the back alike, as in the build. A `partner_length` of 0 means that there is no
+    partner. If one is needed then, the pair stays in order with weight 0, so that the labels stay
     balanced.
-
-    Args:
-      max_pieces: pieces that both segments may have together.
     """
     label_bit, odd, odd_first, odd_second = (_bit(key, bit) for bit in (63, 62, 61, 60))
     needs_partner = (label_bit == 1) & (second > 0)
@@ -108,15 +109,18 @@ def replace_half(
 
 
 def _bit(key: tf.Tensor, index: int) -> tf.Tensor:
-    """A binary digit of the keys, int32."""
+    """Return one bit of the keys, int32."""
     return tf.cast(tf.bitwise.right_shift(key, tf.constant(index, tf.uint64)) & 1, tf.int32)
 
 
 @dataclasses.dataclass(frozen=True)
 class Partners:
-    """Finds a partner for each record: a function of (seed, epoch, record).
+    """Choice of a partner for each record, a function of (seed, epoch, record).
 
-    max_pieces: pieces that both segments may have together.
+    Attributes:
+      schema: the schema of the records.
+      max_pieces: maximum number of pieces of both segments together.
+      seed: seed of the draws.
     """
 
     schema: RecordSchema
@@ -124,9 +128,9 @@ class Partners:
     seed: int
 
     def shard(self, shard: tf.Tensor, epoch: tf.Tensor, ends: tf.Tensor) -> tf.Tensor:
-        """The shard where the partners of `shard` are: each as likely as it has records.
+        """Return the shard with the partners of `shard`, drawn in proportion to its records.
 
-        ends: int64 [shards], the number of records up to each one's last.
+        `ends`, int64 [shards], contains the cumulative numbers of records.
         """
         draw = keyed_random.graph_bits(
             keyed_random.graph_stream_key(self.seed, keyed_random.PARTNER_SHARD, epoch), shard
@@ -137,9 +141,15 @@ class Partners:
     def choose(
         self, raw: tf.Tensor, index: tf.Tensor, epoch: tf.Tensor, others: tf.Tensor
     ) -> tf.Tensor:
-        """For records, string [n] and int64 [n], their partners of `others`, string [m] -> [n].
+        """Return a partner, string [n], for each record.
 
-        Where no record of another document has a segment B: any.
+        If no record of another document has a segment B, the partner is any record.
+
+        Args:
+          raw: string [n], the serialized records.
+          index: int64 [n], the indices of the records.
+          epoch: the epoch, a scalar.
+          others: string [m], the serialized records to choose from.
         """
         (document, length), (other_document, other_length) = map(
             self._document_and_length, (raw, others)
@@ -159,7 +169,7 @@ class Partners:
         return tf.gather(others, tf.gather(order, pick))
 
     def _document_and_length(self, raw: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Document, and length of segment B, with _FULL added in a full sequence: int64 [n]."""
+        """Return document and length of segment B (plus _FULL in a full sequence), int64 [n]."""
         parsed = self.schema.parse(raw)
         pieces = tf.cast(parsed[f"{PIECES}_length"], tf.int64)
         second = pieces - parsed[FIRST_LENGTH]
@@ -175,10 +185,11 @@ class Partners:
 def _windows(
     length: tf.Tensor, lengths: tf.Tensor, count: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Where, in the ordered `lengths`, of which `count` are usable, partners of `length` are drawn.
+    """Return begin and size, int32 [n], of the range from which the partners are drawn.
 
-    All of the same length or, where these are few, some around them: for a full sequence longer
-    ones, so that it stays full. Returns begin and size, int32 [n].
+    The range is in `lengths`, which is sorted and starts with `count` usable entries. It contains
+    all entries equal to `length`. If these are few, it also contains entries around them; for a
+    full sequence, longer ones if possible, so that the sequence stays full.
     """
     low, high = (tf.searchsorted(lengths, length, side) for side in ("left", "right"))
     fewest = tf.clip_by_value(count // 16, MIN_NEIGHBOURS, MAX_NEIGHBOURS)
@@ -190,9 +201,9 @@ def _windows(
 
 
 def _next_other_document(documents: tf.Tensor) -> tf.Tensor:
-    """For each place the next one with another document, else the last before; int32 [count + 1].
+    """Return the index of the next entry of another document, int32 [count + 1].
 
-    The last entry, and all where there is one document, are 0.
+    If there is none, it is the last index before, or 0 if all entries are of one document.
     """
     changes = tf.cast(tf.where(documents[1:] != documents[:-1])[:, 0], tf.int32)
     change = tf.searchsorted(changes, tf.range(tf.size(documents) + 1))

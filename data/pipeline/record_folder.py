@@ -1,4 +1,4 @@
-"""A folder of records: its manifest, its shards, and the stream of its records."""
+"""Record folders: the manifest, the shards, and the stream of the records."""
 
 import contextlib
 import dataclasses
@@ -22,10 +22,13 @@ from data.records.manifest import COMPACT, Manifest
 
 @dataclasses.dataclass(frozen=True)
 class Records:
-    """A folder of records with its manifest.
+    """A record folder with its manifest.
 
-    skip_corrupt: where a shard is torn or bit-flipped, its records that can be read take the places
-    of those that cannot; else reading it is an error.
+    Attributes:
+      folder: path of the folder.
+      manifest: manifest of the folder.
+      skip_corrupt: if a shard is truncated or corrupt, replace its unreadable records with readable
+        ones; otherwise reading it is an error.
     """
 
     folder: str
@@ -34,31 +37,31 @@ class Records:
 
     @classmethod
     def open(cls, folder: str, skip_corrupt: bool = False) -> "Records":
-        """Opens a complete folder; errors as `Manifest.read`."""
+        """Open a complete folder; the errors are those of `Manifest.read`."""
         return cls(folder, Manifest.read(folder), skip_corrupt)
 
     def shards(self) -> list[tuple[str, int]]:
-        """(file, number of records) of each shard that has any, in the order of the manifest."""
+        """Return (file, number of records) of each non-empty shard, in manifest order."""
         sizes = enumerate(self.manifest.shards)
         return [(self.manifest.shard_path(self.folder, i), size) for i, size in sizes if size]
 
     def stream(self, objective: Objective, seed: int, start: int) -> tf.data.Dataset:
-        """`record_stream` from record number `start` on; with partners for NSP."""
+        """Return the `record_stream` from record `start` on, with partners for NSP."""
         partners = self._partners(objective, seed)
         return record_stream(self.shards(), seed, start, partners, self.skip_corrupt)
 
     def in_order(self, objective: Objective, seed: int) -> tf.data.Dataset:
-        """Every record once, in the order of the files."""
+        """Return a dataset of every record once, in the order of the files."""
         return records_in_order(self.shards(), self._partners(objective, seed))
 
     def numbers(self, seed: int, start: int, count: int) -> list[tuple[str, int, int]]:
-        """(folder, epoch, index) of `count` records of the stream from number `start` on."""
+        """Return (folder, epoch, index) of `count` records of the stream from `start` on."""
         sizes = np.array([size for _, size in self.shards()])
         return [(self.folder, *number) for number in record_numbers(sizes, seed, start, count)]
 
     @contextlib.contextmanager
     def naming_damage(self) -> Iterator[None]:
-        """InputError, with file and record, for a torn or bit-flipped file read in the block."""
+        """Raise an InputError with file and record if the block reads a damaged file."""
         try:
             yield
         except DAMAGE:
@@ -66,15 +69,15 @@ class Records:
             raise
 
     def check_files(self) -> None:
-        """Reads every record.
+        """Read every record.
 
         Raises:
-          InputError: a file is torn or bit-flipped.
+          InputError: a file is truncated or corrupt.
         """
         if damage := find_damage(self.shards()):
             raise InputError(
-                f"{damage}: copy it again, or remove {self.folder!r} and build it again; "
-                "pretraining.train does without what cannot be read with --skip_corrupt."
+                f"{damage}. Copy it again, or remove {self.folder!r} and build it again. With "
+                "--skip_corrupt, pretraining.train skips unreadable records."
             )
 
     def _partners(self, objective: Objective, seed: int) -> Partners | None:

@@ -1,8 +1,8 @@
 """The endless stream of records: epoch after epoch, each in its own keyed order.
 
 In each epoch the shards come in a keyed order, and so do the records of a shard. One shard is in
-memory at a time, as the strings of its records; where records have partners (`pair_objective`),
-also the shard of these.
+memory at a time, as serialized records. If records have partners (`pair_objective`), the shard of
+the partners is in memory too.
 """
 
 import sys
@@ -18,8 +18,8 @@ from albert_tf.training.progress import Progress
 from data.pipeline.pair_objective import Partners
 
 _UNREADABLE = (tf.errors.NotFoundError, tf.errors.PermissionDeniedError)
-# What reading raises where a file is torn or cannot be opened, has other records than it should, or
-# other features.
+# Exceptions from reading a file that is truncated, cannot be opened, or has unexpected records or
+# features.
 DAMAGE = (
     *_UNREADABLE,
     tf.errors.DataLossError,
@@ -29,7 +29,7 @@ DAMAGE = (
 
 
 class _Shards:
-    """Files of records that are read whole, so that their records can be taken in any order."""
+    """Files of records, each read completely, so that its records can be taken in any order."""
 
     def __init__(
         self, shards: list[tuple[str, int]], partners: Partners | None, skip_corrupt: bool = False
@@ -41,7 +41,7 @@ class _Shards:
         self._partners = partners
 
     def read(self, shard: tf.Tensor, epoch: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """Strings [n], index int64 [n], epoch int64 [n] and, if any, partners' strings [n]."""
+        """Return strings [n], indices int64 [n], epochs int64 [n] and any partners' strings [n]."""
         raw = self._strings(shard)
         size = tf.size(raw, tf.int64)
         index = self._ends[shard] - size + tf.range(size)
@@ -62,8 +62,8 @@ class _Shards:
             return tf.identity(records)
 
     def _readable(self, shard: tf.Tensor, dataset: tf.data.Dataset, size: tf.Tensor) -> tf.Tensor:
-        """`size` strings: those of a damaged shard that can be read, again and again."""
-        # With one more in front: where nothing can be read there would be no element to get.
+        """Return `size` strings: the readable records of a damaged shard, repeated."""
+        # An empty string comes first, so that there is an element even if nothing can be read.
         empty = tf.data.Dataset.from_tensors("")
         found = empty.concatenate(dataset.ignore_errors()).batch(size + 1).get_single_element()[1:]
         count = tf.size(found, tf.int64)
@@ -75,7 +75,7 @@ class _Shards:
             size - count,
             "of",
             size,
-            "records cannot be read, others take their places",
+            "records cannot be read and are replaced by others",
         )
         warned = tf.cond(
             count < size, lambda: tf.print(*message, output_stream=sys.stderr), tf.no_op
@@ -91,11 +91,10 @@ def record_stream(
     partners: Partners | None = None,
     skip_corrupt: bool = False,
 ) -> tf.data.Dataset:
-    """Endless (raw string, record index int64, epoch int64) from record number `start` on.
+    """Return an endless dataset of (raw string, index int64, epoch int64) from record `start` on.
 
-    With `partners` a fourth: the raw string of the record's partner.
-
-    shards: (file, number of records), none of them empty. skip_corrupt: as in `Records`.
+    With `partners`, there is a fourth field, the raw string of the record's partner. `shards` are
+    (file, number of records), none of them empty. `skip_corrupt` is as in `Records`.
     """
     source = _Shards(shards, partners, skip_corrupt)
     position, skip = seek(source.sizes, seed, start)
@@ -106,7 +105,7 @@ def record_stream(
         order = keyed_random.graph_order(key, tf.range(len(shards), dtype=tf.int64))
         return tf.cast(order[position % len(shards)], tf.int64), epoch
 
-    @tf.autograph.experimental.do_not_convert  # graph operations only: converting takes seconds
+    @tf.autograph.experimental.do_not_convert  # only graph operations; conversion takes seconds
     def read_shard(position: tf.Tensor) -> tf.data.Dataset:
         shard, epoch = shard_at(position)
         fields = source.read(shard, epoch)
@@ -121,8 +120,8 @@ def record_stream(
 def records_in_order(
     shards: list[tuple[str, int]], partners: Partners | None = None
 ) -> tf.data.Dataset:
-    """Every record once, in the order of the files, with the fields of `record_stream`; epoch 0."""
-    if partners is None:  # nothing needs a whole shard
+    """Return every record once, in file order, with the fields of `record_stream` and epoch 0."""
+    if partners is None:  # no need for whole shards in memory
         records = tf.data.TFRecordDataset([path for path, _ in shards])
         total = sum(size for _, size in shards)
         records = records.apply(tf.data.experimental.assert_cardinality(total)).enumerate()
@@ -137,10 +136,10 @@ def records_in_order(
 
 
 def find_damage(shards: list[tuple[str, int]]) -> str:
-    """Which record of which file is damaged; empty where none is.
+    """Return a message about the first damaged record, or an empty string if there is none.
 
     Raises:
-      MachineError: a file is gone, or may not be read.
+      MachineError: a file is missing, or reading it is not permitted.
     """
     with Progress("records", sum(size for _, size in shards)) as progress:
         for path, size in shards:
@@ -152,7 +151,7 @@ def find_damage(shards: list[tuple[str, int]]) -> str:
                 except _UNREADABLE as error:
                     raise MachineError(f"{path!r} cannot be read: {error.message}.") from None
                 except tf.errors.DataLossError:
-                    return f"{path!r} is damaged at its record number {number} of {size} (from 0)"
+                    return f"{path!r} is damaged at record {number} of {size} (from 0)"
             if number != size:
                 return f"{path!r} must have {size} records. Received: {number}"
             progress.advance(size, path)
@@ -162,9 +161,9 @@ def find_damage(shards: list[tuple[str, int]]) -> str:
 def record_numbers(
     sizes: np.ndarray, seed: int, start: int, num_records: int
 ) -> list[tuple[int, int]]:
-    """(epoch, index) of `num_records` records from `start` on, as `record_stream` has them.
+    """Return (epoch, index) of `num_records` records of `record_stream` from `start` on.
 
-    sizes: int64 [shards], none of them 0.
+    `sizes` is int64 [shards], with no 0.
     """
     position, skip = seek(sizes, seed, start)
     return list(islice(_numbers(sizes, seed, position), skip, skip + num_records))
@@ -185,7 +184,7 @@ def _shard_order(sizes: np.ndarray, seed: int, epoch: int) -> np.ndarray:
 
 
 def seek(sizes: np.ndarray, seed: int, start: int) -> tuple[int, int]:
-    """(position of the shard in the stream, records to skip in it) of record `start`."""
+    """Return the position of the shard of record `start`, and the records to skip in it."""
     epoch, skip = divmod(start, int(sizes.sum()))
     for position, shard in enumerate(_shard_order(sizes, seed, epoch)):
         if skip < sizes[shard]:

@@ -1,6 +1,7 @@
-"""Where files are: on this machine, or in a bucket (gs://bucket/records).
+"""Locations of files: this machine, or a bucket (gs://bucket/records).
 
-Finished records are read from a bucket, as TensorFlow reads it; all else is of this machine.
+Only finished records can be in a bucket, where TensorFlow reads them. All other files must be on
+this machine.
 """
 
 import os
@@ -11,7 +12,7 @@ from albert_tf.runtime.errors import InputError
 
 
 class Reader(NamedTuple):
-    """How files of a place are read; each raises where there is none."""
+    """Functions that read files at a location; `open` and `names` fail on missing paths."""
 
     open: Callable[[str, str], Any]
     names: Callable[[str], list[str]]
@@ -19,12 +20,12 @@ class Reader(NamedTuple):
 
 
 def is_remote(path: str) -> bool:
-    """Whether the path is of a bucket."""
+    """Return True if the path is in a bucket."""
     return "://" in path
 
 
 def reader_of(path: str) -> Reader:
-    """How files under `path` are read; for this machine's, TensorFlow is not imported."""
+    """Return the reader of files under `path`; local paths do not import TensorFlow."""
     if not is_remote(path):
         return Reader(open, os.listdir, os.path.isfile)
     import tensorflow as tf
@@ -33,9 +34,13 @@ def reader_of(path: str) -> Reader:
 
 
 def require_local(path: str, flag: str) -> None:
-    """InputError: `path` is of a bucket."""
+    """Check that `path` is on this machine.
+
+    Raises:
+      InputError: `path` is in a bucket.
+    """
     if is_remote(path):
         raise InputError(
             f"{flag} must be on this machine or mounted: only finished records are read from a "
-            f"bucket. Received: {path!r}. Copy to or from it: gcloud storage cp -r."
+            f"bucket. Received: {path!r}. Copy the files with gcloud storage cp -r."
         )

@@ -1,4 +1,4 @@
-"""A folder of records: shards, the tokenizer that made them, and a manifest written last."""
+"""Record folders: shards, the tokenizer that made them, and a manifest, which is written last."""
 
 import dataclasses
 import json
@@ -20,7 +20,7 @@ TOKENIZER = "tokenizer"
 
 @dataclasses.dataclass(frozen=True)
 class Counts:
-    """What a build read and wrote."""
+    """Counts of what a build read and wrote."""
 
     documents: int = 0
     single_sentence_documents: int = 0
@@ -32,7 +32,7 @@ class Counts:
     pieces_lost: int = 0
     text_bytes: int = 0
     replaced_characters: int = 0
-    unknown_pieces: int = 0  # of the text, whatever became of them
+    unknown_pieces: int = 0  # in the text, even if not written
 
     def __add__(self, other: "Counts") -> "Counts":
         pairs = zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)
@@ -41,11 +41,11 @@ class Counts:
 
 @dataclasses.dataclass(frozen=True)
 class Manifest:
-    """What a folder of records is: its presence means that the folder is complete.
+    """Description of a record folder; its presence means that the folder is complete.
 
-    `shards` are the numbers of records, in the order of the files; `special_ids` are the ids of
-    <pad>, <unk>, [CLS], [SEP] and [MASK]; `options` are the command's own, by which a rerun knows
-    that it is the same build.
+    `shards` are the numbers of records, in the order of the files. `special_ids` are the ids of
+    <pad>, <unk>, [CLS], [SEP] and [MASK]. `options` are the options of the command; a rerun
+    compares them to identify the build.
     """
 
     schema_version: int
@@ -63,60 +63,64 @@ class Manifest:
 
     @property
     def schema(self) -> RecordSchema:
-        """How the records are written."""
+        """Schema of records in the compact layout."""
         return compact_schema(self.seq_length, self.vocab_size)
 
     @property
     def num_records(self) -> int:
-        """Records in all shards."""
+        """Number of records in all shards."""
         return sum(self.shards)
 
     def describe(self) -> str:
-        """What a record holds, as Markdown."""
+        """Return a description of the records as Markdown."""
         if self.layout == COMPACT:
             return self.schema.describe()
         return (
             f"Masked records with {self.feature_names}'s feature names, {self.seq_length} pieces "
-            f"and {self.max_predictions} slots each."
+            f"and {self.max_predictions} prediction slots each."
         )
 
     def shard_path(self, folder: str, shard: int) -> str:
-        """The file of a shard."""
+        """Return the path of a shard."""
         return os.path.join(folder, shard_name(shard, len(self.shards)))
 
     def write(self, folder: str) -> None:
-        """Writes the manifest: last, when everything else is there."""
+        """Write the manifest, after all other files."""
         with open(os.path.join(folder, MANIFEST), "w", encoding="utf-8") as file:
             json.dump(settings.to_dict(self), file, indent=1)
 
     @classmethod
     def read(cls, folder: str) -> "Manifest":
-        """Reads the manifest of a complete folder, on this machine or in a bucket.
+        """Read the manifest of a complete folder, on this machine or in a bucket.
 
         Raises:
-          InputNotFoundError: there is none: not a record folder, or its build did not finish.
-          InputError: another version wrote it, or a shard is missing.
+          InputNotFoundError: there is no manifest, because this is not a record folder or its build
+            did not finish; or a shard is missing.
+          InputError: it is not a manifest, or has another version.
         """
         path = os.path.join(folder, MANIFEST)
         reader = locations.reader_of(folder)
         if not reader.is_file(path):
             raise InputNotFoundError(
-                f"no {MANIFEST} in {folder!r} (working folder {os.getcwd()}): "
-                "pass a folder that `python -m data.build` has completed."
+                f"no {MANIFEST} in {folder!r} (working directory {os.getcwd()}). "
+                "Pass a folder that `python -m data.build` has completed."
             )
         manifest = settings.from_dict(cls, _checked_values(path))
         present = set(reader.names(folder))
         for shard in range(len(manifest.shards)):
             if shard_name(shard, len(manifest.shards)) not in present:
                 raise InputNotFoundError(
-                    f"{manifest.shard_path(folder, shard)!r} is missing: remove {folder!r} and "
+                    f"{manifest.shard_path(folder, shard)!r} is missing. Remove {folder!r} and "
                     "build it again."
                 )
         return manifest
 
 
 def _checked_values(path: str) -> dict[str, Any]:
-    """The manifest's values. The version comes first: another one may have other keys."""
+    """Return the values of the manifest.
+
+    The version is checked first, because other versions may have other keys.
+    """
     try:
         with reading(path), locations.reader_of(path).open(path, "rb") as file:
             values = json.loads(file.read())
@@ -126,13 +130,13 @@ def _checked_values(path: str) -> dict[str, Any]:
         keys = set()
     if not keys >= _KEYS:
         raise InputError(
-            f"{path!r} must be the manifest of a `python -m data.build` and is not: pass another "
+            f"{path!r} must be a manifest of `python -m data.build`, but is not. Pass another "
             "folder, or remove this one and build again."
         )
     if version != COMPACT_VERSION:
         raise InputError(
-            f"{path!r} is of schema version {version}; this program reads version "
-            f"{COMPACT_VERSION}: build the records again."
+            f"{path!r} has schema version {version}, but this program reads version "
+            f"{COMPACT_VERSION}. Build the records again."
         )
     return values
 
@@ -141,7 +145,7 @@ _KEYS = {field.name for field in dataclasses.fields(Manifest)}
 
 
 def tokenizer_of(folder: str) -> Tokenizer:
-    """The tokenizer that made the records of a complete folder."""
+    """Return the tokenizer that made the records of a complete folder."""
     home = os.path.join(folder, TOKENIZER)
     if not locations.is_remote(home):
         return load_tokenizer(home)
@@ -154,5 +158,5 @@ def tokenizer_of(folder: str) -> Tokenizer:
 
 
 def shard_name(shard: int, num_shards: int) -> str:
-    """`records-00003-of-00010.tfrecord`."""
+    """Return the file name of a shard, such as `records-00003-of-00010.tfrecord`."""
     return f"records-{shard:05d}-of-{num_shards:05d}.tfrecord"

@@ -1,7 +1,7 @@
-"""Reads masked records in the reference layout, ours or those of Google's and Model Garden's tools.
+"""Reader of masked records, from this project or from Google's and Model Garden's tools.
 
-Files of other projects have no manifest (`data.import_records` writes one): what a record looks
-like is read from the first one.
+Files of other projects have no manifest (`data.import_records` writes one). The first record
+determines their format.
 """
 
 import dataclasses
@@ -21,9 +21,14 @@ LABEL = "next_sentence_labels"
 
 @dataclasses.dataclass(frozen=True)
 class StaticRecords:
-    """Files of masked records: `shards` are (file, number of records), none empty.
+    """Files of masked records.
 
-    names: `google` or `model_garden`. has_pairs: whether records have a label.
+    Attributes:
+      shards: (file, number of records), none of them empty.
+      names: feature names, `google` or `model_garden`.
+      seq_length: length of a sequence, S.
+      max_predictions: prediction slots, P.
+      has_pairs: True if records have a label.
     """
 
     shards: tuple[tuple[str, int], ...]
@@ -34,7 +39,7 @@ class StaticRecords:
 
     @classmethod
     def of_build(cls, folder: str, manifest: Manifest) -> "StaticRecords":
-        """A folder that `data.build --layout=reference` or `data.import_records` completed."""
+        """Return the records of `data.build --layout=reference` or `data.import_records`."""
         sizes = enumerate(manifest.shards)
         shards = tuple((manifest.shard_path(folder, i), size) for i, size in sizes if size)
         names, slots = manifest.feature_names, manifest.max_predictions
@@ -42,14 +47,14 @@ class StaticRecords:
 
     @classmethod
     def of_files(cls, files: Sequence[str]) -> "StaticRecords":
-        """Files of another project's tool, all of one kind.
+        """Return the records in files of another project's tool, all of one kind.
 
         Raises:
-          InputError: a file is torn, or its first record has other features.
+          InputError: a file is truncated, there is no record, or the first one has other features.
         """
         shards = tuple((path, size) for path in files if (size := count_records(path)))
         if not shards:
-            raise InputError(f"masked records: no record in {list(files)}. Give other files.")
+            raise InputError(f"no masked record in {list(files)}. Pass other files.")
         raw = next(tf.data.TFRecordDataset(shards[0][0]).as_numpy_iterator())
         found = tf.train.Example.FromString(raw).features.feature
         for names, (ids, segments, _) in FOREIGN_NAMES.items():
@@ -66,16 +71,18 @@ class StaticRecords:
                 slots = len(found["masked_lm_positions"].int64_list.value)
                 return cls(shards, names, seq_length, slots, LABEL in found)
         raise InputError(
-            f"{shards[0][0]!r} must hold masked records with the feature names of "
+            f"{shards[0][0]!r} must contain masked records with the feature names of "
             f"{' or '.join(FOREIGN_NAMES)}. Received: {sorted(found)}."
         )
 
     def parse(self, raw: tf.Tensor, use_pairs: bool = True) -> dict[str, tf.Tensor]:
-        """String [B] -> the model's batch.
+        """Parse serialized records, string [B], into a batch.
 
-        input_word_ids, input_mask, input_type_ids: int32 [B, S].
-        masked_lm_positions, masked_lm_ids: int32 [B, P]; masked_lm_weights: float32 [B, P].
-        pair_label: int32 [B]; pair_weight: float32 [B], 0 where nothing is predicted of pairs.
+        Returns:
+          input_word_ids, input_mask, input_type_ids: int32 [B, S].
+          masked_lm_positions, masked_lm_ids: int32 [B, P]; masked_lm_weights: float32 [B, P].
+          pair_label: int32 [B].
+          pair_weight: float32 [B], 0 if there are no labels or `use_pairs` is False.
         """
         ids, segments, _ = FOREIGN_NAMES[self.names]
         wide, slots = [self.seq_length], [self.max_predictions]
@@ -100,13 +107,13 @@ class StaticRecords:
 
 
 def pair_of(manifest: Manifest) -> str:
-    """What the labels of masked records are for: sop (all of `data.build`'s), nsp or none."""
+    """Return the objective of the labels: sop (`data.build` has no other), nsp or none."""
     pair: str = json.loads(manifest.options).get("pair", "sop")
     return pair
 
 
 def count_records(path: str) -> int:
-    """The records of a TFRecord file, by their lengths alone.
+    """Count the records of a TFRecord file, reading only their lengths.
 
     Raises:
       InputError: the file ends inside a record.
@@ -120,7 +127,7 @@ def count_records(path: str) -> int:
             offset += 12 + length + 4  # length and its checksum, the record and its checksum
             if offset > size:
                 raise InputError(
-                    f"{path!r} must be a TFRecord file of whole records: it ends inside number "
+                    f"{path!r} must be a TFRecord file of whole records, but it ends inside record "
                     f"{count}. Copy it again."
                 )
             count += 1

@@ -1,4 +1,4 @@
-"""What a record holds: one object that writes, parses and documents it."""
+"""Schemas of records: one object writes, parses and documents a record."""
 
 import dataclasses
 import functools
@@ -12,12 +12,12 @@ from data.records.writer import BYTES, INTEGERS, entry_head, varint
 if TYPE_CHECKING:
     import tensorflow as tf
 
-COMPACT_VERSION = 2  # of the records and of their manifest
-MAX_SEQ_LENGTH = 2**13  # what masking can do when records of the compact layout are read
-# The names of the compact layout's features; parsed, an array has `<name>_length` beside it.
+COMPACT_VERSION = 2  # of the records and their manifest
+MAX_SEQ_LENGTH = 2**13  # limit of masking at read time, in the compact layout
+# Feature names of the compact layout; parsing adds `<name>_length` for each array.
 PIECES, WORD_STARTS, FIRST_LENGTH, DOCUMENT = "pieces", "word_starts", "first_length", "document"
-# The reference layout has the names of Google's or of Model Garden's tool: ids, types and, where
-# words are marked, word starts. The other features are called alike in both.
+# Feature names of the reference layout, as in Google's or Model Garden's tool: ids, segment types
+# and word starts, if stored. The other features have the same names in both.
 GOOGLE, MODEL_GARDEN = "google", "model_garden"
 FOREIGN_NAMES = {
     GOOGLE: ("input_ids", "segment_ids", "token_boundary"),
@@ -27,9 +27,9 @@ FOREIGN_NAMES = {
 
 @dataclasses.dataclass(frozen=True)
 class Feature:
-    """A value of a record: a scalar int64, or an array of at most `max_length` items as raw bytes.
+    """A value of a record: an int64 scalar, or an array of at most `max_length` items as raw bytes.
 
-    Raw little-endian bytes: half the size of varints and several times faster to read.
+    Raw little-endian bytes have half the size of varints and are several times faster to read.
     """
 
     name: str
@@ -39,21 +39,22 @@ class Feature:
 
     @property
     def is_scalar(self) -> bool:
-        """Whether the feature is one int64."""
+        """True if the feature is one int64."""
         return self.max_length == 0
 
 
 @dataclasses.dataclass(frozen=True)
 class RecordSchema:
-    """The features of a record, in order, with the ways in and out of `tf.train.Example`."""
+    """The features of a record, in order, and their conversion to and from `tf.train.Example`."""
 
     features: tuple[Feature, ...]
 
     def encode(self, record: dict[str, object]) -> bytes:
-        """A serialized `tf.train.Example` of the features' values.
+        """Return the serialized `tf.train.Example` of a record.
 
         Raises:
-          ValueError: `record` has other names than the schema, or an array is too long.
+          ValueError: `record` has other names than the schema, or an array is too long or has more
+            than one dimension.
         """
         import tensorflow as tf
 
@@ -62,14 +63,14 @@ class RecordSchema:
             raise ValueError(f"a record must have {names}. Received: {sorted(record)}.")
         wire = {f.name: self._wire(f, record[f.name]) for f in self.features}
         example = tf.train.Example(features=tf.train.Features(feature=wire))
-        # Else the order of the features, and so the bytes, change from run to run.
+        # Otherwise the order of the features, and so the bytes, would change from run to run.
         return example.SerializeToString(deterministic=True)
 
     def encode_batch(self, columns: Mapping[str, Sequence[Any]]) -> list[bytes]:
         """Return the bytes of `encode` for many records at once, without TensorFlow.
 
         Args:
-          columns: name -> N integers of a scalar, or N times the raw bytes of an array.
+          columns: N values for each name: integers for a scalar, raw bytes for an array.
         """
         parts: list[Sequence[bytes]] = []
         for feature in sorted(self.features, key=lambda feature: feature.name):
@@ -89,14 +90,17 @@ class RecordSchema:
         array = np.asarray(value, dtype=np.dtype(feature.dtype).newbyteorder("<"))
         if array.ndim != 1 or len(array) > feature.max_length:
             raise ValueError(
-                f"`{feature.name}` must be a row of at most {feature.max_length}. "
+                f"`{feature.name}` must be one row of at most {feature.max_length} items. "
                 f"Received: shape {array.shape}."
             )
         return tf.train.Feature(bytes_list=tf.train.BytesList(value=[array.tobytes()]))
 
     def parse(self, serialized: "tf.Tensor") -> dict[str, "tf.Tensor"]:
-        """String [B] -> for a scalar `name`: int64 [B]; for an array: `name` [B, max_length] padded
-        with 0 in the feature's dtype, and `name_length` int32 [B].
+        """Parse serialized records, string [B].
+
+        Returns:
+          For a scalar: `name`, int64 [B]. For an array: `name`, [B, max_length] in the feature's
+          dtype, padded with 0, and `name_length`, int32 [B].
         """
         import tensorflow as tf
 
@@ -117,7 +121,7 @@ class RecordSchema:
         return values
 
     def describe(self) -> str:
-        """The features as a Markdown table."""
+        """Return the features as a Markdown table."""
         rows = ["| feature | type | content |", "|---|---|---|"]
         for f in self.features:
             kind = "int64" if f.is_scalar else f"{f.dtype} x at most {f.max_length}, raw bytes"
@@ -137,15 +141,15 @@ def _bytes_head(name: str, size: int) -> bytes:
 
 
 def compact_schema(seq_length: int, vocab_size: int) -> RecordSchema:
-    """The compact layout: an ordered pair of segments without masks or special pieces.
+    """Return the schema of the compact layout, ordered pairs without masks or special pieces.
 
-    Masks and the pair objective are chosen when reading, so that one build serves every ablation.
+    Masks and the pair objective are chosen at read time, so that one build serves every ablation.
     """
     return RecordSchema(
         (
             Feature(
                 PIECES,
-                "ids of segment A, then B, as in the document",
+                "ids of segment A, then B, in document order",
                 ids_dtype(vocab_size),
                 seq_length,
             ),
@@ -155,12 +159,14 @@ def compact_schema(seq_length: int, vocab_size: int) -> RecordSchema:
                 "uint8",
                 -(-seq_length // 8),
             ),
-            Feature(FIRST_LENGTH, "pieces of segment A; all of them where there is no segment B"),
+            Feature(
+                FIRST_LENGTH, "number of pieces of segment A; all pieces if there is no segment B"
+            ),
             Feature(DOCUMENT, "number of the document in its corpus"),
         )
     )
 
 
 def ids_dtype(vocab_size: int) -> str:
-    """The smaller of two types that hold every id of a vocabulary."""
+    """Return the smaller of uint16 and int32 that holds every id of a vocabulary."""
     return "uint16" if vocab_size <= 2**16 else "int32"

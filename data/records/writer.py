@@ -1,7 +1,7 @@
-"""The bytes of records: `tf.train.Example` and the frames of a TFRecord file, without TensorFlow.
+"""Writer of `tf.train.Example` records and TFRecord files, without TensorFlow.
 
-Importing TensorFlow takes 7 s, longer than most builds write, and its messages 35 microseconds for
-a record of 128 pieces, against 0.8 here.
+Importing TensorFlow takes 7 s, longer than the writing in most builds. Its messages take 35
+microseconds for a record of 128 pieces, against 0.8 here.
 
 An Example is a map from names to features; a feature is one packed list of integers (tag 0x1a) or
 of floats (0x12), or one string of bytes (0x0a). A frame is the record's length (uint64, little
@@ -20,7 +20,7 @@ INTEGERS, FLOATS, BYTES = b"\x1a", b"\x12", b"\n"
 
 @functools.lru_cache(2**12)
 def varint(number: int) -> bytes:
-    """A number that is not negative: 7 bits a byte, the lowest first."""
+    """Return the varint of a non-negative number: 7 bits per byte, the lowest first."""
     out = bytearray()
     while number > 127:
         out.append(number & 127 | 128)
@@ -29,7 +29,7 @@ def varint(number: int) -> bytes:
 
 
 def entry_head(name: str, kind: bytes, size: int) -> bytes:
-    """What stands before the `size` bytes of a feature's value, as an entry of the map."""
+    """Return the bytes of a map entry that precede the `size` bytes of the feature's value."""
     values = b"\n" + varint(size)
     feature = kind + varint(len(values) + size) + values
     key = b"\n" + varint(len(name.encode())) + name.encode()
@@ -38,13 +38,13 @@ def entry_head(name: str, kind: bytes, size: int) -> bytes:
 
 
 def encode_examples(features: dict[str, np.ndarray], largest: dict[str, int]) -> list[bytes]:
-    """Serialized Examples, one for each row of the features, all of one size.
+    """Return serialized Examples of equal size, one for each row of the features.
 
-    Every varint has the width of the largest, which parsers accept.
+    Every varint is as wide as the largest one of its feature, which parsers accept.
 
     Args:
-      features: [N, K] each; float32 are floats, others integers.
-      largest: the largest value of a feature; 1 where it is not given.
+      features: arrays [N, K]; float32 arrays become floats, others integers.
+      largest: the largest value of each feature; 1 if missing.
     """
     count = len(next(iter(features.values())))
     widths = {
@@ -71,30 +71,31 @@ def encode_examples(features: dict[str, np.ndarray], largest: dict[str, int]) ->
 
 
 def _write(rows: np.ndarray, offset: int, content: bytes) -> int:
-    """Puts the same bytes into each row; returns where they end."""
+    """Write the same bytes into each row, and return their end."""
     end = offset + len(content)
     rows[:, offset:end] = np.frombuffer(content, np.uint8)
     return end
 
 
 def _fill(cells: np.ndarray, values: np.ndarray, largest: int) -> None:
-    """The bytes of floats or integers [N, K] -> `cells`, uint8 [N, K, width], a view."""
+    """Write the bytes of floats or integers [N, K] into `cells`, a view, uint8 [N, K, width]."""
     width = cells.shape[2]
     if width == 1:
         cells[:, :, 0] = values
         return
     if values.dtype != np.float32:
-        values = _varint_table(largest).take(values)  # one look-up for the bytes of a number
+        values = _varint_table(largest).take(values)  # one lookup for the bytes of a number
     little_endian = values.astype(values.dtype.newbyteorder("<"), copy=False)
     columns: np.ndarray = little_endian.view(np.uint8).reshape(*values.shape, 4)
-    for byte in range(width):  # column by column: NumPy is slow where the last axis is short
+    for byte in range(width):  # column by column: NumPy is slow if the last axis is short
         cells[:, :, byte] = columns[:, :, byte]
 
 
 @functools.lru_cache(8)
 def _varint_table(largest: int) -> np.ndarray:
-    """uint32 [largest + 1]: the bytes of every number, below 2**28, the lowest first; all as wide
-    as the largest's.
+    """Return the varint bytes of every number up to `largest`, uint32 [largest + 1].
+
+    The lowest byte is first. All varints are as wide as the largest's; `largest` is below 2**28.
     """
     numbers, width = np.arange(largest + 1), len(varint(largest))
     table: np.ndarray = np.zeros(largest + 1, np.uint32)
@@ -106,7 +107,7 @@ def _varint_table(largest: int) -> np.ndarray:
 
 
 def write_records(path: str, records: Iterable[bytes]) -> None:
-    """Writes the records to a new file."""
+    """Write the records to a new file."""
     with open(path, "wb") as file:
         for record in records:
             length = struct.pack("<Q", len(record))
@@ -114,6 +115,6 @@ def write_records(path: str, records: Iterable[bytes]) -> None:
 
 
 def _masked_crc(data: bytes) -> bytes:
-    """Rotated and shifted, so that a checksum of bytes that hold checksums stays a good one."""
+    """Return the CRC-32C, rotated and shifted so that data which contains checksums is safe."""
     crc = google_crc32c.value(data)
     return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)

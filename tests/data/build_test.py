@@ -290,7 +290,7 @@ def test_a_broken_build_is_not_taken_for_complete(options):
     build(options)
     (shard,) = pathlib.Path(options.output).glob("*.tfrecord")
     shard.unlink()
-    with pytest.raises(InputNotFoundError, match=r"records-00000-of-00001.*remove"):
+    with pytest.raises(InputNotFoundError, match=r"records-00000-of-00001.*Remove"):
         build(options)
 
 
@@ -399,7 +399,7 @@ def test_an_interrupted_build_continues(many_shards, tmp_path, monkeypatch, layo
 def test_a_full_disk_is_one_line_and_the_rerun_continues(options, tmp_path, monkeypatch, place):
     with (
         monkeypatch.context() as patch,
-        pytest.raises(MachineError, match="No space left on device. Make room.*same command"),
+        pytest.raises(MachineError, match="No space left on device. Free some space.*same command"),
     ):
         stop_at(patch, place, 0, OSError(errno.ENOSPC, "No space left on device"))
         build(options)
@@ -454,7 +454,7 @@ def test_an_empty_split_is_told_without_reading_chain_gradients(options, tmp_pat
         build(heldout)
     (tmp_path / "blank.txt").write_text(" \n\n \n")
     for split in ("all", "heldout"):
-        with pytest.raises(InputError, match="--corpus must hold text.*no sentence"):
+        with pytest.raises(InputError, match="--corpus must contain text.*no sentence"):
             build(dataclasses.replace(heldout, corpus=f"text:{tmp_path}/blank.txt", split=split))
     assert len(opened) == 3
     assert [p.name for p in tmp_path.iterdir()] == ["blank.txt"]

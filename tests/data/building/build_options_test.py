@@ -20,7 +20,7 @@ CHANGES = {
 @pytest.mark.parametrize("name", REFERENCE_OPTIONS)
 def test_masks_are_of_the_reference_layout(name):
     changed = dataclasses.replace(COMPACT, **{name: CHANGES[name]})
-    with pytest.raises(InputError, match=f"--{name} is for --layout=reference"):
+    with pytest.raises(InputError, match=f"--{name} applies only to --layout=reference"):
         check(changed)
     check(dataclasses.replace(changed, layout="reference"))
 

@@ -200,7 +200,7 @@ def test_other_records_are_refused(tmp_path):
     path = tmp_path / "torn"
     write(path, [a_record(("input_ids", "segment_ids"), i) for i in range(3)])
     path.write_bytes(path.read_bytes()[:-5])
-    with pytest.raises(InputError, match="torn.*inside number 2"):
+    with pytest.raises(InputError, match="torn.*inside record 2"):
         count_records(str(path))
 
 

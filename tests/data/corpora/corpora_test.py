@@ -139,9 +139,9 @@ def test_size_and_fingerprint_follow_the_files(tmp_path):
             "a.txt.gz",
             gzip.compress(b"One. " * 99, mtime=0)[:-9],
             "text",
-            r"must be a whole gzip file",
+            r"must be a complete gzip file",
         ),
-        ("a.txt.gz", b"plain", "text", r"must be a whole gzip file"),
+        ("a.txt.gz", b"plain", "text", r"must be a complete gzip file"),
         (
             "a.jsonl",
             '{"n": ' + "9" * 5000 + "}",
@@ -154,22 +154,22 @@ def test_size_and_fingerprint_follow_the_files(tmp_path):
             "wiki_00",
             "\n<doc>\nOpen.",
             "wikiextractor",
-            r"wiki_00:2 must open a <doc> that is closed",
+            r"wiki_00:2 opens a <doc> that must be closed",
         ),
         (
             "wiki_00",
             "<doc>\nA.\n<doc>\nB.\n</doc>\n",
             "wikiextractor",
-            r"wiki_00:1 must open a <doc>",
+            r"wiki_00:1 opens a <doc>",
         ),
         (
             "wiki_00",
             "<doc>\nA.\n</doc>\nB.",
             "wikiextractor",
-            r"wiki_00:4 must stand between <doc>",
+            r"wiki_00:4 must be between <doc>",
         ),
-        ("wiki_00", "</doc>", "wikiextractor", r"wiki_00:1 must stand between <doc>"),
-        ("a.txt", " \n\0\n", "text", r"must hold text.*no sentence"),
+        ("wiki_00", "</doc>", "wikiextractor", r"wiki_00:1 must be between <doc>"),
+        ("a.txt", " \n\0\n", "text", r"must contain text.*no sentence"),
     ],
 )
 def test_text_that_cannot_be_read_is_named_with_its_place(tmp_path, name, content, kind, message):
@@ -182,7 +182,7 @@ def test_text_that_cannot_be_read_is_named_with_its_place(tmp_path, name, conten
 def test_a_json_file_among_wikiextractors_is_named(tmp_path):
     write(tmp_path / "wiki_00", "<doc>\nA.\n</doc>\n")
     write(tmp_path / "wiki_01", '{"id": "1", "text": "B."}\n')
-    with pytest.raises(InputError, match=r"wiki_01:1 must stand between .* is read by jsonl:"):
+    with pytest.raises(InputError, match=r"wiki_01:1 must be between .* use jsonl:"):
         read(f"wikiextractor:{tmp_path}/wiki_*")
 
 
@@ -194,11 +194,11 @@ def test_bytes_that_are_not_utf8_can_be_replaced(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("txt:a",), r"KIND:WHERE, received 'txt:a': unknown key `txt`\. Did you mean text"),
+        (("txt:a",), r"KIND:WHERE\. Received: 'txt:a': unknown key `txt`\. Did you mean text"),
         (("text",), r"must be text:WHERE"),
         (("text:a", "regex:("), r"must be a regular expression: .* Received: 'regex:\('"),
         (("text:a", "blank"), r"blank_line, file or regex:RE\. Received: 'blank'"),
-        (("jsonl:a", "file"), r"--document_boundary is for text:"),
+        (("jsonl:a", "file"), r"--document_boundary applies only to the kind text,"),
         (("text:a", "file", "ignore"), r"one of strict, replace. Received: 'ignore'"),
     ],
 )

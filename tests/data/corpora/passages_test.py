@@ -96,5 +96,5 @@ def test_tfds_asks_no_network(tmp_path, monkeypatch, name):
     for method in ("connect", "connect_ex"):
         monkeypatch.setattr(socket.socket, method, refuse)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
-    with pytest.raises(InputNotFoundError, match=f"no prepared data set.*tfds build {name} "):
+    with pytest.raises(InputNotFoundError, match=f"no prepared dataset.*tfds build {name} "):
         read_documents(f"tfds:{name}", data_dir=str(tmp_path))

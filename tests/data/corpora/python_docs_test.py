@@ -126,5 +126,5 @@ def test_size_is_estimated_and_contents_are_fingerprinted():
 def test_an_unknown_package_is_named_with_the_nearest():
     with pytest.raises(InputNotFoundError, match=r"unknown key `emial`\. Did you mean email"):
         read_documents("python_docs:json,emial")
-    with pytest.raises(InputError, match="names none"):
+    with pytest.raises(InputError, match="must name a package"):
         read_documents("python_docs:,")

@@ -265,7 +265,10 @@ def test_slots():
         ({"rate": 0.0}, "`masking.rate` must be in .0, 1.. Received: 0.0"),
         ({"rate": 1.0}, "`masking.rate`"),
         ({"max_ngram": 0}, "`masking.max_ngram` must be positive. Received: 0"),
-        ({"max_predictions": -1}, "`masking.max_predictions` must be at least 0, which is round"),
+        (
+            {"max_predictions": -1},
+            "`masking.max_predictions` must be at least 0, where 0 means round",
+        ),
     ],
 )
 def test_impossible_values_are_refused(change, message):

@@ -121,7 +121,7 @@ class TestDamage:
     def test_it_is_named(self, damaged: str):
         records = Records.open(damaged)
         with (
-            pytest.raises(InputError, match="is damaged at its record number"),
+            pytest.raises(InputError, match=r"is damaged at record \d+ of"),
             records.naming_damage(),
         ):
             numbers(records.stream(SOP, 0, 0), records.manifest.num_records)

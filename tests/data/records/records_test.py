@@ -65,21 +65,21 @@ def test_a_folder_without_manifest_is_not_found(tmp_path):
 @pytest.mark.parametrize("keys", [{}, {"something": "new"}])
 def test_another_version_is_refused_whatever_its_keys(folder, keys):
     edit(folder, schema_version=COMPACT_VERSION + 1, **keys)
-    with pytest.raises(InputError, match=r"version 3; this program reads version 2: build"):
+    with pytest.raises(InputError, match=r"version 3, but this program reads version 2\. Build"):
         Manifest.read(folder)
 
 
 @pytest.mark.parametrize("content", ["", "[1]", '{"name": "a web page"}', "\xff"])
 def test_another_programs_manifest_is_refused(tmp_path, content):
     (tmp_path / MANIFEST).write_bytes(content.encode("latin-1"))
-    with pytest.raises(InputError, match=r"must be the manifest of a `python -m data.build`"):
+    with pytest.raises(InputError, match=r"must be a manifest of `python -m data.build`"):
         Manifest.read(str(tmp_path))
 
 
 def test_an_incomplete_manifest_is_refused(folder):
     with open(f"{folder}/{MANIFEST}", "w") as file:
         json.dump({"schema_version": COMPACT_VERSION, "layout": "compact"}, file)
-    with pytest.raises(InputError, match=r"must be the manifest"):
+    with pytest.raises(InputError, match=r"must be a manifest"):
         Manifest.read(folder)
 
 

@@ -54,8 +54,8 @@ def test_the_bytes_are_the_same_in_every_process(schema):
     ("change", "message"),
     [
         ({"extra": 1}, r"a record must have \['pieces'.*Received: .*'extra'"),
-        ({"pieces": [1] * 21}, r"`pieces` must be a row of at most 20.*\(21,\)"),
-        ({"pieces": [[1, 2]]}, r"`pieces` must be a row of at most 20.*\(1, 2\)"),
+        ({"pieces": [1] * 21}, r"`pieces` must be one row of at most 20.*\(21,\)"),
+        ({"pieces": [[1, 2]]}, r"`pieces` must be one row of at most 20.*\(1, 2\)"),
     ],
 )
 def test_what_does_not_fit_is_refused(schema, change, message):
