@@ -1,10 +1,10 @@
-"""Pretrains an encoder on records: masked LM and sentence order, by a custom loop.
+r"""Pretrain an encoder on records with masked LM and sentence order, in a custom loop.
 
-Rerunning the command takes up an interrupted run where its last checkpoint is, to the same end, and
-does nothing for a finished one. SIGTERM and Ctrl-C save first; the exit status is then 143 or 130.
-Values of the experiment are changed with --set:
+Rerunning the command resumes an interrupted run from its last checkpoint, with the same result as
+an uninterrupted run, and does nothing for a finished one. SIGTERM and Ctrl-C save the run first;
+the exit status is then 143 or 130. --set changes values of the experiment:
 
-    python -m pretraining.train --experiment=laptop --data=artifacts/records \\
+    python -m pretraining.train --experiment=laptop --data=artifacts/records \
         --run_dir=runs/first --set loop.steps=500 --set model.num_layers=6
 """
 
@@ -35,9 +35,11 @@ from pretraining.experiments import experiment
 from pretraining.loop.config import PretrainConfig, resolve
 from pretraining.loop.divergence_guard import skipped_steps
 from pretraining.loop.selection import Evaluate
-from pretraining.loop.train_step import parts_of_batch
-from pretraining.loop.training import check_batch, train
+from pretraining.loop.train_step import TrainStep, parts_of_batch
+from pretraining.loop.training import MakeStep, check_batch, train
 
+Evaluation = Callable[[AlbertPretrainer], Evaluate]
+MakeEvaluation = Callable[[Records, PretrainConfig, tf.distribute.Strategy], Evaluation]
 PANELS = {
     "loss": ("loss/mlm", "loss/pair"),
     "accuracy": ("accuracy/mlm", "accuracy/pair"),
@@ -54,31 +56,42 @@ class TrainOptions:
     """The command line of `pretraining.train`."""
 
     data: str = commands.option("records, a folder made by data.build; or DIR:weight,DIR:weight")
-    run_dir: str = commands.option("the run's folder; one that exists is taken up again")
+    run_dir: str = commands.option("the run's folder; an existing run is resumed")
     experiment: str = commands.option(
-        "smoke, laptop, a published model, or one that pretraining.experiments lists", "laptop"
+        "smoke, laptop, a published model, or another name listed by pretraining.experiments",
+        "laptop",
     )
     init: str | None = commands.option(
-        "a run or converted folder to take the first weights from", None
+        "a run or converted checkpoint with the initial weights", None
     )
     unfinished: bool = commands.option(
-        "take the last checkpoint of an --init that has not ended", False
+        "use the last checkpoint of an --init run that has not ended", False
     )
     heldout: str | None = commands.option(
-        "records for `evaluation.every`, `loop.export=best`", None
+        "held-out records for `evaluation.every` and `loop.export=best`", None
     )
-    skip_corrupt: bool = commands.option("train on what can be read of a damaged shard", False)
+    skip_corrupt: bool = commands.option("train on the readable records of damaged shards", False)
     profile: bool = commands.option(
         "write a TensorBoard profile of the second loop of steps", False
     )
     device: str = commands.option("auto, cpu, gpu, tpu or multi_worker", "auto")
     tpu: str | None = commands.option("name or address of the TPU, or `local`", None)
-    dry_run: bool = commands.option("print the resolved configuration and check everything", False)
+    dry_run: bool = commands.option("check everything and print the configuration", False)
     set: tuple[str, ...] = commands.option("key=value", ())
 
 
-def main(options: TrainOptions) -> None:
-    """Runs the training that `options` describe."""
+def main(
+    options: TrainOptions,
+    make_step: MakeStep = TrainStep,
+    make_evaluation: MakeEvaluation | None = None,
+) -> None:
+    """Run the training that `options` describe.
+
+    Args:
+      options: the command line.
+      make_step: the step of the training loop.
+      make_evaluation: the evaluation on held-out records; by default `evaluation_on`.
+    """
     records = Mixture.open(options.data, options.skip_corrupt)
     heldout = Records.open(options.heldout) if options.heldout else None
     run = RunDir(options.run_dir)
@@ -88,8 +101,8 @@ def main(options: TrainOptions) -> None:
         check_heldout(heldout, records, config)
     if bool(config.evaluation.every) != bool(heldout):
         raise InputError(
-            "--heldout=FOLDER and --set evaluation.every=STEPS go together, what is read and how "
-            f"often: pass both or none. Received: {options.heldout}, {config.evaluation.every}."
+            "--heldout=FOLDER and --set evaluation.every=STEPS go together: pass both or neither. "
+            f"Received: {options.heldout}, {config.evaluation.every}."
         )
     run_config = config_of_run(config, records, options)
     defaults = settings.to_dict(PretrainConfig())
@@ -114,14 +127,14 @@ def main(options: TrainOptions) -> None:
                 part.check_files()
         print(json.dumps(run_config, indent=1))
         return
-    if devices.is_chief(strategy):  # of several workers one writes the run
+    if devices.is_chief(strategy):  # only one of several workers writes the run
         run.begin(run_config, tokenizer_of(records.parts[0].folder), defaults)
     side_by_side = devices.parts_side_by_side(strategy)
     print(
         f"{config.model.param_count():,} parameters, {records.num_records:,} sequences, "
         f"{config.loop.steps:,} steps of {config.loop.global_batch_size}, "
         f"{strategy.num_replicas_in_sync} replica(s)"
-        + (f", a batch in {side_by_side} parts side by side" if side_by_side > 1 else ""),
+        + (f", each batch in {side_by_side} parallel parts" if side_by_side > 1 else ""),
         flush=True,
     )
     with contextlib.ExitStack() as stack:
@@ -129,16 +142,17 @@ def main(options: TrainOptions) -> None:
             stack.enter_context(run.locked())
         for folder in (records, heldout) if heldout else (records,):
             stack.enter_context(folder.naming_damage())
-        evaluation = evaluation_on(heldout, config, strategy) if heldout else None
-        train(config, records, run, strategy, first, evaluation, options.profile)
+        evaluate_on = make_evaluation or evaluation_on
+        evaluation = evaluate_on(heldout, config, strategy) if heldout else None
+        train(config, records, run, strategy, first, evaluation, options.profile, make_step)
     if devices.is_chief(strategy):
         finish(run)
 
 
 def evaluation_on(
     heldout: Records, config: PretrainConfig, strategy: tf.distribute.Strategy
-) -> Callable[[AlbertPretrainer], Evaluate]:
-    """What is evaluated on the way: masked LM and what the model is trained with."""
+) -> Evaluation:
+    """Return a function from a model to its evaluation on masked LM and its own objective."""
     batch_size = config.loop.global_batch_size // config.loop.accumulation_steps
 
     def evaluation(model: AlbertPretrainer) -> Evaluate:
@@ -150,14 +164,14 @@ def evaluation_on(
 
 
 def precision_of(run: RunDir) -> list[str]:
-    """The assignment of a begun run's precision: it stays, whatever machine goes on with it."""
+    """Return a begun run's precision as an assignment: it stays the same on any machine."""
     if not os.path.isfile(run.config_path):
         return []
     return [f"precision={run.config().get('precision', 'float32')}"]
 
 
 def finish(run: RunDir) -> None:
-    """Draws the curves and writes the result: the last row, and what is of the whole run."""
+    """Plot the curves and write the result: the last row, and values over the whole run."""
     rows = run.metrics()
     names = {name for row in rows for name in row}
     panels = {title: columns for title, columns in PANELS.items() if names & set(columns)}
@@ -175,20 +189,24 @@ def finish(run: RunDir) -> None:
 
 
 def check_heldout(heldout: Records, records: Mixture, config: PretrainConfig) -> None:
-    """Refuses held-out records that the model cannot read, or that lack what chooses the best."""
+    """Check that the model can read the held-out records and that they provide its metric.
+
+    Raises:
+      InputError: tokenizer or sequence length differ, or `evaluation.metric` cannot be computed.
+    """
     for key in ("tokenizer_fingerprint", "seq_length"):
         found, expected = getattr(heldout.manifest, key), getattr(records.manifest, key)
         if found != expected:
             raise InputError(
                 f"--heldout={heldout.folder} must have the {key} of --data. Received: {found}, "
-                f"and {expected} in {records.parts[0].folder!r}. Build one of them again."
+                f"and {expected} in {records.parts[0].folder!r}. Rebuild one of them."
             )
     if (metric := config.evaluation.metric).partition("/")[2] != "mlm":
         try:
             check_objective(heldout.manifest, config.objective)
         except ConfigError as error:
             raise InputError(
-                f"--heldout={heldout.folder} cannot give `evaluation.metric={metric}`: {error}"
+                f"--heldout={heldout.folder} cannot provide `evaluation.metric={metric}`: {error}"
             ) from None
     for part in records.parts:
         note_overlap(_description(part.manifest), heldout)
@@ -197,18 +215,19 @@ def check_heldout(heldout: Records, records: Mixture, config: PretrainConfig) ->
 def first_weights(
     init: str, config: PretrainConfig, records: Mixture, unfinished: bool
 ) -> list[np.ndarray]:
-    """The weights at `init`, of the same model and vocabulary as the run's.
+    """Return the weights at `init`, whose model and vocabulary must equal the run's.
 
-    Dropout may differ, and what changes no result; where all layers share one block, also their
-    number: the paper starts each depth of its Table 11 from the weights of the one before.
+    Dropout, initialization and recomputation may differ. If all layers share one block, so may
+    their number: the paper starts each depth of its Table 11 from the weights of the previous one.
 
     Raises:
-      InputError: the run at `init` has not ended; the differing keys, or the tokenizers, are named.
+      InputError: the run at `init` has not ended and `unfinished` is False, or the models or
+        tokenizers differ. The message names the differing keys.
     """
     init = pretrained.locate(init)
     RunDir(init).require_ended("--init", unfinished)
     if RunDir(init).is_unfinished:
-        print(f"{init} has not ended: {latest_checkpoint(init)} is taken.")
+        print(f"{init} has not ended: using {latest_checkpoint(init)}.")
     not_compared = {
         "hidden_dropout": 0.0,
         "attention_dropout": 0.0,
@@ -223,14 +242,14 @@ def first_weights(
         model.replace(**not_compared), config.model.replace(**not_compared)
     ):
         raise InputError(
-            f"--init={init} holds another model than the run's (there != here): "
+            f"--init={init} contains another model than the run's (there != here): "
             f"{'; '.join(differing)}. Give this run its values with --set model.KEY=VALUE, or "
-            "train that one again with these."
+            "retrain that model with these values."
         )
     if load_tokenizer(init).fingerprint != records.manifest.tokenizer_fingerprint:
         raise InputError(
-            f"--init={init} was trained with another tokenizer than made "
-            f"--data={records.parts[0].folder}: build the records with --tokenizer={init}."
+            f"--init={init} was trained with another tokenizer than that of "
+            f"--data={records.parts[0].folder}: rebuild the records with --tokenizer={init}."
         )
     return load_pretrainer(init).get_weights()
 
@@ -238,7 +257,7 @@ def first_weights(
 def config_of_run(
     config: PretrainConfig, records: Mixture, options: TrainOptions
 ) -> dict[str, object]:
-    """What config.json holds: the resolved tree, and which records and first weights it took."""
+    """Return the contents of config.json: resolved tree, records, and source of the weights."""
     return settings.to_dict(config) | {
         "records": [
             _description(part.manifest) | {"weight": weight}
@@ -251,7 +270,7 @@ def config_of_run(
 
 def _description(manifest: Manifest) -> dict[str, object]:
     build = json.loads(manifest.options)
-    build.pop("corpus", None)  # where the text was; its content counts
+    build.pop("corpus", None)  # the path of the text; only its content matters
     return {
         "seq_length": manifest.seq_length,
         "num_records": manifest.num_records,

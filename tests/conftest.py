@@ -43,6 +43,17 @@ def tiny_records(tiny_tokenizer: str, tmp_path_factory: pytest.TempPathFactory) 
     return folder
 
 
+@pytest.fixture(scope="session")
+def smoke_run(tiny_records: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The folder of a finished pretraining run of 60 steps; copy it to change it."""
+    from pretraining import train
+
+    folder = str(tmp_path_factory.mktemp("tiny") / "run")
+    given = ("loop.steps=60",)
+    train.main(train.TrainOptions(tiny_records, folder, "smoke", device="cpu", set=given))
+    return folder
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """By file: what two workers share out as halves has few fixtures in common."""
     items.sort(key=lambda item: str(item.path), reverse=True)

@@ -1,4 +1,4 @@
-"""The training loop: restore, seek, run loops of steps, look at them, log, save."""
+"""The training loop: restore, seek, run loops of steps, check them, log, save."""
 
 import sys
 import time
@@ -9,6 +9,7 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.pretrainer import AlbertPretrainer
+from albert_tf.optimization import AdamW
 from albert_tf.runtime import devices
 from albert_tf.runtime.errors import InputError, writing
 from albert_tf.runtime.run_dir import RunDir
@@ -22,6 +23,9 @@ from pretraining.loop.stop_request import StopRequest
 from pretraining.loop.train_step import TrainStep, make_optimizer
 from pretraining.loop.training_log import TrainingLog
 
+Step = Callable[[dict[str, tf.Tensor]], dict[str, tf.Tensor]]
+MakeStep = Callable[[AlbertPretrainer, AdamW, PretrainConfig, int], Step]
+
 
 def train(
     config: PretrainConfig,
@@ -31,28 +35,42 @@ def train(
     first_weights: list[np.ndarray] | None = None,
     evaluation: Callable[[AlbertPretrainer], Evaluate] | None = None,
     profile: bool = False,
+    make_step: MakeStep = TrainStep,
 ) -> AlbertPretrainer:
-    """Trains until `config.loop.steps`; takes up where the run's last checkpoint is.
+    """Train until `config.loop.steps`, resuming from the run's last checkpoint if there is one.
 
     The weights come from the run's own checkpoint, else from `first_weights`, else from scratch.
-    Order, pairs, masks and dropout are functions of the seed and the step: the step is all there is
-    to restore. Of several workers, each of which calls this, the chief writes the run.
+    Order, pairs, masks and dropout are functions of the seed and the step, so the step is enough to
+    restore them. With several workers, every worker calls this function and the chief writes the
+    run.
 
     Args:
-      evaluation: makes, of the model, what evaluates it every `config.evaluation.every` steps.
+      config: the resolved configuration.
+      records: the training records.
+      run: the run's folder.
+      strategy: distributes the batches over the devices.
+      first_weights: the initial weights of a run without a checkpoint.
+      evaluation: returns, for the model, the function that is called every
+        `config.evaluation.every` steps to evaluate it.
       profile: write a TensorBoard profile of the second loop of steps.
+      make_step: the step, as `TrainStep`.
+
+    Returns:
+      The trained model.
 
     Raises:
-      InputError: the replicas cannot share a batch, no checkpoint can be read, or it diverged.
-      SystemExit: SIGTERM or Ctrl-C came; the run is saved, and the status is 128 + the signal.
+      InputError: the replicas cannot share a batch, no checkpoint can be read, or training
+        diverged.
+      SystemExit: SIGTERM or Ctrl-C arrived. The run is saved, and the status is 128 + the signal.
     """
     with writing(run.path):
-        training = _Training(config, records, run, strategy, first_weights, evaluation, profile)
-        return training.run_all()
+        return _Training(
+            config, records, run, strategy, first_weights, evaluation, profile, make_step
+        ).run_all()
 
 
 class _Training:
-    """One process's part of a training run."""
+    """The part of a training run that one process executes."""
 
     def __init__(
         self,
@@ -63,11 +81,12 @@ class _Training:
         first_weights: list[np.ndarray] | None,
         evaluation: Callable[[AlbertPretrainer], Evaluate] | None,
         profile: bool,
+        make_step: MakeStep,
     ) -> None:
         check_batch(config, strategy)
         self.config, self.records, self.run, self.strategy = config, records, run, strategy
         self.writes = writable_run(run, strategy)
-        tf_keras.utils.set_random_seed(config.seed)  # for the first weights alone
+        tf_keras.utils.set_random_seed(config.seed)  # only for the initial weights
         with strategy.scope(), devices.precision_policy(config.precision):
             self.model = AlbertPretrainer(config.model).create_weights()
             self.optimizer = make_optimizer(config)
@@ -86,14 +105,14 @@ class _Training:
         self.step = restored or 0
         evaluate = evaluation(self.model) if evaluation else None
         self.selection = Selection(config, self.model, evaluate, run, self.writes)
-        step = TrainStep(self.model, self.optimizer, config, devices.parts_side_by_side(strategy))
+        step = make_step(self.model, self.optimizer, config, devices.parts_side_by_side(strategy))
         self.run_steps = _loop_function(step, strategy)
         self.profile = profile
 
     def run_all(self) -> AlbertPretrainer:
-        """Runs the loops of steps that are left."""
+        """Run the remaining loops of steps and return the model."""
         if self.is_new:
-            self._save()  # what a run that diverges early goes back to
+            self._save()  # the checkpoint to restore if the run diverges early
         any_stop = _any_replica(self.strategy)
         with (
             StopRequest() as stop,
@@ -103,11 +122,11 @@ class _Training:
         ):
             self.guard.restart(self.step, self.writes)
             self._rewind(log)
-            self._export()  # what a run that was cut off then may have missed
+            self._export()  # an interrupted run may have missed its export
             while self.step < self.config.loop.steps and not self.selection.is_exhausted:
                 self._loop(log)
                 if any_stop(tf.constant(float(bool(stop.signal)))):
-                    # Not to go back to: the run that nobody stopped has no such checkpoint.
+                    # Not for the guard to restore: an uninterrupted run lacks this checkpoint.
                     if self.step != (last_good := int(self.guard.last_good.numpy())):
                         self.checkpoints.save(self.step, also_keep=last_good)
                     self._export()
@@ -120,7 +139,7 @@ class _Training:
 
     def _loop(self, log: TrainingLog) -> None:
         loop = self.config.loop
-        # To the next multiple: a restart from any step comes back into the rhythm.
+        # Up to the next multiple, so that a run resumed at any step has the same loops again.
         end = min(loop.steps, self.step - self.step % loop.steps_per_loop + loop.steps_per_loop)
         count, start = end - self.step, time.monotonic()
         with log.profiled(self.profile):
@@ -135,7 +154,7 @@ class _Training:
             return
         log.write(end, count, sums, seconds, self.selection.evaluate_if_due(end))
         is_end = end == loop.steps or self.selection.is_exhausted
-        # Not within a streak of skipped steps: it would be what they go back to.
+        # Not within a streak of skipped steps, because the guard would restore that checkpoint.
         if is_end or (end % loop.checkpoint_every == 0 and not self.guard.is_in_streak):
             self._save()
 
@@ -150,7 +169,7 @@ class _Training:
             self.selection.export(self.step)
 
     def _rewind(self, log: TrainingLog) -> None:
-        """Takes up log, evaluations and batches at `self.step`."""
+        """Set log, evaluations and batches to `self.step`."""
         log.rewind(self.step)
         self.selection.rewind(self.run.metrics(), self.step)
         first = self.step + int(self.guard.offset.numpy())
@@ -164,7 +183,11 @@ class _Training:
 
 
 def check_batch(config: PretrainConfig, strategy: tf.distribute.Strategy) -> None:
-    """Refuses a global batch that replicas, parts or chunks cannot share equally."""
+    """Check that replicas, accumulation steps and chunks divide the global batch.
+
+    Raises:
+      InputError: one of them does not.
+    """
     replicas, batch = strategy.num_replicas_in_sync, config.loop.global_batch_size
     if batch % replicas:
         raise InputError(
@@ -179,8 +202,8 @@ def check_batch(config: PretrainConfig, strategy: tf.distribute.Strategy) -> Non
         )
     if batch // replicas // parts % chunks:
         raise InputError(
-            "`model.rematerialize_chunks` must divide the batch of a replica, or its part where "
-            f"gradients are accumulated. Received: {chunks} chunks, "
+            "`model.rematerialize_chunks` must divide the batch of a replica or, with "
+            f"`loop.accumulation_steps`, a part of it. Received: {chunks} chunks, "
             f"{batch // replicas // parts} sequences."
         )
 
@@ -191,7 +214,7 @@ def distributed_batches(
     strategy: tf.distribute.Strategy,
     start_step: int,
 ) -> tf.distribute.DistributedDataset:
-    """The stream from `start_step` on, each worker reading its own part of every global batch."""
+    """Return the batches from `start_step` on; each worker reads its own part of every batch."""
 
     def of_worker(context: tf.distribute.InputContext) -> tf.data.Dataset:
         return training_batches(
@@ -210,11 +233,11 @@ def distributed_batches(
 
 
 def _loop_function(
-    train_step: TrainStep, strategy: tf.distribute.Strategy
+    train_step: Step, strategy: tf.distribute.Strategy
 ) -> tf.types.experimental.PolymorphicFunction:
-    """(iterator, number of steps) -> sums over the steps, and which were skipped, float32 [steps].
+    """Return a `tf.function` that runs a number of steps on the batches of an iterator.
 
-    All inside one `tf.function`.
+    It returns the sums over the steps and, as float32 [steps], 1 for each skipped step.
     """
 
     def one_step(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
@@ -225,8 +248,8 @@ def _loop_function(
     def run_steps(
         iterator: tf.data.Iterator, count: tf.Tensor
     ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-        # One copy of the step in the graph: a second one, outside the loop, would be optimised
-        # otherwise and round otherwise, and a restart would not be bit-equal.
+        # The graph has one copy of the step. A second copy, outside the loop, would be optimised
+        # and rounded differently, and a resumed run would not be bit-identical.
         totals = {name: tf.zeros([]) for name in TrainStep.RESULTS}
         skipped = tf.TensorArray(tf.float32, count)
         for number in tf.range(count):
@@ -241,15 +264,18 @@ def _loop_function(
 def _any_replica(
     strategy: tf.distribute.Strategy,
 ) -> tf.types.experimental.PolymorphicFunction:
-    """float32 [] of this process -> whether it is positive in any, the same answer in all."""
+    """Return a function of a float32 [] that is True in all processes if it is positive in any.
+
+    All processes must call it together.
+    """
 
     def summed(flag: tf.Tensor) -> tf.Tensor:
-        # A copy: a tensor that all replicas share is none of any device's, and cannot be summed.
+        # A copy: a tensor that all replicas share belongs to no device and cannot be summed.
         return tf.distribute.get_replica_context().all_reduce("sum", tf.identity(flag))
 
     return tf.function(lambda flag: _local(strategy, strategy.run(summed, args=(flag,))) > 0)
 
 
 def _local(strategy: tf.distribute.Strategy, value: tf.Tensor) -> tf.Tensor:
-    """What is the same on every replica."""
+    """Return a value that is the same on every replica."""
     return strategy.experimental_local_results(value)[0]

@@ -1,11 +1,14 @@
 """The rival's step lowers as ours does, with as many weights."""
 
+import pytest
+
 from albert_tf.models.config import AlbertConfig, head_param_counts
 from benchmarks.memory import OfficialPretrainer
 from pretraining.loop.config import PretrainConfig
 from pretraining.tpu.lowering import argument_bytes, lower_step
 
 
+@pytest.mark.slow
 def test_the_same_weights_slots_and_batch():
     model = AlbertConfig(
         vocab_size=50,

@@ -176,6 +176,7 @@ def test_a_damaged_file_is_not_imported(built, imported, tmp_path):
         imported(files=f"{records.folder}/*.tfrecord")
 
 
+@pytest.mark.slow
 def test_the_commands_take_them(imported, tmp_path, capsys):
     folder, run_dir = imported(), str(tmp_path / "run")
     settings = (

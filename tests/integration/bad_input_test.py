@@ -27,12 +27,13 @@ FAST = ["--set=loop.steps=2", "--set=optimizer.warmup_steps=1", "--experiment=sm
 
 
 @pytest.fixture(scope="module")
-def world(tiny_records: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def world(
+    tiny_records: str, smoke_run: str, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, str]:
     """A finished pretraining run, its exports and a table of reviews."""
     folder = tmp_path_factory.mktemp("world")
     run = str(folder / "run")
-    steps = ("loop.steps=2", "optimizer.warmup_steps=1")
-    train.main(train.TrainOptions(tiny_records, run, "smoke", set=steps))
+    shutil.copytree(smoke_run, run)
     for kind in ("encoder", "fill_mask"):
         export.main(export.ExportOptions(run, str(folder / kind), kind))
     (folder / "reviews").mkdir()
@@ -52,7 +53,7 @@ def world(tiny_records: str, tmp_path_factory: pytest.TempPathFactory) -> dict[s
 
 CASES = {
     "no records": ("train", ["--data={folder}/nowhere", "--run_dir={new}"], ["manifest.json"]),
-    "other values": ("train", ["--data={records}", "--run_dir={run}"], ["loop.steps", "2 != "]),
+    "other values": ("train", ["--data={records}", "--run_dir={run}"], ["loop.steps", "60 != "]),
     "foreign folder": (
         "train",
         ["--data={records}", "--run_dir={folder}/foreign", *FAST],
@@ -118,7 +119,7 @@ CASES = {
             "--init={folder}/torn_export",
             "--run_dir={new}",
         ],
-        ["torn_export", "whole SavedModel"],
+        ["torn_export", "intact SavedModel"],
     ),
     "similarity to no folder": (
         "similarity",

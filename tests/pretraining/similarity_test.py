@@ -77,6 +77,7 @@ def test_beside_numpy(tiny_records: str):
     np.testing.assert_allclose(found[ANGLE], angles, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_command_prints_draws_and_keeps(run_dir: str, tiny_records: str, capsys):
     image = pathlib.Path(RunDir(run_dir).plots_path, "similarity.png")
     similarity.main(SimilarityOptions((run_dir,), tiny_records, batch_size=128))
@@ -94,5 +95,5 @@ def test_mistakes_are_told(run_dir: str, tiny_records: str, tmp_path: pathlib.Pa
     short = RunDir(str(tmp_path / "short"))
     model = settings.to_dict(CONFIG.replace(max_positions=16))
     short.begin({"model": model}, load_tokenizer(run_dir))
-    with pytest.raises(InputError, match="sequences of 32.* takes 16"):
+    with pytest.raises(InputError, match="sequences of 32 pieces.* accepts only 16"):
         similarity.main(SimilarityOptions((short.path,), tiny_records))

@@ -215,6 +215,7 @@ def test_bytes_that_are_not_utf8(tiny):
     assert GraphTokenizer(tiny)(tf.constant(raw)).to_list() == python
 
 
+@pytest.mark.slow
 def test_a_dataset_keeps_the_model_alive(tiny):
     def batches() -> tf.data.Dataset:
         graph = GraphTokenizer(tiny)

@@ -4,6 +4,9 @@ import dataclasses
 import os
 import pathlib
 import shutil
+import signal
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +17,8 @@ from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.runtime.run_dir import RunDir
 from data.records.manifest import Manifest
 from pretraining import train
-from pretraining.loop.stop_request import StopRequest
+from pretraining.loop.train_step import TrainStep
+from tests.pretraining.loop.stub_step import StubStep
 
 FAST = (
     "loop.steps=8",
@@ -29,31 +33,30 @@ INPUTS = {
 }
 
 
-class Scripted:
-    """An evaluator that gives what the test says."""
+def scripted(*losses: float, signal_after: int = 0) -> Callable[..., Any]:
+    """An evaluation that gives these losses, and SIGTERM during the one of that number."""
+    left = iter(enumerate(losses, start=1))
 
-    losses: list[float] = []
+    def evaluate() -> dict[str, Any]:
+        number, loss = next(left)
+        if number == signal_after:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return {"loss/mlm": loss, "accuracy/mlm": 0.5, "verdict/sop": "no number"}
 
-    def __init__(self, *_: object, **__: object) -> None:
-        self._left = iter(self.losses)
-
-    def run(self) -> dict[str, float]:
-        return {"loss/mlm": next(self._left), "accuracy/mlm": 0.5, "verdict/sop": "no number"}
+    return lambda heldout, config, strategy: lambda model: evaluate
 
 
-def start(records: str, run: pathlib.Path, *assignments: str) -> RunDir:
+def start(records: str, run: pathlib.Path, *assignments: str, evaluation: Any = None) -> RunDir:
     options = train.TrainOptions(
         records, str(run), "smoke", heldout=records, set=(*FAST, *assignments)
     )
-    train.main(options)
+    train.main(options, StubStep if evaluation else TrainStep, evaluation)
     return RunDir(str(run))
 
 
 def test_the_best_is_kept_and_exported_and_patience_ends_the_run(
-    tiny_records: str, tmp_path: pathlib.Path, monkeypatch, capsys
+    tiny_records: str, tmp_path: pathlib.Path, capsys
 ):
-    monkeypatch.setattr(train, "Evaluator", Scripted)
-    monkeypatch.setattr(Scripted, "losses", [3.0, 2.0, 2.5, 2.0])
     run = start(
         tiny_records,
         tmp_path / "run",
@@ -61,6 +64,7 @@ def test_the_best_is_kept_and_exported_and_patience_ends_the_run(
         "evaluation.patience=2",
         "loop.export=best",
         "loop.steps=20",
+        evaluation=scripted(3.0, 2.0, 2.5, 2.0),
     )
     rows = run.metrics()
     assert [row["step"] for row in rows] == [2, 4, 6, 8]  # 2.0 again is not better
@@ -68,7 +72,8 @@ def test_the_best_is_kept_and_exported_and_patience_ends_the_run(
     assert "heldout/verdict/sop" not in rows[0] and run.result()["step"] == 8
     assert os.listdir(run.export_path) == ["4"]
     message = (
-        "ended at step 8 of 20: no better heldout/loss/mlm in 2 evaluation(s) than 2 at step 4"
+        "stopped early at step 8 of 20: heldout/loss/mlm did not improve in 2 evaluation(s); "
+        "the best was 2 at step 4"
     )
     assert message in capsys.readouterr().out
     best, exported, last = (
@@ -79,14 +84,11 @@ def test_the_best_is_kept_and_exported_and_patience_ends_the_run(
     assert not np.allclose(best, last, atol=1e-6)
 
 
-def test_the_held_out_records_are_part_of_the_run(
-    tiny_records: str, tmp_path: pathlib.Path, monkeypatch
-):
+def test_the_held_out_records_are_part_of_the_run(tiny_records: str, tmp_path: pathlib.Path):
     with pytest.raises(InputError, match="--heldout=FOLDER and --set evaluation.every=STEPS go"):
         start(tiny_records, tmp_path / "run")
-    monkeypatch.setattr(train, "Evaluator", Scripted)
-    monkeypatch.setattr(Scripted, "losses", [3.0])
-    run = start(tiny_records, tmp_path / "run", "evaluation.every=2", "loop.steps=2")
+    given = "evaluation.every=2", "loop.steps=2"
+    run = start(tiny_records, tmp_path / "run", *given, evaluation=scripted(3.0))
     (described,), heldout = run.config()["records"], run.config()["heldout"]
     assert described == heldout | {"weight": 1.0} and heldout["build"]["split"] == "all"
 
@@ -100,34 +102,22 @@ def test_real_evaluations_and_exports_on_the_way(tiny_records: str, tmp_path: pa
     np.testing.assert_allclose(load_encoder(run.path)(INPUTS)["pooled_output"], exported, atol=1e-6)
 
 
-def test_the_best_stays_over_a_restart(tiny_records: str, tmp_path: pathlib.Path, monkeypatch):
+def test_the_best_stays_over_a_restart(tiny_records: str, tmp_path: pathlib.Path):
     """Best and stopped at 2, ended by patience at 6: the weights of 2 are in best/."""
-    monkeypatch.setattr(train, "Evaluator", Scripted)
     given = ("evaluation.every=2", "evaluation.patience=2", "loop.checkpoint_every=2")
-    stop = StopRequest.__enter__
-
-    def enter(self: StopRequest) -> StopRequest:
-        entered = stop(self)
-        entered.signal = 15 if Scripted.losses == [3.0] else 0
-        return entered
-
-    monkeypatch.setattr(Scripted, "losses", [3.0])
-    monkeypatch.setattr(StopRequest, "__enter__", enter)
     with pytest.raises(SystemExit):
-        start(tiny_records, tmp_path / "run", *given)
-    monkeypatch.setattr(Scripted, "losses", [4.0, 5.0])
-    run = start(tiny_records, tmp_path / "run", *given)
+        start(tiny_records, tmp_path / "run", *given, evaluation=scripted(3.0, signal_after=1))
+    run = start(tiny_records, tmp_path / "run", *given, evaluation=scripted(4.0, 5.0))
     assert run.result()["step"] == 6
     assert tf.train.latest_checkpoint(os.path.join(run.best_path, "checkpoints")).endswith("ckpt-2")
 
 
 def test_patience_ends_a_run_whose_metric_is_no_number(
-    tiny_records: str, tmp_path: pathlib.Path, monkeypatch, capsys
+    tiny_records: str, tmp_path: pathlib.Path, capsys
 ):
-    monkeypatch.setattr(train, "Evaluator", Scripted)
-    monkeypatch.setattr(Scripted, "losses", [float("nan")])
-    start(tiny_records, tmp_path / "run", "evaluation.every=2", "evaluation.patience=1")
-    assert "ended at step 2 of 8: heldout/loss/mlm was not a number" in capsys.readouterr().out
+    given = ("evaluation.every=2", "evaluation.patience=1")
+    start(tiny_records, tmp_path / "run", *given, evaluation=scripted(float("nan")))
+    assert "stopped early at step 2 of 8: heldout/loss/mlm was NaN" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -172,15 +162,14 @@ def test_held_out_records_that_cannot_give_the_metric(tiny_records: str, tmp_pat
         set=(*FAST, *given),
     )
     with pytest.raises(
-        InputError, match="single cannot give `evaluation.metric=accuracy/nsp`.*two"
+        InputError, match="single cannot provide `evaluation.metric=accuracy/nsp`.*two"
     ):
         train.main(options)
 
 
 def test_an_unknown_metric_is_told_with_those_that_there_are(
-    tiny_records: str, tmp_path: pathlib.Path, monkeypatch
+    tiny_records: str, tmp_path: pathlib.Path
 ):
-    monkeypatch.setattr(train, "Evaluator", Scripted)
-    monkeypatch.setattr(Scripted, "losses", [3.0])
+    given = ("evaluation.every=2", "evaluation.metric=loss/nsp")
     with pytest.raises(InputError, match="loss/mlm, accuracy/mlm"):
-        start(tiny_records, tmp_path / "run", "evaluation.every=2", "evaluation.metric=loss/nsp")
+        start(tiny_records, tmp_path / "run", *given, evaluation=scripted(3.0))

@@ -1,11 +1,13 @@
 """What a run survives: SIGTERM, torn checkpoints, numbers that are not finite. Bit by bit."""
 
 import dataclasses
+import functools
 import glob
 import json
 import os
 import pathlib
 import signal
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -20,7 +22,7 @@ from pretraining.loop import training
 from pretraining.loop.config import GuardConfig, PretrainConfig, resolve
 from pretraining.loop.divergence_guard import Guard, skipped_steps
 from pretraining.loop.train_step import TrainStep
-from pretraining.loop.training_log import TrainingLog
+from tests.pretraining.loop.stub_step import StubStep, fingerprints
 
 FAST = (
     "loop.steps=8",
@@ -40,10 +42,15 @@ def config_of(records: str, *assignments: str) -> PretrainConfig:
     return resolve(SMOKE, [*FAST, *assignments], Records.open(records).manifest)
 
 
-def run_in(folder: pathlib.Path, records: str, config: PretrainConfig) -> list[np.ndarray]:
+def run_in(
+    folder: pathlib.Path, records: str, config: PretrainConfig, make_step=TrainStep, **options
+) -> list[np.ndarray]:
     folder.mkdir(exist_ok=True)
     run, strategy = RunDir(str(folder)), devices.strategy("cpu")
-    return training.train(config, Records.open(records), run, strategy).get_weights()
+    model = training.train(
+        config, Records.open(records), run, strategy, make_step=make_step, **options
+    )
+    return model.get_weights()
 
 
 def steps(config: PretrainConfig, count: int) -> PretrainConfig:
@@ -62,35 +69,24 @@ def whole(tiny_records: str, tmp_path_factory: pytest.TempPathFactory) -> list[n
     return run_in(tmp_path_factory.mktemp("whole"), tiny_records, config_of(tiny_records))
 
 
-def poison(monkeypatch: pytest.MonkeyPatch, first: int, last: int) -> None:
-    """Makes the gradient of the batches first..last of the stream NaN."""
-    guards: list[Guard] = []
-    begin, part = Guard.__init__, TrainStep._part
-
-    def remember(self: Guard, *args: object) -> None:
-        begin(self, *args)
-        guards.append(self)
-
-    def poisoned(self: TrainStep, *args: object) -> tuple:
-        sums, gradients = part(self, *args)
-        batch = self.optimizer.iterations + guards[-1].offset
-        is_bad = tf.logical_and(batch >= first, batch <= last)
-        return sums, [tf.where(is_bad, float("nan"), gradient) for gradient in gradients]
-
-    monkeypatch.setattr(Guard, "__init__", remember)
-    monkeypatch.setattr(TrainStep, "_part", poisoned)
+def stub(records: str, config: PretrainConfig, *bad: int) -> Callable[..., StubStep]:
+    """A step that skips the batches `bad` of the stream."""
+    prints = fingerprints(Records.open(records), config, max(bad, default=-1) + 1)
+    assert len(set(prints)) == len(prints)
+    return functools.partial(StubStep, bad=[prints[number] for number in bad])
 
 
-def stop_during_step(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
-    """SIGTERM comes when the row of this step is written."""
-    written = TrainingLog.write
+def stop_at(number: int) -> dict[str, object]:
+    """Options of a run that gets SIGTERM during its evaluation of that number, from 1 on."""
+    calls: list[int] = []
 
-    def write_and_stop(self: TrainingLog, step: int, *rest: object) -> None:
-        written(self, step, *rest)
-        if step == at:
+    def evaluate() -> dict[str, float]:
+        calls.append(1)
+        if len(calls) == number:
             os.kill(os.getpid(), signal.SIGTERM)
+        return {"loss/mlm": 1.0}
 
-    monkeypatch.setattr(TrainingLog, "write", write_and_stop)
+    return {"evaluation": lambda model: evaluate}
 
 
 class TestStopping:
@@ -99,18 +95,13 @@ class TestStopping:
         tiny_records: str,
         whole: list[np.ndarray],
         tmp_path: pathlib.Path,
-        monkeypatch: pytest.MonkeyPatch,
         capsys: pytest.CaptureFixture,
     ):
         config, handler = config_of(tiny_records), signal.getsignal(signal.SIGTERM)
         # Nothing but the signal saves.
-        rare = dataclasses.replace(
-            config, loop=dataclasses.replace(config.loop, checkpoint_every=100)
-        )
-        with monkeypatch.context() as patched:
-            stop_during_step(patched, at=4)
-            with pytest.raises(SystemExit) as ended:
-                run_in(tmp_path / "run", tiny_records, rare)
+        rare = config_of(tiny_records, "loop.checkpoint_every=100", "evaluation.every=2")
+        with pytest.raises(SystemExit) as ended:
+            run_in(tmp_path / "run", tiny_records, rare, **stop_at(2))
         assert ended.value.code == 143
         assert capsys.readouterr().out.endswith("stopped, saved at step 4\n")
         assert tf.train.latest_checkpoint(str(tmp_path / "run/checkpoints")).endswith("ckpt-4")
@@ -141,7 +132,7 @@ class TestStopping:
         self, tiny_records: str, tmp_path: pathlib.Path, capsys
     ):
         """Of other shapes, of fewer weights, of others: nothing of it is damaged."""
-        run_in(tmp_path / "run", tiny_records, steps(config_of(tiny_records), 2))
+        run_in(tmp_path / "run", tiny_records, steps(config_of(tiny_records), 2), StubStep)
         others = {
             "model.hidden_size=128": r"pooler/kernel \[64, 64\], expected \[128, 128\]",
             "model.num_groups=2": "missing",
@@ -150,23 +141,27 @@ class TestStopping:
         for assignment, difference in others.items():
             changed = config_of(tiny_records, assignment, "model.num_layers=2")
             capsys.readouterr()
-            with pytest.raises(InputError, match=f"ckpt-2 is of another model.*({difference})"):
+            wrong = f"ckpt-2 does not match the model.*({difference})"
+            with pytest.raises(InputError, match=wrong):
                 run_in(tmp_path / "run", tiny_records, steps(changed, 4))
             assert "damaged" not in capsys.readouterr().out
 
 
 class TestGuard:
-    def test_a_step_that_is_not_finite_changes_nothing(
-        self, tiny_records: str, tmp_path: pathlib.Path, monkeypatch, capsys
+    def test_skipped_steps_are_logged_with_their_records(
+        self, tiny_records: str, tmp_path: pathlib.Path, capsys
     ):
         config = config_of(tiny_records)
-        before = run_in(tmp_path / "before", tiny_records, steps(config, 2))
-        poison(monkeypatch, 2, 3)
-        assert equal(run_in(tmp_path / "run", tiny_records, steps(config, 4)), before)
+        before = run_in(tmp_path / "before", tiny_records, steps(config, 2), StubStep)
+        bad = stub(tiny_records, config, 2, 3)
+        assert equal(run_in(tmp_path / "run", tiny_records, steps(config, 4), bad), before)
         rows = RunDir(str(tmp_path / "run")).metrics()
         assert [row["skipped"] for row in rows] == [0, 2]
-        assert "loss/mlm" not in rows[1] and rows[1]["grad_norm"] == 0
-        assert "2 of the 2 steps up to 4 was not finite" in capsys.readouterr().out
+        assert "loss/mlm" not in rows[1]
+        assert (
+            "2 of the 2 steps up to step 4 had a loss or gradient that was not finite"
+            in capsys.readouterr().out
+        )
         with open(tmp_path / "run/skipped.jsonl", encoding="utf-8") as file:
             skipped = [json.loads(line) for line in file]
         assert [entry["step"] for entry in skipped] == [2, 3]
@@ -175,38 +170,36 @@ class TestGuard:
         ]
 
     def test_too_many_in_a_row_go_back_and_pass_over_the_data(
-        self, tiny_records: str, tmp_path: pathlib.Path, monkeypatch, capsys
+        self, tiny_records: str, tmp_path: pathlib.Path, capsys
     ):
         """Batches 3, 4 and 5 are bad: at step 6 back to 2, the last checkpoint before them, which
         is now trained on batch 6."""
-        poison(monkeypatch, 3, 5)
-        run_in(tmp_path / "run", tiny_records, config_of(tiny_records))
-        assert "back from step 6 to 2, passing over the 4 batches" in capsys.readouterr().out
+        config = config_of(tiny_records)
+        run_in(tmp_path / "run", tiny_records, config, stub(tiny_records, config, 3, 4, 5))
+        assert "back from step 6 to 2 and skipping the 4 batches" in capsys.readouterr().out
         rows = RunDir(str(tmp_path / "run")).metrics()
         assert [(row["step"], row["skipped"]) for row in rows] == [(2, 0), (4, 0), (6, 0), (8, 0)]
         reader = tf.train.load_checkpoint(str(tmp_path / "run/checkpoints"))
         assert reader.get_tensor("guard/offset/.ATTRIBUTES/VARIABLE_VALUE") == 4
 
-    @pytest.mark.slow
     @pytest.mark.parametrize("stop", [4, 6, 8])  # 4 is saved anyway
     def test_a_stop_before_going_back_changes_nothing(
-        self, tiny_records: str, tmp_path: pathlib.Path, monkeypatch, capsys, stop: int
+        self, tiny_records: str, tmp_path: pathlib.Path, capsys, stop: int
     ):
         """Batches 7 to 9 are bad. Stopped at 6, or at 8 within them, with room for one checkpoint:
         what is saved there is not what training goes back to."""
-        config = config_of(
-            tiny_records, "loop.checkpoint_every=4", "loop.keep_checkpoints=1", "loop.steps=12"
-        )
-        poison(monkeypatch, 7, 9)
-        whole = run_in(tmp_path / "whole", tiny_records, config)
-        message = "back from step 10 to 4, passing over the 6 batches"
+        given = ("loop.checkpoint_every=4", "loop.keep_checkpoints=1", "loop.steps=12")
+        config = config_of(tiny_records, *given)
+        evaluated = config_of(tiny_records, *given, "evaluation.every=2")
+        bad = stub(tiny_records, config, 7, 8, 9)
+        whole = run_in(tmp_path / "whole", tiny_records, config, bad)
+        message = "back from step 10 to 4 and skipping the 6 batches"
         assert message in capsys.readouterr().out
-        with monkeypatch.context() as patched, pytest.raises(SystemExit):
-            stop_during_step(patched, at=stop)
-            run_in(tmp_path / "run", tiny_records, config)
+        with pytest.raises(SystemExit):
+            run_in(tmp_path / "run", tiny_records, evaluated, bad, **stop_at(stop // 2))
         saved = {path.stem for path in (tmp_path / "run/checkpoints").glob("*.index")}
         assert saved == {"ckpt-4", f"ckpt-{stop}"}
-        assert equal(run_in(tmp_path / "run", tiny_records, config), whole)
+        assert equal(run_in(tmp_path / "run", tiny_records, config, bad), whole)
         assert message in capsys.readouterr().out
         for path in (tmp_path / "whole", tmp_path / "run"):
             assert [row["step"] for row in skipped_steps(RunDir(str(path)))] == [7, 8, 9]
@@ -227,7 +220,7 @@ class TestGuard:
 
     def test_nothing_to_go_back_to_is_told(self, tmp_path: pathlib.Path):
         guard = Guard(GuardConfig(1, 3))
-        with pytest.raises(InputError, match="no checkpoint until step 0 can be read to go back"):
+        with pytest.raises(InputError, match="no checkpoint up to step 0 can be read"):
             guard.roll_back(6, lambda step: None)
 
     def test_a_run_that_keeps_diverging_is_given_up(self, tmp_path: pathlib.Path):
@@ -241,29 +234,12 @@ class TestGuard:
         assert see(6, 1, 0)
         assert guard.roll_back(6, lambda step: 4) == 4 and guard.offset.numpy() == 2
         assert not see(6, 1, 1) and see(8, 1, 1)
-        with pytest.raises(InputError, match=r"diverged: more than 2 .* going back 1 times"):
+        with pytest.raises(
+            InputError, match=r"diverged at step 8: more than 2 .* after 1 restores"
+        ):
             guard.roll_back(8, lambda step: 4)
         with open(run.skipped_path, encoding="utf-8") as file:
             skipped = [json.loads(line) for line in file]
         # After going back step 4 is trained on batch 6.
         assert [entry["step"] for entry in skipped] == [0, 2, 3, 4, 4, 5, 6, 7]
         assert [entry["records"][0][2] for entry in skipped] == [0, 2, 3, 4, 6, 7, 8, 9]
-
-
-def test_accumulated_gradients_give_the_curve_of_the_large_batch(
-    tiny_records: str, tmp_path: pathlib.Path
-):
-    still = (
-        "model.hidden_dropout=0.0",
-        "model.attention_dropout=0.0",
-        "loop.steps_per_loop=1",
-        "precision=float32",
-    )
-    curves = []
-    for parts in (1, 4):
-        config = config_of(tiny_records, *still, f"loop.accumulation_steps={parts}")
-        run_in(tmp_path / str(parts), tiny_records, config)
-        curves.append(RunDir(str(tmp_path / str(parts))).metrics())
-    for one, four in zip(*curves, strict=True):
-        for name in ("loss/mlm", "loss/pair", "grad_norm"):
-            assert four[name] == pytest.approx(one[name], rel=1e-4)

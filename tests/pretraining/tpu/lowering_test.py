@@ -42,6 +42,7 @@ def modules() -> dict[str, str]:
     }
 
 
+@pytest.mark.slow
 def test_the_program_does_not_grow_with_depth(modules):
     # Each layer's output is read from the buffer, which takes a line or two; nothing else is new.
     assert len(modules["deeper"]) < 1.1 * len(modules["all kinds"])
