@@ -1,3 +1,4 @@
-"""Pretraining by a custom loop."""
+"""Pretraining with a custom training loop."""
 
-from albert_tf.runtime import commands  # noqa: F401  before TensorFlow, whose start-up notes it silences
+# Imported before TensorFlow to silence its start-up messages.
+from albert_tf.runtime import commands  # noqa: F401

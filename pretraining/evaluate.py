@@ -1,14 +1,15 @@
-"""Intrinsic evaluation on held-out records: MLM, SOP and NSP (paper sections 4.2.1 and 4.6).
+"""Evaluate a pretrained model on held-out records: MLM, SOP and NSP (paper sections 4.2.1, 4.6).
 
-Of a run, whatever it was trained with, or of a converted checkpoint. The pair head is asked SOP's
-pairs and NSP's, whichever it was trained with; a probe, logistic regression on the frozen
-mean-pooled output, tells for every model what it knows of both. Beside each accuracy stand its
-standard error and chance. Every record is read with the same masks and pairs each time.
+The model is a run with any objective, or a converted checkpoint. The pair head is evaluated on both
+SOP and NSP pairs, regardless of its training objective. A probe, a logistic regression on the
+frozen mean-pooled outputs, measures for any model how well its outputs predict both. Each accuracy
+is printed with its standard error and chance. Masks and pairs are the same in every evaluation.
 
     python -m pretraining.evaluate --run_dir=runs/first --data=artifacts/heldout
 
---minimal_pairs asks, instead or as well, which of two sentences the model finds likelier: the share
-of pairs whose grammatical one has the higher pseudo-log-likelihood, by phenomenon. A tie is wrong.
+--minimal_pairs, instead of --data or in addition, evaluates which of two sentences is more likely
+to the model: it prints the share of pairs whose grammatical sentence has the higher
+pseudo-log-likelihood, by phenomenon. A tie is wrong.
 
     python -m pretraining.evaluate --run_dir=runs/first --minimal_pairs=blimp/data
 """
@@ -36,8 +37,8 @@ from pretraining.loop.config import PretrainConfig
 
 ROWS = {
     "masked pieces": ("accuracy/mlm", "mlm"),
-    "SOP, the pair head": ("accuracy/sop", "sop"),
-    "NSP, the pair head": ("accuracy/nsp", "nsp"),
+    "SOP, pair head": ("accuracy/sop", "sop"),
+    "NSP, pair head": ("accuracy/nsp", "nsp"),
     "SOP, probe": ("probe/sop", "probe_sop"),
     "NSP, probe": ("probe/nsp", "probe_nsp"),
 }
@@ -48,34 +49,34 @@ SETTABLE = ("masking.", "objective.pair=")
 class EvaluateOptions(commands.CommandOptions):
     """The command line of `pretraining.evaluate`."""
 
-    run_dir: str = commands.option("the run, or the converted checkpoint's folder, to evaluate")
+    run_dir: str = commands.option("the run or converted checkpoint to evaluate")
     data: str = commands.option("held-out records, a folder made by data.build", "")
     minimal_pairs: str = commands.option(
         "a folder of minimal pairs in BLiMP's format, .jsonl or .jsonl.gz", ""
     )
     batch_size: Annotated[int, POSITIVE] = commands.option(
-        "sequences at a time, over all replicas", 32
+        "sequences in a batch, over all replicas", 32
     )
     device: str = commands.option("as for pretraining.train", "auto")
     tpu: str | None = commands.option("as for pretraining.train", None)
     output: str | None = commands.option(
-        "a file for the figures, as JSON; else a run's are left in its evaluations/", None
+        "the JSON file for the metrics; by default, for a run, a file in its evaluations/", None
     )
-    dry_run: bool = commands.option("check everything and evaluate nothing", False)
+    dry_run: bool = commands.option("check everything without evaluating", False)
     set: tuple[str, ...] = commands.option(
-        "masking.KEY=value, to compare models that were trained with other masks; objective.pair= "
-        "tells what a converted checkpoint was trained with (sop)",
+        "masking.KEY=value, to compare models trained with different masks; objective.pair=NAME, "
+        "the training objective of a converted checkpoint (default sop)",
         (),
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not (self.data or self.minimal_pairs):
-            raise InputError("pass --data, --minimal_pairs or both: what to evaluate on.")
+            raise InputError("pass --data, --minimal_pairs or both.")
 
 
 def main(options: EvaluateOptions) -> None:
-    """Evaluates, prints, and leaves the figures in the run's folder."""
+    """Evaluate the model, print the metrics and write them to --output or the run's folder."""
     parts = num_parts(options.batch_size, devices.num_cores())
     devices.compute_side_by_side(options.device, parts)
     run = RunDir(pretrained.locate(options.run_dir))
@@ -91,8 +92,10 @@ def main(options: EvaluateOptions) -> None:
         outputs.require_folder(run.path, "--run_dir")
     strategy = devices.strategy(options.device, options.tpu)
     if options.dry_run:
-        asked = [f"{records.manifest.num_records:,} sequences of {options.data}"] if records else []
-        asked += [f"{len(pairs):,} minimal pairs of {options.minimal_pairs}"] if pairs else []
+        asked = (
+            [f"{records.manifest.num_records:,} sequences from {options.data}"] if records else []
+        )
+        asked += [f"{len(pairs):,} minimal pairs from {options.minimal_pairs}"] if pairs else []
         size = f"{model_config.param_count():,} parameters"
         print(f"{run.path} ({size}) on {' and '.join(asked)}")
         return
@@ -110,7 +113,7 @@ def main(options: EvaluateOptions) -> None:
     if tokenizer:
         figures = evaluate_minimal_pairs(model, tokenizer, pairs, strategy)
         results[options.minimal_pairs] = figures | {"minimal_pairs": options.minimal_pairs}
-    if devices.is_chief(strategy):  # of several workers one prints and writes
+    if devices.is_chief(strategy):  # only one of several workers prints and writes
         for source, figures in results.items():
             print(f"{run.path} on {source}: {_report(figures)}")
             figures["checkpoint"] = os.path.basename(latest_checkpoint(run.path))
@@ -124,10 +127,10 @@ def _report(figures: dict[str, Any]) -> str:
 
 
 def _write(results: dict[str, dict[str, Any]], run: RunDir | None, output: str | None) -> None:
-    """One file of all that was evaluated at --output, or one each in a run's evaluations/."""
+    """Write all metrics to --output, or a file per data set to the run's evaluations/."""
     if output:
         merged: dict[str, Any] = {}
-        for figures in results.values():  # the pairs' figures, if there are others, under a key
+        for figures in results.values():  # minimal pairs go under a key if there are others
             merged |= {"minimal_pairs": figures} if merged else figures
         outputs.write_json(output, merged)
     elif run:
@@ -137,88 +140,94 @@ def _write(results: dict[str, dict[str, Any]], run: RunDir | None, output: str |
 
 
 def config_of(run: RunDir, records: Records, assignments: tuple[str, ...] = ()) -> PretrainConfig:
-    """The configuration of a run, or of a converted folder, if its model can read the records.
+    """Return the configuration of a run or converted checkpoint with which to evaluate.
+
+    Print a note if the run was trained on documents of the records.
 
     Raises:
-      InputError: neither of these, another tokenizer made the records, or they are too long for
-        the model.
+      InputError: the folder is neither of these, an assignment is not allowed here, the records
+        were made by another tokenizer, or they are too long for the model.
     """
     config, values = PretrainConfig(model=_model_of(run)), run.config()
     is_run = "records" in values
     if is_run:
-        names = [field.name for field in dataclasses.fields(PretrainConfig)]  # not the records'
+        names = [field.name for field in dataclasses.fields(PretrainConfig)]  # without the records
         config = settings.from_dict(PretrainConfig, {n: values[n] for n in names if n in values})
         for trained_on in values["records"]:
             note_overlap(trained_on, records)
     for assignment in assignments:
         if not assignment.startswith(SETTABLE[:1] if is_run else SETTABLE):
             raise InputError(
-                "--set takes here masking.KEY=value and, for a converted checkpoint, "
-                f"objective.pair=. Received: {assignment!r}."
+                "--set accepts only masking.KEY=value and, for a converted checkpoint, "
+                f"objective.pair=NAME. Received: {assignment!r}."
             )
     check_records(run, config.model, records)
     return settings.override(config, assignments)
 
 
 def _model_of(run: RunDir) -> AlbertConfig:
-    """The model of a folder that holds one with pretraining heads."""
+    """Return the model of a folder, which must have pretraining heads."""
     if is_saved_model(run.path):
         raise InputError(
-            f"--run_dir={run.path} is an export, without pretraining heads: pass the run that it "
+            f"--run_dir={run.path} is an export and has no pretraining heads: pass the run that it "
             "was exported from."
         )
     model, task = load_config(run.path), run.config().get("task", {})
     if (kind := task.get("kind", "pretraining")) != "pretraining":
         raise InputError(
             f"--run_dir={run.path} must be a pretraining run or a converted checkpoint. Received: "
-            f"a run fine-tuned for {kind}: pass the one that it was initialised from."
+            f"a run fine-tuned for {kind}. Pass the run that it was initialised from."
         )
     return model
 
 
 def note_overlap(trained_on: dict[str, Any], records: Records) -> None:
-    """Says so where training records, as a run's config.json has them, share documents."""
+    """Print a note if `trained_on`, from a run's config.json, shares documents with `records`."""
     own, theirs, name = json.loads(records.manifest.options), trained_on["build"], records.folder
     if trained_on["corpus"] != records.manifest.corpus_fingerprint:
         return
     if "all" in (own["split"], theirs["split"]) or own["split"] == theirs["split"]:
-        print(f"note: documents of {name} are training records of the run: nothing is held out.")
-    else:  # of two fractions the smaller one's documents are among the larger one's
+        print(f"note: the run was trained on documents of {name}: they are not held out.")
+    else:  # the documents of a smaller fraction are a subset of those of a larger one
         heldout, training = (own, theirs) if own["split"] == "heldout" else (theirs, own)
         if heldout["heldout_fraction"] > training["heldout_fraction"]:
             print(
-                f"note: some documents of {name} are training records of the run: it was built "
-                f"with --heldout_fraction={own['heldout_fraction']}, the run's records with "
+                f"note: the run was trained on some documents of {name}, which has "
+                f"--heldout_fraction={own['heldout_fraction']}; the run's records have "
                 f"{theirs['heldout_fraction']}."
             )
 
 
 def check_records(run: RunDir, model: AlbertConfig, records: Records) -> None:
-    """Refuses records that the model cannot read."""
+    """Check that the model can read the records.
+
+    Raises:
+      InputError: the tokenizers differ, or the sequences are too long for the model.
+    """
     manifest = records.manifest
     try:
         is_same = load_tokenizer(run.path).fingerprint == manifest.tokenizer_fingerprint
-    except InputNotFoundError:  # a checkpoint that came without its vocabulary
+    except InputNotFoundError:  # a checkpoint without its vocabulary
         is_same = model.vocab_size == manifest.vocab_size
-        print(f"note: {run.path} holds no tokenizer: its pieces must be those of {records.folder}.")
+        print(f"note: {run.path} has no tokenizer: its pieces must be those of {records.folder}.")
     if not is_same:
         raise InputError(
-            f"--data={records.folder} was made by another tokenizer than the model's: "
-            f"build it with --tokenizer={run.path}."
+            f"--data={records.folder} was built with another tokenizer than the model's: "
+            f"rebuild it with --tokenizer={run.path}."
         )
     if manifest.seq_length > model.max_positions:
         raise InputError(
-            f"--data={records.folder} has sequences of {manifest.seq_length}, the model takes "
-            f"{model.max_positions}: build it with a smaller --seq_length."
+            f"--data={records.folder} has sequences of {manifest.seq_length} pieces, but the model "
+            f"accepts only {model.max_positions}: rebuild it with a smaller --seq_length."
         )
 
 
 def report(result: dict[str, Any]) -> str:
-    """The figures as a table that a person can read."""
+    """Return the metrics as a readable table."""
     lines = [f"trained with {result['trained_with']}; MLM loss {result['loss/mlm']:.3f}"]
     if "bits_per_character/mlm" in result:
         lines[0] += f", {result['bits_per_character/mlm']:.3f} bits per masked character"
-    lines.append(f"{'':<24}  {'accuracy':^17}  {'chance':>6}  {'of':>11}")
+    lines.append(f"{'':<24}  {'accuracy':^17}  {'chance':>6}  {'count':>11}")
     for label, (name, key) in ROWS.items():
         if name not in result:
             continue

@@ -1,11 +1,11 @@
-"""Named configurations: `--experiment=NAME`, any value of it changed with `--set`.
+"""List the named configurations for `--experiment=NAME`, whose values `--set` changes.
 
     python -m pretraining.experiments                  # every group, with parameters
     python -m pretraining.experiments --group=sharing
 
 NAME is smoke, laptop, albert-mini, a published model (albert-base-v2), or GROUP/ROW for a row of a
-table of the paper (arXiv 1909.11942v6), such as sharing/attention-e128. A row is a model under the
-paper's recipe (section 4.1) and what it changes, in the words of `--set`.
+table of the paper (arXiv 1909.11942v6), such as sharing/attention-e128. A row is a model with the
+paper's recipe (section 4.1) and the row's changes, written as for `--set`.
 """
 
 import dataclasses
@@ -34,8 +34,8 @@ SMOKE = PretrainConfig(
     loop=LoopConfig(steps=40, global_batch_size=16, steps_per_loop=10, checkpoint_every=20),
 )
 
-# Minutes on a laptop: enough to see every number move. Narrow and with a high rate, because wider
-# models or lower rates spend such a short run on the frequencies of pieces (docs/findings.md).
+# Minutes on a laptop: enough to see every metric change. Narrow and with a high rate, because wider
+# models or lower rates learn only the frequencies of pieces in such a short run (docs/findings.md).
 LAPTOP = PretrainConfig(
     model=AlbertConfig(
         embedding_size=64,
@@ -49,8 +49,8 @@ LAPTOP = PretrainConfig(
     loop=LoopConfig(steps=1500, global_batch_size=32, steps_per_loop=50, checkpoint_every=250),
 )
 
-# Hours on a few cores: a block that learns sooner, single words masked, and a rate that is constant
-# until the last tenth, so that a run can be cut short or made longer without another schedule.
+# Hours on a few cores: a block that learns faster, single words masked, and a rate that is constant
+# until the last fifth, so that a run can be shortened or extended without another schedule.
 MINI = PretrainConfig(
     model=AlbertConfig(
         hidden_size=384,
@@ -75,10 +75,11 @@ MINI = PretrainConfig(
 
 
 def paper_recipe(preset: str) -> PretrainConfig:
-    """The paper's recipe (section 4.1): LAMB 0.00176, batch 4096, 125,000 steps, 3,125 warm-up.
+    """Return the paper's recipe (section 4.1) for the model `preset`.
 
-    20 pieces of a sequence are predicted, however long it is: the reference's
-    `max_predictions_per_seq`, which the paper does not give (google-research/albert, issue 51).
+    LAMB at 0.00176, batch 4096, 125,000 steps, 3,125 of them warm-up. 20 pieces per sequence of any
+    length are predicted: the reference's `max_predictions_per_seq`, which the paper does not give
+    (google-research/albert, issue 51).
     """
     masking = MaskingConfig(max_predictions=20)
     return PretrainConfig(model=AlbertConfig.from_preset(preset), masking=masking)
@@ -98,10 +99,12 @@ EXPERIMENTS = {
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """A row of a table: a model's preset, what it changes (`key=value key=value`), and its size.
+    """A row of a table.
 
-    preset: a model under the paper's recipe, or an experiment.
-    published_m: millions of parameters as the paper prints them; None where it gives none.
+    Attributes:
+      preset: a model, trained with the paper's recipe, or an experiment.
+      changes: `key=value key=value`.
+      published_m: millions of parameters as printed in the paper; None if it gives none.
     """
 
     preset: str
@@ -109,29 +112,30 @@ class Row:
     published_m: int | None = None
 
     def assignments(self) -> list[str]:
-        """The changes, one by one, as `--set` takes them."""
+        """Return the changes, one by one, as `--set` takes them."""
         return self.changes.split()
 
     def config(self) -> PretrainConfig:
-        """The whole configuration."""
+        """Return the whole configuration."""
         base = EXPERIMENTS.get(self.preset) or paper_recipe(self.preset)
         return settings.override(base, self.assignments())
 
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """A table: where it is from, and its rows by name."""
+    """A table: its title and its rows by name."""
 
     title: str
     rows: Mapping[str, Row]
 
 
 BASE, LARGE, XXLARGE = "albert-base-v1", "albert-large-v1", "albert-xxlarge-v1"
-# The presets hold what was released: xxlarge without dropout. The paper removes it in Table 8 only.
+# The presets are as released: xxlarge has no dropout. The paper removes it only in Table 8.
 DROPOUT = "model.hidden_dropout=0.1 model.attention_dropout=0.1"
 # BERT's own recipe (arXiv 1810.04805, appendix A.2) as two runs: 90 % of the steps on short records
-# and 10 % on long ones, which begin at the rate that one schedule over both would have there; each
-# run's rate falls to 0. A batch has 131,072 pieces in both. Single pieces are masked, 15 % of them.
+# and 10 % on long ones. The second run begins at the rate that one schedule over both would have
+# there; each run's rate falls to 0. Batches have 131,072 pieces in both. 15 % of the pieces are
+# masked, as single pieces.
 BERT = (
     "objective.pair=nsp masking.max_predictions=0 masking.max_ngram=1 masking.whole_words=false "
     "optimizer.name=adamw loop.global_batch_size={} optimizer.learning_rate={} "
@@ -142,7 +146,7 @@ BERT_512 = BERT.format(256, 1e-5, 0, 100_000)
 
 
 def _base(sharing: str, embedding_size: int) -> tuple[str, Row]:
-    """A cell of Tables 3 and 4: the base model's shape with its name."""
+    """Return the name and the row of a cell of Tables 3 and 4, a variant of the base model."""
     changes = f"model.sharing={sharing} model.embedding_size={embedding_size}"
     return f"{sharing}-e{embedding_size}", Row(BASE, changes, SHARING_M[sharing, embedding_size])
 
@@ -152,8 +156,8 @@ def _width(hidden: int, heads: int) -> str:
     return f"{sizes} model.num_heads={heads}"
 
 
-# Widths that were not released have H / 64 heads (section 3.1), BERT's xlarge in both its groups
-# too; ALBERT's xlarge has the 16 that it was released with.
+# Unreleased widths have H / 64 heads (section 3.1), including BERT's xlarge in both its groups.
+# ALBERT's xlarge has 16 heads, as released.
 BERT_XLARGE = Row("bert-xlarge", "model.num_heads=32", MODELS_M["bert-xlarge"])
 GROUPS = {
     "bert-width": Group(
@@ -290,7 +294,7 @@ GROUPS = {
 
 
 def experiment(name: str) -> PretrainConfig:
-    """The experiment of that name; an unknown one is an error that names a near one."""
+    """Return the experiment `name`; a ConfigError for an unknown one suggests similar names."""
     if name in EXPERIMENTS:
         return EXPERIMENTS[name]
     rows = {
@@ -304,14 +308,14 @@ def experiment(name: str) -> PretrainConfig:
 
 
 def group_of(name: str) -> Group:
-    """The group of that name; errors as `experiment`."""
+    """Return the group `name`; a ConfigError for an unknown one suggests similar names."""
     if name not in GROUPS:
         raise ConfigError(f"--group: {settings.unknown_key(name, GROUPS, 'group')}")
     return GROUPS[name]
 
 
 def group_table(name: str) -> str:
-    """A group in Markdown: parameters are those of the encoder with pooler."""
+    """Return a group as a Markdown table; parameters are those of the encoder with pooler."""
     group, cells = group_of(name), []
     for row, value in group.rows.items():
         model = value.config().model
@@ -329,12 +333,12 @@ def group_table(name: str) -> str:
 class ListOptions:
     """The command line of `pretraining.experiments`."""
 
-    group: str | None = commands.option("this group alone", None)
-    dry_run: bool = commands.option("print the names of the groups alone", False)
+    group: str | None = commands.option("print only this group", None)
+    dry_run: bool = commands.option("print only the titles of the groups", False)
 
 
 def main(options: ListOptions) -> None:
-    """Prints the groups."""
+    """Print the groups."""
     names = list(GROUPS) if options.group is None else [options.group]
     tables = [group_of(name).title if options.dry_run else group_table(name) for name in names]
     print("\n\n".join(tables))

@@ -1,13 +1,13 @@
-"""How far each layer moves its input: the figure of section 3.1 of the paper (Figure 1).
+r"""Measure how far each layer moves its input, as in Figure 1 of the paper (section 3.1).
 
-For every layer the L2 distance between its input and its output and the angle between them, in
-degrees (the arccosine of the cosine similarity), averaged over the pieces of held-out records; the
-input of layer 1 is the embedding as the stack gets it, of width H. Outputs of a pre-norm model are
-those behind its last LayerNorm. Padding is left out; the records are masked as in training.
-Prints a table, draws a PNG and leaves the figures beside it as JSON.
-Several models share the figure:
+For every layer, the L2 distance and the angle between its input and its output are averaged over
+the pieces of held-out records. The angle is in degrees, the arccosine of the cosine similarity. The
+input of layer 1 is the embedding that enters the stack, of width H. Outputs of a pre-norm model are
+taken after its last LayerNorm. Padding is excluded; the records are masked with the default
+settings of training. The command prints a table, draws a PNG and writes the values next to it as
+JSON. Several models share one plot:
 
-    python -m pretraining.similarity --run_dir=runs/bert --run_dir=runs/albert \\
+    python -m pretraining.similarity --run_dir=runs/bert --run_dir=runs/albert \
         --data=artifacts/heldout --output=similarity.png
 """
 
@@ -39,17 +39,15 @@ L2, ANGLE = "L2 distance", "angle in degrees"
 class SimilarityOptions(commands.CommandOptions):
     """The command line of `pretraining.similarity`."""
 
-    run_dir: tuple[str, ...] = commands.option("a run or converted folder; may be repeated")
+    run_dir: tuple[str, ...] = commands.option("a run or converted checkpoint; may be repeated")
     data: str = commands.option("held-out records, a folder made by data.build")
-    output: str | None = commands.option(
-        "the PNG; by default in the first run's plots folder", None
-    )
-    batch_size: Annotated[int, POSITIVE] = commands.option("sequences at a time", 32)
-    dry_run: bool = commands.option("check everything and compute nothing", False)
+    output: str | None = commands.option("the PNG file; by default in the first run's plots/", None)
+    batch_size: Annotated[int, POSITIVE] = commands.option("sequences in a batch", 32)
+    dry_run: bool = commands.option("check everything without computing", False)
 
 
 def main(options: SimilarityOptions) -> None:
-    """Computes, prints, draws."""
+    """Compute the distances and angles, print them and plot them."""
     options = dataclasses.replace(options, run_dir=tuple(map(pretrained.locate, options.run_dir)))
     records = Records.open(options.data)
     for path in options.run_dir:
@@ -58,7 +56,7 @@ def main(options: SimilarityOptions) -> None:
     if options.output:
         outputs.require_file(image, "--output")
         if not image.endswith(".png"):
-            raise InputError(f"--output must be a .png. Received: {image!r}.")
+            raise InputError(f"--output must end in .png. Received: {image!r}.")
     else:
         outputs.require_folder(options.run_dir[0], "--run_dir")
     if options.dry_run:
@@ -81,7 +79,7 @@ def main(options: SimilarityOptions) -> None:
 def layer_similarity(
     encoder: AlbertEncoder, records: Records, batch_size: int = 32
 ) -> dict[str, list[float]]:
-    """`L2` and `ANGLE` of each layer, means over the real pieces of all records."""
+    """Return `L2` and `ANGLE` of each layer, means over the real pieces of all records."""
 
     @tf.function
     def sums_of(inputs: dict[str, tf.Tensor]) -> tf.Tensor:
@@ -92,7 +90,7 @@ def layer_similarity(
     total = records.manifest.num_records
     with Progress("sequences", total) as progress:
         for batch in evaluation_batches(records, Objective("none"), MaskingConfig(), batch_size):
-            count = min(batch_size, total - done)  # the last batch is filled up with copies
+            count = min(batch_size, total - done)  # the last batch is padded with copies
             inputs = {name: batch[name][:count] for name in INPUTS}
             sums += sums_of(inputs).numpy()
             pieces += int(tf.reduce_sum(inputs["input_mask"]))
@@ -103,18 +101,18 @@ def layer_similarity(
 
 
 def distance_sums(states: Sequence[tf.Tensor], mask: tf.Tensor) -> tf.Tensor:
-    """Float32 [2, L]: distances and angles in degrees from each state to the next, summed.
+    """Return sums of distances and angles in degrees from each state to the next, float32 [2, L].
 
     Args:
       states: L + 1 tensors [B, S, H].
-      mask: int32 [B, S]; 1 for the positions that count.
+      mask: int32 [B, S]; 1 for the positions to include.
     """
     rows = []
     for before, after in zip(states, states[1:], strict=False):
         x, y = tf.cast(before, tf.float32), tf.cast(after, tf.float32)
         distance = tf.norm(y - x, axis=-1)  # [B, S]
         u, v = tf.math.l2_normalize(x, -1), tf.math.l2_normalize(y, -1)
-        # Exact for small angles too, where the arccosine of a float32 cosine is not.
+        # Exact for small angles too, unlike the arccosine of a float32 cosine.
         angle = 2 * tf.atan2(tf.norm(u - v, axis=-1), tf.norm(u + v, axis=-1))
         rows.append(tf.stack([distance, angle * (180 / np.pi)]))
     weights = tf.cast(mask, tf.float32)
@@ -122,7 +120,7 @@ def distance_sums(states: Sequence[tf.Tensor], mask: tf.Tensor) -> tf.Tensor:
 
 
 def table(result: dict[str, list[float]]) -> str:
-    """A line a layer, in Markdown."""
+    """Return a Markdown table with one row per layer."""
     rows = [
         (str(layer), f"{distance:.3f}", f"{angle:.2f}")
         for layer, (distance, angle) in enumerate(zip(result[L2], result[ANGLE], strict=True), 1)

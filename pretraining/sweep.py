@@ -1,25 +1,26 @@
-"""Trains a grid of configurations, or a named group, with several seeds, and compares them.
+r"""Train a grid of configurations, or a named group, with several seeds, and compare them.
 
-    python -m pretraining.sweep --grid=model.sharing=all,attention,ffn,none --seeds=3 \\
+    python -m pretraining.sweep --grid=model.sharing=all,attention,ffn,none --seeds=3 \
         --data=artifacts/records --heldout=artifacts/heldout --output=runs/sharing
-    python -m pretraining.sweep --group=objective --experiment=laptop --budget=seconds:1200 \\
+    python -m pretraining.sweep --group=objective --experiment=laptop --budget=seconds:1200 \
         --data=artifacts/records --heldout=artifacts/heldout --output=runs/objective
 
-Each member is a run folder OUTPUT/NAME_seed-N, trained by `pretraining.train` and read by
-`pretraining.evaluate` on --heldout, with the paper's masks whatever it was trained with; each in a
-process of its own, whose memory goes back with it. A rerun skips what is finished and takes up what
-was interrupted; seeds and values of the grid may be added. A member that fails is reported, the
-others go on, and the exit status is 2. OUTPUT gets results.csv, a line a member, and results.png;
-the table has means over the seeds.
+Each member is a run folder OUTPUT/NAME_seed-N. `pretraining.train` trains it, and
+`pretraining.evaluate` evaluates it on --heldout, with the paper's masks regardless of its own. Each
+command is a separate process, so that its memory is freed. A rerun skips finished members and
+resumes interrupted ones; seeds and values of the grid may be added. If a member fails, the sweep
+reports it, trains the others and exits with status 2. OUTPUT gets results.csv with a row per
+member, and results.png; the table has means over the seeds.
 
---group trains the rows of a group of `pretraining.experiments`; with --experiment, what each row
-changes is applied to that experiment instead of to the paper's model.
+--group trains the rows of a group of `pretraining.experiments`. With --experiment, the changes of
+each row are applied to that experiment instead of the paper's model.
 
---budget makes members last steps:N, tokens:N (positions, padding included) or seconds:N of
-training. Seconds become steps: first of all, some loops of each configuration are timed after its
-first, which compiles, and what comes out is kept in OUTPUT/sweep.json. So a run is a function of
-its configuration, which says `loop.steps`, and a rerun has the same. Compilation, checkpoints and
-evaluations do not count. Warm-up and schedule keep their share of the steps.
+--budget sets the length of each run: steps:N, tokens:N (positions, padding included) or seconds:N
+of training. Seconds are converted to steps: before all training, some loops of each configuration
+are timed after its first loop, which compiles, and the number of steps is stored in
+OUTPUT/sweep.json. So a run remains a function of its configuration, which has `loop.steps`, and a
+rerun uses the same number. Compilation, checkpoints and evaluations do not count. Warm-up and
+schedule keep their share of the steps.
 """
 
 import contextlib
@@ -44,7 +45,7 @@ from pretraining.sweeping.plan import Configuration, SweepOptions, configuration
 from pretraining.sweeping.results import TRAINING, Result, compare, write_csv
 
 TIMED_LOOPS = 4  # after the first
-# What a run that is only timed leaves out.
+# Overrides for a run that is only timed.
 UNTIMED = (
     "optimizer.warmup_steps=0",
     "optimizer.schedule_steps=0",
@@ -56,18 +57,18 @@ UNTIMED = (
 
 
 class MemberError(Exception):
-    """A command that a member needs ended with another status than 0."""
+    """The failure of a command that a member needs."""
 
 
 def main(options: SweepOptions) -> int:
-    """Runs the sweep; returns the exit status."""
+    """Run the sweep and return the exit status."""
     sweep = Sweep(options)
     if options.dry_run:
         print(sweep.describe())
         return 0
     sweep.begin()
     for member in sweep.configurations:
-        with contextlib.suppress(MemberError):  # is told when it is to be trained
+        with contextlib.suppress(MemberError):  # reported when the member is trained
             sweep.time(member)
     results: list[Result] = []
     failures = []
@@ -86,7 +87,7 @@ def main(options: SweepOptions) -> int:
 
 
 class Sweep:
-    """The members of a sweep and its folder, where sweep.json keeps what was timed."""
+    """The members of a sweep and its folder, where sweep.json stores the timed steps."""
 
     def __init__(self, options: SweepOptions) -> None:
         self.options, self.manifest = options, Mixture.open(options.data).manifest
@@ -97,7 +98,7 @@ class Sweep:
         self._state: dict[str, Any] = same | {"set": list(options.set), "steps": {}}
         self._require_distinct_members()
         if options.heldout:
-            Manifest.read(options.heldout)  # its absence would show after hours only
+            Manifest.read(options.heldout)  # its absence would only show after hours
         if not os.path.isfile(self._path):
             outputs.require_new(options.output)
             return
@@ -105,8 +106,8 @@ class Sweep:
         self._state["steps"] = found.get("steps", {})
         if differing := settings.differing_keys(found, self._state):
             raise InputError(
-                f"--output={options.output} holds another sweep (there != here): "
-                f"{'; '.join(differing)}. Name another folder, or pass that sweep's own values."
+                f"--output={options.output} contains another sweep (there != here): "
+                f"{'; '.join(differing)}. Choose another folder, or pass the values of that sweep."
             )
 
     def _require_distinct_members(self) -> None:
@@ -115,32 +116,35 @@ class Sweep:
             if tree == other_tree:
                 raise InputError(
                     f"members must differ. Received: {name} and {other_name}, which are the same "
-                    "configuration: leave one out, or train each on its own --data by "
+                    "configuration. Omit one, or train each on its own --data with "
                     "pretraining.train."
                 )
 
     def begin(self) -> None:
-        """Makes the folder where it does not exist yet."""
+        """Create the folder if it does not exist yet."""
         if not os.path.isfile(self._path):
             with outputs.new_folder(self.options.output) as folder:
                 outputs.write_json(os.path.join(folder, "sweep.json"), self._state)
 
     def run_dir(self, member: Configuration, number: int) -> RunDir:
-        """The folder of the member's run with its seed `number`."""
+        """Return the folder of the member's run with the seed of this number, counted from 0."""
         seed = member.tree().seed + number
         return RunDir(os.path.join(self.options.output, f"{member.name}_seed-{seed}"))
 
     def config(self, member: Configuration) -> PretrainConfig:
-        """The whole configuration of the first seed; as long as the experiment until it is timed.
+        """Return the resolved configuration of the member with its first seed.
 
-        Raises: as `resolve`.
+        Until the member is timed, it has the experiment's length.
+
+        Raises:
+          ConfigError: see `resolve`.
         """
-        # On the CPU: were a TPU looked for here, the members' processes could not have it.
+        # On the CPU: looking for a TPU here would block it for the members' processes.
         assignments = (*member.assignments, *self._length(member))
         return resolve(experiment(member.experiment), assignments, self.manifest, "cpu")
 
     def steps(self, member: Configuration) -> int | None:
-        """How long the member trains; None where its seconds have not become steps yet."""
+        """Return the steps that the member trains, or None if it has yet to be timed."""
         loop = member.tree().loop
         unit, _, amount = (self.options.budget or f"steps:{loop.steps}").partition(":")
         if unit == "seconds":
@@ -153,7 +157,7 @@ class Sweep:
         return () if steps is None else of_length(member.tree(), steps)
 
     def run(self, member: Configuration, number: int) -> Result:
-        """Trains and evaluates what is not yet; returns the member's line of results.csv.
+        """Train and evaluate the member if not yet done; return its row of results.csv.
 
         Raises:
           MemberError: a command failed.
@@ -173,17 +177,17 @@ class Sweep:
         return result | (self._evaluation(run) if self.options.heldout else {})
 
     def time(self, member: Configuration) -> None:
-        """Finds how many steps the budget's seconds are, where they are not steps yet.
+        """Convert the seconds of the budget to the steps of the member, if not yet done.
 
         All configurations are timed before any is trained, so that a machine whose speed changes
-        in the course of hours treats them alike.
+        over hours affects all of them equally.
 
         Raises:
-          MemberError: as `run`.
+          MemberError: a command failed.
         """
         if self.steps(member) is not None:
             return
-        for other in self.configurations:  # equal work is timed once: clocks would differ
+        for other in self.configurations:  # steps of equal cost are timed once: timings vary
             steps = self.steps(other)
             if steps is not None and self._step_shape(other) == self._step_shape(member):
                 self._keep_steps(member, steps)
@@ -202,7 +206,7 @@ class Sweep:
         outputs.write_json(self._path, self._state)
 
     def _step_shape(self, member: Configuration) -> tuple[object, ...]:
-        """What the arithmetic of a step depends on."""
+        """Return everything that the arithmetic of a step depends on."""
         config = self.config(member)
         batch = config.loop.global_batch_size, config.loop.accumulation_steps
         kinds = config.objective.pair == "none", config.optimizer.name, config.precision
@@ -218,7 +222,7 @@ class Sweep:
         call("pretraining.train", *flags)
 
     def _evaluation(self, run: RunDir) -> Result:
-        """The numbers of the run's evaluation on --heldout, of its last checkpoint."""
+        """Return the metrics of the run's last checkpoint on --heldout, evaluating if necessary."""
         heldout, masks = self.options.heldout or "", settings.to_dict(MaskingConfig())
         path = run.evaluation_path("sweep")
         wanted = {
@@ -234,7 +238,7 @@ class Sweep:
         return {name: value for name, value in values.items() if isinstance(value, int | float)}
 
     def describe(self) -> str:
-        """The members, their parameters and steps, as a table."""
+        """Return a table of the members, their parameters and steps."""
         rows = []
         for number, member in itertools.product(range(self.options.seeds), self.configurations):
             size, steps = self.config(member).model.param_count(), self.steps(member)
@@ -248,15 +252,15 @@ def _read(path: str) -> Result:
 
 
 def call(module: str, *flags: str) -> None:
-    """Runs a command of this project in a process of its own.
+    """Run a command of this project in a separate process.
 
     Raises:
-      MemberError: it failed; what it said stands above.
+      MemberError: the command failed, after printing its own error.
     """
     process = subprocess.Popen([sys.executable, "-m", module, *flags])
     try:
         status = process.wait()
-    except BaseException:  # this process is to end: so does that one, after it has saved
+    except BaseException:  # this process is ending; so must the command, after saving
         process.terminate()
         process.wait()
         raise

@@ -1,18 +1,18 @@
-"""Whether a pretraining step fits a TPU chip, told without a TPU: the very step is compiled for it.
+r"""Check whether a pretraining step fits a TPU chip, by compiling the step without a TPU.
 
-    python -m pretraining.tpu_check --preset=albert-xxlarge-v2 --seq_length=512 --batch=64 \\
+    python -m pretraining.tpu_check --preset=albert-xxlarge-v2 --seq_length=512 --batch=64 \
         --topology=v5e
     python -m pretraining.tpu_check --preset=albert-xxlarge-v2 --global_batch=4096 --chips=64
     python -m pretraining.tpu_check --table --batch=16
 
---batch is per chip. Unless --set says how layers are computed (model.rematerialize, or
-loop.accumulation_steps), plain is tried first, then recomputation. With --global_batch the cheapest
-of plain, accumulation and recomputation is found. --table shows every preset. --quick is five to
-fifteen times as fast; the temporaries that it finds are up to a third larger than they will be.
+--batch is per chip. Unless --set chooses how layers are computed (model.rematerialize or
+loop.accumulation_steps), plain computation is tried first, then recomputation. --global_batch finds
+the cheapest of plain, accumulation and recomputation. --table shows every preset. --quick is five
+to fifteen times as fast, but the temporaries are overestimated by up to a third.
 
-Exit status 0: it fits, or --table has been printed, whatever it shows; 3: it does not fit. Needs
-requirements-tpu-check.txt installed. Each program takes minutes to compile, once: sizes are kept in
-~/.cache/albert_tf/tpu_check.
+The exit status is 0 if the step fits or if --table was printed, whatever it shows, and 3 if the
+step does not fit. The packages of requirements-tpu-check.txt must be installed. Each program takes
+minutes to compile, but only once: sizes are cached in ~/.cache/albert_tf/tpu_check.
 """
 
 import dataclasses
@@ -38,24 +38,26 @@ _CHOICES = ("model.rematerialize", "model.rematerialize_chunks", "loop.accumulat
 
 @dataclasses.dataclass(frozen=True)
 class TpuCheckOptions(commands.CommandOptions):
-    """The command line."""
+    """The command line of `pretraining.tpu_check`."""
 
     preset: str = commands.option("the model", "albert-base-v2")
-    seq_length: Annotated[int, POSITIVE] = commands.option("pieces of a sequence", 512)
+    seq_length: Annotated[int, POSITIVE] = commands.option("pieces per sequence", 512)
     num_predictions: Annotated[int, NOT_NEGATIVE] = commands.option(
-        "predicted pieces of a sequence; 0: the recipe's, 20", 0
+        "predicted pieces per sequence; 0 for the recipe's 20", 0
     )
-    batch: Annotated[int, POSITIVE] = commands.option("sequences on a chip", 32)
-    topology: str = commands.option(f"{', '.join(CHIPS)}, with a layout or without: v5e:2x2", "v5e")
-    quick: bool = commands.option("the compiler's least effort: about right, in seconds", False)
-    largest: bool = commands.option("find the largest batch too: two to five more compiles", True)
+    batch: Annotated[int, POSITIVE] = commands.option("sequences per chip", 32)
+    topology: str = commands.option(f"{', '.join(CHIPS)}, optionally with a layout: v5e:2x2", "v5e")
+    quick: bool = commands.option("compile with the least effort: a rough answer in seconds", False)
+    largest: bool = commands.option("also find the largest batch: two to five more compiles", True)
     global_batch: Annotated[int, NOT_NEGATIVE] = commands.option(
-        "find the cheapest way to compute this batch instead", 0
+        "find the cheapest way to compute this global batch instead", 0
     )
-    chips: Annotated[int, POSITIVE] = commands.option("that share --global_batch", 8)
-    table: bool = commands.option("every preset on every chip, --batch on each, instead", False)
-    presets: str = commands.option("of --table, comma-separated", ",".join(PRESETS))
-    dry_run: bool = commands.option("print the configuration, compile nothing", False)
+    chips: Annotated[int, POSITIVE] = commands.option("chips that share --global_batch", 8)
+    table: bool = commands.option(
+        "print a table of all presets on all chips, with --batch on each, instead", False
+    )
+    presets: str = commands.option("presets of --table, comma-separated", ",".join(PRESETS))
+    dry_run: bool = commands.option("print the configuration without compiling", False)
     set: tuple[str, ...] = commands.option("key=value of the pretraining configuration", ())
 
     def __post_init__(self) -> None:
@@ -71,17 +73,17 @@ class TpuCheckOptions(commands.CommandOptions):
                 f"Received: {self.global_batch}, {self.chips}."
             )
         if self.table and self.global_batch:
-            raise InputError("--table and --global_batch are two questions: pass one of them.")
+            raise InputError("--table and --global_batch exclude each other: omit one of them.")
         if self.table and not self.names:
-            raise InputError("--presets names none. Leave it out for all of them.")
+            raise InputError("--presets must not be empty. Omit it to print all presets.")
         if self.global_batch and self.has_explicit_plan:
             raise InputError(
-                "--global_batch finds out how a step is best computed: leave out "
-                f"--set of {', '.join(_CHOICES)}."
+                "--global_batch chooses how a step is computed: omit --set for "
+                f"{', '.join(_CHOICES)}."
             )
 
     def step(self, preset: str) -> Step:
-        """What the options say, for a preset."""
+        """Return the step of a preset with these options."""
         recipe = paper_recipe(preset)
         positions = max(recipe.model.max_positions, self.seq_length)
         model = dataclasses.replace(recipe.model, max_positions=positions)
@@ -98,7 +100,7 @@ class TpuCheckOptions(commands.CommandOptions):
         step = Step(config, batch, self.seq_length, predictions, self.quick)
         if step.batch % step.unit:
             raise InputError(
-                "the batch of a chip must be a multiple of `loop.accumulation_steps` times "
+                "the batch per chip must be a multiple of `loop.accumulation_steps` times "
                 f"`model.rematerialize_chunks`. Received: {step.batch}, {step.parts} times "
                 f"{model.rematerialize_chunks}."
             )
@@ -106,19 +108,22 @@ class TpuCheckOptions(commands.CommandOptions):
 
     @property
     def names(self) -> list[str]:
-        """The presets of a table."""
+        """The presets in the table."""
         return [name for name in self.presets.split(",") if name]
 
     @property
     def has_explicit_plan(self) -> bool:
-        """Whether --set says how the step is computed."""
+        """True if --set chooses how the step is computed."""
         return any(assignment.partition("=")[0].strip() in _CHOICES for assignment in self.set)
 
 
 def main(
     options: TpuCheckOptions, compile_step: tpu_cache.Compile | None = None, system: str = ""
 ) -> int:
-    """Prints what was asked for; the exit status. `compile_step` makes sizes, of a `system`."""
+    """Print what the options request; return the exit status.
+
+    `compile_step` can replace our compile; `system` is then the project whose model it compiles.
+    """
     topology, chip = parse_topology(options.topology)
     step = options.step(options.preset)
     if options.dry_run:
@@ -132,7 +137,7 @@ def main(
     def measure(step: Step) -> CompiledSize:
         return cache(step, topology)
 
-    shape = f"{step.batch} x {step.seq_length} pieces, {step.num_predictions} of each predicted,"
+    shape = f"{step.batch} x {step.seq_length} pieces, {step.num_predictions} predicted in each,"
     name = f"{options.preset}, {shape} on a {topology} chip"
     kinds = f"{step.config.precision}, {step.config.optimizer.name}{', quick' * step.quick}"
     print(f"{name} of {gb(chip.hbm)}, {kinds}", flush=True)
@@ -148,7 +153,7 @@ def main(
 def _compile(step: Step, topology: str) -> CompiledSize:
     from pretraining.tpu.lowering import TpuCompiler, lower_step_in_subprocess
 
-    compiler = TpuCompiler(topology)  # first: it may be missing
+    compiler = TpuCompiler(topology)  # first, because it may not be installed
     print(
         f"compiling {step.batch} x {step.seq_length}, {describe_mode(step)}, for {topology} ...",
         file=sys.stderr,
@@ -159,13 +164,13 @@ def _compile(step: Step, topology: str) -> CompiledSize:
 
 
 def _verdict(step: Step, chip: Chip, measure: Measure, options: TpuCheckOptions) -> int:
-    """Prints whether the step fits, plain or else recomputed, or as --set has it."""
+    """Print whether the step fits: plain, else recomputed, or as --set chooses."""
     steps = [step]
     if not options.has_explicit_plan:
         steps = [step.sized(step.batch, recompute) for recompute in (False, True)]
         if steps[0].estimate_activation_bytes() > 2 * chip.hbm:
             estimate = gb(steps[0].estimate_activation_bytes())
-            print(f"plain: not compiled, activations would take about {estimate} by formula")
+            print(f"plain: not compiled, by formula activations would take about {estimate}")
             del steps[0]
     for number, candidate in enumerate(steps):
         size = measure(candidate)
@@ -181,7 +186,7 @@ def _verdict(step: Step, chip: Chip, measure: Measure, options: TpuCheckOptions)
 
 
 def _largest(step: Step, chip: Chip, measure: Measure, options: TpuCheckOptions) -> int:
-    """The largest batch that fits when it is computed as `step` is."""
+    """Return the largest batch found that fits if computed in the same way as `step`."""
     if options.has_explicit_plan:
         unit = step.unit
 
@@ -202,13 +207,13 @@ def _largest(step: Step, chip: Chip, measure: Measure, options: TpuCheckOptions)
 
 
 def _recommend(step: Step, chip: Chip, measure: Measure, chips: int) -> int:
-    """Prints the ways to compute a global batch, the cheapest first."""
+    """Print the ways to compute a global batch, the cheapest first; return the exit status."""
     plans = tpu_fit.compute_plans(step, chip, measure)
     for plan in plans:
         print(plan_line(plan, chip))
     best = plans[0]
     if best.step is None:
-        print("nothing fits: more chips, a shorter sequence or a smaller model would")
+        print("nothing fits: use more chips, shorter sequences or a smaller model")
         return DOES_NOT_FIT
     flags = f"--set loop.global_batch_size={step.batch * chips} {best.step.flags}".strip()
     print(f"cheapest: {best.name}: {flags}")
@@ -216,11 +221,11 @@ def _recommend(step: Step, chip: Chip, measure: Measure, chips: int) -> int:
 
 
 def _table(options: TpuCheckOptions, cache: tpu_cache.Cache) -> None:
-    """Prints Markdown: each preset, recomputed, in full for v5e and the total for the others."""
+    """Print a Markdown table of presets, recomputed: all sizes on v5e, totals on other chips."""
     steps = {name: options.step(name) for name in options.names}
     step = next(iter(steps.values()))
-    pieces = f"{step.batch} x {step.seq_length} pieces a chip"
-    print(f"{pieces}, {step.num_predictions} of each sequence predicted\n")
+    pieces = f"{step.batch} x {step.seq_length} pieces per chip"
+    print(f"{pieces}, {step.num_predictions} predicted in each sequence\n")
     header = ["preset", "FLOPs", "temporaries", "code", *CHIPS, "largest on v5e"]
     lines = itertools.chain(
         [header, ["---", *["---:"] * (len(header) - 1)]],
@@ -233,7 +238,7 @@ def _table(options: TpuCheckOptions, cache: tpu_cache.Cache) -> None:
 def _row(name: str, step: Step, options: TpuCheckOptions, cache: tpu_cache.Cache) -> list[str]:
     if not options.has_explicit_plan:
         step = step.sized(step.batch, recompute=True)
-    totals, temporaries, code, largest = [], "not compiled", "not compiled", "not asked"
+    totals, temporaries, code, largest = [], "not compiled", "not compiled", "not compiled"
     for generation in CHIPS:
         topology, chip = parse_topology(generation)
         if step.fixed_bytes > chip.hbm:

@@ -1,1 +1,1 @@
-"""Held-out figures: of the heads, and of probes on frozen outputs."""
+"""Held-out metrics of the pretraining heads and of probes on frozen outputs."""

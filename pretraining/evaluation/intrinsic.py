@@ -24,20 +24,23 @@ PAIRS = ("sop", "nsp")
 
 
 class Evaluator:
-    """Evaluates a model on held-out records, as often as it is asked to, with one traced function.
+    """A repeatable evaluation of a model on held-out records, with one traced function.
 
-    Masked LM is measured with the pairs that the model was trained with; then SOP's and NSP's pairs
-    are asked (paper section 4.6), of the pair head as it was trained and of a probe
-    (`pretraining.evaluation.probe`). Masks and pairs are the same each time.
+    Masked LM is evaluated on the pairs of the model's training objective. The pair head and a probe
+    (`pretraining.evaluation.probe`) are then evaluated on both SOP and NSP pairs (paper section
+    4.6). Masks and pairs are the same in every run.
 
-    Under a strategy the replicas share each batch, and every worker gets the same figures.
+    Under a strategy, the replicas share each batch and every worker returns the same metrics.
 
     Args:
-      config: its `objective` is what the model was trained with; its `masking` makes the masks.
+      model: the model to evaluate.
+      records: the held-out records.
+      config: its `objective` is the training objective; its `masking` makes the masks.
       batch_size: over all replicas.
+      trained_only: skips the probe and the objective that the model was not trained with. A run is
+        then one pass over the records, fast enough to be repeated during training.
+      strategy: by default the current one.
       tokenizer: that of the records; adds `bits_per_character/mlm`.
-      trained_only: leaves out the probe and what the model was not trained with: one pass over the
-        records, for use in mid-training.
     """
 
     def __init__(
@@ -57,9 +60,9 @@ class Evaluator:
         self._mlm_pair = self._trained_with
         if self._trained_with not in (*feasible, "none"):
             self._mlm_pair = "none"
-            self._notes.append("MLM is not measured with the pairs that the model was trained on.")
+            self._notes.append("MLM is not evaluated on the pairs that the model was trained with.")
         pairs = [] if trained_only else feasible
-        # To find them all records are read. NSP's partners are of the record's own half.
+        # Finding the halves reads all records. NSP draws each partner from the record's own half.
         needs_halves = self._probes or self._mlm_pair == "nsp"
         is_compact = records.manifest.layout == COMPACT
         halves = Halves.of_pairs(records) if is_compact and needs_halves else None
@@ -71,20 +74,22 @@ class Evaluator:
 
     @property
     def num_sequences(self) -> int:
-        """Sequences that a run goes through."""
+        """The number of sequences that a run reads, over all passes."""
         return len(self._batches) * self._manifest.num_records
 
     def run(self, advance: Callable[[int], None] = lambda count: None) -> dict[str, Any]:
-        """The figures; `advance` is told of sequences that are done.
+        """Return the metrics, and call `advance` with the number of sequences of each batch done.
 
-        For x of mlm, sop and nsp: `loss/x`, `accuracy/x`, `standard_error/x` (binomial), `count/x`;
-        for x of sop and nsp also `verdict/x`, and `probe/x` with `standard_error/probe_x`,
-        `count/probe_x` and `verdict/probe_x`. `bits_per_character/mlm`: the loss in bits over the
-        characters of the masked pieces, so that vocabularies compare. `baseline/mlm`: always the
-        most frequent piece. `baseline/pair`: always the most frequent label. `trained_with`: sop,
-        nsp or none.
-        `loss/pair` and so on, as in metrics.jsonl, are those of `trained_with`. What cannot be
-        asked is absent, and `notes` says why.
+        For x in mlm, sop and nsp: `loss/x`, `accuracy/x`, `standard_error/x` (binomial), `count/x`;
+        for x in sop and nsp also `verdict/x`, and for the probe `probe/x`,
+        `standard_error/probe_x`, `count/probe_x` and `verdict/probe_x`. `bits_per_character/mlm` is
+        the loss in bits divided by the number of characters of the masked pieces, which makes
+        vocabularies comparable. `baseline/mlm` is the accuracy of always predicting the most
+        frequent piece, `baseline/pair` that of the most frequent label. `trained_with` is sop, nsp
+        or none.
+
+        `loss/pair` and the other keys in /pair, as in metrics.jsonl, repeat those of
+        `trained_with`. Metrics that cannot be computed are absent, and `notes` gives the reasons.
         """
         result: dict[str, Any] = {"trained_with": self._trained_with, "notes": list(self._notes)}
         chance = _chance(self._manifest)
@@ -107,8 +112,8 @@ class Evaluator:
                 result |= _figures(f"probe/{pair}", *probe, chance)
             elif self._probes and pair != "none":
                 result["notes"].append(
-                    f"no {pair.upper()} probe: too few pairs or documents, or outputs that are no "
-                    "numbers."
+                    f"no {pair.upper()} probe: too few pairs or documents, or outputs that are not "
+                    "finite."
                 )
         result["baseline/pair"] = chance
         for kind in ("loss", "accuracy", "standard_error", "count", "verdict"):
@@ -119,7 +124,7 @@ class Evaluator:
     def _pass(
         self, pair: str, advance: Callable[[int], None]
     ) -> tuple[dict[str, float], np.ndarray, Score | None]:
-        """All records once: the totals of SUMS, how often each piece was masked, and the probe."""
+        """Read all records once; return the totals of SUMS, masked-piece counts and probe score."""
         totals: np.ndarray = np.zeros(len(SUMS))
         targets: np.ndarray = np.zeros(self._manifest.vocab_size, np.int64)
         probe = Probe() if self._probes and pair != "none" else None
@@ -145,7 +150,7 @@ def evaluate(
     strategy: tf.distribute.Strategy | None = None,
     tokenizer: Tokenizer | None = None,
 ) -> dict[str, Any]:
-    """The figures of `Evaluator.run`, once, with a progress bar."""
+    """Return the metrics of one `Evaluator.run`, with a progress bar."""
     evaluator = Evaluator(
         model, records, config, batch_size, strategy=strategy, tokenizer=tokenizer
     )
@@ -156,11 +161,14 @@ def evaluate(
 def _forward(
     model: AlbertPretrainer, batch_size: int, strategy: tf.distribute.Strategy
 ) -> tf.types.experimental.PolymorphicFunction:
-    """A whole batch -> its sums, float32 [len(SUMS)], and mean-pooled outputs, float32 [B, H]."""
+    """Return a function of a whole batch that computes its sums and its mean-pooled outputs.
+
+    The sums are float32 [len(SUMS)], the outputs float32 [B, H].
+    """
     replicas = strategy.num_replicas_in_sync
     if batch_size % replicas:
         raise InputError(
-            "the batch size of an evaluation must be a multiple of the number of replicas. "
+            "the evaluation batch size must be a multiple of the number of replicas. "
             f"Received: {batch_size}, replicas: {replicas}."
         )
 
@@ -186,7 +194,7 @@ def _forward(
     def of_part(batch: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
         outputs = model({name: batch[name] for name in MODEL_INPUTS})
         mask = tf.cast(batch["input_mask"], tf.float32)[:, :, None]  # [B, S, 1]
-        # Not a product: what stands at padding may be anything.
+        # Not a product with the mask: outputs at padding are undefined and may be NaN.
         real = tf.where(mask > 0, outputs["sequence_output"], 0.0)
         pooled = tf.reduce_sum(real, axis=1) / tf.reduce_sum(mask, axis=1)
         return tf.stack(list(pretraining_sums(outputs, batch).values())), pooled
@@ -200,7 +208,7 @@ def _forward(
 
 
 def _feasible_pairs(manifest: Manifest) -> tuple[list[str], list[str]]:
-    """The pairs that can be made of the records, and why the others cannot."""
+    """Return the pairs that the records support, and notes on the unsupported ones."""
     pairs, notes = [], []
     for pair in PAIRS:
         try:
@@ -209,12 +217,15 @@ def _feasible_pairs(manifest: Manifest) -> tuple[list[str], list[str]]:
         except ConfigError as error:
             notes.append(f"no {pair.upper()} pairs: {error}")
     if manifest.layout != COMPACT:
-        notes.append("no probe: these records do not tell their documents.")
+        notes.append("no probe: these records do not identify their documents.")
     return pairs, notes
 
 
 def _chance(manifest: Manifest) -> float:
-    """The share of the most frequent label: half, but for what other projects have labelled."""
+    """Return the share of the most frequent pair label.
+
+    It is 0.5 for compact records, whose labels are drawn; other layouts store their labels.
+    """
     if manifest.layout == COMPACT or not manifest.counts.sequences_of_label_1:
         return 0.5
     share = manifest.counts.sequences_of_label_1 / manifest.counts.sequences
@@ -224,7 +235,7 @@ def _chance(manifest: Manifest) -> float:
 def _figures(
     name: str, share: float, count: float, chance: float | None = None
 ) -> dict[str, float | str]:
-    """An accuracy with its standard error, count and, beside a chance, verdict."""
+    """Return an accuracy with its standard error, count and, if `chance` is given, verdict."""
     kind, what = name.split("/")
     key = f"probe_{what}" if kind == "probe" else what
     figures: dict[str, float | str] = {
@@ -238,7 +249,7 @@ def _figures(
 
 
 def above_chance(accuracy: float, count: float, chance: float = 0.5) -> str:
-    """Says plainly whether an accuracy is above chance, by two standard errors."""
+    """Return a verdict on whether an accuracy is over two standard errors above chance."""
     distance = (accuracy - chance) / math.sqrt(chance * (1 - chance) / count)
     verdict = "above chance" if distance > 2 else "not above chance yet"
     return f"{verdict} ({distance:+.1f} standard errors from {100 * chance:.0f} %)"

@@ -1,10 +1,10 @@
-"""Minimal pairs: does a model prefer the grammatical one of two sentences?
+"""Evaluation on minimal pairs: the preference of a model for the grammatical sentence of two.
 
 The format is BLiMP's (Warstadt et al. 2020, arXiv 1912.00582). A sentence's score is its
 pseudo-log-likelihood (Salazar et al. 2020, arXiv 1910.14659): each piece is masked in turn, and the
-logarithms of the probabilities that the model then gives it are added. The second score also hides
-the later pieces of the same word, which would give the piece away (Kauf and Ivanova 2023, arXiv
-2305.10588).
+log-probabilities that the model then gives to the masked pieces are added. The second score also
+masks the later pieces of the same word, which would otherwise give the piece away (Kauf and Ivanova
+2023, arXiv 2305.10588).
 """
 
 import dataclasses
@@ -28,16 +28,19 @@ from albert_tf.training.progress import Progress
 from albert_tf.training.step import parallel_parts, split_batch
 
 SCORES = ("pll", "pll_word")
-POSITIONS_PER_BATCH, MAX_ROWS = 8192, 1024  # a row has logits of the whole vocabulary
+POSITIONS_PER_BATCH, MAX_ROWS = 8192, 1024  # each row has logits of the whole vocabulary
 MASKED_NUMBERS = 2**22
 
 
 @dataclasses.dataclass(frozen=True)
 class MinimalPair:
-    """Two sentences that differ in one thing.
+    """Two sentences that differ in one respect.
 
-    paradigm: what differs, BLiMP's `UID`. phenomenon: what paradigms have in common, BLiMP's
-    `linguistics_term`.
+    Attributes:
+      good: the grammatical sentence.
+      bad: the ungrammatical sentence.
+      paradigm: the kind of difference, BLiMP's `UID`.
+      phenomenon: a group of paradigms, BLiMP's `linguistics_term`.
     """
 
     good: str
@@ -47,20 +50,21 @@ class MinimalPair:
 
 
 def read_minimal_pairs(folder: str) -> list[MinimalPair]:
-    """The pairs of a folder's .jsonl and .jsonl.gz files.
+    """Read the pairs in a folder's .jsonl and .jsonl.gz files.
 
-    A line is an object with `sentence_good` and `sentence_bad`, and maybe `UID` (else the file's
-    name) and `linguistics_term` (else the paradigm).
+    Each line is an object with `sentence_good`, `sentence_bad` and, optionally, `UID` (by default
+    the file's name) and `linguistics_term` (by default the paradigm).
 
     Raises:
-      InputNotFoundError: no such files.
-      InputError: a line is no such object: file and line.
+      InputNotFoundError: the folder has no such files.
+      InputError: a line is not such an object; the message names file and line.
     """
     files = sorted(glob.glob(os.path.join(glob.escape(folder), "*.jsonl*")))
     files = [path for path in files if path.endswith((".jsonl", ".jsonl.gz"))]
     if not files:
         raise InputNotFoundError(
-            f"--minimal_pairs={folder}: no .jsonl or .jsonl.gz file (working folder {os.getcwd()})."
+            f"--minimal_pairs={folder} has no .jsonl or .jsonl.gz file (working folder "
+            f"{os.getcwd()}). Pass the folder with the minimal pairs."
         )
     return [pair for path in files for pair in _read_file(path)]
 
@@ -92,22 +96,23 @@ def evaluate_minimal_pairs(
     pairs: Sequence[MinimalPair],
     strategy: tf.distribute.Strategy | None = None,
 ) -> dict[str, Any]:
-    """The share of pairs whose good sentence scores strictly higher; a tie is wrong.
+    """Return the share of pairs whose good sentence scores strictly higher; a tie is wrong.
 
-    For each of `SCORES`, `accuracy/SCORE` and `standard_error/SCORE` over all pairs, and under
-    `phenomena` and `paradigms` the same of each. `count`: pairs. `skipped`: pairs of which a
-    sentence is longer than the model takes, or empty; they are in no figure.
+    For each score in `SCORES` the result has `accuracy/SCORE` and `standard_error/SCORE` over all
+    pairs, and the same for each phenomenon and paradigm under `phenomena` and `paradigms`. `count`
+    is the number of pairs. `skipped` is the number of pairs with an empty sentence or one that is
+    too long for the model; no metric includes them.
     """
     texts = list(dict.fromkeys(text for pair in pairs for text in (pair.good, pair.bad)))
     ids = dict(zip(texts, map(tuple, tokenizer.encode_batch(texts)), strict=True))
     longest = model.config.max_positions - 2
     kept = [p for p in pairs if all(0 < len(ids[t]) <= longest for t in (p.good, p.bad))]
-    # Sentences of the same pieces have one score, so that they cannot differ by rounding.
+    # Sentences with equal pieces are scored once, so that their scores cannot differ by rounding.
     sentences = list(dict.fromkeys(ids[text] for p in kept for text in (p.good, p.bad)))
     scores = Scorer(model, tokenizer, devices.parts_side_by_side(strategy) if strategy else 1)(
         sentences
     )
-    # [pairs, SCORES]; false also where a score is no number
+    # [pairs, SCORES]; also False where a score is NaN
     right = np.array([scores[ids[p.good]] > scores[ids[p.bad]] for p in kept], bool)
     result: dict[str, Any] = {"count": len(kept), "skipped": len(pairs) - len(kept)}
     if not kept:
@@ -130,10 +135,12 @@ def _figures(right: np.ndarray) -> dict[str, float]:
 
 
 class Scorer:
-    """Sentences, as ids, to their `SCORES`.
+    """A function from sentences, given as ids, to their `SCORES`.
 
     Args:
-      cores: that score a batch side by side.
+      model: the model that scores.
+      tokenizer: the model's tokenizer.
+      cores: the number of cores that score a batch in parallel.
     """
 
     def __init__(self, model: AlbertPretrainer, tokenizer: Tokenizer, cores: int = 1) -> None:
@@ -141,14 +148,14 @@ class Scorer:
         self._cores, self._log_probabilities = cores, _log_probabilities(model, cores)
 
     def __call__(self, sentences: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], np.ndarray]:
-        """float64 [len(SCORES)] of each sentence, which must not be empty."""
+        """Return the scores of each sentence, float64 [len(SCORES)]; no sentence may be empty."""
         of_length: dict[int, list[tuple[int, ...]]] = defaultdict(list)
         for sentence in sentences:
             of_length[len(sentence)].append(sentence)
         scores: dict[tuple[int, ...], np.ndarray] = {}
         with Progress("sentences", len(sentences)) as progress:
             for length, group in sorted(of_length.items()):
-                # What is masked takes length^2 numbers a sentence.
+                # The masked copies of a sentence take length^2 numbers.
                 step = max(1, MASKED_NUMBERS // length**2)
                 for start in range(0, len(group), step):
                     part = group[start : start + step]
@@ -159,7 +166,7 @@ class Scorer:
         return scores
 
     def _score(self, ids: np.ndarray, length: int) -> np.ndarray:
-        """[N, length] -> float64 [N, len(SCORES)]."""
+        """Return the scores, float64 [N, len(SCORES)], of ids [N, length]."""
         alone: np.ndarray = np.eye(length, dtype=bool)[None].repeat(
             len(ids), 0
         )  # [N, target, position]
@@ -174,7 +181,10 @@ class Scorer:
         return np.stack([single.sum(1), whole.sum(1)], 1)
 
     def _masked_scores(self, ids: np.ndarray, hidden: np.ndarray) -> np.ndarray:
-        """Log-probabilities [N, length] of each piece where `hidden` [N, target, position] are."""
+        """Return the log-probability of each piece, float64 [N, length].
+
+        For each target, the positions in `hidden`, bool [N, target, position], are masked.
+        """
         count, length = ids.shape
         rows = np.where(hidden, np.int32(self._special.mask), ids[:, None]).reshape(-1, length)
         edges = [np.full([len(rows), 1], i) for i in (self._special.cls, self._special.sep)]
@@ -192,7 +202,10 @@ class Scorer:
 
 
 def _log_probabilities(model: AlbertPretrainer, cores: int) -> Callable[..., tf.Tensor]:
-    """int [B, S] words, int [B] positions and pieces -> float32 [B], of the pieces there."""
+    """Return a function from words, positions and pieces to the pieces' log-probabilities.
+
+    Words are int [B, S], positions and pieces int [B] and log-probabilities float32 [B].
+    """
 
     def of_part(words: tf.Tensor, positions: tf.Tensor, pieces: tf.Tensor) -> tf.Tensor:
         inputs = {
@@ -215,13 +228,13 @@ def _log_probabilities(model: AlbertPretrainer, cores: int) -> Callable[..., tf.
 
 
 def report(result: dict[str, Any]) -> str:
-    """The figures as a table that a person can read."""
+    """Return the metrics as a readable table."""
     lines = [
-        f"{'minimal pairs':<28}  {'one piece hidden':^17}  {'rest of word too':^17}  {'of':>6}"
+        f"{'minimal pairs':<28}  {'one piece masked':^17}  {'rest of word too':^17}  {'pairs':>6}"
     ]
     for name, figures in [*result.get("phenomena", {}).items(), ("all", result)]:
         if "accuracy/pll" not in figures:
-            return f"no minimal pair that the model can read; {result['skipped']:,} skipped"
+            return f"no minimal pair fits the model; {result['skipped']:,} skipped"
         cells = [
             f"{figures[f'accuracy/{s}']:7.2%} ± {figures[f'standard_error/{s}']:6.2%}"
             for s in SCORES
@@ -229,6 +242,6 @@ def report(result: dict[str, Any]) -> str:
         lines.append(f"{name:<28}  {'  '.join(cells)}  {figures['count']:6,}")
     if result["skipped"]:
         lines.append(
-            f"note: {result['skipped']:,} pairs are longer than the model takes, or empty."
+            f"note: {result['skipped']:,} pairs are longer than the model accepts, or empty."
         )
     return "\n".join(lines)

@@ -1,9 +1,9 @@
-"""The probe: what frozen outputs tell of a pair of segments, whatever the model was trained with.
+"""A probe that predicts the label of a segment pair from frozen outputs, for any objective.
 
-Logistic regression from the mean of the last layer's outputs over a sequence (padding excluded) to
-the pair's label, fitted on half of the held-out pairs and scored on the other. The halves have no
-document in common, and neither have the partners of NSP's random pairs: these are drawn from the
-record's own half.
+The probe is a logistic regression from the mean of the last layer's outputs over a sequence
+(padding excluded) to the pair's label. It is fitted on half of the held-out pairs and scored on the
+other half. The halves have no document in common. This includes the partners of NSP's random pairs,
+which are drawn from the record's own half.
 """
 
 import dataclasses
@@ -19,25 +19,26 @@ from data.pipeline.masking import MaskingConfig
 from data.pipeline.pair_objective import Objective, Partners
 from data.pipeline.record_stream import records_in_order
 
-FIT, SCORE, NEITHER = 0, 1, 2  # what a pair is for
-# The inverse of the weight of |w|^2 / 2 beside the sum of the losses; of standardised features.
+FIT, SCORE, NEITHER = 0, 1, 2  # the use of a pair
+# The inverse of the weight of |w|^2 / 2 relative to the sum of the losses. Features are
+# standardised.
 INVERSE_STRENGTH = 0.01
-MAX_PAIRS = 20_000  # about; the first ones: at 4096 features these are 330 MB
+MAX_PAIRS = 20_000  # approximately the first 20,000: 330 MB with 4096 features
 _SEED = 0
 _READ_AT_ONCE = 1024
 
-Score = tuple[float, int]  # the share of pairs that a probe got right, and of how many
+Score = tuple[float, int]  # accuracy of a probe, and number of pairs
 
 
 class Probe:
-    """Collects what a model puts out for pairs, and scores what that tells of their labels."""
+    """A collector of outputs for pairs, with a score of how well they predict the labels."""
 
     def __init__(self) -> None:
         self._rows: list[tuple[np.ndarray, ...]] = []
         self._count = 0
 
     def add(self, features: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> None:
-        """Takes the rows of `probe_batches`'s `batch` that are for the probe; features [B, H]."""
+        """Add the rows of a batch of `probe_batches` that the probe uses; features are [B, H]."""
         half = batch["probe_half"].numpy()
         used = (half != NEITHER) & (self._count < MAX_PAIRS)
         columns = features.numpy(), batch["pair_label"].numpy(), half
@@ -45,17 +46,23 @@ class Probe:
         self._count += int(used.sum())
 
     def score(self) -> Score | None:
-        """As `fit_and_score`."""
+        """Return `fit_and_score` of the rows added so far."""
         return fit_and_score(*map(np.concatenate, zip(*self._rows, strict=True)))
 
 
 def fit_and_score(features: np.ndarray, labels: np.ndarray, halves: np.ndarray) -> Score | None:
-    """Float [n, H], int [n], and FIT, SCORE or NEITHER [n] -> the score on the second half.
+    """Fit on the first half of the pairs and return the score on the second.
 
-    None where it cannot be: no pair to score, not both labels to fit, or features of a model that
-    diverged.
+    Args:
+      features: float [n, H].
+      labels: int [n].
+      halves: int [n], FIT, SCORE or NEITHER.
+
+    Returns:
+      The score. None if there is no pair to score, the pairs to fit do not have both labels, or the
+      features are not finite because the model diverged.
     """
-    # Seconds to import: only where it is used.
+    # Imported here because it takes seconds.
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -72,16 +79,18 @@ def fit_and_score(features: np.ndarray, labels: np.ndarray, halves: np.ndarray) 
 
 @dataclasses.dataclass(frozen=True)
 class Halves:
-    """Documents in two halves, by a keyed draw of each that is above `cut` or not.
+    """A split of the documents into two halves by a keyed draw for each document.
 
-    The cut is where the halves' numbers of pairs come nearest to each other.
+    Attributes:
+      cut: documents with a draw above it are in the second half. Of all cuts, this one makes the
+        halves' numbers of pairs most nearly equal.
     """
 
     cut: int
 
     @classmethod
     def of_pairs(cls, records: Records) -> "Halves":
-        """The halves of compact records; with a single document the second one is empty."""
+        """Return the halves of compact records; with one document the second half is empty."""
         schema, draws = records.manifest.schema, []
         for raw, *_ in records_in_order(records.shards()).batch(_READ_AT_ONCE):
             parsed = schema.parse(raw)
@@ -94,7 +103,7 @@ class Halves:
         return cls(int(ordered[np.argmin(np.abs(2 * before - counts.sum()))]))
 
     def of(self, document: tf.Tensor) -> tf.Tensor:
-        """Int64 [n] -> FIT or SCORE, int32 [n]."""
+        """Return FIT or SCORE, int32 [n], for documents, int64 [n]."""
         return tf.where(_draw(document) > self.cut, SCORE, FIT)
 
 
@@ -106,14 +115,18 @@ def _draw(document: tf.Tensor) -> tf.Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class HalfPartners(Partners):
-    """Partners of the record's own half; where that has none, any."""
+    """Partners from the record's own half, or any partners if that half has none.
+
+    Attributes:
+      halves: the split of the documents.
+    """
 
     halves: Halves
 
     def choose(
         self, raw: tf.Tensor, index: tf.Tensor, epoch: tf.Tensor, others: tf.Tensor
     ) -> tf.Tensor:
-        """As `Partners.choose`."""
+        """Return a partner for each record, with arguments as in `Partners.choose`."""
         placeholder = self.schema.encode(
             {"pieces": (), "word_starts": (), "first_length": 0, "document": -1}
         )
@@ -127,10 +140,10 @@ class HalfPartners(Partners):
         return chosen
 
     def half_of(self, raw: tf.Tensor, partner: tf.Tensor) -> tf.Tensor:
-        """What records with these partners are for, int32 [n].
+        """Return the use of records with these partners, int32 [n].
 
-        That does not depend on whether the partner takes the place of segment B: else the labels
-        would not be half and half.
+        It does not depend on whether the partner replaces segment B: otherwise the labels would not
+        be balanced.
         """
         document, other = self._document_and_length(raw)[0], self._document_and_length(partner)
         half = self._half(raw)
@@ -144,10 +157,15 @@ class HalfPartners(Partners):
 def probe_batches(
     records: Records, pair: str, masking: MaskingConfig, batch_size: int, halves: Halves | None
 ) -> tf.data.Dataset:
-    """`evaluation_batches` with `probe_half`, int32 [B], of each row: FIT, SCORE or NEITHER.
+    """Return `evaluation_batches` with `probe_half`, int32 [B]: FIT, SCORE or NEITHER.
 
-    pair: an objective's name. halves: None for records that do not tell their documents; then all
-    are NEITHER.
+    Args:
+      records: the held-out records.
+      pair: the name of an objective.
+      masking: makes the masks.
+      batch_size: the number of rows of every batch.
+      halves: None if no probe is needed or the records do not identify their documents; all rows
+        are then NEITHER.
     """
     objective, manifest = Objective(pair), records.manifest
     if halves is None:
@@ -165,7 +183,7 @@ def probe_batches(
         )
         return examples(*fields) | {"probe_half": half}
 
-    @tf.autograph.experimental.do_not_convert  # graph operations only: converting takes seconds
+    @tf.autograph.experimental.do_not_convert  # nothing to convert, but trying takes seconds
     def make(*fields: tf.Tensor) -> dict[str, tf.Tensor]:
         batch = padded_batch(with_half, batch_size, *fields)
         half = tf.where(batch["pair_weight"] > 0, batch["probe_half"], NEITHER)

@@ -1,4 +1,4 @@
-"""PretrainConfig: everything a pretraining run depends on besides its records."""
+"""The configuration of a pretraining run: everything it depends on except its records."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -13,20 +13,22 @@ from data.pipeline.batches import Objective, check_objective
 from data.pipeline.masking import MaskingConfig
 from data.records.manifest import COMPACT, Manifest
 
-_BATCH_SCALING = {"none": 0.0, "sqrt": 0.5, "linear": 1.0}  # power of the ratio of batch sizes
+_BATCH_SCALING = {"none": 0.0, "sqrt": 0.5, "linear": 1.0}  # exponent of the batch-size ratio
 
 
 @dataclasses.dataclass(frozen=True)
 class OptimizerConfig(Bounded):
-    """LAMB as the paper's authors ran it, by default (paper section 4.1).
+    """Optimizer settings; by default LAMB as the paper's authors ran it (paper section 4.1).
 
-    batch_scaling: what another batch size than the experiment's own does to the learning rate:
-      none; sqrt, times the root of the ratio, LAMB's rule (arXiv 1904.00962, section 4), with the
-      same number of warm-up steps; or linear, times the ratio.
-    schedule_steps: the step at which the learning rate reaches 0; 0 means `loop.steps`.
-    decay_steps: how many steps before that the learning rate begins to fall; 0: from step 0 on, as
-      in the paper. Until then it is constant, so that where a run ends can be decided late.
-    clip_norm: global norm that gradients are clipped to.
+    Attributes:
+      batch_scaling: how to scale the learning rate to a batch size other than the experiment's own:
+        none; sqrt, by the root of the ratio, LAMB's rule (arXiv 1904.00962, section 4), with the
+        same number of warm-up steps; or linear, by the ratio.
+      schedule_steps: the step at which the learning rate reaches 0; 0 means `loop.steps`.
+      decay_steps: the length of the decay, which ends at `schedule_steps`. Before the decay the
+        learning rate is constant, so the end of a run can be decided late. 0 means that the decay
+        begins at step 0, as in the paper.
+      clip_norm: the global norm to which gradients are clipped.
     """
 
     KEY = "`optimizer.{}`"
@@ -46,17 +48,19 @@ class OptimizerConfig(Bounded):
 
 @dataclasses.dataclass(frozen=True)
 class LoopConfig(Bounded):
-    """How long to train, in which batches, and how often to look up.
+    """The length of training, its batches, and the intervals between logs, saves and exports.
 
-    accumulation_steps: parts that a replica's batch is computed in, one after the other, for one
-      update: less memory, the same curve.
-    steps_per_loop: steps inside one `tf.function`; between loops metrics are written and SIGTERM is
-      obeyed.
-    checkpoint_every: in steps; a multiple of `steps_per_loop`.
-    export: when the encoder is exported to the run's export/STEP: none, last, best (each time that
-      `evaluation.metric` is better than before), or every:N steps, a multiple of checkpoint_every.
-    deterministic: only kernels that give the same bits each time. On a CPU they cost nothing that
-      can be measured; on a GPU they may be slower, which has not been measured.
+    Attributes:
+      accumulation_steps: the number of parts of a replica's batch that are computed one after the
+        other for one update. More parts need less memory and give the same loss curve.
+      steps_per_loop: steps inside one `tf.function`. Between loops, training writes metrics and
+        reacts to SIGTERM.
+      checkpoint_every: in steps; a multiple of `steps_per_loop`.
+      export: when to export the encoder to the run's export/STEP: none; last; best, at each
+        checkpoint if `evaluation.metric` has improved; or every:N, every N steps (a multiple of
+        `checkpoint_every`) and at the end.
+      deterministic: use only kernels that give the same bits each time. On a CPU their cost is too
+        small to measure; on a GPU they may be slower, which has not been measured.
     """
 
     KEY = "`loop.{}`"
@@ -75,7 +79,7 @@ class LoopConfig(Bounded):
         every = self.export_every
         if self.export not in ("none", "last", "best") and not every:
             raise ConfigError(
-                "`loop.export` must be none, last, best or every:N with N steps, a multiple of "
+                "`loop.export` must be none, last, best or every:N, where N is a multiple of "
                 f"`loop.checkpoint_every`. Received: {self.export!r}, {self.checkpoint_every}."
             )
         if self.checkpoint_every % self.steps_per_loop:
@@ -86,7 +90,7 @@ class LoopConfig(Bounded):
 
     @property
     def export_every(self) -> int:
-        """N of `export=every:N`, a multiple of `checkpoint_every`; else 0."""
+        """N of `export=every:N` if it is a multiple of `checkpoint_every`; else 0."""
         kind, _, steps = self.export.partition(":")
         is_multiple = steps.isdigit() and int(steps) % self.checkpoint_every == 0
         return int(steps) if kind == "every" and is_multiple else 0
@@ -94,12 +98,14 @@ class LoopConfig(Bounded):
 
 @dataclasses.dataclass(frozen=True)
 class EvaluationConfig(Bounded):
-    """How often the held-out records are read during training, and what for.
+    """The interval, metric and patience of held-out evaluation during training.
 
-    every: in steps, a multiple of `loop.steps_per_loop`; 0 is never.
-    metric: of the evaluation: what makes a checkpoint the best; losses are better when lower,
-      everything else when higher.
-    patience: evaluations without a better one until training stops; 0 is never.
+    Attributes:
+      every: in steps, a multiple of `loop.steps_per_loop`; 0 means never.
+      metric: the metric that selects the best checkpoint. Losses are better when lower, all other
+        metrics when higher.
+      patience: the number of evaluations without improvement after which training stops; 0 means
+        never.
     """
 
     KEY = "`evaluation.{}`"
@@ -119,10 +125,12 @@ class EvaluationConfig(Bounded):
 
 @dataclasses.dataclass(frozen=True)
 class GuardConfig(Bounded):
-    """What happens when a loss or a gradient is not finite: the step changes no weight.
+    """Limits on skipped steps, which change no weights: their loss or gradient is not finite.
 
-    max_consecutive: so many such steps in a row go back to the last checkpoint, with other data.
-    max_restores: of these until training gives up.
+    Attributes:
+      max_consecutive: if more steps in a row are skipped, the last checkpoint is restored and
+        training continues on other data.
+      max_restores: the number of restores allowed before training fails.
     """
 
     KEY = "`guard.{}`"
@@ -133,7 +141,7 @@ class GuardConfig(Bounded):
 
 @dataclasses.dataclass(frozen=True)
 class PretrainTask(Bounded):
-    """What the run trains, for readers of its config.json."""
+    """The task of the run, recorded for readers of its config.json."""
 
     KEY = "`task.{}`"
 
@@ -142,9 +150,10 @@ class PretrainTask(Bounded):
 
 @dataclasses.dataclass(frozen=True)
 class PretrainConfig(Bounded):
-    """The resolved tree is what a run's config.json holds.
+    """The configuration tree of a run; the run's config.json holds it resolved.
 
-    precision: float32 or mixed_bfloat16; `auto` is what the device computes fastest.
+    Attributes:
+      precision: float32, mixed_bfloat16, or auto for the fastest on the device.
     """
 
     model: AlbertConfig = AlbertConfig()
@@ -184,7 +193,7 @@ class PretrainConfig(Bounded):
 
     @property
     def constant_steps(self) -> int:
-        """The step at which the learning rate begins to fall."""
+        """The step at which the decay of the learning rate begins."""
         decay_steps = self.optimizer.decay_steps
         return self.schedule_steps - decay_steps if decay_steps else 0
 
@@ -200,19 +209,19 @@ def resolve(
     manifest: Manifest,
     device: str = "auto",
 ) -> PretrainConfig:
-    """The experiment with the user's values, the records' vocabulary and length, and the precision.
+    """Return the experiment with the user's values, the records' sizes and the precision.
 
-    The learning rate, which is for the experiment's own batch, is scaled to that of the user.
+    The learning rate is defined for the experiment's own batch size and is scaled to the user's.
 
     Raises:
-      ConfigError: a value is impossible, or set and different from the records'.
+      ConfigError: a value is impossible, or the user set it and it conflicts with the records.
     """
     assignments = list(assignments)
     config = settings.override(experiment, assignments)
     model, chosen = config.model, {a.partition("=")[0].strip() for a in assignments}
     if "model.vocab_size" in chosen and model.vocab_size != manifest.vocab_size:
         raise ConfigError(
-            "`model.vocab_size` must be the records' vocabulary size. "
+            "`model.vocab_size` must equal the records' vocabulary size. "
             f"Received: {model.vocab_size}, records: {manifest.vocab_size}."
         )
     if model.max_positions < manifest.seq_length:
@@ -225,8 +234,8 @@ def resolve(
     check_objective(manifest, config.objective)
     if manifest.layout != COMPACT and (masking := [k for k in chosen if k.startswith("masking.")]):
         raise ConfigError(
-            f"`{masking[0]}` is for the compact layout: the records were masked when they were "
-            "built. Leave it out, or build with --layout=compact."
+            f"`{masking[0]}` applies only to the compact layout: these records were masked when "
+            "they were built. Omit it, or rebuild the records with --layout=compact."
         )
     model = dataclasses.replace(model, vocab_size=manifest.vocab_size)
     precision = devices.resolve_precision(config.precision, device)
@@ -238,8 +247,8 @@ def resolve(
     config = dataclasses.replace(config, model=model, optimizer=optimizer, precision=precision)
     if config.schedule_steps > config.loop.steps:
         raise ConfigError(
-            "`optimizer.schedule_steps` must not exceed `loop.steps`, or the rate never reaches 0. "
-            f"Received: {config.schedule_steps}, {config.loop.steps}."
+            "`optimizer.schedule_steps` must not exceed `loop.steps`: the learning rate would not "
+            f"reach 0. Received: {config.schedule_steps}, {config.loop.steps}."
         )
     if config.optimizer.warmup_steps > config.schedule_steps:
         raise ConfigError(
@@ -249,7 +258,7 @@ def resolve(
         )
     if config.optimizer.warmup_steps + config.optimizer.decay_steps > config.schedule_steps:
         raise ConfigError(
-            "`optimizer.warmup_steps` and `optimizer.decay_steps` must fit into the schedule. "
+            "`optimizer.warmup_steps` + `optimizer.decay_steps` must fit into the schedule. "
             f"Received: {config.optimizer.warmup_steps} and {config.optimizer.decay_steps} of "
             f"{config.schedule_steps} steps."
         )

@@ -1,4 +1,4 @@
-"""What a run does about steps whose loss or gradient was not finite."""
+"""Detection of steps whose loss or gradient is not finite, and the return to a checkpoint."""
 
 import json
 import os
@@ -12,12 +12,12 @@ from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
 from pretraining.loop.config import GuardConfig
 
-# step -> (folder, epoch, record) of its batch
+# number of a batch -> (folder, epoch, record) of each of its records
 Numbers = Callable[[int], list[tuple[str, int, int]]]
 
 
 def skipped_steps(run: RunDir) -> list[dict]:
-    """The lines of the run's skipped.jsonl."""
+    """Return the rows of the run's skipped.jsonl, without a truncated last line."""
     if not os.path.isfile(run.skipped_path):
         return []
     with open(run.skipped_path, encoding="utf-8") as file:
@@ -25,14 +25,16 @@ def skipped_steps(run: RunDir) -> list[dict]:
 
 
 class Guard(tf.Module):
-    """Counts and logs the skipped steps, and says when to go back to the last checkpoint.
+    """A counter and log of skipped steps that decides when to restore the last checkpoint.
 
-    Its variables are part of the checkpoint, so that a restart decides as the run would have.
+    Its variables are part of the checkpoint, so a resumed run decides as an uninterrupted run
+    would.
 
     Attributes:
-      offset: int64, batches of the stream that were passed over: step s trains on batch s + offset.
-      last_good: int64, the step of the checkpoint to go back to: the last that the run saves by its
-        configuration, not because of a signal.
+      offset: int64, the number of batches of the stream that were passed over. Step s trains on
+        batch s + offset.
+      last_good: int64, the step of the checkpoint to restore: the last one saved because the
+        configuration required it, not because of a signal.
     """
 
     def __init__(self, config: GuardConfig) -> None:
@@ -44,7 +46,7 @@ class Guard(tf.Module):
         self._restores = tf.Variable(0, trainable=False, dtype=tf.int64, name="restores")
 
     def restart(self, step: int, run: RunDir) -> None:
-        """Drops the lines of steps that a restart at `step` takes again."""
+        """Drop the log rows of steps that a run resumed at `step` will repeat."""
         now = int(self._restores.numpy()), step
         kept = [row for row in skipped_steps(run) if (row["restores"], row["step"]) < now]
         if os.path.isfile(run.skipped_path):
@@ -54,14 +56,20 @@ class Guard(tf.Module):
 
     @property
     def is_in_streak(self) -> bool:
-        """Whether the last step was skipped."""
+        """True if the last step was skipped."""
         return bool(self._consecutive.numpy())
 
     def check(self, step: int, skipped: np.ndarray, run: RunDir, numbers: Numbers) -> bool:
-        """Looks at the steps up to `step`, float [count], 1 where skipped; True: too many in a row.
+        """Log the skipped steps, and return True if too many of them were in a row.
 
-        Each goes into the run's skipped.jsonl with the records of its batch, and how often training
-        had gone back before.
+        Each skipped step gets a row in the run's skipped.jsonl with the records of its batch and
+        the number of restores before it.
+
+        Args:
+          step: the number of steps done.
+          skipped: float [count], for the last `count` steps: 1 where skipped.
+          run: the run whose log is written.
+          numbers: returns the records of a batch.
         """
         run_length = max_length = int(self._consecutive.numpy())
         for number, is_skipped in enumerate(skipped, start=step - len(skipped)):
@@ -75,44 +83,48 @@ class Guard(tf.Module):
         self._consecutive.assign(run_length)
         if count := int(skipped.sum()):
             print(
-                f"warning: the loss or gradient of {count} of the {len(skipped)} steps up to "
-                f"{step} was not finite: they changed nothing. Their records: {run.skipped_path}",
+                f"warning: {count} of the {len(skipped)} steps up to step {step} had a loss or "
+                f"gradient that was not finite and were skipped. Records: {run.skipped_path}",
                 flush=True,
             )
         return max_length > self._config.max_consecutive
 
     def roll_back(self, step: int, restore: Callable[[int], int | None]) -> int:
-        """Goes back to `last_good`, or to what can be read before it; returns the step of that.
+        """Restore `last_good`, or the last readable checkpoint before it; return its step.
 
-        `restore` restores the latest until a step, and returns its step. The data since is passed
-        over.
+        Training then passes over the batches since that step.
+
+        Args:
+          step: the number of steps done.
+          restore: restores the last readable checkpoint up to a step and returns its step; returns
+            None if there is none.
 
         Raises:
-          InputError: `max_restores` times was not enough, or there is nothing to go back to.
+          InputError: checkpoints were already restored `max_restores` times, or none can be read.
         """
         offset, restores = int(self.offset.numpy()), int(self._restores.numpy())
         limit = self._config.max_consecutive
         if restores >= self._config.max_restores:
             raise InputError(
-                f"training diverged: more than {limit} steps in a row were not finite at step "
-                f"{step}, after going back {restores} times. Lower `optimizer.learning_rate` or "
-                "lengthen `optimizer.warmup_steps`, in a new run."
+                f"training diverged at step {step}: more than {limit} steps in a row were not "
+                f"finite, after {restores} restores. Start a new run with a lower "
+                "`optimizer.learning_rate` or more `optimizer.warmup_steps`."
             )
         last_good = int(self.last_good.numpy())
         restored = restore(last_good)
         if restored is None:
             raise InputError(
-                f"training diverged: more than {limit} steps in a row were not finite at step "
-                f"{step}, and no checkpoint until step {last_good} can be read to go back to: put "
-                "back a copy, or begin a new run."
+                f"training diverged at step {step}: more than {limit} steps in a row were not "
+                f"finite, and no checkpoint up to step {last_good} can be read. Put back a copy of "
+                "one, or start a new run."
             )
         self.offset.assign(offset + step - restored)
         self._restores.assign(restores + 1)
         self._consecutive.assign(0)
         print(
-            f"warning: more than {limit} steps in a row were not finite: back from step {step} to "
-            f"{restored}, passing over the {step - restored} batches since "
-            f"({restores + 1} of {self._config.max_restores} times)",
+            f"warning: more than {limit} steps in a row were not finite: going back from step "
+            f"{step} to {restored} and skipping the {step - restored} batches since "
+            f"(restore {restores + 1} of {self._config.max_restores})",
             flush=True,
         )
         return restored

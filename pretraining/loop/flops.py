@@ -1,4 +1,4 @@
-"""How many floating-point operations a training step is: those of its matrix products."""
+"""The floating-point operations of a training step: those of its matrix products."""
 
 from albert_tf.models.config import AlbertConfig
 
@@ -8,9 +8,9 @@ _BACKWARD = 2  # times the forward pass: one product for the input's gradient, o
 def step_flops(
     model: AlbertConfig, batch_size: int, seq_length: int, num_predictions: int
 ) -> float:
-    """Model FLOPs of forward and backward pass over a batch; a multiply-add counts as two.
+    """Return the model FLOPs of a forward and backward pass; a multiply-add counts as two.
 
-    Recomputed activations do not count, nor does padding's absence: every position does.
+    Recomputed activations do not count. Every position counts, padding included.
     """
     hidden, layers = model.hidden_size, model.num_layers
     inner = model.inner_size * (2 if model.ffn == "plain" else 3)

@@ -1,4 +1,4 @@
-"""The two losses as sums and counts: the division happens once, after the cross-replica sum."""
+"""The two losses as sums and counts, divided only once, after the sum over replicas."""
 
 from collections.abc import Mapping
 
@@ -12,10 +12,11 @@ SUMS = ("mlm_loss", "mlm_correct", "mlm_count", "pair_loss", "pair_correct", "pa
 def pretraining_sums(
     outputs: Mapping[str, tf.Tensor], batch: Mapping[str, tf.Tensor]
 ) -> dict[str, tf.Tensor]:
-    """Float32 scalars named as `SUMS`: cross-entropies, right answers, weights, of this replica.
+    """Return this replica's sums, float32 scalars named as in `SUMS`.
 
-    mlm over `mlm_logits` [B, P, V] at the real prediction slots, or as `mlm_sums` has it; pair over
-    `pair_logits` [B, 2].
+    They are sums of cross-entropies, of correct predictions and of weights. Those of MLM are over
+    `mlm_logits` [B, P, V] at the real prediction slots, or taken from `mlm_sums` if present; those
+    of pairs are over `pair_logits` [B, 2].
     """
     if "mlm_sums" in outputs:
         mlm = (*tf.unstack(outputs["mlm_sums"]), tf.reduce_sum(batch["masked_lm_weights"]))
@@ -39,7 +40,7 @@ def _sums(
 
 
 def means(sums: Mapping[str, float]) -> dict[str, float]:
-    """Sums -> loss/mlm, accuracy/mlm, and loss/pair, accuracy/pair where there were pairs."""
+    """Return loss/x and accuracy/x for x in mlm and pair, omitting those with a count of 0."""
     result = {}
     for name in ("mlm", "pair"):
         if count := sums[f"{name}_count"]:

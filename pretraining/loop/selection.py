@@ -1,4 +1,4 @@
-"""What training does with held-out records: the best weights, when to stop, what to export."""
+"""Held-out evaluation during training: the best weights, early stopping and exports."""
 
 import os
 import shutil
@@ -15,14 +15,21 @@ from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.training.best_weights import BestWeights
 from pretraining.loop.config import PretrainConfig
 
-Evaluate = Callable[[], dict[str, Any]]  # name -> figure
-HELDOUT = "heldout/"  # in front of the names of an evaluation in metrics.jsonl
+Evaluate = Callable[[], dict[str, Any]]  # name -> value
+HELDOUT = "heldout/"  # prefix of held-out metrics in metrics.jsonl
 
 
 class Selection(BestWeights):
-    """Evaluates as `config.evaluation` says, and keeps and exports what is best.
+    """Evaluations according to `config.evaluation`, with the best weights and the exports.
 
-    Every worker evaluates and decides alike; `writes` is the folder that this one may write.
+    Every worker evaluates and reaches the same decisions.
+
+    Args:
+      config: the run's configuration.
+      model: the model that is trained.
+      evaluate: returns the metrics of an evaluation; None to never evaluate.
+      run: the run that all workers read.
+      writes: the folder that this worker may write to.
     """
 
     def __init__(
@@ -46,18 +53,18 @@ class Selection(BestWeights):
         self._evaluate = evaluate
 
     def early_stop_message(self, step: int) -> str:
-        """Of a run whose patience is at its end, a line for people."""
-        ended = f"ended at step {step:,} of {self._config.loop.steps:,}:"
+        """Return a message for the user of a run whose patience is exhausted."""
+        ended = f"stopped early at step {step:,} of {self._config.loop.steps:,}:"
         metric = HELDOUT + self._config.evaluation.metric
         if self.value is None:
-            return f"{ended} {metric} was not a number in {self.stale} evaluation(s)"
+            return f"{ended} {metric} was NaN in {self.stale} evaluation(s)"
         return (
-            f"{ended} no better {metric} in {self.stale} evaluation(s) than {self.value:.4g} at "
-            f"step {self.step:,}, whose weights are in {self._run.best_path}"
+            f"{ended} {metric} did not improve in {self.stale} evaluation(s); the best was "
+            f"{self.value:.4g} at step {self.step:,}, with its weights in {self._run.best_path}"
         )
 
     def evaluate_if_due(self, step: int) -> dict[str, float]:
-        """Evaluates if it is time; the figures with HELDOUT in front."""
+        """Evaluate if due; return the metrics with the prefix HELDOUT, or an empty dict."""
         every = self._config.evaluation.every
         is_due = every and (step % every == 0 or step == self._config.loop.steps)
         if not is_due or self._evaluate is None:
@@ -68,14 +75,14 @@ class Selection(BestWeights):
             if name.startswith(("loss/", "accuracy/"))
         }
         is_best = self.add(step, figures[self._config.evaluation.metric])
-        if is_best and os.path.isfile(self._writes.config_path):  # of several workers, the chief's
+        if is_best and os.path.isfile(self._writes.config_path):  # only the chief has it
             best = RunDir(self._writes.best_path)
             shutil.copyfile(self._writes.config_path, best.config_path)
             shutil.copytree(self._writes.tokenizer_path, best.tokenizer_path, dirs_exist_ok=True)
         return {HELDOUT + name: value for name, value in figures.items()}
 
     def export(self, step: int) -> None:
-        """Exports the encoder if `loop.export` asks for it at this checkpoint."""
+        """Export the encoder if `loop.export` requires it at this checkpoint."""
         loop = self._config.loop
         is_end = step == loop.steps or self.is_exhausted
         if (loop.export == "last" and is_end) or (

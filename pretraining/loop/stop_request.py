@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C during training: the loop that runs is finished, and the run saved."""
+"""Handling of SIGTERM and Ctrl-C: training finishes the current loop and saves the run."""
 
 import signal
 import sys
@@ -9,7 +9,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class StopRequest:
-    """Notes in its block that the process was asked to end; asked twice, it ends at once.
+    """A block that records the first of these signals; a second one ends the process at once.
 
     >>> with StopRequest() as stop:
     ...     while not stop.signal: ...
@@ -32,4 +32,4 @@ class StopRequest:
         if self.signal:
             sys.exit(128 + number)
         self.signal = number
-        print("asked to end: saving after this loop of steps", flush=True)
+        print("stop requested: saving after this loop of steps", flush=True)

@@ -1,4 +1,4 @@
-"""One training step: the object that `strategy.run` gets on every replica."""
+"""One training step: the object that `strategy.run` calls on every replica."""
 
 from collections.abc import Mapping
 
@@ -22,13 +22,14 @@ from pretraining.loop.config import PretrainConfig
 from pretraining.loop.losses import SUMS, pretraining_sums
 
 MODEL_INPUTS = (*INPUTS, "masked_lm_positions")
-# A part has at least so many pieces: with fewer, products mostly wait for their weights, and the
-# gradients, of which each part has its own, take more memory than the activations.
+# A part has at least SMALLEST_PART pieces, and one piece for every PARAMETERS_PER_PIECE parameters.
+# With fewer, products mostly wait for their weights, and the gradients, which each part holds
+# separately, take more memory than the activations.
 SMALLEST_PART, PARAMETERS_PER_PIECE = 512, 25_000
 
 
 def make_optimizer(config: PretrainConfig) -> AdamW:
-    """The optimizer of `config` with its warm-up and decay."""
+    """Return the optimizer of `config` with its warm-up and decay."""
     values = config.optimizer
     schedule = LinearWarmupLinearDecay(
         values.learning_rate, values.warmup_steps, config.schedule_steps, config.constant_steps
@@ -43,7 +44,7 @@ def make_optimizer(config: PretrainConfig) -> AdamW:
 
 
 def parts_of_batch(model: AlbertConfig, rows: int, length: int, at_most: int) -> int:
-    """In how many equal parts side by side a CPU computes [rows, length] pieces."""
+    """Return how many equal parts of [rows, length] pieces a CPU computes in parallel."""
     if model.rematerialize_chunks > 1:
         return 1
     smallest = max(SMALLEST_PART, model.param_count() // PARAMETERS_PER_PIECE)
@@ -51,18 +52,22 @@ def parts_of_batch(model: AlbertConfig, rows: int, length: int, at_most: int) ->
 
 
 class TrainStep:
-    """Forward, backward, sum over replicas, clip, update.
+    """A step: forward, backward, sum over replicas, clip, update.
 
-    The loss is MLM + pair (paper section 3.1), each the mean over the global batch: counts are
-    summed over the replicas first, then each replica differentiates its share of the sums, and the
-    sum of the gradients is the gradient of the global mean. So is the sum over the parts of a batch
-    when gradients are accumulated.
+    The loss is MLM + pair (paper section 3.1), each the mean over the global batch. The counts are
+    summed over the replicas first. Each replica then differentiates its share of the sums, so the
+    sum of the gradients is the gradient of the global mean. The same holds for the sum over the
+    parts of a batch when gradients are accumulated.
 
-    Where the loss or the gradient is not finite nothing is updated but the number of steps.
+    If the loss or the gradient is not finite, only the number of steps is updated.
 
     Args:
-      side_by_side: parts of the batch that a CPU computes at once, at most: small models scale so
-        better than by sharing each operation between the cores (docs/findings.md).
+      model: the model to train.
+      optimizer: built for the model's variables.
+      config: the run's configuration.
+      side_by_side: the largest number of parts of the batch that a CPU computes in parallel. Small
+        models scale better this way than by dividing each operation between the cores
+        (docs/findings.md).
     """
 
     RESULTS = (*SUMS, "grad_norm", "skipped")
@@ -77,16 +82,16 @@ class TrainStep:
         self.model, self.optimizer, self.config = model, optimizer, config
         self.side_by_side = side_by_side
         self.has_pairs = config.objective.pair != "none"
-        # Without pairs the pooler has no gradient: it stays as it is, neither moved nor decayed.
+        # Without pairs, pooler and pair head have no gradient; weight decay must not change them.
         idle = () if self.has_pairs else (model.encoder.pooler, model.pair_head)
         idle_ids = {id(variable) for part in idle for variable in part.trainable_variables}
         self.variables = [v for v in model.trainable_variables if id(v) not in idle_ids]
 
-    @tf.autograph.experimental.do_not_convert  # nothing to convert, but it would take seconds
+    @tf.autograph.experimental.do_not_convert  # nothing to convert, but trying takes seconds
     def __call__(self, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """One replica's batch -> `RESULTS`: the global sums, the gradient's norm, and 1 if skipped.
+        """Return `RESULTS` for a replica's batch: global sums, gradient norm, and 1 if skipped.
 
-        Of a step that was skipped the others are 0.
+        If the step was skipped, the other results are 0.
         """
         replica = tf.distribute.get_replica_context()
         counts = replica.all_reduce(
@@ -109,7 +114,7 @@ class TrainStep:
     def _accumulated(
         self, batch: Mapping[str, tf.Tensor], counts: tf.Tensor, key: tf.Tensor
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        """The sums, float32 [6], and gradients of a replica's batch, computed part after part."""
+        """Return the sums, float32 [6], and gradients of a batch, computed part after part."""
         parts = self.config.loop.accumulation_steps
         if parts == 1:
             return self._in_parts(batch, counts, key)
@@ -125,9 +130,9 @@ class TrainStep:
     def _in_parts(
         self, batch: Mapping[str, tf.Tensor], counts: tf.Tensor, key: tf.Tensor
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        """The same in parts side by side; dropout's masks are those of the whole batch."""
+        """Return the same, computed in parallel parts with the dropout masks of the whole batch."""
         parts = 1
-        if self.side_by_side > 1:  # of several workers' batches the rows are not known
+        if self.side_by_side > 1:  # with several workers the number of rows is unknown
             rows, length = batch["input_word_ids"].shape
             parts = parts_of_batch(self.config.model, rows, length, self.side_by_side)
         if parts == 1:
@@ -140,14 +145,17 @@ class TrainStep:
 
         like = tf.TensorSpec([len(SUMS)]), [tf.TensorSpec(v.shape) for v in self.variables]
         first, *others = parallel_parts(compute, parts, like)
-        for other in others:  # in order, so that each run adds up the same
+        for other in others:  # in a fixed order, so that every run gives the same sum
             first = tf.nest.map_structure(tf.add, first, other)
         return first
 
     def _part(
         self, batch: Mapping[str, tf.Tensor], counts: tf.Tensor, key: tf.Tensor
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        """counts: float32 [2], predictions and pairs of the whole global batch."""
+        """Return the sums and gradients of a part.
+
+        `counts`, float32 [2], holds the numbers of predictions and pairs of the global batch.
+        """
         with tf.GradientTape() as tape:
             outputs = self.model(
                 {name: batch[name] for name in MODEL_INPUTS},
@@ -159,13 +167,16 @@ class TrainStep:
             loss = tf.math.divide_no_nan(sums["mlm_loss"], counts[0])
             if self.has_pairs:
                 loss += tf.math.divide_no_nan(sums["pair_loss"], counts[1])
-        # The word table's gradient comes as slices from the lookup and dense from the MLM head: as
-        # slices its norm would count rows that occur twice wrongly.
+        # The word table's gradient is made of slices from the lookup and a dense part from the MLM
+        # head. As slices, its norm would be wrong for rows that occur twice.
         gradients = tape.gradient(loss, self.variables)
         return tf.stack([sums[name] for name in SUMS]), list(map(tf.convert_to_tensor, gradients))
 
     def _update(self, gradients: list[tf.Tensor], norm: tf.Tensor) -> None:
-        """A norm of NaN makes NaN of all gradients, which the optimizer leaves aside."""
+        """Clip and apply the gradients.
+
+        A norm of NaN turns all gradients into NaN, which the optimizer skips.
+        """
         gradients, _ = tf.clip_by_global_norm(gradients, self.config.optimizer.clip_norm, norm)
         self.optimizer.apply_gradients(
             zip(gradients, self.variables, strict=True), skip_gradients_aggregation=True

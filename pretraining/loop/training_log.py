@@ -1,4 +1,4 @@
-"""What happens beside the training: metrics.jsonl, TensorBoard, a profile, the progress bar."""
+"""The log of a training run: metrics.jsonl, TensorBoard, a profile and the progress bar."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
@@ -17,10 +17,10 @@ from pretraining.loop.losses import means
 
 
 class TrainingLog(MetricsLog):
-    """Writes one row per loop: losses and accuracies as means over the loop's steps.
+    """A log with one row per loop: losses and accuracies are means over the loop's steps.
 
-    flops_utilisation: model FLOPs per second as a share of what the devices can do at most, where
-    that is known (`devices.peak_flops`).
+    flops_utilisation is the model FLOPs per second divided by the peak of the devices, if that is
+    known (`devices.peak_flops`).
     """
 
     def __init__(
@@ -40,13 +40,13 @@ class TrainingLog(MetricsLog):
         self._loops = 0
 
     def rewind(self, step: int) -> None:
-        """Goes on behind `step`; what was written for later ones is dropped."""
+        """Continue after `step`, dropping the rows of later steps."""
         super().rewind(step)
         self._progress = self.enter_context(Progress("steps", self._config.loop.steps, step))
 
     @contextlib.contextmanager
     def profiled(self, is_enabled: bool) -> Iterator[None]:
-        """Profiles the block for TensorBoard if it is the second: the first one compiles."""
+        """Profile the block for TensorBoard if it is the second one; the first one compiles."""
         self._loops += 1
         if not is_enabled or self._loops != 2:
             yield
@@ -62,7 +62,10 @@ class TrainingLog(MetricsLog):
         seconds: float,
         heldout: Mapping[str, float],
     ) -> None:
-        """Logs `count` steps that ended at `step` and took `seconds`; `sums` are their totals."""
+        """Log the `count` steps up to `step`, which took `seconds`.
+
+        `sums` holds the totals over these steps, `heldout` the metrics to add to the row.
+        """
         rate = count / seconds
         updates = max(1.0, count - sums["skipped"])
         row = (

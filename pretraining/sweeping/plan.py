@@ -1,4 +1,4 @@
-"""What a sweep compares: its options, its configurations, how long they last."""
+"""The options of a sweep, and the configurations that it compares."""
 
 import dataclasses
 import itertools
@@ -19,51 +19,57 @@ UNITS = ("steps", "tokens", "seconds")
 class SweepOptions(commands.CommandOptions):
     """The command line of `pretraining.sweep`."""
 
-    output: str = commands.option("the sweep's folder; one that exists is taken up again")
-    grid: tuple[str, ...] = commands.option("key=value,value...; repeated: every combination", ())
+    output: str = commands.option("the sweep's folder; an existing sweep is resumed")
+    grid: tuple[str, ...] = commands.option("key=value,value...; repeat for combinations", ())
     group: str | None = commands.option(
-        "a group of pretraining.experiments, instead of a grid", None
+        "a group of pretraining.experiments instead of a grid", None
     )
-    rows: tuple[str, ...] = commands.option("of the group; repeated; by default all", ())
-    experiment: str | None = commands.option("what is changed; for a grid by default laptop", None)
+    rows: tuple[str, ...] = commands.option("a row of the group; repeatable; by default all", ())
+    experiment: str | None = commands.option(
+        "the experiment to change; by default laptop for a grid", None
+    )
     data: str = commands.option("the records, as for pretraining.train", "artifacts/records")
     heldout: str | None = commands.option("records to evaluate on; by default none", None)
     seeds: Annotated[int, POSITIVE] = commands.option(
-        "runs of each configuration: seed, seed + 1...", 1
+        "runs of each configuration, with seed, seed + 1...", 1
     )
-    budget: str | None = commands.option("steps:N, tokens:N or seconds:N", None)
+    budget: str | None = commands.option("length of a run: steps:N, tokens:N or seconds:N", None)
     device: str = commands.option("as for pretraining.train", "auto")
     tpu: str | None = commands.option("as for pretraining.train", None)
-    dry_run: bool = commands.option("print the members and train nothing", False)
+    dry_run: bool = commands.option("print the members without training them", False)
     set: tuple[str, ...] = commands.option("key=value, for every member", ())
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if bool(self.grid) == bool(self.group):
             raise InputError(
-                "either --grid or --group says what is compared. "
+                "pass either --grid or --group. "
                 f"Received: --grid={' '.join(self.grid)}, --group={self.group}."
             )
         if self.rows and not self.group:
-            raise InputError(f"--rows are those of a --group. Received: {' '.join(self.rows)}.")
+            raise InputError(f"--rows needs --group. Received: --rows={' '.join(self.rows)}.")
         unit, _, amount = (self.budget or "steps:1").partition(":")
         if unit not in UNITS or not amount.isdigit() or not int(amount):
             raise InputError(
-                "--budget must be steps:N, tokens:N or seconds:N, N a positive whole number. "
+                "--budget must be steps:N, tokens:N or seconds:N with a positive integer N. "
                 f"Received: {self.budget!r}."
             )
 
     @property
     def devices(self) -> list[str]:
-        """The flags that say what computes, for the commands of a member."""
+        """The flags that select the device, for the commands of a member."""
         return [f"--device={self.device}", *([f"--tpu={self.tpu}"] if self.tpu else [])]
 
 
 @dataclasses.dataclass(frozen=True)
 class Configuration:
-    """What is compared, with any seed.
+    """A configuration to compare, without a seed.
 
-    name: fit for a folder. values: what distinguishes it, key -> text. assignments: for `--set`.
+    Attributes:
+      name: usable as the name of a folder.
+      experiment: the base experiment.
+      values: the values that distinguish the configuration, key -> text.
+      assignments: for `--set`.
     """
 
     name: str
@@ -72,12 +78,12 @@ class Configuration:
     assignments: tuple[str, ...]
 
     def tree(self) -> PretrainConfig:
-        """The configuration without what the records decide."""
+        """Return the configuration without the values that depend on the records."""
         return settings.override(experiment(self.experiment), self.assignments)
 
 
 def configurations(options: SweepOptions) -> list[Configuration]:
-    """Every combination of the grid's values, or every row of the group."""
+    """Return every combination of the grid's values, or every row of the group."""
     if options.group is None:
         return _of_grid(options)
     members, rows = [], dict(group_of(options.group).rows)
@@ -89,13 +95,13 @@ def configurations(options: SweepOptions) -> list[Configuration]:
     presets = sorted({row.preset for row in rows.values()})
     if options.experiment and (len(presets) > 1 or presets[0].startswith("bert")):
         raise InputError(
-            f"--experiment replaces the model of a group's rows, and those of {options.group} have "
-            f"their own: {', '.join(presets)}. Leave it out, and make the rows smaller with --set."
+            f"--experiment must not be passed with --group={options.group}, whose rows have their "
+            f"own models: {', '.join(presets)}. Omit it, and make the rows smaller with --set."
         )
     for row, value in rows.items():
         own, base = tuple(value.assignments()), options.experiment
         values = dict(text.split("=", 1) for text in own)
-        if base is None:  # the row by its own name, which has its changes
+        if base is None:  # GROUP/ROW includes the changes of the row
             base, own = f"{options.group}/{row}", ()
         members.append(Configuration(row, base, values, (*own, *options.set)))
     return members
@@ -107,7 +113,7 @@ def _of_grid(options: SweepOptions) -> list[Configuration]:
         key, _, values = text.partition("=")
         if key in (*axes, "seed", *(other.partition("=")[0] for other in options.set)):
             raise InputError(
-                f"--grid: `{key}` must not be given twice, in --set neither, and seeds are for "
+                f"--grid: `{key}` must be given only once, in --grid or --set, and seeds only in "
                 f"--seeds. Received: {text!r}."
             )
         axes[key] = list(filter(None, values.split(",")))
@@ -124,7 +130,7 @@ def _of_grid(options: SweepOptions) -> list[Configuration]:
 
 
 def of_length(config: PretrainConfig, steps: int) -> tuple[str, ...]:
-    """Assignments that make `config` last `steps`, its warm-up and schedule in proportion."""
+    """Return assignments for `steps` steps, with warm-up and schedule of `config` in proportion."""
     share = steps / config.loop.steps
     return (
         f"loop.steps={steps}",

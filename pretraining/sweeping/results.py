@@ -1,4 +1,4 @@
-"""What a sweep shows: results.csv, a table and a figure of means over the seeds."""
+"""The results of a sweep: results.csv, a table and a plot of means over the seeds."""
 
 import csv
 import math
@@ -10,13 +10,13 @@ from albert_tf import info
 from albert_tf.runtime import outputs
 from albert_tf.runtime.plots import plot_errors
 
-TRAINING = "train/"  # before the names of what the training itself reports
+TRAINING = "train/"  # prefix of the metrics of the training itself
 COMPARED = ("loss/", "bits_per_character/", "accuracy/", "probe/")
 Result = dict[str, Any]
 
 
 def write_csv(path: str, results: Sequence[Result]) -> None:
-    """A line for each member; columns in the order in which they first appear."""
+    """Write a row per member; columns are in the order in which they first appear."""
     columns = dict.fromkeys(name for result in results for name in result)
     with outputs.new_file(path) as partial:
         with open(partial, "w", encoding="utf-8", newline="") as file:
@@ -26,9 +26,10 @@ def write_csv(path: str, results: Sequence[Result]) -> None:
 
 
 def compare(results: Sequence[Result], image: str) -> str:
-    """The table, Markdown, of each configuration's held-out figures, else of the training's last.
+    """Return a Markdown table of the metrics of each configuration, and plot them.
 
-    Draws the accuracies, or losses where there are none, with error bars, as the PNG `image`.
+    The metrics are the held-out ones or, if there are none, the last ones of training. The plot
+    `image`, a PNG, has the accuracies, or the losses if there are none, with error bars.
     """
     groups: dict[str, list[Result]] = {}
     for result in results:
@@ -49,7 +50,7 @@ def compare(results: Sequence[Result], image: str) -> str:
         for number, (name, members) in enumerate(groups.items())
     ]
     table = info.markdown_table(("configuration", "runs", "parameters", "steps", *metrics), rows)
-    note = "±: standard error of the mean over the runs; of a single run, of its held-out sample"
+    note = "±: standard error of the mean over the runs; for one run, over its held-out sample"
     return f"{table}\n\n{note}"
 
 
@@ -61,9 +62,10 @@ def _metrics(results: Sequence[Result]) -> list[str]:
 
 
 def mean_and_error(members: Sequence[Result], metric: str) -> tuple[float, float]:
-    """Mean over the members that have the metric, and its standard error; NaN where unknown.
+    """Return the mean over the members that have the metric, and its standard error.
 
-    Of several, deviation / sqrt(n); of one, what its evaluation gives for its own sample.
+    The error is deviation / sqrt(n) for several members. For one it is the standard error that its
+    evaluation gives for its own sample. Both values are NaN if unknown.
     """
     values = [member[metric] for member in members if metric in member]
     if len(values) > 1:

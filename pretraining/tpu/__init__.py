@@ -1,1 +1,1 @@
-"""A training step compiled ahead of time for a TPU."""
+"""Ahead-of-time compilation of a training step for a TPU."""

@@ -1,7 +1,7 @@
-"""Compiled sizes on disk: what was compiled once is never compiled again.
+"""A cache of compiled sizes on disk, so that no program is compiled twice.
 
-The folder is $XDG_CACHE_HOME/albert_tf/tpu_check, by default ~/.cache/albert_tf/tpu_check: one JSON
-file for each program, named by a hash of all that decides it.
+The folder is $XDG_CACHE_HOME/albert_tf/tpu_check, by default ~/.cache/albert_tf/tpu_check. It has
+one JSON file per program, named by a hash of everything that determines the program.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ from pretraining.tpu.step import CompiledSize, Step
 
 PACKAGES = ("tensorflow", "tf-keras", "tf-models-official", "jax", "jaxlib", "libtpu")
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
-# The sources that the step is made of: a change of one makes another program.
+# The sources of the step: a change in any of them changes the program.
 SOURCES = (
     "albert_tf/models/*.py",
     "albert_tf/models/layers/*.py",
@@ -37,14 +37,16 @@ Compile = Callable[[Step, str], CompiledSize]
 
 
 def folder(system: str = "") -> str:
-    """Where the results are; `system`: whose model it is where it is not ours."""
+    """Return the cache folder; `system` is the project whose model is compiled, if not ours."""
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return os.path.join(cache, "albert_tf", "tpu_check", system)
 
 
 def program_key(step: Step, topology: str) -> dict[str, Any]:
-    """All that decides the program and the compiler; not rates, steps or seeds, which are numbers
-    inside it."""
+    """Return everything that determines the program and the compiler.
+
+    Rates, steps and seeds do not: they are only numbers inside the program.
+    """
     config = step.config
     return {
         "model": settings.to_dict(config.model),
@@ -62,24 +64,24 @@ def program_key(step: Step, topology: str) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class Cache:
-    """`compile` with memory."""
+    """A `compile` function that looks into the folder first."""
 
     compile: Compile
     folder: str
 
     def path(self, step: Step, topology: str) -> str:
-        """The file of a program."""
+        """Return the path of a program's file."""
         key = json.dumps(program_key(step, topology), sort_keys=True)
         return os.path.join(self.folder, hashlib.sha256(key.encode()).hexdigest()[:32] + ".json")
 
     def __call__(self, step: Step, topology: str) -> CompiledSize:
-        """The size of the step, compiled only where no file has it."""
+        """Return the size of the step; compile it only if no file has it."""
         path = self.path(step, topology)
         try:
             with open(path, encoding="utf-8") as file:
                 return CompiledSize(**json.load(file)["size"])
-        except (OSError, ValueError, KeyError, TypeError):  # absent, or not whole
-            os.makedirs(self.folder, exist_ok=True)  # before the minutes that a compile takes
+        except (OSError, ValueError, KeyError, TypeError):  # absent or incomplete
+            os.makedirs(self.folder, exist_ok=True)  # compiling takes minutes: fail before
             size = self.compile(step, topology)
         entry = {"program": program_key(step, topology), "size": size._asdict()}
         outputs.write_json(path, entry)

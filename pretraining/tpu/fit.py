@@ -1,30 +1,30 @@
-"""What fits a TPU chip and what is cheapest: arithmetic on a few compiled sizes."""
+"""Estimates, from a few compiled sizes, of what fits a TPU chip and what is cheapest."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
 
 from pretraining.tpu.step import Chip, CompiledSize, Step
 
-TRIES = 6  # compiles of `largest_batch`
-GAIN = 1.05  # what another one must promise
+TRIES = 6  # the most compiles of `largest_batch`
+GAIN = 1.05  # the predicted growth that justifies another compile
 
 Measure = Callable[[Step], CompiledSize]
 
 
 def needed_bytes(step: Step, size: CompiledSize) -> int:
-    """Bytes that the step takes of a chip."""
+    """Return the bytes that the step takes on a chip."""
     return size.arguments + size.temporaries + size.code + step.all_reduce
 
 
 def fit_line(points: Mapping[int, float]) -> tuple[float, float]:
-    """(bytes without any sequence, bytes per sequence) through the two largest batches."""
+    """Return bytes for 0 sequences and bytes per sequence, from the two largest batches."""
     (a, low), (b, high) = sorted(points.items())[-2:]
     slope = (high - low) / (b - a)
     return low - slope * a, slope
 
 
 def max_batch_on_line(points: Mapping[int, float], limit: float, unit: int = 1) -> int:
-    """The largest multiple of `unit` that the line through `points` keeps within `limit`."""
+    """Return the largest multiple of `unit` that needs at most `limit` on the line of `points`."""
     base, slope = fit_line(points)
     return max(0, int((limit - base) / max(slope, 1.0)) // unit * unit)
 
@@ -32,17 +32,19 @@ def max_batch_on_line(points: Mapping[int, float], limit: float, unit: int = 1) 
 def largest_batch(
     need: Callable[[int], int], limit: int, fixed: int, start: int, unit: int = 1
 ) -> int:
-    """The largest batch found that fits: two compiles, a line, a third compile that confirms it.
+    """Return the largest batch found that fits.
 
-    The line goes through the two largest that fit or, where one was refuted, through the largest
-    that fits and the smallest that does not, until it promises less than GAIN or TRIES are made.
+    Two compiles give a line, and a third one confirms the batch that the line predicts. The line
+    goes through the two largest batches that fit or, once a batch did not fit, through the largest
+    that fits and the smallest that does not. The search ends when the line predicts a growth of
+    less than GAIN, or after TRIES compiles.
 
     Args:
-      need: Bytes for a batch.
-      limit: Bytes of the chip.
-      fixed: Bytes without any sequence, at least: with `start` they give the second batch.
-      start: The batch to begin with, a multiple of `unit`.
-      unit: What a batch must be a multiple of.
+      need: returns the bytes for a batch.
+      limit: the bytes of the chip.
+      fixed: a lower bound on the bytes for 0 sequences; with `start` it gives the second batch.
+      start: the first batch, a multiple of `unit`.
+      unit: every batch is a multiple of this.
     """
     fits: dict[int, int] = {}
     refuted: dict[int, int] = {}
@@ -69,7 +71,7 @@ def largest_batch(
 
 
 def first_batch(step: Step, limit: int) -> int:
-    """About half of what should fit, for the first compile: a power of two, at least 1."""
+    """Return the batch of the first compile: a power of two, about half of what should fit."""
     free = limit - step.fixed_bytes
     count = max(1, int(free / 2 / (step.estimate_activation_bytes() / step.batch)))
     return 1 << (count.bit_length() - 1)
@@ -77,9 +79,13 @@ def first_batch(step: Step, limit: int) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class ComputePlan:
-    """How a replica's batch is computed. step: None where not even one sequence at a time fits.
+    """A way to compute a replica's batch.
 
-    need: bytes, on the line of two compiles, or compiled where `confirmed`.
+    Attributes:
+      name: plain, accumulate or recompute.
+      step: None if not even one sequence at a time fits.
+      need: bytes, from the line of two compiles or, if `confirmed`, from a compile.
+      confirmed: True if the step itself was compiled.
     """
 
     name: str
@@ -89,9 +95,10 @@ class ComputePlan:
 
 
 def compute_plans(step: Step, chip: Chip, measure: Measure) -> list[ComputePlan]:
-    """Without recomputation and with it, in the fewest parts that fit; the cheaper first, compiled.
+    """Return plans without and with recomputation, each in the fewest parts that fit.
 
-    Where a batch does not fit plain, that is said last.
+    The cheaper plan is first and was compiled. If the batch does not fit plain, a plan that shows
+    this is last.
     """
     lines = [_measure_line(step, chip, measure, recompute) for recompute in (False, True)]
     plans = [_fewest_parts(step, chip, lines[recompute], bool(recompute)) for recompute in (0, 1)]
@@ -113,7 +120,7 @@ def compute_plans(step: Step, chip: Chip, measure: Measure) -> list[ComputePlan]
 
 
 def _measure_line(step: Step, chip: Chip, measure: Measure, recompute: bool) -> tuple[float, float]:
-    """What batches need without accumulation, from two of them."""
+    """Return the line of bytes over batches without accumulation, from two compiles."""
     start = first_batch(step.sized(step.batch, recompute), chip.hbm)
     steps = [step.sized(batch, recompute) for batch in (start, start // 2 or 2)]
     return fit_line({each.batch: needed_bytes(each, measure(each)) for each in steps})
@@ -122,10 +129,10 @@ def _measure_line(step: Step, chip: Chip, measure: Measure, recompute: bool) -> 
 def _fewest_parts(
     step: Step, chip: Chip, line: tuple[float, float], recompute: bool, more_than: int = 0
 ) -> ComputePlan:
-    """The fewest parts in which the batch fits."""
+    """Return the plan with the fewest parts, more than `more_than`, in which the batch fits."""
     base, slope = line
     for parts in range(more_than + 1, step.batch + 1):
-        # The sums of the gradients live as long as the step.
+        # The accumulated gradients are held for the whole step.
         need = base + slope * step.batch / parts + (4 * step.parameters if parts > 1 else 0)
         if step.batch % parts == 0 and need <= chip.hbm:
             name = "recompute" if recompute else "plain" if parts == 1 else "accumulate"

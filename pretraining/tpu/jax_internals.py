@@ -1,6 +1,6 @@
-"""Private calls of jax, of which it has no public ones: compiling a StableHLO text for a chip.
+"""Private jax calls without a public equivalent: compiling StableHLO text for a chip.
 
-`jax.experimental` compiles what jax itself has traced. Checked with jax 0.10.2.
+`jax.experimental` compiles only what jax itself has traced. Checked with jax 0.10.2.
 """
 
 from typing import Any
@@ -10,8 +10,9 @@ def compile_stablehlo(module: str, chip: Any, effort: float) -> Any:
     """Return the executable of a module for one device of a topology.
 
     Args:
+      module: the StableHLO text.
       chip: a device of `jax.experimental.topologies`.
-      effort: of the compiler, from -1, the least, to 1.
+      effort: the effort of the compiler, from -1, the least, to 1.
     """
     import numpy as np
     from jax._src.interpreters import mlir

@@ -1,7 +1,7 @@
-"""What a training step needs on a TPU, found out on a machine without one.
+"""The memory that a training step needs on a TPU, measured on a machine without one.
 
-The step that `strategy.run` gets is lowered to StableHLO and compiled ahead of time for a topology.
-Needs jax and libtpu (requirements-tpu-check.txt has versions that work together).
+The step that `strategy.run` calls is lowered to StableHLO and compiled ahead of time for a
+topology. This needs jax and libtpu (requirements-tpu-check.txt has versions that work together).
 """
 
 import functools
@@ -26,8 +26,8 @@ from pretraining.tpu.jax_internals import compile_stablehlo
 from pretraining.tpu.step import GIB, CompiledSize
 from pretraining.tpu.subprocess_call import call_in_subprocess
 
-# Compiling needs no chip: no metadata server to ask, no chip to lock, nothing to warn of. Threads
-# need more than their 64 KiB of stack where dropout is fused into a product.
+# Compiling needs no chip, so libtpu must not query a metadata server, lock a chip or print
+# warnings. Threads need more than their 64 KiB of stack where dropout is fused into a product.
 _NO_CHIP = {
     "TPU_SKIP_MDS_QUERY": "1",
     "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
@@ -48,10 +48,16 @@ def lower_step(
     num_predictions: int,
     make_model: Callable[[AlbertConfig], Any] = AlbertPretrainer,
 ) -> str:
-    """The StableHLO text of one replica's step: forward, backward, clip and update.
+    """Return the StableHLO text of one replica's step: forward, backward, clip and update.
 
-    No step is taken. `config.precision` must be resolved; batch_size is that of one chip;
-    make_model gives what `TrainStep` can train, by default what is trained.
+    The step is not executed.
+
+    Args:
+      config: its `precision` must be resolved.
+      batch_size: sequences on one chip.
+      seq_length: pieces per sequence.
+      num_predictions: predicted pieces per sequence.
+      make_model: returns a model that `TrainStep` can train; by default the one that we train.
     """
     with devices.precision_policy(config.precision), tf.variable_creator_scope(_without_value):
         model = make_model(config.model).create_weights()
@@ -70,12 +76,12 @@ def lower_step(
 
 @functools.lru_cache(maxsize=1)
 def lower_step_in_subprocess(*args: Any) -> str:
-    """`lower_step(*args)` in a process of its own: TensorFlow gives back no lowering's memory."""
+    """Return `lower_step(*args)` from a subprocess: TensorFlow never frees a lowering's memory."""
     return call_in_subprocess("lowers the step", lower_step, *args)
 
 
 def _without_value(create: Callable[..., tf.Variable], **kwargs: Any) -> tf.Variable:
-    """Makes a variable whose memory nobody writes: it takes no room, however large the model."""
+    """Create a variable whose memory is never written, so that it occupies none."""
     value = kwargs["initial_value"]
     shape = kwargs.get("shape") or getattr(value, "shape", None)
     dtype = kwargs.get("dtype") or getattr(value, "dtype", None)
@@ -85,7 +91,7 @@ def _without_value(create: Callable[..., tf.Variable], **kwargs: Any) -> tf.Vari
 
 
 def batch_specs(batch_size: int, seq_length: int, num_predictions: int) -> dict[str, tf.TensorSpec]:
-    """Names, shapes and dtypes of a batch, as `data.pipeline.batches.ExampleMaker` makes it."""
+    """Return names, shapes and dtypes of the batches of `data.pipeline.batches.ExampleMaker`."""
     pieces, slots = (batch_size, seq_length), (batch_size, num_predictions)
     return {
         **{name: tf.TensorSpec(pieces, tf.int32) for name in INPUTS},
@@ -101,7 +107,7 @@ class TpuCompiler:
     """libtpu's compiler for one chip of a topology; no TPU is needed.
 
     Raises:
-      InputError: jax or libtpu is not installed, or libtpu does not know the topology.
+      InputError: jax or libtpu is not installed, or libtpu does not support the topology.
     """
 
     def __init__(self, topology: str) -> None:
@@ -112,10 +118,10 @@ class TpuCompiler:
             from jax.experimental import topologies
         except ImportError as error:
             raise InputError(
-                f"compiling for a TPU needs jax and libtpu ({error}): "
-                "pip install -r requirements-tpu-check.txt"
+                f"compiling for a TPU needs jax and libtpu ({error}). Install them with "
+                "pip install -r requirements-tpu-check.txt."
             ) from None
-        # The two cores of a v4 as one device, with the chip's whole memory; v5p is so anyway.
+        # Combines the two cores of a v4 and their memory into one device, as v5p always does.
         megacore = {"chip_config_name": "megacore"} if topology.startswith("v4") else {}
         try:
             found = topologies.get_topology_desc(platform="tpu", topology_name=topology, **megacore)
@@ -123,13 +129,13 @@ class TpuCompiler:
             if "INVALID_ARGUMENT" not in str(error):
                 raise
             raise InputError(
-                f"libtpu does not know the topology {topology!r}: {str(error).splitlines()[0]}"
+                f"libtpu does not support the topology {topology!r}: {str(error).splitlines()[0]}"
             ) from None
         self._chip = found.devices[0]
 
     def compile(self, module: str, quick: bool = False) -> CompiledSize:
-        """What a StableHLO module takes of the chip; `quick`: with the compiler's least effort."""
-        # TensorFlow leaves its own copies in the module; a barrier is the same identity.
+        """Compile a StableHLO module, with the least effort if `quick`; return its size."""
+        # TensorFlow leaves its own copies in the module. A barrier is an equivalent identity.
         copy, same = r"= mhlo\.copy (%\w+) :", r"= stablehlo.optimization_barrier \1 :"
         start = time.monotonic()
         try:
@@ -143,7 +149,7 @@ class TpuCompiler:
             temporaries = int(float(refusal[1]) * {"K": 2**10, "M": 2**20, "G": GIB}[refusal[2]])
             seconds = time.monotonic() - start
             return CompiledSize(argument_bytes(module), temporaries, 0, seconds, refused=True)
-        # What is not updated in place is beside the arguments when the step ends.
+        # Outputs that are not updated in place exist besides the arguments when the step ends.
         new = memory.output_size_in_bytes - memory.alias_size_in_bytes
         return CompiledSize(
             memory.argument_size_in_bytes,
@@ -154,7 +160,7 @@ class TpuCompiler:
 
 
 def argument_bytes(module: str) -> int:
-    """The size of what the module's entry takes."""
+    """Return the size in bytes of the arguments of the module's entry function."""
     entry = next(line for line in module.splitlines() if "func.func @main(" in line)
     types = re.findall(r"%arg\d+: tensor<((?:\d+x)*)[a-z]+(\d+)>", entry)
     bits = (int(width) * math.prod(map(int, shape.split("x")[:-1])) for shape, width in types)

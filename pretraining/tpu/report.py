@@ -6,19 +6,19 @@ from pretraining.tpu.step import Chip, CompiledSize, Step
 
 
 def plan_line(plan: ComputePlan, chip: Chip) -> str:
-    """What a plan needs and costs."""
+    """Return a line with the memory and the time of a plan."""
     if plan.step is None:
-        return f"{plan.name:>10}: does not fit, one sequence at a time either"
+        return f"{plan.name:>10}: does not fit, not even one sequence at a time"
     fits = "fits" if plan.need <= chip.hbm else "does not fit"
-    source = "compiled" if plan.confirmed else "by two compiles of smaller batches"
+    source = "compiled" if plan.confirmed else "extrapolated from two compiles"
     return (
         f"{plan.name:>10}: {gb(plan.need)} ({source}), {fits}; "
-        f"at least {plan.step.seconds(chip):.3g} s a step; {describe_mode(plan.step)}"
+        f"at least {plan.step.seconds(chip):.3g} s per step; {describe_mode(plan.step)}"
     )
 
 
 def describe_mode(step: Step) -> str:
-    """`plain`, or what makes it otherwise."""
+    """Return `plain`, or the recomputation and accumulation of the step."""
     kinds = []
     if step.model.rematerialize:
         kinds.append(f"recompute in {step.model.rematerialize_chunks} chunks")
@@ -28,22 +28,22 @@ def describe_mode(step: Step) -> str:
 
 
 def report(step: Step, size: CompiledSize, chip: Chip) -> str:
-    """The bill of one compiled step."""
+    """Return the memory, FLOPs and time of one compiled step, as lines."""
     needed = tpu_fit.needed_bytes(step, size)
     weights, slots = 4 * step.parameters, 8 * step.parameters
     free = chip.hbm - needed
-    verdict = f"fits, {gb(free)} free" if free >= 0 else f"does not fit, {gb(-free)} too much"
+    verdict = f"fits, {gb(free)} free" if free >= 0 else f"does not fit, {gb(-free)} too large"
     executed = step.flops + step.recomputed_flops
     rows = {
         "parameters": f"{gb(weights)}, {step.parameters:,} in float32",
-        "optimizer": f"{gb(slots)}, two slots each",
+        "optimizer": f"{gb(slots)}, two slots per parameter",
         "batch": gb(max(0, size.arguments - weights - slots)),
         "temporaries": gb(size.temporaries),
-        "all-reduce": f"{gb(step.all_reduce)}, by formula: the float32 gradients once more",
-        "code": "not known: the compiler gave up" if size.refused else gb(size.code),
+        "all-reduce": f"{gb(step.all_reduce)}, by formula: a second copy of the float32 gradients",
+        "code": "unknown: the compiler gave up" if size.refused else gb(size.code),
         "total": f"{gb(needed)}: {verdict}",
-        "FLOPs": f"{step.flops:.3g} a step on a chip, {executed:.3g} with what is recomputed",
-        "time": f"at least {step.seconds(chip):.3g} s a step, at {chip.flops / 1e12:.0f} TFLOP/s; "
+        "FLOPs": f"{step.flops:.3g} per step on a chip, {executed:.3g} with recomputation",
+        "time": f"at least {step.seconds(chip):.3g} s per step at {chip.flops / 1e12:.0f} TFLOP/s; "
         f"model FLOPs utilisation at most {step.flops / executed:.0%}",
     }
     lines = [f"{describe_mode(step)} {f'({step.flags})' if step.flags else ''}".rstrip()]
@@ -51,5 +51,5 @@ def report(step: Step, size: CompiledSize, chip: Chip) -> str:
 
 
 def gb(size: float) -> str:
-    """10^9 bytes."""
+    """Return a size as text, in units of 10^9 bytes."""
     return f"{size / 1e9:.2f} GB"

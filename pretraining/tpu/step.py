@@ -1,4 +1,4 @@
-"""A training step on a TPU chip: what is counted by formula, beside what the compiler says."""
+"""A training step on a TPU chip: quantities from formulas and from the compiler."""
 
 import dataclasses
 from typing import NamedTuple
@@ -10,20 +10,27 @@ from pretraining.loop.config import PretrainConfig
 from pretraining.loop.flops import step_flops
 
 GIB = 2**30
-# Pieces that a recomputed layer handles at once: enough rows for full speed, little to keep.
+# Pieces in a chunk of a recomputed layer: enough rows for full speed, with little to keep.
 CHUNK_PIECES = 4096
 
 
 class Chip(NamedTuple):
-    """One chip. hbm: bytes that the compiler lets a program have; flops: bfloat16, per second."""
+    """One chip.
 
-    layout: str  # the smallest one that libtpu takes
+    Attributes:
+      layout: the smallest layout of chips that libtpu accepts.
+      hbm: the bytes that the compiler grants a program.
+      flops: the peak in bfloat16, per second.
+      bytes_per_s: the bandwidth of the memory.
+    """
+
+    layout: str
     hbm: int
     flops: float
     bytes_per_s: float
 
 
-# hbm as libtpu 0.0.42.1 says when it refuses; bytes_per_s from cloud.google.com/tpu/docs.
+# hbm is the limit in the errors of libtpu 0.0.42.1; bytes_per_s is from cloud.google.com/tpu/docs.
 CHIPS = {
     "v4": Chip("2x2x1", int(30.75 * GIB), devices.PEAK_FLOPS["v4"], 1200e9),
     "v5e": Chip("2x2", int(15.75 * GIB), devices.PEAK_FLOPS["v5e"], 819e9),
@@ -33,11 +40,15 @@ CHIPS = {
 
 
 def parse_topology(name: str) -> tuple[str, Chip]:
-    """`v5e` or `v5e:2x4` -> the name with a layout, and its chip."""
+    """Return the name with its layout, and the chip, of a topology such as `v5e` or `v5e:2x4`.
+
+    Raises:
+      InputError: the generation of the chip is unknown.
+    """
     generation, _, layout = name.partition(":")
     if generation not in CHIPS:
         raise InputError(
-            f"--topology must be {', '.join(CHIPS)}, with a layout or without (v5e:2x2). "
+            f"--topology must be one of {', '.join(CHIPS)}, with or without a layout (v5e:2x2). "
             f"Received: {name!r}."
         )
     return f"{generation}:{layout or CHIPS[generation].layout}", CHIPS[generation]
@@ -46,8 +57,12 @@ def parse_topology(name: str) -> tuple[str, Chip]:
 class CompiledSize(NamedTuple):
     """Bytes on one chip, and the seconds that the compiler took.
 
-    arguments: weights, optimizer slots and batch; outputs take their place. temporaries: what lives
-    during a step only. refused: the compiler gave up, since temporaries alone exceed the chip.
+    Attributes:
+      arguments: weights, optimizer slots and batch; outputs overwrite them.
+      temporaries: memory that is in use only during a step.
+      code: the program.
+      compile_s: seconds.
+      refused: True if the compiler gave up because the temporaries alone exceed the chip's memory.
     """
 
     arguments: int
@@ -59,9 +74,12 @@ class CompiledSize(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """One replica's step, as it is compiled: `batch` sequences on a chip.
+    """One replica's step, as it is compiled.
 
-    quick: for an answer soon, by a program that is not the one that will run.
+    Attributes:
+      batch: sequences on a chip.
+      quick: compile with the least effort, for a fast estimate. The program that will run is
+        another one.
     """
 
     config: PretrainConfig
@@ -77,31 +95,34 @@ class Step:
 
     @property
     def parts(self) -> int:
-        """Parts that gradients are accumulated over."""
+        """The number of parts over which gradients are accumulated."""
         return self.config.loop.accumulation_steps
 
     @property
     def unit(self) -> int:
-        """What the batch must be a multiple of."""
+        """The number of which the batch must be a multiple."""
         return self.parts * self.model.rematerialize_chunks
 
     @property
     def parameters(self) -> int:
-        """Of encoder and heads."""
+        """The number of parameters of encoder and heads."""
         return self.model.param_count() + sum(head_param_counts(self.model).values())
 
     @property
     def all_reduce(self) -> int:
-        """Bytes that a one-replica program does not show: a second copy of float32 gradients."""
+        """Bytes that a one-replica program lacks: a second copy of the float32 gradients."""
         return 4 * self.parameters
 
     @property
     def fixed_bytes(self) -> int:
-        """Bytes that no batch does without: parameters, two optimizer slots, the all-reduce."""
+        """Bytes that every batch needs: parameters, two optimizer slots and the all-reduce."""
         return 12 * self.parameters + self.all_reduce
 
     def sized(self, batch: int, recompute: bool, parts: int = 1) -> "Step":
-        """The same computed in another way; `recompute` in chunks of about CHUNK_PIECES pieces."""
+        """Return the step with another batch and another way to compute it.
+
+        With `recompute`, chunks have about CHUNK_PIECES pieces.
+        """
         at_once = max(1, CHUNK_PIECES // self.seq_length)
         chunk = max(n for n in range(1, at_once + 1) if batch // parts % n == 0)
         model = dataclasses.replace(
@@ -115,7 +136,7 @@ class Step:
 
     @property
     def flags(self) -> str:
-        """What makes `pretraining.train` compute it so."""
+        """The flags that make `pretraining.train` compute the step in the same way."""
         values = {
             "model.rematerialize": self.model.rematerialize and "true",
             "model.rematerialize_chunks": self.model.rematerialize_chunks,
@@ -127,28 +148,32 @@ class Step:
 
     @property
     def flops(self) -> float:
-        """Model FLOPs: forward and backward."""
+        """Model FLOPs of the forward and backward pass."""
         return step_flops(self.model, self.batch, self.seq_length, self.num_predictions)
 
     @property
     def recomputed_flops(self) -> float:
-        """The layers' forward pass once more, if they are recomputed."""
+        """FLOPs of a second forward pass of the layers, if they are recomputed."""
         model, pieces = self.model, self.batch * self.seq_length
         products = 2 * model.hidden_size + model.intermediate_size + self.seq_length
         layers = 4 * model.hidden_size * products * model.num_layers * pieces
         return float(layers * model.rematerialize)
 
     def seconds(self, chip: Chip) -> float:
-        """The least time of a step: products at the chip's peak, and with accumulation, for each
-        part, the sums of float32 gradients read and written and the new ones read."""
+        """Return a lower bound on the time of a step.
+
+        Matrix products run at the chip's peak. With accumulation, each part also reads the new
+        float32 gradients, and reads and writes their sums.
+        """
         sums = 3 * 4 * self.parameters * self.parts if self.parts > 1 else 0
         return (self.flops + self.recomputed_flops) / chip.flops + sums / chip.bytes_per_s
 
     def estimate_activation_bytes(self) -> int:
-        """Bytes of the activations that the backward pass needs, roughly; logits in float32.
+        """Return roughly the bytes of activations for the backward pass; logits are float32.
 
-        Plain, per piece and layer: about 8 hidden vectors, two of the feed-forward's, attention's
-        probabilities. Recomputed: the layers' inputs, and a chunk of a layer with its gradients.
+        Plain layers keep, per piece and layer, about 8 hidden vectors, two feed-forward vectors and
+        the attention probabilities. Recomputed layers keep their inputs, and one chunk of a layer
+        with its gradients.
         """
         model, batch = self.model, self.batch // self.parts
         width = 2 if self.config.precision == "mixed_bfloat16" else 4

@@ -1,6 +1,6 @@
-"""A call in a process of its own, whose memory comes back when it ends.
+"""A call in a subprocess, whose memory is freed when it ends.
 
-Not by `concurrent.futures`: after Ctrl-C its shutdown hung in one of three runs of the suite.
+`concurrent.futures` is not used: after Ctrl-C its shutdown hung in one of three runs of the tests.
 """
 
 import multiprocessing
@@ -18,18 +18,23 @@ Result = TypeVar("Result")
 
 
 def call_in_subprocess(what: str, function: Callable[..., Result], *args: object) -> Result:
-    """`function(*args)`, which a new process imports and calls; its errors are raised here.
+    """Return `function(*args)`, computed in a new process; its errors are raised here.
 
-    That process ends with this one, however this one ends.
+    The new process ends with this one, however this one ends.
+
+    Args:
+      what: describes the call in the error message, such as "lowers the step".
+      function: the new process must be able to import it.
+      *args: the arguments of `function`.
 
     Raises:
-      InputError: it ended without a result; `what` says in the message what it did.
+      InputError: the process ended without a result.
     """
-    context = multiprocessing.get_context("spawn")  # fork is unsafe beside TensorFlow's threads
+    context = multiprocessing.get_context("spawn")  # fork is unsafe with TensorFlow's threads
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_run_and_send, args=(sender, function, args), daemon=True)
-    resource_tracker.ensure_running()  # which the first process would start, and unblock signals
-    # Ctrl-C reaches the whole group: it is this process's to answer.
+    resource_tracker.ensure_running()  # else start() would start it and unblock signals
+    # Ctrl-C reaches the whole process group, but only this process should handle it.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     process.start()
     try:
@@ -39,8 +44,8 @@ def call_in_subprocess(what: str, function: Callable[..., Result], *args: object
     except (EOFError, OSError):
         process.join()
         raise InputError(
-            f"the process that {what} ended with status {process.exitcode}, killed if that is "
-            "negative, probably for want of memory: try again with more, or with nothing beside it."
+            f"the process that {what} ended with status {process.exitcode} (negative if killed), "
+            "probably because memory ran out. Free some memory, or use a machine with more."
         ) from None
     finally:
         process.kill()

@@ -50,7 +50,7 @@ def test_a_shard_is_damaged_in_mid_run(
 
     with monkeypatch.context() as patched:
         patched.setattr(TrainingLog, "write", write_and_damage)
-        with pytest.raises(InputError, match=rf"{shard}' is damaged at its record number \d+ of"):
+        with pytest.raises(InputError, match=rf"{shard}' is damaged at record \d+ of"):
             train.main(options)
     last = run.metrics()[-1]["step"]
     assert 20 <= last < 100 and not run.is_complete

@@ -260,8 +260,11 @@ def test_another_sweep_in_the_folder_is_refused(
         ({"budget": "minutes:3"}, "--budget must be steps:N.*'minutes:3'"),
         ({"budget": "steps:0.5"}, "--budget must be steps:N.*'steps:0.5'"),
         ({"grid": ("model.sharing",)}, "--grid must be key=value,value"),
-        ({"grid": (SHARING,), "set": ("model.sharing=ffn",)}, "`model.sharing` must not be given"),
-        ({"grid": ("seed=1,2",)}, "seeds are for --seeds"),
+        (
+            {"grid": (SHARING,), "set": ("model.sharing=ffn",)},
+            "`model.sharing` must be given only once",
+        ),
+        ({"grid": ("seed=1,2",)}, "seeds only in --seeds"),
         ({"grid": ("model.sharing=all,all",)}, "members must differ"),
         ({"group": "additional-data"}, "members must differ. Received: without and with"),
         ({"heldout": "nowhere"}, "no manifest.json in 'nowhere'"),

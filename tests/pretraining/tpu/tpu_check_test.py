@@ -294,12 +294,12 @@ def test_recommendation_and_table(home, capsys):
 @pytest.mark.parametrize(
     ("values", "assignments", "message"),
     [
-        ({"topology": "v3"}, (), "--topology must be v4, v5e, v5p, v6e"),
+        ({"topology": "v3"}, (), "--topology must be one of v4, v5e, v5p, v6e"),
         ({"batch": 0}, (), "--batch must be positive"),
         ({"global_batch": 100, "chips": 8}, (), "--global_batch must be a multiple of --chips"),
         ({"global_batch": -64}, (), "--global_batch must not be negative"),
-        ({"global_batch": 64}, ("model.rematerialize=true",), "finds out how"),
-        ({"table": True, "presets": ""}, (), "--presets names none"),
+        ({"global_batch": 64}, ("model.rematerialize=true",), "chooses how"),
+        ({"table": True, "presets": ""}, (), "--presets must not be empty"),
         ({"table": True, "presets": "albert-tiny,albert-bas"}, (), "albert-base"),
         ({}, ("model.max_positions=32",), "`model.max_positions` must not be less"),
         ({"num_predictions": 65}, (), "--num_predictions must be"),
@@ -368,7 +368,7 @@ def test_what_a_chip_has(generation):
     assert size.refused
     assert size.arguments == 400_000 * 128 * 2
     assert size.temporaries >= 2 * 400_000**2
-    with pytest.raises(InputError, match="does not know the topology"):
+    with pytest.raises(InputError, match="does not support the topology"):
         TpuCompiler(f"{generation}:7x9")
 
 
