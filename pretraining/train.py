@@ -110,13 +110,7 @@ def main(
     if run.is_complete and not options.dry_run:
         print(f"{run.path} is already complete: {json.dumps(run.result())}")
         return
-    if config.loop.deterministic:
-        devices.make_deterministic()
-    rows = config.loop.global_batch_size // config.loop.accumulation_steps
-    length, cores = records.manifest.seq_length, devices.num_cores()
-    parts = parts_of_batch(config.model, rows, length, cores)
-    devices.compute_side_by_side(options.device, parts)
-    strategy = devices.strategy(options.device, options.tpu)  # before anything is computed
+    strategy = set_up_devices(config, records, options)
     check_batch(config, strategy)
     first = None
     if options.init and not tf.train.latest_checkpoint(run.checkpoints_path):
@@ -129,14 +123,7 @@ def main(
         return
     if devices.is_chief(strategy):  # only one of several workers writes the run
         run.begin(run_config, tokenizer_of(records.parts[0].folder), defaults)
-    side_by_side = devices.parts_side_by_side(strategy)
-    print(
-        f"{config.model.param_count():,} parameters, {records.num_records:,} sequences, "
-        f"{config.loop.steps:,} steps of {config.loop.global_batch_size}, "
-        f"{strategy.num_replicas_in_sync} replica(s)"
-        + (f", each batch in {side_by_side} parallel parts" if side_by_side > 1 else ""),
-        flush=True,
-    )
+    print(summary(config, records, strategy), flush=True)
     with contextlib.ExitStack() as stack:
         if devices.is_chief(strategy):
             stack.enter_context(run.locked())
@@ -147,6 +134,30 @@ def main(
         train(config, records, run, strategy, first, evaluation, options.profile, make_step)
     if devices.is_chief(strategy):
         finish(run)
+
+
+def set_up_devices(
+    config: PretrainConfig, records: Mixture, options: TrainOptions
+) -> tf.distribute.Strategy:
+    """Configure the devices and return their strategy; must precede all computation."""
+    if config.loop.deterministic:
+        devices.make_deterministic()
+    rows = config.loop.global_batch_size // config.loop.accumulation_steps
+    length, cores = records.manifest.seq_length, devices.num_cores()
+    parts = parts_of_batch(config.model, rows, length, cores)
+    devices.compute_side_by_side(options.device, parts)
+    return devices.strategy(options.device, options.tpu)
+
+
+def summary(config: PretrainConfig, records: Mixture, strategy: tf.distribute.Strategy) -> str:
+    """Return the line that a run prints first: sizes, steps, replicas."""
+    parts = devices.parts_side_by_side(strategy)
+    return (
+        f"{config.model.param_count():,} parameters, {records.num_records:,} sequences, "
+        f"{config.loop.steps:,} steps of {config.loop.global_batch_size}, "
+        f"{strategy.num_replicas_in_sync} replica(s)"
+        + (f", each batch in {parts} parallel parts" if parts > 1 else "")
+    )
 
 
 def evaluation_on(
