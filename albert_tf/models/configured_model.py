@@ -38,6 +38,11 @@ class ConfiguredModel(ConfigMixin, tf_keras.Model):
         freeze_layers(model, frozen)
         return model
 
+    def load_weights(self, *args: Any, **kwargs: Any) -> Any:
+        """Load weights as Keras does, into weights that are created first if necessary."""
+        self.create_weights()
+        return super().load_weights(*args, **kwargs)
+
     def build_from_config(self, config: Mapping[str, Any]) -> None:
         self.create_weights()
 

@@ -1,6 +1,6 @@
 """AlbertEncoder: token ids in, hidden states out."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import tensorflow as tf
@@ -82,6 +82,7 @@ class AlbertEncoder(ConfiguredModel):
         skip_padding: bool = False,
     ) -> dict[str, tf.Tensor | list[tf.Tensor]]:
         config = self.config
+        check_types(inputs, INPUTS)
         _check_shapes(inputs, config)
         _check_values(inputs, config)
         key = None
@@ -138,6 +139,22 @@ def load_encoder(path: str, **kwargs: Any) -> AlbertEncoder:
       InputError: the weights are damaged or do not match config.json.
     """
     return AlbertEncoder.load(path, **kwargs)
+
+
+def check_types(inputs: Mapping[str, tf.Tensor], names: Sequence[str]) -> None:
+    """Check that `inputs` is a dict with integer tensors of these names.
+
+    Raises:
+      ValueError: it is not; names what was received.
+    """
+    found = list(inputs) if isinstance(inputs, Mapping) else type(inputs).__name__
+    if not isinstance(inputs, Mapping) or set(names) - set(inputs):
+        raise ValueError(f"the inputs must be a dict with {', '.join(names)}. Received: {found}.")
+    for name in names:
+        dtype = getattr(inputs[name], "dtype", None)
+        if dtype is None or not dtype.is_integer:
+            received = dtype.name if dtype else type(inputs[name]).__name__
+            raise ValueError(f"`{name}` must be an int32 tensor. Received: {received}.")
 
 
 def _check_shapes(inputs: Mapping[str, tf.Tensor], config: AlbertConfig) -> None:

@@ -9,7 +9,7 @@ import tf_keras
 from albert_tf.models.checkpoints import is_saved_model, load_config, read_checkpoint
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.configured_model import ConfiguredModel
-from albert_tf.models.encoder import INPUTS, AlbertEncoder, call_symbolically
+from albert_tf.models.encoder import INPUTS, AlbertEncoder, call_symbolically, check_types
 from albert_tf.models.layers import common
 from albert_tf.models.layers.heads import MlmHead, PairHead
 from albert_tf.runtime import pretrained
@@ -52,6 +52,7 @@ class AlbertPretrainer(ConfiguredModel):
         dropout_key: common.DropoutKey | None = None,
         labels: Mapping[str, tf.Tensor] | None = None,
     ) -> dict[str, tf.Tensor | list[tf.Tensor]]:
+        check_types(inputs, (*INPUTS, "masked_lm_positions"))
         outputs = self.encoder(
             {name: inputs[name] for name in INPUTS},
             training=training,

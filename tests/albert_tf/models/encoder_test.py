@@ -158,6 +158,20 @@ def test_bad_input_names_both_numbers(encoder, fake_inputs, change, message):
         encoder(inputs)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda inputs: inputs["input_mask"], "must be a dict with.*input_mask.*Received: Eager"),
+        (lambda inputs: {"input_word_ids": inputs["input_word_ids"]}, "Received: .'input_word_ids"),
+        (lambda inputs: inputs | {"input_mask": np.ones([1, 2])}, "`input_mask`.*float"),
+        (lambda inputs: inputs | {"input_mask": [[1, 1]]}, "`input_mask`.*list"),
+    ],
+)
+def test_other_inputs_than_a_dict_of_integers(encoder, fake_inputs, wrong, message):
+    with pytest.raises(ValueError, match=message):
+        encoder(wrong(fake_inputs(1, 2)))
+
+
 def test_in_a_graph_the_lookup_refuses_foreign_ids(encoder, fake_inputs):
     inputs = fake_inputs(1, 2) | {"input_word_ids": np.array([[5, 300]], np.int32)}
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"300 is not in \[0, 300\)"):
