@@ -17,6 +17,7 @@ from albert_tf.models.config import FFNS, NORMS, POSITIONS, SHARINGS, AlbertConf
 from albert_tf.models.published_sizes import MODELS_M, SHARING_M, WIDTHS_M
 from albert_tf.runtime import commands, settings
 from albert_tf.runtime.errors import ConfigError
+from data.pipeline.batches import Objective
 from data.pipeline.masking import MaskingConfig
 from pretraining.loop.config import LoopConfig, OptimizerConfig, PretrainConfig
 
@@ -62,6 +63,7 @@ MINI = PretrainConfig(
         positions="rotary",
         ffn="gated",
     ),
+    objective=Objective(pair_weight=0.1),
     masking=MaskingConfig(max_ngram=1),
     optimizer=OptimizerConfig(
         name="adamw",
@@ -279,6 +281,7 @@ GROUPS = {
             "linear": Row("albert-mini", "optimizer.decay_steps=0"),
             "mask-30": Row("albert-mini", "masking.rate=0.3"),
             "ngram-3": Row("albert-mini", "masking.max_ngram=3"),
+            "pairs-1": Row("albert-mini", "objective.pair_weight=1.0"),
             "no-pairs": Row("albert-mini", "objective.pair=none"),
         },
     ),

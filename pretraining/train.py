@@ -107,8 +107,7 @@ def main(
     run_config = config_of_run(config, records, options)
     defaults = settings.to_dict(PretrainConfig())
     run.check(run_config, defaults)
-    if run.is_complete and not options.dry_run:
-        print(f"{run.path} is already complete: {json.dumps(run.result())}")
+    if not options.dry_run and _is_complete(run):
         return
     strategy = set_up_devices(config, records, options)
     check_batch(config, strategy)
@@ -126,14 +125,22 @@ def main(
     print(summary(config, records, strategy), flush=True)
     with contextlib.ExitStack() as stack:
         if devices.is_chief(strategy):
-            stack.enter_context(run.locked())
+            stack.enter_context(run.locked())  # nothing is written before
+        if _is_complete(run):  # by another process, since the first check
+            return
         for folder in (records, heldout) if heldout else (records,):
             stack.enter_context(folder.naming_damage())
         evaluate_on = make_evaluation or evaluation_on
         evaluation = evaluate_on(heldout, config, strategy) if heldout else None
         train(config, records, run, strategy, first, evaluation, options.profile, make_step)
-    if devices.is_chief(strategy):
-        finish(run)
+        if devices.is_chief(strategy):
+            finish(run)
+
+
+def _is_complete(run: RunDir) -> bool:
+    if run.is_complete:
+        print(f"{run.path} is already complete: {json.dumps(run.result())}")
+    return run.is_complete
 
 
 def set_up_devices(

@@ -17,7 +17,7 @@ from typing import Annotated
 import tensorflow as tf
 
 from albert_tf.runtime import keyed_random
-from albert_tf.runtime.bounds import Bounded, one_of
+from albert_tf.runtime.bounds import POSITIVE, Bounded, one_of
 from albert_tf.text.truncation import truncated_lengths_in_graph
 from data.records.schema import DOCUMENT, FIRST_LENGTH, PIECES, RecordSchema
 
@@ -35,11 +35,15 @@ class Objective(Bounded):
       pair: `sop`: the segments are in order (0) or swapped (1) (paper, section 3.1). `nsp`: the
         second segment follows the first (0) or is from another document (1). `none`: no prediction;
         the segments stay in order.
+      pair_weight: the factor of the pair loss in the training loss; 1 in the paper. A batch has far
+        fewer pairs than masked pieces, so in small batches the noise of their gradient slows the
+        masked LM down (docs/findings.md); 0.1 avoids that.
     """
 
     KEY = "`objective.{}`"
 
     pair: Annotated[str, one_of(*PAIR_OBJECTIVES)] = "sop"
+    pair_weight: Annotated[float, POSITIVE] = 1.0
 
 
 @dataclasses.dataclass(frozen=True)

@@ -166,7 +166,8 @@ class TrainStep:
             sums = pretraining_sums(outputs, batch)
             loss = tf.math.divide_no_nan(sums["mlm_loss"], counts[0])
             if self.has_pairs:
-                loss += tf.math.divide_no_nan(sums["pair_loss"], counts[1])
+                pair_loss = tf.math.divide_no_nan(sums["pair_loss"], counts[1])
+                loss += self.config.objective.pair_weight * pair_loss
         # The word table's gradient is made of slices from the lookup and a dense part from the MLM
         # head. As slices, its norm would be wrong for rows that occur twice.
         gradients = tape.gradient(loss, self.variables)

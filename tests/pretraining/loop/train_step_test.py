@@ -9,6 +9,7 @@ import tensorflow as tf
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.pretrainer import AlbertPretrainer
 from benchmarks.workloads import WORKLOADS, random_batch
+from data.pipeline.batches import Objective
 from pretraining.loop import train_step
 from pretraining.loop.config import LoopConfig, PretrainConfig
 from pretraining.loop.train_step import TrainStep, make_optimizer
@@ -34,8 +35,11 @@ def test_how_many_parts(preset, rows, length, at_most, parts):
     assert train_step.parts_of_batch(chunked, rows, length, at_most) == 1
 
 
-def sums_and_gradients(model: AlbertPretrainer, cores: int, parts: int = 1) -> list[np.ndarray]:
-    config = PretrainConfig(model=model.config, loop=LoopConfig(accumulation_steps=parts))
+def sums_and_gradients(
+    model: AlbertPretrainer, cores: int, parts: int = 1, objective: Objective | None = None
+) -> list[np.ndarray]:
+    loop = LoopConfig(accumulation_steps=parts)
+    config = PretrainConfig(model=model.config, loop=loop, objective=objective or Objective())
     step = TrainStep(model, make_optimizer(config), config, cores)
     batch = {name: tf.constant(value) for name, value in random_batch(WORKLOAD).items()}
     counts = tf.constant([18.0, 6.0])
@@ -99,3 +103,23 @@ def test_a_step_that_is_not_finite_changes_nothing_but_the_number_of_steps():
         assert float(results["skipped"]) == float(not moved)
         assert (float(results["mlm_loss"]) > 0) == (float(results["grad_norm"]) > 0) == moved
     assert int(optimizer.iterations) == 2
+
+
+def test_the_weight_of_the_pair_loss_scales_its_gradient_alone():
+    model = AlbertPretrainer(WORKLOAD.model).create_weights()
+    names = [variable.name for variable in model.trainable_variables]
+    one, third = (
+        dict(
+            zip(
+                names,
+                sums_and_gradients(model, 1, 1, Objective(pair_weight=weight))[1:],
+                strict=True,
+            )
+        )
+        for weight in (1.0, 0.3)
+    )
+    for name in names:
+        if "pair_head" in name or "pooler" in name:  # have no other gradient
+            np.testing.assert_allclose(third[name], 0.3 * one[name], rtol=1e-4, atol=1e-7)
+        elif "mlm_head" in name:
+            np.testing.assert_allclose(third[name], one[name], rtol=1e-5, atol=1e-7)
