@@ -54,8 +54,13 @@ def smoke_run(tiny_records: str, tmp_path_factory: pytest.TempPathFactory) -> st
     return folder
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m selects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """By file: what two workers share out as halves has few fixtures in common."""
+    """Marks the slow parameters, and sorts by file, so that two workers share few fixtures."""
+    for item in items:
+        for mark in item.iter_markers("slow_parameters"):
+            if item.callspec.id in mark.args:  # type: ignore[attr-defined]
+                item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: str(item.path), reverse=True)
 
 

@@ -172,6 +172,9 @@ def case(request: pytest.FixtureRequest) -> Case:
     return CASES[request.param]
 
 
+@pytest.mark.slow_parameters(
+    "MultipleChoice", "SequenceRegressor", "SpanModel answerable", "SpanModel"
+)
 def test_configuration(case: Case):
     for dtype in case.dtypes:
         layer = case.make(name="mine", trainable=False, dtype=dtype)
@@ -208,6 +211,14 @@ def test_another_dtype_is_refused(case: Case):
         case.make(dtype="bfloat16")
 
 
+@pytest.mark.slow_parameters(
+    "AlbertPretrainer",
+    "MultipleChoice",
+    "SequenceRegressor",
+    "SharedStack rolled",
+    "SpanModel answerable",
+    "SpanModel",
+)
 def test_functional_model_in_the_formats(case: Case, tmp_path: pathlib.Path):
     layer = case.make()
     model = functional(layer, case.inputs)
@@ -277,6 +288,7 @@ OPTIMIZERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", [pytest.param("adamw", marks=pytest.mark.slow), "lamb"])
 def test_a_loaded_model_continues_as_it_would_have(optimizer: str, tmp_path: pathlib.Path):
     """Optimizer, schedule, dropout of the step and frozen layers."""
@@ -296,6 +308,7 @@ def test_a_loaded_model_continues_as_it_would_have(optimizer: str, tmp_path: pat
     )
 
 
+@pytest.mark.slow
 def test_optimizers_take_and_give_their_state():
     model = fitted(classifier(AlbertEncoder(CONFIG)), AdamW(0.01))
     other = AdamW.from_config(model.optimizer.get_config())
@@ -315,6 +328,7 @@ def test_a_name_is_no_reason_not_to_decay():
     assert not any("bias" in path or "norm" in path for path in decayed)
 
 
+@pytest.mark.slow
 def test_a_shared_encoder_stays_shared(tmp_path: pathlib.Path):
     """Two heads over one encoder; and two encoders, each with a name of its own."""
     shared, other = AlbertEncoder(CONFIG), AlbertEncoder(CONFIG)
@@ -338,6 +352,7 @@ def test_an_encoder_s_output_is_that_of_the_user_s_call(tmp_path: pathlib.Path):
         assert_equal(tf_keras.Model(each.input, hidden)(IDS), encoder(IDS)["sequence_output"], 1e-6)
 
 
+@pytest.mark.slow
 def test_dropout_without_a_step_differs_from_call_to_call():
     model = fitted(classifier(AlbertEncoder(CONFIG)), AdamW(0.0001))
     assert np.any(model(IDS, training=True) != model(IDS, training=True))

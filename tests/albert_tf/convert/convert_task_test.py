@@ -92,6 +92,7 @@ def test_names_and_shapes_are_the_task_model_s(task, tiny):
     assert {id(v) for v in found.values()} == {id(v) for v in model.variables}
 
 
+@pytest.mark.slow_parameters("regressor", "span", "multiple_choice")
 @pytest.mark.parametrize("kind", TASKS)
 def test_there_and_back(kind, save, tiny, tmp_path, capsys):
     task, theirs, back = TASKS[kind], tmp_path / "theirs", str(tmp_path / "back")
@@ -129,6 +130,7 @@ def test_the_keys_that_transformers_reads(save, tmp_path):
     assert values["architectures"] == ["AlbertForMultipleChoice"]
 
 
+@pytest.mark.slow
 def test_a_regression_is_written_in_its_own_unit(save, tmp_path):
     task = RegressorTask(seq_length=16, center=270.3, scale=91.7)
     ours, theirs, back = save(task), tmp_path / "theirs", str(tmp_path / "back")
@@ -157,6 +159,7 @@ def test_our_own_format_keeps_the_head(task, save, tiny, tmp_path):
         np.testing.assert_array_equal(after.weights[name], before[name])
 
 
+@pytest.mark.slow
 def test_a_head_may_be_left_behind(save, tmp_path, capsys):
     ours, heads = save(TASKS["classifier"]), "--allow_missing=mlm_head,pair_head"
     theirs = f"huggingface:{tmp_path / 'theirs'}"
@@ -314,6 +317,7 @@ def test_settings_of_a_task_need_one(pretrained, tmp_path):
         convert(f"--from={pretrained}", f"--to={tmp_path / 'new'}", "--set=task.pair=true")
 
 
+@pytest.mark.slow
 def test_a_converted_classifier_is_exported(save, tmp_path):
     ours, theirs, back = save(TASKS["classifier"]), tmp_path / "theirs", str(tmp_path / "back")
     convert(f"--from={ours}", f"--to=huggingface:{theirs}")

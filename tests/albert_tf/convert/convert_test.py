@@ -117,6 +117,7 @@ def test_a_group_for_each_layer_is_no_sharing(tiny):
     assert huggingface.read_config(huggingface.to_json(single), "it") == single
 
 
+@pytest.mark.slow_parameters("num_groups=2")
 @pytest.mark.parametrize("setting", ["num_groups=2", "sharing=attention"])
 def test_an_unshared_model_starts_as_the_shared_one(setting, tiny, tmp_path, fake_inputs):
     ours = save(tmp_path / "ours", tiny.replace(num_layers=4))
@@ -228,6 +229,7 @@ def test_our_own_run_must_fit_its_configuration(tiny, tmp_path):
         native.read(ours, STRICT)
 
 
+@pytest.mark.slow_parameters("True")
 @pytest.mark.parametrize("is_exported", [False, True])
 def test_an_encoder_alone_is_a_source(is_exported, tiny, small_tokenizer, tmp_path, capsys):
     ours = save_parts(tmp_path / "ours", tiny, ("encoder",))

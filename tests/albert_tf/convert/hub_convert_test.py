@@ -278,6 +278,7 @@ def test_what_ours_does_not_compute_is_refused(change, message, tiny, loaded, mo
         hub.read(loaded(module), NO_PAIR)
 
 
+@pytest.mark.slow
 def test_a_command_that_is_given_a_module_tells_how_to_convert_it(albert):
     _, module = albert
     message = f"convert it first: python -m albert_tf.convert --from=hub:{module} --to="

@@ -124,6 +124,7 @@ def test_the_folder_is_a_tokenizer_too(tiny, folder):
     assert load_tokenizer(folder).fingerprint == tiny.fingerprint
 
 
+@pytest.mark.slow
 def test_a_wordpiece_vocabulary(tmp_path):
     pieces = ["[UNK]", "[SEP]", "[CLS]", "value", "##s", "中", "国", ",", "[MASK]", "[PAD]"]
     tokenizer = Tokenizer("\n".join(pieces).encode())

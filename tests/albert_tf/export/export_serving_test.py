@@ -139,6 +139,7 @@ class TestRequestsOfTheDocumentation:
         assert 'outputs["label"]' in code
 
 
+@pytest.mark.slow
 def test_what_the_user_changed_stays(exported, pretrained):
     changed = exported / "encoder" / "serving" / "batching.config"
     changed.write_text("max_batch_size { value: 4 }\n")

@@ -116,6 +116,7 @@ def both(request, tiny, small_tokenizer, tmp_path_factory):
     return predictor, tf.saved_model.load(str(folder / "1")).signatures
 
 
+@pytest.mark.slow_parameters("wordpiece")
 def test_hard_strings(both):
     predictor, signatures = both
     assert differing(predictor, signatures, PAIRS) == 0

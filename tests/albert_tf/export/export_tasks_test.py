@@ -79,6 +79,7 @@ class TestRegressor:
             alone = {name: tf.constant(texts[row : row + 1]) for name, texts in columns.items()}
             np.testing.assert_allclose(serve(**alone)["score"], wanted[row : row + 1], atol=1e-5)
 
+    @pytest.mark.slow
     def test_texts_that_are_no_pairs(self, tiny, small_tokenizer, load):
         task = RegressorTask(seq_length=16, pair=True)
         model = SequenceRegressor(AlbertEncoder(tiny), task).create_weights()
@@ -119,6 +120,7 @@ class TestDepth:
 
     TEXTS = (*TEXTS, *OTHERS, *(f"{a} and {b}" for a, b in zip(TEXTS, OTHERS, strict=True)))
 
+    @pytest.mark.slow_parameters("model1-1")
     @pytest.mark.parametrize("depth", [1, 4])
     def test_a_dial(self, loaded, by_layer, depth):
         outputs = loaded.signatures[f"depth_{depth}"](text=tf.constant(self.TEXTS))

@@ -350,6 +350,7 @@ class TestProgram:
         assert found == ["config.json", "model.tflite", "tokenizer"]
         assert b"while" in (tmp_path / "out" / "1" / "model.tflite").read_bytes()
 
+    @pytest.mark.slow
     def test_an_unfinished_run_must_be_named(self, pretrained, tmp_path):
         run = str(tmp_path / "run")
         shutil.copytree(pretrained, run)

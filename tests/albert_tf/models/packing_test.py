@@ -33,6 +33,9 @@ def test_there_and_back(name):
     assert not mask.ravel()[rows[count:]].any() and (positions[~mask.ravel()] >= count).all()
 
 
+@pytest.mark.slow_parameters(
+    "block0-none", "block0-one position", "block1-none", "block1-one position"
+)
 @pytest.mark.parametrize("name", ["some", "none", "one position"])
 @pytest.mark.parametrize("block", [{}, {"norm": "pre", "positions": "rotary", "ffn": "gated"}])
 def test_losses_and_gradients_are_those_of_the_padded_batch(monkeypatch, name, block):

@@ -86,12 +86,14 @@ def test_same_loss_and_gradients_under_xla(sharing, num_groups, dropout):
     assert_equal(run(plain, key), run(saving, key, jit=True), 2e-6)
 
 
+@pytest.mark.slow
 def test_xla_for_the_shared_stack():
     plain, saving = stack_pair(config(dropout=0.1))
     key = tf.constant([3, 5])
     assert_equal(run(plain, key), run(saving, key, jit=True), 2e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dropout", [pytest.param(0.0, marks=pytest.mark.slow), 0.1])
 def test_chunks_change_nothing(dropout):
     plain, saving = stack_pair(config("all", 2, dropout), rematerialize_chunks=2)
@@ -114,6 +116,7 @@ def test_chunks_must_divide_the_batch():
         run(saving)
 
 
+@pytest.mark.slow
 def test_mixed_bfloat16():
     before = tf_keras.mixed_precision.global_policy()
     tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
@@ -141,6 +144,7 @@ def test_inner_outputs_have_values_and_no_gradient():
         tape.gradient(loss, x)
 
 
+@pytest.mark.slow
 def test_a_recomputing_model_can_be_saved(fake_inputs, tmp_path):
     encoder = AlbertEncoder(config(rematerialize=True, vocab_size=300)).create_weights()
     ids = {name: tf_keras.Input([12], dtype=tf.int32, name=name) for name in INPUTS}

@@ -211,6 +211,7 @@ class TestExitLosses:
         last = model.training_losses()(tf.constant(labels), tf.constant(logits[:, -1]))
         np.testing.assert_allclose(last, losses[:, -1].mean(), rtol=1e-5)
 
+    @pytest.mark.slow
     def test_fit_learns_them(self, tiny):
         task = ClassifierTask(("no", "yes"), seq_length=12, exit_losses=True)
         model = SequenceClassifier(AlbertEncoder(tiny.replace(num_layers=3)), task).create_weights()

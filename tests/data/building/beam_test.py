@@ -84,6 +84,7 @@ def test_layouts_and_splits_too(options, texts, changes):
     assert build_both(dataclasses.replace(options, corpus=f"jsonl:{texts}/*.jsonl.gz", **changes))
 
 
+@pytest.mark.slow
 def test_a_corpus_that_is_read_as_one(options):
     assert build_both(dataclasses.replace(options, corpus="python_docs:json,email", seq_length=64))
 

@@ -115,6 +115,7 @@ def test_partners_are_segments_b_of_other_documents_from_everywhere(sharded):
         assert abs(share - 20 / 40) < 4 * 0.5 / len(partners) ** 0.5 + 0.03
 
 
+@pytest.mark.slow
 def test_a_pair_with_a_long_partner_is_cut_to_fit(tmp_path):
     """Of 29 pieces; what is too much is taken from the longer segment."""
     records = write(tmp_path / "r", [[(0, 20, 4), (1, 2, 25), (2, 10, 10)]])

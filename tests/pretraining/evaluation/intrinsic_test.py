@@ -119,6 +119,7 @@ def test_masked_pieces_by_hand(result: dict[str, Any], targets: np.ndarray):
     assert result["loss/mlm"] == pytest.approx(loss, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_a_model_without_a_pair_objective_has_probes_alone(records: Records):
     """And where the outputs are noise they are at chance."""
     result = evaluate(Blind(), records, config("none", rate=0.06), 32)
