@@ -275,7 +275,6 @@ GROUPS = {
             "groups-3": Row("albert-mini", "model.num_groups=3"),
             "deep": Row("albert-mini", f"model.num_layers=12 {_width(256, 4)}"),
             "wide": Row("albert-mini", f"model.num_layers=4 {_width(512, 8)}"),
-            "batch-16": Row("albert-mini", "loop.global_batch_size=16"),
             "batch-64": Row("albert-mini", "loop.global_batch_size=64"),
             "lamb": Row("albert-mini", "optimizer.name=lamb optimizer.learning_rate=0.0035"),
             "linear": Row("albert-mini", "optimizer.decay_steps=0"),
@@ -288,10 +287,9 @@ GROUPS = {
     "bert-recipe": Group(
         "BERT's own recipe: records of 128, then --init of that on 512",
         {
-            "base-128": Row("bert-base", BERT_128),
-            "base-512": Row("bert-base", BERT_512),
-            "large-128": Row("bert-large", BERT_128),
-            "large-512": Row("bert-large", BERT_512),
+            f"{size}-{length}": Row(f"bert-{size}", changes)
+            for size in ("base", "large")
+            for length, changes in ((128, BERT_128), (512, BERT_512))
         },
     ),
 }
