@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from albert_tf.runtime import commands, outputs, settings
 from albert_tf.runtime.errors import InputError
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
+from albert_tf.text.unknown_pieces import unknown_note
 from data.building import beam_runner, local_runner
 from data.building.compact_layout import CompactLayout
 from data.building.cutter import Cutter, Tally
@@ -40,7 +41,6 @@ TEXT_BYTES_PER_SHARD = 16 * 2**20
 # While the corpus is read, each shard is an open file, and many systems allow 1024. With more than
 # 8 GiB of text, the shards become larger, and so does the memory for one shard.
 MAX_SHARDS = 512
-_MANY_UNKNOWN = 0.02  # share of unknown pieces above which a note is printed
 
 
 def build(options: BuildOptions) -> None:
@@ -231,11 +231,8 @@ def _report(options: BuildOptions, counts: Counts) -> None:
             f"note: {counts.replaced_characters:,} characters are U+FFFD, which replaces invalid "
             "UTF-8."
         )
-    if counts.unknown_pieces > _MANY_UNKNOWN * counts.pieces:
-        print(
-            f"note: {counts.unknown_pieces / counts.pieces:.1%} of the pieces are unknown to the "
-            "vocabulary. Check that --tokenizer is for this language."
-        )
+    if note := unknown_note(counts.unknown_pieces, counts.pieces, "--tokenizer"):
+        print(f"note: {note}")
     is_text = options.corpus.startswith("text:")
     if counts.single_sentence_documents > counts.documents / 4:
         print(

@@ -7,6 +7,7 @@ skipped.
 """
 
 import collections
+import csv
 import dataclasses
 import json
 import os
@@ -204,11 +205,12 @@ def write_task(documents: list[Document], folder: str) -> None:
     os.makedirs(folder)
     # The dev split is from the held-out documents, so the encoder has not seen it either.
     for split, name in (("train", "train.tsv"), ("heldout", "dev.tsv")):
-        with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
-            file.write("text\tlabel\n")
+        with open(os.path.join(folder, name), "w", encoding="utf-8", newline="") as file:
+            rows = csv.writer(file, delimiter="\t", lineterminator="\n")
+            rows.writerow(("text", "label"))
             for d in documents:
                 if d.source in labels and split_of(d, HELDOUT_FRACTION) == split:
-                    file.write(f"{' '.join(d.sentences)}\t{d.source}\n")
+                    rows.writerow((" ".join(d.sentences), d.source))
 
 
 def table(demo: Journey) -> str:

@@ -3,6 +3,7 @@
 python -m examples.finetune_checkpoint runs/first reviews/train.tsv
 """
 
+import csv
 import sys
 
 import tensorflow as tf
@@ -20,7 +21,7 @@ def main(
 
     Use rate=1e-3 for small models.
     """
-    rows = [line.rstrip("\n").split("\t") for line in open(table, encoding="utf-8")][1:]
+    rows = list(csv.reader(open(table, encoding="utf-8", newline=""), delimiter="\t"))[1:]
     labels = tuple(sorted({label for _, label in rows}))
     examples = [albert_tf.TextExample(text, label=labels.index(label)) for text, label in rows]
 

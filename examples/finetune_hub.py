@@ -3,6 +3,7 @@
 python -m examples.finetune_hub export/preprocessing/1 export/encoder/1 reviews/train.tsv
 """
 
+import csv
 import sys
 
 import numpy as np
@@ -19,7 +20,7 @@ def main(
 
     Use rate=1e-3 for small models.
     """
-    rows = [line.rstrip("\n").split("\t") for line in open(table, encoding="utf-8")][1:]
+    rows = list(csv.reader(open(table, encoding="utf-8", newline=""), delimiter="\t"))[1:]
     texts, answers = zip(*rows, strict=True)
     labels, numbers = np.unique(answers, return_inverse=True)
     inputs = hub.load(preprocessing)(tf.constant(texts))  # tokenize once, before training

@@ -6,6 +6,7 @@ Usage:
         reviews/train.tsv export/reviews/1
 """
 
+import csv
 import sys
 
 import numpy as np
@@ -22,7 +23,7 @@ def main(
 
     Use rate=1e-3 for small models.
     """
-    rows = [line.rstrip("\n").split("\t") for line in open(table, encoding="utf-8")][1:]
+    rows = list(csv.reader(open(table, encoding="utf-8", newline=""), delimiter="\t"))[1:]
     texts, answers = zip(*rows, strict=True)
     labels, numbers = np.unique(answers, return_inverse=True)
 

@@ -31,8 +31,9 @@ from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import load_predictor
 from albert_tf.training.progress import Progress
-from finetuning.datasets import TASKS, task_name
+from finetuning.datasets import TASKS, reading_of, task_name
 from finetuning.datasets.metrics import require_known
+from finetuning.datasets.selection import read_part
 from finetuning.datasets.task import source_of
 from finetuning.reporting import report
 
@@ -62,15 +63,16 @@ def main(options: DepthOptions) -> None:
             f"--run_dir={options.run_dir} must be a classifier. Received: a run of kind "
             f"{predictor.task.kind!r}."
         )
-    task = TASKS[task_name(options.run_dir, options.task)]
+    name = task_name(options.run_dir, options.task)
+    task = TASKS[name]
     config = predictor.model.encoder.config
     depths = _numbers("--depths", options.depths) or range(1, config.num_layers)
     patience = _numbers("--patience", options.patience)
     classifiers = _make_classifiers(
         predictor, [k for k in depths if k != config.num_layers], patience
     )
-    source = source_of(options.data_dir, options.tfds)
-    examples = task.read_part(source, "dev", predictor.task)
+    source = source_of(options.data_dir, options.tfds, reading_of(options.run_dir, name))
+    examples = read_part(task, source, "dev", predictor.task)
     require_known(examples)
     if options.dry_run:
         print(f"{options.run_dir}: {', '.join(classifiers)} on {len(examples):,} examples")
@@ -78,22 +80,23 @@ def main(options: DepthOptions) -> None:
     features = KINDS["classifier"].featurize(examples, predictor.tokenizer, predictor.task)
     for note in features.notes():
         print(note, file=sys.stderr)
-    seq_length = predictor.task.seq_length
+    metric, seq_length = task.metrics[0], predictor.task.seq_length
     rows, times = [], _times(classifiers, examples, options.requests)
     for name, classify in classifiers.items():
         predictions = _classify_all(name, classify, examples)
         answers = decode_labels(
             np.log(predictions["probabilities"]), features, examples, predictor.task
         )
-        score = task.score(answers, examples)[task.metrics[0]]
-        error = report.standard_error(task, "classifier", task.metrics[0], answers, examples)
+        score = task.score(answers, examples)[metric]
+        error = report.standard_errors(task, "classifier", answers, examples).get(metric)
         flops = float(
             np.mean(_flops(config, seq_length, features.unit_lengths, predictions["depth"]))
         )
         costs = [f"{predictions['depth'].mean():.1f}", f"{flops / 1e6:,.1f}"]
         latencies = [f"{times[name, size]:.2f}" for size in _BATCHES]
-        rows.append((name, f"{score:.4f} ± {error:.4f}", *costs, *latencies))
-    header = ("", task.metrics[0], "layers", "MFLOPs/text", "ms/text, batch 1", "ms/text, batch 32")
+        rows.append((name, report.with_error(score, error), *costs, *latencies))
+    columns = ("layers", "MFLOPs/text", "ms/text, batch 1", "ms/text, batch 32")
+    header = (f"{len(examples):,} dev examples", metric, *columns)
     print(info.markdown_table(header, rows))
 
 

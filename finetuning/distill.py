@@ -8,10 +8,12 @@ r"""Distill a fine-tuned run into a smaller one, which predicts faster (Hinton e
 ALBERT has few parameters, but it is not fast: it computes as many layers as BERT. The student is
 either the teacher's shared block in fewer layers (--student_layers) or another pretrained encoder,
 such as a narrower one (--student). The teacher's outputs for the training texts and for those of
---texts are computed once and stored in OUTPUT/teacher as TFRecords. A file of --texts holds one
-text per line, or for pairs two texts separated by a tab. The student is trained on the teacher's
-outputs, with the cross-entropy at --temperature, multiplied by the square of the temperature, or
-with the mean squared error of the logits. A regressor is always trained with the squared error.
+--texts are computed once and stored in OUTPUT/teacher as TFRecords. A .csv, .tsv or .jsonl file of
+--texts is a table with the column text, or text_a and text_b, such as the training table; any other
+file holds one text per line, or for pairs two texts separated by a tab. The student is trained on
+the teacher's outputs, with the cross-entropy at --temperature, multiplied by the square of the
+temperature, or with the mean squared error of the logits. A regressor is always trained with the
+squared error.
 
 OUTPUT/student is an ordinary run. OUTPUT/control is the same student without a teacher: it is
 trained on the labels for the same number of steps. With --student_layers, the student starts from
@@ -39,12 +41,13 @@ from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import task_of
 from albert_tf.tasks.regressor import SquaredError
 from albert_tf.tasks.task_model import TaskModel
-from finetuning.datasets import TASKS
+from finetuning.datasets import TASKS, reading_of
 from finetuning.datasets.task import Data, Task, source_of
 from finetuning.reporting import comparison
 from finetuning.training import teacher
 from finetuning.training.config import FinetuneConfig, Plan
 from finetuning.training.finetuner import Finetuner, TrainingSource
+from finetuning.training.keys import require_keys
 from finetuning.training.starting_point import StartingPoint, resolve
 
 LOSSES = ("cross_entropy", "mse")
@@ -69,7 +72,7 @@ class DistillOptions(commands.CommandOptions):
         "accept a run that has not ended and use its last checkpoint", False
     )
     texts: str | None = commands.option(
-        "a file of unlabelled texts, added to the training texts", None
+        "unlabelled texts to add to the training texts: a table, or a text per line", None
     )
     loss: Annotated[str, one_of(*LOSSES)] = commands.option("cross_entropy or mse", "cross_entropy")
     temperature: Annotated[float, POSITIVE] = commands.option(
@@ -113,10 +116,13 @@ class _Distillation:
     def __init__(self, options: DistillOptions) -> None:
         self.options = options
         _check(options)
+        require_keys(KINDS[TASKS[options.task].kind].task, options.set)
         outputs.require_folder(options.output, "--output")
         self.strategy = devices.strategy(options.device, options.tpu)
         self.task: Task = TASKS[options.task]
-        self.data: Data = self.task.read(source_of(options.data_dir, options.tfds))
+        self.reading = reading_of(options.teacher, options.task)
+        source = source_of(options.data_dir, options.tfds, self.reading)
+        self.data: Data = self.task.read(source)
         teaching = _task_of_teacher(options, self.data.task)
         RunDir(options.teacher).require_ended("--teacher", options.unfinished)
         if options.student:
@@ -135,13 +141,18 @@ class _Distillation:
                 "`task.exit_losses` must be false here: the teacher provides outputs of its last "
                 "layer only. Leave it out, and set it for fine-tuning."
             )
+        if config.training.class_weights != "none":
+            raise InputError(
+                "`training.class_weights` must be none here: the student learns the teacher's "
+                "outputs. Leave it out, and set it for fine-tuning."
+            )
         # Student and control take the same steps: epochs are passes over the teacher's texts.
         plan = Plan.of(config.training, self.identity["count"])
         training = dataclasses.replace(config.training, **dataclasses.asdict(plan))
         training.check_batch(self.strategy.num_replicas_in_sync)
         self.config: FinetuneConfig = dataclasses.replace(config, training=training)
         self.finetuner = Finetuner(
-            options.task, self.task, self.data, self.start.tokenizer, self.strategy
+            options.task, self.task, self.data, source, self.start.tokenizer, self.strategy
         )
 
     def path(self, name: str) -> str:
@@ -152,7 +163,8 @@ class _Distillation:
         """Yield the examples that the teacher predicts."""
         yield from self.data.train
         if self.options.texts:
-            yield from teacher.examples_of(self.options.texts, self.data.task.pair)
+            columns = self.reading.text_column
+            yield from teacher.examples_of(self.options.texts, self.data.task.pair, columns)
 
     def student(self) -> TrainingSource:
         """Return the source of the student, which is trained on the teacher's outputs.

@@ -29,7 +29,7 @@ from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import load_predictor, predict, task_of
 from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.training.progress import Progress
-from finetuning.datasets import TASKS
+from finetuning.datasets import TASKS, reading_of
 from finetuning.datasets.task import Data, Task, source_of
 from finetuning.reporting.report import fingerprint, scores_if_known, write_predictions
 
@@ -66,7 +66,7 @@ def main(options: EnsembleOptions) -> None:
     if options.dry_run:
         print("\n".join(paths))
         return
-    source = source_of(options.data_dir, options.tfds)
+    source = source_of(options.data_dir, options.tfds, reading_of(paths[0]))
     data = task.read(source)
     _check_data(paths, data)
     part = task.read_part(source, options.part, section) if options.part else None

@@ -7,9 +7,9 @@ r"""Predict examples from a file, stdin or a dataset with a fine-tuned run.
 
 Each line of --input is one example: a text; for pairs, two texts separated by a tab; or, for any
 task, a JSON object with the keys text, or text_a and text_b, or question and context, or question,
-context and options. --output receives one line per example, in the same order: a JSON object, or
-with --format=tsv its values separated by tabs. The `id` of a question is repeated in its
-prediction.
+context and options. An empty text is an example like any other, so that a blank line does not end a
+long job. --output receives one line per example, in the same order: a JSON object, or with
+--format=tsv its values separated by tabs. The `id` of a question is repeated in its prediction.
 
 --part reads a part of the run's dataset instead, in the dataset's own layout, or of another dataset
 with the same labels (--task=ax for a run of MNLI). Its scores are printed if the answers are known.
@@ -32,7 +32,8 @@ from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample
 from albert_tf.tasks.predictor import Predictor, load_predictor
-from finetuning.datasets import TASKS, task_name
+from finetuning.datasets import TASKS, reading_of, task_name
+from finetuning.datasets.selection import read_part
 from finetuning.datasets.table_files import lines_of, parse_json
 from finetuning.datasets.task import Prediction, source_of
 from finetuning.reporting.report import scores_if_known
@@ -80,14 +81,16 @@ def main(options: PredictOptions) -> None:
     if options.part:
         _predict_part(options, predictor)
         return
-    lines = _lines(options.input)
+    lines, columns = _lines(options.input), reading_of(options.run_dir).text_column
     if options.dry_run:
         print(f"{options.run_dir}: {predictor.task}")
         return
     count = cut = 0
     with _output(options.output) as out:
         while chunk := list(itertools.islice(lines, CHUNK)):
-            examples = [_example(line, predictor.task, options.input, n) for n, line in chunk]
+            examples = [
+                _example(line, predictor.task, options.input, n, columns) for n, line in chunk
+            ]
             answers, features = predictor.answer(examples, options.batch_size)
             _write(out, answers, examples, options.format)
             count, cut = count + len(examples), cut + features.cut
@@ -107,8 +110,8 @@ def _with_threshold(task: Any, options: PredictOptions) -> Any:
 def _predict_part(options: PredictOptions, predictor: Predictor) -> None:
     name = task_name(options.run_dir, options.task)
     task = TASKS[name]
-    source = source_of(options.data_dir, options.tfds)
-    examples = task.read_part(source, str(options.part), predictor.task)
+    source = source_of(options.data_dir, options.tfds, reading_of(options.run_dir, name))
+    examples = read_part(task, source, str(options.part), predictor.task)
     if options.dry_run:
         print(f"{options.run_dir}: {len(examples):,} examples in part {options.part} of {name}")
         return
@@ -165,8 +168,8 @@ def _cell(value: Any) -> str:
     return text.replace("\t", " ").replace("\n", " ")
 
 
-def _example(line: str, task: Any, path: str, number: int) -> Any:
-    """Return the example in a line.
+def _example(line: str, task: Any, path: str, number: int, columns: Sequence[str] = ()) -> Any:
+    """Return the example in a line; `columns` are the run's own names of the texts.
 
     Raises:
       InputError: the line is not a valid example; the message gives its number.
@@ -177,7 +180,11 @@ def _example(line: str, task: Any, path: str, number: int) -> Any:
     except InputError:
         row = None  # a text may begin with a brace
     try:
-        return _from_json(row, task) if row is not None else _from_cells(line.split("\t"), task)
+        return (
+            _from_json(row, task, columns)
+            if row is not None
+            else _from_cells(line.split("\t"), task)
+        )
     except ValueError as error:
         problem = f"{error}. " if str(error) else ""
         raise InputError(
@@ -188,13 +195,14 @@ def _example(line: str, task: Any, path: str, number: int) -> Any:
 def _from_cells(cells: list[str], task: Any) -> TextExample:
     if task.kind not in ("classifier", "regressor") or len(cells) != 1 + task.pair:
         raise ValueError
-    texts = [_text({"text": cell}, "text") for cell in cells]
-    return TextExample(texts[0], texts[1] if task.pair else None)
+    return TextExample(cells[0], cells[1] if task.pair else None)
 
 
-def _from_json(row: dict[str, Any], task: Any) -> Any:
+def _from_json(row: dict[str, Any], task: Any, columns: Sequence[str]) -> Any:
     if task.kind in ("classifier", "regressor"):
-        names = ("text_a", "text_b") if task.pair else ("text",)
+        names: Sequence[str] = ("text_a", "text_b") if task.pair else ("text",)
+        if columns and columns[0] in row:
+            names = columns
         texts = [_text(row, name) for name in names]
         return TextExample(texts[0], texts[1] if task.pair else None)
     question, context = _text(row, "question"), _text(row, "context")
@@ -209,8 +217,8 @@ def _from_json(row: dict[str, Any], task: Any) -> Any:
 
 def _text(row: dict[str, Any], name: str) -> str:
     text = row.get(name)
-    if not isinstance(text, str) or not text.strip():
-        raise ValueError(f"{name} must be a non-empty text")
+    if not isinstance(text, str):
+        raise ValueError(f"{name} must be a text")
     return text
 
 

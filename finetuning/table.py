@@ -14,8 +14,11 @@ it, continues with the others and exits with status 2.
 The table lists each run's parameters, the dev scores in percent (SQuAD: F1/EM; medians over the
 seeds), their average (Avg), and the pretraining speed relative to --baseline. SQuAD 2.0 has two
 columns: the paper's protocol, which takes the threshold on the null score that is best for F1 on
-these same dev examples, and the scores at the threshold that the run predicts with. OUTPUT receives
-table.md and results.csv, which has one line per run, task and seed.
+these same dev examples, and the scores at the threshold that the run predicts with. ± is the
+standard error from the number of dev examples, which the last row shows; the row above it has the
+score of always giving the same answer: the most frequent label or option, the mean (whose
+correlation counts as 0), or no answer. OUTPUT receives table.md and results.csv, which has one line
+per run, task and seed, and one per task for that answer.
 
 Table 9, for which the paper fine-tuned RTE, STS-B and MRPC from its MNLI model:
 
@@ -38,7 +41,14 @@ from albert_tf.runtime.bounds import POSITIVE
 from albert_tf.runtime.errors import InputError, InputNotFoundError, reading
 from albert_tf.runtime.run_dir import RunDir
 from finetuning.datasets import TASKS
-from finetuning.reporting.paper_table import Results, speed_of, table_of
+from finetuning.reporting.paper_table import (
+    CONSTANT,
+    Results,
+    baselines_by_task,
+    speed_of,
+    table_of,
+)
+from finetuning.reporting.report import by_metric
 
 # Folders that serve several tasks, whose files have different names in them.
 _DATA_SETS = {
@@ -168,10 +178,12 @@ def _write(
         with open(partial, "w", encoding="utf-8") as file:
             file.write(table + "\n")
     rows = [
-        {"run": run, "task": task, "number": number, **result}
+        {"run": run, "task": task, "number": number, **_flat(result)}
         for (run, task), every in results.items()
         for number, result in enumerate(every)
     ]
+    baselines = baselines_by_task(tasks, results)
+    rows += [{"run": CONSTANT, "task": task, **scores} for task, scores in baselines.items()]
     names = list(dict.fromkeys(name for row in rows for name in row))
     with outputs.new_file(os.path.join(options.output, "results.csv")) as partial:
         with open(partial, "w", encoding="utf-8", newline="") as file:
@@ -179,6 +191,13 @@ def _write(
             writer.writeheader()
             writer.writerows(rows)
     return table
+
+
+def _flat(result: dict[str, Any]) -> dict[str, Any]:
+    """Return a result with a column for the standard error of each metric."""
+    errors = by_metric(result, "standard_error")
+    single = {key: value for key, value in result.items() if not isinstance(value, dict)}
+    return single | {f"standard_error_{metric}": error for metric, error in errors.items()}
 
 
 def _runs(patterns: Sequence[str]) -> list[str]:

@@ -23,10 +23,12 @@ from albert_tf.runtime import commands, devices, outputs, settings
 from albert_tf.runtime.bounds import POSITIVE
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
-from finetuning.datasets import TASKS
-from finetuning.datasets.task import Task, source_of
+from albert_tf.tasks.kinds import KINDS
+from finetuning.datasets import OWN, TASKS
+from finetuning.datasets.task import Reading, Task, source_of
 from finetuning.reporting import report
 from finetuning.training.finetuner import Finetuner, TrainingSource
+from finetuning.training.keys import require_keys
 from finetuning.training.starting_point import StartingPoint, resolve
 
 
@@ -40,6 +42,14 @@ class FinetuneOptions(commands.CommandOptions):
         "the folder of the task's files; with --tfds, of TFDS's datasets", None
     )
     tfds: bool = commands.option("read the dataset prepared by TFDS; nothing is downloaded", False)
+    text_column: tuple[str, ...] = commands.option(
+        "the column of the text in your own table; given twice for pairs", ()
+    )
+    label_column: str = commands.option("the column of the label in your own table", "label")
+    dev_fraction: float = commands.option(
+        "the share of the training examples to use as the dev part, if there is none", 0.0
+    )
+    max_train_examples: int | None = commands.option("the most training examples to use", None)
     init: str | None = commands.option("a run, a converted folder or an exported encoder", None)
     init_from_task: str | None = commands.option("a fine-tuned run, instead of --init", None)
     unfinished: bool = commands.option(
@@ -64,7 +74,8 @@ def main(options: FinetuneOptions) -> None:
     if options.cache_dir:
         outputs.require_folder(options.cache_dir, "--cache_dir")
     task = TASKS[options.task]
-    source = source_of(options.data_dir, options.tfds)
+    source = source_of(options.data_dir, options.tfds, _reading(options))
+    require_keys(KINDS[task.kind].task, options.set)
     recipe = recipe_of(task, options)
     strategy = devices.strategy(options.device, options.tpu)  # must precede all computation
     start = StartingPoint.of(
@@ -75,7 +86,7 @@ def main(options: FinetuneOptions) -> None:
     config.training.check_batch(strategy.num_replicas_in_sync)
     share = config.training.threshold_share
     cache = None if options.dry_run else options.cache_dir
-    finetuner = Finetuner(options.task, task, data, start.tokenizer, strategy, cache, share)
+    finetuner = Finetuner(options.task, task, data, source, start.tokenizer, strategy, cache, share)
     training_source = TrainingSource(os.path.abspath(start.path), start.model)
     if options.seeds == 1:
         finetuner.run(config, RunDir(options.run_dir), training_source, options.dry_run)
@@ -86,6 +97,17 @@ def main(options: FinetuneOptions) -> None:
         finetuner.run(seeded, run, training_source, options.dry_run)
     if not options.dry_run and devices.is_chief(strategy):
         print(report.summarize(options.run_dir, [run.result() for run in runs]))
+
+
+def _reading(options: FinetuneOptions) -> Reading:
+    columns = tuple(options.text_column), options.label_column
+    reading = Reading(*columns, options.dev_fraction, options.max_train_examples)
+    if columns != (Reading().text_column, Reading().label_column) and options.task not in OWN:
+        raise InputError(
+            f"--text_column and --label_column are for your own tables ({', '.join(OWN)}). "
+            f"Received: --task={options.task}, whose files have fixed columns. Leave them out."
+        )
+    return reading
 
 
 def recipe_of(task: Task, options: FinetuneOptions) -> dict[str, Any]:

@@ -5,6 +5,7 @@ import glob
 import json
 import os
 import platform
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from importlib import metadata
@@ -46,6 +47,11 @@ class RunDir:
     def config_path(self) -> str:
         """The file of the resolved configuration."""
         return self._join("config.json")
+
+    @property
+    def environment_path(self) -> str:
+        """The file of the versions and the command that began the run."""
+        return self._join("environment.json")
 
     @property
     def metrics_path(self) -> str:
@@ -123,7 +129,7 @@ class RunDir:
     @property
     def is_unfinished(self) -> bool:
         """True if this is a run, not a converted folder, and has not ended."""
-        return os.path.isfile(self._join("environment.json")) and not self.is_complete
+        return os.path.isfile(self.environment_path) and not self.is_complete
 
     def require_ended(self, flag: str, unfinished: bool) -> None:
         """Check that the run has ended, unless `unfinished` runs are allowed.
@@ -160,7 +166,7 @@ class RunDir:
         with outputs.new_folder(self.path, "--run_dir") as folder:
             new = RunDir(folder)
             tokenizer.save(new.tokenizer_path)
-            outputs.write_json(new._join("environment.json"), environment())
+            outputs.write_json(new.environment_path, environment())
             outputs.write_json(new.config_path, config)
 
     def check(self, config: Mapping[str, Any], defaults: Mapping[str, Any] | None = None) -> None:
@@ -177,7 +183,7 @@ class RunDir:
         Raises:
           InputError: another process is training it.
         """
-        with open(self.config_path, encoding="utf-8") as file:
+        with open(self.environment_path, encoding="utf-8") as file:  # is never replaced
             with contextlib.suppress(OSError):  # a file system without locks
                 outputs.lock(file, f"--run_dir={self.path}: another process is training this run")
             yield
@@ -245,12 +251,13 @@ class RunDir:
 
 
 def environment() -> dict[str, Any]:
-    """Return the Python, platform, cores, package versions and command of this process."""
+    """Return the Python, platform, cores, package versions, commit and command of this process."""
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
         "cores": os.cpu_count(),
         "packages": {name: _version(name) for name in PACKAGES},
+        "commit": _commit(),
         "command": sys.argv,
     }
 
@@ -260,3 +267,22 @@ def _version(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:  # e.g. TensorFlow for TPUs, a package of another name
         return None
+
+
+def _commit() -> str | None:
+    """Return the commit of this code's checkout, with -dirty after it if a file has changed.
+
+    It is None for an installed package: the folder around it may be another project's checkout.
+    """
+    checkout = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", ".."))
+    if not os.path.exists(os.path.join(checkout, ".git")):
+        return None
+    git = ("git", "-C", checkout, "--no-optional-locks")  # the user may be committing
+    command = (*git, "status", "--porcelain=2", "--branch", "--untracked-files=no")
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    except (OSError, subprocess.SubprocessError):  # no git, or not allowed to read the checkout
+        return None
+    head, *lines = found.stdout.splitlines()  # "# branch.oid COMMIT", ..., changed files
+    is_dirty = any(not line.startswith("#") for line in lines)
+    return head.split()[-1] + ("-dirty" if is_dirty else "")

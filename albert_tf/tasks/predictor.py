@@ -43,10 +43,23 @@ class Predictor:
     def __call__(self, examples: Sequence[Any], batch_size: int = 32) -> list[dict[str, Any]]:
         """Return a prediction for each example; its keys depend on the kind of task.
 
+        An empty text gets a prediction too, here, from `finetuning.predict` and from exports: a
+        service receives one now and then, and it must not cost the other texts their answers.
+
         Args:
-          examples: `TextExample`, or strings for single texts; `SpanExample`; `ChoiceExample`.
+          examples: a list of `TextExample`, or of strings for single texts; of `SpanExample`; or of
+            `ChoiceExample`.
           batch_size: the number of examples, or of windows over contexts, per batch.
+
+        Raises:
+          InputError: `examples` is a single example, or contains one of the wrong class.
         """
+        wanted = self._kind.example
+        if isinstance(examples, (str, wanted)):
+            raise InputError(
+                f"a run of kind {self.task.kind!r} takes a list of albert_tf.{wanted.__name__}. "
+                f"Received: {repr(examples)[:80]}. Pass a list, also for a single example."
+            )
         return self.answer(examples, batch_size)[0] if len(examples) else []
 
     def answer(
@@ -60,7 +73,7 @@ class Predictor:
           InputError: an example is of the wrong class.
         """
         wanted = self._kind.example
-        if wanted is TextExample and not isinstance(examples, str):
+        if wanted is TextExample:
             examples = [TextExample(each) if isinstance(each, str) else each for each in examples]
         if wrong := [each for each in examples if not isinstance(each, wanted)]:
             raise InputError(

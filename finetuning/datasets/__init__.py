@@ -6,17 +6,16 @@ from albert_tf.runtime.run_dir import RunDir
 from finetuning.datasets.glue import GLUE
 from finetuning.datasets.race import RACE
 from finetuning.datasets.squad import SQUAD
-from finetuning.datasets.task import Task
+from finetuning.datasets.task import Reading, Task
 from finetuning.datasets.text_classification import TextClassification
 from finetuning.datasets.text_regression import TextRegression
 
-TASKS: dict[str, Task] = {
-    **GLUE,
-    **SQUAD,
-    **RACE,
+# The tasks whose tables are the user's own.
+OWN: dict[str, Task] = {
     "text_classification": TextClassification(),
     "text_regression": TextRegression(),
 }
+TASKS: dict[str, Task] = {**GLUE, **SQUAD, **RACE, **OWN}
 
 
 def task_name(run_dir: str, given: str | None) -> str:
@@ -38,3 +37,14 @@ def task_name(run_dir: str, given: str | None) -> str:
     if name not in TASKS:
         raise InputError(f"--task: {settings.unknown_key(name, TASKS, 'task')}")
     return name
+
+
+def reading_of(run_dir: str, name: str | None = None) -> Reading:
+    """Return the columns and examples that a run uses of its own dataset.
+
+    For another dataset `name`, return the defaults.
+    """
+    config = RunDir(run_dir).config()
+    if name not in (None, config.get("name")):
+        return Reading()
+    return settings.from_dict(Reading, config.get("reading", {}), "reading.")

@@ -1,6 +1,7 @@
 """GLUE: nine tasks and their diagnostic set, from the benchmark's own files or from TFDS."""
 
 import dataclasses
+import functools
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,12 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.tasks.classifier import ClassifierTask
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.regressor import RegressorTask
 from finetuning.datasets import metrics
-from finetuning.datasets.table_files import find, open_table, tfds_rows, write_predictions
+from finetuning.datasets.selection import limited, with_dev
+from finetuning.datasets.table_files import (
+    find,
+    note_if_quoted,
+    open_table,
+    tfds_rows,
+    write_predictions,
+)
 from finetuning.datasets.task import Data, Prediction, Source, require_section
 
 # The files' names for the columns `label`, `sentence1` and `sentence2` of the table below.
@@ -68,6 +76,7 @@ class GlueTask:
       dev: the dev parts; the first one chooses the best weights.
       test: the files' name for the part `test`.
       headless: the columns of the training and dev files, if these have no header.
+      official: part -> file of the dataset's own distribution, read if there is none of GLUE's.
       lenient: accept empty texts and skip training and dev rows that are too short, as the official
         readers do; the released files contain both.
     """
@@ -81,6 +90,7 @@ class GlueTask:
     dev: tuple[str, ...] = ("dev",)
     test: str = "test"
     headless: tuple[str, ...] = ()
+    official: Mapping[str, str] = dataclasses.field(default_factory=dict)
     lenient: bool = False
 
     def read(self, source: Source) -> Data:
@@ -94,17 +104,20 @@ class GlueTask:
                 f"--task: {self.tfds} has no training part. Train on mnli, and predict {self.tfds} "
                 "with that run."
             )
-        return Data(
-            self.section,
-            list(self._read(source, "train")),
-            {part.removeprefix("dev_"): list(self._read(source, part)) for part in self.dev},
-        )
+        parts = {
+            part.removeprefix("dev_"): functools.partial(self._read, source, part)
+            for part in self.dev
+        }
+        train, dev = with_dev(source, self._read(source, "train"), parts)
+        if self.official:
+            train = _without(train, dev)
+        return Data(self.section, limited(source, train), dev)
 
     def read_part(self, source: Source, part: str, task: Any) -> list[TextExample]:
         """Read the examples of a part; for MNLI, `dev` and `test` are the matched ones."""
         section, labels = self.section, self.labels or None
         require_section(self.folder, task, kind=section.kind, pair=section.pair, labels=labels)
-        return list(self._read(source, {"dev": self.dev[0], "test": self.test}.get(part, part)))
+        return self._read(source, {"dev": self.dev[0], "test": self.test}.get(part, part))
 
     def score(
         self, predictions: Sequence[Prediction], examples: Sequence[TextExample]
@@ -128,6 +141,11 @@ class GlueTask:
             write_predictions(path, [f"{score:.3f}" for score in scores])
 
     @property
+    def kind(self) -> str:
+        """The kind of the task."""
+        return self.section.kind
+
+    @property
     def section(self) -> ClassifierTask | RegressorTask:
         """The default `task` section of the task's runs."""
         pair = len(self.texts) > 1
@@ -135,26 +153,41 @@ class GlueTask:
             return RegressorTask(pair=pair)
         return ClassifierTask(pair=pair, labels=self.labels)
 
-    def _read(self, source: Source, part: str) -> Iterator[TextExample]:
+    def _read(self, source: Source, part: str) -> list[TextExample]:
+        examples = []
         for location, cells in (self._tfds_rows if source.tfds else self._rows)(source, part):
             second = cells[1] if len(self.texts) > 1 else None
-            known = len(cells) > len(self.texts)
-            yield TextExample(
-                cells[0], second, self._number(cells[-1], location) if known else None
-            )
+            label = self._number(cells[-1], location) if len(cells) > len(self.texts) else None
+            examples.append(TextExample(cells[0], second, label))
+        return examples
 
     def _rows(self, source: Source, part: str) -> Iterator[tuple[str, list[str]]]:
         """Return `file:line`, the texts, and the label if the file has one, for each row."""
-        folder = source.data_dir or ""
-        if os.path.isdir(os.path.join(folder, self.folder)):
-            folder = os.path.join(folder, self.folder)
         has_labels = part == "train" or part in self.dev
-        table = open_table(find(folder, [f"{part}.tsv"]), self.headless if has_labels else ())
+        header = self.headless if has_labels else ()
+        table = open_table(self._file(source, part), header, quotes_are_text=True)
         columns = tuple(ALIASES.get(name, name) for name in table.columns)
         has_labels = has_labels or "label" in columns
         names = (*self.texts, "label") if has_labels else self.texts
         table = dataclasses.replace(table, columns=columns)
-        return table.select(names, self.lenient and has_labels, self.lenient)
+        rows = table.select(names, self.lenient and has_labels, self.lenient)
+        return note_if_quoted(rows, len(self.texts))
+
+    def _file(self, source: Source, part: str) -> str:
+        folder = source.data_dir or ""
+        if os.path.isdir(os.path.join(folder, self.folder)):
+            folder = os.path.join(folder, self.folder)
+        try:
+            return find(folder, [f"{part}.tsv"])
+        except InputNotFoundError as error:
+            if part in self.official:  # GLUE's download script leaves both files in the folder
+                return find(folder, [f"{part}.tsv", self.official[part]])
+            if self.official and part in self.dev:
+                raise InputNotFoundError(
+                    f"{error} In GLUE it holds the rows of {self.official['train']} whose ids are "
+                    f"in {_MRPC_DEV_IDS}, under the same header."
+                ) from None
+            raise
 
     def _tfds_rows(self, source: Source, part: str) -> Iterator[tuple[str, list[str]]]:
         """Yield the same from TFDS, in the order of the original files."""
@@ -191,6 +224,28 @@ class GlueTask:
         return score
 
 
+def _without(
+    train: Sequence[TextExample], dev: Mapping[str, Sequence[TextExample]]
+) -> list[TextExample]:
+    """Return the training examples that are in no dev part, as in GLUE's own files.
+
+    Raises:
+      InputError: none is left.
+    """
+    texts = {_texts_of(example) for part in dev.values() for example in part}
+    rest = [example for example in train if _texts_of(example) not in texts]
+    if not rest:
+        raise InputError("--data_dir: every training example is in the dev part too. Check dev.tsv.")
+    if len(rest) < len(train):
+        print(f"train: {len(train) - len(rest):,} examples that are in the dev part left out")
+    return rest
+
+
+def _texts_of(example: TextExample) -> tuple[str, str]:
+    return example.first.strip(), (example.second or "").strip()
+
+
+_MRPC_DEV_IDS = "https://dl.fbaipublicfiles.com/glue/data/mrpc_dev_ids.tsv"
 ENTAILMENT = ("entailment", "not_entailment")
 INFERENCE = ("contradiction", "entailment", "neutral")  # the order of google-research/albert
 QUESTIONS = ("question1", "question2")
@@ -205,7 +260,11 @@ GLUE = {
     ),
     "sst-2": GlueTask("SST-2", "sst2", paper_settings(1e-5, 32, 20935, 1256), texts=("sentence",)),
     "mrpc": GlueTask(
-        "MRPC", "mrpc", paper_settings(2e-5, 32, 800, 200), metrics=("accuracy", "f1")
+        "MRPC",
+        "mrpc",
+        paper_settings(2e-5, 32, 800, 200),
+        metrics=("accuracy", "f1"),
+        official={"train": "msr_paraphrase_train.txt", "test": "msr_paraphrase_test.txt"},
     ),
     "sts-b": GlueTask(
         "STS-B",

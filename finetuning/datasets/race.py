@@ -1,6 +1,7 @@
 """RACE: English examinations for middle and high schools (Lai et al. 2017)."""
 
 import dataclasses
+import functools
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,6 +12,7 @@ from albert_tf.tasks.examples import ChoiceExample
 from albert_tf.tasks.multiple_choice import MultipleChoiceTask
 from finetuning.datasets import metrics
 from finetuning.datasets.glue import paper_settings
+from finetuning.datasets.selection import limited, with_dev
 from finetuning.datasets.table_files import lines_of, parse_json, tfds_rows, write_predictions
 from finetuning.datasets.task import Data, Prediction, Source, require_section
 
@@ -29,6 +31,7 @@ class RaceTask:
     """
 
     levels: tuple[str, ...] = LEVELS
+    kind: str = "multiple_choice"
     metrics: tuple[str, ...] = ("accuracy",)
     # The paper's settings. For v2 checkpoints, google-research/albert uses a learning rate of 1e-5
     # and no dropout in the encoder.
@@ -40,12 +43,16 @@ class RaceTask:
         """Read the training and dev examples; with several levels, dev is `all` and each level."""
         train = self._read(source, "train", None)
         task = MultipleChoiceTask(num_choices=len(train[0].options))
-        dev = {level: self._read(source, f"dev_{level}", task) for level in self.levels}
+        parts = {
+            level: functools.partial(self._read, source, f"dev_{level}", task)
+            for level in self.levels
+        }
+        rest, dev = with_dev(source, train, parts)
         if len(dev) > 1:
             dev = {"all": [example for each in dev.values() for example in each], **dev}
         else:
-            dev = {"dev": dev[self.levels[0]]}
-        return Data(task, train, dev)
+            dev = {"dev": next(iter(dev.values()))}
+        return Data(task, limited(source, rest), dev)
 
     def read_part(self, source: Source, part: str, task: MultipleChoiceTask) -> list[ChoiceExample]:
         """Read the examples of a part, such as test or test_high."""

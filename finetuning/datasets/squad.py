@@ -13,6 +13,7 @@ from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.spans.model import SpanTask
 from finetuning.datasets.glue import paper_settings
 from finetuning.datasets.metrics import require_known
+from finetuning.datasets.selection import limited, with_dev
 from finetuning.datasets.squad_metrics import best_threshold, score_answer
 from finetuning.datasets.squad_reader import (
     drop_misplaced,
@@ -39,6 +40,7 @@ class SquadTask:
     version: str
     recipe: Mapping[str, Any]
     metrics: tuple[str, ...] = ("f1", "exact_match")
+    kind: str = "span"
 
     @property
     def _answerable(self) -> bool:
@@ -51,14 +53,17 @@ class SquadTask:
         `answer_start`, or in CMRC's layout if it is not in the context. Dev examples are kept,
         because the evaluators compare only texts.
         """
-        location, train = read_part(source, "train", self.version)
-        require_answers(location, train, self.version)
-        train = drop_misplaced(location, train)
+        location, every = self._read(source, "train")
+        rest, dev = with_dev(source, every, {"dev": lambda: self._read(source, "dev")[1]})
+        train = drop_misplaced(location, list(rest))
         if self._answerable and not any(example.is_impossible for example in train):
             print(f"{location}: every question has an answer; use --task=squad1 for such data")
-        location, dev = read_part(source, "dev", self.version)
-        require_answers(location, dev, self.version)
-        return Data(SpanTask(answerable=self._answerable), train, {"dev": dev})
+        return Data(SpanTask(answerable=self._answerable), limited(source, train), dev)
+
+    def _read(self, source: Source, part: str) -> tuple[str, list[SpanExample]]:
+        location, examples = read_part(source, part, self.version)
+        require_answers(location, examples, self.version)
+        return location, examples
 
     def read_part(self, source: Source, part: str, task: Any) -> list[SpanExample]:
         """Read the examples of a part, such as dev."""

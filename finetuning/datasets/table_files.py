@@ -1,13 +1,16 @@
 """Tables of examples: .tsv, .csv and .jsonl, plain or .gz, and datasets prepared by TFDS.
 
-In TSV, only tabs separate cells and quotes are ordinary text, as in GLUE; CSV has quoting. In JSON
-lines, each line is an object whose keys are the columns.
+TSV and CSV are quoted as csv.writer does. The TSV files of benchmarks such as GLUE are not: in
+them, only tabs separate cells and quotes are text. In JSON lines, each line is an object whose keys
+are the columns.
 """
 
 import contextlib
 import csv
 import dataclasses
+import functools
 import gzip
+import itertools
 import json
 import os
 import sys
@@ -20,6 +23,8 @@ from albert_tf.runtime.outputs import new_file
 from data.corpora.readers import tfds_builder
 
 Records = Iterator[tuple[int, list[Any]]]  # line number from 1, cells
+Rows = Iterator[tuple[str, list[str]]]  # `file:line`, cells
+_FIRST_ROWS = 5  # that tell whether a file is quoted
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,15 +35,19 @@ class Table:
       path: the file.
       columns: the column names, in the order of the cells.
       records: the rows below the header, without blank lines.
+      quotes_are_text: True if the cells are not quoted.
+      remedy: a sentence for messages about missing columns.
     """
 
     path: str
     columns: tuple[str, ...]
     records: Records
+    quotes_are_text: bool = False
+    remedy: str = ""
 
     def select(
         self, names: Sequence[str], skip_short: bool = False, allow_empty: bool = False
-    ) -> Iterator[tuple[str, list[str]]]:
+    ) -> Rows:
         """Yield `file:line` and the cells of the named columns for each row.
 
         Args:
@@ -58,9 +67,12 @@ class Table:
                 short.append(line)
                 continue
             if len(cells) != len(self.columns):
+                remedy = "replace tabs and line breaks inside texts with spaces"
+                if not self.quotes_are_text:
+                    remedy = "put texts with tabs, commas or line breaks in quotes"
                 raise InputError(
                     f"{self.path}:{line}: {len(cells)} columns where the header has "
-                    f"{len(self.columns)}: {_REMEDIES[_format(self.path)]}."
+                    f"{len(self.columns)}: {remedy}."
                 )
             chosen = [cells[index] for index in indices]
             self._check(chosen, names, line, allow_empty)
@@ -81,13 +93,22 @@ class Table:
           InputError: a column is missing or repeated.
         """
         if wrong := [name for name in names if self.columns.count(name) != 1]:
+            remedy = self.remedy and f" {self.remedy}"
+            if self.quotes_are_text and all(map(_is_quoted, self.columns)):
+                remedy = f" Quotes are text in this file. {_WITHOUT_QUOTES}"
+            header = "first object" if _format(self.path) == ".jsonl" else "header"
             raise InputError(
-                f"{self.path}:1: the header must name {' and '.join(names)}, each exactly once. "
-                f"Received: {list(self.columns)}; missing or repeated: {', '.join(wrong)}."
+                f"{self.path}:1: the {header} must name {' and '.join(names)}, each exactly once. "
+                f"Received: {list(self.columns)}; missing or repeated: {', '.join(wrong)}.{remedy}"
             )
 
     def _check(self, cells: list[Any], names: Sequence[str], line: int, allow_empty: bool) -> None:
         for cell, name in zip(cells, names, strict=True):
+            if cell is None:
+                raise InputError(
+                    f"{self.path}:{line}: the key `{name}` is missing or null. Add it, or remove "
+                    "the row."
+                )
             if not isinstance(cell, str):
                 raise InputError(
                     f"{self.path}:{line}: `{name}` must be text. Received: {cell!r}. Put it in "
@@ -152,35 +173,78 @@ def _opened(path: str) -> Any:
     return cast(Any, gzip.open if path.endswith(".gz") else open)(path, "rb")
 
 
-def open_table(path: str, header: Sequence[str] = ()) -> Table:
-    """Return a table; `header` names the columns of a file without a header line.
+def open_table(path: str, header: Sequence[str] = (), quotes_are_text: bool = False) -> Table:
+    """Return a table, whose rows are checked when they are read.
 
-    Rows are checked when they are read.
+    Args:
+      path: the file.
+      header: the columns of a file without a header line.
+      quotes_are_text: only tabs separate cells, whatever the file's extension.
 
     Raises:
       InputError: the file is empty or cannot be read.
     """
-    records = _READERS[_format(path)](path)
+    records = (_unquoted if quotes_are_text else _READERS[_format(path)])(path)
     if not header:
         _, header = next(records, (0, ()))
     if not header:
         raise InputError(f"{path} is empty: its first line must name the columns.")
-    return Table(path, tuple(header), records)
+    return Table(path, tuple(header), records, quotes_are_text)
+
+
+def note_if_quoted(rows: Rows, num_texts: int) -> Rows:
+    """Yield the rows of a file in which quotes are text.
+
+    Print a note if the first rows look as if csv had quoted them.
+
+    Args:
+      rows: the rows.
+      num_texts: the number of texts at the beginning of each row.
+    """
+    first = list(itertools.islice(rows, _FIRST_ROWS))
+    if first and all(_is_quoted(text) for _, cells in first for text in cells[:num_texts]):
+        print(
+            f"{first[0][0]}: the texts begin and end with quotes, which are text in this file. If "
+            f"csv added them: {_WITHOUT_QUOTES}",
+            file=sys.stderr,
+        )
+    yield from itertools.chain(first, rows)
+
+
+_WITHOUT_QUOTES = "Write it without quotes, for example with csv.QUOTE_NONE."
+
+
+def _is_quoted(text: str) -> bool:
+    return len(text) > 1 and text[0] == text[-1] == '"'
 
 
 def _format(path: str) -> str:
     return os.path.splitext(path.removesuffix(".gz"))[1]
 
 
-def _tsv(path: str) -> Records:
+def _unquoted(path: str) -> Records:
     for number, line in lines_of(path):
         if line := line.removesuffix("\n").removesuffix("\r"):
             yield number, line.split("\t")
 
 
-def _csv(path: str) -> Records:
+def _tsv(path: str) -> Records:
+    noted = False
+    for number, cells in _quoted("\t", path):
+        if not noted and any("\t" in cell and "\n" in cell for cell in cells):
+            noted = True
+            print(
+                f"{path}:{number}: a text in quotes holds tabs and line breaks. If quotes are text "
+                "in this file: write it with csv, which doubles them.",
+                file=sys.stderr,
+            )
+        yield number, cells
+
+
+def _quoted(delimiter: str, path: str) -> Records:
     csv.field_size_limit(sys.maxsize)  # the default is 131,072 characters; contexts can be longer
-    reader = csv.reader((line for _, line in lines_of(path)), strict=True)
+    lines = (line for _, line in lines_of(path))
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
     first = 1
     try:
         for cells in reader:
@@ -188,9 +252,11 @@ def _csv(path: str) -> Records:
                 yield first, cells
             first = reader.line_num + 1
     except csv.Error as error:
+        found = str(error).replace("\t", "\\t")
         raise InputError(
-            f"{path}:{first} must be CSV: {error}. Put texts in quotes, and double the quotes "
-            "inside them."
+            f"{path}:{first} must be quoted by the rules of csv: {found}. Put a text that begins "
+            "with a quote or has line breaks in quotes, and double the quotes inside it, or write "
+            "the file with csv.writer or pandas to_csv."
         ) from None
 
 
@@ -229,26 +295,26 @@ def parse_json(text: str, location: str) -> Any:
     return value
 
 
-_READERS: dict[str, Callable[[str], Records]] = {".tsv": _tsv, ".csv": _csv, ".jsonl": _jsonl}
-FORMATS = tuple(_READERS)
-_REMEDIES = {
-    ".tsv": "replace tabs and line breaks inside texts with spaces",
-    ".csv": "put texts with commas in quotes",
+_READERS: dict[str, Callable[[str], Records]] = {
+    ".tsv": _tsv,
+    ".csv": functools.partial(_quoted, ","),
+    ".jsonl": _jsonl,
 }
+FORMATS = tuple(_READERS)
 
 
 def tfds_rows(name: str, data_dir: str | None, split: str) -> tuple[Any, list[dict[str, Any]]]:
     """Return the features and the rows of a dataset prepared by TFDS; nothing is downloaded.
 
     Raises:
-      InputNotFoundError: TFDS has prepared no dataset of this name.
-      InputError: the dataset has no such split, the name is invalid, or `data_dir` is in a bucket.
+      InputNotFoundError: TFDS has prepared no dataset of this name, or it has no such split.
+      InputError: the name is invalid, or `data_dir` is in a bucket.
     """
     import tensorflow_datasets as tfds
 
     builder = tfds_builder(name, data_dir, "--tfds")
     if split not in builder.info.splits:
-        raise InputError(
+        raise InputNotFoundError(
             f"--tfds: {name} must have a split {split!r}. Received: {sorted(builder.info.splits)}."
         )
     dataset = builder.as_dataset(split=split, shuffle_files=False)

@@ -1,12 +1,44 @@
 """The interface of a fine-tuning task."""
 
 import dataclasses
+import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
+from albert_tf.runtime.bounds import POSITIVE, Bounded, between
 from albert_tf.runtime.errors import InputError
 
 Prediction = dict[str, Any]  # of one example, from `decode` of the task's kind
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading(Bounded):
+    """The columns and examples that a run uses, stored in its config.json as `reading`.
+
+    Attributes:
+      text_column: in a user's own table, the column of the text or the two columns of a pair.
+        Empty: `text`, or `text_a` and `text_b`.
+      label_column: in a user's own table, the column of the label.
+      dev_fraction: the share of the training examples that serves as the dev part; 0 if the dataset
+        has one.
+      max_train_examples: the most training examples to use. None: all.
+    """
+
+    KEY = "--{}"
+
+    text_column: tuple[str, ...] = ()
+    label_column: str = "label"
+    dev_fraction: Annotated[float, between("[0, 1)")] = 0.0
+    max_train_examples: Annotated[int | None, POSITIVE] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        names = (*self.text_column, self.label_column)
+        if len(names) > 3 or len(set(names)) < len(names):
+            raise InputError(
+                "--text_column must name one column, or be given twice for pairs, and "
+                f"--label_column another one. Received: {', '.join(names)}."
+            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,13 +49,23 @@ class Source:
       data_dir: the folder of the files; with `tfds`, the folder of TFDS's datasets (None: its
         default).
       tfds: read the dataset prepared by TFDS.
+      reading: the columns and examples to use.
     """
 
     data_dir: str | None
     tfds: bool = False
+    reading: Reading = Reading()
+
+    @property
+    def location(self) -> str:
+        """The location in Markdown."""
+        if self.data_dir is None:
+            return "TFDS"
+        folder = f"`{os.path.abspath(self.data_dir)}`"
+        return f"TFDS in {folder}" if self.tfds else folder
 
 
-def source_of(data_dir: str | None, tfds: bool) -> Source:
+def source_of(data_dir: str | None, tfds: bool, reading: Reading = Reading()) -> Source:
     """Return the source that the command-line options describe.
 
     Raises:
@@ -31,7 +73,7 @@ def source_of(data_dir: str | None, tfds: bool) -> Source:
     """
     if data_dir is None and not tfds:
         raise InputError("--data_dir is required: pass the folder of the task's files.")
-    return Source(data_dir, tfds)
+    return Source(data_dir, tfds, reading)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,15 +94,20 @@ class Data:
 class Task(Protocol):
     """A dataset in its own layout.
 
-    1. `read` returns the training and dev examples. `read_part` returns another part, such as
-       `test`, whose examples may have no answers, for a run whose `task` section is known. For an
-       invalid row, both raise `InputError`, which names file, row and remedy.
+    1. `read` returns the training and dev examples, chosen with `with_dev` and `limited` of
+       `finetuning.datasets.selection`. `read_part` returns another part, such as `test`, whose
+       examples may have no answers, for a run whose `task` section is known. For an invalid row,
+       both raise `InputError`, which names file, row and remedy.
     2. Examples are of the types in `albert_tf.tasks.examples`. `albert_tf.tasks.kinds` turns them
        into features, and outputs into predictions. A served model, which does not import this
        package, therefore does the same.
     3. `score` compares predictions with examples that have answers: metric -> value.
     4. `write_submission` writes predictions in the leaderboard's format.
     """
+
+    @property
+    def kind(self) -> str:
+        """The kind of the task, a key of `albert_tf.tasks.kinds.KINDS`."""
 
     @property
     def metrics(self) -> tuple[str, ...]:

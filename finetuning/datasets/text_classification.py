@@ -1,13 +1,15 @@
 """Classification of a user's own texts: `train` and `dev` as .tsv, .csv or .jsonl."""
 
 import collections
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from albert_tf.runtime.errors import InputError, InputNotFoundError
+from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.classifier import ClassifierTask
 from albert_tf.tasks.examples import TextExample
 from finetuning.datasets import metrics
+from finetuning.datasets.selection import limited, with_dev
 from finetuning.datasets.table_files import FORMATS, Table, find, open_table, write_predictions
 from finetuning.datasets.task import Data, Prediction, Source, require_section
 
@@ -19,35 +21,41 @@ Rows = Iterator[tuple[str, tuple[str, str | None], str | None]]
 class TextClassification:
     """Texts (column `text`) or pairs (`text_a`, `text_b`) with any set of labels (`label`).
 
-    The labels are those of the training part, sorted by name. A part to predict, such as `test`,
-    may have no column `label`.
+    `Source.reading` may name other columns. The labels are those of the training part, sorted by
+    name. A part to predict, such as `test`, may have no column for the label.
     """
 
+    kind: str = "classifier"
     metrics: tuple[str, ...] = ("accuracy", "macro_f1")
     recipe: Mapping[str, Any] = {}
 
     def read(self, source: Source) -> Data:
         """Read the training and dev examples, and print the frequency of each label."""
-        table = open_part(source, "train")
-        pair = text_columns(table) == PAIR
-        rows = [(texts, str(label)) for _, texts, label in rows_of(table, pair, has_labels=True)]
+        table, label_column = open_part(source, "train"), source.reading.label_column
+        columns = text_columns(source, table)
+        rows = [(texts, str(label)) for _, texts, label in rows_of(table, columns, label_column)]
         counts = collections.Counter(label for _, label in rows)
         if len(counts) < 2:
             raise InputError(
                 f"{table.path} must hold at least two labels. Received: {', '.join(counts)}."
             )
-        task = ClassifierTask(pair=pair, labels=tuple(sorted(counts)))
-        train = [TextExample(*texts, task.labels.index(label)) for texts, label in rows]
-        dev = _read(open_part(source, "dev"), task, has_labels=True)
-        for part, examples in {"train": train, "dev": dev}.items():
+        task = ClassifierTask(pair=len(columns) > 1, labels=tuple(sorted(counts)))
+        number = {label: i for i, label in enumerate(task.labels)}
+
+        def read_dev() -> list[TextExample]:
+            return _examples(rows_of(open_part(source, "dev"), columns, label_column), task)
+
+        every = [TextExample(*texts, number[label]) for texts, label in rows]
+        train, dev = with_dev(source, every, {"dev": read_dev})
+        train = limited(source, train)
+        for part, examples in {"train": train, **dev}.items():
             print(f"{part}: {_balance(examples, task.labels)}")
-        return Data(task, train, {"dev": dev})
+        return Data(task, train, dev)
 
     def read_part(self, source: Source, part: str, task: ClassifierTask) -> list[TextExample]:
         """Read the examples of the file named `part`."""
         require_section("text_classification", task, kind="classifier")
-        table = open_part(source, part)
-        return _read(table, task, has_labels="label" in table.columns)
+        return _examples(rows_to_predict(source, part, task.pair), task)
 
     def score(
         self, predictions: Sequence[Prediction], examples: Sequence[TextExample]
@@ -66,7 +74,7 @@ def open_part(source: Source, part: str) -> Table:
     """Return the table of a part.
 
     Raises:
-      InputNotFoundError: there is no such file; for `dev`, the message explains how to make one.
+      InputNotFoundError: there is no such file.
       InputError: there are several such files, or the source is TFDS.
     """
     if source.tfds:
@@ -74,47 +82,58 @@ def open_part(source: Source, part: str) -> Table:
             "--tfds must not be set for your own table, which is read from files. Pass --data_dir "
             "alone."
         )
-    try:
-        return open_table(find(source.data_dir or "", [part + end for end in FORMATS]))
-    except InputNotFoundError as error:
-        if part != "dev":
-            raise
-        raise InputNotFoundError(
-            f"{error} Move about a tenth of the training rows, chosen at random, to this file, "
-            "under the same header: held-out examples show how good the run is."
-        ) from None
+    return dataclasses.replace(
+        open_table(find(source.data_dir or "", [part + end for end in FORMATS])),
+        remedy="Rename the columns, or train with --text_column and --label_column.",
+    )
 
 
-def text_columns(table: Table) -> tuple[str, ...]:
-    """Return `text_a` and `text_b` if the table has one of them, else `text`.
+def text_columns(source: Source, table: Table) -> tuple[str, ...]:
+    """Return the columns of the text or texts of a part.
+
+    These are the user's own, else `text_a` and `text_b` if the table has one of them, else `text`.
 
     Raises:
       InputError: the table has `text` and one of the others.
     """
+    if source.reading.text_column:
+        return source.reading.text_column
     pair = [name for name in PAIR if name in table.columns]
     if pair and "text" in table.columns:
         raise InputError(
             f"{table.path}:1: the header must name either text, or text_a and text_b, in lower "
-            f"case. Received: {list(table.columns)}."
+            f"case. Received: {list(table.columns)}. {table.remedy}"
         )
     return PAIR if pair else SINGLE
 
 
-def rows_of(table: Table, pair: bool, has_labels: bool) -> Rows:
-    """Yield the rows of a part, with their labels if it `has_labels`."""
-    names = PAIR if pair else SINGLE
-    for location, cells in table.select((*names, "label") if has_labels else names):
+def rows_of(table: Table, texts: Sequence[str], label: str | None) -> Rows:
+    """Yield the rows of a part.
+
+    Args:
+      table: the part.
+      texts: the column of the text, or the two columns of a pair.
+      label: the column of the label. None: the part has no labels.
+    """
+    for location, cells in table.select((*texts, label) if label else texts):
         yield (
             location,
-            (cells[0], cells[1] if pair else None),
-            cells[-1].strip() if has_labels else None,
+            (cells[0], cells[1] if len(texts) > 1 else None),
+            cells[-1].strip() if label else None,
         )
 
 
-def _read(table: Table, task: ClassifierTask, has_labels: bool) -> list[TextExample]:
+def rows_to_predict(source: Source, part: str, pair: bool) -> Rows:
+    """Yield the rows of a part, which may have no labels."""
+    table, label = open_part(source, part), source.reading.label_column
+    texts = source.reading.text_column or (PAIR if pair else SINGLE)
+    return rows_of(table, texts, label if label in table.columns else None)
+
+
+def _examples(rows: Rows, task: ClassifierTask) -> list[TextExample]:
     number = {label: i for i, label in enumerate(task.labels)}
     examples = []
-    for location, texts, label in rows_of(table, task.pair, has_labels):
+    for location, texts, label in rows:
         if label is not None and label not in number:
             raise InputError(
                 f"{location}: label {label!r} does not occur in the training part, which has "

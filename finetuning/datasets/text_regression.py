@@ -9,13 +9,14 @@ from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.regressor import RegressorTask
 from finetuning.datasets import metrics
+from finetuning.datasets.selection import limited, with_dev
 from finetuning.datasets.table_files import write_predictions
 from finetuning.datasets.task import Data, Prediction, Source, require_section
 from finetuning.datasets.text_classification import (
-    PAIR,
     Rows,
     open_part,
     rows_of,
+    rows_to_predict,
     text_columns,
 )
 
@@ -23,9 +24,11 @@ from finetuning.datasets.text_classification import (
 class TextRegression:
     """Texts (column `text`) or pairs (`text_a`, `text_b`) with any numbers (`label`).
 
-    A part to predict, such as `test`, may have no column `label`.
+    `Source.reading` may name other columns. A part to predict, such as `test`, may have no column
+    for the label.
     """
 
+    kind: str = "regressor"
     metrics: tuple[str, ...] = ("pearson", "spearman")
     recipe: Mapping[str, Any] = {}
 
@@ -34,11 +37,16 @@ class TextRegression:
 
         The mean, standard deviation and range of their numbers are printed.
         """
-        table = open_part(source, "train")
-        pair = text_columns(table) == PAIR
-        train = _examples(rows_of(table, pair, has_labels=True))
-        dev = _examples(rows_of(open_part(source, "dev"), pair, has_labels=True))
-        for part, examples in {"train": train, "dev": dev}.items():
+        table, label_column = open_part(source, "train"), source.reading.label_column
+        columns = text_columns(source, table)
+
+        def read_dev() -> list[TextExample]:
+            return _examples(rows_of(open_part(source, "dev"), columns, label_column))
+
+        every = _examples(rows_of(table, columns, label_column))
+        train, dev = with_dev(source, every, {"dev": read_dev})
+        train = limited(source, train)
+        for part, examples in {"train": train, **dev}.items():
             print(f"{part}: {_spread(examples)}")
         numbers = [float(example.label or 0) for example in train]
         if min(numbers) == max(numbers):
@@ -46,13 +54,13 @@ class TextRegression:
                 f"{table.path} must hold different numbers. Received: only {numbers[0]}."
             )
         center, scale = statistics.fmean(numbers), statistics.pstdev(numbers)
-        return Data(RegressorTask(pair=pair, center=center, scale=scale), train, {"dev": dev})
+        task = RegressorTask(pair=len(columns) > 1, center=center, scale=scale)
+        return Data(task, train, dev)
 
     def read_part(self, source: Source, part: str, task: RegressorTask) -> list[TextExample]:
         """Read the examples of the file named `part`."""
         require_section("text_regression", task, kind="regressor")
-        table = open_part(source, part)
-        return _examples(rows_of(table, task.pair, has_labels="label" in table.columns))
+        return _examples(rows_to_predict(source, part, task.pair))
 
     def score(
         self, predictions: Sequence[Prediction], examples: Sequence[TextExample]

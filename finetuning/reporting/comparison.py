@@ -29,9 +29,7 @@ def measured(path: str, task: Task, examples: Sequence[Any]) -> dict[str, Any]:
     answers = kind.decode(predictions, features, examples, predictor.task)
     return task.score(answers, examples) | {
         "metric": task.metrics[0],
-        "standard_error": report.standard_error(
-            task, predictor.task.kind, task.metrics[0], answers, examples
-        ),
+        "standard_errors": report.standard_errors(task, predictor.task.kind, answers, examples),
         "parameters": predictor.model.count_params(),
         "layers": predictor.model.encoder.config.num_layers,
         "examples_per_s": len(sample) / statistics.median(seconds),
@@ -49,11 +47,14 @@ def table(results: Mapping[str, Mapping[str, Any]], metrics: Sequence[str]) -> s
                 name,
                 str(result["layers"]),
                 f"{result['parameters']:,}",
-                *(f"{result[metric]:.4f}" for metric in metrics),
-                f"{result['standard_error']:.4f}",
+                *(
+                    report.with_error(result[metric], result["standard_errors"].get(metric))
+                    for metric in metrics
+                ),
                 f"{speed:,.0f}",
                 f"{speed / results['teacher']['examples_per_s']:.1f}",
             )
         )
-    header = ("", "layers", "parameters", *metrics, "standard error", "examples/s", "speed-up")
+    count = results["teacher"]["dev_examples"]
+    header = (f"{count:,} dev examples", "layers", "parameters", *metrics, "examples/s", "speed-up")
     return info.markdown_table(header, rows)

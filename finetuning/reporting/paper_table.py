@@ -9,13 +9,14 @@ from albert_tf import info
 from albert_tf.models.checkpoints import load_config
 from albert_tf.runtime.run_dir import RunDir
 from finetuning.datasets import TASKS
-from finetuning.reporting.report import AT_BEST_THRESHOLD
+from finetuning.reporting.report import AT_BEST_THRESHOLD, by_metric
 
+CONSTANT = "always the same answer"
 Results = dict[tuple[str, str], list[dict[str, Any]]]  # (run, task) -> one result per seed
 
 
 def table_of(runs: Sequence[str], tasks: Sequence[str], results: Results, baseline: str) -> str:
-    """Return the paper's table, with one row per run."""
+    """Return the paper's table, with one row per run, and rows for the data of each task."""
     unit = speed_of(baseline)
     columns = {title: (task, names) for task in tasks for title, names in _columns(task).items()}
     rows = []
@@ -25,11 +26,11 @@ def table_of(runs: Sequence[str], tasks: Sequence[str], results: Results, baseli
             if (run, task) not in results:
                 cells.append("failed")
                 continue
-            medians = _medians(results[run, task])
-            values = [100 * medians[name] for name in names]
-            cells.append("/".join(f"{value:.1f}" for value in values))
+            values = _medians(results[run, task])
+            errors = _medians([by_metric(each, "standard_error") for each in results[run, task]])
+            cells.append(_cell(names, values, errors))
             if title == task:
-                averaged.append(statistics.mean(values))
+                averaged.append(statistics.mean(100 * values[name] for name in names))
         complete = len(averaged) == len(tasks)
         speed = speed_of(run)
         rows.append(
@@ -41,7 +42,31 @@ def table_of(runs: Sequence[str], tasks: Sequence[str], results: Results, baseli
                 f"{speed / unit:.1f}x" if speed and unit else "",
             )
         )
+    of_data = [(names, _any_result(task, results)) for task, names in columns.values()]
+    constant = [_cell(names, by_metric(result, "baseline"), {}) for names, result in of_data]
+    counts = [f"{result['dev_examples']:,}" if result else "" for _, result in of_data]
+    rows += [(CONSTANT, "", *constant, "", ""), ("dev examples", "", *counts, "", "")]
     return info.markdown_table(("run", "parameters", *columns, "Avg", "speed-up"), rows)
+
+
+def baselines_by_task(tasks: Sequence[str], results: Results) -> dict[str, dict[str, float]]:
+    """Return the scores of always giving the same answer, for the tasks that have one."""
+    found = {task: by_metric(_any_result(task, results), "baseline") for task in tasks}
+    return {task: scores for task, scores in found.items() if scores}
+
+
+def _any_result(task: str, results: Results) -> Mapping[str, Any]:
+    """Return the result of any run on a task; what depends only on the data is in each."""
+    return next((every[0] for (_, name), every in results.items() if name == task), {})
+
+
+def _cell(names: Sequence[str], values: Mapping[str, float], errors: Mapping[str, float]) -> str:
+    """Return scores in percent, each with its standard error if there is one."""
+    return "/".join(
+        f"{100 * values[name]:.1f}" + (f" ± {100 * errors[name]:.1f}" if name in errors else "")
+        for name in names
+        if name in values
+    )
 
 
 def _columns(task: str) -> dict[str, tuple[str, ...]]:
@@ -56,7 +81,11 @@ def _columns(task: str) -> dict[str, tuple[str, ...]]:
 
 
 def _medians(every: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    names = [name for name, value in every[0].items() if isinstance(value, float)]
+    """Return the medians over the seeds of the values that every seed has."""
+    common = set.intersection(*(set(each) for each in every))
+    names = [
+        name for name, value in every[0].items() if name in common and isinstance(value, float)
+    ]
     return {name: statistics.median(result[name] for result in every) for name in names}
 
 

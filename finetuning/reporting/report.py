@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import scipy.stats
 
 from albert_tf import info
 from albert_tf.runtime import outputs
 from finetuning.datasets.metrics import is_known
 from finetuning.datasets.task import Data, Prediction, Task
 
+FEWEST = 30  # examples that a standard error needs
 _RESAMPLES = 200
 # SQuAD 2.0's scores at the threshold chosen on the dev examples -> their metrics.
 AT_BEST_THRESHOLD = {"best_f1": "f1", "exact_match_at_best_f1": "exact_match"}
@@ -51,74 +51,109 @@ def result_of(
       deciding: the metric that chose the best evaluation.
     """
     (name, (scores, predictions)), *others = parts.items()
-    metric, examples = deciding, data.dev[name]
-    result: dict[str, Any] = {"metric": metric, **scores}
+    result: dict[str, Any] = {"metric": deciding, **scores}
     for other, (values, _) in others:
         result |= {f"{key}_{other}": value for key, value in values.items()}
-    baseline = baseline_of(task, data, name, metric)
-    best = max(rows, key=lambda row: row[f"dev/{metric}"])
+    if baselines := baselines_of(task, data, name):
+        result |= {"baseline": baselines[deciding], "baselines": baselines}
+    if errors := standard_errors(task, data.task.kind, predictions, data.dev[name]):
+        result |= {"standard_error": errors[deciding], "standard_errors": errors}
+    best = max(rows, key=lambda row: row[f"dev/{deciding}"])
     return result | {
-        **({} if baseline is None else {"baseline": baseline}),
-        "standard_error": standard_error(task, data.task.kind, metric, predictions, examples),
-        "dev_examples": len(examples),
+        "dev_examples": len(data.dev[name]),
         "steps": int(rows[-1]["step"]),
         "best_step": int(best["step"]),
+        "evaluations": len(rows),
         "seconds": round(sum(row["seconds"] for row in rows), 1),
     }
 
 
-def baseline_of(task: Task, data: Data, name: str, metric: str) -> float | None:
-    """Return the score of always giving the same answer, or None if there is no such answer.
+def constant_answer(data: Data) -> tuple[str, Prediction] | None:
+    """Return the answer to give without reading the text, in words and as a prediction.
 
-    The same answer is the training part's most frequent label or choice, or for SQuAD 2.0 the empty
-    answer. Regression and SQuAD 1.1 have none.
+    Return None for SQuAD 1.1, whose questions have no answer in common.
     """
-    kind, examples = data.task.kind, data.dev[name]
-    if kind == "regressor" or (kind == "span" and not data.task.answerable):
-        return None
-    always: Prediction = {"answer": "", "n_best": [], "null_score": 0.0}
-    if kind != "span":
-        (most, _), *_ = collections.Counter(each.label for each in data.train).most_common(1)
-        always = {"choice": most}
-    if kind == "classifier":
-        labels = data.task.labels
-        always = {"label": labels[int(most)], "probabilities": dict.fromkeys(labels, 0.0)}
-    return task.score([always] * len(examples), examples)[metric]
+    kind, task = data.task.kind, data.task
+    if kind == "span":
+        empty: Prediction = {"answer": "", "n_best": [], "null_score": 0.0}
+        return ("no answer to any question", empty) if task.answerable else None
+    labels = [each.label for each in data.train]
+    if kind == "regressor":
+        mean = statistics.fmean(labels)
+        words = f"always {mean:.4g}, the mean of the training labels"
+        return f"{words}; a constant has no correlation, which counts as 0", {"score": mean}
+    (most, _), *_ = collections.Counter(labels).most_common(1)
+    if kind == "multiple_choice":
+        words = f"always option {chr(ord('A') + most)}, the most frequent in training"
+        return words, {"choice": most}
+    name = task.labels[int(most)]
+    probabilities = dict.fromkeys(task.labels, 0.0)
+    words = f"always `{name}`, the most frequent label in training"
+    return words, {"label": name, "probabilities": probabilities}
 
 
-def standard_error(
-    task: Task,
-    kind: str,
-    metric: str,
-    predictions: Sequence[Prediction],
-    examples: Sequence[Any],
-) -> float:
-    """Return the standard error of a metric, from the number of dev examples.
+def baselines_of(task: Task, data: Data, name: str) -> dict[str, float]:
+    """Return the main metrics of `constant_answer` on a dev set, none if there is none."""
+    if (constant := constant_answer(data)) is None:
+        return {}
+    examples = data.dev[name]
+    scores = task.score([constant[1]] * len(examples), examples)
+    return {metric: scores[metric] for metric in task.metrics}
+
+
+def standard_errors(
+    task: Task, kind: str, predictions: Sequence[Prediction], examples: Sequence[Any]
+) -> dict[str, float]:
+    """Return the standard errors of the main metrics, from the number of dev examples.
 
     For an accuracy p over n examples, it is sqrt(p (1 - p) / n). For spans, whose scores lie
     between right and wrong, it is the standard deviation of their scores over sqrt(n), with the
     threshold fixed. Otherwise it is the standard deviation over resamples of the examples.
+
+    There are none for fewer than `FEWEST` examples: ± is read as the width of a normal
+    distribution, which is then a poor approximation.
     """
-    if metric == "accuracy":
-        value = task.score(predictions, examples)[metric]
-        return math.sqrt(value * (1 - value) / len(examples))
+    count = len(examples)
+    if count < FEWEST:
+        return {}
     if kind == "span":
-        if metric in AT_BEST_THRESHOLD:
-            threshold = task.score(predictions, examples)["best_threshold"]
-            predictions = [_answered(prediction, threshold) for prediction in predictions]
-        metric = AT_BEST_THRESHOLD.get(metric, metric)
-        pairs = zip(predictions, examples, strict=True)
-        each = [task.score([answer], [example])[metric] for answer, example in pairs]
-        return float(np.std(each)) / math.sqrt(len(each))
+        return _span_errors(task, predictions, examples)
+    errors = {}
+    if set(task.metrics) != {"accuracy"}:
+        rng = np.random.default_rng(0)
+        resampled = []
+        for _ in range(_RESAMPLES):
+            rows = rng.integers(count, size=count)
+            answers = [predictions[row] for row in rows]
+            resampled.append(task.score(answers, [examples[row] for row in rows]))
+        errors = {name: _deviation(resampled, name) for name in task.metrics}
+    if "accuracy" in task.metrics:
+        value = task.score(predictions, examples)["accuracy"]
+        errors["accuracy"] = math.sqrt(value * (1 - value) / count)
+    return errors
 
-    def resampled(rows: np.ndarray) -> float:
-        scores = task.score([predictions[row] for row in rows], [examples[row] for row in rows])
-        return scores[metric]
 
-    rows = np.arange(len(examples))
-    return scipy.stats.bootstrap(
-        (rows,), resampled, n_resamples=_RESAMPLES, vectorized=False, method="basic", rng=0
-    ).standard_error
+def _span_errors(
+    task: Task, predictions: Sequence[Prediction], examples: Sequence[Any]
+) -> dict[str, float]:
+    def each(answers: Sequence[Prediction]) -> list[dict[str, float]]:
+        return [task.score([a], [e]) for a, e in zip(answers, examples, strict=True)]
+
+    given = best = each(predictions)
+    if set(task.metrics) & set(AT_BEST_THRESHOLD):
+        threshold = task.score(predictions, examples)["best_threshold"]
+        best = each([_answered(prediction, threshold) for prediction in predictions])
+    return {
+        name: _deviation(
+            best if name in AT_BEST_THRESHOLD else given, AT_BEST_THRESHOLD.get(name, name)
+        )
+        / math.sqrt(len(examples))
+        for name in task.metrics
+    }
+
+
+def _deviation(scores: Sequence[Mapping[str, float]], name: str) -> float:
+    return float(np.std([each[name] for each in scores]))
 
 
 def _answered(prediction: Prediction, threshold: float) -> Prediction:
@@ -151,10 +186,28 @@ def scores_if_known(
     return ", ".join(f"{name} {value:.4f}" for name, value in scores.items())
 
 
+def by_metric(result: Mapping[str, Any], key: str) -> dict[str, float]:
+    """Return the `baseline` or `standard_error` of each main metric.
+
+    Results of older versions have it only for the deciding metric, and standard errors also of few
+    examples.
+    """
+    if key == "standard_error" and result.get("dev_examples", 0) < FEWEST:
+        return {}
+    deciding = {result["metric"]: result[key]} if key in result else {}
+    return result.get(f"{key}s", deciding)
+
+
+def with_error(value: float, error: float | None) -> str:
+    """Return a score with its standard error, or alone if there is none."""
+    return f"{value:.4f}" if error is None else f"{value:.4f} ± {error:.4f}"
+
+
 def line(result: Mapping[str, Any]) -> str:
     """Return a result in one line."""
     metric = result["metric"]
-    text = f"dev {metric} {result[metric]:.4f} ± {result['standard_error']:.4f}"
+    error = by_metric(result, "standard_error").get(metric)
+    text = f"dev {metric} {with_error(result[metric], error)}"
     text += f" over {result['dev_examples']:,} examples"
     if "baseline" in result:
         text += f" (always the same answer: {result['baseline']:.4f})"

@@ -33,6 +33,8 @@ class TrainingConfig(Bounded):
         instead of to `task.seq_length`. Never on a TPU, which compiles a program for each shape.
       accumulation_steps: the number of parts of a replica's batch, which are computed one after the
         other for one update: the same training in less memory.
+      class_weights: balanced, to weight the loss of each label by n / (k n_c), for n training
+        examples with k different labels, n_c of them with this label; or none.
       threshold_share: for SQuAD 2.0, the share of the training contexts that is held out of
         training to choose `task.null_threshold`; 0 leaves that setting unchanged.
     """
@@ -55,6 +57,7 @@ class TrainingConfig(Bounded):
     patience: Annotated[int | None, POSITIVE] = None
     pad_to_longest: bool = True
     accumulation_steps: Annotated[int, POSITIVE] = 1
+    class_weights: Annotated[str, one_of("none", "balanced")] = "none"
     threshold_share: Annotated[float, between("[0, 1)")] = 0.0
     precision: Annotated[str, one_of(*PRECISIONS)] = "auto"
 

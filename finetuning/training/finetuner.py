@@ -1,5 +1,6 @@
 """A fine-tuning run from start or interruption to result, shared by `train` and `distill`."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -7,6 +8,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from albert_tf.models.config import AlbertConfig
@@ -19,12 +21,13 @@ from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import predict
 from albert_tf.tasks.task_model import TaskModel
 from albert_tf.text.tokenizer import Tokenizer
+from albert_tf.text.unknown_pieces import unknown_note
 from finetuning.datasets.squad import hold_out
-from finetuning.datasets.task import Data, Prediction, Task
+from finetuning.datasets.task import Data, Prediction, Reading, Source, Task
 from finetuning.reporting import card, report
 from finetuning.training.config import FinetuneConfig, Plan, TrainingConfig
 from finetuning.training.feature_cache import features_of
-from finetuning.training.fit import Scores, compiled, fine_tune
+from finetuning.training.fit import Scores, compiled, fine_tune, mean_loss
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +54,7 @@ class Finetuner:
 
     Args:
       name: the task's name in `finetuning.datasets.TASKS`.
+      source: where and how `data` was read; how is part of the configuration of the runs.
       threshold_share: as `training.threshold_share`.
     """
 
@@ -59,6 +63,7 @@ class Finetuner:
         name: str,
         task: Task,
         data: Data,
+        source: Source,
         tokenizer: Tokenizer,
         strategy: tf.distribute.Strategy,
         cache_dir: str | None = None,
@@ -70,7 +75,7 @@ class Finetuner:
             train, self.held_out = hold_out(data.train, threshold_share)
             data = dataclasses.replace(data, train=train)
         self.name, self.task, self.data, self.tokenizer = name, task, data, tokenizer
-        self.strategy, self.cache_dir = strategy, cache_dir
+        self.strategy, self.cache_dir, self.source = strategy, cache_dir, source
         self._features: dict[str, Features] = {}
 
     def run(
@@ -79,42 +84,39 @@ class Finetuner:
         """Complete a run; with `dry_run`, make everything but write nothing."""
         metric = self._deciding_metric(config)
         run_config = self._config_of(config, run, source)
-        # `training` and `task` have none: missing keys did not mean today's defaults there.
-        defaults = {"model": settings.to_dict(AlbertConfig())}
+        # Other keys of `training` and `task` did not mean today's defaults where they are missing.
+        defaults = {
+            "model": settings.to_dict(AlbertConfig()),
+            "training": {"class_weights": "none"},
+            "reading": settings.to_dict(Reading()),
+        }
         run.check(run_config, defaults)
-        if run.is_complete:
-            print(f"{run.path} is already complete: {report.line(run.result())}")
+        if _is_complete(run):
             return
         is_chief = devices.is_chief(self.strategy)
-        make = source.train or (lambda: self.features("train", self.data.train, config.task))
-        train = make()
         if source.train:
-            for note in train.notes():
-                print(f"train: {note}", flush=True)
+            train = source.train()
+            self._print_notes("train", train)
+        else:
+            train = self.features("train", self.data.train, config.task)
         plan = Plan.of(config.training, len(train))
         with devices.precision_policy(config.training.precision):
             model = compiled(config, plan, lambda: source.model(config), self.strategy, source.loss)
-            if dry_run:
-                print(json.dumps(run_config, indent=1))
+        if dry_run:
+            print(json.dumps(run_config, indent=1))
+            return
+        if is_chief:  # all checks have passed
+            run.begin(run_config, self.tokenizer, defaults)
+        with run.locked() if is_chief else contextlib.nullcontext(), writing(run.path):
+            if _is_complete(run):  # by another process, since the first check
                 return
-            if is_chief:  # all checks have passed
-                run.begin(run_config, self.tokenizer, defaults)
             count = len(train) if source.train else len(self.data.train)
             self._announce(config, count, plan)
             evaluate = self._evaluation(config.training)
-            with writing(run.path):
+            with devices.precision_policy(config.training.precision):
                 fine_tune(model, config, plan, train, evaluate, metric, run)
-        model = self._in_float32(model, config, source)
-        if self.held_out:
-            run_config["task"] = settings.to_dict(self._choose_threshold(model, config.training))
-        parts = {  # on all workers, which compute together
-            name: self.scores(model, name, examples, config.training)
-            for name, examples in self.data.dev.items()
-        }
-        if is_chief:
-            if self.held_out:
-                outputs.write_json(run.config_path, run_config)  # with the threshold
-            self._finish(parts, metric, count, run)
+            model = self._in_float32(model, config, source)
+            self._finish(model, config, run_config, metric, count, run)
 
     def _deciding_metric(self, config: FinetuneConfig) -> str:
         """Return the name of the score that chooses the best weights."""
@@ -131,6 +133,7 @@ class Finetuner:
     ) -> dict[str, Any]:
         values = settings.to_dict(config) | {
             "name": self.name,
+            "reading": settings.to_dict(self.source.reading),
             "init": source.init,
             "data": self.fingerprint,
             **source.extra_config,
@@ -155,19 +158,32 @@ class Finetuner:
         """Return a part's features, made once; print notes on what the model does not see."""
         if name not in self._features:
             self._features[name] = features_of(examples, self.tokenizer, task, self.cache_dir)
-            shown = name.removeprefix("dev ")
-            for note in self._features[name].notes():
-                print(f"{shown}: {note}", flush=True)
+            self._print_notes(name.removeprefix("dev "), self._features[name])
         return self._features[name]
+
+    def _print_notes(self, name: str, features: Features) -> None:
+        special, ids = self.tokenizer.special, features.sequences.ids
+        pieces = int(np.count_nonzero((ids != special.cls) & (ids != special.sep)))
+        unknown = int(np.count_nonzero(ids == special.unk))
+        for note in (*features.notes(), unknown_note(unknown, pieces, "the encoder")):
+            if note:
+                print(f"{name}: {note}", flush=True)
 
     def scores(
         self, model: TaskModel, name: str, examples: Sequence[Any], values: TrainingConfig
     ) -> tuple[Scores, list[Prediction]]:
-        """Return the task's metrics on a dev set, and the predictions."""
+        """Return the task's metrics and, except for spans, its loss on a dev set; predictions."""
         features = self.features(f"dev {name}", examples, model.task)
         model_outputs = predict(model, features, values.batch_size // values.accumulation_steps)
         predictions = KINDS[model.task.kind].decode(model_outputs, features, examples, model.task)
-        return self.task.score(predictions, examples), predictions
+        scores = self.task.score(predictions, examples)
+        if "label" in features.targets:
+            # Of each example: a loss's own mean is forbidden within `fit` with a strategy.
+            losses = model.training_losses().call(
+                tf.constant(features.targets["label"]), tf.constant(model_outputs)
+            )
+            scores["loss"] = float(np.mean(losses))
+        return scores, predictions
 
     def _in_float32(
         self, model: TaskModel, config: FinetuneConfig, source: TrainingSource
@@ -197,19 +213,42 @@ class Finetuner:
 
     def _finish(
         self,
-        parts: dict[str, tuple[Scores, list[Prediction]]],
+        model: TaskModel,
+        config: FinetuneConfig,
+        run_config: dict[str, Any],
         metric: str,
         count: int,
         run: RunDir,
     ) -> None:
-        """Write scores, predictions, plots and the model card for the best weights."""
+        """Evaluate the best weights; write scores, predictions, plots and the model card."""
+        if self.held_out:
+            run_config["task"] = settings.to_dict(self._choose_threshold(model, config.training))
+        parts = {  # on all workers, which compute together
+            name: self.scores(model, name, examples, config.training)
+            for name, examples in self.data.dev.items()
+        }
+        for name, (scores, _) in parts.items():
+            if "loss" not in scores and isinstance(self.strategy, tf.distribute.OneDeviceStrategy):
+                features = self._features[f"dev {name}"]
+                scores["loss"] = mean_loss(model, features, config.training.batch_size)
+        if not devices.is_chief(self.strategy):
+            return
+        if self.held_out:
+            outputs.write_json(run.config_path, run_config)  # with the threshold
         result = report.result_of(self.task, self.data, parts, run.metrics(), metric)
         result["train_examples"] = count
         for name, (_, predictions) in parts.items():
             report.write_predictions(run.predictions_path(name), predictions, self.data.dev[name])
-        panels = {"loss": ("loss/train",), "dev": tuple(f"dev/{m}" for m in self.task.metrics)}
+        losses = ("loss/train", "dev/loss")
+        panels = {"loss": losses, "dev": tuple(f"dev/{m}" for m in self.task.metrics)}
         plot_metrics(run, panels, "step")
-        card.write(run, self.data, result, next(iter(parts.values()))[1])
+        card.write(run, self.data, self.source, result, next(iter(parts.values()))[1])
         run.finish(result)
         shutil.rmtree(run.training_path, ignore_errors=True)
         print(f"{run.path}: {report.line(result)}")
+
+
+def _is_complete(run: RunDir) -> bool:
+    if run.is_complete:
+        print(f"{run.path} is already complete: {report.line(run.result())}")
+    return run.is_complete

@@ -1,11 +1,11 @@
 """Training of a task model with tf_keras `compile` and `fit`, which keeps the best weights."""
 
-import contextlib
 import math
 import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 import tf_keras
 
@@ -69,25 +69,25 @@ def fine_tune(
     An interrupted run resumes from its last evaluation, with the batches and the dropout that it
     would have had. The best weights are the run's checkpoint. `evaluate` returns name -> value on
     the dev examples; `metric` names the value that chooses the best weights; higher is better.
-    `run` has begun.
+    `run` has begun, and the chief holds its lock.
 
     Raises:
-      InputError: another process is training the run, the loss is not finite, or the metric was
-        never a number.
+      InputError: the loss is not finite, or the metric was never a number.
     """
     values, strategy = config.training, model.distribute_strategy
-    chief = devices.is_chief(strategy)
     writes = writable_run(run, strategy)
-    with run.locked() if chief else contextlib.nullcontext(), MetricsLog(writes) as log:
+    with MetricsLog(writes) as log:
         state = _State(model, metric, values.patience, run, writes, log)
         first = state.restore()
         if first < plan.steps and not state.best.is_exhausted:
             size, pad = values.batch_size, not values.pad_to_longest
+            balanced = values.class_weights == "balanced"
+            weights = balanced_weights(train.targets["label"]) if balanced else None
             batches = training_batches(train, size, config.seed, first, plan.steps, pad)
             try:
                 with Progress("steps", plan.steps, first) as progress:
                     evaluation = _Evaluation(state, evaluate, plan, first, progress)
-                    model.fit(batches, callbacks=[evaluation], verbose=0)
+                    model.fit(batches, class_weight=weights, callbacks=[evaluation], verbose=0)
             # Stop without saving, unlike `StopRequest`: the loss that `fit` sums is not restored.
             except (KeyboardInterrupt, SystemExit):
                 print(f"stopped: the same command resumes from step {state.step:,}", flush=True)
@@ -95,6 +95,25 @@ def fine_tune(
         if state.best.value is None:
             raise InputError(f"`training.metric`: dev {metric} was not a number in any evaluation.")
         state.best.restore()
+
+
+def balanced_weights(labels: np.ndarray) -> dict[int, float]:
+    """Return label -> n / (k n_c), the weight with which each of k labels counts equally.
+
+    `labels` are the n labels of the training examples, n_c of which are c.
+    """
+    counts = np.bincount(labels)
+    equal = len(labels) / np.count_nonzero(counts)
+    return {label: equal / count if count else 0.0 for label, count in enumerate(counts.tolist())}
+
+
+def mean_loss(model: TaskModel, features: Features, batch_size: int) -> float:
+    """Return the mean of the task's own loss per unit, without dropout, on one device."""
+    order = np.argsort(features.unit_lengths, kind="stable")  # for few shapes and little padding
+    batches = tf.data.Dataset.from_tensor_slices(order).batch(batch_size).map(features.batch)
+    with model.distribute_strategy.scope():
+        model.compile(loss=model.training_losses())
+    return model.evaluate(batches.prefetch(2), verbose=0, return_dict=True)["loss"]
 
 
 def weights_of(model: TaskModel) -> tf.train.Checkpoint:

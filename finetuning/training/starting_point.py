@@ -21,26 +21,8 @@ from albert_tf.tasks.predictor import load_task_model
 from albert_tf.tasks.task_model import TaskModel
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from finetuning.datasets.task import Data
-from finetuning.training.config import FinetuneConfig, TrainingConfig
-
-# The rest of `task` and of `model` follows from the data and from --init.
-CHANGEABLE = (
-    "training.",
-    "seed",
-    "task.",
-    "model.hidden_dropout",
-    "model.attention_dropout",
-    "model.rematerialize",
-)
-FIXED = (
-    "task.kind",
-    "task.labels",
-    "task.pair",
-    "task.answerable",
-    "task.num_choices",
-    "task.center",
-    "task.scale",
-)
+from finetuning.training.config import FinetuneConfig
+from finetuning.training.keys import require_keys
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,12 +107,6 @@ def _tokenizer(path: str, other: str | None) -> Tokenizer:
     return own
 
 
-def _is_key(key: str, task: Any) -> bool:
-    section, _, name = key.partition(".")
-    owner = task if section == "task" else TrainingConfig
-    return name in {field.name for field in dataclasses.fields(owner)}
-
-
 def _kind_of(path: str) -> Any:
     return RunDir(path).config().get("task", {}).get("kind")
 
@@ -151,15 +127,8 @@ def resolve(
     Raises:
       ConfigError: a value is impossible, or follows from the data or from --init.
     """
-    keys = [assignment.partition("=")[0] for assignment in assignments]
-    for key in keys:
-        if near := [k for k in (f"training.{key}", f"task.{key}") if _is_key(k, data.task)]:
-            raise ConfigError(f"unknown key `{key}`. Did you mean {' or '.join(near)}?")
-        if not key.startswith(CHANGEABLE) or key in FIXED:
-            raise ConfigError(
-                f"`{key}` follows from the data or from --init and cannot be set. These can: "
-                f"{', '.join(CHANGEABLE)}."
-            )
+    require_keys(type(data.task), assignments)
+    keys = [assignment.partition("=")[0].strip() for assignment in assignments]
     # The encoder has no dropout unless the recipe or the user sets it (paper, section 4.9).
     model = start.config.replace(hidden_dropout=0.0, attention_dropout=0.0)
     config = settings.override(
@@ -182,6 +151,11 @@ def resolve(
             "`training.threshold_share` requires questions that may have no answer (squad2). "
             f"Received: {config.training.threshold_share}, for a task of kind {config.task.kind!r}."
         )
+    if training.class_weights != "none" and config.task.kind != "classifier":
+        raise ConfigError(
+            "`training.class_weights` requires a classifier. Received: "
+            f"{training.class_weights!r}, for a task of kind {config.task.kind!r}."
+        )
     if device == "tpu" and training.pad_to_longest:  # it compiles a program for each shape
         print(f"On a TPU all batches are padded to task.seq_length={config.task.seq_length}.")
         training = dataclasses.replace(training, pad_to_longest=False)
@@ -193,13 +167,12 @@ def _fit_lengths(task: Any, max_positions: int, chosen: Sequence[str]) -> Any:
 
     The settings that the user has `chosen` are unchanged.
     """
-    changes = length_limits(task, max_positions)
-    shorter = {key: value for key, value in changes.items() if f"task.{key}" not in chosen}
-    if not shorter:
-        return task
-    values = ", ".join(f"task.{key}={value}" for key, value in shorter.items())
-    print(
-        f"The encoder has {max_positions} positions: using {values} instead of the task's "
-        f"{task.seq_length}."
-    )
-    return dataclasses.replace(task, **shorter)
+    changed = {
+        key: value
+        for key, value in length_limits(task, max_positions).items()
+        if f"task.{key}" not in chosen and value != getattr(task, key)
+    }
+    if changed:
+        values = (f"`task.{key}` {getattr(task, key)} -> {changed[key]}" for key in changed)
+        print(f"The encoder has {max_positions} positions: {', '.join(values)}.")
+    return dataclasses.replace(task, **changed)

@@ -1,10 +1,11 @@
 """The outputs of a teacher for texts, computed once and stored as TFRecords."""
 
+import dataclasses
 import hashlib
 import itertools
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,8 @@ from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import Predictor, load_predictor, predict
 from albert_tf.training.progress import Progress
-from finetuning.datasets.table_files import lines_of
+from finetuning.datasets.table_files import FORMATS, lines_of, open_table
+from finetuning.datasets.text_classification import PAIR, SINGLE
 
 CHUNK = 4096  # texts in memory at a time
 _SCHEMA = {
@@ -27,15 +29,26 @@ _SCHEMA = {
 }
 
 
-def examples_of(path: str, pair: bool) -> Iterator[TextExample]:
-    """Yield one text per line, or two separated by a tab; `.gz` files are read directly.
+def examples_of(path: str, pair: bool, columns: Sequence[str] = ()) -> Iterator[TextExample]:
+    """Yield the texts, or pairs, of a table or of plain lines; `.gz` files are read directly.
+
+    A .csv, .tsv or .jsonl file is a table with the column text, or with text_a and text_b, or with
+    the teacher's own `columns`; others are ignored. In any other file, each line is a text, or two
+    separated by a tab.
 
     Raises:
       InputNotFoundError: there is no such file.
-      InputError: a line has another form, an empty text, or is not UTF-8.
+      InputError: a column is missing, a row or line has another form or an empty text, or the file
+        is not UTF-8.
     """
     if not os.path.isfile(path):
         raise InputNotFoundError(f"--texts: no file {path!r} (working folder {os.getcwd()}).")
+    if path.removesuffix(".gz").endswith(FORMATS):
+        remedy = "Rename the column, or the file to .txt if its lines are texts."
+        table = dataclasses.replace(open_table(path), remedy=remedy)
+        for _, cells in table.select(columns or (PAIR if pair else SINGLE)):
+            yield TextExample(cells[0], cells[1] if pair else None)
+        return
     for number, line in lines_of(path):
         cells = line.rstrip("\r\n").split("\t")
         if len(cells) != 1 + pair or not all(cell.strip() for cell in cells):

@@ -39,11 +39,25 @@ def test_asking_in_python(tuned: pathlib.Path):
     assert (
         predictor(["pear plum", TextExample("saw")])[0] == predictor([TextExample("pear plum")])[0]
     )
-    for wrong, received in {"pear": "'p'", (SpanExample("q", "c"),): "SpanExample"}.items():
+    for wrong, received in {
+        "pear plum": "'pear plum'. Pass a list, also for a single example.",
+        "": "''. Pass a list",
+        TextExample("pear"): "TextExample.* Pass a list",
+        (SpanExample("q", "c"),): "SpanExample",
+    }.items():
         with pytest.raises(
             InputError, match=f"a list of albert_tf.TextExample. Received: {received}"
         ):
             predictor(wrong)
+
+
+def test_an_empty_text_is_answered(tuned: pathlib.Path, tmp_path: pathlib.Path):
+    """In Python, as a line and in JSON: the answer to no pieces at all."""
+    (empty,) = load_predictor(str(tuned / "seed-0"))([""])
+    lines = ask(tuned, 'pear plum\n\n{"text": ""}\n', tmp_path).splitlines()
+    for line in lines[1:]:
+        assert json.loads(line)["score"] == pytest.approx(empty["score"], abs=1e-5)
+    assert len(lines) == 3
 
 
 def test_a_threshold_is_of_questions(tuned: pathlib.Path):
@@ -77,13 +91,9 @@ def test_lines_of_every_kind():
         ("a\tb", Section("classifier"), "in.txt:7: A line must be a text without tabs"),
         ("a", Section("classifier", True), "in.txt:7: A line must be two texts separated by a tab"),
         ("what?", Section("span"), "in.txt:7: A line must be a JSON object with question"),
-        ('{"context": "c"}', Section("span"), "in.txt:7: question must be a non-empty text"),
-        (
-            '{"text": null}',
-            Section("classifier"),
-            "in.txt:7: text must be a non-empty text",
-        ),
-        (" ", Section("classifier"), "in.txt:7: text must be a non-empty text"),
+        ('{"context": "c"}', Section("span"), "in.txt:7: question must be a text"),
+        ('{"text": null}', Section("classifier"), "in.txt:7: text must be a text"),
+        ("", Section("classifier", True), "in.txt:7: A line must be two texts separated by a tab"),
         (
             '{"question": "q", "context": "c", "options": "ab"}',
             Section("multiple_choice"),

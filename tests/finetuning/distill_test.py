@@ -1,6 +1,7 @@
 """Distillation: the loss by hand, the teacher's answers kept, student beside control."""
 
 import dataclasses
+import gzip
 import json
 import pathlib
 import shutil
@@ -56,6 +57,28 @@ def test_texts_that_do_not_fit(tmp_path: pathlib.Path):
         list(teacher.examples_of(str(file), pair=False))
     with pytest.raises(InputNotFoundError, match="--texts: no file"):
         list(teacher.examples_of(str(tmp_path / "no"), pair=False))
+
+
+def test_texts_of_a_table(tmp_path: pathlib.Path):
+    """The header and other columns are no texts; quotes are those of csv."""
+    files = {
+        "one.csv": ('label,text\nx,"a saw, a file"\n', [TextExample("a saw, a file")]),
+        "one.jsonl": ('{"text": "a\\tb", "id": 1}\n', [TextExample("a\tb")]),
+        "two.tsv": ("text_a\ttext_b\tlabel\na\tb\tx\n", [TextExample("a", "b")]),
+    }
+    for name, (content, examples) in files.items():
+        (tmp_path / name).write_text(content)
+        path, pair = str(tmp_path / name), name.startswith("two")
+        assert list(teacher.examples_of(path, pair)) == examples
+        with pytest.raises(InputError, match="Rename the column, or the file to .txt"):
+            list(teacher.examples_of(path, not pair))
+    with gzip.open(tmp_path / "own.csv.gz", "wt") as file:
+        file.write("body\na saw\n")
+    own = teacher.examples_of(str(tmp_path / "own.csv.gz"), False, ("body",))
+    assert list(own) == [TextExample("a saw")]
+    (tmp_path / "empty.csv").write_text("text\na saw\n  \n")
+    with pytest.raises(InputError, match=r"empty.csv:3: `text` is empty"):
+        list(teacher.examples_of(str(tmp_path / "empty.csv"), False))
 
 
 def test_the_output_and_the_teacher_are_checked_first(

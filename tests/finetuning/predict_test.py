@@ -63,6 +63,18 @@ def test_a_run_of_mnli_answers_ax_and_not_rte(start: str, tmp_path: pathlib.Path
     assert not out.exists()
 
 
+def test_an_empty_question_or_context_is_answered(start: str, tmp_path: pathlib.Path):
+    task = SpanTask(answerable=True, seq_length=32, doc_stride=8)
+    run = leave_run(start, tmp_path / "run", "squad2", task)
+    leave_weights(run, 1)
+    rows = [{"question": q, "context": c} for q, c in (("", "a file"), ("who?", ""), ("", ""))]
+    (tmp_path / "in.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    out = tmp_path / "out.jsonl"
+    predict.main(PredictOptions(run, str(tmp_path / "in.jsonl"), str(out), null_threshold=1e9))
+    answers = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [bool(each["answer"]) for each in answers] == [True, False, False]
+
+
 def test_stdin_is_read_as_files_are(tmp_path: pathlib.Path, monkeypatch):
     def lines(content: bytes) -> list:
         (tmp_path / "in.txt").write_bytes(content)

@@ -1,5 +1,6 @@
 """The paper's rows: medians, Avg and speed-up by hand; two runs on a task end to end."""
 
+import csv
 import dataclasses
 import json
 import pathlib
@@ -28,11 +29,11 @@ def runs(start: str, tmp_path: pathlib.Path) -> pathlib.Path:
 def test_a_row_by_hand(runs: pathlib.Path):
     """Of SQuAD 2.0 the paper's protocol goes into Avg; what the run answers with is beside it."""
     one, other = str(runs / "a"), str(runs / "b")
-    at_zero = {"f1": 0.5, "exact_match": 0.4, "exact_match_at_best_f1": 0.5}
+    at_zero = {"f1": 0.5, "exact_match": 0.4, "exact_match_at_best_f1": 0.5, "dev_examples": 100}
     results = {
         (one, "squad2"): [{"best_f1": f1, **at_zero} for f1 in (0.60, 0.70, 0.65)],
-        (one, "cola"): [{"mcc": 0.25, "seconds": 3.0}],
-        (other, "cola"): [{"mcc": 0.5}],
+        (one, "cola"): [{"mcc": 0.25, "seconds": 3.0, "dev_examples": 40}],
+        (other, "cola"): [{"mcc": 0.5, "dev_examples": 40}],
     }
     lines = paper_table.table_of([one, other], ["squad2", "cola"], results, one).splitlines()
     count = RunDir(one).config() and train.StartingPoint.of(one, None, None).config.param_count()
@@ -41,13 +42,51 @@ def test_a_row_by_hand(runs: pathlib.Path):
     assert lines[0] == header
     assert lines[2] == f"| a | {count:,} | 65.0/50.0 | 50.0/40.0 | 25.0 | 41.2 | 1.0x |"
     assert lines[3] == f"| b | {count:,} | failed | failed | 50.0 |  | 2.0x |"
+    assert lines[4:] == [
+        "| always the same answer |  |  |  |  |  |  |",
+        "| dev examples |  | 100 | 100 | 40 |  |  |",
+    ]
     lines = paper_table.table_of([one, other], ["cola"], results, other).splitlines()
     assert lines[2].endswith("| 0.5x |") and lines[3].endswith("| 1.0x |")
 
 
+def test_errors_and_baselines_by_hand(runs: pathlib.Path, tmp_path: pathlib.Path):
+    """Of two seeds the medians; of a task without a common answer no baseline.
+
+    A result of an older version has both for the deciding metric only, and errors of few examples.
+    """
+    run = str(runs / "a")
+    scores = {"f1": 0.75, "exact_match": 0.5, "metric": "f1", "dev_examples": 1000}
+    errors = [{"f1": 0.01, "exact_match": 0.02}, {"f1": 0.03, "exact_match": 0.02}]
+    old = {"mcc": 0.5, "metric": "mcc", "baseline": 0.0, "standard_error": 0.125}
+    new = {"accuracy": 0.5, "baselines": {"accuracy": 0.25}, "dev_examples": 20}
+    results = {
+        (run, "squad1"): [scores | {"standard_errors": each} for each in errors],
+        (run, "cola"): [old | {"dev_examples": 40}],
+        (run, "rte"): [new | {"metric": "accuracy", "standard_error": 0.5}],
+    }
+    tasks = ["squad1", "cola", "rte"]
+    lines = paper_table.table_of([run], tasks, results, run).splitlines()
+    assert "| 75.0 ± 2.0/50.0 ± 2.0 | 50.0 ± 12.5 | 50.0 | 54.2 |" in lines[2]
+    assert lines[3:] == [
+        "| always the same answer |  |  | 0.0 | 25.0 |  |  |",
+        "| dev examples |  | 1,000 | 40 | 20 |  |  |",
+    ]
+    options = TableOptions((run,), ",".join(tasks), "glue", str(tmp_path))
+    table._write(options, [run], tasks, results, run)
+    with open(tmp_path / "results.csv", encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["run"], row["task"]) for row in rows] == [
+        *((run, name) for name in ("squad1", "squad1", "cola", "rte")),
+        *(("always the same answer", name) for name in ("cola", "rte")),
+    ]
+    assert [row["standard_error_f1"] for row in rows[:2]] == ["0.01", "0.03"]
+    assert rows[2]["standard_error_mcc"] == "0.125"
+    assert (rows[4]["mcc"], rows[5]["accuracy"]) == ("0.0", "0.25")
+
+
 def glue(folder: pathlib.Path) -> None:
     """RTE, STS-B, MRPC and MNLI in the layouts of their files, four rows each."""
-    pair = "\t".join(["A text.", "Another text."])
     nli = "\t".join(["x"] * 8)
     columns = {
         "RTE": (
@@ -69,9 +108,10 @@ def glue(folder: pathlib.Path) -> None:
     }
     for name, (header, row, labels) in columns.items():
         (folder / name).mkdir(parents=True)
-        rows = [row.format(pair, label) for label in (labels * 4)[:4]]
         parts = ("dev_matched", "dev_mismatched") if name == "MNLI" else ("dev",)
-        for part in ("train", *parts):
+        for part in ("train", *parts):  # MRPC's training rows that are dev rows are left out
+            pair = f"A text of {part}.\tAnother text."
+            rows = [row.format(pair, label) for label in (labels * 4)[:4]]
             text = "\n".join([header, *rows]) + "\n"
             (folder / name / f"{part}.tsv").write_text(text, encoding="utf-8")
 
@@ -179,8 +219,10 @@ def test_two_runs_end_to_end(
     written = (tmp_path / "table" / "table.md").read_text()
     for name in ("a", "b"):
         result = RunDir(str(tmp_path / "table" / name / "text_classification")).result()
-        assert f"| {name} |" in written and f"| {100 * result['accuracy']:.1f} |" in written
-    assert len((tmp_path / "table" / "results.csv").read_text().splitlines()) == 3
+        shown = f"| {100 * result['accuracy']:.1f} ± {100 * result['standard_error']:.1f} |"
+        assert f"| {name} |" in written and shown in written
+    assert f"| {100 * result['baseline']:.1f} |" in written
+    assert len((tmp_path / "table" / "results.csv").read_text().splitlines()) == 4
     capsys.readouterr()
     assert table.main(options) == 0  # taken up again: nothing is trained
     assert capsys.readouterr().out.count("already complete") == 2 and len(begun) == 4

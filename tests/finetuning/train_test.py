@@ -1,5 +1,6 @@
 """Runs from the command line's options: seeds, cards, caches, recipes, what is refused."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -31,7 +32,7 @@ from finetuning.training.starting_point import StartingPoint
 from tests.finetuning.conftest import QUICK
 
 
-def test_every_seed_learns_and_leaves_a_whole_run(tuned: pathlib.Path):
+def test_every_seed_learns_and_leaves_a_whole_run(tuned: pathlib.Path, fruit: str):
     for number in (0, 1):
         run = RunDir(str(tuned / f"seed-{number}"))
         result, config = run.result(), run.config()
@@ -47,6 +48,13 @@ def test_every_seed_learns_and_leaves_a_whole_run(tuned: pathlib.Path):
             row["example"]["label"] == row["prediction"]["label"] for row in map(json.loads, rows)
         )
         assert right / len(rows) == pytest.approx(result["accuracy"])
+        likelihoods = [
+            row["prediction"]["probabilities"][row["example"]["label"]]
+            for row in map(json.loads, rows)
+        ]
+        assert result["loss"] == pytest.approx(-np.mean(np.log(likelihoods)), rel=1e-4)
+        assert result["loss"] == pytest.approx(best["dev/loss"], rel=1e-2)  # in bfloat16
+        assert f"| loss | {result['loss']:.4f} |" in card and f"examples of `{fruit}`" in card
         assert not pathlib.Path(run.training_path).exists()
 
 
@@ -140,6 +148,7 @@ def test_what_is_refused_before_anything_is_computed(
     assert not run.exists()
 
 
+@pytest.mark.slow_parameters("macro_f1-ckpt-4")
 @pytest.mark.parametrize(("metric", "kept"), [("accuracy", "ckpt-2"), ("macro_f1", "ckpt-4")])
 def test_the_weights_with_the_best_metric_are_kept(
     metric: str, kept: str, start: str, fruit: str, tmp_path: pathlib.Path, monkeypatch
@@ -199,6 +208,62 @@ def test_a_finished_run_is_left_alone_and_another_configuration_refused(
     )
     with pytest.raises(InputError, match=r"training.learning_rate: 0.002 != 0.5"):
         main(other)
+
+
+def files_of(folder: pathlib.Path) -> dict[pathlib.Path, int]:
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+
+
+@pytest.fixture
+def live(tuned: pathlib.Path, fruit: str, start: str, tmp_path: pathlib.Path) -> FinetuneOptions:
+    """The command of a run that has begun and not ended."""
+    shutil.copytree(tuned / "seed-0", tmp_path / "run")
+    (tmp_path / "run" / "result.json").unlink()
+    path = str(tmp_path / "run")
+    return FinetuneOptions("text_classification", path, fruit, init=start, set=QUICK)
+
+
+def test_a_second_process_writes_nothing_into_a_live_run(live: FinetuneOptions):
+    run = RunDir(live.run_dir)
+    before = files_of(pathlib.Path(run.path))
+    with run.locked(), pytest.raises(InputError, match="another process is training this run"):
+        main(live)
+    assert files_of(pathlib.Path(run.path)) == before
+
+
+def test_nor_where_the_first_has_ended_in_the_meantime(
+    live: FinetuneOptions, tuned: pathlib.Path, monkeypatch, capsys
+):
+    """It ends between the look at result.json and the lock."""
+    before = files_of(pathlib.Path(live.run_dir))
+
+    class Ending(RunDir):
+        def locked(self) -> contextlib.AbstractContextManager:
+            self.finish(RunDir(str(tuned / "seed-0")).result())
+            return super().locked()
+
+    monkeypatch.setattr(train, "RunDir", Ending)
+    main(live)
+    assert "is already complete: dev accuracy" in capsys.readouterr().out
+    after = files_of(pathlib.Path(live.run_dir))
+    after.pop(pathlib.Path(live.run_dir, "result.json"))
+    assert after.keys() == before.keys()
+
+
+def test_a_vocabulary_of_another_language_is_told(start: str, tmp_path: pathlib.Path, capsys):
+    """All of the pieces of the Chinese part are unknown, and none of the English one."""
+    texts = {"train": "红楼梦\tyes\n满纸荒唐言\tno\n", "dev": "a file\tyes\na name\tno\n"}
+    for part, rows in texts.items():
+        (tmp_path / f"{part}.tsv").write_text(f"text\tlabel\n{rows}", encoding="utf-8")
+    options = FinetuneOptions(
+        "text_classification", str(tmp_path / "run"), str(tmp_path), init=start, set=QUICK[:2]
+    )
+    main(dataclasses.replace(options, dry_run=True))
+    note = (
+        "of the pieces are unknown to the vocabulary. Check that the encoder is for this language."
+    )
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if "unknown" in line)
+    assert line.startswith("train: ") and line.endswith(note)
 
 
 def test_the_paper_s_recipe_gives_way_to_the_user(start: str):
@@ -291,5 +356,5 @@ def test_the_standard_error_of_a_correlation_is_that_of_resamples():
         {"label": str(label), "probabilities": {"0": 1 - label, "1": label}}
         for label in (rng.randint(0, 1) for _ in examples)
     ]
-    error = report.standard_error(TASKS["cola"], "classifier", "mcc", answers, examples)
-    assert error == pytest.approx(1 / 20, rel=0.2)
+    errors = report.standard_errors(TASKS["cola"], "classifier", answers, examples)
+    assert errors["mcc"] == pytest.approx(1 / 20, rel=0.2)

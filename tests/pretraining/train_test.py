@@ -4,6 +4,7 @@ Tolerance for several replicas: sums are added in another order, so losses agree
 after ten steps; everything else is compared bit by bit.
 """
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -113,6 +114,33 @@ def test_a_finished_run_is_left_alone(finished: RunDir, tiny_records: str, capsy
     train.main(options(tiny_records, finished.path, "loop.steps=60"))
     assert os.stat(finished.result_path).st_mtime_ns == before
     assert "already complete" in capsys.readouterr().out
+
+
+def test_a_second_process_writes_nothing_into_a_live_run(
+    finished: RunDir, tiny_records: str, tmp_path: pathlib.Path, monkeypatch, capsys
+):
+    """Neither while the first one trains nor if it ends between a look at the run and the lock."""
+
+    def files() -> dict[pathlib.Path, int]:
+        return {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*")}
+
+    shutil.copytree(finished.path, tmp_path / "run")
+    run = RunDir(str(tmp_path / "run"))
+    (result := pathlib.Path(run.result_path)).unlink()
+    again, before = options(tiny_records, tmp_path / "run", "loop.steps=60"), files()
+    with run.locked(), pytest.raises(InputError, match="another process is training this run"):
+        train.main(again)
+    assert files() == before
+
+    class Ending(RunDir):
+        def locked(self) -> contextlib.AbstractContextManager:
+            self.finish({})
+            return super().locked()
+
+    monkeypatch.setattr(train, "RunDir", Ending)
+    train.main(again)
+    assert "is already complete" in capsys.readouterr().out
+    assert files().keys() == before.keys() | {result}
 
 
 def test_another_configuration_is_refused(finished: RunDir, tiny_records: str):

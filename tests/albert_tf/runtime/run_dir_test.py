@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 
 import pytest
 
@@ -37,6 +38,7 @@ def test_environment_names_versions():
     found = environment()
     assert found["packages"]["tensorflow"].count(".") == 2
     assert found["packages"]["tf-keras"]
+    assert re.fullmatch("[0-9a-f]{40}(-dirty)?", found["commit"] or "0" * 40)  # None: no checkout
     json.dumps(found)
 
 

@@ -1,23 +1,28 @@
 """Tables are read exactly; what does not fit is named by file, line and remedy."""
 
+import csv
 import gzip
 import pathlib
 
+import pandas
 import pytest
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from finetuning.datasets.table_files import (
     find,
     lines_of,
+    note_if_quoted,
     open_table,
     parse_json,
     write_predictions,
 )
 
 
-def cells(path: pathlib.Path, *names: str, **options) -> list[tuple[int, list[str]]]:
+def cells(
+    path: pathlib.Path, *names: str, quotes_are_text: bool = False, **options
+) -> list[tuple[int, list[str]]]:
     """The line and the cells of each row."""
-    rows = open_table(str(path)).select(names, **options)
+    rows = open_table(str(path), quotes_are_text=quotes_are_text).select(names, **options)
     return [(int(place.removeprefix(f"{path}:")), chosen) for place, chosen in rows]
 
 
@@ -28,11 +33,68 @@ def written(folder: pathlib.Path, name: str, content: str | bytes) -> pathlib.Pa
 
 
 @pytest.mark.parametrize("name", ["a.tsv", "a.tsv.gz"])
-def test_tsv_is_divided_by_tabs_alone(tmp_path, name):
+def test_where_quotes_are_text_tabs_alone_divide(tmp_path, name):
     # A byte order mark, quotes, carriage returns at ends of lines and within, U+2028, blank lines.
     content = '\ufefftext\tid\tlabel\r\n"a\t1\tx\r\n\nb "c"\u2028d\re\t2\ty, z'
     path = written(tmp_path, name, content)
-    assert cells(path, "label", "text") == [(2, ["x", '"a']), (4, ["y, z", 'b "c"\u2028d\re'])]
+    rows = cells(path, "label", "text", quotes_are_text=True)
+    assert rows == [(2, ["x", '"a']), (4, ["y, z", 'b "c"\u2028d\re'])]
+
+
+TEXTS = [
+    '"Great" film',
+    'He said "so"',
+    '"',
+    'a\ttab, a "quote" and\na line\r\n',
+    "naïve\u2028漢字 😀",
+    " ' ; \\t",
+    '"all of it"',
+]
+
+
+@pytest.mark.parametrize("writer", ["csv", "csv, all quoted", "pandas"])
+@pytest.mark.parametrize(("name", "delimiter"), [("a.tsv", "\t"), ("a.csv", ",")])
+def test_what_csv_and_pandas_write_is_read_exactly(tmp_path, writer, name, delimiter):
+    path = tmp_path / name
+    if writer == "pandas":
+        table = pandas.DataFrame({"text": TEXTS, "label": range(len(TEXTS))})
+        table.to_csv(path, sep=delimiter, index=False)
+    else:
+        with open(path, "w", encoding="utf-8", newline="") as file:
+            quoting = csv.QUOTE_ALL if "all" in writer else csv.QUOTE_MINIMAL
+            rows = csv.writer(file, delimiter=delimiter, quoting=quoting)
+            rows.writerows([("text", "label"), *zip(TEXTS, range(len(TEXTS)), strict=True)])
+    found = cells(path, "text", "label")
+    assert [row for _, row in found] == [[text, str(i)] for i, text in enumerate(TEXTS)]
+    assert [line for line, _ in found] == [2, 3, 4, 5, 8, 9, 10]
+
+
+def test_a_row_in_quotes_that_swallows_others_is_noted_once(tmp_path, capsys):
+    """Of a file whose quotes were meant as text, csv makes one row of three."""
+    rows = 'a\tx\n"b\ty\nc\ty\nd"\tx\n'
+    path = written(tmp_path, "a.tsv", "text\tlabel\n" + rows * 2)
+    assert [line for line, _ in cells(path, "text", "label")] == [2, 3, 6, 7]
+    note = "a text in quotes holds tabs and line breaks. If quotes are text in this file: write"
+    printed = capsys.readouterr().err
+    assert printed.startswith(f"{path}:3: {note} it with csv") and printed.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "is_noted"),
+    [
+        (['"a"', '"b "" c"'], True),
+        (['"a"'] * 5 + ["b"], True),
+        (['"a"', "b"], False),
+        (['"'], False),
+        ([], False),
+    ],
+)
+def test_texts_that_csv_quoted_are_noted_where_quotes_are_text(capsys, rows, is_noted):
+    table = [(f"a.tsv:{i}", [text, "label"]) for i, text in enumerate(rows, start=2)]
+    assert list(note_if_quoted(iter(table), 1)) == table
+    printed = capsys.readouterr().err
+    assert printed.startswith("a.tsv:2: the texts begin and end with quotes") is is_noted
+    assert ("csv.QUOTE_NONE" in printed) is is_noted
 
 
 def test_csv_has_quoting(tmp_path):
@@ -63,8 +125,20 @@ BAD = {
     "open quote": ("a.csv", 'text,label\na,b\n"c,d\n', ["a.csv:3", "quotes"]),
     "no JSON": ("a.jsonl", '{"text": "a", "label": "b"}\nc\n', ["a.jsonl:2", "JSON"]),
     "no object": ("a.jsonl", '["text", "label"]\n', ["a.jsonl:1", "object"]),
-    "no text": ("a.jsonl", '{"text": null, "label": 0}\n', ["a.jsonl:1", "`text`", "None"]),
-    "no key": ("a.jsonl", '{"text": "a", "label": 0}\n{"text": "b"}\n', ["a.jsonl:2", "`label`"]),
+    "stray quote": ("a.tsv", 'text\tlabel\n"a" b\tc\n', ["a.tsv:2", "\\t", "double the quotes"]),
+    "csv": ("a.tsv", 'text\tlabel\na\tb\n"c\td\n', ["a.tsv:3", "csv.writer or pandas to_csv"]),
+    "no text": ("a.jsonl", '{"text": ["a"], "label": 0}\n', ["a.jsonl:1", "`text`", "['a']"]),
+    "null": (
+        "a.jsonl",
+        '{"text": null, "label": 0}\n',
+        ["a.jsonl:1: the key `text` is missing or null. Add it, or remove the row."],
+    ),
+    "no key": (
+        "a.jsonl",
+        '{"text": "a", "label": 0}\n{"text": "b"}\n',
+        ["a.jsonl:2: the key `label` is missing or null. Add it, or remove the row."],
+    ),
+    "no key in the first": ("a.jsonl", '{"text": "a"}\n', ["the first object must name", "label"]),
     "half a file": ("a.tsv.gz", gzip.compress(b"text\tlabel\n" * 99)[:-9], ["complete gzip"]),
 }
 

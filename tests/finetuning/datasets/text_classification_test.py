@@ -1,12 +1,13 @@
 """A user's table is read exactly, and what does not fit is named by file and row."""
 
+import dataclasses
 import pathlib
 
 import pytest
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.tasks.examples import TextExample
-from finetuning.datasets.task import Source
+from finetuning.datasets.task import Reading, Source
 from finetuning.datasets.text_classification import TextClassification
 
 TASK = TextClassification()
@@ -21,13 +22,13 @@ def write(folder: pathlib.Path, **files: str) -> Source:
 
 
 def test_labels_come_from_the_training_part_sorted(tmp_path, capsys):
-    rows = "label\tid\ttext\nb\t1\tHe said \"so\na\t2\tcafé, d'accord\nb \t3\ty\n"
+    rows = 'label\tid\ttext\nb\t1\tHe said "so\na\t2\tcafé, d\'accord\nb \t3\t"y\tz"\n'
     data = TASK.read(write(tmp_path, train_tsv=rows, dev_tsv=DEV))
     assert (data.task.labels, data.task.pair) == (("a", "b"), False)
-    assert data.train == [  # quotes are text, not quoting; a label's spaces are none of it
+    assert data.train == [  # quotes quote where a text begins with one; labels are stripped
         TextExample('He said "so', None, 1),
         TextExample("café, d'accord", None, 0),
-        TextExample("y", None, 1),
+        TextExample("y\tz", None, 1),
     ]
     assert data.dev == {"dev": [TextExample("x", None, 0)]}
     assert capsys.readouterr().out == (
@@ -71,6 +72,40 @@ def test_what_does_not_fit_is_named(tmp_path, train: str, dev: str, words: tuple
     assert all(word in str(error.value) for word in words), error.value
 
 
+@pytest.mark.parametrize("names", [("review",), ("question", "answer")])
+def test_columns_with_names_of_their_own(tmp_path, names: tuple[str, ...]):
+    header = "\t".join(["text", *names, "stars"])
+    cells = "\t".join(["another", *names])
+    source = write(
+        tmp_path,
+        train_tsv=f"{header}\n{cells}\ta\n{cells}\tb\n",
+        dev_tsv=f"{header}\n{cells}\ta\n",
+        test_tsv="\t".join(names) + "\n" + "\t".join(names) + "\n",
+    )
+    source = dataclasses.replace(source, reading=Reading(names, "stars"))
+    data = TASK.read(source)
+    assert (data.task.labels, data.task.pair) == (("a", "b"), len(names) == 2)
+    assert data.train == [TextExample(*names, label=0), TextExample(*names, label=1)]
+    assert data.dev == {"dev": [TextExample(*names, label=0)]}
+    assert TASK.read_part(source, "test", data.task) == [TextExample(*names)]
+
+
+def test_columns_that_do_not_exist_are_named_beside_those_that_do(tmp_path):
+    source = write(tmp_path, train_tsv="review\tstars\nx\ta\n")
+    for reading, missing in (
+        (Reading(), "text, label"),
+        (Reading(("reviews",)), "reviews, label"),
+        (Reading(("review",), "Stars"), "Stars"),
+    ):
+        with pytest.raises(InputError) as error:
+            TASK.read(dataclasses.replace(source, reading=reading))
+        assert "train.tsv:1" in str(error.value)
+        assert (
+            f"Received: ['review', 'stars']; missing or repeated: {missing}. Rename the columns, "
+            "or train with --text_column and --label_column."
+        ) in str(error.value)
+
+
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(InputNotFoundError, match=r"train\.tsv or train\.csv or train\.jsonl"):
         TASK.read(Source(str(tmp_path)))
@@ -78,7 +113,7 @@ def test_a_missing_file_is_named(tmp_path):
 
 def test_without_a_dev_part_it_is_said_how_to_make_one(tmp_path):
     source = write(tmp_path, train_tsv="text\tlabel\nx\ta\ny\tb\n")
-    with pytest.raises(InputNotFoundError, match=r"dev\.tsv .* Move about a tenth"):
+    with pytest.raises(InputNotFoundError, match=r"dev\.tsv .* train with --dev_fraction=0\.1"):
         TASK.read(source)
 
 

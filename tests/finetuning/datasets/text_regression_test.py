@@ -1,5 +1,6 @@
 """A user's own numbers: read exactly, learned in any unit, named where they are none."""
 
+import dataclasses
 import pathlib
 import random
 
@@ -11,6 +12,7 @@ from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.predictor import load_predictor
 from finetuning import distill, train
+from finetuning.datasets.task import Reading
 from finetuning.datasets.text_regression import TextRegression
 from tests.finetuning.conftest import QUICK
 from tests.finetuning.datasets.text_classification_test import write
@@ -37,6 +39,15 @@ def test_numbers_of_every_format(tmp_path, capsys):
     assert data.task.scale == pytest.approx(np.std(numbers))
     assert TASK.read_part(source, "test", data.task) == [TextExample("h", None, None)]
     assert "dev: 2 examples: mean 4.75, deviation 2.25, from 2.5 to 7\n" in capsys.readouterr().out
+
+
+def test_columns_with_names_of_their_own(tmp_path):
+    rows = "review\tstars\nx\t1\ny\t2\n"
+    source = write(tmp_path, train_tsv=rows, dev_tsv=rows, test_tsv="review\nx\n")
+    source = dataclasses.replace(source, reading=Reading(("review",), "stars"))
+    data = TASK.read(source)
+    assert data.train == data.dev["dev"] == [TextExample("x", None, 1), TextExample("y", None, 2)]
+    assert TASK.read_part(source, "test", data.task) == [TextExample("x")]
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,20 @@
-"""A card lists what was answered wrongly, of every kind of task, the surest first."""
+"""A card: its header for the Hub, what scores are worth, classes by hand, mistakes of each kind."""
+
+import json
+import pathlib
 
 import pytest
+import yaml
 
+from albert_tf.runtime.run_dir import RunDir
+from albert_tf.tasks.classifier import ClassifierTask
 from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample
-from finetuning.reporting.card import _mistakes
+from finetuning.datasets.task import Data, Source
+from finetuning.reporting import card
+from finetuning.reporting.hub_header import hub_header
+from finetuning.reporting.mistakes import by_class, sections
+from finetuning.training.config import TrainingConfig
+from tests.finetuning.untrained import leave_run
 
 ONE, TWO = {"kind": "span", "answerable": False}, {"kind": "span", "answerable": True}
 NONE = SpanExample("who?", "Jane wrote", is_impossible=True)
@@ -19,21 +30,21 @@ CHOICE = ChoiceExample("q", "c", ("x", "y"), 0)
             SPAN,
             {"answer": "Jane", "score": 0.9},
             {"answer": "", "score": 0.0},
-            "| who? | Jane | (no answer) |",
+            "| who? | missed answer | Jane | (no answer) |",
         ),
         (
             ONE,
             SPAN,
             {"answer": "the JANE.", "score": 0.9},
             {"answer": "Jane wrote", "score": 0.1},
-            "| who? | Jane | Jane wrote |",
+            "| who? | wrong span | Jane | Jane wrote |",
         ),  # as the scorer has it: case, articles, marks
         (
             TWO,
             NONE,
-            {"answer": "", "score": 0.0},
-            {"answer": "Jane", "score": 0.1},
-            "| who? | (no answer) | Jane |",
+            {"answer": "", "score": 0.0, "null_score": 1.0},
+            {"answer": "Jane", "score": 0.1, "null_score": -1.0},
+            "| who? | invented answer | (no answer) | Jane |",
         ),
         (
             {"kind": "multiple_choice"},
@@ -59,14 +70,151 @@ CHOICE = ChoiceExample("q", "c", ("x", "y"), 0)
     ],
 )
 def test_mistakes(task: dict, example: object, right: dict, wrong: dict, row: str):
-    table = _mistakes(task, [right, wrong], [example, example])[-1]
+    table = sections(task, [right, wrong], [example, example])[-1]
     assert table.splitlines()[2:] == [row]
+
+
+def test_mistakes_of_every_kind_are_shown():
+    """Of 20 missed answers, 2 invented and 1 wrong: in turns, the surest of each kind first."""
+    predictions = [{"answer": "", "score": 0.0, "null_score": i} for i in range(20)]
+    examples = [SPAN] * 20
+    for example, scores in ((NONE, (0.3, 0.4)), (SPAN, (0.1,))):
+        predictions += [{"answer": "wrote", "score": s, "null_score": -1.0} for s in scores]
+        examples += [example] * len(scores)
+    count, table = sections(TWO, predictions, examples)[-2:]
+    listed = "20 x missed answer, 2 x invented answer, 1 x wrong span"
+    assert count == f"23 of 23 answers do not match exactly: {listed}."
+    kinds = [line.split(" | ")[1].split()[0] for line in table.splitlines()[2:]]
+    assert kinds == ["missed", "invented", "wrong", "missed", "invented", *["missed"] * 5]
 
 
 def test_a_label_with_a_bar_is_one_cell():
     task = {"kind": "classifier", "labels": ["a|b", "c"]}
-    _, _, confusion, *_ = _mistakes(
-        task, [{"label": "c", "score": 1.0}], [TextExample("x", label=0)]
-    )
-    assert confusion.splitlines()[0] == r"|  | a\|b | c |"
-    assert confusion.splitlines()[2:] == [r"| a\|b | 0 | 1 |", "| c | 0 | 0 |"]
+    parts = sections(task, [{"label": "c", "score": 1.0}], [TextExample("x", label=0)])
+    confusion = parts[parts.index("## Confusion") + 2].splitlines()
+    assert confusion[0] == r"|  | a\|b | c |"
+    assert confusion[2:] == [r"| a\|b | 0 | 1 |", "| c | 0 | 0 |"]
+
+
+def test_classes_by_hand():
+    """Of 4 a, 3 are found, and 1 of 2 b is called a: precision 3/4, recall 3/4 of a.
+
+    Of b, 1 of 2 found and 1 of 2 right. Nothing is c: 0.
+    """
+    answers = dict(zip("123456", "aaabab", strict=True))
+    task = {"kind": "classifier", "labels": ["a", "b", "c"]}
+    examples = [TextExample("", label=0)] * 4 + [TextExample("", label=1)] * 2
+    predictions = [{"label": label, "score": 0.5} for label in answers.values()]
+    parts = sections(task, predictions, examples)
+    assert parts[parts.index("## Classes") + 1].splitlines() == [
+        "|  | examples | precision | recall | F1 |",
+        "| --- | ---: | ---: | ---: | ---: |",
+        "| a | 4 | 0.7500 | 0.7500 | 0.7500 |",
+        "| b | 2 | 0.5000 | 0.5000 | 0.5000 |",
+        "| c | 0 | 0.0000 | 0.0000 | 0.0000 |",
+    ]
+    assert by_class(["a"], []).endswith("| a | 0 | 0.0000 | 0.0000 | 0.0000 |")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "result", "pipeline", "language", "metrics"),
+    [
+        (
+            "mnli",
+            "classifier",
+            {"accuracy": 0.8, "accuracy_mismatched": 0.7, "loss": 0.5},
+            "text-classification",
+            "en",
+            [[("accuracy", 0.8)], [("accuracy", 0.7)]],
+        ),
+        (
+            "text_regression",
+            "regressor",
+            {"pearson": 0.5, "spearman": 0.25},
+            "text-classification",
+            None,
+            [[("pearsonr", 0.5), ("spearmanr", 0.25)]],
+        ),
+        (
+            "squad1",
+            "span",
+            {"f1": 0.5, "exact_match": 0.25},
+            "question-answering",
+            None,
+            [[("f1", 0.5), ("exact_match", 0.25)]],
+        ),
+        (
+            "race",
+            "multiple_choice",
+            {"accuracy": 0.5},
+            "multiple-choice",
+            "en",
+            [[("accuracy", 0.5)]],
+        ),
+    ],
+)
+def test_the_header_is_the_hub_s_yaml(name, kind, result, pipeline, language, metrics):
+    config = {"name": name, "task": {"kind": kind}}
+    dev = ("matched", "mismatched") if name == "mnli" else ("dev",)
+    text = hub_header("runs/the run/", config, result, dev)
+    assert text.startswith("---\n") and text.endswith("\n---")
+    header = yaml.safe_load(text.strip("-"))
+    assert (header["pipeline_tag"], header.get("language")) == (pipeline, language)
+    assert header["library_name"] == "albert_tf" and "license" not in header
+    assert header["metrics"] == sorted({name for each in metrics for name, _ in each})
+    (model,) = header["model-index"]
+    assert model["name"] == "the run"
+    for each, part, scores in zip(model["results"], dev, metrics, strict=True):
+        assert each["task"] == {"type": pipeline}
+        assert each["dataset"] == {"name": name, "type": name, "split": part}
+        assert [(metric["type"], metric["value"]) for metric in each["metrics"]] == scores
+
+
+def test_what_the_scores_are_worth(start: str, tmp_path: pathlib.Path):
+    """Loss, errors and baselines beside the scores; path, commit, and how often they were read."""
+    task = ClassifierTask(labels=("no", "yes"))
+    run = RunDir(leave_run(start, tmp_path / "run", "text_classification", task))
+    config = run.config() | {
+        "init": start,
+        "data": "0",
+        "seed": 1,
+        "training": vars(TrainingConfig()),
+    }
+    pathlib.Path(run.config_path).write_text(json.dumps(config))
+    environment = json.loads(pathlib.Path(run.environment_path).read_text())
+    pathlib.Path(run.environment_path).write_text(json.dumps(environment | {"commit": "abc"}))
+    examples = [TextExample("x", label=1)] * 40
+    predictions = [{"label": "yes", "score": 0.9}] * 40
+    result = {
+        "metric": "accuracy",
+        "accuracy": 1.0,
+        "loss": 0.1054,
+        "baseline": 0.5,
+        "baselines": {"accuracy": 0.5},
+        "standard_error": 0.0,
+        "standard_errors": {"accuracy": 0.0},
+        "dev_examples": 40,
+        "train_examples": 100,
+        "steps": 60,
+        "best_step": 20,
+        "evaluations": 3,
+        "seconds": 1.5,
+    }
+
+    def text(**changes: object) -> str:
+        data, source = Data(task, examples, {"dev": examples}), Source(str(tmp_path))
+        card.write(run, data, source, result | changes, predictions)
+        return pathlib.Path(run.card_path).read_text(encoding="utf-8")
+
+    full = text()
+    assert yaml.safe_load(full.split("---\n")[1])["model-index"][0]["name"] == "run"
+    assert "|  | value | standard error | baseline |" in full
+    assert "| accuracy | 1.0000 | 0.0000 | 0.5000 |" in full and "| loss | 0.1054 |  |  |" in full
+    assert f"on 100 examples of `{tmp_path}`" in full and "commit `abc`" in full
+    assert "step 20 of 60, with the best `accuracy` of 3 evaluations on these same" in full
+    assert "always `yes`, the most frequent label in training" in full
+    assert "There are 40 examples." in full
+    assert Source(None, True).location == "TFDS"
+    assert Source("/a", True).location == "TFDS in `/a`"
+    few = text(evaluations=1, dev_examples=29)
+    assert "29 examples, too few for standard errors" in few and "same examples" not in few

@@ -8,7 +8,14 @@ from albert_tf.tasks.spans.model import SpanTask
 from finetuning.datasets import TASKS
 from finetuning.datasets.metrics import is_known
 from finetuning.datasets.task import Data
-from finetuning.reporting.report import baseline_of, scores_if_known, standard_error
+from finetuning.reporting.report import (
+    baselines_of,
+    constant_answer,
+    line,
+    result_of,
+    scores_if_known,
+    standard_errors,
+)
 
 ONE, TWO = TASKS["squad1"], TASKS["squad2"]
 QUESTION = SpanExample("?", "x y z", answers=((0, "x y"),))
@@ -20,34 +27,57 @@ def span(answer: str) -> dict:
 
 @pytest.mark.parametrize("task", [ONE, TWO])
 def test_of_f1_it_is_the_deviation_of_each_answer_s(task):
-    """F1 of x for x y: 2 * 1 * 0.5 / 1.5 = 2/3. Of 2/3 and 1 the deviation is 1/6."""
-    alike = standard_error(task, "span", "f1", [span("x")] * 100, [QUESTION] * 100)
-    assert alike == pytest.approx(0.0, abs=1e-12)
-    error = standard_error(task, "span", "f1", [span("x"), span("x y")] * 2, [QUESTION] * 4)
-    assert error == pytest.approx(1 / 6 / 2)
+    """F1 of x for x y: 2 * 1 * 0.5 / 1.5 = 2/3. Of 2/3 and 1 the deviation is 1/6.
+
+    Of exact match, 0 and 1, it is 1/2.
+    """
+    alike = standard_errors(task, "span", [span("x")] * 100, [QUESTION] * 100)
+    assert alike["f1"] == pytest.approx(0.0, abs=1e-12)
+    errors = standard_errors(task, "span", [span("x"), span("x y")] * 50, [QUESTION] * 100)
+    assert list(errors) == list(task.metrics)
+    assert errors["f1"] == pytest.approx(1 / 6 / 10)
+    assert errors["exact_match"] == pytest.approx(1 / 2 / 10)
 
 
 def test_at_the_best_threshold_it_is_that_of_the_answers_given_there():
     """Null scores 0, 1, 2, 3 and a last question without an answer: best answered up to 2.
 
     F1 is then 1, 2/3, 1, 1, of deviation 1/sqrt(48); at the run's threshold 0 it was 1, 0, 0, 1.
+    All of it 25 times: n is 100.
     """
     texts = ["x y", "x", "x y", "x"]
     given = [span(text) | {"null_score": float(i)} for i, text in enumerate(texts)]
     given = [{**each, "answer": each["answer"] if i == 0 else ""} for i, each in enumerate(given)]
     questions = [QUESTION] * 3 + [SpanExample("?", "x y z", is_impossible=True)]
-    error = standard_error(TWO, "span", "best_f1", given, questions)
-    assert error == pytest.approx(1 / 48**0.5 / 2)
-    assert standard_error(TWO, "span", "f1", given, questions) == pytest.approx(0.5 / 2)
+    errors = standard_errors(TWO, "span", given * 25, questions * 25)
+    assert errors["best_f1"] == pytest.approx(1 / 48**0.5 / 10)
+    assert errors["f1"] == pytest.approx(0.5 / 10)
 
 
 def test_of_an_accuracy_it_is_binomial():
-    """3 of 4 right: sqrt(0.75 * 0.25 / 4)."""
-    answers = [{"label": label, "probabilities": {"0": 0.5, "1": 0.5}} for label in "1110"]
-    error = standard_error(
-        TASKS["rte"], "classifier", "accuracy", answers, [TextExample("", "", 1)] * 4
-    )
-    assert error == pytest.approx((0.75 * 0.25 / 4) ** 0.5)
+    """30 of 40 right: sqrt(0.75 * 0.25 / 40)."""
+    errors = standard_errors(TASKS["rte"], "classifier", *labelled("1110" * 10))
+    assert errors == {"accuracy": pytest.approx((0.75 * 0.25 / 40) ** 0.5)}
+
+
+def labelled(given: str) -> tuple[list[dict], list[TextExample]]:
+    """Predictions of 0 and 1 for examples that are all 1."""
+    answers = [{"label": label, "probabilities": {"0": 0.5, "1": 0.5}} for label in given]
+    return answers, [TextExample("", "", 1)] * len(given)
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(29, "1.0000 over 29"), (30, "1.0000 ± 0.0000 over 30")]
+)
+def test_of_few_examples_there_is_none(count: int, text: str):
+    """The number of examples is told in any case."""
+    task, (answers, examples) = TASKS["rte"], labelled("1" * count)
+    data = Data(task.section, examples, {"dev": examples})
+    rows = [{"step": 1.0, "dev/accuracy": 1.0, "seconds": 1.0}]
+    parts = {"dev": (task.score(answers, examples), answers)}
+    result = result_of(task, data, parts, rows, "accuracy")
+    assert ("standard_error" in result) == ("standard_errors" in result) == (count == 30)
+    assert line(result) == f"dev accuracy {text} examples (always the same answer: 1.0000)"
 
 
 @pytest.mark.parametrize(
@@ -74,17 +104,30 @@ def test_scores_are_given_where_every_answer_is_known():
 
 
 def test_the_baseline_is_one_and_the_same_answer():
-    """Of three training examples two have the second label or choice."""
-    labelled = [TextExample("", "", label) for label in (1, 0, 1)]
-    rte = Data(TASKS["rte"].section, labelled, {"dev": labelled[:2]})
-    assert baseline_of(TASKS["rte"], rte, "dev", "accuracy") == 0.5
+    """Of three training examples two have the second label or the last choice."""
+
+    def baseline(name: str, data: Data) -> tuple[str, dict[str, float]]:
+        constant = constant_answer(data)
+        return constant[0] if constant else "", baselines_of(TASKS[name], data, "dev")
+
+    texts = [TextExample("", "", label) for label in (1, 0, 1)]
+    words, scores = baseline("mrpc", Data(TASKS["mrpc"].section, texts, {"dev": texts[:2]}))
+    assert words == "always `1`, the most frequent label in training"
+    assert scores == {"accuracy": 0.5, "f1": pytest.approx(2 / 3)}
     choices = [ChoiceExample("q", "c", tuple("wxyz"), label) for label in (3, 3, 0)]
-    race = Data(MultipleChoiceTask(), choices, {"dev": choices})
-    assert baseline_of(TASKS["race"], race, "dev", "accuracy") == pytest.approx(2 / 3)
+    words, scores = baseline("race", Data(MultipleChoiceTask(), choices, {"dev": choices}))
+    assert words.startswith("always option D") and scores == {"accuracy": pytest.approx(2 / 3)}
+    scored = [TextExample("", "", score) for score in (1.0, 2.5)]
+    words, scores = baseline("sts-b", Data(TASKS["sts-b"].section, scored, {"dev": scored}))
+    assert words.startswith("always 1.75, the mean") and scores == {"pearson": 0.0, "spearman": 0.0}
     empty = SpanExample("?", "x", is_impossible=True)
-    squad = Data(SpanTask(answerable=True), [QUESTION], {"dev": [QUESTION, empty, empty, empty]})
-    assert baseline_of(TWO, squad, "dev", "f1") == 0.75
+    questions = [QUESTION, empty, empty, empty]
+    squad = Data(SpanTask(answerable=True), [QUESTION], {"dev": questions})
+    words, scores = baseline("squad2", squad)
     assert (
-        baseline_of(ONE, Data(SpanTask(answerable=False), [], {"dev": [QUESTION]}), "dev", "f1")
-        is None
+        words == "no answer to any question"
+        and set(scores.values()) == {0.75}
+        and "best_f1" in scores
     )
+    answered = Data(SpanTask(answerable=False), [], {"dev": [QUESTION]})
+    assert baseline("squad1", answered) == ("", {})

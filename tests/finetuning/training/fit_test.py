@@ -6,16 +6,21 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
+from scipy.special import log_softmax
 
+from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.runtime.run_dir import RunDir
+from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.features import Features
+from albert_tf.tasks.spans.features import featurize_spans
+from albert_tf.tasks.spans.model import SpanModel, SpanTask
 from finetuning.datasets import TASKS
-from finetuning.datasets.task import Source
+from finetuning.datasets.task import Data, Source
 from finetuning.train import FinetuneOptions, main
 from finetuning.training.batches import training_batches
 from finetuning.training.config import FinetuneConfig, Plan, TrainingConfig
-from finetuning.training.fit import compiled, fine_tune
+from finetuning.training.fit import compiled, fine_tune, mean_loss
 from finetuning.training.layer_rates import LayerwiseAdamW, factors_of, freeze
 from finetuning.training.starting_point import StartingPoint, resolve
 
@@ -248,6 +253,7 @@ def test_impossible_values(changes: dict, word: str):
         TrainingConfig(**changes)
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_not_finite_ends_the_run(begin, config, features, tmp_path):
     def loss(_: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
         return logits[:, 0] * float("nan")
@@ -256,14 +262,43 @@ def test_a_loss_that_is_not_finite_ends_the_run(begin, config, features, tmp_pat
         tune(begin, config, features, str(tmp_path / "run"), (0.5,), loss)
 
 
-def test_one_process_trains_a_run(begin, config, features, tmp_path):
-    run = RunDir(str(tmp_path / "run"))
-    run.begin({"model": {}}, begin.tokenizer)
-    with run.locked(), pytest.raises(InputError, match="another process is training this run"):
-        tune(begin, config, features, run.path, [])
-    assert not run.metrics()
+def test_the_loss_of_spans_by_hand(begin: StartingPoint):
+    """Of windows in batches of 2: half the cross-entropies of start and end, as in training."""
+    examples = [
+        SpanExample(
+            "saw?", "an apple, a plum and a pear, a saw and a file", answers=((3, "apple"),)
+        ),
+        SpanExample("file?", "a hammer", answers=((2, "hammer"),)),
+    ]
+    task = SpanTask(seq_length=16, doc_stride=4, dropout=0.0)
+    features = featurize_spans(examples, begin.tokenizer, task)
+    assert len(features) > 3
+    model = SpanModel(AlbertEncoder(begin.config), task).create_weights()
+    inputs, targets = features.batch(np.arange(len(features)))
+    logits = model(inputs, training=True)  # without dropout in `begin` either
+    expected = np.mean(
+        [
+            -log_softmax(logits[name].numpy(), axis=1)[range(len(features)), targets[name]]
+            for name in ("start_position", "end_position")
+        ]
+    )
+    assert mean_loss(model, features, 2) == pytest.approx(expected, rel=1e-5)
 
 
+def test_the_lengths_that_are_shortened_are_told(begin: StartingPoint, capsys):
+    """To 64 positions; 128 * 64 // 384 is 21."""
+
+    def note(task: SpanTask, *chosen: str) -> str:
+        resolve(begin, Data(task, [], {}), {}, chosen, "cpu")
+        return capsys.readouterr().out
+
+    begins = "The encoder has 64 positions: `task.seq_length` 384 -> 64"
+    assert note(SpanTask()) == f"{begins}, `task.doc_stride` 128 -> 21.\n"
+    assert note(SpanTask(), "task.doc_stride=9") == note(SpanTask(doc_stride=1)) == f"{begins}.\n"
+    assert note(SpanTask(seq_length=64)) == note(SpanTask(), "task.seq_length=32") == ""
+
+
+@pytest.mark.slow
 def test_what_a_model_cannot_have_is_known_before_anything_is_written(
     fruit: str, start: str, tmp_path
 ):

@@ -1,0 +1,19 @@
+"""The note that a vocabulary does not fit a text."""
+
+MANY = 0.02  # share of unknown pieces above which the note is due
+
+
+def unknown_note(unknown: int, pieces: int, chosen: str) -> str | None:
+    """Return a note for the user if too many pieces are unknown, else None.
+
+    Args:
+      unknown: the number of unknown pieces.
+      pieces: the number of all pieces, without special ones.
+      chosen: what the user chose the vocabulary by, such as a flag.
+    """
+    if unknown <= MANY * pieces:
+        return None
+    return (
+        f"{unknown / pieces:.1%} of the pieces are unknown to the vocabulary. Check that {chosen} "
+        "is for this language."
+    )

@@ -1,0 +1,113 @@
+"""The examples that a run uses: a dev part from the training examples, and a limited number.
+
+Examples are chosen by a hash of their content. The choice therefore depends neither on the order of
+the rows nor on the seed of the run.
+"""
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from albert_tf.runtime.errors import InputError, InputNotFoundError
+from albert_tf.tasks.examples import TextExample
+from finetuning.datasets.task import Source, Task
+
+
+def with_dev(
+    source: Source, train: Sequence[Any], dev: Mapping[str, Callable[[], Sequence[Any]]]
+) -> tuple[Sequence[Any], dict[str, Sequence[Any]]]:
+    """Return the training examples and the dev parts.
+
+    With `dev_fraction`, the part `dev` is taken from the training examples.
+
+    Args:
+      source: the location of the examples.
+      train: the examples of the training part.
+      dev: name of a dev part -> function that reads it.
+
+    Raises:
+      InputNotFoundError: there is no dev part and no `dev_fraction`.
+      InputError: there are both, or the training examples are too few to be divided.
+    """
+    fraction = source.reading.dev_fraction
+    if not fraction:
+        try:
+            return train, {name: read() for name, read in dev.items()}
+        except InputNotFoundError as error:
+            raise InputNotFoundError(
+                f"{error} Add it, or train with --dev_fraction=0.1, which uses a tenth of the "
+                "training examples as the dev part."
+            ) from None
+    for name, read in dev.items():
+        with contextlib.suppress(InputNotFoundError):
+            count = len(read())
+            raise InputError(
+                f"--dev_fraction is only for data without a dev part. Received: {fraction}, and "
+                f"data with {count:,} examples in {name}. Leave it out, or remove that part."
+            )
+    rest, held_out = split(train, fraction)
+    if not (rest and held_out):
+        raise InputError(
+            f"--dev_fraction must leave examples in both parts. Received: {fraction}, which takes "
+            f"{len(held_out):,} of {len(train):,} training examples. Pass another fraction."
+        )
+    print(f"dev: {len(held_out):,} of {len(train):,} training examples (--dev_fraction={fraction})")
+    return rest, {"dev": held_out}
+
+
+def limited(source: Source, train: Sequence[Any]) -> Sequence[Any]:
+    """Return at most `max_train_examples` examples, in their order.
+
+    The examples for a number are among those for any larger number.
+    """
+    limit = source.reading.max_train_examples
+    if limit is None:
+        return train
+    draws = [_draw(dataclasses.asdict(example), "train") for example in train]
+    chosen = sorted(range(len(train)), key=draws.__getitem__)[:limit]
+    print(f"train: {len(chosen):,} of {len(train):,} examples (--max_train_examples={limit})")
+    return [train[row] for row in sorted(chosen)]
+
+
+def read_part(task: Task, source: Source, part: str, section: Any) -> Sequence[Any]:
+    """Return the examples of a part for a run whose `task` section is known.
+
+    If the dataset has no part `dev`, it is the one that the run took from the training examples.
+    """
+    try:
+        return task.read_part(source, part, section)
+    except InputNotFoundError:
+        fraction = source.reading.dev_fraction
+        if part != "dev" or not fraction:
+            raise
+    train = task.read_part(source, "train", section)
+    _, dev = split(train, fraction)
+    print(
+        f"dev: {len(dev):,} of {len(train):,} training examples, as for the run "
+        f"(--dev_fraction={fraction})",
+        file=sys.stderr,
+    )
+    return dev
+
+
+def split(examples: Sequence[Any], fraction: float) -> tuple[list[Any], list[Any]]:
+    """Return the remaining examples, and about the `fraction` that is held out.
+
+    Examples with the same text, pair of texts or context are in the same part.
+    """
+    parts: tuple[list[Any], list[Any]] = ([], [])
+    for example in examples:
+        is_text = isinstance(example, TextExample)
+        text = (example.first, example.second) if is_text else example.context
+        parts[_draw(text, "dev") < fraction].append(example)
+    return parts
+
+
+def _draw(value: Any, purpose: str) -> float:
+    """Return a number in [0, 1), a function of the arguments that is the same on every machine."""
+    digest = hashlib.blake2b(json.dumps(value).encode(), digest_size=6, person=purpose.encode())
+    return int.from_bytes(digest.digest(), "big") / 2**48

@@ -1,0 +1,72 @@
+"""The YAML header of a model card, which Hugging Face's Hub reads.
+
+See https://huggingface.co/docs/hub/model-cards.
+"""
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import yaml
+
+from finetuning.datasets.glue import GLUE
+from finetuning.datasets.race import RACE
+
+# The Hub's names of tasks and metrics.
+_TASKS = {
+    "classifier": "text-classification",
+    "regressor": "text-classification",
+    "multiple_choice": "multiple-choice",
+    "span": "question-answering",
+}
+_METRICS = {
+    "accuracy": "accuracy",
+    "f1": "f1",
+    "macro_f1": "f1",
+    "mcc": "matthews_correlation",
+    "pearson": "pearsonr",
+    "spearman": "spearmanr",
+    "exact_match": "exact_match",
+    "best_f1": "f1",
+    "exact_match_at_best_f1": "exact_match",
+}
+
+
+def hub_header(
+    path: str, config: Mapping[str, Any], result: Mapping[str, Any], dev: Iterable[str]
+) -> str:
+    """Return the header, between lines of three hyphens.
+
+    The language is that of the benchmarks; a user's own texts, and files in SQuAD's layout, may be
+    in any. The license is unknown.
+
+    Args:
+      path: the run's folder, after which the model is named.
+      config: the content of its config.json.
+      result: the content of its result.json.
+      dev: the names of the dev sets, of which the first has no suffix in `result`.
+    """
+    name, task = config["name"], _TASKS[config["task"]["kind"]]
+    results: list[dict[str, Any]] = [
+        {
+            "task": {"type": task},
+            "dataset": {"name": name, "type": name, "split": part},
+            "metrics": [
+                {"type": _METRICS[metric], "name": metric, "value": result[metric + suffix]}
+                for metric in _METRICS
+                if metric + suffix in result
+            ],
+        }
+        for number, part in enumerate(dev)
+        for suffix in (f"_{part}" if number else "",)
+    ]
+    header = {
+        **({"language": "en"} if name in {**GLUE, **RACE} else {}),
+        "library_name": "albert_tf",
+        "tags": ["albert", "tensorflow", name],
+        "pipeline_tag": task,
+        "metrics": sorted({metric["type"] for each in results for metric in each["metrics"]}),
+        "model-index": [{"name": os.path.basename(os.path.abspath(path)), "results": results}],
+    }
+    text = yaml.safe_dump(header, sort_keys=False, allow_unicode=True)
+    return f"---\n{text}---"

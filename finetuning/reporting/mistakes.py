@@ -1,0 +1,144 @@
+"""What a run gets wrong: scores by class, the confusion matrix, wrong predictions of every kind."""
+
+import collections
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from albert_tf import info
+from finetuning.datasets.squad_metrics import score_answer
+from finetuning.datasets.task import Prediction
+
+_SHOWN = 10  # wrong predictions at most
+_TEXT = 160  # characters of a text at most
+_LABELS = 20  # labels of a confusion matrix at most
+_NONE = "(no answer)"
+
+
+class Row(NamedTuple):
+    """A prediction in words.
+
+    Attributes:
+      text: the text or the question.
+      right: the correct answer.
+      given: the predicted answer.
+      rank: higher for worse mistakes: the confidence, or the error of a number.
+    """
+
+    text: str
+    right: str
+    given: str
+    rank: float
+
+    @property
+    def kind(self) -> str:
+        """The kind of a mistake."""
+        if self.given == _NONE:
+            return "missed answer"
+        return "invented answer" if self.right == _NONE else "wrong span"
+
+
+def sections(
+    task: Mapping[str, Any], predictions: Sequence[Prediction], examples: Sequence[Any]
+) -> list[str]:
+    """Return the sections of a model card about the predictions.
+
+    Args:
+      task: the `task` section of the run's config.json.
+      predictions: the predictions.
+      examples: the examples with their answers.
+    """
+    rows = [_compared(task, *pair) for pair in zip(predictions, examples, strict=True)]
+    labels = task.get("labels") or []
+    parts = []
+    if labels:
+        parts += ["## Classes", by_class(labels, rows)]
+    if 0 < len(labels) <= _LABELS:
+        parts += [
+            "## Confusion",
+            "Rows are correct labels, columns are predicted labels.",
+            confusion(labels, rows),
+        ]
+    return [*parts, "## Worst mistakes", *worst(task["kind"], rows)]
+
+
+def by_class(labels: Sequence[str], rows: Sequence[Row]) -> str:
+    """Return a table of the precision, recall and F1 of each label, 0 where undefined."""
+    right = collections.Counter(row.right for row in rows)
+    given = collections.Counter(row.given for row in rows)
+    both = collections.Counter(row.right for row in rows if row.right == row.given)
+    cells = []
+    for label in labels:
+        scores = (
+            both[label] / max(1, given[label]),
+            both[label] / max(1, right[label]),
+            2 * both[label] / max(1, given[label] + right[label]),
+        )
+        cells.append((shortened(label), f"{right[label]:,}", *(f"{each:.4f}" for each in scores)))
+    return info.markdown_table(("", "examples", "precision", "recall", "F1"), cells)
+
+
+def confusion(labels: Sequence[str], rows: Sequence[Row]) -> str:
+    """Return the table of counts by correct and predicted label."""
+    counts = collections.Counter((row.right, row.given) for row in rows)
+    cells = [
+        (shortened(right), *(str(counts[right, given]) for given in labels)) for right in labels
+    ]
+    return info.markdown_table(("", *map(shortened, labels)), cells)
+
+
+def worst(kind: str, rows: Sequence[Row]) -> list[str]:
+    """Return the number of mistakes of each kind, and a table of the worst ones of every kind."""
+    wrong = sorted((row for row in rows if row.right != row.given), key=lambda row: -row.rank)
+    counts = collections.Counter(row.kind for row in wrong)
+    shown = itertools.islice(_in_turns(wrong), _SHOWN)
+    if kind != "span":
+        texts = [tuple(map(shortened, row[:3])) for row in shown]
+        header = ("example", "correct", "predicted")
+        return [info.markdown_table(header, texts) if texts else "There are none."]
+    texts = [(shortened(row.text), row.kind, *map(shortened, row[1:3])) for row in shown]
+    listed = ", ".join(f"{count:,} x {name}" for name, count in counts.most_common())
+    return [
+        f"{len(wrong):,} of {len(rows):,} answers do not match exactly: {listed or 'none'}.",
+        info.markdown_table(("question", "mistake", "correct", "predicted"), texts),
+    ]
+
+
+def _in_turns(wrong: Sequence[Row]) -> Iterator[Row]:
+    """Yield the first mistake of each kind, then the second of each, and so on."""
+    kinds: dict[str, list[Row]] = {}
+    for row in wrong:
+        kinds.setdefault(row.kind, []).append(row)
+    for turn in itertools.zip_longest(*kinds.values()):
+        yield from filter(None, turn)
+
+
+def _compared(task: Mapping[str, Any], prediction: Prediction, example: Any) -> Row:
+    kind = task["kind"]
+    if kind == "span":
+        texts, answer = [text for _, text in example.answers], prediction["answer"]
+        exact, _ = score_answer(answer, example, task["answerable"])
+        right = answer if exact else texts[0] if texts else ""
+        # Only mistakes of one kind are compared.
+        rank = prediction["score"] if answer else prediction.get("null_score", 0.0)
+        return Row(example.question, right or _NONE, answer or _NONE, rank)
+    if kind == "multiple_choice":
+        right, answer = example.options[example.label], example.options[prediction["choice"]]
+        return Row(example.question, right, answer, max(prediction["probabilities"]))
+    text = f"{example.first} ‖ {example.second}" if example.second else example.first
+    if kind == "regressor":
+        score = prediction["score"]
+        return Row(text, f"{example.label:.2f}", f"{score:.2f}", abs(example.label - score))
+    label = task["labels"][int(example.label)]
+    return Row(text, label, prediction["label"], prediction["score"])
+
+
+def shortened(text: str) -> str:
+    """Return a text as a cell of a table: one line, not too long, without bars."""
+    text = " ".join(text.split())
+    return cell(text if len(text) <= _TEXT else text[: _TEXT - 1] + "…")
+
+
+def cell(text: str) -> str:
+    """Escape bars, which would start another cell."""
+    return text.replace("|", "\\|")

@@ -1,0 +1,70 @@
+"""The keys that --set may change in a fine-tuning."""
+
+import dataclasses
+import difflib
+from collections.abc import Sequence
+
+from albert_tf.models.config import AlbertConfig
+from albert_tf.runtime.errors import ConfigError
+from finetuning.training.config import TrainingConfig
+
+# The rest of `task` and of `model` follows from the data and from --init.
+_MODEL = ("hidden_dropout", "attention_dropout", "rematerialize")
+_FIXED = ("kind", "labels", "pair", "answerable", "num_choices", "center", "scale")
+# Names in other programs that resemble none of ours.
+_ALIASES = {
+    "lr": "learning_rate",
+    "bs": "batch_size",
+    "wd": "weight_decay_rate",
+    "max_length": "seq_length",
+    "max_len": "seq_length",
+    "early_stopping": "patience",
+}
+
+
+def require_keys(task_class: type, assignments: Sequence[str]) -> None:
+    """Check the keys of `--set` for a kind of task.
+
+    Args:
+      task_class: the class of the `task` section.
+      assignments: the `key=value` strings.
+
+    Raises:
+      ConfigError: a key is unknown, or follows from the data or from --init. The message suggests
+        similar keys.
+    """
+    task = _names(task_class)
+    sections = {
+        "training": _names(TrainingConfig),
+        "task": [name for name in task if name not in _FIXED],
+        "model": _MODEL,
+    }
+    valid = ["seed", *(f"{section}.{name}" for section in sections for name in sections[section])]
+    fixed = {f"task.{name}" for name in task} | {f"model.{name}" for name in _names(AlbertConfig)}
+    for assignment in assignments:
+        key = assignment.partition("=")[0].strip()
+        if key in valid:
+            continue
+        if key in fixed:
+            raise ConfigError(
+                f"`{key}` follows from the data or from --init and cannot be set. These can: "
+                f"{', '.join(valid)}."
+            )
+        near = _similar(key, valid)
+        raise ConfigError(
+            f"unknown key `{key}`. "
+            + (f"Did you mean {' or '.join(near)}?" if near else f"Valid keys: {', '.join(valid)}.")
+        )
+
+
+def _names(cls: type) -> list[str]:
+    return [field.name for field in dataclasses.fields(cls)]
+
+
+def _similar(key: str, valid: Sequence[str]) -> list[str]:
+    """Return the keys whose last parts begin like that of `key`, or else resemble it."""
+    keys = {each.rpartition(".")[2]: each for each in valid}
+    name = key.rpartition(".")[2]
+    name = _ALIASES.get(name, name)
+    near = [each for each in keys if each.startswith(name)]
+    return [keys[each] for each in near or difflib.get_close_matches(name, keys, n=3)]

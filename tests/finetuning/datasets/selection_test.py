@@ -1,0 +1,164 @@
+"""A dev part and a subset of the training examples: by their content alone, nested, refused."""
+
+import functools
+import json
+import pathlib
+import random
+
+import pytest
+
+from albert_tf.runtime.errors import ConfigError, InputError, InputNotFoundError
+from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample
+from finetuning.datasets import OWN, TASKS
+from finetuning.datasets.race import RACE
+from finetuning.datasets.selection import limited, read_part, split, with_dev
+from finetuning.datasets.squad import SQUAD
+from finetuning.datasets.task import Reading, Source
+from tests.finetuning.datasets.race_test import archive, passage, write
+from tests.finetuning.datasets.squad_test import content, question
+
+TEXTS = [TextExample(f"text {i}", None, i % 2) for i in range(1000)]
+
+
+def source(**reading: object) -> Source:
+    return Source(None, reading=Reading(**reading))
+
+
+def absent() -> list:
+    raise InputNotFoundError("no file dev.tsv.")
+
+
+def test_the_same_text_is_always_in_the_same_part():
+    train, dev = split(TEXTS, 0.1)
+    assert sorted([*train, *dev], key=TEXTS.index) == TEXTS
+    assert len(dev) == pytest.approx(100, abs=3 * (1000 * 0.1 * 0.9) ** 0.5)
+    # Recorded: other numbers here would move the examples of existing runs.
+    assert [each.first for each in dev[:4]] == ["text 1", "text 2", "text 36", "text 40"]
+    shuffled = random.Random(0).sample(TEXTS, len(TEXTS))
+    assert set(split(shuffled, 0.1)[1]) == set(dev)
+    assert set(split(TEXTS, 0.2)[1]) > set(dev)
+    other_labels = [TextExample(each.first, None, None) for each in TEXTS]
+    assert [each.first for each in split(other_labels, 0.1)[1]] == [each.first for each in dev]
+
+
+def test_pairs_and_contexts_stay_together():
+    pairs = [TextExample("same", f"text {i}") for i in range(100)]
+    spans = [SpanExample(f"q{i}", f"context {i // 5}") for i in range(500)]
+    choices = [ChoiceExample(f"q{i}", f"context {i // 5}", ("a", "b")) for i in range(500)]
+    assert all(split(pairs, 0.5))
+    for questions in (spans, choices):
+        train, dev = ({each.context for each in part} for part in split(questions, 0.3))
+        assert dev and not train & dev
+
+
+def test_a_dev_part_is_used_or_made(capsys):
+    given = TEXTS[:5]
+    assert with_dev(source(), TEXTS, {"dev": lambda: given}) == (TEXTS, {"dev": given})
+    train, dev = with_dev(source(dev_fraction=0.1), TEXTS, {"matched": absent, "other": absent})
+    assert (train, dev["dev"]) == split(TEXTS, 0.1)
+    count = len(dev["dev"])
+    assert capsys.readouterr().out == (
+        f"dev: {count} of 1,000 training examples (--dev_fraction=0.1)\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("fraction", "train", "dev", "words"),
+    [
+        (0.0, TEXTS, {"dev": absent}, r"no file dev\.tsv\. Add it, or train with --dev_fraction="),
+        (0.1, TEXTS, {"dev": lambda: TEXTS[:5]}, r"without a dev part.* 0.1, .* 5 examples in dev"),
+        (0.1, TEXTS, {"a": absent, "b": lambda: TEXTS[:5]}, "5 examples in b. Leave it out"),
+        (1e-9, TEXTS, {"dev": absent}, r"in both parts. Received: 1e-09, .* 0 of 1,000 training"),
+    ],
+)
+def test_what_cannot_be_divided(fraction, train, dev, words):
+    with pytest.raises(InputError, match=words):
+        with_dev(source(dev_fraction=fraction), train, dev)
+
+
+def test_subsets_are_nested_and_keep_the_order(capsys):
+    assert limited(source(), TEXTS) is TEXTS
+    recorded = ["text 48", "text 282", "text 656", "text 780"]
+    assert [each.first for each in limited(source(max_train_examples=4), TEXTS)] == recorded
+    chosen = {n: limited(source(max_train_examples=n), TEXTS) for n in (1, 10, 11, 500, 2000)}
+    assert [len(each) for each in chosen.values()] == [1, 10, 11, 500, 1000]
+    assert set(chosen[1]) < set(chosen[10]) < set(chosen[11]) < set(chosen[500]) < set(TEXTS)
+    assert all(each == sorted(each, key=TEXTS.index) for each in chosen.values())
+    shuffled = random.Random(0).sample(TEXTS, len(TEXTS))
+    assert set(limited(source(max_train_examples=10), shuffled)) == set(chosen[10])
+    assert "train: 10 of 1,000 examples (--max_train_examples=10)\n" in capsys.readouterr().out
+    # Another draw than that of the dev part: about as many of its examples as of the others.
+    dev = set(split(TEXTS, 0.5)[1])
+    assert len(dev & set(chosen[500])) == pytest.approx(len(dev) / 2, abs=50)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"dev_fraction": 1.0}, r"--dev_fraction must be in \[0, 1\)"),
+        ({"max_train_examples": 0}, "--max_train_examples must be positive"),
+        ({"text_column": ("a", "b", "c")}, "--text_column must name one column"),
+        ({"text_column": ("a", "a")}, "Received: a, a, label"),
+        ({"label_column": "a", "text_column": ("a",)}, "--label_column another one"),
+    ],
+)
+def test_impossible_values(values: dict, words: str):
+    with pytest.raises((ConfigError, InputError), match=words):
+        Reading(**values)
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_own_tables(tmp_path: pathlib.Path, name: str, capsys):
+    rows = "".join(f"text {i}\t{i % 3}\n" for i in range(100))
+    (tmp_path / "train.tsv").write_text("text\tlabel\n" + rows)
+    task, reading = TASKS[name], Reading(dev_fraction=0.2, max_train_examples=30)
+    made = Source(str(tmp_path), reading=reading)
+    data = task.read(made)
+    every = task.read_part(made, "train", data.task)
+    train, dev = split(every, 0.2)
+    assert data.dev == {"dev": dev} and list(data.train) == limited(made, train)
+    assert "train: 30 of" in capsys.readouterr().out
+    assert read_part(task, made, "dev", data.task) == dev
+    assert f"dev: {len(dev)} of 100 training examples, as for the run" in capsys.readouterr().err
+    with pytest.raises(InputNotFoundError, match=r"no file test\.tsv"):
+        read_part(task, made, "test", data.task)
+    with pytest.raises(InputNotFoundError, match=r"no file dev\.tsv"):
+        read_part(task, Source(str(tmp_path)), "dev", data.task)
+    (tmp_path / "dev.tsv").write_text("text\tlabel\nx\t1\n")
+    assert [each.first for each in read_part(task, made, "dev", data.task)] == ["x"]
+    with pytest.raises(InputError, match="--dev_fraction is only for data without a dev part"):
+        task.read(made)
+
+
+def test_contexts_of_squad(tmp_path: pathlib.Path):
+    """A question whose answer is not at its place is no training question, but a dev one."""
+    paragraphs = [
+        content(question(f"q{i}", [(0, "Anna")]), question(f"r{i}", [(3, "Anna")]), context=text)
+        for i, text in ((i, f"Anna {i}.") for i in range(40))
+    ]
+    every = {"version": "1.1", "data": [each["data"][0] for each in paragraphs]}
+    (tmp_path / "train-v1.1.json").write_text(json.dumps(every))
+    made = Source(str(tmp_path), reading=Reading(dev_fraction=0.3, max_train_examples=5))
+    data = SQUAD["squad1"].read(made)
+    dev = data.dev["dev"]
+    assert len(data.train) == 5 and {each.id[0] for each in data.train} == {"q"}
+    assert {each.id[0] for each in dev} == {"q", "r"}
+    assert not {each.context for each in data.train} & {each.context for each in dev}
+    assert read_part(SQUAD["squad1"], made, "dev", data.task) == dev
+
+
+def test_levels_of_race(tmp_path: pathlib.Path):
+    archive(tmp_path)
+    write(tmp_path, "train/high/all.txt", [passage(f"train {i}") for i in range(30)])
+    made = functools.partial(Source, str(tmp_path))
+    with pytest.raises(InputError, match=r"data with 2 examples in middle"):
+        RACE["race"].read(made(reading=Reading(dev_fraction=0.5)))
+    for path in (tmp_path / "RACE" / "dev").rglob("*.txt"):
+        path.unlink()
+    for level in ("middle", "high"):
+        (tmp_path / "RACE" / "dev" / level).rmdir()
+    data = RACE["race"].read(made(reading=Reading(dev_fraction=0.5)))
+    parts = data.train, data.dev["dev"]
+    train, dev = ({each.context for each in part} for part in parts)
+    assert list(data.dev) == ["dev"] and train and dev and not train & dev
+    assert len(train | dev) == 31 and sum(map(len, parts)) == 62

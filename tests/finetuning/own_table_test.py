@@ -1,0 +1,142 @@
+"""A table with columns of its own and no dev part, through every command that reads it."""
+
+import dataclasses
+import json
+import pathlib
+import random
+import shutil
+
+import pytest
+
+from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.run_dir import RunDir
+from finetuning import depth, distill, ensemble, predict
+from finetuning.train import FinetuneOptions, main
+from tests.finetuning import conftest
+
+QUICK = ("training.steps=4", "training.batch_size=8", "task.seq_length=32")
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """train.csv of 100 rows, and test.jsonl."""
+    rng, folder = random.Random(0), tmp_path_factory.mktemp("own") / "things"
+    folder.mkdir()
+    rows = []
+    for _ in range(100):
+        kind = rng.choice(sorted(conftest.WORDS))
+        rows.append(f'"{" ".join(rng.choices(conftest.WORDS[kind], k=4))}, ""yes""",{kind}\n')
+    (folder / "train.csv").write_text("review,what\n" + "".join(rows))
+    (folder / "test.jsonl").write_text('{"review": "a pear"}\n{"review": "a saw"}\n')
+    return folder
+
+
+@pytest.fixture(scope="module")
+def options(table: pathlib.Path, start: str) -> FinetuneOptions:
+    return FinetuneOptions(
+        "text_classification",
+        str(table.parent / "runs"),
+        str(table),
+        init=start,
+        text_column=("review",),
+        label_column="what",
+        dev_fraction=0.2,
+        max_train_examples=40,
+        set=QUICK,
+    )
+
+
+@pytest.fixture(scope="module")
+def runs(options: FinetuneOptions) -> pathlib.Path:
+    main(dataclasses.replace(options, seeds=2))
+    return pathlib.Path(options.run_dir)
+
+
+def test_the_run_knows_what_it_read(runs: pathlib.Path):
+    run = RunDir(str(runs / "seed-0"))
+    assert run.config()["reading"] == {
+        "text_column": ["review"],
+        "label_column": "what",
+        "dev_fraction": 0.2,
+        "max_train_examples": 40,
+    }
+    assert run.result()["train_examples"] == 40 and 10 < run.result()["dev_examples"] < 30
+
+
+def test_it_reads_parts_and_lines_by_the_same_names(
+    runs: pathlib.Path, table: pathlib.Path, tmp_path: pathlib.Path, capsys
+):
+    out, path = tmp_path / "out.jsonl", str(runs / "seed-0")
+    given = {"data_dir": str(table), "output": str(out)}
+    predict.main(predict.PredictOptions(path, part="test", **given))
+    answers = out.read_text()
+    assert len(answers.splitlines()) == 2
+    predict.main(predict.PredictOptions(path, str(table / "test.jsonl"), str(out)))
+    assert [json.loads(line)["label"] for line in out.open()] == [
+        json.loads(line)["label"] for line in answers.splitlines()
+    ]
+    predict.main(predict.PredictOptions(path, part="dev", **given))
+    result = RunDir(path).result()
+    assert len(out.read_text().splitlines()) == result["dev_examples"]
+    assert f"accuracy {result['accuracy']:.4f}" in capsys.readouterr().err
+
+
+def test_other_commands_read_the_same(
+    runs: pathlib.Path, table: pathlib.Path, tmp_path: pathlib.Path, capsys
+):
+    output = tmp_path / "both"
+    members = (str(runs / "seed-*"),)
+    ensemble.main(
+        ensemble.EnsembleOptions(members, str(output), str(table), select="all", part="test")
+    )
+    run = RunDir(str(runs / "seed-0"))
+    result = json.loads((output / "result.json").read_text())
+    assert result["dev_examples"] == run.result()["dev_examples"]
+    assert result["singles"][run.path]["accuracy"] == run.result()["accuracy"]
+    depth.main(depth.DepthOptions(run.path, str(table), patience="", dry_run=True))
+    texts = tmp_path / "texts.tsv"
+    texts.write_text('review\tother\n"a ""pear"""\tx\n')
+    distill.main(
+        distill.DistillOptions(
+            run.path,
+            "text_classification",
+            str(tmp_path / "small"),
+            str(table),
+            student_layers=1,
+            texts=str(texts),
+            dry_run=True,
+            set=QUICK,
+        )
+    )
+    printed = capsys.readouterr().out
+    config = json.loads(printed[printed.index("{") :])
+    assert config["reading"] == run.config()["reading"] and config["data"] == run.config()["data"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"dev_fraction": 0.3}, r"reading\.dev_fraction: 0\.2 != 0\.3"),
+        ({"max_train_examples": None}, r"reading\.max_train_examples: 40 != None"),
+        ({"dev_fraction": -0.1}, r"--dev_fraction must be in \[0, 1\)"),
+        ({"text_column": ("text",)}, r"Received: \['review', 'what'\]; missing or repeated: text"),
+        ({"task": "cola"}, "--text_column and --label_column are for your own tables"),
+        ({"task": "squad1", "text_column": ()}, "Received: --task=squad1, whose files have fixed"),
+    ],
+)
+def test_what_is_refused(changes: dict, words: str, runs: pathlib.Path, options: FinetuneOptions):
+    other = dataclasses.replace(options, run_dir=str(runs / "seed-0"), **changes)
+    with pytest.raises(InputError, match=words):
+        main(other)
+
+
+def test_runs_of_before_are_the_same(tuned: pathlib.Path, fruit: str, start: str, tmp_path, capsys):
+    """Their config.json has neither the columns nor `training.class_weights`."""
+    path = tmp_path / "run"
+    shutil.copytree(tuned / "seed-0", path)
+    config = json.loads((path / "config.json").read_text())
+    del config["reading"], config["training"]["class_weights"]
+    (path / "config.json").write_text(json.dumps(config))
+    main(FinetuneOptions("text_classification", str(path), fruit, init=start, set=conftest.QUICK))
+    assert "already complete" in capsys.readouterr().out
+    predict.main(predict.PredictOptions(str(path), part="dev", data_dir=fruit))

@@ -1,0 +1,67 @@
+"""`training.metric`: every metric of every task can decide; others are refused by name."""
+
+import pathlib
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from albert_tf.models.config import AlbertConfig
+from albert_tf.runtime.errors import ConfigError
+from albert_tf.runtime.run_dir import RunDir
+from albert_tf.tasks.classifier import ClassifierTask
+from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample
+from albert_tf.tasks.kinds import KINDS
+from finetuning.datasets import TASKS
+from finetuning.datasets.task import Data, Source
+from finetuning.training.config import FinetuneConfig, TrainingConfig
+from finetuning.training.finetuner import Finetuner, TrainingSource
+from finetuning.training.starting_point import StartingPoint
+
+SPAN = {"answer": "b", "n_best": [{"text": "b"}], "null_score": 0.5}
+# kind -> examples and predictions, half of which are right.
+ANSWERS: dict[str, tuple[list[Any], list[dict[str, Any]]]] = {
+    "classifier": (
+        [TextExample("", "", label) for label in (0, 1)],
+        [{"label": "x", "probabilities": {"x": 0.9, "y": 0.1}}] * 2,
+    ),
+    "regressor": (
+        [TextExample("", "", label) for label in (0.0, 1.0, 2.0)],
+        [{"score": score} for score in (1.0, 2.0, 1.5)],
+    ),
+    "multiple_choice": (
+        [ChoiceExample("", "", ("a", "b"), label) for label in (0, 1)],
+        [{"choice": 0, "label": "A"}] * 2,
+    ),
+    "span": (
+        [SpanExample("", "a b", "1", ((2, "b"),)), SpanExample("", "a b", "2", ((0, "a"),))],
+        [SPAN, SPAN],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_every_metric_is_among_the_scores(name: str):
+    task = TASKS[name]
+    examples, predictions = ANSWERS[task.kind]
+    scores = task.score(predictions, examples)
+    assert set(task.metrics) <= set(scores)
+    assert all(isinstance(scores[metric], float) for metric in task.metrics)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_another_is_refused_before_anything_is_computed(
+    name: str, begin: StartingPoint, tmp_path: pathlib.Path
+):
+    task = TASKS[name]
+    kind = KINDS[task.kind].task
+    section = kind(labels=("x", "y")) if kind is ClassifierTask else kind()
+    strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
+    data, training = Data(section, [], {"dev": []}), TrainingConfig(metric="recall")
+    finetuner = Finetuner(name, task, data, Source(None), begin.tokenizer, strategy)
+    config = FinetuneConfig(AlbertConfig(), section, training)
+    with pytest.raises(ConfigError) as error:
+        finetuner.run(config, RunDir(str(tmp_path / "run")), TrainingSource("", begin.model))
+    names = f"a score of --task={name}: {', '.join(task.metrics)}. Received: 'recall'."
+    assert f"`training.metric` must be {names}" in str(error.value)
+    assert not (tmp_path / "run").exists()
