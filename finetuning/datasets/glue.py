@@ -235,7 +235,7 @@ def _without(
     texts = {_texts_of(example) for part in dev.values() for example in part}
     rest = [example for example in train if _texts_of(example) not in texts]
     if not rest:
-        raise InputError("--data_dir: every training example is in the dev part too. Check dev.tsv.")
+        raise InputError("--data_dir: every training example is a dev example too. Check dev.tsv.")
     if len(rest) < len(train):
         print(f"train: {len(train) - len(rest):,} examples that are in the dev part left out")
     return rest
