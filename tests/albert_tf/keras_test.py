@@ -172,6 +172,7 @@ def case(request: pytest.FixtureRequest) -> Case:
     return CASES[request.param]
 
 
+@pytest.mark.slow_parameters("SequenceClassifier")
 @pytest.mark.slow_parameters(
     "MultipleChoice", "SequenceRegressor", "SpanModel answerable", "SpanModel"
 )
@@ -211,6 +212,7 @@ def test_another_dtype_is_refused(case: Case):
         case.make(dtype="bfloat16")
 
 
+@pytest.mark.slow_parameters("SequenceClassifier")
 @pytest.mark.slow_parameters(
     "AlbertPretrainer",
     "MultipleChoice",

@@ -135,6 +135,7 @@ def test_members_are_picked_greedily():
     assert ensemble.select_members(singles, lambda members: scores[tuple(members)], 2) == [1, 2]
 
 
+@pytest.mark.slow
 def test_an_ensemble_of_two_runs(tuned: pathlib.Path, fruit: str, tmp_path: pathlib.Path):
     output = tmp_path / "both"
     options = ensemble.EnsembleOptions(

@@ -170,6 +170,7 @@ def test_an_output_without_a_folder_is_refused_first(run: RunDir, tiny_records: 
         main(EvaluateOptions(run.path, tiny_records, output="nowhere/figures.json"))
 
 
+@pytest.mark.slow
 def test_minimal_pairs_alone_and_beside_records(
     run: RunDir, tiny_records: str, tmp_path: pathlib.Path, capsys
 ):

@@ -56,6 +56,7 @@ def test_small_angles_are_exact():
     assert float(sums[1, 0]) == pytest.approx(np.degrees(1e-4), rel=1e-3)
 
 
+@pytest.mark.slow
 def test_beside_numpy(tiny_records: str):
     tf.random.set_seed(1)
     encoder, records = AlbertPretrainer(CONFIG).create_weights().encoder, Records.open(tiny_records)

@@ -153,6 +153,7 @@ def test_bad_bytes_count_as_one_character_each(both):
     assert differing(predictor, signatures, pairs) == 0
 
 
+@pytest.mark.slow
 def test_a_million_characters(both):
     """Of few pieces: an answer. Of many: InvalidArgument, which says how many windows there are."""
     assert differing(*both, [("x" * 1_000_000, "cafe" + " " * 1_000_000 + "cafe a")]) == 0

@@ -61,6 +61,7 @@ def predicted(model, examples, tokenizer):
 
 
 class TestRegressor:
+    @pytest.mark.slow_parameters("False")
     @pytest.mark.parametrize("pair", [False, True])
     def test_scores(self, tiny, small_tokenizer, load, pair):
         task = RegressorTask(seq_length=16, pair=pair)
@@ -186,6 +187,7 @@ class TestClassify:
 
 
 class TestEmbedding:
+    @pytest.mark.slow_parameters("cls")
     @pytest.mark.parametrize("pooling", ["mean", "cls"])
     def test_vectors(self, tiny, small_tokenizer, load, pooling):
         encoder = AlbertEncoder(tiny).create_weights()

@@ -160,6 +160,7 @@ def test_first_outputs_of_pre_norm_are_small():
         assert kernels[f"stack/{name}/kernel:0"] == pytest.approx(0.264 / 8, rel=0.05)
 
 
+@pytest.mark.slow_parameters("all-2")
 @pytest.mark.slow_parameters("attention-1", "none-1")
 @pytest.mark.parametrize(("sharing", "groups"), [("all", 2), ("attention", 1), ("none", 1)])
 def test_recomputed_and_rolled_stacks_compute_the_same(sharing, groups):

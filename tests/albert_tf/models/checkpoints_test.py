@@ -187,6 +187,7 @@ def test_an_exported_encoder_of_another_config(exported, tmp_path):
     assert "should have the shape (32, 32) and has (32, 64)" in one_line(load_encoder, path)
 
 
+@pytest.mark.slow
 def test_another_export_is_no_encoder(pretrained, small_tokenizer, tmp_path):
     path = str(tmp_path / "fill_mask" / "1")
     config = os.path.join(pretrained, "config.json")

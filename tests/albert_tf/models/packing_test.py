@@ -33,6 +33,7 @@ def test_there_and_back(name):
     assert not mask.ravel()[rows[count:]].any() and (positions[~mask.ravel()] >= count).all()
 
 
+@pytest.mark.slow_parameters("block0-some")
 @pytest.mark.slow_parameters(
     "block0-none", "block0-one position", "block1-none", "block1-one position"
 )

@@ -171,6 +171,7 @@ commands.run(lambda options: devices.strategy("tpu", options.tpu), Options, "")
 """
 
 
+@pytest.mark.slow
 def test_a_tpu_that_takes_the_call_and_says_nothing_ends_the_process():
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))

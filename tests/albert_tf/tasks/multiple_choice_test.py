@@ -111,6 +111,7 @@ def test_each_option_is_scored_by_itself(tiny, small_tokenizer):
     np.testing.assert_allclose(model(turned), logits[:, ::-1], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_fit_learns_which_option_is_right(tiny, small_tokenizer):
     tf_keras.utils.set_random_seed(0)
     words = ("name", "list", "file")

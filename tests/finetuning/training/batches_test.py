@@ -48,18 +48,22 @@ def test_the_stream_has_each_epochs_keyed_order(size: int):
 
 @pytest.mark.parametrize("size", SIZES)
 class TestDistribution:
+    @pytest.mark.slow_parameters("400000")
     def test_the_place_of_a_unit_does_not_follow_from_its_number(self, size: int):
         assert is_normal(correlations(orders(size), np.arange(size)))
 
+    @pytest.mark.slow_parameters("400000")
     def test_the_order_of_an_epoch_does_not_follow_from_another(self, size: int):
         every = orders(size)
         assert is_normal(correlations(every[:, 0], every[:, 1]))
         assert is_normal(correlations(every[:, 1], every[:, 2]))
 
+    @pytest.mark.slow_parameters("400000")
     def test_the_order_of_a_seed_does_not_follow_from_another(self, size: int):
         every = orders(size)
         assert is_normal(correlations(every[:-1], every[1:]))
 
+    @pytest.mark.slow_parameters("400000")
     def test_batches_of_sorted_labels_are_mixed(self, size: int):
         """Half of the units have label 1: hypergeometric in each batch, at every place alike."""
         batches = size // BATCH

@@ -157,6 +157,7 @@ def test_a_run_that_is_cut_off_while_it_saves_keeps_no_best_weights_that_it_has_
     assert kept.endswith("ckpt-2")
 
 
+@pytest.mark.slow
 def test_patience_ends_a_run_with_its_best_weights(begin, config, features, tmp_path):
     patient = dataclasses.replace(config, training=dataclasses.replace(config.training, patience=1))
     best = tune(begin, patient, features, str(tmp_path / "a"), (0.2, 0.1))

@@ -58,7 +58,9 @@ def one_at_a_time(
         words = tf.constant([[special.cls, *masked, special.sep]])
         inputs = {"input_word_ids": words, "input_mask": tf.ones_like(words)}
         inputs |= {"input_type_ids": tf.zeros_like(words)}
-        logits = model(inputs | {"masked_lm_positions": [[target + 1]]})["mlm_logits"][0, 0]
+        logits = model(inputs | {"masked_lm_positions": tf.constant([[target + 1]])})["mlm_logits"][
+            0, 0
+        ]
         total += float(tf.nn.log_softmax(logits)[ids[target]])
     return total
 

@@ -112,6 +112,7 @@ def test_the_best_stays_over_a_restart(tiny_records: str, tmp_path: pathlib.Path
     assert tf.train.latest_checkpoint(os.path.join(run.best_path, "checkpoints")).endswith("ckpt-2")
 
 
+@pytest.mark.slow
 def test_patience_ends_a_run_whose_metric_is_no_number(
     tiny_records: str, tmp_path: pathlib.Path, capsys
 ):
