@@ -106,13 +106,18 @@ def halve(folder: str) -> None:
     """Rewrite the weights of the folder's checkpoint in half precision."""
     prefix = latest_checkpoint(folder)
     reader = tf.train.load_checkpoint(prefix)
-    values = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
-    halved = [v.astype(np.float16) if v.dtype == np.float32 else v for v in values.values()]
+    dtypes = reader.get_variable_to_dtype_map()  # of weights, a counter and the object graph
+    halved = {
+        name: reader.get_tensor(name).astype(np.float16)
+        if dtype == tf.float32
+        else reader.get_tensor(name)
+        for name, dtype in dtypes.items()
+    }
     tf.raw_ops.SaveV2(
         prefix=prefix,
-        tensor_names=list(values),
-        shape_and_slices=[""] * len(values),
-        tensors=halved,
+        tensor_names=list(halved),
+        shape_and_slices=[""] * len(halved),
+        tensors=list(halved.values()),
     )
 
 

@@ -131,7 +131,7 @@ def load_encoder(path: str, **kwargs: Any) -> AlbertEncoder:
     """Load the trained encoder of a run folder, a converted folder or an exported encoder.
 
     Args:
-      path: the folder, or the name of a shipped model: `albert-mini-en`.
+      path: the folder, or the name of a shipped model.
       kwargs: arguments of `AlbertEncoder`, such as `dtype="mixed_bfloat16"`.
 
     Raises:

@@ -8,7 +8,7 @@ FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))
 
 
 def names() -> list[str]:
-    """Return the names of the shipped models, such as `albert-mini-en`."""
+    """Return the names of the models in the folder `albert_tf/pretrained`."""
     if not os.path.isdir(FOLDER):
         return []
     return sorted(name for name in os.listdir(FOLDER) if os.path.isdir(os.path.join(FOLDER, name)))
