@@ -56,6 +56,7 @@ MINI = PretrainConfig(
     model=AlbertConfig(
         hidden_size=384,
         num_layers=6,
+        num_groups=3,
         num_heads=6,
         intermediate_size=1536,
         max_positions=128,
@@ -67,12 +68,12 @@ MINI = PretrainConfig(
     masking=MaskingConfig(max_ngram=1),
     optimizer=OptimizerConfig(
         name="adamw",
-        learning_rate=0.0005,
-        warmup_steps=2000,
-        decay_steps=18_000,
+        learning_rate=0.001,
+        warmup_steps=1000,
+        decay_steps=7200,
         beta_2=0.98,
     ),
-    loop=LoopConfig(steps=90_000, global_batch_size=32, steps_per_loop=100, checkpoint_every=1000),
+    loop=LoopConfig(steps=36_000, global_batch_size=64, steps_per_loop=100, checkpoint_every=500),
 )
 
 
