@@ -71,6 +71,7 @@ def fake_inputs():
 def pretrained(tmp_path_factory, small_tokenizer) -> str:
     """A run folder as pretraining leaves it, with untrained weights."""
     import tensorflow as tf
+    import tf_keras
 
     from albert_tf.models.pretrainer import AlbertPretrainer
     from albert_tf.runtime import settings
@@ -79,7 +80,7 @@ def pretrained(tmp_path_factory, small_tokenizer) -> str:
     run = RunDir(str(tmp_path_factory.mktemp("runs") / "tiny"))
     config = {"model": settings.to_dict(TINY), "task": {"kind": "pretraining"}}
     run.begin(config, small_tokenizer)
-    tf.random.set_seed(1)
+    tf_keras.utils.set_random_seed(1)
     model = AlbertPretrainer(TINY).create_weights()
     tf.train.Checkpoint(model=model).save(os.path.join(run.checkpoints_path, "ckpt"))
     run.finish({"step": 0})

@@ -25,6 +25,7 @@ QUICK = (
 def start(tiny_tokenizer: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A run folder as pretraining leaves it, with untrained weights."""
     import tensorflow as tf
+    import tf_keras
 
     from albert_tf.models.pretrainer import AlbertPretrainer
 
@@ -41,7 +42,7 @@ def start(tiny_tokenizer: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     )
     run = RunDir(str(tmp_path_factory.mktemp("start") / "tiny"))
     run.begin({"model": settings.to_dict(model), "task": {"kind": "pretraining"}}, tokenizer)
-    tf.random.set_seed(1)
+    tf_keras.utils.set_random_seed(1)
     pretrainer = AlbertPretrainer(model).create_weights()
     tf.train.Checkpoint(model=pretrainer).save(os.path.join(run.checkpoints_path, "ckpt"))
     run.finish({})

@@ -22,12 +22,13 @@ def leave_run(start: str, path: pathlib.Path, name: str, section: Any, data: str
 def leave_weights(path: str, seed: int) -> None:
     """Random ones, of all layers."""
     import tensorflow as tf
+    import tf_keras
 
     from albert_tf.models.encoder import AlbertEncoder
     from albert_tf.tasks.kinds import KINDS
     from albert_tf.tasks.predictor import task_of
 
-    tf.random.set_seed(seed)
+    tf_keras.utils.set_random_seed(seed)
     task = task_of(path)
     model = KINDS[task.kind].model(AlbertEncoder(load_config(path)), task).create_weights()
     tf.train.Checkpoint(model=model).save(os.path.join(RunDir(path).checkpoints_path, "ckpt"))

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_hub as hub
+import tf_keras
 
 from albert_tf.export.modules.classifier import ClassifierModule
 from albert_tf.export.modules.embedding import EmbeddingModule
@@ -60,7 +61,7 @@ def export(tiny, pretrained, small_tokenizer, tmp_path_factory):
     def export(name: str) -> tuple[str, dict]:
         if name in KINDS_OF_EXPORT:
             task, module, inputs = KINDS_OF_EXPORT[name]
-            tf.random.set_seed(5)
+            tf_keras.utils.set_random_seed(5)
             encoder = AlbertEncoder(tiny.replace(initializer_range=0.3))
             model = KINDS[task.kind].model(encoder, task).create_weights()
             module = module(model, small_tokenizer)

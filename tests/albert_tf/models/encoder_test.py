@@ -12,7 +12,7 @@ NAMES = ("sequence_output", "pooled_output")
 
 @pytest.fixture(scope="module")
 def encoder(tiny) -> AlbertEncoder:
-    tf.random.set_seed(3)
+    tf_keras.utils.set_random_seed(3)
     return with_noise(AlbertEncoder(tiny).create_weights())
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+import tf_keras
 
 from albert_tf.models.config import head_param_counts
 from albert_tf.models.pretrainer import AlbertPretrainer
@@ -12,7 +13,7 @@ POSITIONS = np.array([[0, 3, 3], [6, 1, 0]], np.int32)
 
 @pytest.fixture(scope="module")
 def pretrainer(tiny) -> AlbertPretrainer:
-    tf.random.set_seed(4)
+    tf_keras.utils.set_random_seed(4)
     model = AlbertPretrainer(tiny).create_weights()
     rng = np.random.default_rng(0)
     for variable in model.variables:

@@ -26,7 +26,7 @@ ALLOWED = np.array([[1, 0, 0, 0, 1, 1, 1, 1, 1, 0, 0, 0], [1] + [0] * 9 + [1, 0]
 
 @pytest.fixture(scope="module", params=[ONE, TWO], ids=["1.1", "2.0"])
 def model(request, tiny) -> SpanModel:
-    tf.random.set_seed(3)
+    tf_keras.utils.set_random_seed(3)
     model = SpanModel(AlbertEncoder(tiny), request.param).create_weights()
     for variable in model.head.trainable_variables:  # of 0.02, scores hardly differ
         variable.assign(variable + tf.random.normal(variable.shape, stddev=0.3))
@@ -171,7 +171,7 @@ def test_real_windows_are_ranked_as_by_the_reference(shared_data, tiny):
     tokenizer = load_tokenizer(shared_data / "vocab" / "albert_en_30k" / "spiece.model")
     task = SpanTask(seq_length=64, query_length=16, doc_stride=24, n_best=200)
     features = featurize_spans(examples, tokenizer, task)
-    tf.random.set_seed(1)
+    tf_keras.utils.set_random_seed(1)
     config = tiny.replace(vocab_size=tokenizer.vocab_size, max_positions=64, num_layers=1)
     model = SpanModel(AlbertEncoder(config), task).create_weights()
     for weight in model.head.trainable_variables:  # wide, or all spans are about as likely
