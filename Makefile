@@ -1,5 +1,5 @@
-# make demo       the whole journey on text found on any machine
-# make test       the test suite; make test-slow: the long proofs
+# make demo       the whole pipeline on text found on any machine
+# make test       the test suite; make test-slow: the slow tests
 # make check      lint, format, types, architecture
 # make lock       pins requirements*.txt anew from requirements*.in
 
@@ -41,8 +41,8 @@ lock: .venv/uv
 	  | sed "/>= '3.12'/d; s/ ; python_full_version < '3.12'//; /^nvidia-\|^cuda-\|^triton/d" \
 	  > requirements-slow.txt
 
-# The environment, once for running and once with the development tools. uv installs in seconds
-# what takes pip minutes; where it cannot be had or fails, pip does it.
+# The environment, once for running and once with the development tools. uv installs in seconds what
+# takes pip minutes; if uv is unavailable or fails, pip is used.
 .venv/uv:
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info[:2] == (3, 11) else "Python 3.11 is needed: make PYTHON=/path/to/python3.11")'
 	$(PYTHON) -m venv .venv

@@ -39,8 +39,8 @@ CLASSIFIER_TEXTS = (
 )
 
 EXPECT = (
-    "Minutes on a laptop are enough to learn topics and the order of sentences. Words in context "
-    "need more text, a wider model and hours (README: `albert-base-v2`)."
+    "Minutes on a laptop are enough to learn topics and the order of sentences. Predicting words "
+    "in context needs more text, a wider model and hours (README: `albert-base-v2`)."
 )
 
 
@@ -199,7 +199,7 @@ def write_corpus(demo: Journey) -> None:
 
 
 def write_task(documents: list[Document], folder: str) -> None:
-    """Write train.tsv and dev.tsv: which of the most frequent packages is a docstring from?"""
+    """Write train.tsv and dev.tsv: docstrings of the most frequent packages, by package."""
     counts = collections.Counter(d.source for d in documents if d.source not in NO_LABELS)
     labels = {label for label, _ in counts.most_common(NUM_LABELS)}
     os.makedirs(folder)

@@ -146,7 +146,7 @@ class _Members:
             for path in self.paths:
                 member = load_predictor(path)
                 task, threshold = member.task, getattr(member.task, "null_threshold", 0.0)
-                if threshold:  # a member's own: subtracted from its null scores below
+                if threshold:  # each member's own, subtracted from its null scores below
                     task = dataclasses.replace(task, null_threshold=0.0)
                 key = (member.tokenizer.fingerprint, task)
                 if key not in vocabularies:

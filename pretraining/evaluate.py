@@ -7,9 +7,9 @@ is printed with its standard error and chance. Masks and pairs are the same in e
 
     python -m pretraining.evaluate --run_dir=runs/first --data=artifacts/heldout
 
---minimal_pairs, instead of --data or in addition, evaluates which of two sentences is more likely
-to the model: it prints the share of pairs whose grammatical sentence has the higher
-pseudo-log-likelihood, by phenomenon. A tie is wrong.
+--minimal_pairs, instead of --data or in addition, evaluates which of two sentences the model finds
+more likely: it prints the share of pairs whose grammatical sentence has the higher
+pseudo-log-likelihood, by phenomenon. A tie counts as wrong.
 
     python -m pretraining.evaluate --run_dir=runs/first --minimal_pairs=blimp/data
 """

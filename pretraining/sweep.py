@@ -98,7 +98,7 @@ class Sweep:
         self._state: dict[str, Any] = same | {"set": list(options.set), "steps": {}}
         self._require_distinct_members()
         if options.heldout:
-            Manifest.read(options.heldout)  # its absence would only show after hours
+            Manifest.read(options.heldout)  # else it fails only after hours
         if not os.path.isfile(self._path):
             outputs.require_new(options.output)
             return

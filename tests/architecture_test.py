@@ -1,4 +1,4 @@
-"""Guards the house: which package may import which, what stays light, small and visible.
+"""Tests of the architecture: allowed imports, light modules, small files and functions.
 
 The arrows: albert_tf <- data <- {pretraining, finetuning}. A failure names file, line and import.
 """
@@ -25,7 +25,7 @@ ALLOWED = {
     "benchmarks": {"albert_tf", "data", "pretraining", "finetuning", "examples"},
 }
 PACKAGES = [name for name in ALLOWED if (ROOT / name).is_dir()]
-# The rooms of each package, lowest floor first: a room imports from the floors below its own.
+# The subpackages of each package, lowest layer first; each may import from lower layers only.
 FLOORS = {
     "albert_tf": [
         {"runtime"},

@@ -43,8 +43,8 @@ class Predictor:
     def __call__(self, examples: Sequence[Any], batch_size: int = 32) -> list[dict[str, Any]]:
         """Return a prediction for each example; its keys depend on the kind of task.
 
-        An empty text gets a prediction too, here, from `finetuning.predict` and from exports: a
-        service receives one now and then, and it must not cost the other texts their answers.
+        An empty text also gets a prediction, as from `finetuning.predict` and from exports, so that
+        it does not make a whole request fail.
 
         Args:
           examples: a list of `TextExample`, or of strings for single texts; of `SpanExample`; or of

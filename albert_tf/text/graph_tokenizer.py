@@ -35,7 +35,7 @@ class GraphTokenizer(tf.Module):
 
     The ids are those of the Python tokenizer, except for two differences in tensorflow_text. Its
     release of sentencepiece may choose another of several segmentations of equal score, and its
-    Unicode tables have another date (159 code points differ; 60 for WordPiece).
+    Unicode tables are from another version of Unicode (159 code points differ; 60 for WordPiece).
 
     TensorFlow frees the model together with this object. Code that keeps only the resource then
     fails with "SentencepieceResource does not exist" (keras-hub issue 1573). A function, a dataset

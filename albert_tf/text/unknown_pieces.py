@@ -9,7 +9,7 @@ def unknown_note(unknown: int, pieces: int, chosen: str) -> str | None:
     Args:
       unknown: the number of unknown pieces.
       pieces: the number of all pieces, without special ones.
-      chosen: what the user chose the vocabulary by, such as a flag.
+      chosen: the setting with which the user chose the vocabulary, such as a flag.
     """
     if unknown <= MANY * pieces:
         return None

@@ -10,9 +10,9 @@ from albert_tf.training.checkpoints import Checkpoints
 class BestWeights:
     """The best weights of a run, selected by its evaluations.
 
-    All of the state can be rebuilt from the run's metrics, so that a resumed run decides as an
-    uninterrupted one. After an evaluation, write its metrics first, then save the state that the
-    run resumes from, then call `drop_older`.
+    All of the state can be rebuilt from the run's metrics, so that a resumed run makes the same
+    decisions as an uninterrupted one. After an evaluation, write its metrics first, then save the
+    state that the run resumes from, then call `drop_older`.
 
     Attributes:
       value, step: the best value and its step. Only a strictly better value replaces them, so that

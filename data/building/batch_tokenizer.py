@@ -1,8 +1,8 @@
 """Batch tokenization into flat arrays of ids, which takes most of the time of a build.
 
-The ids are exactly those of `Tokenizer.encode`. The time is saved outside of sentencepiece: no list
-of Python integers is made, ASCII lines are normalised with two scans, and the digit-comma rule is a
-table lookup.
+The ids are exactly those of `Tokenizer.encode`. All savings are outside of sentencepiece: this
+module makes no lists of Python integers, normalizes ASCII lines with two scans, and applies the
+digit-comma rule by a table lookup.
 """
 
 import functools

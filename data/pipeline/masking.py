@@ -170,8 +170,8 @@ def _random_order(
 def tilings(max_ngram: int, width: int) -> np.ndarray:
     """Return each word's tile in T tilings by n-grams with p(n) ~ 1/n, int32 [T, width].
 
-    Each time, a record draws one tiling and an order of its tiles. Drawing the tiles too would take
-    a seventh more time.
+    In each epoch, a record draws one of the T tilings and an order of its tiles. Drawing the tiles
+    themselves anew would take a seventh more time.
     """
     chances = np.cumsum(1 / np.arange(1, max_ngram + 1))
     shape = (_TILING_WORDS // width, width)
@@ -235,7 +235,7 @@ def _fill(order: tf.Tensor, sizes: tf.Tensor, missing: tf.Tensor, bits: int) -> 
         taken: tf.Tensor,
     ) -> tuple[tf.Tensor, ...]:
         is_unfit = tf.cast((sizes > missing) | (order <= last), tf.int32)
-        # tf.where instead of tf.maximum would take ten times as long: its branches are random.
+        # tf.maximum, because tf.where takes ten times as long on random branches.
         first = tf.reduce_min(tf.maximum(order, _LAST * is_unfit), axis=1, keepdims=True)
         unfinished = tf.where(first[:, 0] < _LAST)[:, 0]  # rows in which a word fits
         rows, order, sizes, missing, first = (

@@ -204,8 +204,8 @@ def note_if_quoted(rows: Rows, num_texts: int) -> Rows:
     first = list(itertools.islice(rows, _FIRST_ROWS))
     if first and all(_is_quoted(text) for _, cells in first for text in cells[:num_texts]):
         print(
-            f"{first[0][0]}: the texts begin and end with quotes, which are text in this file. If "
-            f"csv added them: {_WITHOUT_QUOTES}",
+            f"{first[0][0]}: the texts begin and end with quotes, which are text in this file. "
+            f"Remove those that csv added. {_WITHOUT_QUOTES}",
             file=sys.stderr,
         )
     yield from itertools.chain(first, rows)
@@ -235,7 +235,7 @@ def _tsv(path: str) -> Records:
             noted = True
             print(
                 f"{path}:{number}: a text in quotes holds tabs and line breaks. If quotes are text "
-                "in this file: write it with csv, which doubles them.",
+                "in this file, write it with csv, which doubles them.",
                 file=sys.stderr,
             )
         yield number, cells

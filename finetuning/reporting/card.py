@@ -77,7 +77,7 @@ def _scores(result: Mapping[str, Any]) -> str:
 
 
 def _explanation(data: Data, result: Mapping[str, Any]) -> str:
-    """Return where the scores come from and what they are worth."""
+    """Return a text on the origin and the reliability of the scores."""
     count, evaluations = result["dev_examples"], result["evaluations"]
     parts = [f"There are {count:,} examples."]
     if count < FEWEST:

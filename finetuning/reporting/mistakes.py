@@ -1,4 +1,4 @@
-"""What a run gets wrong: scores by class, the confusion matrix, wrong predictions of every kind."""
+"""The errors of a run: scores by class, the confusion matrix, wrong predictions of every kind."""
 
 import collections
 import itertools

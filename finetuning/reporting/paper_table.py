@@ -56,7 +56,7 @@ def baselines_by_task(tasks: Sequence[str], results: Results) -> dict[str, dict[
 
 
 def _any_result(task: str, results: Results) -> Mapping[str, Any]:
-    """Return the result of any run on a task; what depends only on the data is in each."""
+    """Return the result of any run on a task, for the values that depend only on the data."""
     return next((every[0] for (_, name), every in results.items() if name == task), {})
 
 

@@ -54,7 +54,7 @@ class Finetuner:
 
     Args:
       name: the task's name in `finetuning.datasets.TASKS`.
-      source: where and how `data` was read; how is part of the configuration of the runs.
+      source: the location of `data`, and its `reading`, which is part of each run's config.
       threshold_share: as `training.threshold_share`.
     """
 
@@ -84,7 +84,8 @@ class Finetuner:
         """Complete a run; with `dry_run`, make everything but write nothing."""
         metric = self._deciding_metric(config)
         run_config = self._config_of(config, run, source)
-        # Other keys of `training` and `task` did not mean today's defaults where they are missing.
+        # For runs of older versions, which lack these keys. No other key of `training` or `task` is
+        # listed: where one is missing, the older version did not behave like today's default.
         defaults = {
             "model": settings.to_dict(AlbertConfig()),
             "training": {"class_weights": "none"},
@@ -178,7 +179,7 @@ class Finetuner:
         predictions = KINDS[model.task.kind].decode(model_outputs, features, examples, model.task)
         scores = self.task.score(predictions, examples)
         if "label" in features.targets:
-            # Of each example: a loss's own mean is forbidden within `fit` with a strategy.
+            # One loss per example: in `fit`, a strategy forbids a loss that takes its own mean.
             losses = model.training_losses().call(
                 tf.constant(features.targets["label"]), tf.constant(model_outputs)
             )

@@ -96,7 +96,7 @@ def evaluate_minimal_pairs(
     pairs: Sequence[MinimalPair],
     strategy: tf.distribute.Strategy | None = None,
 ) -> dict[str, Any]:
-    """Return the share of pairs whose good sentence scores strictly higher; a tie is wrong.
+    """Return the share of pairs whose good sentence scores strictly higher; ties count as wrong.
 
     For each score in `SCORES` the result has `accuracy/SCORE` and `standard_error/SCORE` over all
     pairs, and the same for each phenomenon and paradigm under `phenomena` and `paradigms`. `count`

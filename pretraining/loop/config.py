@@ -125,7 +125,7 @@ class EvaluationConfig(Bounded):
 
 @dataclasses.dataclass(frozen=True)
 class GuardConfig(Bounded):
-    """Limits on skipped steps, which change no weights: their loss or gradient is not finite.
+    """Limits on skipped steps: a step whose loss or gradient is not finite changes no weights.
 
     Attributes:
       max_consecutive: if more steps in a row are skipped, the last checkpoint is restored and

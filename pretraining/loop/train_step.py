@@ -130,7 +130,7 @@ class TrainStep:
     def _in_parts(
         self, batch: Mapping[str, tf.Tensor], counts: tf.Tensor, key: tf.Tensor
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        """Return the same, computed in parallel parts with the dropout masks of the whole batch."""
+        """Return sums and gradients; parallel parts use the dropout masks of the whole batch."""
         parts = 1
         if self.side_by_side > 1:  # with several workers the number of rows is unknown
             rows, length = batch["input_word_ids"].shape

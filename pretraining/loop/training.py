@@ -126,7 +126,8 @@ class _Training:
             while self.step < self.config.loop.steps and not self.selection.is_exhausted:
                 self._loop(log)
                 if any_stop(tf.constant(float(bool(stop.signal)))):
-                    # Not for the guard to restore: an uninterrupted run lacks this checkpoint.
+                    # The guard must not restore this checkpoint, which an uninterrupted run would
+                    # not have.
                     if self.step != (last_good := int(self.guard.last_good.numpy())):
                         self.checkpoints.save(self.step, also_keep=last_good)
                     self._export()

@@ -414,7 +414,7 @@ def test_a_full_disk_is_one_line_and_the_rerun_continues(options, tmp_path, monk
 
 
 @pytest.mark.parametrize("torn", ["", ".json"])
-def test_what_a_power_cut_emptied_is_done_chain_gradients(many_shards, tmp_path, monkeypatch, torn):
+def test_work_is_redone_if_a_power_cut_emptied_its_mark(many_shards, tmp_path, monkeypatch, torn):
     """The identity, or how far the build came."""
     build(dataclasses.replace(many_shards, output=str(tmp_path / "whole")))
     with monkeypatch.context() as patch, pytest.raises(Stop):
@@ -446,7 +446,7 @@ def test_what_was_not_made_here_is_left_alone(options, tmp_path):
     assert content(left) == {"notes.txt": b"mine"}
 
 
-def test_an_empty_split_is_told_without_reading_chain_gradients(options, tmp_path, monkeypatch):
+def test_an_empty_split_is_reported_without_rereading(options, tmp_path, monkeypatch):
     """By the number of documents; of a corpus without any text, the text is what is missing."""
     opened = count_calls(monkeypatch, (text_files, "_open"))
     heldout = dataclasses.replace(options, split="heldout", heldout_fraction=1e-9)

@@ -29,8 +29,9 @@ def cut_windows(sizes: np.ndarray, max_length: np.ndarray, stride: int) -> Windo
 
     The last window of a context holds its end. A piece counts in the window with the highest
     min(pieces to the left, pieces to the right) + length / 100, and in the first of equals. The
-    pieces that count in a window are a range: of two neighbours, the second gains on the first with
-    every piece. `sizes` and `max_length` are int64 [N], one value per example.
+    pieces that count in a window form a range, because with every further piece the second of two
+    neighboring windows gains on the first. `sizes` and `max_length` are int64 [N], one value per
+    example.
     """
     step = np.minimum(max_length, stride)
     count = 1 + -(-np.maximum(sizes - max_length, 0) // step)

@@ -49,7 +49,7 @@ def test_a_beginning_that_fails_leaves_nothing(tmp_path, tokenizer):
     assert os.listdir(tmp_path) == []
 
 
-def test_the_same_configuration_is_taken_up_chain_gradients(run, tokenizer):
+def test_a_run_with_the_same_configuration_is_resumed(run, tokenizer):
     run.add_metrics({"step": 1})
     for act in (lambda: run.begin(CONFIG, tokenizer), lambda: run.check(CONFIG)):
         act()

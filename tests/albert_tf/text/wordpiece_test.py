@@ -86,7 +86,7 @@ def test_a_word_of_more_than_200_characters_is_unknown(tiny):
     assert tiny.encode("a" * 201 + " a") == [unknown, a]
 
 
-def test_special_ids_word_starts_and_text_chain_gradients(tiny):
+def test_special_ids_word_starts_and_decoded_text(tiny):
     special = tiny.special
     assert (special.pad, special.unk, special.cls, special.sep, special.mask) == (22, 3, 1, 2, 4)
     continued = {p for p, start in zip(PIECES, tiny.is_word_start, strict=True) if not start}

@@ -230,7 +230,7 @@ def test_the_cache_knows_what_makes_a_program(home):
         assert json.loads(path.read_text())["size"]["temporaries"] > 0
 
 
-def test_a_torn_entry_is_compiled_chain_gradients(tmp_path):
+def test_a_damaged_cache_entry_is_compiled_again(tmp_path):
     compiler = Compiler()
     cache = tpu_cache.Cache(compiler, str(tmp_path))
     first = cache(STEP, "v5e:2x2")
