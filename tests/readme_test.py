@@ -96,7 +96,7 @@ def test_the_first_pages_run_as_written(folder: pathlib.Path):
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     snippets = re.findall(r"```python\n(.*?)```", PAGES["python.md"], re.DOTALL)
     programs = [shlex.split(c)[1:] for page in ("README", "python.md") for c in commands_of(page)]
-    assert len(programs) == 8 and len(snippets) == 4
+    assert len(programs) == 11 and len(snippets) == 4
     for words in [*programs, *(["-c", snippet] for snippet in snippets)]:
         done = subprocess.run(
             [sys.executable, *words],

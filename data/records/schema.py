@@ -141,10 +141,7 @@ def _bytes_head(name: str, size: int) -> bytes:
 
 
 def compact_schema(seq_length: int, vocab_size: int) -> RecordSchema:
-    """Return the schema of the compact layout, ordered pairs without masks or special pieces.
-
-    Masks and the pair objective are chosen at read time, so that one build serves every ablation.
-    """
+    """Return the schema of the compact layout, ordered pairs without masks or special pieces."""
     return RecordSchema(
         (
             Feature(
