@@ -20,7 +20,7 @@ from albert_tf.runtime.errors import InputError
 
 @dataclasses.dataclass(frozen=True)
 class InfoOptions:
-    """The model: a preset or a config file, with changes to single keys."""
+    """The command line of `albert_tf.info`."""
 
     preset: str | None = option("a published model, e.g. albert-base-v2", None)
     config: str | None = option("a config.json, such as that of a run", None)

@@ -47,7 +47,7 @@ LINES = 2000
 # The functions of each stage. A call from one stage into another counts for the other.
 STAGES: dict[str, list[tuple[Any, str]]] = {
     "split": [(cutter.Cutter, "_is_kept")],
-    "tokenise": [(cutter, "encode_flat")],
+    "tokenize": [(cutter, "encode_flat")],
     "segment": [(cutter.Cutter, "_cut_pass")],
     "assemble": [(cutter, "_sequences"), (shuffle.Spill, "add"), (Sequences, "take")],
     "mask": [(reference_layout, "choose"), (reference_layout, "replace")],
@@ -281,11 +281,11 @@ def _peer_rate(case: building.BuildOptions, sentences: list[str], num_bytes: int
         begin = time.process_time()
         tokenizer = tokenization.FullSentencePieceTokenizer(model)
         slots = round(0.15 * case.seq_length)
-        normalise = peer.get_processor_text_fn(True, True)
+        process_text = peer.get_processor_text_fn(True, True)
         instances = peer.create_training_instances(
             [path],
             tokenizer,
-            normalise,
+            process_text,
             case.seq_length,
             1,
             0.1,

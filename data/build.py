@@ -143,7 +143,7 @@ def make_stages(options: BuildOptions, tokenizer: Tokenizer) -> tuple[Cutter, La
         seq_length=options.seq_length,
         dupe_factor=options.dupe_factor,
         seed=options.seed,
-        labelled=is_reference,
+        labeled=is_reference,
         quirks=quirks,
         split=options.split,
         heldout_fraction=options.heldout_fraction,

@@ -36,7 +36,7 @@ _PAIRS = ("sop", "nsp", "none")
 
 @dataclasses.dataclass(frozen=True)
 class ImportOptions:
-    """Options of `data.import_records`."""
+    """The command line of `data.import_records`."""
 
     files: str = commands.option("glob of the TFRecord files")
     tokenizer: str = commands.option("tokenizer of the records: folder, spiece.model or vocab.txt")

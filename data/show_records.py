@@ -26,7 +26,7 @@ Batch = dict[str, np.ndarray]
 
 @dataclasses.dataclass(frozen=True)
 class ShowRecordsOptions(commands.CommandOptions):
-    """Options of `data.show_records`."""
+    """The command line of `data.show_records`."""
 
     data: str = commands.option("record folder; the flag name may be omitted")
     num: Annotated[int, NOT_NEGATIVE] = commands.option("records to print", 3)

@@ -1,6 +1,6 @@
 r"""Train a sentencepiece vocabulary on text, with ALBERT's options and special pieces.
 
-The text is normalised first. The normalisation options are stored with the model, so that later
+The text is normalized first. The normalization options are stored with the model, so that later
 users of the tokenizer apply the same ones. The same text, options and seed produce the same bytes.
 `--max_sentences` bounds the memory. The output folder appears only when it is complete; rerunning a
 complete training does nothing.
@@ -50,7 +50,7 @@ _NORMALIZE_AT_ONCE = 10_000
 
 @dataclasses.dataclass(frozen=True)
 class TrainTokenizerOptions(commands.CommandOptions):
-    """Options of `data.train_tokenizer`."""
+    """The command line of `data.train_tokenizer`."""
 
     corpus: str = commands.option("text to train on, e.g. text:'corpus/*.txt'")
     output: str = commands.option("folder to create")
@@ -74,7 +74,7 @@ class TrainTokenizerOptions(commands.CommandOptions):
 
     @property
     def normalization(self) -> Normalization:
-        """The three normalisation options as one object."""
+        """The three normalization options as one object."""
         return Normalization(self.lowercase, self.strip_accents, self.unify_quotes)
 
 
@@ -104,7 +104,7 @@ def train_tokenizer(options: TrainTokenizerOptions) -> int:
 
 
 def train_model(sentences: list[str], options: TrainTokenizerOptions) -> bytes:
-    """Normalise the sentences, train on them, and return the serialized model.
+    """Normalize the sentences, train on them, and return the serialized model.
 
     Raises:
       InputError: the text has too few pieces, or too many characters, for `vocab_size`.

@@ -99,7 +99,7 @@ class Journey:
 def main(options: DemoOptions) -> None:
     """Run the demo."""
     demo = Journey(options)
-    corpus, labelled = f"jsonl:{demo.at('corpus', 'corpus.jsonl')}", demo.at("corpus", "packages")
+    corpus, labeled = f"jsonl:{demo.at('corpus', 'corpus.jsonl')}", demo.at("corpus", "packages")
     write_corpus(demo)
     demo.run(
         "vocabulary",
@@ -145,14 +145,14 @@ def main(options: DemoOptions) -> None:
         "-m",
         "finetuning.train",
         "--task=text_classification",
-        f"--data_dir={labelled}",
+        f"--data_dir={labeled}",
         f"--init={exported(demo, 'encoder')}",
         f"--run_dir={demo.at('finetuned')}",
         "--set",
         "training.learning_rate=0.001",
     )
     export(demo, "classifier", "finetuned")
-    demo.run("labelling", "-I", "examples/ask.py", exported(demo, "classifier"), *CLASSIFIER_TEXTS)
+    demo.run("labeling", "-I", "examples/ask.py", exported(demo, "classifier"), *CLASSIFIER_TEXTS)
     if not options.dry_run:
         print(table(demo))
 
@@ -178,7 +178,7 @@ def export(demo: Journey, kind: str, run: str) -> None:
 
 
 def write_corpus(demo: Journey) -> None:
-    """Write `python_docs` to a JSONL file, once, and make the labelled task from it."""
+    """Write `python_docs` to a JSONL file, once, and make the labeled task from it."""
     folder = demo.at("corpus")
     print(f"\n== corpus\n   python_docs into {folder}", flush=True)
     if demo.options.dry_run or os.path.isdir(folder):

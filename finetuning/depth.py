@@ -43,7 +43,7 @@ Classify = Callable[[Sequence[TextExample]], dict[str, np.ndarray]]
 
 @dataclasses.dataclass(frozen=True)
 class DepthOptions(commands.CommandOptions):
-    """Command-line options of `finetuning.depth`."""
+    """The command line of `finetuning.depth`."""
 
     run_dir: str = commands.option("a fine-tuned classifier")
     data_dir: str | None = commands.option("the folder of its dataset's files", None)

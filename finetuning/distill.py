@@ -54,7 +54,7 @@ LOSSES = ("cross_entropy", "mse")
 
 @dataclasses.dataclass(frozen=True)
 class DistillOptions(commands.CommandOptions):
-    """Command-line options of `finetuning.distill`."""
+    """The command line of `finetuning.distill`."""
 
     teacher: str = commands.option("the fine-tuned run to distill")
     task: str = commands.option("the teacher's task: " + ", ".join(TASKS))
@@ -71,7 +71,7 @@ class DistillOptions(commands.CommandOptions):
         "accept a run that has not ended and use its last checkpoint", False
     )
     texts: str | None = commands.option(
-        "unlabelled texts to add to the training texts: a table, or a text per line", None
+        "unlabeled texts to add to the training texts: a table, or a text per line", None
     )
     loss: Annotated[str, one_of(*LOSSES)] = commands.option("cross_entropy or mse", "cross_entropy")
     temperature: Annotated[float, POSITIVE] = commands.option(

@@ -36,7 +36,7 @@ from finetuning.reporting.report import fingerprint, scores_if_known, write_pred
 
 @dataclasses.dataclass(frozen=True)
 class EnsembleOptions(commands.CommandOptions):
-    """Command-line options of `finetuning.ensemble`."""
+    """The command line of `finetuning.ensemble`."""
 
     runs: tuple[str, ...] = commands.option("glob of fine-tuned runs; may be repeated")
     output: str = commands.option("the folder to create")
@@ -173,7 +173,7 @@ def _paths(options: EnsembleOptions) -> list[str]:
     if len(runs) < 2:
         raise InputNotFoundError(
             f"--runs must match at least two complete runs. Received: {', '.join(options.runs)}, "
-            f"which matches {len(runs)} (working folder {os.getcwd()})."
+            f"which matches {len(runs)} (working directory {os.getcwd()})."
         )
     return runs
 

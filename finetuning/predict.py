@@ -43,7 +43,7 @@ CHUNK = 1024  # examples in memory at a time
 
 @dataclasses.dataclass(frozen=True)
 class PredictOptions(commands.CommandOptions):
-    """Command-line options of `finetuning.predict`."""
+    """The command line of `finetuning.predict`."""
 
     run_dir: str = commands.option("the fine-tuned run")
     input: str = commands.option("a file of examples, or - for stdin", "-")
@@ -131,7 +131,7 @@ def _predict_part(options: PredictOptions, predictor: Predictor) -> None:
 
 def _lines(path: str) -> Iterator[tuple[int, str]]:
     if path != "-" and not os.path.isfile(path):
-        raise InputNotFoundError(f"--input: no file {path!r} (working folder {os.getcwd()}).")
+        raise InputNotFoundError(f"--input: no file {path!r} (working directory {os.getcwd()}).")
     if path.endswith((".csv", ".csv.gz")):  # its header and labels would be read as texts
         raise InputError(
             f"--input must hold a text or a JSON object per line. Received: {path!r}, a table. For "

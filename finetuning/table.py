@@ -63,7 +63,7 @@ _FROM_MNLI = ("rte", "sts-b", "mrpc")
 
 @dataclasses.dataclass(frozen=True)
 class TableOptions(commands.CommandOptions):
-    """Command-line options of `finetuning.table`."""
+    """The command line of `finetuning.table`."""
 
     runs: tuple[str, ...] = commands.option("glob of pretraining runs; may be repeated")
     tasks: str = commands.option("comma-separated: " + ", ".join(TASKS))
@@ -218,7 +218,7 @@ def _runs(patterns: Sequence[str]) -> list[str]:
             )
     if not runs:
         raise InputNotFoundError(
-            f"--runs matches no run: {', '.join(patterns)} (working folder {os.getcwd()})."
+            f"--runs matches no run: {', '.join(patterns)} (working directory {os.getcwd()})."
         )
     return runs
 
@@ -259,7 +259,7 @@ def _folder(data_dir: str, task: str) -> str:
     found = [name for each in wanted for name in sorted(names) if name.lower() == each]
     if not found:
         raise InputNotFoundError(
-            f"--data_dir: no folder {' or '.join(wanted)} in {data_dir!r} (working folder "
+            f"--data_dir: no folder {' or '.join(wanted)} in {data_dir!r} (working directory "
             f"{os.getcwd()}), which contains {', '.join(sorted(names)) or 'nothing'}."
         )
     return os.path.join(data_dir, found[0])

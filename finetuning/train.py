@@ -1,4 +1,4 @@
-r"""Fine-tune an encoder on labelled data with plain tf_keras `compile` and `fit`.
+r"""Fine-tune an encoder on labeled data with plain tf_keras `compile` and `fit`.
 
 --init takes a pretraining run, a converted checkpoint or an exported encoder. --init_from_task
 takes a fine-tuned run, as the paper took its MNLI model for RTE, STS-B and MRPC.
@@ -34,7 +34,7 @@ from finetuning.training.starting_point import StartingPoint, resolve
 
 @dataclasses.dataclass(frozen=True)
 class FinetuneOptions(commands.CommandOptions):
-    """Command-line options of `finetuning.train`."""
+    """The command line of `finetuning.train`."""
 
     task: str = commands.option("the task: " + ", ".join(TASKS))
     run_dir: str = commands.option("the run's folder")

@@ -176,7 +176,7 @@ def _model_of(run: RunDir) -> AlbertConfig:
     if (kind := task.get("kind", "pretraining")) != "pretraining":
         raise InputError(
             f"--run_dir={run.path} must be a pretraining run or a converted checkpoint. Received: "
-            f"a run fine-tuned for {kind}. Pass the run that it was initialised from."
+            f"a run fine-tuned for {kind}. Pass the run that it was initialized from."
         )
     return model
 

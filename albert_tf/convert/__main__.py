@@ -46,7 +46,7 @@ from albert_tf.runtime.run_dir import RunDir
 
 @dataclasses.dataclass(frozen=True)
 class ConvertOptions:
-    """The options of `albert_tf.convert`."""
+    """The command line of `albert_tf.convert`."""
 
     source: str = commands.option(
         "source: google:DIR, google:PREFIX of one checkpoint, huggingface:DIR, hub:DIR, or a PATH "

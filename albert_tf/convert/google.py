@@ -172,9 +172,9 @@ def _prefix(path: str) -> str:
         return path
     if not os.path.isdir(path):
         raise InputNotFoundError(
-            f"no folder {path!r} and no file {path}.index (working folder {os.getcwd()}). Nothing "
-            "is downloaded: pass the folder of an unpacked archive, or a checkpoint's path without "
-            ".index."
+            f"no folder {path!r} and no file {path}.index (working directory {os.getcwd()}). "
+            "Nothing is downloaded: pass the folder of an unpacked archive, or a checkpoint's path "
+            "without .index."
         )
     folders = [path, os.path.join(path, "variables")]
     return _single_file(folders, "*.index", "TF1 checkpoint").removesuffix(".index")
@@ -184,7 +184,7 @@ def _single_file(folders: list[str], pattern: str, kind: str) -> str:
     found = [file for folder in folders for file in _files(folder, pattern)]
     if not found:
         raise InputNotFoundError(
-            f"no {kind} in {folders[0]!r}; expected a file {pattern} (working folder "
+            f"no {kind} in {folders[0]!r}; expected a file {pattern} (working directory "
             f"{os.getcwd()})."
         )
     if len(found) > 1:

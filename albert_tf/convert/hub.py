@@ -88,7 +88,7 @@ def read(path: str, policy: MismatchPolicy) -> Bundle:
 def _load(path: str) -> Any:
     if not is_saved_model(path):
         raise InputNotFoundError(
-            f"no file saved_model.pb in {path!r} (working folder {os.getcwd()}). Nothing is "
+            f"no file saved_model.pb in {path!r} (working directory {os.getcwd()}). Nothing is "
             "downloaded: pass the folder of an unpacked module."
         )
     if os.path.isfile(os.path.join(path, EXTRAS, "config.json")):

@@ -39,7 +39,7 @@ from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 
 @dataclasses.dataclass(frozen=True)
 class ExportOptions(commands.CommandOptions):
-    """The options of `albert_tf.export`."""
+    """The command line of `albert_tf.export`."""
 
     run_dir: str = commands.option("run or converted folder to export")
     output: str = commands.option("folder OUTPUT in which to create VERSION/")

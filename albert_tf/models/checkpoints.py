@@ -73,7 +73,7 @@ def latest_checkpoint(path: str) -> str:
     if found is None:
         raise InputNotFoundError(
             f"no checkpoint in {os.path.join(path, CHECKPOINTS)!r} "
-            f"(working folder {os.getcwd()}). Has the run saved one yet?"
+            f"(working directory {os.getcwd()}). Has the run saved one yet?"
         )
     return found
 

@@ -122,7 +122,7 @@ class AlbertConfig(Bounded):
         """
         if not os.path.isfile(path):
             raise InputNotFoundError(
-                f"no config file {path!r} (working folder {os.getcwd()}). Pass a run folder, a "
+                f"no config file {path!r} (working directory {os.getcwd()}). Pass a run folder, a "
                 "converted folder, or an exported encoder with its version (export/encoder/1). "
                 "Convert a checkpoint of Google or Hugging Face with albert_tf.convert first, as "
                 "google:DIR or huggingface:DIR."

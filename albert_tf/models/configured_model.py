@@ -62,7 +62,7 @@ class ConfiguredModel(ConfigMixin, tf_keras.Model):
             return cls.load(preset, **kwargs)
         if preset not in PRESETS:
             raise ConfigError(
-                f"`preset` must be a folder (working folder {os.getcwd()}) or one of "
+                f"`preset` must be a folder (working directory {os.getcwd()}) or one of "
                 f"{', '.join([*pretrained.names(), *PRESETS])}. Received: {preset!r}."
             )
         return cls(AlbertConfig.from_preset(preset), **kwargs).create_weights()

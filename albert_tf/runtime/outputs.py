@@ -159,7 +159,7 @@ def require_file(path: str, flag: str) -> None:
     folder = os.path.dirname(os.path.abspath(path)) if path else ""
     if "://" in path or not os.path.isdir(folder):
         raise InputError(
-            f"{flag} must be a file in a folder that exists. Received: {path!r} (working folder "
+            f"{flag} must be a file in a folder that exists. Received: {path!r} (working directory "
             f"{os.getcwd()}). Create the folder or name another."
         )
     if os.path.isdir(path):
@@ -225,7 +225,7 @@ def read_json(path: str) -> dict[str, Any]:
       MachineError: the file cannot be read.
     """
     if not os.path.isfile(path):
-        raise InputNotFoundError(f"no file {path!r} (working folder {os.getcwd()}).")
+        raise InputNotFoundError(f"no file {path!r} (working directory {os.getcwd()}).")
     with reading(path), open(path, encoding="utf-8") as file:
         content = file.read()
     try:

@@ -28,7 +28,7 @@ def locate(path: str | os.PathLike[str]) -> str:
         return path
     if path not in names():
         raise InputNotFoundError(
-            f"no file or folder {path!r} (working folder {os.getcwd()}), and no model of that name "
-            f"ships with albert_tf. Shipped models: {', '.join(names()) or 'none'}."
+            f"no file or folder {path!r} (working directory {os.getcwd()}), and no model of that "
+            f"name ships with albert_tf. Shipped models: {', '.join(names()) or 'none'}."
         )
     return os.path.join(FOLDER, path)

@@ -209,8 +209,8 @@ class RunDir:
             nested = sorted(glob.glob(os.path.join(glob.escape(self.path), "*", "config.json")))
             suggestion = f" Did you mean {os.path.dirname(nested[0])!r}?" if nested else ""
             raise InputNotFoundError(
-                f"no config.json in {self.path!r} (working folder {os.getcwd()}): not a run folder."
-                + suggestion
+                f"no config.json in {self.path!r} (working directory {os.getcwd()}): not a run "
+                "folder." + suggestion
             )
         return outputs.read_json(self.config_path)
 

@@ -102,7 +102,7 @@ def run(
         )
         summary = pipeline | "folder" >> beam.Create([folder])
         single = beam.pvalue.AsSingleton
-        summary | "summarise" >> beam.Map(_summarise, single(tally), single(sizes))
+        summary | "summarize" >> beam.Map(_summarize, single(tally), single(sizes))
     for name in os.listdir(folder):
         if _UNFINISHED.fullmatch(name):  # left by a killed worker
             os.remove(os.path.join(folder, name))
@@ -166,7 +166,7 @@ def _write(
     return shard, num_records
 
 
-def _summarise(folder: str, tally: Tally, sizes: dict[int, int]) -> None:
+def _summarize(folder: str, tally: Tally, sizes: dict[int, int]) -> None:
     """Write the counts to a file for the command, because a pipeline does not return results."""
     values = {"tally": settings.to_dict(tally), "sizes": [sizes[s] for s in sorted(sizes)]}
     outputs.write_json(os.path.join(folder, _SUMMARY), values)

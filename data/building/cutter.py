@@ -51,7 +51,7 @@ class Cutter:
       seq_length: maximum number of pieces of a sequence, special pieces included.
       dupe_factor: passes over a document, each with different segments.
       seed: seed of all random choices.
-      labelled: give every pair a second segment and a label, and swap half of the pairs.
+      labeled: give every pair a second segment and a label, and swap half of the pairs.
       quirks: behave like Google's tool (`segments.reference_pairs`), with random partners from the
         same batch.
       split: `train` or `heldout`, as in `corpus.split_of`, or `all`.
@@ -62,7 +62,7 @@ class Cutter:
     seq_length: int
     dupe_factor: int
     seed: int
-    labelled: bool = False
+    labeled: bool = False
     quirks: bool = False
     split: str = "all"
     heldout_fraction: float = 0.0
@@ -132,7 +132,7 @@ class Cutter:
         if self.quirks:
             return reference_pairs(bounds, documents, keys, self._max_pieces)
         pairs = segment_pairs(bounds, documents, keys, self._max_pieces)
-        return swapped(paired(pairs, ids, self.tokenizer.is_word_start)) if self.labelled else pairs
+        return swapped(paired(pairs, ids, self.tokenizer.is_word_start)) if self.labeled else pairs
 
     @property
     def _max_pieces(self) -> int:

@@ -26,7 +26,7 @@ REFERENCE_PREDICTIONS = 20  # the maximum of Google's tool, at any length
 
 @dataclasses.dataclass(frozen=True)
 class BuildOptions(commands.CommandOptions):
-    """Options of `data.build`."""
+    """The command line of `data.build`."""
 
     corpus: str = commands.option("text to read: KIND:WHERE, " + KINDS)
     tokenizer: str = commands.option("tokenizer folder, spiece.model or vocab.txt")

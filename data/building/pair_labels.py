@@ -1,4 +1,4 @@
-"""Labelled pairs: every pair gets two segments, and half of the pairs are swapped."""
+"""Labeled pairs: every pair gets two segments, and half of the pairs are swapped."""
 
 import numpy as np
 

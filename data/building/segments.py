@@ -1,4 +1,4 @@
-"""Splitting of documents into pairs of consecutive segments, vectorised over a batch.
+"""Splitting of documents into pairs of consecutive segments, vectorized over a batch.
 
 The chunk that begins at sentence s of a document is a pure function of (key of the document, s).
 Draws for all sentences are made at once; going from a chunk to the next is then one lookup.

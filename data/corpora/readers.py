@@ -32,7 +32,7 @@ class Document:
 
     @functools.cached_property
     def sentences(self) -> tuple[str, ...]:
-        """The sentences in order, non-empty, white space normalised; computed on first access."""
+        """The sentences in order, non-empty, white space normalized; computed on first access."""
         return tuple(self.splitter(self.text))
 
 

@@ -97,7 +97,7 @@ def join_lines(text: str) -> str:
 
 
 def split_sentences(block: str) -> list[str]:
-    """Return the sentences of a block in order, non-empty, with white space normalised.
+    """Return the sentences of a block in order, non-empty, with white space normalized.
 
     A block without a terminator is one sentence. Joining the sentences with spaces restores the
     text of the block, except in scripts without spaces between sentences.

@@ -92,7 +92,7 @@ def check_objective(manifest: Manifest, objective: Objective) -> None:
 
     Raises:
       ConfigError: no record has a second segment, NSP has only a single document, or the pairs are
-        labelled for another objective.
+        labeled for another objective.
     """
     if manifest.layout == COMPACT:
         counts = manifest.counts
@@ -107,9 +107,9 @@ def check_objective(manifest: Manifest, objective: Objective) -> None:
                 "`objective.pair=nsp` needs records of at least two documents. Received: records "
                 f"of {documents}. Choose sop or none, or build with another --document_boundary."
             )
-    elif objective.pair not in (labelled := pair_of(manifest), "none"):
+    elif objective.pair not in (labeled := pair_of(manifest), "none"):
         raise ConfigError(
-            f"`objective.pair` must be the objective of the records' labels, {labelled}, or none. "
+            f"`objective.pair` must be the objective of the records' labels, {labeled}, or none. "
             f"Received: {objective.pair!r}. Choose one, or build with --layout=compact."
         )
 

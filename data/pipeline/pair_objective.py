@@ -23,7 +23,7 @@ from data.records.schema import DOCUMENT, FIRST_LENGTH, PIECES, RecordSchema
 
 PAIR_OBJECTIVES = ("sop", "nsp", "none")
 # A partner is drawn from at least 1/16 of the records of a shard, clipped to these numbers.
-MIN_NEIGHBOURS, MAX_NEIGHBOURS = 8, 64
+MIN_NEIGHBORS, MAX_NEIGHBORS = 8, 64
 _FULL, _NO_SECOND = 2**20, 2**21  # sort full records after the others, and unusable ones last
 
 
@@ -196,7 +196,7 @@ def _windows(
     full sequence, longer ones if possible, so that the sequence stays full.
     """
     low, high = (tf.searchsorted(lengths, length, side) for side in ("left", "right"))
-    fewest = tf.clip_by_value(count // 16, MIN_NEIGHBOURS, MAX_NEIGHBOURS)
+    fewest = tf.clip_by_value(count // 16, MIN_NEIGHBORS, MAX_NEIGHBORS)
     size = tf.minimum(tf.maximum(fewest, high - low), count)
     is_full = length >= _FULL
     end_of_class = tf.where(is_full, count, tf.reduce_sum(tf.cast(lengths < _FULL, tf.int32)))

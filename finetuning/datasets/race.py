@@ -101,7 +101,7 @@ def _passages(source: Source, part: str, level: str) -> Iterator[tuple[str, Any]
     if not os.path.isdir(folder):
         raise InputNotFoundError(
             f"--data_dir: no folder {part}/{level} in {source.data_dir!r} or its folder RACE "
-            f"(working folder {os.getcwd()}). Pass the folder of the released archive."
+            f"(working directory {os.getcwd()}). Pass the folder of the released archive."
         )
     with reading(folder):
         names = sorted(os.listdir(folder))

@@ -134,7 +134,7 @@ def find(folder: str, names: Sequence[str]) -> str:
     if not found:
         raise InputNotFoundError(
             f"--data_dir: no file {' or '.join(names)} (or the same with .gz) in {folder!r} "
-            f"(working folder {os.getcwd()})."
+            f"(working directory {os.getcwd()})."
         )
     if len(found) > 1:
         raise InputError(

@@ -42,7 +42,7 @@ def examples_of(path: str, pair: bool, columns: Sequence[str] = ()) -> Iterator[
         is not UTF-8.
     """
     if not os.path.isfile(path):
-        raise InputNotFoundError(f"--texts: no file {path!r} (working folder {os.getcwd()}).")
+        raise InputNotFoundError(f"--texts: no file {path!r} (working directory {os.getcwd()}).")
     if path.removesuffix(".gz").endswith(FORMATS):
         remedy = "Rename the column, or the file to .txt if its lines are texts."
         table = dataclasses.replace(open_table(path), remedy=remedy)

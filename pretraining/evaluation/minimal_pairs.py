@@ -63,7 +63,7 @@ def read_minimal_pairs(folder: str) -> list[MinimalPair]:
     files = [path for path in files if path.endswith((".jsonl", ".jsonl.gz"))]
     if not files:
         raise InputNotFoundError(
-            f"--minimal_pairs={folder} has no .jsonl or .jsonl.gz file (working folder "
+            f"--minimal_pairs={folder} has no .jsonl or .jsonl.gz file (working directory "
             f"{os.getcwd()}). Pass the folder with the minimal pairs."
         )
     return [pair for path in files for pair in _read_file(path)]

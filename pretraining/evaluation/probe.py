@@ -21,7 +21,7 @@ from data.pipeline.record_stream import records_in_order
 
 FIT, SCORE, NEITHER = 0, 1, 2  # the use of a pair
 # The inverse of the weight of |w|^2 / 2 relative to the sum of the losses. Features are
-# standardised.
+# standardized.
 INVERSE_STRENGTH = 0.01
 MAX_PAIRS = 20_000  # approximately the first 20,000: 330 MB with 4096 features
 _SEED = 0

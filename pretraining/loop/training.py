@@ -249,7 +249,7 @@ def _loop_function(
     def run_steps(
         iterator: tf.data.Iterator, count: tf.Tensor
     ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-        # The graph has one copy of the step. A second copy, outside the loop, would be optimised
+        # The graph has one copy of the step. A second copy, outside the loop, would be optimized
         # and rounded differently, and a resumed run would not be bit-identical.
         totals = {name: tf.zeros([]) for name in TrainStep.RESULTS}
         skipped = tf.TensorArray(tf.float32, count)

@@ -149,8 +149,8 @@ def read(path: str, policy: MismatchPolicy) -> Bundle:
     """
     if not os.path.isdir(path):
         raise InputNotFoundError(
-            f"no folder {path!r} (working folder {os.getcwd()}). Nothing is downloaded: fetch the "
-            "model's files first, for example with `hf download NAME --local-dir FOLDER`."
+            f"no folder {path!r} (working directory {os.getcwd()}). Nothing is downloaded: fetch "
+            "the model's files first, for example with `hf download NAME --local-dir FOLDER`."
         )
     file = os.path.join(path, "config.json")
     values = outputs.read_json(file)

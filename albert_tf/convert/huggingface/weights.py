@@ -36,7 +36,7 @@ def read(path: str) -> dict[str, np.ndarray]:
                 "names."
             )
     raise InputNotFoundError(
-        f"neither {WEIGHTS_FILE} nor {TORCH_FILE} in {path!r} (working folder {os.getcwd()})."
+        f"neither {WEIGHTS_FILE} nor {TORCH_FILE} in {path!r} (working directory {os.getcwd()})."
     )
 
 

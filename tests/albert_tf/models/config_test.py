@@ -205,7 +205,7 @@ def test_json_that_is_no_config(tmp_path, text):
 
 
 def test_missing_json_names_path_and_working_folder(tmp_path):
-    with pytest.raises(InputNotFoundError, match=r"nowhere\.json.*working folder"):
+    with pytest.raises(InputNotFoundError, match=r"nowhere\.json.*working directory"):
         AlbertConfig.from_json(str(tmp_path / "nowhere.json"))
 
 

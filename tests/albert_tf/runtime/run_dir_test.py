@@ -96,7 +96,7 @@ def test_check_writes_nothing(tmp_path):
 
 
 def test_no_run_there(tmp_path):
-    with pytest.raises(InputNotFoundError, match=r"no config.json.*working folder"):
+    with pytest.raises(InputNotFoundError, match=r"no config.json.*working directory"):
         RunDir(str(tmp_path)).config()
 
 
