@@ -8,7 +8,7 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-_HOME = {
+_MODULE_OF = {
     "AlbertConfig": "albert_tf.models.config",
     "AlbertEncoder": "albert_tf.models.encoder",
     "AlbertPretrainer": "albert_tf.models.pretrainer",
@@ -21,13 +21,13 @@ _HOME = {
     "load_pretrainer": "albert_tf.models.pretrainer",
     "load_tokenizer": "albert_tf.text.tokenizer",
 }
-__all__ = [*_HOME, "__version__"]  # noqa: PLE0604
+__all__ = [*_MODULE_OF, "__version__"]  # noqa: PLE0604
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module 'albert_tf' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOME[name]), name)
+    return getattr(importlib.import_module(_MODULE_OF[name]), name)
 
 
 def __dir__() -> list[str]:

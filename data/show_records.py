@@ -61,7 +61,7 @@ def show_records(options: ShowRecordsOptions) -> None:
     count = min(max(options.sample or total, options.num), total)
     batches = _batches(records, objective, options.seed, count)
     print(LEGEND)
-    with records.naming_damage():
+    with records.damage_as_input_error():
         numbers = statistics(_printed(batches, options.num, tokenizer), tokenizer)
     print(f"\n{numbers}\n\n{records.manifest.describe()}")
 

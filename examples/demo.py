@@ -38,7 +38,7 @@ CLASSIFIER_TEXTS = (
     "Check whether one callable type is a subtype of another.",
 )
 
-EXPECT = (
+EXPECTATION_NOTE = (
     "Minutes on a laptop are enough to learn topics and the order of sentences. Predicting words "
     "in context needs more text, a wider model and hours (README: `albert-base-v2`)."
 )
@@ -53,7 +53,7 @@ class DemoOptions:
     dry_run: bool = commands.option("print the commands without running them", False)
 
 
-class Journey:
+class Demo:
     """The demo's run: it executes steps as commands and records their time and memory."""
 
     def __init__(self, options: DemoOptions) -> None:
@@ -98,7 +98,7 @@ class Journey:
 
 def main(options: DemoOptions) -> None:
     """Run the demo."""
-    demo = Journey(options)
+    demo = Demo(options)
     corpus, labeled = f"jsonl:{demo.at('corpus', 'corpus.jsonl')}", demo.at("corpus", "packages")
     write_corpus(demo)
     demo.run(
@@ -157,12 +157,12 @@ def main(options: DemoOptions) -> None:
         print(table(demo))
 
 
-def exported(demo: Journey, kind: str) -> str:
+def exported(demo: Demo, kind: str) -> str:
     """Return the folder of an export."""
     return demo.at("export", kind, "1")
 
 
-def export(demo: Journey, kind: str, run: str) -> None:
+def export(demo: Demo, kind: str, run: str) -> None:
     """Export a run unless its export exists: a version is never overwritten."""
     if os.path.isdir(exported(demo, kind)):
         print(f"\n== export ({kind})\n   {exported(demo, kind)} is already complete.")
@@ -177,7 +177,7 @@ def export(demo: Journey, kind: str, run: str) -> None:
     )
 
 
-def write_corpus(demo: Journey) -> None:
+def write_corpus(demo: Demo) -> None:
     """Write `python_docs` to a JSONL file, once, and make the labeled task from it."""
     folder = demo.at("corpus")
     print(f"\n== corpus\n   python_docs into {folder}", flush=True)
@@ -213,7 +213,7 @@ def write_task(documents: list[Document], folder: str) -> None:
                     rows.writerow((" ".join(d.sentences), d.source))
 
 
-def table(demo: Journey) -> str:
+def table(demo: Demo) -> str:
     """Return a table of the results."""
     counts = demo.read("records", "manifest.json")["counts"]
     heldout = demo.read("pretrained", "evaluations", "heldout.json")
@@ -245,7 +245,7 @@ def table(demo: Journey) -> str:
     }
     width = max(map(len, rows))
     lines = [f"{name:<{width}}  {value}" for name, value in rows.items()]
-    return "\n".join(["", *lines, "", EXPECT])
+    return "\n".join(["", *lines, "", EXPECTATION_NOTE])
 
 
 if __name__ == "__main__":

@@ -94,7 +94,7 @@ def main(options: DistillOptions) -> None:
     values = distillation.config.training
     with distillation.strategy.scope():
         batch_size = values.batch_size // values.accumulation_steps
-        teacher.write_answers(
+        teacher.write_outputs(
             distillation.identity, distillation.texts(), distillation.path("teacher"), batch_size
         )
     for name, source in {"student": distillation.student(), "control": control}.items():
@@ -209,7 +209,7 @@ class _Distillation:
         Only one chunk of the texts is in memory at a time.
         """
         task, parts = self.config.task, []
-        for examples, answers in teacher.answers_in(self.path("teacher"), self.data.task.pair):
+        for examples, answers in teacher.read_outputs(self.path("teacher"), self.data.task.pair):
             features = KINDS[task.kind].featurize(examples, self.start.tokenizer, task)
             targets = {"label": answers[:, 0] if task.kind == "regressor" else answers}
             parts.append(dataclasses.replace(features, targets=targets))

@@ -78,7 +78,7 @@ class EvaluateOptions(commands.CommandOptions):
 def main(options: EvaluateOptions) -> None:
     """Evaluate the model, print the metrics and write them to --output or the run's folder."""
     parts = num_parts(options.batch_size, devices.num_cores())
-    devices.compute_side_by_side(options.device, parts)
+    devices.divide_cores(options.device, parts)
     run = RunDir(pretrained.locate(options.run_dir))
     records = Records.open(options.data) if options.data else None
     pairs = read_minimal_pairs(options.minimal_pairs) if options.minimal_pairs else []
@@ -103,7 +103,7 @@ def main(options: EvaluateOptions) -> None:
         model = load_pretrainer(run.path)
     results: dict[str, dict[str, Any]] = {}
     if records:
-        with records.naming_damage():
+        with records.damage_as_input_error():
             pieces = tokenizer_of(options.data)
             figures = evaluate(model, records, config, options.batch_size, strategy, pieces)
         figures |= {"data": options.data, "corpus": records.manifest.corpus_fingerprint}

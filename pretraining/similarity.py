@@ -63,7 +63,7 @@ def main(options: SimilarityOptions) -> None:
         print(f"{', '.join(options.run_dir)} on {records.manifest.num_records:,} sequences")
         return
     results = {}
-    with records.naming_damage():
+    with records.damage_as_input_error():
         for path in options.run_dir:
             results[path] = layer_similarity(load_encoder(path), records, options.batch_size)
             print(f"{path}\n\n{table(results[path])}\n")

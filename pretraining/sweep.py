@@ -46,7 +46,7 @@ from pretraining.sweeping.results import TRAINING, Result, compare, write_csv
 
 TIMED_LOOPS = 4  # after the first
 # Overrides for a run that is only timed.
-UNTIMED = (
+TIMING_OVERRIDES = (
     "optimizer.warmup_steps=0",
     "optimizer.schedule_steps=0",
     "optimizer.decay_steps=0",
@@ -196,7 +196,7 @@ class Sweep:
         steps = (1 + TIMED_LOOPS) * member.tree().loop.steps_per_loop
         with tempfile.TemporaryDirectory(prefix=".timing-", dir=self.options.output) as folder:
             run = RunDir(os.path.join(folder, "run"))
-            self._train(member, run, *UNTIMED, f"loop.steps={steps}")
+            self._train(member, run, *TIMING_OVERRIDES, f"loop.steps={steps}")
             step_ms = statistics.median(row["step_ms"] for row in run.metrics()[1:])
         _, _, seconds = (self.options.budget or "").partition(":")
         self._keep_steps(member, max(1, round(1000 * int(seconds) / step_ms)))

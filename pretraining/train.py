@@ -129,7 +129,7 @@ def main(
         if _is_complete(run):  # by another process, since the first check
             return
         for folder in (records, heldout) if heldout else (records,):
-            stack.enter_context(folder.naming_damage())
+            stack.enter_context(folder.damage_as_input_error())
         evaluate_on = make_evaluation or evaluation_on
         evaluation = evaluate_on(heldout, config, strategy) if heldout else None
         train(config, records, run, strategy, first, evaluation, options.profile, make_step)
@@ -152,13 +152,13 @@ def set_up_devices(
     rows = config.loop.global_batch_size // config.loop.accumulation_steps
     length, cores = records.manifest.seq_length, devices.num_cores()
     parts = parts_of_batch(config.model, rows, length, cores)
-    devices.compute_side_by_side(options.device, parts)
+    devices.divide_cores(options.device, parts)
     return devices.strategy(options.device, options.tpu)
 
 
 def summary(config: PretrainConfig, records: Mixture, strategy: tf.distribute.Strategy) -> str:
     """Return the line that a run prints first: sizes, steps, replicas."""
-    parts = devices.parts_side_by_side(strategy)
+    parts = devices.num_parallel_parts(strategy)
     return (
         f"{config.model.param_count():,} parameters, {records.num_records:,} sequences, "
         f"{config.loop.steps:,} steps of {config.loop.global_batch_size}, "

@@ -26,7 +26,7 @@ ALLOWED = {
 }
 PACKAGES = [name for name in ALLOWED if (ROOT / name).is_dir()]
 # The subpackages of each package, lowest layer first; each may import from lower layers only.
-FLOORS = {
+LAYERS = {
     "albert_tf": [
         {"runtime"},
         {"text", "optimization"},
@@ -150,10 +150,10 @@ def test_arrows(package):
     assert not edges, "\n".join(edges)
 
 
-@pytest.mark.parametrize("package", FLOORS)
+@pytest.mark.parametrize("package", LAYERS)
 def test_arrows_inside_a_package(package):
-    floor = {room: number for number, rooms in enumerate(FLOORS[package]) for room in rooms}
-    assert set(floor) == {
+    layer = {name: number for number, names in enumerate(LAYERS[package]) for name in names}
+    assert set(layer) == {
         path.name for path in (ROOT / package).iterdir() if (path / "__init__.py").is_file()
     }
     wrong = []
@@ -161,8 +161,8 @@ def test_arrows_inside_a_package(package):
         own = path.relative_to(ROOT / package).parts[0]
         for edge in imports_of(path):
             other = edge.module.removeprefix(f"{package}.").split(".")[0]
-            if edge.module.startswith(f"{package}.") and own in floor and other in floor:
-                if own != other and floor[other] >= floor[own] and edge.at_top:
+            if edge.module.startswith(f"{package}.") and own in layer and other in layer:
+                if own != other and layer[other] >= layer[own] and edge.at_top:
                     wrong.append(f"{shown(path)}:{edge.line} imports {edge.module}")
     assert not wrong, "\n".join(wrong)
 
@@ -208,7 +208,7 @@ def resolve(module: str) -> pathlib.Path | None:
     return None
 
 
-def heavy_chain(module: str) -> list[str]:
+def tensorflow_import_chain(module: str) -> list[str]:
     """The chain of imports from `module` to TensorFlow that importing it runs; empty if none."""
     waiting, seen = [[module]], set()
     while waiting:
@@ -230,12 +230,15 @@ def heavy_chain(module: str) -> list[str]:
 @pytest.mark.parametrize("module", LIGHT)
 def test_light_modules_import_no_tensorflow(module):
     assert resolve(module) == ROOT.joinpath(*module.split(".")).with_suffix(".py"), "moved?"
-    assert not (chain := heavy_chain(module)), " -> ".join(chain)
+    assert not (chain := tensorflow_import_chain(module)), " -> ".join(chain)
 
 
 def test_the_guard_finds_a_chain_to_tensorflow():
-    assert heavy_chain("albert_tf.export.modules.encoder")[-1] in ("tensorflow", "tf_keras")
-    assert heavy_chain("pretraining.train")[0] == "pretraining.train"
+    assert tensorflow_import_chain("albert_tf.export.modules.encoder")[-1] in (
+        "tensorflow",
+        "tf_keras",
+    )
+    assert tensorflow_import_chain("pretraining.train")[0] == "pretraining.train"
     lazy = list(imports("if typing.TYPE_CHECKING:\n    import a\ndef f():\n    import b\nimport c"))
     assert [(edge.module, edge.at_top) for edge in lazy] == [
         ("c", True),

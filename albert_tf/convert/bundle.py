@@ -86,12 +86,12 @@ def read_variables(prefix: str, rename: Callable[[str], str | None]) -> dict[str
     try:
         reader = tf.train.load_checkpoint(prefix)
         names = {name: rename(name) for name in reader.get_variable_to_shape_map()}
-        return {new: _full(reader.get_tensor(name)) for name, new in names.items() if new}
+        return {new: _to_float32(reader.get_tensor(name)) for name, new in names.items() if new}
     except DAMAGE as error:
         raise InputError(f"{prefix!r} is not a readable checkpoint: {str(error)[:200]}") from None
 
 
-def _full(value: Any) -> Any:
+def _to_float32(value: Any) -> Any:
     """Return half-precision weights, as in shipped models, as float32, and others unchanged."""
     return value.astype(np.float32) if getattr(value, "dtype", None) == np.float16 else value
 

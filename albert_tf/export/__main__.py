@@ -95,7 +95,7 @@ def _unroll(options: ExportOptions) -> bool:
 
 Maker = Callable[[ExportOptions, Tokenizer], ServedModule]
 
-OF_ENCODERS: dict[str, Maker] = {
+ENCODER_MAKERS: dict[str, Maker] = {
     "encoder": lambda options, _: load_encoder_module(options.run_dir, unroll=_unroll(options)),
     "preprocessing": lambda options, tokenizer: PreprocessingModule(
         tokenizer, load_config(options.run_dir).max_positions
@@ -110,7 +110,7 @@ OF_ENCODERS: dict[str, Maker] = {
         _depths(options),
     ),
 }
-OF_TASKS: dict[str, Maker] = {
+TASK_MAKERS: dict[str, Maker] = {
     "classifier": lambda options, tokenizer: ClassifierModule(
         load_task_model(options.run_dir, unroll=_unroll(options)),
         tokenizer,
@@ -127,7 +127,7 @@ OF_TASKS: dict[str, Maker] = {
         load_task_model(options.run_dir, unroll=_unroll(options)), tokenizer
     ),
 }
-MAKERS = OF_ENCODERS | OF_TASKS
+MAKERS = ENCODER_MAKERS | TASK_MAKERS
 
 
 # Flags that only some exports accept -> the kinds, or the format, that accept them.
@@ -135,7 +135,7 @@ _KINDS_OF = {
     "depths": ("classifier", "regressor", "embedding"),
     "patience": ("classifier",),
     "pooling": ("embedding",),
-    "precision": ("encoder", "fill_mask", "embedding", *OF_TASKS),
+    "precision": ("encoder", "fill_mask", "embedding", *TASK_MAKERS),
 }
 _FORMAT_OF = {
     "depths": "saved_model",
@@ -204,9 +204,9 @@ def _check(options: ExportOptions, kind: str) -> None:
 
 def _kind(options: ExportOptions, task: str | None) -> str:
     """Return the kind of export for a run that was trained for `task`."""
-    allowed = list(OF_ENCODERS)
-    if task in OF_TASKS:  # fine-tuned, and without the masked-LM head
-        allowed = [task, *(kind for kind in OF_ENCODERS if kind != "fill_mask")]
+    allowed = list(ENCODER_MAKERS)
+    if task in TASK_MAKERS:  # fine-tuned, and without the masked-LM head
+        allowed = [task, *(kind for kind in ENCODER_MAKERS if kind != "fill_mask")]
     kind = options.kind or ("encoder" if task == "pretraining" else task)
     if kind is None or kind not in allowed:
         raise InputError(

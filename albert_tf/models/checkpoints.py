@@ -16,7 +16,7 @@ CHECKPOINTS = "checkpoints"
 EXTRAS = "assets.extra"  # the folder of an exported encoder for config.json and tokenizer/
 Shapes = Mapping[str, Sequence[int]]  # weight name -> shape
 # Tracked by a compiled model in addition to its weights.
-_OF_TRAINING = {".OPTIMIZER_SLOT", "optimizer", "keras_api"}
+_NOT_WEIGHTS = {".OPTIMIZER_SLOT", "optimizer", "keras_api"}
 _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"  # suffix of variable names in a tf.train.Checkpoint
 # Raised by TensorFlow for a file that is truncated or has flipped bits, including bits of names.
 DAMAGE = (tf.errors.OpError, AssertionError, IndexError, RuntimeError, ValueError)
@@ -136,7 +136,7 @@ def differences_from(target: tf.train.Checkpoint, checkpoint: str) -> str:
     found = {
         name.removesuffix(_VALUE): shape
         for name, shape in tf.train.list_variables(checkpoint)
-        if name.endswith(_VALUE) and not _OF_TRAINING & set(name.split("/"))
+        if name.endswith(_VALUE) and not _NOT_WEIGHTS & set(name.split("/"))
     }
     layers, expected = [], {}
     for name, part in tracked_parts(target):

@@ -82,7 +82,7 @@ def num_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def compute_side_by_side(device: str, parts: int) -> None:
+def divide_cores(device: str, parts: int) -> None:
     """Divide the cores between `parts` parts of a batch if `device` resolves to one CPU.
 
     Each operation then gets as many threads as a part has cores. Call this before TensorFlow
@@ -98,8 +98,8 @@ def compute_side_by_side(device: str, parts: int) -> None:
         tf.config.threading.set_inter_op_parallelism_threads(num_cores())
 
 
-def parts_side_by_side(strategy: tf.distribute.Strategy) -> int:
-    """Return the number of parts that `compute_side_by_side` set up, or 1."""
+def num_parallel_parts(strategy: tf.distribute.Strategy) -> int:
+    """Return the number of parts that `divide_cores` set up, or 1."""
     intra = tf.config.threading.get_intra_op_parallelism_threads()
     inter = tf.config.threading.get_inter_op_parallelism_threads()
     if not intra or not inter or strategy.num_replicas_in_sync > 1 or has_accelerator():
@@ -156,7 +156,7 @@ def peak_flops(strategy: tf.distribute.Strategy, precision: str) -> float | None
             tf.matmul(square, square).numpy()
             fastest = min(fastest, time.perf_counter() - start)
     # A product runs on the cores of one part.
-    return 2 * _PRODUCT**3 / fastest * parts_side_by_side(strategy) * num_workers(strategy)
+    return 2 * _PRODUCT**3 / fastest * num_parallel_parts(strategy) * num_workers(strategy)
 
 
 def _tpu_flops(accelerator_type: str) -> float | None:

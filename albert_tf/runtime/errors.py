@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 # Failures that no program can prevent: of the disk, the permissions or the file system.
-_OF_THE_MACHINE = _NO_ROOM | {
+_MACHINE_ERRNOS = _NO_ROOM | {
     errno.EROFS,
     errno.EIO,
     errno.EACCES,
@@ -67,8 +67,8 @@ def writing(path: str) -> Iterator[None]:
     except Exception as error:
         number = getattr(error, "errno", None)
         if number is None:  # TensorFlow's own exceptions contain the system's words
-            number = next((n for n in _OF_THE_MACHINE if os.strerror(n) in str(error)), None)
-        if number not in _OF_THE_MACHINE:
+            number = next((n for n in _MACHINE_ERRNOS if os.strerror(n) in str(error)), None)
+        if number not in _MACHINE_ERRNOS:
             raise
         remedy = "Free some space" if number in _NO_ROOM else "Pass a writable path"
         raise MachineError(

@@ -93,7 +93,7 @@ def featurize_choices(
     texts = list(dict.fromkeys(example.context for example in examples))
     contexts = dict(zip(texts, tokenizer.encode_batch(texts), strict=True))
     questions = tokenizer.encode_batch(
-        [fill(e.question, option) for e in examples for option in e.options]
+        [fill_blanks(e.question, option) for e in examples for option in e.options]
     )
     max_pieces = task.seq_length - 3  # [CLS] and two [SEP]
     second = [ids[-min(task.qa_length, max_pieces) :] for ids in questions]
@@ -111,7 +111,7 @@ def featurize_choices(
     return Features(sequences, task.seq_length, known, task.num_choices)
 
 
-def fill(question: str, option: str) -> str:
+def fill_blanks(question: str, option: str) -> str:
     """Put the option into the question's blanks, or after a question without blanks."""
     return question.replace("_", option) if "_" in question else f"{question} {option}"
 

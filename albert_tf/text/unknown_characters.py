@@ -11,8 +11,8 @@ import tensorflow as tf
 from albert_tf.text.ragged import mask_rows
 
 LONG = 4096  # bytes; texts up to this length do not change
-_BLOCK, _BEYOND = 64, 16  # characters; no piece or normalization rule spans more than _BEYOND
-_STRANGER = "\U0010fffd"  # for private use: unknown to every model
+_BLOCK, _MAX_SPAN = 64, 16  # characters; no piece or normalization rule spans more than _MAX_SPAN
+_UNKNOWN_CHARACTER = "\U0010fffd"  # for private use: unknown to every model
 
 
 def shorten(
@@ -35,7 +35,7 @@ def shorten(
     sizes = end - begin
     is_void = tf.repeat(is_void, sizes)  # [C]
     is_kept = ~is_void | tf.equal(tf.range(count), tf.repeat(begin, sizes))
-    codes = codes.with_values(tf.where(is_void, ord(_STRANGER), characters))
+    codes = codes.with_values(tf.where(is_void, ord(_UNKNOWN_CHARACTER), characters))
     return tf.strings.unicode_encode(mask_rows(codes, is_kept), "UTF-8"), is_kept
 
 
@@ -59,9 +59,11 @@ def _inside_runs(
             places.with_values(tf.gather(characters, places.values)), "UTF-8"
         )
 
-    block, further = text(end), text(tf.minimum(end + _BEYOND, tf.size(characters, tf.int64)))
-    among = tf.strings.join([_STRANGER, block, _STRANGER, further, _STRANGER])
-    pieces = tokenize(tf.concat([[_STRANGER], among, block], 0)).row_lengths()
+    block, further = text(end), text(tf.minimum(end + _MAX_SPAN, tf.size(characters, tf.int64)))
+    among = tf.strings.join(
+        [_UNKNOWN_CHARACTER, block, _UNKNOWN_CHARACTER, further, _UNKNOWN_CHARACTER]
+    )
+    pieces = tokenize(tf.concat([[_UNKNOWN_CHARACTER], among, block], 0)).row_lengths()
     # A model that encodes unknown characters as bytes never joins a block with its neighbors.
     joins = tf.equal(pieces[1 : tf.size(begin) + 1], pieces[0])
     is_some = pieces[tf.size(begin) + 1 :] > 0  # some of it does not vanish

@@ -1,6 +1,6 @@
 """The note that a vocabulary does not fit a text."""
 
-MANY = 0.02  # share of unknown pieces above which the note is due
+NOTE_THRESHOLD = 0.02  # share of unknown pieces above which the note is due
 
 
 def unknown_note(unknown: int, pieces: int, chosen: str) -> str | None:
@@ -11,7 +11,7 @@ def unknown_note(unknown: int, pieces: int, chosen: str) -> str | None:
       pieces: the number of all pieces, without special ones.
       chosen: the setting with which the user chose the vocabulary, such as a flag.
     """
-    if unknown <= MANY * pieces:
+    if unknown <= NOTE_THRESHOLD * pieces:
         return None
     return (
         f"{unknown / pieces:.1%} of the pieces are unknown to the vocabulary. Check that {chosen} "

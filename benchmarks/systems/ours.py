@@ -10,7 +10,7 @@ from benchmarks.workloads import Workload, batch_of
 from pretraining.loop.config import LoopConfig, OptimizerConfig, PretrainConfig
 from pretraining.loop.train_step import TrainStep, make_optimizer
 
-THREADS_OF_AN_OPERATION = 1  # as `devices.compute_side_by_side` sets it
+THREADS_OF_AN_OPERATION = 1  # as `devices.divide_cores` sets it
 
 
 def albert(workload: Workload, precision: str, jit: bool) -> Step:
@@ -32,7 +32,7 @@ def albert(workload: Workload, precision: str, jit: bool) -> Step:
         model = AlbertPretrainer(config.model).create_weights()
         optimizer = make_optimizer(config)
         optimizer.build(model.trainable_variables)
-    train_step = TrainStep(model, optimizer, config, devices.parts_side_by_side(strategy))
+    train_step = TrainStep(model, optimizer, config, devices.num_parallel_parts(strategy))
     batch = {name: tf.constant(value) for name, value in batch_of(workload).items()}
 
     @tf.function(jit_compile=jit)

@@ -109,11 +109,11 @@ class Mixture:
         return [next(numbers_of_parts[part]) for part in order[:count].tolist()]
 
     @contextlib.contextmanager
-    def naming_damage(self) -> Iterator[None]:
-        """Apply `Records.naming_damage` to all folders."""
+    def damage_as_input_error(self) -> Iterator[None]:
+        """Apply `Records.damage_as_input_error` to all folders."""
         with contextlib.ExitStack() as stack:
             for part in self.parts:
-                stack.enter_context(part.naming_damage())
+                stack.enter_context(part.damage_as_input_error())
             yield
 
     @functools.cached_property

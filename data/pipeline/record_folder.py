@@ -60,7 +60,7 @@ class Records:
         return [(self.folder, *number) for number in record_numbers(sizes, seed, start, count)]
 
     @contextlib.contextmanager
-    def naming_damage(self) -> Iterator[None]:
+    def damage_as_input_error(self) -> Iterator[None]:
         """Raise an InputError with file and record if the block reads a damaged file."""
         try:
             yield

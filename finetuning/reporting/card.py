@@ -10,7 +10,7 @@ from albert_tf.runtime.run_dir import RunDir
 from finetuning.datasets.task import Data, Prediction, Source
 from finetuning.reporting import mistakes
 from finetuning.reporting.hub_header import hub_header
-from finetuning.reporting.report import FEWEST, constant_answer
+from finetuning.reporting.report import MIN_EXAMPLES, constant_answer
 
 
 def write(
@@ -80,7 +80,7 @@ def _explanation(data: Data, result: Mapping[str, Any]) -> str:
     """Return a text on the origin and the reliability of the scores."""
     count, evaluations = result["dev_examples"], result["evaluations"]
     parts = [f"There are {count:,} examples."]
-    if count < FEWEST:
+    if count < MIN_EXAMPLES:
         parts = [f"There are {count:,} examples, too few for standard errors."]
     if evaluations > 1:
         parts.append(

@@ -17,7 +17,7 @@ from albert_tf.runtime import outputs
 from finetuning.datasets.metrics import is_known
 from finetuning.datasets.task import Data, Prediction, Task
 
-FEWEST = 30  # examples that a standard error needs
+MIN_EXAMPLES = 30  # examples that a standard error needs
 _RESAMPLES = 200
 # SQuAD 2.0's scores at the threshold chosen on the dev examples -> their metrics.
 AT_BEST_THRESHOLD = {"best_f1": "f1", "exact_match_at_best_f1": "exact_match"}
@@ -110,11 +110,11 @@ def standard_errors(
     between right and wrong, it is the standard deviation of their scores over sqrt(n), with the
     threshold fixed. Otherwise it is the standard deviation over resamples of the examples.
 
-    There are none for fewer than `FEWEST` examples: ± is read as the width of a normal
+    There are none for fewer than `MIN_EXAMPLES` examples: ± is read as the width of a normal
     distribution, which is then a poor approximation.
     """
     count = len(examples)
-    if count < FEWEST:
+    if count < MIN_EXAMPLES:
         return {}
     if kind == "span":
         return _span_errors(task, predictions, examples)
@@ -192,7 +192,7 @@ def by_metric(result: Mapping[str, Any], key: str) -> dict[str, float]:
     Results of older versions have it only for the deciding metric, and standard errors also of few
     examples.
     """
-    if key == "standard_error" and result.get("dev_examples", 0) < FEWEST:
+    if key == "standard_error" and result.get("dev_examples", 0) < MIN_EXAMPLES:
         return {}
     deciding = {result["metric"]: result[key]} if key in result else {}
     return result.get(f"{key}s", deciding)

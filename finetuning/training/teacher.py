@@ -79,7 +79,7 @@ def identity_of(teacher: str, examples: Iterable[TextExample]) -> dict[str, Any]
     }
 
 
-def write_answers(
+def write_outputs(
     identity: Mapping[str, Any], examples: Iterable[TextExample], folder: str, batch_size: int
 ) -> None:
     """Write texts and the teacher's outputs to `folder`, unless they are already there.
@@ -133,8 +133,8 @@ def _bytes(text: str) -> tf.train.Feature:
     return tf.train.Feature(bytes_list=tf.train.BytesList(value=[text.encode()]))
 
 
-def answers_in(folder: str, pair: bool) -> Iterator[tuple[list[TextExample], np.ndarray]]:
-    """Yield (texts, outputs float32 [n, C]) from `write_answers`, at most CHUNK at a time."""
+def read_outputs(folder: str, pair: bool) -> Iterator[tuple[list[TextExample], np.ndarray]]:
+    """Yield (texts, outputs float32 [n, C]) from `write_outputs`, at most CHUNK at a time."""
     count = 0
     dataset = tf.data.TFRecordDataset(os.path.join(folder, "outputs.tfrecord")).batch(CHUNK)
     for batch in dataset.map(lambda records: tf.io.parse_example(records, _SCHEMA)):

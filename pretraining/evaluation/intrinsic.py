@@ -173,7 +173,7 @@ def _forward(
         )
 
     rows = batch_size // replicas
-    parts = num_parts(rows, devices.parts_side_by_side(strategy))
+    parts = num_parts(rows, devices.num_parallel_parts(strategy))
     like = tf.TensorSpec([len(SUMS)]), tf.TensorSpec([rows // parts, None])
 
     def of_replica(batch: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:

@@ -109,7 +109,7 @@ def evaluate_minimal_pairs(
     kept = [p for p in pairs if all(0 < len(ids[t]) <= longest for t in (p.good, p.bad))]
     # Sentences with equal pieces are scored once, so that their scores cannot differ by rounding.
     sentences = list(dict.fromkeys(ids[text] for p in kept for text in (p.good, p.bad)))
-    scores = Scorer(model, tokenizer, devices.parts_side_by_side(strategy) if strategy else 1)(
+    scores = Scorer(model, tokenizer, devices.num_parallel_parts(strategy) if strategy else 1)(
         sentences
     )
     # [pairs, SCORES]; also False where a score is NaN

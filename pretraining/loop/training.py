@@ -105,7 +105,7 @@ class _Training:
         self.step = restored or 0
         evaluate = evaluation(self.model) if evaluation else None
         self.selection = Selection(config, self.model, evaluate, run, self.writes)
-        step = make_step(self.model, self.optimizer, config, devices.parts_side_by_side(strategy))
+        step = make_step(self.model, self.optimizer, config, devices.num_parallel_parts(strategy))
         self.run_steps = _loop_function(step, strategy)
         self.profile = profile
 

@@ -165,7 +165,7 @@ def test_a_damaged_file_is_named_with_its_record(built, tmp_path, layout, how):
         training_batches(records, SOP, MASKING, 4, 0),
         evaluation_batches(records, SOP, MASKING, 4),
     ):
-        with pytest.raises(InputError, match=wanted), records.naming_damage():
+        with pytest.raises(InputError, match=wanted), records.damage_as_input_error():
             for _ in batches.take(size):
                 pass
 

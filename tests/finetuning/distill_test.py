@@ -34,20 +34,20 @@ def test_the_teacher_is_asked_once(tuned: pathlib.Path, tmp_path: pathlib.Path, 
     path, folder = str(tuned / "seed-0"), str(tmp_path / "teacher")
     examples = [TextExample("pear apple"), TextExample("saw"), TextExample("naïve 漢字 plum")]
     identity = teacher.identity_of(path, examples)
-    teacher.write_answers(identity, examples, folder, 2)
-    ((kept, outputs),) = teacher.answers_in(folder, pair=False)
+    teacher.write_outputs(identity, examples, folder, 2)
+    ((kept, outputs),) = teacher.read_outputs(folder, pair=False)
     assert kept == examples
     wanted = [answer["probabilities"]["fruit"] for answer in load_predictor(path)(examples)]
     powers = np.exp(outputs)
     np.testing.assert_allclose(powers[:, 0] / powers.sum(axis=1), wanted, atol=1e-5)
-    teacher.write_answers(identity, examples, folder, 2)
+    teacher.write_outputs(identity, examples, folder, 2)
     assert "the teacher's outputs already exist" in capsys.readouterr().out
     other = teacher.identity_of(str(tuned / "seed-1"), examples[:2])
     with pytest.raises(
         InputError,
         match=r"holds outputs of another teacher or for other texts.*count: 3 != 2.*weights: ",
     ):
-        teacher.write_answers(other, examples[:2], folder, 2)
+        teacher.write_outputs(other, examples[:2], folder, 2)
 
 
 def test_texts_that_do_not_fit(tmp_path: pathlib.Path):

@@ -52,7 +52,7 @@ def test_the_table_shows_the_figures(tmp_path: pathlib.Path):
     for name, values in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(json.dumps(values), encoding="utf-8")
-    table = demo.table(demo.Journey(demo.DemoOptions(str(tmp_path))))
+    table = demo.table(demo.Demo(demo.DemoOptions(str(tmp_path))))
     for figure in (
         "3.2 MB",
         "8,000 pieces",

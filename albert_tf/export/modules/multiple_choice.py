@@ -85,7 +85,7 @@ class MultipleChoiceModule(tf.Module):
 
 
 def fill_blanks(question: tf.Tensor, options: tf.Tensor) -> tf.Tensor:
-    """Apply `tasks.multiple_choice.fill` to strings [B] and [B, N]: string [B N].
+    """Apply `tasks.multiple_choice.fill_blanks` to strings [B] and [B, N]: string [B N].
 
     Raises:
       InvalidArgumentError: more than `_MAX_FILLED_BYTES` bytes would be filled into a question.

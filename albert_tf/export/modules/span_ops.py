@@ -17,7 +17,7 @@ from albert_tf.text.graph_aligner import AlignedPieces
 from albert_tf.text.ragged import row_of
 
 _SPACES = np.array([chr(code).isspace() for code in range(0x3002)])  # all spaces are below U+3001
-_BASE, _OF_EXAMPLE = 0x9E3779B97F4A7C15, 0xD1B54A32D192ED03  # odd, without a bit pattern
+_HASH_BASE, _EXAMPLE_FACTOR = 0x9E3779B97F4A7C15, 0xD1B54A32D192ED03  # odd, without a bit pattern
 
 
 class GraphWindows(NamedTuple):
@@ -164,12 +164,14 @@ def _deduplicated(spans: Spans, codes: tf.Tensor) -> Spans:
     depend on their length. Two different texts collide with a probability of about 2^-64.
     """
     size = tf.size(codes)
-    powers = tf.math.cumprod(tf.fill([size + 1], tf.constant(_BASE, tf.uint64)), exclusive=True)
+    powers = tf.math.cumprod(
+        tf.fill([size + 1], tf.constant(_HASH_BASE, tf.uint64)), exclusive=True
+    )
     terms = tf.cast(codes + 1, tf.uint64) * powers[:-1]
     prefix_hashes = tf.concat([tf.zeros([1], tf.uint64), tf.cumsum(terms)], 0)
     text = tf.gather(prefix_hashes, spans.end) - tf.gather(prefix_hashes, spans.begin)
     text *= tf.gather(powers, size - spans.begin)  # independent of its position
-    text += tf.cast(spans.example, tf.uint64) * tf.constant(_OF_EXAMPLE, tf.uint64)
+    text += tf.cast(spans.example, tf.uint64) * tf.constant(_EXAMPLE_FACTOR, tf.uint64)
     unique, number = tf.unique(text)
     index = tf.range(tf.size(number))
     first = tf.math.unsorted_segment_min(index, number, tf.size(unique))

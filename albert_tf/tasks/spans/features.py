@@ -18,7 +18,7 @@ from albert_tf.tasks.spans.windows import Windows, cut_windows
 from albert_tf.text.alignment import Pieces, align
 from albert_tf.text.tokenizer import Tokenizer
 
-_TOGETHER = 1024  # contexts to align at once, to bound the memory
+_CONTEXTS_AT_ONCE = 1024  # contexts to align at once, to bound the memory
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -126,7 +126,10 @@ def _contexts(
     """
     texts = list(dict.fromkeys(example.context for example in examples))
     rows = {text: row for row, text in enumerate(texts)}
-    parts = [align(texts[i : i + _TOGETHER], tokenizer) for i in range(0, len(texts), _TOGETHER)]
+    parts = [
+        align(texts[i : i + _CONTEXTS_AT_ONCE], tokenizer)
+        for i in range(0, len(texts), _CONTEXTS_AT_ONCE)
+    ]
     parts = parts or [align([], tokenizer)]
     columns = zip(*(vars(part).values() for part in parts), strict=True)
     pieces = Pieces(*(np.concatenate(column) for column in columns))

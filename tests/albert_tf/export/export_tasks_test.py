@@ -18,7 +18,8 @@ from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.classifier import ClassifierTask, SequenceClassifier
 from albert_tf.tasks.examples import ChoiceExample, TextExample
 from albert_tf.tasks.kinds import KINDS
-from albert_tf.tasks.multiple_choice import MultipleChoice, MultipleChoiceTask, fill
+from albert_tf.tasks.multiple_choice import MultipleChoice, MultipleChoiceTask
+from albert_tf.tasks.multiple_choice import fill_blanks as fill
 from albert_tf.tasks.predictor import predict
 from albert_tf.tasks.regressor import RegressorTask, SequenceRegressor
 from albert_tf.tasks.spans.model import SpanTask

@@ -274,13 +274,13 @@ import os, sys
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))} if sys.argv[1] == "one" else set(range(99)))
 from albert_tf.runtime import devices
 import tensorflow as tf
-before = devices.parts_side_by_side(tf.distribute.get_strategy())
-devices.compute_side_by_side(sys.argv[2], devices.num_cores())
+before = devices.num_parallel_parts(tf.distribute.get_strategy())
+devices.divide_cores(sys.argv[2], devices.num_cores())
 strategy = devices.strategy("cpu")
-print(before, devices.parts_side_by_side(strategy), len(os.sched_getaffinity(0)))
+print(before, devices.num_parallel_parts(strategy), len(os.sched_getaffinity(0)))
 tf.constant(1)
-devices.compute_side_by_side("cpu", 99)  # too late: changes nothing
-print(devices.parts_side_by_side(strategy))
+devices.divide_cores("cpu", 99)  # too late: changes nothing
+print(devices.num_parallel_parts(strategy))
 """
 
 
@@ -305,14 +305,14 @@ def test_a_part_has_its_share_of_the_cores(monkeypatch, cores, parts, threads):
         monkeypatch.setattr(
             tf.config.threading, setter, lambda n, name=name: told.update({name: n})
         )
-    devices.compute_side_by_side("cpu", 1)
+    devices.divide_cores("cpu", 1)
     assert not told
-    devices.compute_side_by_side("cpu", parts)
+    devices.divide_cores("cpu", parts)
     assert told == {"intra": threads, "inter": cores}
 
 
 def test_the_peak_of_a_cpu_is_that_of_all_parts(monkeypatch):
     strategy = devices.strategy("cpu")
     alone = devices.peak_flops(strategy, "float32")
-    monkeypatch.setattr(devices, "parts_side_by_side", lambda strategy: 1000)
+    monkeypatch.setattr(devices, "num_parallel_parts", lambda strategy: 1000)
     assert devices.peak_flops(strategy, "float32") > 100 * alone  # 1,000 times, but for noise

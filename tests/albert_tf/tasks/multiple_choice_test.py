@@ -15,7 +15,7 @@ from albert_tf.tasks.multiple_choice import (
     MultipleChoiceTask,
     decode_choices,
     featurize_choices,
-    fill,
+    fill_blanks,
 )
 
 CONTEXT = "An iterator is an object that gives one item after the other."
@@ -27,8 +27,8 @@ TASK = MultipleChoiceTask(seq_length=40, num_choices=3, qa_length=12, dropout=0.
 
 
 def test_the_option_stands_in_the_blanks_or_behind():
-    assert fill("An _ gives items; _ is it.", "x y") == "An x y gives items; x y is it."
-    assert fill("Why?", "So.") == "Why? So."
+    assert fill_blanks("An _ gives items; _ is it.", "x y") == "An x y gives items; x y is it."
+    assert fill_blanks("Why?", "So.") == "Why? So."
 
 
 @pytest.mark.parametrize("seq_length", [16, 17, 40, 64])
@@ -41,7 +41,7 @@ def test_features(small_tokenizer, seq_length, qa_length):
     assert targets["label"].numpy().tolist() == [1, 0]
     for unit, example in enumerate(EXAMPLES[::-1]):
         for choice, option in enumerate(example.options):
-            answer = small_tokenizer.encode(fill(example.question, option))
+            answer = small_tokenizer.encode(fill_blanks(example.question, option))
             answer = answer[-min(qa_length, seq_length - 3) :]
             context = small_tokenizer.encode(example.context)[: seq_length - 3 - len(answer)]
             ids = [2, *context, 3, *answer, 3]
@@ -65,7 +65,7 @@ def test_questions_whose_context_or_answer_is_cut_are_counted(
     rows = [
         (len(small_tokenizer.encode(each.context)), len(small_tokenizer.encode(text)))
         for each in EXAMPLES
-        for text in (fill(each.question, option) for option in each.options)
+        for text in (fill_blanks(each.question, option) for option in each.options)
     ]
     features = featurize_choices(
         EXAMPLES, small_tokenizer, MultipleChoiceTask(seq_length, 3, qa_length)

@@ -122,7 +122,7 @@ class TestDamage:
         records = Records.open(damaged)
         with (
             pytest.raises(InputError, match=r"is damaged at record \d+ of"),
-            records.naming_damage(),
+            records.damage_as_input_error(),
         ):
             numbers(records.stream(SOP, 0, 0), records.manifest.num_records)
 
