@@ -1,7 +1,7 @@
 """Print a model's parameter counts per component, next to a BERT of the same shape.
 
     python -m albert_tf.info --preset=albert-base-v2
-    python -m albert_tf.info --config=runs/base/config.json --set sharing=attention
+    python -m albert_tf.info --config=runs/base --set sharing=attention
     python -m albert_tf.info --paper
 
 The tables are Markdown. --paper prints the sizes in the paper's tables, published and computed.
@@ -23,10 +23,10 @@ class InfoOptions:
     """The command line of `albert_tf.info`."""
 
     preset: str | None = option("a published model, e.g. albert-base-v2", None)
-    config: str | None = option("a config.json, such as that of a run", None)
+    config: str | None = option("a config.json, or a folder that holds one, such as a run", None)
     paper: bool = option("print the paper's size tables instead", False)
     dry_run: bool = option("print only the configuration", False)
-    set: tuple[str, ...] = option("key=value", ())
+    set: tuple[str, ...] = option("key=value of the model, such as sharing=attention", ())
 
     def __post_init__(self) -> None:
         chosen = [self.preset is not None, self.config is not None, self.paper]

@@ -36,7 +36,7 @@ class LoggingCostOptions:
     steps: int = commands.option("steps of the run", 500)
     device: str = commands.option("as in pretraining.train", "auto")
     dry_run: bool = commands.option("check the options and measure nothing", False)
-    set: tuple[str, ...] = commands.option("key=value", ())
+    set: tuple[str, ...] = commands.option("key=value, as for pretraining.train", ())
 
 
 def main(options: LoggingCostOptions) -> None:

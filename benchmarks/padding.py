@@ -37,7 +37,7 @@ class PaddingOptions:
     steps: int = commands.option("steps per round", 20)
     device: str = commands.option("as in finetuning.train", "auto")
     dry_run: bool = commands.option("check the options", False)
-    set: tuple[str, ...] = commands.option("key=value, as in finetuning.train", ())
+    set: tuple[str, ...] = commands.option("key=value, as for finetuning.train", ())
 
 
 def main(options: PaddingOptions) -> None:

@@ -60,7 +60,7 @@ class StepTimeOptions(CommandOptions):
     before: str | None = option("checkout of another version, measured as well", None)
     data: str | None = option("records to take the batch from; by default, full random rows", None)
     dry_run: bool = option("check the options and print what would be measured", False)
-    set: tuple[str, ...] = option("", ())
+    set: tuple[str, ...] = option("key=value of the model, such as num_layers=24", ())
 
     def __post_init__(self) -> None:
         super().__post_init__()

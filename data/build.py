@@ -205,7 +205,7 @@ def _is_complete(options: BuildOptions, tokenizer: Tokenizer, fingerprint: str) 
     if differing := settings.differing_keys(found, expected):
         raise InputError(
             f"--output={folder} holds a build with other options ({'; '.join(differing)}). "
-            "Name another folder, or remove this one."
+            "Name another folder."
         )
     return True
 

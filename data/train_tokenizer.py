@@ -175,7 +175,7 @@ def _is_complete(folder: str, identity: dict[str, object]) -> bool:
     if differing := settings.differing_keys(found, expected):
         raise InputError(
             f"--output={folder} holds a tokenizer with other options ({'; '.join(differing)}). "
-            "Name another folder, or remove this one."
+            "Name another folder."
         )
     return True
 

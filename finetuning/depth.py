@@ -50,7 +50,11 @@ class DepthOptions(commands.CommandOptions):
     tfds: bool = commands.option("read the dataset prepared by TFDS; nothing is downloaded", False)
     task: str | None = commands.option("the dataset; by default the run's own", None)
     depths: str = commands.option("numbers of layers, such as 3,6,9; all by default", "")
-    patience: str = commands.option("layers that must agree for an early exit, such as 2,4", "2")
+    patience: str | None = commands.option(
+        "layers that must agree for an early exit, such as 2,4; by default 2, for a model of at "
+        "least 4 layers that share one block",
+        None,
+    )
     requests: Annotated[int, POSITIVE] = commands.option("timed requests per batch size", 50)
     dry_run: bool = commands.option("load the run and check everything, but measure nothing", False)
 
@@ -67,7 +71,7 @@ def main(options: DepthOptions) -> None:
     task = TASKS[name]
     config = predictor.model.encoder.config
     depths = _numbers("--depths", options.depths) or range(1, config.num_layers)
-    patience = _numbers("--patience", options.patience)
+    patience = _numbers("--patience", _patience(config, options.patience))
     classifiers = _make_classifiers(
         predictor, [k for k in depths if k != config.num_layers], patience
     )
@@ -98,6 +102,12 @@ def main(options: DepthOptions) -> None:
     columns = ("layers", "MFLOPs/text", "ms/text, batch 1", "ms/text, batch 32")
     header = (f"{len(examples):,} dev examples", metric, *columns)
     print(info.markdown_table(header, rows))
+
+
+def _patience(config: AlbertConfig, given: str | None) -> str:
+    """Return --patience, by default 2 if the model can leave early after two layers agree."""
+    is_shared = config.sharing == "all" and config.num_groups == 1
+    return ("2" if is_shared and config.num_layers > 3 else "") if given is None else given
 
 
 def _numbers(flag: str, text: str) -> tuple[int, ...]:

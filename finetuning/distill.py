@@ -80,7 +80,9 @@ class DistillOptions(commands.CommandOptions):
     device: str = commands.option("auto, cpu, gpu or tpu", "auto")
     tpu: str | None = commands.option("name, grpc address or local", None)
     dry_run: bool = commands.option("check everything, but train nothing", False)
-    set: tuple[str, ...] = commands.option("key=value, as for finetuning.train", ())
+    set: tuple[str, ...] = commands.option(
+        "key=value of the student's training, as for finetuning.train", ()
+    )
 
 
 def main(options: DistillOptions) -> None:

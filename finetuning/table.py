@@ -79,7 +79,9 @@ class TableOptions(commands.CommandOptions):
     recipe: str = commands.option("paper or none", "paper")
     device: str = commands.option("as for finetuning.train", "auto")
     dry_run: bool = commands.option("print the fine-tunings, but run none", False)
-    set: tuple[str, ...] = commands.option("key=value, for every fine-tuning", ())
+    set: tuple[str, ...] = commands.option(
+        "key=value for every fine-tuning, as for finetuning.train", ()
+    )
 
 
 def main(options: TableOptions) -> int:

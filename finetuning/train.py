@@ -64,7 +64,9 @@ class FinetuneOptions(commands.CommandOptions):
     tpu: str | None = commands.option("name, grpc address or local", None)
     cache_dir: str | None = commands.option("a folder that caches features for later runs", None)
     dry_run: bool = commands.option("print the resolved configuration and check everything", False)
-    set: tuple[str, ...] = commands.option("key=value", ())
+    set: tuple[str, ...] = commands.option(
+        "key=value of the configuration, such as training.epochs=10", ()
+    )
 
 
 def main(options: FinetuneOptions) -> None:

@@ -58,7 +58,9 @@ class TpuCheckOptions(commands.CommandOptions):
     )
     presets: str = commands.option("presets of --table, comma-separated", ",".join(PRESETS))
     dry_run: bool = commands.option("print the configuration without compiling", False)
-    set: tuple[str, ...] = commands.option("key=value of the pretraining configuration", ())
+    set: tuple[str, ...] = commands.option(
+        "key=value of the configuration, as for pretraining.train", ()
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -77,7 +77,9 @@ class TrainOptions:
     device: str = commands.option("auto, cpu, gpu, tpu or multi_worker", "auto")
     tpu: str | None = commands.option("name or address of the TPU, or `local`", None)
     dry_run: bool = commands.option("check everything and print the configuration", False)
-    set: tuple[str, ...] = commands.option("key=value", ())
+    set: tuple[str, ...] = commands.option(
+        "key=value of the experiment, such as loop.steps=500", ()
+    )
 
 
 def main(

@@ -29,6 +29,9 @@ import sys
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
+from albert_tf.runtime import commands  # first: it silences TensorFlow's start-up notes
+
+# isort: split
 from albert_tf.convert import google, hub, native
 from albert_tf.convert.bundle import (
     OPTIONAL,
@@ -39,7 +42,7 @@ from albert_tf.convert.bundle import (
 )
 from albert_tf.convert.huggingface import folder as huggingface
 from albert_tf.convert.overrides import assumptions, with_overrides
-from albert_tf.runtime import commands, outputs, pretrained
+from albert_tf.runtime import outputs, pretrained
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
 
@@ -67,7 +70,7 @@ class ConvertOptions:
         "what to skip: prefixes of weight names, and keys of the source's configuration", ""
     )
     set: tuple[str, ...] = commands.option(
-        "key=value to set in the target's configuration; must not change the model", ()
+        "key=value to set in the target's configuration, without changing the model", ()
     )
     half_precision: bool = commands.option(
         "write 16-bit weights, half the size, for a model to distribute; only in our format", False

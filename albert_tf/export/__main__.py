@@ -15,6 +15,9 @@ import os
 from collections.abc import Callable
 from typing import Annotated
 
+from albert_tf.runtime import commands  # first: it silences TensorFlow's start-up notes
+
+# isort: split
 from albert_tf.export import serving
 from albert_tf.export.litert import QUANTIZATIONS, write_litert
 from albert_tf.export.modules.classifier import ClassifierModule
@@ -29,7 +32,7 @@ from albert_tf.export.signatures import ServedModule, save
 from albert_tf.models.checkpoints import load_config
 from albert_tf.models.encoder import load_encoder
 from albert_tf.models.pretrainer import load_pretrainer
-from albert_tf.runtime import commands, devices, outputs, pretrained, settings
+from albert_tf.runtime import devices, outputs, pretrained, settings
 from albert_tf.runtime.bounds import POSITIVE, one_of
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir

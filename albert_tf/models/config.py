@@ -116,16 +116,20 @@ class AlbertConfig(Bounded):
     def from_json(cls, path: str) -> "AlbertConfig":
         """Read a config.json with the model's keys at the top, or under `model` as in a run.
 
+        `path` is the file or its folder.
+
         Raises:
-          InputNotFoundError: there is no file at `path`.
+          InputNotFoundError: there is no such file.
           ConfigError: the file is not JSON or is not a configuration of albert_tf.
         """
+        if os.path.isdir(path):
+            path = os.path.join(path, "config.json")
         if not os.path.isfile(path):
             raise InputNotFoundError(
                 f"no config file {path!r} (working directory {os.getcwd()}). Pass a run folder, a "
                 "converted folder, or an exported encoder with its version (export/encoder/1). "
-                "Convert a checkpoint of Google or Hugging Face with albert_tf.convert first, as "
-                "google:DIR or huggingface:DIR."
+                "A checkpoint of Google or Hugging Face must be converted first: python -m "
+                "albert_tf.convert --from=google:DIR (or huggingface:DIR) --to=FOLDER."
             )
         with reading(path), open(path, encoding="utf-8") as file:
             try:

@@ -35,6 +35,22 @@ from albert_tf.runtime.errors import InputError, MachineError
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
 
+INTERRUPTED = 128 + signal.SIGINT
+
+
+def _exit_quietly(*_: object) -> None:
+    os._exit(INTERRUPTED)
+
+
+# While a command (python -m data.build) loads its libraries, Ctrl-C ends it without a traceback.
+_PACKAGES = ("albert_tf", "data", "finetuning", "pretraining")
+if (
+    sys.orig_argv[1:2] == ["-m"]
+    and sys.orig_argv[2].partition(".")[0] in _PACKAGES
+    and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+):
+    signal.signal(signal.SIGINT, _exit_quietly)
+
 T = TypeVar("T")
 USAGE_ERROR = 2
 TERMINATED = 128 + signal.SIGTERM
@@ -74,11 +90,13 @@ def run(
     name = spec.name.removesuffix(".__main__") if spec else os.path.basename(sys.argv[0])
     signal.signal(signal.SIGTERM, functools.partial(_terminate, os.getpid()))
     try:
+        if signal.getsignal(signal.SIGINT) is _exit_quietly:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         options: Any = parse(options_class, sys.argv, doc or "", f"python -m {name}", positional)
         status = program(options)
         sys.stdout.flush()
     except KeyboardInterrupt:
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
     except BrokenPipeError:  # the reader closed the pipe, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
         sys.exit(128 + signal.SIGPIPE)
@@ -121,7 +139,8 @@ def parse(
     hints = typing.get_type_hints(options_class)
     for flag, field in fields.items():
         _define(flag, hints[field.name], field, values)
-    flags.DEFINE_multi_string("set", [], "key=value of an existing key; may be repeated", values)
+    text = fields["set"].metadata["help"] if "set" in fields else "key=value, as --key=value"
+    flags.DEFINE_multi_string("set", [], f"{text}; may be repeated", values)
     if any(arg in ("--help", "-help", "-h", "--helpfull") for arg in argv[1:]):
         argument = f" [{positional.upper()}]" if positional else ""
         print(f"{usage}{argument} [flags]\n\n{doc.strip()}\n\nflags:\n{values.get_help()}")

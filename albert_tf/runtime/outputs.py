@@ -142,7 +142,7 @@ def require_new(path: str, flag: str = "--output") -> None:
     if os.path.lexists(path) and not is_empty:
         raise InputError(
             f"{flag} must name a new or empty folder. Received: {path!r}, which exists and was not "
-            "made by the same command. Name another folder or remove this one."
+            "made by the same command. Name another folder."
         )
     final = os.path.realpath(path)
     parent = os.path.dirname([final, *_missing_parents(final)][-1])

@@ -1,10 +1,16 @@
 """Trained models that ship with the package, by name."""
 
 import os
+import re
 
 from albert_tf.runtime.errors import InputNotFoundError
 
 FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "pretrained")
+_PUBLISHED = re.compile(r"albert-(base|large|xlarge|xxlarge)-v[12]")
+_HOW_TO_FETCH = (
+    " To fetch the published weights: `hf download albert/{0} --local-dir DIR`, then `python -m "
+    "albert_tf.convert --from=huggingface:DIR --to=artifacts/{0}`, and pass artifacts/{0}."
+)
 
 
 def names() -> list[str]:
@@ -30,5 +36,6 @@ def locate(path: str | os.PathLike[str]) -> str:
         raise InputNotFoundError(
             f"no file or folder {path!r} (working directory {os.getcwd()}), and no model of that "
             f"name ships with albert_tf. Shipped models: {', '.join(names()) or 'none'}."
+            + (_HOW_TO_FETCH.format(path) if _PUBLISHED.fullmatch(path) else "")
         )
     return os.path.join(FOLDER, path)

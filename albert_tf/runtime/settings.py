@@ -113,6 +113,8 @@ def _parsed(tree: Any, key: str, text: str) -> Any:
         fields = [f.name for f in dataclasses.fields(tree)]
         prefix = f"{parent}." if parent else ""
         if name not in fields:
+            if len(path) == 1 and (inside := _keys_inside(tree, name)):
+                raise ConfigError(f"unknown key `{key}`. Did you mean {' or '.join(inside)}?")
             raise ConfigError(unknown_key(prefix + name, [prefix + field for field in fields]))
         tree, hint = getattr(tree, name), hints[name]
         is_section, is_last = dataclasses.is_dataclass(tree), depth == len(path) - 1
@@ -123,6 +125,16 @@ def _parsed(tree: Any, key: str, text: str) -> Any:
         if not is_section and not is_last:
             raise ConfigError(f"`{prefix}{name}` is not a section. Received: {key!r}.")
     return parse(key, hint, text)
+
+
+def _keys_inside(tree: Any, name: str) -> list[str]:
+    """Return the dotted keys of the tree's sections whose last part is `name`."""
+    return [
+        f"{section.name}.{name}"
+        for section in dataclasses.fields(tree)
+        if dataclasses.is_dataclass(inner := getattr(tree, section.name))
+        and name in (field.name for field in dataclasses.fields(inner))
+    ]
 
 
 def _replaced(tree: Any, changes: Mapping[str, Any]) -> Any:

@@ -8,6 +8,7 @@ import contextlib
 import multiprocessing
 import os
 import pickle
+import signal
 import tempfile
 import threading
 from collections import deque
@@ -76,7 +77,9 @@ def _started_pool(function: Callable, num_workers: int) -> Iterator[ProcessPoolE
         file.flush()
         with ProcessPoolExecutor(num_workers, context, _start_worker, (file.name,)) as pool:
             try:
-                for started in [pool.submit(_do_nothing) for _ in range(num_workers)]:
+                with _ignoring_interrupts():
+                    starting = [pool.submit(_do_nothing) for _ in range(num_workers)]
+                for started in starting:
                     started.result()
             except BrokenProcessPool:
                 raise MachineError(
@@ -84,7 +87,24 @@ def _started_pool(function: Callable, num_workers: int) -> Iterator[ProcessPoolE
                     "--num_workers), or a script builds outside of "
                     '`if __name__ == "__main__":`, so that each worker runs it again.'
                 ) from None
-            yield pool
+            try:
+                yield pool
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+
+
+@contextlib.contextmanager
+def _ignoring_interrupts() -> Iterator[None]:
+    """Let the processes that the block starts ignore Ctrl-C: their parent ends them."""
+    if threading.current_thread() is not threading.main_thread():  # it may not change the handler
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 _function_of_worker: list[Callable] = []

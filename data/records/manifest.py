@@ -131,7 +131,7 @@ def _checked_values(path: str) -> dict[str, Any]:
     if not keys >= _KEYS:
         raise InputError(
             f"{path!r} must be a manifest of `python -m data.build`, but is not. Pass another "
-            "folder, or remove this one and build again."
+            "folder, or build the records again in a new one."
         )
     if version != COMPACT_VERSION:
         raise InputError(

@@ -37,7 +37,9 @@ class SweepOptions(commands.CommandOptions):
     device: str = commands.option("as for pretraining.train", "auto")
     tpu: str | None = commands.option("as for pretraining.train", None)
     dry_run: bool = commands.option("print the members without training them", False)
-    set: tuple[str, ...] = commands.option("key=value, for every member", ())
+    set: tuple[str, ...] = commands.option(
+        "key=value for every member, as for pretraining.train", ()
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -26,7 +26,7 @@ def test_the_table(tuned, fruit, tmp_path, capsys):
     run = str(tuned / "seed-0")
     shutil.copy(pathlib.Path(fruit, "dev.tsv"), tmp_path)
     (tmp_path / "train.tsv").write_text("text\tlabel\nx\tanimal\nx\tfruit\nx\ttool\n")
-    main(DepthOptions(run, str(tmp_path), requests=2, patience=""))
+    main(DepthOptions(run, str(tmp_path), requests=2))
     rows = table(capsys.readouterr().out)
     predictor = load_predictor(run)
     layers = predictor.model.encoder.config.num_layers
@@ -45,7 +45,7 @@ def test_the_table(tuned, fruit, tmp_path, capsys):
     ("options", "words"),
     [
         ({"depths": "9"}, "--depths must be between"),
-        ({"patience": "9"}, "--patience must be between"),
+        ({"patience": "9"}, "--patience needs a model of at least 3 layers. Received: 2 layers"),
         ({"requests": 0}, "--requests must be positive. Received: 0"),
     ],
 )
@@ -64,4 +64,4 @@ def test_mistakes(tuned, fruit, options, words):
 def test_dev_examples_that_the_run_cannot_answer(tuned, tmp_path, dev, words):
     (tmp_path / "dev.tsv").write_text(dev)
     with pytest.raises(InputError, match=words):
-        main(DepthOptions(str(tuned / "seed-0"), str(tmp_path), patience="", dry_run=True))
+        main(DepthOptions(str(tuned / "seed-0"), str(tmp_path), dry_run=True))

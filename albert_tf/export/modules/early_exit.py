@@ -33,15 +33,21 @@ class EarlyExit:
 
     def __init__(self, model: SequenceClassifier, patience: int) -> None:
         config = model.encoder.config
+        if len(model.encoder.stack.blocks) > 1:
+            raise InputError(
+                "--patience needs a model whose layers all share one block (model.sharing=all, "
+                f"model.num_groups=1). Received: {config.sharing}, {config.num_groups}. Leave it "
+                "out."
+            )
+        if config.num_layers < 3:
+            raise InputError(
+                f"--patience needs a model of at least 3 layers. Received: {config.num_layers} "
+                "layers. Leave it out."
+            )
         if not 0 < patience < config.num_layers - 1:
             raise InputError(
                 f"--patience must be between 1 and {config.num_layers - 2}, the model's number of "
                 f"layers minus two. Received: {patience}."
-            )
-        if len(model.encoder.stack.blocks) > 1:
-            raise InputError(
-                "--patience needs a model whose layers all share one block (model.sharing=all, "
-                f"model.num_groups=1). Received: {config.sharing}, {config.num_groups}."
             )
         self._model, self._patience = model, patience
         (self._block,) = model.encoder.stack.blocks

@@ -49,6 +49,8 @@ class TextModule(tf.Module):
         name: str,
     ) -> None:
         super().__init__(name=name)
+        if depths and encoder.config.num_layers == 1:
+            raise InputError("--depths needs a model of at least 2 layers. Received: 1 layer.")
         if wrong := [k for k in depths if not 0 < k < encoder.config.num_layers]:
             raise InputError(
                 f"--depths must be between 1 and {encoder.config.num_layers - 1}, the model's "

@@ -24,7 +24,7 @@ class Options:
 @dataclasses.dataclass(frozen=True)
 class WithOwnSet:
     name: str = commands.option("what", "x")
-    set: tuple[str, ...] = commands.option("key=value", ())
+    set: tuple[str, ...] = commands.option("key=value of the thing", ())
 
 
 def parse(*argv, options_class=Options):
@@ -44,6 +44,12 @@ def test_set_applies_to_the_options():
         parse("--corpus=a", "--set=siz=9")
     with pytest.raises(InputError, match="`size`.*int.*'x'"):
         parse("--corpus=a", "--set=size=x")
+
+
+def test_the_help_of_set_is_that_of_the_options(capsys):
+    with pytest.raises(SystemExit):
+        parse("--help", options_class=WithOwnSet)
+    assert "key=value of the thing; may be repeated" in " ".join(capsys.readouterr().out.split())
 
 
 def test_set_is_left_to_programs_that_have_it_themselves():
@@ -222,6 +228,48 @@ def test_termination_of_a_forked_worker_cleans_nothing_up(status, tmp_path):
 
     assert status(program) == (143, "")
     assert not (tmp_path / "cleaned").exists()
+
+
+@pytest.mark.parametrize(
+    ("argv", "status", "is_quiet"),
+    [
+        (["-m", "data.loads"], 130, True),
+        (["-m", "pack.loads"], -signal.SIGINT, False),  # another program keeps its own handler
+    ],
+)
+def test_ctrl_c_while_a_command_loads_its_libraries(tmp_path, argv, status, is_quiet):
+    for name in ("data", "pack"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").touch()
+        (tmp_path / name / "loads.py").write_text(
+            "import signal\nfrom albert_tf.runtime import commands\n"
+            "signal.raise_signal(signal.SIGINT)\n"
+        )
+    code, out, err = run(tmp_path, *argv)
+    assert (code, out, not err) == (status, "", is_quiet)
+
+
+def test_ctrl_c_of_a_running_command_cleans_up(status):
+    ended = []
+
+    def program(_) -> None:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        finally:
+            ended.append(True)
+
+    assert status(program) == (130, "")
+    assert ended == [True]
+
+
+@pytest.mark.parametrize("name", ["convert", "export"])
+def test_a_package_that_is_a_command_prints_its_message_only(tmp_path, name):
+    source = "from" if name == "convert" else "run_dir"
+    target = "to" if name == "convert" else "output"
+    flags = [f"--{source}=nowhere", f"--{target}={tmp_path / 'out'}"]
+    code, out, err = run(tmp_path, "-m", f"albert_tf.{name}", *flags)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"albert_tf.{name}: error: no ") and err.count("\n") == 1
 
 
 def test_help_of_a_module_exits_0(package):

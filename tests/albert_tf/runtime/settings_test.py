@@ -75,6 +75,7 @@ def test_later_assignments_win_and_the_tree_is_not_changed():
         ("inner.limit=x", ["`inner.limit`", "int", "'x'"]),
         ("on=maybe", ["`on`", "bool", "'maybe'"]),
         ("inner.layers=0", ["`layers`", "positive", "0"]),
+        ("layers=3", ["unknown key `layers`", "Did you mean inner.layers?"]),
         ("=3", ["unknown key ``"]),
     ],
 )

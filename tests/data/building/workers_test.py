@@ -59,6 +59,18 @@ def test_a_worker_that_is_killed_is_told():
         list(map_in_order(os._exit, range(1, 20), 2))
 
 
+def test_ctrl_c_is_left_to_the_parent():
+    """Workers print no traceback, and what waits for them is not computed."""
+    done = map_in_order(interrupted, range(20), 2)
+    assert next(done) == 0
+    done.close()
+
+
+def interrupted(item: int) -> int:
+    signal.raise_signal(signal.SIGINT)
+    return item
+
+
 class Fatal:
     """Ends the process that unpickles it."""
 
