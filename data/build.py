@@ -220,7 +220,8 @@ def _report(options: BuildOptions, counts: Counts) -> None:
     print(
         f"{options.output}: {counts.documents:,} documents, {counts.sentences:,} sentences, "
         f"{counts.text_bytes:,} bytes -> {counts.pieces:,} pieces in "
-        f"{counts.sequences:,} sequences ({counts.pieces / counts.sequences:.1f} pieces each); "
+        f"{counts.sequences:,} sequences ({counts.pieces / counts.sequences:.1f} pieces each, "
+        "without [CLS] and [SEP]); "
         f"{counts.sequences_without_pair:,} without a pair, {counts.pieces_lost:,} pieces lost to "
         f"truncation; {counts.single_sentence_documents:,} documents with 1 sentence."
     )

@@ -20,6 +20,11 @@ if TYPE_CHECKING:  # errors in options are reported without TensorFlow
     from data.pipeline.batches import Objective, Records
 
 LEGEND = "{piece}: masked; {piece=}: predicted but unchanged; {piece>other}: replaced by another"
+LABELS = {
+    "sop": "label 0: in order; 1: swapped; none: there is no second segment",
+    "nsp": "label 0: B follows A; 1: B is from another document; none: there is no such pair",
+    "none": "label none: no pair is predicted",
+}
 _BATCH = 256
 Batch = dict[str, np.ndarray]
 
@@ -61,6 +66,7 @@ def show_records(options: ShowRecordsOptions) -> None:
     count = min(max(options.sample or total, options.num), total)
     batches = _batches(records, objective, options.seed, count)
     print(LEGEND)
+    print(LABELS[objective.pair])
     with records.damage_as_input_error():
         numbers = statistics(_printed(batches, options.num, tokenizer), tokenizer)
     print(f"\n{numbers}\n\n{records.manifest.describe()}")
@@ -150,7 +156,7 @@ def statistics(batches: Iterator[Batch], tokenizer: Tokenizer) -> str:
     rest = f"{sum(count for n, count in runs.items() if n > 3) / max(1, runs.total()):.3f}"
     rows = {
         "records": f"{len(length):,}",
-        "mean length": f"{length.mean():.1f} of {seq_length}",
+        "mean length, with [CLS] and [SEP]": f"{length.mean():.1f} of {seq_length}",
         "length, 5 / 25 / 50 / 75 / 95 %": quantiles,
         "padding": f"{1 - real / (len(length) * seq_length):.4f}",
         "full sequences": f"{(length == seq_length).mean():.4f}",

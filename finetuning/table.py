@@ -50,6 +50,7 @@ from finetuning.reporting.paper_table import (
 )
 from finetuning.reporting.report import by_metric
 
+_SHOWN = 5  # files in a message
 # Folders that serve several tasks, whose files have different names in them.
 _DATA_SETS = {
     "race-middle": ("race",),
@@ -262,9 +263,14 @@ def _folder(data_dir: str, task: str) -> str:
     if not found:
         raise InputNotFoundError(
             f"--data_dir: no folder {' or '.join(wanted)} in {data_dir!r} (working directory "
-            f"{os.getcwd()}), which contains {', '.join(sorted(names)) or 'nothing'}."
+            f"{os.getcwd()}), which contains {_listed(sorted(names))}."
         )
     return os.path.join(data_dir, found[0])
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown, rest = ", ".join(names[:_SHOWN]), len(names) - _SHOWN
+    return (shown or "nothing") + (f" and {rest:,} more" if rest > 0 else "")
 
 
 if __name__ == "__main__":

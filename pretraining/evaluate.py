@@ -237,7 +237,13 @@ def report(result: dict[str, Any]) -> str:
             f"{chance:6.1%}  {result[f'count/{key}']:11,.0f}  "
             f"{result.get(f'verdict/{key}', 'chance: always the most frequent piece')}"
         )
-    return "\n".join([*lines, *(f"note: {note}" for note in result["notes"])])
+    notes = list(result["notes"])
+    if "accuracy/sop" in result and result["accuracy/sop"] == result.get("accuracy/nsp"):
+        notes.append(
+            "the pair head is right equally often on SOP and NSP pairs. Their labels are the same, "
+            "so this is what a head does that gives every pair the same answer."
+        )
+    return "\n".join([*lines, *(f"note: {note}" for note in notes)])
 
 
 if __name__ == "__main__":

@@ -106,7 +106,7 @@ class Sweep:
         self._state["steps"] = found.get("steps", {})
         if differing := settings.differing_keys(found, self._state):
             raise InputError(
-                f"--output={options.output} contains another sweep (there != here): "
+                f"--output={options.output} contains another sweep (its value != yours): "
                 f"{'; '.join(differing)}. Choose another folder, or pass the values of that sweep."
             )
 

@@ -205,7 +205,9 @@ def finish(run: RunDir) -> None:
         "skipped": len(skipped_steps(run)),
     }
     run.finish(result)
-    print(f"{run.path}: " + ", ".join(f"{name} {value:.4g}" for name, value in result.items()))
+    # heldout/loss/pair repeats heldout/loss/sop or nsp.
+    shown = {n: v for n, v in result.items() if not (n.startswith("heldout/") and "/pair" in n)}
+    print(f"{run.path}: " + ", ".join(f"{name} {value:.4g}" for name, value in shown.items()))
 
 
 def check_heldout(heldout: Records, records: Mixture, config: PretrainConfig) -> None:
@@ -262,7 +264,7 @@ def first_weights(
         model.replace(**not_compared), config.model.replace(**not_compared)
     ):
         raise InputError(
-            f"--init={init} contains another model than the run's (there != here): "
+            f"--init={init} contains another model than the run's (its value != the run's): "
             f"{'; '.join(differing)}. Give this run its values with --set model.KEY=VALUE, or "
             "retrain that model with these values."
         )

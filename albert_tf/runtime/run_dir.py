@@ -26,6 +26,10 @@ PACKAGES = (
     "numpy",
 )
 
+# The keys of config.json that follow from the content of the data.
+_DATA_KEYS = ("data:", "records.", "heldout.")
+_SHOWN = 8  # differing keys in a message
+
 
 class RunDir:
     """The folder of a run.
@@ -193,10 +197,10 @@ class RunDir:
     ) -> None:
         own = settings.merged(defaults or {}, self.config())
         if differing := settings.differing_keys(own, json.loads(json.dumps(config))):
-            raise InputError(
-                f"--run_dir={self.path} holds a run with another configuration (there != here): "
-                f"{'; '.join(differing)}. Name another folder or pass the run's values."
-            )
+            kind = _kind_of(own)
+            if kind != _kind_of(config):
+                raise InputError(f"--run_dir={self.path} holds {kind}: name another folder.")
+            raise InputError(_another_configuration(self.path, differing))
 
     def config(self) -> dict[str, Any]:
         """Return the run's configuration.
@@ -248,6 +252,30 @@ class RunDir:
     def result(self) -> dict[str, Any]:
         """Return the result that `finish` wrote."""
         return outputs.read_json(self.result_path)
+
+
+def _kind_of(config: Mapping[str, Any]) -> str:
+    kind = config.get("task", {}).get("kind")
+    if kind in (None, "pretraining"):
+        return "a pretraining run" if kind else "a converted model"
+    return f"a fine-tuned {kind}"
+
+
+def _another_configuration(path: str, differing: list[str]) -> str:
+    """Return the error message for a run whose configuration differs in these keys."""
+    is_data = [line.startswith(_DATA_KEYS) for line in differing]
+    rest = [line for line, is_of_data in zip(differing, is_data, strict=True) if not is_of_data]
+    problems = ["the data has changed since the run began"] if any(is_data) else []
+    if rest:
+        more = f"; and {len(rest) - _SHOWN} more" if len(rest) > _SHOWN else ""
+        problems.append(
+            "the configuration differs (the run's value != yours): "
+            f"{'; '.join(rest[:_SHOWN])}{more}"
+        )
+    remedy = "Name another folder" + (", or pass the run's values." if rest else ".")
+    if any(line.startswith("loop.steps:") for line in rest):
+        remedy += f" To train longer, begin a run with --init={path}."
+    return f"--run_dir={path} holds another run: {'; '.join(problems)}. {remedy}"
 
 
 def environment() -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.models.checkpoints import load_config, read_checkpoint
+from albert_tf.models.checkpoints import is_saved_model, load_config, read_checkpoint
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.runtime import settings
 from albert_tf.runtime.errors import InputError
@@ -98,8 +98,13 @@ def task_of(path: str) -> Any:
 
     Raises:
       InputNotFoundError: `path` is not a run.
-      InputError: the run is not a fine-tuned one.
+      InputError: the run is not a fine-tuned one, or `path` is an export.
     """
+    if is_saved_model(path):
+        raise InputError(
+            f"{path!r} is an export: call its signature, as examples/ask.py does, or pass the run "
+            "that it was exported from."
+        )
     values = RunDir(path).config().get("task", {})
     kind = KINDS.get(values.get("kind"))
     if kind is None:

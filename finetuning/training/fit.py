@@ -217,10 +217,8 @@ class _Evaluation(tf_keras.callbacks.Callback):
                 "training.learning_rate, or more training.warmup_steps."
             )
         scores = self._evaluate(self.model)
-        shown = ", ".join(f"{name} {value:.4f}" for name, value in scores.items())
-        print(
-            f"step {self._step:,} of {self._plan.steps:,}: loss {loss:.4f}, dev {shown}", flush=True
-        )
+        shown = "".join(f", dev {name} {value:.4f}" for name, value in scores.items())
+        print(f"step {self._step:,} of {self._plan.steps:,}: loss {loss:.4f}{shown}", flush=True)
         self._state.evaluated(self._step, loss, scores)
         self.model.reset_metrics()  # the next row's loss covers its own steps only
 

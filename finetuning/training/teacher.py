@@ -92,8 +92,8 @@ def write_outputs(
     if os.path.isfile(os.path.join(folder, "manifest.json")):
         if differing := settings.differing_keys(_manifest(folder), identity):
             raise InputError(
-                f"{folder} holds outputs of another teacher or for other texts (there != here): "
-                f"{'; '.join(differing)}. Pass another --output."
+                f"{folder} holds outputs of another teacher or for other texts (the folder's "
+                f"value != yours): {'; '.join(differing)}. Pass another --output."
             )
         print(f"{folder}: the teacher's outputs already exist.")
         return

@@ -91,7 +91,7 @@ def configurations(options: SweepOptions) -> list[Configuration]:
     members, rows = [], dict(group_of(options.group).rows)
     if unknown := [name for name in options.rows if name not in rows]:
         raise InputError(
-            f"--rows: {settings.unknown_key(unknown[0], list(rows), f'row of {options.group}')}"
+            f"--rows: {settings.unknown_key(unknown[0], list(rows), f'{options.group} row')}"
         )
     rows = {name: row for name, row in rows.items() if name in (options.rows or rows)}
     presets = sorted({row.preset for row in rows.values()})

@@ -61,7 +61,7 @@ def test_the_table_by_hand(batch, tokenizer):
     rows = dict(re.findall(r"\| ([^|]+) \| ([^|]+) \|", table.split("|---|---|\n")[1]))
     assert rows == {
         "records": "2",
-        "mean length": "9.5 of 10",
+        "mean length, with [CLS] and [SEP]": "9.5 of 10",
         "length, 5 / 25 / 50 / 75 / 95 %": "9 / 9 / 10 / 10 / 10",
         "padding": "0.0500",
         "full sequences": "0.5000",
@@ -77,6 +77,7 @@ def test_the_table_by_hand(batch, tokenizer):
 def test_a_folder_of_records(tiny_records, capsys, objective):
     show_records(ShowRecordsOptions(tiny_records, num=2, objective=objective, sample=0))
     shown = capsys.readouterr().out
+    assert {"sop": "1: swapped", "nsp": "1: B is from", "none": "no pair"}[objective] in shown
     assert len(re.findall(r"^record \d+: label (?:[01]|none), \d+ pieces", shown, re.M)) == 2
     assert "{" in shown.split("record 0")[1] and "| `first_length` | int64 |" in shown
     masked = float(re.search(r"masked, of all pieces \| ([\d.]+)", shown)[1])

@@ -264,6 +264,15 @@ def test_a_task_s_folder(tmp_path: pathlib.Path):
     }
 
 
+def test_a_folder_without_the_task_lists_a_few_names(tmp_path: pathlib.Path):
+    for number in range(1007):
+        (tmp_path / f"{number:04}.txt").touch()
+    with pytest.raises(
+        InputNotFoundError, match=r"contains 0000.txt, .*0004.txt and 1,002 more\.$"
+    ):
+        table._folder(str(tmp_path), "cola")
+
+
 def test_mistakes(runs: pathlib.Path, tmp_path: pathlib.Path):
     def of(**changes: str) -> TableOptions:
         values = {"runs": (f"{runs}/*",), "tasks": "cola", "data_dir": str(tmp_path)}

@@ -18,7 +18,7 @@ from albert_tf.text.tokenizer import load_tokenizer
 from data.build import BuildOptions, build
 from data.pipeline.batches import Mixture, Records
 from pretraining import train
-from pretraining.evaluate import EvaluateOptions, config_of, main, note_overlap
+from pretraining.evaluate import EvaluateOptions, config_of, main, note_overlap, report
 from pretraining.experiments import SMOKE
 from pretraining.loop.config import resolve
 
@@ -109,6 +109,17 @@ def test_fixed_pairs_of_a_converted_checkpoint(tiny_tokenizer: str, converted: s
     assert result["baseline/pair"] == max(share, 1 - share)
     assert not {"accuracy/nsp", "probe/sop", "probe/nsp", "masking"} & set(result)
     assert [note.split(":")[0] for note in result["notes"]] == ["no NSP pairs", "no probe"]
+
+
+@pytest.mark.parametrize(("nsp", "is_noted"), [(0.4, True), (0.6, False)])
+def test_equal_rows_are_explained(nsp: float, is_noted: bool):
+    figures = {"trained_with": "sop", "loss/mlm": 1.0, "baseline/pair": 0.5, "notes": []}
+    for pair, accuracy in {"sop": 0.4, "nsp": nsp}.items():
+        figures |= {f"accuracy/{pair}": accuracy, f"standard_error/{pair}": 0.1}
+        figures |= {f"count/{pair}": 24, f"verdict/{pair}": "not above chance yet"}
+    shown = report(figures)
+    assert ("note: the pair head is right equally often" in shown) == is_noted
+    assert "40.00% ± 10.00%" in shown
 
 
 def test_records_that_were_trained_on_are_no_held_out_text(run: RunDir, tiny_records: str, capsys):

@@ -109,6 +109,16 @@ def test_bfloat16_follows_the_curve_of_float32(tiny_records: str, tmp_path: path
         assert half["loss/mlm"] != full["loss/mlm"]
 
 
+def test_the_last_line_names_each_metric_once(finished: RunDir, tmp_path: pathlib.Path, capsys):
+    shutil.copytree(finished.path, tmp_path / "run")
+    run = RunDir(str(tmp_path / "run"))
+    run.add_metrics(run.metrics()[-1] | {"heldout/loss/sop": 0.5, "heldout/loss/pair": 0.5})
+    train.finish(run)
+    shown = capsys.readouterr().out
+    assert "heldout/loss/sop 0.5" in shown and "heldout/loss/pair" not in shown
+    assert run.result()["heldout/loss/pair"] == 0.5
+
+
 def test_a_finished_run_is_left_alone(finished: RunDir, tiny_records: str, capsys):
     before = os.stat(finished.result_path).st_mtime_ns
     train.main(options(tiny_records, finished.path, "loop.steps=60"))

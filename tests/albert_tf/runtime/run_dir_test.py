@@ -80,6 +80,38 @@ def test_a_key_that_an_older_run_lacks_has_its_default(run, tokenizer):
             act({"model": {"num_layers": 7, "norm": "pre"}, "extra": 1})
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"task": {"kind": "pretraining"}}, " holds a fine-tuned x: name another folder."),
+        ({"task": {"kind": "y"}, "seed": 1}, " holds a fine-tuned x: name another folder."),
+        (
+            {"data": "0f"},
+            " holds another run: the data has changed since the run began. Name another folder.",
+        ),
+        (
+            {"loop": {"steps": 20}},
+            " holds another run: the configuration differs (the run's value != yours): "
+            "loop.steps: 10 != 20. Name another folder, or pass the run's values. To train longer, "
+            "begin a run with --init={path}.",
+        ),
+    ],
+)
+def test_the_reason_of_a_refusal(tmp_path, tokenizer, changes, message):
+    run = RunDir(str(tmp_path / "run"))
+    begun = CONFIG | {"data": "ff", "loop": {"steps": 10}}
+    run.begin(begun, tokenizer)
+    with pytest.raises(InputError) as error:
+        run.check(begun | changes)
+    assert str(error.value) == f"--run_dir={run.path}{message.format(path=run.path)}"
+
+
+def test_a_refusal_lists_some_keys_only(run):
+    with pytest.raises(InputError) as error:
+        run.check(CONFIG | {f"key_{number}": 0 for number in range(10)})
+    assert str(error.value).count("'<absent>'") == 8 and "; and 2 more." in str(error.value)
+
+
 def test_a_foreign_folder_is_refused(tmp_path, tokenizer):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").touch()

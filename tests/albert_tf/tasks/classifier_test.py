@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
+import albert_tf
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.tasks.classifier import ClassifierTask, SequenceClassifier
@@ -138,6 +139,12 @@ def test_a_run_s_classifier_comes_back(tmp_path, model, tiny, fake_inputs):
 def test_no_classifier_s_run(pretrained):
     with pytest.raises(InputError, match="is not a fine-tuned run: its task is 'pretraining'"):
         load_task_model(pretrained)
+
+
+def test_an_export_is_called_by_its_signature(tmp_path):
+    (tmp_path / "saved_model.pb").touch()
+    with pytest.raises(InputError, match="is an export: call its signature, .* or pass the run"):
+        albert_tf.load_predictor(str(tmp_path))
 
 
 def test_a_task_with_an_unknown_key(tmp_path, tiny):
