@@ -44,7 +44,7 @@ class ImportOptions:
     pair: str = commands.option(
         "meaning of label 1: sop = swapped, nsp = random; none = no labels", "sop"
     )
-    dry_run: bool = commands.option("check everything and write nothing", False)
+    dry_run: bool = commands.option("check the options and read all records; write nothing", False)
 
 
 def import_records(options: ImportOptions) -> None:

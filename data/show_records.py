@@ -42,7 +42,7 @@ class ShowRecordsOptions(commands.CommandOptions):
         "number of leading records in the statistics; 0 = all", 10_000
     )
     seed: int = commands.option("seed of masks and pairs", 0)
-    dry_run: bool = commands.option("check everything and print the options", False)
+    dry_run: bool = commands.option("check the folder and print the options", False)
 
 
 def show_records(options: ShowRecordsOptions) -> None:

@@ -70,7 +70,7 @@ class TrainTokenizerOptions(commands.CommandOptions):
     )
     errors: str = commands.option("on invalid UTF-8: strict = fail, replace = U+FFFD", "strict")
     data_dir: str | None = commands.option("data folder of TFDS", None)
-    dry_run: bool = commands.option("check everything and write nothing", False)
+    dry_run: bool = commands.option("check the options, and that the files can be read", False)
 
     @property
     def normalization(self) -> Normalization:

@@ -56,7 +56,7 @@ class DepthOptions(commands.CommandOptions):
         None,
     )
     requests: Annotated[int, POSITIVE] = commands.option("timed requests per batch size", 50)
-    dry_run: bool = commands.option("load the run and check everything, but measure nothing", False)
+    dry_run: bool = commands.option("load the run and the dev examples, but measure nothing", False)
 
 
 def main(options: DepthOptions) -> None:

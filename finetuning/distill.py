@@ -65,7 +65,7 @@ class DistillOptions(commands.CommandOptions):
         "the student is the teacher's block in this many layers", None
     )
     student: str | None = commands.option(
-        "or: a run, a converted folder or an exported encoder", None
+        "or: the student is this run, converted folder or exported encoder", None
     )
     unfinished: bool = commands.option(
         "accept a run that has not ended and use its last checkpoint", False
@@ -79,7 +79,7 @@ class DistillOptions(commands.CommandOptions):
     )
     device: str = commands.option("auto, cpu, gpu or tpu", "auto")
     tpu: str | None = commands.option("name, grpc address or local", None)
-    dry_run: bool = commands.option("check everything, but train nothing", False)
+    dry_run: bool = commands.option("read all data and check the options, but train nothing", False)
     set: tuple[str, ...] = commands.option(
         "key=value of the student's training, as for finetuning.train", ()
     )

@@ -63,13 +63,12 @@ class PredictOptions(commands.CommandOptions):
         None,
     )
     batch_size: Annotated[int, POSITIVE] = commands.option("examples per batch", 32)
-    dry_run: bool = commands.option("load the run and check everything, but predict nothing", False)
+    dry_run: bool = commands.option("load the run and the part's examples only", False)
 
 
 def main(options: PredictOptions) -> None:
     """Write the predictions that `options` describe."""
-    if options.submission and not options.part:
-        raise InputError("--submission requires --part, the part whose predictions it holds.")
+    _require_part(options)
     for flag in ("output", "submission"):
         if (path := getattr(options, flag)) not in (None, "-"):
             outputs.require_file(path, f"--{flag}")
@@ -81,11 +80,13 @@ def main(options: PredictOptions) -> None:
     if options.part:
         _predict_part(options, predictor)
         return
-    lines, columns = _lines(options.input), reading_of(options.run_dir).text_column
+    columns = reading_of(options.run_dir).text_column
+    lines = _lines(options.input, columns)
     if options.dry_run:
         print(f"{options.run_dir}: {predictor.task}")
         return
     count = cut = 0
+    replaces = os.path.isfile(options.output)
     with _output(options.output) as out:
         while chunk := list(itertools.islice(lines, CHUNK)):
             examples = [
@@ -96,6 +97,23 @@ def main(options: PredictOptions) -> None:
             count, cut = count + len(examples), cut + features.cut
     if cut:
         print(features.cut_note(cut, count), file=sys.stderr)
+    _say_written(options, count, replaces)
+
+
+def _say_written(options: PredictOptions, count: int, replaces: bool) -> None:
+    if options.output != "-":
+        note = ", in place of the file that was there" if replaces else ""
+        print(f"{options.output}: {count:,} predictions of {options.run_dir}{note}")
+
+
+def _require_part(options: PredictOptions) -> None:
+    """Check that no option of --part is set without it."""
+    for flag in ("submission", "data_dir", "tfds", "task"):
+        if getattr(options, flag) and not options.part:
+            raise InputError(
+                f"--{flag} requires --part, the part of the dataset to predict, such as dev. "
+                f"Received: --{flag}={getattr(options, flag)} without --part."
+            )
 
 
 def _with_threshold(task: Any, options: PredictOptions) -> Any:
@@ -123,21 +141,31 @@ def _predict_part(options: PredictOptions, predictor: Predictor) -> None:
         task.write_submission(options.submission, answers, examples)
         print(f"{options.submission}: {len(answers):,} predictions of {options.run_dir}")
     if options.output != "-" or not options.submission:
+        replaces = os.path.isfile(options.output)
         with _output(options.output) as out:
             _write(out, answers, examples, options.format)
+        _say_written(options, len(answers), replaces)
     if scores:
         print(f"{name} {options.part}: {scores}", file=sys.stderr)
 
 
-def _lines(path: str) -> Iterator[tuple[int, str]]:
+def _lines(path: str, columns: Sequence[str] = ()) -> Iterator[tuple[int, str]]:
+    """Return the numbered lines of --input, which is no table; `columns` are the run's own."""
     if path != "-" and not os.path.isfile(path):
         raise InputNotFoundError(f"--input: no file {path!r} (working directory {os.getcwd()}).")
-    if path.endswith((".csv", ".csv.gz")):  # its header and labels would be read as texts
+    lines = lines_of(path)
+    is_table = path.endswith((".csv", ".csv.gz"))
+    if path.endswith((".tsv", ".tsv.gz")):  # may hold pairs, without a header
+        first = list(itertools.islice(lines, 1))
+        cells = {cell for _, line in first for cell in line.rstrip("\r\n").split("\t")}
+        is_table = not cells.isdisjoint(("text", "text_a", "label", *columns))
+        lines = itertools.chain(first, lines)
+    if is_table:  # its header and labels would be read as texts
         raise InputError(
             f"--input must hold a text or a JSON object per line. Received: {path!r}, a table. For "
             "a table, pass its folder as --data_dir and its name without the extension as --part."
         )
-    return lines_of(path)
+    return lines
 
 
 @contextlib.contextmanager

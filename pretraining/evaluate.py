@@ -62,7 +62,7 @@ class EvaluateOptions(commands.CommandOptions):
     output: str | None = commands.option(
         "the JSON file for the metrics; by default, for a run, a file in its evaluations/", None
     )
-    dry_run: bool = commands.option("check everything without evaluating", False)
+    dry_run: bool = commands.option("check the options and the folders without evaluating", False)
     set: tuple[str, ...] = commands.option(
         "masking.KEY=value, to compare models trained with different masks; objective.pair=NAME, "
         "the training objective of a converted checkpoint (default sop)",

@@ -3,9 +3,9 @@
     python -m pretraining.experiments                  # every group, with parameters
     python -m pretraining.experiments --group=sharing
 
-NAME is smoke, laptop, albert-mini, a published model (albert-base-v2), or GROUP/ROW for a row of a
-table of the paper (arXiv 1909.11942v6), such as sharing/attention-e128. A row is a model with the
-paper's recipe (section 4.1) and the row's changes, written as for `--set`.
+NAME is smoke, laptop, albert-mini, a published model (albert-base-v2), or GROUP/ROW, such as
+sharing/attention-e128. A group is a table of the paper (arXiv 1909.11942v6) or, if its title says
+so, ours. A row is a model with its recipe (paper: section 4.1) and changes, as for `--set`.
 """
 
 import dataclasses
@@ -285,7 +285,7 @@ GROUPS = {
         },
     ),
     "bert-recipe": Group(
-        "BERT's own recipe: records of 128, then --init of that on 512",
+        "BERT's recipe in two runs (ours): records of 128, then --init of that on 512",
         {
             f"{size}-{length}": Row(f"bert-{size}", changes)
             for size in ("base", "large")

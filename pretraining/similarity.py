@@ -43,7 +43,7 @@ class SimilarityOptions(commands.CommandOptions):
     data: str = commands.option("held-out records, a folder made by data.build")
     output: str | None = commands.option("the PNG file; by default in the first run's plots/", None)
     batch_size: Annotated[int, POSITIVE] = commands.option("sequences in a batch", 32)
-    dry_run: bool = commands.option("check everything without computing", False)
+    dry_run: bool = commands.option("check the options and the folders without computing", False)
 
 
 def main(options: SimilarityOptions) -> None:

@@ -58,7 +58,8 @@ class TrainOptions:
     data: str = commands.option("records, a folder made by data.build; or DIR:weight,DIR:weight")
     run_dir: str = commands.option("the run's folder; an existing run is resumed")
     experiment: str = commands.option(
-        "smoke, laptop, a published model, or another name listed by pretraining.experiments",
+        "smoke, laptop, albert-mini, a published model, or another name listed by "
+        "pretraining.experiments",
         "laptop",
     )
     init: str | None = commands.option(
@@ -76,7 +77,7 @@ class TrainOptions:
     )
     device: str = commands.option("auto, cpu, gpu, tpu or multi_worker", "auto")
     tpu: str | None = commands.option("name or address of the TPU, or `local`", None)
-    dry_run: bool = commands.option("check everything and print the configuration", False)
+    dry_run: bool = commands.option("read all records and print the configuration", False)
     set: tuple[str, ...] = commands.option(
         "key=value of the experiment, such as loop.steps=500", ()
     )

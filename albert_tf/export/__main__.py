@@ -81,7 +81,7 @@ class ExportOptions(commands.CommandOptions):
     unfinished: bool = commands.option(
         "export the last checkpoint of a run that has not ended", False
     )
-    dry_run: bool = commands.option("check everything without exporting", False)
+    dry_run: bool = commands.option("load the run and check the options without exporting", False)
 
 
 def _depths(options: ExportOptions) -> tuple[int, ...]:
@@ -161,7 +161,7 @@ def main(options: ExportOptions) -> None:
     if os.path.exists(os.path.join(folder, "saved_model.pb")):
         raise InputError(
             f"--output={options.output} already contains version {options.version}, which will not "
-            f"be overwritten: pass --version={options.version + 1} or remove it."
+            f"be overwritten: pass --version={options.version + 1}."
         )
     outputs.require_new(folder)
     tokenizer = load_tokenizer(run.tokenizer_path)

@@ -80,7 +80,7 @@ class BuildOptions(commands.CommandOptions):
         "--runner, Beam runs in this process and keeps everything in memory",
         "",
     )
-    dry_run: bool = commands.option("check everything and write nothing", False)
+    dry_run: bool = commands.option("check the options, and that the files can be read", False)
 
 
 def check(options: BuildOptions) -> None:

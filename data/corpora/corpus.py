@@ -15,7 +15,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated, Any
 
-from albert_tf.runtime import settings
 from albert_tf.runtime.bounds import Bounded, one_of
 from albert_tf.runtime.errors import InputError, InputNotFoundError, reading
 from data.corpora import python_docs
@@ -143,8 +142,10 @@ class NumberedCorpus(Bounded):
 def _split_kind(corpus: str) -> tuple[str, str]:
     kind, _, location = corpus.partition(":")
     if kind not in READERS:
-        valid = settings.unknown_key(kind, READERS)
-        raise InputError(f"--corpus must be KIND:WHERE. Received: {corpus!r}: {valid}")
+        raise InputError(
+            f"--corpus must be KIND:WHERE, such as text:'corpus/*.txt', where KIND is one of "
+            f"{KINDS}. Received: {corpus!r}."
+        )
     if not location and kind != "python_docs":
         raise InputError(f"--corpus must be {kind}:WHERE. Received: {corpus!r}. Add the location.")
     locations.require_local(location, "--corpus")
@@ -187,6 +188,10 @@ def _matching_files(pattern: str, data_dir: str | None = None) -> list[str]:
     # A file name may contain the special characters of globs.
     names = [pattern] if os.path.isfile(pattern) else glob.glob(pattern, recursive=True)
     files = sorted(name for name in names if os.path.isfile(name))
+    if not files and os.path.isdir(pattern):
+        raise InputNotFoundError(
+            f"--corpus: {pattern!r} is a folder. Name its files, as in KIND:'{pattern}/*'."
+        )
     if not files:
         raise InputNotFoundError(
             f"--corpus: no file matches {pattern!r} in the working directory {os.getcwd()!r}. "

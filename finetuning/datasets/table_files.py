@@ -24,6 +24,7 @@ from data.corpora.readers import tfds_builder
 
 Records = Iterator[tuple[int, list[Any]]]  # line number from 1, cells
 Rows = Iterator[tuple[str, list[str]]]  # `file:line`, cells
+_OTHER = {".tsv": (",", ".csv"), ".csv": ("\t", ".tsv")}  # what a file may be by mistake
 _FIRST_ROWS = 5  # that tell whether a file is quoted
 
 
@@ -96,6 +97,9 @@ class Table:
             remedy = self.remedy and f" {self.remedy}"
             if self.quotes_are_text and all(map(_is_quoted, self.columns)):
                 remedy = f" Quotes are text in this file. {_WITHOUT_QUOTES}"
+            separator, extension = _OTHER.get(_format(self.path), ("", ""))
+            if separator and len(self.columns) == 1 and separator in self.columns[0]:
+                remedy = f" Its cells seem to be separated by {separator!r}: name it {extension}."
             header = "first object" if _format(self.path) == ".jsonl" else "header"
             raise InputError(
                 f"{self.path}:1: the {header} must name {' and '.join(names)}, each exactly once. "

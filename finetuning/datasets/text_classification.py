@@ -50,6 +50,12 @@ class TextClassification:
         train = limited(source, train)
         for part, examples in {"train": train, **dev}.items():
             print(f"{part}: {_balance(examples, task.labels)}")
+        found = {example.label for examples in dev.values() for example in examples}
+        if absent := [label for i, label in enumerate(task.labels) if i not in found]:
+            print(
+                f"note: no dev example has the label {', '.join(absent)}, so the dev scores do not "
+                "count it." + (" Raise --dev_fraction." if source.reading.dev_fraction else "")
+            )
         return Data(task, train, dev)
 
     def read_part(self, source: Source, part: str, task: ClassifierTask) -> list[TextExample]:
@@ -84,7 +90,8 @@ def open_part(source: Source, part: str) -> Table:
         )
     return dataclasses.replace(
         open_table(find(source.data_dir or "", [part + end for end in FORMATS])),
-        remedy="Rename the columns, or train with --text_column and --label_column.",
+        remedy="Rename the columns (or add a header, if the file has none), or train with "
+        "--text_column and --label_column.",
     )
 
 

@@ -71,7 +71,9 @@ def test_it_reads_parts_and_lines_by_the_same_names(
     predict.main(predict.PredictOptions(path, part="test", **given))
     answers = out.read_text()
     assert len(answers.splitlines()) == 2
+    assert capsys.readouterr().out == f"{out}: 2 predictions of {path}\n"
     predict.main(predict.PredictOptions(path, str(table / "test.jsonl"), str(out)))
+    assert capsys.readouterr().out.endswith(" in place of the file that was there\n")
     assert [json.loads(line)["label"] for line in out.open()] == [
         json.loads(line)["label"] for line in answers.splitlines()
     ]

@@ -95,6 +95,27 @@ def test_json_that_cannot_be_read_is_a_text_or_a_mistake():
         _example(deep, SPAN, "in", 7)
 
 
+@pytest.mark.parametrize(
+    ("header", "columns"), [("text\tlabel", ()), ("text_a\ttext_b", ()), ("a\tb", ("b",))]
+)
+def test_a_table_is_read_as_a_part(tmp_path: pathlib.Path, header: str, columns: tuple[str, ...]):
+    (tmp_path / "x.tsv").write_text(f"{header}\none\tother\n")
+    with pytest.raises(
+        InputError, match=r"x.tsv', a table\. .* as --data_dir and its name .*--part"
+    ):
+        predict._lines(str(tmp_path / "x.tsv"), columns)
+    (tmp_path / "x.tsv").write_text("one\tother\n")
+    assert list(predict._lines(str(tmp_path / "x.tsv"), columns)) == [(1, "one\tother\n")]
+
+
+@pytest.mark.parametrize(
+    "given", [{"data_dir": "d"}, {"tfds": True}, {"task": "ax"}, {"submission": "s"}]
+)
+def test_what_belongs_to_a_part_needs_one(given: dict):
+    with pytest.raises(InputError, match=rf"--{next(iter(given))} requires --part, .* such as dev"):
+        predict.main(PredictOptions("nowhere", **given))
+
+
 def test_an_id_comes_back():
     line = '{"question": "q", "context": "c", "id": %s}'
     examples = [_example(line % name, SPAN, "-", 1) for name in ('"q7"', "7", "null")]

@@ -58,6 +58,7 @@ def test_every_row_of_the_papers_tables_is_there():
     assert {name: len(GROUPS[name].rows) for name in rows} == rows
     ours = {"groups", "masking-rate", "ngram", "block", "recipe", "bert-recipe"}
     assert set(GROUPS) - set(rows) == ours
+    assert {name for name in GROUPS if "(ours" in GROUPS[name].title} == ours - {"groups"}
 
 
 @pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.published_m])

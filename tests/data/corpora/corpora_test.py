@@ -194,7 +194,7 @@ def test_bytes_that_are_not_utf8_can_be_replaced(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("txt:a",), r"KIND:WHERE\. Received: 'txt:a': unknown key `txt`\. Did you mean text"),
+        (("x",), r"KIND:WHERE, such as text:.*, jsonl, .*, python_docs\. Received: 'x'\.$"),
         (("text",), r"must be text:WHERE"),
         (("text:a", "regex:("), r"must be a regular expression: .* Received: 'regex:\('"),
         (("text:a", "blank"), r"blank_line, file or regex:RE\. Received: 'blank'"),
@@ -205,6 +205,13 @@ def test_bytes_that_are_not_utf8_can_be_replaced(tmp_path):
 def test_wrong_arguments_are_refused_at_the_call(arguments, message):
     with pytest.raises(InputError, match=message):
         read_documents(*arguments)
+
+
+def test_a_folder_in_place_of_its_files(tmp_path):
+    with pytest.raises(
+        InputNotFoundError, match=r"is a folder\. Name its files, as in KIND:'.*/\*'"
+    ):
+        read_documents(f"text:{tmp_path}")
 
 
 @pytest.mark.parametrize("kind", ["text", "jsonl", "wikiextractor", "squad", "race"])

@@ -139,6 +139,8 @@ BAD = {
         ["a.jsonl:2: the key `label` is missing or null. Add it, or remove the row."],
     ),
     "no key in the first": ("a.jsonl", '{"text": "a"}\n', ["the first object must name", "label"]),
+    "commas in .tsv": ("a.tsv", "text,label\na,b\n", ["a.tsv:1", "separated by ',': name it .csv"]),
+    "tabs in .csv": ("a.csv", "text\tlabel\na\tb\n", ["separated by '\\t': name it .tsv"]),
     "half a file": ("a.tsv.gz", gzip.compress(b"text\tlabel\n" * 99)[:-9], ["complete gzip"]),
 }
 

@@ -33,6 +33,7 @@ def test_labels_come_from_the_training_part_sorted(tmp_path, capsys):
     assert data.dev == {"dev": [TextExample("x", None, 0)]}
     assert capsys.readouterr().out == (
         "train: 3 examples: a 1 (33.3%), b 2 (66.7%)\ndev: 1 examples: a 1 (100.0%), b 0 (0.0%)\n"
+        "note: no dev example has the label b, so the dev scores do not count it.\n"
     )
 
 
@@ -101,8 +102,9 @@ def test_columns_that_do_not_exist_are_named_beside_those_that_do(tmp_path):
             TASK.read(dataclasses.replace(source, reading=reading))
         assert "train.tsv:1" in str(error.value)
         assert (
-            f"Received: ['review', 'stars']; missing or repeated: {missing}. Rename the columns, "
-            "or train with --text_column and --label_column."
+            f"Received: ['review', 'stars']; missing or repeated: {missing}. Rename the columns "
+            "(or add a header, if the file has none), or train with --text_column and "
+            "--label_column."
         ) in str(error.value)
 
 
