@@ -54,7 +54,10 @@ BOTH = {
         {"corpus": "text:latin.txt"},
         ["--corpus", "latin.txt", "must be UTF-8", "0xe9 at offset 13", "--errors=replace"],
     ),
-    "unknown kind": ({"corpus": "txt:good.txt"}, ["--corpus", "KIND:WHERE", "one of text, sentences"]),
+    "unknown kind": (
+        {"corpus": "txt:good.txt"},
+        ["--corpus", "KIND:WHERE", "one of text,"],
+    ),
     "bucket corpus": ({"corpus": "text:gs://b/*.txt"}, ["--corpus", "gs://b/*.txt", "gcloud"]),
     "bucket output": ({"output": "gs://b/out"}, ["--output", "gs://b/out", "mounted"]),
     "bucket of TFDS": (
@@ -70,7 +73,10 @@ BOTH = {
     "errors": ({"errors": "ignore"}, ["--errors", "one of strict, replace", "ignore"]),
     "unwritable": ({"output": "good.txt/out"}, ["--output=good.txt/out", "cannot be written"]),
     "a file": ({"output": "good.txt"}, ["--output", "new or empty folder", "good.txt"]),
-    "not empty": ({"output": "taken"}, ["--output", "new or empty folder", "taken", "Name another"]),
+    "not empty": (
+        {"output": "taken"},
+        ["--output", "new or empty folder", "taken", "Name another"],
+    ),
     "unknown flag": ({"colour": "red"}, ["colour", "--help"]),
 }
 ONE = {
