@@ -48,8 +48,11 @@ def options(table: pathlib.Path, start: str) -> FinetuneOptions:
 
 @pytest.fixture(scope="module")
 def runs(options: FinetuneOptions) -> pathlib.Path:
-    main(dataclasses.replace(options, seeds=2))
-    return pathlib.Path(options.run_dir)
+    """The folder of a run, seed-0, and of its copy."""
+    folder = pathlib.Path(options.run_dir)
+    main(dataclasses.replace(options, run_dir=str(folder / "seed-0")))
+    shutil.copytree(folder / "seed-0", folder / "seed-1")
+    return folder
 
 
 def test_the_run_knows_what_it_read(runs: pathlib.Path):

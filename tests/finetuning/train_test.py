@@ -162,6 +162,7 @@ def test_the_weights_with_the_best_metric_are_kept(
 
     monkeypatch.setitem(TASKS, "text_classification", Scripted())
     chosen = ("training.steps=4", "training.evaluate_every=2", f"training.metric={metric}")
+    chosen = (*chosen, "training.batch_size=8", "task.seq_length=32")
     run = RunDir(str(tmp_path / "run"))
     main(FinetuneOptions("text_classification", run.path, fruit, init=start, set=chosen))
     assert tf.train.latest_checkpoint(run.checkpoints_path).endswith(kept)
