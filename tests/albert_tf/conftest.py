@@ -1,6 +1,7 @@
 """What the tests of the library share: a tiny configuration, vocabulary and run folder."""
 
 import os
+import pathlib
 
 import numpy as np
 import pytest
@@ -68,7 +69,7 @@ def fake_inputs():
 
 
 @pytest.fixture(scope="session")
-def pretrained(tmp_path_factory, small_tokenizer) -> str:
+def pretrained(made_once, small_tokenizer) -> str:
     """A run folder as pretraining leaves it, with untrained weights."""
     import tensorflow as tf
     import tf_keras
@@ -77,11 +78,24 @@ def pretrained(tmp_path_factory, small_tokenizer) -> str:
     from albert_tf.runtime import settings
     from albert_tf.runtime.run_dir import RunDir
 
-    run = RunDir(str(tmp_path_factory.mktemp("runs") / "tiny"))
-    config = {"model": settings.to_dict(TINY), "task": {"kind": "pretraining"}}
-    run.begin(config, small_tokenizer)
-    tf_keras.utils.set_random_seed(1)
-    model = AlbertPretrainer(TINY).create_weights()
-    tf.train.Checkpoint(model=model).save(os.path.join(run.checkpoints_path, "ckpt"))
-    run.finish({"step": 0})
-    return run.path
+    def write(folder: pathlib.Path) -> None:
+        run = RunDir(str(folder))
+        config = {"model": settings.to_dict(TINY), "task": {"kind": "pretraining"}}
+        run.begin(config, small_tokenizer)
+        tf_keras.utils.set_random_seed(1)
+        model = AlbertPretrainer(TINY).create_weights()
+        tf.train.Checkpoint(model=model).save(os.path.join(run.checkpoints_path, "ckpt"))
+        run.finish({"step": 0})
+
+    return str(made_once("pretrained", write))
+
+
+@pytest.fixture(scope="session")
+def encoder_export(made_once, pretrained) -> str:
+    """What the command writes for `pretrained`; copy it to change it."""
+    from albert_tf.export import __main__ as program
+
+    def write(folder: pathlib.Path) -> None:
+        program.main(program.ExportOptions(pretrained, str(folder / "encoder")))
+
+    return str(made_once("encoder_export", write) / "encoder")

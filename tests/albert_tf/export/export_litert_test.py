@@ -159,6 +159,7 @@ class TestEncoder:
         assert deep_file.stat().st_size == pytest.approx(size, rel=0.01)
 
     # Tolerances beside a standard deviation of 1, which LayerNorm gives `sequence_output`.
+    @pytest.mark.slow_parameters("float16-2-0.01")
     @pytest.mark.parametrize(
         ("quantization", "bytes_each", "tolerance"), [("float16", 2, 0.01), ("int8", 1, 0.25)]
     )

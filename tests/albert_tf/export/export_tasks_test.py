@@ -28,6 +28,12 @@ OTHERS = ("a", "x", "", "three of the objects in the sequence of the objects", "
 
 
 @pytest.fixture(scope="module")
+def tiny(tiny):
+    """Exports do not look into the encoder: one layer is enough."""
+    return tiny.replace(num_layers=1)
+
+
+@pytest.fixture(scope="module")
 def load(tiny, small_tokenizer, tmp_path_factory):
     """(module, task) -> the SavedModel, loaded."""
 
@@ -96,7 +102,15 @@ class TestDepth:
     """Of a model with 6 layers that share a block, and labels that change on the way."""
 
     @pytest.fixture(
-        scope="class", params=[{}, {"norm": "pre", "positions": "rotary", "ffn": "gated"}]
+        scope="class",
+        params=[
+            pytest.param({}, id="paper"),
+            pytest.param(
+                {"norm": "pre", "positions": "rotary", "ffn": "gated"},
+                id="other",
+                marks=pytest.mark.slow,
+            ),
+        ],
     )
     def model(self, tiny, request):
         config = tiny.replace(
@@ -122,7 +136,6 @@ class TestDepth:
 
     TEXTS = (*TEXTS, *OTHERS, *(f"{a} and {b}" for a, b in zip(TEXTS, OTHERS, strict=True)))
 
-    @pytest.mark.slow_parameters("model1-1")
     @pytest.mark.parametrize("depth", [1, 4])
     def test_a_dial(self, loaded, by_layer, depth):
         outputs = loaded.signatures[f"depth_{depth}"](text=tf.constant(self.TEXTS))

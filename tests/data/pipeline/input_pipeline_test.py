@@ -246,9 +246,7 @@ def test_a_batch_that_cannot_be_shared_is_refused(sharded, change):
 @pytest.mark.slow_parameters("23-1", "30-1")
 @pytest.mark.parametrize(("batch_size", "num_batches"), [(4, 6), (23, 1), (30, 1)])
 def test_evaluation_sees_every_record_once_in_order(sharded, in_order, batch_size, num_batches):
-    found = (
-        in_order if batch_size == 4 else evaluation_batches(sharded, SOP, MASKING, batch_size)
-    )
+    found = in_order if batch_size == 4 else evaluation_batches(sharded, SOP, MASKING, batch_size)
     batches = list(found.as_numpy_iterator())
     assert len(batches) == num_batches
     batch = joined(batches)

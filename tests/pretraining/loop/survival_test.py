@@ -170,7 +170,8 @@ class TestGuard:
             skipped = [json.loads(line) for line in file]
         assert [entry["step"] for entry in skipped] == [2, 3]
         assert skipped[0]["records"] == [
-            [masked_records, *number[1:]] for number in Records.open(masked_records).numbers(3, 32, 16)
+            [masked_records, *number[1:]]
+            for number in Records.open(masked_records).numbers(3, 32, 16)
         ]
 
     def test_too_many_in_a_row_go_back_and_pass_over_the_data(
