@@ -64,7 +64,7 @@ def test_any_number_of_cores_gives_the_same(monkeypatch, parts, cores):
     do, and 3 rows too."""
     monkeypatch.setattr(train_step, "SMALLEST_PART", 1)
     dropout = {"hidden_dropout": 0.1, "attention_dropout": 0.1}
-    model = AlbertPretrainer(WORKLOAD.model.replace(**dropout)).create_weights()
+    model = AlbertPretrainer(ONE_LAYER.replace(**dropout)).create_weights()
     one = sums_and_gradients(model, 1, parts)
     largest = max(np.abs(each).max() for each in one[1:])
     for left, right in zip(sums_and_gradients(model, cores, parts), one, strict=True):
