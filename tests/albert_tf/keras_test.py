@@ -390,8 +390,7 @@ def test_from_preset(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch):
         AlbertEncoder.from_preset("albert-tinny")
 
 
-# Two layers that share their attention.
-SMALL = Case(lambda: AlbertEncoder(CONFIG.replace(num_layers=2, num_groups=1)), (IDS,))
+SMALL = Case(lambda: AlbertEncoder(CONFIG.replace(num_layers=1, num_groups=1)), (IDS,))
 
 
 @pytest.mark.parametrize(

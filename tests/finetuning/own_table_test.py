@@ -84,6 +84,7 @@ def test_it_reads_parts_and_lines_by_the_same_names(
     assert f"accuracy {result['accuracy']:.4f}" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_other_commands_read_the_same(
     runs: pathlib.Path, table: pathlib.Path, tmp_path: pathlib.Path, capsys
 ):

@@ -148,7 +148,7 @@ def test_what_is_refused_before_anything_is_computed(
     assert not run.exists()
 
 
-@pytest.mark.slow_parameters("macro_f1-ckpt-4")
+@pytest.mark.slow
 @pytest.mark.parametrize(("metric", "kept"), [("accuracy", "ckpt-2"), ("macro_f1", "ckpt-4")])
 def test_the_weights_with_the_best_metric_are_kept(
     metric: str, kept: str, start: str, fruit: str, tmp_path: pathlib.Path, monkeypatch

@@ -34,7 +34,7 @@ DEEP = AlbertConfig(
     vocab_size=2000,
     embedding_size=64,
     hidden_size=256,
-    num_layers=12,
+    num_layers=6,
     num_heads=4,
     intermediate_size=1024,
     max_positions=40,
@@ -88,7 +88,7 @@ def write(small_tokenizer, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def deep():
-    """An encoder of 12 layers that share their weights."""
+    """An encoder of 6 layers that share their weights."""
     return AlbertEncoder(DEEP).create_weights()
 
 

@@ -180,6 +180,7 @@ class TestDepth:
 
 
 class TestClassify:
+    @pytest.mark.slow
     def test_tf_serving_s_classification(self, tiny, small_tokenizer, load):
         task = ClassifierTask(("no", "yes"), seq_length=16)
         model = varied(SequenceClassifier(AlbertEncoder(tiny), task).create_weights())
@@ -285,7 +286,10 @@ class TestMultipleChoice:
 class TestTokens:
     """Ids that no encoder can read, for each export that takes ids."""
 
-    @pytest.fixture(scope="class", params=["regressor", "span", "choices"])
+    @pytest.fixture(
+        scope="class",
+        params=[pytest.param("regressor", marks=pytest.mark.slow), "span", "choices"],
+    )
     def tokens(self, request, tiny, small_tokenizer):
         """The least S, and (S of each input, B of each) -> the outputs."""
         task, kind = {

@@ -348,6 +348,7 @@ class TestProgram:
             self.export(pretrained, str(tmp_path / "out"), **options)
         assert os.listdir(tmp_path) == []
 
+    @pytest.mark.slow
     def test_a_litert_model(self, pretrained, tmp_path):
         self.export(pretrained, str(tmp_path / "out"), format="litert", quantization="int8")
         found = sorted(os.listdir(tmp_path / "out" / "1"))

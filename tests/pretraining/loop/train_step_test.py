@@ -52,10 +52,10 @@ def sums_and_gradients(
 @pytest.mark.parametrize(
     ("parts", "cores"),
     [
-        (2, 3),
+        (1, 3),
         *(
             pytest.param(parts, cores, marks=pytest.mark.slow)
-            for parts, cores in [(1, 2), (1, 3), (1, 4), (2, 2), (2, 4)]
+            for parts, cores in [(1, 2), (1, 4), (2, 2), (2, 3), (2, 4)]
         ),
     ],
 )
@@ -80,7 +80,7 @@ def test_small_batches_stay_whole(monkeypatch):
 
 def test_accumulation_changes_no_gradient():
     """Without dropout, whose masks differ between parts."""
-    model = AlbertPretrainer(WORKLOAD.model).create_weights()
+    model = AlbertPretrainer(ONE_LAYER).create_weights()
     one, three = (sums_and_gradients(model, 1, parts) for parts in (1, 3))
     largest = max(np.abs(each).max() for each in one[1:])
     for left, right in zip(three, one, strict=True):
