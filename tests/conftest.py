@@ -81,6 +81,53 @@ def smoke_run(tiny_records: str, made_once: Callable) -> str:
     return str(made_once("run", write))
 
 
+@pytest.fixture(scope="session")
+def small_tokenizer() -> object:
+    """300 pieces of Python's own documentation."""
+    topics = pytest.importorskip("pydoc_data.topics").topics
+    from albert_tf.text.tokenizer import Tokenizer
+    from data.train_tokenizer import TrainTokenizerOptions, train_model
+
+    sentences = [line for text in list(topics.values())[:12] for line in text.splitlines()]
+    options = TrainTokenizerOptions(corpus="", output="", vocab_size=300)
+    return Tokenizer(train_model(sentences, options))
+
+
+@pytest.fixture(scope="session")
+def pretrained(made_once: Callable, small_tokenizer) -> str:
+    """A run folder as pretraining leaves it, with untrained weights."""
+    import tensorflow as tf
+    import tf_keras
+
+    from albert_tf.models.pretrainer import AlbertPretrainer
+    from albert_tf.runtime import settings
+    from albert_tf.runtime.run_dir import RunDir
+    from tests.albert_tf.conftest import TINY
+
+    def write(folder: pathlib.Path) -> None:
+        run = RunDir(str(folder))
+        config = {"model": settings.to_dict(TINY), "task": {"kind": "pretraining"}}
+        run.begin(config, small_tokenizer)
+        tf_keras.utils.set_random_seed(1)
+        model = AlbertPretrainer(TINY).create_weights()
+        tf.train.Checkpoint(model=model).save(os.path.join(run.checkpoints_path, "ckpt"))
+        run.finish({"step": 0})
+
+    return str(made_once("pretrained", write))
+
+
+@pytest.fixture(scope="session")
+def exports(made_once: Callable, pretrained: str) -> pathlib.Path:
+    """What the command writes for `pretrained`, by kind of export; copy it to change it."""
+    from albert_tf.export import __main__ as program
+
+    def write(folder: pathlib.Path) -> None:
+        for kind in ("encoder", "fill_mask"):
+            program.main(program.ExportOptions(pretrained, str(folder / kind), kind))
+
+    return made_once("exports", write)
+
+
 @pytest.hookimpl(tryfirst=True)  # before -m selects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks the slow parameters, and sorts by file, so that two workers share few fixtures."""

@@ -299,13 +299,11 @@ class TestProgram:
     def export(self, run_dir: str, output: str, **options) -> None:
         program.main(program.ExportOptions(run_dir=run_dir, output=output, **options))
 
-    def test_a_pretraining_run_gives_its_encoder(
-        self, pretrained, encoder_export, tmp_path, fake_inputs
-    ):
+    def test_a_pretraining_run_gives_its_encoder(self, pretrained, exports, tmp_path, fake_inputs):
         output = str(tmp_path / "encoder")
         self.export(pretrained, output, dry_run=True)
         assert os.listdir(tmp_path) == []
-        shutil.copytree(encoder_export, output)
+        shutil.copytree(exports / "encoder", output)
         assert sorted(os.listdir(output)) == ["1", "serving"]
         extras = os.path.join(output, "1", "assets.extra")
         assert sorted(os.listdir(extras)) == [
