@@ -1,8 +1,11 @@
 """Fixtures that several test rooms share."""
 
+import contextlib
+import fcntl
 import gc
 import os
 import pathlib
+from collections.abc import Callable
 
 import pytest
 
@@ -24,34 +27,105 @@ def shared_data() -> pathlib.Path:
 
 
 @pytest.fixture(scope="session")
-def tiny_tokenizer(tmp_path_factory: pytest.TempPathFactory) -> str:
+def made_once(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Callable[[str, Callable[[pathlib.Path], object]], pathlib.Path]:
+    """(name, function that writes a new folder) -> the folder, which all workers share."""
+    root = tmp_path_factory.getbasetemp()
+    shared = root.parent if hasattr(request.config, "workerinput") else root
+
+    def make(name: str, write: Callable[[pathlib.Path], object]) -> pathlib.Path:
+        folder, done = shared / "once" / name, shared / "once" / f"{name}.done"
+        folder.parent.mkdir(exist_ok=True)
+        with contextlib.closing(open(f"{done}.lock", "w")) as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not done.exists():
+                write(folder)
+                done.touch()
+        return folder
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def tiny_tokenizer(made_once: Callable) -> str:
     """The folder of a tokenizer of 600 pieces, trained on docstrings."""
     from data.train_tokenizer import TrainTokenizerOptions, train_tokenizer
 
-    folder = str(tmp_path_factory.mktemp("tiny") / "tokenizer")
-    train_tokenizer(TrainTokenizerOptions(TINY_CORPUS, folder, vocab_size=600))
-    return folder
+    def write(folder: pathlib.Path) -> None:
+        train_tokenizer(TrainTokenizerOptions(TINY_CORPUS, str(folder), vocab_size=600))
+
+    return str(made_once("tokenizer", write))
 
 
 @pytest.fixture(scope="session")
-def tiny_records(tiny_tokenizer: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+def tiny_records(tiny_tokenizer: str, made_once: Callable) -> str:
     """A folder of real records: docstrings in sequences of 32."""
     from data.build import BuildOptions, build
 
-    folder = str(tmp_path_factory.mktemp("tiny") / "records")
-    build(BuildOptions(TINY_CORPUS, tiny_tokenizer, folder, seq_length=32, num_workers=1))
-    return folder
+    def write(folder: pathlib.Path) -> None:
+        build(BuildOptions(TINY_CORPUS, tiny_tokenizer, str(folder), seq_length=32, num_workers=1))
+
+    return str(made_once("records", write))
 
 
 @pytest.fixture(scope="session")
-def smoke_run(tiny_records: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+def smoke_run(tiny_records: str, made_once: Callable) -> str:
     """The folder of a finished pretraining run of 60 steps; copy it to change it."""
     from pretraining import train
 
-    folder = str(tmp_path_factory.mktemp("tiny") / "run")
-    given = ("loop.steps=60",)
-    train.main(train.TrainOptions(tiny_records, folder, "smoke", device="cpu", set=given))
-    return folder
+    def write(folder: pathlib.Path) -> None:
+        given = ("loop.steps=60",)
+        train.main(train.TrainOptions(tiny_records, str(folder), "smoke", device="cpu", set=given))
+
+    return str(made_once("run", write))
+
+
+@pytest.fixture(scope="session")
+def small_tokenizer() -> object:
+    """300 pieces of Python's own documentation."""
+    topics = pytest.importorskip("pydoc_data.topics").topics
+    from albert_tf.text.tokenizer import Tokenizer
+    from data.train_tokenizer import TrainTokenizerOptions, train_model
+
+    sentences = [line for text in list(topics.values())[:12] for line in text.splitlines()]
+    options = TrainTokenizerOptions(corpus="", output="", vocab_size=300)
+    return Tokenizer(train_model(sentences, options))
+
+
+@pytest.fixture(scope="session")
+def pretrained(made_once: Callable, small_tokenizer) -> str:
+    """A run folder as pretraining leaves it, with untrained weights."""
+    import tensorflow as tf
+    import tf_keras
+
+    from albert_tf.models.pretrainer import AlbertPretrainer
+    from albert_tf.runtime import settings
+    from albert_tf.runtime.run_dir import RunDir
+    from tests.albert_tf.conftest import TINY
+
+    def write(folder: pathlib.Path) -> None:
+        run = RunDir(str(folder))
+        config = {"model": settings.to_dict(TINY), "task": {"kind": "pretraining"}}
+        run.begin(config, small_tokenizer)
+        tf_keras.utils.set_random_seed(1)
+        model = AlbertPretrainer(TINY).create_weights()
+        tf.train.Checkpoint(model=model).save(os.path.join(run.checkpoints_path, "ckpt"))
+        run.finish({"step": 0})
+
+    return str(made_once("pretrained", write))
+
+
+@pytest.fixture(scope="session")
+def exports(made_once: Callable, pretrained: str) -> pathlib.Path:
+    """What the command writes for `pretrained`, by kind of export; copy it to change it."""
+    from albert_tf.export import __main__ as program
+
+    def write(folder: pathlib.Path) -> None:
+        for kind in ("encoder", "fill_mask"):
+            program.main(program.ExportOptions(pretrained, str(folder / kind), kind))
+
+    return made_once("exports", write)
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects

@@ -1,7 +1,5 @@
 """What the tests of the library share: a tiny configuration, vocabulary and run folder."""
 
-import os
-
 import numpy as np
 import pytest
 
@@ -24,17 +22,6 @@ TINY = AlbertConfig(
 def tiny() -> AlbertConfig:
     """Weights ten times wider than usual: with 0.02 a tiny model's outputs hardly differ."""
     return TINY
-
-
-@pytest.fixture(scope="session")
-def small_tokenizer() -> Tokenizer:
-    """300 pieces of Python's own documentation."""
-    topics = pytest.importorskip("pydoc_data.topics").topics
-    from data.train_tokenizer import TrainTokenizerOptions, train_model
-
-    sentences = [line for text in list(topics.values())[:12] for line in text.splitlines()]
-    options = TrainTokenizerOptions(corpus="", output="", vocab_size=300)
-    return Tokenizer(train_model(sentences, options))
 
 
 @pytest.fixture(scope="session")
@@ -65,23 +52,3 @@ def fake_inputs():
         }
 
     return make
-
-
-@pytest.fixture(scope="session")
-def pretrained(tmp_path_factory, small_tokenizer) -> str:
-    """A run folder as pretraining leaves it, with untrained weights."""
-    import tensorflow as tf
-    import tf_keras
-
-    from albert_tf.models.pretrainer import AlbertPretrainer
-    from albert_tf.runtime import settings
-    from albert_tf.runtime.run_dir import RunDir
-
-    run = RunDir(str(tmp_path_factory.mktemp("runs") / "tiny"))
-    config = {"model": settings.to_dict(TINY), "task": {"kind": "pretraining"}}
-    run.begin(config, small_tokenizer)
-    tf_keras.utils.set_random_seed(1)
-    model = AlbertPretrainer(TINY).create_weights()
-    tf.train.Checkpoint(model=model).save(os.path.join(run.checkpoints_path, "ckpt"))
-    run.finish({"step": 0})
-    return run.path

@@ -172,7 +172,7 @@ def case(request: pytest.FixtureRequest) -> Case:
     return CASES[request.param]
 
 
-@pytest.mark.slow_parameters("SequenceClassifier")
+@pytest.mark.slow_parameters("AlbertPretrainer", "SequenceClassifier")
 @pytest.mark.slow_parameters(
     "MultipleChoice", "SequenceRegressor", "SpanModel answerable", "SpanModel"
 )
@@ -188,6 +188,7 @@ def test_configuration(case: Case):
         assert again == written
 
 
+@pytest.mark.slow_parameters("MultipleChoice", "SequenceRegressor", "SpanModel")
 def test_weights_are_float32_and_what_it_computes_is_near(case: Case):
     layers = {dtype: case.make(dtype=dtype) for dtype in case.dtypes}
     outputs = {}
@@ -217,6 +218,7 @@ def test_another_dtype_is_refused(case: Case):
     "AlbertPretrainer",
     "MultipleChoice",
     "SequenceRegressor",
+    "SharedStack",
     "SharedStack rolled",
     "SpanModel answerable",
     "SpanModel",
@@ -388,12 +390,15 @@ def test_from_preset(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch):
         AlbertEncoder.from_preset("albert-tinny")
 
 
+SMALL = Case(lambda: AlbertEncoder(CONFIG.replace(num_layers=1, num_groups=1)), (IDS,))
+
+
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=() if n == "AlbertEncoder" else pytest.mark.slow) for n in MODELS],
+    "case",
+    [pytest.param(SMALL, id="small encoder")]
+    + [pytest.param(CASES[name], id=name, marks=pytest.mark.slow) for name in MODELS],
 )
-def test_models_in_the_formats(name: str, tmp_path: pathlib.Path):
-    case = CASES[name]
+def test_models_in_the_formats(case: Case, tmp_path: pathlib.Path):
     model = case.make().create_weights()
     expected = model(*case.inputs)
     model.save(tmp_path / "m.keras")

@@ -73,6 +73,7 @@ def test_the_table_by_hand(batch, tokenizer):
     }
 
 
+@pytest.mark.slow_parameters("nsp")
 @pytest.mark.parametrize("objective", ["sop", "nsp", "none"])
 def test_a_folder_of_records(tiny_records, capsys, objective):
     show_records(ShowRecordsOptions(tiny_records, num=2, objective=objective, sample=0))
@@ -86,6 +87,7 @@ def test_a_folder_of_records(tiny_records, capsys, objective):
     assert share == 0 if objective == "none" else 0.4 < share < 0.6
 
 
+@pytest.mark.slow_parameters("270-270")
 @pytest.mark.parametrize(("num", "printed"), [(2, 2), (270, 270), (300, 280)])
 def test_records_without_a_prediction_count_like_others(
     write_records, tmp_path, capsys, num, printed

@@ -3,6 +3,7 @@
 import os
 import pathlib
 import random
+from collections.abc import Callable
 
 import pytest
 
@@ -22,7 +23,7 @@ QUICK = (
 
 
 @pytest.fixture(scope="session")
-def start(tiny_tokenizer: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+def start(tiny_tokenizer: str, made_once: Callable) -> str:
     """A run folder as pretraining leaves it, with untrained weights."""
     import tensorflow as tf
     import tf_keras
@@ -40,27 +41,34 @@ def start(tiny_tokenizer: str, tmp_path_factory: pytest.TempPathFactory) -> str:
         max_positions=64,
         initializer_range=0.2,
     )
-    run = RunDir(str(tmp_path_factory.mktemp("start") / "tiny"))
-    run.begin({"model": settings.to_dict(model), "task": {"kind": "pretraining"}}, tokenizer)
-    tf_keras.utils.set_random_seed(1)
-    pretrainer = AlbertPretrainer(model).create_weights()
-    tf.train.Checkpoint(model=pretrainer).save(os.path.join(run.checkpoints_path, "ckpt"))
-    run.finish({})
-    return run.path
+
+    def write(folder: pathlib.Path) -> None:
+        run = RunDir(str(folder))
+        run.begin({"model": settings.to_dict(model), "task": {"kind": "pretraining"}}, tokenizer)
+        tf_keras.utils.set_random_seed(1)
+        pretrainer = AlbertPretrainer(model).create_weights()
+        tf.train.Checkpoint(model=pretrainer).save(os.path.join(run.checkpoints_path, "ckpt"))
+        run.finish({})
+
+    return str(made_once("start", write))
 
 
 @pytest.fixture(scope="session")
-def fruit(tmp_path_factory: pytest.TempPathFactory) -> str:
+def fruit(made_once: Callable) -> str:
     """Texts that name fruit or tools: any model that reads at all can tell them apart."""
-    rng, folder = random.Random(0), tmp_path_factory.mktemp("task") / "text_classification"
-    folder.mkdir()
-    for name, count in (("train.tsv", 160), ("dev.tsv", 40)):
-        rows = ["text\tlabel"]
-        for _ in range(count):
-            label = rng.choice(sorted(WORDS))
-            rows.append(f"{' '.join(rng.choices(WORDS[label], k=rng.randint(1, 6)))}\t{label}")
-        (folder / name).write_text("\n".join(rows) + "\n", encoding="utf-8")
-    return str(folder)
+
+    def write(folder: pathlib.Path) -> None:
+        rng = random.Random(0)
+        folder.mkdir()
+        for name, count in (("train.tsv", 160), ("dev.tsv", 40)):
+            rows = ["text\tlabel"]
+            for _ in range(count):
+                label = rng.choice(sorted(WORDS))
+                words = rng.choices(WORDS[label], k=rng.randint(1, 6))
+                rows.append(f"{' '.join(words)}\t{label}")
+            (folder / name).write_text("\n".join(rows) + "\n", encoding="utf-8")
+
+    return str(made_once("text_classification", write))
 
 
 @pytest.fixture(scope="session")
@@ -83,20 +91,21 @@ def features(begin, config, fruit: str):
 
 
 @pytest.fixture(scope="session")
-def tuned(start: str, fruit: str, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+def tuned(start: str, fruit: str, made_once: Callable) -> pathlib.Path:
     """The folder of two runs, seed-0 and seed-1."""
     from finetuning.train import FinetuneOptions, main
 
-    folder = tmp_path_factory.mktemp("tuned") / "fruit"
-    main(
-        FinetuneOptions(
-            "text_classification",
-            str(folder),
-            fruit,
-            init=start,
-            seeds=2,
-            set=QUICK,
-            cache_dir=str(folder.parent / "features"),
+    def write(folder: pathlib.Path) -> None:
+        main(
+            FinetuneOptions(
+                "text_classification",
+                str(folder / "fruit"),
+                fruit,
+                init=start,
+                seeds=2,
+                set=QUICK,
+                cache_dir=str(folder / "features"),
+            )
         )
-    )
-    return folder
+
+    return made_once("tuned", write) / "fruit"

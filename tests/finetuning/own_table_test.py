@@ -1,6 +1,8 @@
 """A table with columns of its own and no dev part, through every command that reads it."""
 
+import contextlib
 import dataclasses
+import io
 import json
 import pathlib
 import random
@@ -10,10 +12,17 @@ import pytest
 
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
+from albert_tf.text.tokenizer import load_tokenizer
 from finetuning import depth, distill, ensemble, predict
 from finetuning.train import FinetuneOptions, main
 from tests.finetuning import conftest
 
+READING = {
+    "text_column": ["review"],
+    "label_column": "what",
+    "dev_fraction": 0.2,
+    "max_train_examples": 40,
+}
 QUICK = ("training.steps=4", "training.batch_size=8", "task.seq_length=32")
 
 
@@ -48,21 +57,33 @@ def options(table: pathlib.Path, start: str) -> FinetuneOptions:
 
 @pytest.fixture(scope="module")
 def runs(options: FinetuneOptions) -> pathlib.Path:
-    main(dataclasses.replace(options, seeds=2))
-    return pathlib.Path(options.run_dir)
+    """The folder of a run, seed-0, and of its copy."""
+    folder = pathlib.Path(options.run_dir)
+    main(dataclasses.replace(options, run_dir=str(folder / "seed-0")))
+    shutil.copytree(folder / "seed-0", folder / "seed-1")
+    return folder
 
 
-def test_the_run_knows_what_it_read(runs: pathlib.Path):
+@pytest.fixture(scope="module")
+def config(options: FinetuneOptions) -> dict:
+    """What the run's config.json will be."""
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        main(dataclasses.replace(options, dry_run=True))
+    return json.loads(printed.getvalue()[printed.getvalue().index("{") :])
+
+
+def test_the_run_knows_what_it_read(config: dict):
+    assert config["reading"] == READING
+
+
+@pytest.mark.slow
+def test_a_trained_run_knows_it_too(runs: pathlib.Path):
     run = RunDir(str(runs / "seed-0"))
-    assert run.config()["reading"] == {
-        "text_column": ["review"],
-        "label_column": "what",
-        "dev_fraction": 0.2,
-        "max_train_examples": 40,
-    }
+    assert run.config()["reading"] == READING
     assert run.result()["train_examples"] == 40 and 10 < run.result()["dev_examples"] < 30
 
 
+@pytest.mark.slow
 def test_it_reads_parts_and_lines_by_the_same_names(
     runs: pathlib.Path, table: pathlib.Path, tmp_path: pathlib.Path, capsys
 ):
@@ -83,6 +104,7 @@ def test_it_reads_parts_and_lines_by_the_same_names(
     assert f"accuracy {result['accuracy']:.4f}" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_other_commands_read_the_same(
     runs: pathlib.Path, table: pathlib.Path, tmp_path: pathlib.Path, capsys
 ):
@@ -126,8 +148,17 @@ def test_other_commands_read_the_same(
         ({"task": "squad1", "text_column": ()}, "Received: --task=squad1, whose files have fixed"),
     ],
 )
-def test_what_is_refused(changes: dict, words: str, runs: pathlib.Path, options: FinetuneOptions):
-    other = dataclasses.replace(options, run_dir=str(runs / "seed-0"), **changes)
+def test_what_is_refused(
+    changes: dict,
+    words: str,
+    options: FinetuneOptions,
+    config: dict,
+    start: str,
+    tmp_path: pathlib.Path,
+):
+    run = RunDir(str(tmp_path / "run"))
+    run.begin(config, load_tokenizer(start))
+    other = dataclasses.replace(options, run_dir=run.path, **changes)
     with pytest.raises(InputError, match=words):
         main(other)
 

@@ -148,7 +148,7 @@ def test_what_is_refused_before_anything_is_computed(
     assert not run.exists()
 
 
-@pytest.mark.slow_parameters("macro_f1-ckpt-4")
+@pytest.mark.slow
 @pytest.mark.parametrize(("metric", "kept"), [("accuracy", "ckpt-2"), ("macro_f1", "ckpt-4")])
 def test_the_weights_with_the_best_metric_are_kept(
     metric: str, kept: str, start: str, fruit: str, tmp_path: pathlib.Path, monkeypatch
@@ -162,6 +162,7 @@ def test_the_weights_with_the_best_metric_are_kept(
 
     monkeypatch.setitem(TASKS, "text_classification", Scripted())
     chosen = ("training.steps=4", "training.evaluate_every=2", f"training.metric={metric}")
+    chosen = (*chosen, "training.batch_size=8", "task.seq_length=32")
     run = RunDir(str(tmp_path / "run"))
     main(FinetuneOptions("text_classification", run.path, fruit, init=start, set=chosen))
     assert tf.train.latest_checkpoint(run.checkpoints_path).endswith(kept)

@@ -28,14 +28,16 @@ FAST = ["--set=loop.steps=2", "--set=optimizer.warmup_steps=1", "--experiment=sm
 
 @pytest.fixture(scope="module")
 def world(
-    tiny_records: str, smoke_run: str, tmp_path_factory: pytest.TempPathFactory
+    tiny_records: str,
+    smoke_run: str,
+    exports: pathlib.Path,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[str, str]:
-    """A finished pretraining run, its exports and a table of reviews."""
+    """A finished pretraining run, exports of another and a table of reviews."""
     folder = tmp_path_factory.mktemp("world")
     run = str(folder / "run")
     shutil.copytree(smoke_run, run)
-    for kind in ("encoder", "fill_mask"):
-        export.main(export.ExportOptions(run, str(folder / kind), kind))
+    shutil.copytree(exports, folder, dirs_exist_ok=True)
     (folder / "reviews").mkdir()
     for name in ("train.tsv", "dev.tsv"):
         (folder / "reviews" / name).write_text("text\tlabel\na\tx\nb\ty\n", encoding="utf-8")

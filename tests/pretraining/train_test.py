@@ -249,6 +249,7 @@ def test_no_pairs_leaves_the_pooler_alone(tiny_records: str, tmp_path: pathlib.P
 def test_replicas_give_the_curve_of_one(
     tiny_records: str, tmp_path: pathlib.Path, replicas: int, recompute: bool
 ):
+    layers = 2 if recompute else 1
     script = f"""
 import dataclasses
 import os
@@ -263,7 +264,7 @@ from pretraining.experiments import SMOKE
 from pretraining.loop.training import train
 records = Records.open({tiny_records!r})
 config = resolve(SMOKE, ["loop.steps=10", "loop.steps_per_loop=1", "loop.checkpoint_every=10",
-                         "model.max_positions=32"], records.manifest)
+                         "model.max_positions=32", "model.num_layers={layers}"], records.manifest)
 config = dataclasses.replace(config, model=config.model.replace(rematerialize={recompute}))
 for name, strategy in (("one", tf.distribute.OneDeviceStrategy("/cpu:0")),
                        ("several", devices.strategy("cpu"))):

@@ -1,7 +1,10 @@
 """Proves that fine-tuned runs keep their heads: ours -> Hugging Face's -> ours, or one line why."""
 
+import functools
 import json
 import os
+import pathlib
+import shutil
 import stat
 
 import numpy as np
@@ -194,13 +197,28 @@ def test_what_other_formats_have_no_place_for(save, tmp_path):
 class TestFoldersOfOthers:
     """As transformers writes them: without our section."""
 
+    @pytest.fixture(scope="class")
+    def written(self, tiny, small_tokenizer, tmp_path_factory):
+        """(kind) -> the folder with our section."""
+
+        @functools.cache
+        def write(kind: str) -> pathlib.Path:
+            folder = tmp_path_factory.mktemp(kind)
+            (folder / "ours").mkdir()
+            weights = random_weights(tiny, TASKS[kind])
+            bundle = Bundle(tiny, weights, small_tokenizer, TASKS[kind])
+            native.write(bundle, str(folder / "ours"))
+            convert(f"--from={folder / 'ours'}", f"--to=huggingface:{folder / 'theirs'}")
+            return folder / "theirs"
+
+        return write
+
     @pytest.fixture
-    def theirs(self, save, tmp_path):
+    def theirs(self, written, tmp_path):
         """(kind) -> the folder."""
 
         def write(kind: str, *left_out: str, **values) -> str:
-            folder = str(tmp_path / "theirs")
-            convert(f"--from={save(TASKS[kind])}", f"--to=huggingface:{folder}")
+            folder = shutil.copytree(written(kind), tmp_path / "theirs").as_posix()
             edit(folder, huggingface_task.SECTION, *left_out, **values)
             return folder
 

@@ -77,6 +77,11 @@ def small(tiny) -> AlbertConfig:
 
 
 @pytest.fixture(scope="module")
+def least(tiny) -> AlbertConfig:
+    return tiny.replace(num_layers=1)
+
+
+@pytest.fixture(scope="module")
 def albert(small, small_tokenizer, tmp_path_factory):
     """(an ALBERT of official with its MLM head, the folder of its module)."""
     folder = tmp_path_factory.mktemp("albert")
@@ -203,8 +208,8 @@ def loaded(tmp_path, monkeypatch):
     return place
 
 
-def test_activation_and_epsilons_follow_from_the_outputs(small, loaded):
-    config = small.replace(
+def test_activation_and_epsilons_follow_from_the_outputs(least, loaded):
+    config = least.replace(
         sharing="none", activation="relu", layer_norm_eps=1e-5, mlm_layer_norm_eps=1e-3
     )
     assert hub.read(loaded(Module(config)), NO_PAIR).config == config.replace(
@@ -212,16 +217,16 @@ def test_activation_and_epsilons_follow_from_the_outputs(small, loaded):
     )
 
 
-def test_a_vocabulary_may_lie_beside_the_module(tiny, loaded, small_tokenizer: Tokenizer):
-    path = loaded(Module(tiny))
+def test_a_vocabulary_may_lie_beside_the_module(least, loaded, small_tokenizer: Tokenizer):
+    path = loaded(Module(least))
     assert hub.read(path, NO_PAIR).tokenizer is None
     with open(os.path.join(path, "spiece.model"), "wb") as file:
         file.write(small_tokenizer.model)
     assert hub.read(path, NO_PAIR).tokenizer.model == small_tokenizer.model
 
 
-def test_heads_follow_the_rules_of_every_conversion(tiny, loaded):
-    path = loaded(Module(tiny))
+def test_heads_follow_the_rules_of_every_conversion(least, loaded):
+    path = loaded(Module(least))
     with pytest.raises(InputError, match=r"2 missing \(pair_head/kernel.*--allow_missing=mlm_head"):
         hub.read(path, MismatchPolicy())
     without = hub.read(path, MismatchPolicy(("pair_head", "mlm_head"), ("cls/predictions",)))
@@ -270,9 +275,9 @@ def _other_head(module):
         (_other_head, "mlm_logits differ from its own by 0.0002 at best, more than 0.0001"),
     ],
 )
-def test_what_ours_does_not_compute_is_refused(change, message, tiny, loaded, monkeypatch):
+def test_what_ours_does_not_compute_is_refused(change, message, least, loaded, monkeypatch):
     monkeypatch.setattr(hub, "_EPSILONS", (1e-12,))  # to be refused, all are tried
-    module = Module(tiny)
+    module = Module(least)
     change(module)
     with pytest.raises(InputError, match=message):
         hub.read(loaded(module), NO_PAIR)

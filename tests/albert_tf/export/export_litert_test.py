@@ -34,7 +34,7 @@ DEEP = AlbertConfig(
     vocab_size=2000,
     embedding_size=64,
     hidden_size=256,
-    num_layers=12,
+    num_layers=6,
     num_heads=4,
     intermediate_size=1024,
     max_positions=40,
@@ -88,7 +88,7 @@ def write(small_tokenizer, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def deep():
-    """An encoder of 12 layers that share their weights."""
+    """An encoder of 6 layers that share their weights."""
     return AlbertEncoder(DEEP).create_weights()
 
 
@@ -159,6 +159,7 @@ class TestEncoder:
         assert deep_file.stat().st_size == pytest.approx(size, rel=0.01)
 
     # Tolerances beside a standard deviation of 1, which LayerNorm gives `sequence_output`.
+    @pytest.mark.slow_parameters("float16-2-0.01")
     @pytest.mark.parametrize(
         ("quantization", "bytes_each", "tolerance"), [("float16", 2, 0.01), ("int8", 1, 0.25)]
     )

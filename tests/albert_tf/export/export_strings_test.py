@@ -34,6 +34,7 @@ TASKS = {
 }
 OF_CLASSIFIER = ["classify", "depth_1", "early_exit"]  # its signatures beside serving_default
 NAMES = [*TASKS, *OF_CLASSIFIER, "embedding", "fill_mask", "preprocessing"]
+SLOW = ["pairs", "regressor", "span", "classify", "depth_1"]  # each is like one that is not
 HARD = [
     "",
     " ",
@@ -140,6 +141,7 @@ def check(width, serve, texts) -> int:
     return count * width
 
 
+@pytest.mark.slow_parameters(*SLOW)
 @pytest.mark.parametrize("name", NAMES)
 def test_hard_strings(ask, name):
     texts = [BYTES[(i * step + 1) % len(BYTES)] for i in range(15) for step in range(1, 5)]
@@ -147,6 +149,7 @@ def test_hard_strings(ask, name):
     assert all(value.shape[0] == 0 for value in ask(name)[1]([]).values())
 
 
+@pytest.mark.slow_parameters(*(f"2-{name}" for name in SLOW))
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("examples", [2, pytest.param(275, marks=pytest.mark.slow)])
 def test_any_strings(ask, name, examples):

@@ -29,6 +29,12 @@ OTHERS = ("a", "x", "", "three of the objects in the sequence of the objects", "
 
 
 @pytest.fixture(scope="module")
+def tiny(tiny):
+    """Exports do not look into the encoder: one layer is enough."""
+    return tiny.replace(num_layers=1)
+
+
+@pytest.fixture(scope="module")
 def load(tiny, small_tokenizer, tmp_path_factory):
     """(module, task) -> the SavedModel, loaded."""
 
@@ -97,7 +103,15 @@ class TestDepth:
     """Of a model with 6 layers that share a block, and labels that change on the way."""
 
     @pytest.fixture(
-        scope="class", params=[{}, {"norm": "pre", "positions": "rotary", "ffn": "gated"}]
+        scope="class",
+        params=[
+            pytest.param({}, id="paper"),
+            pytest.param(
+                {"norm": "pre", "positions": "rotary", "ffn": "gated"},
+                id="other",
+                marks=pytest.mark.slow,
+            ),
+        ],
     )
     def model(self, tiny, request):
         config = tiny.replace(
@@ -123,7 +137,6 @@ class TestDepth:
 
     TEXTS = (*TEXTS, *OTHERS, *(f"{a} and {b}" for a, b in zip(TEXTS, OTHERS, strict=True)))
 
-    @pytest.mark.slow_parameters("model1-1")
     @pytest.mark.parametrize("depth", [1, 4])
     def test_a_dial(self, loaded, by_layer, depth):
         outputs = loaded.signatures[f"depth_{depth}"](text=tf.constant(self.TEXTS))
@@ -168,6 +181,7 @@ class TestDepth:
 
 
 class TestClassify:
+    @pytest.mark.slow
     def test_tf_serving_s_classification(self, tiny, small_tokenizer, load):
         task = ClassifierTask(("no", "yes"), seq_length=16)
         model = varied(SequenceClassifier(AlbertEncoder(tiny), task).create_weights())
@@ -273,7 +287,10 @@ class TestMultipleChoice:
 class TestTokens:
     """Ids that no encoder can read, for each export that takes ids."""
 
-    @pytest.fixture(scope="class", params=["regressor", "span", "choices"])
+    @pytest.fixture(
+        scope="class",
+        params=[pytest.param("regressor", marks=pytest.mark.slow), "span", "choices"],
+    )
     def tokens(self, request, tiny, small_tokenizer):
         """The least S, and (S of each input, B of each) -> the outputs."""
         task, kind = {

@@ -114,7 +114,7 @@ def by_numpy(encoder: AlbertEncoder, inputs: dict[str, np.ndarray]) -> np.ndarra
 
 @pytest.mark.parametrize("block", BLOCKS)
 def test_the_encoder_by_numpy(block):
-    values = config(**dict(zip(("norm", "positions", "ffn"), block, strict=True)))
+    values = config(num_layers=2, **dict(zip(("norm", "positions", "ffn"), block, strict=True)))
     encoder = AlbertEncoder(values).create_weights()
     assert sum(np.prod(v.shape) for v in encoder.variables) == values.param_count()
     trained_looking(encoder)
@@ -150,9 +150,8 @@ def test_rotary_positions_have_no_table_and_tell_order():
 
 
 def test_first_outputs_of_pre_norm_are_small():
-    deep = AlbertEncoder(
-        config(norm="pre", hidden_size=128, intermediate_size=512, num_layers=32)
-    ).create_weights()
+    values = config(norm="pre", hidden_size=128, intermediate_size=512, num_layers=32)
+    deep = AlbertEncoder(values, unroll=False).create_weights()
     kernels = {v.name.split("/", 1)[1]: np.std(v) for v in deep.variables if "kernel" in v.name}
     # Truncation at two deviations leaves 0.88 of one; the rest is divided by sqrt(2 x 32) = 8.
     assert kernels["stack/attention_0/query/kernel:0"] == pytest.approx(0.264, rel=0.05)
@@ -210,6 +209,7 @@ def test_mixed_precision_and_saved_files(tmp_path):
     np.testing.assert_array_equal(*outputs)
 
 
+@pytest.mark.slow_parameters(*(f"block{number}" for number in range(1, 7)))
 @pytest.mark.parametrize("block", BLOCKS)
 def test_converters_know_the_weights(block):
     values = config(**dict(zip(("norm", "positions", "ffn"), block, strict=True)))

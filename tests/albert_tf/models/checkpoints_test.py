@@ -9,9 +9,6 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import load_encoder, load_pretrainer, load_tokenizer
-from albert_tf.export.modules.encoder import EncoderModule
-from albert_tf.export.modules.fill_mask import FillMaskModule
-from albert_tf.export.signatures import save
 from albert_tf.models.checkpoints import latest_checkpoint, set_variables, weight_differences
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.models.pretrainer import AlbertPretrainer
@@ -48,6 +45,7 @@ def test_pretrainer_and_encoder_of_a_run(copy, tiny, inputs):
     np.testing.assert_array_equal(outputs["pooled_output"], encoder(inputs)["pooled_output"])
 
 
+@pytest.mark.slow_parameters("ffn")
 @pytest.mark.parametrize("sharing", ["attention", "ffn", "none"])
 def test_other_sharings_come_back(tiny, tmp_path, sharing):
     config = tiny.replace(sharing=sharing)
@@ -119,6 +117,7 @@ def test_another_vocabulary_size_is_told_with_both_shapes(load, copy):
     assert "missing" not in message
 
 
+@pytest.mark.slow_parameters("load_encoder")
 @pytest.mark.parametrize("load", [load_encoder, load_pretrainer])
 def test_weights_without_a_place_are_an_error(load, copy, tiny):
     model = AlbertPretrainer(tiny.replace(num_groups=3)).create_weights()
@@ -163,11 +162,8 @@ def test_fewer_layers_than_trained_with_shared_weights_are_the_same_weights(copy
 
 
 @pytest.fixture(scope="module")
-def exported(pretrained, small_tokenizer, tmp_path_factory) -> str:
-    folder = str(tmp_path_factory.mktemp("exported") / "encoder" / "1")
-    encoder = load_encoder(pretrained)
-    save(EncoderModule(encoder), folder, small_tokenizer, os.path.join(pretrained, "config.json"))
-    return folder
+def exported(exports) -> str:
+    return str(exports / "encoder" / "1")
 
 
 def test_an_exported_encoder_is_a_path_too(pretrained, exported, inputs, small_tokenizer):
@@ -187,14 +183,8 @@ def test_an_exported_encoder_of_another_config(exported, tmp_path):
     assert "should have the shape (32, 32) and has (32, 64)" in one_line(load_encoder, path)
 
 
-@pytest.mark.slow
-def test_another_export_is_no_encoder(pretrained, small_tokenizer, tmp_path):
-    path = str(tmp_path / "fill_mask" / "1")
-    config = os.path.join(pretrained, "config.json")
-    save(
-        FillMaskModule(load_pretrainer(pretrained), small_tokenizer), path, small_tokenizer, config
-    )
-    message = one_line(load_encoder, path)
+def test_another_export_is_no_encoder(exports):
+    message = one_line(load_encoder, str(exports / "fill_mask" / "1"))
     assert "not an encoder" in message
     assert "--kind=encoder" in message
 

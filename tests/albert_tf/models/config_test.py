@@ -99,6 +99,7 @@ def test_the_built_base_model_has_the_published_size():
 CASES = [*itertools.product(SHARINGS[:3], (1, 2, 4), [16]), ("none", 1, 16), ("none", 1, 32)]
 
 
+@pytest.mark.slow_parameters("all-1-16", "attention-1-16", "attention-2-16", "ffn-1-16", "ffn-2-16")
 @pytest.mark.parametrize(("sharing", "num_groups", "embedding_size"), CASES)
 def test_closed_form_is_the_built_model(tiny, sharing, num_groups, embedding_size):
     config = tiny.replace(

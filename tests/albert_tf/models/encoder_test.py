@@ -83,6 +83,7 @@ def test_shapes_and_dtypes(encoder, fake_inputs):
     np.testing.assert_array_equal(outputs["encoder_outputs"][-1], outputs["sequence_output"])
 
 
+@pytest.mark.slow  # the next one takes one layer through the same
 def test_eager_graph_and_xla_agree(encoder, fake_inputs):
     inputs = fake_inputs(2, 12, (0, 4))
     eager = encoder(inputs)
@@ -201,6 +202,7 @@ def test_bfloat16_policy(encoder, fake_inputs):
     assert 0 < difference.mean() < 0.02  # bfloat16 has 8 bits: 0.4 % of numbers around 1
 
 
+@pytest.mark.slow
 def test_fit_trains_every_weight(tiny, fake_inputs):
     config = tiny.replace(num_layers=1, hidden_dropout=0.1, attention_dropout=0.1)
     encoder = AlbertEncoder(config).create_weights()

@@ -45,7 +45,7 @@ def test_losses_and_gradients_are_those_of_the_padded_batch(monkeypatch, name, b
         vocab_size=50,
         embedding_size=8,
         hidden_size=16,
-        num_layers=3,
+        num_layers=2,
         num_heads=2,
         intermediate_size=48,
         max_positions=8,

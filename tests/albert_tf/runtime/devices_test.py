@@ -284,7 +284,7 @@ print(devices.num_parallel_parts(strategy))
 """
 
 
-@pytest.mark.slow_parameters("all-auto", "all-tpu")
+@pytest.mark.slow  # it imports TensorFlow once more
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no such call here")
 @pytest.mark.parametrize(("allowed", "device"), [("all", "auto"), ("one", "cpu"), ("all", "tpu")])
 def test_the_cores_of_this_process_are_divided_between_parts(allowed, device):

@@ -114,6 +114,7 @@ def test_dropout_only_in_training(model, fake_inputs):
     assert np.any(model(inputs, training=True) != model(inputs, training=True))
 
 
+@pytest.mark.slow
 def test_it_learns(tiny, fake_inputs):
     tf_keras.utils.set_random_seed(0)
     task = ClassifierTask(("no", "yes"), dropout=0.0)

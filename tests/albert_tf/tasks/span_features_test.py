@@ -1,7 +1,6 @@
 """Proves windows, targets and places against hand-made ones and against the reference's rules."""
 
 import dataclasses
-import fractions
 
 import numpy as np
 import pytest
@@ -78,7 +77,7 @@ def reference_owners(
     owners = []
     for piece in range(size):
         scores = [
-            (min(piece - s, s + n - 1 - piece) + fractions.Fraction(n, 100), -i)
+            (100 * min(piece - s, s + n - 1 - piece) + n, -i)  # min + 0.01 n, as integers
             for i, (s, n) in enumerate(spans)
             if s <= piece < s + n
         ]
@@ -153,7 +152,7 @@ def test_an_answer_that_ends_inside_a_piece_cannot_be_given():
     assert (features.lost, features.undecodable) == ((), (1,))
 
 
-@pytest.mark.parametrize("stride", [24, 128])
+@pytest.mark.parametrize("stride", [24, pytest.param(128, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("name", "vocabulary", "single"),
     [
@@ -226,6 +225,7 @@ def test_impossible_values(key, value):
         SpanTask(**{key: value})
 
 
+@pytest.mark.slow_parameters("xquad.de")
 @pytest.mark.parametrize("name", ["xquad.en", "xquad.de"])
 def test_as_model_garden_s_featuriser(shared_data, name):
     """Windows, ids, targets, max-context; of ASCII contexts the places of all pieces.

@@ -24,6 +24,12 @@ TYPES = np.array([[0] * 4 + [1] * 6 + [0] * 2, [0] * 10 + [1] * 2], np.int32)
 ALLOWED = np.array([[1, 0, 0, 0, 1, 1, 1, 1, 1, 0, 0, 0], [1] + [0] * 9 + [1, 0]], bool)
 
 
+@pytest.fixture(scope="module")
+def tiny(tiny):
+    """Heads do not look into the encoder: one layer is enough."""
+    return tiny.replace(num_layers=1)
+
+
 @pytest.fixture(scope="module", params=[ONE, TWO], ids=["1.1", "2.0"])
 def model(request, tiny) -> SpanModel:
     tf_keras.utils.set_random_seed(3)

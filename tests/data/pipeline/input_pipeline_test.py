@@ -34,6 +34,18 @@ def sharded(write_records, tmp_path_factory) -> Records:
     return write_records(tmp_path_factory.mktemp("records") / "sharded", shards, 16)
 
 
+@pytest.fixture(scope="module")
+def epochs(sharded):
+    """Each batch is an epoch of `sharded`."""
+    return training_batches(sharded, SOP, MASKING, 23, seed=0)
+
+
+@pytest.fixture(scope="module")
+def in_order(sharded):
+    """`sharded`, for evaluation, in batches of 4."""
+    return evaluation_batches(sharded, SOP, MASKING, 4)
+
+
 def rows(batches, count: int) -> list[dict[str, np.ndarray]]:
     return list(batches.take(count).as_numpy_iterator())
 
@@ -99,42 +111,39 @@ def test_a_full_record_fills_the_sequence(write_records, tmp_path):
     assert batch["input_mask"].all()
 
 
-@pytest.mark.parametrize("swapped", [False, True])
-def test_words_stay_whole_when_segments_swap(write_records, tmp_path, swapped):
+def test_words_stay_whole_when_segments_swap(write_records, tmp_path):
     """A = (10 11) (12), B = (20 21 22): the words of both layouts, from many draws."""
     record = ([10, 11, 12, 20, 21, 22], [True, False, True, True, False, False], 3)
     records = write_records(tmp_path / "one", [[record]], 16)
     masking = MaskingConfig(rate=0.3, max_ngram=1)  # round(0.3 * 9) = 3 pieces
     batch = joined(rows(training_batches(records, SOP, masking, 1, seed=1), 60))
     real = batch["masked_lm_weights"] > 0
-    seen = {
-        tuple(batch["masked_lm_ids"][row][real[row]])
-        for row in np.flatnonzero(batch["pair_label"] == swapped)
-    }
-    assert seen == {(10, 11, 12), (20, 21, 22)}
+    for swapped in (0, 1):
+        seen = {
+            tuple(batch["masked_lm_ids"][row][real[row]])
+            for row in np.flatnonzero(batch["pair_label"] == swapped)
+        }
+        assert seen == {(10, 11, 12), (20, 21, 22)}
 
 
-def test_dtypes_and_static_shapes(sharded):
-    for batches in (
-        training_batches(sharded, SOP, MASKING, 4, seed=0),
-        evaluation_batches(sharded, SOP, MASKING, 4),
-    ):
+def test_dtypes_and_static_shapes(epochs, in_order):
+    for size, batches in ((23, epochs), (4, in_order)):
         shapes = {name: (spec.shape, spec.dtype) for name, spec in batches.element_spec.items()}
         assert shapes == {
-            "input_word_ids": ((4, 16), "int32"),
-            "input_mask": ((4, 16), "int32"),
-            "input_type_ids": ((4, 16), "int32"),
-            "masked_lm_positions": ((4, 2), "int32"),
-            "masked_lm_ids": ((4, 2), "int32"),
-            "masked_lm_weights": ((4, 2), "float32"),
-            "pair_label": ((4,), "int32"),
-            "pair_weight": ((4,), "float32"),
+            "input_word_ids": ((size, 16), "int32"),
+            "input_mask": ((size, 16), "int32"),
+            "input_type_ids": ((size, 16), "int32"),
+            "masked_lm_positions": ((size, 2), "int32"),
+            "masked_lm_ids": ((size, 2), "int32"),
+            "masked_lm_weights": ((size, 2), "float32"),
+            "pair_label": ((size,), "int32"),
+            "pair_weight": ((size,), "float32"),
         }
 
 
-def test_half_of_all_pairs_are_swapped(sharded):
+def test_half_of_all_pairs_are_swapped(epochs):
     """Within three standard errors, over 200 epochs of the 22 records that have a pair."""
-    batch = joined(rows(training_batches(sharded, SOP, MASKING, 23, seed=0), 200))
+    batch = joined(rows(epochs, 200))
     has_pair = batch["pair_weight"] == 1
     assert has_pair.sum() == 200 * 22
     assert abs(batch["pair_label"][has_pair].mean() - 0.5) < 3 * 0.5 / (200 * 22) ** 0.5
@@ -153,8 +162,8 @@ def test_the_objective_none_never_swaps(sharded):
         Objective("swap")
 
 
-def test_every_epoch_holds_every_record_once_and_is_another(sharded):
-    epochs = rows(training_batches(sharded, SOP, MASKING, 23, seed=0), 4)
+def test_every_epoch_holds_every_record_once_and_is_another(epochs):
+    epochs = rows(epochs, 4)
     orders = [numbers_of(epoch) for epoch in epochs]
     assert all(sorted(order) == list(range(23)) for order in orders)
     assert len({tuple(order) for order in orders}) == 4
@@ -167,11 +176,11 @@ def test_every_epoch_holds_every_record_once_and_is_another(sharded):
         assert (one[name] != two[name]).any()
 
 
-def test_shards_and_the_records_of_a_shard_come_in_another_order(sharded):
+def test_shards_and_the_records_of_a_shard_come_in_another_order(epochs):
     """Each shard's records stand together; both orders change from epoch to epoch."""
     shard_of = np.repeat(np.arange(5), SIZES)
     shard_orders, orders_in_last = set(), set()
-    for epoch in rows(training_batches(sharded, SOP, MASKING, 23, seed=0), 12):
+    for epoch in rows(epochs, 12):
         numbers = np.array(numbers_of(epoch))
         shards = shard_of[numbers]
         changes = np.flatnonzero(np.diff(shards)) + 1
@@ -234,9 +243,11 @@ def test_a_batch_that_cannot_be_shared_is_refused(sharded, change):
         training_batches(sharded, SOP, MASKING, 12, 0, **change)
 
 
+@pytest.mark.slow_parameters("23-1", "30-1")
 @pytest.mark.parametrize(("batch_size", "num_batches"), [(4, 6), (23, 1), (30, 1)])
-def test_evaluation_sees_every_record_once_in_order(sharded, batch_size, num_batches):
-    batches = list(evaluation_batches(sharded, SOP, MASKING, batch_size).as_numpy_iterator())
+def test_evaluation_sees_every_record_once_in_order(sharded, in_order, batch_size, num_batches):
+    found = in_order if batch_size == 4 else evaluation_batches(sharded, SOP, MASKING, batch_size)
+    batches = list(found.as_numpy_iterator())
     assert len(batches) == num_batches
     batch = joined(batches)
     numbers = np.array(numbers_of(batch))
@@ -247,15 +258,15 @@ def test_evaluation_sees_every_record_once_in_order(sharded, batch_size, num_bat
     assert batch["pair_weight"].sum() == 22
 
 
-def test_evaluation_is_the_same_each_time_whatever_the_batch(sharded):
-    first = list(evaluation_batches(sharded, SOP, MASKING, 4).as_numpy_iterator())
-    assert_same(first, list(evaluation_batches(sharded, SOP, MASKING, 4).as_numpy_iterator()))
+def test_evaluation_is_the_same_each_time_whatever_the_batch(sharded, in_order):
+    first = list(in_order.as_numpy_iterator())
+    assert_same(first, list(in_order.as_numpy_iterator()))
     (whole,) = evaluation_batches(sharded, SOP, MASKING, 23).as_numpy_iterator()
     assert_same([whole], [{name: value[:23] for name, value in joined(first).items()}])
     (other,) = evaluation_batches(sharded, SOP, MASKING, 23, seed=1).as_numpy_iterator()
     assert (other["masked_lm_positions"] != whole["masked_lm_positions"]).any()
 
 
-def test_another_seed_is_another_stream(sharded):
-    one, two = (rows(training_batches(sharded, SOP, MASKING, 23, seed), 1)[0] for seed in (0, 1))
+def test_another_seed_is_another_stream(sharded, epochs):
+    (one,), (two,) = rows(epochs, 1), rows(training_batches(sharded, SOP, MASKING, 23, 1), 1)
     assert numbers_of(one) != numbers_of(two)

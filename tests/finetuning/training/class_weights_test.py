@@ -33,6 +33,7 @@ def test_labels_that_do_not_occur_have_no_part():
     assert balanced_weights(np.array([0, 0, 2, 2, 2, 2])) == {0: 6 / 4, 1: 0.0, 2: 6 / 8}
 
 
+@pytest.mark.slow_parameters("none", "balanced")
 @pytest.mark.parametrize(
     ("assignments", "weights"),
     [
@@ -41,6 +42,7 @@ def test_labels_that_do_not_occur_have_no_part():
         (("training.class_weights=balanced",), [2 / 3, 2 / 3, 2 / 3, 2]),
         (("training.class_weights=balanced", "training.accumulation_steps=2"), [2 / 3] * 3 + [2]),
     ],
+    ids=["none", "balanced", "balanced parts"],
 )
 def test_the_loss_by_hand(
     begin: StartingPoint, tmp_path: pathlib.Path, assignments: tuple[str, ...], weights: list[float]

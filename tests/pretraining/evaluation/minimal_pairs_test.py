@@ -65,6 +65,7 @@ def one_at_a_time(
     return total
 
 
+@pytest.mark.slow_parameters("1")
 @pytest.mark.parametrize("cores", [1, 2])
 def test_scores_are_those_of_one_mask_at_a_time(model, tokenizer, cores):
     texts = ["the function returns a tensor", "unbelievably", "a", "The tensors return nothing."]

@@ -55,10 +55,10 @@ def start(records: str, run: pathlib.Path, *assignments: str, evaluation: Any = 
 
 
 def test_the_best_is_kept_and_exported_and_patience_ends_the_run(
-    tiny_records: str, tmp_path: pathlib.Path, capsys
+    masked_records: str, tmp_path: pathlib.Path, capsys
 ):
     run = start(
-        tiny_records,
+        masked_records,
         tmp_path / "run",
         "evaluation.every=2",
         "evaluation.patience=2",
@@ -102,22 +102,22 @@ def test_real_evaluations_and_exports_on_the_way(tiny_records: str, tmp_path: pa
     np.testing.assert_allclose(load_encoder(run.path)(INPUTS)["pooled_output"], exported, atol=1e-6)
 
 
-def test_the_best_stays_over_a_restart(tiny_records: str, tmp_path: pathlib.Path):
+def test_the_best_stays_over_a_restart(masked_records: str, tmp_path: pathlib.Path):
     """Best and stopped at 2, ended by patience at 6: the weights of 2 are in best/."""
     given = ("evaluation.every=2", "evaluation.patience=2", "loop.checkpoint_every=2")
     with pytest.raises(SystemExit):
-        start(tiny_records, tmp_path / "run", *given, evaluation=scripted(3.0, signal_after=1))
-    run = start(tiny_records, tmp_path / "run", *given, evaluation=scripted(4.0, 5.0))
+        start(masked_records, tmp_path / "run", *given, evaluation=scripted(3.0, signal_after=1))
+    run = start(masked_records, tmp_path / "run", *given, evaluation=scripted(4.0, 5.0))
     assert run.result()["step"] == 6
     assert tf.train.latest_checkpoint(os.path.join(run.best_path, "checkpoints")).endswith("ckpt-2")
 
 
 @pytest.mark.slow
 def test_patience_ends_a_run_whose_metric_is_no_number(
-    tiny_records: str, tmp_path: pathlib.Path, capsys
+    masked_records: str, tmp_path: pathlib.Path, capsys
 ):
     given = ("evaluation.every=2", "evaluation.patience=1")
-    start(tiny_records, tmp_path / "run", *given, evaluation=scripted(float("nan")))
+    start(masked_records, tmp_path / "run", *given, evaluation=scripted(float("nan")))
     assert "stopped early at step 2 of 8: heldout/loss/mlm was NaN" in capsys.readouterr().out
 
 

@@ -110,51 +110,55 @@ class TestStopping:
         rows = RunDir(str(tmp_path / "run")).metrics()
         assert [row["step"] for row in rows] == [2, 4, 6, 8]
 
-        # The last checkpoint, torn, gives way to the one before.
+    def test_a_torn_checkpoint_gives_way_to_the_one_before(
+        self, masked_records: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture
+    ):
+        config = config_of(masked_records)
+        whole = run_in(tmp_path / "run", masked_records, config, StubStep)
         (data,) = glob.glob(str(tmp_path / "run/checkpoints/ckpt-8.data*"))
         with open(data, "r+b") as file:
             file.truncate(os.path.getsize(data) // 2)
         capsys.readouterr()
-        assert equal(run_in(tmp_path / "run", tiny_records, config), whole)
+        assert equal(run_in(tmp_path / "run", masked_records, config, StubStep), whole)
         printed = capsys.readouterr().out
         assert "ckpt-8 is damaged" in printed and "continuing at step 6" in printed
 
-    def test_no_readable_checkpoint_is_an_error(self, tiny_records: str, tmp_path: pathlib.Path):
+    def test_no_readable_checkpoint_is_an_error(self, masked_records: str, tmp_path: pathlib.Path):
         folder = tmp_path / "run" / "checkpoints"
         os.makedirs(folder)
         for name in ("ckpt-2.index", "ckpt-2.data-00000-of-00001"):
             (folder / name).write_bytes(b"torn")
         with pytest.raises(InputError, match="no checkpoint .* can be read"):
-            run_in(tmp_path / "run", tiny_records, config_of(tiny_records))
+            run_in(tmp_path / "run", masked_records, config_of(masked_records))
         assert (folder / "ckpt-2.index").read_bytes() == b"torn"
 
     def test_a_checkpoint_of_another_model_is_told(
-        self, tiny_records: str, tmp_path: pathlib.Path, capsys
+        self, masked_records: str, tmp_path: pathlib.Path, capsys
     ):
         """Of other shapes, of fewer weights, of others: nothing of it is damaged."""
-        run_in(tmp_path / "run", tiny_records, steps(config_of(tiny_records), 2), StubStep)
+        run_in(tmp_path / "run", masked_records, steps(config_of(masked_records), 2), StubStep)
         others = {
             "model.hidden_size=128": r"pooler/kernel \[64, 64\], expected \[128, 128\]",
             "model.num_groups=2": "missing",
             "model.embedding_size=64": "missing|unexpected",
         }
         for assignment, difference in others.items():
-            changed = config_of(tiny_records, assignment, "model.num_layers=2")
+            changed = config_of(masked_records, assignment, "model.num_layers=2")
             capsys.readouterr()
             wrong = f"ckpt-2 does not match the model.*({difference})"
             with pytest.raises(InputError, match=wrong):
-                run_in(tmp_path / "run", tiny_records, steps(changed, 4))
+                run_in(tmp_path / "run", masked_records, steps(changed, 4))
             assert "damaged" not in capsys.readouterr().out
 
 
 class TestGuard:
     def test_skipped_steps_are_logged_with_their_records(
-        self, tiny_records: str, tmp_path: pathlib.Path, capsys
+        self, masked_records: str, tmp_path: pathlib.Path, capsys
     ):
-        config = config_of(tiny_records)
-        before = run_in(tmp_path / "before", tiny_records, steps(config, 2), StubStep)
-        bad = stub(tiny_records, config, 2, 3)
-        assert equal(run_in(tmp_path / "run", tiny_records, steps(config, 4), bad), before)
+        config = config_of(masked_records)
+        before = run_in(tmp_path / "before", masked_records, steps(config, 2), StubStep)
+        bad = stub(masked_records, config, 2, 3)
+        assert equal(run_in(tmp_path / "run", masked_records, steps(config, 4), bad), before)
         rows = RunDir(str(tmp_path / "run")).metrics()
         assert [row["skipped"] for row in rows] == [0, 2]
         assert "loss/mlm" not in rows[1]
@@ -166,16 +170,17 @@ class TestGuard:
             skipped = [json.loads(line) for line in file]
         assert [entry["step"] for entry in skipped] == [2, 3]
         assert skipped[0]["records"] == [
-            [tiny_records, *number[1:]] for number in Records.open(tiny_records).numbers(3, 32, 16)
+            [masked_records, *number[1:]]
+            for number in Records.open(masked_records).numbers(3, 32, 16)
         ]
 
     def test_too_many_in_a_row_go_back_and_pass_over_the_data(
-        self, tiny_records: str, tmp_path: pathlib.Path, capsys
+        self, masked_records: str, tmp_path: pathlib.Path, capsys
     ):
         """Batches 3, 4 and 5 are bad: at step 6 back to 2, the last checkpoint before them, which
         is now trained on batch 6."""
-        config = config_of(tiny_records)
-        run_in(tmp_path / "run", tiny_records, config, stub(tiny_records, config, 3, 4, 5))
+        config = config_of(masked_records)
+        run_in(tmp_path / "run", masked_records, config, stub(masked_records, config, 3, 4, 5))
         assert "back from step 6 to 2 and skipping the 4 batches" in capsys.readouterr().out
         rows = RunDir(str(tmp_path / "run")).metrics()
         assert [(row["step"], row["skipped"]) for row in rows] == [(2, 0), (4, 0), (6, 0), (8, 0)]
@@ -185,22 +190,22 @@ class TestGuard:
     @pytest.mark.slow_parameters("4", "6")
     @pytest.mark.parametrize("stop", [4, 6, 8])  # 4 is saved anyway
     def test_a_stop_before_going_back_changes_nothing(
-        self, tiny_records: str, tmp_path: pathlib.Path, capsys, stop: int
+        self, masked_records: str, tmp_path: pathlib.Path, capsys, stop: int
     ):
         """Batches 7 to 9 are bad. Stopped at 6, or at 8 within them, with room for one checkpoint:
         what is saved there is not what training goes back to."""
         given = ("loop.checkpoint_every=4", "loop.keep_checkpoints=1", "loop.steps=12")
-        config = config_of(tiny_records, *given)
-        evaluated = config_of(tiny_records, *given, "evaluation.every=2")
-        bad = stub(tiny_records, config, 7, 8, 9)
-        whole = run_in(tmp_path / "whole", tiny_records, config, bad)
+        config = config_of(masked_records, *given)
+        evaluated = config_of(masked_records, *given, "evaluation.every=2")
+        bad = stub(masked_records, config, 7, 8, 9)
+        whole = run_in(tmp_path / "whole", masked_records, config, bad)
         message = "back from step 10 to 4 and skipping the 6 batches"
         assert message in capsys.readouterr().out
         with pytest.raises(SystemExit):
-            run_in(tmp_path / "run", tiny_records, evaluated, bad, **stop_at(stop // 2))
+            run_in(tmp_path / "run", masked_records, evaluated, bad, **stop_at(stop // 2))
         saved = {path.stem for path in (tmp_path / "run/checkpoints").glob("*.index")}
         assert saved == {"ckpt-4", f"ckpt-{stop}"}
-        assert equal(run_in(tmp_path / "run", tiny_records, config, bad), whole)
+        assert equal(run_in(tmp_path / "run", masked_records, config, bad), whole)
         assert message in capsys.readouterr().out
         for path in (tmp_path / "whole", tmp_path / "run"):
             assert [row["step"] for row in skipped_steps(RunDir(str(path)))] == [7, 8, 9]

@@ -15,6 +15,7 @@ from pretraining.loop.config import LoopConfig, PretrainConfig
 from pretraining.loop.train_step import TrainStep, make_optimizer
 
 WORKLOAD = dataclasses.replace(WORKLOADS["tiny"], batch_size=6)
+ONE_LAYER = WORKLOAD.model.replace(num_layers=1)
 
 
 @pytest.mark.parametrize(
@@ -51,10 +52,10 @@ def sums_and_gradients(
 @pytest.mark.parametrize(
     ("parts", "cores"),
     [
-        (2, 3),
+        (1, 3),
         *(
             pytest.param(parts, cores, marks=pytest.mark.slow)
-            for parts, cores in [(1, 2), (1, 3), (1, 4), (2, 2), (2, 4)]
+            for parts, cores in [(1, 2), (1, 4), (2, 2), (2, 3), (2, 4)]
         ),
     ],
 )
@@ -63,7 +64,7 @@ def test_any_number_of_cores_gives_the_same(monkeypatch, parts, cores):
     do, and 3 rows too."""
     monkeypatch.setattr(train_step, "SMALLEST_PART", 1)
     dropout = {"hidden_dropout": 0.1, "attention_dropout": 0.1}
-    model = AlbertPretrainer(WORKLOAD.model.replace(**dropout)).create_weights()
+    model = AlbertPretrainer(ONE_LAYER.replace(**dropout)).create_weights()
     one = sums_and_gradients(model, 1, parts)
     largest = max(np.abs(each).max() for each in one[1:])
     for left, right in zip(sums_and_gradients(model, cores, parts), one, strict=True):
@@ -73,13 +74,13 @@ def test_any_number_of_cores_gives_the_same(monkeypatch, parts, cores):
 def test_small_batches_stay_whole(monkeypatch):
     """6 rows of 16 pieces are less than two smallest parts."""
     monkeypatch.setattr(train_step, "parallel_parts", None)  # would be called
-    model = AlbertPretrainer(WORKLOAD.model).create_weights()
+    model = AlbertPretrainer(ONE_LAYER).create_weights()
     assert len(sums_and_gradients(model, 8)) > 20
 
 
 def test_accumulation_changes_no_gradient():
     """Without dropout, whose masks differ between parts."""
-    model = AlbertPretrainer(WORKLOAD.model).create_weights()
+    model = AlbertPretrainer(ONE_LAYER).create_weights()
     one, three = (sums_and_gradients(model, 1, parts) for parts in (1, 3))
     largest = max(np.abs(each).max() for each in one[1:])
     for left, right in zip(three, one, strict=True):
@@ -87,7 +88,7 @@ def test_accumulation_changes_no_gradient():
 
 
 def test_a_step_that_is_not_finite_changes_nothing_but_the_number_of_steps():
-    model = AlbertPretrainer(WORKLOAD.model).create_weights()
+    model = AlbertPretrainer(ONE_LAYER).create_weights()
     config = PretrainConfig(model=model.config)
     optimizer = make_optimizer(config)
     optimizer.build(model.trainable_variables)
@@ -106,7 +107,7 @@ def test_a_step_that_is_not_finite_changes_nothing_but_the_number_of_steps():
 
 
 def test_the_weight_of_the_pair_loss_scales_its_gradient_alone():
-    model = AlbertPretrainer(WORKLOAD.model).create_weights()
+    model = AlbertPretrainer(ONE_LAYER).create_weights()
     names = [variable.name for variable in model.trainable_variables]
     one, third = (
         dict(
