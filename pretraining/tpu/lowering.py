@@ -68,7 +68,7 @@ def lower_step(
 
     @tf.function(jit_compile=True, autograph=False)
     def lowered(*values: tf.Tensor) -> dict[str, tf.Tensor]:
-        with islands.accelerator():
+        with islands.tracing_for_tpu():
             return step(dict(zip(specs, values, strict=True)))
 
     return lowered.experimental_get_compiler_ir(*specs.values())(stage="stablehlo")
