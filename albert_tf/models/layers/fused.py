@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from albert_tf.models.layers import islands, tpu
+from albert_tf.models.layers import islands, tpu, xla_internals
 from albert_tf.runtime import devices
 
 
@@ -147,6 +147,8 @@ def linear_cross_entropy(
         sums, d_logits, d_bias = islands.weighted_cross_entropy(
             logits, bias, labels, weights, dtype
         )
+        if islands.is_for_tpu():  # else each product would compute the exponentials again
+            d_logits, d_bias = xla_internals.barrier(d_logits, d_bias)
 
         def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
             scaled = tf.cast(upstream[0] * x, dtype)  # 1 / count alone would be rounded too

@@ -23,10 +23,10 @@ _target = ""
 
 
 @contextlib.contextmanager
-def tracing_for_tpu() -> Iterator[None]:
-    """Trace the block for a TPU, even if this machine has none."""
+def tracing_for(kind: str) -> Iterator[None]:
+    """Trace the block for a kind of device, even if this machine has none."""
     global _target
-    before, _target = _target, "TPU"
+    before, _target = _target, kind
     try:
         yield
     finally:

@@ -20,6 +20,10 @@ import tensorflow as tf
 
 from albert_tf.models.layers import islands, xla_internals
 
+# Of float32 logits: half of the fast memory of a chip, in which they then stay.
+BLOCK_BYTES = 2**26
+MAX_BLOCKS = 8  # each is a part of the program
+
 
 class Twins(NamedTuple):
     """Two equal tensors: if a tensor has both uses, XLA writes it to memory and reads it again."""
@@ -45,15 +49,6 @@ def einsum(equation: str, a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
     return tf.transpose(product, [natural.index(letter) for letter in out])
 
 
-def _sums(x: tf.Tensor, axes: str, summed: str) -> tf.Tensor:
-    """Return the sums over some of the axes, in float32."""
-    if x.dtype == tf.float32:  # whose products are rounded to bfloat16
-        return tf.reduce_sum(x, [axes.index(letter) for letter in summed])
-    ones = tf.ones([x.shape[axes.index(letter)] for letter in summed], x.dtype)
-    rest = "".join(letter for letter in axes if letter not in summed)
-    return einsum(f"{summed},{axes}->{rest}", ones, x)
-
-
 def affine(
     x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor, equation: str = "bsk,kn->bsn"
 ) -> tf.Tensor:
@@ -67,8 +62,8 @@ def affine(
         def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
             d_x = einsum(f"{out},{columns}->{rows}", upstream, narrow)
             d_kernel = einsum(f"{rows},{out}->{columns}", x, upstream)
-            summed = [letter for letter in out if letter not in columns]
-            d_bias = _sums(upstream, out, "".join(summed))
+            is_row = [i for i, letter in enumerate(out) if letter not in columns]
+            d_bias = tf.reduce_sum(tf.cast(upstream, tf.float32), is_row)
             return tf.cast(d_x, x.dtype), d_kernel, d_bias
 
         return tf.cast(einsum(equation, x, narrow) + bias, x.dtype), gradient
@@ -83,6 +78,7 @@ def attention(
     mask: tf.Tensor,
     rate: float,
     key: tf.Tensor | None,
+    block_bytes: int = BLOCK_BYTES,
 ) -> tf.Tensor:
     """Return dropout(softmax(q k^T + mask)) v of [B, S, N, D], computed in float32.
 
@@ -96,41 +92,81 @@ def attention(
       mask: float32 [B, 1, 1, S].
       rate: of dropout.
       key: of dropout; None for none.
+      block_bytes: the sequences of a block are computed together (`_num_blocks`).
     """
-    dtype = query.dtype
+    parts = _num_blocks(query, block_bytes)
 
-    def drop(x: tf.Tensor) -> tf.Tensor:
-        return x if key is None else islands.dropped(x, rate, key)
+    @tf.custom_gradient
+    def op(*inputs: tf.Tensor) -> tuple[tf.Tensor, Callable]:
+        split = zip(*(tf.split(x, parts) for x in inputs), strict=True)
+        masks = tf.split(mask, parts)
+        blocks = (
+            _attend(*block, masks[i], lambda x, i=i: _drop(x, rate, key, i, parts))
+            for i, block in enumerate(split)
+        )
+        contexts, backward = zip(*blocks, strict=True)
+
+        def gradient(upstream: tf.Tensor) -> list[tf.Tensor]:
+            upstreams = tf.split(upstream, parts)
+            gradients = [run(part) for run, part in zip(backward, upstreams, strict=True)]
+            return [tf.concat(each, 0) for each in zip(*gradients, strict=True)]
+
+        return tf.concat(contexts, 0), gradient
+
+    return op(query, keys, values)
+
+
+def _num_blocks(query: tf.Tensor, block_bytes: int) -> int:
+    """Return into how many blocks, at most MAX_BLOCKS, the batch is divided.
+
+    If possible, the float32 logits of a block fit into `block_bytes`.
+    """
+    batch, length, heads, _ = query.shape
+    needed = 4 * heads * length * length
+    at_once = max(-(-batch // MAX_BLOCKS), block_bytes // needed)
+    return batch // max(n for n in range(1, min(batch, at_once) + 1) if batch % n == 0)
+
+
+def _drop(x: tf.Tensor, rate: float, key: tf.Tensor | None, part: int, parts: int) -> tf.Tensor:
+    """Apply dropout to one of `parts` equal parts with its rows of the whole mask."""
+    if key is None:
+        return x
+    if parts > 1:
+        outer = key[2] if key.shape[0] == 3 else tf.constant(0)
+        key = tf.stack([key[0], key[1], outer * parts + part])
+    return islands.dropped(x, rate, key)
+
+
+def _attend(
+    q: tf.Tensor, k: tf.Tensor, v: tf.Tensor, mask: tf.Tensor, drop: Callable
+) -> tuple[tf.Tensor, Callable]:
+    """Return the context of a block and the function that gives the gradients of q, k and v."""
+    dtype = q.dtype
 
     def by_query(x: tf.Tensor) -> tf.Tensor:
         return tf.transpose(x, [0, 2, 1])[..., None]  # [B, N, S] -> [B, S, N, 1]
 
-    @tf.custom_gradient
-    def op(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor) -> tuple[tf.Tensor, Callable]:
-        logits = einsum("bsnd,btnd->bnst", q, k) + mask
-        largest = tf.reduce_max(logits, -1, keepdims=True)
-        wide = tf.exp(logits - largest)
-        total = tf.reduce_sum(wide, -1)  # [B, N, S]
-        narrow = tf.cast(wide, dtype)
-        context = einsum("bnst,btnd->bsnd", drop(narrow), v) / by_query(total)
-        context = tf.cast(context, dtype)
+    logits = einsum("bsnd,btnd->bnst", q, k) + mask
+    largest = tf.reduce_max(logits, -1, keepdims=True)
+    weights = tf.cast(tf.exp(logits - largest), dtype)
+    total = tf.reduce_sum(tf.cast(weights, tf.float32), -1)  # [B, N, S]
+    context = einsum("bnst,btnd->bsnd", drop(weights), v) / by_query(total)
+    context = tf.cast(context, dtype)
 
-        def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-            up = tf.cast(upstream, tf.float32)
-            along = tf.reduce_sum(up * tf.cast(context, tf.float32), -1)  # [B, S, N]
-            along = tf.transpose(along, [0, 2, 1]) / total  # [B, N, S]
-            scaled = tf.cast(up / by_query(total), dtype)
-            d_v = einsum("bnst,bsnd->btnd", drop(narrow), scaled)
-            d_wide = drop(einsum("bsnd,btnd->bnst", scaled, v))
-            d_logits = tf.cast(narrow, tf.float32) * (d_wide - along[..., None])
-            d_logits = tf.cast(d_logits, dtype)
-            d_q = einsum("bnst,btnd->bsnd", d_logits, k)
-            d_k = einsum("bnst,bsnd->btnd", d_logits, q)
-            return tf.cast(d_q, dtype), tf.cast(d_k, dtype), tf.cast(d_v, dtype)
+    def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        up = tf.cast(upstream, tf.float32)
+        along = tf.reduce_sum(up * tf.cast(context, tf.float32), -1)  # [B, S, N]
+        along = tf.transpose(along, [0, 2, 1]) / total  # [B, N, S]
+        scaled = tf.cast(up / by_query(total), dtype)
+        d_v = einsum("bnst,bsnd->btnd", drop(weights), scaled)
+        d_weights = drop(einsum("bsnd,btnd->bnst", scaled, v))
+        d_logits = tf.cast(weights, tf.float32) * (d_weights - along[..., None])
+        d_logits = tf.cast(d_logits, dtype)
+        d_q = einsum("bnst,btnd->bsnd", d_logits, k)
+        d_k = einsum("bnst,bsnd->btnd", d_logits, q)
+        return tf.cast(d_q, dtype), tf.cast(d_k, dtype), tf.cast(d_v, dtype)
 
-        return context, gradient
-
-    return op(query, keys, values)
+    return context, gradient
 
 
 def rotate(x: tf.Tensor) -> tf.Tensor:
