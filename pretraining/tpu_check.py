@@ -1,9 +1,12 @@
-r"""Check whether a pretraining step fits a TPU chip, by compiling the step without a TPU.
+r"""Check whether a pretraining step fits a TPU chip, and estimate its time, without a TPU.
 
     python -m pretraining.tpu_check --preset=albert-xxlarge-v2 --seq_length=512 --batch=64 \
         --topology=v5e
     python -m pretraining.tpu_check --preset=albert-xxlarge-v2 --global_batch=4096 --chips=64
     python -m pretraining.tpu_check --table --batch=16
+
+The step is compiled for the chip. Its time is the sum of the cycles that the compiler of libtpu
+estimates for each operation: it is not measured, so use it to compare programs for the same chip.
 
 --batch is per chip. Unless --set chooses how layers are computed (model.rematerialize or
 loop.accumulation_steps), plain computation is tried first, then recomputation. --global_batch finds
@@ -22,14 +25,14 @@ import sys
 from typing import Annotated
 
 from albert_tf.models.config import PRESETS
-from albert_tf.runtime import commands, devices, settings
+from albert_tf.runtime import commands, devices, outputs, settings
 from albert_tf.runtime.bounds import NOT_NEGATIVE, POSITIVE
 from albert_tf.runtime.errors import InputError
 from pretraining.experiments import paper_recipe
 from pretraining.tpu import cache as tpu_cache
 from pretraining.tpu import fit as tpu_fit
 from pretraining.tpu.fit import Measure
-from pretraining.tpu.report import describe_mode, gb, plan_line, report
+from pretraining.tpu.report import as_json, describe_mode, gb, plan_line, report
 from pretraining.tpu.step import CHIPS, CHUNK_PIECES, Chip, CompiledSize, Step, parse_topology
 
 DOES_NOT_FIT = 3
@@ -57,6 +60,7 @@ class TpuCheckOptions(commands.CommandOptions):
         "print a table of all presets on all chips, with --batch on each, instead", False
     )
     presets: str = commands.option("presets of --table, comma-separated", ",".join(PRESETS))
+    json: str = commands.option("also write the figures of each compiled step to this file", "")
     dry_run: bool = commands.option("print the configuration without compiling", False)
     set: tuple[str, ...] = commands.option(
         "key=value of the configuration, as for pretraining.train", ()
@@ -74,6 +78,8 @@ class TpuCheckOptions(commands.CommandOptions):
                 "--global_batch must be a multiple of --chips. "
                 f"Received: {self.global_batch}, {self.chips}."
             )
+        if self.json and (self.table or self.global_batch):
+            raise InputError("--json is for one --batch: omit --table and --global_batch.")
         if self.table and self.global_batch:
             raise InputError("--table and --global_batch exclude each other: omit one of them.")
         if self.table and not self.names:
@@ -128,6 +134,8 @@ def main(
     """
     topology, chip = parse_topology(options.topology)
     step = options.step(options.preset)
+    if options.json:
+        outputs.require_file(options.json, "--json")
     if options.dry_run:
         print(json.dumps(settings.to_dict(step) | {"topology": topology}, indent=1))
         return 0
@@ -174,12 +182,16 @@ def _verdict(step: Step, chip: Chip, measure: Measure, options: TpuCheckOptions)
             estimate = gb(steps[0].estimate_activation_bytes())
             print(f"plain: not compiled, by formula activations would take about {estimate}")
             del steps[0]
+    figures = []
     for number, candidate in enumerate(steps):
         size = measure(candidate)
         fits = tpu_fit.needed_bytes(candidate, size) <= chip.hbm
         print(report(candidate, size, chip), flush=True)
+        figures.append(as_json(candidate, size, chip))
         if fits or number == len(steps) - 1:
             break
+    if options.json:
+        outputs.write_json(options.json, {"topology": options.topology, "steps": figures})
     if options.largest:
         found = _largest(candidate, chip, measure, options)
         mode = "recomputed" if candidate.model.rematerialize else "plain"
@@ -223,7 +235,10 @@ def _recommend(step: Step, chip: Chip, measure: Measure, chips: int) -> int:
 
 
 def _table(options: TpuCheckOptions, cache: tpu_cache.Cache) -> None:
-    """Print a Markdown table of presets, recomputed: all sizes on v5e, totals on other chips."""
+    """Print a Markdown table of presets: all sizes on v5e, totals and times on every chip.
+
+    Steps are recomputed unless --set chooses otherwise.
+    """
     steps = {name: options.step(name) for name in options.names}
     step = next(iter(steps.values()))
     pieces = f"{step.batch} x {step.seq_length} pieces per chip"
@@ -248,7 +263,8 @@ def _row(name: str, step: Step, options: TpuCheckOptions, cache: tpu_cache.Cache
             continue
         size = cache(step, topology)
         need = tpu_fit.needed_bytes(step, size)
-        totals.append(gb(need) + ("" if need <= chip.hbm else ", does not fit"))
+        speed = f", {1000 * size.step_s:.4g} ms" if need <= chip.hbm else ", does not fit"
+        totals.append(gb(need) + speed)
         if generation == "v5e":
             temporaries, code = gb(size.temporaries), f"{size.code / 1e6:.0f} MB"
     if options.largest:

@@ -61,7 +61,8 @@ class AlbertPretrainer(ConfiguredModel):
         )
         outputs["pair_logits"] = self.pair_head(outputs["pooled_output"])
         table = self.encoder.embeddings.word_embeddings
-        rows = outputs["sequence_output"], inputs["masked_lm_positions"], table
+        # The gradient of these rows is not converted as a whole, unlike that of sequence_output.
+        rows = outputs["encoder_outputs"][-1], inputs["masked_lm_positions"], table
         if labels is None:
             outputs["mlm_logits"] = self.mlm_head(*rows)
         else:

@@ -197,7 +197,13 @@ def has_bfloat16_products() -> bool:
 
 def has_accelerator() -> bool:
     """Return True if TensorFlow finds a GPU or a TPU."""
-    return any(device.device_type != "CPU" for device in tf.config.list_logical_devices())
+    return kind() != "CPU"
+
+
+def kind() -> str:
+    """Return the fastest kind of device that TensorFlow finds: CPU, GPU or TPU."""
+    found = {device.device_type for device in tf.config.list_logical_devices()}
+    return next((name for name in ("TPU", "GPU") if name in found), "CPU")
 
 
 @functools.lru_cache(maxsize=1)

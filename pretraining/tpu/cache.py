@@ -26,10 +26,11 @@ SOURCES = (
     "albert_tf/optimization/*.py",
     "albert_tf/runtime/devices.py",
     "albert_tf/runtime/keyed_random.py",
-    "benchmarks/memory.py",
+    "benchmarks/tpu_step.py",
     "benchmarks/systems/tf_models_official.py",
     "pretraining/loop/losses.py",
     "pretraining/loop/train_step.py",
+    "pretraining/tpu/cost_model.py",
     "pretraining/tpu/lowering.py",
 )
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from pretraining.tpu.step import Chip, CompiledSize, Step
 
@@ -85,60 +86,81 @@ class ComputePlan:
       name: plain, accumulate or recompute.
       step: None if not even one sequence at a time fits.
       need: bytes, from the line of two compiles or, if `confirmed`, from a compile.
+      step_s: estimated seconds per step, likewise.
       confirmed: True if the step itself was compiled.
     """
 
     name: str
     step: Step | None
     need: float
+    step_s: float
     confirmed: bool = False
+
+
+class _Lines(NamedTuple):
+    """Bytes and seconds, each for 0 sequences and per sequence."""
+
+    need: tuple[float, float]
+    step_s: tuple[float, float]
 
 
 def compute_plans(step: Step, chip: Chip, measure: Measure) -> list[ComputePlan]:
     """Return plans without and with recomputation, each in the fewest parts that fit.
 
-    The cheaper plan is first and was compiled. If the batch does not fit plain, a plan that shows
-    this is last.
+    The cheaper plan comes first; if it fits, its step was compiled. If the batch does not fit
+    plain, a last plan shows the memory that plain computation would take.
     """
-    lines = [_measure_line(step, chip, measure, recompute) for recompute in (False, True)]
+    lines = [_measure_lines(step, chip, measure, recompute) for recompute in (False, True)]
     plans = [_fewest_parts(step, chip, lines[recompute], bool(recompute)) for recompute in (0, 1)]
     while True:
-        cheaper = min((0, 1), key=lambda recompute: _step_seconds(plans[recompute], chip))
+        cheaper = min((0, 1), key=lambda recompute: plans[recompute].step_s)
         best = plans[cheaper]
         if best.step is None or best.confirmed:
             break
-        need = needed_bytes(best.step, measure(best.step))
-        plans[cheaper] = dataclasses.replace(best, need=need, confirmed=True)
+        size = measure(best.step)
+        need = needed_bytes(best.step, size)
+        plans[cheaper] = dataclasses.replace(
+            best, need=need, step_s=size.step_s or best.step_s, confirmed=True
+        )
         if need > chip.hbm:
             plans[cheaper] = _fewest_parts(
                 step, chip, lines[cheaper], bool(cheaper), more_than=best.step.parts
             )
     if plans[0].name != "plain":
         plain = step.sized(step.batch, recompute=False)
-        plans.append(ComputePlan("plain", plain, lines[0][0] + lines[0][1] * step.batch))
+        plans.append(_plan("plain", plain, lines[0]))
     return [best, *(plan for plan in plans if plan is not best)]
 
 
-def _measure_line(step: Step, chip: Chip, measure: Measure, recompute: bool) -> tuple[float, float]:
-    """Return the line of bytes over batches without accumulation, from two compiles."""
+def _measure_lines(step: Step, chip: Chip, measure: Measure, recompute: bool) -> _Lines:
+    """Return the lines over batches without accumulation, from two compiles."""
     start = first_batch(step.sized(step.batch, recompute), chip.hbm)
     steps = [step.sized(batch, recompute) for batch in (start, start // 2 or 2)]
-    return fit_line({each.batch: needed_bytes(each, measure(each)) for each in steps})
+    sizes = {each.batch: measure(each) for each in steps}
+    need = {each.batch: needed_bytes(each, sizes[each.batch]) for each in steps}
+    return _Lines(fit_line(need), fit_line({batch: sizes[batch].step_s for batch in sizes}))
+
+
+def _plan(name: str, step: Step, lines: _Lines) -> ComputePlan:
+    """Return a plan whose figures are on the lines."""
+    parts, batch = step.parts, step.batch
+    # The accumulated gradients are held for the whole step.
+    sums = 4 * step.parameters if parts > 1 else 0
+    need = lines.need[0] + lines.need[1] * batch / parts + sums
+    step_s = lines.step_s[0] * parts + lines.step_s[1] * batch
+    return ComputePlan(name, step, need, step_s)
 
 
 def _fewest_parts(
-    step: Step, chip: Chip, line: tuple[float, float], recompute: bool, more_than: int = 0
+    step: Step, chip: Chip, lines: _Lines, recompute: bool, more_than: int = 0
 ) -> ComputePlan:
     """Return the plan with the fewest parts, more than `more_than`, in which the batch fits."""
-    base, slope = line
     for parts in range(more_than + 1, step.batch + 1):
-        # The accumulated gradients are held for the whole step.
-        need = base + slope * step.batch / parts + (4 * step.parameters if parts > 1 else 0)
-        if step.batch % parts == 0 and need <= chip.hbm:
-            name = "recompute" if recompute else "plain" if parts == 1 else "accumulate"
-            return ComputePlan(name, step.sized(step.batch, recompute, parts), need)
-    return ComputePlan("recompute" if recompute else "accumulate", None, float("inf"))
-
-
-def _step_seconds(plan: ComputePlan, chip: Chip) -> float:
-    return plan.step.seconds(chip) if plan.step else float("inf")
+        if step.batch % parts:
+            continue
+        name = "recompute" if recompute else "plain" if parts == 1 else "accumulate"
+        plan = _plan(name, step.sized(step.batch, recompute, parts), lines)
+        if plan.need <= chip.hbm:
+            return plan
+    infinite = float("inf")
+    return ComputePlan("recompute" if recompute else "accumulate", None, infinite, infinite)

@@ -22,8 +22,9 @@ from albert_tf.runtime import devices
 from albert_tf.runtime.errors import InputError
 from pretraining.loop.config import PretrainConfig
 from pretraining.loop.train_step import TrainStep, make_optimizer
+from pretraining.tpu.cost_model import estimated_cycles
 from pretraining.tpu.jax_internals import compile_stablehlo
-from pretraining.tpu.step import GIB, CompiledSize
+from pretraining.tpu.step import GIB, CompiledSize, parse_topology
 from pretraining.tpu.subprocess_call import call_in_subprocess
 
 # Compiling needs no chip, so libtpu must not query a metadata server, lock a chip or print
@@ -68,7 +69,7 @@ def lower_step(
 
     @tf.function(jit_compile=True, autograph=False)
     def lowered(*values: tf.Tensor) -> dict[str, tf.Tensor]:
-        with islands.accelerator():
+        with islands.tracing_for("TPU"):
             return step(dict(zip(specs, values, strict=True)))
 
     return lowered.experimental_get_compiler_ir(*specs.values())(stage="stablehlo")
@@ -131,17 +132,19 @@ class TpuCompiler:
             raise InputError(
                 f"libtpu does not support the topology {topology!r}: {str(error).splitlines()[0]}"
             ) from None
-        self._chip = found.devices[0]
+        self._device = found.devices[0]
+        self._clock_hz = parse_topology(topology)[1].clock_hz
 
     def compile(self, module: str, quick: bool = False) -> CompiledSize:
-        """Compile a StableHLO module, with the least effort if `quick`; return its size."""
+        """Compile a StableHLO module, with the least effort if `quick`; return size and time."""
         # TensorFlow leaves its own copies in the module. A barrier is an equivalent identity.
         copy, same = r"= mhlo\.copy (%\w+) :", r"= stablehlo.optimization_barrier \1 :"
         start = time.monotonic()
         try:
             effort = -1.0 if quick else 0.0
-            executable = compile_stablehlo(re.sub(copy, same, module), self._chip, effort)
+            executable = compile_stablehlo(re.sub(copy, same, module), self._device, effort)
             memory = executable.get_compiled_memory_stats()
+            program = executable.hlo_modules()[0].to_string()
         except Exception as error:
             refusal = _REFUSAL.search(str(error))
             if "RESOURCE_EXHAUSTED" not in str(error) or refusal is None:
@@ -156,6 +159,7 @@ class TpuCompiler:
             memory.temp_size_in_bytes + new,
             memory.generated_code_size_in_bytes,
             time.monotonic() - start,
+            step_s=estimated_cycles(program) / self._clock_hz,
         )
 
 

@@ -13,7 +13,7 @@ def plan_line(plan: ComputePlan, chip: Chip) -> str:
     source = "compiled" if plan.confirmed else "extrapolated from two compiles"
     return (
         f"{plan.name:>10}: {gb(plan.need)} ({source}), {fits}; "
-        f"at least {plan.step.seconds(chip):.3g} s per step; {describe_mode(plan.step)}"
+        f"about {plan.step_s:.3g} s per step; {describe_mode(plan.step)}"
     )
 
 
@@ -43,11 +43,39 @@ def report(step: Step, size: CompiledSize, chip: Chip) -> str:
         "code": "unknown: the compiler gave up" if size.refused else gb(size.code),
         "total": f"{gb(needed)}: {verdict}",
         "FLOPs": f"{step.flops:.3g} per step on a chip, {executed:.3g} with recomputation",
-        "time": f"at least {step.seconds(chip):.3g} s per step at {chip.flops / 1e12:.0f} TFLOP/s; "
-        f"model FLOPs utilisation at most {step.flops / executed:.0%}",
+        "time": describe_time(step, size, chip),
     }
     lines = [f"{describe_mode(step)} {f'({step.flags})' if step.flags else ''}".rstrip()]
     return "\n".join(lines + [f"  {name:<12} {value}" for name, value in rows.items()])
+
+
+def describe_time(step: Step, size: CompiledSize, chip: Chip) -> str:
+    """Return the estimated time of a step, its speed and its share of the chip's peak."""
+    if not size.step_s:
+        return "unknown: the compiler gave up"
+    return (
+        f"about {1000 * size.step_s:.4g} ms per step, {step.batch / size.step_s:.4g} sequences/s, "
+        f"{step.share_of_peak(chip, size.step_s):.0%} of {chip.flops / 1e12:.0f} TFLOP/s, by the "
+        "cost model of libtpu's compiler; not measured"
+    )
+
+
+def as_json(step: Step, size: CompiledSize, chip: Chip) -> dict[str, float | str | bool]:
+    """Return the same figures as `report` by name; times in seconds, sizes in bytes."""
+    return {
+        "mode": describe_mode(step),
+        "flags": step.flags,
+        "batch": step.batch,
+        "fits": tpu_fit.needed_bytes(step, size) <= chip.hbm,
+        "parameters": step.parameters,
+        "temporaries": size.temporaries,
+        "code": size.code,
+        "total": tpu_fit.needed_bytes(step, size),
+        "flops": step.flops,
+        "estimated_step_s": size.step_s,
+        "estimated_sequences_per_s": step.batch / size.step_s if size.step_s else 0.0,
+        "estimated_share_of_peak": step.share_of_peak(chip, size.step_s) if size.step_s else 0.0,
+    }
 
 
 def gb(size: float) -> str:

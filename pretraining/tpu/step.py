@@ -21,21 +21,22 @@ class Chip(NamedTuple):
       layout: the smallest layout of chips that libtpu accepts.
       hbm: the bytes that the compiler grants a program.
       flops: the peak in bfloat16, per second.
-      bytes_per_s: the bandwidth of the memory.
+      clock_hz: cycles of the matrix units per second.
     """
 
     layout: str
     hbm: int
     flops: float
-    bytes_per_s: float
+    clock_hz: float
 
 
-# hbm is the limit in the errors of libtpu 0.0.42.1; bytes_per_s is from cloud.google.com/tpu/docs.
+# hbm is the limit in the errors of libtpu 0.0.42.1. clock_hz is the peak of one or two cores of
+# four or, on v4 and v5p, eight units of 128 x 128 (v6e: two of 256 x 256): v5e 4 x 128 x 128 x 2.
 CHIPS = {
-    "v4": Chip("2x2x1", int(30.75 * GIB), devices.PEAK_FLOPS["v4"], 1200e9),
-    "v5e": Chip("2x2", int(15.75 * GIB), devices.PEAK_FLOPS["v5e"], 819e9),
-    "v5p": Chip("2x2x1", int(95.74 * GIB), devices.PEAK_FLOPS["v5p"], 2765e9),
-    "v6e": Chip("2x2", int(31.25 * GIB), devices.PEAK_FLOPS["v6e"], 1638e9),
+    "v4": Chip("2x2x1", int(30.75 * GIB), devices.PEAK_FLOPS["v4"], 1.05e9),
+    "v5e": Chip("2x2", int(15.75 * GIB), devices.PEAK_FLOPS["v5e"], 1.5e9),
+    "v5p": Chip("2x2x1", int(95.74 * GIB), devices.PEAK_FLOPS["v5p"], 1.75e9),
+    "v6e": Chip("2x2", int(31.25 * GIB), devices.PEAK_FLOPS["v6e"], 1.75e9),
 }
 
 
@@ -55,7 +56,7 @@ def parse_topology(name: str) -> tuple[str, Chip]:
 
 
 class CompiledSize(NamedTuple):
-    """Bytes on one chip, and the seconds that the compiler took.
+    """Bytes on one chip, the seconds that the compiler took, and those that a step will take.
 
     Attributes:
       arguments: weights, optimizer slots and batch; outputs overwrite them.
@@ -63,6 +64,7 @@ class CompiledSize(NamedTuple):
       code: the program.
       compile_s: seconds.
       refused: True if the compiler gave up because the temporaries alone exceed the chip's memory.
+      step_s: seconds per step, as estimated by the compiler; 0 if it gave up.
     """
 
     arguments: int
@@ -70,6 +72,7 @@ class CompiledSize(NamedTuple):
     code: int
     compile_s: float
     refused: bool = False
+    step_s: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,14 +162,9 @@ class Step:
         layers = 4 * model.hidden_size * products * model.num_layers * pieces
         return float(layers * model.rematerialize)
 
-    def seconds(self, chip: Chip) -> float:
-        """Return a lower bound on the time of a step.
-
-        Matrix products run at the chip's peak. With accumulation, each part also reads the new
-        float32 gradients, and reads and writes their sums.
-        """
-        sums = 3 * 4 * self.parameters * self.parts if self.parts > 1 else 0
-        return (self.flops + self.recomputed_flops) / chip.flops + sums / chip.bytes_per_s
+    def share_of_peak(self, chip: Chip, step_s: float) -> float:
+        """Return the share of the chip's peak, from 0 to 1, of a step that takes `step_s`."""
+        return self.flops / chip.flops / step_s
 
     def estimate_activation_bytes(self) -> int:
         """Return roughly the bytes of activations for the backward pass; logits are float32.

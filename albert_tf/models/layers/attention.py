@@ -6,7 +6,7 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.config import AlbertConfig
-from albert_tf.models.layers import common
+from albert_tf.models.layers import common, islands, tpu
 from albert_tf.models.layers.configured import ConfigMixin
 from albert_tf.models.layers.packing import Packing
 
@@ -69,27 +69,30 @@ class SelfAttention(ConfigMixin, tf_keras.layers.Layer):
         key: common.DropoutKey | None = None,
         training: bool = False,
     ) -> tf.Tensor:
-        return self.compute(self.weight_tensors(), x, mask, key, training)
+        return tpu.twins(self.compute(self.weight_tensors(), x, mask, key, training)).residual
 
     def compute(
         self,
         weights: AttentionWeights,
-        x: tf.Tensor,
+        x: common.Hidden,
         mask: tf.Tensor,
         key: common.DropoutKey | None,
         training: bool,
         packing: Packing | None = None,
-    ) -> tf.Tensor:
+    ) -> common.Hidden:
         """Apply the layer as a pure function of tensors; with `packing`, [T, H] -> [T, H]."""
-        shape = common.shape_of(x)
+        shape = common.shape_of(tpu.twins(x).residual)
 
         def attend(flat: tf.Tensor) -> tf.Tensor:
+            if training and islands.is_for_tpu():
+                return self._attend_on_tpu(weights, flat, mask, key)
             rows = packing.shape if packing else shape[:2]  # [B, S]
             return self._attend(weights, flat, rows, mask, key, training, packing)
 
-        norm, flat = (weights.gamma, weights.beta), tf.reshape(x, [-1, shape[-1]])  # [B * S, H]
+        norm, flat = (weights.gamma, weights.beta), common.flat(x, shape[-1], training)
         own = common.fold_in(key, 1)
-        return tf.reshape(common.residual(attend, flat, norm, self.config, own, training), shape)
+        out = common.residual(attend, flat, norm, self.config, own, training)
+        return out if isinstance(out, tpu.Twins) else tf.reshape(out, shape)
 
     def _attend(
         self,
@@ -122,6 +125,33 @@ class SelfAttention(ConfigMixin, tf_keras.layers.Layer):
         if packing is not None:
             context = packing.pack(context)
         return common.affine(context, weights.output_kernel, weights.output_bias, training)
+
+    def _attend_on_tpu(
+        self,
+        weights: AttentionWeights,
+        x: tf.Tensor,
+        mask: tf.Tensor,
+        key: common.DropoutKey | None,
+    ) -> tf.Tensor:
+        """Return the attention of [B, S, H] in training."""
+        config = self.config
+        heads = [config.num_heads, config.head_size]
+
+        def project(kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+            kernel = tf.reshape(kernel, [config.hidden_size, *heads])
+            return tpu.affine(x, kernel, tf.reshape(bias, heads), "bsh,hnd->bsnd")
+
+        scale = config.head_size**-0.5
+        query = project(weights.query_kernel * scale, weights.query_bias * scale)
+        keys = project(weights.key_kernel, weights.key_bias)
+        values = project(weights.value_kernel, weights.value_bias)
+        if config.positions == "rotary":
+            query, keys = tpu.rotate(query), tpu.rotate(keys)
+        rate = config.attention_dropout
+        own = common.fold_in(key, 0) if rate else None
+        context = tpu.attention(query, keys, values, mask, rate, own)
+        kernel = tf.reshape(weights.output_kernel, [*heads, config.hidden_size])
+        return tpu.affine(context, kernel, weights.output_bias, "bsnd,ndh->bsh")
 
 
 def additive_mask(input_mask: tf.Tensor) -> tf.Tensor:

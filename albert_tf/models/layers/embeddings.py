@@ -60,7 +60,7 @@ class AlbertEmbeddings(ConfigMixin, tf_keras.layers.Layer):
         x = common.dropout(x, self.config.hidden_dropout, key)
         if self.projection is None:
             return x
-        flat = tf.reshape(x, [-1, self.config.embedding_size])  # [B * S, E]
+        flat = common.flat(x, self.config.embedding_size, training)  # [B * S, E]
         x = self.projection(flat, training=training)
         return tf.reshape(x, [*common.shape_of(word_ids), self.config.hidden_size])
 

@@ -7,7 +7,7 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.config import AlbertConfig
-from albert_tf.models.layers import common
+from albert_tf.models.layers import common, tpu
 from albert_tf.models.layers.attention import AttentionWeights, SelfAttention
 from albert_tf.models.layers.configured import ConfigMixin
 from albert_tf.models.layers.feed_forward import FeedForward, FeedForwardWeights
@@ -62,18 +62,18 @@ class EncoderBlock(ConfigMixin, tf_keras.layers.Layer):
         training: bool = False,
     ) -> tf.Tensor:
         weights = self.attention.weight_tensors(), self.feed_forward.weight_tensors()
-        return self.compute(*weights, x, mask, key, training)
+        return tpu.twins(self.compute(*weights, x, mask, key, training)).residual
 
     def compute(
         self,
         attention: AttentionWeights,
         feed_forward: FeedForwardWeights,
-        x: tf.Tensor,
+        x: common.Hidden,
         mask: tf.Tensor,
         key: common.DropoutKey | None,
         training: bool,
         packing: Packing | None = None,
-    ) -> tf.Tensor:
+    ) -> common.Hidden:
         """Apply the block as a pure function of tensors; with `packing`, [T, H] -> [T, H]."""
         own = common.fold_in(key, 0)
         x = self.attention.compute(attention, x, mask, own, training, packing)

@@ -6,7 +6,7 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.config import AlbertConfig
-from albert_tf.models.layers import common
+from albert_tf.models.layers import common, tpu
 from albert_tf.models.layers.configured import ConfigMixin
 
 
@@ -57,15 +57,15 @@ class FeedForward(ConfigMixin, tf_keras.layers.Layer):
     def call(
         self, x: tf.Tensor, key: common.DropoutKey | None = None, training: bool = False
     ) -> tf.Tensor:
-        return self.compute(self.weight_tensors(), x, key, training)
+        return tpu.twins(self.compute(self.weight_tensors(), x, key, training)).residual
 
     def compute(
         self,
         weights: FeedForwardWeights,
-        x: tf.Tensor,
+        x: common.Hidden,
         key: common.DropoutKey | None,
         training: bool,
-    ) -> tf.Tensor:
+    ) -> common.Hidden:
         """Apply the layer as a pure function of tensors."""
         config = self.config
         activation = common.activation if config.ffn == "plain" else common.gated_activation
@@ -75,7 +75,7 @@ class FeedForward(ConfigMixin, tf_keras.layers.Layer):
             inner = activation(inner, config.activation, training)
             return common.affine(inner, weights.output_kernel, weights.output_bias, training)
 
-        flat = tf.reshape(x, [-1, config.hidden_size])  # [B * S, H]
+        flat = common.flat(x, config.hidden_size, training)
         norm = weights.gamma, weights.beta
         out = common.residual(transform, flat, norm, config, key, training)
-        return tf.reshape(out, common.shape_of(x))
+        return out if isinstance(out, tpu.Twins) else tf.reshape(out, common.shape_of(x))

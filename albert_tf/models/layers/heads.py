@@ -16,7 +16,8 @@ class MlmHead(ConfigMixin, Float32Layer):
 
     The steps are gather, dense H -> E, activation, LayerNorm, product with word_embeddings^T, bias.
 
-    Inputs: sequence_output [B, S, H]; masked_lm_positions int32 [B, P]; word_embeddings [V, E].
+    Inputs: sequence_output [B, S, H], floating; masked_lm_positions int32 [B, P]; word_embeddings
+    [V, E].
     Output: float32 [B, P, V], computed in float32 under every precision policy.
 
     With `labels` int32 and `weights` float32 [B, P], the output is the weighted sums of
@@ -25,7 +26,7 @@ class MlmHead(ConfigMixin, Float32Layer):
     """
 
     def __init__(self, config: AlbertConfig, name: str = "mlm_head", **kwargs: Any) -> None:
-        super().__init__(config, name=name, **kwargs)
+        super().__init__(config, name=name, autocast=False, **kwargs)
         self.transform = common.dense(config, config.embedding_size, "transform")
         self.layer_norm = common.layer_norm(config.mlm_layer_norm_eps, "layer_norm")
 
@@ -56,6 +57,7 @@ class MlmHead(ConfigMixin, Float32Layer):
     def _hidden(self, sequence_output: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
         """Return the input of the product with the table, float32 [B * P, E]."""
         x = tf.gather(sequence_output, positions, batch_dims=1)  # [B, P, H]
+        x = tf.cast(x, tf.float32)
         x = common.activation(self.transform(x), self.config.activation)  # [B, P, E]
         return tf.reshape(self.layer_norm(x), [-1, self.config.embedding_size])
 

@@ -4,6 +4,7 @@ On a CPU, XLA's own versions of three operations are slow, and these programs re
 to bfloat16, sums along rows, and a softmax cross-entropy whose gradient takes a second pass.
 """
 
+import collections
 import contextlib
 from collections.abc import Callable, Iterator
 
@@ -18,35 +19,50 @@ _B = 0.044715 * _A
 SMALL = 2**14  # elements
 ROTARY_BASE = 10_000.0
 
-_traces_for_accelerator = False
+_target = ""
 
 
 @contextlib.contextmanager
-def accelerator() -> Iterator[None]:
-    """Trace the block for an accelerator, even if this machine has none."""
-    global _traces_for_accelerator
-    before, _traces_for_accelerator = _traces_for_accelerator, True
+def tracing_for(kind: str) -> Iterator[None]:
+    """Trace the block for a kind of device, even if this machine has none."""
+    global _target
+    before, _target = _target, kind
     try:
         yield
     finally:
-        _traces_for_accelerator = before
+        _target = before
+
+
+def target() -> str:
+    """Return the kind of device that code traced now will run on: CPU, GPU or TPU.
+
+    It is the only switch for code that is for one kind of device.
+    """
+    return _target or devices.kind()
 
 
 def is_for_cpu() -> bool:
-    """Return True if code traced now will run on a CPU: the only switch for CPU-specific code."""
-    return not _traces_for_accelerator and not devices.has_accelerator()
+    """Return True if code traced now will run on a CPU."""
+    return target() == "CPU"
+
+
+def is_for_tpu() -> bool:
+    """Return True if code traced now will run on a TPU."""
+    return target() == "TPU"
 
 
 def island(function: Callable) -> Callable:
     """Compile `function` as one XLA program, except for tensors too small to repay compiling."""
-    # One program for each value of `is_for_cpu`, since the two need different traces.
-    compiled = [tf.function(function, jit_compile=True, autograph=False) for _ in range(2)]
+    # One function for each target, since they need different traces.
+    compiled = collections.defaultdict(
+        lambda: tf.function(function, jit_compile=True, autograph=False)
+    )
 
     def call(first: tf.Tensor, *rest: object) -> object:
         size = first.shape.num_elements()
         if size is not None and size < SMALL:
             return function(first, *rest)
-        return compiled[is_for_cpu()](first, *rest)
+        return compiled[target()](first, *rest)
 
     return call
 
@@ -137,10 +153,10 @@ def gated_gelu_gradient(x: tf.Tensor, upstream: tf.Tensor) -> tf.Tensor:
 
 @island
 def weighted_cross_entropy(
-    logits: tf.Tensor, bias: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor
+    logits: tf.Tensor, bias: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor, dtype: tf.DType
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Return the sums of `linear_cross_entropy` and the gradients of the logits and the bias."""
-    logits, dtype = tf.cast(logits, tf.float32) + bias, logits.dtype
+    logits = tf.cast(logits, tf.float32) + bias
     size = tf.shape(bias)[0]
     is_valid = (labels >= 0) & (labels < size)
     own = tf.gather(logits, tf.where(is_valid, labels, 0), batch_dims=1)[:, None]
@@ -175,7 +191,8 @@ def softmax_gradient(y: tf.Tensor, upstream: tf.Tensor) -> tf.Tensor:
     return narrow(product - wide * tf.reduce_sum(product, -1, keepdims=True), y.dtype)
 
 
-def _drop(x: tf.Tensor, rate: float, key: tf.Tensor) -> tf.Tensor:
+def dropped(x: tf.Tensor, rate: float, key: tf.Tensor) -> tf.Tensor:
+    """Compute `fused.dropout`, as part of another program."""
     width = x.shape[-1] or tf.shape(x)[-1]
     rows, columns = tf.range(tf.size(x) // width), tf.range(width)
     if key.shape[0] == 3:  # a part of the batch: use its rows of the whole batch's mask
@@ -187,7 +204,7 @@ def _drop(x: tf.Tensor, rate: float, key: tf.Tensor) -> tf.Tensor:
     return tf.where(bits >= tf.constant(round(rate * 2**32), tf.uint32), kept, tf.zeros_like(x))
 
 
-dropout = island(_drop)
+dropout = island(dropped)
 
 
 def _mix(bits: tf.Tensor) -> tf.Tensor:
@@ -222,7 +239,7 @@ def normalized_sum(
     total = tf.cast(x, tf.float32)
     if update is not None:
         update = tf.cast(update, tf.float32)
-        total += update if key is None else _drop(update, rate, key)
+        total += update if key is None else dropped(update, rate, key)
     centred = total - mean(total)
     inverse = tf.math.rsqrt(mean(tf.square(centred)) + eps)
     return centred * inverse, inverse
@@ -263,22 +280,25 @@ def norm_gradient(
     d_x = narrow(d_total, x.dtype)
     if update is None:
         return d_gamma, d_beta, d_x
-    d_update = d_total if key is None else _drop(d_total, rate, key)
+    d_update = d_total if key is None else dropped(d_total, rate, key)
     return d_gamma, d_beta, d_x, narrow(d_update, update.dtype)
 
 
-def turned(x: tf.Tensor, sign: float, to: Callable = tf.cast) -> tf.Tensor:
+def turned(x: tf.Tensor, sign: float, to: Callable = tf.cast, axis: int = 2) -> tf.Tensor:
     """Rotate the pairs (i, i + D / 2) of x [B, N, S, D] by the angles of each position.
 
     Args:
       x: the tensor; the rotation is computed in float32.
       sign: 1.0, or -1.0 for the inverse.
       to: the function that casts the result to x's dtype.
+      axis: the axis of the positions, 1 or 2.
     """
     half = x.shape[-1] // 2
     frequency = ROTARY_BASE ** (-np.arange(half, dtype=np.float64) / half)
-    position = tf.cast(tf.range(tf.shape(x)[2]), tf.float32)
+    position = tf.cast(tf.range(tf.shape(x)[axis]), tf.float32)
     angle = position[:, None] * tf.constant(frequency, tf.float32)  # [S, D / 2]
+    if axis == 1:
+        angle = angle[:, None]  # [S, 1, D / 2]
     cosine, sine = tf.cos(angle), sign * tf.sin(angle)
     first, second = tf.split(tf.cast(x, tf.float32), 2, -1)
     turned = [first * cosine - second * sine, second * cosine + first * sine]

@@ -8,7 +8,7 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.config import AlbertConfig, sharing_plan
-from albert_tf.models.layers import common, rematerialize
+from albert_tf.models.layers import common, rematerialize, tpu
 from albert_tf.models.layers.attention import AttentionWeights, SelfAttention
 from albert_tf.models.layers.configured import ConfigMixin
 from albert_tf.models.layers.encoder_block import EncoderBlock
@@ -100,7 +100,7 @@ class SharedStack(ConfigMixin, tf_keras.layers.Layer):
             layer_key = common.fold_in(key, number)
             block = self.blocks[self._block_of_layer[number]]
             x = block.compute(attention[a], feed_forward[f], x, mask, layer_key, training, packing)
-            output = self.normalized(x, training)
+            output = self.normalized(tpu.twins(x).residual, training)
             if packing is not None:
                 output = tf.reshape(packing.unpack(output), shape)
             outputs.append(output)
@@ -119,8 +119,10 @@ class SharedStack(ConfigMixin, tf_keras.layers.Layer):
         gamma, beta = map(
             tf.convert_to_tensor, (self.output_layer_norm.gamma, self.output_layer_norm.beta)
         )
-        flat, norm = tf.reshape(x, [-1, shape[-1]]), (gamma, beta, self.config.layer_norm_eps)
-        return tf.reshape(common.add_dropout_norm(flat, None, norm, 0.0, None, training), shape)
+        flat = common.flat(x, shape[-1], training)
+        norm = gamma, beta, self.config.layer_norm_eps
+        normal = common.add_dropout_norm(flat, None, norm, 0.0, None, training)
+        return tf.reshape(tpu.twins(normal).operand, shape)
 
     def _rolled(self, x: tf.Tensor, mask: tf.Tensor, num_layers: int | None) -> tf.Tensor:
         """Return the output of the last layer, with a loop for each run of equal layers."""
@@ -165,7 +167,8 @@ class SharedStack(ConfigMixin, tf_keras.layers.Layer):
                 own = AttentionWeights(*weights[:split])
                 other = FeedForwardWeights(*weights[split:])
                 layer_key = common.fold_in(key, first + number)
-                return block.compute(own, other, x, mask, layer_key, training=True)
+                out = block.compute(own, other, x, mask, layer_key, training=True)
+                return tpu.twins(out).residual
 
             weights = [*attention[a], *feed_forward[f]]
             attention[a], feed_forward[f] = (

@@ -232,7 +232,7 @@ def linear_cross_entropy(dtype: tf.DType):
 
 def test_linear_cross_entropy_is_that_of_the_logits():
     sums, gradients = linear_cross_entropy(tf.float32)
-    with islands.accelerator():  # the plain operations
+    with islands.tracing_for("GPU"):  # the plain operations
         plain_sums, plain_gradients = linear_cross_entropy(tf.float32)
     np.testing.assert_allclose(sums, plain_sums, rtol=1e-5)
     for ours, plain in zip(gradients, plain_gradients, strict=True):

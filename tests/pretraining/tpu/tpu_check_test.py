@@ -33,24 +33,26 @@ MODEL = AlbertConfig(
     max_positions=16,
 )
 STEP = Step(PretrainConfig(model=MODEL, precision="mixed_bfloat16"), 64, 16, 2)
-CHIP = Chip("2x2", 1000 * MB, flops=1e9, bytes_per_s=1e9)
+CHIP = Chip("2x2", 1000 * MB, flops=1e9, clock_hz=1e9)
 
 
 class Compiler:
     """Plain: 100 MB and 10 MB a sequence; recomputed: 200 MB and 2 MB a sequence; of one part.
 
+    A plain sequence takes 1 s, a recomputed one 4/3 s, a part `part_s` more.
     surprise: Step -> MB more.
     """
 
-    def __init__(self, surprise=lambda step: 0) -> None:
-        self.surprise, self.compiled = surprise, []
+    def __init__(self, surprise=lambda step: 0, part_s: float = 0.0) -> None:
+        self.surprise, self.part_s, self.compiled = surprise, part_s, []
 
     def __call__(self, step: Step, topology: str = "") -> CompiledSize:
         self.compiled.append((step.batch, step.model.rematerialize, step.parts))
         base, slope = (200, 2) if step.model.rematerialize else (100, 10)
         size = base + slope * step.batch // step.parts + self.surprise(step)
         # What is counted by formula is taken off, for round totals.
-        return CompiledSize(0, size * MB - 4 * PARAMETERS, 0, 0.0)
+        step_s = step.batch * (4 / 3 if step.model.rematerialize else 1) + step.parts * self.part_s
+        return CompiledSize(0, size * MB - 4 * PARAMETERS, 0, 0.0, step_s=step_s)
 
 
 def plan_of(batch: int, compiler: Compiler, chip: Chip = CHIP) -> list[tpu_fit.ComputePlan]:
@@ -65,8 +67,7 @@ def test_what_is_counted_by_formula():
     again = STEP.sized(64, recompute=True)
     assert again.recomputed_flops == 2 * 64 * 16 * 3 * 768
     assert STEP.recomputed_flops == 0
-    split = STEP.sized(64, recompute=False, parts=4)
-    assert split.seconds(CHIP) == pytest.approx(STEP.flops / 1e9 + 4 * 12 * PARAMETERS / 1e9)
+    assert STEP.share_of_peak(CHIP, 2.0) == STEP.flops / 2e9
 
 
 @pytest.mark.parametrize(
@@ -150,19 +151,20 @@ def test_the_cheapest_way():
     plain = plan_of(64, Compiler())[0]  # 740 MB
     assert (plain.name, plain.confirmed, plain.need) == ("plain", True, 740 * MB)
     # 200 sequences: 4 parts of 50, 600 MB; or recomputed at once, 600 MB.
-    fast_memory = CHIP._replace(bytes_per_s=1e15)
-    split = plan_of(200, Compiler(), fast_memory)[0]
+    split = plan_of(200, Compiler())[0]
     assert (split.name, split.step.parts, split.step.batch) == ("accumulate", 4, 200)
-    assert split.need == 600 * MB
-    slow_memory = CHIP._replace(bytes_per_s=1.0)
-    again = plan_of(200, Compiler(), slow_memory)[0]
+    assert (split.need, split.step_s) == (600 * MB, 200)
+    # 4 parts of 100 s more take 600 s; recomputed in one part, 367 s.
+    slow_parts = Compiler(part_s=100.0)
+    again = plan_of(200, slow_parts)[0]
+    assert again.step_s == pytest.approx(200 * 4 / 3 + 100)
     assert (again.name, again.step.parts, again.step.flags) == (
         "recompute",
         1,
         "--set model.rematerialize=true",
     )
     # 1,000: recomputed at most 399 at once, so 4 parts of 250, 700 MB.
-    (both,) = [one for one in plan_of(1000, Compiler(), slow_memory) if one.name == "recompute"]
+    (both,) = [one for one in plan_of(1000, slow_parts) if one.name == "recompute"]
     assert (both.step.parts, both.step.model.rematerialize) == (4, True)
 
 
@@ -172,7 +174,7 @@ def test_a_way_that_compiles_larger_than_foreseen_is_split_further():
     best = plan_of(80, compiler)[0]
     assert (best.name, best.step.parts, best.need) == ("accumulate", 2, 500 * MB)
     compiler = Compiler(lambda step: 450 * (step.parts > 1))
-    best = plan_of(200, compiler, CHIP._replace(bytes_per_s=1e15))[0]
+    best = plan_of(200, compiler)[0]
     # 4 parts of 50 take 1,050 MB; 5 of 40 take 950.
     assert (best.name, best.step.parts, best.need) == ("accumulate", 5, 950 * MB)
     assert compiler.compiled[-2:] == [(200, False, 4), (200, False, 5)]

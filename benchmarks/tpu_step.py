@@ -1,8 +1,9 @@
 """Run `pretraining.tpu_check` on tf-models-official's model, with the same flags and output.
 
-    python -m benchmarks.memory --preset=albert-xxlarge-v2 --batch=8 --topology=v5e
+    python -m benchmarks.tpu_step --preset=albert-xxlarge-v2 --batch=8 --topology=v5e
 
-The model is its AlbertEncoder and MaskedLM head, with the loss, clipping and optimizer of our step.
+It prints memory and estimated time. The model is its AlbertEncoder and MaskedLM head, with the
+loss, clipping and optimizer of our step.
 It has no rematerialization and is built without dropout.
 """
 

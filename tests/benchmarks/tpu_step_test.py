@@ -3,7 +3,7 @@
 import pytest
 
 from albert_tf.models.config import AlbertConfig, head_param_counts
-from benchmarks.memory import OfficialPretrainer
+from benchmarks.tpu_step import OfficialPretrainer
 from pretraining.loop.config import PretrainConfig
 from pretraining.tpu.lowering import argument_bytes, lower_step
 

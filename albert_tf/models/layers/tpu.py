@@ -1,0 +1,237 @@
+"""Operations for training on a TPU.
+
+On a TPU, XLA computes element-wise work inside a matrix product at no cost, as its operands are
+read or its results are written. A pass of its own over [B, S, H] takes as long as half of a product
+with [H, H], and a copy to another layout takes longer. So here
+
+- heads stay axes of the products: no tensor is transposed;
+- a LayerNorm is computed again in each product that reads it, and so is its gradient;
+- products are not rounded before float32 arithmetic, and gradients of weights are sums in float32;
+- a softmax is normalized after the product with the values, on a tensor of D instead of S columns.
+
+The functions equal those of `fused`. Shapes are those of `albert_tf.models.layers`.
+"""
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from albert_tf.models.layers import islands, xla_internals
+
+# Of float32 logits: half of the fast memory of a chip, in which they then stay.
+BLOCK_BYTES = 2**26
+MAX_BLOCKS = 8  # each is a part of the program
+
+
+class Twins(NamedTuple):
+    """Two equal tensors: if a tensor has both uses, XLA writes it to memory and reads it again."""
+
+    residual: tf.Tensor  # to be added
+    operand: tf.Tensor  # to be multiplied
+
+
+def twins(x: tf.Tensor | Twins) -> Twins:
+    """Return x, or twice the tensor x."""
+    return x if isinstance(x, Twins) else Twins(x, x)
+
+
+def einsum(equation: str, a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
+    """Return a sum of products in float32, as by `tf.einsum`; each letter is in two of three."""
+    left, right, out = re.split(",|->", equation)
+    batch = [letter for letter in left if letter in right and letter in out]
+    summed = [letter for letter in left if letter in right and letter not in out]
+    rest = [letter for letter in left + right if letter in out and letter not in batch]
+    places = [[[side.index(x) for x in axes] for side in (left, right)] for axes in (summed, batch)]
+    product = xla_internals.dot(a, b, *places)
+    natural = [*batch, *rest]
+    return tf.transpose(product, [natural.index(letter) for letter in out])
+
+
+def affine(
+    x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor, equation: str = "bsk,kn->bsn"
+) -> tf.Tensor:
+    """Return the product of x and a float32 kernel plus a bias, in x's dtype."""
+    rows, columns, out = re.split(",|->", equation)
+
+    @tf.custom_gradient
+    def op(x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tuple[tf.Tensor, Callable]:
+        narrow = tf.cast(kernel, x.dtype)
+
+        def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+            d_x = einsum(f"{out},{columns}->{rows}", upstream, narrow)
+            d_kernel = einsum(f"{rows},{out}->{columns}", x, upstream)
+            is_row = [i for i, letter in enumerate(out) if letter not in columns]
+            d_bias = tf.reduce_sum(tf.cast(upstream, tf.float32), is_row)
+            return tf.cast(d_x, x.dtype), d_kernel, d_bias
+
+        return tf.cast(einsum(equation, x, narrow) + bias, x.dtype), gradient
+
+    return op(x, kernel, bias)
+
+
+def attention(
+    query: tf.Tensor,
+    keys: tf.Tensor,
+    values: tf.Tensor,
+    mask: tf.Tensor,
+    rate: float,
+    key: tf.Tensor | None,
+    block_bytes: int = BLOCK_BYTES,
+) -> tf.Tensor:
+    """Return dropout(softmax(q k^T + mask)) v of [B, S, N, D], computed in float32.
+
+    The gradient of the softmax needs sum(p * dp), which equals sum(context * d_context) (arXiv
+    2205.14135, section B.4).
+
+    Args:
+      query: [B, S, N, D], scaled.
+      keys: [B, S, N, D].
+      values: [B, S, N, D].
+      mask: float32 [B, 1, 1, S].
+      rate: of dropout.
+      key: of dropout; None for none.
+      block_bytes: the sequences of a block are computed together (`_num_blocks`).
+    """
+    parts = _num_blocks(query, block_bytes)
+
+    @tf.custom_gradient
+    def op(*inputs: tf.Tensor) -> tuple[tf.Tensor, Callable]:
+        split = zip(*(tf.split(x, parts) for x in inputs), strict=True)
+        masks = tf.split(mask, parts)
+        blocks = (
+            _attend(*block, masks[i], lambda x, i=i: _drop(x, rate, key, i, parts))
+            for i, block in enumerate(split)
+        )
+        contexts, backward = zip(*blocks, strict=True)
+
+        def gradient(upstream: tf.Tensor) -> list[tf.Tensor]:
+            upstreams = tf.split(upstream, parts)
+            gradients = [run(part) for run, part in zip(backward, upstreams, strict=True)]
+            return [tf.concat(each, 0) for each in zip(*gradients, strict=True)]
+
+        return tf.concat(contexts, 0), gradient
+
+    return op(query, keys, values)
+
+
+def _num_blocks(query: tf.Tensor, block_bytes: int) -> int:
+    """Return into how many blocks, at most MAX_BLOCKS, the batch is divided.
+
+    If possible, the float32 logits of a block fit into `block_bytes`.
+    """
+    batch, length, heads, _ = query.shape
+    needed = 4 * heads * length * length
+    at_once = max(-(-batch // MAX_BLOCKS), block_bytes // needed)
+    return batch // max(n for n in range(1, min(batch, at_once) + 1) if batch % n == 0)
+
+
+def _drop(x: tf.Tensor, rate: float, key: tf.Tensor | None, part: int, parts: int) -> tf.Tensor:
+    """Apply dropout to one of `parts` equal parts with its rows of the whole mask."""
+    if key is None:
+        return x
+    if parts > 1:
+        outer = key[2] if key.shape[0] == 3 else tf.constant(0)
+        key = tf.stack([key[0], key[1], outer * parts + part])
+    return islands.dropped(x, rate, key)
+
+
+def _attend(
+    q: tf.Tensor, k: tf.Tensor, v: tf.Tensor, mask: tf.Tensor, drop: Callable
+) -> tuple[tf.Tensor, Callable]:
+    """Return the context of a block and the function that gives the gradients of q, k and v."""
+    dtype = q.dtype
+
+    def by_query(x: tf.Tensor) -> tf.Tensor:
+        return tf.transpose(x, [0, 2, 1])[..., None]  # [B, N, S] -> [B, S, N, 1]
+
+    logits = einsum("bsnd,btnd->bnst", q, k) + mask
+    largest = tf.reduce_max(logits, -1, keepdims=True)
+    weights = tf.cast(tf.exp(logits - largest), dtype)
+    total = tf.reduce_sum(tf.cast(weights, tf.float32), -1)  # [B, N, S]
+    context = einsum("bnst,btnd->bsnd", drop(weights), v) / by_query(total)
+    context = tf.cast(context, dtype)
+
+    def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        up = tf.cast(upstream, tf.float32)
+        along = tf.reduce_sum(up * tf.cast(context, tf.float32), -1)  # [B, S, N]
+        along = tf.transpose(along, [0, 2, 1]) / total  # [B, N, S]
+        scaled = tf.cast(up / by_query(total), dtype)
+        d_v = einsum("bnst,bsnd->btnd", drop(weights), scaled)
+        d_weights = drop(einsum("bsnd,btnd->bnst", scaled, v))
+        d_logits = tf.cast(weights, tf.float32) * (d_weights - along[..., None])
+        d_logits = tf.cast(d_logits, dtype)
+        d_q = einsum("bnst,btnd->bsnd", d_logits, k)
+        d_k = einsum("bnst,bsnd->btnd", d_logits, q)
+        return tf.cast(d_q, dtype), tf.cast(d_k, dtype), tf.cast(d_v, dtype)
+
+    return context, gradient
+
+
+def rotate(x: tf.Tensor) -> tf.Tensor:
+    """Apply rotary positions to x [B, S, N, D]."""
+
+    @tf.custom_gradient
+    def op(x: tf.Tensor) -> tuple[tf.Tensor, Callable]:
+        return islands.turned(x, 1.0, axis=1), lambda d: islands.turned(d, -1.0, axis=1)
+
+    return op(x)
+
+
+def add_dropout_norm(
+    x: tf.Tensor,
+    update: tf.Tensor | None,
+    gamma: tf.Tensor,
+    beta: tf.Tensor,
+    eps: float,
+    rate: float,
+    key: tf.Tensor | None,
+) -> Twins:
+    """Return LayerNorm(x + dropout(update)) of [B, S, H], computed in float32, in x's dtype.
+
+    If `update` is None, return LayerNorm(x). The sum is rounded to x's dtype.
+    """
+
+    def drop(x: tf.Tensor) -> tf.Tensor:
+        return x if key is None else islands.dropped(x, rate, key)
+
+    @tf.custom_gradient
+    def op(gamma: tf.Tensor, beta: tf.Tensor, *added: tf.Tensor) -> tuple[tuple, Callable]:
+        total = tf.cast(added[0], tf.float32)
+        if update is not None:
+            total += drop(tf.cast(added[1], tf.float32))
+        mean = tf.reduce_mean(total, -1, keepdims=True)
+        variance = tf.reduce_mean(tf.square(total), -1, keepdims=True) - tf.square(mean)
+        inverse = tf.math.rsqrt(tf.maximum(variance, 0.0) + eps)
+        statistics = tf.cast(total, x.dtype), mean, inverse
+
+        def normal(total: tf.Tensor, mean: tf.Tensor, inverse: tf.Tensor) -> tf.Tensor:
+            return (tf.cast(total, tf.float32) - mean) * inverse
+
+        def result() -> tf.Tensor:
+            return tf.cast(normal(*xla_internals.barrier(*statistics)) * gamma + beta, x.dtype)
+
+        def gradient(*upstreams: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            upstream = tf.add_n([tf.cast(each, tf.float32) for each in upstreams])
+            n = normal(*statistics)
+            d_normal = upstream * gamma
+            mean_d = tf.reduce_mean(d_normal, -1, keepdims=True)
+            along = tf.reduce_mean(d_normal * n, -1, keepdims=True)
+            kept = tf.cast(upstream, x.dtype), mean_d, along, *statistics
+
+            def d_total() -> tf.Tensor:
+                upstream, mean_d, along, *own = xla_internals.barrier(*kept)
+                d_normal = tf.cast(upstream, tf.float32) * gamma
+                return own[2] * (d_normal - mean_d - normal(*own) * along)
+
+            d_gamma = tf.reduce_sum(upstream * n, [0, 1])
+            d_beta = tf.reduce_sum(upstream, [0, 1])
+            d_x = tf.cast(d_total(), x.dtype)
+            if update is None:
+                return d_gamma, d_beta, d_x
+            return d_gamma, d_beta, d_x, tf.cast(drop(d_total()), update.dtype)
+
+        return (result(), result()), gradient
+
+    return Twins(*op(gamma, beta, x, *([] if update is None else [update])))

@@ -1,0 +1,177 @@
+"""The operations for TPUs equal those for CPUs; both are computed on a CPU here."""
+
+import contextlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+from albert_tf.models.config import AlbertConfig
+from albert_tf.models.layers import islands, tpu
+from albert_tf.models.pretrainer import AlbertPretrainer
+
+CONFIG = AlbertConfig(
+    vocab_size=300,
+    embedding_size=16,
+    hidden_size=32,
+    num_layers=2,
+    num_heads=4,
+    intermediate_size=64,
+    max_positions=24,
+    initializer_range=0.2,
+)
+DROPOUT = {"hidden_dropout": 0.1, "attention_dropout": 0.1}
+MODERN = {"norm": "pre", "positions": "rotary", "ffn": "gated"}
+BATCH, LENGTH, SLOTS = 4, 24, 5
+
+
+def batch() -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
+    """Inputs with padding, and labels with an empty slot."""
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(12, LENGTH + 1, (BATCH, 1))
+    inputs = {
+        "input_word_ids": rng.integers(5, 300, (BATCH, LENGTH)),
+        "input_mask": np.arange(LENGTH) < lengths,
+        "input_type_ids": rng.integers(0, 2, (BATCH, LENGTH)),
+        "masked_lm_positions": rng.integers(0, 12, (BATCH, SLOTS)),
+    }
+    labels = {
+        "masked_lm_ids": tf.constant(rng.integers(5, 300, (BATCH, SLOTS)), tf.int32),
+        "masked_lm_weights": tf.constant([[1.0] * (SLOTS - 1) + [0.0]] * BATCH),
+    }
+    return {name: tf.constant(value, tf.int32) for name, value in inputs.items()}, labels
+
+
+def step(policy: str, for_tpu: bool, **changes) -> tuple[np.ndarray, list[np.ndarray]]:
+    """The sums of the masked LM, and the gradients of both losses in one program."""
+    tf_keras.utils.set_random_seed(0)
+    model = AlbertPretrainer(CONFIG.replace(**changes), dtype=policy).create_weights()
+    inputs, labels = batch()
+
+    @tf.function(jit_compile=True, autograph=False)
+    def run() -> tuple[tf.Tensor, list[tf.Tensor]]:
+        with islands.tracing_for("TPU") if for_tpu else contextlib.nullcontext():
+            with tf.GradientTape() as tape:
+                key = tf.constant([3, 4])
+                outputs = model(inputs, training=True, dropout_key=key, labels=labels)
+                loss = outputs["mlm_sums"][0] + tf.reduce_sum(outputs["pair_logits"][:, 0])
+            gradients = tape.gradient(loss, model.trainable_variables)
+            return outputs["mlm_sums"], list(map(tf.convert_to_tensor, gradients))
+
+    sums, gradients = run()
+    return sums.numpy(), [gradient.numpy() for gradient in gradients]
+
+
+@pytest.mark.slow  # each compiles two training steps with XLA
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param(DROPOUT, id="dropout"),
+        pytest.param(MODERN, id="modern"),
+        pytest.param({"activation": "relu", "sharing": "none"}, id="relu, own weights"),
+        pytest.param(
+            DROPOUT | {"rematerialize": True, "rematerialize_chunks": 2}, id="rematerialize"
+        ),
+    ],
+)
+def test_losses_and_gradients_are_those_of_the_cpu(changes):
+    sums, gradients = step("float32", True, **changes)
+    wanted_sums, wanted = step("float32", False, **changes)
+    np.testing.assert_allclose(sums, wanted_sums, rtol=1e-5)
+    scale = max(np.linalg.norm(gradient) for gradient in wanted)
+    for gradient, reference in zip(gradients, wanted, strict=True):
+        # A softmax ignores the key's bias, whose gradient is rounding alone.
+        tolerance = 1e-5 * np.linalg.norm(reference) + 1e-7 * scale
+        assert np.linalg.norm(gradient - reference) <= tolerance
+
+
+@pytest.mark.slow
+def test_bfloat16_is_as_exact_as_on_a_cpu():
+    _, exact = step("float32", False)
+    errors = []
+    for for_tpu in (True, False):
+        sums, gradients = step("mixed_bfloat16", for_tpu)
+        assert np.isfinite(sums).all()
+        differences = [a - b for a, b in zip(gradients, exact, strict=True)]
+        errors.append(np.linalg.norm(np.concatenate([each.ravel() for each in differences])))
+    scale = np.linalg.norm(np.concatenate([each.ravel() for each in exact]))
+    assert errors[0] <= 1.2 * errors[1] < 0.05 * scale
+
+
+def gradients(function, *inputs: np.ndarray) -> list[np.ndarray]:
+    """The result of a function, and the gradients of a random weighting of it."""
+
+    @tf.function(jit_compile=True, autograph=False)
+    def run(*tensors: tf.Tensor) -> list[tf.Tensor]:
+        with tf.GradientTape() as tape:
+            tape.watch(tensors)
+            result = function(*tensors)
+            loss = tf.reduce_sum(result * normal(*result.shape, seed=99))
+        return [result, *tape.gradient(loss, tensors)]
+
+    return [tensor.numpy() for tensor in run(*map(tf.constant, inputs))]
+
+
+def normal(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+def assert_same(ours: list[np.ndarray], wanted: list[np.ndarray]) -> None:
+    for one, other in zip(ours, wanted, strict=True):
+        assert np.linalg.norm(one - other) <= 1e-5 * np.linalg.norm(other) + 1e-5
+
+
+@pytest.mark.parametrize("block_bytes", [tpu.BLOCK_BYTES, 1])
+@pytest.mark.parametrize("rate", [0.0, 0.5])
+def test_attention_is_that_of_the_definition(rate, block_bytes):  # one block, or one a sequence
+    key = tf.constant([1, 2]) if rate else None
+    mask = tf.constant([[0.0] * 6, [0.0] * 4 + [-10000.0] * 2])[:, None, None]
+
+    def plain(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
+        weights = tf.nn.softmax(tf.einsum("bsnd,btnd->bnst", q, k) + mask)
+        weights = weights if key is None else islands.dropped(weights, rate, key)
+        return tf.einsum("bnst,btnd->bsnd", weights, v)
+
+    inputs = [normal(2, 6, 3, 4, seed=seed) for seed in range(3)]
+    ours = gradients(lambda q, k, v: tpu.attention(q, k, v, mask, rate, key, block_bytes), *inputs)
+    assert_same(ours, gradients(plain, *inputs))
+
+
+def test_a_norm_and_both_of_its_twins():
+    def ours(x: tf.Tensor, update: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
+        key = tf.constant([1, 2])
+        twins = tpu.add_dropout_norm(x, update, gamma, beta, 1e-12, 0.5, key)
+        return twins.residual + 2.0 * twins.operand
+
+    def plain(x: tf.Tensor, update: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
+        total = x + islands.dropped(update, 0.5, tf.constant([1, 2]))
+        mean, variance = tf.nn.moments(total, -1, keepdims=True)
+        return 3.0 * ((total - mean) / tf.sqrt(variance + 1e-12) * gamma + beta)
+
+    inputs = normal(2, 5, 8), normal(2, 5, 8, seed=1), normal(8, seed=2), normal(8, seed=3)
+    assert_same(gradients(ours, *inputs), gradients(plain, *inputs))
+
+
+def test_an_affine_map_into_heads():
+    def plain(x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+        return tf.einsum("bsh,hnd->bsnd", x, kernel) + bias
+
+    inputs = normal(2, 5, 6), normal(6, 3, 4, seed=1), normal(3, 4, seed=2)
+    ours = gradients(lambda *given: tpu.affine(*given, equation="bsh,hnd->bsnd"), *inputs)
+    assert_same(ours, gradients(plain, *inputs))
+
+
+@pytest.mark.parametrize(
+    "equation",
+    ["bsk,kn->bsn", "bsnd,btnd->bnst", "bnst,btnd->bsnd", "bsh,bsnd->hnd", "nv,ne->ve"],
+)
+def test_einsum_is_tensorflow_s(equation):
+    rng = np.random.default_rng(0)
+    sizes = dict(zip("abdehknstv", range(2, 12), strict=True)) | {"t": 5}
+    left, right = (
+        tf.constant(rng.normal(size=[sizes[letter] for letter in side]), tf.float32)
+        for side in equation.split("->")[0].split(",")
+    )
+    run = tf.function(lambda: tpu.einsum(equation, left, right), jit_compile=True)
+    np.testing.assert_allclose(run(), tf.einsum(equation, left, right), rtol=1e-5, atol=1e-5)

@@ -1,0 +1,91 @@
+"""The estimate of a program's time: counted by hand, and against products of a known time."""
+
+import pytest
+
+from pretraining.tpu.cost_model import estimated_cycles
+from pretraining.tpu.lowering import TpuCompiler
+from pretraining.tpu.step import CHIPS, parse_topology
+
+COST = 'backend_config={"estimated_cycles":"%d"}'
+# 7 + 12 trips of (3 + a call of 2) + 12 trips of 5, since a loop that counts down has no bound.
+PROGRAM = f"""HloModule jit_step
+
+%add.1 (x: f32[], y: f32[]) -> f32[] {{
+  ROOT %add.2 = f32[] add(f32[] %x, f32[] %y), {COST % 100}
+}}
+
+%called.1 (p: f32[8]) -> f32[8] {{
+  ROOT %negate.1 = f32[8]{{0}} negate(f32[8] %p), {COST % 2}
+}}
+
+%up_body.1 (state: (s32[], f32[8])) -> (s32[], f32[8]) {{
+  %fusion.1 = f32[8]{{0}} fusion(f32[8] %x), calls=%add.1, {COST % 3}
+  %call.1 = f32[8]{{0}} call(f32[8] %fusion.1), to_apply=%called.1
+}}
+
+%up_condition.1 (state: (s32[], f32[8])) -> pred[] {{
+  %constant.1 = s32[]{{:T(128)}} constant(12)
+  ROOT %compare.1 = pred[] compare(s32[] %i, s32[] %constant.1), direction=LT
+}}
+
+%down_body.1 (state: (s32[], f32[8])) -> (s32[], f32[8]) {{
+  %fusion.2 = f32[8]{{0}} fusion(f32[8] %x), calls=%add.1, {COST % 5}
+}}
+
+%down_condition.1 (state: (s32[], f32[8])) -> pred[] {{
+  %constant.2 = s32[]{{:T(128)}} constant(0)
+  ROOT %compare.2 = pred[] compare(s32[] %i, s32[] %constant.2), direction=GE
+}}
+
+ENTRY %main.1 (p: f32[8]) -> f32[8] {{
+  %fusion.3 = f32[8]{{0}} fusion(f32[8] %p), calls=%add.1, {COST % 7}
+  %while.1 = (s32[], f32[8]) while(%t), condition=%up_condition.1, body=%up_body.1
+  ROOT %while.2 = (s32[], f32[8]) while(%t), condition=%down_condition.1, body=%down_body.1
+}}
+"""
+
+
+def test_cycles_by_hand():
+    assert estimated_cycles(PROGRAM) == 7 + 12 * (3 + 2) + 12 * 5
+    known = PROGRAM.replace(
+        "body=%down_body.1", 'body=%down_body.1, backend_config={"known_trip_count":{"n":"4"}}'
+    )
+    assert estimated_cycles(known) == 7 + 12 * (3 + 2) + 4 * 5
+
+
+PRODUCTS = """
+module @products {
+  func.func @main(%arg0: tensor<8192x4096xbf16>, %arg1: tensor<4096x4096xbf16>)
+      -> tensor<8192x4096xbf16> {
+    %zero = stablehlo.constant dense<0> : tensor<i32>
+    %one = stablehlo.constant dense<1> : tensor<i32>
+    %trips = stablehlo.constant dense<TRIPS> : tensor<i32>
+    %out:3 = stablehlo.while(%i = %zero, %x = %arg0, %w = %arg1)
+        : tensor<i32>, tensor<8192x4096xbf16>, tensor<4096x4096xbf16>
+    cond {
+      %less = stablehlo.compare LT, %i, %trips : (tensor<i32>, tensor<i32>) -> tensor<i1>
+      stablehlo.return %less : tensor<i1>
+    } do {
+      %next = stablehlo.add %i, %one : tensor<i32>
+      %y = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0] :
+        (tensor<8192x4096xbf16>, tensor<4096x4096xbf16>) -> tensor<8192x4096xbf16>
+      stablehlo.return %next, %y, %w : tensor<i32>, tensor<8192x4096xbf16>, tensor<4096x4096xbf16>
+    }
+    return %out#1 : tensor<8192x4096xbf16>
+  }
+}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("generation", CHIPS)
+def test_large_products_run_near_the_peak(generation):
+    pytest.importorskip("libtpu", reason="libtpu is absent: requirements-tpu-check.txt")
+    topology, chip = parse_topology(generation)
+    compiler = TpuCompiler(topology)
+    five, ten = (
+        compiler.compile(PRODUCTS.replace("TRIPS", str(trips))).step_s for trips in (5, 10)
+    )
+    peak_s = 2 * 8192 * 4096 * 4096 / chip.flops
+    assert 0.95 * peak_s < (ten - five) / 5 < 1.25 * peak_s
+    assert ten == pytest.approx(2 * five, rel=0.05)
