@@ -54,7 +54,7 @@ def is_for_tpu() -> bool:
 def island(function: Callable) -> Callable:
     """Compile `function` as one XLA program, except for tensors too small to repay compiling."""
     # One function for each target, since they need different traces.
-    compiled = collections.defaultdict(
+    compiled: dict[str, Callable] = collections.defaultdict(
         lambda: tf.function(function, jit_compile=True, autograph=False)
     )
 

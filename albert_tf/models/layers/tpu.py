@@ -13,7 +13,7 @@ The functions equal those of `fused`. Shapes are those of `albert_tf.models.laye
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -98,10 +98,9 @@ def attention(
 
     @tf.custom_gradient
     def op(*inputs: tf.Tensor) -> tuple[tf.Tensor, Callable]:
-        split = zip(*(tf.split(x, parts) for x in inputs), strict=True)
-        masks = tf.split(mask, parts)
+        split = zip(*(tf.split(x, parts) for x in (*inputs, mask)), strict=True)
         blocks = (
-            _attend(*block, masks[i], lambda x, i=i: _drop(x, rate, key, i, parts))
+            _attend(block, lambda x, i=i: _drop(x, rate, key, i, parts))
             for i, block in enumerate(split)
         )
         contexts, backward = zip(*blocks, strict=True)
@@ -137,10 +136,9 @@ def _drop(x: tf.Tensor, rate: float, key: tf.Tensor | None, part: int, parts: in
     return islands.dropped(x, rate, key)
 
 
-def _attend(
-    q: tf.Tensor, k: tf.Tensor, v: tf.Tensor, mask: tf.Tensor, drop: Callable
-) -> tuple[tf.Tensor, Callable]:
-    """Return the context of a block and the function that gives the gradients of q, k and v."""
+def _attend(block: Sequence[tf.Tensor], drop: Callable) -> tuple[tf.Tensor, Callable]:
+    """Return the context of (q, k, v, mask) and a function that returns the first three gradients."""
+    q, k, v, mask = block
     dtype = q.dtype
 
     def by_query(x: tf.Tensor) -> tf.Tensor:
