@@ -137,7 +137,7 @@ def _drop(x: tf.Tensor, rate: float, key: tf.Tensor | None, part: int, parts: in
 
 
 def _attend(block: Sequence[tf.Tensor], drop: Callable) -> tuple[tf.Tensor, Callable]:
-    """Return the context of (q, k, v, mask) and a function that returns the first three gradients."""
+    """Return the context of (q, k, v, mask) and the function of the gradients of q, k and v."""
     q, k, v, mask = block
     dtype = q.dtype
 
