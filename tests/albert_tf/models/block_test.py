@@ -27,6 +27,12 @@ BLOCKS = list(itertools.product(NORMS, POSITIONS, FFNS))
 NEW = {"norm": "pre", "positions": "rotary", "ffn": "gated"}
 
 
+@pytest.fixture(autouse=True)
+def seed():
+    """Whatever ran before, a test has the same weights."""
+    tf_keras.utils.set_random_seed(1)
+
+
 def config(**changes) -> AlbertConfig:
     values = {
         "vocab_size": 50,
