@@ -43,6 +43,9 @@ EXPECTATION_NOTE = (
     "in context needs more text, a wider model and hours (README: `albert-base-v2`)."
 )
 
+# Fails if exports would be asked where our code can be imported.
+WITHOUT_OUR_CODE = "import importlib.util; assert importlib.util.find_spec('albert_tf') is None"
+
 
 @dataclasses.dataclass(frozen=True)
 class DemoOptions:
@@ -139,6 +142,7 @@ def main(options: DemoOptions) -> None:
     for kind in ("encoder", "preprocessing", "fill_mask"):
         export(demo, kind, "pretrained")
     # -I: the process can import neither from this folder nor from PYTHONPATH.
+    demo.run("isolation", "-I", "-c", WITHOUT_OUR_CODE)
     demo.run("asking", "-I", "examples/ask.py", exported(demo, "fill_mask"), *FILL_MASK_TEXTS)
     demo.run(
         "fine-tuning",
