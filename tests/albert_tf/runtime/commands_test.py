@@ -135,6 +135,8 @@ def run(package, *argv):
         env={"PYTHONPATH": f"{root}:{package}"},
         capture_output=True,
         text=True,
+        # A shell lets what it starts in the background ignore it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     return done.returncode, done.stdout, done.stderr
 
@@ -183,6 +185,7 @@ def status(monkeypatch, capsys):
     """program -> exit status and standard error of the command, in this process."""
     monkeypatch.setattr(sys, "argv", ["prog", "--corpus=a"])
     before = signal.getsignal(signal.SIGTERM)
+    interrupt = signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def status(program) -> tuple[int, str]:
         with pytest.raises(SystemExit) as stop:
@@ -191,6 +194,7 @@ def status(monkeypatch, capsys):
 
     yield status
     signal.signal(signal.SIGTERM, before)
+    signal.signal(signal.SIGINT, interrupt)
 
 
 def test_what_the_machine_refuses_is_one_line(status, tmp_path):
