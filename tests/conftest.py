@@ -7,11 +7,24 @@ import os
 import pathlib
 from collections.abc import Callable
 
+import hypothesis
 import pytest
 
 # A graph is a million small objects: to look for garbage among them all the time is a twentieth of
 # the suite's.
 gc.set_threshold(100_000, 20, 100)
+
+
+@hypothesis.given(hypothesis.strategies.none())
+@hypothesis.settings(max_examples=1, database=None)
+def first_example(_: None) -> None:
+    """Before its first example, Hypothesis looks for garbage, later for as long as a minute."""
+
+
+def pytest_sessionstart() -> None:
+    """Lets it look while there is little to look at."""
+    first_example()
+
 
 TINY_CORPUS = "python_docs:email,logging,unittest,asyncio,json,argparse,collections"
 

@@ -21,6 +21,7 @@ def table(text: str) -> dict[str, list[float]]:
     }
 
 
+@pytest.mark.slow
 def test_the_table(tuned, fruit, tmp_path, capsys):
     """Of a folder whose own labels have other numbers than the run's."""
     run = str(tuned / "seed-0")

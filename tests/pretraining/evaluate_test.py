@@ -85,6 +85,7 @@ def test_passages_of_squad(run: RunDir, passages: str, capsys, monkeypatch):
     ]
 
 
+@pytest.mark.slow
 def test_fixed_pairs_of_a_converted_checkpoint(tiny_tokenizer: str, converted: str, tmp_path):
     """What can be asked is asked; and nothing is left in the checkpoint's folder."""
     output, figures = str(tmp_path / "fixed"), str(tmp_path / "figures.json")

@@ -208,6 +208,7 @@ def loaded(tmp_path, monkeypatch):
     return place
 
 
+@pytest.mark.slow
 def test_activation_and_epsilons_follow_from_the_outputs(least, loaded):
     config = least.replace(
         sharing="none", activation="relu", layer_norm_eps=1e-5, mlm_layer_norm_eps=1e-3

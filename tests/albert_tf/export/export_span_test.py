@@ -131,6 +131,7 @@ PART = st.sampled_from([part for part in PARTS if part != "\ud83d"])
 TEXT = st.lists(PART, max_size=60).map("".join)
 
 
+@pytest.mark.slow
 @hypothesis_settings(max_examples=5, deadline=None)
 @given(pairs=st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=16))
 def test_any_strings(both, pairs):

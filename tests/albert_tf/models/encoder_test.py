@@ -91,6 +91,7 @@ def test_eager_graph_and_xla_agree(encoder, fake_inputs):
     close(tf.function(encoder, jit_compile=True)(inputs), eager, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_dropout_agrees_in_eager_graph_and_xla(encoder, fake_inputs):
     # One layer: XLA for CPUs takes long over random numbers.
     config = encoder.config.replace(num_layers=1, hidden_dropout=0.2, attention_dropout=0.2)

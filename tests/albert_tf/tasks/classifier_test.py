@@ -186,6 +186,7 @@ def test_on_a_tpu_all_batches_have_one_shape(tiny, monkeypatch):
     )
 
 
+@pytest.mark.slow
 def test_dropout_in_fit_follows_seed_and_step(tiny, fake_inputs):
     model = SequenceClassifier(AlbertEncoder(tiny), TASK).create_weights()
     batch = fake_inputs(4, 9), np.array([0, 1, 0, 1])

@@ -171,6 +171,7 @@ def reference_answer(starts, ends, features, row: int, example, task: SpanTask) 
     return text
 
 
+@pytest.mark.slow
 def test_real_windows_are_ranked_as_by_the_reference(shared_data, tiny):
     """XQuAD in windows of 64 pieces, random weights: normalising each window would differ."""
     examples = list(questions_of(str(shared_data / "squad" / "xquad.en.json.gz")))[:150]

@@ -258,6 +258,7 @@ def test_evaluation_sees_every_record_once_in_order(sharded, in_order, batch_siz
     assert batch["pair_weight"].sum() == 22
 
 
+@pytest.mark.slow
 def test_evaluation_is_the_same_each_time_whatever_the_batch(sharded, in_order):
     first = list(in_order.as_numpy_iterator())
     assert_same(first, list(in_order.as_numpy_iterator()))

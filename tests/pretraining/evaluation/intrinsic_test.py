@@ -129,6 +129,7 @@ def test_a_model_without_a_pair_objective_has_probes_alone(records: Records):
         assert abs(result[f"probe/{pair}"] - 0.5) < 4 * math.sqrt(0.25 / (COUNT // 2))
 
 
+@pytest.mark.slow
 def test_in_mid_training_only_what_is_trained(
     records: Records, result: dict[str, Any], monkeypatch
 ):
@@ -147,6 +148,7 @@ def test_in_mid_training_only_what_is_trained(
         assert quick[name] == pytest.approx(result[name])
 
 
+@pytest.mark.slow
 def test_one_document_has_neither_random_pairs_nor_probes(tmp_path: pathlib.Path):
     records = write(tmp_path / "one", [[3] * 40])
     result = evaluate(Oracle(), records, config("nsp"), 32)

@@ -84,6 +84,7 @@ def test_the_best_is_kept_and_exported_and_patience_ends_the_run(
     assert not np.allclose(best, last, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_held_out_records_are_part_of_the_run(tiny_records: str, tmp_path: pathlib.Path):
     with pytest.raises(InputError, match="--heldout=FOLDER and --set evaluation.every=STEPS go"):
         start(tiny_records, tmp_path / "run")

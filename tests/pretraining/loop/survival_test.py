@@ -187,7 +187,7 @@ class TestGuard:
         reader = tf.train.load_checkpoint(str(tmp_path / "run/checkpoints"))
         assert reader.get_tensor("guard/offset/.ATTRIBUTES/VARIABLE_VALUE") == 4
 
-    @pytest.mark.slow_parameters("4", "6")
+    @pytest.mark.slow
     @pytest.mark.parametrize("stop", [4, 6, 8])  # 4 is saved anyway
     def test_a_stop_before_going_back_changes_nothing(
         self, masked_records: str, tmp_path: pathlib.Path, capsys, stop: int

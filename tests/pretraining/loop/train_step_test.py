@@ -49,6 +49,7 @@ def sums_and_gradients(
     return [each.numpy() for each in (sums, *gradients)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("parts", "cores"),
     [
