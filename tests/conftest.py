@@ -21,7 +21,8 @@ def first_example(_: None) -> None:
     """Before its first example, Hypothesis looks for garbage, later for as long as a minute."""
 
 
-def pytest_sessionstart() -> None:
+@pytest.fixture(scope="session", autouse=True)
+def little_garbage() -> None:
     """Lets it look while there is little to look at."""
     first_example()
 
