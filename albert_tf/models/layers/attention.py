@@ -136,10 +136,11 @@ class SelfAttention(ConfigMixin, tf_keras.layers.Layer):
         """Return the attention of [B, S, H] in training."""
         config = self.config
         heads = [config.num_heads, config.head_size]
+        parts = tpu.num_blocks(x.shape[0], x.shape[1], config.num_heads)
 
         def project(kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
             kernel = tf.reshape(kernel, [config.hidden_size, *heads])
-            return tpu.affine(x, kernel, tf.reshape(bias, heads), "bsh,hnd->bsnd")
+            return tpu.affine(x, kernel, tf.reshape(bias, heads), "bsh,hnd->bsnd", parts)
 
         scale = config.head_size**-0.5
         query = project(weights.query_kernel * scale, weights.query_bias * scale)
@@ -149,7 +150,7 @@ class SelfAttention(ConfigMixin, tf_keras.layers.Layer):
             query, keys = tpu.rotate(query), tpu.rotate(keys)
         rate = config.attention_dropout
         own = common.fold_in(key, 0) if rate else None
-        context = tpu.attention(query, keys, values, mask, rate, own)
+        context = tpu.attention(query, keys, values, mask, rate, own, parts)
         kernel = tf.reshape(weights.output_kernel, [*heads, config.hidden_size])
         return tpu.affine(context, kernel, weights.output_bias, "bsnd,ndh->bsh")
 

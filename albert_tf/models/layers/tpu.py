@@ -50,9 +50,17 @@ def einsum(equation: str, a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
 
 
 def affine(
-    x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor, equation: str = "bsk,kn->bsn"
+    x: tf.Tensor,
+    kernel: tf.Tensor,
+    bias: tf.Tensor,
+    equation: str = "bsk,kn->bsn",
+    parts: int = 1,
 ) -> tf.Tensor:
-    """Return the product of x and a float32 kernel plus a bias, in x's dtype."""
+    """Return the product of x and a float32 kernel plus a bias, in x's dtype.
+
+    `parts` is the number of blocks in which the upstream gradient is computed: the sum of a block
+    is then part of the product that computes it.
+    """
     rows, columns, out = re.split(",|->", equation)
 
     @tf.custom_gradient
@@ -63,7 +71,8 @@ def affine(
             d_x = einsum(f"{out},{columns}->{rows}", upstream, narrow)
             d_kernel = einsum(f"{rows},{out}->{columns}", x, upstream)
             is_row = [i for i, letter in enumerate(out) if letter not in columns]
-            d_bias = tf.reduce_sum(tf.cast(upstream, tf.float32), is_row)
+            blocks = tf.split(tf.cast(upstream, tf.float32), parts)
+            d_bias = tf.add_n([tf.reduce_sum(block, is_row) for block in blocks])
             return tf.cast(d_x, x.dtype), d_kernel, d_bias
 
         return tf.cast(einsum(equation, x, narrow) + bias, x.dtype), gradient
@@ -78,7 +87,7 @@ def attention(
     mask: tf.Tensor,
     rate: float,
     key: tf.Tensor | None,
-    block_bytes: int = BLOCK_BYTES,
+    parts: int = 1,
 ) -> tf.Tensor:
     """Return dropout(softmax(q k^T + mask)) v of [B, S, N, D], computed in float32.
 
@@ -92,9 +101,8 @@ def attention(
       mask: float32 [B, 1, 1, S].
       rate: of dropout.
       key: of dropout; None for none.
-      block_bytes: the sequences of a block are computed together (`_num_blocks`).
+      parts: the number of blocks of the batch, computed one after another.
     """
-    parts = _num_blocks(query, block_bytes)
 
     @tf.custom_gradient
     def op(*inputs: tf.Tensor) -> tuple[tf.Tensor, Callable]:
@@ -115,14 +123,12 @@ def attention(
     return op(query, keys, values)
 
 
-def _num_blocks(query: tf.Tensor, block_bytes: int) -> int:
-    """Return into how many blocks, at most MAX_BLOCKS, the batch is divided.
+def num_blocks(batch: int, length: int, heads: int) -> int:
+    """Return into how many blocks, at most MAX_BLOCKS, attention should divide the batch.
 
-    If possible, the float32 logits of a block fit into `block_bytes`.
+    If possible, the float32 logits of a block fit into BLOCK_BYTES.
     """
-    batch, length, heads, _ = query.shape
-    needed = 4 * heads * length * length
-    at_once = max(-(-batch // MAX_BLOCKS), block_bytes // needed)
+    at_once = max(-(-batch // MAX_BLOCKS), BLOCK_BYTES // (4 * heads * length * length))
     return batch // max(n for n in range(1, min(batch, at_once) + 1) if batch % n == 0)
 
 

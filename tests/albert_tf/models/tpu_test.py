@@ -122,9 +122,9 @@ def assert_same(ours: list[np.ndarray], wanted: list[np.ndarray]) -> None:
         assert np.linalg.norm(one - other) <= 1e-5 * np.linalg.norm(other) + 1e-5
 
 
-@pytest.mark.parametrize("block_bytes", [tpu.BLOCK_BYTES, 1])
+@pytest.mark.parametrize("parts", [1, 2])
 @pytest.mark.parametrize("rate", [0.0, 0.5])
-def test_attention_is_that_of_the_definition(rate, block_bytes):  # one block, or one a sequence
+def test_attention_is_that_of_the_definition(rate, parts):
     key = tf.constant([1, 2]) if rate else None
     mask = tf.constant([[0.0] * 6, [0.0] * 4 + [-10000.0] * 2])[:, None, None]
 
@@ -134,7 +134,7 @@ def test_attention_is_that_of_the_definition(rate, block_bytes):  # one block, o
         return tf.einsum("bnst,btnd->bsnd", weights, v)
 
     inputs = [normal(2, 6, 3, 4, seed=seed) for seed in range(3)]
-    ours = gradients(lambda q, k, v: tpu.attention(q, k, v, mask, rate, key, block_bytes), *inputs)
+    ours = gradients(lambda q, k, v: tpu.attention(q, k, v, mask, rate, key, parts), *inputs)
     assert_same(ours, gradients(plain, *inputs))
 
 
@@ -158,8 +158,17 @@ def test_an_affine_map_into_heads():
         return tf.einsum("bsh,hnd->bsnd", x, kernel) + bias
 
     inputs = normal(2, 5, 6), normal(6, 3, 4, seed=1), normal(3, 4, seed=2)
-    ours = gradients(lambda *given: tpu.affine(*given, equation="bsh,hnd->bsnd"), *inputs)
-    assert_same(ours, gradients(plain, *inputs))
+    for parts in (1, 2):
+        ours = gradients(lambda *given: tpu.affine(*given, "bsh,hnd->bsnd", parts), *inputs)  # noqa: B023
+        assert_same(ours, gradients(plain, *inputs))
+
+
+def test_the_blocks_of_attention():
+    # 12 heads: 64 MiB hold the logits of 85 sequences of 128 pieces and of 5 of 512.
+    assert tpu.num_blocks(64, 128, 12) == 1
+    assert tpu.num_blocks(16, 512, 12) == 4  # of 4, the largest divisor up to 5
+    assert tpu.num_blocks(72, 512, 64) == 8  # as many as there may be
+    assert tpu.num_blocks(7, 4096, 64) == 7
 
 
 @pytest.mark.parametrize(
