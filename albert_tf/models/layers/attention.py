@@ -136,11 +136,10 @@ class SelfAttention(ConfigMixin, tf_keras.layers.Layer):
         """Return the attention of [B, S, H] in training."""
         config = self.config
         heads = [config.num_heads, config.head_size]
-        parts = tpu.num_blocks(x.shape[0], x.shape[1], config.num_heads)
 
         def project(kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
             kernel = tf.reshape(kernel, [config.hidden_size, *heads])
-            return tpu.affine(x, kernel, tf.reshape(bias, heads), "bsh,hnd->bsnd", parts)
+            return tpu.affine(x, kernel, tf.reshape(bias, heads), "bsh,hnd->bsnd")
 
         scale = config.head_size**-0.5
         query = project(weights.query_kernel * scale, weights.query_bias * scale)
@@ -150,6 +149,7 @@ class SelfAttention(ConfigMixin, tf_keras.layers.Layer):
             query, keys = tpu.rotate(query), tpu.rotate(keys)
         rate = config.attention_dropout
         own = common.fold_in(key, 0) if rate else None
+        parts = tpu.num_blocks(x.shape[0], x.shape[1], config.num_heads)
         context = tpu.attention(query, keys, values, mask, rate, own, parts)
         kernel = tf.reshape(weights.output_kernel, [*heads, config.hidden_size])
         return tpu.affine(context, kernel, weights.output_bias, "bsnd,ndh->bsh")

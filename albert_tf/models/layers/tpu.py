@@ -50,17 +50,9 @@ def einsum(equation: str, a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
 
 
 def affine(
-    x: tf.Tensor,
-    kernel: tf.Tensor,
-    bias: tf.Tensor,
-    equation: str = "bsk,kn->bsn",
-    parts: int = 1,
+    x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor, equation: str = "bsk,kn->bsn"
 ) -> tf.Tensor:
-    """Return the product of x and a float32 kernel plus a bias, in x's dtype.
-
-    `parts` is the number of blocks in which the upstream gradient is computed: the sum of a block
-    is then part of the product that computes it.
-    """
+    """Return the product of x and a float32 kernel plus a bias, in x's dtype."""
     rows, columns, out = re.split(",|->", equation)
 
     @tf.custom_gradient
@@ -71,8 +63,7 @@ def affine(
             d_x = einsum(f"{out},{columns}->{rows}", upstream, narrow)
             d_kernel = einsum(f"{rows},{out}->{columns}", x, upstream)
             is_row = [i for i, letter in enumerate(out) if letter not in columns]
-            blocks = tf.split(tf.cast(upstream, tf.float32), parts)
-            d_bias = tf.add_n([tf.reduce_sum(block, is_row) for block in blocks])
+            d_bias = tf.reduce_sum(tf.cast(upstream, tf.float32), is_row)
             return tf.cast(d_x, x.dtype), d_kernel, d_bias
 
         return tf.cast(einsum(equation, x, narrow) + bias, x.dtype), gradient
