@@ -46,7 +46,7 @@ def folder(system: str = "") -> str:
 def program_key(step: Step, topology: str) -> dict[str, Any]:
     """Return everything that determines the program and the compiler.
 
-    Rates, steps and seeds do not: they are only numbers inside the program.
+    Learning rates, numbers of steps and seeds are left out: they only change constants in it.
     """
     config = step.config
     return {

@@ -81,8 +81,7 @@ class Step:
 
     Attributes:
       batch: sequences on a chip.
-      quick: compile with the least effort, for a fast estimate. The program that will run is
-        another one.
+      quick: compile with the least effort, for a fast estimate. Training runs another program.
     """
 
     config: PretrainConfig

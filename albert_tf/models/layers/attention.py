@@ -10,7 +10,7 @@ from albert_tf.models.layers import common, islands, tpu
 from albert_tf.models.layers.configured import ConfigMixin
 from albert_tf.models.layers.packing import Packing
 
-MASKED = -10000.0  # added to logits of padded positions; finite, so that fully padded rows stay so
+MASKED = -10000.0  # added to the logits of padding; finite, so that rows of padding stay finite
 
 
 class AttentionWeights(NamedTuple):

@@ -16,8 +16,8 @@ class Packing:
 
     T is the number of real positions, rounded up to a multiple of a 64th of B * S, so that XLA
     compiles programs for few values of T. The spare rows are copies of a padded position, and
-    padded positions are copies of a spare row. If no loss depends on a padded position, neither has
-    a gradient, and the gradient of each direction is the other direction.
+    padded positions are copies of a spare row. If no loss depends on a padded position, spare rows
+    and padded positions have no gradient, and the gradient of `pack` is `unpack` and vice versa.
 
     Attributes:
       rows: int32 [T], the position of each row.

@@ -1,4 +1,4 @@
-"""A run of layers whose gradient keeps only each layer's input and recomputes the rest.
+"""Consecutive layers whose gradient keeps only each layer's input and recomputes the rest.
 
 Both directions are a loop over the layers, so that the code does not grow with depth. The tensors
 that a gradient needs (attention matrices, the feed-forward's inner activations) exist for one layer
