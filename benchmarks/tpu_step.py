@@ -44,6 +44,7 @@ class OfficialPretrainer(tf_keras.Model):
         dropout_key: tf.Tensor | None = None,
         labels: Mapping[str, tf.Tensor] | None = None,
     ) -> dict[str, tf.Tensor]:
+        """Return the logits of both heads; `dropout_key` and `labels` are ignored."""
         outputs = self.encoder([inputs[name] for name in INPUTS], training=training)
         logits = self.mlm_head(outputs["sequence_output"], inputs["masked_lm_positions"])
         return {

@@ -234,9 +234,11 @@ class SoftCrossEntropy(tf_keras.losses.Loss):
         self.temperature = temperature
 
     def get_config(self) -> dict[str, Any]:
+        """Return the arguments of the constructor."""
         return super().get_config() | {"temperature": self.temperature}
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+        """Return the loss of each example; `y_true` and `y_pred` are logits."""
         teacher_probabilities = tf.nn.softmax(y_true / self.temperature)
         losses = tf.nn.softmax_cross_entropy_with_logits(
             teacher_probabilities, y_pred / self.temperature

@@ -18,12 +18,12 @@ gc.set_threshold(100_000, 20, 100)
 @hypothesis.given(hypothesis.strategies.none())
 @hypothesis.settings(max_examples=1, database=None)
 def first_example(_: None) -> None:
-    """Before its first example, Hypothesis looks for garbage, later for as long as a minute."""
+    """Run Hypothesis once: its first example triggers garbage collection, slow on a large heap."""
 
 
 @pytest.fixture(scope="session", autouse=True)
 def little_garbage() -> None:
-    """Lets it look while there is little to look at."""
+    """Trigger that collection while the heap is small."""
     first_example()
 
 

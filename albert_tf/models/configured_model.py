@@ -27,6 +27,7 @@ class ConfiguredModel(ConfigMixin, tf_keras.Model):
         self.unroll = unroll
 
     def get_config(self) -> dict[str, Any]:
+        """Return the arguments of the constructor, and the paths of the frozen layers."""
         return super().get_config() | {"unroll": self.unroll, "frozen": frozen_layers(self)}
 
     @classmethod
@@ -44,6 +45,7 @@ class ConfiguredModel(ConfigMixin, tf_keras.Model):
         return super().load_weights(*args, **kwargs)
 
     def build_from_config(self, config: Mapping[str, Any]) -> None:
+        """Create every weight; `config` is not needed."""
         self.create_weights()
 
     @classmethod

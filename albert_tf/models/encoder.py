@@ -81,6 +81,7 @@ class AlbertEncoder(ConfiguredModel):
         num_layers: int | None = None,
         skip_padding: bool = False,
     ) -> dict[str, tf.Tensor | list[tf.Tensor]]:
+        """Run the encoder; see the class for shapes and arguments."""
         config = self.config
         check_types(inputs, INPUTS)
         _check_shapes(inputs, config)
@@ -111,6 +112,7 @@ class AlbertEncoder(ConfiguredModel):
         return tf.tanh(self.pooler(tf.cast(hidden[:, 0], tf.float32)))
 
     def create_weights(self) -> Self:
+        """Create every weight by one symbolic call; return self."""
         call_symbolically(self, INPUTS)
         return self
 

@@ -52,6 +52,7 @@ class AlbertPretrainer(ConfiguredModel):
         dropout_key: common.DropoutKey | None = None,
         labels: Mapping[str, tf.Tensor] | None = None,
     ) -> dict[str, tf.Tensor | list[tf.Tensor]]:
+        """Run the encoder and both heads; see the class for shapes and arguments."""
         check_types(inputs, (*INPUTS, "masked_lm_positions"))
         outputs = self.encoder(
             {name: inputs[name] for name in INPUTS},
@@ -73,6 +74,7 @@ class AlbertPretrainer(ConfiguredModel):
         return outputs
 
     def create_weights(self) -> Self:
+        """Create every weight by one symbolic call; return self."""
         call_symbolically(self, [*INPUTS, "masked_lm_positions"])
         return self
 

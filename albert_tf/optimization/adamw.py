@@ -48,6 +48,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
         self.exclude = tuple(exclude)
 
     def build(self, var_list: list[tf.Variable]) -> None:
+        """Create m and v of each variable; a second call does nothing."""
         # `apply_gradients` calls this again with its variables, which may be a part of the model.
         if getattr(self, "_built", False):
             return
@@ -57,6 +58,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
         self._built = True
 
     def update_step(self, gradient: tf.Tensor, variable: tf.Variable) -> None:
+        """Update one variable, unless its gradient has a non-finite value."""
         gradient = tf.convert_to_tensor(gradient)
         is_finite = tf.reduce_all(tf.math.is_finite(gradient))
         # Mask the factors: selecting between old and new values would read them all once more.
@@ -83,6 +85,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
         return any(re.search(pattern, name) for pattern in self.exclude)
 
     def get_config(self) -> dict[str, object]:
+        """Return the arguments of the constructor."""
         return super().get_config() | {
             "learning_rate": self._serialize_hyperparameter(self._learning_rate),
             "weight_decay_rate": self.weight_decay_rate,

@@ -43,6 +43,7 @@ class LinearWarmupLinearDecay(tf_keras.optimizers.schedules.LearningRateSchedule
         self.constant_steps = constant_steps
 
     def __call__(self, step: tf.Tensor) -> tf.Tensor:
+        """Return the learning rate at `step`, float32."""
         step = tf.cast(step, tf.float32)
         warmup = step / max(1, self.warmup_steps)
         decaying = tf.maximum(0.0, step - self.constant_steps)
@@ -50,6 +51,7 @@ class LinearWarmupLinearDecay(tf_keras.optimizers.schedules.LearningRateSchedule
         return self.peak * tf.where(step < self.warmup_steps, warmup, decay)
 
     def get_config(self) -> dict[str, float | int]:
+        """Return the arguments of the constructor."""
         return {
             "peak": self.peak,
             "warmup_steps": self.warmup_steps,

@@ -83,6 +83,7 @@ class SequenceClassifier(TaskModel):
             )
 
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> tf.Tensor:
+        """Return the logits; see the class for shapes."""
         outputs, key = self.encode(inputs, training)
         pooled = outputs["pooled_output"]
         if training and self.task.exit_losses:
@@ -91,6 +92,7 @@ class SequenceClassifier(TaskModel):
         return self.head(common.dropout(pooled, self.task.dropout, key))
 
     def training_losses(self) -> tf_keras.losses.Loss:
+        """Return the argument of `compile(loss=...)`."""
         if self.task.exit_losses:
             return ExitCrossEntropy()
         return tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -104,6 +106,7 @@ class ExitCrossEntropy(tf_keras.losses.Loss):
     """
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+        """Return the loss of each example, [B]."""
         logits = y_pred if y_pred.shape.rank == 3 else y_pred[:, tf.newaxis]
         targets = tf.repeat(tf.reshape(y_true, [-1, 1]), tf.shape(logits)[1], axis=1)
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(tf.cast(targets, tf.int32), logits)

@@ -60,6 +60,7 @@ class MultipleChoice(TaskModel):
         self.head = head_dense(1, "head")
 
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> tf.Tensor:
+        """Return the logits; see the class for shapes."""
         length = common.shape_of(inputs["input_word_ids"])[-1]
         flat = {name: tf.reshape(inputs[name], [-1, length]) for name in INPUTS}  # [B C, S]
         outputs, key = self.encode(flat, training)
@@ -67,9 +68,11 @@ class MultipleChoice(TaskModel):
         return tf.reshape(scores, [-1, self.task.num_choices])
 
     def training_losses(self) -> tf_keras.losses.Loss:
+        """Return the argument of `compile(loss=...)`."""
         return tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
     def create_weights(self) -> Self:
+        """Create every weight by one symbolic call; return self."""
         call_symbolically(self, INPUTS, self.task.num_choices)
         return self
 

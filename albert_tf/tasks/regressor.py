@@ -52,6 +52,7 @@ class SequenceRegressor(TaskModel):
         self.head = head_dense(1, "head")
 
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> tf.Tensor:
+        """Return the predicted values, float32 [B]."""
         outputs, key = self.encode(inputs, training)
         return self.score(common.dropout(outputs["pooled_output"], self.task.dropout, key))
 
@@ -60,6 +61,7 @@ class SequenceRegressor(TaskModel):
         return self.task.center + self.task.scale * self.head(pooled)[:, 0]
 
     def training_losses(self) -> tf_keras.losses.Loss:
+        """Return the argument of `compile(loss=...)`."""
         return SquaredError(self.task.scale)
 
 
@@ -72,9 +74,11 @@ class SquaredError(tf_keras.losses.Loss):
         self.scale = scale
 
     def get_config(self) -> dict[str, Any]:
+        """Return the arguments of the constructor."""
         return super().get_config() | {"scale": self.scale}
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+        """Return the loss of each example, [B]."""
         targets = tf.cast(tf.reshape(y_true, tf.shape(y_pred)), tf.float32)
         return tf.square((targets - y_pred) / self.scale)
 

@@ -91,6 +91,7 @@ class TaskModel(PolicyMixin, tf_keras.Model):
         return model
 
     def build_from_config(self, config: Mapping[str, Any]) -> None:
+        """Create every weight; `config` is not needed."""
         self.create_weights()
 
     def encode(

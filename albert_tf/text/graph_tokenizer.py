@@ -80,6 +80,7 @@ class SentencePieceOps(tf.Module):
         self._new_ids = _replacement_table(tokenizer)
 
     def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Return the ids of each text without special pieces: string [B] -> int32 [B, (pieces)]."""
         ids = self.processor.tokenize(self.shorten(self.normalize(texts))[0])
         new = self.replace(ids)
         return ids if new is None else new.merge_dims(1, 2)
@@ -127,6 +128,7 @@ class WordPieceOps(tf.Module):
         )
 
     def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Return the ids of each text without special pieces: string [B] -> int32 [B, (pieces)]."""
         return self.cut(self.words(texts)).merge_dims(1, 2)
 
     def words(self, texts: tf.Tensor) -> tf.RaggedTensor:

@@ -86,6 +86,7 @@ class LayerwiseAdamW(AdamW):
     def apply_gradients(
         self, grads_and_vars: Iterable[tuple[Any, tf.Variable]], *args: Any, **kwargs: Any
     ) -> tf.Variable:
+        """Apply the gradients, made dense; variables without a gradient are skipped."""
         dense = [  # the pooler of span models has none; tf_keras would warn
             (tf.convert_to_tensor(each), variable)
             for each, variable in grads_and_vars
@@ -106,5 +107,6 @@ class LayerwiseAdamW(AdamW):
         return factor * update
 
     def get_config(self) -> dict[str, object]:
+        """Return the arguments of the constructor."""
         own = {"factors": self.factors, "bias_correction": self.bias_correction}
         return super().get_config() | own

@@ -1,4 +1,4 @@
-"""Proves the printed sizes against the paper's, and that the documentation shows the same."""
+"""Tests of the printed sizes against the paper's, and that the documentation shows the same."""
 
 import json
 import pathlib

@@ -1,4 +1,4 @@
-"""Proves the figures of the serving benchmark, that it ends where a system fails, and one run."""
+"""Tests of the serving benchmark: its figures, its end where a system fails, and one run."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Proves what the benchmark's figures rest on: its arithmetic, its batches, and one real run."""
+"""Tests of the benchmark of steps: its arithmetic, its batches, and one real run."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Proves that a mistake on the command line is one line and status 2, and leaves nothing behind."""
+"""Tests that a mistake on the command line is one line and status 2, and leaves nothing behind."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Proves what a build writes: the same bytes each time, counted, globally shuffled, all or none."""
+"""Tests of a build's output: the same bytes each time, counted, globally shuffled, all or none."""
 
 import collections
 import dataclasses
@@ -340,7 +340,7 @@ PLACES = {
 
 
 def stop_at(monkeypatch, place: tuple, count: int, error: BaseException) -> None:
-    """Lets a method work so many times; then it raises."""
+    """Make a method raise after `count` calls."""
     real, calls = getattr(*place), []
 
     def stop_after(*args: object) -> object:

@@ -1,4 +1,4 @@
-"""Proves that masked records are trained on as they are, ours and others', and damage is named."""
+"""Tests that masked records are trained on as they are, ours and others', and damage is named."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""Proves that records are printed as they are read, and counted right."""
+"""Tests that records are printed as they are read, and counted right."""
 
 import pathlib
 import re

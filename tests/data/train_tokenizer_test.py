@@ -1,4 +1,4 @@
-"""Proves that a trained vocabulary has ALBERT's layout, is reproducible, and is all or nothing."""
+"""Tests that a trained vocabulary has ALBERT's layout, is reproducible, and is all or nothing."""
 
 import dataclasses
 import os

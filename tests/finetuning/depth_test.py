@@ -1,4 +1,4 @@
-"""Proves the table of depths: scores and layers of the export's signatures, FLOPs that fall."""
+"""Tests of the table of depths: scores and layers of the export's signatures, FLOPs that fall."""
 
 import pathlib
 import shutil

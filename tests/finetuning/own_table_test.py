@@ -163,7 +163,9 @@ def test_what_is_refused(
         main(other)
 
 
-def test_runs_of_before_are_the_same(tuned: pathlib.Path, fruit: str, start: str, tmp_path, capsys):
+def test_runs_of_older_versions_are_recognized(
+    tuned: pathlib.Path, fruit: str, start: str, tmp_path, capsys
+):
     """Their config.json has neither the columns nor `training.class_weights`."""
     path = tmp_path / "run"
     shutil.copytree(tuned / "seed-0", path)

@@ -232,7 +232,7 @@ def test_a_second_process_writes_nothing_into_a_live_run(live: FinetuneOptions):
     assert files_of(pathlib.Path(run.path)) == before
 
 
-def test_nor_where_the_first_has_ended_in_the_meantime(
+def test_a_run_that_finishes_before_the_lock_is_left_alone(
     live: FinetuneOptions, tuned: pathlib.Path, monkeypatch, capsys
 ):
     """It ends between the look at result.json and the lock."""

@@ -1,4 +1,4 @@
-"""Proves the named experiments: sizes against the paper's and against built models, and recipes.
+"""Tests of the named experiments: recipes, and sizes against the paper's and built models'.
 
 The paper rounds to millions from counts that it does not give: what is computed may differ by 1.6
 million or 1.1 %, whichever is more.

@@ -56,9 +56,11 @@ class ClassifierModule(TextModule):
         self._leave_early = EarlyExit(model, patience) if patience else None
 
     def predict(self, inputs: Mapping[str, tf.Tensor], depth: int | None) -> tf.Tensor:
+        """Return the probabilities, float32 [n, C], using `depth` layers, or all if None."""
         return tf.nn.softmax(self._head(self._encode(inputs, num_layers=depth)["pooled_output"]))
 
     def answer(self, values: tf.Tensor) -> Answer:
+        """Return the signature's outputs for probabilities [B, C]."""
         return {
             "label": tf.gather(self._labels, tf.argmax(values, axis=1)),
             "score": tf.reduce_max(values, axis=1),
@@ -66,6 +68,7 @@ class ClassifierModule(TextModule):
         }
 
     def signatures(self) -> dict[str, object]:
+        """Return the signatures that the class describes."""
         examples = tf.TensorSpec([None], tf.string, "inputs")
         classify = signature(self._classify, [examples])
         signatures = super().signatures() | {"classify": classify}

@@ -39,6 +39,7 @@ class EmbeddingModule(TextModule):
         self._weights, self._pooling = encoder.variables, pooling
 
     def predict(self, inputs: Mapping[str, tf.Tensor], depth: int | None) -> tf.Tensor:
+        """Return the embeddings, float32 [n, H], using `depth` layers, or all if None."""
         outputs = self._encode(inputs, num_layers=depth)
         if self._pooling == "cls":
             return outputs["pooled_output"]
@@ -47,4 +48,5 @@ class EmbeddingModule(TextModule):
         return total / tf.maximum(tf.reduce_sum(mask, axis=1), 1.0)
 
     def answer(self, values: tf.Tensor) -> Answer:
+        """Return the signature's output for embeddings [B, H]."""
         return {"embedding": values}

@@ -57,6 +57,7 @@ class PreprocessingModule(tf.Module):
 
     @tf.function(input_signature=[_TEXTS], autograph=False)
     def __call__(self, texts: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Tokenize and pack strings [B] into the model's inputs, int32 [B, S] each."""
         return self._graph.pack([self._graph(texts)], self._seq_length)
 
     def signatures(self) -> dict[str, Any]:

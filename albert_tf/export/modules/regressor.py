@@ -25,7 +25,9 @@ class RegressorModule(TextModule):
         self._score, self._weights = model.score, model.variables
 
     def predict(self, inputs: Mapping[str, tf.Tensor], depth: int | None) -> tf.Tensor:
+        """Return the scores, float32 [n], using `depth` layers, or all if None."""
         return self._score(self._encode(inputs, num_layers=depth)["pooled_output"])
 
     def answer(self, values: tf.Tensor) -> Answer:
+        """Return the signature's output for scores [B]."""
         return {"score": values}

@@ -51,6 +51,7 @@ class SelfAttention(ConfigMixin, tf_keras.layers.Layer):
         self.layer_norm = common.layer_norm(config.layer_norm_eps, "layer_norm")
 
     def build(self, input_shape: object) -> None:
+        """Create the variables."""
         parts = (self.query, self.key, self.value, self.output_dense, self.layer_norm)
         common.build(parts, self.config.hidden_size)
         super().build(input_shape)
@@ -69,6 +70,7 @@ class SelfAttention(ConfigMixin, tf_keras.layers.Layer):
         key: common.DropoutKey | None = None,
         training: bool = False,
     ) -> tf.Tensor:
+        """Apply the layer; see the class for shapes."""
         return tpu.twins(self.compute(self.weight_tensors(), x, mask, key, training)).residual
 
     def compute(

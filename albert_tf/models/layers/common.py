@@ -58,6 +58,7 @@ class Affine(ConfigMixin, Float32Layer):
         self.units, self.scale = units, scale
 
     def build(self, input_shape: Sequence[int | None]) -> None:
+        """Create the variables."""
         shape = (input_shape[-1], self.units)
         first = initializer(self.config, self.scale)
         self.kernel = self.add_weight("kernel", shape, initializer=first)
@@ -65,9 +66,11 @@ class Affine(ConfigMixin, Float32Layer):
         super().build(input_shape)
 
     def get_config(self) -> dict[str, Any]:
+        """Return the arguments of the constructor."""
         return super().get_config() | {"units": self.units, "scale": self.scale}
 
     def call(self, x: tf.Tensor, training: bool = False) -> tf.Tensor:
+        """Apply the layer; see the class for shapes."""
         return affine(x, self.kernel, self.bias, training)
 
 

@@ -31,6 +31,7 @@ class AlbertEmbeddings(ConfigMixin, tf_keras.layers.Layer):
         )
 
     def build(self, input_shape: object) -> None:
+        """Create the variables."""
         config = self.config
         self.word_embeddings = self._table("word_embeddings", config.vocab_size)
         self.type_embeddings = self._table("type_embeddings", config.type_vocab_size)
@@ -50,6 +51,7 @@ class AlbertEmbeddings(ConfigMixin, tf_keras.layers.Layer):
         key: common.DropoutKey | None = None,
         training: bool = False,
     ) -> tf.Tensor:
+        """Apply the layer; see the class for shapes."""
         word_ids, type_ids = inputs["input_word_ids"], inputs["input_type_ids"]
         x = tf.gather(self.word_embeddings, word_ids)  # [B, S, E]
         x += self._types(type_ids, x.dtype, training)

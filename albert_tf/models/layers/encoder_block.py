@@ -37,6 +37,7 @@ class EncoderBlock(ConfigMixin, tf_keras.layers.Layer):
         self.feed_forward = feed_forward or FeedForward(config, dtype=self.dtype_policy)
 
     def get_config(self) -> dict[str, Any]:
+        """Return the arguments of the constructor, with the sub-layers serialized."""
         serialize = tf_keras.saving.serialize_keras_object
         return super().get_config() | {
             "attention": serialize(self.attention),
@@ -51,6 +52,7 @@ class EncoderBlock(ConfigMixin, tf_keras.layers.Layer):
         return super().from_config({**config, **parts})
 
     def build(self, input_shape: object) -> None:
+        """Create the variables."""
         common.build((self.attention, self.feed_forward), self.config.hidden_size)
         super().build(input_shape)
 
@@ -61,6 +63,7 @@ class EncoderBlock(ConfigMixin, tf_keras.layers.Layer):
         key: common.DropoutKey | None = None,
         training: bool = False,
     ) -> tf.Tensor:
+        """Apply the layer; see the class for shapes."""
         weights = self.attention.weight_tensors(), self.feed_forward.weight_tensors()
         return tpu.twins(self.compute(*weights, x, mask, key, training)).residual
 

@@ -38,6 +38,7 @@ class FeedForward(ConfigMixin, tf_keras.layers.Layer):
         self.layer_norm = common.layer_norm(config.layer_norm_eps, "layer_norm")
 
     def build(self, input_shape: object) -> None:
+        """Create the variables."""
         common.build((self.intermediate, self.layer_norm), self.config.hidden_size)
         common.build((self.output_dense,), self.config.inner_size)
         super().build(input_shape)
@@ -57,6 +58,7 @@ class FeedForward(ConfigMixin, tf_keras.layers.Layer):
     def call(
         self, x: tf.Tensor, key: common.DropoutKey | None = None, training: bool = False
     ) -> tf.Tensor:
+        """Apply the layer; see the class for shapes."""
         return tpu.twins(self.compute(self.weight_tensors(), x, key, training)).residual
 
     def compute(

@@ -31,6 +31,7 @@ class MlmHead(ConfigMixin, Float32Layer):
         self.layer_norm = common.layer_norm(config.mlm_layer_norm_eps, "layer_norm")
 
     def build(self, input_shape: object) -> None:
+        """Create the variables."""
         self.bias = self.add_weight(
             name="output_bias", shape=(self.config.vocab_size,), initializer="zeros"
         )
@@ -45,6 +46,7 @@ class MlmHead(ConfigMixin, Float32Layer):
         weights: tf.Tensor | None = None,
         loss_dtype: tf.DType = tf.float32,
     ) -> tf.Tensor:
+        """Return the logits or, with labels, the weighted sums; see the class for shapes."""
         x = self._hidden(sequence_output, positions)
         if labels is not None:
             table, bias = map(tf.convert_to_tensor, (word_embeddings, self.bias))
@@ -75,4 +77,5 @@ class PairHead(ConfigMixin, Float32Layer):
         self.dense = common.dense(config, 2, "dense")
 
     def call(self, pooled_output: tf.Tensor) -> tf.Tensor:
+        """Return the logits; see the class for shapes."""
         return self.dense(tf.cast(pooled_output, tf.float32))

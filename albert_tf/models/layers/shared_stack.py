@@ -68,12 +68,14 @@ class SharedStack(ConfigMixin, tf_keras.layers.Layer):
         )
 
     def build(self, input_shape: object) -> None:
+        """Create the variables."""
         layers = (*self.attentions, *self.feed_forwards, *self.blocks)
         last = () if self.output_layer_norm is None else (self.output_layer_norm,)
         common.build((*layers, *last), self.config.hidden_size)
         super().build(input_shape)
 
     def get_config(self) -> dict[str, Any]:
+        """Return the arguments of the constructor."""
         return super().get_config() | {"unroll": self.unroll}
 
     def call(
@@ -85,6 +87,7 @@ class SharedStack(ConfigMixin, tf_keras.layers.Layer):
         num_layers: int | None = None,
         packing: Packing | None = None,
     ) -> list[tf.Tensor]:
+        """Apply the layers; see the class for shapes and arguments."""
         if not (self.unroll or training):
             return [self.normalized(self._rolled(x, mask, num_layers), training)]
         # Read each weight once, even if several layers use it.

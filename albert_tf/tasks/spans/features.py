@@ -59,6 +59,7 @@ class SpanFeatures(Features):
         return len(np.unique(self.example[self.sequences.cut]))
 
     def notes(self) -> list[str]:
+        """Return notes on truncated questions and on lost or undecodable answers, one line each."""
         notes = [self.cut_note(self.cut, self.num_examples)] if self.cut else []
         if self.lost:
             notes.append(
@@ -74,6 +75,7 @@ class SpanFeatures(Features):
         return notes
 
     def cut_note(self, cut: int, count: int) -> str:
+        """Return the note that `cut` of `count` questions are truncated."""
         limit = "`task.query_length`, or half of the window,"
         return f"{cut:,} of {count:,} questions are longer than {limit} and are truncated"
 

@@ -35,6 +35,7 @@ class IndependentHead(Float32Layer):
         self.dense = head_dense(2, "dense")
 
     def get_config(self) -> dict[str, Any]:
+        """Return the arguments of the constructor."""
         return super().get_config() | {"max_length": self.max_length, "n_best": self.n_best}
 
     def logits(self, hidden: tf.Tensor, allowed: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -84,6 +85,7 @@ class JointHead(Float32Layer):
         self.answer_class = AnswerClass(dropout, name="answer_class")
 
     def get_config(self) -> dict[str, Any]:
+        """Return the arguments of the constructor."""
         return super().get_config() | {"beam": self.beam, "dropout": self.dropout}
 
     def logits(
@@ -136,6 +138,7 @@ class EndLogits(Float32Layer):
     """
 
     def build(self, input_shape: tf.TensorShape) -> None:
+        """Create the variables."""
         width = input_shape[-1]
         self.dense_0 = head_dense(width, "dense_0")
         self.layer_norm = common.layer_norm(1e-12, "LayerNorm")
@@ -144,6 +147,7 @@ class EndLogits(Float32Layer):
         super().build(input_shape)
 
     def call(self, hidden: tf.Tensor, starts: tf.Tensor) -> tf.Tensor:
+        """Apply the layer; see the class for shapes."""
         hidden_kernel, start_kernel = tf.split(self.dense_0.kernel, 2)  # [H, H] each
         chosen = tf.gather(hidden, starts, batch_dims=1)  # [B, P, H]
         x = (
@@ -168,9 +172,11 @@ class AnswerClass(Float32Layer):
         self.dropout = dropout
 
     def get_config(self) -> dict[str, Any]:
+        """Return the arguments of the constructor."""
         return super().get_config() | {"dropout": self.dropout}
 
     def build(self, input_shape: tf.TensorShape) -> None:
+        """Create the variables."""
         self.dense_0 = head_dense(input_shape[-1], "dense_0", activation="tanh")
         self.dense_1 = head_dense(1, "dense_1", use_bias=False)
         super().build(input_shape)
@@ -178,6 +184,7 @@ class AnswerClass(Float32Layer):
     def call(
         self, hidden: tf.Tensor, start: tf.Tensor, key: common.DropoutKey | None = None
     ) -> tf.Tensor:
+        """Apply the layer; see the class for shapes."""
         summary = tf.linalg.matvec(hidden, tf.nn.softmax(start), transpose_a=True)  # [B, H]
         x = self.dense_0(tf.concat([summary, hidden[:, 0]], -1))
         return self.dense_1(common.dropout(x, self.dropout, key))[:, 0]

@@ -74,6 +74,7 @@ class SpanModel(TaskModel):
         )
 
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> dict[str, tf.Tensor]:
+        """Return the likeliest spans or, in training, the logits; see the class for shapes."""
         if training:
             return self._logits(inputs, training=True)
         outputs, _ = self.encode(inputs, training=False)
@@ -106,6 +107,7 @@ class HalfPosition(tf_keras.losses.Loss):
     """Half the cross-entropy of a position: targets int [B], logits [B, S]."""
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+        """Return the loss of each example, [B]."""
         targets = tf.reshape(tf.cast(y_true, tf.int32), [-1])
         return 0.5 * tf.nn.sparse_softmax_cross_entropy_with_logits(targets, y_pred)
 
@@ -115,6 +117,7 @@ class HalfAnswerability(tf_keras.losses.Loss):
     """Half the sigmoid cross-entropy of a logit: targets 0 or 1 [B], logits [B]."""
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+        """Return the loss of each example, [B]."""
         targets = tf.cast(tf.reshape(y_true, tf.shape(y_pred)), tf.float32)
         return 0.5 * tf.nn.sigmoid_cross_entropy_with_logits(targets, y_pred)
 

@@ -1,4 +1,4 @@
-"""Proves that fine-tuned runs keep their heads: ours -> Hugging Face's -> ours, or one line why."""
+"""Tests that fine-tuned runs keep their heads: ours -> Hugging Face's -> ours, or one line why."""
 
 import functools
 import json

@@ -1,4 +1,4 @@
-"""Proves `python -m albert_tf.convert`: every way there and back, bit for bit, or one line why."""
+"""Tests of `python -m albert_tf.convert`: each way there and back, bit for bit, or one line why."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""Proves that Google's TF1 checkpoints are read and written: real names and shapes, real quirks."""
+"""Tests that Google's TF1 checkpoints are read and written: real names and shapes, real quirks."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Proves `hub:`: modules of tf-models-official become folders that compute the same."""
+"""Tests of `hub:`: modules of tf-models-official become folders that compute the same."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Proves that a fine-tuned model answers in Hugging Face's transformers as it does here.
+"""Tests that a fine-tuned model answers in Hugging Face's transformers as it does here.
 
 Both directions, every kind, with the published vocabulary; transformers in a process of its own.
 """

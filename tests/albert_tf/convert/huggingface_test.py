@@ -1,4 +1,4 @@
-"""Proves that the model computes what Hugging Face's torch AlbertForPreTraining does.
+"""Tests that the model computes what Hugging Face's torch AlbertForPreTraining does.
 
 Golden files, made by tests/golden/make_huggingface.py, in every run; torch itself in the slow ones.
 """

@@ -1,4 +1,4 @@
-"""Proves that examples/ask.py refuses models that it cannot ask."""
+"""Tests that examples/ask.py refuses models that it cannot ask."""
 
 import pathlib
 import runpy

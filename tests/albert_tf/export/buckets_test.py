@@ -1,4 +1,4 @@
-"""Proves that rows are computed beside rows of their own width, in bounded chunks, in order."""
+"""Tests that rows are computed beside rows of their own width, in bounded chunks, in order."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Proves that LiteRT exports answer as the models do and hold shared weights once."""
+"""Tests that LiteRT exports answer as the models do and hold shared weights once."""
 
 import json
 import os

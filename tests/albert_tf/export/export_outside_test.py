@@ -1,4 +1,4 @@
-"""Proves that exports answer the same outside of this project: in C++, under TF Hub, under Keras 3.
+"""Tests that exports answer the same outside of this project: in C++, under TF Hub, under Keras 3.
 
 The processes run isolated (-I): they see neither this folder nor the environment's paths.
 """
@@ -177,7 +177,7 @@ print(json.dumps([*found, error({"text": ["a"]})]))
 
 @pytest.mark.slow
 def test_the_c_api_frees_what_it_made(export):
-    """Of 50 requests that fail with a megabyte each, and of eight sessions, nothing stays."""
+    """Failed requests and closed sessions leak no memory."""
     code = """
 def growth(requests, call):
     seen = [(call(), rss())[1] for _ in range(requests)]

@@ -1,4 +1,4 @@
-"""Proves that exported preprocessing keeps TF Hub's contract and gives the Python face's ids."""
+"""Tests that exported preprocessing keeps TF Hub's contract and gives the Python face's ids."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Proves that TF Serving's own parsers take what an export leaves beside the SavedModel."""
+"""Tests that TF Serving's own parsers take what an export leaves beside the SavedModel."""
 
 import collections
 import json

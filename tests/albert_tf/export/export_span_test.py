@@ -1,4 +1,4 @@
-"""Proves that the exported span model answers as the Python predictor does, on any strings."""
+"""Tests that the exported span model answers as the Python predictor does, on any strings."""
 
 import dataclasses
 import os

@@ -1,4 +1,4 @@
-"""Proves that whatever strings come, text signatures answer them, and leave their neighbours be."""
+"""Tests that whatever strings come, text signatures answer them, and leave their neighbours be."""
 
 import functools
 import time

@@ -1,4 +1,4 @@
-"""Proves that exports of tasks answer as `load_predictor`'s models do, one by one or together."""
+"""Tests that exports of tasks answer as `load_predictor`'s models do, one by one or together."""
 
 import json
 

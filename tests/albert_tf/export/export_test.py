@@ -1,4 +1,4 @@
-"""Proves that the exports answer as the Python models do, on texts of every kind."""
+"""Tests that the exports answer as the Python models do, on texts of every kind."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Proves the blocks that are not the paper's against NumPy, and that every way through agrees."""
+"""Tests of the blocks that are not the paper's against NumPy, and that all ways through agree."""
 
 import importlib.util
 import itertools

@@ -1,4 +1,4 @@
-"""Proves that weights come back from a run folder and an exported encoder, or with one line why."""
+"""Tests that weights come back from a run folder and an exported encoder, or with one line why."""
 
 import json
 import os

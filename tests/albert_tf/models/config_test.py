@@ -1,4 +1,4 @@
-"""Proves the parameter counts, the weight plan and the error messages of `AlbertConfig`."""
+"""Tests of the parameter counts, the weight plan and the error messages of `AlbertConfig`."""
 
 import dataclasses
 import itertools

@@ -1,4 +1,4 @@
-"""Proves that the encoder computes what Model Garden's ALBERT does, in every mode of execution."""
+"""Tests that the encoder computes what Model Garden's ALBERT does, in every mode of execution."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Proves that the fused parts of training compute what the plain operations and their tape do."""
+"""Tests that the fused parts of training compute what the plain operations and their tape do."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Proves each layer's formula on numbers worked out by hand, and that layers share variables."""
+"""Tests of each layer's formula on numbers worked out by hand, and that layers share variables."""
 
 import math
 

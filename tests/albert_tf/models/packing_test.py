@@ -1,4 +1,4 @@
-"""Proves that padding which is not computed changes nothing that is read."""
+"""Tests that padding which is not computed changes nothing that is read."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Proves the two pretraining heads against NumPy, and that the MLM head's decoder is tied."""
+"""Tests of the two pretraining heads against NumPy, and that the MLM head's decoder is tied."""
 
 import numpy as np
 import pytest

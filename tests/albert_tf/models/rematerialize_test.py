@@ -1,4 +1,4 @@
-"""Proves that the stack which recomputes gives the loss and gradients of the one which keeps."""
+"""Tests that the stack which recomputes gives the loss and gradients of the one which keeps."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Proves LAMB and AdamW against NumPy over ten steps, and their saving and compile/fit."""
+"""Tests of LAMB and AdamW against NumPy over ten steps, and of their saving and compile/fit."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Proves the learning rate step by step, the drop at the end of the warm-up included."""
+"""Tests of the learning rate step by step, with the drop at the end of the warm-up."""
 
 import pytest
 import tensorflow as tf

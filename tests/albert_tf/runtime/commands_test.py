@@ -1,4 +1,4 @@
-"""Proves how a dataclass of options becomes a command: flags, help, mistakes, exit status."""
+"""Tests of commands made from a dataclass of options: flags, help, mistakes, exit status."""
 
 import dataclasses
 import os

@@ -1,4 +1,4 @@
-"""Proves which strategy a device name gives, and that a missing device is told in one line."""
+"""Tests of the strategy for each device name, and of the one-line error for a missing device."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Proves that both faces of the generator are splitmix64, uniform, and independent by stream."""
+"""Tests that both faces of the generator are splitmix64, uniform, and independent by stream."""
 
 import numpy as np
 import pytest

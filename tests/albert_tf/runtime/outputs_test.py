@@ -1,4 +1,4 @@
-"""Proves that outputs appear complete or not at all, and that nothing foreign is overwritten."""
+"""Tests that outputs appear complete or not at all, and that nothing foreign is overwritten."""
 
 import errno
 import json

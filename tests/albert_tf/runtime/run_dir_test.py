@@ -1,4 +1,4 @@
-"""Proves that a run's folder is begun whole, refuses another configuration and ends atomically."""
+"""Tests that a run's folder is begun whole, refuses another configuration and ends atomically."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Proves that configuration is typed and strict, and that its errors name key, rule and value."""
+"""Tests that configuration is typed and strict, and that its errors name key, rule and value."""
 
 import dataclasses
 

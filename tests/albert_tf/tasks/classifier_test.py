@@ -1,4 +1,4 @@
-"""Proves the classifier's features, its model, and that a run's classifier comes back."""
+"""Tests of the classifier's features and model, and that a run's classifier comes back."""
 
 import json
 import os

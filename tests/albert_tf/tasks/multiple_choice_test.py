@@ -1,4 +1,4 @@
-"""Proves the features of multiple choice by hand, and that its model compares the options."""
+"""Tests of multiple choice: features by hand, and that the model compares the options."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Proves answers, n-best lists, null scores and ensembles by hand, and gold answers on files."""
+"""Tests of answers, n-best lists, null scores and ensembles by hand; gold answers on files."""
 
 import math
 

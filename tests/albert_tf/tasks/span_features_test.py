@@ -1,4 +1,4 @@
-"""Proves windows, targets and places against hand-made ones and against the reference's rules."""
+"""Tests of windows, targets and places against hand-made ones and the reference's rules."""
 
 import dataclasses
 

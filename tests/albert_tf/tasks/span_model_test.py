@@ -1,4 +1,4 @@
-"""Proves the span heads against NumPy and brute force, and that they learn by `fit`."""
+"""Tests of the span heads against NumPy and brute force, and that they learn by `fit`."""
 
 import itertools
 

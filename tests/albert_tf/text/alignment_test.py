@@ -1,4 +1,4 @@
-"""Proves that pieces are the tokenizer's own, and that their places in the text are exact."""
+"""Tests that pieces are the tokenizer's own, and that their places in the text are exact."""
 
 import itertools
 import random

@@ -1,4 +1,4 @@
-"""Proves that the pieces' places in a graph are those of the Python face."""
+"""Tests that the pieces' places in a graph are those of the Python face."""
 
 import itertools
 import random

@@ -1,4 +1,4 @@
-"""Proves that the in-graph tokenizer agrees with the Python one, also in a tf.data pipeline."""
+"""Tests that the in-graph tokenizer agrees with the Python one, also in a tf.data pipeline."""
 
 import gc
 import gzip

@@ -1,4 +1,4 @@
-"""Proves that the Python tokenizer gives the published ids, and by which rules."""
+"""Tests of the Python tokenizer: it gives the published ids, and by which rules."""
 
 import gzip
 import json

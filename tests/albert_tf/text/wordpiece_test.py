@@ -1,4 +1,4 @@
-"""Proves that a vocab.txt gives BERT's words and pieces, and is a tokenizer like any other."""
+"""Tests that a vocab.txt gives BERT's words and pieces, and is a tokenizer like any other."""
 
 import gzip
 import pathlib

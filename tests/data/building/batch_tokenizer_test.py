@@ -1,4 +1,4 @@
-"""Proves that flat batches hold the ids of `Tokenizer.encode`, exactly."""
+"""Tests that flat batches hold the ids of `Tokenizer.encode`, exactly."""
 
 import gzip
 import json

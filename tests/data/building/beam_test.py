@@ -1,4 +1,4 @@
-"""Proves that Apache Beam writes the bytes of the local runner and tells mistakes as it does."""
+"""Tests that Apache Beam writes the bytes of the local runner and tells mistakes as it does."""
 
 import dataclasses
 import gzip

@@ -1,4 +1,4 @@
-"""Proves which options go with which layout."""
+"""Tests of the options that each layout takes."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Proves that cuts have a random stream of their own, and that nothing of a text is lost."""
+"""Tests that cuts have a random stream of their own, and that nothing of a text is lost."""
 
 from albert_tf.text.tokenizer import load_tokenizer
 from data.building import cutter

@@ -1,4 +1,4 @@
-"""Proves that pairs get labels half and half, and that neither lengths nor masks tell them."""
+"""Tests that pairs get labels half and half, and that neither lengths nor masks tell them."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Proves that other projects' loaders read the reference layout, and that we read theirs."""
+"""Tests that other projects' loaders read the reference layout, and that we read theirs."""
 
 import dataclasses
 import random

@@ -1,4 +1,4 @@
-"""Proves the statistics of masked records on real text: Google's tool's with its quirks, and ours.
+"""Tests of the statistics of masked records on real text: Google's tool's quirks, and ours.
 
 Expected figures: measured with google-research/albert's create_pretraining_data.py on English
 Wikipedia, novels and reviews, with the published vocabulary; where they hang on the text, a

@@ -1,4 +1,4 @@
-"""Proves how documents become pairs of segments: nothing reordered, lost only where counted."""
+"""Tests of pairs of segments from documents: nothing reordered, lost only where counted."""
 
 import random
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Proves static masks: whole words, the exact budget, p(n) ~ 1/n, every word alike, 80/10/10."""
+"""Tests of static masks: whole words, exact budget, p(n) ~ 1/n, every word alike, 80/10/10."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Proves that workers end with the build, and that a build whose workers end says so."""
+"""Tests that workers end with the build, and that a build whose workers end says so."""
 
 import os
 import pathlib

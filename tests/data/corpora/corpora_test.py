@@ -1,4 +1,4 @@
-"""Proves what each kind of corpus yields, and that each mistake is told in one line."""
+"""Tests of the documents of each kind of corpus, and that each mistake is told in one line."""
 
 import gzip
 import json

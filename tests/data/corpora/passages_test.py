@@ -1,4 +1,4 @@
-"""Proves how the passages of SQuAD and RACE are read, and gzip and TFDS names of every kind."""
+"""Tests of reading the passages of SQuAD and RACE, and gzip and TFDS names of every kind."""
 
 import gzip
 import json

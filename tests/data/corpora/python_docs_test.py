@@ -1,4 +1,4 @@
-"""Proves that the embedded corpus is prose, deterministic, and imports nothing that it reads."""
+"""Tests that the embedded corpus is prose, deterministic, and imports nothing that it reads."""
 
 import sys
 

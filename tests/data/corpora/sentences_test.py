@@ -1,4 +1,4 @@
-"""Proves that sentences end where a careful reader says, in several scripts, in linear time."""
+"""Tests that sentences end where a careful reader says, in several scripts, in linear time."""
 
 import time
 

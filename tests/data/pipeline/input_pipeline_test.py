@@ -1,4 +1,4 @@
-"""Proves that batches are pure functions of (seed, epoch, record): layout, labels, order, seeks."""
+"""Tests that batches are pure functions of (seed, epoch, record): layout, labels, order, seeks."""
 
 from itertools import islice
 

@@ -1,4 +1,4 @@
-"""Proves that masking in the graph is the plain algorithm, and has the paper's statistics.
+"""Tests that masking in the graph is the plain algorithm, and has the paper's statistics.
 
 Tolerances are five standard deviations of the statistic, so that a sound program fails by chance
 less than once in a million; the draws are fixed by the seed in any case.

@@ -1,4 +1,4 @@
-"""Proves that NSP's partners are of other documents, from everywhere, balanced and of true length.
+"""Tests that NSP's partners are of other documents, from everywhere, balanced and of true length.
 
 The records here tell their number: all pieces of segment A are 10 + number, of B 500 + number.
 """

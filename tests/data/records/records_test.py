@@ -1,4 +1,4 @@
-"""Proves that a folder of records opens only when it is whole and of this version."""
+"""Tests that a folder of records opens only when it is whole and of this version."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""Proves that what a schema writes it parses, and that it refuses what it cannot write."""
+"""Tests that what a schema writes it parses, and that it refuses what it cannot write."""
 
 import numpy as np
 import pytest

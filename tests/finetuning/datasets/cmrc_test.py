@@ -1,4 +1,4 @@
-"""Proves Chinese scores and CMRC 2018's layout: by hand, against the scorer's rules, on files."""
+"""Tests of Chinese scores and CMRC 2018's layout: by hand, against the scorer's rules, on files."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""Proves SQuAD's files, scores and submissions: against the official evaluators, on real files."""
+"""Tests of SQuAD's files, scores and submissions: against official evaluators, on real files."""
 
 import gzip
 import json

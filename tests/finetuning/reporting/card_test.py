@@ -97,9 +97,9 @@ def test_a_label_with_a_bar_is_one_cell():
 
 
 def test_classes_by_hand():
-    """Of 4 a, 3 are found, and 1 of 2 b is called a: precision 3/4, recall 3/4 of a.
+    """Label a: 3 of 4 found, one b mislabeled a; precision and recall are 3/4.
 
-    Of b, 1 of 2 found and 1 of 2 right. Nothing is c: 0.
+    Label b: 1 of 2 found, one a mislabeled b; both are 1/2. Nothing is c: 0.
     """
     answers = dict(zip("123456", "aaabab", strict=True))
     task = {"kind": "classifier", "labels": ["a", "b", "c"]}

@@ -1,4 +1,4 @@
-"""Proves pseudo-log-likelihoods against one mask at a time, and what counts as right."""
+"""Tests of pseudo-log-likelihoods against one mask at a time, and of what counts as right."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""Proves that a step is the same on any number of cores."""
+"""Tests that a step is the same on any number of cores."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Proves that the step is one static program, and that its size does not grow with depth."""
+"""Tests that the step is one static program, and that its size does not grow with depth."""
 
 import re
 
