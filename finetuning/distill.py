@@ -46,7 +46,7 @@ from finetuning.reporting import comparison
 from finetuning.training import teacher
 from finetuning.training.config import FinetuneConfig, Plan
 from finetuning.training.finetuner import Finetuner, TrainingSource
-from finetuning.training.keys import require_keys
+from finetuning.training.keys import require_settings
 from finetuning.training.starting_point import StartingPoint, resolve
 
 LOSSES = ("cross_entropy", "mse")
@@ -117,7 +117,7 @@ class _Distillation:
     def __init__(self, options: DistillOptions) -> None:
         self.options = options
         _check(options)
-        require_keys(KINDS[TASKS[options.task].kind].task, options.set)
+        require_settings(KINDS[TASKS[options.task].kind].task, options.set)
         outputs.require_folder(options.output, "--output")
         self.strategy = devices.strategy(options.device, options.tpu)
         self.task: Task = TASKS[options.task]

@@ -12,9 +12,10 @@ the same order: a JSON object, or with --format=tsv its values separated by tabs
 question is repeated in its prediction.
 
 --part reads a part of the run's dataset instead, in the dataset's own layout, or of another dataset
-with the same labels (--task=ax for a run of MNLI). Its scores are printed if the answers are known.
---submission writes the file that the leaderboard accepts. For SQuAD that is NAME.json, with the
-n-best answers in NAME_nbest.json and, for version 2.0, the null odds in NAME_null_odds.json.
+with the same labels (--task=ax for a run of MNLI). Its texts may be empty too. Its scores are
+printed if the answers are known. --submission writes the file that the leaderboard accepts. For
+SQuAD that is NAME.json, with the n-best answers in NAME_nbest.json and, for version 2.0, the null
+odds in NAME_null_odds.json.
 """
 
 import contextlib

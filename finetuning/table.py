@@ -40,6 +40,7 @@ from albert_tf.runtime import commands, outputs, settings
 from albert_tf.runtime.bounds import POSITIVE
 from albert_tf.runtime.errors import InputError, InputNotFoundError, reading
 from albert_tf.runtime.run_dir import RunDir
+from albert_tf.tasks.kinds import KINDS
 from finetuning.datasets import TASKS
 from finetuning.reporting.paper_table import (
     CONSTANT,
@@ -49,6 +50,7 @@ from finetuning.reporting.paper_table import (
     table_of,
 )
 from finetuning.reporting.report import by_metric
+from finetuning.training.keys import require_settings
 
 _SHOWN = 5  # files in a message
 # Folders that serve several tasks, whose files have different names in them.
@@ -87,7 +89,10 @@ class TableOptions(commands.CommandOptions):
 
 def main(options: TableOptions) -> int:
     """Fine-tune the runs, print the table and return the exit status."""
-    runs, tasks = _runs(options.runs), _tasks(options)
+    tasks = _tasks(options)
+    for task in tasks:
+        require_settings(KINDS[TASKS[task].kind].task, options.set)
+    runs = _runs(options.runs)
     baseline = _baseline(options, runs)
     outputs.require_folder(options.output, "--output")
     folders = {task: _folder(options.data_dir, task) for task in tasks}

@@ -28,7 +28,7 @@ from finetuning.datasets import OWN, TASKS
 from finetuning.datasets.task import Reading, Task, source_of
 from finetuning.reporting import report
 from finetuning.training.finetuner import Finetuner, TrainingSource
-from finetuning.training.keys import require_keys
+from finetuning.training.keys import require_settings
 from finetuning.training.starting_point import StartingPoint, resolve
 
 
@@ -77,7 +77,7 @@ def main(options: FinetuneOptions) -> None:
         outputs.require_folder(options.cache_dir, "--cache_dir")
     task = TASKS[options.task]
     source = source_of(options.data_dir, options.tfds, _reading(options))
-    require_keys(KINDS[task.kind].task, options.set)
+    require_settings(KINDS[task.kind].task, options.set)
     recipe = recipe_of(task, options)
     strategy = devices.strategy(options.device, options.tpu)  # must precede all computation
     start = StartingPoint.of(

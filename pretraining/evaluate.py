@@ -26,6 +26,7 @@ from albert_tf.runtime import commands, devices, outputs, pretrained, settings
 from albert_tf.runtime.bounds import POSITIVE
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.run_dir import RunDir
+from albert_tf.runtime.standard_errors import percent_with_error
 from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.training.step import num_parts
 from data.pipeline.batches import Records
@@ -232,9 +233,10 @@ def report(result: dict[str, Any]) -> str:
         if name not in result:
             continue
         chance = result["baseline/mlm" if key == "mlm" else "baseline/pair"]
+        error, count = result[f"standard_error/{key}"], result[f"count/{key}"]
         lines.append(
-            f"{label:<24}  {result[name]:7.2%} ± {result[f'standard_error/{key}']:6.2%}  "
-            f"{chance:6.1%}  {result[f'count/{key}']:11,.0f}  "
+            f"{label:<24}  {percent_with_error(result[name], error, count)}  {chance:6.1%}  "
+            f"{count:11,.0f}  "
             f"{result.get(f'verdict/{key}', 'chance: always the most frequent piece')}"
         )
     notes = list(result["notes"])

@@ -95,11 +95,12 @@ def main(
       make_step: the step of the training loop.
       make_evaluation: the evaluation on held-out records; by default `evaluation_on`.
     """
+    run, chosen = RunDir(options.run_dir), experiment(options.experiment)
+    assignments = [*precision_of(run), *options.set]
+    settings.override(chosen, assignments)  # refuses wrong settings before data is looked for
     records = Mixture.open(options.data, options.skip_corrupt)
     heldout = Records.open(options.heldout) if options.heldout else None
-    run = RunDir(options.run_dir)
-    assignments = [*precision_of(run), *options.set]
-    config = resolve(experiment(options.experiment), assignments, records.manifest, options.device)
+    config = resolve(chosen, assignments, records.manifest, options.device)
     if heldout:
         check_heldout(heldout, records, config)
     if bool(config.evaluation.every) != bool(heldout):

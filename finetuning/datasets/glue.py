@@ -117,7 +117,8 @@ class GlueTask:
         """Read the examples of a part; for MNLI, `dev` and `test` are the matched ones."""
         section, labels = self.section, self.labels or None
         require_section(self.folder, task, kind=section.kind, pair=section.pair, labels=labels)
-        return self._read(source, {"dev": self.dev[0], "test": self.test}.get(part, part))
+        name = {"dev": self.dev[0], "test": self.test}.get(part, part)
+        return self._read(source, name, allow_empty=True)
 
     def score(
         self, predictions: Sequence[Prediction], examples: Sequence[TextExample]
@@ -153,15 +154,22 @@ class GlueTask:
             return RegressorTask(pair=pair)
         return ClassifierTask(pair=pair, labels=self.labels)
 
-    def _read(self, source: Source, part: str) -> list[TextExample]:
+    def _read(self, source: Source, part: str, allow_empty: bool = False) -> list[TextExample]:
+        rows = (
+            self._tfds_rows(source, part)
+            if source.tfds
+            else self._rows(source, part, allow_empty or self.lenient)
+        )
         examples = []
-        for location, cells in (self._tfds_rows if source.tfds else self._rows)(source, part):
+        for location, cells in rows:
             second = cells[1] if len(self.texts) > 1 else None
             label = self._number(cells[-1], location) if len(cells) > len(self.texts) else None
             examples.append(TextExample(cells[0], second, label))
         return examples
 
-    def _rows(self, source: Source, part: str) -> Iterator[tuple[str, list[str]]]:
+    def _rows(
+        self, source: Source, part: str, allow_empty: bool
+    ) -> Iterator[tuple[str, list[str]]]:
         """Return `file:line`, the texts, and the label if the file has one, for each row."""
         has_labels = part == "train" or part in self.dev
         header = self.headless if has_labels else ()
@@ -170,7 +178,7 @@ class GlueTask:
         has_labels = has_labels or "label" in columns
         names = (*self.texts, "label") if has_labels else self.texts
         table = dataclasses.replace(table, columns=columns)
-        rows = table.select(names, self.lenient and has_labels, self.lenient)
+        rows = table.select(names, self.lenient and has_labels, allow_empty)
         return note_if_quoted(rows, len(self.texts))
 
     def _file(self, source: Source, part: str) -> str:

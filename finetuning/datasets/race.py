@@ -57,7 +57,7 @@ class RaceTask:
     def read_part(self, source: Source, part: str, task: MultipleChoiceTask) -> list[ChoiceExample]:
         """Read the examples of a part, such as test or test_high."""
         require_section("RACE", task, kind="multiple_choice")
-        return self._read(source, part, task)
+        return self._read(source, part, task, allow_empty=True)
 
     def score(
         self, predictions: Sequence[Prediction], examples: Sequence[ChoiceExample]
@@ -75,7 +75,11 @@ class RaceTask:
         write_predictions(path, [each["label"] for each in predictions])
 
     def _read(
-        self, source: Source, part: str, task: MultipleChoiceTask | None
+        self,
+        source: Source,
+        part: str,
+        task: MultipleChoiceTask | None,
+        allow_empty: bool = False,
     ) -> list[ChoiceExample]:
         part, _, level = part.partition("_")
         read = _tfds_passages if source.tfds else _passages
@@ -83,7 +87,7 @@ class RaceTask:
             (location, example)
             for each in ((level,) if level else self.levels)
             for location, passage in read(source, part, each)
-            for example in _examples(passage, location)
+            for example in _examples(passage, location, allow_empty)
         ]
         if not examples:
             raise InputError(f"--data_dir: {part} of {', '.join(self.levels)} has no questions.")
@@ -133,7 +137,7 @@ def _decoded(value: Any) -> Any:
     return [_decoded(each) for each in value]
 
 
-def _examples(passage: Any, location: str) -> Iterator[ChoiceExample]:
+def _examples(passage: Any, location: str, allow_empty: bool) -> Iterator[ChoiceExample]:
     if not isinstance(passage, dict) or not all(
         isinstance(passage.get(key), kind) for key, kind in KEYS.items()
     ):
@@ -150,7 +154,8 @@ def _examples(passage: Any, location: str) -> Iterator[ChoiceExample]:
         )
     for number, question in enumerate(questions):
         texts = (passage["article"], question, *options[number])
-        if not all(isinstance(text, str) for text in texts) or not passage["article"].strip():
+        is_empty = not (allow_empty or passage["article"].strip())
+        if is_empty or not all(isinstance(text, str) for text in texts):
             raise InputError(
                 f"{location}: the article must be a non-empty text, and question {number + 1} and "
                 "its options must be texts. Correct or remove the passage."

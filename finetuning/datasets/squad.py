@@ -69,7 +69,7 @@ class SquadTask:
         """Read the examples of a part, such as dev."""
         name = f"SQuAD {self.version}"
         require_section(name, task, kind="span", answerable=self._answerable)
-        location, examples = read_part(source, part, self.version)
+        location, examples = read_part(source, part, self.version, allow_empty=True)
         require_version(location, examples, self.version)
         return examples
 

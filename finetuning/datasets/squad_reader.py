@@ -20,10 +20,13 @@ _CMRC = (
 )
 
 
-def read_part(source: Source, part: str, version: str) -> tuple[str, list[SpanExample]]:
+def read_part(
+    source: Source, part: str, version: str, allow_empty: bool = False
+) -> tuple[str, list[SpanExample]]:
     """Return the path or TFDS name of a part, and its examples.
 
-    Their answers may be missing or out of place.
+    Their answers may be missing or out of place; with `allow_empty`, question or context may be
+    empty.
 
     Raises:
       InputError: the layout is wrong, a text is empty, there are no questions, or two questions
@@ -32,10 +35,11 @@ def read_part(source: Source, part: str, version: str) -> tuple[str, list[SpanEx
     if source.tfds:
         name, split = f"squad/v{version}", part.replace("dev", "validation")
         location = f"{name}:{split}"
-        examples = list(_of_tfds(tfds_rows(name, source.data_dir, split)[1], location))
+        rows = tfds_rows(name, source.data_dir, split)[1]
+        examples = list(_of_tfds(rows, location, allow_empty))
     else:
         location = find(source.data_dir or "", [f"{part}-v{version}.json", f"{part}.json"])
-        examples = list(questions_of(location))
+        examples = list(questions_of(location, allow_empty))
     ids = Counter(example.id for example in examples)
     if not examples:
         raise InputError(f"{location} holds no questions.")
@@ -110,10 +114,11 @@ def _is_at_offset(example: SpanExample) -> bool:
     )
 
 
-def questions_of(path: str) -> Iterator[SpanExample]:
+def questions_of(path: str, allow_empty: bool = False) -> Iterator[SpanExample]:
     """Yield the questions of a JSON file, plain or .gz.
 
-    A list is read in CMRC's layout, anything else in SQuAD's.
+    A list is read in CMRC's layout, anything else in SQuAD's. With `allow_empty`, question or
+    context may be empty.
 
     Raises:
       InputError: the file is not valid JSON, its layout is wrong, or a text is empty.
@@ -121,12 +126,12 @@ def questions_of(path: str) -> Iterator[SpanExample]:
     content = parse_json("".join(line for _, line in lines_of(path)), path)
     layout, read = (_CMRC, _of_cmrc) if isinstance(content, list) else (_SQUAD, _of_squad)
     try:
-        yield from read(content)
+        yield from read(content, allow_empty)
     except ValueError as error:
         raise InputError(f"{path} must be in {layout}. Received: {error}.") from None
 
 
-def _of_squad(content: Any) -> Iterator[SpanExample]:
+def _of_squad(content: Any, allow_empty: bool) -> Iterator[SpanExample]:
     """Yield each question.
 
     Raises:
@@ -134,30 +139,32 @@ def _of_squad(content: Any) -> Iterator[SpanExample]:
     """
     for at_article, article in _items(content, "data", ""):
         for at_paragraph, paragraph in _items(article, "paragraphs", at_article):
-            context = _text(paragraph, "context", at_paragraph)
+            context = _text(paragraph, "context", at_paragraph, allow_empty)
             for location, row in _items(paragraph, "qas", at_paragraph):
                 answers = tuple(
                     (_get(answer, "answer_start", int, at), _get(answer, "text", str, at))
                     for at, answer in _items(row, "answers", location, [])
                 )
-                question, name = _text(row, "question", location), _text(row, "id", location)
+                question = _text(row, "question", location, allow_empty)
+                name = _text(row, "id", location)
                 is_impossible = bool(row.get("is_impossible", False))
                 yield _example(question, context, name, answers, is_impossible)
 
 
-def _of_cmrc(content: Any) -> Iterator[SpanExample]:
+def _of_cmrc(content: Any, allow_empty: bool) -> Iterator[SpanExample]:
     """Yield each question, as `_of_squad` does.
 
     An answer is at its first occurrence in the context, or at -1.
     """
     for i, passage in enumerate(content):
-        context = _text(passage, "context_text", f"[{i}]")
+        context = _text(passage, "context_text", f"[{i}]", allow_empty)
         for location, row in _items(passage, "qas", f"[{i}]"):
             texts = [answer for _, answer in _items(row, "answers", location, [])]
             if wrong := [text for text in texts if not isinstance(text, str)]:
                 raise ValueError(f"an answer {wrong[0]!r} at {location}")
             answers = tuple((context.find(_replace_surrogates(text)), text) for text in texts)
-            question, name = _text(row, "query_text", location), _text(row, "query_id", location)
+            question = _text(row, "query_text", location, allow_empty)
+            name = _text(row, "query_id", location)
             yield _example(question, context, name, answers, False)
 
 
@@ -171,14 +178,14 @@ def _items(record: Any, key: str, location: str, default: Any = None) -> Iterato
         yield f"{location}.{key}[{i}]".lstrip("."), item
 
 
-def _text(record: Any, key: str, location: str) -> str:
+def _text(record: Any, key: str, location: str, allow_empty: bool = False) -> str:
     """Return the text under a key.
 
     Raises:
-      ValueError: there is no text, or it is empty.
+      ValueError: there is no text, or it is empty and must not be.
     """
     text = _get(record, key, str, location)
-    if not text.strip():
+    if not (allow_empty or text.strip()):
         raise ValueError(f"`{key}` is empty at {location}")
     return _replace_surrogates(text)
 
@@ -200,13 +207,15 @@ def _get(record: Any, key: str, kind: type, location: str, default: Any = None) 
     return value
 
 
-def _of_tfds(rows: list[dict[str, Any]], location: str) -> Iterator[SpanExample]:
+def _of_tfds(rows: list[dict[str, Any]], location: str, allow_empty: bool) -> Iterator[SpanExample]:
     for number, row in enumerate(rows):
         starts, texts = row["answers"]["answer_start"].tolist(), row["answers"]["text"]
         answers = tuple((start, text.decode()) for start, text in zip(starts, texts, strict=True))
         decoded = {key: row[key].decode() for key in ("question", "context", "id")}
         try:
-            question, context, name = (_text(decoded, key, f"row {number}") for key in decoded)
+            question, context, name = (
+                _text(decoded, key, f"row {number}", allow_empty and key != "id") for key in decoded
+            )
         except ValueError as error:
             raise InputError(f"{location}: {error}.") from None
         yield _example(question, context, name, answers, bool(row.get("is_impossible", False)))

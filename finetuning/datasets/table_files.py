@@ -238,8 +238,8 @@ def _tsv(path: str) -> Records:
         if not noted and any("\t" in cell and "\n" in cell for cell in cells):
             noted = True
             print(
-                f"{path}:{number}: a text in quotes holds tabs and line breaks. If quotes are text "
-                "in this file, write it with csv, which doubles them.",
+                f"{path}:{number}: a text in quotes holds tabs and line breaks. If these quotes "
+                "belong to the text, rewrite the file with csv.writer, which doubles them.",
                 file=sys.stderr,
             )
         yield number, cells

@@ -96,8 +96,8 @@ class Task(Protocol):
 
     1. `read` returns the training and dev examples, chosen with `with_dev` and `limited` of
        `finetuning.datasets.selection`. `read_part` returns another part, such as `test`, whose
-       examples may have no answers, for a run whose `task` section is known. For an invalid row,
-       both raise `InputError`, which names file, row and remedy.
+       examples may have no answers and whose texts may be empty, for a run whose `task` section is
+       known. For an invalid row, both raise `InputError`, which names file, row and remedy.
     2. Examples are of the types in `albert_tf.tasks.examples`. `albert_tf.tasks.kinds` turns them
        into features, and outputs into predictions. A served model, which does not import this
        package, therefore does the same.

@@ -114,15 +114,19 @@ def text_columns(source: Source, table: Table) -> tuple[str, ...]:
     return PAIR if pair else SINGLE
 
 
-def rows_of(table: Table, texts: Sequence[str], label: str | None) -> Rows:
+def rows_of(
+    table: Table, texts: Sequence[str], label: str | None, allow_empty: bool = False
+) -> Rows:
     """Yield the rows of a part.
 
     Args:
       table: the part.
       texts: the column of the text, or the two columns of a pair.
       label: the column of the label. None: the part has no labels.
+      allow_empty: accept empty texts.
     """
-    for location, cells in table.select((*texts, label) if label else texts):
+    names = (*texts, label) if label else texts
+    for location, cells in table.select(names, allow_empty=allow_empty):
         yield (
             location,
             (cells[0], cells[1] if len(texts) > 1 else None),
@@ -131,10 +135,10 @@ def rows_of(table: Table, texts: Sequence[str], label: str | None) -> Rows:
 
 
 def rows_to_predict(source: Source, part: str, pair: bool) -> Rows:
-    """Yield the rows of a part, which may have no labels."""
+    """Yield the rows of a part, which may have no labels, and whose texts may be empty."""
     table, label = open_part(source, part), source.reading.label_column
     texts = source.reading.text_column or (PAIR if pair else SINGLE)
-    return rows_of(table, texts, label if label in table.columns else None)
+    return rows_of(table, texts, label if label in table.columns else None, allow_empty=True)
 
 
 def _examples(rows: Rows, task: ClassifierTask) -> list[TextExample]:

@@ -7,10 +7,11 @@ from albert_tf import info
 from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import outputs, settings
 from albert_tf.runtime.run_dir import RunDir
+from albert_tf.runtime.standard_errors import MIN_EXAMPLES
 from finetuning.datasets.task import Data, Prediction, Source
 from finetuning.reporting import mistakes
 from finetuning.reporting.hub_header import hub_header
-from finetuning.reporting.report import MIN_EXAMPLES, constant_answer
+from finetuning.reporting.report import constant_answer
 
 
 def write(
@@ -86,7 +87,8 @@ def _explanation(data: Data, result: Mapping[str, Any]) -> str:
         parts.append(
             f"The weights are those of step {result['best_step']:,} of {result['steps']:,}, with "
             f"the best `{result['metric']}` of {evaluations:,} evaluations on these same examples, "
-            "so the scores are somewhat too high. Report those of another part."
+            "so the scores are somewhat too high. For a fair estimate, report scores on a part "
+            "that was not used to choose the weights."
         )
     if constant := constant_answer(data):
         parts.append(f"The baseline is to answer without reading the text: {constant[0]}.")

@@ -14,10 +14,10 @@ import numpy as np
 
 from albert_tf import info
 from albert_tf.runtime import outputs
+from albert_tf.runtime.standard_errors import MIN_EXAMPLES
 from finetuning.datasets.metrics import is_known
 from finetuning.datasets.task import Data, Prediction, Task
 
-MIN_EXAMPLES = 30  # examples that a standard error needs
 _RESAMPLES = 200
 # SQuAD 2.0's scores at the threshold chosen on the dev examples -> their metrics.
 AT_BEST_THRESHOLD = {"best_f1": "f1", "exact_match_at_best_f1": "exact_match"}

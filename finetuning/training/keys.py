@@ -1,12 +1,13 @@
-"""The keys that --set may change in a fine-tuning."""
+"""The settings that --set may change in a fine-tuning."""
 
 import dataclasses
 import difflib
 from collections.abc import Sequence
 
 from albert_tf.models.config import AlbertConfig
+from albert_tf.runtime import settings
 from albert_tf.runtime.errors import ConfigError
-from finetuning.training.config import TrainingConfig
+from finetuning.training.config import FinetuneConfig, TrainingConfig
 
 # The rest of `task` and of `model` follows from the data and from --init.
 _MODEL = ("hidden_dropout", "attention_dropout", "rematerialize")
@@ -22,16 +23,16 @@ _ALIASES = {
 }
 
 
-def require_keys(task_class: type, assignments: Sequence[str]) -> None:
-    """Check the keys of `--set` for a kind of task.
+def require_settings(task_class: type, assignments: Sequence[str]) -> None:
+    """Check the keys and values of `--set` for a kind of task, which takes no data.
 
     Args:
       task_class: the class of the `task` section.
       assignments: the `key=value` strings.
 
     Raises:
-      ConfigError: a key is unknown, or follows from the data or from --init. The message suggests
-        similar keys.
+      ConfigError: a key is unknown, or follows from the data or from --init, or a value has the
+        wrong type or is out of bounds. For an unknown key the message suggests similar ones.
     """
     task = _names(task_class)
     sections = {
@@ -55,6 +56,8 @@ def require_keys(task_class: type, assignments: Sequence[str]) -> None:
             f"unknown key `{key}`. "
             + (f"Did you mean {' or '.join(near)}?" if near else f"Valid keys: {', '.join(valid)}.")
         )
+    section = task_class(labels=("0", "1")) if "labels" in task else task_class()
+    settings.override(FinetuneConfig(AlbertConfig(), section), assignments)
 
 
 def _names(cls: type) -> list[str]:

@@ -22,7 +22,7 @@ from albert_tf.tasks.task_model import TaskModel
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from finetuning.datasets.task import Data
 from finetuning.training.config import FinetuneConfig
-from finetuning.training.keys import require_keys
+from finetuning.training.keys import require_settings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,7 +127,7 @@ def resolve(
     Raises:
       ConfigError: a value is impossible, or follows from the data or from --init.
     """
-    require_keys(type(data.task), assignments)
+    require_settings(type(data.task), assignments)
     keys = [assignment.partition("=")[0].strip() for assignment in assignments]
     # The encoder has no dropout unless the recipe or the user sets it (paper, section 4.9).
     model = start.config.replace(hidden_dropout=0.0, attention_dropout=0.0)

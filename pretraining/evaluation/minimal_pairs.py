@@ -23,6 +23,7 @@ import tensorflow as tf
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime import devices
 from albert_tf.runtime.errors import InputError, InputNotFoundError, reading
+from albert_tf.runtime.standard_errors import percent_with_error
 from albert_tf.text.tokenizer import Tokenizer
 from albert_tf.training.progress import Progress
 from albert_tf.training.step import parallel_parts, split_batch
@@ -236,7 +237,9 @@ def report(result: dict[str, Any]) -> str:
         if "accuracy/pll" not in figures:
             return f"no minimal pair fits the model; {result['skipped']:,} skipped"
         cells = [
-            f"{figures[f'accuracy/{s}']:7.2%} ± {figures[f'standard_error/{s}']:6.2%}"
+            percent_with_error(
+                figures[f"accuracy/{s}"], figures[f"standard_error/{s}"], figures["count"]
+            )
             for s in SCORES
         ]
         lines.append(f"{name:<28}  {'  '.join(cells)}  {figures['count']:6,}")

@@ -9,6 +9,7 @@ from typing import Any
 from albert_tf import info
 from albert_tf.runtime import outputs
 from albert_tf.runtime.plots import plot_errors
+from albert_tf.runtime.standard_errors import MIN_EXAMPLES
 
 TRAINING = "train/"  # prefix of the metrics of the training itself
 COMPARED = ("loss/", "bits_per_character/", "accuracy/", "probe/")
@@ -65,14 +66,20 @@ def mean_and_error(members: Sequence[Result], metric: str) -> tuple[float, float
     """Return the mean over the members that have the metric, and its standard error.
 
     The error is deviation / sqrt(n) for several members. For one it is the standard error that its
-    evaluation gives for its own sample. Both values are NaN if unknown.
+    evaluation gives for its own sample, if that has `MIN_EXAMPLES` examples. Both values are NaN if
+    unknown.
     """
     values = [member[metric] for member in members if metric in member]
     if len(values) > 1:
         return statistics.mean(values), statistics.stdev(values) / math.sqrt(len(values))
     # accuracy/sop has standard_error/sop, probe/sop has standard_error/probe_sop.
-    key = f"standard_error/{metric.removeprefix('accuracy/').replace('/', '_')}"
-    errors = [member[key] for member in members if metric in member and key in member]
+    what = metric.removeprefix("accuracy/").replace("/", "_")
+    key, count = f"standard_error/{what}", f"count/{what}"
+    errors = [
+        member[key]
+        for member in members
+        if metric in member and key in member and member.get(count, MIN_EXAMPLES) >= MIN_EXAMPLES
+    ]
     return (values or [math.nan])[0], (errors or [math.nan])[0]
 
 

@@ -75,6 +75,53 @@ def test_an_empty_question_or_context_is_answered(start: str, tmp_path: pathlib.
     assert [bool(each["answer"]) for each in answers] == [True, False, False]
 
 
+EMPTY = {
+    "text_classification": ("test.csv", 'text,label\n"",b\n', ClassifierTask(labels=("a", "b"))),
+    "text_regression": ("test.jsonl", '{"text": " ", "label": 2}\n', RegressorTask()),
+    "cola": ("test.tsv", "index\tsentence\n0\t\n", ClassifierTask(labels=("0", "1"))),
+    "squad1": (
+        "test.json",
+        json.dumps(
+            {
+                "data": [
+                    {"paragraphs": [{"context": "", "qas": [{"id": "q", "question": "who?"}]}]},
+                    {"paragraphs": [{"context": "a", "qas": [{"id": "r", "question": ""}]}]},
+                ]
+            }
+        ),
+        SpanTask(),
+    ),
+    "race": (
+        "test/all/1.txt",
+        json.dumps({"article": "", "questions": [""], "options": [["a", "b"]]}),
+        MultipleChoiceTask(num_choices=2),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EMPTY)
+def test_empty_texts_of_a_part_are_examples(name: str, tmp_path: pathlib.Path):
+    file, content, section = EMPTY[name]
+    for level in ("middle", "high") if name == "race" else ("",):
+        path = tmp_path / file.replace("all", level)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content, encoding="utf-8")
+    assert len(TASKS[name].read_part(Source(str(tmp_path)), "test", section)) in (1, 2)
+
+
+def test_an_empty_text_of_a_part_is_answered(start: str, tmp_path: pathlib.Path):
+    section = ClassifierTask(labels=("a", "b"), seq_length=16)
+    run = leave_run(start, tmp_path / "run", "text_classification", section)
+    leave_weights(run, 1)
+    (tmp_path / "dev.csv").write_text('text,label\n"",b\nfine,a\n')
+    out = tmp_path / "out.jsonl"
+    predict.main(PredictOptions(run, output=str(out), data_dir=str(tmp_path), part="dev"))
+    (tmp_path / "in.txt").write_text("\nfine\n")
+    other = tmp_path / "other.jsonl"
+    predict.main(PredictOptions(run, str(tmp_path / "in.txt"), str(other)))
+    assert out.read_text() == other.read_text() and out.read_text().count("\n") == 2
+
+
 def test_stdin_is_read_as_files_are(tmp_path: pathlib.Path, monkeypatch):
     def lines(content: bytes) -> list:
         (tmp_path / "in.txt").write_bytes(content)

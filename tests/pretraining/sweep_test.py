@@ -167,6 +167,13 @@ def test_means_and_errors(fake_commands: Commands, tiny_records: str, tmp_path, 
     assert (out / "results.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_the_error_of_one_run_needs_30_examples():
+    figures = {"accuracy/sop": 0.5, "standard_error/sop": 0.1}
+    assert mean_and_error([figures | {"count/sop": 30}], "accuracy/sop") == (0.5, 0.1)
+    mean, error = mean_and_error([figures | {"count/sop": 29}], "accuracy/sop")
+    assert mean == 0.5 and math.isnan(error)
+
+
 def test_members_compute_where_the_sweep_is_told_to(
     fake_commands: Commands, tiny_records: str, tmp_path
 ):

@@ -21,7 +21,7 @@ from tensorflow.python.eager import context
 from albert_tf.models.encoder import load_encoder
 from albert_tf.models.pretrainer import AlbertPretrainer, load_pretrainer
 from albert_tf.runtime import devices
-from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.runtime.run_dir import RunDir
 from data.pipeline.batches import Mixture, Records, training_batches
 from pretraining import evaluate, train
@@ -74,6 +74,21 @@ def test_loss_falls_and_the_run_is_whole(finished: RunDir):
     assert all(os.path.exists(os.path.join(finished.path, name)) for name in names)
     assert len(os.listdir(finished.plots_path)) == 5
     assert tf.train.latest_checkpoint(finished.checkpoints_path).endswith("ckpt-60")
+
+
+@pytest.mark.parametrize(
+    ("assignment", "words"),
+    [
+        ("optimizer.lr=1", "unknown key `optimizer.lr`"),
+        ("optimizer.learning_rate=abc", "`optimizer.learning_rate` must be of type float"),
+        ("loop.steps=0", "`loop.steps` must be"),
+    ],
+)
+def test_settings_are_checked_before_data_is_looked_for(
+    assignment: str, words: str, tmp_path: pathlib.Path
+):
+    with pytest.raises(ConfigError, match=words):
+        train.main(options("no records", tmp_path / "run", assignment))
 
 
 def test_a_dry_run_reads_every_record_and_writes_nothing(tiny_records: str, tmp_path: pathlib.Path):

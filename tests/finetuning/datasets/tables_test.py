@@ -74,9 +74,14 @@ def test_a_row_in_quotes_that_swallows_others_is_noted_once(tmp_path, capsys):
     rows = 'a\tx\n"b\ty\nc\ty\nd"\tx\n'
     path = written(tmp_path, "a.tsv", "text\tlabel\n" + rows * 2)
     assert [line for line, _ in cells(path, "text", "label")] == [2, 3, 6, 7]
-    note = "a text in quotes holds tabs and line breaks. If quotes are text in this file, write"
+    note = (
+        "a text in quotes holds tabs and line breaks. If these quotes belong to the text, rewrite"
+    )
     printed = capsys.readouterr().err
-    assert printed.startswith(f"{path}:3: {note} it with csv") and printed.count("\n") == 1
+    assert (
+        printed.startswith(f"{path}:3: {note} the file with csv.writer")
+        and printed.count("\n") == 1
+    )
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ import pytest
 
 from albert_tf.runtime.errors import ConfigError
 from albert_tf.tasks.kinds import KINDS
-from finetuning import distill, train
+from finetuning import distill, table, train
 from finetuning.datasets import TASKS
-from finetuning.training.keys import require_keys
+from finetuning.training.keys import require_settings
 
 
 @pytest.mark.parametrize(
@@ -31,14 +31,30 @@ from finetuning.training.keys import require_keys
 )
 def test_keys_that_cannot_be_set(key: str, words: str):
     with pytest.raises(ConfigError, match=words):
-        require_keys(KINDS["classifier"].task, ("seed=1", f"{key}=1"))
+        require_settings(KINDS["classifier"].task, ("seed=1", f"{key}=1"))
 
 
 def test_keys_that_can():
     chosen = ("seed=1", "training.metric=f1", " task.seq_length =8", "model.hidden_dropout=0.1")
     for kind in KINDS.values():
-        require_keys(kind.task, chosen)
-    require_keys(KINDS["span"].task, ("task.doc_stride=64",))
+        require_settings(kind.task, chosen)
+    require_settings(KINDS["span"].task, ("task.doc_stride=64",))
+
+
+@pytest.mark.parametrize(
+    ("assignment", "words"),
+    [
+        ("training.learning_rate=abc", r"`training\.learning_rate` must be of type float"),
+        ("training.batch_size=0", r"`training\.batch_size` must be positive"),
+        ("task.seq_length=x", r"`task\.seq_length` must be of type int"),
+        ("model.hidden_dropout=2", "`?hidden_dropout`? must be in"),
+        ("seed", "takes key=value"),
+    ],
+)
+def test_values_that_cannot_be_set(assignment: str, words: str):
+    for kind in KINDS.values():
+        with pytest.raises(ConfigError, match=words):
+            require_settings(kind.task, (assignment,))
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -47,6 +63,8 @@ def test_they_are_checked_before_anything_is_read(name: str):
     options = train.FinetuneOptions(name, "no run", "no data", init="no encoder", set=unknown)
     with pytest.raises(ConfigError, match="unknown key `training.lr`"):
         train.main(options)
+    with pytest.raises(ConfigError, match="unknown key `training.lr`"):
+        table.main(table.TableOptions(("no run",), name, "no data", "no output", set=unknown))
     values = distill.DistillOptions(
         "no teacher", name, "no output", "no data", student_layers=1, set=unknown
     )

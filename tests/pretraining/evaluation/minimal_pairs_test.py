@@ -112,7 +112,11 @@ def test_what_counts(frequencies, tokenizer):
     shares = {name: figures["accuracy/pll"] for name, figures in result["paradigms"].items()}
     assert shares == {"one": 0.5, "two": 0.0, "three": 1.0}
     assert result["phenomena"]["first"]["count"] == 3
-    assert "2 pairs are longer" in report(result) and "50.00% ± 25.00%" in report(result)
+    shown = report(result)
+    assert "2 pairs are longer" in shown and "50.00%" in shown and "±" not in shown
+    enough = report(result | {"count": 30})
+    assert enough.count("50.00% ± 25.00%") == 2 == enough.count("±")  # the row `all` alone
+    assert {len(line) for line in enough.splitlines()[1:4]} == {len(enough.splitlines()[1])}
     frequencies.logits = tf.zeros([tokenizer.vocab_size])
     assert evaluate_minimal_pairs(frequencies, tokenizer, pairs[:1])["accuracy/pll"] == 0.0
     assert "no minimal pair" in report(evaluate_minimal_pairs(frequencies, tokenizer, pairs[4:]))
