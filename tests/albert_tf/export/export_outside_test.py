@@ -16,6 +16,7 @@ import tensorflow as tf
 import tensorflow_hub as hub
 import tf_keras
 
+from albert_tf.export.__main__ import MAKERS
 from albert_tf.export.modules.classifier import ClassifierModule
 from albert_tf.export.modules.embedding import EmbeddingModule
 from albert_tf.export.modules.encoder import load_encoder_module
@@ -46,10 +47,20 @@ KINDS_OF_EXPORT = {
     "fewer layers": (CLASSIFIER, FEWER_LAYERS, {"text": TEXTS}),
     "pairs": (ClassifierTask(("no", "yes"), seq_length=32, pair=True), ClassifierModule, PAIRS),
     "regressor": (RegressorTask(seq_length=32), RegressorModule, {"text": TEXTS}),
-    "choices": (MultipleChoiceTask(seq_length=32, num_choices=2), MultipleChoiceModule, CHOICES),
+    "multiple_choice": (
+        MultipleChoiceTask(seq_length=32, num_choices=2),
+        MultipleChoiceModule,
+        CHOICES,
+    ),
     "span": (SpanTask(seq_length=32, doc_stride=8), SpanModule, SPANS),
     "span 2.0": (SpanTask(seq_length=32, doc_stride=8, answerable=True), SpanModule, SPANS),
 }
+
+
+@pytest.fixture(scope="module")
+def tiny(tiny):
+    """Two layers, for `fewer layers`."""
+    return tiny.replace(num_layers=2)
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +85,7 @@ def export(tiny, pretrained, small_tokenizer, tmp_path_factory):
             encoder = AlbertEncoder(tiny).create_weights()
             module, inputs = EmbeddingModule(encoder, small_tokenizer), {"text": TEXTS}
         else:
+            assert name == "preprocessing"
             module, inputs = PreprocessingModule(small_tokenizer, 40), {"text": TEXTS}
         path = str(folder / name / "1")
         if not os.path.isdir(path):
@@ -113,6 +125,28 @@ def test_the_c_api_gives_the_same_answers(export, name, signature):
     if signature == "classify":
         inputs = {"inputs": [serialized(text) for text in ("the value", "", "of the object")]}
     found = json.loads(isolated(C_API, path, json.dumps(inputs), signature))
+    assert_same(found, path, inputs, signature)
+
+
+def test_one_process_loads_every_family(export):
+    code = """
+import json, runpy, sys
+Session, found = runpy.run_path(sys.argv[1])["Session"], {}
+for name, (path, inputs) in json.loads(sys.argv[2]).items():
+    with Session(path) as session:
+        found[name] = session.run(inputs)
+assert not {"albert_tf", "tensorflow", "tf_keras", "numpy"} & set(sys.modules)
+print(json.dumps(found, default=lambda value: value.decode(errors="replace")))
+"""
+    exports = {name: export(name) for name in MAKERS}
+    found = json.loads(isolated("-c", code, C_API, json.dumps(exports)))
+    assert found.keys() == MAKERS.keys()
+    for name, (path, inputs) in exports.items():
+        assert_same(found[name], path, inputs)
+
+
+def assert_same(found: dict, path: str, inputs: dict, signature: str = "serving_default") -> None:
+    """What the C API has `found` is what the export answers in this process."""
     loaded = tf.saved_model.load(path)
     wanted = loaded.signatures[signature](
         **{key: tf.constant(value) for key, value in inputs.items()}

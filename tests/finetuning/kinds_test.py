@@ -1,0 +1,101 @@
+"""A short run of each kind of task but the classifier (`tuned`): from its files to a whole run."""
+
+import json
+import pathlib
+
+import numpy as np
+import pytest
+
+from albert_tf.models.encoder import load_encoder
+from albert_tf.runtime.run_dir import RunDir
+from albert_tf.tasks.predictor import load_predictor
+from finetuning import train
+from finetuning.datasets import TASKS
+from finetuning.datasets.task import Source
+from tests.finetuning.datasets import race_test
+
+RATE, STEPS = 1e-3, 2
+VALUES = (
+    "training.epochs=1",
+    "training.batch_size=2",
+    f"training.learning_rate={RATE}",
+    "training.weight_decay_rate=0",
+    "task.seq_length=32",
+)
+
+
+def write_prices(folder: pathlib.Path) -> None:
+    rows = "text\tlabel\nan apple\t3\na saw and a file\t20.5\nhammer\t12\n"
+    (folder / "train.tsv").write_text(rows + "pear\t2\n")
+    (folder / "dev.tsv").write_text(rows)
+
+
+def write_squad(folder: pathlib.Path) -> None:
+    """Of each of two contexts one question that it answers, and one that it does not."""
+    paragraphs = [
+        {
+            "context": f"The {fruit} is red.",
+            "qas": [
+                {"id": f"{fruit} 1", "question": "What is red?", "is_impossible": False}
+                | {"answers": [{"text": fruit, "answer_start": 4}]},
+                {"id": f"{fruit} 2", "question": "Who?", "is_impossible": True, "answers": []},
+            ],
+        }
+        for fruit in ("apple", "cherry")
+    ]
+    text = json.dumps({"version": "v2.0", "data": [{"paragraphs": paragraphs}]})
+    for part in ("train", "dev"):
+        (folder / f"{part}-v2.0.json").write_text(text)
+
+
+def write_race(folder: pathlib.Path) -> None:
+    for part in ("train", "dev"):
+        passages = [race_test.passage(f"{part} {number}") for number in (1, 2)]
+        race_test.write(folder, f"{part}/middle/all.txt", passages)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "write", "count", "metric"),
+    [
+        ("text_regression", "regressor", write_prices, 3, "pearson"),
+        ("squad2", "span", write_squad, 4, "f1"),
+        ("race-middle", "multiple_choice", write_race, 4, "accuracy"),
+    ],
+)
+def test_a_run_is_whole(name, kind, write, count, metric, start: str, tmp_path: pathlib.Path):
+    data, run = tmp_path / "data", RunDir(str(tmp_path / "run"))
+    data.mkdir()
+    write(data)
+    more = ("task.doc_stride=8", "task.query_length=8") if kind == "span" else ()
+    train.main(
+        train.FinetuneOptions(
+            name,
+            run.path,
+            str(data),
+            init=start,
+            recipe="none",
+            device="cpu",
+            set=(*VALUES, *more),
+        )
+    )
+    result, examples = run.result(), TASKS[name].read(Source(str(data))).dev["dev"]
+    assert run.config()["task"]["kind"] == kind and run.metrics()[-1]["step"] == STEPS
+    assert (result["train_examples"], result["dev_examples"], len(examples)) == (4, count, count)
+    assert result["metric"] == metric and -1 <= result[metric] <= 1 and np.isfinite(result["loss"])
+    # The answers are of all examples and of the weights that the run has left.
+    lines = pathlib.Path(run.predictions_path("dev")).read_text(encoding="utf-8").splitlines()
+    answers = [json.loads(line)["prediction"] for line in lines]
+    assert len(answers) == count
+    assert TASKS[name].score(answers, examples)[metric] == pytest.approx(result[metric], abs=1e-6)
+    predictor = load_predictor(run.path)
+    again = TASKS[name].score(predictor(examples), examples)
+    assert again[metric] == pytest.approx(result[metric], abs=1e-4)
+    # These are a few steps of Adam away from the start's, but for those that have no gradient.
+    old, new = load_encoder(start), predictor.model.encoder
+    moved = {
+        weight.name: abs(weight - before).numpy().max()
+        for before, weight in zip(old.weights, new.weights, strict=True)
+    }
+    still = {each for each, distance in moved.items() if distance == 0}
+    assert all("pooler" in each for each in still) and bool(still) == (kind == "span"), still
+    assert 0 < max(moved.values()) < 2 * STEPS * RATE
