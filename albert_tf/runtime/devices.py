@@ -82,20 +82,22 @@ def num_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def divide_cores(device: str, parts: int) -> None:
+def divide_cores(device: str, parts: int, cores: int | None = None) -> None:
     """Divide the cores between `parts` parts of a batch if `device` resolves to one CPU.
 
     Each operation then gets as many threads as a part has cores. Call this before TensorFlow
     computes anything; later calls have no effect. `parts` = 1 changes nothing.
+    `cores` is by default `num_cores()`.
     """
     cpus = tf.config.list_physical_devices("CPU")
     has_replicas = len(tf.config.get_logical_device_configuration(cpus[0]) or ()) > 1
     is_one_cpu = device in ("auto", "cpu") and not tf.config.list_physical_devices("GPU")
     if parts == 1 or has_replicas or not is_one_cpu:
         return
+    cores = cores or num_cores()
     with contextlib.suppress(RuntimeError):  # TensorFlow has already started its threads
-        tf.config.threading.set_intra_op_parallelism_threads(max(1, num_cores() // parts))
-        tf.config.threading.set_inter_op_parallelism_threads(num_cores())
+        tf.config.threading.set_intra_op_parallelism_threads(max(1, cores // parts))
+        tf.config.threading.set_inter_op_parallelism_threads(cores)
 
 
 def num_parallel_parts(strategy: tf.distribute.Strategy) -> int:

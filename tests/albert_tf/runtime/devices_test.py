@@ -299,15 +299,14 @@ def test_the_cores_of_this_process_are_divided_between_parts(allowed, device):
 @pytest.mark.parametrize(("cores", "parts", "threads"), [(2, 2, 1), (8, 2, 4), (3, 2, 1)])
 def test_a_part_has_its_share_of_the_cores(monkeypatch, cores, parts, threads):
     told = {}
-    monkeypatch.setattr(devices, "num_cores", lambda: cores)
     for name in ("intra", "inter"):
         setter = f"set_{name}_op_parallelism_threads"
         monkeypatch.setattr(
             tf.config.threading, setter, lambda n, name=name: told.update({name: n})
         )
-    devices.divide_cores("cpu", 1)
+    devices.divide_cores("cpu", 1, cores)
     assert not told
-    devices.divide_cores("cpu", parts)
+    devices.divide_cores("cpu", parts, cores)
     assert told == {"intra": threads, "inter": cores}
 
 
