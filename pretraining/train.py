@@ -87,6 +87,7 @@ def main(
     options: TrainOptions,
     make_step: MakeStep = TrainStep,
     make_evaluation: MakeEvaluation | None = None,
+    open_run: Callable[[str], RunDir] = RunDir,
 ) -> None:
     """Run the training that `options` describe.
 
@@ -94,10 +95,11 @@ def main(
       options: the command line.
       make_step: the step of the training loop.
       make_evaluation: the evaluation on held-out records; by default `evaluation_on`.
+      open_run: the folder of the run.
     """
     records = Mixture.open(options.data, options.skip_corrupt)
     heldout = Records.open(options.heldout) if options.heldout else None
-    run = RunDir(options.run_dir)
+    run = open_run(options.run_dir)
     assignments = [*precision_of(run), *options.set]
     config = resolve(experiment(options.experiment), assignments, records.manifest, options.device)
     if heldout:
