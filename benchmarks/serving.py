@@ -75,11 +75,13 @@ class Worker:
         error.
     """
 
-    def __init__(self, name: str, options: ServingOptions, folder: str) -> None:
+    def __init__(
+        self, name: str, options: ServingOptions, folder: str, module: str = _WORKER
+    ) -> None:
         self._name = name
         arguments = [name, options.preset, options.tokenizer, str(options.seq_length), folder]
         self._process = subprocess.Popen(
-            [sys.executable, "-m", _WORKER, *arguments, str(options.cores)],
+            [sys.executable, "-m", module, *arguments, str(options.cores)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -32,18 +32,17 @@ from data.building.options import BEAM, BuildOptions, check, slots
 from data.building.reference_layout import ReferenceLayout
 from data.building.shuffle import Layout
 from data.building.static_masking import StaticMasking
-from data.building.workers import useful_workers
+from data.building.workers import DEFAULT_SIZES, Sizes, useful_workers
 from data.corpora.corpus import NumberedCorpus, corpus_bytes, corpus_fingerprint
 from data.records.manifest import MANIFEST, REFERENCE, TOKENIZER, Counts, Manifest
 from data.records.schema import COMPACT_VERSION
 
-TEXT_BYTES_PER_SHARD = 16 * 2**20
 # While the corpus is read, each shard is an open file, and many systems allow 1024. With more than
 # 8 GiB of text, the shards become larger, and so does the memory for one shard.
 MAX_SHARDS = 512
 
 
-def build(options: BuildOptions) -> None:
+def build(options: BuildOptions, sizes: Sizes = DEFAULT_SIZES) -> None:
     """Run the build described by `options`."""
     check(options)
     tokenizer = load_tokenizer(options.tokenizer)
@@ -55,10 +54,10 @@ def build(options: BuildOptions) -> None:
     if options.dry_run:
         print(json.dumps(settings.to_dict(options), indent=1))
         return
-    _build(options, tokenizer, fingerprint)
+    _build(options, tokenizer, fingerprint, sizes)
 
 
-def _build(options: BuildOptions, tokenizer: Tokenizer, fingerprint: str) -> None:
+def _build(options: BuildOptions, tokenizer: Tokenizer, fingerprint: str, sizes: Sizes) -> None:
     run, identity = _run_beam, ""
     if options.runner != BEAM:  # only local builds can be resumed
         run = _run_local
@@ -67,7 +66,7 @@ def _build(options: BuildOptions, tokenizer: Tokenizer, fingerprint: str) -> Non
         _report_interrupt(bool(identity)),
         outputs.new_folder(options.output, identity=identity) as folder,
     ):
-        shards, tally = run(options, folder, *make_stages(options, tokenizer))
+        shards, tally = run(options, folder, *make_stages(options, tokenizer), sizes)
         if not tally.counts.sequences:
             raise InputError(_no_sequences_message(options, tally))
         tokenizer.save(os.path.join(folder, TOKENIZER))
@@ -112,26 +111,26 @@ def _no_sequences_message(options: BuildOptions, tally: Tally) -> str:
 
 
 def _run_local(
-    options: BuildOptions, folder: str, cutter: Cutter, layout: Layout
+    options: BuildOptions, folder: str, cutter: Cutter, layout: Layout, sizes: Sizes
 ) -> tuple[tuple[int, ...], Tally]:
-    corpus, count = _corpus(options), num_shards(options)
+    corpus, count = _corpus(options), num_shards(options, sizes.shard_bytes)
     text_bytes = corpus_bytes(options.corpus, options.data_dir)
-    workers = useful_workers(options.num_workers, text_bytes)
+    workers = useful_workers(options.num_workers, text_bytes, sizes.worker_bytes)
     documents = corpus.documents(corpus.parts())
-    return local_runner.run(folder, cutter, layout, documents, text_bytes, count, workers)
+    return local_runner.run(folder, cutter, layout, documents, text_bytes, count, workers, sizes)
 
 
 def _run_beam(
-    options: BuildOptions, folder: str, cutter: Cutter, layout: Layout
+    options: BuildOptions, folder: str, cutter: Cutter, layout: Layout, sizes: Sizes
 ) -> tuple[tuple[int, ...], Tally]:
-    count = num_shards(options)
+    count = num_shards(options, sizes.shard_bytes)
     return beam_runner.run(folder, _corpus(options), cutter, layout, count, options.beam_args)
 
 
-def num_shards(options: BuildOptions) -> int:
+def num_shards(options: BuildOptions, shard_bytes: int = Sizes.shard_bytes) -> int:
     """Return the number of shards, chosen so that one shard fits into memory."""
     text_bytes = corpus_bytes(options.corpus, options.data_dir) * options.dupe_factor
-    return min(MAX_SHARDS, max(1, -(-text_bytes // TEXT_BYTES_PER_SHARD)))
+    return min(MAX_SHARDS, max(1, -(-text_bytes // shard_bytes)))
 
 
 def make_stages(options: BuildOptions, tokenizer: Tokenizer) -> tuple[Cutter, Layout]:

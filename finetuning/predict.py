@@ -67,7 +67,7 @@ class PredictOptions(commands.CommandOptions):
     dry_run: bool = commands.option("load the run and the part's examples only", False)
 
 
-def main(options: PredictOptions) -> None:
+def main(options: PredictOptions, chunk_size: int = CHUNK) -> None:
     """Write the predictions that `options` describe."""
     _require_part(options)
     for flag in ("output", "submission"):
@@ -89,7 +89,7 @@ def main(options: PredictOptions) -> None:
     count = cut = 0
     replaces = os.path.isfile(options.output)
     with _output(options.output) as out:
-        while chunk := list(itertools.islice(lines, CHUNK)):
+        while chunk := list(itertools.islice(lines, chunk_size)):
             examples = [
                 _example(line, predictor.task, options.input, n, columns) for n, line in chunk
             ]

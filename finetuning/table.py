@@ -33,7 +33,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 from albert_tf.runtime import commands, outputs, settings
@@ -87,8 +87,11 @@ class TableOptions(commands.CommandOptions):
     )
 
 
-def main(options: TableOptions) -> int:
-    """Fine-tune the runs, print the table and return the exit status."""
+def main(options: TableOptions, run_command: Callable[[list[str]], int] | None = None) -> int:
+    """Fine-tune the runs, print the table and return the exit status.
+
+    `run_command` can replace the separate process of each fine-tuning.
+    """
     tasks = _tasks(options)
     for task in tasks:
         require_settings(KINDS[TASKS[task].kind].task, options.set)
@@ -110,7 +113,7 @@ def main(options: TableOptions) -> int:
             command = _command(options, start, task, folders[task], target)
             if options.dry_run:
                 print(f"   python {' '.join(command)}")
-            elif _run(command):
+            elif (run_command or _run)(command):
                 failures.append(f"failed: {target}")
             else:
                 results[run, task] = _results(target, options.seeds)

@@ -17,6 +17,7 @@ RUN_DIR/seeds.json.
 
 import dataclasses
 import os
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from albert_tf.runtime import commands, devices, outputs, settings
@@ -69,8 +70,8 @@ class FinetuneOptions(commands.CommandOptions):
     )
 
 
-def main(options: FinetuneOptions) -> None:
-    """Fine-tune as `options` describe."""
+def main(options: FinetuneOptions, open_run: Callable[[str], RunDir] = RunDir) -> None:
+    """Fine-tune as `options` describe; `open_run` makes the folder of each run."""
     if options.task not in TASKS:
         raise InputError(f"--task: {settings.unknown_key(options.task, TASKS, 'task')}")
     if options.cache_dir:
@@ -91,9 +92,9 @@ def main(options: FinetuneOptions) -> None:
     finetuner = Finetuner(options.task, task, data, source, start.tokenizer, strategy, cache, share)
     training_source = TrainingSource(os.path.abspath(start.path), start.model)
     if options.seeds == 1:
-        finetuner.run(config, RunDir(options.run_dir), training_source, options.dry_run)
+        finetuner.run(config, open_run(options.run_dir), training_source, options.dry_run)
         return
-    runs = [RunDir(os.path.join(options.run_dir, f"seed-{i}")) for i in range(options.seeds)]
+    runs = [open_run(os.path.join(options.run_dir, f"seed-{i}")) for i in range(options.seeds)]
     for number, run in enumerate(runs):
         seeded = dataclasses.replace(config, seed=config.seed + number)
         finetuner.run(seeded, run, training_source, options.dry_run)

@@ -17,6 +17,7 @@ pseudo-log-likelihood, by phenomenon. A tie counts as wrong.
 import dataclasses
 import json
 import os
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from albert_tf.models.checkpoints import is_saved_model, latest_checkpoint, load_config
@@ -76,7 +77,7 @@ class EvaluateOptions(commands.CommandOptions):
             raise InputError("pass --data, --minimal_pairs or both.")
 
 
-def main(options: EvaluateOptions) -> None:
+def main(options: EvaluateOptions, make_strategy: Callable[..., Any] = devices.strategy) -> None:
     """Evaluate the model, print the metrics and write them to --output or the run's folder."""
     parts = num_parts(options.batch_size, devices.num_cores())
     devices.divide_cores(options.device, parts)
@@ -91,7 +92,7 @@ def main(options: EvaluateOptions) -> None:
         outputs.require_file(options.output, "--output")
     elif is_run:
         outputs.require_folder(run.path, "--run_dir")
-    strategy = devices.strategy(options.device, options.tpu)
+    strategy = make_strategy(options.device, options.tpu)
     if options.dry_run:
         asked = (
             [f"{records.manifest.num_records:,} sequences from {options.data}"] if records else []

@@ -30,6 +30,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from typing import Any
 
 from albert_tf import info
@@ -60,9 +61,12 @@ class MemberError(Exception):
     """The failure of a command that a member needs."""
 
 
-def main(options: SweepOptions) -> int:
-    """Run the sweep and return the exit status."""
-    sweep = Sweep(options)
+def main(options: SweepOptions, run_command: Callable[..., None] | None = None) -> int:
+    """Run the sweep and return the exit status.
+
+    `run_command` can replace the separate process of each command.
+    """
+    sweep = Sweep(options, run_command or call)
     if options.dry_run:
         print(sweep.describe())
         return 0
@@ -89,7 +93,8 @@ def main(options: SweepOptions) -> int:
 class Sweep:
     """The members of a sweep and its folder, where sweep.json stores the timed steps."""
 
-    def __init__(self, options: SweepOptions) -> None:
+    def __init__(self, options: SweepOptions, run_command: Callable[..., None]) -> None:
+        self._run_command = run_command
         self.options, self.manifest = options, Mixture.open(options.data).manifest
         self.configurations = configurations(options)
         self._path = os.path.join(options.output, "sweep.json")
@@ -219,7 +224,7 @@ class Sweep:
         if options.heldout and member.tree().evaluation.every:
             flags.append(f"--heldout={options.heldout}")
         flags += [f"--set={text}" for text in (*member.assignments, *assignments)]
-        call("pretraining.train", *flags)
+        self._run_command("pretraining.train", *flags)
 
     def _evaluation(self, run: RunDir) -> Result:
         """Return the metrics of the run's last checkpoint on --heldout, evaluating if necessary."""
@@ -233,7 +238,7 @@ class Sweep:
             flags = [f"--set=masking.{key}={value}" for key, value in masks.items()]
             flags += [f"--run_dir={run.path}", f"--data={heldout}", f"--output={path}"]
             flags += self.options.devices
-            call("pretraining.evaluate", *flags)
+            self._run_command("pretraining.evaluate", *flags)
         values = _read(path)
         return {name: value for name, value in values.items() if isinstance(value, int | float)}
 

@@ -87,6 +87,7 @@ def main(
     options: TrainOptions,
     make_step: MakeStep = TrainStep,
     make_evaluation: MakeEvaluation | None = None,
+    open_run: Callable[[str], RunDir] = RunDir,
 ) -> None:
     """Run the training that `options` describe.
 
@@ -94,8 +95,9 @@ def main(
       options: the command line.
       make_step: the step of the training loop.
       make_evaluation: the evaluation on held-out records; by default `evaluation_on`.
+      open_run: the folder of the run.
     """
-    run, chosen = RunDir(options.run_dir), experiment(options.experiment)
+    run, chosen = open_run(options.run_dir), experiment(options.experiment)
     assignments = [*precision_of(run), *options.set]
     settings.override(chosen, assignments)  # refuses wrong settings before data is looked for
     records = Mixture.open(options.data, options.skip_corrupt)

@@ -9,7 +9,7 @@ epsilons until our model reproduces the module's outputs, and rejects a module i
 import itertools
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -65,8 +65,10 @@ def _naming(layer: str) -> Naming:
 ALBERT, BERT = _naming("transformer"), _naming("transformer/layer_#")
 
 
-def read(path: str, policy: MismatchPolicy) -> Bundle:
+def read(path: str, policy: MismatchPolicy, epsilons: Sequence[float] = _EPSILONS) -> Bundle:
     """Read the encoder in a module's folder; its unknown dropout rates become 0.
+
+    `epsilons` are those of its LayerNorms that are tried.
 
     Raises:
       InputNotFoundError: there is no SavedModel at `path`.
@@ -81,7 +83,7 @@ def read(path: str, policy: MismatchPolicy) -> Bundle:
     naming = ALBERT if config.sharing == "all" else BERT
     flat = {name: _without_heads(name, array) for name, array in found.items()}
     weights = naming.to_ours(config, flat, policy, path)
-    config = _match_numerics(config, weights, inputs, outputs, path)
+    config = _match_numerics(config, weights, inputs, outputs, epsilons, path)
     return Bundle(config, weights, _tokenizer(module, path))
 
 
@@ -189,6 +191,7 @@ def _match_numerics(
     weights: Weights,
     inputs: Batch,
     outputs: Mapping[str, Any],
+    epsilons: Sequence[float],
     path: str,
 ) -> AlbertConfig:
     """Return `config` with the activation and epsilons that reproduce the module's outputs."""
@@ -205,12 +208,12 @@ def _match_numerics(
             raise _unsupported(path, f"{reason} at best, more than {TOLERANCE}")
         return best
 
-    pairs = itertools.product(_EPSILONS, ACTIVATIONS)
+    pairs = itertools.product(epsilons, ACTIVATIONS)
     encoders = (config.replace(layer_norm_eps=eps, activation=act) for eps, act in pairs)
     config = nearest(encoders, _OUTPUTS if "encoder/pooler/kernel" in weights else _OUTPUTS[:2])
     if "mlm_logits" not in outputs or "mlm_head/bias" not in weights:
         return config
-    heads = (config.replace(mlm_layer_norm_eps=eps) for eps in _EPSILONS)
+    heads = (config.replace(mlm_layer_norm_eps=eps) for eps in epsilons)
     return nearest(heads, ("mlm_logits",))
 
 

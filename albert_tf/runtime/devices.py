@@ -1,6 +1,7 @@
 """All device-specific code: `tf.distribute` strategies, precisions, peak rates."""
 
 import contextlib
+import dataclasses
 import functools
 import glob
 import json
@@ -20,9 +21,6 @@ from albert_tf.runtime.errors import InputError
 
 DEVICES = ("auto", "cpu", "gpu", "tpu", "multi_worker")
 PRECISIONS = ("auto", "float32", "mixed_bfloat16")
-TPU_TIMEOUT_S = 20.0  # to resolve a name, and again to connect to its port
-TPU_CONNECT_S = 120.0  # until all workers answer
-TPU_INITIALIZE_S = 900.0  # a large pod takes minutes
 # Dense bfloat16 matrix products, in FLOPs per second. The keys are parts of the names of GPUs, and
 # the generations of TPU chips (cloud.google.com/tpu/docs).
 PEAK_FLOPS = {
@@ -41,6 +39,21 @@ PEAK_FLOPS = {
 _PRODUCT = 1024  # rows and columns of the matrices that time a CPU
 
 
+@dataclasses.dataclass(frozen=True)
+class TpuTimeouts:
+    """How many seconds to wait for a TPU.
+
+    Attributes:
+      reach: to resolve its name, and again to connect to its port.
+      connect: until all workers answer.
+      initialize: until it is ready; a large pod takes minutes.
+    """
+
+    reach: float = 20.0
+    connect: float = 120.0
+    initialize: float = 900.0
+
+
 def make_deterministic() -> None:
     """Make training steps of this process bit-for-bit reproducible on one machine."""
     tf.config.experimental.enable_op_determinism()
@@ -49,7 +62,9 @@ def make_deterministic() -> None:
     tf.config.optimizer.set_experimental_options({"arithmetic_optimization": False})
 
 
-def strategy(device: str = "auto", tpu: str | None = None) -> tf.distribute.Strategy:
+def strategy(
+    device: str = "auto", tpu: str | None = None, timeouts: TpuTimeouts | None = None
+) -> tf.distribute.Strategy:
     """Return the distribution strategy for `device`.
 
     Args:
@@ -57,6 +72,7 @@ def strategy(device: str = "auto", tpu: str | None = None) -> tf.distribute.Stra
         all devices of that kind in a MirroredStrategy. `tpu` uses a TPUStrategy. `multi_worker`
         uses a MultiWorkerMirroredStrategy, described by TF_CONFIG.
       tpu: for `tpu` only: a name, a grpc address or `local`.
+      timeouts: for `tpu` only; by default `TpuTimeouts()`.
 
     Raises:
       InputError: the device is unknown or unavailable, `tpu` is missing or does not apply, or
@@ -65,7 +81,7 @@ def strategy(device: str = "auto", tpu: str | None = None) -> tf.distribute.Stra
     if device not in DEVICES:
         raise InputError(f"--device must be one of {', '.join(DEVICES)}. Received: {device!r}.")
     if device == "tpu":
-        return _tpu(tpu)
+        return _tpu(tpu, timeouts or TpuTimeouts())
     if tpu is not None:
         raise InputError(f"--tpu={tpu} requires --device=tpu. Received: --device={device}.")
     if device == "multi_worker":
@@ -82,20 +98,22 @@ def num_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def divide_cores(device: str, parts: int) -> None:
+def divide_cores(device: str, parts: int, cores: int | None = None) -> None:
     """Divide the cores between `parts` parts of a batch if `device` resolves to one CPU.
 
     Each operation then gets as many threads as a part has cores. Call this before TensorFlow
     computes anything; later calls have no effect. `parts` = 1 changes nothing.
+    `cores` is by default `num_cores()`.
     """
     cpus = tf.config.list_physical_devices("CPU")
     has_replicas = len(tf.config.get_logical_device_configuration(cpus[0]) or ()) > 1
     is_one_cpu = device in ("auto", "cpu") and not tf.config.list_physical_devices("GPU")
     if parts == 1 or has_replicas or not is_one_cpu:
         return
+    cores = cores or num_cores()
     with contextlib.suppress(RuntimeError):  # TensorFlow has already started its threads
-        tf.config.threading.set_intra_op_parallelism_threads(max(1, num_cores() // parts))
-        tf.config.threading.set_inter_op_parallelism_threads(num_cores())
+        tf.config.threading.set_intra_op_parallelism_threads(max(1, cores // parts))
+        tf.config.threading.set_inter_op_parallelism_threads(cores)
 
 
 def num_parallel_parts(strategy: tf.distribute.Strategy) -> int:
@@ -107,12 +125,14 @@ def num_parallel_parts(strategy: tf.distribute.Strategy) -> int:
     return max(1, inter // intra)
 
 
-def resolve_precision(precision: str, device: str = "auto") -> str:
+def resolve_precision(
+    precision: str, device: str = "auto", cpu_flags: set[str] | None = None
+) -> str:
     """Return `float32` or `mixed_bfloat16`; `auto` becomes the faster one on `device`.
 
     `auto` becomes mixed_bfloat16 on a TPU, on GPUs of compute capability 8.0 or higher, and on CPUs
     with avx512_bf16 or AMX; otherwise float32. On other CPUs a bfloat16 product takes several times
-    longer.
+    longer. `cpu_flags` are by default this CPU's.
     """
     if precision != "auto":
         return precision
@@ -123,7 +143,7 @@ def resolve_precision(precision: str, device: str = "auto") -> str:
         details = (tf.config.experimental.get_device_details(gpu) for gpu in gpus)
         fast = all(one.get("compute_capability", (0, 0)) >= (8, 0) for one in details)
     else:
-        fast = has_bfloat16_products()
+        fast = has_bfloat16_products(cpu_flags)
     return "mixed_bfloat16" if fast else "float32"
 
 
@@ -190,9 +210,9 @@ def precision_policy(precision: str) -> Iterator[None]:
         tf_keras.mixed_precision.set_global_policy(before)
 
 
-def has_bfloat16_products() -> bool:
-    """Return True if this CPU has instructions that multiply bfloat16 numbers."""
-    return bool(_cpu_flags() & {"avx512_bf16", "amx_bf16"})
+def has_bfloat16_products(cpu_flags: set[str] | None = None) -> bool:
+    """Return True if this CPU, or one with `cpu_flags`, can multiply bfloat16 numbers."""
+    return bool((_cpu_flags() if cpu_flags is None else cpu_flags) & {"avx512_bf16", "amx_bf16"})
 
 
 def has_accelerator() -> bool:
@@ -258,16 +278,16 @@ def _check_tf_config(text: str | None) -> None:
         )
 
 
-def _tpu(name: str | None) -> tf.distribute.Strategy:
+def _tpu(name: str | None, timeouts: TpuTimeouts) -> tf.distribute.Strategy:
     if name is None:
         raise InputError(
             "--device=tpu needs --tpu: the TPU's name, grpc://HOST:PORT or, on a TPU VM, local."
         )
     try:
-        resolver = _resolve(name)
+        resolver = _resolve(name, timeouts.reach)
         # TensorFlow would wait forever for a server that accepts the connection but never answers.
-        _run_with_timeout(TPU_CONNECT_S, tf.config.experimental_connect_to_cluster, resolver)
-        _run_with_timeout(TPU_INITIALIZE_S, tf.tpu.experimental.initialize_tpu_system, resolver)
+        _run_with_timeout(timeouts.connect, tf.config.experimental_connect_to_cluster, resolver)
+        _run_with_timeout(timeouts.initialize, tf.tpu.experimental.initialize_tpu_system, resolver)
     except (ValueError, RuntimeError, OSError, tf.errors.OpError) as error:
         has_chip = glob.glob("/dev/accel*") or glob.glob("/dev/vfio/[0-9]*")
         problem = "this machine has no TPU chip" if name == "local" and not has_chip else error
@@ -304,15 +324,15 @@ def _run_with_timeout(seconds: float, step: Callable[..., Any], *args: object) -
         raise errors[0]
 
 
-def _resolve(name: str | None) -> tf.distribute.cluster_resolver.ClusterResolver:
+def _resolve(name: str | None, timeout_s: float) -> tf.distribute.cluster_resolver.ClusterResolver:
     """Return the resolver of a TPU after checking that its port is open."""
     default = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(TPU_TIMEOUT_S)  # resolving a name queries web services
+    socket.setdefaulttimeout(timeout_s)  # resolving a name queries web services
     try:
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=name)
         address = urllib.parse.urlsplit(resolver.master())  # "", local or grpc://HOST:PORT
     finally:
         socket.setdefaulttimeout(default)
     if address.scheme == "grpc":
-        socket.create_connection((address.hostname, address.port), TPU_TIMEOUT_S).close()
+        socket.create_connection((address.hostname, address.port), timeout_s).close()
     return resolver

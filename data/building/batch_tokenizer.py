@@ -20,32 +20,37 @@ _BETWEEN = np.int32(-1).tobytes()  # not an id: separates the lines in the joine
 MAX_CHARACTERS = 100_000  # per text; sentencepiece takes about 30 bytes per character
 
 
-def encode_flat(tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+def encode_flat(
+    tokenizer: Tokenizer,
+    texts: Sequence[str],
+    lines_per_call: int = LINES_PER_CALL,
+    max_characters: int = MAX_CHARACTERS,
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the ids of all texts, int32 [T], and the offset at which each text ends, int64 [n].
 
-    A text of more than MAX_CHARACTERS is encoded in parts, split at spaces where possible.
+    A text of more than `max_characters` is encoded in parts, split at spaces where possible.
     """
     ids: list[np.ndarray] = [np.zeros(0, np.int32)]
     lengths: list[np.ndarray] = [np.zeros(0, np.int64)]
-    for begin in range(0, len(texts), LINES_PER_CALL):
-        lines = texts[begin : begin + LINES_PER_CALL]
-        if max(map(len, lines)) <= MAX_CHARACTERS:
+    for begin in range(0, len(texts), lines_per_call):
+        lines = texts[begin : begin + lines_per_call]
+        if max(map(len, lines)) <= max_characters:
             found, counts = _encode(tokenizer, lines)
             ids.append(found)
             lengths.append(counts)
             continue
         for line in lines:
-            parts = [_encode(tokenizer, [part])[0] for part in _parts(line)]
+            parts = [_encode(tokenizer, [part])[0] for part in _parts(line, max_characters)]
             ids += parts
             lengths.append(np.array([sum(map(len, parts))]))
     return np.concatenate(ids), np.cumsum(np.concatenate(lengths))
 
 
-def _parts(text: str) -> Iterator[str]:
+def _parts(text: str, max_characters: int) -> Iterator[str]:
     begin = 0
-    while len(text) - begin > MAX_CHARACTERS:
-        end = text.rfind(" ", begin, begin + MAX_CHARACTERS)
-        end = end if end > begin else begin + MAX_CHARACTERS
+    while len(text) - begin > max_characters:
+        end = text.rfind(" ", begin, begin + max_characters)
+        end = end if end > begin else begin + max_characters
         yield text[begin:end]
         begin = end
     yield text[begin:]

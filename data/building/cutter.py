@@ -11,13 +11,12 @@ from data.building.batch_tokenizer import encode_flat
 from data.building.pair_labels import paired, swapped
 from data.building.segments import Pairs, reference_pairs, segment_pairs, split_long_sentences
 from data.building.sequences import Sequences, take_ranges
-from data.building.workers import map_in_order
+from data.building.workers import Sizes, map_in_order
 from data.corpora.corpus import Document, split_of
 from data.records.manifest import Counts
 from data.records.schema import ids_dtype
 
 SPECIAL_PIECES = 3  # [CLS] A [SEP] B [SEP]
-BATCH_CHARACTERS = 2_000_000
 
 Batch = list[tuple[int, Document]]  # documents with their numbers in the corpus
 
@@ -159,18 +158,24 @@ def _sequences(pairs: Pairs, ids: np.ndarray, numbers: np.ndarray) -> Sequences:
 
 
 def cut_all(
-    cutter: Cutter, documents: Iterable[tuple[int, Document]], num_workers: int
+    cutter: Cutter,
+    documents: Iterable[tuple[int, Document]],
+    num_workers: int,
+    batch_characters: int = Sizes.batch_characters,
 ) -> Iterator[tuple[Sequences, Tally]]:
     """Yield the pairs and the tally of each batch of documents, in order and in bounded memory."""
-    yield from map_in_order(cutter.cut, _batches(documents, 2 if cutter.quirks else 1), num_workers)
+    batches = _batches(documents, 2 if cutter.quirks else 1, batch_characters)
+    yield from map_in_order(cutter.cut, batches, num_workers)
 
 
-def _batches(documents: Iterable[tuple[int, Document]], at_least: int) -> Iterator[Batch]:
+def _batches(
+    documents: Iterable[tuple[int, Document]], at_least: int, characters: int
+) -> Iterator[Batch]:
     batch, size = [], 0
     for number, document in documents:
         batch.append((number, document))
         size += len(document.text)
-        if size >= BATCH_CHARACTERS and len(batch) >= at_least:
+        if size >= characters and len(batch) >= at_least:
             yield batch
             batch, size = [], 0
     if batch:

@@ -14,11 +14,10 @@ from albert_tf.runtime import outputs, settings
 from albert_tf.training.progress import Progress
 from data.building.cutter import Cutter, Tally, cut_all
 from data.building.shuffle import Layout, ShardWriter, Spill, spill_path
-from data.building.workers import map_in_order
+from data.building.workers import DEFAULT_SIZES, Sizes, map_in_order
 from data.corpora.corpus import Document
 from data.records.manifest import shard_name
 
-BATCHES_PER_MARK = 32  # about 64 MB of text, which a rerun may have to repeat
 SHARDS_PER_WORKER = 4  # for fewer, starting a process costs more than it saves
 _MARK = outputs.MARK + ".json"
 
@@ -41,6 +40,8 @@ def run(
     text_bytes: int,
     num_shards: int,
     num_workers: int,
+    sizes: Sizes = DEFAULT_SIZES,
+    progress_of: type[Progress] = Progress,
 ) -> tuple[tuple[int, ...], Tally]:
     """Write all shards to `folder`, and return their numbers of records and the tally.
 
@@ -50,12 +51,12 @@ def run(
     if mark.tally.documents:
         print(f"resuming after {mark.tally.documents:,} documents")
     if not mark.is_complete:
-        mark = _spill(folder, mark, cutter, documents, text_bytes, num_workers)
+        mark = _spill(folder, mark, cutter, documents, text_bytes, num_workers, sizes, progress_of)
     paths = [os.path.join(folder, shard_name(shard, num_shards)) for shard in range(num_shards)]
     missing = [shard for shard, path in enumerate(paths) if not os.path.exists(path)]
     writer = ShardWriter(folder, num_shards, layout)
     workers = min(num_workers, 1 + len(missing) // SHARDS_PER_WORKER)
-    with Progress("shards", num_shards, num_shards - len(missing)) as progress:
+    with progress_of("shards", num_shards, num_shards - len(missing)) as progress:
         for shard in map_in_order(writer, missing, workers):
             os.remove(spill_path(folder, shard))
             progress.advance(1)
@@ -69,14 +70,17 @@ def _spill(
     documents: Iterable[tuple[int, Document]],
     text_bytes: int,
     num_workers: int,
+    sizes: Sizes,
+    progress_of: type[Progress],
 ) -> _Mark:
     tally, spill = mark.tally, Spill(folder, mark.sizes, mark.records)
-    with spill, Progress("bytes of text", text_bytes, tally.text_bytes) as progress:
-        results = cut_all(cutter, islice(documents, tally.documents, None), num_workers)
+    with spill, progress_of("bytes of text", text_bytes, tally.text_bytes) as progress:
+        rest = islice(documents, tally.documents, None)
+        results = cut_all(cutter, rest, num_workers, sizes.batch_characters)
         for number, (sequences, counted) in enumerate(results, start=1):
             spill.add(sequences)
             tally += counted
-            if number % BATCHES_PER_MARK == 0:
+            if number % sizes.batches_per_mark == 0:
                 _write_mark(folder, spill, tally, is_complete=False)
             known = min(tally.text_bytes, text_bytes)  # the estimate may be too low
             progress.advance(known - progress.done, f"{tally.documents:,} documents")

@@ -42,7 +42,11 @@ class Pairs(NamedTuple):
 
 
 def segment_pairs(
-    bounds: np.ndarray, documents: np.ndarray, keys: np.ndarray, max_pieces: int
+    bounds: np.ndarray,
+    documents: np.ndarray,
+    keys: np.ndarray,
+    max_pieces: int,
+    short_probability: float = SHORT_PROBABILITY,
 ) -> Pairs:
     """Split documents into chunks of at most `max_pieces`, and each chunk into two segments.
 
@@ -57,11 +61,12 @@ def segment_pairs(
       documents: int64 [D + 1], the offsets of documents.
       keys: uint64 [D], the keys of the documents.
       max_pieces: maximum number of pieces of a pair, without special pieces.
+      short_probability: share of the chunks with a shorter target.
     """
     sentences = _Sentences.of(bounds, documents, keys)
     short = (
         keyed_random.below(keyed_random.bits(sentences.keys, _TARGET), 2**32)
-        < SHORT_PROBABILITY * 2**32
+        < short_probability * 2**32
     )
     lengths: np.ndarray = (
         keyed_random.below(_derive_keys(sentences.keys, _TARGET), max_pieces - 1) + 2
@@ -85,7 +90,11 @@ def segment_pairs(
 
 
 def reference_pairs(
-    bounds: np.ndarray, documents: np.ndarray, keys: np.ndarray, max_pieces: int
+    bounds: np.ndarray,
+    documents: np.ndarray,
+    keys: np.ndarray,
+    max_pieces: int,
+    short_probability: float = SHORT_PROBABILITY,
 ) -> Pairs:
     """Return pairs like those of Google's create_pretraining_data.py, with its quirks.
 
@@ -94,7 +103,7 @@ def reference_pairs(
     other chunks are swapped here, before the pair is truncated. Sentences are never split.
     """
     sentences = _Sentences.of(bounds, documents, keys)
-    short = keyed_random.below(keyed_random.bits(keys, _TARGET), 2**32) < SHORT_PROBABILITY * 2**32
+    short = keyed_random.below(keyed_random.bits(keys, _TARGET), 2**32) < short_probability * 2**32
     drawn = np.where(
         short, keyed_random.below(_derive_keys(keys, _TARGET), max_pieces - 1) + 2, max_pieces
     )

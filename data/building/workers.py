@@ -5,6 +5,7 @@ of text raised the peak to 50 MB, against 15 MB here.
 """
 
 import contextlib
+import dataclasses
 import multiprocessing
 import os
 import pickle
@@ -20,18 +21,38 @@ from typing import Any, TypeVar
 
 from albert_tf.runtime.errors import MachineError
 
-TEXT_BYTES_PER_WORKER = 2 * 2**20  # for less text, starting a process costs more than it saves
-
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def useful_workers(max_workers: int, text_bytes: int) -> int:
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """How a build divides its work.
+
+    Attributes:
+      shard_bytes: bytes of text whose records make one shard.
+      worker_bytes: bytes of text per process; for less, starting it costs more than it saves.
+      batch_characters: characters of text that are cut together.
+      batches_per_mark: batches that a rerun may have to repeat; by default about 64 MB of text.
+    """
+
+    shard_bytes: int = 16 * 2**20
+    worker_bytes: int = 2 * 2**20
+    batch_characters: int = 2_000_000
+    batches_per_mark: int = 32
+
+
+DEFAULT_SIZES = Sizes()
+
+
+def useful_workers(
+    max_workers: int, text_bytes: int, worker_bytes: int = Sizes.worker_bytes
+) -> int:
     """Return the number of processes worth starting for `text_bytes` of text.
 
     It is at most `max_workers`, where 0 means one per core.
     """
-    return min(max_workers or os.cpu_count() or 1, 1 + text_bytes // TEXT_BYTES_PER_WORKER)
+    return min(max_workers or os.cpu_count() or 1, 1 + text_bytes // worker_bytes)
 
 
 def map_in_order(

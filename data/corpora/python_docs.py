@@ -46,23 +46,28 @@ _PROSE_END = re.compile(r"[a-z0-9)\"'”][.!?][)\"'”]?$")
 _WORD = re.compile(r"[A-Za-z][a-z'’-]*[,;:.!?)\"]*")
 
 
-def docstrings(packages: str = "") -> Iterator[tuple[str, tuple[str, ...]]]:
+def docstrings(
+    packages: str = "",
+    installed: dict[str, str] | None = None,
+    max_package_bytes: int = MAX_PACKAGE_BYTES,
+) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield (top-level package, sentences) for each docstring with at least two new sentences.
 
     No sentence is repeated. Otherwise inherited docstrings, forks of packages and boilerplate would
     be in both the training and the held-out text.
 
     Args:
-      packages: names separated by commas; empty for all. A package ends after MAX_PACKAGE_BYTES of
-        prose.
+      packages: names separated by commas; empty for all.
+      installed: the folder or file of each package, by default of those of this Python.
+      max_package_bytes: bytes of prose after which a package ends.
 
     Raises:
       InputNotFoundError: a package is not installed.
       InputError: `packages` contains no name.
     """
     seen: set[bytes] = set()
-    for package, path in _select_packages(packages).items():
-        remaining_bytes = MAX_PACKAGE_BYTES
+    for package, path in _select_packages(packages, installed).items():
+        remaining_bytes = max_package_bytes
         for text in _texts(_python_files(path), package):
             new = {_digest(sentence): sentence for sentence in prose(text)}
             for digest in new.keys() & seen:
@@ -124,9 +129,9 @@ def _reads_as_sentences(paragraph: str) -> bool:
     return len(tokens) >= 4 and plain >= 0.8 * len(tokens)
 
 
-def _select_packages(packages: str) -> dict[str, str]:
+def _select_packages(packages: str, installed: dict[str, str] | None = None) -> dict[str, str]:
     """Return the folder or file of each top-level package."""
-    available = _standard_library() | _installed_packages()
+    available = _standard_library() | _installed_packages() if installed is None else installed
     if not packages:
         return available
     names = [name.strip() for name in packages.split(",") if name.strip()]

@@ -21,13 +21,13 @@ def _open(name: str) -> io.BufferedReader:
     return io.BufferedReader(cast(Any, gzip.open(name, "rb")), 1 << 20)  # its readline is faster
 
 
-def lines_of(name: str, errors: str) -> Iterator[str]:
+def lines_of(name: str, errors: str, block_bytes: int = _BLOCK_BYTES) -> Iterator[str]:
     """Yield the lines of a UTF-8 file."""
-    for text in _blocks(name, errors):
+    for text in _blocks(name, errors, block_bytes):
         yield from text.split("\n")
 
 
-def _blocks(name: str, errors: str) -> Iterator[str]:
+def _blocks(name: str, errors: str, block_bytes: int = _BLOCK_BYTES) -> Iterator[str]:
     """Yield blocks of whole lines of a UTF-8 file, without the last line break.
 
     Error messages contain the byte offset.
@@ -35,7 +35,7 @@ def _blocks(name: str, errors: str) -> Iterator[str]:
     offset = 0
     try:
         with reading(name), _open(name) as stream:
-            while block := stream.read(_BLOCK_BYTES) + stream.readline():
+            while block := stream.read(block_bytes) + stream.readline():
                 text = block.decode("utf-8", errors)
                 if not offset:
                     text = text.removeprefix("\ufeff")

@@ -43,11 +43,17 @@ def make_optimizer(config: PretrainConfig) -> AdamW:
     )
 
 
-def parts_of_batch(model: AlbertConfig, rows: int, length: int, at_most: int) -> int:
+def parts_of_batch(
+    model: AlbertConfig,
+    rows: int,
+    length: int,
+    at_most: int,
+    smallest_part: int = SMALLEST_PART,
+) -> int:
     """Return how many equal parts of [rows, length] pieces a CPU computes in parallel."""
     if model.rematerialize_chunks > 1:
         return 1
-    smallest = max(SMALLEST_PART, model.param_count() // PARAMETERS_PER_PIECE)
+    smallest = max(smallest_part, model.param_count() // PARAMETERS_PER_PIECE)
     return num_parts(rows, min(at_most, rows * length // smallest))
 
 
@@ -68,6 +74,7 @@ class TrainStep:
       side_by_side: the largest number of parts of the batch that a CPU computes in parallel. Small
         models scale better this way than by dividing each operation between the cores
         (docs/findings.md).
+      smallest_part: the smallest number of pieces of such a part.
     """
 
     RESULTS = (*SUMS, "grad_norm", "skipped")
@@ -78,9 +85,10 @@ class TrainStep:
         optimizer: AdamW,
         config: PretrainConfig,
         side_by_side: int = 1,
+        smallest_part: int = SMALLEST_PART,
     ) -> None:
         self.model, self.optimizer, self.config = model, optimizer, config
-        self.side_by_side = side_by_side
+        self.side_by_side, self.smallest_part = side_by_side, smallest_part
         self.has_pairs = config.objective.pair != "none"
         # Without pairs, pooler and pair head have no gradient; weight decay must not change them.
         idle = () if self.has_pairs else (model.encoder.pooler, model.pair_head)
@@ -134,7 +142,9 @@ class TrainStep:
         parts = 1
         if self.side_by_side > 1:  # with several workers the number of rows is unknown
             rows, length = batch["input_word_ids"].shape
-            parts = parts_of_batch(self.config.model, rows, length, self.side_by_side)
+            parts = parts_of_batch(
+                self.config.model, rows, length, self.side_by_side, self.smallest_part
+            )
         if parts == 1:
             return self._part(batch, counts, key)
         split = split_batch(dict(batch), parts)

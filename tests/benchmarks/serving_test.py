@@ -78,8 +78,7 @@ def test_a_death_in_mid_run_names_the_system(tmp_path, monkeypatch, last):
         f"print('{{}}', flush=True)\n{last}\nraise SystemExit(3)"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(serving, "_WORKER", "short_lived")
-    worker = Worker("ours", options(), "")
+    worker = Worker("ours", options(), "", module="short_lived")
     if not last:
         worker._process.wait()
     with pytest.raises(ChildProcessError, match="system ours ended with status 3"):

@@ -76,7 +76,6 @@ def test_set_changes_the_model_of_the_shape():
 @pytest.mark.slow
 def test_a_run_reports_ours_its_bert_and_an_absent_peer(monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)  # as where it is not installed
-    monkeypatch.setattr(step_time, "_set_threads", lambda threads: None)  # TensorFlow has begun
     options = StepTimeOptions("tiny", "hf-tf,ours,ours-bert", rounds=2, set=("num_layers=1",))
     ours, bert, absent = step_time.measure(options)
     assert [line["system"] for line in (ours, bert, absent)] == ["ours", "ours-bert", "hf-tf"]

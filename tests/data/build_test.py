@@ -16,8 +16,10 @@ from albert_tf.runtime.errors import InputError, InputNotFoundError, MachineErro
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from data import build as build_module
 from data.build import BuildOptions, build
-from data.building import cutter, local_runner, shuffle, workers
+from data.building import local_runner, shuffle, workers
+from data.building.workers import Sizes
 from data.corpora import text_files
+from data.corpora.corpus import corpus_bytes, read_documents
 from data.pipeline.batches import Objective, Records, evaluation_batches
 from data.pipeline.masking import MaskingConfig
 from data.records.manifest import MANIFEST, Counts, Manifest
@@ -71,25 +73,23 @@ def few_documents(tmp_path, texts: list[str]) -> str:
     return f"jsonl:{path}"
 
 
-def test_any_number_of_workers_gives_the_same_bytes(options, tmp_path, monkeypatch):
+def test_any_number_of_workers_gives_the_same_bytes(options, tmp_path):
     """Many small batches, so that the workers finish in any order; several shards."""
-    monkeypatch.setattr(workers, "TEXT_BYTES_PER_WORKER", 1)
-    monkeypatch.setattr(cutter, "BATCH_CHARACTERS", 5000)
-    monkeypatch.setattr(build_module, "TEXT_BYTES_PER_SHARD", 30_000)
+    sizes = Sizes(shard_bytes=30_000, worker_bytes=1, batch_characters=5000)
     folders = [str(tmp_path / name) for name in ("one", "again", "two")]
     for folder, count in zip(folders, (1, 1, 2), strict=True):
-        build(dataclasses.replace(options, output=folder, num_workers=count))
+        build(dataclasses.replace(options, output=folder, num_workers=count), sizes)
     one, again, two = map(content, folders)
     assert one == again == two
     assert len(Manifest.read(folders[0]).shards) > 1
-    build(dataclasses.replace(options, output=str(tmp_path / "seed"), seed=1))
+    build(dataclasses.replace(options, output=str(tmp_path / "seed"), seed=1), sizes)
     assert content(tmp_path / "seed") != one
 
 
-def test_batches_of_documents_do_not_show(options, tmp_path, monkeypatch):
+def test_batches_of_documents_do_not_show(options, tmp_path):
     build(options)
-    monkeypatch.setattr(cutter, "BATCH_CHARACTERS", 1)
-    build(dataclasses.replace(options, output=str(tmp_path / "single")))
+    single = dataclasses.replace(options, output=str(tmp_path / "single"))
+    build(single, Sizes(batch_characters=1))
     assert content(options.output) == content(tmp_path / "single")
 
 
@@ -101,16 +101,15 @@ def test_little_text_starts_no_process():
     assert workers.useful_workers(0, 2**40) == os.cpu_count()
 
 
-@pytest.mark.parametrize("text_bytes_per_shard", [10**9, 30_000, 3_000])
-def test_records_are_shuffled_globally(options, monkeypatch, text_bytes_per_shard):
+@pytest.mark.parametrize("shard_bytes", [10**9, 30_000, 3_000])
+def test_records_are_shuffled_globally(options, shard_bytes):
     """Neighbours, and pairs within a batch, share a document as often as by chance.
 
     By chance: the share of all pairs of records that are of one document, about 1 in 40. The
     counts are sums of rare, nearly independent events: five standard deviations are 5 sqrt(mean).
     In document order nearly all neighbours would share one.
     """
-    monkeypatch.setattr(build_module, "TEXT_BYTES_PER_SHARD", text_bytes_per_shard)
-    build(options)
+    build(options, Sizes(shard_bytes=shard_bytes))
     documents = [record["document"] for record in parsed(options.output)]
     count = len(documents)
     assert count > 1500 and len(set(documents)) == 40
@@ -132,9 +131,8 @@ def test_records_are_shuffled_globally(options, monkeypatch, text_bytes_per_shar
     assert abs(mean_document - 19.5) < 5 * 11.5 / (count // 2) ** 0.5
 
 
-def test_shards_have_about_the_same_size(options, monkeypatch):
-    monkeypatch.setattr(build_module, "TEXT_BYTES_PER_SHARD", 12_000)
-    build(options)
+def test_shards_have_about_the_same_size(options):
+    build(options, Sizes(shard_bytes=12_000))
     shards = Manifest.read(options.output).shards
     mean = sum(shards) / len(shards)
     assert len(shards) > 5
@@ -155,9 +153,8 @@ def test_train_and_heldout_are_disjoint_and_together_everything(options, tmp_pat
     assert counts == [len(train), len(heldout)]
 
 
-def test_the_manifest_counts_right(tiny_tokenizer, tmp_path, monkeypatch):
-    """Three documents; a target that is always full shows what falls into each sequence."""
-    monkeypatch.setattr("data.building.segments.SHORT_PROBABILITY", 0.0)
+def test_the_manifest_counts_right(tiny_tokenizer, tmp_path):
+    """Three documents; with this seed no target is short, so each document is one sequence."""
     tokenizer = load_tokenizer(tiny_tokenizer)
     texts = ["Ba de fi.\nGo ku.\nLa me ni.\nPo ru.", "Single sentence only.", "Sa te.\nFi go ku."]
     pieces = [[tokenizer.encode(line) for line in text.split("\n")] for text in texts]
@@ -295,19 +292,18 @@ def test_a_broken_build_is_not_taken_for_complete(options):
 
 
 @pytest.mark.parametrize("num_workers", [1, 2])
-def test_a_failing_build_leaves_nothing_behind(options, corpus, tmp_path, monkeypatch, num_workers):
+def test_a_failing_build_leaves_nothing_behind(options, corpus, tmp_path, num_workers):
     """A byte that is not UTF-8 after 30 good documents, when records are being spilled."""
-    monkeypatch.setattr(workers, "TEXT_BYTES_PER_WORKER", 1)
-    monkeypatch.setattr(cutter, "BATCH_CHARACTERS", 5000)
+    sizes = Sizes(worker_bytes=1, batch_characters=5000)
     lines = pathlib.Path(corpus.removeprefix("jsonl:")).read_bytes().split(b"\n")
     (tmp_path / "bad").mkdir()
     bad = tmp_path / "bad" / "bad.jsonl"
     bad.write_bytes(b"\n".join([*lines[:30], b'{"text": "\xff"}', *lines[30:]]))
     change = {"corpus": f"jsonl:{bad}", "num_workers": num_workers}
     with pytest.raises(InputError, match="must be UTF-8"):
-        build(dataclasses.replace(options, **change))
+        build(dataclasses.replace(options, **change), sizes)
     assert [path.name for path in tmp_path.iterdir()] == ["bad"]
-    build(dataclasses.replace(options, **change | {"errors": "replace", "num_workers": 1}))
+    build(dataclasses.replace(options, **change | {"errors": "replace", "num_workers": 1}), sizes)
     assert Manifest.read(options.output).counts.documents == 41
 
 
@@ -325,6 +321,10 @@ def test_a_dry_run_writes_nothing(options, capsys, tmp_path):
     build(dataclasses.replace(options, dry_run=True))
     assert '"seq_length": 16' in capsys.readouterr().out
     assert list(tmp_path.iterdir()) == []
+
+
+# 14 batches of three documents or less, a mark after each two, and several shards.
+MANY_SHARDS = Sizes(shard_bytes=30_000, batch_characters=5000, batches_per_mark=2)
 
 
 class Stop(KeyboardInterrupt):
@@ -359,28 +359,19 @@ def count_calls(monkeypatch, place: tuple) -> list:
     return calls
 
 
-@pytest.fixture
-def many_shards(options, monkeypatch) -> BuildOptions:
-    """14 batches of three documents or less, a mark after each two, and several shards."""
-    monkeypatch.setattr(cutter, "BATCH_CHARACTERS", 5000)
-    monkeypatch.setattr(local_runner, "BATCHES_PER_MARK", 2)
-    monkeypatch.setattr(build_module, "TEXT_BYTES_PER_SHARD", 30_000)
-    return options
-
-
 @pytest.mark.parametrize("layout", ["compact", "reference"])
 @pytest.mark.parametrize("when", PLACES)
-def test_an_interrupted_build_continues(many_shards, tmp_path, monkeypatch, layout, when):
+def test_an_interrupted_build_continues(options, tmp_path, monkeypatch, layout, when):
     """To the same bytes; what is before the last mark and what has a name is not done again."""
-    options = dataclasses.replace(many_shards, layout=layout)
-    build(dataclasses.replace(options, output=str(tmp_path / "whole")))
+    options = dataclasses.replace(options, layout=layout)
+    build(dataclasses.replace(options, output=str(tmp_path / "whole")), MANY_SHARDS)
     with monkeypatch.context() as patch, pytest.raises(Stop):
         stop_at(patch, *PLACES[when], Stop())
-        build(options)
+        build(options, MANY_SHARDS)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out.incomplete", "whole"]
     added = count_calls(monkeypatch, (shuffle.Spill, "add"))
     written = count_calls(monkeypatch, (shuffle.ShardWriter, "__call__"))
-    build(options)
+    build(options, MANY_SHARDS)
     assert content(options.output) == content(tmp_path / "whole")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out", "whole"]
     shards = len(Manifest.read(options.output).shards)
@@ -414,17 +405,17 @@ def test_a_full_disk_is_one_line_and_the_rerun_continues(options, tmp_path, monk
 
 
 @pytest.mark.parametrize("torn", ["", ".json"])
-def test_work_is_redone_if_a_power_cut_emptied_its_mark(many_shards, tmp_path, monkeypatch, torn):
+def test_work_is_redone_if_a_power_cut_emptied_its_mark(options, tmp_path, monkeypatch, torn):
     """The identity, or how far the build came."""
-    build(dataclasses.replace(many_shards, output=str(tmp_path / "whole")))
+    build(dataclasses.replace(options, output=str(tmp_path / "whole")), MANY_SHARDS)
     with monkeypatch.context() as patch, pytest.raises(Stop):
         stop_at(patch, *PLACES["between shards"], Stop())
-        build(many_shards)
+        build(options, MANY_SHARDS)
     emptied = tmp_path / "out.incomplete" / (outputs.MARK + torn)
     assert emptied.stat().st_size > 100
     emptied.write_bytes(b"")
-    build(many_shards)
-    assert content(many_shards.output) == content(tmp_path / "whole")
+    build(options, MANY_SHARDS)
+    assert content(options.output) == content(tmp_path / "whole")
 
 
 def test_what_another_build_left_is_not_continued(options, tmp_path, monkeypatch):
@@ -460,7 +451,7 @@ def test_an_empty_split_is_reported_without_rereading(options, tmp_path, monkeyp
     assert [p.name for p in tmp_path.iterdir()] == ["blank.txt"]
 
 
-def test_progress_counts_bytes_of_all_that_is_read(options, monkeypatch):
+def test_progress_counts_bytes_of_all_that_is_read(options, tmp_path):
     """Of documents left out too; the corpus's size on disk is known and hardly more."""
     bars = []
 
@@ -469,8 +460,11 @@ def test_progress_counts_bytes_of_all_that_is_read(options, monkeypatch):
             super().__init__(*args)
             bars.append(self)
 
-    monkeypatch.setattr(local_runner, "Progress", Noted)
-    build(dataclasses.replace(options, split="heldout", heldout_fraction=0.3))
+    heldout = dataclasses.replace(options, split="heldout", heldout_fraction=0.3)
+    stages = build_module.make_stages(heldout, load_tokenizer(options.tokenizer))
+    documents = enumerate(read_documents(options.corpus))
+    text_bytes = corpus_bytes(options.corpus)
+    local_runner.run(str(tmp_path), *stages, documents, text_bytes, 1, 1, progress_of=Noted)
     reading, shards = bars
     assert reading.total == os.path.getsize(options.corpus.removeprefix("jsonl:"))
     with open(options.corpus.removeprefix("jsonl:")) as file:

@@ -15,17 +15,20 @@ from finetuning import ensemble, predict
 from finetuning.predict import PredictOptions, _example
 
 
-def ask(tuned: pathlib.Path, text: str, folder: pathlib.Path, **options: object) -> str:
+def ask(
+    tuned: pathlib.Path, text: str, folder: pathlib.Path, chunk_size: int = 1024, **options: object
+) -> str:
     (folder / "in.txt").write_text(text, encoding="utf-8")
     out = folder / "out.txt"
-    predict.main(PredictOptions(str(tuned / "seed-0"), str(folder / "in.txt"), str(out), **options))
+    asked = PredictOptions(str(tuned / "seed-0"), str(folder / "in.txt"), str(out), **options)
+    predict.main(asked, chunk_size)
     return out.read_text(encoding="utf-8")
 
 
-def test_a_line_an_answer(tuned: pathlib.Path, tmp_path: pathlib.Path, monkeypatch):
-    monkeypatch.setattr(predict, "CHUNK", 2)  # answers come chunk by chunk
+def test_a_line_an_answer(tuned: pathlib.Path, tmp_path: pathlib.Path):
     texts = ["pear apple plum", "saw file hammer", '{"text": "melon\\tcherry"}']
-    rows = [json.loads(line) for line in ask(tuned, "\n".join(texts), tmp_path).splitlines()]
+    answers = ask(tuned, "\n".join(texts), tmp_path, chunk_size=2)  # they come chunk by chunk
+    rows = [json.loads(line) for line in answers.splitlines()]
     assert [row["label"] for row in rows] == ["fruit", "tool", "fruit"]
     answer = load_predictor(str(tuned / "seed-0"))([TextExample("saw file hammer")])[0]
     assert rows[1]["probabilities"]["tool"] == pytest.approx(answer["score"], abs=1e-5)
@@ -186,12 +189,11 @@ def test_where_answers_go_is_checked_before_anything_is_asked(
 
 
 def test_texts_that_are_cut_are_counted(
-    tuned: pathlib.Path, fruit: str, tmp_path: pathlib.Path, monkeypatch, capsys
+    tuned: pathlib.Path, fruit: str, tmp_path: pathlib.Path, capsys
 ):
     """32 pieces; the count is of all chunks together, and of parts too."""
-    monkeypatch.setattr(predict, "CHUNK", 2)
     long = " ".join(["pear"] * 40)
-    ask(tuned, f"{long}\nsaw\n{long}\n", tmp_path)
+    ask(tuned, f"{long}\nsaw\n{long}\n", tmp_path, chunk_size=2)
     note = "examples are longer than task.seq_length=32 and are truncated"
     assert capsys.readouterr().err == f"2 of 3 {note}\n"
     ask(tuned, "saw\n", tmp_path)

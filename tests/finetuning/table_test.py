@@ -140,7 +140,7 @@ def test_it_begins_with_the_best_mnli_model_or_where_it_began(
 
 
 @pytest.mark.slow
-def test_the_paper_s_table_9(runs: pathlib.Path, tmp_path: pathlib.Path, monkeypatch):
+def test_the_paper_s_table_9(runs: pathlib.Path, tmp_path: pathlib.Path):
     """RTE, STS-B and MRPC begin with the best of the run's MNLI models, which is trained first."""
     glue(tmp_path / "glue")
     begun: list[list[str]] = []
@@ -150,7 +150,6 @@ def test_the_paper_s_table_9(runs: pathlib.Path, tmp_path: pathlib.Path, monkeyp
         train.main(commands.parse(train.FinetuneOptions, command[1:], "", ""))
         return 0
 
-    monkeypatch.setattr(table, "_run", run)
     quick = ("training.steps=2", "training.batch_size=2", "task.seq_length=16")
     options = TableOptions(
         (f"{runs}/a",),
@@ -161,7 +160,7 @@ def test_the_paper_s_table_9(runs: pathlib.Path, tmp_path: pathlib.Path, monkeyp
         from_mnli=True,
         set=quick,
     )
-    assert table.main(options) == 0
+    assert table.main(options, run) == 0
     mnli = [RunDir(str(tmp_path / "t" / "a" / "mnli" / f"seed-{i}")) for i in (0, 1)]
     scores = [run.result()["accuracy"] for run in mnli]
     best = mnli[scores.index(max(scores))].path
@@ -180,13 +179,12 @@ def test_the_paper_s_table_9(runs: pathlib.Path, tmp_path: pathlib.Path, monkeyp
     assert header == "| run | parameters | rte | sts-b | mnli | mrpc | Avg | speed-up |"
 
 
-def test_without_mnli_nothing_begins_with_it(runs: pathlib.Path, tmp_path, monkeypatch, capsys):
+def test_without_mnli_nothing_begins_with_it(runs: pathlib.Path, tmp_path, capsys):
     glue(tmp_path / "glue")
-    monkeypatch.setattr(table, "_run", lambda command: 2)
     options = TableOptions(
         (f"{runs}/a",), "rte,mnli", str(tmp_path / "glue"), str(tmp_path / "t"), from_mnli=True
     )
-    assert table.main(options) == commands.USAGE_ERROR
+    assert table.main(options, lambda command: 2) == commands.USAGE_ERROR
     printed = capsys.readouterr().err.splitlines()
     assert [line.partition(str(tmp_path))[0] for line in printed] == ["failed: ", "failed: "]
     assert printed[1].endswith("a/rte: no finished run in " + str(tmp_path / "t" / "a" / "mnli"))
@@ -195,9 +193,7 @@ def test_without_mnli_nothing_begins_with_it(runs: pathlib.Path, tmp_path, monke
 
 
 @pytest.mark.slow
-def test_two_runs_end_to_end(
-    runs: pathlib.Path, fruit: str, tmp_path: pathlib.Path, monkeypatch, capsys
-):
+def test_two_runs_end_to_end(runs: pathlib.Path, fruit: str, tmp_path: pathlib.Path, capsys):
     begun = []
 
     def run(command: list[str]) -> int:
@@ -206,7 +202,6 @@ def test_two_runs_end_to_end(
         train.main(commands.parse(train.FinetuneOptions, command[1:], "", ""))
         return 0
 
-    monkeypatch.setattr(table, "_run", run)
     quick = tuple(value.replace("steps=60", "steps=20") for value in QUICK)
     options = TableOptions(
         (f"{runs}/*",),
@@ -215,7 +210,7 @@ def test_two_runs_end_to_end(
         str(tmp_path / "table"),
         set=quick,
     )
-    assert table.main(options) == 0
+    assert table.main(options, run) == 0
     written = (tmp_path / "table" / "table.md").read_text()
     for name in ("a", "b"):
         result = RunDir(str(tmp_path / "table" / name / "text_classification")).result()
@@ -224,18 +219,17 @@ def test_two_runs_end_to_end(
     assert f"| {100 * result['baseline']:.1f} |" in written
     assert len((tmp_path / "table" / "results.csv").read_text().splitlines()) == 4
     capsys.readouterr()
-    assert table.main(options) == 0  # taken up again: nothing is trained
+    assert table.main(options, run) == 0  # taken up again: nothing is trained
     assert capsys.readouterr().out.count("already complete") == 2 and len(begun) == 4
 
 
 def test_a_failure_is_told_and_the_others_go_on(
-    runs: pathlib.Path, fruit: str, tmp_path: pathlib.Path, monkeypatch, capsys
+    runs: pathlib.Path, fruit: str, tmp_path: pathlib.Path, capsys
 ):
-    monkeypatch.setattr(table, "_run", lambda command: 2)
     options = TableOptions(
         (f"{runs}/*",), "text_classification", str(pathlib.Path(fruit).parent), str(tmp_path / "t")
     )
-    assert table.main(options) == commands.USAGE_ERROR
+    assert table.main(options, lambda command: 2) == commands.USAGE_ERROR
     assert capsys.readouterr().err.count("failed: ") == 2
 
 

@@ -233,7 +233,7 @@ def test_a_second_process_writes_nothing_into_a_live_run(live: FinetuneOptions):
 
 
 def test_a_run_that_finishes_before_the_lock_is_left_alone(
-    live: FinetuneOptions, tuned: pathlib.Path, monkeypatch, capsys
+    live: FinetuneOptions, tuned: pathlib.Path, capsys
 ):
     """It ends between the look at result.json and the lock."""
     before = files_of(pathlib.Path(live.run_dir))
@@ -243,8 +243,7 @@ def test_a_run_that_finishes_before_the_lock_is_left_alone(
             self.finish(RunDir(str(tuned / "seed-0")).result())
             return super().locked()
 
-    monkeypatch.setattr(train, "RunDir", Ending)
-    main(live)
+    main(live, Ending)
     assert "is already complete: dev accuracy" in capsys.readouterr().out
     after = files_of(pathlib.Path(live.run_dir))
     after.pop(pathlib.Path(live.run_dir, "result.json"))

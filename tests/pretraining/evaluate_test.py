@@ -61,12 +61,14 @@ def converted(run: RunDir, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.slow
-def test_passages_of_squad(run: RunDir, passages: str, capsys, monkeypatch):
-    requested, strategy = [], devices.strategy
-    monkeypatch.setattr(
-        devices, "strategy", lambda *where: requested.append(where) or strategy("cpu")
-    )
-    main(EvaluateOptions(run.path, passages, device="tpu", tpu="mine"))
+def test_passages_of_squad(run: RunDir, passages: str, capsys):
+    requested = []
+
+    def strategy(*where: str | None) -> tf.distribute.Strategy:
+        requested.append(where)
+        return devices.strategy("cpu")
+
+    main(EvaluateOptions(run.path, passages, device="tpu", tpu="mine"), strategy)
     assert requested == [("tpu", "mine")]
     table = capsys.readouterr().out
     with open(run.evaluation_path("passages"), encoding="utf-8") as file:

@@ -67,10 +67,8 @@ class Commands:
 
 
 @pytest.fixture
-def fake_commands(monkeypatch: pytest.MonkeyPatch) -> Commands:
-    stand_in = Commands()
-    monkeypatch.setattr(sweep, "call", stand_in)
-    return stand_in
+def fake_commands() -> Commands:
+    return Commands()
 
 
 def options(output: pathlib.Path | str, records: str, **changes: Any) -> SweepOptions:
@@ -144,7 +142,7 @@ def test_budgets(budget: str | None, steps: int, tiny_records: str, tmp_path, ca
 def test_means_and_errors(fake_commands: Commands, tiny_records: str, tmp_path, capsys):
     out = tmp_path / "out"
     wanted = options(out, tiny_records, seeds=3, heldout=tiny_records, set=("seed=0",))
-    assert sweep.main(wanted) == 0
+    assert sweep.main(wanted, fake_commands) == 0
     # All configurations with the first seed come before the second seed.
     runs = [f"model.sharing-{s}_seed-{n}" for n in range(3) for s in ("all", "none")]
     assert fake_commands.calls == [
@@ -159,7 +157,7 @@ def test_means_and_errors(fake_commands: Commands, tiny_records: str, tmp_path, 
     stale = RunDir(str(out / runs[0])).evaluation_path("sweep")
     outputs.write_json(stale, {"accuracy/mlm": 0.01, "checkpoint": "ckpt-10", "corpus": "x"})
     fake_commands.calls = []
-    assert sweep.main(wanted) == 0 and fake_commands.calls == [f"evaluate {runs[0]}"]
+    assert sweep.main(wanted, fake_commands) == 0 and fake_commands.calls == [f"evaluate {runs[0]}"]
     # 0.4, 0.5, 0.6: deviation 0.1 over the root of 3.
     printed = capsys.readouterr().out
     assert "| model.sharing-all | 3 |" in printed
@@ -178,7 +176,7 @@ def test_members_compute_where_the_sweep_is_told_to(
     fake_commands: Commands, tiny_records: str, tmp_path
 ):
     wanted = options(tmp_path / "out", tiny_records, heldout=tiny_records, device="tpu", tpu="mine")
-    assert sweep.main(wanted) == 0
+    assert sweep.main(wanted, fake_commands) == 0
     assert len(fake_commands.calls) == 4 and fake_commands.devices == {("tpu", "mine")}
 
 
@@ -204,11 +202,11 @@ def test_a_failure_is_reported_and_the_others_go_on(
 ):
     fake_commands.failing = ("all_seed-0",)
     wanted = options(tmp_path / "out", tiny_records, seeds=2)
-    assert sweep.main(wanted) == commands.USAGE_ERROR
+    assert sweep.main(wanted, fake_commands) == commands.USAGE_ERROR
     assert len(fake_commands.calls) == 4 and len(lines(tmp_path / "out")) == 3
     assert "failed: " in (message := capsys.readouterr().err) and "all_seed-0: " in message
     fake_commands.failing, fake_commands.calls = (), []
-    assert sweep.main(wanted) == 0
+    assert sweep.main(wanted, fake_commands) == 0
     assert fake_commands.calls == ["train model.sharing-all_seed-0"]  # the others are finished
     assert len(lines(tmp_path / "out")) == 4
 
@@ -217,13 +215,13 @@ def test_seconds_become_steps_once(fake_commands: Commands, tiny_records: str, t
     out = tmp_path / "out"
     wanted = options(out, tiny_records, budget="seconds:23", seeds=2)
     fake_commands.failing = ("none_seed-1",)
-    assert sweep.main(wanted) == commands.USAGE_ERROR
+    assert sweep.main(wanted, fake_commands) == commands.USAGE_ERROR
     # The median of 10, 11, 12 and 50 ms is 11.5; smoke warms up for a quarter of its steps.
     assert {(row["train/step"], row["train/warmup"]) for row in lines(out)} == {("2000", "500")}
     # Each configuration is timed once, before any is trained.
     assert fake_commands.calls.count("train run") == 2 == len(set(fake_commands.calls[:2])) + 1
     fake_commands.step_ms, fake_commands.failing = [1.0] * 5, ()
-    assert sweep.main(wanted) == 0
+    assert sweep.main(wanted, fake_commands) == 0
     assert {row["train/step"] for row in lines(out)} == {"2000"}
     assert fake_commands.calls.count("train run") == 2
     assert not [name for name in os.listdir(out) if name.startswith(".timing")]
@@ -233,7 +231,7 @@ def test_equal_work_is_timed_once(fake_commands: Commands, tiny_records: str, tm
     """A rate costs nothing; dropout does."""
     grid = ("optimizer.learning_rate=0.1,0.2", "model.hidden_dropout=0,0.1")
     wanted = options(tmp_path / "out", tiny_records, grid=grid, budget="seconds:23")
-    assert sweep.main(wanted) == 0
+    assert sweep.main(wanted, fake_commands) == 0
     assert fake_commands.calls.count("train run") == 2 and len(lines(tmp_path / "out")) == 4
     assert {row["train/step"] for row in lines(tmp_path / "out")} == {"2000"}
 
@@ -242,8 +240,9 @@ def test_another_sweep_in_the_folder_is_refused(
     fake_commands: Commands, tiny_records: str, tmp_path
 ):
     out = tmp_path / "out"
-    sweep.main(options(out, tiny_records))
-    sweep.main(options(out, tiny_records, grid=("model.sharing=attention",), seeds=2))  # more of it
+    sweep.main(options(out, tiny_records), fake_commands)
+    more = options(out, tiny_records, grid=("model.sharing=attention",), seeds=2)
+    sweep.main(more, fake_commands)
     for changes in (
         {"set": ("loop.steps=20",)},
         {"budget": "steps:9"},
@@ -251,11 +250,11 @@ def test_another_sweep_in_the_folder_is_refused(
         {"heldout": tiny_records},
     ):
         with pytest.raises(InputError, match=f"another sweep.*{next(iter(changes))}"):
-            sweep.main(options(out, tiny_records, **changes))
+            sweep.main(options(out, tiny_records, **changes), fake_commands)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").touch()
     with pytest.raises(InputError, match="--output must name a new or empty folder"):
-        sweep.main(options(tmp_path / "full", tiny_records))
+        sweep.main(options(tmp_path / "full", tiny_records), fake_commands)
 
 
 @pytest.mark.parametrize(
@@ -287,7 +286,8 @@ def test_an_impossible_member_is_told_before_anything_runs(
     fake_commands: Commands, tiny_records, tmp_path
 ):
     with pytest.raises(ConfigError, match="`num_heads` must divide"):
-        sweep.main(options(tmp_path / "out", tiny_records, grid=("model.num_heads=2,3",)))
+        impossible = options(tmp_path / "out", tiny_records, grid=("model.num_heads=2,3",))
+        sweep.main(impossible, fake_commands)
     assert not fake_commands.calls
 
 

@@ -142,7 +142,7 @@ def test_a_finished_run_is_left_alone(finished: RunDir, tiny_records: str, capsy
 
 
 def test_a_second_process_writes_nothing_into_a_live_run(
-    finished: RunDir, tiny_records: str, tmp_path: pathlib.Path, monkeypatch, capsys
+    finished: RunDir, tiny_records: str, tmp_path: pathlib.Path, capsys
 ):
     """Neither while the first one trains nor if it ends between a look at the run and the lock."""
 
@@ -162,8 +162,7 @@ def test_a_second_process_writes_nothing_into_a_live_run(
             self.finish({})
             return super().locked()
 
-    monkeypatch.setattr(train, "RunDir", Ending)
-    train.main(again)
+    train.main(again, open_run=Ending)
     assert "is already complete" in capsys.readouterr().out
     assert files().keys() == before.keys() | {result}
 

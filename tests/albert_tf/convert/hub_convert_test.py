@@ -276,12 +276,11 @@ def _other_head(module):
         (_other_head, "mlm_logits differ from its own by 0.0002 at best, more than 0.0001"),
     ],
 )
-def test_what_ours_does_not_compute_is_refused(change, message, least, loaded, monkeypatch):
-    monkeypatch.setattr(hub, "_EPSILONS", (1e-12,))  # to be refused, all are tried
+def test_what_ours_does_not_compute_is_refused(change, message, least, loaded):
     module = Module(least)
     change(module)
     with pytest.raises(InputError, match=message):
-        hub.read(loaded(module), NO_PAIR)
+        hub.read(loaded(module), NO_PAIR, epsilons=(1e-12,))  # to be refused, all are tried
 
 
 @pytest.mark.slow

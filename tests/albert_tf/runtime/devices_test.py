@@ -118,8 +118,7 @@ def silent_port():
         return server.getsockname()[1]
 
 
-def test_no_tpu_there_is_told_soon(monkeypatch, silent_port):
-    monkeypatch.setattr(devices, "TPU_TIMEOUT_S", 2.0)
+def test_no_tpu_there_is_told_soon(silent_port):
     assert mistake("tpu", None).startswith("--device=tpu needs --tpu")
     for name in (
         "local",
@@ -128,7 +127,7 @@ def test_no_tpu_there_is_told_soon(monkeypatch, silent_port):
         "grpc://nonsense",
     ):
         start = time.monotonic()
-        message = mistake("tpu", name)
+        message = mistake("tpu", name, devices.TpuTimeouts(reach=2.0))
         assert time.monotonic() - start < 20
         assert message.startswith(f"--tpu={name}: no TPU could be reached there")
     assert socket.getdefaulttimeout() is None
@@ -166,8 +165,8 @@ from albert_tf.runtime import devices
 class Options:
     tpu: str = commands.option("address")
 
-devices.TPU_CONNECT_S = 1.0
-commands.run(lambda options: devices.strategy("tpu", options.tpu), Options, "")
+timeouts = devices.TpuTimeouts(connect=1.0)
+commands.run(lambda options: devices.strategy("tpu", options.tpu, timeouts), Options, "")
 """
 
 
@@ -192,10 +191,9 @@ def test_a_tpu_that_takes_the_call_and_says_nothing_ends_the_process():
 def test_a_tpu_that_never_gets_ready_is_left(monkeypatch):
     monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", FakeResolver)
     monkeypatch.setattr(tf.config, "experimental_connect_to_cluster", lambda r: None)
-    monkeypatch.setattr(devices, "TPU_INITIALIZE_S", 0.1)
     ready = threading.Event()
     monkeypatch.setattr(tf.tpu.experimental, "initialize_tpu_system", lambda r: ready.wait())
-    assert "no answer within 0.1 s" in mistake("tpu", "mine")
+    assert "no answer within 0.1 s" in mistake("tpu", "mine", devices.TpuTimeouts(initialize=0.1))
     ready.set()
 
 
@@ -234,7 +232,7 @@ def test_a_silent_address_is_left_before_tensorflow_waits(monkeypatch, silent_po
     assert "refused" in mistake("tpu", "mine")
 
 
-def test_precision_of_a_device(monkeypatch):
+def test_precision_of_a_device():
     assert devices.resolve_precision("float32", "tpu") == "float32"
     assert devices.resolve_precision("auto", "tpu") == "mixed_bfloat16"
     for flags, expected in (
@@ -243,8 +241,7 @@ def test_precision_of_a_device(monkeypatch):
         ({"amx_bf16"}, "mixed_bfloat16"),
         (set(), "float32"),
     ):
-        monkeypatch.setattr(devices, "_cpu_flags", lambda flags=flags: flags)
-        assert devices.resolve_precision("auto", "cpu") == expected
+        assert devices.resolve_precision("auto", "cpu", flags) == expected
 
 
 @pytest.mark.parametrize(
@@ -299,20 +296,21 @@ def test_the_cores_of_this_process_are_divided_between_parts(allowed, device):
 @pytest.mark.parametrize(("cores", "parts", "threads"), [(2, 2, 1), (8, 2, 4), (3, 2, 1)])
 def test_a_part_has_its_share_of_the_cores(monkeypatch, cores, parts, threads):
     told = {}
-    monkeypatch.setattr(devices, "num_cores", lambda: cores)
     for name in ("intra", "inter"):
         setter = f"set_{name}_op_parallelism_threads"
         monkeypatch.setattr(
             tf.config.threading, setter, lambda n, name=name: told.update({name: n})
         )
-    devices.divide_cores("cpu", 1)
+    devices.divide_cores("cpu", 1, cores)
     assert not told
-    devices.divide_cores("cpu", parts)
+    devices.divide_cores("cpu", parts, cores)
     assert told == {"intra": threads, "inter": cores}
 
 
 def test_the_peak_of_a_cpu_is_that_of_all_parts(monkeypatch):
     strategy = devices.strategy("cpu")
     alone = devices.peak_flops(strategy, "float32")
-    monkeypatch.setattr(devices, "num_parallel_parts", lambda strategy: 1000)
+    for name, threads in (("intra", 1), ("inter", 1000)):
+        getter = f"get_{name}_op_parallelism_threads"
+        monkeypatch.setattr(tf.config.threading, getter, lambda threads=threads: threads)
     assert devices.peak_flops(strategy, "float32") > 100 * alone  # 1,000 times, but for noise

@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 
 from albert_tf.text.normalization import Normalization
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
-from data.building import batch_tokenizer
 from data.building.batch_tokenizer import encode_flat
 
 
-def rows(tokenizer: Tokenizer, texts: list[str]) -> list[list[int]]:
-    ids, ends = encode_flat(tokenizer, texts)
+def rows(tokenizer: Tokenizer, texts: list[str], **sizes: int) -> list[list[int]]:
+    ids, ends = encode_flat(tokenizer, texts, **sizes)
     assert ids.dtype == np.int32 and len(ends) == len(texts)
     return [part.tolist() for part in np.split(ids, ends)[: len(texts)]]
 
@@ -44,13 +43,11 @@ def test_the_reference_cases(shared_data, model):
         assert found == [tokenizer.encode(case["text"]) for case in cases]
 
 
-def test_long_texts_are_encoded_in_parts(tiny_tokenizer, monkeypatch):
+def test_long_texts_are_encoded_in_parts(tiny_tokenizer):
     tokenizer = load_tokenizer(tiny_tokenizer)
     texts = ["ba de", "fi go ku " * 20, "", "la" * 60, "me"]
     whole = rows(tokenizer, texts)
-    monkeypatch.setattr(batch_tokenizer, "MAX_CHARACTERS", 10)
-    parts = rows(tokenizer, texts)
+    parts = rows(tokenizer, texts, max_characters=10)
     assert [parts[i] for i in (0, 1, 2, 4)] == [whole[i] for i in (0, 1, 2, 4)]  # cut at spaces
     assert tokenizer.decode(parts[3]).replace(" ", "") == "la" * 60
-    monkeypatch.setattr(batch_tokenizer, "LINES_PER_CALL", 2)
-    assert rows(tokenizer, texts) == parts
+    assert rows(tokenizer, texts, max_characters=10, lines_per_call=2) == parts

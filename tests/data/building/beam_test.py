@@ -13,6 +13,7 @@ import pytest
 from albert_tf.runtime.errors import InputError
 from data import build as build_module
 from data.build import BuildOptions, build
+from data.building.workers import DEFAULT_SIZES, Sizes
 from data.corpora.corpus import NumberedCorpus
 from data.records.manifest import Manifest
 
@@ -48,23 +49,24 @@ def content(folder: str | os.PathLike) -> dict[str, bytes]:
     return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
 
 
-def build_both(options: BuildOptions, beam_args: str = "") -> dict[str, bytes]:
+def build_both(
+    options: BuildOptions, beam_args: str = "", sizes: Sizes = DEFAULT_SIZES
+) -> dict[str, bytes]:
     """Builds locally and by Beam, requires the same files with the same bytes and returns them."""
     pytest.importorskip("apache_beam")
-    build(options)
+    build(options, sizes)
     theirs = dataclasses.replace(
         options, output=options.output + "_beam", runner="beam", beam_args=beam_args
     )
-    build(theirs)
+    build(theirs, sizes)
     local, beam = content(options.output), content(theirs.output)
     assert local.keys() == beam.keys() and local == beam
     return beam
 
 
-def test_the_bytes_are_the_local_runners(options, monkeypatch):
+def test_the_bytes_are_the_local_runners(options):
     """With so many shards that some are empty."""
-    monkeypatch.setattr(build_module, "TEXT_BYTES_PER_SHARD", 50)
-    files = build_both(options)
+    files = build_both(options, sizes=Sizes(shard_bytes=50))
     manifest = Manifest.read(options.output)
     assert manifest.counts.documents == 36 and manifest.counts.sequences > 400
     assert sum(manifest.shards) == manifest.counts.sequences and min(manifest.shards) == 0
@@ -94,9 +96,9 @@ def test_processes_elsewhere_write_the_same(options, texts, monkeypatch):
     """Two worker processes get everything by serialization; the corpus is named relatively."""
     monkeypatch.chdir(texts.parent)
     monkeypatch.setenv("PYTHONPATH", str(pathlib.Path(build_module.__file__).parents[1]))
-    monkeypatch.setattr(build_module, "TEXT_BYTES_PER_SHARD", 5000)
     relative = dataclasses.replace(options, corpus=f"text:{texts.name}/*.txt*")
-    build_both(relative, "--direct_running_mode=multi_processing --direct_num_workers=2")
+    beam_args = "--direct_running_mode=multi_processing --direct_num_workers=2"
+    build_both(relative, beam_args, Sizes(shard_bytes=5000))
     assert len(Manifest.read(options.output).shards) > 2
 
 

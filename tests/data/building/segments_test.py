@@ -36,18 +36,15 @@ def pairs_of(columns: segments.Pairs) -> list[Pair]:
     ]
 
 
-def segment_pairs(lengths, max_pieces, seed=0, is_word_start=EVERY_PIECE) -> list[Pair]:
+def segment_pairs(
+    lengths, max_pieces, seed=0, is_word_start=EVERY_PIECE, **changes: float
+) -> list[Pair]:
     """The pairs of one document; the pieces are numbered through it."""
     bounds, documents = arrays([list(lengths)])
     ids = np.arange(bounds[-1])
     bounds = segments.split_long_sentences(bounds, ids, is_word_start, max_pieces)
     keys = np.array([seed], np.uint64)
-    return pairs_of(segments.segment_pairs(bounds, documents, keys, max_pieces))
-
-
-@pytest.fixture
-def full_targets(monkeypatch):
-    monkeypatch.setattr(segments, "SHORT_PROBABILITY", 0.0)
+    return pairs_of(segments.segment_pairs(bounds, documents, keys, max_pieces, **changes))
 
 
 @pytest.mark.parametrize(
@@ -75,16 +72,16 @@ def full_targets(monkeypatch):
     ],
 )
 @pytest.mark.parametrize("seed", range(5))
-def test_hand_made_documents(full_targets, lengths, expected, seed):
-    pairs = segment_pairs(lengths, 10, seed)
+def test_hand_made_documents(lengths, expected, seed):
+    pairs = segment_pairs(lengths, 10, seed, short_probability=0)
     found = [(len(p.first) + len(p.second), p.lost, bool(p.second)) for p in pairs]
     assert found == expected
 
 
-def test_the_cut_falls_between_any_two_sentences(full_targets):
+def test_the_cut_falls_between_any_two_sentences():
     cuts = set()
     for seed in range(50):
-        (pair,) = segment_pairs((2, 3, 5), 10, seed)
+        (pair,) = segment_pairs((2, 3, 5), 10, seed, short_probability=0)
         assert pair.first + pair.second == list(range(10))
         cuts.add(len(pair.first))
     assert cuts == {2, 5}
@@ -115,9 +112,9 @@ def test_nothing_is_reordered_and_what_is_lost_is_counted(lengths, max_pieces, s
     assert all(pair.second for pair in pairs[:-1])
 
 
-def test_the_place_of_the_separator_does_not_tell_the_order(full_targets):
+def test_the_place_of_the_separator_does_not_tell_the_order():
     """Pairs cut to parity are (31, 30) as often as (30, 31): else SOP could count pieces."""
-    pairs = [segment_pairs((50, 50), 61, seed)[0] for seed in range(2000)]
+    pairs = [segment_pairs((50, 50), 61, seed, short_probability=0)[0] for seed in range(2000)]
     longer = sum(len(pair.first) == 31 for pair in pairs)
     assert {len(pair.first) for pair in pairs} == {30, 31}
     assert abs(longer - 1000) < 5 * (2000 / 4) ** 0.5
@@ -150,9 +147,9 @@ def test_one_chunk_in_ten_has_a_shorter_target_uniform_from_two():
     assert abs(chi_square - 48) < 5 * (2 * 48) ** 0.5
 
 
-def test_front_and_back_lose_about_the_same(full_targets):
+def test_front_and_back_lose_about_the_same():
     """90 coins, more than one draw has bits: of 190 and 110 pieces, 100 and 100 are left."""
-    pairs = [segment_pairs((190, 110), 200, seed)[0] for seed in range(500)]
+    pairs = [segment_pairs((190, 110), 200, seed, short_probability=0)[0] for seed in range(500)]
     assert {(len(p.first), len(p.second), p.lost) for p in pairs} == {(100, 100, 100)}
     front = sum(pair.first[0] for pair in pairs)
     assert abs(front - 500 * 45) < 5 * (500 * 90 / 4) ** 0.5
@@ -175,30 +172,30 @@ def test_documents_do_not_mix_and_their_keys_decide_alone():
     assert len(set(together.keys.tolist())) == len(together.keys)
 
 
-def reference(documents, max_pieces, seed=0):
+def reference(documents, max_pieces, seed=0, **changes: float):
     bounds, places = arrays(documents)
     keys = np.arange(seed, seed + len(documents), dtype=np.uint64)
-    return segments.reference_pairs(bounds, places, keys, max_pieces)
+    return segments.reference_pairs(bounds, places, keys, max_pieces, **changes)
 
 
-def test_the_reference_gives_lone_sentences_a_random_partner_and_label_1(full_targets):
+def test_the_reference_gives_lone_sentences_a_random_partner_and_label_1():
     """Documents of one sentence of 4, of a limit of 10: the partner has the 6 that are missing."""
-    pairs = reference([[4]] * 300, 10)
+    pairs = reference([[4]] * 300, 10, short_probability=0)
     partner = pairs.second // 4
     assert (pairs.label == 1).all() and (pairs.first // 4 == pairs.document).all()
     assert (partner != pairs.document).all() and len(set(partner.tolist())) > 100
     assert (pairs.second_length == 4).all()  # a partner of one sentence has no more
     # A chunk of several sentences is 1 where it is swapped: half of them.
-    pairs = reference([[2, 2, 2]] * 2000, 10)
+    pairs = reference([[2, 2, 2]] * 2000, 10, short_probability=0)
     swapped = pairs.first > pairs.second
     assert (swapped == (pairs.label == 1)).all()
     assert abs(swapped.mean() - 0.5) < 5 * 0.5 / 2000**0.5
     assert (pairs.first_length + pairs.second_length == 6).all()
 
 
-def test_the_reference_takes_sentences_whole_and_cuts_them(full_targets):
+def test_the_reference_takes_sentences_whole_and_cuts_them():
     """A sentence that reaches the target is a chunk, its partner one sentence at least."""
-    pairs = reference([[50], [3, 3]], 10)
+    pairs = reference([[50], [3, 3]], 10, short_probability=0)
     alone = pairs.document == 0
     assert alone.sum() == 1  # 50 pieces are one chunk: the rest of them is lost
     assert pairs.first_length[alone].item() + pairs.second_length[alone].item() == 10

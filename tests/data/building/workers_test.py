@@ -24,9 +24,8 @@ def documents():
     time.sleep(600)
 
 if __name__ == "__main__":
-    cutter.BATCH_CHARACTERS = 1
     mine = cutter.Cutter(load_tokenizer(sys.argv[1]), 16, 1, 0)
-    for _ in cutter.cut_all(mine, documents(), 2):
+    for _ in cutter.cut_all(mine, documents(), 2, batch_characters=1):
         print("cut", flush=True)
 """
 

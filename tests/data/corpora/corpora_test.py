@@ -10,6 +10,7 @@ import pytest
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from data.corpora.corpus import Document, corpus_bytes, corpus_fingerprint, read_documents
+from data.corpora.text_files import lines_of
 
 NOVEL_HEADING = r"regex:^\s*(?:CHAPTER|Chapter|VOLUME|BOOK|Book) [0-9IVXLC]+"
 WIKITEXT_HEADING = "regex:^ = [^=].*[^=] = $"
@@ -264,11 +265,10 @@ def test_sentences_are_lines_and_blank_lines_divide_documents(tmp_path):
     assert found == [("Dr. Who came. He left", "and so on."), ("Tab here and there.", "A.")]
 
 
-def test_bytes_that_are_not_utf8_are_named_in_any_block(tmp_path, monkeypatch):
-    monkeypatch.setattr("data.corpora.text_files._BLOCK_BYTES", 64)
+def test_bytes_that_are_not_utf8_are_named_in_any_block(tmp_path):
     path = tmp_path / "lines.txt"
     path.write_bytes(b"Good line of text.\n" * 100 + b"caf\xe9.\n" + b"More.\n" * 50)
     with pytest.raises(InputError, match="byte 0xe9 at offset 1903"):
-        list(read_documents(f"sentences:{path}"))
-    (document,) = read_documents(f"sentences:{path}", errors="replace")
-    assert len(document.sentences) == 151 and document.sentences[100] == "caf\ufffd."
+        list(lines_of(str(path), "strict", block_bytes=64))
+    lines = list(lines_of(str(path), "replace", block_bytes=64))
+    assert len(lines) == 151 and lines[100] == "caf\ufffd."

@@ -53,7 +53,7 @@ def test_code_and_fields_are_no_prose(text):
 
 
 @pytest.fixture
-def package(tmp_path, monkeypatch):
+def package(tmp_path) -> dict[str, str]:
     folder = tmp_path / "shop"
     (folder / "tests").mkdir(parents=True)
     two = '"""It opens every day. Nobody knows the reason for it."""\n'
@@ -65,12 +65,11 @@ def package(tmp_path, monkeypatch):
     )
     (folder / "broken.py").write_text('"""It is not. It is not Python."""\n)')
     (folder / "tests" / "x.py").write_text('"""A test says this. It is left out of it."""')
-    monkeypatch.setattr(python_docs, "_standard_library", lambda: {"shop": str(folder)})
-    monkeypatch.setattr(python_docs, "_installed_packages", dict)
+    return {"shop": str(folder)}
 
 
 def test_a_docstring_is_a_document_and_comes_once(package):
-    assert list(python_docs.docstrings()) == [
+    assert list(python_docs.docstrings(installed=package)) == [
         ("shop", ("It opens every day.", "Nobody knows the reason for it.")),
         ("shop", ("It waits for you.", "Then it goes on without you.")),
     ]
@@ -83,7 +82,7 @@ def test_a_sentence_comes_once(package, tmp_path):
         'def b():\n    """It opens every day. A new sentence is here. A new one follows it."""\n'
         'def c():\n    """It says it twice. It says it twice."""\n'
     )
-    sentences = [sentences for _, sentences in python_docs.docstrings()]
+    sentences = [sentences for _, sentences in python_docs.docstrings(installed=package)]
     assert sentences[2:] == [("A new sentence is here.", "A new one follows it.")]
 
 
@@ -97,9 +96,8 @@ def test_no_sentence_is_in_training_and_in_held_out_text():
     assert all(parts.values()) and not parts["train"] & parts["heldout"]
 
 
-def test_a_package_ends_at_its_cap(package, monkeypatch):
-    monkeypatch.setattr(python_docs, "MAX_PACKAGE_BYTES", 10)
-    assert len(list(python_docs.docstrings())) == 1
+def test_a_package_ends_at_its_cap(package):
+    assert len(list(python_docs.docstrings(installed=package, max_package_bytes=10))) == 1
 
 
 def test_packages_of_this_python_are_read_without_importing_them():

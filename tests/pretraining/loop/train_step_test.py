@@ -37,11 +37,16 @@ def test_how_many_parts(preset, rows, length, at_most, parts):
 
 
 def sums_and_gradients(
-    model: AlbertPretrainer, cores: int, parts: int = 1, objective: Objective | None = None
+    model: AlbertPretrainer,
+    cores: int,
+    parts: int = 1,
+    objective: Objective | None = None,
+    smallest_part: int = 512,
+    make_step: type[TrainStep] = TrainStep,
 ) -> list[np.ndarray]:
     loop = LoopConfig(accumulation_steps=parts)
     config = PretrainConfig(model=model.config, loop=loop, objective=objective or Objective())
-    step = TrainStep(model, make_optimizer(config), config, cores)
+    step = make_step(model, make_optimizer(config), config, cores, smallest_part)
     batch = {name: tf.constant(value) for name, value in random_batch(WORKLOAD).items()}
     counts = tf.constant([18.0, 6.0])
     compute = tf.function(step._accumulated, autograph=False)
@@ -60,23 +65,30 @@ def sums_and_gradients(
         ),
     ],
 )
-def test_any_number_of_cores_gives_the_same(monkeypatch, parts, cores):
+def test_any_number_of_cores_gives_the_same(parts, cores):
     """With dropout: a part's masks are its rows of the whole batch's. Four cores share 6 rows as 3
     do, and 3 rows too."""
-    monkeypatch.setattr(train_step, "SMALLEST_PART", 1)
     dropout = {"hidden_dropout": 0.1, "attention_dropout": 0.1}
     model = AlbertPretrainer(ONE_LAYER.replace(**dropout)).create_weights()
     one = sums_and_gradients(model, 1, parts)
     largest = max(np.abs(each).max() for each in one[1:])
-    for left, right in zip(sums_and_gradients(model, cores, parts), one, strict=True):
+    divided = sums_and_gradients(model, cores, parts, smallest_part=1)
+    for left, right in zip(divided, one, strict=True):
         np.testing.assert_allclose(left, right, rtol=1e-4, atol=1e-5 * largest)
 
 
-def test_small_batches_stay_whole(monkeypatch):
+def test_small_batches_stay_whole():
     """6 rows of 16 pieces are less than two smallest parts."""
-    monkeypatch.setattr(train_step, "parallel_parts", None)  # would be called
+    rows = []
+
+    class Noted(TrainStep):
+        def _part(self, batch, *args):
+            rows.append(batch["input_word_ids"].shape[0])
+            return super()._part(batch, *args)
+
     model = AlbertPretrainer(ONE_LAYER).create_weights()
-    assert len(sums_and_gradients(model, 8)) > 20
+    assert len(sums_and_gradients(model, 8, make_step=Noted)) > 20
+    assert rows == [6]
 
 
 def test_accumulation_changes_no_gradient():
