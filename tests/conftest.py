@@ -10,8 +10,8 @@ from collections.abc import Callable
 import hypothesis
 import pytest
 
-# A graph is a million small objects. Collections of garbage among the young ones take a twentieth of
-# the suite's time by default; one among all objects takes most of a minute, so there is none.
+# A graph is a million small objects. By default, looking for garbage among them takes a twentieth
+# of the suite's time, and a search among all of them most of a minute.
 gc.set_threshold(100_000, 20, 10_000)
 
 
