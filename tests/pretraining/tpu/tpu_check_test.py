@@ -275,6 +275,21 @@ def test_what_no_batch_makes_fit_is_not_compiled(home, capsys):
     assert (row[5], row[-1], len(compiler.compiled)) == ("does not fit", "0 |", 3)
 
 
+def test_the_figures_as_json(home, capsys):
+    path = home / "figures.json"
+    assert check(Compiler(), largest=False, json=str(path)) == 0
+    assert "8000 ms per step, 1 sequences/s" in capsys.readouterr().out
+    (step,) = json.loads(path.read_text())["steps"]
+    assert (step["mode"], step["batch"], step["fits"]) == ("plain", 8, True)
+    assert (step["estimated_step_s"], step["estimated_sequences_per_s"]) == (8.0, 1.0)
+    share = step["flops"] / CHIPS["v5e"].flops / 8
+    assert step["estimated_share_of_peak"] == pytest.approx(share)
+    with pytest.raises(InputError, match="--json is for one --batch"):
+        check(Compiler(), table=True, json=str(path))
+    with pytest.raises(InputError, match="--json must be a file in a folder that exists"):
+        check(Compiler(), json=str(home / "none" / "figures.json"))
+
+
 def test_recommendation_and_table(home, capsys):
     compiler = Compiler()
     assert check(compiler, global_batch=4096, chips=8) == 0
