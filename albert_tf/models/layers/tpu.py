@@ -1,8 +1,8 @@
 """Operations for training on a TPU.
 
 On a TPU, XLA computes element-wise work inside a matrix product at no cost, as its operands are
-read or its results are written. A pass of its own over [B, S, H] takes as long as half of a product
-with [H, H], and a copy to another layout takes longer. So here
+read or its results are written. A pass of its own over [B, S, H] takes longer than a product with
+[H, H], and a copy to another layout longer still. So here
 
 - heads stay axes of the products: no tensor is transposed;
 - a LayerNorm is computed again in each product that reads it, and so is its gradient;
@@ -114,11 +114,14 @@ def attention(
     return op(query, keys, values)
 
 
-def num_blocks(batch: int, length: int, heads: int) -> int:
+def num_blocks(batch: int | None, length: int | None, heads: int) -> int:
     """Return into how many blocks, at most MAX_BLOCKS, attention should divide the batch.
 
-    If possible, the float32 logits of a block fit into BLOCK_BYTES.
+    If possible, the float32 logits of a block fit into BLOCK_BYTES. A batch of unknown size, as
+    Keras traces it, is not divided.
     """
+    if batch is None or length is None:
+        return 1
     at_once = max(-(-batch // MAX_BLOCKS), BLOCK_BYTES // (4 * heads * length * length))
     return batch // max(n for n in range(1, min(batch, at_once) + 1) if batch % n == 0)
 

@@ -1,6 +1,6 @@
 """Private TensorFlow calls without a public equivalent: two operations that only XLA has.
 
-They run only inside programs that XLA compiles. Checked with tensorflow 2.20.
+XLA compiles them, also outside its programs. Checked with tensorflow 2.20.
 """
 
 from collections.abc import Sequence

@@ -9,6 +9,7 @@ import tf_keras
 
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.layers import islands, tpu
+from albert_tf.models.layers.encoder_block import EncoderBlock
 from albert_tf.models.pretrainer import AlbertPretrainer
 
 CONFIG = AlbertConfig(
@@ -168,6 +169,28 @@ def test_the_blocks_of_attention():
     assert tpu.num_blocks(16, 512, 12) == 4  # of 4, the largest divisor up to 5
     assert tpu.num_blocks(72, 512, 64) == 8  # as many as there may be
     assert tpu.num_blocks(7, 4096, 64) == 7
+
+
+def test_shapes_that_keras_does_not_know():
+    """As in `fit` and `save` on a TPU: the gradients are those of the known shape."""
+    tf_keras.utils.set_random_seed(0)
+    block = EncoderBlock(CONFIG)
+    block.build([None, None, CONFIG.hidden_size])
+    x, mask = normal(2, 6, CONFIG.hidden_size), np.zeros([2, 1, 1, 6], np.float32)
+
+    def gradient(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        with islands.tracing_for("TPU"), tf.GradientTape() as tape:
+            tape.watch(x)
+            loss = tf.reduce_sum(block(x, mask, training=True) ** 3)
+        return tape.gradient(loss, x)
+
+    unknown = [tf.TensorSpec([None, None, CONFIG.hidden_size]), tf.TensorSpec([None, 1, 1, None])]
+    known = [tf.TensorSpec(x.shape), tf.TensorSpec(mask.shape)]
+    ours, wanted = (
+        tf.function(gradient, signature, jit_compile=True)(x, mask).numpy()
+        for signature in (unknown, known)
+    )
+    np.testing.assert_allclose(ours, wanted, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(
