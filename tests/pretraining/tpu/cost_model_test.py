@@ -4,7 +4,7 @@ import pytest
 
 from pretraining.tpu.cost_model import estimated_cycles
 from pretraining.tpu.lowering import TpuCompiler
-from pretraining.tpu.step import CHIPS, parse_topology
+from pretraining.tpu.step import parse_topology
 
 COST = 'backend_config={"estimated_cycles":"%d"}'
 # 7 + 12 trips of (3 + a call of 2) + 12 trips of 5, since a loop that counts down has no bound.
@@ -78,8 +78,10 @@ module @products {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("generation", CHIPS)
-def test_large_products_run_near_the_peak(generation):
+@pytest.mark.parametrize(
+    ("generation", "at_most"), [("v5e", 1.1), ("v4", 1.5), ("v5p", 1.4), ("v6e", 1.6)]
+)
+def test_large_products_take_little_longer_than_at_the_peak(generation, at_most):
     pytest.importorskip("libtpu", reason="libtpu is absent: requirements-tpu-check.txt")
     topology, chip = parse_topology(generation)
     compiler = TpuCompiler(topology)
@@ -87,5 +89,5 @@ def test_large_products_run_near_the_peak(generation):
         compiler.compile(PRODUCTS.replace("TRIPS", str(trips))).step_s for trips in (5, 10)
     )
     peak_s = 2 * 8192 * 4096 * 4096 / chip.flops
-    assert 0.95 * peak_s < (ten - five) / 5 < 1.25 * peak_s
+    assert 1.0 <= (ten - five) / 5 / peak_s < at_most
     assert ten == pytest.approx(2 * five, rel=0.05)
