@@ -30,8 +30,8 @@ class Chip(NamedTuple):
     clock_hz: float
 
 
-# hbm is the limit in the errors of libtpu 0.0.42.1. The peak is clock_hz x 2 x the multipliers of the
-# matrix units: v5e four units of 128 x 128, v4 and v5p eight, v6e four of 256 x 256.
+# hbm is the limit in the errors of libtpu 0.0.42.1. The peak is clock_hz x 2 x the multipliers of
+# the matrix units: v5e four units of 128 x 128, v4 and v5p eight, v6e four of 256 x 256.
 CHIPS = {
     "v4": Chip("2x2x1", int(30.75 * GIB), devices.PEAK_FLOPS["v4"], 1.05e9),
     "v5e": Chip("2x2", int(15.75 * GIB), devices.PEAK_FLOPS["v5e"], 1.5e9),
