@@ -15,7 +15,7 @@ from albert_tf.models.checkpoints import (
 )
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.configured_model import ConfiguredModel
-from albert_tf.models.layers import common, islands, packing
+from albert_tf.models.layers import common, packing, target
 from albert_tf.models.layers.attention import additive_mask
 from albert_tf.models.layers.embeddings import AlbertEmbeddings
 from albert_tf.models.layers.shared_stack import SharedStack
@@ -105,7 +105,7 @@ class AlbertEncoder(ConfiguredModel):
         size, config = input_mask.shape.num_elements(), self.config
         is_small = size is not None and size < packing.SMALLEST
         has_other_way = config.hidden_dropout or config.rematerialize
-        return islands.is_for_cpu() and not (is_small or has_other_way)
+        return target.is_cpu() and not (is_small or has_other_way)
 
     def pool(self, hidden: tf.Tensor) -> tf.Tensor:
         """Return tanh(dense(first position)) of a layer's output [B, S, H]: float32 [B, H]."""

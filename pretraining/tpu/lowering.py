@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.encoder import INPUTS
-from albert_tf.models.layers import islands
+from albert_tf.models.layers import target
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime import devices
 from albert_tf.runtime.errors import InputError
@@ -69,7 +69,7 @@ def lower_step(
 
     @tf.function(jit_compile=True, autograph=False)
     def lowered(*values: tf.Tensor) -> dict[str, tf.Tensor]:
-        with islands.tracing_for("TPU"):
+        with target.tracing_for("TPU"):
             return step(dict(zip(specs, values, strict=True)))
 
     return lowered.experimental_get_compiler_ir(*specs.values())(stage="stablehlo")

@@ -6,7 +6,7 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.config import AlbertConfig
-from albert_tf.models.layers import common, islands, tpu
+from albert_tf.models.layers import common, target, tpu
 from albert_tf.models.layers.configured import ConfigMixin
 from albert_tf.models.layers.packing import Packing
 
@@ -86,7 +86,7 @@ class SelfAttention(ConfigMixin, tf_keras.layers.Layer):
         shape = common.shape_of(tpu.twins(x).residual)
 
         def attend(flat: tf.Tensor) -> tf.Tensor:
-            if training and islands.is_for_tpu():
+            if training and target.is_tpu():
                 return self._attend_on_tpu(weights, flat, mask, key)
             rows = packing.shape if packing else shape[:2]  # [B, S]
             return self._attend(weights, flat, rows, mask, key, training, packing)

@@ -7,7 +7,7 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.config import AlbertConfig
-from albert_tf.models.layers import fused, islands, tpu
+from albert_tf.models.layers import fused, target, tpu, xla
 from albert_tf.models.layers.configured import ConfigMixin, Float32Layer
 
 # A dropout key is an int32 [2] tensor. Each dropout site folds its own number into it, so that a
@@ -100,7 +100,7 @@ def flat(x: Hidden, width: int, training: bool) -> Hidden:
     On a CPU, the gradient of a three-dimensional product would be an einsum, which is 1.3 to 1.7
     times slower. On a TPU, work is not fused into a product through a reshape.
     """
-    return x if training and islands.is_for_tpu() else tf.reshape(x, [-1, width])
+    return x if training and target.is_tpu() else tf.reshape(x, [-1, width])
 
 
 def affine(x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor, training: bool = False) -> tf.Tensor:
@@ -108,7 +108,7 @@ def affine(x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor, training: bool = Fa
 
     TensorFlow fuses `bias_add` into the product, but not `+`.
     """
-    if training and islands.is_for_tpu():
+    if training and target.is_tpu():
         return tpu.affine(x, kernel, bias)
     kernel, bias = tf.cast(kernel, x.dtype), tf.cast(bias, x.dtype)
     if training:
@@ -136,7 +136,7 @@ def rotate(x: tf.Tensor, training: bool = False) -> tf.Tensor:
 
     Elements i and i + D / 2 at position s are rotated by the angle s * 10000^(-2 i / D).
     """
-    return fused.rotate(x) if training else islands.turned(x, 1.0)
+    return fused.rotate(x) if training else xla.rotation(x, 1.0)
 
 
 def softmax(logits: tf.Tensor, mask: tf.Tensor, training: bool = False) -> tf.Tensor:
@@ -184,10 +184,10 @@ def add_dropout_norm(
     applied only in training.
     """
     if training:
-        run = tpu.add_dropout_norm if islands.is_for_tpu() else fused.add_dropout_norm
+        run = tpu.add_dropout_norm if target.is_tpu() else fused.add_dropout_norm
         return run(x, update, *norm, rate, key if rate else None)
     gamma, beta, eps = norm
-    normal, _ = islands.normalized_sum(x, update, None, eps)
+    normal, _ = xla.normalized_sum(x, update, None, eps)
     return tf.cast(normal * gamma + beta, x.dtype)
 
 

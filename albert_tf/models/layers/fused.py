@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from albert_tf.models.layers import islands, tpu, xla_internals
+from albert_tf.models.layers import target, tpu, xla, xla_internals
 from albert_tf.runtime import devices
 
 
@@ -19,7 +19,7 @@ def gelu(x: tf.Tensor) -> tf.Tensor:
 
     @tf.custom_gradient
     def op(x: tf.Tensor) -> tuple[tf.Tensor, Callable]:
-        return islands.gelu(x), lambda upstream: islands.gelu_gradient(x, upstream)
+        return xla.gelu(x), lambda upstream: xla.gelu_gradient(x, upstream)
 
     return op(x)
 
@@ -29,17 +29,17 @@ def gated_gelu(x: tf.Tensor) -> tf.Tensor:
 
     @tf.custom_gradient
     def op(x: tf.Tensor) -> tuple[tf.Tensor, Callable]:
-        return islands.gated_gelu(x), lambda upstream: islands.gated_gelu_gradient(x, upstream)
+        return xla.gated_gelu(x), lambda upstream: xla.gated_gelu_gradient(x, upstream)
 
     return op(x)
 
 
 def rotate(x: tf.Tensor) -> tf.Tensor:
-    """Return `islands.turned(x, 1.0)`; its gradient is the inverse rotation."""
+    """Return `xla.rotation(x, 1.0)`; its gradient is the inverse rotation."""
 
     @tf.custom_gradient
     def op(x: tf.Tensor) -> tuple[tf.Tensor, Callable]:
-        return islands.rotated(x, 1.0), lambda upstream: islands.rotated(upstream, -1.0)
+        return xla.rotate(x, 1.0), lambda upstream: xla.rotate(upstream, -1.0)
 
     return op(x)
 
@@ -74,7 +74,7 @@ def _column_sums(x: tf.Tensor) -> tf.Tensor:
     TensorFlow sums bfloat16 numbers in bfloat16. A product of them accumulates in float32 on CPUs
     with native bfloat16 products; with AVX2, it is off by 0.6 %.
     """
-    can_add = islands.is_for_cpu() and devices.has_bfloat16_products()
+    can_add = target.is_cpu() and devices.has_bfloat16_products()
     wide = x if can_add else tf.cast(x, tf.float32)
     return tf.cast(tf.matmul(tf.ones([1, tf.shape(x)[0]], wide.dtype), wide)[0], x.dtype)
 
@@ -92,10 +92,10 @@ def cross_entropy(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.T
 
     @tf.custom_gradient
     def op(logits: tf.Tensor) -> tuple[tuple[tf.Tensor, tf.Tensor], Callable]:
-        loss, total, is_right = islands.cross_entropy(logits, labels)
+        loss, total, is_right = xla.cross_entropy(logits, labels)
 
         def gradient(upstream: tf.Tensor, _: tf.Tensor) -> tf.Tensor:
-            return islands.cross_entropy_gradient(logits, labels, total, upstream)
+            return xla.cross_entropy_gradient(logits, labels, total, upstream)
 
         return (loss, is_right), gradient
 
@@ -129,14 +129,14 @@ def linear_cross_entropy(
       In bfloat16, more logits are equal; only the first of equal logits counts as the largest, so
       that fewer predictions are correct.
     """
-    if islands.target() == "GPU":
+    if target.kind() == "GPU":
         logits = tf.nn.bias_add(tf.matmul(x, table, transpose_b=True), bias)
         losses, is_right = cross_entropy(logits, labels)
         right = tf.cast(is_right, tf.float32)
         return tf.stack([tf.reduce_sum(losses * weights), tf.reduce_sum(right * weights)])
 
     def product(a: tf.Tensor, b: tf.Tensor, equation: str) -> tf.Tensor:
-        if islands.is_for_tpu():
+        if target.is_tpu():
             return tpu.einsum(equation, a, b)
         return tf.matmul(a, b, equation.startswith("nv,ne"), equation.startswith("ne,ve"))
 
@@ -144,10 +144,8 @@ def linear_cross_entropy(
     def op(x: tf.Tensor, table: tf.Tensor, bias: tf.Tensor) -> tuple[tf.Tensor, Callable]:
         narrow_x, narrow_table = tf.cast(x, dtype), tf.cast(table, dtype)
         logits = product(narrow_x, narrow_table, "ne,ve->nv")
-        sums, d_logits, d_bias = islands.weighted_cross_entropy(
-            logits, bias, labels, weights, dtype
-        )
-        if islands.is_for_tpu():  # else each product would compute the exponentials again
+        sums, d_logits, d_bias = xla.weighted_cross_entropy(logits, bias, labels, weights, dtype)
+        if target.is_tpu():  # else each product would compute the exponentials again
             d_logits, d_bias = xla_internals.barrier(d_logits, d_bias)
 
         def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
@@ -170,11 +168,11 @@ def softmax(logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
 
     @tf.custom_gradient
     def op(logits: tf.Tensor) -> tuple[tf.Tensor, Callable]:
-        if islands.is_for_cpu():
-            y = islands.softmax(logits, mask)
+        if target.is_cpu():
+            y = xla.softmax(logits, mask)
         else:
             y = tf.cast(tf.nn.softmax(tf.cast(logits, tf.float32) + mask), logits.dtype)
-        return y, lambda upstream: islands.softmax_gradient(y, upstream)
+        return y, lambda upstream: xla.softmax_gradient(y, upstream)
 
     return op(logits)
 
@@ -194,7 +192,7 @@ def dropout(x: tf.Tensor, rate: float, key: tf.Tensor) -> tf.Tensor:
 
     @tf.custom_gradient
     def op(x: tf.Tensor) -> tuple[tf.Tensor, Callable]:
-        return islands.dropout(x, rate, key), lambda upstream: islands.dropout(upstream, rate, key)
+        return xla.dropout(x, rate, key), lambda upstream: xla.dropout(upstream, rate, key)
 
     return op(x)
 
@@ -216,8 +214,8 @@ def add_dropout_norm(
     @tf.custom_gradient
     def op(gamma: tf.Tensor, beta: tf.Tensor, *added: tf.Tensor) -> tuple[tf.Tensor, Callable]:
         def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            return islands.norm_gradient(x, update, gamma, key, upstream, eps, rate)
+            return xla.norm_gradient(x, update, gamma, key, upstream, eps, rate)
 
-        return islands.norm(x, update, gamma, beta, key, eps, rate), gradient
+        return xla.norm(x, update, gamma, beta, key, eps, rate), gradient
 
     return op(gamma, beta, x, *([] if update is None else [update]))

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from albert_tf.models.layers import islands, xla_internals
+from albert_tf.models.layers import xla, xla_internals
 
 # Of float32 logits: half of the fast memory of a chip, in which they then stay.
 BLOCK_BYTES = 2**26
@@ -133,7 +133,7 @@ def _drop(x: tf.Tensor, rate: float, key: tf.Tensor | None, part: int, parts: in
     if parts > 1:
         outer = key[2] if key.shape[0] == 3 else tf.constant(0)
         key = tf.stack([key[0], key[1], outer * parts + part])
-    return islands.dropped(x, rate, key)
+    return xla.dropped(x, rate, key)
 
 
 def _attend(block: Sequence[tf.Tensor], drop: Callable) -> tuple[tf.Tensor, Callable]:
@@ -172,7 +172,7 @@ def rotate(x: tf.Tensor) -> tf.Tensor:
 
     @tf.custom_gradient
     def op(x: tf.Tensor) -> tuple[tf.Tensor, Callable]:
-        return islands.turned(x, 1.0, axis=1), lambda d: islands.turned(d, -1.0, axis=1)
+        return xla.rotation(x, 1.0, axis=1), lambda d: xla.rotation(d, -1.0, axis=1)
 
     return op(x)
 
@@ -192,7 +192,7 @@ def add_dropout_norm(
     """
 
     def drop(x: tf.Tensor) -> tf.Tensor:
-        return x if key is None else islands.dropped(x, rate, key)
+        return x if key is None else xla.dropped(x, rate, key)
 
     @tf.custom_gradient
     def op(gamma: tf.Tensor, beta: tf.Tensor, *added: tf.Tensor) -> tuple[tuple, Callable]:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.models.layers import common, fused, islands
+from albert_tf.models.layers import common, fused, target, xla
 
 KEY = tf.constant([11, 13])
 
@@ -12,7 +12,7 @@ KEY = tf.constant([11, 13])
 @pytest.fixture(autouse=True, params=["compiled", "uncompiled"])
 def small(request, monkeypatch):
     """Every proof for small tensors, which are not compiled, and as if they were large."""
-    monkeypatch.setattr(islands, "SMALL", 0 if request.param == "compiled" else 2**30)
+    monkeypatch.setattr(xla, "SMALL", 0 if request.param == "compiled" else 2**30)
 
 
 def value_and_gradients(function, *inputs):
@@ -100,7 +100,7 @@ def test_rotation_is_a_product_of_complex_numbers():
     expected = np.concatenate([turned.real, turned.imag], -1)
 
     def by_tape(x):
-        return islands.turned(x, 1.0)
+        return xla.rotation(x, 1.0)
 
     ours, gradient = value_and_gradients(fused.rotate, x)
     np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-5)
@@ -112,7 +112,7 @@ def test_rounding_to_bfloat16_is_tensorflows():
     exact_halves = (np.arange(2**16, dtype=np.uint32) << 16) + 0x8000
     x = np.concatenate([bits, exact_halves]).view(np.float32)
     x = np.concatenate([x[~np.isnan(x)], np.float32([0.0, -0.0, np.inf, -np.inf, np.nan])])
-    ours = tf.function(lambda x: islands.narrow(x, tf.bfloat16))(x)
+    ours = tf.function(lambda x: xla.round_to(x, tf.bfloat16))(x)
     expected = tf.bitcast(tf.cast(x, tf.bfloat16), tf.uint16)
     np.testing.assert_array_equal(tf.bitcast(ours, tf.uint16)[:-1], expected[:-1])
     assert np.isnan(tf.cast(ours, tf.float32)[-1])
@@ -232,7 +232,7 @@ def linear_cross_entropy(dtype: tf.DType):
 
 def test_linear_cross_entropy_is_that_of_the_logits():
     sums, gradients = linear_cross_entropy(tf.float32)
-    with islands.tracing_for("GPU"):  # the plain operations
+    with target.tracing_for("GPU"):  # the plain operations
         plain_sums, plain_gradients = linear_cross_entropy(tf.float32)
     np.testing.assert_allclose(sums, plain_sums, rtol=1e-5)
     for ours, plain in zip(gradients, plain_gradients, strict=True):

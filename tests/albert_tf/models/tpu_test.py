@@ -8,7 +8,7 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.config import AlbertConfig
-from albert_tf.models.layers import islands, tpu
+from albert_tf.models.layers import target, tpu, xla
 from albert_tf.models.layers.encoder_block import EncoderBlock
 from albert_tf.models.pretrainer import AlbertPretrainer
 
@@ -52,7 +52,7 @@ def step(policy: str, for_tpu: bool, **changes) -> tuple[np.ndarray, list[np.nda
 
     @tf.function(jit_compile=True, autograph=False)
     def run() -> tuple[tf.Tensor, list[tf.Tensor]]:
-        with islands.tracing_for("TPU") if for_tpu else contextlib.nullcontext():
+        with target.tracing_for("TPU") if for_tpu else contextlib.nullcontext():
             with tf.GradientTape() as tape:
                 key = tf.constant([3, 4])
                 outputs = model(inputs, training=True, dropout_key=key, labels=labels)
@@ -131,7 +131,7 @@ def test_attention_is_that_of_the_definition(rate, parts):
 
     def plain(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
         weights = tf.nn.softmax(tf.einsum("bsnd,btnd->bnst", q, k) + mask)
-        weights = weights if key is None else islands.dropped(weights, rate, key)
+        weights = weights if key is None else xla.dropped(weights, rate, key)
         return tf.einsum("bnst,btnd->bsnd", weights, v)
 
     inputs = [normal(2, 6, 3, 4, seed=seed) for seed in range(3)]
@@ -146,7 +146,7 @@ def test_a_norm_and_both_of_its_twins():
         return twins.residual + 2.0 * twins.operand
 
     def plain(x: tf.Tensor, update: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
-        total = x + islands.dropped(update, 0.5, tf.constant([1, 2]))
+        total = x + xla.dropped(update, 0.5, tf.constant([1, 2]))
         mean, variance = tf.nn.moments(total, -1, keepdims=True)
         return 3.0 * ((total - mean) / tf.sqrt(variance + 1e-12) * gamma + beta)
 
@@ -179,7 +179,7 @@ def test_shapes_that_keras_does_not_know():
     x, mask = normal(2, 6, CONFIG.hidden_size), np.zeros([2, 1, 1, 6], np.float32)
 
     def gradient(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-        with islands.tracing_for("TPU"), tf.GradientTape() as tape:
+        with target.tracing_for("TPU"), tf.GradientTape() as tape:
             tape.watch(x)
             loss = tf.reduce_sum(block(x, mask, training=True) ** 3)
         return tape.gradient(loss, x)

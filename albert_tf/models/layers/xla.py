@@ -5,13 +5,12 @@ to bfloat16, sums along rows, and a softmax cross-entropy whose gradient takes a
 """
 
 import collections
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.runtime import devices
+from albert_tf.models.layers import target
 
 # tanh-GELU is x * sigmoid(x * (A + B * x^2)), A = 2 sqrt(2 / pi), B = 0.044715 A.
 _A = 1.5957691216057308
@@ -19,39 +18,8 @@ _B = 0.044715 * _A
 SMALL = 2**14  # elements
 ROTARY_BASE = 10_000.0
 
-_target = ""
 
-
-@contextlib.contextmanager
-def tracing_for(kind: str) -> Iterator[None]:
-    """Trace the block for a kind of device, even if this machine has none."""
-    global _target
-    before, _target = _target, kind
-    try:
-        yield
-    finally:
-        _target = before
-
-
-def target() -> str:
-    """Return the kind of device that code traced now will run on: CPU, GPU or TPU.
-
-    It is the only switch for code that is for one kind of device.
-    """
-    return _target or devices.kind()
-
-
-def is_for_cpu() -> bool:
-    """Return True if code traced now will run on a CPU."""
-    return target() == "CPU"
-
-
-def is_for_tpu() -> bool:
-    """Return True if code traced now will run on a TPU."""
-    return target() == "TPU"
-
-
-def island(function: Callable) -> Callable:
+def program(function: Callable) -> Callable:
     """Compile `function` as one XLA program, except for tensors too small to repay compiling."""
     # One function for each target, since they need different traces.
     compiled: dict[str, Callable] = collections.defaultdict(
@@ -62,12 +30,12 @@ def island(function: Callable) -> Callable:
         size = first.shape.num_elements()
         if size is not None and size < SMALL:
             return function(first, *rest)
-        return compiled[target()](first, *rest)
+        return compiled[target.kind()](first, *rest)
 
     return call
 
 
-def narrow(x: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+def round_to(x: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
     """Round float32 x to the nearest number in `dtype`.
 
     XLA's own rounding to bfloat16 tests each number for NaN. That prevents vectorization on CPUs,
@@ -75,7 +43,7 @@ def narrow(x: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
     so is NaN as sums and products produce it. A NaN with the largest bit pattern, as tf.math.log
     produces it, would become 0.
     """
-    if dtype != tf.bfloat16 or not is_for_cpu():
+    if dtype != tf.bfloat16 or not target.is_cpu():
         return tf.cast(x, dtype)
     bits, half = tf.bitcast(x, tf.uint32), tf.constant(16, tf.uint32)
     odd = tf.bitwise.bitwise_and(tf.bitwise.right_shift(bits, half), tf.constant(1, tf.uint32))
@@ -89,21 +57,21 @@ def _gelu_and_slope(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     return x * s, s * (1.0 + x * (1.0 - s) * (_A + 3.0 * _B * x * x))
 
 
-@island
+@program
 def gelu(x: tf.Tensor) -> tf.Tensor:
     """Apply GELU in its tanh form."""
     wide = tf.cast(x, tf.float32)
-    return narrow(_gelu_and_slope(wide)[0], x.dtype)
+    return round_to(_gelu_and_slope(wide)[0], x.dtype)
 
 
-@island
+@program
 def gelu_gradient(x: tf.Tensor, upstream: tf.Tensor) -> tf.Tensor:
     """Return the gradient of `gelu` with respect to x."""
     wide = tf.cast(x, tf.float32)
-    return narrow(tf.cast(upstream, tf.float32) * _gelu_and_slope(wide)[1], x.dtype)
+    return round_to(tf.cast(upstream, tf.float32) * _gelu_and_slope(wide)[1], x.dtype)
 
 
-@island
+@program
 def cross_entropy(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Return losses, log-sum-exps and whether predictions are right, [N], of float32 [N, V]."""
     largest = tf.reduce_max(logits, -1, keepdims=True)
@@ -115,7 +83,7 @@ def cross_entropy(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.T
     return tf.where(is_valid, total - own, float("nan")), total, first == labels
 
 
-@island
+@program
 def cross_entropy_gradient(
     logits: tf.Tensor, labels: tf.Tensor, total: tf.Tensor, upstream: tf.Tensor
 ) -> tf.Tensor:
@@ -130,28 +98,28 @@ def _row_sums(x: tf.Tensor) -> tf.Tensor:
 
     XLA for CPUs adds the numbers of a row one by one, except in a matrix product.
     """
-    if is_for_cpu():
+    if target.is_cpu():
         return tf.matmul(x, tf.ones([tf.shape(x)[1], 1]))
     return tf.reduce_sum(x, -1, keepdims=True)
 
 
-@island
+@program
 def gated_gelu(x: tf.Tensor) -> tf.Tensor:
     """Return gelu(gate) * value of [M, 2 F]."""
     gate, value = tf.split(tf.cast(x, tf.float32), 2, -1)
-    return narrow(_gelu_and_slope(gate)[0] * value, x.dtype)
+    return round_to(_gelu_and_slope(gate)[0] * value, x.dtype)
 
 
-@island
+@program
 def gated_gelu_gradient(x: tf.Tensor, upstream: tf.Tensor) -> tf.Tensor:
     """Return the gradient of `gated_gelu` with respect to x."""
     gate, value = tf.split(tf.cast(x, tf.float32), 2, -1)
     upstream = tf.cast(upstream, tf.float32)
     activated, slope = _gelu_and_slope(gate)
-    return narrow(tf.concat([upstream * value * slope, upstream * activated], -1), x.dtype)
+    return round_to(tf.concat([upstream * value * slope, upstream * activated], -1), x.dtype)
 
 
-@island
+@program
 def weighted_cross_entropy(
     logits: tf.Tensor, bias: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor, dtype: tf.DType
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
@@ -170,25 +138,25 @@ def weighted_cross_entropy(
     d_logits = exponentials * (weight / total) - tf.where(piece == label, weight, 0.0)
     right = tf.cast(is_right & is_valid[:, None], tf.float32)
     sums = tf.stack([tf.reduce_sum(losses * weight), tf.reduce_sum(right * weight)])
-    return sums, narrow(d_logits, dtype), tf.reduce_sum(d_logits, 0)
+    return sums, round_to(d_logits, dtype), tf.reduce_sum(d_logits, 0)
 
 
-@island
+@program
 def softmax(logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     """Return the softmax of logits + mask over the last axis, in the dtype of the logits."""
     wide = tf.cast(logits, tf.float32) + mask
     exponentials = tf.exp(wide - tf.reduce_max(wide, -1, keepdims=True))
     rows = tf.reshape(exponentials, [-1, tf.shape(wide)[-1]])
     normal = tf.reshape(rows / _row_sums(rows), tf.shape(wide))
-    return narrow(tf.ensure_shape(normal, wide.shape), logits.dtype)
+    return round_to(tf.ensure_shape(normal, wide.shape), logits.dtype)
 
 
-@island
+@program
 def softmax_gradient(y: tf.Tensor, upstream: tf.Tensor) -> tf.Tensor:
     """Return the gradient of a softmax with respect to its logits, from its result y."""
     wide = tf.cast(y, tf.float32)
     product = wide * tf.cast(upstream, tf.float32)
-    return narrow(product - wide * tf.reduce_sum(product, -1, keepdims=True), y.dtype)
+    return round_to(product - wide * tf.reduce_sum(product, -1, keepdims=True), y.dtype)
 
 
 def dropped(x: tf.Tensor, rate: float, key: tf.Tensor) -> tf.Tensor:
@@ -204,7 +172,7 @@ def dropped(x: tf.Tensor, rate: float, key: tf.Tensor) -> tf.Tensor:
     return tf.where(bits >= tf.constant(round(rate * 2**32), tf.uint32), kept, tf.zeros_like(x))
 
 
-dropout = island(dropped)
+dropout = program(dropped)
 
 
 def _mix(bits: tf.Tensor) -> tf.Tensor:
@@ -245,7 +213,7 @@ def normalized_sum(
     return centred * inverse, inverse
 
 
-@island
+@program
 def norm(
     x: tf.Tensor,
     update: tf.Tensor | None,
@@ -257,10 +225,10 @@ def norm(
 ) -> tf.Tensor:
     """Compute `fused.add_dropout_norm`."""
     normal, _ = normalized_sum(x, update, key, eps, rate, _product_mean)
-    return narrow(normal * gamma + beta, x.dtype)
+    return round_to(normal * gamma + beta, x.dtype)
 
 
-@island
+@program
 def norm_gradient(
     x: tf.Tensor,
     update: tf.Tensor | None,
@@ -277,14 +245,14 @@ def norm_gradient(
     along = _product_mean(d_normal * normal)
     d_total = inverse * (d_normal - _product_mean(d_normal) - normal * along)
     d_gamma, d_beta = tf.reduce_sum(upstream * normal, 0), tf.reduce_sum(upstream, 0)
-    d_x = narrow(d_total, x.dtype)
+    d_x = round_to(d_total, x.dtype)
     if update is None:
         return d_gamma, d_beta, d_x
     d_update = d_total if key is None else dropped(d_total, rate, key)
-    return d_gamma, d_beta, d_x, narrow(d_update, update.dtype)
+    return d_gamma, d_beta, d_x, round_to(d_update, update.dtype)
 
 
-def turned(x: tf.Tensor, sign: float, to: Callable = tf.cast, axis: int = 2) -> tf.Tensor:
+def rotation(x: tf.Tensor, sign: float, to: Callable = tf.cast, axis: int = 2) -> tf.Tensor:
     """Rotate the pairs (i, i + D / 2) of x [B, N, S, D] by the angles of each position.
 
     Args:
@@ -301,11 +269,11 @@ def turned(x: tf.Tensor, sign: float, to: Callable = tf.cast, axis: int = 2) -> 
         angle = angle[:, None]  # [S, 1, D / 2]
     cosine, sine = tf.cos(angle), sign * tf.sin(angle)
     first, second = tf.split(tf.cast(x, tf.float32), 2, -1)
-    turned = [first * cosine - second * sine, second * cosine + first * sine]
-    return to(tf.concat(turned, -1), x.dtype)
+    rotated = [first * cosine - second * sine, second * cosine + first * sine]
+    return to(tf.concat(rotated, -1), x.dtype)
 
 
-@island
-def rotated(x: tf.Tensor, sign: float) -> tf.Tensor:
-    """Compute `turned` as one program."""
-    return turned(x, sign, narrow)
+@program
+def rotate(x: tf.Tensor, sign: float) -> tf.Tensor:
+    """Compute `rotation` as one program."""
+    return rotation(x, sign, round_to)
