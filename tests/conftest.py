@@ -10,6 +10,10 @@ from collections.abc import Callable
 import hypothesis
 import pytest
 
+if "PYTEST_XDIST_WORKER" in os.environ:  # the workers share the cores
+    os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # A graph is a million small objects. By default, looking for garbage among them takes a twentieth
 # of the suite's time, and a search among all of them most of a minute.
 gc.set_threshold(100_000, 20, 10_000)

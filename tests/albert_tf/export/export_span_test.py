@@ -139,6 +139,7 @@ def test_any_strings(both, pairs):
     assert differing(*both, pairs) <= 1
 
 
+@pytest.mark.slow_parameters("wordpiece")
 def test_neighbours_change_nothing(both):
     pairs = [("what is the value", context) for context in HARD]
     for row, pair in zip(ask(both[1], pairs), pairs, strict=True):

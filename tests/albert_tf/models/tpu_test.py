@@ -171,6 +171,7 @@ def test_the_blocks_of_attention():
     assert tpu.num_blocks(7, 4096, 64) == 7
 
 
+@pytest.mark.slow
 def test_shapes_that_keras_does_not_know():
     """As in `fit` and `save` on a TPU: the gradients are those of the known shape."""
     tf_keras.utils.set_random_seed(0)

@@ -266,6 +266,7 @@ def test_ctrl_c_of_a_running_command_cleans_up(status):
     assert ended == [True]
 
 
+@pytest.mark.slow_parameters("convert")
 @pytest.mark.parametrize("name", ["convert", "export"])
 def test_a_package_that_is_a_command_prints_its_message_only(tmp_path, name):
     source = "from" if name == "convert" else "run_dir"

@@ -33,7 +33,7 @@ def test_labels_that_do_not_occur_have_no_part():
     assert balanced_weights(np.array([0, 0, 2, 2, 2, 2])) == {0: 6 / 4, 1: 0.0, 2: 6 / 8}
 
 
-@pytest.mark.slow
+@pytest.mark.slow_parameters("none", "balanced parts")
 @pytest.mark.parametrize(
     ("assignments", "weights"),
     [
