@@ -67,7 +67,7 @@ def main(options: TpuCheckOptions) -> int:
 
 def _compile(step: Step, topology: str) -> CompiledSize:
     compiler = TpuCompiler(topology)  # first, because it may be missing
-    shape = (step.batch, step.seq_length, step.num_predictions)
+    shape = (step.batch, step.seq_length, step.num_predictions, len(compiler.chips))
     lowered = lower_step_in_subprocess(step.config, *shape, OfficialPretrainer)
     return compiler.compile(lowered, step.quick)
 

@@ -152,7 +152,7 @@ def main(
     kinds = f"{step.config.precision}, {step.config.optimizer.name}{', quick' * step.quick}"
     print(f"{name} of {gb(chip.hbm)}, {kinds}", flush=True)
     if step.fixed_bytes > chip.hbm:
-        held = f"parameters, optimizer and all-reduce take {gb(step.fixed_bytes)}"
+        held = f"parameters, optimizer and gradients take {gb(step.fixed_bytes)}"
         print(f"does not fit, whatever the batch: {held}")
         return DOES_NOT_FIT
     if options.global_batch:
@@ -169,7 +169,7 @@ def _compile(step: Step, topology: str) -> CompiledSize:
         file=sys.stderr,
         flush=True,
     )
-    shape = (step.batch, step.seq_length, step.num_predictions)
+    shape = (step.batch, step.seq_length, step.num_predictions, len(compiler.chips))
     return compiler.compile(lower_step_in_subprocess(step.config, *shape), step.quick)
 
 
@@ -185,7 +185,7 @@ def _verdict(step: Step, chip: Chip, measure: Measure, options: TpuCheckOptions)
     figures = []
     for number, candidate in enumerate(steps):
         size = measure(candidate)
-        fits = tpu_fit.needed_bytes(candidate, size) <= chip.hbm
+        fits = size.total <= chip.hbm
         print(report(candidate, size, chip), flush=True)
         figures.append(as_json(candidate, size, chip))
         if fits or number == len(steps) - 1:
@@ -214,7 +214,7 @@ def _largest(step: Step, chip: Chip, measure: Measure, options: TpuCheckOptions)
             return step.sized(batch, recompute)
 
     def need(batch: int) -> int:
-        return tpu_fit.needed_bytes(sized(batch), measure(sized(batch)))
+        return measure(sized(batch)).total
 
     start = max(unit, step.batch // unit * unit)
     return tpu_fit.largest_batch(need, chip.hbm, step.fixed_bytes, start, unit)
@@ -262,7 +262,7 @@ def _row(name: str, step: Step, options: TpuCheckOptions, cache: tpu_cache.Cache
             totals.append("does not fit")
             continue
         size = cache(step, topology)
-        need = tpu_fit.needed_bytes(step, size)
+        need = size.total
         speed = f", {1000 * size.step_s:.4g} ms" if need <= chip.hbm else ", does not fit"
         totals.append(gb(need) + speed)
         if generation == "v5e":

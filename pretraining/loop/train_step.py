@@ -1,6 +1,8 @@
 """One training step: the object that `strategy.run` calls on every replica."""
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import tensorflow as tf
 
@@ -75,6 +77,7 @@ class TrainStep:
         models scale better this way than by dividing each operation between the cores
         (docs/findings.md).
       smallest_part: the smallest number of pieces of such a part.
+      all_reduce: sums tensors, in any structure, over the replicas; by default the strategy's.
     """
 
     RESULTS = (*SUMS, "grad_norm", "skipped")
@@ -86,9 +89,11 @@ class TrainStep:
         config: PretrainConfig,
         side_by_side: int = 1,
         smallest_part: int = SMALLEST_PART,
+        all_reduce: Callable[[Any], Any] | None = None,
     ) -> None:
         self.model, self.optimizer, self.config = model, optimizer, config
         self.side_by_side, self.smallest_part = side_by_side, smallest_part
+        self.all_reduce = all_reduce
         self.has_pairs = config.objective.pair != "none"
         # Without pairs, pooler and pair head have no gradient; weight decay must not change them.
         idle = () if self.has_pairs else (model.encoder.pooler, model.pair_head)
@@ -102,16 +107,13 @@ class TrainStep:
         If the step was skipped, the other results are 0.
         """
         replica = tf.distribute.get_replica_context()
-        counts = replica.all_reduce(
-            "sum",
-            tf.stack(
-                [tf.reduce_sum(batch["masked_lm_weights"]), tf.reduce_sum(batch["pair_weight"])]
-            ),
-        )
+        all_reduce = self.all_reduce or functools.partial(replica.all_reduce, "sum")
+        weights = (batch["masked_lm_weights"], batch["pair_weight"])
+        counts = all_reduce(tf.stack([tf.reduce_sum(weight) for weight in weights]))
         seed = keyed_random.stream_key(self.config.seed, keyed_random.DROPOUT) & 0x7FFFFFFF
         key = step_dropout_key(seed, self.optimizer.iterations)
         sums, gradients = self._accumulated(batch, counts, key)
-        sums, gradients = replica.all_reduce("sum", sums), replica.all_reduce("sum", gradients)
+        sums, gradients = all_reduce(sums), all_reduce(gradients)
         norm = tf.linalg.global_norm(gradients)
         is_finite = tf.math.is_finite(norm + tf.reduce_sum(sums))
         self._update(gradients, tf.where(is_finite, norm, float("nan")))

@@ -31,6 +31,7 @@ SOURCES = (
     "pretraining/loop/losses.py",
     "pretraining/loop/train_step.py",
     "pretraining/tpu/cost_model.py",
+    "pretraining/tpu/jax_internals.py",
     "pretraining/tpu/lowering.py",
 )
 

@@ -12,11 +12,6 @@ GAIN = 1.05  # the predicted growth that justifies another compile
 Measure = Callable[[Step], CompiledSize]
 
 
-def needed_bytes(step: Step, size: CompiledSize) -> int:
-    """Return the bytes that the step takes on a chip."""
-    return size.arguments + size.temporaries + size.code + step.all_reduce
-
-
 def fit_line(points: Mapping[int, float]) -> tuple[float, float]:
     """Return bytes for 0 sequences and bytes per sequence, from the two largest batches."""
     (a, low), (b, high) = sorted(points.items())[-2:]
@@ -118,11 +113,10 @@ def compute_plans(step: Step, chip: Chip, measure: Measure) -> list[ComputePlan]
         if best.step is None or best.confirmed:
             break
         size = measure(best.step)
-        need = needed_bytes(best.step, size)
         plans[cheaper] = dataclasses.replace(
-            best, need=need, step_s=size.step_s or best.step_s, confirmed=True
+            best, need=size.total, step_s=size.step_s or best.step_s, confirmed=True
         )
-        if need > chip.hbm:
+        if size.total > chip.hbm:
             plans[cheaper] = _fewest_parts(
                 step, chip, lines[cheaper], bool(cheaper), more_than=best.step.parts
             )
@@ -137,7 +131,7 @@ def _measure_lines(step: Step, chip: Chip, measure: Measure, recompute: bool) ->
     start = first_batch(step.sized(step.batch, recompute), chip.hbm)
     steps = [step.sized(batch, recompute) for batch in (start, start // 2 or 2)]
     sizes = {each.batch: measure(each) for each in steps}
-    need = {each.batch: needed_bytes(each, sizes[each.batch]) for each in steps}
+    need = {each.batch: sizes[each.batch].total for each in steps}
     return _Lines(fit_line(need), fit_line({batch: sizes[batch].step_s for batch in sizes}))
 
 

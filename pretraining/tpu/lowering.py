@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.encoder import INPUTS
-from albert_tf.models.layers import target
+from albert_tf.models.layers import target, xla_internals
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime import devices
 from albert_tf.runtime.errors import InputError
@@ -47,24 +47,30 @@ def lower_step(
     batch_size: int,
     seq_length: int,
     num_predictions: int,
+    replicas: int = 1,
     make_model: Callable[[AlbertConfig], Any] = AlbertPretrainer,
 ) -> str:
-    """Return the StableHLO text of one replica's step: forward, backward, clip and update.
+    """Return the StableHLO text of a step: forward, backward, all-reduce, clip and update.
 
-    The step is not executed.
+    Every replica runs this program. It is not executed here.
 
     Args:
       config: its `precision` must be resolved.
       batch_size: sequences on one chip.
       seq_length: pieces per sequence.
       num_predictions: predicted pieces per sequence.
+      replicas: the number of chips that share a global batch.
       make_model: returns a model that `TrainStep` can train; by default the one that we train.
     """
     with devices.precision_policy(config.precision), tf.variable_creator_scope(_without_value):
         model = make_model(config.model).create_weights()
         optimizer = make_optimizer(config)
         optimizer.build(model.trainable_variables)
-    step = TrainStep(model, optimizer, config)
+
+    def all_reduce(values: Any) -> Any:
+        return tf.nest.map_structure(lambda x: xla_internals.all_reduce(x, replicas), values)
+
+    step = TrainStep(model, optimizer, config, all_reduce=all_reduce if replicas > 1 else None)
     specs = batch_specs(batch_size, seq_length, num_predictions)
 
     @tf.function(jit_compile=True, autograph=False)
@@ -105,7 +111,10 @@ def batch_specs(batch_size: int, seq_length: int, num_predictions: int) -> dict[
 
 
 class TpuCompiler:
-    """libtpu's compiler for one chip of a topology; no TPU is needed.
+    """libtpu's compiler for the chips of a topology; no TPU is needed.
+
+    Attributes:
+      chips: the devices; each is a replica.
 
     Raises:
       InputError: jax or libtpu is not installed, or libtpu does not support the topology.
@@ -132,17 +141,20 @@ class TpuCompiler:
             raise InputError(
                 f"libtpu does not support the topology {topology!r}: {str(error).splitlines()[0]}"
             ) from None
-        self._device = found.devices[0]
+        self.chips = found.devices
         self._clock_hz = parse_topology(topology)[1].clock_hz
 
     def compile(self, module: str, quick: bool = False) -> CompiledSize:
-        """Compile a StableHLO module, with the least effort if `quick`; return size and time."""
+        """Compile a StableHLO module for all chips; return size and time on each.
+
+        With `quick`, the compiler makes the least effort.
+        """
         # TensorFlow leaves its own copies in the module. A barrier is an equivalent identity.
         copy, same = r"= mhlo\.copy (%\w+) :", r"= stablehlo.optimization_barrier \1 :"
         start = time.monotonic()
         try:
             effort = -1.0 if quick else 0.0
-            executable = compile_stablehlo(re.sub(copy, same, module), self._device, effort)
+            executable = compile_stablehlo(re.sub(copy, same, module), self.chips, effort)
             memory = executable.get_compiled_memory_stats()
             program = executable.hlo_modules()[0].to_string()
         except Exception as error:

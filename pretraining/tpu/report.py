@@ -1,6 +1,5 @@
 """The lines that `pretraining.tpu_check` prints about a step."""
 
-from pretraining.tpu import fit as tpu_fit
 from pretraining.tpu.fit import ComputePlan
 from pretraining.tpu.step import Chip, CompiledSize, Step
 
@@ -29,7 +28,7 @@ def describe_mode(step: Step) -> str:
 
 def report(step: Step, size: CompiledSize, chip: Chip) -> str:
     """Return the memory, FLOPs and time of one compiled step, as lines."""
-    needed = tpu_fit.needed_bytes(step, size)
+    needed = size.total
     weights, slots = 4 * step.parameters, 8 * step.parameters
     free = chip.hbm - needed
     verdict = f"fits, {gb(free)} free" if free >= 0 else f"does not fit, {gb(-free)} too large"
@@ -39,7 +38,6 @@ def report(step: Step, size: CompiledSize, chip: Chip) -> str:
         "optimizer": f"{gb(slots)}, two slots per parameter",
         "batch": gb(max(0, size.arguments - weights - slots)),
         "temporaries": gb(size.temporaries),
-        "all-reduce": f"{gb(step.all_reduce)}, by formula: a second copy of the float32 gradients",
         "code": "unknown: the compiler gave up" if size.refused else gb(size.code),
         "total": f"{gb(needed)}: {verdict}",
         "FLOPs": f"{step.flops:.3g} per step on a chip, {executed:.3g} with recomputation",
@@ -66,11 +64,11 @@ def as_json(step: Step, size: CompiledSize, chip: Chip) -> dict[str, float | str
         "mode": describe_mode(step),
         "flags": step.flags,
         "batch": step.batch,
-        "fits": tpu_fit.needed_bytes(step, size) <= chip.hbm,
+        "fits": size.total <= chip.hbm,
         "parameters": step.parameters,
         "temporaries": size.temporaries,
         "code": size.code,
-        "total": tpu_fit.needed_bytes(step, size),
+        "total": size.total,
         "flops": step.flops,
         "estimated_step_s": size.step_s,
         "estimated_sequences_per_s": step.batch / size.step_s if size.step_s else 0.0,

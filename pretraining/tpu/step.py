@@ -74,6 +74,11 @@ class CompiledSize(NamedTuple):
     refused: bool = False
     step_s: float = 0.0
 
+    @property
+    def total(self) -> int:
+        """The bytes that the step takes on a chip."""
+        return self.arguments + self.temporaries + self.code
+
 
 @dataclasses.dataclass(frozen=True)
 class Step:
@@ -111,14 +116,9 @@ class Step:
         return self.model.param_count() + sum(head_param_counts(self.model).values())
 
     @property
-    def all_reduce(self) -> int:
-        """Bytes that a one-replica program lacks: a second copy of the float32 gradients."""
-        return 4 * self.parameters
-
-    @property
     def fixed_bytes(self) -> int:
-        """Bytes that every batch needs: parameters, two optimizer slots and the all-reduce."""
-        return 12 * self.parameters + self.all_reduce
+        """Bytes that every batch needs: parameters, two optimizer slots and gradients."""
+        return 16 * self.parameters
 
     def sized(self, batch: int, recompute: bool, parts: int = 1) -> "Step":
         """Return the step with another batch and another way to compute it.

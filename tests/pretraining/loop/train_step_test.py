@@ -100,6 +100,25 @@ def test_accumulation_changes_no_gradient():
         np.testing.assert_allclose(left, right, rtol=1e-4, atol=1e-5 * largest)
 
 
+def twice(values: object) -> object:
+    return tf.nest.map_structure(lambda x: 2 * x, values)
+
+
+def test_two_replicas_with_the_same_batch_have_its_gradient():
+    """Sums and counts are twice as large, so means and their gradients are the same."""
+    model = AlbertPretrainer(ONE_LAYER).create_weights()
+    config, weights, results = PretrainConfig(model=model.config), model.get_weights(), []
+    for all_reduce in (None, twice):
+        model.set_weights(weights)
+        optimizer = make_optimizer(config)
+        optimizer.build(model.trainable_variables)
+        step = tf.function(TrainStep(model, optimizer, config, all_reduce=all_reduce))
+        results.append(step({name: tf.constant(x) for name, x in random_batch(WORKLOAD).items()}))
+    one, two = results
+    assert float(two["mlm_loss"]) == pytest.approx(2 * float(one["mlm_loss"]), rel=1e-6)
+    assert float(two["grad_norm"]) == pytest.approx(float(one["grad_norm"]), rel=1e-5)
+
+
 def test_a_step_that_is_not_finite_changes_nothing_but_the_number_of_steps():
     model = AlbertPretrainer(ONE_LAYER).create_weights()
     config = PretrainConfig(model=model.config)

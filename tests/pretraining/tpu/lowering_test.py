@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from albert_tf.convert.bundle import weight_shapes
 from albert_tf.models.config import AlbertConfig, head_param_counts
 from pretraining.loop.config import LoopConfig, PretrainConfig
 from pretraining.tpu.lowering import argument_bytes, lower_step
@@ -23,16 +24,16 @@ CONFIG = PretrainConfig(
 )
 
 
-def module(parts: int = 1, **changes) -> str:
+def module(parts: int = 1, replicas: int = 1, **changes) -> str:
     config = PretrainConfig(
         model=CONFIG.model.replace(**changes),
         loop=LoopConfig(accumulation_steps=parts),
         precision="mixed_bfloat16",
     )
-    return lower_step(config, batch_size=4, seq_length=16, num_predictions=3)
+    return lower_step(config, batch_size=4, seq_length=16, num_predictions=3, replicas=replicas)
 
 
-ALL_KINDS = {"rematerialize": True, "rematerialize_chunks": 2, "parts": 2}
+ALL_KINDS = {"rematerialize": True, "rematerialize_chunks": 2, "parts": 2, "replicas": 4}
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +63,12 @@ def assert_static(name: str, text: str) -> None:
     assert not [op for op in operations - {"mhlo.is_dynamic"} if foreign.search(op)], name
     assert "tensor<?" not in text and "x?" not in text
     assert "callback" not in text
+
+
+def test_counts_sums_and_every_gradient_are_summed_over_the_replicas(modules):
+    assert "all_reduce" not in modules["plain"]
+    groups = re.findall(r"all_reduce.*replica_groups = dense<([^>]*)>", modules["all kinds"])
+    assert groups == ["[[0, 1, 2, 3]]"] * (2 + len(weight_shapes(CONFIG.model)))
 
 
 def test_the_update_is_in_place(modules):
