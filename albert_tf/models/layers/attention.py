@@ -135,9 +135,22 @@ class SelfAttention(ConfigMixin, tf_keras.layers.Layer):
         mask: tf.Tensor,
         key: common.DropoutKey | None,
     ) -> tf.Tensor:
-        """Return the attention of [B, S, H] in training."""
-        config = self.config
+        """Return the attention of [B, S, H] in training.
+
+        The gradient of a bias takes a pass over [B, S, H]. Two of the three can do without: the
+        softmax ignores the key's bias, unless rotations change it from position to position. Its
+        rows sum to 1, unless there is dropout, so the value's bias passes through unchanged and
+        becomes a part of the output's.
+        """
+        config, rate = self.config, self.config.attention_dropout
         heads = [config.num_heads, config.head_size]
+        key_bias, value_bias = weights.key_bias, weights.value_bias
+        output_bias = weights.output_bias
+        if config.positions != "rotary":
+            key_bias = tpu.without_gradient(key_bias)
+        if not rate:
+            output_bias += tf.linalg.matvec(weights.output_kernel, value_bias, transpose_a=True)
+            value_bias = tf.zeros_like(value_bias)
 
         def project(kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
             kernel = tf.reshape(kernel, [config.hidden_size, *heads])
@@ -145,16 +158,15 @@ class SelfAttention(ConfigMixin, tf_keras.layers.Layer):
 
         scale = config.head_size**-0.5
         query = project(weights.query_kernel * scale, weights.query_bias * scale)
-        keys = project(weights.key_kernel, weights.key_bias)
-        values = project(weights.value_kernel, weights.value_bias)
+        keys = project(weights.key_kernel, key_bias)
+        values = project(weights.value_kernel, value_bias)
         if config.positions == "rotary":
             query, keys = tpu.rotate(query), tpu.rotate(keys)
-        rate = config.attention_dropout
         own = common.fold_in(key, 0) if rate else None
         parts = tpu.num_blocks(x.shape[0], x.shape[1], config.num_heads)
         context = tpu.attention(query, keys, values, mask, rate, own, parts)
         kernel = tf.reshape(weights.output_kernel, [*heads, config.hidden_size])
-        return tpu.affine(context, kernel, weights.output_bias, "bsnd,ndh->bsh")
+        return tpu.affine(context, kernel, output_bias, "bsnd,ndh->bsh")
 
 
 def additive_mask(input_mask: tf.Tensor) -> tf.Tensor:

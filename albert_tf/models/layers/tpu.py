@@ -71,6 +71,11 @@ def affine(
     return op(x, kernel, bias)
 
 
+def without_gradient(x: tf.Tensor) -> tf.Tensor:
+    """Return x, with a gradient of zeros."""
+    return tf.custom_gradient(lambda x: (tf.identity(x), tf.zeros_like))(x)
+
+
 def attention(
     query: tf.Tensor,
     keys: tf.Tensor,
