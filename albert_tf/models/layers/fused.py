@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from albert_tf.models.layers import target, tpu, xla, xla_internals
+from albert_tf.models.layers import target, tpu, xla
 from albert_tf.runtime import devices
 
 
@@ -113,8 +113,8 @@ def linear_cross_entropy(
     """Return the weighted sums of cross-entropies and correct predictions of x table^T + bias.
 
     The three matrix products are in `dtype`, and the forward pass computes the gradient of the
-    logits, so that the tape keeps only that gradient. A TPU does not round the logits to `dtype`.
-    On a GPU, everything is in float32, and XLA chooses what to keep.
+    logits, so that the tape keeps only that gradient. A TPU has its own version. On a GPU,
+    everything is in float32, and XLA chooses what to keep.
 
     Args:
       x: float32 [N, E].
@@ -135,23 +135,19 @@ def linear_cross_entropy(
         right = tf.cast(is_right, tf.float32)
         return tf.stack([tf.reduce_sum(losses * weights), tf.reduce_sum(right * weights)])
 
-    def product(a: tf.Tensor, b: tf.Tensor, equation: str) -> tf.Tensor:
-        if target.is_tpu():
-            return tpu.einsum(equation, a, b)
-        return tf.matmul(a, b, equation.startswith("nv,ne"), equation.startswith("ne,ve"))
+    if target.is_tpu():
+        return tpu.linear_cross_entropy(x, table, bias, labels, weights, dtype)
 
     @tf.custom_gradient
     def op(x: tf.Tensor, table: tf.Tensor, bias: tf.Tensor) -> tuple[tf.Tensor, Callable]:
         narrow_x, narrow_table = tf.cast(x, dtype), tf.cast(table, dtype)
-        logits = product(narrow_x, narrow_table, "ne,ve->nv")
+        logits = tf.matmul(narrow_x, narrow_table, transpose_b=True)
         sums, d_logits, d_bias = xla.weighted_cross_entropy(logits, bias, labels, weights, dtype)
-        if target.is_tpu():  # else each product would compute the exponentials again
-            d_logits, d_bias = xla_internals.barrier(d_logits, d_bias)
 
         def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
             scaled = tf.cast(upstream[0] * x, dtype)  # 1 / count alone would be rounded too
-            d_x = tf.cast(product(d_logits, narrow_table, "nv,ve->ne"), tf.float32)
-            d_table = tf.cast(product(d_logits, scaled, "nv,ne->ve"), tf.float32)
+            d_x = tf.cast(tf.matmul(d_logits, narrow_table), tf.float32)
+            d_table = tf.cast(tf.matmul(d_logits, scaled, transpose_a=True), tf.float32)
             return upstream[0] * d_x, d_table, upstream[0] * d_bias
 
         return sums, gradient

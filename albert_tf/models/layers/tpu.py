@@ -23,6 +23,9 @@ from albert_tf.models.layers import xla, xla_internals
 # Of float32 logits: half of the fast memory of a chip, in which they then stay.
 BLOCK_BYTES = 2**26
 MAX_BLOCKS = 8  # each is a part of the program
+# By more than this, no logit counts as exceeding the label's, so that sums of exponentials are
+# finite. The loss of a uniform guess among 30,000 pieces is 10.
+LARGEST_EXCESS = 75.0
 
 
 class Twins(NamedTuple):
@@ -238,3 +241,54 @@ def add_dropout_norm(
         return (result(), result()), gradient
 
     return Twins(*op(gamma, beta, x, *([] if update is None else [update])))
+
+
+def linear_cross_entropy(
+    x: tf.Tensor,
+    table: tf.Tensor,
+    bias: tf.Tensor,
+    labels: tf.Tensor,
+    weights: tf.Tensor,
+    dtype: tf.DType,
+) -> tf.Tensor:
+    """Compute `fused.linear_cross_entropy`, with logits in float32 and one pass over them.
+
+    A loss is the logarithm of the sum of exp(logit - the label's logit). The label's logit is known
+    before the others, so the product adds the exponentials as it writes the logits.
+    """
+    size, weight = tf.shape(bias)[0], weights[:, None]
+    is_valid = (labels >= 0) & (labels < size)
+    safe = tf.where(is_valid, labels, 0)
+    is_label = tf.range(size)[None] == safe[:, None]  # [N, V]
+    is_earlier = tf.range(size)[None] < safe[:, None]
+
+    def exponentials(excess: tf.Tensor) -> tf.Tensor:
+        return tf.exp(tf.minimum(excess, LARGEST_EXCESS))
+
+    @tf.custom_gradient
+    def op(x: tf.Tensor, table: tf.Tensor, bias: tf.Tensor) -> tuple[tf.Tensor, Callable]:
+        narrow_x, narrow_table = tf.cast(x, dtype), tf.cast(table, dtype)
+        own = tf.cast(tf.gather(narrow_table, safe), tf.float32) * tf.cast(narrow_x, tf.float32)
+        own = tf.reduce_sum(own, -1) + tf.gather(bias, safe)
+        excess = einsum("ne,ve->nv", narrow_x, narrow_table) + bias - own[:, None]
+        is_before = ((excess > 0.0) | ((excess == 0.0) & is_earlier)) & ~is_label
+        is_right = tf.reduce_sum(tf.cast(is_before, tf.float32), -1) == 0.0
+        total = tf.reduce_sum(exponentials(excess), -1)
+        losses = tf.where(is_valid, tf.math.log(total), float("nan"))
+        right = tf.cast(is_right & is_valid, tf.float32)
+        sums = tf.stack([tf.reduce_sum(losses * weights), tf.reduce_sum(right * weights)])
+        d_logits = exponentials(excess) * (weight / total[:, None])
+        d_logits -= tf.where(is_label, weight, 0.0)
+        # Without the barrier, each product would compute the exponentials again.
+        d_logits, d_bias = xla_internals.barrier(
+            tf.cast(d_logits, dtype), tf.reduce_sum(d_logits, 0)
+        )
+
+        def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+            scaled = tf.cast(upstream[0] * x, dtype)  # 1 / count alone would be rounded too
+            d_x = einsum("nv,ve->ne", d_logits, narrow_table)
+            return upstream[0] * d_x, einsum("nv,ne->ve", d_logits, scaled), upstream[0] * d_bias
+
+        return sums, gradient
+
+    return op(x, table, bias)

@@ -1,5 +1,7 @@
 """Tests that the fused parts of training compute what the plain operations and their tape do."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -215,6 +217,12 @@ def test_cross_entropy_and_its_gradient():
     assert np.isfinite(losses.numpy()).tolist() == [True, True, False, False]
 
 
+@pytest.fixture(params=["CPU", "TPU"])
+def device(request: pytest.FixtureRequest) -> Iterator[None]:
+    with target.tracing_for(request.param):
+        yield
+
+
 LINEAR = normal(400, 32), normal(500, 32, seed=1) / 4, normal(500, seed=2)
 
 
@@ -230,7 +238,7 @@ def linear_cross_entropy(dtype: tf.DType):
     return sums.numpy(), tape.gradient(loss, inputs)
 
 
-def test_linear_cross_entropy_is_that_of_the_logits():
+def test_linear_cross_entropy_is_that_of_the_logits(device):
     sums, gradients = linear_cross_entropy(tf.float32)
     with target.tracing_for("GPU"):  # the plain operations
         plain_sums, plain_gradients = linear_cross_entropy(tf.float32)
@@ -239,7 +247,7 @@ def test_linear_cross_entropy_is_that_of_the_logits():
         np.testing.assert_allclose(ours, plain, rtol=1e-4, atol=1e-7)
 
 
-def test_linear_cross_entropy_in_bfloat16():
+def test_linear_cross_entropy_in_bfloat16(device):
     sums, gradients = linear_cross_entropy(tf.bfloat16)
     exact_sums, exact = linear_cross_entropy(tf.float32)
     np.testing.assert_allclose(sums[0], exact_sums[0], rtol=2**-8)
@@ -250,7 +258,7 @@ def test_linear_cross_entropy_in_bfloat16():
         assert slope == pytest.approx(1, abs=5e-4)
 
 
-def test_linear_cross_entropy_of_ties_and_of_labels_outside():
+def test_linear_cross_entropy_of_ties_and_of_labels_outside(device):
     table, ones = tf.constant([[1.0], [3.0], [3.0]]), tf.ones([1])
     bias = tf.zeros([3])
 
@@ -264,3 +272,14 @@ def test_linear_cross_entropy_of_ties_and_of_labels_outside():
     assert sums(1) == pytest.approx([np.log(2.1353353), 1.0])
     assert sums(2) == pytest.approx([np.log(2.1353353), 0.0])
     assert np.isnan(sums(3)[0]) and np.isnan(sums(-1)[0])
+
+
+def test_a_loss_on_a_tpu_is_at_most_75():
+    """The label's logit is 100 less than the other; exp(100) would not be finite in float32."""
+    bias = tf.constant([0.0, 100.0])
+    given = tf.ones([1, 1]), tf.zeros([2, 1]), bias, tf.constant([0]), tf.ones([1]), tf.float32
+    with target.tracing_for("TPU"), tf.GradientTape() as tape:
+        tape.watch(bias)
+        loss = fused.linear_cross_entropy(*given)[0]
+    assert float(loss) == pytest.approx(75)
+    np.testing.assert_allclose(tape.gradient(loss, bias), [-1, 1], atol=1e-6)
