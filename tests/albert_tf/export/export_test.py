@@ -12,7 +12,7 @@ import tensorflow as tf
 import tensorflow_hub as hub
 import tf_keras
 
-from albert_tf import load_encoder, load_pretrainer
+from albert_tf import load_encoder, load_fill_mask, load_pretrainer
 from albert_tf.export import __main__ as program
 from albert_tf.export.modules.classifier import ClassifierModule
 from albert_tf.export.modules.encoder import EncoderModule
@@ -193,6 +193,16 @@ class TestFillMask:
         for row, text in enumerate(self.TEXTS):
             if masks := text.count("[MASK]"):
                 np.testing.assert_allclose(serve(text)[1][0], together[row, :masks], atol=1e-5)
+
+    def test_in_python_the_same_pieces_come_as_lists(self, serve, pretrained):
+        fill = load_fill_mask(pretrained, top_k=5)
+        answers = fill(self.TEXTS)
+        assert [len(masks) for masks in answers] == [text.count("[MASK]") for text in self.TEXTS]
+        pieces, probabilities = serve(*self.TEXTS)
+        assert answers[1][1] == list(zip(pieces[1, 1], probabilities[1, 1], strict=True))
+        assert fill([]) == []
+        with pytest.raises(InputError, match=r"texts must be a list of strings.*'a \[MASK\]'"):
+            fill("a [MASK]")
 
     LONG = "of the value in a list, " * 30
     # Where the window of 38 begins, among the pieces of a text with one mask or more.
