@@ -6,6 +6,9 @@ import os
 import pathlib
 import re
 import shutil
+import subprocess
+import sys
+import urllib.request
 
 import numpy as np
 import pytest
@@ -15,7 +18,7 @@ from tensorflow_serving.apis import prediction_log_pb2
 from tensorflow_serving.config import model_server_config_pb2
 
 from albert_tf.export import __main__ as program
-from albert_tf.export import serving
+from albert_tf.export import serving, signatures
 from albert_tf.export.modules.classifier import ClassifierModule
 from albert_tf.export.modules.span import SpanModule
 from albert_tf.models.encoder import AlbertEncoder
@@ -124,6 +127,28 @@ class TestRequestsOfTheDocumentation:
             columns = [tf.constant(inputs[spec.name]) for spec in signature.input_signature]
             values = signature(*columns).values() if answered else ()
             assert all(value.shape[0] == columns[0].shape[0] for value in values)
+
+    @pytest.mark.slow
+    def test_rest_over_http(self, modules, small_tokenizer, tmp_path):
+        (tmp_path / "config.json").write_text(json.dumps({"task": {"seq_length": 16}}))
+        config, served = str(tmp_path / "config.json"), []
+        for name, module in modules.items():
+            signatures.save(module, str(tmp_path / name / "1"), small_tokenizer, config)
+            served.append(f"{name}={tmp_path / name}")
+        script = pathlib.Path(__file__).parents[3] / "examples" / "serve.py"
+        command = [sys.executable, "-I", str(script), "--port=0", *served]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+            try:
+                url = server.stdout.readline().split()[-1]
+                for path, body in re.findall(r"(/v1/\S+) -d '(.*)'", self.DOCUMENT):
+                    request = urllib.request.Request(url + path, body.encode())
+                    with urllib.request.urlopen(request, timeout=60) as answer:
+                        found = json.load(answer)
+                    answers = {"instances": "predictions", "inputs": "outputs"}
+                    kinds = {answers.get(key, "results") for key in json.loads(body)}
+                    assert set(found) <= kinds, found
+            finally:
+                server.terminate()
 
     def test_grpc(self, modules):
         code = re.search(r"```python\n(import grpc.*?)```", self.DOCUMENT, re.DOTALL)[1]

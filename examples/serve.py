@@ -1,0 +1,268 @@
+"""Serve exports over HTTP in the REST format of TensorFlow Serving, without this project.
+
+    python examples/serve.py --port=8501 reviews=export/reviews squad=export/squad
+    curl http://localhost:8501/v1/models/reviews:predict -d '{"instances": ["a gripping story"]}'
+
+Each NAME=FOLDER serves the newest version in the folder. The paths are those of TensorFlow Serving:
+`/v1/models/NAME` for the status, `NAME:predict` and `NAME:classify`, with `/versions/N` before the
+colon if you like. It is for tests and small services: requests are not merged into batches, and new
+versions need a restart. Copy this file to wherever the models are served.
+"""
+
+import argparse
+import base64
+import http.server
+import json
+import os
+import re
+import sys
+import threading
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import tensorflow as tf  # noqa: E402
+import tensorflow_text  # noqa: E402, F401  registers the tokenizer's operations
+
+MAX_BYTES = 8 * 2**20  # of a request
+MAX_WAITING = 64  # requests; more are refused
+_PATH = re.compile(r"/v1/models/([^/:]+)(?:/versions/(\d+))?(?::(predict|classify))?")
+# The codes of TensorFlow Serving that are not 400.
+_HTTP_CODES = {tf.errors.NotFoundError: 404, tf.errors.ResourceExhaustedError: 503}
+
+
+class BadRequestError(Exception):
+    """A request that the client must change."""
+
+    def __init__(self, message: str, code: int = 400) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class ServedModel:
+    """The newest version of an export."""
+
+    def __init__(self, folder: str) -> None:
+        versions = [int(name) for name in os.listdir(folder) if name.isdigit()]
+        if not versions:
+            raise FileNotFoundError(f"{folder!r} has no version: no folder such as {folder}/1")
+        self.version = max(versions)
+        self._loaded = tf.saved_model.load(os.path.join(folder, str(self.version)))
+
+    def predict(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Answer a request of the Predict API, in rows (`instances`) or columns (`inputs`)."""
+        signature, specs = self._signature(request, "serving_default")
+        if ("instances" in request) == ("inputs" in request):
+            raise BadRequestError("the request must have either `instances` or `inputs`")
+        if "inputs" in request:
+            columns = request["inputs"]
+            if not isinstance(columns, dict) or set(columns) == {"b64"}:
+                columns = {_only(specs): columns}
+        else:
+            columns = _columns(request["instances"], specs)
+        if set(columns) != set(specs):
+            raise BadRequestError(f"the inputs are {sorted(specs)}. Received: {sorted(columns)}")
+        outputs = signature(**{name: _tensor(specs[name], columns[name]) for name in specs})
+        values = {name: _plain(value.numpy()) for name, value in outputs.items()}
+        if "inputs" in request:
+            return {"outputs": values if len(values) > 1 else values.popitem()[1]}
+        if len(values) == 1:
+            return {"predictions": values.popitem()[1]}
+        rows = zip(*values.values(), strict=True)
+        return {"predictions": [dict(zip(values, row, strict=True)) for row in rows]}
+
+    def classify(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Answer a request of the Classify API."""
+        signature, specs = self._signature(request, "classify")
+        examples = request.get("examples")
+        if not isinstance(examples, list) or not examples:
+            raise BadRequestError("`examples` must be a list of at least one object")
+        serialized = tf.constant([_example(each).SerializeToString() for each in examples])
+        outputs = signature(**{_only(specs): serialized})
+        classes, scores = (_plain(outputs[name].numpy()) for name in ("classes", "scores"))
+        rows = zip(classes, scores, strict=True)
+        return {"results": [list(zip(*row, strict=True)) for row in rows]}
+
+    def _signature(self, request: dict[str, Any], default: str) -> tuple[Any, dict[str, Any]]:
+        name = request.get("signature_name", default)
+        if name not in self._loaded.signatures:
+            names = sorted(self._loaded.signatures)
+            raise BadRequestError(f"the signatures are {names}. Received: {name!r}", 404)
+        signature = self._loaded.signatures[name]
+        return signature, signature.structured_input_signature[1]
+
+
+def _only(specs: dict[str, Any]) -> str:
+    if len(specs) > 1:
+        raise BadRequestError(f"this signature has the inputs {sorted(specs)}: name each of them")
+    return next(iter(specs))
+
+
+def _columns(rows: Any, specs: dict[str, Any]) -> dict[str, list[Any]]:
+    if not isinstance(rows, list) or not rows:
+        raise BadRequestError("`instances` must be a list of at least one instance")
+    if not (isinstance(rows[0], dict) and set(rows[0]) != {"b64"}):
+        return {_only(specs): rows}
+    if any(not isinstance(row, dict) or set(row) != set(rows[0]) for row in rows):
+        raise BadRequestError("all instances must be objects with the same names")
+    return {name: [row[name] for row in rows] for name in rows[0]}
+
+
+def _tensor(spec: tf.TensorSpec, value: Any) -> tf.Tensor:
+    try:
+        tensor = tf.constant(_decoded(value), spec.dtype)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise BadRequestError(f"`{spec.name}` must be {spec.dtype.name}: {error}") from None
+    if not spec.shape.is_compatible_with(tensor.shape):
+        raise BadRequestError(
+            f"`{spec.name}` must have the shape {spec.shape}. Received: {tensor.shape}"
+        )
+    return tensor
+
+
+def _decoded(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_decoded(each) for each in value]
+    if isinstance(value, dict):
+        if set(value) != {"b64"}:
+            raise ValueError('an object must be {"b64": bytes in base64}')
+        return base64.b64decode(value["b64"], validate=True)
+    return value
+
+
+def _plain(value: Any) -> Any:
+    """Return an array as lists; bytes that are not UTF-8 become {"b64": ...}."""
+    if value.dtype != object:
+        return value.tolist()
+    if value.ndim:
+        return [_plain(each) if hasattr(each, "dtype") else _text(each) for each in value]
+    return _text(value.item())
+
+
+def _text(value: bytes) -> Any:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"b64": base64.b64encode(value).decode()}
+
+
+def _example(values: Any) -> tf.train.Example:
+    example = tf.train.Example()
+    if not isinstance(values, dict):
+        raise BadRequestError("each of `examples` must be an object")
+    for name, value in values.items():
+        for each in value if isinstance(value, list) else [value]:
+            if not isinstance(each, str):
+                raise BadRequestError(f"`{name}` must be a string. Received: {each!r}")
+            example.features.feature[name].bytes_list.value.append(each.encode())
+    return example
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """An HTTP server for models by name; each request has a thread."""
+
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], models: dict[str, ServedModel]) -> None:
+        super().__init__(address, _Handler)
+        self.models = models
+        self.free = threading.BoundedSemaphore(MAX_WAITING)
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Server
+
+    def do_GET(self) -> None:
+        self._answer(self._status)
+
+    def do_POST(self) -> None:
+        self._answer(self._run)
+
+    def _answer(self, run: Any) -> None:
+        if not self.server.free.acquire(blocking=False):
+            self.close_connection = True
+            return self._send(503, {"error": f"more than {MAX_WAITING} requests are waiting"})
+        try:
+            code, body = 200, run()
+        except BadRequestError as error:
+            code, body = error.code, {"error": str(error)}
+        except tf.errors.OpError as error:
+            code, body = _HTTP_CODES.get(type(error), 400), {"error": error.message}
+        finally:
+            self.server.free.release()
+        self._send(code, body)
+
+    def _model(self, wants_method: bool) -> tuple[ServedModel, str]:
+        found = _PATH.fullmatch(self.path)
+        if not found or bool(found[3]) != wants_method:
+            raise BadRequestError(f"unknown path {self.path!r}", 404)
+        model = self.server.models.get(found[1])
+        if model is None or found[2] and int(found[2]) != model.version:
+            names = [f"{name}/versions/{m.version}" for name, m in self.server.models.items()]
+            raise BadRequestError(f"the models are {sorted(names)}", 404)
+        return model, found[3]
+
+    def _status(self) -> dict[str, Any]:
+        model, _ = self._model(wants_method=False)
+        status = {"error_code": "OK", "error_message": ""}
+        version = {"version": str(model.version), "state": "AVAILABLE", "status": status}
+        return {"model_version_status": [version]}
+
+    def _run(self) -> dict[str, Any]:
+        body = self._body()
+        model, method = self._model(wants_method=True)
+        try:
+            request = json.loads(body)
+        except ValueError as error:
+            raise BadRequestError(f"the request is not JSON: {error}") from None
+        if not isinstance(request, dict):
+            raise BadRequestError("the request must be a JSON object")
+        return getattr(model, method)(request)
+
+    def _body(self) -> bytes:
+        length = self.headers.get("Content-Length", "")
+        if not length.isdigit() or int(length) > MAX_BYTES:
+            self.close_connection = True  # the body is not read
+            code = 413 if length.isdigit() else 411
+            raise BadRequestError(f"a request must have at most {MAX_BYTES} bytes", code)
+        return self.rfile.read(int(length))
+
+    def _send(self, code: int, body: dict[str, Any]) -> None:
+        data = json.dumps(body, ensure_ascii=False).encode()
+        self.send_response(code)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *args: Any) -> None:
+        """Log nothing."""
+
+
+def main() -> None:
+    """Serve the models of the command line until interrupted."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("models", nargs="+", metavar="NAME=FOLDER")
+    parser.add_argument("--host", default="localhost")
+    parser.add_argument("--port", type=int, default=8501)
+    options = parser.parse_args()
+    models = {}
+    for each in options.models:
+        name, equals, folder = each.partition("=")
+        if not (equals and os.path.isdir(folder)):
+            parser.error(f"each model must be NAME=FOLDER, with a folder. Received: {each!r}")
+        try:
+            models[name] = ServedModel(folder)
+        except OSError as error:
+            parser.error(str(error))
+    server = Server((options.host, options.port), models)
+    print(f"serving {', '.join(models)} on http://{options.host}:{server.server_port}", flush=True)
+    try:
+        server.serve_forever()
+    except KeyboardInterrupt:
+        sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""examples/serve.py over real sockets: answers, errors, and requests at the same time."""
+
+import concurrent.futures
+import http.client
+import json
+import pathlib
+import threading
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+from examples.serve import ServedModel, Server
+
+pytestmark = pytest.mark.slow
+
+TEXTS = ("the value of [MASK] object", "[MASK] is a [MASK].", "no mask", "naïve [MASK] 漢字")
+IDS = {"input_word_ids": [[2, 7, 3]], "input_mask": [[1, 1, 1]], "input_type_ids": [[0, 0, 0]]}
+Ask = Callable[..., tuple[int, dict]]
+
+
+@pytest.fixture(scope="module")
+def server(exports: pathlib.Path) -> Iterator[Server]:
+    models = {name: ServedModel(str(exports / name)) for name in ("fill_mask", "encoder")}
+    server = Server(("localhost", 0), models)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture(scope="module")
+def ask(server: Server) -> Ask:
+    def ask(path: str, body: object = None, headers: dict | None = None) -> tuple[int, dict]:
+        connection = http.client.HTTPConnection("localhost", server.server_port, timeout=60)
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        method = "GET" if body is None else "POST"
+        connection.request(method, f"/v1/models/{path}", data, headers or {})
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read())
+
+    return ask
+
+
+def test_rows_and_columns_have_the_same_answer(ask: Ask):
+    for rows in (TEXTS, [{"text": text} for text in TEXTS]):
+        code, by_row = ask("fill_mask:predict", {"instances": rows})
+        assert code == 200 and len(by_row["predictions"]) == len(TEXTS)
+        for columns in ({"text": TEXTS}, TEXTS):
+            code, by_column = ask("fill_mask/versions/1:predict", {"inputs": columns})
+            assert code == 200
+            for name, values in by_column["outputs"].items():
+                assert values == [row[name] for row in by_row["predictions"]]
+    assert np.shape(by_row["predictions"][0]["pieces"]) == (2, 5)
+    (row,) = ask("encoder:predict", {"instances": [{k: v[0] for k, v in IDS.items()}]})[
+        1
+    ].popitem()[1]
+    outputs = ask("encoder:predict", {"inputs": IDS})[1]["outputs"]
+    assert row == {name: values[0] for name, values in outputs.items()}
+
+
+def test_status(ask: Ask):
+    code, body = ask("fill_mask")
+    (version,) = body["model_version_status"]
+    assert (code, version["version"], version["state"]) == (200, "1", "AVAILABLE")
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "code", "error"),
+    [
+        ("fill_mask:predict", b"{", 400, "not JSON"),
+        ("fill_mask:predict", [], 400, "must be a JSON object"),
+        ("fill_mask:predict", {}, 400, "either `instances` or `inputs`"),
+        ("fill_mask:predict", {"instances": []}, 400, "at least one instance"),
+        ("fill_mask:predict", {"instances": [{"txt": "a"}]}, 400, "inputs are ['text']"),
+        ("fill_mask:predict", {"instances": [1]}, 400, "`text` must be string"),
+        ("fill_mask:predict", {"instances": [["a"]]}, 400, "must have the shape"),
+        ("fill_mask:predict", {"instances": [{"b64": "%"}]}, 400, "`text` must be string"),
+        ("fill_mask:predict", {"signature_name": "x", "inputs": "a"}, 404, "serving_default"),
+        ("encoder:predict", {"instances": [[1]]}, 400, "name each of them"),
+        ("encoder:predict", {"inputs": IDS | {"input_mask": [[1.5] * 3]}}, 400, "must be int32"),
+        ("encoder:predict", {"inputs": IDS | {"input_mask": [[1, 1]]}}, 400, "shape"),
+        ("fill_mask:classify", {"examples": [{"text": "a"}]}, 404, "signatures are"),
+        ("other:predict", {"inputs": "a"}, 404, "['encoder/versions/1', 'fill_mask/versions/1']"),
+        ("fill_mask/versions/2:predict", {"inputs": "a"}, 404, "models are"),
+        ("fill_mask:train", {"inputs": "a"}, 404, "unknown path"),
+        ("fill_mask", {"inputs": "a"}, 404, "unknown path"),
+        ("fill_mask:predict", None, 404, "unknown path"),
+    ],
+)
+def test_bad_requests(ask: Ask, path: str, body: object, code: int, error: str):
+    answer = ask(path, body)
+    assert answer[0] == code and error in answer[1]["error"], answer
+    assert ask("fill_mask:predict", {"instances": ["[MASK]"]})[0] == 200
+
+
+def test_a_request_that_is_too_large_is_not_read(ask: Ask):
+    code, body = ask("fill_mask:predict", b"{}", {"Content-Length": str(2**40)})
+    assert (code, "at most 8388608 bytes" in body["error"]) == (413, True)
+
+
+def test_bytes_in_base64_are_the_text(ask: Ask):
+    plain = ask("fill_mask:predict", {"instances": ["[MASK]"]})
+    assert ask("fill_mask:predict", {"instances": [{"b64": "W01BU0td"}]}) == plain
+
+
+def test_requests_at_the_same_time_get_their_own_answers(ask: Ask):
+    alone = [ask("fill_mask:predict", {"instances": [text]}) for text in TEXTS]
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        jobs = [pool.submit(ask, "fill_mask:predict", {"instances": [text]}) for text in TEXTS * 8]
+        assert [job.result() for job in jobs] == alone * 8
