@@ -11,8 +11,8 @@ own shapes). `share_of_limit` is the time that the step's products take at that 
 `peak_rss_mb` is the peak of the process's memory. A peer that is not installed gets a line with
 `absent`. --before is the checkout of another version, which is measured as `before`.
 
-The shapes are base128 and large128 (8 x 128), base512 (2 x 512), small128 (H 256, 6 layers;
-32 x 128) and laptop64 (the experiment `laptop`; 32 x 64). --set changes a key of the shape's model
+The shapes are base128 and large128 (8 x 128), base512 (2 x 512), small128 (H 256, 6 layers; 32 x
+128) and laptop64 (the size of the experiment `laptop`; 32 x 64). --set changes a key of the model
 for every system: --set num_layers=24. --data takes the batch from records, with their padding.
 """
 

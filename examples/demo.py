@@ -40,7 +40,7 @@ CLASSIFIER_TEXTS = (
 
 EXPECTATION_NOTE = (
     "Minutes on a laptop are enough to learn topics and the order of sentences. Predicting words "
-    "in context needs more text, a wider model and hours (README: `albert-base-v2`)."
+    "in context needs more text, a wider model and hours: `--experiment=albert-mini`."
 )
 
 # Fails if exports would be asked where our code can be imported.

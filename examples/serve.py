@@ -1,6 +1,6 @@
 """Serve exports over HTTP in the REST format of TensorFlow Serving, without this project.
 
-    python examples/serve.py --port=8501 reviews=export/reviews squad=export/squad
+    python examples/serve.py localhost:8501 reviews=export/reviews squad=export/squad
     curl http://localhost:8501/v1/models/reviews:predict -d '{"instances": ["a gripping story"]}'
 
 Each NAME=FOLDER serves the newest version in the folder. The paths are those of TensorFlow Serving:
@@ -9,8 +9,8 @@ colon if you like. It is for tests and small services: requests are not merged i
 versions need a restart. Copy this file to wherever the models are served.
 """
 
-import argparse
 import base64
+import contextlib
 import http.server
 import json
 import os
@@ -240,29 +240,24 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         """Log nothing."""
 
 
-def main() -> None:
-    """Serve the models of the command line until interrupted."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("models", nargs="+", metavar="NAME=FOLDER")
-    parser.add_argument("--host", default="localhost")
-    parser.add_argument("--port", type=int, default=8501)
-    options = parser.parse_args()
-    models = {}
-    for each in options.models:
-        name, equals, folder = each.partition("=")
-        if not (equals and os.path.isdir(folder)):
-            parser.error(f"each model must be NAME=FOLDER, with a folder. Received: {each!r}")
-        try:
-            models[name] = ServedModel(folder)
-        except OSError as error:
-            parser.error(str(error))
-    server = Server((options.host, options.port), models)
-    print(f"serving {', '.join(models)} on http://{options.host}:{server.server_port}", flush=True)
-    try:
+def main(address: str, models: list[str]) -> None:
+    """Serve models, each NAME=FOLDER, at HOST:PORT until interrupted."""
+    served = {}
+    for each in models:
+        name, _, folder = each.partition("=")
+        served[name] = ServedModel(folder)
+    host, _, port = address.rpartition(":")
+    server = Server((host, int(port)), served)
+    print(f"serving {', '.join(served)} on http://{host}:{server.server_port}", flush=True)
+    with contextlib.suppress(KeyboardInterrupt):
         server.serve_forever()
-    except KeyboardInterrupt:
-        sys.exit(0)
 
 
 if __name__ == "__main__":
-    main()
+    folders = [each.partition("=")[2] for each in sys.argv[2:]]
+    if not (re.fullmatch(r".+:\d+", "".join(sys.argv[1:2])) and all(map(os.path.isdir, folders))):
+        print(
+            "usage: python serve.py HOST:PORT NAME=FOLDER... (folders with a version, as FOLDER/1)"
+        )
+        sys.exit(2)
+    main(sys.argv[1], sys.argv[2:])

@@ -35,21 +35,6 @@ SMOKE = PretrainConfig(
     loop=LoopConfig(steps=40, global_batch_size=16, steps_per_loop=10, checkpoint_every=20),
 )
 
-# Minutes on a laptop: enough to see every metric change. Narrow and with a high rate, because wider
-# models or lower rates learn only the frequencies of pieces in such a short run (docs/findings.md).
-LAPTOP = PretrainConfig(
-    model=AlbertConfig(
-        embedding_size=64,
-        hidden_size=128,
-        num_layers=4,
-        num_heads=2,
-        intermediate_size=512,
-        max_positions=64,
-    ),
-    optimizer=OptimizerConfig(learning_rate=0.01, warmup_steps=100),
-    loop=LoopConfig(steps=1500, global_batch_size=32, steps_per_loop=50, checkpoint_every=250),
-)
-
 # Hours on a few cores: a block that learns faster, single words masked, and a rate that is constant
 # until the last fifth, so that a run can be shortened or extended without another schedule.
 MINI = PretrainConfig(
@@ -67,13 +52,27 @@ MINI = PretrainConfig(
     objective=Objective(pair_weight=0.1),
     masking=MaskingConfig(max_ngram=1),
     optimizer=OptimizerConfig(
-        name="adamw",
-        learning_rate=0.001,
-        warmup_steps=1000,
-        decay_steps=7200,
-        beta_2=0.98,
+        name="adamw", learning_rate=0.001, warmup_steps=1000, decay_steps=7200, beta_2=0.98
     ),
     loop=LoopConfig(steps=36_000, global_batch_size=64, steps_per_loop=100, checkpoint_every=500),
+)
+
+# Minutes on a laptop: the same recipe for a smaller model, enough to see every metric change.
+LAPTOP = dataclasses.replace(
+    MINI,
+    model=MINI.model.replace(
+        embedding_size=64,
+        hidden_size=128,
+        num_layers=4,
+        num_groups=1,
+        num_heads=2,
+        intermediate_size=512,
+        max_positions=64,
+    ),
+    optimizer=dataclasses.replace(
+        MINI.optimizer, learning_rate=0.002, warmup_steps=100, decay_steps=300
+    ),
+    loop=LoopConfig(steps=1500, global_batch_size=32, steps_per_loop=50, checkpoint_every=250),
 )
 
 

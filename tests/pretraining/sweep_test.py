@@ -111,12 +111,12 @@ def test_a_group_is_its_rows_of_the_papers_model_or_of_another():
 
 
 def test_warmup_and_schedule_keep_their_share():
-    # laptop: 1,500 steps, 100 of them warm-up. 300 is a fifth.
+    # laptop: 1,500 steps, the first 100 warm-up and the last 300 decay. 300 is a fifth.
     assert of_length(LAPTOP, 300) == (
         "loop.steps=300",
         "optimizer.warmup_steps=20",
         "optimizer.schedule_steps=0",
-        "optimizer.decay_steps=0",
+        "optimizer.decay_steps=60",
     )
     halves = ["optimizer.schedule_steps=20", "optimizer.decay_steps=5"]  # of 40
     assert of_length(settings.override(SMOKE, halves), 8) == (

@@ -136,7 +136,7 @@ class TestRequestsOfTheDocumentation:
             signatures.save(module, str(tmp_path / name / "1"), small_tokenizer, config)
             served.append(f"{name}={tmp_path / name}")
         script = pathlib.Path(__file__).parents[3] / "examples" / "serve.py"
-        command = [sys.executable, "-I", str(script), "--port=0", *served]
+        command = [sys.executable, "-I", str(script), "localhost:0", *served]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
             try:
                 url = server.stdout.readline().split()[-1]
