@@ -256,8 +256,6 @@ def main(address: str, models: list[str]) -> None:
 if __name__ == "__main__":
     folders = [each.partition("=")[2] for each in sys.argv[2:]]
     if not (re.fullmatch(r".+:\d+", "".join(sys.argv[1:2])) and all(map(os.path.isdir, folders))):
-        print(
-            "usage: python serve.py HOST:PORT NAME=FOLDER... (folders with a version, as FOLDER/1)"
-        )
+        print("usage: python serve.py HOST:PORT NAME=FOLDER... (with FOLDER/1/saved_model.pb)")
         sys.exit(2)
     main(sys.argv[1], sys.argv[2:])
