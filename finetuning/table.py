@@ -11,6 +11,9 @@ there are folders squad1 and squad2. `finetuning.train` fine-tunes each run on e
 resumes interrupted ones; runs and tasks may be added. If a fine-tuning fails, the command reports
 it, continues with the others and exits with status 2.
 
+Besides runs, --runs takes two baselines: random:RUN fine-tunes the encoder of RUN from new weights,
+and bag-of-words is logistic or ridge regression on TF-IDF, for classification and regression.
+
 The table lists each run's parameters, the dev scores in percent (SQuAD: F1/EM; medians over the
 seeds), their average (Avg), and the pretraining speed relative to --baseline. SQuAD 2.0 has two
 columns: the paper's protocol, which takes the threshold on the null score that is best for F1 on
@@ -36,16 +39,20 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
-from albert_tf.runtime import commands, outputs, settings
+from albert_tf.runtime import commands, outputs, pretrained, settings
 from albert_tf.runtime.bounds import POSITIVE
 from albert_tf.runtime.errors import InputError, InputNotFoundError, reading
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.kinds import KINDS
 from finetuning.datasets import TASKS
+from finetuning.datasets.task import Reading, Source
+from finetuning.reporting import bag_of_words
 from finetuning.reporting.paper_table import (
+    BAG_OF_WORDS,
     CONSTANT,
     Results,
     baselines_by_task,
+    name_of,
     speed_of,
     table_of,
 )
@@ -68,11 +75,17 @@ _FROM_MNLI = ("rte", "sts-b", "mrpc")
 class TableOptions(commands.CommandOptions):
     """The command line of `finetuning.table`."""
 
-    runs: tuple[str, ...] = commands.option("glob of pretraining runs; may be repeated")
+    runs: tuple[str, ...] = commands.option(
+        "glob of pretraining runs, name of a shipped model, random:RUN or bag-of-words; may be "
+        "repeated"
+    )
     tasks: str = commands.option("comma-separated: " + ", ".join(TASKS))
     data_dir: str = commands.option("a folder with a subfolder for each task")
     output: str = commands.option("the table's folder; an existing one is resumed")
     seeds: Annotated[int, POSITIVE] = commands.option("fine-tunings per run and task", 1)
+    max_train_examples: Annotated[int | None, POSITIVE] = commands.option(
+        "the most training examples of each task to use", None
+    )
     from_mnli: bool = commands.option(
         f"start {', '.join(_FROM_MNLI)} from the best of the run's MNLI models", False
     )
@@ -105,6 +118,10 @@ def main(options: TableOptions, run_command: Callable[[list[str]], int] | None =
         for task in sorted(tasks, key=lambda name: options.from_mnli and name in _FROM_MNLI):
             target = _target(options, run, task)
             print(f"== {target}", flush=True)
+            if run == BAG_OF_WORDS:
+                if TASKS[task].kind in bag_of_words.KINDS and not options.dry_run:
+                    results[run, task] = [_bag_of_words(options, task, folders[task])]
+                continue
             if not (start := _start(options, run, task)):
                 failures.append(
                     f"failed: {target}: no finished run in {_target(options, run, 'mnli')}"
@@ -124,7 +141,12 @@ def main(options: TableOptions, run_command: Callable[[list[str]], int] | None =
 
 
 def _target(options: TableOptions, run: str, task: str) -> str:
-    return os.path.join(options.output, os.path.basename(run), task)
+    return os.path.join(options.output, name_of(run), task)
+
+
+def _bag_of_words(options: TableOptions, task: str, folder: str) -> dict[str, Any]:
+    source = Source(folder, reading=Reading(max_train_examples=options.max_train_examples))
+    return bag_of_words.result_of(TASKS[task], TASKS[task].read(source))
 
 
 def _start(options: TableOptions, run: str, task: str) -> str | None:
@@ -163,6 +185,8 @@ def _command(options: TableOptions, start: str, task: str, data: str, target: st
         f"--device={options.device}",
         f"--cache_dir={os.path.join(options.output, 'features')}",
     ]
+    if options.max_train_examples:
+        command.append(f"--max_train_examples={options.max_train_examples}")
     return [*command, *(part for assignment in options.set for part in ("--set", assignment))]
 
 
@@ -185,6 +209,7 @@ def _write(
     baseline: str,
 ) -> str:
     table = table_of(runs, tasks, results, baseline)
+    os.makedirs(options.output, exist_ok=True)  # without a fine-tuning it does not exist yet
     with outputs.new_file(os.path.join(options.output, "table.md")) as partial:
         with open(partial, "w", encoding="utf-8") as file:
             file.write(table + "\n")
@@ -212,19 +237,17 @@ def _flat(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def _runs(patterns: Sequence[str]) -> list[str]:
-    found = [os.path.normpath(path) for each in patterns for path in sorted(glob.glob(each))]
-    runs = [path for path in found if os.path.isfile(RunDir(path).config_path)]
-    runs = list(dict.fromkeys(runs))
-    names = [os.path.basename(path) for path in runs]
-    if twice := [path for path, name in zip(runs, names, strict=True) if names.count(name) > 1]:
+    runs = list(dict.fromkeys(run for pattern in patterns for run in _matches(pattern)))
+    names = [name_of(run) for run in runs]
+    if twice := [run for run, name in zip(runs, names, strict=True) if names.count(name) > 1]:
         raise InputError(
             "--runs must have different names, because OUTPUT/RUN is each run's folder. Received: "
             f"{' and '.join(twice)}. Rename one, or make separate tables."
         )
-    for path in runs:
-        if RunDir(path).is_unfinished:
+    for run in runs:
+        if RunDir(run).is_unfinished:
             raise InputError(
-                f"--runs: {path} is not complete. Repeat its command to finish it, or pass only "
+                f"--runs: {run} is not complete. Repeat its command to finish it, or pass only "
                 "the others."
             )
     if not runs:
@@ -234,9 +257,23 @@ def _runs(patterns: Sequence[str]) -> list[str]:
     return runs
 
 
+def _matches(pattern: str) -> list[str]:
+    """Return the runs that an item of --runs stands for."""
+    if pattern == BAG_OF_WORDS:
+        return [pattern]
+    if pattern.startswith(pretrained.RANDOM):
+        return [
+            pretrained.RANDOM + run for run in _matches(pattern.removeprefix(pretrained.RANDOM))
+        ]
+    if pattern in pretrained.names() and not os.path.exists(pattern):
+        return [pattern]
+    found = map(os.path.normpath, sorted(glob.glob(pattern)))
+    return [path for path in found if os.path.isfile(RunDir(path).config_path)]
+
+
 def _baseline(options: TableOptions, runs: Sequence[str]) -> str:
     if options.baseline is None:
-        return runs[0]
+        return next(filter(speed_of, runs), runs[0])
     if speed_of(options.baseline) is None:
         raise InputError(
             "--baseline must be a complete pretraining run with its speed in result.json. "

@@ -51,7 +51,11 @@ class FinetuneOptions(commands.CommandOptions):
         "the share of the training examples to use as the dev part, if there is none", 0.0
     )
     max_train_examples: int | None = commands.option("the most training examples to use", None)
-    init: str | None = commands.option("a run, a converted folder or an exported encoder", None)
+    init: str | None = commands.option(
+        "a run, a converted folder, an exported encoder or the name of a shipped model; "
+        "random:PATH for the same encoder with new weights",
+        None,
+    )
     init_from_task: str | None = commands.option("a fine-tuned run, instead of --init", None)
     unfinished: bool = commands.option(
         "accept a run that has not ended and use its last checkpoint", False
@@ -90,7 +94,7 @@ def main(options: FinetuneOptions, open_run: Callable[[str], RunDir] = RunDir) -
     share = config.training.threshold_share
     cache = None if options.dry_run else options.cache_dir
     finetuner = Finetuner(options.task, task, data, source, start.tokenizer, strategy, cache, share)
-    training_source = TrainingSource(os.path.abspath(start.path), start.model)
+    training_source = TrainingSource(start.origin, start.model)
     if options.seeds == 1:
         finetuner.run(config, open_run(options.run_dir), training_source, options.dry_run)
         return

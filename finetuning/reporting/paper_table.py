@@ -7,11 +7,13 @@ from typing import Any
 
 from albert_tf import info
 from albert_tf.models.checkpoints import load_config
+from albert_tf.runtime import pretrained
 from albert_tf.runtime.run_dir import RunDir
 from finetuning.datasets import TASKS
 from finetuning.reporting.report import AT_BEST_THRESHOLD, by_metric
 
 CONSTANT = "always the same answer"
+BAG_OF_WORDS = "bag-of-words"  # a row without an encoder
 Results = dict[tuple[str, str], list[dict[str, Any]]]  # (run, task) -> one result per seed
 
 
@@ -24,7 +26,7 @@ def table_of(runs: Sequence[str], tasks: Sequence[str], results: Results, baseli
         cells, averaged = [], []
         for title, (task, names) in columns.items():
             if (run, task) not in results:
-                cells.append("failed")
+                cells.append("" if run == BAG_OF_WORDS else "failed")
                 continue
             values = _medians(results[run, task])
             errors = _medians([by_metric(each, "standard_error") for each in results[run, task]])
@@ -35,8 +37,8 @@ def table_of(runs: Sequence[str], tasks: Sequence[str], results: Results, baseli
         speed = speed_of(run)
         rows.append(
             (
-                os.path.basename(run),
-                f"{load_config(run).param_count():,}",
+                name_of(run),
+                "" if run == BAG_OF_WORDS else f"{load_config(_path_of(run)).param_count():,}",
                 *cells,
                 f"{statistics.mean(averaged):.1f}" if complete else "",
                 f"{speed / unit:.1f}x" if speed and unit else "",
@@ -87,6 +89,17 @@ def _medians(every: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         name for name, value in every[0].items() if name in common and isinstance(value, float)
     ]
     return {name: statistics.median(result[name] for result in every) for name in names}
+
+
+def name_of(run: str) -> str:
+    """Return the name of a run's row and of its folder."""
+    if run == BAG_OF_WORDS:
+        return run
+    return os.path.basename(_path_of(run)) + "-random" * run.startswith(pretrained.RANDOM)
+
+
+def _path_of(run: str) -> str:
+    return pretrained.locate(run.removeprefix(pretrained.RANDOM))
 
 
 def speed_of(run: str) -> float | None:

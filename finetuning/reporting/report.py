@@ -54,18 +54,26 @@ def result_of(
     result: dict[str, Any] = {"metric": deciding, **scores}
     for other, (values, _) in others:
         result |= {f"{key}_{other}": value for key, value in values.items()}
-    if baselines := baselines_of(task, data, name):
-        result |= {"baseline": baselines[deciding], "baselines": baselines}
-    if errors := standard_errors(task, data.task.kind, predictions, data.dev[name]):
-        result |= {"standard_error": errors[deciding], "standard_errors": errors}
+    result |= baselines_and_errors(task, data, name, predictions, deciding)
     best = max(rows, key=lambda row: row[f"dev/{deciding}"])
     return result | {
-        "dev_examples": len(data.dev[name]),
         "steps": int(rows[-1]["step"]),
         "best_step": int(best["step"]),
         "evaluations": len(rows),
         "seconds": round(sum(row["seconds"] for row in rows), 1),
     }
+
+
+def baselines_and_errors(
+    task: Task, data: Data, name: str, predictions: Sequence[Prediction], deciding: str
+) -> dict[str, Any]:
+    """Return what puts the scores on the dev set `name` in perspective, as in result.json."""
+    result: dict[str, Any] = {"dev_examples": len(data.dev[name])}
+    if baselines := baselines_of(task, data, name):
+        result |= {"baseline": baselines[deciding], "baselines": baselines}
+    if errors := standard_errors(task, data.task.kind, predictions, data.dev[name]):
+        result |= {"standard_error": errors[deciding], "standard_errors": errors}
+    return result
 
 
 def constant_answer(data: Data) -> tuple[str, Prediction] | None:

@@ -1,6 +1,7 @@
 """The starting point of a fine-tuning: the encoder, its vocabulary, its configuration."""
 
 import dataclasses
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -32,6 +33,7 @@ class StartingPoint:
     Attributes:
       path: a run folder, a converted folder or an exported encoder.
       is_task: True for a fine-tuned run, whose head is kept if the labels are the same.
+      is_random: True for new weights instead of those at `path`.
       tokenizer: the encoder's vocabulary.
       config: the encoder's configuration.
     """
@@ -40,6 +42,12 @@ class StartingPoint:
     is_task: bool
     tokenizer: Tokenizer
     config: AlbertConfig
+    is_random: bool = False
+
+    @property
+    def origin(self) -> str:
+        """The starting point as the run's config.json has it."""
+        return pretrained.RANDOM * self.is_random + os.path.abspath(self.path)
 
     @staticmethod
     def of(
@@ -59,7 +67,13 @@ class StartingPoint:
             raise InputError(
                 f"pass either --init or --init_from_task. Received: {init!r}, {init_from_task!r}."
             )
-        path = pretrained.locate(str(init or init_from_task))
+        path = str(init or init_from_task)
+        is_random = path.startswith(pretrained.RANDOM) and not os.path.exists(path)
+        if is_random and init_from_task:
+            raise InputError(
+                f"--init_from_task must not begin with {pretrained.RANDOM}. Received: {path!r}."
+            )
+        path = pretrained.locate(path.removeprefix(pretrained.RANDOM) if is_random else path)
         config = load_exported_config(path) if is_saved_model(path) else load_config(path)
         if init_from_task and (kind := _kind_of(path)) not in KINDS:
             raise InputError(
@@ -77,12 +91,13 @@ class StartingPoint:
                 f"with, of {config.vocab_size:,} pieces. Received: {vocabulary.vocab_size:,} "
                 "pieces."
             )
-        return StartingPoint(path, init_from_task is not None, vocabulary, config)
+        return StartingPoint(path, init_from_task is not None, vocabulary, config, is_random)
 
     def model(self, config: FinetuneConfig) -> TaskModel:
         """Return the task's model on the encoder, with a new head or that of the same task."""
         encoder = AlbertEncoder(config.model).create_weights()
-        set_variables(encoder, load_encoder(self.path).variables, self.path)
+        if not self.is_random:
+            set_variables(encoder, load_encoder(self.path).variables, self.path)
         model = KINDS[config.task.kind].model(encoder, config.task).create_weights()
         if self.is_task:
             source_model = load_task_model(self.path)

@@ -20,7 +20,7 @@ def test_the_same_weights_slots_and_batch():
         max_positions=16,
     )
     config = PretrainConfig(model=model, precision="mixed_bfloat16")
-    text = lower_step(config, 4, 16, 3, OfficialPretrainer)
+    text = lower_step(config, 4, 16, 3, make_model=OfficialPretrainer)
     parameters = model.param_count() + sum(head_param_counts(model).values())
     # Three features of [4, 16], three of [4, 3], two of [4]; the counter and the learning rate.
     batch = 4 * (3 * 4 * 16 + 3 * 4 * 3 + 2 * 4)

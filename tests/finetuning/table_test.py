@@ -233,6 +233,37 @@ def test_a_failure_is_told_and_the_others_go_on(
     assert capsys.readouterr().err.count("failed: ") == 2
 
 
+def test_baselines_are_rows(runs: pathlib.Path, fruit: str, tmp_path: pathlib.Path):
+    """Words tell fruit from tools; SQuAD has no row for them."""
+    (tmp_path / "data").mkdir()
+    shutil.copytree(fruit, tmp_path / "data" / "text_classification")
+    (tmp_path / "data" / "squad1").mkdir()
+    begun: list[list[str]] = []
+
+    def run(command: list[str]) -> int:
+        begun.append(command)
+        return 2
+
+    options = TableOptions(
+        ("bag-of-words", f"random:{runs}/a"),
+        "text_classification,squad1",
+        str(tmp_path / "data"),
+        str(tmp_path / "t"),
+        max_train_examples=100,
+    )
+    assert table.main(options, run) == commands.USAGE_ERROR
+    assert [command[4:6] for command in begun] == [
+        [f"--init=random:{runs}/a", f"--run_dir={tmp_path}/t/a-random/{task}"]
+        for task in ("text_classification", "squad1")
+    ]
+    assert all(command[-1] == "--max_train_examples=100" for command in begun)
+    words, random = (tmp_path / "t" / "table.md").read_text().splitlines()[2:4]
+    assert words.startswith("| bag-of-words |  | 100.0") and words.endswith("|  |  |  |")
+    assert random.startswith("| a-random | ") and random.count("failed") == 2
+    with pytest.raises(InputNotFoundError, match="matches no run: random:nowhere"):
+        table._runs(("random:nowhere",))
+
+
 def test_two_runs_of_one_name(start: str, runs: pathlib.Path, tmp_path: pathlib.Path):
     twice = table._runs((f"{runs}/*", f"{runs}/a"))
     assert [pathlib.Path(path).name for path in twice] == ["a", "b"]

@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+import tf_keras
 
+from albert_tf.models.encoder import load_encoder
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.runtime.run_dir import RunDir
-from albert_tf.tasks.classifier import featurize_texts
+from albert_tf.tasks.classifier import ClassifierTask, featurize_texts
 from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds import KINDS
@@ -26,7 +28,7 @@ from finetuning.datasets.task import Source
 from finetuning.datasets.text_classification import TextClassification
 from finetuning.reporting import report
 from finetuning.train import FinetuneOptions, main
-from finetuning.training.config import Plan, TrainingConfig
+from finetuning.training.config import FinetuneConfig, Plan, TrainingConfig
 from finetuning.training.feature_cache import features_of
 from finetuning.training.starting_point import StartingPoint
 from tests.finetuning.conftest import QUICK
@@ -358,3 +360,23 @@ def test_the_standard_error_of_a_correlation_is_that_of_resamples():
     ]
     errors = report.standard_errors(TASKS["cola"], "classifier", answers, examples)
     assert errors["mcc"] == pytest.approx(1 / 20, rel=0.2)
+
+
+def test_a_random_start_has_the_shape_of_its_run(start: str):
+    given = StartingPoint.of(start, None, None)
+    random = StartingPoint.of(f"random:{start}", None, None)
+    assert random.origin == f"random:{given.origin}" and given.origin == start
+    config = FinetuneConfig(given.config, ClassifierTask(("a", "b")))
+    tf_keras.utils.set_random_seed(2)
+    first, second, trained = (point.model(config).encoder for point in (random, random, given))
+    for a, b in zip(trained.weights, load_encoder(start).weights, strict=True):
+        np.testing.assert_array_equal(a, b)
+    kernel = "attention_0/query/kernel:0"
+    kernels = [
+        next(w.numpy() for w in encoder.weights if w.name.endswith(kernel))
+        for encoder in (first, second, trained)
+    ]
+    assert all(abs(each).max() <= 2 * given.config.initializer_range for each in kernels[:2])
+    assert (kernels[0] != kernels[1]).any() and (kernels[0] != kernels[2]).any()
+    with pytest.raises(InputError, match="--init_from_task must not begin with random:"):
+        StartingPoint.of(None, f"random:{start}", None)

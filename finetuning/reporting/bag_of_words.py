@@ -1,0 +1,68 @@
+"""A baseline without an encoder: TF-IDF of words, with logistic or ridge regression."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from albert_tf.tasks.examples import TextExample
+from finetuning.datasets.task import Data, Prediction, Task
+from finetuning.reporting import report
+
+KINDS = ("classifier", "regressor")
+
+
+def result_of(task: Task, data: Data) -> dict[str, Any]:
+    """Train on the training examples and return the scores on the first dev set, as result.json.
+
+    Words and pairs of words are weighted by TF-IDF with logarithmic counts. A pair of texts has the
+    features of each, their products and absolute differences, and its cosine. scikit-learn's
+    settings are the defaults; there is nothing random.
+
+    Args:
+      task: of a kind in `KINDS`.
+      data: its examples.
+    """
+    (name, dev), *_ = data.dev.items()
+    predictions = _predict(data, dev)
+    scores = {"metric": task.metrics[0], **task.score(predictions, dev)}
+    return scores | report.baselines_and_errors(task, data, name, predictions, task.metrics[0])
+
+
+def _predict(data: Data, dev: Sequence[TextExample]) -> list[Prediction]:
+    from sklearn.linear_model import LogisticRegression, Ridge
+
+    train, test = _features(data.train, dev)
+    labels = np.array([example.label for example in data.train])
+    if data.task.kind == "regressor":
+        scores = Ridge().fit(train, labels).predict(test)
+        return [{"score": float(score)} for score in scores]
+    model = LogisticRegression(max_iter=1000).fit(train, labels.astype(int))
+    probabilities = np.zeros([len(dev), len(data.task.labels)])
+    probabilities[:, model.classes_] = model.predict_proba(test)
+    names = data.task.labels
+    return [
+        {"label": names[row.argmax()], "probabilities": dict(zip(names, row.tolist(), strict=True))}
+        for row in probabilities
+    ]
+
+
+def _features(train: Sequence[TextExample], dev: Sequence[TextExample]) -> tuple[Any, Any]:
+    """Return the features of both parts, sparse [examples, features]."""
+    from scipy.sparse import csr_matrix, hstack
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    tokens = r"\w+|[^\w\s]"  # words of any length, and punctuation marks
+    vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=tokens)
+    vectorizer.fit([text for example in train for text in (example.first, example.second) if text])
+
+    def features(examples: Sequence[TextExample]) -> Any:
+        a = vectorizer.transform([example.first for example in examples])
+        if examples[0].second is None:
+            return a
+        b = vectorizer.transform([example.second for example in examples])
+        products = a.multiply(b).tocsr()
+        cosine = csr_matrix(products.sum(axis=1))
+        return hstack([a, b, products, abs(a - b), cosine]).tocsr()
+
+    return features(train), features(dev)

@@ -1,0 +1,65 @@
+"""The baseline without an encoder, on data whose answer words decide."""
+
+import random
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+from albert_tf.tasks.classifier import ClassifierTask
+from albert_tf.tasks.examples import TextExample
+from albert_tf.tasks.regressor import RegressorTask
+from finetuning.datasets import TASKS
+from finetuning.datasets.task import Data
+from finetuning.reporting import bag_of_words
+
+WORDS = ("apple", "saw", "pear", "hammer", "plum", "file")
+
+
+def texts(count: int, seed: int) -> list[str]:
+    rng = random.Random(seed)
+    return [" ".join(rng.choices(WORDS, k=6)) for _ in range(count)]
+
+
+def result(name: str, task: object, train: Sequence, dev: Sequence) -> dict:
+    return bag_of_words.result_of(TASKS[name], Data(task, train, {"dev": dev}))
+
+
+def test_a_word_that_decides():
+    def examples(count: int, seed: int) -> list[TextExample]:
+        return [TextExample(each, None, int("plum" in each)) for each in texts(count, seed)]
+
+    train, dev = examples(400, 0), examples(100, 1)
+    found = result("sst-2", ClassifierTask(("bad", "good")), train, dev)
+    assert found["accuracy"] > 0.95 and found["metric"] == "accuracy"
+    assert found["dev_examples"] == 100
+    most = round(np.mean([example.label for example in train]))
+    assert found["baseline"] == np.mean([example.label == most for example in dev])
+
+
+def test_order_counts_in_pairs_of_words():
+    def examples(count: int, seed: int) -> list[TextExample]:
+        return [TextExample(each, None, int("saw apple" in each)) for each in texts(count, seed)]
+
+    found = result("sst-2", ClassifierTask(("no", "yes")), examples(2000, 0), examples(300, 1))
+    assert found["accuracy"] > found["baseline"] + 0.05
+
+
+def test_a_label_that_does_not_occur_has_probability_0():
+    train = [TextExample(text, None, 2 * int("plum" in text)) for text in texts(50, 0)]
+    task = ClassifierTask(("a", "b", "c"))
+    predictions = bag_of_words._predict(Data(task, train, {}), [TextExample("a plum")])
+    assert predictions[0]["probabilities"]["b"] == 0
+    assert sum(predictions[0]["probabilities"].values()) == pytest.approx(1)
+
+
+def test_similarity_is_seen_by_the_cosine():
+    """The score is the cosine of single words, nearly a feature."""
+    pairs = list(zip(texts(500, 0), texts(500, 1), strict=True))
+    vectors = TfidfVectorizer().fit([text for pair in pairs for text in pair])
+    a, b = (vectors.transform(column) for column in zip(*pairs, strict=True))
+    cosine = np.asarray(a.multiply(b).sum(axis=1))[:, 0]
+    examples = [TextExample(*pair, float(score)) for pair, score in zip(pairs, cosine, strict=True)]
+    found = result("sts-b", RegressorTask(pair=True), examples[:400], examples[400:])
+    assert found["pearson"] > 0.8
