@@ -10,9 +10,9 @@ set -euo pipefail
 corpus=$(realpath "$1") output=$(realpath -m "$2")
 shift 2
 cd "$(dirname "$0")/../../.."
-corpus_of() { echo "--corpus=jsonl:$corpus/$1*.jsonl.gz"; }
+corpus_of() { echo "--corpus=jsonl:$corpus/$1*.jsonl.gz"; }  # of the files that begin with $1
 
-python -m data.train_tokenizer "$(corpus_of)" --vocab_size="${VOCAB_SIZE:-16000}" \
+python -m data.train_tokenizer "$(corpus_of "")" --vocab_size="${VOCAB_SIZE:-16000}" \
   --max_sentences=600000 --output="$output/tokenizer"
 build() {
   python -m data.build "$(corpus_of "$1")" --tokenizer="$output/tokenizer" --seq_length=128 \
