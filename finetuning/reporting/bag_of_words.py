@@ -15,9 +15,9 @@ KINDS = ("classifier", "regressor")
 def result_of(task: Task, data: Data) -> dict[str, Any]:
     """Train on the training examples and return the scores on the first dev set, as result.json.
 
-    Words and pairs of words are weighted by TF-IDF with logarithmic counts. A pair of texts has the
-    features of each, their products and absolute differences, and its cosine. scikit-learn's
-    settings are the defaults; there is nothing random.
+    Words are weighted by TF-IDF with logarithmic counts. A pair of texts has the features of each,
+    their products and absolute differences, and its cosine. scikit-learn's settings are the
+    defaults; there is nothing random.
 
     Args:
       task: of a kind in `KINDS`.
@@ -53,7 +53,7 @@ def _features(train: Sequence[TextExample], dev: Sequence[TextExample]) -> tuple
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     tokens = r"\w+|[^\w\s]"  # words of any length, and punctuation marks
-    vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=tokens)
+    vectorizer = TfidfVectorizer(sublinear_tf=True, token_pattern=tokens)
     vectorizer.fit([text for example in train for text in (example.first, example.second) if text])
 
     def features(examples: Sequence[TextExample]) -> Any:

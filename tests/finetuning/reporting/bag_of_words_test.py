@@ -38,14 +38,6 @@ def test_a_word_that_decides():
     assert found["baseline"] == np.mean([example.label == most for example in dev])
 
 
-def test_order_counts_in_pairs_of_words():
-    def examples(count: int, seed: int) -> list[TextExample]:
-        return [TextExample(each, None, int("saw apple" in each)) for each in texts(count, seed)]
-
-    found = result("sst-2", ClassifierTask(("no", "yes")), examples(2000, 0), examples(300, 1))
-    assert found["accuracy"] > found["baseline"] + 0.05
-
-
 def test_a_label_that_does_not_occur_has_probability_0():
     train = [TextExample(text, None, 2 * int("plum" in text)) for text in texts(50, 0)]
     task = ClassifierTask(("a", "b", "c"))
