@@ -1,0 +1,52 @@
+"""Filling blanks in Python, with the graph that is exported."""
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from albert_tf.export.modules.fill_mask import FillMaskModule
+from albert_tf.models.pretrainer import load_pretrainer
+from albert_tf.runtime.errors import InputError
+from albert_tf.text.tokenizer import load_tokenizer
+
+
+class FillMask:
+    """A pretrained model, ready to fill blanks.
+
+    >>> fill = albert_tf.load_fill_mask("albert-mini-en")
+    >>> fill(["The capital of France is [MASK]."])
+
+    Args:
+      path: a pretraining run, a converted folder or the name of a shipped model.
+      top_k: the number of pieces predicted for each mask.
+    """
+
+    def __init__(self, path: str, top_k: int = 5) -> None:
+        self._module = FillMaskModule(load_pretrainer(path), load_tokenizer(path), top_k)
+
+    def __call__(self, texts: Sequence[str]) -> list[list[list[tuple[str, float]]]]:
+        """Return, for each text and each [MASK] in it, pieces with probabilities, best first.
+
+        A piece that begins with U+2581 begins a word. Masks outside the window that
+        `FillMaskModule` describes have no list.
+
+        Raises:
+          InputError: `texts` is a single string.
+        """
+        if isinstance(texts, str):
+            raise InputError(f"texts must be a list of strings. Received: {texts[:80]!r}.")
+        outputs = self._module.serve(tf.constant(list(texts), tf.string))
+        pieces, probabilities = (outputs[name].numpy() for name in ("pieces", "probabilities"))
+        return [
+            [
+                [(piece.decode(), float(p)) for piece, p in zip(*mask, strict=True)]
+                for mask in zip(*row, strict=True)
+                if mask[0][0]
+            ]
+            for row in zip(pieces, probabilities, strict=True)
+        ]
+
+
+def load_fill_mask(path: str, top_k: int = 5) -> FillMask:
+    """Load a pretrained model to fill blanks; see `FillMask`."""
+    return FillMask(path, top_k)
