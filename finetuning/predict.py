@@ -31,7 +31,7 @@ from albert_tf.runtime import commands, outputs
 from albert_tf.runtime.bounds import POSITIVE, one_of
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.run_dir import RunDir
-from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample
+from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample, TokenExample
 from albert_tf.tasks.predictor import Predictor, load_predictor
 from finetuning.datasets import TASKS, reading_of, task_name
 from finetuning.datasets.selection import read_part
@@ -221,7 +221,9 @@ def _example(line: str, task: Any, path: str, number: int, columns: Sequence[str
         ) from None
 
 
-def _from_cells(cells: list[str], task: Any) -> TextExample:
+def _from_cells(cells: list[str], task: Any) -> TextExample | TokenExample:
+    if task.kind == "token_classifier":
+        return TokenExample("\t".join(cells))
     if task.kind not in ("classifier", "regressor") or len(cells) != 1 + task.pair:
         raise ValueError
     return TextExample(cells[0], cells[1] if task.pair else None)
@@ -234,6 +236,8 @@ def _from_json(row: dict[str, Any], task: Any, columns: Sequence[str]) -> Any:
             names = columns
         texts = [_text(row, name) for name in names]
         return TextExample(texts[0], texts[1] if task.pair else None)
+    if task.kind == "token_classifier":
+        return TokenExample(_text(row, (*columns, "text")[0]))
     question, context = _text(row, "question"), _text(row, "context")
     if task.kind == "span":
         name = row.get("id")
@@ -257,7 +261,7 @@ def _expected_line(task: Any) -> str:
         return "A line must be a JSON object with question and context."
     if task.kind == "multiple_choice":
         return "A line must be a JSON object with question, context and options."
-    if task.pair:
+    if getattr(task, "pair", False):
         return "A line must be two texts separated by a tab, or a JSON object."
     return "A line must be a text without tabs, or a JSON object with the key text."
 

@@ -44,9 +44,14 @@ class FinetuneOptions(commands.CommandOptions):
     )
     tfds: bool = commands.option("read the dataset prepared by TFDS; nothing is downloaded", False)
     text_column: tuple[str, ...] = commands.option(
-        "the column of the text in your own table; given twice for pairs", ()
+        "the column of the text in your own table; given twice for pairs; in CoNLL columns, its "
+        "number from 0",
+        (),
     )
     label_column: str = commands.option("the column of the label in your own table", "label")
+    column_separator: str = commands.option(
+        "the separator of CoNLL columns; by default tabs, or else white space", ""
+    )
     dev_fraction: float = commands.option(
         "the share of the training examples to use as the dev part, if there is none", 0.0
     )
@@ -108,7 +113,14 @@ def main(options: FinetuneOptions, open_run: Callable[[str], RunDir] = RunDir) -
 
 def _reading(options: FinetuneOptions) -> Reading:
     columns = tuple(options.text_column), options.label_column
-    reading = Reading(*columns, options.dev_fraction, options.max_train_examples)
+    reading = Reading(
+        *columns, options.dev_fraction, options.max_train_examples, options.column_separator
+    )
+    if options.column_separator and options.task != "token_classification":
+        raise InputError(
+            "--column_separator is for the CoNLL columns of --task=token_classification. Received: "
+            f"--task={options.task}. Leave it out."
+        )
     if columns != (Reading().text_column, Reading().label_column) and options.task not in OWN:
         raise InputError(
             f"--text_column and --label_column are for your own tables ({', '.join(OWN)}). "

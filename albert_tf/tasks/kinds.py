@@ -10,7 +10,7 @@ from albert_tf.tasks.classifier import (
     decode_labels,
     featurize_texts,
 )
-from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample
+from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample, TokenExample
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.multiple_choice import (
     MultipleChoice,
@@ -26,6 +26,9 @@ from albert_tf.tasks.spans.answers import average_spans, decode_spans
 from albert_tf.tasks.spans.features import SpanFeatures, featurize_spans
 from albert_tf.tasks.spans.model import SpanModel
 from albert_tf.tasks.task_model import TaskModel
+from albert_tf.tasks.tokens.entities import decode_tokens
+from albert_tf.tasks.tokens.features import TokenFeatures, featurize_tokens
+from albert_tf.tasks.tokens.model import TokenClassifier
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,6 +86,14 @@ KINDS = {
         decode_spans,
         average_spans,
         SpanFeatures,
+    ),
+    "token_classifier": Kind(
+        TokenExample,
+        TokenClassifier,
+        featurize_tokens,
+        decode_tokens,
+        average_logits,
+        TokenFeatures,
     ),
 }
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
-from albert_tf.tasks.examples import TextExample
+from albert_tf.tasks.examples import TextExample, TokenExample
 from finetuning.datasets.task import Source, Task
 
 
@@ -101,10 +101,14 @@ def split(examples: Sequence[Any], fraction: float) -> tuple[list[Any], list[Any
     """
     parts: tuple[list[Any], list[Any]] = ([], [])
     for example in examples:
-        is_text = isinstance(example, TextExample)
-        text = (example.first, example.second) if is_text else example.context
-        parts[_draw(text, "dev") < fraction].append(example)
+        parts[_draw(_text_of(example), "dev") < fraction].append(example)
     return parts
+
+
+def _text_of(example: Any) -> Any:
+    if isinstance(example, TextExample):
+        return example.first, example.second
+    return example.text if isinstance(example, TokenExample) else example.context
 
 
 def _draw(value: Any, purpose: str) -> float:

@@ -85,6 +85,8 @@ def constant_answer(data: Data) -> tuple[str, Prediction] | None:
     if kind == "span":
         empty: Prediction = {"answer": "", "n_best": [], "null_score": 0.0}
         return ("no answer to any question", empty) if task.answerable else None
+    if kind == "token_classifier":
+        return _constant_spans(data)
     labels = [each.label for each in data.train]
     if kind == "regressor":
         mean = statistics.fmean(labels)
@@ -98,6 +100,10 @@ def constant_answer(data: Data) -> tuple[str, Prediction] | None:
     probabilities = dict.fromkeys(task.labels, 0.0)
     words = f"always `{name}`, the most frequent label in training"
     return words, {"label": name, "probabilities": probabilities}
+
+
+def _constant_spans(data: Data) -> tuple[str, Prediction] | None:
+    return None if data.task.scheme == "words" else ("no entity in any text", {"entities": []})
 
 
 def baselines_of(task: Task, data: Data, name: str) -> dict[str, float]:
