@@ -1,0 +1,91 @@
+"""Runs of token classification: predictions, ensembles and exports from their files."""
+
+import json
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import albert_tf
+from albert_tf.export import __main__ as export
+from albert_tf.runtime.errors import InputError
+from albert_tf.tasks.tokens.model import TokenTask
+from finetuning import ensemble, predict
+from finetuning.datasets import TASKS
+from finetuning.datasets.task import Source
+from finetuning.reporting.report import fingerprint
+from tests.finetuning.untrained import leave_run, leave_weights
+
+NAME = "token_classification"
+SECTION = TokenTask(("person", "place"), seq_length=24, doc_stride=8)
+ROWS = "An O\napple O\nfrom O\nNew B-place\nYork I-place\n\nAnn B-person\n"
+
+
+@pytest.fixture
+def runs(start: str, tmp_path: pathlib.Path) -> list[str]:
+    """Two runs without training, of the data in `data`."""
+    (tmp_path / "data").mkdir()
+    for part in ("train", "dev", "test"):
+        (tmp_path / "data" / f"{part}.conll").write_text(ROWS)
+    data = fingerprint(TASKS[NAME].read(Source(str(tmp_path / "data"))))
+    paths = [leave_run(start, tmp_path / name, NAME, SECTION, data) for name in ("a", "b")]
+    for seed, path in enumerate(paths):
+        leave_weights(path, seed)
+    return paths
+
+
+def test_predictions_of_lines_and_of_parts(runs, tmp_path):
+    lines = ["Ann, from New York.", json.dumps({"text": "a\tfile"}), "", "with\ta tab"]
+    (tmp_path / "in.txt").write_text("\n".join(lines) + "\n")
+    out = tmp_path / "out.jsonl"
+    predict.main(predict.PredictOptions(runs[0], str(tmp_path / "in.txt"), str(out)))
+    found = [json.loads(line) for line in out.read_text().splitlines()]
+    texts = [lines[0], "a\tfile", "", "with\ta tab"]
+    assert found == albert_tf.load_predictor(runs[0])(texts)
+    for text, prediction in zip(texts, found, strict=True):
+        for each in prediction["entities"]:
+            assert text[each["start"] : each["end"]] == each["text"] and each["text"]
+    submission = tmp_path / "test.conll"
+    options = predict.PredictOptions(
+        runs[0], str(tmp_path / "in.txt"), str(out), part="test", submission=str(submission)
+    )
+    predict.main(
+        predict.dataclasses.replace(options, data_dir=str(tmp_path / "data"), format="tsv")
+    )
+    tags = [line.split("\t") for line in submission.read_text().split("\n") if line]
+    assert [token for token, _ in tags] == ["An", "apple", "from", "New", "York", "Ann"]
+    assert {tag for _, tag in tags} <= set(SECTION.tags)
+    assert len(out.read_text().splitlines()) == 2
+    (tmp_path / "in.txt").write_text('{"text": 3}\n')
+    with pytest.raises(InputError, match="in.txt:1: text must be a text.*with the key text"):
+        predict.main(predict.PredictOptions(runs[0], str(tmp_path / "in.txt")))
+
+
+def test_an_ensemble_averages_probabilities(runs, tmp_path):
+    data, output = str(tmp_path / "data"), tmp_path / "both"
+    options = ensemble.EnsembleOptions(tuple(runs), str(output), data, select="all")
+    ensemble.main(options)
+    result = json.loads((output / "result.json").read_text())
+    assert result["members"] == runs and set(result["ensemble"]) == {"f1", "precision", "recall"}
+    config = json.loads((tmp_path / "b" / "config.json").read_text())
+    config["task"]["doc_stride"] = 5
+    (tmp_path / "b" / "config.json").write_text(json.dumps(config))
+    with pytest.raises(InputError, match=r"must have the same vocabulary and the same.*doc_stride"):
+        ensemble.main(ensemble.dataclasses.replace(options, output=str(tmp_path / "other")))
+
+
+def test_the_command_exports_it(runs, tmp_path):
+    output = str(tmp_path / "export")
+    export.main(export.ExportOptions(runs[0], output))
+    loaded = tf.saved_model.load(f"{output}/1").signatures
+    text = "Ann, from New York."
+    found = loaded["serving_default"](text=tf.constant([text]))
+    (wanted,) = albert_tf.load_predictor(runs[0])([text])
+    assert found["label"].numpy()[0].astype(str).tolist() == [
+        e["label"] for e in wanted["entities"]
+    ]
+    np.testing.assert_array_equal(found["start"][0], [e["start"] for e in wanted["entities"]])
+    (tmp_path / "e.json").write_text("{}")
+    with pytest.raises(InputError, match="--depths is only for"):
+        export.main(export.ExportOptions(runs[0], str(tmp_path / "x"), depths="1"))
