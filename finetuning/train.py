@@ -47,6 +47,9 @@ class FinetuneOptions(commands.CommandOptions):
         "the column of the text in your own table; given twice for pairs", ()
     )
     label_column: str = commands.option("the column of the label in your own table", "label")
+    label_separator: str = commands.option(
+        "for --task=multi_label: the text between several labels in a cell of your own table", ","
+    )
     dev_fraction: float = commands.option(
         "the share of the training examples to use as the dev part, if there is none", 0.0
     )
@@ -108,11 +111,18 @@ def main(options: FinetuneOptions, open_run: Callable[[str], RunDir] = RunDir) -
 
 def _reading(options: FinetuneOptions) -> Reading:
     columns = tuple(options.text_column), options.label_column
-    reading = Reading(*columns, options.dev_fraction, options.max_train_examples)
+    reading = Reading(
+        *columns, options.dev_fraction, options.max_train_examples, options.label_separator
+    )
     if columns != (Reading().text_column, Reading().label_column) and options.task not in OWN:
         raise InputError(
             f"--text_column and --label_column are for your own tables ({', '.join(OWN)}). "
             f"Received: --task={options.task}, whose files have fixed columns. Leave them out."
+        )
+    if reading.label_separator != Reading().label_separator and options.task != "multi_label":
+        raise InputError(
+            "--label_separator is only for --task=multi_label. Received: "
+            f"--task={options.task}. Leave it out."
         )
     return reading
 
