@@ -7,10 +7,11 @@ r"""Average the predictions of several fine-tuned runs of a task (paper, section
 
 The members are selected on the dev set: first the best run, then, as long as the score rises, the
 run that raises it most. --select=all takes the first --max_members runs instead. The ensemble
-averages probabilities; for several labels, also the members' thresholds; for regression, scores; for
-spans, the scores of each candidate (sums of logits, or for SQuAD 2.0 log probabilities). --output receives predictions.jsonl and result.json,
-which holds the scores of each run and of the ensemble. The ensemble's score on the dev set is
-slightly too high, because the dev set selected the members: report another part.
+averages probabilities; for multi_label, also the members' thresholds; for regression, scores; for
+spans, the scores of each candidate (sums of logits, or for SQuAD 2.0 log probabilities). --output
+receives predictions.jsonl and result.json, which holds the scores of each run and of the ensemble.
+The ensemble's score on the dev set is slightly too high, because the dev set selected the members:
+report another part.
 """
 
 import dataclasses

@@ -95,13 +95,13 @@ def featurize_label_sets(
     features = featurize_texts(texts, tokenizer, task)
     if any(example.label is None for example in examples):
         return features
-    label = indicators(examples, len(task.labels)).astype(np.float32)
+    label: np.ndarray = indicators(examples, len(task.labels)).astype(np.float32)
     return dataclasses.replace(features, targets={"label": label})
 
 
 def indicators(examples: Sequence[TextExample], num_labels: int) -> np.ndarray:
     """Return which labels each example has, bool [N, number of labels]."""
-    found = np.zeros([len(examples), num_labels], bool)
+    found: np.ndarray = np.zeros([len(examples), num_labels], bool)
     for row, example in enumerate(examples):
         found[row, list(label_indices(example))] = True
     return found

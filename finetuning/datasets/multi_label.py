@@ -21,7 +21,7 @@ Rows = Iterator[tuple[str, tuple[str, str | None], tuple[str, ...] | None]]
 
 @dataclasses.dataclass(frozen=True)
 class MultiLabel:
-    """Texts (column `text`) or pairs (`text_a`, `text_b`), each with any number of labels (`label`).
+    """Texts (column `text`) or pairs (`text_a`, `text_b`) with any number of labels (`label`).
 
     The labels of a row are a list in JSON lines, and in any format a text that
     `Source.reading.label_separator` divides; spaces around a label do not count. An empty list or

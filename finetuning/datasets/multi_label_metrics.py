@@ -40,7 +40,7 @@ def probabilities_of(predictions: Sequence[Mapping[str, Any]]) -> np.ndarray:
 def predicted_labels(predictions: Sequence[Mapping[str, Any]], names: Sequence[str]) -> np.ndarray:
     """Return the predicted labels, bool [N, C], of the named C."""
     index = {name: i for i, name in enumerate(names)}
-    found = np.zeros([len(predictions), len(names)], bool)
+    found: np.ndarray = np.zeros([len(predictions), len(names)], bool)
     for row, prediction in enumerate(predictions):
         found[row, [index[name] for name in prediction["labels"]]] = True
     return found
@@ -90,7 +90,7 @@ def _ranking(probabilities: np.ndarray, answers: np.ndarray) -> tuple[np.ndarray
     """
     order = np.argsort(-probabilities, kind="stable")
     ordered = probabilities[order]
-    ends = np.append(np.flatnonzero(np.diff(ordered)), len(ordered) - 1)
+    ends: np.ndarray = np.append(np.flatnonzero(np.diff(ordered)), len(ordered) - 1)
     return ends + 1, np.cumsum(answers[order])[ends]
 
 
@@ -105,7 +105,7 @@ def best_threshold(probabilities: np.ndarray, answers: np.ndarray) -> float:
         return THRESHOLD
     ends, right = _ranking(probabilities, answers)
     best = int(np.argmax(2 * right / (ends + answers.sum())))
-    ordered = np.append(np.unique(probabilities)[::-1], 0.0)
+    ordered: np.ndarray = np.append(np.unique(probabilities)[::-1], 0.0)
     above, below = float(ordered[best]), float(ordered[best + 1])
     middle = (above + below) / 2
     return middle if middle < above else below  # the middle of neighboring floats is one of them

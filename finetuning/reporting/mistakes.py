@@ -157,11 +157,14 @@ def _compared(task: Mapping[str, Any], prediction: Prediction, example: Any) -> 
 
 
 def _compared_labels(labels: Sequence[str], prediction: Prediction, example: Any, text: str) -> Row:
-    """Return the row of label sets; its rank is the largest error of a wrong label's probability."""
+    """Return the row of two label sets, ranked by the largest error of a probability."""
     right, given = {labels[i] for i in label_indices(example)}, set(prediction["labels"])
     errors = [abs(prediction["probabilities"][name] - (name in right)) for name in right ^ given]
-    names = (", ".join(name for name in labels if name in each) for each in (right, given))
-    return Row(text, *(each or _NO_LABEL for each in names), max(errors, default=0.0))
+
+    def joined(names: set[str]) -> str:
+        return ", ".join(name for name in labels if name in names) or _NO_LABEL
+
+    return Row(text, joined(right), joined(given), max(errors, default=0.0))
 
 
 def shortened(text: str) -> str:
