@@ -121,7 +121,8 @@ class Finetuner:
 
     def _deciding_metric(self, config: FinetuneConfig) -> str:
         """Return the name of the score that chooses the best weights."""
-        metric = config.training.metric or self.task.metrics[0]
+        default = CHOICES[self.task.kind].metric if self.held_out else None
+        metric = config.training.metric or default or self.task.metrics[0]
         if metric not in self.task.metrics:
             raise ConfigError(
                 f"`training.metric` must be a score of --task={self.name}: "

@@ -29,12 +29,15 @@ class Choice:
       hold_out: (training examples, share) -> the rest and the held-out examples.
       best: (predictions, held-out examples, their scores, `per_label`) -> the setting's best value.
       examples: a name for the examples in messages.
+      metric: the score that chooses the best weights unless `training.metric` is set, since the
+        thresholds are chosen after training. None: the dataset's first.
     """
 
     key: str
     hold_out: Callable[[Examples, float], Parts]
     best: Callable[[Sequence[Prediction], Examples, dict[str, float], bool], Any]
     examples: str
+    metric: str | None = None
 
     def describe(self, value: Any, count: int) -> str:
         """Return a line about the value chosen on `count` examples."""
@@ -68,7 +71,7 @@ CHOICES = {
         lambda predictions, examples, scores, per_label: scores["best_threshold"],
         "questions",
     ),
-    "multi_label": Choice("thresholds", _hold_out_texts, _best_for_labels, "texts"),
+    "multi_label": Choice("thresholds", _hold_out_texts, _best_for_labels, "texts", "average_precision"),
 }
 
 
