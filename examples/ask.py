@@ -20,11 +20,11 @@ def main(path: str, texts: list[str]) -> None:
     signature = model.signatures["serving_default"]
     inputs = sorted(signature.structured_input_signature[1])
     outputs = sorted(signature.structured_outputs)
-    if inputs != ["text"] or not {"pieces", "label"} & set(outputs):
+    if inputs != ["text"] or not {"pieces", "label", "labels"} & set(outputs):
         print(
             f"ask.py: error: this export takes {', '.join(inputs)} and returns "
-            f"{', '.join(outputs)}: this script needs one that takes text and returns pieces or a "
-            "label",
+            f"{', '.join(outputs)}: this script needs one that takes text and returns pieces, a "
+            "label or labels",
             file=sys.stderr,
         )
         sys.exit(2)
@@ -42,12 +42,18 @@ def main(path: str, texts: list[str]) -> None:
                         f"{piece.decode()} {probability:.2f}" for piece, probability in pairs
                     ),
                 )
+        elif "labels" in answers:  # multi-label classifier: the rest of the row is empty
+            names = [name.decode() for name in answers["labels"][row].numpy() if name]
+            print(f"    {', '.join(names) or '(no label)'}")
         else:  # classifier
             print(f"    {answers['label'][row].numpy().decode()} {answers['score'][row]:.2f}")
 
 
 if __name__ == "__main__":
     if len(sys.argv) < 3 or not os.path.isfile(os.path.join(sys.argv[1], "saved_model.pb")):
-        print("usage: python ask.py OUTPUT/VERSION TEXT... (a fill-mask or classifier export)")
+        print(
+            "usage: python ask.py OUTPUT/VERSION TEXT... (an export of kind fill_mask, classifier or "
+            "multi_label)"
+        )
         sys.exit(2)
     main(sys.argv[1], sys.argv[2:])

@@ -1,4 +1,4 @@
-"""Query a LiteRT export of a classifier or regressor without TensorFlow, as a phone app does.
+"""Query a LiteRT export of a model of texts without TensorFlow, as a phone app does.
 
     python -m examples.ask_litert export/reviews/1 "a gripping story"
 
@@ -63,7 +63,9 @@ def main(path: str, texts: Sequence[str]) -> None:
     """Print the prediction of the model at `path` for each text, or pair of texts."""
     model = Model(path)
     if "pair" not in model.task:
-        sys.exit(f"ask_litert.py: error: {path} is not a classifier or regressor.")
+        sys.exit(
+            f"ask_litert.py: error: {path} must be of kind classifier, multi_label or regressor."
+        )
     count = 2 if model.task["pair"] else 1
     if len(texts) % count:
         sys.exit(
@@ -73,7 +75,11 @@ def main(path: str, texts: Sequence[str]) -> None:
         batch = texts[begin : begin + count]
         outputs = model(*batch)
         print(" | ".join(batch))
-        if "labels" in model.task:
+        if model.task["kind"] == "multi_label":
+            chosen = zip(model.task["labels"], outputs["chosen"][0], strict=True)
+            names = ", ".join(name for name, is_chosen in chosen if is_chosen)
+            print(f"    {names or '(no label)'}")
+        elif "labels" in model.task:
             (probabilities,) = outputs["probabilities"]
             print(f"    {model.task['labels'][probabilities.argmax()]} {probabilities.max():.2f}")
         else:

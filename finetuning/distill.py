@@ -12,7 +12,7 @@ or .jsonl file of --texts is a table with the column text, or text_a and text_b,
 training table; any other file holds one text per line, or for pairs two texts separated by a tab.
 The student is trained on the teacher's outputs, with the cross-entropy at --temperature, multiplied
 by the square of the temperature, or with the mean squared error of the logits. A regressor is
-always trained with the squared error.
+always trained with the squared error. The thresholds of a multi-label classifier are the teacher's.
 
 OUTPUT/student is an ordinary run. OUTPUT/control is the same student without a teacher: it is
 trained on the labels for the same number of steps. With --student_layers, the student starts from
@@ -26,7 +26,6 @@ import os
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.encoder import AlbertEncoder, load_encoder
@@ -40,16 +39,18 @@ from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import task_of
 from albert_tf.tasks.regressor import SquaredError
 from albert_tf.tasks.task_model import TaskModel
-from finetuning.datasets import TASKS, reading_of
+from finetuning.datasets import OWN, TASKS, reading_of
 from finetuning.datasets.task import Data, Task, source_of
 from finetuning.reporting import comparison
 from finetuning.training import teacher
 from finetuning.training.config import FinetuneConfig, Plan
+from finetuning.training.distillation_losses import SigmoidSoftCrossEntropy, SoftCrossEntropy
 from finetuning.training.finetuner import Finetuner, TrainingSource
 from finetuning.training.keys import require_settings
 from finetuning.training.starting_point import StartingPoint, resolve
 
 LOSSES = ("cross_entropy", "mse")
+_KINDS = ("classifier", "multi_label", "regressor")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,6 +148,11 @@ class _Distillation:
                 "`training.class_weights` must be none here: the student learns the teacher's "
                 "outputs. Leave it out, and set it for fine-tuning."
             )
+        if config.training.threshold_share:
+            raise InputError(
+                "`training.threshold_share` must be 0 here: the student has the teacher's "
+                "thresholds. Leave it out, and set it for fine-tuning."
+            )
         # Student and control take the same steps: epochs are passes over the teacher's texts.
         plan = Plan.of(config.training, self.identity["count"])
         training = dataclasses.replace(config.training, **dataclasses.asdict(plan))
@@ -222,28 +228,9 @@ class _Distillation:
             return SquaredError(self.config.task.scale)
         if self.options.loss == "mse":
             return tf_keras.losses.MeanSquaredError()
+        if self.config.task.kind == "multi_label":
+            return SigmoidSoftCrossEntropy(self.options.temperature)
         return SoftCrossEntropy(self.options.temperature)
-
-
-@tf_keras.saving.register_keras_serializable("albert_tf")
-class SoftCrossEntropy(tf_keras.losses.Loss):
-    """T^2 times the cross-entropy of the student's softmax(logits / T) with the teacher's."""
-
-    def __init__(self, temperature: float, name: str = "soft_cross_entropy", **kwargs: Any) -> None:
-        super().__init__(name=name, **kwargs)
-        self.temperature = temperature
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the arguments of the constructor."""
-        return super().get_config() | {"temperature": self.temperature}
-
-    def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
-        """Return the loss of each example; `y_true` and `y_pred` are logits."""
-        teacher_probabilities = tf.nn.softmax(y_true / self.temperature)
-        losses = tf.nn.softmax_cross_entropy_with_logits(
-            teacher_probabilities, y_pred / self.temperature
-        )
-        return self.temperature**2 * losses
 
 
 def _check(options: DistillOptions) -> None:
@@ -265,18 +252,17 @@ def _task_of_teacher(options: DistillOptions, dataset_task: Any) -> Any:
     """Return the teacher's `task` section, without exit losses, which are not distilled.
 
     Raises:
-      InputError: the teacher is neither a classifier nor a regressor, belongs to another task, or
-        differs from --data_dir in kind, pair or labels.
+      InputError: the teacher's kind is not one of `_KINDS`, or the teacher belongs to another task,
+        or differs from --data_dir in kind, pair or labels.
     """
     task, name = task_of(options.teacher), RunDir(options.teacher).config().get("name")
-    if task.kind not in ("classifier", "regressor"):
+    if task.kind not in _KINDS:
         raise InputError(
-            f"--teacher={options.teacher} must be a classifier or a regressor. Received: a run of "
+            f"--teacher={options.teacher} must be of kind {', '.join(_KINDS)}. Received: a run of "
             f"kind {task.kind!r}, which cannot be distilled here."
         )
-    if name not in (options.task, None) and not options.task.startswith(
-        "text_"
-    ):  # a user's own table has no fixed name
+    # A user's own table has no fixed name.
+    if name not in (options.task, None) and options.task not in OWN:
         raise InputError(
             f"--teacher={options.teacher} must be a run of --task={options.task}. Received: a run "
             f"of {name!r}."

@@ -7,10 +7,11 @@ r"""Average the predictions of several fine-tuned runs of a task (paper, section
 
 The members are selected on the dev set: first the best run, then, as long as the score rises, the
 run that raises it most. --select=all takes the first --max_members runs instead. The ensemble
-averages probabilities; for regression, scores; for spans, the scores of each candidate (sums of
-logits, or for SQuAD 2.0 log probabilities). --output receives predictions.jsonl and result.json,
-which holds the scores of each run and of the ensemble. The ensemble's score on the dev set is
-slightly too high, because the dev set selected the members: report another part.
+averages probabilities; for multi_label, also the members' thresholds; for regression, scores; for
+spans, the scores of each candidate (sums of logits, or for SQuAD 2.0 log probabilities). --output
+receives predictions.jsonl and result.json, which holds the scores of each run and of the ensemble.
+The ensemble's score on the dev set is slightly too high, because the dev set selected the members:
+report another part.
 """
 
 import dataclasses
@@ -18,18 +19,21 @@ import glob
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
 
 from albert_tf import info
 from albert_tf.runtime import commands, outputs, settings
 from albert_tf.runtime.bounds import at_least, one_of
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.run_dir import RunDir
+from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import load_predictor, predict, task_of
 from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.training.progress import Progress
-from finetuning.datasets import TASKS, reading_of
+from finetuning.datasets import dataset_of, reading_of
 from finetuning.datasets.task import Data, Task, source_of
 from finetuning.reporting.report import fingerprint, scores_if_known, write_predictions
 
@@ -130,6 +134,18 @@ def select_members(singles: Sequence[float], score: Any, max_members: int) -> li
     return chosen
 
 
+class _Output(NamedTuple):
+    """What a member predicts.
+
+    Attributes:
+      values: the outputs of its model.
+      thresholds: its `task.thresholds`; empty if its kind has none.
+    """
+
+    values: Any
+    thresholds: tuple[float, ...]
+
+
 class _Members:
     """Runs of one task that predict the same examples."""
 
@@ -139,15 +155,19 @@ class _Members:
         self._features: Any = None
         self._task: Any = None
 
-    def outputs(self, examples: Sequence[Any], name: str) -> list[Any]:
+    def outputs(self, examples: Sequence[Any], name: str) -> list[_Output]:
         """Return each member's outputs for the examples; `name` is shown in notes and progress."""
-        member_outputs, vocabularies = [], {}
+        member_outputs: list[_Output] = []
+        vocabularies: dict[Any, Features] = {}
         with Progress(f"runs on {name}", len(self.paths)) as progress:
             for path in self.paths:
                 member = load_predictor(path)
                 task, threshold = member.task, getattr(member.task, "null_threshold", 0.0)
                 if threshold:  # each member's own, subtracted from its null scores below
                     task = dataclasses.replace(task, null_threshold=0.0)
+                thresholds = getattr(task, "thresholds", ())
+                if thresholds:  # each member's own, averaged in `decode`
+                    task = dataclasses.replace(task, thresholds=())
                 key = (member.tokenizer.fingerprint, task)
                 if key not in vocabularies:
                     vocabularies[key] = self._kind.featurize(examples, member.tokenizer, task)
@@ -155,16 +175,20 @@ class _Members:
                         print(f"{name}: {note}", file=sys.stderr)
                 self._features, self._task = vocabularies[key], task
                 output = predict(member.model, self._features, self._batch_size)
-                member_outputs.append(
-                    output | {"null": output["null"] - threshold} if threshold else output
-                )
+                if threshold:
+                    output = output | {"null": output["null"] - threshold}
+                member_outputs.append(_Output(output, thresholds))
                 progress.advance(1)
         return member_outputs
 
-    def decode(self, members: Sequence[Any], examples: Sequence[Any]) -> list[dict[str, Any]]:
+    def decode(self, members: Sequence[_Output], examples: Sequence[Any]) -> list[dict[str, Any]]:
         """Return the predictions of the mean of some members' outputs."""
-        mean = self._kind.average(members) if len(members) > 1 else members[0]
-        return self._kind.decode(mean, self._features, examples, self._task)
+        values, task = [each.values for each in members], self._task
+        mean = self._kind.average(values) if len(values) > 1 else values[0]
+        if members[0].thresholds:
+            thresholds = np.mean([each.thresholds for each in members], axis=0)
+            task = dataclasses.replace(task, thresholds=tuple(thresholds.tolist()))
+        return self._kind.decode(mean, self._features, examples, task)
 
 
 def _paths(options: EnsembleOptions) -> list[str]:
@@ -198,7 +222,7 @@ def _common_task(paths: Sequence[str]) -> tuple[Task, Any]:
             )
     if sections[0].kind in ("span", "token_classifier"):
         _require_same_windows(paths, sections)
-    return TASKS[answers[0][0]], sections[0]
+    return dataset_of(answers[0][0], reading_of(paths[0])), sections[0]
 
 
 def _require_same_windows(paths: Sequence[str], sections: Sequence[Any]) -> None:

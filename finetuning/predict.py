@@ -28,12 +28,13 @@ from collections.abc import Iterator, Sequence
 from typing import IO, Annotated, Any
 
 from albert_tf.runtime import commands, outputs
-from albert_tf.runtime.bounds import POSITIVE, one_of
+from albert_tf.runtime.bounds import POSITIVE, between, one_of
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample, TokenExample
+from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import Predictor, load_predictor
-from finetuning.datasets import TASKS, reading_of, task_name
+from finetuning.datasets import dataset_of, reading_of, task_name
 from finetuning.datasets.selection import read_part
 from finetuning.datasets.table_files import lines_of, parse_json
 from finetuning.datasets.task import Prediction, source_of
@@ -63,6 +64,11 @@ class PredictOptions(commands.CommandOptions):
         "SQuAD 2.0: null scores above it mean no answer; by default the run's task.null_threshold",
         None,
     )
+    threshold: Annotated[float | None, between("[0, 1]")] = commands.option(
+        "multi_label: the probability above which any label is predicted; by default the run's "
+        "task.thresholds",
+        None,
+    )
     batch_size: Annotated[int, POSITIVE] = commands.option("examples per batch", 32)
     dry_run: bool = commands.option("load the run and the part's examples only", False)
 
@@ -76,8 +82,7 @@ def main(options: PredictOptions, chunk_size: int = CHUNK) -> None:
     if RunDir(options.run_dir).is_unfinished:
         print(f"{options.run_dir} has not ended: using its best weights so far", file=sys.stderr)
     predictor = load_predictor(options.run_dir)
-    if options.null_threshold is not None:
-        predictor.task = _with_threshold(predictor.task, options)
+    predictor.task = _with_thresholds(predictor.task, options)
     if options.part:
         _predict_part(options, predictor)
         return
@@ -117,19 +122,28 @@ def _require_part(options: PredictOptions) -> None:
             )
 
 
-def _with_threshold(task: Any, options: PredictOptions) -> Any:
-    if not getattr(task, "answerable", False):
-        raise InputError(
-            "--null_threshold requires a run whose questions may have no answer (squad2). "
-            f"Received: --run_dir={options.run_dir}, a run of kind {task.kind!r}."
-        )
-    return dataclasses.replace(task, null_threshold=options.null_threshold)
+def _with_thresholds(task: Any, options: PredictOptions) -> Any:
+    """Return the task section with the thresholds that the options set."""
+    received = f"Received: --run_dir={options.run_dir}, a run of kind {task.kind!r}."
+    if options.null_threshold is not None:
+        if not getattr(task, "answerable", False):
+            raise InputError(
+                "--null_threshold requires a run whose questions may have no answer (squad2). "
+                f"{received}"
+            )
+        task = dataclasses.replace(task, null_threshold=options.null_threshold)
+    if options.threshold is not None:
+        if task.kind != "multi_label":
+            raise InputError(f"--threshold requires a run of --task=multi_label. {received}")
+        thresholds = (options.threshold,) * len(task.labels)
+        task = dataclasses.replace(task, thresholds=thresholds)
+    return task
 
 
 def _predict_part(options: PredictOptions, predictor: Predictor) -> None:
     name = task_name(options.run_dir, options.task)
-    task = TASKS[name]
-    source = source_of(options.data_dir, options.tfds, reading_of(options.run_dir, name))
+    reading = reading_of(options.run_dir, name)
+    task, source = dataset_of(name, reading), source_of(options.data_dir, options.tfds, reading)
     examples = read_part(task, source, str(options.part), predictor.task)
     if options.dry_run:
         print(f"{options.run_dir}: {len(examples):,} examples in part {options.part} of {name}")
@@ -224,13 +238,13 @@ def _example(line: str, task: Any, path: str, number: int, columns: Sequence[str
 def _from_cells(cells: list[str], task: Any) -> TextExample | TokenExample:
     if task.kind == "token_classifier":
         return TokenExample("\t".join(cells))
-    if task.kind not in ("classifier", "regressor") or len(cells) != 1 + task.pair:
+    if not _takes_texts(task) or len(cells) != 1 + task.pair:
         raise ValueError
     return TextExample(cells[0], cells[1] if task.pair else None)
 
 
 def _from_json(row: dict[str, Any], task: Any, columns: Sequence[str]) -> Any:
-    if task.kind in ("classifier", "regressor"):
+    if _takes_texts(task):
         names: Sequence[str] = ("text_a", "text_b") if task.pair else ("text",)
         if columns and columns[0] in row:
             names = columns
@@ -246,6 +260,10 @@ def _from_json(row: dict[str, Any], task: Any, columns: Sequence[str]) -> Any:
     if not isinstance(options, list) or len(options) != task.num_choices:
         raise ValueError(f"options must be a list of {task.num_choices}")
     return ChoiceExample(question, context, tuple(_text({"option": o}, "option") for o in options))
+
+
+def _takes_texts(task: Any) -> bool:
+    return KINDS[task.kind].example is TextExample
 
 
 def _text(row: dict[str, Any], name: str) -> str:

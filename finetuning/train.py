@@ -49,8 +49,13 @@ class FinetuneOptions(commands.CommandOptions):
         (),
     )
     label_column: str = commands.option("the column of the label in your own table", "label")
+    label_separator: str = commands.option(
+        "for --task=multi_label: the text between several labels in a cell of your own table", ","
+    )
     column_separator: str = commands.option(
-        "the separator of CoNLL columns; by default tabs, or else white space", ""
+        "for --task=token_classification: the separator of CoNLL columns; by default tabs, or else "
+        "white space",
+        "",
     )
     dev_fraction: float = commands.option(
         "the share of the training examples to use as the dev part, if there is none", 0.0
@@ -114,7 +119,11 @@ def main(options: FinetuneOptions, open_run: Callable[[str], RunDir] = RunDir) -
 def _reading(options: FinetuneOptions) -> Reading:
     columns = tuple(options.text_column), options.label_column
     reading = Reading(
-        *columns, options.dev_fraction, options.max_train_examples, options.column_separator
+        *columns,
+        options.dev_fraction,
+        options.max_train_examples,
+        options.label_separator,
+        options.column_separator,
     )
     if options.column_separator and options.task != "token_classification":
         raise InputError(
@@ -125,6 +134,11 @@ def _reading(options: FinetuneOptions) -> Reading:
         raise InputError(
             f"--text_column and --label_column are for your own tables ({', '.join(OWN)}). "
             f"Received: --task={options.task}, whose files have fixed columns. Leave them out."
+        )
+    if reading.label_separator != Reading().label_separator and options.task != "multi_label":
+        raise InputError(
+            "--label_separator is only for --task=multi_label. Received: "
+            f"--task={options.task}. Leave it out."
         )
     return reading
 

@@ -24,6 +24,7 @@ from albert_tf.export.modules.classifier import ClassifierModule
 from albert_tf.export.modules.embedding import POOLINGS, EmbeddingModule
 from albert_tf.export.modules.encoder import load_encoder_module
 from albert_tf.export.modules.fill_mask import FillMaskModule
+from albert_tf.export.modules.multi_label import MultiLabelModule
 from albert_tf.export.modules.multiple_choice import MultipleChoiceModule
 from albert_tf.export.modules.preprocessing import PreprocessingModule
 from albert_tf.export.modules.regressor import RegressorModule
@@ -48,7 +49,7 @@ class ExportOptions(commands.CommandOptions):
     run_dir: str = commands.option("run or converted folder to export")
     output: str = commands.option("folder OUTPUT in which to create VERSION/")
     kind: str | None = commands.option(
-        "encoder, preprocessing, fill_mask, embedding, classifier, regressor, span, "
+        "encoder, preprocessing, fill_mask, embedding, classifier, multi_label, regressor, span, "
         "multiple_choice or token_classifier",
         None,
     )
@@ -121,6 +122,9 @@ TASK_MAKERS: dict[str, Maker] = {
         _depths(options),
         options.patience,
     ),
+    "multi_label": lambda options, tokenizer: MultiLabelModule(
+        load_task_model(options.run_dir, unroll=_unroll(options)), tokenizer, _depths(options)
+    ),
     "regressor": lambda options, tokenizer: RegressorModule(
         load_task_model(options.run_dir, unroll=_unroll(options)), tokenizer, _depths(options)
     ),
@@ -139,7 +143,7 @@ MAKERS = ENCODER_MAKERS | TASK_MAKERS
 
 # Flags that only some exports accept -> the kinds, or the format, that accept them.
 _KINDS_OF = {
-    "depths": ("classifier", "regressor", "embedding"),
+    "depths": ("classifier", "multi_label", "regressor", "embedding"),
     "patience": ("classifier",),
     "pooling": ("embedding",),
     "precision": ("encoder", "fill_mask", "embedding", *TASK_MAKERS),

@@ -10,12 +10,13 @@ class TextExample:
     Attributes:
       first: the text, or the first one of a pair.
       second: the second text of a pair.
-      label: the index of the label, or the score for a regression; None if unknown.
+      label: the index of the label; for a regression the score; for a multi-label classifier the
+        sorted indices of the labels, which may be none. None if unknown.
     """
 
     first: str
     second: str | None = None
-    label: float | None = None
+    label: float | tuple[int, ...] | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,6 +12,12 @@ from albert_tf.tasks.classifier import (
 )
 from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample, TokenExample
 from albert_tf.tasks.features import Features
+from albert_tf.tasks.multi_label import (
+    MultiLabelClassifier,
+    average_label_sets,
+    decode_label_sets,
+    featurize_label_sets,
+)
 from albert_tf.tasks.multiple_choice import (
     MultipleChoice,
     decode_choices,
@@ -64,6 +70,13 @@ KINDS = {
         featurize_texts,
         decode_labels,
         average_logits,
+    ),
+    "multi_label": Kind(
+        TextExample,
+        MultiLabelClassifier,
+        featurize_label_sets,
+        decode_label_sets,
+        average_label_sets,
     ),
     "regressor": Kind(
         TextExample,

@@ -1,9 +1,12 @@
 """The fine-tuning tasks by name."""
 
+import dataclasses
+
 from albert_tf.runtime import settings
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
 from finetuning.datasets.glue import GLUE
+from finetuning.datasets.multi_label import MultiLabel
 from finetuning.datasets.race import RACE
 from finetuning.datasets.squad import SQUAD
 from finetuning.datasets.task import Reading, Task
@@ -15,6 +18,7 @@ from finetuning.datasets.token_classification import TokenClassification
 OWN: dict[str, Task] = {
     "text_classification": TextClassification(),
     "text_regression": TextRegression(),
+    "multi_label": MultiLabel(),
     "token_classification": TokenClassification(),
 }
 TASKS: dict[str, Task] = {**GLUE, **SQUAD, **RACE, **OWN}
@@ -50,3 +54,11 @@ def reading_of(run_dir: str, name: str | None = None) -> Reading:
     if name not in (None, config.get("name")):
         return Reading()
     return settings.from_dict(Reading, config.get("reading", {}), "reading.")
+
+
+def dataset_of(name: str, reading: Reading) -> Task:
+    """Return the dataset `name`, which writes several labels with the separator that it reads."""
+    task = TASKS[name]
+    if isinstance(task, MultiLabel):
+        return dataclasses.replace(task, separator=reading.label_separator)
+    return task

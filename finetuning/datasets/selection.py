@@ -94,14 +94,17 @@ def read_part(task: Task, source: Source, part: str, section: Any) -> Sequence[A
     return dev
 
 
-def split(examples: Sequence[Any], fraction: float) -> tuple[list[Any], list[Any]]:
+def split(
+    examples: Sequence[Any], fraction: float, purpose: str = "dev"
+) -> tuple[list[Any], list[Any]]:
     """Return the remaining examples, and about the `fraction` that is held out.
 
-    Examples with the same text, pair of texts or context are in the same part.
+    Examples with the same text, pair of texts or context are in the same part. The choices for
+    different purposes are independent.
     """
     parts: tuple[list[Any], list[Any]] = ([], [])
     for example in examples:
-        parts[_draw(_text_of(example), "dev") < fraction].append(example)
+        parts[_draw(_text_of(example), purpose) < fraction].append(example)
     return parts
 
 

@@ -23,7 +23,7 @@ from albert_tf.runtime.outputs import new_file
 from data.corpora.readers import tfds_builder
 
 Records = Iterator[tuple[int, list[Any]]]  # line number from 1, cells
-Rows = Iterator[tuple[str, list[str]]]  # `file:line`, cells
+Rows = Iterator[tuple[str, list[Any]]]  # `file:line`, cells: texts, but for unchecked columns
 _OTHER = {".tsv": (",", ".csv"), ".csv": ("\t", ".tsv")}  # what a file may be by mistake
 _FIRST_ROWS = 5  # that tell whether a file is quoted
 
@@ -47,7 +47,11 @@ class Table:
     remedy: str = ""
 
     def select(
-        self, names: Sequence[str], skip_short: bool = False, allow_empty: bool = False
+        self,
+        names: Sequence[str],
+        skip_short: bool = False,
+        allow_empty: bool = False,
+        unchecked: Sequence[str] = (),
     ) -> Rows:
         """Yield `file:line` and the cells of the named columns for each row.
 
@@ -55,6 +59,7 @@ class Table:
           names: the columns.
           skip_short: skip rows with too few cells, and print their number.
           allow_empty: accept empty cells.
+          unchecked: the columns whose cells may be empty and, in JSON lines, of any type.
 
         Raises:
           InputError: a column is missing or repeated, a row has more or fewer cells than columns, a
@@ -76,7 +81,8 @@ class Table:
                     f"{len(self.columns)}: {remedy}."
                 )
             chosen = [cells[index] for index in indices]
-            self._check(chosen, names, line, allow_empty)
+            checked = [pair for pair in zip(chosen, names, strict=True) if pair[1] not in unchecked]
+            self._check(checked, line, allow_empty)
             count += 1
             yield f"{self.path}:{line}", chosen
         if not count:
@@ -106,8 +112,8 @@ class Table:
                 f"Received: {list(self.columns)}; missing or repeated: {', '.join(wrong)}.{remedy}"
             )
 
-    def _check(self, cells: list[Any], names: Sequence[str], line: int, allow_empty: bool) -> None:
-        for cell, name in zip(cells, names, strict=True):
+    def _check(self, cells: Sequence[tuple[Any, str]], line: int, allow_empty: bool) -> None:
+        for cell, name in cells:
             if cell is None:
                 raise InputError(
                     f"{self.path}:{line}: the key `{name}` is missing or null. Add it, or remove "

@@ -24,6 +24,7 @@ class Reading(Bounded):
       dev_fraction: the share of the training examples that serves as the dev part; 0 if the dataset
         has one.
       max_train_examples: the most training examples to use. None: all.
+      label_separator: in a user's own table, the text between several labels in a cell.
     """
 
     KEY = "--{}"
@@ -32,6 +33,7 @@ class Reading(Bounded):
     label_column: str = "label"
     dev_fraction: Annotated[float, between("[0, 1)")] = 0.0
     max_train_examples: Annotated[int | None, POSITIVE] = None
+    label_separator: str = ","
     column_separator: str = ""
 
     def __post_init__(self) -> None:
@@ -42,6 +44,8 @@ class Reading(Bounded):
                 "--text_column must name one column, or be given twice for pairs, and "
                 f"--label_column another one. Received: {', '.join(names)}."
             )
+        if not self.label_separator:
+            raise InputError("--label_separator must not be empty. Received: ''.")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.examples import TextExample
@@ -95,7 +95,7 @@ def _number(label: str | None, location: str) -> float | None:
 
 
 def _spread(examples: Sequence[TextExample]) -> str:
-    numbers = [float(example.label or 0) for example in examples]
+    numbers = [cast(float, example.label) for example in examples]
     return (
         f"{len(numbers):,} examples: mean {statistics.fmean(numbers):.4g}, deviation "
         f"{statistics.pstdev(numbers):.4g}, from {min(numbers):.4g} to {max(numbers):.4g}"

@@ -1,24 +1,26 @@
 """Baselines without an encoder: features of words, with logistic or ridge regression."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from albert_tf.tasks.examples import TextExample
+from albert_tf.tasks.multi_label import chosen_labels, indicators
 from finetuning.datasets.task import Data, Prediction, Task
 from finetuning.reporting import report, word_features
 
-KINDS = ("classifier", "regressor", "token_classifier")
+KINDS = ("classifier", "multi_label", "regressor", "token_classifier")
 
 
 def result_of(task: Task, data: Data) -> dict[str, Any]:
     """Train on the training examples and return the scores on the first dev set, as result.json.
 
     The words of a text are weighted by TF-IDF with logarithmic counts. A pair of texts has the
-    features of each, their products and absolute differences, and its cosine. scikit-learn's
-    settings are the defaults; there is nothing random. For token classification, see
-    `word_features`.
+    features of each, their products and absolute differences, and its cosine. For several labels,
+    there is a logistic regression for each, with the threshold 0.5. scikit-learn's settings are the
+    defaults; there is nothing random. For token classification, see `word_features`.
 
     Args:
       task: of a kind in `KINDS`.
@@ -35,6 +37,8 @@ def _predict(data: Data, dev: Sequence[TextExample]) -> list[Prediction]:
     from sklearn.linear_model import LogisticRegression, Ridge
 
     train, test = _features(data.train, dev)
+    if data.task.kind == "multi_label":
+        return _predict_label_sets(data, train, test)
     labels = np.array([example.label for example in data.train])
     if data.task.kind == "regressor":
         scores = Ridge().fit(train, labels).predict(test)
@@ -45,6 +49,24 @@ def _predict(data: Data, dev: Sequence[TextExample]) -> list[Prediction]:
     names = data.task.labels
     return [
         {"label": names[row.argmax()], "probabilities": dict(zip(names, row.tolist(), strict=True))}
+        for row in probabilities
+    ]
+
+
+def _predict_label_sets(data: Data, train: Any, test: Any) -> list[Prediction]:
+    from sklearn.linear_model import LogisticRegression
+
+    task, answers = data.task, indicators(data.train, len(data.task.labels))
+    probabilities = np.tile(answers.mean(axis=0), [test.shape[0], 1])
+    for i in np.flatnonzero(answers.any(axis=0) & ~answers.all(axis=0)):  # others are constant
+        model = LogisticRegression(max_iter=1000).fit(train, answers[:, i])
+        probabilities[:, i] = model.predict_proba(test)[:, 1]
+    task = dataclasses.replace(task, thresholds=())
+    return [
+        {
+            "labels": chosen_labels(row, task),
+            "probabilities": dict(zip(task.labels, row.tolist(), strict=True)),
+        }
         for row in probabilities
     ]
 

@@ -28,7 +28,8 @@ def write(
         (f"{section}.{key}", mistakes.cell(str(value)))
         for section in ("training", "task")
         for key, value in config[section].items()
-        if value is not None and (section, key) not in _superseded(config["training"])
+        if value is not None
+        and (section, key) not in {*_superseded(config["training"]), ("task", "thresholds")}
     ]
     parts = [
         hub_header(run.path, config, result, data.dev),

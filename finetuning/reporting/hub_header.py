@@ -15,6 +15,7 @@ from finetuning.datasets.race import RACE
 # The Hub's names of tasks and metrics.
 _TASKS = {
     "classifier": "text-classification",
+    "multi_label": "text-classification",
     "regressor": "text-classification",
     "multiple_choice": "multiple-choice",
     "span": "question-answering",
@@ -24,6 +25,8 @@ _METRICS = {
     "accuracy": "accuracy",
     "f1": "f1",
     "macro_f1": "f1",
+    "micro_f1": "f1",
+    "average_precision": "average_precision",
     "mcc": "matthews_correlation",
     "pearson": "pearsonr",
     "spearman": "spearmanr",

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from albert_tf import info
+from albert_tf.tasks.multi_label import indicators, label_indices
+from finetuning.datasets.multi_label_metrics import counts_by_label, predicted_labels
 from finetuning.datasets.squad_metrics import score_answer
 from finetuning.datasets.task import Prediction
 
@@ -13,6 +15,8 @@ _SHOWN = 10  # wrong predictions at most
 _TEXT = 160  # characters of a text at most
 _LABELS = 20  # labels of a confusion matrix at most
 _NONE = "(no answer)"
+_NO_LABEL = "(no label)"
+_BY_LABEL = ("", "examples", "precision", "recall", "F1")
 
 
 class Row(NamedTuple):
@@ -49,6 +53,9 @@ def sections(
       examples: the examples with their answers.
     """
     rows = [_compared(task, *pair) for pair in zip(predictions, examples, strict=True)]
+    if task["kind"] == "multi_label":
+        table = by_label(task, predictions, examples)
+        return ["## Labels", table, "## Worst mistakes", *worst(task["kind"], rows)]
     labels = task.get("labels") or []
     parts = []
     if labels:
@@ -67,15 +74,29 @@ def by_class(labels: Sequence[str], rows: Sequence[Row]) -> str:
     right = collections.Counter(row.right for row in rows)
     given = collections.Counter(row.given for row in rows)
     both = collections.Counter(row.right for row in rows if row.right == row.given)
-    cells = []
-    for label in labels:
-        scores = (
-            both[label] / max(1, given[label]),
-            both[label] / max(1, right[label]),
-            2 * both[label] / max(1, given[label] + right[label]),
-        )
-        cells.append((shortened(label), f"{right[label]:,}", *(f"{each:.4f}" for each in scores)))
-    return info.markdown_table(("", "examples", "precision", "recall", "F1"), cells)
+    cells = [_label_row(label, right[label], given[label], both[label]) for label in labels]
+    return info.markdown_table(_BY_LABEL, cells)
+
+
+def by_label(
+    task: Mapping[str, Any], predictions: Sequence[Prediction], examples: Sequence[Any]
+) -> str:
+    """Return the same table for labels of which an example has any number, with the thresholds."""
+    labels = task["labels"]
+    counts = counts_by_label(
+        indicators(examples, len(labels)), predicted_labels(predictions, labels)
+    )
+    cells = [
+        (*_label_row(label, *map(int, numbers)), f"{threshold:.4f}")
+        for label, threshold, *numbers in zip(labels, task["thresholds"], *counts, strict=True)
+    ]
+    return info.markdown_table((*_BY_LABEL, "threshold"), cells)
+
+
+def _label_row(label: str, right: int, given: int, both: int) -> tuple[str, ...]:
+    """Return a row from how many examples have, are predicted to have, and rightly have a label."""
+    scores = both / max(1, given), both / max(1, right), 2 * both / max(1, given + right)
+    return shortened(label), f"{right:,}", *(f"{each:.4f}" for each in scores)
 
 
 def confusion(labels: Sequence[str], rows: Sequence[Row]) -> str:
@@ -129,8 +150,21 @@ def _compared(task: Mapping[str, Any], prediction: Prediction, example: Any) -> 
     if kind == "regressor":
         score = prediction["score"]
         return Row(text, f"{example.label:.2f}", f"{score:.2f}", abs(example.label - score))
+    if kind == "multi_label":
+        return _compared_labels(task["labels"], prediction, example, text)
     label = task["labels"][int(example.label)]
     return Row(text, label, prediction["label"], prediction["score"])
+
+
+def _compared_labels(labels: Sequence[str], prediction: Prediction, example: Any, text: str) -> Row:
+    """Return the row of two label sets, ranked by the largest error of a probability."""
+    right, given = {labels[i] for i in label_indices(example)}, set(prediction["labels"])
+    errors = [abs(prediction["probabilities"][name] - (name in right)) for name in right ^ given]
+
+    def joined(names: set[str]) -> str:
+        return ", ".join(name for name in labels if name in names) or _NO_LABEL
+
+    return Row(text, joined(right), joined(given), max(errors, default=0.0))
 
 
 def shortened(text: str) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 from albert_tf import info
 from albert_tf.runtime import outputs
 from albert_tf.runtime.standard_errors import MIN_EXAMPLES
+from albert_tf.tasks.multi_label import indicators
 from finetuning.datasets.metrics import is_known
 from finetuning.datasets.task import Data, Prediction, Task
 
@@ -87,6 +88,8 @@ def constant_answer(data: Data) -> tuple[str, Prediction] | None:
         return ("no answer to any question", empty) if task.answerable else None
     if kind == "token_classifier":
         return _constant_spans(data)
+    if kind == "multi_label":
+        return _constant_label_set(data)
     labels = [each.label for each in data.train]
     if kind == "regressor":
         mean = statistics.fmean(labels)
@@ -100,6 +103,22 @@ def constant_answer(data: Data) -> tuple[str, Prediction] | None:
     probabilities = dict.fromkeys(task.labels, 0.0)
     words = f"always `{name}`, the most frequent label in training"
     return words, {"label": name, "probabilities": probabilities}
+
+
+def _constant_label_set(data: Data) -> tuple[str, Prediction]:
+    """Return the labels of at least half of the training examples, or else the most frequent one.
+
+    The probability of each label is its share of the training examples.
+    """
+    labels = data.task.labels
+    shares = indicators(data.train, len(labels)).mean(axis=0)
+    chosen = [labels[i] for i in np.argsort(-shares, kind="stable") if shares[i] >= 0.5]
+    words = "the labels of at least half of the training examples"
+    if not chosen:
+        chosen, words = [labels[int(shares.argmax())]], "the most frequent label in training"
+    probabilities = dict(zip(labels, shares.tolist(), strict=True))
+    names = " and ".join(f"`{name}`" for name in chosen)
+    return f"always {names}, {words}", {"labels": chosen, "probabilities": probabilities}
 
 
 def _constant_spans(data: Data) -> tuple[str, Prediction] | None:
@@ -185,9 +204,14 @@ def write_predictions(
             known = dataclasses.asdict(example)
             names = prediction.get("probabilities")
             if isinstance(names, dict) and known["label"] is not None:
-                known["label"] = list(names)[int(known["label"])]
+                known["label"] = _names(list(names), known["label"])
             row = {"example": known, "prediction": prediction}
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+
+def _names(labels: Sequence[str], label: float | tuple[int, ...]) -> str | list[str]:
+    """Return the name of an example's label, or those of its labels."""
+    return [labels[i] for i in label] if isinstance(label, tuple) else labels[int(label)]
 
 
 def scores_if_known(

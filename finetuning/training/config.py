@@ -35,8 +35,11 @@ class TrainingConfig(Bounded):
         other for one update: the same training in less memory.
       class_weights: balanced, to weight the loss of each label by n / (k n_c), for n training
         examples with k different labels, n_c of them with this label; or none.
-      threshold_share: for SQuAD 2.0, the share of the training contexts that is held out of
-        training to choose `task.null_threshold`; 0 leaves that setting unchanged.
+      threshold_share: the share of the training contexts (SQuAD 2.0) or texts (multi-label
+        classification) that is held out of training to choose `task.null_threshold` or
+        `task.thresholds` for the best F1; 0 leaves that setting unchanged.
+      threshold_per_label: choose a threshold for each label, by its own F1, instead of one for all
+        by the micro F1.
     """
 
     KEY = "`training.{}`"
@@ -59,6 +62,7 @@ class TrainingConfig(Bounded):
     accumulation_steps: Annotated[int, POSITIVE] = 1
     class_weights: Annotated[str, one_of("none", "balanced")] = "none"
     threshold_share: Annotated[float, between("[0, 1)")] = 0.0
+    threshold_per_label: bool = False
     precision: Annotated[str, one_of(*PRECISIONS)] = "auto"
 
     def check_batch(self, replicas: int) -> None:

@@ -22,12 +22,12 @@ from albert_tf.tasks.predictor import predict
 from albert_tf.tasks.task_model import TaskModel
 from albert_tf.text.tokenizer import Tokenizer
 from albert_tf.text.unknown_pieces import unknown_note
-from finetuning.datasets.squad import hold_out
 from finetuning.datasets.task import Data, Prediction, Reading, Source, Task
 from finetuning.reporting import card, report
 from finetuning.training.config import FinetuneConfig, Plan, TrainingConfig
 from finetuning.training.feature_cache import features_of
 from finetuning.training.fit import Scores, compiled, fine_tune, mean_loss
+from finetuning.training.thresholds import CHOICES
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Finetuner:
         self.fingerprint = report.fingerprint(data)
         self.held_out: Sequence[Any] = ()
         if threshold_share:
-            train, self.held_out = hold_out(data.train, threshold_share)
+            train, self.held_out = CHOICES[task.kind].hold_out(data.train, threshold_share)
             data = dataclasses.replace(data, train=train)
         self.name, self.task, self.data, self.tokenizer = name, task, data, tokenizer
         self.strategy, self.cache_dir, self.source = strategy, cache_dir, source
@@ -88,7 +88,7 @@ class Finetuner:
         # listed: where one is missing, the older version did not behave like today's default.
         defaults = {
             "model": settings.to_dict(AlbertConfig()),
-            "training": {"class_weights": "none"},
+            "training": {"class_weights": "none", "threshold_per_label": False},
             "reading": settings.to_dict(Reading()),
         }
         run.check(run_config, defaults)
@@ -121,7 +121,8 @@ class Finetuner:
 
     def _deciding_metric(self, config: FinetuneConfig) -> str:
         """Return the name of the score that chooses the best weights."""
-        metric = config.training.metric or self.task.metrics[0]
+        default = CHOICES[self.task.kind].metric if self.held_out else None
+        metric = config.training.metric or default or self.task.metrics[0]
         if metric not in self.task.metrics:
             raise ConfigError(
                 f"`training.metric` must be a score of --task={self.name}: "
@@ -140,7 +141,8 @@ class Finetuner:
             **source.extra_config,
         }
         if self.held_out and os.path.isfile(run.config_path):  # the run may have chosen a threshold
-            values["task"]["null_threshold"] = run.config().get("task", {}).get("null_threshold")
+            key = CHOICES[self.task.kind].key
+            values["task"][key] = run.config().get("task", {}).get(key)
         return values
 
     def _announce(self, config: FinetuneConfig, count: int, plan: Plan) -> None:
@@ -202,14 +204,12 @@ class Finetuner:
         return used
 
     def _choose_threshold(self, model: TaskModel, values: TrainingConfig) -> Any:
-        """Set the best `null_threshold` for the held-out questions, and return the task section."""
-        scores, _ = self.scores(model, "held out", self.held_out, values)
-        threshold = scores["best_threshold"]
-        model.task = dataclasses.replace(model.task, null_threshold=threshold)
-        print(
-            f"null threshold {threshold:.4f}, the best for {len(self.held_out):,} held-out "
-            "training questions"
-        )
+        """Set the thresholds that are best for the held-out examples; return the task section."""
+        choice, examples = CHOICES[self.task.kind], self.held_out
+        scores, predictions = self.scores(model, "held out", examples, values)
+        best = choice.best(predictions, examples, scores, values.threshold_per_label)
+        model.task = dataclasses.replace(model.task, **{choice.key: best})
+        print(choice.describe(best, len(examples)))
         return model.task
 
     def _finish(

@@ -11,7 +11,17 @@ from finetuning.training.config import FinetuneConfig, TrainingConfig
 
 # The rest of `task` and of `model` follows from the data and from --init.
 _MODEL = ("hidden_dropout", "attention_dropout", "rematerialize")
-_FIXED = ("kind", "labels", "pair", "answerable", "num_choices", "center", "scale", "scheme")
+_FIXED = (
+    "kind",
+    "labels",
+    "thresholds",
+    "scheme",
+    "pair",
+    "answerable",
+    "num_choices",
+    "center",
+    "scale",
+)
 # Names in other programs that resemble none of ours.
 _ALIASES = {
     "lr": "learning_rate",

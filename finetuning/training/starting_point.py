@@ -24,6 +24,7 @@ from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from finetuning.datasets.task import Data
 from finetuning.training.config import FinetuneConfig
 from finetuning.training.keys import require_settings
+from finetuning.training.thresholds import require_thresholds
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,11 +162,7 @@ def resolve(
         )
     precision = devices.resolve_precision(config.training.precision, device)
     training = dataclasses.replace(config.training, precision=precision)
-    if config.training.threshold_share and not getattr(config.task, "answerable", False):
-        raise ConfigError(
-            "`training.threshold_share` requires questions that may have no answer (squad2). "
-            f"Received: {config.training.threshold_share}, for a task of kind {config.task.kind!r}."
-        )
+    require_thresholds(config.task, training)
     if training.class_weights != "none" and config.task.kind != "classifier":
         raise ConfigError(
             "`training.class_weights` requires a classifier. Received: "

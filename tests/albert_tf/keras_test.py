@@ -34,6 +34,7 @@ from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.optimization import AdamW, Lamb, LinearWarmupLinearDecay
 from albert_tf.runtime.errors import ConfigError
 from albert_tf.tasks.classifier import ClassifierTask, SequenceClassifier
+from albert_tf.tasks.multi_label import MultiLabelClassifier, MultiLabelTask
 from albert_tf.tasks.multiple_choice import MultipleChoice, MultipleChoiceTask
 from albert_tf.tasks.regressor import RegressorTask, SequenceRegressor
 from albert_tf.tasks.spans.heads import AnswerClass, EndLogits, IndependentHead, JointHead
@@ -99,6 +100,9 @@ CASES = {
     "AlbertPretrainer": of_config(AlbertPretrainer, IDS | {"masked_lm_positions": POSITIONS}),
     "SequenceClassifier": of_encoder(
         SequenceClassifier, ClassifierTask(seq_length=S, labels=("no", "yes", "ça")), IDS
+    ),
+    "MultiLabelClassifier": of_encoder(
+        MultiLabelClassifier, MultiLabelTask(seq_length=S, labels=("no", "yes", "ça")), IDS
     ),
     "SequenceRegressor": of_encoder(SequenceRegressor, RegressorTask(seq_length=S, scale=2.0), IDS),
     "MultipleChoice": of_encoder(

@@ -30,6 +30,12 @@ def write_prices(folder: pathlib.Path) -> None:
     (folder / "dev.tsv").write_text(rows)
 
 
+def write_moods(folder: pathlib.Path) -> None:
+    rows = 'text,label\nan apple,"red,sweet"\na saw,\na pear,sweet\n'
+    (folder / "train.csv").write_text(rows + "a cherry,red\n")
+    (folder / "dev.csv").write_text(rows)
+
+
 def write_squad(folder: pathlib.Path) -> None:
     """Of each of two contexts one question that it answers, and one that it does not."""
     paragraphs = [
@@ -65,6 +71,7 @@ def write_names(folder: pathlib.Path) -> None:
     ("name", "kind", "write", "count", "metric"),
     [
         ("text_regression", "regressor", write_prices, 3, "pearson"),
+        ("multi_label", "multi_label", write_moods, 3, "macro_f1"),
         ("squad2", "span", write_squad, 4, "f1"),
         ("race-middle", "multiple_choice", write_race, 4, "accuracy"),
         ("token_classification", "token_classifier", write_names, 4, "f1"),

@@ -22,6 +22,7 @@ READING = {
     "label_column": "what",
     "dev_fraction": 0.2,
     "max_train_examples": 40,
+    "label_separator": ",",
 }
 QUICK = ("training.steps=4", "training.batch_size=8", "task.seq_length=32")
 
@@ -145,6 +146,7 @@ def test_other_commands_read_the_same(
         ({"dev_fraction": -0.1}, r"--dev_fraction must be in \[0, 1\)"),
         ({"text_column": ("text",)}, r"Received: \['review', 'what'\]; missing or repeated: text"),
         ({"task": "cola"}, "--text_column and --label_column are for your own tables"),
+        ({"label_separator": ";"}, "--label_separator is only for --task=multi_label"),
         ({"task": "squad1", "text_column": ()}, "Received: --task=squad1, whose files have fixed"),
     ],
 )
@@ -166,11 +168,12 @@ def test_what_is_refused(
 def test_runs_of_older_versions_are_recognized(
     tuned: pathlib.Path, fruit: str, start: str, tmp_path, capsys
 ):
-    """Their config.json has neither the columns nor `training.class_weights`."""
+    """Their config.json has neither the columns nor some keys of `training`."""
     path = tmp_path / "run"
     shutil.copytree(tuned / "seed-0", path)
     config = json.loads((path / "config.json").read_text())
     del config["reading"], config["training"]["class_weights"]
+    del config["training"]["threshold_per_label"]
     (path / "config.json").write_text(json.dumps(config))
     main(FinetuneOptions("text_classification", str(path), fruit, init=start, set=conftest.QUICK))
     assert "already complete" in capsys.readouterr().out

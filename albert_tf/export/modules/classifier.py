@@ -1,6 +1,7 @@
 """Classifiers as SavedModels: text in, label out."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -69,20 +70,11 @@ class ClassifierModule(TextModule):
 
     def signatures(self) -> dict[str, object]:
         """Return the signatures that the class describes."""
-        examples = tf.TensorSpec([None], tf.string, "inputs")
-        classify = signature(self._classify, [examples])
-        signatures = super().signatures() | {"classify": classify}
+        signatures = super().signatures() | {"classify": classify_signature(self, self._labels)}
         if self._leave_early is None:
             return signatures
         texts = [tf.TensorSpec([None], tf.string, name) for name in self.text_names]
         return signatures | {"early_exit": signature(self._early_exit, texts)}
-
-    def _classify(self, inputs: tf.Tensor) -> Answer:
-        features = {name: tf.io.FixedLenFeature([], tf.string) for name in self.text_names}
-        texts = tf.io.parse_example(inputs, features)
-        scores = self.serve(*(texts[name] for name in self.text_names))["probabilities"]
-        classes = tf.broadcast_to(self._labels, tf.shape(scores))
-        return {"classes": classes, "scores": scores}
 
     def _early_exit(self, *texts: tf.Tensor) -> Answer:
         assert self._leave_early is not None
@@ -90,3 +82,20 @@ class ClassifierModule(TextModule):
         empty = {"values": tf.zeros([count, *self._shape]), "depth": tf.zeros([count], tf.int32)}
         outputs = self.run_in_buckets(texts, self._leave_early, empty)
         return self.answer(outputs["values"]) | {"depth": outputs["depth"]}
+
+
+def classify_signature(module: TextModule, labels: tf.Tensor) -> Any:
+    """Return the signature of TF Serving's classification API, which `ClassifierModule` describes.
+
+    Args:
+      module: a module whose answers have `probabilities` [B, C].
+      labels: the names of the labels, string [C].
+    """
+
+    def classify(inputs: tf.Tensor) -> Answer:
+        features = {name: tf.io.FixedLenFeature([], tf.string) for name in module.text_names}
+        texts = tf.io.parse_example(inputs, features)
+        scores = module.serve(*(texts[name] for name in module.text_names))["probabilities"]
+        return {"classes": tf.broadcast_to(labels, tf.shape(scores)), "scores": scores}
+
+    return signature(classify, [tf.TensorSpec([None], tf.string, "inputs")])

@@ -13,6 +13,7 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from albert_tf.export.litert import write_litert
 from albert_tf.export.modules.classifier import ClassifierModule
+from albert_tf.export.modules.multi_label import MultiLabelModule
 from albert_tf.export.modules.multiple_choice import MultipleChoiceModule
 from albert_tf.export.modules.regressor import RegressorModule
 from albert_tf.export.modules.span import SpanModule
@@ -24,6 +25,7 @@ from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.classifier import ClassifierTask, SequenceClassifier
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.kinds import KINDS
+from albert_tf.tasks.multi_label import MultiLabelClassifier, MultiLabelTask
 from albert_tf.tasks.multiple_choice import MultipleChoice, MultipleChoiceTask
 from albert_tf.tasks.predictor import predict
 from albert_tf.tasks.regressor import RegressorTask, SequenceRegressor
@@ -192,6 +194,21 @@ class TestTasks:
         model = SequenceRegressor(AlbertEncoder(tiny), task).create_weights()
         path = write(RegressorModule(rolled(model), small_tokenizer), tiny, task)
         self.check(path, model, fake_inputs(3, 20, (0, 7, 15)), lambda score: {"score": score})
+
+    def test_multi_label(self, tiny, small_tokenizer, write, fake_inputs):
+        task = MultiLabelTask(("a", "b", "c"), (0.5, 0.4, 0.6), seq_length=40)
+        model = MultiLabelClassifier(AlbertEncoder(tiny), task).create_weights()
+        model.head.kernel.assign(8.0 * model.head.kernel)
+        path = write(MultiLabelModule(rolled(model), small_tokenizer), tiny, task)
+        self.check(
+            path,
+            model,
+            fake_inputs(3, 20, (0, 7, 15)),
+            lambda logits: {
+                "probabilities": tf.sigmoid(logits),
+                "chosen": tf.sigmoid(logits) > task.thresholds,
+            },
+        )
 
     @pytest.mark.slow
     def test_multiple_choice(self, tiny, small_tokenizer, write, fake_inputs):

@@ -9,6 +9,7 @@ import tf_keras
 
 from albert_tf.export.modules.classifier import ClassifierModule
 from albert_tf.export.modules.embedding import EmbeddingModule
+from albert_tf.export.modules.multi_label import MultiLabelModule
 from albert_tf.export.modules.multiple_choice import MultipleChoiceModule, fill_blanks
 from albert_tf.export.modules.regressor import RegressorModule
 from albert_tf.export.modules.span import SpanModule
@@ -18,6 +19,7 @@ from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.classifier import ClassifierTask, SequenceClassifier
 from albert_tf.tasks.examples import ChoiceExample, TextExample
 from albert_tf.tasks.kinds import KINDS
+from albert_tf.tasks.multi_label import MultiLabelClassifier, MultiLabelTask
 from albert_tf.tasks.multiple_choice import MultipleChoice, MultipleChoiceTask
 from albert_tf.tasks.multiple_choice import fill_blanks as fill
 from albert_tf.tasks.predictor import predict
@@ -200,6 +202,43 @@ class TestClassify:
         outputs = signatures["classify"](inputs=tf.constant(examples))
         np.testing.assert_array_equal(outputs["scores"], wanted)
         np.testing.assert_array_equal(outputs["classes"], [[b"no", b"yes"]] * len(TEXTS))
+
+
+class TestMultiLabel:
+    TASK = MultiLabelTask(("no", "yes", "maybe"), (0.5, 0.1, 0.9), seq_length=16)
+
+    def test_labels(self, tiny, small_tokenizer, load):
+        model = varied(MultiLabelClassifier(AlbertEncoder(tiny), self.TASK).create_weights())
+        signatures = load(MultiLabelModule(model, small_tokenizer), self.TASK).signatures
+        examples = [TextExample(text) for text in TEXTS]
+        wanted, features = predicted(model, examples, small_tokenizer)
+        together = signatures["serving_default"](text=tf.constant(TEXTS))
+        for outputs in (together, signatures["tokens"](**features.batch(tf.range(len(TEXTS)))[0])):
+            for row, answer in enumerate(wanted):
+                labels = [name.decode() for name in outputs["labels"][row].numpy()]
+                assert labels == [*answer["labels"], *[""] * (3 - len(answer["labels"]))]
+                chosen = zip(self.TASK.labels, outputs["chosen"][row].numpy(), strict=True)
+                assert {name for name, is_chosen in chosen if is_chosen} == set(answer["labels"])
+                values = list(answer["probabilities"].values())
+                np.testing.assert_allclose(outputs["probabilities"][row], values, atol=1e-5)
+        request = tf.train.Example()
+        request.features.feature["text"].bytes_list.value.append(TEXTS[0].encode())
+        classified = signatures["classify"](inputs=tf.constant([request.SerializeToString()]))
+        np.testing.assert_array_equal(classified["classes"], [[b"no", b"yes", b"maybe"]])
+        np.testing.assert_allclose(classified["scores"], together["probabilities"][:1], atol=1e-6)
+
+    def test_each_order_by_hand(self, tiny, small_tokenizer):
+        model = MultiLabelClassifier(AlbertEncoder(tiny), self.TASK).create_weights()
+        module = MultiLabelModule(model, small_tokenizer)
+        values = tf.constant([[0.6, 0.2, 0.95], [0.4, 0.8, 0.85], [0.5, 0.1, 0.9], [0.7, 0.7, 0.1]])
+        answer = module.answer(values)
+        assert answer["labels"].numpy().tolist() == [
+            [b"maybe", b"no", b"yes"],
+            [b"yes", b"", b""],
+            [b"", b"", b""],  # not above, but at the thresholds
+            [b"no", b"yes", b""],
+        ]
+        assert answer["chosen"].numpy().sum(axis=1).tolist() == [3, 1, 0, 2]
 
 
 class TestEmbedding:

@@ -10,6 +10,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from albert_tf.tasks.classifier import ClassifierTask
 from albert_tf.tasks.examples import TextExample
+from albert_tf.tasks.multi_label import MultiLabelTask
 from albert_tf.tasks.regressor import RegressorTask
 from finetuning.datasets import TASKS
 from finetuning.datasets.task import Data, Source
@@ -45,6 +46,27 @@ def test_a_label_that_does_not_occur_has_probability_0():
     predictions = bag_of_words._predict(Data(task, train, {}), [TextExample("a plum")])
     assert predictions[0]["probabilities"]["b"] == 0
     assert sum(predictions[0]["probabilities"].values()) == pytest.approx(1)
+
+
+def test_words_that_decide_for_each_label():
+    """Label c never occurs, d always does: their probabilities are constant."""
+
+    def examples(count: int, seed: int) -> list[TextExample]:
+        words = {"plum": 0, "saw": 1}
+        sets = [{words[word] for word in words if word in each} for each in texts(count, seed)]
+        return [
+            TextExample(each, None, (*sorted(found), 3))
+            for each, found in zip(texts(count, seed), sets, strict=True)
+        ]
+
+    train, dev = examples(400, 0), examples(100, 1)
+    task = MultiLabelTask(tuple("abcd"), (0.9,) * 4)
+    found = result("multi_label", task, train, dev)
+    assert found["micro_f1"] > 0.95 and found["metric"] == "macro_f1"
+    assert found["macro_f1"] < 0.76  # of c it is 0
+    predictions = bag_of_words._predict(Data(task, train, {}), [TextExample("a plum")])
+    assert predictions[0]["probabilities"]["c"] == 0 and predictions[0]["probabilities"]["d"] == 1
+    assert predictions[0]["labels"] == ["d", "a"]
 
 
 def test_similarity_is_seen_by_the_cosine():

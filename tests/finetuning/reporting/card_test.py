@@ -74,6 +74,34 @@ def test_mistakes(task: dict, example: object, right: dict, wrong: dict, row: st
     assert table.splitlines()[2:] == [row]
 
 
+def test_labels_by_hand():
+    """Label a: 1 of 2 found, one wrong; b: 1 of 1, none wrong. The worst is most wrong.
+
+    Of the second row, a is missed with an error of 0.6; of the third, a is invented with one of
+    0.9.
+    """
+    task = {"kind": "multi_label", "labels": ["a", "b"], "thresholds": [0.5, 0.25]}
+    rows = [
+        ("x", (0, 1), ["b", "a"], (0.8, 0.9)),
+        ("y", (0,), [], (0.4, 0.1)),
+        ("z", (), ["a"], (0.9, 0.2)),
+    ]
+    examples = [TextExample(text, label=right) for text, right, _, _ in rows]
+    predictions = [
+        {"labels": given, "probabilities": dict(zip("ab", values, strict=True))}
+        for _, _, given, values in rows
+    ]
+    parts = sections(task, predictions, examples)
+    assert parts[0::2] == ["## Labels", "## Worst mistakes"]
+    assert parts[1].splitlines() == [
+        "|  | examples | precision | recall | F1 | threshold |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
+        "| a | 2 | 0.5000 | 0.5000 | 0.5000 | 0.5000 |",
+        "| b | 1 | 1.0000 | 1.0000 | 1.0000 | 0.2500 |",
+    ]
+    assert parts[3].splitlines()[2:] == ["| z | (no label) | a |", "| y | a | (no label) |"]
+
+
 def test_mistakes_of_every_kind_are_shown():
     """Of 20 missed answers, 2 invented and 1 wrong: in turns, the surest of each kind first."""
     predictions = [{"answer": "", "score": 0.0, "null_score": i} for i in range(20)]
@@ -126,6 +154,14 @@ def test_classes_by_hand():
             "text-classification",
             "en",
             [[("accuracy", 0.8)], [("accuracy", 0.7)]],
+        ),
+        (
+            "multi_label",
+            "multi_label",
+            {"macro_f1": 0.5, "micro_f1": 0.25, "average_precision": 0.75},
+            "text-classification",
+            None,
+            [[("f1", 0.5), ("f1", 0.25), ("average_precision", 0.75)]],
         ),
         (
             "text_regression",

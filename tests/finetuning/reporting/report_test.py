@@ -1,8 +1,11 @@
 """Standard errors by hand, and what is known of an example."""
 
+import json
+
 import pytest
 
 from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample
+from albert_tf.tasks.multi_label import MultiLabelTask
 from albert_tf.tasks.multiple_choice import MultipleChoiceTask
 from albert_tf.tasks.spans.model import SpanTask
 from finetuning.datasets import TASKS
@@ -15,6 +18,7 @@ from finetuning.reporting.report import (
     result_of,
     scores_if_known,
     standard_errors,
+    write_predictions,
 )
 
 ONE, TWO = TASKS["squad1"], TASKS["squad2"]
@@ -101,6 +105,38 @@ def test_scores_are_given_where_every_answer_is_known():
     text = scores_if_known(TWO, [span("x y"), span("")], known)
     assert (text or "").startswith("f1 1.0000, exact_match 1.0000")
     assert scores_if_known(TWO, [span("x y"), span("")], [QUESTION, SpanExample("?", "x")]) is None
+
+
+def test_the_baseline_of_label_sets():
+    """Labels of at least half of the training examples, or else the most frequent one.
+
+    The sets are (a, b), (b), () and (b, c): b is in 3 of 4, a and c in 1. With two empty sets more
+    it is in half. With a third it is the most frequent one. On dev, b is right once of twice, and
+    a is missed once.
+    """
+    task = MultiLabelTask(("a", "b", "c"))
+    sets: list[tuple[int, ...]] = [(0, 1), (1,), (), (1, 2)]
+    dev = [TextExample("", label=label) for label in ((1,), (0,))]
+    for more, words in ((0, "labels of at least half"), (2, "labels of"), (3, "most frequent")):
+        train = [TextExample("", label=label) for label in sets + [()] * more]
+        data = Data(task, train, {"dev": dev})
+        constant = constant_answer(data)
+        assert constant and constant[0].startswith("always `b`, the ") and words in constant[0]
+        assert constant[1]["labels"] == ["b"]
+        assert constant[1]["probabilities"]["a"] == pytest.approx(1 / (4 + more))
+        assert baselines_of(TASKS["multi_label"], data, "dev") == pytest.approx(
+            {"macro_f1": 2 / 9, "micro_f1": 1 / 2, "average_precision": 1 / 2}
+        )
+    both = Data(task, [TextExample("", label=(0, 1))] * 2, {"dev": dev})
+    assert (constant_answer(both) or [""])[0].startswith("always `a` and `b`, the labels of")
+
+
+def test_names_of_labels_in_predictions(tmp_path):
+    examples = [TextExample("x", label=label) for label in ((0, 2), (), None)]
+    answer = {"labels": ["b"], "probabilities": dict.fromkeys("abc", 0.5)}
+    write_predictions(str(tmp_path / "out.jsonl"), [answer] * 3, examples)
+    rows = [json.loads(line)["example"] for line in (tmp_path / "out.jsonl").open()]
+    assert [row["label"] for row in rows] == [["a", "c"], [], None]
 
 
 def test_the_baseline_is_one_and_the_same_answer():

@@ -1,4 +1,4 @@
-"""SQuAD 2.0's null threshold, chosen on training questions that were left out of training."""
+"""Thresholds chosen on training examples that were left out of training, mostly SQuAD 2.0's."""
 
 import json
 import pathlib
@@ -9,10 +9,12 @@ import pytest
 
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.runtime.run_dir import RunDir
-from albert_tf.tasks.examples import SpanExample
+from albert_tf.tasks.examples import SpanExample, TextExample
 from albert_tf.tasks.predictor import load_predictor
 from finetuning import ensemble, predict, train
+from finetuning.datasets.selection import split
 from finetuning.datasets.squad import SQUAD, hold_out
+from finetuning.training.thresholds import CHOICES
 
 
 def questions(contexts: int) -> list[SpanExample]:
@@ -38,6 +40,18 @@ def test_whole_contexts_are_left_out():
 def test_a_share_without_both_kinds_of_question():
     with pytest.raises(InputError, match=r"both parts. Received: 0.01, of 20 contexts"):
         hold_out(questions(20), 0.01)
+
+
+def test_texts_are_left_out_whatever_the_dev_part_took():
+    """The hash for thresholds is another one than for --dev_fraction."""
+    every = [TextExample(f"text {i // 2}", label=(0,)) for i in range(2000)]
+    rest, _ = split(every, 0.2)
+    rest, held_out = CHOICES["multi_label"].hold_out(rest, 0.2)
+    assert 0.15 < len(held_out) / (len(rest) + len(held_out)) < 0.25
+    assert not {each.first for each in rest} & {each.first for each in held_out}
+    unlabeled = [TextExample(str(i), label=()) for i in range(20)]
+    with pytest.raises(InputError, match=r"texts with labels in both parts\. Received: 0.5, of 20"):
+        CHOICES["multi_label"].hold_out(unlabeled, 0.5)
 
 
 WORDS = "apple pear plum cherry melon hammer saw file drill".split()

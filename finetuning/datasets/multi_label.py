@@ -1,0 +1,151 @@
+"""Multi-label classification of a user's own texts: `train` and `dev` as .tsv, .csv or .jsonl."""
+
+import collections
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from albert_tf.runtime.errors import InputError
+from albert_tf.tasks.examples import TextExample
+from albert_tf.tasks.multi_label import MultiLabelTask, label_indices
+from finetuning.datasets.multi_label_metrics import score_label_sets
+from finetuning.datasets.selection import limited, with_dev
+from finetuning.datasets.table_files import Table, write_predictions
+from finetuning.datasets.task import Data, Prediction, Reading, Source, require_section
+from finetuning.datasets.text_classification import PAIR, open_part, text_columns
+
+# `file:line`, text and second text, and the labels if the part has labels.
+Rows = Iterator[tuple[str, tuple[str, str | None], tuple[str, ...] | None]]
+
+
+@dataclasses.dataclass(frozen=True)
+class MultiLabel:
+    """Texts (column `text`) or pairs (`text_a`, `text_b`) with any number of labels (`label`).
+
+    The labels of a row are a list in JSON lines, and in any format a text that
+    `Source.reading.label_separator` divides; spaces around a label do not count. An empty list or
+    cell means that there is no label. A label that a row repeats counts once.
+
+    `Source.reading` may name other columns. The labels are those of the training part, sorted by
+    name. A part to predict, such as `test`, may have no column for the labels.
+
+    Attributes:
+      separator: the text between the labels of a row in the file of `write_submission`.
+    """
+
+    separator: str = Reading().label_separator
+    kind: str = "multi_label"
+    metrics: tuple[str, ...] = ("macro_f1", "micro_f1", "average_precision")
+    recipe: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def read(self, source: Source) -> Data:
+        """Read the training and dev examples, and print the frequency of each label."""
+        table = open_part(source, "train")
+        columns = text_columns(source, table)
+        rows = list(_rows(source, table, columns, allow_empty=False))
+        names = sorted({name for _, _, labels in rows for name in labels or ()})
+        if not names:
+            raise InputError(
+                f"{table.path}: the column `{source.reading.label_column}` must hold a label in at "
+                "least one row. Received: none. Fill it in, or pass --label_column."
+            )
+        task = MultiLabelTask(pair=len(columns) > 1, labels=tuple(names))
+
+        def read_dev() -> list[TextExample]:
+            return _examples(_rows(source, open_part(source, "dev"), columns, False), task)
+
+        train, dev = with_dev(source, _examples(iter(rows), task), {"dev": read_dev})
+        train = limited(source, train)
+        for part, examples in {"train": train, **dev}.items():
+            print(f"{part}: {_balance(examples, task.labels)}")
+        found = {i for examples in dev.values() for each in examples for i in label_indices(each)}
+        if absent := [name for i, name in enumerate(task.labels) if i not in found]:
+            print(
+                f"note: no dev example has the label {', '.join(absent)}, whose F1 score is then 0."
+                + (" Raise --dev_fraction." if source.reading.dev_fraction else "")
+            )
+        return Data(task, train, dev)
+
+    def read_part(self, source: Source, part: str, task: MultiLabelTask) -> list[TextExample]:
+        """Read the examples of the file named `part`."""
+        require_section("multi_label", task, kind="multi_label")
+        columns = source.reading.text_column or (PAIR if task.pair else ("text",))
+        return _examples(_rows(source, open_part(source, part), columns, allow_empty=True), task)
+
+    def score(
+        self, predictions: Sequence[Prediction], examples: Sequence[TextExample]
+    ) -> dict[str, float]:
+        """Return macro F1, micro F1 and average precision."""
+        return score_label_sets(predictions, examples)
+
+    def write_submission(
+        self, path: str, predictions: Sequence[Prediction], examples: Sequence[TextExample]
+    ) -> None:
+        """Write `index`, counted from 0, and `prediction`, the labels with the separator between.
+
+        Raises:
+          InputError: the name of a label contains the separator.
+        """
+        if wrong := [name for name in predictions[0]["probabilities"] if self.separator in name]:
+            raise InputError(
+                f"--submission: a label must not contain the separator {self.separator!r}. "
+                f"Received: {wrong[0]!r}. Train with another --label_separator, or pass --output, "
+                "which writes lists."
+            )
+        write_predictions(path, [self.separator.join(each["labels"]) for each in predictions])
+
+
+def _rows(source: Source, table: Table, columns: Sequence[str], allow_empty: bool) -> Rows:
+    """Yield the rows of a part; `allow_empty` also accepts one without labels, and empty texts."""
+    name: str | None = source.reading.label_column
+    if allow_empty and name not in table.columns:
+        name = None
+    names = (*columns, name) if name else columns
+    unchecked = (name,) if name else ()
+    for location, cells in table.select(names, allow_empty=allow_empty, unchecked=unchecked):
+        texts = (cells[0], cells[1] if len(columns) > 1 else None)
+        yield location, texts, _labels(cells[-1], source, location) if name else None
+
+
+def _labels(cell: Any, source: Source, location: str) -> tuple[str, ...]:
+    """Return the labels in a cell, without repetitions."""
+    key, separator = source.reading.label_column, source.reading.label_separator
+    if isinstance(cell, str):
+        cell = cell.split(separator if separator.strip() else None) if cell.strip() else []
+    if not isinstance(cell, list) or not all(isinstance(name, str | int) for name in cell):
+        raise InputError(
+            f"{location}: `{key}` must be a list of texts, or labels separated by {separator!r}. "
+            f"Received: {cell!r}. Without a label, write []."
+        )
+    names = [name.strip() if isinstance(name, str) else json.dumps(name) for name in cell]
+    if not all(names):
+        raise InputError(
+            f"{location}: `{key}` has an empty label among {cell!r}. Remove the empty one."
+        )
+    return tuple(dict.fromkeys(names))
+
+
+def _examples(rows: Rows, task: MultiLabelTask) -> list[TextExample]:
+    number = {name: i for i, name in enumerate(task.labels)}
+    examples = []
+    for location, texts, labels in rows:
+        if unknown := [name for name in labels or () if name not in number]:
+            raise InputError(
+                f"{location}: label {unknown[0]!r} does not occur in the training part, which has "
+                f"{', '.join(number)}. Correct or remove the row."
+            )
+        known = None if labels is None else tuple(sorted(number[name] for name in labels))
+        examples.append(TextExample(*texts, known))
+    return examples
+
+
+def _balance(examples: Sequence[TextExample], labels: Sequence[str]) -> str:
+    counts = collections.Counter(i for example in examples for i in label_indices(example))
+    total = len(examples)
+    shares = [f"{name} {counts[i]:,} ({counts[i] / total:.1%})" for i, name in enumerate(labels)]
+    without = sum(not example.label for example in examples)
+    mean = counts.total() / total
+    return (
+        f"{total:,} examples, {mean:.2f} labels each, {without:,} without one: {', '.join(shares)}"
+    )

@@ -1,0 +1,39 @@
+"""Losses that compare the logits of a student with those of its teacher (Hinton et al. 2015)."""
+
+from typing import Any
+
+import tensorflow as tf
+import tf_keras
+
+
+@tf_keras.saving.register_keras_serializable("albert_tf")
+class SoftCrossEntropy(tf_keras.losses.Loss):
+    """T^2 times the cross-entropy of the student's softmax(logits / T) with the teacher's."""
+
+    def __init__(self, temperature: float, name: str = "soft_cross_entropy", **kwargs: Any) -> None:
+        super().__init__(name=name, **kwargs)
+        self.temperature = temperature
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments of the constructor."""
+        return super().get_config() | {"temperature": self.temperature}
+
+    def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+        """Return the loss of each example; `y_true` and `y_pred` are logits."""
+        teacher_probabilities = tf.nn.softmax(y_true / self.temperature)
+        losses = tf.nn.softmax_cross_entropy_with_logits(
+            teacher_probabilities, y_pred / self.temperature
+        )
+        return self.temperature**2 * losses
+
+
+@tf_keras.saving.register_keras_serializable("albert_tf")
+class SigmoidSoftCrossEntropy(SoftCrossEntropy):
+    """The same for several labels: sigmoids instead of a softmax, and the mean over the labels."""
+
+    def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+        """Return the loss of each example; `y_true` and `y_pred` are logits."""
+        losses = tf.nn.sigmoid_cross_entropy_with_logits(
+            tf.nn.sigmoid(y_true / self.temperature), y_pred / self.temperature
+        )
+        return self.temperature**2 * tf.reduce_mean(losses, axis=-1)

@@ -1,0 +1,105 @@
+"""Tests of the multi-label classifier: its features, model, answers and ensembles."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+from scipy.special import expit, logit
+
+from albert_tf.models.encoder import AlbertEncoder
+from albert_tf.runtime import settings
+from albert_tf.runtime.errors import ConfigError, InputError
+from albert_tf.tasks.examples import TextExample
+from albert_tf.tasks.multi_label import (
+    MultiLabelClassifier,
+    MultiLabelTask,
+    average_label_sets,
+    decode_label_sets,
+    featurize_label_sets,
+)
+
+TASK = MultiLabelTask(labels=("anger", "joy", "love"), seq_length=12)
+
+
+@pytest.mark.parametrize("labels", [(), ("a", "a"), ("a", "b", "a")])
+def test_labels_must_differ(labels):
+    with pytest.raises(ConfigError, match=r"`task.labels` must be one or more.*Received: \("):
+        MultiLabelTask(labels)
+
+
+@pytest.mark.parametrize("thresholds", [(0.5,), (0.5,) * 4, (0.5, 0.5, 1.1), (0.5, 0.5, -0.1)])
+def test_thresholds_must_fit(thresholds):
+    with pytest.raises(ConfigError, match=r"`task.thresholds` .* each of the 3 labels\. Received"):
+        MultiLabelTask(TASK.labels, thresholds)
+
+
+def test_thresholds_are_a_half_unless_chosen():
+    assert TASK.thresholds == (0.5, 0.5, 0.5)
+    values = settings.to_dict(TASK)
+    assert settings.from_dict(MultiLabelTask, values) == TASK
+    del values["thresholds"]
+    assert settings.from_dict(MultiLabelTask, values) == TASK
+
+
+def test_targets_are_indicators(small_tokenizer):
+    examples = [TextExample("a", label=(0, 2)), TextExample("b c", label=())]
+    features = featurize_label_sets(examples, small_tokenizer, TASK)
+    label = features.targets["label"]
+    assert label.tolist() == [[1, 0, 1], [0, 0, 0]] and label.dtype == np.float32
+    unknown = featurize_label_sets([*examples, TextExample("d")], small_tokenizer, TASK)
+    assert unknown.targets == {} and len(unknown) == 3
+    with pytest.raises(InputError, match="takes single texts"):
+        featurize_label_sets([TextExample("a", "b", ())], small_tokenizer, TASK)
+
+
+@pytest.fixture(scope="module")
+def model(tiny) -> MultiLabelClassifier:
+    return MultiLabelClassifier(AlbertEncoder(tiny), TASK).create_weights()
+
+
+def test_logits_by_numpy(model, fake_inputs):
+    inputs = fake_inputs(4, 9)
+    kernel, bias = model.head.get_weights()
+    wanted = model.encoder(inputs)["pooled_output"].numpy() @ kernel + bias
+    np.testing.assert_allclose(model(inputs), wanted, atol=1e-6)
+    assert model(inputs).shape == (4, 3)
+    assert np.any(model(inputs, training=True) != model(inputs))
+
+
+def test_the_loss_by_hand(model):
+    """Probabilities 0.8 and 0.5 of labels that are there, 0.4 of one that is not."""
+    logits = tf.constant(logit([[0.8, 0.5, 0.4]]), tf.float32)
+    loss = model.training_losses()(tf.constant([[1.0, 1.0, 0.0]]), logits)
+    assert float(loss) == pytest.approx(-np.log(0.8 * 0.5 * 0.6) / 3, rel=1e-5)
+
+
+@pytest.mark.slow
+def test_it_learns(tiny, fake_inputs):
+    tf_keras.utils.set_random_seed(0)
+    task = MultiLabelTask(("first", "second"), dropout=0.0)
+    model = MultiLabelClassifier(AlbertEncoder(tiny.replace(num_layers=1)), task).create_weights()
+    inputs, labels = fake_inputs(16, 8), np.stack([np.arange(16) % 2, np.arange(16) // 2 % 2], 1)
+    inputs["input_word_ids"][:, :2] = 10 + labels  # any combination of them
+    model.compile(tf_keras.optimizers.legacy.Adam(0.01), model.training_losses())
+    model.fit(inputs, labels.astype(np.float32), epochs=40, verbose=0)
+    np.testing.assert_array_equal(model(inputs) > 0, labels == 1)
+
+
+def test_labels_above_their_thresholds_the_best_first():
+    task = MultiLabelTask(TASK.labels, (0.5, 0.2, 0.9))
+    probabilities = np.array([[0.6, 0.3, 0.8], [0.5, 0.7, 0.95], [0.1, 0.1, 0.1]])
+    answers = decode_label_sets(logit(probabilities), None, [], task)
+    assert [each["labels"] for each in answers] == [["anger", "joy"], ["love", "joy"], []]
+    assert list(answers[0]["probabilities"]) == ["anger", "joy", "love"]
+    found = [list(each["probabilities"].values()) for each in answers]
+    np.testing.assert_allclose(found, probabilities)
+
+
+def test_equally_probable_labels_are_in_order():
+    (answer,) = decode_label_sets(np.ones([1, 3]), None, [], TASK)
+    assert answer["labels"] == ["anger", "joy", "love"]
+
+
+def test_probabilities_are_averaged():
+    members = [logit(np.array([[0.8, 0.2]])), logit(np.array([[0.4, 0.4]]))]
+    np.testing.assert_allclose(expit(average_label_sets(members)), [[0.6, 0.3]])

@@ -1,0 +1,140 @@
+"""Label sets are read from every format, and what does not fit is named by file and row."""
+
+import dataclasses
+import json
+import pathlib
+
+import pytest
+
+from albert_tf.runtime.errors import InputError
+from albert_tf.tasks.examples import TextExample
+from finetuning.datasets import TASKS, dataset_of
+from finetuning.datasets.multi_label import MultiLabel
+from finetuning.datasets.task import Reading, Source
+from tests.finetuning.datasets.text_classification_test import write
+
+TASK = MultiLabel()
+DEV = "text,label\nx,joy\n"
+TRAIN = 'text,label\na,joy\nb,"love, joy"\nc,\n'
+
+
+def test_labels_in_cells(tmp_path, capsys):
+    """Spaces around labels do not count, nor do repetitions; an empty cell holds none."""
+    train = 'text,label\na,"love, joy"\nb,\nc," "\nd,"joy,joy "\n'
+    data = TASK.read(write(tmp_path, train_csv=train, dev_csv=DEV))
+    assert (data.task.labels, data.task.pair) == (("joy", "love"), False)
+    assert data.task.thresholds == (0.5, 0.5)
+    assert data.train == [
+        TextExample("a", None, (0, 1)),
+        TextExample("b", None, ()),
+        TextExample("c", None, ()),
+        TextExample("d", None, (0,)),
+    ]
+    assert data.dev == {"dev": [TextExample("x", None, (0,))]}
+    assert capsys.readouterr().out == (
+        "train: 4 examples, 0.75 labels each, 2 without one: joy 2 (50.0%), love 1 (25.0%)\n"
+        "dev: 1 examples, 1.00 labels each, 0 without one: joy 1 (100.0%), love 0 (0.0%)\n"
+        "note: no dev example has the label love, whose F1 score is then 0.\n"
+    )
+
+
+def test_lists_in_json_lines(tmp_path):
+    rows = [("a", ["love", "joy"]), ("b", []), ("c", "joy, love"), ("d", 7), ("e", [7, "joy"])]
+    lines = [json.dumps({"text_a": text, "text_b": "-", "label": label}) for text, label in rows]
+    dev = '{"label": [], "text_b": "y", "text_a": "x"}\n'
+    data = TASK.read(write(tmp_path, train_jsonl="\n".join(lines), dev_jsonl=dev))
+    assert (data.task.labels, data.task.pair) == (("7", "joy", "love"), True)
+    assert [each.label for each in data.train] == [(1, 2), (), (1, 2), (0,), (0, 1)]
+    assert data.dev == {"dev": [TextExample("x", "y", ())]}
+
+
+@pytest.mark.parametrize(("separator", "cell"), [("|", "joy | a, b"), (" ", " joy  love ")])
+def test_separators(tmp_path, separator: str, cell: str):
+    source = write(tmp_path, train_csv=f'text,label\na,"{cell}"\n', dev_csv=DEV)
+    reading = Reading(label_separator=separator)
+    task = TASK.read(dataclasses.replace(source, reading=reading)).task
+    assert task.labels == (("a, b", "joy") if separator == "|" else ("joy", "love"))
+
+
+def test_no_separator():
+    with pytest.raises(InputError, match="--label_separator must not be empty"):
+        Reading(label_separator="")
+
+
+def test_other_columns_and_parts(tmp_path):
+    source = write(
+        tmp_path,
+        train_csv=TRAIN.replace("text,label", "body,tags"),
+        dev_csv=DEV.replace("text,label", "body,tags"),
+        test_csv='body\n"so, so"\n\n""\n',
+        more_jsonl='{"body": "", "tags": ["love"]}\n',
+    )
+    source = dataclasses.replace(source, reading=Reading(("body",), "tags"))
+    data = TASK.read(source)
+    assert [each.label for each in data.train] == [(0,), (0, 1), ()]
+    assert TASK.read_part(source, "test", data.task) == [TextExample("so, so"), TextExample("")]
+    assert TASK.read_part(source, "more", data.task) == [TextExample("", None, (1,))]
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({"train_csv": "text,class\nx,a\n"}, ("train.csv:1", "label", "missing")),
+        ({"train_csv": TRAIN, "dev_csv": "text\nx\n"}, ("dev.csv:1", "label", "missing")),
+        ({"train_csv": 'text,label\nx,""\n'}, ("train.csv", "`label`", "at least one row")),
+        ({"train_csv": 'text,label\nx,a\ny,"a,,b"\n'}, ("train.csv:3", "empty label")),
+        ({"train_csv": "text,label\n,a\n"}, ("train.csv:2", "`text` is empty")),
+        ({"train_csv": "text,label\n"}, ("train.csv", "no rows")),
+        (
+            {"train_csv": TRAIN, "dev_csv": 'text,label\nx,joy\ny,"joy, hate"\n'},
+            ("dev.csv:3", "'hate'", "joy, love"),
+        ),
+        ({"train_jsonl": '{"text": "x", "label": null}\n'}, ("train.jsonl:1", "`label`", "None")),
+        ({"train_jsonl": '{"text": "x", "label": [["a"]]}\n'}, ("train.jsonl:1", "[['a']]")),
+        ({"train_jsonl": '{"text": "x", "label": {"a": 1}}\n'}, ("train.jsonl:1", "`label`")),
+        ({"train_jsonl": '{"text": "x", "label": ["a", " "]}\n'}, ("train.jsonl:1", "empty label")),
+        (
+            {"train_jsonl": '{"text": "x", "label": ["a"]}\n{"text": "y"}\n'},
+            ("train.jsonl:2", "`label`", "None"),
+        ),
+    ],
+)
+def test_what_does_not_fit_is_named(tmp_path, files: dict, words: tuple[str, ...]):
+    with pytest.raises(InputError) as error:
+        TASK.read(write(tmp_path, **{"dev_csv": DEV} | files))
+    assert all(word in str(error.value) for word in words), error.value
+
+
+def test_an_unknown_label_of_a_part(tmp_path):
+    source = write(tmp_path, train_csv=TRAIN, dev_csv=DEV, test_csv="text,label\nx,hate\n")
+    task = TASK.read(source).task
+    with pytest.raises(InputError, match=r"test.csv:2: label 'hate' .* has joy, love"):
+        TASK.read_part(source, "test", task)
+
+
+def test_held_out_examples_are_the_dev_part(tmp_path):
+    rows = "".join(f"{i},{'joy' if i % 2 else ''}\n" for i in range(100))
+    source = write(tmp_path, train_csv="text,label\n" + rows)
+    data = TASK.read(dataclasses.replace(source, reading=Reading(dev_fraction=0.2)))
+    assert 10 < len(data.dev["dev"]) < 30 and len(data.train) + len(data.dev["dev"]) == 100
+
+
+def test_the_submission(tmp_path: pathlib.Path):
+    out = tmp_path / "out.tsv"
+    predictions = [
+        {"labels": labels, "probabilities": {"joy": 0.5, "love; or so": 0.5}}
+        for labels in (["love; or so", "joy"], [])
+    ]
+    TASK.write_submission(str(out), predictions, [])
+    assert out.read_text() == "index\tprediction\n0\tlove; or so,joy\n1\t\n"
+    other = dataset_of("multi_label", Reading(label_separator=";"))
+    out.unlink()
+    with pytest.raises(InputError, match=r"separator ';'\. Received: 'love; or so'"):
+        other.write_submission(str(out), predictions, [])
+    assert not out.exists()
+    assert dataset_of("cola", Reading()) is TASKS["cola"]
+
+
+def test_it_is_read_from_files_only():
+    with pytest.raises(InputError, match="--tfds"):
+        TASK.read(Source(None, tfds=True))
