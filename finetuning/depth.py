@@ -26,9 +26,8 @@ from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import commands, settings
 from albert_tf.runtime.bounds import POSITIVE
 from albert_tf.runtime.errors import InputError
-from albert_tf.tasks.classifier import decode_labels
+from albert_tf.tasks.classifier import decode_labels, featurize_texts
 from albert_tf.tasks.examples import TextExample
-from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import load_predictor
 from albert_tf.training.progress import Progress
 from finetuning.datasets import TASKS, reading_of, task_name
@@ -67,6 +66,11 @@ def main(options: DepthOptions) -> None:
             f"--run_dir={options.run_dir} must be a classifier. Received: a run of kind "
             f"{predictor.task.kind!r}."
         )
+    if predictor.task.long_texts != "cut":
+        raise InputError(
+            f"--run_dir={options.run_dir} must truncate long texts. Received: a run with "
+            f"task.long_texts={predictor.task.long_texts}, which reads them in windows."
+        )
     name = task_name(options.run_dir, options.task)
     task = TASKS[name]
     config = predictor.model.encoder.config
@@ -81,7 +85,7 @@ def main(options: DepthOptions) -> None:
     if options.dry_run:
         print(f"{options.run_dir}: {', '.join(classifiers)} on {len(examples):,} examples")
         return
-    features = KINDS["classifier"].featurize(examples, predictor.tokenizer, predictor.task)
+    features = featurize_texts(examples, predictor.tokenizer, predictor.task)
     for note in features.notes():
         print(note, file=sys.stderr)
     metric, seq_length = task.metrics[0], predictor.task.seq_length

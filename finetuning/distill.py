@@ -138,6 +138,11 @@ class _Distillation:
         self.identity = teacher.identity_of(options.teacher, self.texts())
         data = dataclasses.replace(self.data, task=teaching)  # with the teacher's sequence length
         config = resolve(self.start, data, {}, options.set, options.device)
+        if config.task.long_texts != "cut":
+            raise InputError(
+                "`task.long_texts` must be cut here: the teacher provides an output for each text, "
+                f"not for its windows. Received: {config.task.long_texts}."
+            )
         if getattr(config.task, "exit_losses", False):
             raise InputError(
                 "`task.exit_losses` must be false here: the teacher provides outputs of its last "
@@ -216,7 +221,8 @@ class _Distillation:
 
         Only one chunk of the texts is in memory at a time.
         """
-        task, parts = self.config.task, []
+        task = self.config.task
+        parts: list[Any] = []
         for examples, answers in teacher.read_outputs(self.path("teacher"), self.data.task.pair):
             features = KINDS[task.kind].featurize(examples, self.start.tokenizer, task)
             targets = {"label": answers[:, 0] if task.kind == "regressor" else answers}

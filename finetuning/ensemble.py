@@ -220,7 +220,8 @@ def _common_task(paths: Sequence[str]) -> tuple[Task, Any]:
                 f"--runs must all be of the same task and dataset. Received: {paths[0]} of "
                 f"{answers[0]} and {path} of {other}."
             )
-    if sections[0].kind in ("span", "token_classifier"):
+    has_windows = any(getattr(section, "long_texts", "cut") != "cut" for section in sections)
+    if has_windows or sections[0].kind in ("span", "token_classifier"):
         _require_same_windows(paths, sections)
     return dataset_of(answers[0][0], reading_of(paths[0])), sections[0]
 

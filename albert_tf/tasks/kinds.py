@@ -11,7 +11,7 @@ from albert_tf.tasks.classifier import (
     featurize_texts,
 )
 from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample, TokenExample
-from albert_tf.tasks.features import Features
+from albert_tf.tasks.features import Features, TextFeatures
 from albert_tf.tasks.multi_label import (
     MultiLabelClassifier,
     average_label_sets,
@@ -70,6 +70,7 @@ KINDS = {
         featurize_texts,
         decode_labels,
         average_logits,
+        TextFeatures,
     ),
     "multi_label": Kind(
         TextExample,
@@ -77,6 +78,7 @@ KINDS = {
         featurize_label_sets,
         decode_label_sets,
         average_label_sets,
+        TextFeatures,
     ),
     "regressor": Kind(
         TextExample,
@@ -84,6 +86,7 @@ KINDS = {
         featurize_texts,
         decode_scores,
         average_scores,
+        TextFeatures,
     ),
     "multiple_choice": Kind(
         ChoiceExample,
