@@ -71,7 +71,9 @@ CHOICES = {
         lambda predictions, examples, scores, per_label: scores["best_threshold"],
         "questions",
     ),
-    "multi_label": Choice("thresholds", _hold_out_texts, _best_for_labels, "texts", "average_precision"),
+    "multi_label": Choice(
+        "thresholds", _hold_out_texts, _best_for_labels, "texts", "average_precision"
+    ),
 }
 
 
