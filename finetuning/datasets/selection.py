@@ -99,13 +99,15 @@ def split(
 ) -> tuple[list[Any], list[Any]]:
     """Return the remaining examples, and about the `fraction` that is held out.
 
-    Examples with the same text, pair of texts or context are in the same part. The choices for
-    different purposes are independent.
+    Examples with the same text, pair of texts or context are in the same part; without a context,
+    those with the same question. The choices for different purposes are independent.
     """
     parts: tuple[list[Any], list[Any]] = ([], [])
     for example in examples:
-        is_text = isinstance(example, TextExample)
-        text = (example.first, example.second) if is_text else example.context
+        if isinstance(example, TextExample):
+            text: Any = (example.first, example.second)
+        else:
+            text = example.context or example.question
         parts[_draw(text, purpose) < fraction].append(example)
     return parts
 
