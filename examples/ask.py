@@ -52,8 +52,8 @@ def main(path: str, texts: list[str]) -> None:
 if __name__ == "__main__":
     if len(sys.argv) < 3 or not os.path.isfile(os.path.join(sys.argv[1], "saved_model.pb")):
         print(
-            "usage: python ask.py OUTPUT/VERSION TEXT... (an export of kind fill_mask, classifier "
-            "or multi_label)"
+            "usage: python ask.py OUTPUT/VERSION TEXT... (a fill-mask, classifier or multi-label "
+            "export)"
         )
         sys.exit(2)
     main(sys.argv[1], sys.argv[2:])

@@ -6,8 +6,8 @@ r"""Predict examples from a file, stdin or a dataset with a fine-tuned run.
         --submission=CoLA.tsv
 
 Each line of --input is one example: a text; for pairs, two texts separated by a tab; or, for any
-task, a JSON object with the keys text, or text_a and text_b, or question and context, or question,
-context and options. An empty text is an example too. --output receives one line per example, in
+task, a JSON object with the keys text, or text_a and text_b, or question and context, or question
+and options (a list of any number) and, if there is one, context. An empty text is an example too. --output receives one line per example, in
 the same order: a JSON object, or with --format=tsv its values separated by tabs. The `id` of a
 question is repeated in its prediction.
 
@@ -252,13 +252,14 @@ def _from_json(row: dict[str, Any], task: Any, columns: Sequence[str]) -> Any:
         return TextExample(texts[0], texts[1] if task.pair else None)
     if task.kind == "token_classifier":
         return TokenExample(_text(row, (*columns, "text")[0]))
-    question, context = _text(row, "question"), _text(row, "context")
+    question = _text(row, "question")
     if task.kind == "span":
+        context = _text(row, "context")
         name = row.get("id")
         return SpanExample(question, context, "" if name is None else str(name))
-    options = row.get("options")
-    if not isinstance(options, list) or len(options) != task.num_choices:
-        raise ValueError(f"options must be a list of {task.num_choices}")
+    context, options = _text({"context": ""} | row, "context"), row.get("options")
+    if not isinstance(options, list) or len(options) < 2:
+        raise ValueError("options must be a list of at least two texts")
     return ChoiceExample(question, context, tuple(_text({"option": o}, "option") for o in options))
 
 
@@ -278,7 +279,7 @@ def _expected_line(task: Any) -> str:
     if task.kind == "span":
         return "A line must be a JSON object with question and context."
     if task.kind == "multiple_choice":
-        return "A line must be a JSON object with question, context and options."
+        return "A line must be a JSON object with question, options and, if any, context."
     if getattr(task, "pair", False):
         return "A line must be two texts separated by a tab, or a JSON object."
     return "A line must be a text without tabs, or a JSON object with the key text."

@@ -109,7 +109,8 @@ def write_warm_up(
 def _value(spec: tf.TensorSpec, text: str, width: int) -> np.ndarray:
     """Return one row for an input of a signature: `text`, or int32 ones of length `width`."""
     if spec.dtype == tf.string:
-        return np.broadcast_to(np.array(text, object), [1, *spec.shape[1:]])
+        sizes = [2 if size is None else size for size in spec.shape[1:]]
+        return np.broadcast_to(np.array(text, object), [1, *sizes])
     return np.ones([1, *(width if size is None else size for size in spec.shape[1:])], np.int32)
 
 

@@ -41,12 +41,12 @@ class SpanExample:
 
 @dataclasses.dataclass(frozen=True)
 class ChoiceExample:
-    """A question about a context, with the options to choose from (RACE).
+    """A question with the options to choose from (RACE).
 
     Attributes:
       question: the text of the question.
-      context: the text that the question is about.
-      options: the possible answers.
+      context: the text that the question is about; empty if there is none.
+      options: the possible answers, two or more; their number may differ between questions.
       label: the index of the correct option; None if unknown.
     """
 

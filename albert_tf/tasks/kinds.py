@@ -20,6 +20,7 @@ from albert_tf.tasks.multi_label import (
 )
 from albert_tf.tasks.multiple_choice import (
     MultipleChoice,
+    average_choices,
     decode_choices,
     featurize_choices,
 )
@@ -93,7 +94,7 @@ KINDS = {
         MultipleChoice,
         featurize_choices,
         decode_choices,
-        average_logits,
+        average_choices,
     ),
     "span": Kind(
         SpanExample,

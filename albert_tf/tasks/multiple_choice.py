@@ -1,4 +1,4 @@
-"""Multiple choice: which of several options answers a question about a context (RACE)."""
+"""Multiple choice: which of several options answers a question, with or without a context."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -13,10 +13,13 @@ from albert_tf.models.encoder import INPUTS, call_symbolically
 from albert_tf.models.layers import common
 from albert_tf.runtime.bounds import Bounded, at_least, between
 from albert_tf.runtime.errors import InputError
+from albert_tf.tasks.classifier import average_logits
 from albert_tf.tasks.examples import ChoiceExample
-from albert_tf.tasks.features import Features, pack
+from albert_tf.tasks.features import Features, Sequences, pack
 from albert_tf.tasks.task_model import TaskModel, head_dense
 from albert_tf.text.tokenizer import Tokenizer
+
+ABSENT = -1e9  # the logit of an option that a question does not have
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +28,8 @@ class MultipleChoiceTask(Bounded):
 
     Attributes:
       seq_length: the maximum pieces of context, question and option, special pieces included.
-      num_choices: the number of options of every question.
+      num_choices: the largest number of options of a training question. It is only the shape of
+        inputs that must have one; other questions may have any number from 2.
       qa_length: the maximum pieces of question and option. Longer ones keep their last pieces; the
         context gets the rest of the sequence.
       dropout: the rate before the head's dense layer (paper, Table 14: 0.1).
@@ -45,7 +49,8 @@ class MultipleChoice(TaskModel):
     """A multiple-choice model: pooled_output -> dropout -> dense, one score per option.
 
     The loss is the cross-entropy of the softmax over the options. Inputs: the encoder's dict of
-    int32 [B, C, S]. Output: logits float32 [B, C].
+    int32 [B, C, S]; questions with fewer than C options have rows whose `input_mask` is 0. Output:
+    logits float32 [B, C], `ABSENT` for those rows.
     """
 
     task_class = MultipleChoiceTask
@@ -61,11 +66,12 @@ class MultipleChoice(TaskModel):
 
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> tf.Tensor:
         """Return the logits; see the class for shapes."""
-        length = common.shape_of(inputs["input_word_ids"])[-1]
+        _, count, length = common.shape_of(inputs["input_word_ids"])
         flat = {name: tf.reshape(inputs[name], [-1, length]) for name in INPUTS}  # [B C, S]
         outputs, key = self.encode(flat, training)
         scores = self.head(common.dropout(outputs["pooled_output"], self.task.dropout, key))
-        return tf.reshape(scores, [-1, self.task.num_choices])
+        is_option = tf.reduce_any(inputs["input_mask"] > 0, axis=-1)  # [B, C]
+        return tf.where(is_option, tf.reshape(scores, [-1, count]), ABSENT)
 
     def training_losses(self) -> tf_keras.losses.Loss:
         """Return the argument of `compile(loss=...)`."""
@@ -82,15 +88,17 @@ def featurize_choices(
 ) -> Features:
     """Build [CLS] context [SEP] question and option [SEP] for each option.
 
-    Contexts are truncated at the end. The target `label` [N] exists if every example has a label.
+    Contexts are truncated at the end. A unit has as many sequences as the question with the most
+    options; those of missing options have no pieces. The target `label` [N] exists if every example
+    has a label.
 
     Raises:
-      InputError: the number of options of a question differs from the task's.
+      InputError: a question has fewer than two options.
     """
     for row, example in enumerate(examples):
-        if len(example.options) != task.num_choices:
+        if len(example.options) < 2:
             raise InputError(
-                f"Every question must have {task.num_choices} options. Received in example {row} "
+                f"Every question must have at least 2 options. Received in example {row} "
                 f"({example.question!r}): {len(example.options)}."
             )
     texts = list(dict.fromkeys(example.context for example in examples))
@@ -108,10 +116,26 @@ def featurize_choices(
     full = [len(ids) for part in (full_contexts, questions) for ids in part]
     cut = np.not_equal(kept, full).reshape(2, len(second)).any(axis=0)
     sequences = pack(first, second, task.seq_length, tokenizer.special)
-    sequences = dataclasses.replace(sequences, cut=cut)
+    counts = np.array([len(example.options) for example in examples])
+    per_unit = int(counts.max()) if examples else task.num_choices
+    is_option = (np.arange(per_unit) < counts[:, None]).ravel()  # [N x per_unit]
+    sequences = Sequences(
+        sequences.ids,
+        _placed(sequences.lengths, is_option),
+        _placed(sequences.first_lengths, is_option),
+        sequences.pad,
+        _placed(cut, is_option),
+    )
     labels = [example.label for example in examples]
     known = {} if None in labels else {"label": np.array(labels, np.int32)}
-    return Features(sequences, task.seq_length, known, task.num_choices)
+    return Features(sequences, task.seq_length, known, per_unit)
+
+
+def _placed(values: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Return the values at the True places, and 0 at the others."""
+    placed: np.ndarray = np.zeros(len(places), values.dtype)
+    placed[places] = values
+    return placed
 
 
 def fill_blanks(question: str, option: str) -> str:
@@ -128,13 +152,29 @@ def decode_choices(
     """Return a dict for each example.
 
     `choice` is the index of the best option, `label` is its letter, and `probabilities` are those
-    of the options.
+    of the question's own options.
     """
-    return [
-        {
-            "choice": int(row.argmax()),
-            "label": chr(ord("A") + int(row.argmax())),
-            "probabilities": row.tolist(),
-        }
-        for row in softmax(logits.astype(np.float64), axis=-1)
-    ]
+    found = []
+    for row, example in zip(logits.astype(np.float64), examples, strict=True):
+        probabilities = softmax(row[: len(example.options)])
+        choice = int(probabilities.argmax())
+        found.append(
+            {
+                "choice": choice,
+                "label": option_letter(choice),
+                "probabilities": probabilities.tolist(),
+            }
+        )
+    return found
+
+
+def average_choices(members: Sequence[np.ndarray]) -> np.ndarray:
+    """Return logits [N, C] whose probabilities are the mean of the members'."""
+    with np.errstate(divide="ignore"):  # missing options have the probability 0
+        return average_logits(members)
+
+
+def option_letter(index: int) -> str:
+    """Return A for option 0, ..., Z for option 25, AA for option 26, and so on."""
+    letter = chr(ord("A") + index % 26)
+    return letter if index < 26 else option_letter(index // 26 - 1) + letter

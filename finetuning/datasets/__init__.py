@@ -7,8 +7,10 @@ from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
 from finetuning.datasets.glue import GLUE
 from finetuning.datasets.multi_label import MultiLabel
+from finetuning.datasets.multiple_choice import MultipleChoiceTable
 from finetuning.datasets.race import RACE
 from finetuning.datasets.squad import SQUAD
+from finetuning.datasets.swag import Swag
 from finetuning.datasets.task import Reading, Task
 from finetuning.datasets.text_classification import TextClassification
 from finetuning.datasets.text_regression import TextRegression
@@ -19,9 +21,10 @@ OWN: dict[str, Task] = {
     "text_classification": TextClassification(),
     "text_regression": TextRegression(),
     "multi_label": MultiLabel(),
+    "multiple_choice": MultipleChoiceTable(),
     "token_classification": TokenClassification(),
 }
-TASKS: dict[str, Task] = {**GLUE, **SQUAD, **RACE, **OWN}
+TASKS: dict[str, Task] = {**GLUE, **SQUAD, **RACE, "swag": Swag(), **OWN}
 
 
 def task_name(run_dir: str, given: str | None) -> str:

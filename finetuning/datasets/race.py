@@ -10,10 +10,16 @@ from typing import Any
 from albert_tf.runtime.errors import InputError, InputNotFoundError, reading
 from albert_tf.tasks.examples import ChoiceExample
 from albert_tf.tasks.multiple_choice import MultipleChoiceTask
-from finetuning.datasets import metrics
+from finetuning.datasets.choices import (
+    choice_example,
+    index_of_letter,
+    most_options,
+    score_choices,
+    write_choices,
+)
 from finetuning.datasets.glue import paper_settings
 from finetuning.datasets.selection import limited, with_dev
-from finetuning.datasets.table_files import lines_of, parse_json, tfds_rows, write_predictions
+from finetuning.datasets.table_files import lines_of, parse_json, tfds_rows
 from finetuning.datasets.task import Data, Prediction, Source, require_section
 
 LEVELS = ("middle", "high")
@@ -42,7 +48,7 @@ class RaceTask:
     def read(self, source: Source) -> Data:
         """Read the training and dev examples; with several levels, dev is `all` and each level."""
         train = self._read(source, "train", None)
-        task = MultipleChoiceTask(num_choices=len(train[0].options))
+        task = MultipleChoiceTask(num_choices=most_options(train))
         parts = {
             level: functools.partial(self._read, source, f"dev_{level}", task)
             for level in self.levels
@@ -63,7 +69,7 @@ class RaceTask:
         self, predictions: Sequence[Prediction], examples: Sequence[ChoiceExample]
     ) -> dict[str, float]:
         """Return the accuracy."""
-        return metrics.score_numbers(self.metrics, "choice", predictions, examples)
+        return score_choices(predictions, examples)
 
     def write_submission(
         self, path: str, predictions: Sequence[Prediction], examples: Sequence[ChoiceExample]
@@ -72,7 +78,7 @@ class RaceTask:
 
         RACE defines no format of its own.
         """
-        write_predictions(path, [each["label"] for each in predictions])
+        write_choices(path, predictions)
 
     def _read(
         self,
@@ -160,20 +166,9 @@ def _examples(passage: Any, location: str, allow_empty: bool) -> Iterator[Choice
                 f"{location}: the article must be a non-empty text, and question {number + 1} and "
                 "its options must be texts. Correct or remove the passage."
             )
-        label = _number(answers[number], len(options[number]), f"{location}: question {number + 1}")
-        yield ChoiceExample(question, passage["article"], tuple(options[number]), label)
-
-
-def _number(letter: Any, num_options: int, location: str) -> int | None:
-    if letter is None:
-        return None
-    letters = [chr(ord("A") + i) for i in range(num_options)]
-    if letter not in letters:
-        raise InputError(
-            f"{location}: the answer must be one of {', '.join(letters)}. Received: {letter!r}. "
-            "Correct or remove the question."
-        )
-    return letters.index(letter)
+        place, letter = f"{location}: question {number + 1}", answers[number]
+        label = None if letter is None else index_of_letter(letter, len(options[number]), place)
+        yield choice_example(place, question, passage["article"], options[number], label)
 
 
 def _require_options(example: ChoiceExample, expected: int, location: str) -> None:

@@ -99,8 +99,8 @@ def split(
 ) -> tuple[list[Any], list[Any]]:
     """Return the remaining examples, and about the `fraction` that is held out.
 
-    Examples with the same text, pair of texts or context are in the same part. The choices for
-    different purposes are independent.
+    Examples with the same text, pair of texts or context are in the same part; without a context,
+    those with the same question. The choices for different purposes are independent.
     """
     parts: tuple[list[Any], list[Any]] = ([], [])
     for example in examples:
@@ -111,7 +111,9 @@ def split(
 def _text_of(example: Any) -> Any:
     if isinstance(example, TextExample):
         return example.first, example.second
-    return example.text if isinstance(example, TokenExample) else example.context
+    if isinstance(example, TokenExample):
+        return example.text
+    return example.context or example.question
 
 
 def _draw(value: Any, purpose: str) -> float:

@@ -183,18 +183,27 @@ def _opened(path: str) -> Any:
     return cast(Any, gzip.open if path.endswith(".gz") else open)(path, "rb")
 
 
-def open_table(path: str, header: Sequence[str] = (), quotes_are_text: bool = False) -> Table:
+def open_table(
+    path: str,
+    header: Sequence[str] = (),
+    quotes_are_text: bool = False,
+    optional: Sequence[str] = (),
+) -> Table:
     """Return a table, whose rows are checked when they are read.
 
     Args:
       path: the file.
       header: the columns of a file without a header line.
       quotes_are_text: only tabs separate cells, whatever the file's extension.
+      optional: in JSON lines, columns that exist even if the first object lacks them.
 
     Raises:
       InputError: the file is empty or cannot be read.
     """
-    records = (_unquoted if quotes_are_text else _READERS[_format(path)])(path)
+    read = _unquoted if quotes_are_text else _READERS[_format(path)]
+    if read is _jsonl:
+        read = functools.partial(_jsonl, optional=optional)
+    records = read(path)
     if not header:
         _, header = next(records, (0, ()))
     if not header:
@@ -270,8 +279,8 @@ def _quoted(delimiter: str, path: str) -> Records:
         ) from None
 
 
-def _jsonl(path: str) -> Records:
-    """Yield the first object's keys as the header, then each object's values."""
+def _jsonl(path: str, optional: Sequence[str] = ()) -> Records:
+    """Yield the first object's keys and `optional` as the header, then each object's values."""
     columns: list[str] = []
     for number, line in lines_of(path):
         if not line.strip():
@@ -280,7 +289,7 @@ def _jsonl(path: str) -> Records:
         if not isinstance(record, dict):
             raise InputError(f"{path}:{number} must be a JSON object. Received: {line[:80]!r}.")
         if not columns:
-            columns = list(record)
+            columns = list(dict.fromkeys((*record, *optional)))
             yield number, columns
         yield number, [_cell(record.get(column)) for column in columns]
 

@@ -76,8 +76,8 @@ class TextClassification:
         write_predictions(path, [each["label"] for each in predictions])
 
 
-def open_part(source: Source, part: str) -> Table:
-    """Return the table of a part.
+def open_part(source: Source, part: str, optional: Sequence[str] = ()) -> Table:
+    """Return the table of a part; see `open_table` for `optional`.
 
     Raises:
       InputNotFoundError: there is no such file.
@@ -89,7 +89,7 @@ def open_part(source: Source, part: str) -> Table:
             "alone."
         )
     return dataclasses.replace(
-        open_table(find(source.data_dir or "", [part + end for end in FORMATS])),
+        open_table(find(source.data_dir or "", [part + end for end in FORMATS]), optional=optional),
         remedy="Rename the columns (or add a header, if the file has none), or train with "
         "--text_column and --label_column.",
     )

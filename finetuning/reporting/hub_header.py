@@ -67,7 +67,7 @@ def hub_header(
         for suffix in (f"_{part}" if number else "",)
     ]
     header = {
-        **({"language": "en"} if name in {**GLUE, **RACE} else {}),
+        **({"language": "en"} if name in {**GLUE, **RACE, "swag": None} else {}),
         "library_name": "albert_tf",
         "tags": ["albert", "tensorflow", name],
         "pipeline_tag": task,

@@ -16,6 +16,7 @@ from albert_tf import info
 from albert_tf.runtime import outputs
 from albert_tf.runtime.standard_errors import MIN_EXAMPLES
 from albert_tf.tasks.multi_label import indicators
+from albert_tf.tasks.multiple_choice import option_letter
 from finetuning.datasets.metrics import is_known
 from finetuning.datasets.task import Data, Prediction, Task
 
@@ -97,7 +98,7 @@ def constant_answer(data: Data) -> tuple[str, Prediction] | None:
         return f"{words}; a constant has no correlation, which counts as 0", {"score": mean}
     (most, _), *_ = collections.Counter(labels).most_common(1)
     if kind == "multiple_choice":
-        words = f"always option {chr(ord('A') + most)}, the most frequent in training"
+        words = f"always option {option_letter(int(most))}, the most frequent in training"
         return words, {"choice": most}
     name = task.labels[int(most)]
     probabilities = dict.fromkeys(task.labels, 0.0)

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import pathlib
 import random
+import runpy
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ from finetuning.train import FinetuneOptions, main
 from tests.finetuning import conftest
 from tests.finetuning.untrained import leave_run, leave_weights
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 TEXTS = ("an apple and a saw", "a pear", "", "it is here")
 QUICK = ("training.steps=4", "training.batch_size=8", "task.seq_length=32")
 
@@ -153,12 +155,16 @@ def test_depth_is_of_classifiers(runs: pathlib.Path, data: pathlib.Path):
         depth.main(depth.DepthOptions(str(runs / "0"), str(data)))
 
 
-def test_exports_of_a_run(runs: pathlib.Path, tmp_path: pathlib.Path):
+def test_exports_of_a_run(runs: pathlib.Path, tmp_path: pathlib.Path, capsys):
     options = export.ExportOptions(str(runs / "0"), str(tmp_path / "labels"), depths="1")
     export.main(options)
     loaded = tf.saved_model.load(str(tmp_path / "labels" / "1"))
     assert sorted(loaded.signatures) == ["classify", "depth_1", "serving_default", "tokens"]
     found = loaded.signatures["serving_default"](text=tf.constant(TEXTS))
+    runpy.run_path(str(ROOT / "examples" / "ask.py"))["main"](options.output + "/1", list(TEXTS))
+    shown = capsys.readouterr().out.splitlines()[-2 * len(TEXTS) + 1 :: 2]
+    wanted = [each["labels"] for each in albert_tf.load_predictor(options.run_dir)(list(TEXTS))]
+    assert shown == [f"    {', '.join(names) or '(no label)'}" for names in wanted]
     for answer, *row in zip(
         albert_tf.load_predictor(str(runs / "0"))(list(TEXTS)),
         found["labels"].numpy(),
@@ -270,10 +276,8 @@ def test_thresholds_chosen_on_held_out_texts(start: str, data: pathlib.Path, tmp
     assert result["metric"] == "average_precision" and result["average_precision"] > 0.95
     assert result["macro_f1"] > 0.9 and 90 < result["train_examples"] < 150
     assert all(threshold != 0.5 for threshold in thresholds) and len(set(thresholds)) == 2
-    assert (
-        "threshold |\n| --- | ---: | ---: | ---: | ---: | ---: |\n| fruit | "
-        in (tmp_path / "run" / "README.md").read_text()
-    )
+    card = (tmp_path / "run" / "README.md").read_text()
+    assert all(f" | {threshold:.4f} |" in card for threshold in thresholds)
     (tmp_path / "run" / "result.json").unlink()  # interrupted before its end
     capsys.readouterr()
     main(options)

@@ -21,9 +21,15 @@ SECTION = "albert_tf_task"
 _OF_TEXTS = "AlbertForSequenceClassification"
 ARCHITECTURES = {  # kind -> their class
     "classifier": _OF_TEXTS,
+    "multi_label": _OF_TEXTS,
     "regressor": _OF_TEXTS,
     "span": "AlbertForQuestionAnswering",
     "multiple_choice": "AlbertForMultipleChoice",
+}
+_PROBLEM_TYPES = {  # kind -> what tells the models of texts apart
+    "classifier": "single_label_classification",
+    "multi_label": "multi_label_classification",
+    "regressor": "regression",
 }
 HEADS = ("classifier.", "qa_outputs.")  # prefixes of their heads' weights
 # Task keys that a folder made elsewhere does not state and that a user may want to set.
@@ -75,10 +81,9 @@ def to_json(task: Any) -> dict[str, Any]:
         "classifier_dropout_prob": task.dropout,
         SECTION: settings.to_dict(task),
     }
-    if task.kind == "regressor":
-        values |= _labels_to_json(("LABEL_0",)) | {"problem_type": "regression"}
-    if task.kind == "classifier":
-        values |= _labels_to_json(task.labels) | {"problem_type": "single_label_classification"}
+    if task.kind in _PROBLEM_TYPES:
+        values |= _labels_to_json(getattr(task, "labels", ("LABEL_0",)))
+        values["problem_type"] = _PROBLEM_TYPES[task.kind]
     return values
 
 
@@ -119,11 +124,13 @@ def read(
     labels = _labels(values, source) if architecture == _OF_TEXTS else ()
     kind = _kind(architecture, values.get("problem_type"), labels, source)
     theirs = {"dropout": values.get("classifier_dropout_prob", 0.1)}
-    if kind == "classifier":
+    if kind in ("classifier", "multi_label"):
         theirs["labels"] = labels
     written = values.get(SECTION)
     if not isinstance(written, Mapping) or written.get("kind") != kind:
         written = {}
+    if len(written.get("thresholds", ())) != len(labels):  # of other labels
+        written = {key: value for key, value in written.items() if key != "thresholds"}
     task: Any = settings.from_dict(KINDS[kind].task, {**written, **theirs}, f"{source}: task.")
     task = dataclasses.replace(task, **length_limits(task, config.max_positions))
     return task, tuple(k for k in _OPEN if hasattr(task, k) and k not in written)
@@ -139,9 +146,12 @@ def _kind(architecture: str, problem_type: str | None, labels: tuple[str, ...], 
         return "regressor"
     if problem_type == "single_label_classification" and not is_single:
         return "classifier"
+    if problem_type == "multi_label_classification":
+        return "multi_label"
     raise InputError(
-        f"{source!r}: `problem_type` must be regression with one label, or "
-        "single_label_classification with several; other heads are not supported. Received: "
+        f"{source!r}: `problem_type` must be regression with one label, "
+        "single_label_classification with several or multi_label_classification with any number; "
+        "other heads are not supported. Received: "
         f"{problem_type!r} with {len(labels)}. To read only the encoder, pass --ignore=head "
         "--allow_missing=mlm_head,pair_head."
     )

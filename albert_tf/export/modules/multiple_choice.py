@@ -6,25 +6,30 @@ from albert_tf.export.modules.buckets import run_in_buckets
 from albert_tf.export.modules.text_module import Answer, checked_inputs, require_same_size
 from albert_tf.export.signatures import signature, untracked
 from albert_tf.models.encoder import INPUTS
-from albert_tf.tasks.multiple_choice import MultipleChoice
+from albert_tf.models.layers.common import shape_of
+from albert_tf.tasks.multiple_choice import ABSENT, MultipleChoice, option_letter
 from albert_tf.text.graph_tokenizer import GraphTokenizer
 from albert_tf.text.ragged import row_of, slice_rows
 from albert_tf.text.tokenizer import Tokenizer
 
 _BLANK = "_"
+_LETTERS = 26 + 26 * 26  # A to ZZ: more than the options of any question
 _MAX_FILLED_BYTES = 2**20  # bytes of all options of a question, each in every blank
 
 
 class MultipleChoiceModule(tf.Module):
     """A module that chooses among the options of questions (RACE).
 
-    The inputs are laid out as by `featurize_choices`. Each question has N options.
+    The inputs are laid out as by `featurize_choices`. A context may be empty. N is
+    `task.num_choices`.
 
     Signatures:
       serving_default: `question`, `context` string [B], `options` string [B, N].
-      tokens: the encoder's inputs, int32 [B, N, S].
+      padded: the same for questions with any numbers of options, `num_options` int32 [B], each from
+        1 to M. `options` is string [B, M]; of each row only the first `num_options` count.
+      tokens: the encoder's inputs, int32 [B, N, S]; a row whose `input_mask` is 0 is no option.
     Outputs: `choice` int32 [B], counted from 0; `label` string [B], the same as a letter from A;
-    and `probabilities` float32 [B, N].
+    and `probabilities` float32 [B, N] or [B, M], 0 where there is no option.
     """
 
     def __init__(self, model: MultipleChoice, tokenizer: Tokenizer) -> None:
@@ -32,24 +37,49 @@ class MultipleChoiceModule(tf.Module):
         self._predict, self._weights, self._task = untracked(model), model.variables, model.task
         self._tokenizer = GraphTokenizer(tokenizer)
         self._max_positions = model.encoder.config.max_positions
-        self._letters = tf.constant([chr(ord("A") + i) for i in range(model.task.num_choices)])
+        self._letters = tf.constant([option_letter(i) for i in range(_LETTERS)])
 
     def signatures(self) -> dict[str, object]:
         """Return the signatures that the class describes."""
         count = self._task.num_choices
         texts = [tf.TensorSpec([None], tf.string, name) for name in ("question", "context")]
         texts.append(tf.TensorSpec([None, count], tf.string, "options"))
+        any_number = [
+            *texts[:2],
+            tf.TensorSpec([None, None], tf.string, "options"),
+            tf.TensorSpec([None], tf.int32, "num_options"),
+        ]
         ids = [tf.TensorSpec([None, count, None], tf.int32, name) for name in INPUTS]
         return {
             "serving_default": signature(self.serve, texts),
+            "padded": signature(self._padded, any_number),
             "tokens": signature(self._tokens, ids),
         }
 
     def serve(self, question: tf.Tensor, context: tf.Tensor, options: tf.Tensor) -> Answer:
         """Return the choices for strings [B], [B] and [B, N]."""
+        return self._answer(self._logits(question, context, options))
+
+    def _padded(
+        self, question: tf.Tensor, context: tf.Tensor, options: tf.Tensor, num_options: tf.Tensor
+    ) -> Answer:
+        counts = {"question": question, "num_options": num_options}
+        _, num_options = require_same_size(counts)
+        most = tf.shape(options)[1]
+        message = "`num_options` must be from 1 to the number of columns of `options`."
+        is_valid = tf.reduce_all((num_options >= 1) & (num_options <= most))
+        check = tf.debugging.Assert(is_valid, [message])
+        with tf.control_dependencies([check] if check is not None else []):
+            is_option = tf.sequence_mask(num_options, most)  # [B, M]
+        options = tf.where(is_option, options, "")
+        return self._answer(tf.where(is_option, self._logits(question, context, options), ABSENT))
+
+    def _logits(self, question: tf.Tensor, context: tf.Tensor, options: tf.Tensor) -> tf.Tensor:
+        """Return the logits [B, N] of strings [B], [B] and [B, N]."""
         texts = {"question": question, "context": context, "options": options}
         question, context, options = require_same_size(texts)
-        count, max_pieces = self._task.num_choices, self._task.seq_length - 3  # [CLS] and two [SEP]
+        count = shape_of(options)[1]
+        max_pieces = self._task.seq_length - 3  # [CLS] and two [SEP]
         second = self._tokenizer(fill_blanks(question, options))[
             :, -min(self._task.qa_length, max_pieces) :
         ]
@@ -70,7 +100,7 @@ class MultipleChoiceModule(tf.Module):
 
         widest = tf.reduce_max(tf.reshape(lengths, [-1, count]), axis=1)  # [B]
         empty = {"logits": tf.zeros([tf.size(widest), count])}
-        return self._answer(run_in_buckets(widest, run, empty, self._task.seq_length)["logits"])
+        return run_in_buckets(widest, run, empty, self._task.seq_length)["logits"]
 
     def _tokens(self, *ids: tf.Tensor) -> Answer:
         return self._answer(self._predict(checked_inputs(ids, self._max_positions)))

@@ -19,12 +19,14 @@ from albert_tf.convert.bundle import Bundle, MismatchPolicy, head_shapes, weight
 from albert_tf.convert.huggingface import task as huggingface_task
 from albert_tf.export.__main__ import ExportOptions
 from albert_tf.export.__main__ import main as export
+from albert_tf.models.config import AlbertConfig
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.runtime import commands, settings
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.tasks.classifier import ClassifierTask
 from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample
 from albert_tf.tasks.kinds import KINDS
+from albert_tf.tasks.multi_label import MultiLabelTask
 from albert_tf.tasks.multiple_choice import MultipleChoiceTask
 from albert_tf.tasks.predictor import task_of
 from albert_tf.tasks.regressor import RegressorTask
@@ -34,18 +36,21 @@ STRICT = MismatchPolicy()
 JOINT = SpanTask(answerable=True, seq_length=40)
 TASKS = {
     "classifier": ClassifierTask(("no", "maybe", "yes"), seq_length=24, pair=True, dropout=0.2),
+    "multi_label": MultiLabelTask(("no", "yes"), (0.25, 0.5), seq_length=32),
     "regressor": RegressorTask(seq_length=32, center=0.0, scale=4.0),
     "span": SpanTask(seq_length=40, query_length=8, doc_stride=7, n_best=3),
     "multiple_choice": MultipleChoiceTask(seq_length=38, num_choices=3, qa_length=20),
 }
 EXAMPLES = {
     "classifier": [TextExample("the value", "of an object"), TextExample("", "one, two")],
+    "multi_label": ["the value of the object", "x"],
     "regressor": ["the value of the object", "x"],
     "span": [SpanExample("which value", "the value is returned by the function of the object")],
     "multiple_choice": [ChoiceExample("what is _ ?", "the value is set", ("it", "the value", "x"))],
 }
 HEADS = {  # their names and shapes, with H = 32
     "classifier": {"classifier.weight": (3, 32), "classifier.bias": (3,)},
+    "multi_label": {"classifier.weight": (2, 32), "classifier.bias": (2,)},
     "regressor": {"classifier.weight": (1, 32), "classifier.bias": (1,)},
     "span": {"qa_outputs.weight": (2, 32), "qa_outputs.bias": (2,)},
     "multiple_choice": {"classifier.weight": (1, 32), "classifier.bias": (1,)},
@@ -95,7 +100,7 @@ def test_names_and_shapes_are_the_task_model_s(task, tiny):
     assert {id(v) for v in found.values()} == {id(v) for v in model.variables}
 
 
-@pytest.mark.slow_parameters("regressor", "span", "multiple_choice")
+@pytest.mark.slow_parameters("multi_label", "regressor", "span", "multiple_choice")
 @pytest.mark.parametrize("kind", TASKS)
 def test_there_and_back(kind, save, tiny, tmp_path, capsys):
     task, theirs, back = TASKS[kind], tmp_path / "theirs", str(tmp_path / "back")
@@ -125,6 +130,9 @@ def test_the_keys_that_transformers_reads(save, tmp_path):
     assert values["label2id"] == {"no": 0, "maybe": 1, "yes": 2}
     assert values["problem_type"] == "single_label_classification"
     assert values["classifier_dropout_prob"] == 0.2
+    values = huggingface_task.to_json(TASKS["multi_label"])
+    assert values["problem_type"] == "multi_label_classification"
+    assert values["id2label"] == {"0": "no", "1": "yes"}
     values = huggingface_task.to_json(TASKS["regressor"])
     assert (values["problem_type"], values["id2label"]) == ("regression", {"0": "LABEL_0"})
     values = huggingface_task.to_json(TASKS["span"])
@@ -271,7 +279,7 @@ class TestFoldersOfOthers:
             ({"id2label": ["a", "b"]}, "id2label` must be an object"),
             ({"id2label": {"0": "a", "1": "b"}}, r"classifier.bias \[3\], expected \[2\]"),
             ({"id2label": None}, r"classifier.weight \[3, 32\], expected \[2, 32\]"),
-            ({"problem_type": "multi_label_classification"}, "multi_label_classification' with 3"),
+            ({"problem_type": "ranking"}, "or multi_label_classification .* 'ranking' with 3"),
             ({"problem_type": "regression"}, "problem_type` must be regression with one label"),
             (
                 {"architectures": ["AlbertForQuestionAnswering"]},
@@ -323,6 +331,20 @@ class TestFoldersOfOthers:
         edit(folder, **{huggingface_task.SECTION: written | {"kind": "span"}})
         convert(f"--from=huggingface:{folder}", f"--to={tmp_path / 'other'}")
         assert not task_of(str(tmp_path / "other")).pair
+
+    def test_several_labels(self, theirs, tmp_path):
+        """The thresholds are ours, unless the labels are of another number."""
+        folder = theirs("multi_label", huggingface_task.SECTION)
+        convert(f"--from=huggingface:{folder}", f"--to={tmp_path / 'back'}")
+        task = task_of(str(tmp_path / "back"))
+        assert (task.kind, task.thresholds) == ("multi_label", (0.5, 0.5))
+        written = settings.to_dict(TASKS["multi_label"])
+        for thresholds, wanted in (([0.1, 0.2], (0.1, 0.2)), ([0.1], (0.5, 0.5))):
+            section = written | {"thresholds": thresholds}
+            edit(folder, **{huggingface_task.SECTION: section})
+            config = json.loads((pathlib.Path(folder) / "config.json").read_text())
+            task, _ = huggingface_task.read(config, AlbertConfig(), STRICT, "config.json")
+            assert task.thresholds == wanted
 
     def test_one_label_and_no_problem_type_is_a_regression(self, theirs, tmp_path):
         folder = theirs("regressor", "problem_type")

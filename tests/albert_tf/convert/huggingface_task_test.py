@@ -22,6 +22,7 @@ from albert_tf.models.config import AlbertConfig
 from albert_tf.tasks.classifier import ClassifierTask
 from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample
 from albert_tf.tasks.kinds import KINDS
+from albert_tf.tasks.multi_label import MultiLabelTask
 from albert_tf.tasks.multiple_choice import MultipleChoiceTask
 from albert_tf.tasks.predictor import load_task_model
 from albert_tf.tasks.regressor import RegressorTask
@@ -32,6 +33,7 @@ TOLERANCE = 2e-5
 LABELS = ("contradiction", "entailment", "neutral")
 TASKS = {
     "classifier": ClassifierTask(LABELS, pair=True),
+    "multi_label": MultiLabelTask(("joy", "love"), (0.25, 0.5)),
     "regressor": RegressorTask(center=2.5, scale=1.5),
     "span": SpanTask(seq_length=64, doc_stride=16),
     "multiple_choice": MultipleChoiceTask(seq_length=64, num_choices=3, qa_length=32),
@@ -45,6 +47,7 @@ LONG = (
 )
 EXAMPLES = {
     "classifier": [TextExample(SHORT, LONG), TextExample("naïve “quotes”?", "No.")],
+    "multi_label": [TextExample(LONG), TextExample(SHORT)],
     "regressor": [TextExample(LONG), TextExample(SHORT)],
     "span": [SpanExample("What do layers share?", LONG), SpanExample("What is padded?", SHORT)],
     "multiple_choice": [
@@ -184,6 +187,10 @@ def test_theirs_answers_here(size, tokenizer, torch_python, tmp_path):  # noqa: 
     """Folders with what transformers itself writes of a model: nothing of ours."""
     heads = {
         "classifier": ("AlbertForSequenceClassification", {"id2label": dict(enumerate(LABELS))}),
+        "multi_label": (
+            "AlbertForSequenceClassification",
+            {"num_labels": 2, "problem_type": "multi_label_classification"},
+        ),
         "regressor": ("AlbertForSequenceClassification", {"num_labels": 1}),
         "span": ("AlbertForQuestionAnswering", {}),
         "multiple_choice": ("AlbertForMultipleChoice", {}),

@@ -1,4 +1,4 @@
-"""Tests of texts that are longer than the model's input: windows, and what is predicted from them."""
+"""Tests of texts that are longer than the model's input, and are read in windows."""
 
 import dataclasses
 

@@ -1,0 +1,77 @@
+"""Rows of multiple-choice datasets as examples: their options and answers are checked here."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from albert_tf.runtime.errors import InputError
+from albert_tf.tasks.examples import ChoiceExample
+from albert_tf.tasks.multiple_choice import option_letter
+from finetuning.datasets import metrics
+from finetuning.datasets.table_files import write_predictions
+from finetuning.datasets.task import Prediction
+
+
+def choice_example(
+    location: str, question: str, context: str, options: Sequence[Any], label: int | None
+) -> ChoiceExample:
+    """Return the example of a row.
+
+    Raises:
+      InputError: there are fewer than two options, or one of them is not a text.
+    """
+    if len(options) < 2 or not all(isinstance(option, str) for option in options):
+        raise InputError(
+            f"{location}: a question must have at least two options, which are texts. Received: "
+            f"{list(options)!r} for {question[:80]!r}. Correct or remove the question."
+        )
+    return ChoiceExample(question, context, tuple(options), label)
+
+
+def index_of_letter(answer: Any, num_options: int, location: str) -> int:
+    """Return the index of the option with the letter `answer`: A, B and so on.
+
+    Raises:
+      InputError: no option has this letter.
+    """
+    letters = [option_letter(i) for i in range(num_options)]
+    if answer not in letters:
+        raise InputError(
+            f"{location}: the answer must be one of {', '.join(letters)}. Received: {answer!r}. "
+            "Correct or remove the question."
+        )
+    return letters.index(answer)
+
+
+def index_of_answer(answer: str, options: Sequence[str], location: str) -> int:
+    """Return the index of the option with the letter or the exact text `answer`.
+
+    Raises:
+      InputError: there is no such option, or more than one.
+    """
+    letters = [option_letter(i) for i in range(len(options))]
+    found = {i for i, names in enumerate(zip(letters, options, strict=True)) if answer in names}
+    if len(found) != 1:
+        problem = "is neither" if not found else "stands for more than one option: it must be only"
+        raise InputError(
+            f"{location}: the label {problem} a letter ({', '.join(letters)}) or the exact text of "
+            f"one option. Received: {answer!r}, and the options {list(options)!r}. Correct or "
+            "remove the question."
+        )
+    return found.pop()
+
+
+def most_options(examples: Sequence[ChoiceExample]) -> int:
+    """Return the largest number of options of a question."""
+    return max(len(example.options) for example in examples)
+
+
+def score_choices(
+    predictions: Sequence[Prediction], examples: Sequence[ChoiceExample]
+) -> dict[str, float]:
+    """Return the accuracy."""
+    return metrics.score_numbers(("accuracy",), "choice", predictions, examples)
+
+
+def write_choices(path: str, predictions: Sequence[Prediction]) -> None:
+    """Write `index`, counted from 0, and `prediction`, a letter."""
+    write_predictions(path, [each["label"] for each in predictions])

@@ -1,0 +1,137 @@
+"""Multiple choice of a user's own questions: `train` and `dev` as .tsv, .csv or .jsonl; SWAG."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from albert_tf.runtime.errors import InputError
+from albert_tf.tasks.examples import ChoiceExample
+from albert_tf.tasks.multiple_choice import MultipleChoiceTask, option_letter
+from finetuning.datasets.choices import (
+    choice_example,
+    index_of_answer,
+    most_options,
+    score_choices,
+    write_choices,
+)
+from finetuning.datasets.selection import limited, with_dev
+from finetuning.datasets.table_files import Table
+from finetuning.datasets.task import Data, Prediction, Source, require_section
+from finetuning.datasets.text_classification import open_part
+
+LIST = "options"  # the column of all options, in JSON lines
+_COLUMN = "option_"  # and a letter: the columns in other tables
+_MOST_COLUMNS = 702  # option_a to option_zz
+
+
+class MultipleChoiceTable:
+    """Questions (column `question`) with two or more options and the correct one (`label`).
+
+    In JSON lines, `options` is a list. Other tables have a column for each option, `option_a`,
+    `option_b` and so on; a question with fewer options leaves the last ones empty. The label is the
+    letter of the correct option, A, B and so on, or its exact text. The column `context` may be
+    missing, and its cells may be empty.
+
+    `Source.reading` may name another column for the label. A part to predict, such as `test`, may
+    have none.
+    """
+
+    kind: str = "multiple_choice"
+    metrics: tuple[str, ...] = ("accuracy",)
+    recipe: Mapping[str, Any] = {}
+
+    def read(self, source: Source) -> Data:
+        """Read the training and dev examples, and print how many options the questions have."""
+        train = list(_examples(source, "train"))
+        task = MultipleChoiceTask(num_choices=most_options(train))
+        rest, dev = with_dev(source, train, {"dev": lambda: list(_examples(source, "dev"))})
+        chosen = limited(source, rest)
+        for part, examples in {"train": chosen, **dev}.items():
+            counts = [len(example.options) for example in examples]
+            print(
+                f"{part}: {len(examples):,} questions with {min(counts)} to {max(counts)} options"
+            )
+        return Data(task, chosen, dev)
+
+    def read_part(self, source: Source, part: str, task: MultipleChoiceTask) -> list[ChoiceExample]:
+        """Read the examples of the file named `part`."""
+        require_section("multiple_choice", task, kind="multiple_choice")
+        return list(_examples(source, part, to_predict=True))
+
+    def score(
+        self, predictions: Sequence[Prediction], examples: Sequence[ChoiceExample]
+    ) -> dict[str, float]:
+        """Return the accuracy."""
+        return score_choices(predictions, examples)
+
+    def write_submission(
+        self, path: str, predictions: Sequence[Prediction], examples: Sequence[ChoiceExample]
+    ) -> None:
+        """Write `index`, counted from 0, and `prediction`, a letter."""
+        write_choices(path, predictions)
+
+
+def _examples(source: Source, part: str, to_predict: bool = False) -> Iterator[ChoiceExample]:
+    """Yield the questions of a part; one to predict may lack labels, and have empty questions."""
+    if source.reading.text_column:
+        raise InputError(
+            "--text_column is not for --task=multiple_choice, whose columns are question, context "
+            f"and those of the options. Received: {', '.join(source.reading.text_column)}. Rename "
+            "the columns."
+        )
+    table = open_part(source, part, optional=("context",))
+    label = source.reading.label_column
+    has_label = label in table.columns or not to_predict
+    known = [name for name in ("context",) if name in table.columns]
+    columns = _option_columns(table)
+    names = ["question", *known, *columns, *([label] if has_label else [])]
+    for location, cells in table.select(names, allow_empty=to_predict, unchecked=names[1:]):
+        row = dict(zip(names, cells, strict=True))
+        context = _text(row.get("context"), "context", location)
+        options = _options([row[name] for name in columns], location)
+        example = choice_example(location, row["question"], context, options, None)
+        answer = _text(row.get(label), label, location).strip()
+        if not answer:
+            if has_label and not to_predict:
+                raise InputError(f"{location}: `{label}` is empty. Fill it in, or remove the row.")
+            yield example
+            continue
+        index = index_of_answer(answer, example.options, location)
+        yield ChoiceExample(example.question, context, example.options, index)
+
+
+def _option_columns(table: Table) -> list[str]:
+    """Return the columns of the options, which are one list or several texts."""
+    if table.path.removesuffix(".gz").endswith(".jsonl"):
+        return [LIST]
+    columns = [_COLUMN + option_letter(i).lower() for i in range(_MOST_COLUMNS)]
+    found = [name for name in columns if name in table.columns]
+    return columns[: max(2, len(found))]  # a gap among them is a missing column
+
+
+def _options(cells: Sequence[Any], location: str) -> Sequence[Any]:
+    """Return the options in the cells of a row."""
+    if len(cells) == 1:
+        (options,) = cells
+        if not isinstance(options, list):
+            raise InputError(
+                f"{location}: `{LIST}` must be a list of texts. Received: {options!r}. Correct or "
+                "remove the question."
+            )
+        return options
+    count = max((i + 1 for i, cell in enumerate(cells) if cell.strip()), default=0)
+    if empty := [option_letter(i).lower() for i in range(count) if not cells[i].strip()]:
+        raise InputError(
+            f"{location}: `{_COLUMN}{empty[0]}` is empty, but a later option is not. Fill it in, or "
+            "move the later ones forward."
+        )
+    return cells[:count]
+
+
+def _text(value: Any, name: str, location: str) -> str:
+    """Return a text, which is empty if the value is missing."""
+    if value is not None and not isinstance(value, str):
+        raise InputError(
+            f"{location}: `{name}` must be text. Received: {value!r}. Put it in quotes, or remove "
+            "the row."
+        )
+    return value or ""

@@ -1,0 +1,74 @@
+"""SWAG: which of four endings continues a sentence (Zellers et al., EMNLP 2018)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from albert_tf.runtime.errors import InputError
+from albert_tf.tasks.examples import ChoiceExample
+from albert_tf.tasks.multiple_choice import MultipleChoiceTask
+from finetuning.datasets.choices import choice_example, score_choices, write_choices
+from finetuning.datasets.selection import limited, with_dev
+from finetuning.datasets.table_files import find, open_table
+from finetuning.datasets.task import Data, Prediction, Source, require_section
+
+TEXTS = ("sent1", "sent2", "ending0", "ending1", "ending2", "ending3")
+FILES = {"dev": ["val.csv", "dev.csv"]}  # of a part; otherwise its name and .csv
+
+
+class Swag:
+    """The dataset; see `finetuning.datasets.task.Task`.
+
+    `--data_dir` holds train.csv, val.csv (the part `dev`) and test.csv (without labels). The first
+    sentence is the context, the beginning of the second one is the question, and the endings are
+    the options.
+    """
+
+    kind: str = "multiple_choice"
+    metrics: tuple[str, ...] = ("accuracy",)
+    recipe: Mapping[str, Any] = {}
+
+    def read(self, source: Source) -> Data:
+        """Read the training and dev examples."""
+        train = _read(source, "train")
+        rest, dev = with_dev(source, train, {"dev": lambda: _read(source, "dev")})
+        return Data(MultipleChoiceTask(num_choices=4, seq_length=128), limited(source, rest), dev)
+
+    def read_part(self, source: Source, part: str, task: MultipleChoiceTask) -> list[ChoiceExample]:
+        """Read the examples of a part, such as test."""
+        require_section("SWAG", task, kind="multiple_choice")
+        return _read(source, part, to_predict=True)
+
+    def score(
+        self, predictions: Sequence[Prediction], examples: Sequence[ChoiceExample]
+    ) -> dict[str, float]:
+        """Return the accuracy."""
+        return score_choices(predictions, examples)
+
+    def write_submission(
+        self, path: str, predictions: Sequence[Prediction], examples: Sequence[ChoiceExample]
+    ) -> None:
+        """Write `index`, counted from 0, and `prediction`, a letter."""
+        write_choices(path, predictions)
+
+
+def _read(source: Source, part: str, to_predict: bool = False) -> list[ChoiceExample]:
+    if source.tfds:
+        raise InputError("--tfds must not be set for SWAG, which is read from files.")
+    table = open_table(find(source.data_dir or "", FILES.get(part, [f"{part}.csv"])))
+    has_label = "label" in table.columns or not to_predict
+    names = (*TEXTS, "label") if has_label else TEXTS
+    examples = []
+    for location, cells in table.select(names, allow_empty=to_predict):
+        context, question, *options = cells[: len(TEXTS)]
+        label = _index(cells[-1], location) if has_label else None
+        examples.append(choice_example(location, question, context, options, label))
+    return examples
+
+
+def _index(label: str, location: str) -> int:
+    if label not in ("0", "1", "2", "3"):
+        raise InputError(
+            f"{location}: label must be 0, 1, 2 or 3. Received: {label!r}. Correct or remove the "
+            "row."
+        )
+    return int(label)
