@@ -194,8 +194,8 @@ def divided(rows: Sequence[list[int]], limit: int) -> tuple[list[list[int]], np.
     return parts, np.array(row_of, np.int32)
 
 
-def concatenate(parts: Sequence[TextFeatures]) -> TextFeatures:
-    """Concatenate the texts of several features, which must have no hints and no windows."""
+def concatenate(parts: Sequence[Features]) -> Features:
+    """Concatenate the units of several features, which must have no hints, for training."""
     begin = parts[0]
 
     def concatenated(name: str) -> np.ndarray:
@@ -211,8 +211,7 @@ def concatenate(parts: Sequence[TextFeatures]) -> TextFeatures:
     targets = {
         name: np.concatenate([part.targets[name] for part in parts]) for name in begin.targets
     }
-    example: np.ndarray = np.arange(len(sequences), dtype=np.int32)
-    return dataclasses.replace(begin, sequences=sequences, targets=targets, example=example)
+    return Features(sequences, begin.seq_length, targets, begin.per_unit)
 
 
 def pack(

@@ -11,11 +11,20 @@ import tensorflow as tf
 import albert_tf
 from albert_tf.export import __main__ as export
 from albert_tf.runtime.errors import InputError
+from albert_tf.tasks.examples import TokenExample
+from albert_tf.tasks.tokens.features import featurize_tokens
 from albert_tf.tasks.tokens.model import TokenTask
-from finetuning import ensemble, predict
+from albert_tf.text.tokenizer import load_tokenizer
+from finetuning import distill, ensemble, predict
 from finetuning.datasets import TASKS
 from finetuning.datasets.task import Source
 from finetuning.reporting.report import fingerprint
+from finetuning.training import teacher
+from finetuning.training.distillation_losses import (
+    SoftCrossEntropy,
+    WordMeanSquaredError,
+    WordSoftCrossEntropy,
+)
 from tests.finetuning.untrained import leave_run, leave_weights
 
 NAME = "token_classification"
@@ -85,3 +94,55 @@ def test_the_command_exports_it(runs, tmp_path):
         np.testing.assert_array_equal(found[name][0], [e[name] for e in wanted["entities"]])
     with pytest.raises(InputError, match="--depths is only for"):
         export.main(export.ExportOptions(runs[0], str(tmp_path / "x"), depths="1"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", distill.LOSSES)
+def test_a_student_learns_the_words_of_its_teacher(runs, start, tmp_path, loss):
+    """From texts without labels: unlike the control, it tags as its untrained teacher does."""
+    texts = tmp_path / "more.txt"
+    texts.write_text("Ann and the apple.\nFrom New York, by Ann.\n" * 8)
+    output, data = tmp_path / "small", str(tmp_path / "data")
+    values = (
+        "training.steps=80",
+        "training.evaluate_every=80",
+        "training.batch_size=8",
+        "training.learning_rate=0.005",
+    )
+    options = distill.DistillOptions(
+        runs[0], NAME, str(output), data, student=start, texts=str(texts), loss=loss, device="cpu"
+    )
+    distill.main(dataclasses.replace(options, set=values))
+    examples = TASKS[NAME].read(Source(data)).dev["dev"]
+    tags = []
+    for path in (runs[0], output / "student", output / "control"):
+        predictions = albert_tf.load_predictor(str(path))(examples)
+        tags.append([tag for each in predictions for tag in each["tags"]])
+    assert tags[1] == tags[0] != tags[2]
+
+
+def test_losses_of_words_by_hand():
+    """Two words and one; the other positions have no target."""
+    rng = np.random.default_rng(0)
+    targets = np.full([2, 5, 3], np.nan, np.float32)
+    places = ([0, 0, 1], [1, 2, 1])
+    targets[places] = rng.normal(size=[3, 3])
+    logits = rng.normal(size=[2, 4, 3]).astype(np.float32)
+    own, wanted = logits[places], targets[places]
+    squares = ((own - wanted) ** 2).mean()
+    found = WordMeanSquaredError().call(tf.constant(targets), tf.constant(logits))
+    assert found.numpy().mean() == pytest.approx(squares, rel=1e-5)
+    soft = SoftCrossEntropy(2.0).call(tf.constant(wanted), tf.constant(own)).numpy().mean()
+    found = WordSoftCrossEntropy(2.0).call(tf.constant(targets), tf.constant(logits))
+    assert found.numpy().mean() == pytest.approx(soft, rel=1e-5)
+
+
+def test_targets_of_another_vocabulary(start):
+    """The student has words a, ", b and c; the teacher's begin at 0, 4 and 6."""
+    features = featurize_tokens([TokenExample('a " b c')], load_tokenizer(start), SECTION)
+    assert features.word_first.tolist() == [0, 2, 4, 6]
+    logits = np.arange(15, dtype=np.float32).reshape(3, 5)
+    targets = teacher.word_targets(features, [(np.array([0, 4, 6]), logits)])
+    at = targets[features.word_window, features.word_position]
+    np.testing.assert_array_equal(at[[0, 2, 3]], logits)
+    assert np.isnan(at[1]).all() and np.isnan(targets).sum() == targets.size - 15

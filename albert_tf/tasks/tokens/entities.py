@@ -30,9 +30,9 @@ def decode_tokens(
       examples: the examples.
       task: the `task` section.
     """
-    rows = softmax(logits[features.word_window, features.word_position].astype(np.float64), axis=-1)
+    rows = softmax(features.of_words(logits).astype(np.float64), axis=-1)
     tag, score = rows.argmax(axis=-1), rows.max(axis=-1)  # [U]
-    bounds: Any = np.searchsorted(features.word_example, np.arange(len(examples) + 1))
+    bounds = features.word_bounds
     predictions: list[dict[str, Any]] = []
     for row, example in enumerate(examples):
         words = slice(bounds[row], bounds[row + 1])

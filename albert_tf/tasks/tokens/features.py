@@ -42,6 +42,16 @@ class TokenFeatures(Features):
     word_end: np.ndarray
     inexact: int
 
+    @property
+    def word_bounds(self) -> np.ndarray:
+        """The first word of each text, and the number of words, int64 [texts + 1]."""
+        count = int(self.example[-1]) + 1 if len(self.example) else 0
+        return np.searchsorted(self.word_example, np.arange(count + 1)).astype(np.int64)
+
+    def of_words(self, values: np.ndarray) -> np.ndarray:
+        """Return the values of the words, [U, ...], from those of all positions, [N, S, ...]."""
+        return values[self.word_window, self.word_position]
+
     def notes(self) -> list[str]:
         """Return a note on labels that cannot be predicted exactly."""
         if not self.inexact:
@@ -145,7 +155,7 @@ def _tags(
 ) -> tuple[np.ndarray, int]:
     """Return the words' tags, int32 [U], and the number of spans that are not whole words."""
     numbers = {label: number for number, label in enumerate(task.labels)}
-    bounds: Any = np.searchsorted(features.word_example, np.arange(len(examples) + 1))
+    bounds = features.word_bounds
     default = IGNORED if task.scheme == "words" else OUTSIDE
     tags: np.ndarray = np.full(len(features.word_first), default)
     inexact = 0

@@ -69,7 +69,6 @@ def test_what_is_cut_is_counted():
             for i, each in enumerate(both)
         ]
     )
-    assert whole.example.tolist() == [0, 1]
     assert (len(whole), whole.cut) == (2, 1)
     assert whole.notes() == ["1 of 2 examples are longer than task.seq_length=9 and are truncated"]
     assert whole.batch(tf.range(2), 9)[0]["input_mask"].numpy().sum(axis=1).tolist() == [9, 9]
