@@ -121,8 +121,8 @@ def _options(cells: Sequence[Any], location: str) -> Sequence[Any]:
     count = max((i + 1 for i, cell in enumerate(cells) if cell.strip()), default=0)
     if empty := [option_letter(i).lower() for i in range(count) if not cells[i].strip()]:
         raise InputError(
-            f"{location}: `{_COLUMN}{empty[0]}` is empty, but a later option is not. Fill it in, or "
-            "move the later ones forward."
+            f"{location}: `{_COLUMN}{empty[0]}` is empty, but a later option is not. Fill it in, "
+            "or move the later ones forward."
         )
     return cells[:count]
 
