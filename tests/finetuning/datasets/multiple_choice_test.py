@@ -130,8 +130,8 @@ ROW = '0,v,1,"A man, old, sits. He","A man, old, sits.",He,gold,stands.,runs.,ea
 EXAMPLE = ("He", "A man, old, sits.", ("stands.", "runs.", "eats.", "sings."))
 
 
-def swag(folder: pathlib.Path, label: str = "2") -> Source:
-    for part in ("train", "val"):
+def swag(folder: pathlib.Path, label: str = "2", parts: tuple[str, ...] = ("train", "val")):
+    for part in parts:
         (folder / f"{part}.csv").write_text(f"{SWAG},label\n{ROW},{label}\n")
     (folder / "test.csv").write_text(f"{SWAG}\n{ROW}\n")
     return Source(str(folder))
@@ -149,12 +149,6 @@ def test_swag(tmp_path: pathlib.Path):
         task.read(swag(tmp_path, "4"))
     (tmp_path / "val.csv").unlink()
     with pytest.raises(InputNotFoundError, match=r"val\.csv or dev\.csv"):
-        task.read(swag(tmp_path / "no") if (tmp_path / "no").exists() else swag_without_dev(source))
+        task.read(swag(tmp_path, parts=("train",)))
     with pytest.raises(InputError, match="--tfds must not be set for SWAG"):
         Swag().read(Source(None, tfds=True))
-
-
-def swag_without_dev(source: Source) -> Source:
-    folder = pathlib.Path(str(source.data_dir))
-    (folder / "train.csv").write_text(f"{SWAG},label\n{ROW},2\n")
-    return source
