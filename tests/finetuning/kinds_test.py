@@ -74,7 +74,10 @@ def write_race(folder: pathlib.Path) -> None:
         ("text_regression", "regressor", write_prices, 3, "pearson"),
         ("multi_label", "multi_label", write_moods, 3, "macro_f1"),
         ("squad2", "span", write_squad, 4, "f1"),
-        ("multiple_choice", "multiple_choice", write_questions, 1, "accuracy"),
+        pytest.param(
+            *("multiple_choice", "multiple_choice", write_questions, 1, "accuracy"),
+            marks=pytest.mark.slow,
+        ),
         ("race-middle", "multiple_choice", write_race, 4, "accuracy"),
     ],
 )
