@@ -5,8 +5,9 @@
 All layers of an encoder that shares one block are the same, so one set of weights serves at any
 depth; `albert_tf.export --depths=3,6 --patience=2` exports these variants. This command evaluates
 the dev examples at each depth, and with early exit at each patience: a text leaves the encoder once
-that many consecutive layers have left its label unchanged. It also times single texts and batches
-of 32. A run fine-tuned with `--set task.exit_losses=true` scores better at small depths.
+that many consecutive layers have left its label unchanged (not for several labels). It also times
+single texts and batches of 32. A run fine-tuned with `--set task.exit_losses=true` scores better at
+small depths.
 """
 
 import dataclasses
@@ -18,16 +19,19 @@ from typing import Annotated, Any
 
 import numpy as np
 import tensorflow as tf
+from scipy.special import logit
 
 from albert_tf import info
 from albert_tf.export.modules.buckets import WIDTHS
 from albert_tf.export.modules.classifier import ClassifierModule
+from albert_tf.export.modules.multi_label import MultiLabelModule
+from albert_tf.export.modules.text_module import TextModule
 from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import commands, settings
 from albert_tf.runtime.bounds import POSITIVE
 from albert_tf.runtime.errors import InputError
-from albert_tf.tasks.classifier import decode_labels, featurize_texts
 from albert_tf.tasks.examples import TextExample
+from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import load_predictor
 from albert_tf.training.progress import Progress
 from finetuning.datasets import TASKS, reading_of, task_name
@@ -36,6 +40,10 @@ from finetuning.datasets.selection import read_part
 from finetuning.datasets.task import source_of
 from finetuning.reporting import report
 
+_MODULES: dict[str, Callable[..., TextModule]] = {
+    "classifier": ClassifierModule,
+    "multi_label": MultiLabelModule,
+}
 _BATCHES = (1, 32)
 Classify = Callable[[Sequence[TextExample]], dict[str, np.ndarray]]
 
@@ -44,7 +52,7 @@ Classify = Callable[[Sequence[TextExample]], dict[str, np.ndarray]]
 class DepthOptions(commands.CommandOptions):
     """The command line of `finetuning.depth`."""
 
-    run_dir: str = commands.option("a fine-tuned classifier")
+    run_dir: str = commands.option("a fine-tuned classifier, also with several labels")
     data_dir: str | None = commands.option("the folder of its dataset's files", None)
     tfds: bool = commands.option("read the dataset prepared by TFDS; nothing is downloaded", False)
     task: str | None = commands.option("the dataset; by default the run's own", None)
@@ -61,10 +69,16 @@ class DepthOptions(commands.CommandOptions):
 def main(options: DepthOptions) -> None:
     """Print the table of depths."""
     predictor = load_predictor(options.run_dir)
-    if predictor.task.kind != "classifier":
+    kind = predictor.task.kind
+    if kind not in _MODULES:
         raise InputError(
-            f"--run_dir={options.run_dir} must be a classifier. Received: a run of kind "
-            f"{predictor.task.kind!r}."
+            f"--run_dir={options.run_dir} must be of kind {' or '.join(_MODULES)}. Received: a run "
+            f"of kind {kind!r}."
+        )
+    if kind != "classifier" and options.patience:
+        raise InputError(
+            "--patience is for classifiers, whose texts leave early once a single label is stable. "
+            f"Received: {options.patience}, and a run of kind {kind!r}. Leave it out."
         )
     if predictor.task.long_texts != "cut":
         raise InputError(
@@ -75,7 +89,8 @@ def main(options: DepthOptions) -> None:
     task = TASKS[name]
     config = predictor.model.encoder.config
     depths = _numbers("--depths", options.depths) or range(1, config.num_layers)
-    patience = _numbers("--patience", _patience(config, options.patience))
+    given = options.patience if kind == "classifier" else ""
+    patience = _numbers("--patience", _patience(config, given))
     classifiers = _make_classifiers(
         predictor, [k for k in depths if k != config.num_layers], patience
     )
@@ -85,18 +100,17 @@ def main(options: DepthOptions) -> None:
     if options.dry_run:
         print(f"{options.run_dir}: {', '.join(classifiers)} on {len(examples):,} examples")
         return
-    features = featurize_texts(examples, predictor.tokenizer, predictor.task)
+    features = KINDS[kind].featurize(examples, predictor.tokenizer, predictor.task)
     for note in features.notes():
         print(note, file=sys.stderr)
     metric, seq_length = task.metrics[0], predictor.task.seq_length
     rows, times = [], _times(classifiers, examples, options.requests)
     for name, classify in classifiers.items():
         predictions = _classify_all(name, classify, examples)
-        answers = decode_labels(
-            np.log(predictions["probabilities"]), features, examples, predictor.task
-        )
+        logits = (np.log if kind == "classifier" else logit)(predictions["probabilities"])
+        answers = KINDS[kind].decode(logits, features, examples, predictor.task)
         score = task.score(answers, examples)[metric]
-        error = report.standard_errors(task, "classifier", answers, examples).get(metric)
+        error = report.standard_errors(task, kind, answers, examples).get(metric)
         flops = float(
             np.mean(_flops(config, seq_length, features.unit_lengths, predictions["depth"]))
         )
@@ -127,7 +141,7 @@ def _make_classifiers(
     and `depth` [B].
     """
     model, tokenizer = predictor.model, predictor.tokenizer
-    module = ClassifierModule(model, tokenizer, depths)
+    module = _MODULES[predictor.task.kind](model, tokenizer, depths)
     signatures = module.signatures()
     found = {
         f"depth {depth}": _make_classifier(module, signatures[f"depth_{depth}"], depth)
@@ -145,7 +159,7 @@ def _make_classifiers(
     return found
 
 
-def _make_classifier(module: ClassifierModule, function: Any, depth: int | None) -> Classify:
+def _make_classifier(module: TextModule, function: Any, depth: int | None) -> Classify:
     def classify(examples: Sequence[TextExample]) -> dict[str, np.ndarray]:
         texts = [[e.first for e in examples], [e.second or "" for e in examples]]
         outputs = function(*map(tf.constant, texts[: len(module.text_names)]))

@@ -7,9 +7,9 @@ r"""Predict examples from a file, stdin or a dataset with a fine-tuned run.
 
 Each line of --input is one example: a text; for pairs, two texts separated by a tab; or, for any
 task, a JSON object with the keys text, or text_a and text_b, or question and context, or question
-and options (a list of any number) and, if there is one, context. An empty text is an example too. --output receives one line per example, in
-the same order: a JSON object, or with --format=tsv its values separated by tabs. The `id` of a
-question is repeated in its prediction.
+and options (a list of any number) and, if there is one, context. An empty text is an example too.
+--output receives one line per example, in the same order: a JSON object, or with --format=tsv its
+values separated by tabs. The `id` of a question is repeated in its prediction.
 
 --part reads a part of the run's dataset instead, in the dataset's own layout, or of another dataset
 with the same labels (--task=ax for a run of MNLI). Its texts may be empty too. Its scores are

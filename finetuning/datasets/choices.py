@@ -49,15 +49,15 @@ def index_of_answer(answer: str, options: Sequence[str], location: str) -> int:
       InputError: there is no such option, or more than one.
     """
     letters = [option_letter(i) for i in range(len(options))]
-    found = {i for i, names in enumerate(zip(letters, options, strict=True)) if answer in names}
+    pairs = zip(letters, options, strict=True)
+    found = [i for i, (letter, text) in enumerate(pairs) if answer in (letter, text.strip())]
     if len(found) != 1:
-        problem = "is neither" if not found else "stands for more than one option: it must be only"
         raise InputError(
-            f"{location}: the label {problem} a letter ({', '.join(letters)}) or the exact text of "
-            f"one option. Received: {answer!r}, and the options {list(options)!r}. Correct or "
-            "remove the question."
+            f"{location}: the label must be the letter ({', '.join(letters)}) or the exact text of "
+            f"one option. Received: {answer!r}, which is that of {len(found)} of the options "
+            f"{list(options)!r}. Correct or remove the question."
         )
-    return found.pop()
+    return found[0]
 
 
 def most_options(examples: Sequence[ChoiceExample]) -> int:

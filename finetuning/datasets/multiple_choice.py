@@ -1,5 +1,6 @@
 """Multiple choice of a user's own questions: `train` and `dev` as .tsv, .csv or .jsonl; SWAG."""
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -78,7 +79,9 @@ def _examples(source: Source, part: str, to_predict: bool = False) -> Iterator[C
             f"and those of the options. Received: {', '.join(source.reading.text_column)}. Rename "
             "the columns."
         )
+    remedy = "Rename the columns, or train with --label_column."
     table = open_part(source, part, optional=("context",))
+    table = dataclasses.replace(table, remedy=remedy)
     label = source.reading.label_column
     has_label = label in table.columns or not to_predict
     known = [name for name in ("context",) if name in table.columns]
@@ -121,8 +124,8 @@ def _options(cells: Sequence[Any], location: str) -> Sequence[Any]:
     count = max((i + 1 for i, cell in enumerate(cells) if cell.strip()), default=0)
     if empty := [option_letter(i).lower() for i in range(count) if not cells[i].strip()]:
         raise InputError(
-            f"{location}: `{_COLUMN}{empty[0]}` is empty, but a later option is not. Fill it in, or "
-            "move the later ones forward."
+            f"{location}: `{_COLUMN}{empty[0]}` is empty, but a later option is not. Fill it in, "
+            "or move the later ones forward."
         )
     return cells[:count]
 

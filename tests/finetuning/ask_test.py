@@ -71,8 +71,6 @@ def test_a_threshold_is_of_questions(tuned: pathlib.Path):
 class Section:
     """As much of a `task` section as reading a line takes."""
 
-    num_choices = 2
-
     def __init__(self, kind: str, pair: bool = False) -> None:
         self.kind, self.pair = kind, pair
 
@@ -85,6 +83,8 @@ def test_lines_of_every_kind():
     assert _example(question + "}", span, "-", 1) == SpanExample("q", "c")
     options = question + ', "options": ["x", "y"]}'
     assert _example(options, choice, "-", 1) == ChoiceExample("q", "c", ("x", "y"))
+    more = '{"question": "q", "options": ["x", "y", "z"]}'  # of any number, without a context
+    assert _example(more, choice, "-", 1) == ChoiceExample("q", "", ("x", "y", "z"))
     assert _example("{a} set", Section("classifier"), "-", 1) == TextExample("{a} set")
 
 
@@ -100,7 +100,17 @@ def test_lines_of_every_kind():
         (
             '{"question": "q", "context": "c", "options": "ab"}',
             Section("multiple_choice"),
-            "in.txt:7: options must be a list of 2",
+            "in.txt:7: options must be a list of at least two",
+        ),
+        (
+            '{"question": "q", "options": ["a"]}',
+            Section("multiple_choice"),
+            "in.txt:7: options must be a list of at least two",
+        ),
+        (
+            '{"question": "q", "context": 1, "options": ["a", "b"]}',
+            Section("multiple_choice"),
+            "in.txt:7: context must be a text",
         ),
     ],
 )

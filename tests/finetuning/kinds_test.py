@@ -54,6 +54,14 @@ def write_squad(folder: pathlib.Path) -> None:
         (folder / f"{part}-v2.0.json").write_text(text)
 
 
+def write_questions(folder: pathlib.Path) -> None:
+    header = "question,context,option_a,option_b,option_c,label\n"
+    rows = 'Which?,"An apple, red.",red,blue,,A\nWhat?,,saw,file,drill,drill\n'
+    (folder / "train.csv").write_text(header + rows + rows.replace("W", "And w"))
+    more = {"question": "Which?", "options": ["a", "b", "c", "d"], "label": "D"}
+    (folder / "dev.jsonl").write_text(json.dumps(more) + "\n")
+
+
 def write_race(folder: pathlib.Path) -> None:
     for part in ("train", "dev"):
         passages = [race_test.passage(f"{part} {number}") for number in (1, 2)]
@@ -73,6 +81,10 @@ def write_names(folder: pathlib.Path) -> None:
         ("text_regression", "regressor", write_prices, 3, "pearson"),
         ("multi_label", "multi_label", write_moods, 3, "macro_f1"),
         ("squad2", "span", write_squad, 4, "f1"),
+        pytest.param(
+            *("multiple_choice", "multiple_choice", write_questions, 1, "accuracy"),
+            marks=pytest.mark.slow,
+        ),
         ("race-middle", "multiple_choice", write_race, 4, "accuracy"),
         ("token_classification", "token_classifier", write_names, 4, "f1"),
     ],

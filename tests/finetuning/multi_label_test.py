@@ -150,9 +150,24 @@ def test_an_ensemble_averages_probabilities_and_thresholds(
     assert len((output / "test.tsv").read_text().splitlines()) == 9
 
 
-def test_depth_is_of_classifiers(runs: pathlib.Path, data: pathlib.Path):
-    with pytest.raises(InputError, match="must be a classifier. Received: .* 'multi_label'"):
-        depth.main(depth.DepthOptions(str(runs / "0"), str(data)))
+def test_the_table_of_depths(runs: pathlib.Path, data: pathlib.Path, start: str, tmp_path, capsys):
+    """At the full depth, the scores are those of the run's own predictions."""
+    options = depth.DepthOptions(str(runs / "0"), str(data), requests=1)
+    depth.main(options)
+    rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines()[2:]]
+    assert [row[0] for row in rows] == ["| depth 1", "| depth 2"]
+    reading = Reading(label_separator=";")
+    task = TASKS["multi_label"]
+    examples = task.read(Source(str(data), reading=reading)).dev["dev"]
+    predictions = albert_tf.load_predictor(options.run_dir)(examples)
+    scores = task.score(predictions, examples)
+    assert float(rows[1][1].split(" ")[0]) == pytest.approx(scores["macro_f1"], abs=1e-4)
+    with pytest.raises(InputError, match="--patience is for classifiers"):
+        depth.main(dataclasses.replace(options, patience="1"))
+    other = leave_run(start, tmp_path / "run", "text_regression", RegressorTask())
+    leave_weights(other, 0)
+    with pytest.raises(InputError, match="must be of kind classifier or multi_label. .* 'regress"):
+        depth.main(depth.DepthOptions(other, str(data)))
 
 
 def test_exports_of_a_run(runs: pathlib.Path, tmp_path: pathlib.Path, capsys):

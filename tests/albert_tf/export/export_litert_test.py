@@ -32,6 +32,7 @@ from albert_tf.tasks.regressor import RegressorTask, SequenceRegressor
 from albert_tf.tasks.spans.model import SpanModel, SpanTask
 from albert_tf.tasks.tokens.model import TokenClassifier, TokenTask
 from albert_tf.text.tokenizer import load_tokenizer
+from examples import ask_litert
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 DEEP = AlbertConfig(
@@ -195,7 +196,8 @@ class TestTasks:
         path = write(RegressorModule(rolled(model), small_tokenizer), tiny, task)
         self.check(path, model, fake_inputs(3, 20, (0, 7, 15)), lambda score: {"score": score})
 
-    def test_multi_label(self, tiny, small_tokenizer, write, fake_inputs):
+    @pytest.mark.slow
+    def test_multi_label(self, tiny, small_tokenizer, write, fake_inputs, capsys):
         task = MultiLabelTask(("a", "b", "c"), (0.5, 0.4, 0.6), seq_length=40)
         model = MultiLabelClassifier(AlbertEncoder(tiny), task).create_weights()
         model.head.kernel.assign(8.0 * model.head.kernel)
@@ -209,6 +211,13 @@ class TestTasks:
                 "chosen": tf.sigmoid(logits) > task.thresholds,
             },
         )
+        ask_litert.main(str(path), ["the value", ""])
+        features = KINDS["multi_label"].featurize(
+            [TextExample("the value"), TextExample("")], small_tokenizer, task
+        )
+        answers = KINDS["multi_label"].decode(predict(model, features, 2), features, [], task)
+        wanted = [f"    {', '.join(sorted(each['labels'])) or '(no label)'}" for each in answers]
+        assert capsys.readouterr().out.splitlines()[1::2] == wanted
 
     @pytest.mark.slow
     def test_multiple_choice(self, tiny, small_tokenizer, write, fake_inputs):

@@ -302,6 +302,49 @@ class TestMultipleChoice:
             np.testing.assert_allclose(alone, answer["probabilities"], atol=1e-5)
         assert ask([])["probabilities"].shape == (0, 3)
 
+    def test_any_number_of_options(self, tiny, small_tokenizer, load):
+        """Of 2, 5 and 3 options, with a model of 3: what is behind them does not count."""
+        task = MultipleChoiceTask(seq_length=24, num_choices=3, qa_length=9)
+        model = varied(MultipleChoice(AlbertEncoder(tiny), task).create_weights())
+        loaded = load(MultipleChoiceModule(model, small_tokenizer), task)
+        ask = loaded.signatures["padded"]
+        examples = [
+            ChoiceExample("who said _ ?", "the value", ("x", "the object")),
+            ChoiceExample("of the value", "", ("a", "", "b c", "the value of it", "no")),
+            ChoiceExample("why", "the object " * 20, ("one", "two", "three")),
+        ]
+        wanted, features = predicted(model, examples, small_tokenizer)
+        rows = [
+            ["x", "the object", "padding " * 30, "", "_"],
+            [*examples[1].options],
+            ["one", "two", "three", "", "more"],
+        ]
+        outputs = ask(
+            question=tf.constant([each.question for each in examples]),
+            context=tf.constant([each.context for each in examples]),
+            options=tf.constant(rows),
+            num_options=tf.constant([2, 5, 3]),
+        )
+        for row, answer in enumerate(wanted):
+            values = answer["probabilities"] + [0.0] * (5 - len(answer["probabilities"]))
+            np.testing.assert_allclose(outputs["probabilities"][row], values, atol=1e-5)
+        assert outputs["choice"].numpy().tolist() == [each["choice"] for each in wanted]
+        assert outputs["label"].numpy().tolist() == [each["label"].encode() for each in wanted]
+        # Ids of three rows for each question: the first one has only two options.
+        own = [examples[0], examples[2]]
+        wanted, features = predicted(model, own, small_tokenizer)
+        by_ids = loaded.signatures["tokens"](**features.batch(tf.range(2))[0])["probabilities"]
+        np.testing.assert_allclose(by_ids[0], [*wanted[0]["probabilities"], 0.0], atol=1e-5)
+        np.testing.assert_allclose(by_ids[1], wanted[1]["probabilities"], atol=1e-5)
+
+    @pytest.mark.parametrize("counts", [[0], [3], [1, 2]])
+    def test_numbers_of_options_that_do_not_fit(self, tiny, small_tokenizer, counts):
+        task = MultipleChoiceTask(seq_length=24, num_choices=3)
+        model = MultipleChoice(AlbertEncoder(tiny), task).create_weights()
+        ask = MultipleChoiceModule(model, small_tokenizer).signatures()["padded"]
+        with pytest.raises(tf.errors.InvalidArgumentError, match="num_options"):
+            ask(*map(tf.constant, (["q"], ["c"], [["a", "b"]], counts)))
+
     def test_blanks_are_filled_as_in_python(self):
         options = [
             ["x", "y z"],

@@ -1,6 +1,7 @@
 """Tests of multiple choice: features by hand, and that the model compares the options."""
 
 import dataclasses
+import warnings
 
 import numpy as np
 import pytest
@@ -11,12 +12,16 @@ from albert_tf.models.encoder import INPUTS, AlbertEncoder
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.tasks.examples import ChoiceExample
 from albert_tf.tasks.multiple_choice import (
+    ABSENT,
     MultipleChoice,
     MultipleChoiceTask,
+    average_choices,
     decode_choices,
     featurize_choices,
     fill_blanks,
+    option_letter,
 )
+from albert_tf.tasks.predictor import predict
 
 CONTEXT = "An iterator is an object that gives one item after the other."
 EXAMPLES = [
@@ -79,10 +84,90 @@ def test_questions_whose_context_or_answer_is_cut_are_counted(
     assert len(features.notes()) == bool(cut)
 
 
-def test_a_question_of_other_options_is_refused(small_tokenizer):
-    examples = [EXAMPLES[0], ChoiceExample("Why?", CONTEXT, ("a", "b"))]
-    with pytest.raises(InputError, match=r"3 options.*example 1 \('Why\?'\): 2"):
+@pytest.mark.parametrize("options", [(), ("a",)])
+def test_a_question_without_a_choice_is_refused(small_tokenizer, options):
+    examples = [EXAMPLES[0], ChoiceExample("Why?", CONTEXT, options)]
+    message = rf"at least 2 options.*example 1 \('Why\?'\): {len(options)}"
+    with pytest.raises(InputError, match=message):
         featurize_choices(examples, small_tokenizer, TASK)
+
+
+MIXED = [  # of 3, 2 and 5 options; the last one has no context
+    EXAMPLES[0],
+    ChoiceExample("Why?", CONTEXT, ("So.", "It is an object."), 1),
+    ChoiceExample("What is _ ?", "", ("a", "b", "c", "the value", ""), 4),
+]
+
+
+def test_options_that_a_question_lacks_have_no_pieces(small_tokenizer):
+    """The others are as they are alone, whichever questions are beside."""
+    mixed = featurize_choices(MIXED, small_tokenizer, TASK)
+    assert (len(mixed), mixed.per_unit) == (3, 5) and mixed.targets["label"].tolist() == [0, 1, 4]
+    inputs, _ = mixed.batch(tf.constant([0, 1, 2]), 40)
+    assert inputs["input_mask"].numpy().any(axis=2).sum(axis=1).tolist() == [3, 2, 5]
+    for row, example in enumerate(MIXED):
+        count = len(example.options)
+        alone = featurize_choices([example], small_tokenizer, TASK)
+        assert alone.per_unit == count
+        own, _ = alone.batch(tf.constant([0]), 40)
+        for name in INPUTS:
+            np.testing.assert_array_equal(inputs[name][row, :count], own[name][0])
+            assert not np.any(inputs[name][row, count:])  # the id of <pad> is 0
+
+
+def test_answers_do_not_depend_on_the_questions_beside(tiny, small_tokenizer):
+    tf_keras.utils.set_random_seed(0)
+    model = MultipleChoice(AlbertEncoder(tiny), TASK).create_weights()
+
+    def answers(examples):
+        features = featurize_choices(examples, small_tokenizer, TASK)
+        return decode_choices(predict(model, features, 2), features, examples, TASK)
+
+    together = answers(MIXED)
+    for example, answer in zip(MIXED, together, strict=True):
+        (alone,) = answers([example])
+        assert len(answer["probabilities"]) == len(example.options)
+        assert sum(answer["probabilities"]) == pytest.approx(1.0)
+        assert (answer["choice"], answer["label"]) == (alone["choice"], alone["label"])
+        np.testing.assert_allclose(answer["probabilities"], alone["probabilities"], atol=1e-5)
+
+
+def test_missing_options_have_no_part_in_the_loss(tiny, small_tokenizer):
+    """The loss is the cross-entropy over a question's own options, and so is its gradient."""
+    tf_keras.utils.set_random_seed(0)
+    model = MultipleChoice(AlbertEncoder(tiny), TASK).create_weights()
+
+    def loss_and_gradient(example, more):
+        features = featurize_choices([example, *more], small_tokenizer, TASK)
+        inputs, targets = features.batch(tf.constant([0]), 40)
+        with tf.GradientTape() as tape:
+            loss = model.training_losses()(targets["label"], model(inputs))
+        return float(loss), tape.gradient(loss, model.head.kernel).numpy()
+
+    (alone, alone_gradient), (beside, gradient) = (
+        loss_and_gradient(MIXED[1], more) for more in ([], MIXED[2:])
+    )
+    assert beside == pytest.approx(alone, abs=1e-5) and np.isfinite(gradient).all()
+    np.testing.assert_allclose(gradient, alone_gradient, atol=1e-5)
+
+
+def test_probabilities_are_averaged_without_missing_options():
+    """(0.8 + 0.4) / 2 = 0.6 of the first question; the second one has three options."""
+    members = [
+        np.array([[*np.log([0.8, 0.2]), ABSENT], [0.0, 0.0, 0.0]]),
+        np.array([[*np.log([0.4, 0.6]), ABSENT], [0.0, 0.0, 0.0]]),
+    ]
+    examples = [ChoiceExample("q", "", ("a", "b")), ChoiceExample("q", "", ("a", "b", "c"))]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        answers = decode_choices(average_choices(members), None, examples, TASK)
+    np.testing.assert_allclose(answers[0]["probabilities"], [0.6, 0.4])
+    np.testing.assert_allclose(answers[1]["probabilities"], [1 / 3] * 3)
+
+
+def test_letters_go_on_after_z():
+    letters = [option_letter(i) for i in (0, 1, 25, 26, 27, 51, 52, 701, 702)]
+    assert letters == ["A", "B", "Z", "AA", "AB", "AZ", "BA", "ZZ", "AAA"]
 
 
 def test_unknown_answers_are_no_targets(small_tokenizer):

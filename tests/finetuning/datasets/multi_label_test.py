@@ -1,6 +1,9 @@
 """Label sets are read from every format, and what does not fit is named by file and row."""
 
+import collections
+import csv
 import dataclasses
+import gzip
 import json
 import pathlib
 
@@ -8,6 +11,7 @@ import pytest
 
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.examples import TextExample
+from albert_tf.tasks.multi_label import label_indices
 from finetuning.datasets import TASKS, dataset_of
 from finetuning.datasets.multi_label import MultiLabel
 from finetuning.datasets.task import Reading, Source
@@ -133,6 +137,30 @@ def test_the_submission(tmp_path: pathlib.Path):
         other.write_submission(str(out), predictions, [])
     assert not out.exists()
     assert dataset_of("cola", Reading()) is TASKS["cola"]
+
+
+def test_goemotions(shared_data: pathlib.Path, tmp_path: pathlib.Path, capsys):
+    """Published counts of its dev and test parts, which serve as train and dev here.
+
+    Its files have no header, and numbers of labels: a table of one's own has names.
+    """
+    folder = shared_data / "multilabel" / "goemotions"
+    names = (folder / "labels.txt").read_text().splitlines()
+    for theirs, ours in (("dev", "train"), ("test", "dev")):
+        with gzip.open(folder / f"{theirs}.tsv.gz", "rt", encoding="utf-8") as lines:
+            rows = [line.rstrip("\n").split("\t")[:2] for line in lines]
+        with open(tmp_path / f"{ours}.tsv", "w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, delimiter="\t")
+            writer.writerow(["text", "label"])
+            for text, numbers in rows:
+                writer.writerow([text, ", ".join(names[int(i)] for i in numbers.split(","))])
+    data = TASK.read(Source(str(tmp_path)))
+    assert data.task.labels == tuple(sorted(names)) and len(names) == 28
+    assert [len(part) for part in (data.train, data.dev["dev"])] == [5426, 5427]
+    sizes = collections.Counter(len(label_indices(example)) for example in data.train)
+    assert sizes == {1: 4548, 2: 809, 3: 62, 4: 7}
+    printed = capsys.readouterr().out
+    assert "5,426 examples" in printed and "admiration 488" in printed and "grief 13" in printed
 
 
 def test_it_is_read_from_files_only():

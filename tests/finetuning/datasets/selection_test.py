@@ -107,10 +107,15 @@ def test_impossible_values(values: dict, words: str):
         Reading(**values)
 
 
+# Header and row of an own table; others have a text and a number.
+TABLES = {"multiple_choice": ("question\toption_a\toption_b\tlabel\n", "text {}\tx\t0\tA\n")}
+
+
 @pytest.mark.parametrize("name", [name for name in OWN if name != "token_classification"])
 def test_own_tables(tmp_path: pathlib.Path, name: str, capsys):
-    rows = "".join(f"text {i}\t{i % 3}\n" for i in range(100))
-    (tmp_path / "train.tsv").write_text("text\tlabel\n" + rows)
+    header, row = TABLES.get(name, ("text\tlabel\n", "text {}\t{}\n"))
+    rows = "".join(row.format(i, i % 3) for i in range(100))
+    (tmp_path / "train.tsv").write_text(header + rows)
     task, reading = TASKS[name], Reading(dev_fraction=0.2, max_train_examples=30)
     made = Source(str(tmp_path), reading=reading)
     data = task.read(made)
@@ -124,8 +129,8 @@ def test_own_tables(tmp_path: pathlib.Path, name: str, capsys):
         read_part(task, made, "test", data.task)
     with pytest.raises(InputNotFoundError, match=r"no file dev\.tsv"):
         read_part(task, Source(str(tmp_path)), "dev", data.task)
-    (tmp_path / "dev.tsv").write_text("text\tlabel\nx\t1\n")
-    assert [each.first for each in read_part(task, made, "dev", data.task)] == ["x"]
+    (tmp_path / "dev.tsv").write_text(header + row.format("x", 1))
+    assert len(read_part(task, made, "dev", data.task)) == 1
     with pytest.raises(InputError, match="--dev_fraction is only for data without a dev part"):
         task.read(made)
 
