@@ -13,11 +13,9 @@ from albert_tf.models.layers import common
 from albert_tf.runtime.bounds import Bounded, at_least, between, one_of
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.tasks.examples import TextExample
-from albert_tf.tasks.features import TextFeatures, divided, pack
+from albert_tf.tasks.features import LONG_TEXTS, TextFeatures, divided, pack
 from albert_tf.tasks.task_model import TaskModel, head_dense
 from albert_tf.text.tokenizer import Tokenizer
-
-LONG_TEXTS = ("cut", "mean", "max")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

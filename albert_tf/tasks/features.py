@@ -11,6 +11,7 @@ import tensorflow as tf
 from albert_tf.text.tokenizer import SpecialIds
 from albert_tf.text.truncation import truncated_lengths
 
+LONG_TEXTS = ("cut", "mean", "max")  # values of `task.long_texts`
 BUCKET = 32  # lengths are rounded up to a multiple of this: few shapes, little padding
 
 
@@ -179,15 +180,18 @@ class TextFeatures(Features):
         return np.add.reduceat(values, starts, axis=0) / counts.reshape(shape)
 
 
-def divided(rows: Sequence[list[int]], limit: int) -> tuple[list[list[int]], np.ndarray]:
+def divided(
+    rows: Sequence[list[int]], limit: int | np.ndarray
+) -> tuple[list[list[int]], np.ndarray]:
     """Divide rows that are longer than `limit` into the fewest parts of about the same length.
 
-    Return the parts, and the index of the row of each, int32.
+    Return the parts, and the index of the row of each, int32. There may be a limit for each row.
     """
+    limits = np.broadcast_to(limit, len(rows)).tolist()
     parts: list[list[int]] = []
     row_of: list[int] = []
-    for number, ids in enumerate(rows):
-        count = max(1, -(-len(ids) // limit))
+    for number, (ids, longest) in enumerate(zip(rows, limits, strict=True)):
+        count = max(1, -(-len(ids) // longest))
         bounds = [k * len(ids) // count for k in range(count + 1)]
         parts += [ids[begin:end] for begin, end in itertools.pairwise(bounds)]
         row_of += [number] * count

@@ -95,6 +95,7 @@ KINDS = {
         featurize_choices,
         decode_choices,
         average_choices,
+        TextFeatures,
     ),
     "span": Kind(
         SpanExample,

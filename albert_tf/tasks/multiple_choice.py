@@ -11,11 +11,12 @@ from scipy.special import softmax
 
 from albert_tf.models.encoder import INPUTS, call_symbolically
 from albert_tf.models.layers import common
-from albert_tf.runtime.bounds import Bounded, at_least, between
+from albert_tf.runtime.arrays import ragged_ranges
+from albert_tf.runtime.bounds import Bounded, at_least, between, one_of
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.classifier import average_logits
 from albert_tf.tasks.examples import ChoiceExample
-from albert_tf.tasks.features import Features, Sequences, pack
+from albert_tf.tasks.features import LONG_TEXTS, Sequences, TextFeatures, divided, pack
 from albert_tf.tasks.task_model import TaskModel, head_dense
 from albert_tf.text.tokenizer import Tokenizer
 
@@ -33,6 +34,9 @@ class MultipleChoiceTask(Bounded):
       qa_length: the maximum pieces of question and option. Longer ones keep their last pieces; the
         context gets the rest of the sequence.
       dropout: the rate before the head's dense layer (paper, Table 14: 0.1).
+      long_texts: `cut` truncates contexts that do not fit. `mean` and `max` read them in windows of
+        equal length, each with the question's label in training, and predict from the mean or the
+        maximum of the windows' probabilities.
     """
 
     KEY = "`task.{}`"
@@ -41,6 +45,7 @@ class MultipleChoiceTask(Bounded):
     num_choices: Annotated[int, at_least(2)] = 4
     qa_length: Annotated[int, at_least(1)] = 128
     dropout: Annotated[float, between("[0, 1)")] = 0.1
+    long_texts: Annotated[str, one_of(*LONG_TEXTS)] = "cut"
     kind: str = "multiple_choice"
 
 
@@ -85,12 +90,12 @@ class MultipleChoice(TaskModel):
 
 def featurize_choices(
     examples: Sequence[ChoiceExample], tokenizer: Tokenizer, task: MultipleChoiceTask
-) -> Features:
+) -> TextFeatures:
     """Build [CLS] context [SEP] question and option [SEP] for each option.
 
-    Contexts are truncated at the end. A unit has as many sequences as the question with the most
-    options; those of missing options have no pieces. The target `label` [N] exists if every example
-    has a label.
+    Contexts are truncated at the end, or each of their windows is a unit. A unit has as many
+    sequences as the question with the most options; those of missing options have no pieces. The
+    target `label` [N] exists if every example has a label.
 
     Raises:
       InputError: a question has fewer than two options.
@@ -108,7 +113,16 @@ def featurize_choices(
     )
     max_pieces = task.seq_length - 3  # [CLS] and two [SEP]
     second = [ids[-min(task.qa_length, max_pieces) :] for ids in questions]
-    full_contexts = [contexts[example.context] for example in examples for _ in example.options]
+    counts = np.array([len(example.options) for example in examples], np.int64)
+    parts, unit = [contexts[example.context] for example in examples], np.arange(len(examples))
+    if task.long_texts != "cut" and examples:
+        longest = np.maximum.reduceat([*map(len, second)], np.cumsum(counts) - counts)
+        parts, unit = divided(parts, np.maximum(1, max_pieces - longest))
+    # The rows of `questions` for each unit.
+    rows = ragged_ranges((np.cumsum(counts) - counts)[unit], counts[unit]).tolist()
+    counts = counts[unit]
+    full_contexts = [ids for ids, count in zip(parts, counts, strict=True) for _ in range(count)]
+    questions, second = [questions[row] for row in rows], [second[row] for row in rows]
     first = [
         ids[: max_pieces - len(other)] for ids, other in zip(full_contexts, second, strict=True)
     ]
@@ -116,7 +130,6 @@ def featurize_choices(
     full = [len(ids) for part in (full_contexts, questions) for ids in part]
     cut = np.not_equal(kept, full).reshape(2, len(second)).any(axis=0)
     sequences = pack(first, second, task.seq_length, tokenizer.special)
-    counts = np.array([len(example.options) for example in examples])
     per_unit = int(counts.max()) if examples else task.num_choices
     is_option = (np.arange(per_unit) < counts[:, None]).ravel()  # [N x per_unit]
     sequences = Sequences(
@@ -127,8 +140,8 @@ def featurize_choices(
         _placed(cut, is_option),
     )
     labels = [example.label for example in examples]
-    known = {} if None in labels else {"label": np.array(labels, np.int32)}
-    return Features(sequences, task.seq_length, known, per_unit)
+    known = {} if None in labels else {"label": np.array(labels, np.int32)[unit]}
+    return TextFeatures(sequences, task.seq_length, known, per_unit, example=unit.astype(np.int32))
 
 
 def _placed(values: np.ndarray, places: np.ndarray) -> np.ndarray:
@@ -145,7 +158,7 @@ def fill_blanks(question: str, option: str) -> str:
 
 def decode_choices(
     logits: np.ndarray,
-    features: Features,
+    features: TextFeatures,
     examples: Sequence[ChoiceExample],
     task: MultipleChoiceTask,
 ) -> list[dict[str, Any]]:
@@ -155,8 +168,9 @@ def decode_choices(
     of the question's own options.
     """
     found = []
-    for row, example in zip(logits.astype(np.float64), examples, strict=True):
-        probabilities = softmax(row[: len(example.options)])
+    pooled = features.pooled(softmax(logits.astype(np.float64), axis=-1), task.long_texts)
+    for row, example in zip(pooled, examples, strict=True):
+        probabilities = row[: len(example.options)] / row.sum()
         choice = int(probabilities.argmax())
         found.append(
             {

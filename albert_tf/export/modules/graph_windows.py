@@ -25,6 +25,31 @@ class GraphWindows(NamedTuple):
     before: tf.Tensor
 
 
+def equal_parts(sizes: tf.Tensor, limit: int | tf.Tensor) -> tuple[tf.Tensor, ...]:
+    """Divide texts, as `tasks.features.divided` does, in a graph.
+
+    `sizes`, int64 [B], are the numbers of pieces; `limit` is int64 [B] or one for all.
+
+    Returns:
+      The text of each part, int32 [W], and its pieces [begin, end), int64 [W] each.
+    """
+    numbers = tf.ragged.range(tf.maximum(-(-sizes // limit), 1))
+    text, number = row_of(numbers), numbers.values
+    size, count = tf.gather(sizes, text), tf.gather(numbers.row_lengths(), text)
+    return text, number * size // count, (number + 1) * size // count
+
+
+def pool(values: tf.Tensor, text: tf.Tensor, count: tf.Tensor, long_texts: str) -> tf.Tensor:
+    """Return the values of `count` texts, [count, ...], from those of their parts, [W, ...].
+
+    `text`, int32 [W], is the text of each part. The values are the maximum if `long_texts` is
+    `max`, otherwise the mean.
+    """
+    is_max = long_texts == "max"
+    segment = tf.math.unsorted_segment_max if is_max else tf.math.unsorted_segment_mean
+    return segment(values, text, count)
+
+
 def cut_windows(
     name: str,
     sizes: tf.Tensor,

@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from albert_tf.export.modules.buckets import run_in_buckets
+from albert_tf.export.modules.graph_windows import equal_parts, pool
 from albert_tf.export.modules.text_module import Answer, checked_inputs, require_same_size
 from albert_tf.export.signatures import signature, untracked
 from albert_tf.models.encoder import INPUTS
@@ -72,10 +73,16 @@ class MultipleChoiceModule(tf.Module):
         with tf.control_dependencies([check] if check is not None else []):
             is_option = tf.sequence_mask(num_options, most)  # [B, M]
         options = tf.where(is_option, options, "")
-        return self._answer(tf.where(is_option, self._logits(question, context, options), ABSENT))
+        return self._answer(self._logits(question, context, options, is_option))
 
-    def _logits(self, question: tf.Tensor, context: tf.Tensor, options: tf.Tensor) -> tf.Tensor:
-        """Return the logits [B, N] of strings [B], [B] and [B, N]."""
+    def _logits(
+        self,
+        question: tf.Tensor,
+        context: tf.Tensor,
+        options: tf.Tensor,
+        is_option: tf.Tensor | None = None,
+    ) -> tf.Tensor:
+        """Return the logits [B, N] of strings [B], [B] and [B, N], `ABSENT` without an option."""
         texts = {"question": question, "context": context, "options": options}
         question, context, options = require_same_size(texts)
         count = shape_of(options)[1]
@@ -85,22 +92,35 @@ class MultipleChoiceModule(tf.Module):
         ]
         question_lengths = tf.cast(second.row_lengths(), tf.int32)  # [B N]
         first = self._tokenizer(context)
-        context_lengths = tf.cast(tf.repeat(first.row_lengths(), count), tf.int32)
-        lengths = tf.minimum(context_lengths, max_pieces - question_lengths) + question_lengths + 3
+        sizes, longest = first.row_lengths(), tf.reduce_max(_by_unit(question_lengths, count), 1)
+        unit, begin, end = tf.range(tf.size(sizes)), tf.zeros_like(sizes), sizes  # [W]
+        if self._task.long_texts != "cut":
+            limit = tf.maximum(tf.cast(max_pieces - longest, tf.int64), 1)
+            unit, begin, end = equal_parts(sizes, limit)
 
         def run(rows: tf.Tensor, width: tf.Tensor) -> Answer:
-            option_rows = tf.reshape(rows[:, tf.newaxis] * count + tf.range(count), [-1])  # [n N]
-            context = tf.repeat(rows, count)
+            units = tf.gather(unit, rows)
+            option_rows = tf.reshape(units[:, tf.newaxis] * count + tf.range(count), [-1])  # [n N]
             available = max_pieces - tf.gather(question_lengths, option_rows)
-            size = tf.minimum(tf.gather(first.row_lengths(), context), tf.cast(available, tf.int64))
-            contexts = slice_rows(first, tf.gather(first.row_starts(), context), size)
+            part = tf.repeat(rows, count)
+            size = tf.minimum(tf.gather(end - begin, part), tf.cast(available, tf.int64))
+            start = tf.gather(first.row_starts(), tf.repeat(units, count)) + tf.gather(begin, part)
+            contexts = slice_rows(first, start, size)
             inputs = self._tokenizer.pack([contexts, tf.gather(second, option_rows)], width)
             shape = [-1, count, width]
             return {"logits": self._predict({n: tf.reshape(v, shape) for n, v in inputs.items()})}
 
-        widest = tf.reduce_max(tf.reshape(lengths, [-1, count]), axis=1)  # [B]
+        own = tf.gather(_by_unit(question_lengths, count), unit)  # [W, N]
+        length = tf.cast(end - begin, tf.int32)[:, tf.newaxis]
+        widest = tf.reduce_max(tf.minimum(length, max_pieces - own) + own + 3, axis=1)
         empty = {"logits": tf.zeros([tf.size(widest), count])}
-        return run_in_buckets(widest, run, empty, self._task.seq_length)["logits"]
+        logits = run_in_buckets(widest, run, empty, self._task.seq_length)["logits"]
+        if is_option is not None:
+            logits = tf.where(tf.gather(is_option, unit), logits, ABSENT)
+        if self._task.long_texts == "cut":
+            return logits
+        pooled = pool(tf.nn.softmax(logits), unit, tf.size(sizes), self._task.long_texts)
+        return tf.math.log(pooled)
 
     def _tokens(self, *ids: tf.Tensor) -> Answer:
         return self._answer(self._predict(checked_inputs(ids, self._max_positions)))
@@ -112,6 +132,10 @@ class MultipleChoiceModule(tf.Module):
             "label": tf.gather(self._letters, choice),
             "probabilities": tf.nn.softmax(logits),
         }
+
+
+def _by_unit(values: tf.Tensor, count: int | tf.Tensor) -> tf.Tensor:
+    return tf.reshape(values, [-1, count])
 
 
 def fill_blanks(question: tf.Tensor, options: tf.Tensor) -> tf.Tensor:

@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 import tensorflow as tf
 
 from albert_tf.export.modules.buckets import run_in_buckets
+from albert_tf.export.modules.graph_windows import equal_parts, pool
 from albert_tf.export.signatures import signature, untracked
 from albert_tf.models.encoder import INPUTS, AlbertEncoder
 from albert_tf.runtime.errors import InputError
 from albert_tf.text.graph_tokenizer import GraphTokenizer
-from albert_tf.text.ragged import row_of, slice_rows
+from albert_tf.text.ragged import slice_rows
 from albert_tf.text.tokenizer import Tokenizer
 
 IDS = {name: tf.TensorSpec([None, None], tf.int32, name) for name in INPUTS}
@@ -98,20 +99,14 @@ class TextModule(tf.Module):
 
         `text`, int32 [W], is the text of each window.
         """
-        is_max = self._long_texts == "max"
-        segment = tf.math.unsorted_segment_max if is_max else tf.math.unsorted_segment_mean
-        return segment(values, text, count)
+        return pool(values, text, count, self._long_texts)
 
     def _in_windows(
         self, text: tf.Tensor, predict: Callable[[dict[str, tf.Tensor]], Answer]
     ) -> tf.Tensor:
         """Return the pooled values of texts [B], divided as by `features.divided`."""
         ids = self._tokenizer(text)
-        sizes, limit = ids.row_lengths(), self._seq_length - 2
-        numbers = tf.ragged.range(tf.maximum(-(-sizes // limit), 1))
-        row, number = row_of(numbers), numbers.values
-        size, count = tf.gather(sizes, row), tf.gather(numbers.row_lengths(), row)
-        begin, end = number * size // count, (number + 1) * size // count
+        row, begin, end = equal_parts(ids.row_lengths(), self._seq_length - 2)
         first = tf.gather(ids.row_starts(), row) + begin
 
         def run(rows: tf.Tensor, width: tf.Tensor) -> Answer:

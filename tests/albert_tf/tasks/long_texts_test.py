@@ -9,14 +9,21 @@ import tf_keras
 
 from albert_tf.export.modules.classifier import ClassifierModule
 from albert_tf.export.modules.multi_label import MultiLabelModule
+from albert_tf.export.modules.multiple_choice import MultipleChoiceModule
 from albert_tf.export.modules.regressor import RegressorModule
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.tasks.classifier import ClassifierTask, decode_labels, featurize_texts
-from albert_tf.tasks.examples import TextExample
+from albert_tf.tasks.examples import ChoiceExample, TextExample
 from albert_tf.tasks.features import divided
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.multi_label import MultiLabelTask, decode_label_sets, featurize_label_sets
+from albert_tf.tasks.multiple_choice import (
+    MultipleChoice,
+    MultipleChoiceTask,
+    decode_choices,
+    featurize_choices,
+)
 from albert_tf.tasks.predictor import predict
 from albert_tf.tasks.regressor import RegressorTask, decode_scores
 from tests.albert_tf.tasks.span_features_test import TOKENIZER
@@ -112,3 +119,53 @@ def test_exports_pool_like_the_predictor(tiny, small_tokenizer, task, module, ho
     if task.kind == "classifier":
         with pytest.raises(InputError, match="--patience must be 0 .*task.long_texts"):
             ClassifierModule(model, small_tokenizer, patience=2)
+
+
+def test_windows_of_a_context_by_hand():
+    """Of 9 positions, 3 are special and the longest option has 3 pieces: 3 are the context's."""
+    examples = [
+        ChoiceExample("x", LONG, ("y", "y z"), 1),
+        ChoiceExample("x", "", ("y", "z", "y"), 0),
+    ]
+    task = MultipleChoiceTask(seq_length=9, num_choices=3, long_texts="mean")
+    features = featurize_choices(examples, TOKENIZER, task)
+    assert features.example.tolist() == [0, 0, 0, 1] and features.cut == 0
+    inputs, targets = features.batch(np.arange(4), 9)
+    assert targets["label"].numpy().tolist() == [1, 1, 1, 0]
+    lengths = inputs["input_mask"].numpy().sum(axis=-1)
+    assert lengths.tolist() == [[7, 8, 0], [8, 9, 0], [8, 9, 0], [5, 5, 5]]
+    # [CLS] c d e [SEP] x y [SEP]
+    assert inputs["input_word_ids"][1, 0, :8].numpy().tolist() == [2, 7, 8, 9, 3, 28, 29, 3]
+    share = np.array([[0.9, 0.1, 0], [0.3, 0.7, 0], [0.3, 0.7, 0], [0.2, 0.3, 0.5]])
+    logits = np.log(np.maximum(share, 1e-300))
+    one, other = decode_choices(logits, features, examples, task)
+    np.testing.assert_allclose(one["probabilities"], [0.5, 0.5], rtol=1e-6)
+    np.testing.assert_allclose(other["probabilities"], [0.2, 0.3, 0.5], rtol=1e-6)
+    task = dataclasses.replace(task, long_texts="max")
+    one, other = decode_choices(logits, features, examples, task)
+    np.testing.assert_allclose(one["probabilities"], [0.9 / 1.6, 0.7 / 1.6], rtol=1e-6)
+
+
+@pytest.mark.parametrize("how", ["cut", "mean", "max"])
+def test_exports_of_choices_read_the_same_windows(tiny, small_tokenizer, how):
+    tf_keras.utils.set_random_seed(3)
+    task = MultipleChoiceTask(seq_length=12, num_choices=2, qa_length=6, long_texts=how)
+    encoder = AlbertEncoder(tiny.replace(num_layers=1, initializer_range=0.3))
+    model = MultipleChoice(encoder, task).create_weights()
+    contexts = ["of the object " * 20, "", "the value"]
+    questions, options = ["what is it?", "a _", "x"], [["a", "the object"], ["b", ""], ["a", "b"]]
+    examples = [
+        ChoiceExample(*row[:2], tuple(row[2]))
+        for row in zip(questions, contexts, options, strict=True)
+    ]
+    features = featurize_choices(examples, small_tokenizer, task)
+    assert (len(features) > 3) == (how != "cut")
+    wanted = decode_choices(predict(model, features, 4), features, examples, task)
+    signatures = MultipleChoiceModule(model, small_tokenizer).signatures()
+    texts = [tf.constant(each) for each in (questions, contexts, options)]
+    found = signatures["serving_default"](*texts)["probabilities"]
+    np.testing.assert_allclose(found, [each["probabilities"] for each in wanted], atol=1e-5)
+    wider = [[*row, "ignored", "x"] for row in options]
+    padded = signatures["padded"](*texts[:2], tf.constant(wider), tf.constant([2, 2, 2]))
+    np.testing.assert_allclose(padded["probabilities"][:, :2], found, atol=1e-5)
+    assert not padded["probabilities"][:, 2:].numpy().any()

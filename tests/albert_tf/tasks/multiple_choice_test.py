@@ -22,6 +22,7 @@ from albert_tf.tasks.multiple_choice import (
     option_letter,
 )
 from albert_tf.tasks.predictor import predict
+from tests.albert_tf.tasks.span_features_test import TOKENIZER
 
 CONTEXT = "An iterator is an object that gives one item after the other."
 EXAMPLES = [
@@ -160,7 +161,8 @@ def test_probabilities_are_averaged_without_missing_options():
     examples = [ChoiceExample("q", "", ("a", "b")), ChoiceExample("q", "", ("a", "b", "c"))]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        answers = decode_choices(average_choices(members), None, examples, TASK)
+        features = featurize_choices(examples, TOKENIZER, TASK)
+        answers = decode_choices(average_choices(members), features, examples, TASK)
     np.testing.assert_allclose(answers[0]["probabilities"], [0.6, 0.4])
     np.testing.assert_allclose(answers[1]["probabilities"], [1 / 3] * 3)
 
@@ -217,6 +219,7 @@ def test_fit_learns_which_option_is_right(tiny, small_tokenizer):
 
 def test_answers():
     logits = np.log([[0.2, 0.5, 0.3], [0.6, 0.3, 0.1]])
-    answers = decode_choices(logits + 7, None, EXAMPLES, TASK)
+    features = featurize_choices(EXAMPLES, TOKENIZER, TASK)
+    answers = decode_choices(logits + 7, features, EXAMPLES, TASK)
     assert [(each["choice"], each["label"]) for each in answers] == [(1, "B"), (0, "A")]
     np.testing.assert_allclose([each["probabilities"] for each in answers], np.exp(logits))
