@@ -16,6 +16,7 @@ _MODULE_OF = {
     "Features": "albert_tf.tasks.features",
     "SpanExample": "albert_tf.tasks.examples",
     "TextExample": "albert_tf.tasks.examples",
+    "TokenExample": "albert_tf.tasks.examples",
     "load_encoder": "albert_tf.models.encoder",
     "load_fill_mask": "albert_tf.export.fill_mask",
     "load_predictor": "albert_tf.tasks.predictor",

@@ -63,7 +63,7 @@ def main(path: str, texts: Sequence[str]) -> None:
     """Print the prediction of the model at `path` for each text, or pair of texts."""
     model = Model(path)
     if "pair" not in model.task:
-        sys.exit(f"ask_litert.py: error: {path} is not a model of texts.")
+        sys.exit(f"ask_litert.py: error: {path} is not a classifier or a regressor of texts.")
     count = 2 if model.task["pair"] else 1
     if len(texts) % count:
         sys.exit(

@@ -80,6 +80,11 @@ def main(options: DepthOptions) -> None:
             "--patience is for classifiers, whose texts leave early once a single label is stable. "
             f"Received: {options.patience}, and a run of kind {kind!r}. Leave it out."
         )
+    if predictor.task.long_texts != "cut":
+        raise InputError(
+            f"--run_dir={options.run_dir} must truncate long texts. Received: a run with "
+            f"task.long_texts={predictor.task.long_texts}, which reads them in windows."
+        )
     name = task_name(options.run_dir, options.task)
     task = TASKS[name]
     config = predictor.model.encoder.config

@@ -33,24 +33,30 @@ from albert_tf.runtime import commands, devices, outputs, settings
 from albert_tf.runtime.bounds import POSITIVE, one_of
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
-from albert_tf.tasks.examples import TextExample
+from albert_tf.tasks.examples import TokenExample
 from albert_tf.tasks.features import Features, concatenate
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import task_of
 from albert_tf.tasks.regressor import SquaredError
 from albert_tf.tasks.task_model import TaskModel
+from albert_tf.tasks.tokens.features import featurize_tokens
 from finetuning.datasets import OWN, TASKS, reading_of
 from finetuning.datasets.task import Data, Task, source_of
 from finetuning.reporting import comparison
 from finetuning.training import teacher
 from finetuning.training.config import FinetuneConfig, Plan
-from finetuning.training.distillation_losses import SigmoidSoftCrossEntropy, SoftCrossEntropy
+from finetuning.training.distillation_losses import (
+    SigmoidSoftCrossEntropy,
+    SoftCrossEntropy,
+    WordMeanSquaredError,
+    WordSoftCrossEntropy,
+)
 from finetuning.training.finetuner import Finetuner, TrainingSource
 from finetuning.training.keys import require_settings
 from finetuning.training.starting_point import StartingPoint, resolve
 
 LOSSES = ("cross_entropy", "mse")
-_KINDS = ("classifier", "multi_label", "regressor")
+_KINDS = ("classifier", "multi_label", "regressor", "token_classifier")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,6 +144,11 @@ class _Distillation:
         self.identity = teacher.identity_of(options.teacher, self.texts())
         data = dataclasses.replace(self.data, task=teaching)  # with the teacher's sequence length
         config = resolve(self.start, data, {}, options.set, options.device)
+        if getattr(config.task, "long_texts", "cut") != "cut":
+            raise InputError(
+                "`task.long_texts` must be cut here: the teacher provides an output for each text, "
+                f"not for its windows. Received: {config.task.long_texts}."
+            )
         if getattr(config.task, "exit_losses", False):
             raise InputError(
                 "`task.exit_losses` must be false here: the teacher provides outputs of its last "
@@ -162,16 +173,25 @@ class _Distillation:
             options.task, self.task, self.data, source, self.start.tokenizer, self.strategy
         )
 
+    @property
+    def _is_tokens(self) -> bool:
+        return self.task.kind == "token_classifier"
+
+    @property
+    def _is_pair(self) -> bool:
+        return getattr(self.data.task, "pair", False)
+
     def path(self, name: str) -> str:
         """Return a path in the output folder."""
         return os.path.join(self.options.output, name)
 
-    def texts(self) -> Iterator[TextExample]:
+    def texts(self) -> Iterator[teacher.Example]:
         """Yield the examples that the teacher predicts."""
         yield from self.data.train
         if self.options.texts:
-            columns = self.reading.text_column
-            yield from teacher.examples_of(self.options.texts, self.data.task.pair, columns)
+            columns, is_tokens = self.reading.text_column, self._is_tokens
+            for example in teacher.examples_of(self.options.texts, self._is_pair, columns):
+                yield TokenExample(example.first) if is_tokens else example
 
     def student(self) -> TrainingSource:
         """Return the source of the student, which is trained on the teacher's outputs.
@@ -216,8 +236,15 @@ class _Distillation:
 
         Only one chunk of the texts is in memory at a time.
         """
-        task, parts = self.config.task, []
-        for examples, answers in teacher.read_outputs(self.path("teacher"), self.data.task.pair):
+        task, folder = self.config.task, self.path("teacher")
+        parts: list[Any] = []
+        if self._is_tokens:
+            for texts, words in teacher.read_word_outputs(folder, len(task.tags)):
+                found = featurize_tokens(texts, self.start.tokenizer, task)
+                targets = {"label": teacher.word_targets(found, words)}
+                parts.append(dataclasses.replace(found, targets=targets))
+            return concatenate(parts)
+        for examples, answers in teacher.read_outputs(folder, self._is_pair):
             features = KINDS[task.kind].featurize(examples, self.start.tokenizer, task)
             targets = {"label": answers[:, 0] if task.kind == "regressor" else answers}
             parts.append(dataclasses.replace(features, targets=targets))
@@ -227,7 +254,9 @@ class _Distillation:
         if self.config.task.kind == "regressor":
             return SquaredError(self.config.task.scale)
         if self.options.loss == "mse":
-            return tf_keras.losses.MeanSquaredError()
+            return WordMeanSquaredError() if self._is_tokens else tf_keras.losses.MeanSquaredError()
+        if self._is_tokens:
+            return WordSoftCrossEntropy(self.options.temperature)
         if self.config.task.kind == "multi_label":
             return SigmoidSoftCrossEntropy(self.options.temperature)
         return SoftCrossEntropy(self.options.temperature)
@@ -267,7 +296,7 @@ def _task_of_teacher(options: DistillOptions, dataset_task: Any) -> Any:
             f"--teacher={options.teacher} must be a run of --task={options.task}. Received: a run "
             f"of {name!r}."
         )
-    for key in ("kind", "pair", "labels"):
+    for key in ("kind", "pair", "labels", "scheme"):
         if (theirs := getattr(task, key, None)) != (ours := getattr(dataset_task, key, None)):
             raise InputError(
                 f"--teacher={options.teacher} must have the same {key} as --data_dir. Received: "

@@ -220,29 +220,31 @@ def _common_task(paths: Sequence[str]) -> tuple[Task, Any]:
                 f"--runs must all be of the same task and dataset. Received: {paths[0]} of "
                 f"{answers[0]} and {path} of {other}."
             )
-    if sections[0].kind == "span":
-        _require_same_spans(paths, sections)
+    has_windows = any(getattr(section, "long_texts", "cut") != "cut" for section in sections)
+    if has_windows or sections[0].kind in ("span", "token_classifier"):
+        _require_same_windows(paths, sections)
     return dataset_of(answers[0][0], reading_of(paths[0])), sections[0]
 
 
-def _require_same_spans(paths: Sequence[str], sections: Sequence[Any]) -> None:
-    """Check that the members split contexts alike and propose equally many spans.
+def _require_same_windows(paths: Sequence[str], sections: Sequence[Any]) -> None:
+    """Check that the members split texts alike and, for spans, propose equally many.
 
-    Otherwise their spans cannot be averaged.
+    Otherwise their outputs cannot be averaged.
 
     Raises:
       InputError: the members differ in vocabulary or task settings.
     """
     first, *others = [
-        settings.to_dict(dataclasses.replace(section, null_threshold=0.0, dropout=0.0))
+        settings.to_dict(dataclasses.replace(section, dropout=0.0))
+        | {"null_threshold": None}
         | {"vocabulary": load_tokenizer(path).fingerprint}
         for path, section in zip(paths, sections, strict=True)
     ]
     for path, other in zip(paths[1:], others, strict=True):
         if differing := settings.differing_keys(first, other):
             raise InputError(
-                "--runs: members that predict spans must have the same vocabulary and the same "
-                f"task settings. Received: {paths[0]} and {path}, which differ in "
+                "--runs: members that split texts into windows must have the same vocabulary "
+                f"and the same task settings. Received: {paths[0]} and {path}, which differ in "
                 f"{'; '.join(differing)}. Leave one out."
             )
 

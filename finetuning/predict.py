@@ -31,7 +31,7 @@ from albert_tf.runtime import commands, outputs
 from albert_tf.runtime.bounds import POSITIVE, between, one_of
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.run_dir import RunDir
-from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample
+from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample, TokenExample
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import Predictor, load_predictor
 from finetuning.datasets import dataset_of, reading_of, task_name
@@ -235,7 +235,9 @@ def _example(line: str, task: Any, path: str, number: int, columns: Sequence[str
         ) from None
 
 
-def _from_cells(cells: list[str], task: Any) -> TextExample:
+def _from_cells(cells: list[str], task: Any) -> TextExample | TokenExample:
+    if task.kind == "token_classifier":
+        return TokenExample("\t".join(cells))
     if not _takes_texts(task) or len(cells) != 1 + task.pair:
         raise ValueError
     return TextExample(cells[0], cells[1] if task.pair else None)
@@ -248,6 +250,8 @@ def _from_json(row: dict[str, Any], task: Any, columns: Sequence[str]) -> Any:
             names = columns
         texts = [_text(row, name) for name in names]
         return TextExample(texts[0], texts[1] if task.pair else None)
+    if task.kind == "token_classifier":
+        return TokenExample(_text(row, (*columns, "text")[0]))
     question = _text(row, "question")
     if task.kind == "span":
         context = _text(row, "context")
@@ -276,7 +280,7 @@ def _expected_line(task: Any) -> str:
         return "A line must be a JSON object with question and context."
     if task.kind == "multiple_choice":
         return "A line must be a JSON object with question, options and, if any, context."
-    if task.pair:
+    if getattr(task, "pair", False):
         return "A line must be two texts separated by a tab, or a JSON object."
     return "A line must be a text without tabs, or a JSON object with the key text."
 

@@ -12,7 +12,7 @@ resumes interrupted ones; runs and tasks may be added. If a fine-tuning fails, t
 it, continues with the others and exits with status 2.
 
 Besides runs, --runs takes two baselines: random:RUN fine-tunes the encoder of RUN from new weights,
-and bag-of-words is logistic or ridge regression on TF-IDF, for classification and regression.
+and bag-of-words is logistic or ridge regression on features of the words.
 
 The table lists each run's parameters, the dev scores in percent (SQuAD: F1/EM; medians over the
 seeds), their average (Avg), and the pretraining speed relative to --baseline. SQuAD 2.0 has two

@@ -44,11 +44,18 @@ class FinetuneOptions(commands.CommandOptions):
     )
     tfds: bool = commands.option("read the dataset prepared by TFDS; nothing is downloaded", False)
     text_column: tuple[str, ...] = commands.option(
-        "the column of the text in your own table; given twice for pairs", ()
+        "the column of the text in your own table; given twice for pairs; in CoNLL columns, its "
+        "number from 0",
+        (),
     )
     label_column: str = commands.option("the column of the label in your own table", "label")
     label_separator: str = commands.option(
         "for --task=multi_label: the text between several labels in a cell of your own table", ","
+    )
+    column_separator: str = commands.option(
+        "for --task=token_classification: the separator of CoNLL columns; by default tabs, or else "
+        "white space",
+        "",
     )
     dev_fraction: float = commands.option(
         "the share of the training examples to use as the dev part, if there is none", 0.0
@@ -112,8 +119,17 @@ def main(options: FinetuneOptions, open_run: Callable[[str], RunDir] = RunDir) -
 def _reading(options: FinetuneOptions) -> Reading:
     columns = tuple(options.text_column), options.label_column
     reading = Reading(
-        *columns, options.dev_fraction, options.max_train_examples, options.label_separator
+        *columns,
+        options.dev_fraction,
+        options.max_train_examples,
+        options.label_separator,
+        options.column_separator,
     )
+    if options.column_separator and options.task != "token_classification":
+        raise InputError(
+            "--column_separator is for the CoNLL columns of --task=token_classification. Received: "
+            f"--task={options.task}. Leave it out."
+        )
     if columns != (Reading().text_column, Reading().label_column) and options.task not in OWN:
         raise InputError(
             f"--text_column and --label_column are for your own tables ({', '.join(OWN)}). "

@@ -29,6 +29,7 @@ from albert_tf.export.modules.multiple_choice import MultipleChoiceModule
 from albert_tf.export.modules.preprocessing import PreprocessingModule
 from albert_tf.export.modules.regressor import RegressorModule
 from albert_tf.export.modules.span import SpanModule
+from albert_tf.export.modules.token_classifier import TokenClassifierModule
 from albert_tf.export.signatures import ServedModule, save
 from albert_tf.models.checkpoints import load_config
 from albert_tf.models.encoder import load_encoder
@@ -48,8 +49,8 @@ class ExportOptions(commands.CommandOptions):
     run_dir: str = commands.option("run or converted folder to export")
     output: str = commands.option("folder OUTPUT in which to create VERSION/")
     kind: str | None = commands.option(
-        "encoder, preprocessing, fill_mask, embedding, classifier, multi_label, regressor, span or "
-        "multiple_choice",
+        "encoder, preprocessing, fill_mask, embedding, classifier, multi_label, regressor, span, "
+        "multiple_choice or token_classifier",
         None,
     )
     version: Annotated[int, POSITIVE] = commands.option("version number; must not exist yet", 1)
@@ -131,6 +132,9 @@ TASK_MAKERS: dict[str, Maker] = {
         load_task_model(options.run_dir, unroll=_unroll(options)), tokenizer
     ),
     "multiple_choice": lambda options, tokenizer: MultipleChoiceModule(
+        load_task_model(options.run_dir, unroll=_unroll(options)), tokenizer
+    ),
+    "token_classifier": lambda options, tokenizer: TokenClassifierModule(
         load_task_model(options.run_dir, unroll=_unroll(options)), tokenizer
     ),
 }

@@ -10,12 +10,14 @@ import tf_keras
 from scipy.special import softmax
 
 from albert_tf.models.layers import common
-from albert_tf.runtime.bounds import Bounded, at_least, between
+from albert_tf.runtime.bounds import Bounded, at_least, between, one_of
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.tasks.examples import TextExample
-from albert_tf.tasks.features import Features, pack
+from albert_tf.tasks.features import TextFeatures, divided, pack
 from albert_tf.tasks.task_model import TaskModel, head_dense
 from albert_tf.text.tokenizer import Tokenizer
+
+LONG_TEXTS = ("cut", "mean", "max")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -26,6 +28,9 @@ class TextTask(Bounded):
       seq_length: the maximum pieces of an example, special pieces included.
       pair: True if an example is two texts.
       dropout: the rate before the head's dense layer (paper, Table 14: 0.1).
+      long_texts: `cut` truncates what is longer than `seq_length`. `mean` and `max` read it in
+        windows of equal length, each with the text's label in training, and predict the mean or the
+        maximum of their probabilities or scores.
     """
 
     KEY = "`task.{}`"
@@ -33,6 +38,15 @@ class TextTask(Bounded):
     seq_length: Annotated[int, at_least(5, "for a pair with its special pieces")] = 128
     pair: bool = False
     dropout: Annotated[float, between("[0, 1)")] = 0.1
+    long_texts: Annotated[str, one_of(*LONG_TEXTS)] = "cut"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.pair and self.long_texts != "cut":
+            raise ConfigError(
+                "`task.long_texts` must be cut for pairs of texts, which are not read in windows. "
+                f"Received: {self.long_texts}."
+            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,8 +130,8 @@ class ExitCrossEntropy(tf_keras.losses.Loss):
 
 def featurize_texts(
     examples: Sequence[TextExample], tokenizer: Tokenizer, task: TextTask
-) -> Features:
-    """Build the features of texts or pairs.
+) -> TextFeatures:
+    """Build the features of texts or pairs, or of the windows of long texts.
 
     The target `label` [N] exists if every example has a label.
 
@@ -134,19 +148,28 @@ def featurize_texts(
     second = None
     if task.pair:
         second = tokenizer.encode_batch([example.second or "" for example in examples])
+    row: np.ndarray = np.arange(len(examples), dtype=np.int32)
+    if task.long_texts != "cut":
+        first, row = divided(first, task.seq_length - 2)
     sequences = pack(first, second, task.seq_length, tokenizer.special)
+    features = TextFeatures(sequences, task.seq_length, example=row)
     labels = [example.label for example in examples]
     if any(label is None for label in labels):
-        return Features(sequences, task.seq_length)
+        return features
     dtype = np.int32 if isinstance(task, ClassifierTask) else np.float32
-    return Features(sequences, task.seq_length, {"label": np.array(labels, dtype)})
+    return dataclasses.replace(features, targets={"label": np.array(labels, dtype)[row]})
 
 
 def decode_labels(
-    logits: np.ndarray, features: Features, examples: Sequence[TextExample], task: ClassifierTask
+    logits: np.ndarray,
+    features: TextFeatures,
+    examples: Sequence[TextExample],
+    task: ClassifierTask,
 ) -> list[dict[str, Any]]:
     """Return the `label`, its probability `score` and all `probabilities` of each example."""
     probabilities = softmax(logits.astype(np.float64), axis=-1)
+    probabilities = features.pooled(probabilities, task.long_texts)
+    probabilities /= probabilities.sum(axis=-1, keepdims=True)  # no longer 1 after `max`
     return [
         {
             "label": task.labels[int(row.argmax())],

@@ -54,3 +54,19 @@ class ChoiceExample:
     context: str
     options: tuple[str, ...]
     label: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenExample:
+    """A text whose words or spans have labels, such as names.
+
+    Attributes:
+      text: the text.
+      tokens: the characters [start, end) of each token, if the text is divided into tokens.
+      entities: the characters [start, end) and the label of each labeled span, in order and without
+        overlap; None if unknown.
+    """
+
+    text: str
+    tokens: tuple[tuple[int, int], ...] | None = None
+    entities: tuple[tuple[int, int, str], ...] | None = None

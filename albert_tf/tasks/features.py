@@ -2,8 +2,8 @@
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
 
 import numpy as np
 import tensorflow as tf
@@ -144,8 +144,58 @@ class Features:
             ]
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextFeatures(Features):
+    """The features of texts or pairs, or of the windows of long texts.
+
+    Attributes:
+      example: int32 [N], the index of each unit's text, ascending.
+    """
+
+    example: np.ndarray
+
+    def notes(self) -> list[str]:
+        """Return notes on what the model does not see and on windows, one line each."""
+        count = len(np.unique(self.example))
+        divided = int(np.count_nonzero(np.bincount(self.example) > 1))
+        if not divided:
+            return super().notes()
+        limit = f"task.seq_length={self.seq_length}"
+        return [
+            f"{divided:,} of {count:,} texts are longer than {limit} and are read in windows, "
+            f"{len(self):,} in all"
+        ]
+
+    def pooled(self, values: np.ndarray, long_texts: str) -> np.ndarray:
+        """Return the values of the texts, [texts, ...], from those of their windows, [N, ...].
+
+        They are the windows' maximum if `long_texts` is `max`, otherwise their mean.
+        """
+        starts = np.flatnonzero(np.diff(self.example, prepend=-1))
+        if long_texts == "max":
+            return np.maximum.reduceat(values, starts, axis=0)
+        counts = np.diff(starts, append=len(values))
+        shape = (-1, *(1,) * (values.ndim - 1))
+        return np.add.reduceat(values, starts, axis=0) / counts.reshape(shape)
+
+
+def divided(rows: Sequence[list[int]], limit: int) -> tuple[list[list[int]], np.ndarray]:
+    """Divide rows that are longer than `limit` into the fewest parts of about the same length.
+
+    Return the parts, and the index of the row of each, int32.
+    """
+    parts: list[list[int]] = []
+    row_of: list[int] = []
+    for number, ids in enumerate(rows):
+        count = max(1, -(-len(ids) // limit))
+        bounds = [k * len(ids) // count for k in range(count + 1)]
+        parts += [ids[begin:end] for begin, end in itertools.pairwise(bounds)]
+        row_of += [number] * count
+    return parts, np.array(row_of, np.int32)
+
+
 def concatenate(parts: Sequence[Features]) -> Features:
-    """Concatenate the units of several features, which must have no hints."""
+    """Concatenate the units of several features, which must have no hints, for training."""
     begin = parts[0]
 
     def concatenated(name: str) -> np.ndarray:
@@ -161,7 +211,7 @@ def concatenate(parts: Sequence[Features]) -> Features:
     targets = {
         name: np.concatenate([part.targets[name] for part in parts]) for name in begin.targets
     }
-    return dataclasses.replace(begin, sequences=sequences, targets=targets)
+    return Features(sequences, begin.seq_length, targets, begin.per_unit)
 
 
 def pack(
@@ -195,6 +245,6 @@ def _sequences(
     special: SpecialIds,
     cut: np.ndarray,
 ) -> Sequences:
-    flat = chain.from_iterable(chain.from_iterable(parts))
+    flat = itertools.chain.from_iterable(itertools.chain.from_iterable(parts))
     ids = np.fromiter(flat, np.int32, int(lengths.sum()))
     return Sequences(ids, lengths, first_lengths, special.pad, cut)

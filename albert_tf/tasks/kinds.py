@@ -10,8 +10,8 @@ from albert_tf.tasks.classifier import (
     decode_labels,
     featurize_texts,
 )
-from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample
-from albert_tf.tasks.features import Features
+from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample, TokenExample
+from albert_tf.tasks.features import Features, TextFeatures
 from albert_tf.tasks.multi_label import (
     MultiLabelClassifier,
     average_label_sets,
@@ -33,6 +33,9 @@ from albert_tf.tasks.spans.answers import average_spans, decode_spans
 from albert_tf.tasks.spans.features import SpanFeatures, featurize_spans
 from albert_tf.tasks.spans.model import SpanModel
 from albert_tf.tasks.task_model import TaskModel
+from albert_tf.tasks.tokens.entities import decode_tokens
+from albert_tf.tasks.tokens.features import TokenFeatures, featurize_tokens
+from albert_tf.tasks.tokens.model import TokenClassifier
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +71,7 @@ KINDS = {
         featurize_texts,
         decode_labels,
         average_logits,
+        TextFeatures,
     ),
     "multi_label": Kind(
         TextExample,
@@ -75,6 +79,7 @@ KINDS = {
         featurize_label_sets,
         decode_label_sets,
         average_label_sets,
+        TextFeatures,
     ),
     "regressor": Kind(
         TextExample,
@@ -82,6 +87,7 @@ KINDS = {
         featurize_texts,
         decode_scores,
         average_scores,
+        TextFeatures,
     ),
     "multiple_choice": Kind(
         ChoiceExample,
@@ -97,6 +103,14 @@ KINDS = {
         decode_spans,
         average_spans,
         SpanFeatures,
+    ),
+    "token_classifier": Kind(
+        TokenExample,
+        TokenClassifier,
+        featurize_tokens,
+        decode_tokens,
+        average_logits,
+        TokenFeatures,
     ),
 }
 

@@ -13,7 +13,7 @@ from albert_tf.models.layers import common
 from albert_tf.runtime.errors import ConfigError
 from albert_tf.tasks.classifier import TextTask, featurize_texts
 from albert_tf.tasks.examples import TextExample
-from albert_tf.tasks.features import Features
+from albert_tf.tasks.features import TextFeatures
 from albert_tf.tasks.task_model import TaskModel, head_dense
 from albert_tf.text.tokenizer import Tokenizer
 
@@ -82,8 +82,8 @@ class MultiLabelClassifier(TaskModel):
 
 def featurize_label_sets(
     examples: Sequence[TextExample], tokenizer: Tokenizer, task: MultiLabelTask
-) -> Features:
-    """Build the features of texts or pairs.
+) -> TextFeatures:
+    """Build the features of texts or pairs, or of the windows of long texts.
 
     The target `label`, float32 [N, number of labels] of 0 and 1, exists if the labels of every
     example are known.
@@ -96,7 +96,7 @@ def featurize_label_sets(
     if any(example.label is None for example in examples):
         return features
     label: np.ndarray = indicators(examples, len(task.labels)).astype(np.float32)
-    return dataclasses.replace(features, targets={"label": label})
+    return dataclasses.replace(features, targets={"label": label[features.example]})
 
 
 def indicators(examples: Sequence[TextExample], num_labels: int) -> np.ndarray:
@@ -114,15 +114,19 @@ def label_indices(example: TextExample) -> tuple[int, ...]:
 
 
 def decode_label_sets(
-    logits: np.ndarray, features: Features, examples: Sequence[TextExample], task: MultiLabelTask
+    logits: np.ndarray,
+    features: TextFeatures,
+    examples: Sequence[TextExample],
+    task: MultiLabelTask,
 ) -> list[dict[str, Any]]:
     """Return the `labels` above their thresholds, the most probable first, and `probabilities`."""
+    pooled = features.pooled(expit(logits.astype(np.float64)), task.long_texts)
     return [
         {
             "labels": chosen_labels(row, task),
             "probabilities": dict(zip(task.labels, row.tolist(), strict=True)),
         }
-        for row in expit(logits.astype(np.float64))
+        for row in pooled
     ]
 
 

@@ -11,7 +11,7 @@ from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.runtime import settings
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
-from albert_tf.tasks.examples import TextExample
+from albert_tf.tasks.examples import TextExample, TokenExample
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.task_model import TaskModel
@@ -47,8 +47,8 @@ class Predictor:
         it does not make a whole request fail.
 
         Args:
-          examples: a list of `TextExample`, or of strings for single texts; of `SpanExample`; or of
-            `ChoiceExample`.
+          examples: a list of `TextExample` or `TokenExample`, or of strings for single texts; of
+            `SpanExample`; or of `ChoiceExample`.
           batch_size: the number of examples, or of windows over contexts, per batch.
 
         Raises:
@@ -73,8 +73,8 @@ class Predictor:
           InputError: an example is of the wrong class.
         """
         wanted = self._kind.example
-        if wanted is TextExample:
-            examples = [TextExample(each) if isinstance(each, str) else each for each in examples]
+        if wanted in (TextExample, TokenExample):
+            examples = [wanted(each) if isinstance(each, str) else each for each in examples]
         if wrong := [each for each in examples if not isinstance(each, wanted)]:
             raise InputError(
                 f"a run of kind {self.task.kind!r} takes a list of "

@@ -12,7 +12,7 @@ from albert_tf.models.layers import common
 from albert_tf.runtime.bounds import FINITE, POSITIVE
 from albert_tf.tasks.classifier import TextTask
 from albert_tf.tasks.examples import TextExample
-from albert_tf.tasks.features import Features
+from albert_tf.tasks.features import TextFeatures
 from albert_tf.tasks.task_model import TaskModel, head_dense
 
 
@@ -84,10 +84,14 @@ class SquaredError(tf_keras.losses.Loss):
 
 
 def decode_scores(
-    scores: np.ndarray, features: Features, examples: Sequence[TextExample], task: RegressorTask
+    scores: np.ndarray,
+    features: TextFeatures,
+    examples: Sequence[TextExample],
+    task: RegressorTask,
 ) -> list[dict[str, Any]]:
     """Return the `score` of each example."""
-    return [{"score": float(score)} for score in scores]
+    pooled = features.pooled(scores.astype(np.float64), task.long_texts)
+    return [{"score": float(score)} for score in pooled]
 
 
 def average_scores(members: Sequence[np.ndarray]) -> np.ndarray:

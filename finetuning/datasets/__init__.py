@@ -14,13 +14,15 @@ from finetuning.datasets.swag import Swag
 from finetuning.datasets.task import Reading, Task
 from finetuning.datasets.text_classification import TextClassification
 from finetuning.datasets.text_regression import TextRegression
+from finetuning.datasets.token_classification import TokenClassification
 
-# The tasks whose tables are the user's own.
+# The tasks whose files are the user's own.
 OWN: dict[str, Task] = {
     "text_classification": TextClassification(),
     "text_regression": TextRegression(),
     "multi_label": MultiLabel(),
     "multiple_choice": MultipleChoiceTable(),
+    "token_classification": TokenClassification(),
 }
 TASKS: dict[str, Task] = {**GLUE, **SQUAD, **RACE, "swag": Swag(), **OWN}
 

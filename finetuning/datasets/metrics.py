@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from albert_tf.runtime.errors import InputError
-from albert_tf.tasks.examples import SpanExample
+from albert_tf.tasks.examples import SpanExample, TokenExample
 
 
 def accuracy(answers: np.ndarray, predicted: np.ndarray) -> float:
@@ -105,6 +105,8 @@ def is_known(example: Any) -> bool:
     """Return True if the example has an answer or is marked as having none."""
     if isinstance(example, SpanExample):
         return bool(example.answers) or example.is_impossible
+    if isinstance(example, TokenExample):
+        return example.entities is not None
     return example.label is not None
 
 

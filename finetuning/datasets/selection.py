@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
-from albert_tf.tasks.examples import TextExample
+from albert_tf.tasks.examples import TextExample, TokenExample
 from finetuning.datasets.task import Source, Task
 
 
@@ -104,12 +104,16 @@ def split(
     """
     parts: tuple[list[Any], list[Any]] = ([], [])
     for example in examples:
-        if isinstance(example, TextExample):
-            text: Any = (example.first, example.second)
-        else:
-            text = example.context or example.question
-        parts[_draw(text, purpose) < fraction].append(example)
+        parts[_draw(_text_of(example), purpose) < fraction].append(example)
     return parts
+
+
+def _text_of(example: Any) -> Any:
+    if isinstance(example, TextExample):
+        return example.first, example.second
+    if isinstance(example, TokenExample):
+        return example.text
+    return example.context or example.question
 
 
 def _draw(value: Any, purpose: str) -> float:

@@ -17,8 +17,10 @@ class Reading(Bounded):
 
     Attributes:
       text_column: in a user's own table, the column of the text or the two columns of a pair.
-        Empty: `text`, or `text_a` and `text_b`.
+        Empty: `text`, or `text_a` and `text_b`. In CoNLL columns, a number counted from 0.
       label_column: in a user's own table, the column of the label.
+      column_separator: the separator of CoNLL columns. Empty: a tab if the file has any, else white
+        space.
       dev_fraction: the share of the training examples that serves as the dev part; 0 if the dataset
         has one.
       max_train_examples: the most training examples to use. None: all.
@@ -32,6 +34,7 @@ class Reading(Bounded):
     dev_fraction: Annotated[float, between("[0, 1)")] = 0.0
     max_train_examples: Annotated[int | None, POSITIVE] = None
     label_separator: str = ","
+    column_separator: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()

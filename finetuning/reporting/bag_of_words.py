@@ -1,4 +1,4 @@
-"""A baseline without an encoder: TF-IDF of words, with logistic or ridge regression."""
+"""Baselines without an encoder: features of words, with logistic or ridge regression."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -9,26 +9,26 @@ import numpy as np
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.multi_label import chosen_labels, indicators
 from finetuning.datasets.task import Data, Prediction, Task
-from finetuning.reporting import report
+from finetuning.reporting import report, word_features
 
-KINDS = ("classifier", "regressor", "multi_label")
+KINDS = ("classifier", "multi_label", "regressor", "token_classifier")
 
 
 def result_of(task: Task, data: Data) -> dict[str, Any]:
     """Train on the training examples and return the scores on the first dev set, as result.json.
 
-    For several labels, there is a logistic regression for each, with the threshold 0.5.
-
-    Words are weighted by TF-IDF with logarithmic counts. A pair of texts has the features of each,
-    their products and absolute differences, and its cosine. scikit-learn's settings are the
-    defaults; there is nothing random.
+    The words of a text are weighted by TF-IDF with logarithmic counts. A pair of texts has the
+    features of each, their products and absolute differences, and its cosine. For several labels,
+    there is a logistic regression for each, with the threshold 0.5. scikit-learn's settings are the
+    defaults; there is nothing random. For token classification, see `word_features`.
 
     Args:
       task: of a kind in `KINDS`.
       data: its examples.
     """
     (name, dev), *_ = data.dev.items()
-    predictions = _predict(data, dev)
+    is_tokens = task.kind == "token_classifier"
+    predictions = word_features.predict(data, dev) if is_tokens else _predict(data, dev)
     scores = {"metric": task.metrics[0], **task.score(predictions, dev)}
     return scores | report.baselines_and_errors(task, data, name, predictions, task.metrics[0])
 

@@ -9,7 +9,7 @@ from albert_tf.runtime import outputs, settings
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.runtime.standard_errors import MIN_EXAMPLES
 from finetuning.datasets.task import Data, Prediction, Source
-from finetuning.reporting import mistakes
+from finetuning.reporting import entity_mistakes, mistakes
 from finetuning.reporting.hub_header import hub_header
 from finetuning.reporting.report import constant_answer
 
@@ -39,7 +39,7 @@ def write(
         _scores(result),
         _explanation(data, result),
         "![loss](plots/loss.png) ![dev](plots/dev.png)",
-        *mistakes.sections(config["task"], predictions, examples),
+        *_mistakes(config["task"], predictions, examples),
         "## Settings",
         info.markdown_table(("key", "value"), values),
         "## Use",
@@ -47,6 +47,14 @@ def write(
     ]
     with outputs.new_file(run.card_path) as partial, open(partial, "w", encoding="utf-8") as file:
         file.write("\n\n".join(parts) + "\n")
+
+
+def _mistakes(
+    task: Mapping[str, Any], predictions: Sequence[Prediction], examples: Sequence[Any]
+) -> list[str]:
+    if task["kind"] == "token_classifier":
+        return entity_mistakes.sections(predictions, examples)
+    return mistakes.sections(task, predictions, examples)
 
 
 def _origin(

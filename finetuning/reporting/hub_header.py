@@ -19,6 +19,7 @@ _TASKS = {
     "regressor": "text-classification",
     "multiple_choice": "multiple-choice",
     "span": "question-answering",
+    "token_classifier": "token-classification",
 }
 _METRICS = {
     "accuracy": "accuracy",
@@ -29,6 +30,8 @@ _METRICS = {
     "mcc": "matthews_correlation",
     "pearson": "pearsonr",
     "spearman": "spearmanr",
+    "precision": "precision",
+    "recall": "recall",
     "exact_match": "exact_match",
     "best_f1": "f1",
     "exact_match_at_best_f1": "exact_match",

@@ -87,6 +87,8 @@ def constant_answer(data: Data) -> tuple[str, Prediction] | None:
     if kind == "span":
         empty: Prediction = {"answer": "", "n_best": [], "null_score": 0.0}
         return ("no answer to any question", empty) if task.answerable else None
+    if kind == "token_classifier":
+        return _constant_spans(data)
     if kind == "multi_label":
         return _constant_label_set(data)
     labels = [each.label for each in data.train]
@@ -118,6 +120,10 @@ def _constant_label_set(data: Data) -> tuple[str, Prediction]:
     probabilities = dict(zip(labels, shares.tolist(), strict=True))
     names = " and ".join(f"`{name}`" for name in chosen)
     return f"always {names}, {words}", {"labels": chosen, "probabilities": probabilities}
+
+
+def _constant_spans(data: Data) -> tuple[str, Prediction] | None:
+    return None if data.task.scheme == "words" else ("no entity in any text", {"entities": []})
 
 
 def baselines_of(task: Task, data: Data, name: str) -> dict[str, float]:

@@ -5,6 +5,8 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
+from albert_tf.tasks.tokens.model import mean_over_words
+
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
 class SoftCrossEntropy(tf_keras.losses.Loss):
@@ -37,3 +39,34 @@ class SigmoidSoftCrossEntropy(SoftCrossEntropy):
             tf.nn.sigmoid(y_true / self.temperature), y_pred / self.temperature
         )
         return self.temperature**2 * tf.reduce_mean(losses, axis=-1)
+
+
+@tf_keras.saving.register_keras_serializable("albert_tf")
+class WordSoftCrossEntropy(SoftCrossEntropy):
+    """The mean over the words of a batch.
+
+    `y_true` is float32 [B, T, tags], NaN where the teacher has no output; `y_pred` is [B, S, tags],
+    S <= T.
+    """
+
+    def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+        """Return [B], whose mean is the mean over the words; both arguments are logits."""
+        y_true, is_word = _words(y_true, y_pred)
+        return mean_over_words(super().call(y_true, y_pred), is_word)
+
+
+@tf_keras.saving.register_keras_serializable("albert_tf")
+class WordMeanSquaredError(tf_keras.losses.Loss):
+    """The mean squared error of the logits of the words, shaped as for `WordSoftCrossEntropy`."""
+
+    def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+        """Return [B], whose mean is the mean over the words."""
+        y_true, is_word = _words(y_true, y_pred)
+        return mean_over_words(tf.reduce_mean(tf.square(y_true - y_pred), axis=-1), is_word)
+
+
+def _words(y_true: tf.Tensor, y_pred: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return the targets [B, S, tags] without NaN, and where words are, bool [B, S]."""
+    y_true = y_true[:, : tf.shape(y_pred)[1]]
+    is_word = ~tf.math.is_nan(y_true[:, :, 0])
+    return tf.where(is_word[:, :, tf.newaxis], y_true, tf.zeros_like(y_true)), is_word

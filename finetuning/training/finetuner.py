@@ -88,6 +88,7 @@ class Finetuner:
         # listed: where one is missing, the older version did not behave like today's default.
         defaults = {
             "model": settings.to_dict(AlbertConfig()),
+            "task": {"long_texts": "cut"} if hasattr(config.task, "long_texts") else {},
             "training": {"class_weights": "none", "threshold_per_label": False},
             "reading": settings.to_dict(Reading()),
         }

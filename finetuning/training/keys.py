@@ -15,6 +15,7 @@ _FIXED = (
     "kind",
     "labels",
     "thresholds",
+    "scheme",
     "pair",
     "answerable",
     "num_choices",

@@ -68,6 +68,13 @@ def write_race(folder: pathlib.Path) -> None:
         race_test.write(folder, f"{part}/middle/all.txt", passages)
 
 
+def write_names(folder: pathlib.Path) -> None:
+    for part in ("train", "dev"):
+        names = ("Ann", "Bo", "Cy", "Di")
+        rows = [f"The O\nking O\n{name} B-person\nMay I-person\n" for name in names]
+        (folder / f"{part}.conll").write_text("\n".join(rows))
+
+
 @pytest.mark.parametrize(
     ("name", "kind", "write", "count", "metric"),
     [
@@ -79,13 +86,17 @@ def write_race(folder: pathlib.Path) -> None:
             marks=pytest.mark.slow,
         ),
         ("race-middle", "multiple_choice", write_race, 4, "accuracy"),
+        ("token_classification", "token_classifier", write_names, 4, "f1"),
     ],
 )
 def test_a_run_is_whole(name, kind, write, count, metric, start: str, tmp_path: pathlib.Path):
     data, run = tmp_path / "data", RunDir(str(tmp_path / "run"))
     data.mkdir()
     write(data)
-    more = ("task.doc_stride=8", "task.query_length=8") if kind == "span" else ()
+    more = {
+        "span": ("task.doc_stride=8", "task.query_length=8"),
+        "token_classifier": ("task.doc_stride=8",),
+    }.get(kind, ())
     train.main(
         train.FinetuneOptions(
             name,
@@ -112,5 +123,6 @@ def test_a_run_is_whole(name, kind, write, count, metric, start: str, tmp_path: 
         for before, weight in zip(old.weights, new.weights, strict=True)
     }
     still = {each for each, distance in moved.items() if distance == 0}
-    assert all("pooler" in each for each in still) and bool(still) == (kind == "span"), still
+    is_without_pooler = kind in ("span", "token_classifier")
+    assert all("pooler" in each for each in still) and bool(still) == is_without_pooler, still
     assert 0 < max(moved.values()) < 2 * STEPS * RATE

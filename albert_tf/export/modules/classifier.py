@@ -8,6 +8,7 @@ import tensorflow as tf
 from albert_tf.export.modules.early_exit import EarlyExit
 from albert_tf.export.modules.text_module import Answer, TextModule
 from albert_tf.export.signatures import signature, untracked
+from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.classifier import SequenceClassifier
 from albert_tf.text.tokenizer import Tokenizer
 
@@ -33,6 +34,9 @@ class ClassifierModule(TextModule):
       tokenizer: the model's tokenizer.
       depths: see `TextModule`.
       patience: 0 for no signature early_exit.
+
+    Raises:
+      InputError: `patience` is set for a task whose `long_texts` is not `cut`.
     """
 
     def __init__(
@@ -51,7 +55,13 @@ class ClassifierModule(TextModule):
             [len(task.labels)],
             depths,
             name="classifier",
+            long_texts=task.long_texts,
         )
+        if patience and task.long_texts != "cut":
+            raise InputError(
+                "--patience must be 0 for a run that reads long texts in windows "
+                f"(task.long_texts={task.long_texts}). Received: {patience}."
+            )
         self._head, self._weights = untracked(model.head), model.variables
         self._labels = tf.constant(task.labels)
         self._leave_early = EarlyExit(model, patience) if patience else None
@@ -59,6 +69,11 @@ class ClassifierModule(TextModule):
     def predict(self, inputs: Mapping[str, tf.Tensor], depth: int | None) -> tf.Tensor:
         """Return the probabilities, float32 [n, C], using `depth` layers, or all if None."""
         return tf.nn.softmax(self._head(self._encode(inputs, num_layers=depth)["pooled_output"]))
+
+    def pool(self, values: tf.Tensor, text: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+        """Return probabilities, whose sum is no longer 1 after `max`."""
+        pooled = super().pool(values, text, count)
+        return pooled / tf.reduce_sum(pooled, axis=1, keepdims=True)
 
     def answer(self, values: tf.Tensor) -> Answer:
         """Return the signature's outputs for probabilities [B, C]."""

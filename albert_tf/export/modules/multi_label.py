@@ -43,6 +43,7 @@ class MultiLabelModule(TextModule):
             [len(task.labels)],
             depths,
             name="multi_label",
+            long_texts=task.long_texts,
         )
         self._head, self._weights = untracked(model.head), model.variables
         self._labels = tf.constant(task.labels)

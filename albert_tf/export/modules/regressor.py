@@ -20,7 +20,14 @@ class RegressorModule(TextModule):
     ) -> None:
         task = model.task
         super().__init__(
-            model.encoder, tokenizer, task.seq_length, task.pair, [], depths, name="regressor"
+            model.encoder,
+            tokenizer,
+            task.seq_length,
+            task.pair,
+            [],
+            depths,
+            name="regressor",
+            long_texts=task.long_texts,
         )
         self._score, self._weights = model.score, model.variables
 

@@ -3,7 +3,8 @@
 import tensorflow as tf
 
 from albert_tf.export.modules.buckets import run_in_buckets
-from albert_tf.export.modules.span_ops import GraphWindows, best_spans, candidate_spans, cut_windows
+from albert_tf.export.modules.graph_windows import MAX_WINDOWS, GraphWindows, cut_windows
+from albert_tf.export.modules.span_ops import best_spans, candidate_spans
 from albert_tf.export.modules.text_module import IDS, Answer, checked_inputs, require_same_size
 from albert_tf.export.signatures import signature, untracked
 from albert_tf.models.encoder import INPUTS
@@ -14,7 +15,6 @@ from albert_tf.text.graph_tokenizer import GraphTokenizer
 from albert_tf.text.ragged import slice_rows
 from albert_tf.text.tokenizer import Tokenizer
 
-MAX_WINDOWS = 4096  # for one context
 _MIN_POSITIONS = 3  # [CLS] and two [SEP]
 
 
@@ -69,7 +69,7 @@ class SpanModule(tf.Module):
         sizes, question_lengths = (
             tf.cast(each.row_lengths(), tf.int32) for each in (pieces.ids, questions)
         )
-        windows = cut_windows(sizes, question_lengths, self._task, self._max_windows)
+        windows = cut_windows("context", sizes, question_lengths + 2, self._task, self._max_windows)
         outputs = self._outputs(questions, pieces.ids, windows)
         spans = candidate_spans(outputs, windows, pieces, self._task)
         count = tf.size(context)

@@ -1,8 +1,8 @@
-"""Windows over contexts and the choice of answers, inside a graph.
+"""The choice of answers, inside a graph.
 
-These functions correspond to `windows` and `answers` in `tasks.spans`, which use arrays. Shapes: B
-contexts, W windows of all contexts, K candidates of a window, C characters of all contexts, N
-possible answer spans.
+These functions correspond to `tasks.spans.answers`, which uses arrays. Shapes: B contexts, W
+windows of all contexts, K candidates of a window, C characters of all contexts, N possible answer
+spans.
 """
 
 from collections.abc import Mapping
@@ -11,24 +11,13 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.export.modules.graph_windows import GraphWindows
 from albert_tf.tasks.spans.heads import NEVER
 from albert_tf.tasks.spans.model import SpanTask
 from albert_tf.text.graph_aligner import AlignedPieces
-from albert_tf.text.ragged import row_of
 
 _SPACES = np.array([chr(code).isspace() for code in range(0x3002)])  # all spaces are below U+3001
 _HASH_BASE, _EXAMPLE_FACTOR = 0x9E3779B97F4A7C15, 0xD1B54A32D192ED03  # odd, without a bit pattern
-
-
-class GraphWindows(NamedTuple):
-    """`windows.Windows` as int32 [W] each; `before` counts the positions before the context."""
-
-    example: tf.Tensor
-    offset: tf.Tensor
-    length: tf.Tensor
-    owned_from: tf.Tensor
-    owned_to: tf.Tensor
-    before: tf.Tensor
 
 
 class Spans(NamedTuple):
@@ -45,41 +34,6 @@ class Spans(NamedTuple):
     begin: tf.Tensor
     end: tf.Tensor
     score: tf.Tensor
-
-
-def cut_windows(
-    sizes: tf.Tensor, question_lengths: tf.Tensor, task: SpanTask, max_windows: int
-) -> GraphWindows:
-    """Split contexts into windows, as `windows.cut_windows` does, in a graph.
-
-    `sizes` and `question_lengths` are the numbers of pieces, int32 [B].
-
-    Raises:
-      InvalidArgumentError: a context needs more than `max_windows` windows.
-    """
-    max_length = task.seq_length - 3 - question_lengths
-    step = tf.minimum(max_length, task.doc_stride)
-    count = 1 - (-tf.maximum(sizes - max_length, 0)) // step
-    message = (
-        f"`context`: each must fit in {max_windows} windows of {task.seq_length} pieces that start "
-        f"{task.doc_stride} pieces apart. Pass a shorter context."
-    )
-    check = tf.debugging.assert_less_equal(count, max_windows, message)
-    with tf.control_dependencies([check] if check is not None else []):
-        rows = tf.ragged.range(count)
-    example, number = row_of(rows), rows.values
-    offset = number * tf.gather(step, example)
-    length = tf.minimum(tf.gather(max_length, example), tf.gather(sizes, example) - offset)
-    end = offset + length
-    # The first piece that each window owns: see `windows.cut_windows`.
-    before_end, shorter = tf.roll(end, 1, 0), tf.roll(length, 1, 0) - length
-    better = offset + (100 * (before_end - 1 - offset) + shorter) // 200 + 1
-    border = tf.where(100 * (end - before_end) <= shorter, before_end, better)
-    is_second = number > 0
-    owned_from = tf.where(is_second, border, offset)
-    owned_to = tf.where(tf.roll(is_second, -1, 0), tf.roll(border, -1, 0), end)
-    before = tf.gather(question_lengths, example) + 2
-    return GraphWindows(example, offset, length, owned_from, owned_to, before)
 
 
 def candidate_spans(
@@ -140,15 +94,30 @@ def best_spans(
 
 def _stripped(spans: Spans, codes: tf.Tensor) -> Spans:
     """Strip white space from the spans, and drop spans that contain nothing else."""
-    is_solid = ~tf.gather(_SPACES, tf.minimum(codes, len(_SPACES) - 1))
-    solid = tf.cast(tf.where(is_solid)[:, 0], tf.int32)  # characters other than white space
-    solid_before = tf.concat([[0], tf.cumsum(tf.cast(is_solid, tf.int32))], 0)
+    solid, solid_before = _solid_characters(codes)
     first, limit = tf.gather(solid_before, spans.begin), tf.gather(solid_before, spans.end)
     example, score, first, limit = (
         tf.boolean_mask(value, limit > first)
         for value in (spans.example, spans.score, first, limit)
     )
     return Spans(example, tf.gather(solid, first), tf.gather(solid, limit - 1) + 1, score)
+
+
+def ends_without_spaces(codes: tf.Tensor, ends: tf.Tensor) -> tf.Tensor:
+    """Return the ends of spans without the white space before them, int32 [N].
+
+    `codes`, int32 [C], are the code points of all texts. Each span has a character other than white
+    space.
+    """
+    solid, solid_before = _solid_characters(codes)
+    return tf.gather(solid, tf.gather(solid_before, ends) - 1) + 1
+
+
+def _solid_characters(codes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return the indices of characters other than white space, and how many precede each index."""
+    is_solid = ~tf.gather(_SPACES, tf.minimum(codes, len(_SPACES) - 1))
+    before = tf.concat([[0], tf.cumsum(tf.cast(is_solid, tf.int32))], 0)
+    return tf.cast(tf.where(is_solid)[:, 0], tf.int32), before
 
 
 def _sorted_by_score(spans: Spans) -> Spans:

@@ -10,6 +10,7 @@ from albert_tf.export.signatures import signature, untracked
 from albert_tf.models.encoder import INPUTS, AlbertEncoder
 from albert_tf.runtime.errors import InputError
 from albert_tf.text.graph_tokenizer import GraphTokenizer
+from albert_tf.text.ragged import row_of, slice_rows
 from albert_tf.text.tokenizer import Tokenizer
 
 IDS = {name: tf.TensorSpec([None, None], tf.int32, name) for name in INPUTS}
@@ -33,6 +34,7 @@ class TextModule(tf.Module):
       shape: shape of `predict`'s output for one row.
       depths: the K of the signatures depth_K.
       name: the module's name.
+      long_texts: as `task.long_texts`.
 
     Raises:
       InputError: a depth is not positive or not below the number of layers.
@@ -47,6 +49,7 @@ class TextModule(tf.Module):
         shape: Sequence[int],
         depths: Sequence[int],
         name: str,
+        long_texts: str = "cut",
     ) -> None:
         super().__init__(name=name)
         if depths and encoder.config.num_layers == 1:
@@ -59,6 +62,7 @@ class TextModule(tf.Module):
         self._encode, self._max_positions = untracked(encoder), encoder.config.max_positions
         self._tokenizer = GraphTokenizer(tokenizer)
         self._seq_length, self._shape, self._depths = seq_length, shape, depths
+        self._long_texts = long_texts
         self.text_names = ("text_a", "text_b") if pair else ("text",)
 
     def predict(self, inputs: Mapping[str, tf.Tensor], depth: int | None) -> tf.Tensor:
@@ -80,11 +84,44 @@ class TextModule(tf.Module):
 
     def serve(self, *texts: tf.Tensor, depth: int | None = None) -> Answer:
         """Return the answers for strings [B]."""
+
+        def predict(inputs: dict[str, tf.Tensor]) -> Answer:
+            return {"values": self.predict(inputs, depth)}
+
+        if self._long_texts != "cut":
+            return self.answer(self._in_windows(texts[0], predict))
         empty = {"values": tf.zeros([tf.size(texts[0]), *self._shape])}
-        values = self.run_in_buckets(
-            texts, lambda inputs: {"values": self.predict(inputs, depth)}, empty
-        )
-        return self.answer(values["values"])
+        return self.answer(self.run_in_buckets(texts, predict, empty)["values"])
+
+    def pool(self, values: tf.Tensor, text: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+        """Return `predict`'s values of `count` texts from those of their windows, [W, ...].
+
+        `text`, int32 [W], is the text of each window.
+        """
+        is_max = self._long_texts == "max"
+        segment = tf.math.unsorted_segment_max if is_max else tf.math.unsorted_segment_mean
+        return segment(values, text, count)
+
+    def _in_windows(
+        self, text: tf.Tensor, predict: Callable[[dict[str, tf.Tensor]], Answer]
+    ) -> tf.Tensor:
+        """Return the pooled values of texts [B], divided as by `features.divided`."""
+        ids = self._tokenizer(text)
+        sizes, limit = ids.row_lengths(), self._seq_length - 2
+        numbers = tf.ragged.range(tf.maximum(-(-sizes // limit), 1))
+        row, number = row_of(numbers), numbers.values
+        size, count = tf.gather(sizes, row), tf.gather(numbers.row_lengths(), row)
+        begin, end = number * size // count, (number + 1) * size // count
+        first = tf.gather(ids.row_starts(), row) + begin
+
+        def run(rows: tf.Tensor, width: tf.Tensor) -> Answer:
+            part = slice_rows(ids, tf.gather(first, rows), tf.gather(end - begin, rows))
+            return predict(self._tokenizer.pack([part], width))
+
+        lengths = tf.cast(end - begin, tf.int32) + 2
+        empty = {"values": tf.zeros([tf.size(row), *self._shape])}
+        values = run_in_buckets(lengths, run, empty, self._seq_length)["values"]
+        return self.pool(values, row, tf.size(text))
 
     def run_in_buckets(
         self,

@@ -14,7 +14,7 @@ from albert_tf.runtime.arrays import ragged_ranges
 from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.features import Features, Sequences
 from albert_tf.tasks.spans.model import SpanTask
-from albert_tf.tasks.spans.windows import Windows, cut_windows
+from albert_tf.tasks.windows import Windows, cut_windows
 from albert_tf.text.alignment import Pieces, align
 from albert_tf.text.tokenizer import Tokenizer
 

@@ -18,6 +18,7 @@ from albert_tf.export.modules.multiple_choice import MultipleChoiceModule
 from albert_tf.export.modules.regressor import RegressorModule
 from albert_tf.export.modules.span import SpanModule
 from albert_tf.export.modules.text_module import IDS
+from albert_tf.export.modules.token_classifier import TokenClassifierModule
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.encoder import INPUTS, AlbertEncoder
 from albert_tf.runtime.errors import InputError
@@ -29,6 +30,7 @@ from albert_tf.tasks.multiple_choice import MultipleChoice, MultipleChoiceTask
 from albert_tf.tasks.predictor import predict
 from albert_tf.tasks.regressor import RegressorTask, SequenceRegressor
 from albert_tf.tasks.spans.model import SpanModel, SpanTask
+from albert_tf.tasks.tokens.model import TokenClassifier, TokenTask
 from albert_tf.text.tokenizer import load_tokenizer
 from examples import ask_litert
 
@@ -230,6 +232,14 @@ class TestTasks:
             inputs,
             lambda logits: {"probabilities": tf.nn.softmax(logits), "choice": tf.argmax(logits, 1)},
         )
+
+    @pytest.mark.slow
+    def test_token_classifier(self, tiny, small_tokenizer, write, fake_inputs):
+        task = TokenTask(("place", "person"), seq_length=40)
+        model = TokenClassifier(AlbertEncoder(tiny), task).create_weights()
+        path = write(TokenClassifierModule(rolled(model), small_tokenizer), tiny, task)
+        inputs = fake_inputs(2, 30, (0, 6))
+        self.check(path, model, inputs, lambda logits: {"probabilities": tf.nn.softmax(logits)})
 
     @pytest.mark.slow
     @pytest.mark.parametrize("answerable", [False, True])

@@ -24,6 +24,7 @@ from albert_tf.export.modules.multiple_choice import MultipleChoiceModule
 from albert_tf.export.modules.preprocessing import PreprocessingModule
 from albert_tf.export.modules.regressor import RegressorModule
 from albert_tf.export.modules.span import SpanModule
+from albert_tf.export.modules.token_classifier import TokenClassifierModule
 from albert_tf.export.signatures import save
 from albert_tf.models.encoder import INPUTS, AlbertEncoder
 from albert_tf.tasks.classifier import ClassifierTask
@@ -31,6 +32,7 @@ from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.multiple_choice import MultipleChoiceTask
 from albert_tf.tasks.regressor import RegressorTask
 from albert_tf.tasks.spans.model import SpanTask
+from albert_tf.tasks.tokens.model import TokenTask
 
 ROOT = str(pathlib.Path(__file__).resolve().parents[3])
 TEXTS = ["the value", "", "naïve [MASK] 漢字 🙂 1,000", "of the object " * 30]
@@ -52,6 +54,11 @@ KINDS_OF_EXPORT = {
     ),
     "span": (SpanTask(seq_length=32, doc_stride=8), SpanModule, SPANS),
     "span 2.0": (SpanTask(seq_length=32, doc_stride=8, answerable=True), SpanModule, SPANS),
+    "token_classifier": (
+        TokenTask(("place", "person"), seq_length=32, doc_stride=8),
+        TokenClassifierModule,
+        {"text": TEXTS},
+    ),
 }
 
 

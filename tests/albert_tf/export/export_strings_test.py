@@ -16,6 +16,7 @@ from albert_tf.export.modules.multiple_choice import MultipleChoiceModule
 from albert_tf.export.modules.preprocessing import PreprocessingModule
 from albert_tf.export.modules.regressor import RegressorModule
 from albert_tf.export.modules.span import SpanModule
+from albert_tf.export.modules.token_classifier import TokenClassifierModule
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.tasks.classifier import ClassifierTask, SequenceClassifier
@@ -23,6 +24,7 @@ from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.multiple_choice import MultipleChoiceTask
 from albert_tf.tasks.regressor import RegressorTask
 from albert_tf.tasks.spans.model import SpanTask
+from albert_tf.tasks.tokens.model import TokenTask
 
 TASKS = {
     "classifier": (ClassifierTask(("no", "yes"), seq_length=32), ClassifierModule),
@@ -31,6 +33,7 @@ TASKS = {
     "choices": (MultipleChoiceTask(seq_length=32, num_choices=2), MultipleChoiceModule),
     "span": (SpanTask(seq_length=32, doc_stride=8), SpanModule),
     "span 2.0": (SpanTask(seq_length=32, doc_stride=8, answerable=True), SpanModule),
+    "tokens": (TokenTask(("place", "person"), seq_length=32, doc_stride=8), TokenClassifierModule),
 }
 OF_CLASSIFIER = ["classify", "depth_1", "early_exit"]  # its signatures beside serving_default
 NAMES = [*TASKS, *OF_CLASSIFIER, "embedding", "fill_mask", "preprocessing"]
@@ -176,7 +179,7 @@ def test_a_thousand_and_a_million(ask, name):
         try:
             assert serve([million] * width + [b"a"] * width)
         except tf.errors.InvalidArgumentError as error:
-            assert name.startswith("span")
+            assert name.startswith(("span", "tokens"))
             assert million[0] == ord("t")  # prose has too many pieces
             assert "windows" in str(error)
         assert time.process_time() - begin < 30

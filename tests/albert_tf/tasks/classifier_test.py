@@ -12,7 +12,7 @@ import albert_tf
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.tasks.classifier import ClassifierTask, SequenceClassifier
-from albert_tf.tasks.features import Features, concatenate, pack
+from albert_tf.tasks.features import Features, TextFeatures, concatenate, pack
 from albert_tf.tasks.predictor import load_task_model, predict
 from albert_tf.text.graph_tokenizer import pack_segments
 from albert_tf.text.tokenizer import SpecialIds
@@ -62,8 +62,12 @@ def test_what_is_cut_is_counted():
     assert pack([[7] * 4, [7] * 5, [7] * 9], None, 6, SPECIAL).cut.tolist() == [False, True, True]
     both = [pack([[7] * a], [[8] * 2], 9, SPECIAL) for a in (4, 5)]
     assert [each.cut.tolist() for each in both] == [[False], [True]]
+    row = np.zeros(1, np.int32)
     whole = concatenate(
-        [Features(each, 9, {"label": np.array([i])}) for i, each in enumerate(both)]
+        [
+            TextFeatures(each, 9, {"label": np.array([i])}, example=row)
+            for i, each in enumerate(both)
+        ]
     )
     assert (len(whole), whole.cut) == (2, 1)
     assert whole.notes() == ["1 of 2 examples are longer than task.seq_length=9 and are truncated"]

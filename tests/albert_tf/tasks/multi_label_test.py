@@ -10,6 +10,7 @@ from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.runtime import settings
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.tasks.examples import TextExample
+from albert_tf.tasks.features import TextFeatures, pack
 from albert_tf.tasks.multi_label import (
     MultiLabelClassifier,
     MultiLabelTask,
@@ -17,8 +18,17 @@ from albert_tf.tasks.multi_label import (
     decode_label_sets,
     featurize_label_sets,
 )
+from albert_tf.text.tokenizer import SpecialIds
 
 TASK = MultiLabelTask(labels=("anger", "joy", "love"), seq_length=12)
+
+
+def texts(count: int) -> TextFeatures:
+    """The features of texts of no pieces."""
+    empty: list[list[int]] = [[]] * count
+    return TextFeatures(
+        pack(empty, None, 12, SpecialIds(0, 1, 2, 3, 4)), 12, example=np.arange(count)
+    )
 
 
 @pytest.mark.parametrize("labels", [(), ("a", "a"), ("a", "b", "a")])
@@ -88,7 +98,7 @@ def test_it_learns(tiny, fake_inputs):
 def test_labels_above_their_thresholds_the_best_first():
     task = MultiLabelTask(TASK.labels, (0.5, 0.2, 0.9))
     probabilities = np.array([[0.6, 0.3, 0.8], [0.5, 0.7, 0.95], [0.1, 0.1, 0.1]])
-    answers = decode_label_sets(logit(probabilities), None, [], task)
+    answers = decode_label_sets(logit(probabilities), texts(3), [], task)
     assert [each["labels"] for each in answers] == [["anger", "joy"], ["love", "joy"], []]
     assert list(answers[0]["probabilities"]) == ["anger", "joy", "love"]
     found = [list(each["probabilities"].values()) for each in answers]
@@ -96,7 +106,7 @@ def test_labels_above_their_thresholds_the_best_first():
 
 
 def test_equally_probable_labels_are_in_order():
-    (answer,) = decode_label_sets(np.ones([1, 3]), None, [], TASK)
+    (answer,) = decode_label_sets(np.ones([1, 3]), texts(1), [], TASK)
     assert answer["labels"] == ["anger", "joy", "love"]
 
 

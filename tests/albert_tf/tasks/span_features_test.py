@@ -10,7 +10,7 @@ from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.spans.answers import decode_spans
 from albert_tf.tasks.spans.features import featurize_spans
 from albert_tf.tasks.spans.model import SpanTask
-from albert_tf.tasks.spans.windows import cut_windows
+from albert_tf.tasks.windows import cut_windows
 from albert_tf.text.tokenizer import Normalization, Tokenizer, load_tokenizer
 from finetuning.datasets.squad_reader import questions_of
 

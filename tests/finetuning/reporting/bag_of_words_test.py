@@ -1,5 +1,6 @@
 """The baseline without an encoder, on data whose answer words decide."""
 
+import json
 import random
 from collections.abc import Sequence
 
@@ -12,7 +13,7 @@ from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.multi_label import MultiLabelTask
 from albert_tf.tasks.regressor import RegressorTask
 from finetuning.datasets import TASKS
-from finetuning.datasets.task import Data
+from finetuning.datasets.task import Data, Source
 from finetuning.reporting import bag_of_words
 
 WORDS = ("apple", "saw", "pear", "hammer", "plum", "file")
@@ -77,3 +78,23 @@ def test_similarity_is_seen_by_the_cosine():
     examples = [TextExample(*pair, float(score)) for pair, score in zip(pairs, cosine, strict=True)]
     found = result("sts-b", RegressorTask(pair=True), examples[:400], examples[400:])
     assert found["pearson"] > 0.8
+
+
+def test_words_of_entities_and_their_neighbors(tmp_path):
+    """Names follow "at"; the words themselves are new in dev, in tokens and in plain texts."""
+    task = TASKS["token_classification"]
+    for part, names in (("train", "Abcd Efgh Ijkl Mnop Qrst"), ("dev", "Uvwx Yzab")):
+        rows = "\n".join(
+            f"we O\nmet O\nat O\n{name} B-place\nHall I-place\n. O\n" for name in names.split()
+        )
+        (tmp_path / f"{part}.conll").write_text("\n".join([rows] * 4))
+    result = bag_of_words.result_of(task, task.read(Source(str(tmp_path))))
+    assert result["f1"] == 1.0 and result["baseline"] == 0.0
+    for part, names in (("train", "Abcd Efgh Ijkl Mnop Qrst"), ("dev", "Uvwx Yzab")):
+        rows = [
+            json.dumps({"text": f"we met at {name} Hall.", "entities": [[10, 19, "place"]]})
+            for name in names.split()
+        ]
+        (tmp_path / f"{part}.conll").unlink()
+        (tmp_path / f"{part}.jsonl").write_text("\n".join(rows * 4))
+    assert bag_of_words.result_of(task, task.read(Source(str(tmp_path))))["f1"] == 1.0

@@ -1,0 +1,69 @@
+"""Windows over texts that are too long for a model's input, inside a graph.
+
+Shapes: B texts, W windows of all texts.
+"""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from albert_tf.tasks.spans.model import SpanTask
+from albert_tf.tasks.tokens.model import TokenTask
+from albert_tf.text.ragged import row_of
+
+MAX_WINDOWS = 4096  # of one text
+
+
+class GraphWindows(NamedTuple):
+    """`tasks.windows.Windows` as int32 [W] each; `before` counts the positions before the text."""
+
+    example: tf.Tensor
+    offset: tf.Tensor
+    length: tf.Tensor
+    owned_from: tf.Tensor
+    owned_to: tf.Tensor
+    before: tf.Tensor
+
+
+def cut_windows(
+    name: str,
+    sizes: tf.Tensor,
+    before: tf.Tensor,
+    task: SpanTask | TokenTask,
+    max_windows: int,
+) -> GraphWindows:
+    """Split texts into windows, as `tasks.windows.cut_windows` does, in a graph.
+
+    Args:
+      name: the input that holds the texts, for messages.
+      sizes: the number of pieces of each text, int32 [B].
+      before: the positions before the text in each of its windows, int32 [B]. One follows it.
+      task: `seq_length` and `doc_stride`.
+      max_windows: the largest number of windows of a text.
+
+    Raises:
+      InvalidArgumentError: a text needs more than `max_windows` windows.
+    """
+    max_length = task.seq_length - 1 - before
+    step = tf.minimum(max_length, task.doc_stride)
+    count = 1 - (-tf.maximum(sizes - max_length, 0)) // step
+    message = (
+        f"`{name}`: each must fit in {max_windows} windows of {task.seq_length} pieces that start "
+        f"{task.doc_stride} pieces apart. Pass a shorter {name}."
+    )
+    check = tf.debugging.assert_less_equal(count, max_windows, message)
+    with tf.control_dependencies([check] if check is not None else []):
+        rows = tf.ragged.range(count)
+    example, number = row_of(rows), rows.values
+    offset = number * tf.gather(step, example)
+    length = tf.minimum(tf.gather(max_length, example), tf.gather(sizes, example) - offset)
+    end = offset + length
+    # The first piece that each window owns: see `tasks.windows.cut_windows`.
+    before_end, shorter = tf.roll(end, 1, 0), tf.roll(length, 1, 0) - length
+    better = offset + (100 * (before_end - 1 - offset) + shorter) // 200 + 1
+    border = tf.where(100 * (end - before_end) <= shorter, before_end, better)
+    is_second = number > 0
+    owned_from = tf.where(is_second, border, offset)
+    owned_to = tf.where(tf.roll(is_second, -1, 0), tf.roll(border, -1, 0), end)
+    before = tf.gather(before, example)
+    return GraphWindows(example, offset, length, owned_from, owned_to, before)

@@ -1,0 +1,171 @@
+"""Token classifiers as SavedModels: text in, labeled spans and their positions out."""
+
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from albert_tf.export.modules.buckets import run_in_buckets
+from albert_tf.export.modules.graph_windows import MAX_WINDOWS, GraphWindows, cut_windows
+from albert_tf.export.modules.span_ops import ends_without_spaces
+from albert_tf.export.modules.text_module import IDS, Answer, checked_inputs
+from albert_tf.export.signatures import signature, untracked
+from albert_tf.models.encoder import INPUTS
+from albert_tf.tasks.tokens.model import OUTSIDE, TokenClassifier, TokenTask
+from albert_tf.text.graph_aligner import AlignedPieces, GraphAligner
+from albert_tf.text.graph_tokenizer import GraphTokenizer
+from albert_tf.text.ragged import row_of, slice_rows
+from albert_tf.text.tokenizer import Tokenizer
+from albert_tf.text.words import word_bounds
+
+
+class Words(NamedTuple):
+    """The words of all texts, U in number, or the labeled spans.
+
+    Attributes:
+      text: int32 [U], the text of each word.
+      begin, end: int32 [U], its characters [begin, end), counted over all texts end to end.
+      tag: int32 [U], its tag, or the label of a span.
+      score: float32 [U], the probability of the tag.
+    """
+
+    text: tf.Tensor
+    begin: tf.Tensor
+    end: tf.Tensor
+    tag: tf.Tensor
+    score: tf.Tensor
+
+
+class TokenClassifierModule(tf.Module):
+    """A module that finds labeled spans, like the Python `Predictor` in texts without tokens.
+
+    Shapes: B texts, E spans of the text that has the most, W windows of S positions.
+
+    Signatures:
+      serving_default: `text` string [B] -> for the spans of each text, in order: `entity`, `label`
+        string [B, E], the span and its label, then ""; `start`, `end` int32 [B, E], its characters
+        [start, end), then -1; `score` float32 [B, E], the mean probability of its words' tags, then
+        0. Each malformed UTF-8 sequence counts as one U+FFFD and is returned as U+FFFD.
+      tokens: the encoder's inputs, int32 [W, S] -> `probabilities` float32 [W, S, tags], in the
+        order of `TokenTask.tags`.
+
+    Args:
+      model: the fine-tuned model.
+      tokenizer: the model's tokenizer.
+      max_windows: maximum windows for one text; longer texts raise InvalidArgumentError.
+    """
+
+    def __init__(
+        self, model: TokenClassifier, tokenizer: Tokenizer, max_windows: int = MAX_WINDOWS
+    ) -> None:
+        super().__init__(name="token_classifier")
+        self._predict, self._weights, self._task = untracked(model), model.variables, model.task
+        self._tokenizer = GraphTokenizer(tokenizer)
+        self._align = GraphAligner(tokenizer, self._tokenizer)
+        self._max_windows, self._max_positions = max_windows, model.encoder.config.max_positions
+        self._labels = tf.constant(model.task.labels)
+        self._word_bounds = tf.constant(word_bounds())
+
+    def signatures(self) -> dict[str, object]:
+        """Return the signatures that the class describes."""
+        return {
+            "serving_default": signature(self.serve, [tf.TensorSpec([None], tf.string, "text")]),
+            "tokens": signature(self._tokens, [IDS[name] for name in INPUTS]),
+        }
+
+    def serve(self, text: tf.Tensor) -> Answer:
+        """Return the spans of texts [B]."""
+        text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
+        pieces, task = self._align(text), self._task
+        sizes = tf.cast(pieces.ids.row_lengths(), tf.int32)
+        before = tf.ones_like(sizes)  # [CLS]
+        windows = cut_windows("text", sizes, before, task, self._max_windows)
+        tag, score = self._of_pieces(pieces.ids, windows)
+        words = self._words(pieces, tag, score)
+        return self._answer(labeled_spans(words, task), pieces.codes)
+
+    def _tokens(self, *ids: tf.Tensor) -> Answer:
+        logits = self._predict(checked_inputs(ids, self._max_positions))
+        return {"probabilities": tf.nn.softmax(logits)}
+
+    def _of_pieces(
+        self, ids: tf.RaggedTensor, windows: GraphWindows
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return the tag, int32 [P], and its probability, float32 [P], of every piece."""
+        begin = tf.gather(ids.row_starts(), windows.example) + tf.cast(windows.offset, tf.int64)
+
+        def run(rows: tf.Tensor, width: tf.Tensor) -> Answer:
+            length = tf.cast(tf.gather(windows.length, rows), tf.int64)
+            batch = slice_rows(ids, tf.gather(begin, rows), length)
+            rows_of = tf.nn.softmax(self._predict(self._tokenizer.pack([batch], width)))
+            padding = [[0, 0], [0, self._task.seq_length - width]]
+            return {
+                "tag": tf.pad(tf.argmax(rows_of, axis=-1, output_type=tf.int32), padding),
+                "score": tf.pad(tf.reduce_max(rows_of, axis=-1), padding),
+            }
+
+        size = [tf.size(begin), self._task.seq_length]
+        empty = {"tag": tf.zeros(size, tf.int32), "score": tf.zeros(size)}
+        outputs = run_in_buckets(windows.length + 2, run, empty, self._task.seq_length)
+        # Each piece has one owner, and the owners of a text's pieces are in order.
+        shift = 1 - windows.offset
+        positions = tf.ragged.range(windows.owned_from + shift, windows.owned_to + shift)
+        indices = tf.stack([row_of(positions), positions.values], axis=1)
+        return tf.gather_nd(outputs["tag"], indices), tf.gather_nd(outputs["score"], indices)
+
+    def _words(self, pieces: AlignedPieces, tag: tf.Tensor, score: tf.Tensor) -> Words:
+        """Return the words; see `_first_pieces` and `_ends` of `tasks.tokens.features`."""
+        codes, text = pieces.codes.values, row_of(pieces.ids)
+        base = tf.gather(tf.cast(pieces.codes.row_starts(), tf.int32), text)
+        solid = tf.cast(tf.where(pieces.last >= pieces.first)[:, 0], tf.int32)  # no spaces
+        first, last = (tf.gather(base + each, solid) for each in (pieces.first, pieces.last))
+        joins = tf.searchsorted(self._word_bounds, codes, side="right") % 2 == 1
+        is_joined = tf.gather(joins, first) & tf.gather(joins, tf.maximum(first - 1, 0))
+        is_joined &= tf.gather(pieces.first, solid) > 0
+        word = tf.boolean_mask(solid, (first > tf.concat([[-1], last[:-1]], 0)) & ~is_joined)
+        limits = tf.gather(tf.cast(pieces.ids.row_limits(), tf.int32), tf.gather(text, word))
+        final = tf.minimum(tf.concat([word[1:], [tf.size(text)]], 0), limits) - 1
+        reach = tf.gather(base + pieces.reach, final) + 1
+        return Words(
+            tf.gather(text, word),
+            tf.gather(base + pieces.first, word),
+            ends_without_spaces(codes, reach),
+            tf.gather(tag, word),
+            tf.gather(score, word),
+        )
+
+    def _answer(self, spans: Words, codes: tf.RaggedTensor) -> Answer:
+        """Return the signature's outputs for the labeled spans of texts with these characters."""
+        base = tf.gather(tf.cast(codes.row_starts(), tf.int32), spans.text)
+        characters = tf.ragged.range(spans.begin, spans.end)
+        characters = characters.with_values(tf.gather(codes.values, characters.values))
+        splits = tf.searchsorted(spans.text, tf.range(tf.cast(codes.nrows(), tf.int32) + 1))
+
+        def by_text(values: tf.Tensor, padding: Any) -> tf.Tensor:  # [B, E]
+            return tf.RaggedTensor.from_row_splits(values, splits, validate=False).to_tensor(
+                padding
+            )
+
+        return {
+            "entity": by_text(tf.strings.unicode_encode(characters, "UTF-8"), ""),
+            "label": by_text(tf.gather(self._labels, spans.tag), ""),
+            "start": by_text(spans.begin - base, -1),
+            "end": by_text(spans.end - base, -1),
+            "score": by_text(spans.score, 0.0),
+        }
+
+
+def labeled_spans(words: Words, task: TokenTask) -> Words:
+    """Return the labeled spans of the words, as `tasks.tokens.entities` does in Python."""
+    if task.scheme == "words":
+        return words
+    label = tf.where(words.tag > OUTSIDE, (words.tag - 1) // 2, -1)
+    continues = tf.concat([[False], words.text[1:] == words.text[:-1]], 0)
+    continues &= tf.equal(label, tf.roll(label, 1, 0)) & (words.tag % 2 == 0)
+    is_begin = (label >= 0) & ~continues
+    begin, inside = (tf.where(each)[:, 0] for each in (is_begin, label >= 0))
+    span = tf.gather(tf.cumsum(tf.cast(is_begin, tf.int32)) - 1, inside)  # of each word in one
+    count = tf.size(begin)
+    score = tf.math.unsorted_segment_mean(tf.gather(words.score, inside), span, count)
+    end = tf.math.unsorted_segment_max(tf.gather(words.end, inside), span, count)
+    text, first, label = (tf.gather(each, begin) for each in (words.text, words.begin, label))
+    return Words(text, first, end, label, score)

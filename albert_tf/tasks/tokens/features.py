@@ -1,0 +1,180 @@
+"""Windows of pieces for texts, with the tags of their words."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from albert_tf.runtime.arrays import ragged_ranges
+from albert_tf.tasks.examples import TokenExample
+from albert_tf.tasks.features import Features, Sequences
+from albert_tf.tasks.tokens.model import IGNORED, OUTSIDE, TokenTask
+from albert_tf.tasks.windows import Windows, cut_windows
+from albert_tf.text.alignment import Pieces, align
+from albert_tf.text.tokenizer import Tokenizer
+from albert_tf.text.words import joins_words
+
+_TEXTS_AT_ONCE = 1024  # texts to align at once, to bound the memory
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TokenFeatures(Features):
+    """N windows of texts, [CLS] pieces [SEP]; those of a text are adjacent, and each has one.
+
+    The words of all texts, U in number, are each predicted once: at their first piece, in the
+    window where it has the most context. The target `label`, int32 [N, `seq_length`], is the tag
+    there, and `IGNORED` elsewhere.
+
+    Attributes:
+      example: int32 [N], the index of the window's example.
+      word_example, word_window, word_position: int32 [U], the example, the window and the position
+        in the window of each word.
+      word_first, word_end: int32 [U], the characters [first, end) of the word in its text.
+      inexact: the number of labeled spans that begin or end inside a word.
+    """
+
+    example: np.ndarray
+    word_example: np.ndarray
+    word_window: np.ndarray
+    word_position: np.ndarray
+    word_first: np.ndarray
+    word_end: np.ndarray
+    inexact: int
+
+    @property
+    def word_bounds(self) -> np.ndarray:
+        """The first word of each text, and the number of words, int64 [texts + 1]."""
+        count = int(self.example[-1]) + 1 if len(self.example) else 0
+        return np.searchsorted(self.word_example, np.arange(count + 1)).astype(np.int64)
+
+    def of_words(self, values: np.ndarray) -> np.ndarray:
+        """Return the values of the words, [U, ...], from those of all positions, [N, S, ...]."""
+        return values[self.word_window, self.word_position]
+
+    def notes(self) -> list[str]:
+        """Return a note on labels that cannot be predicted exactly."""
+        if not self.inexact:
+            return []
+        return [
+            f"{self.inexact:,} labeled span(s) begin or end inside a word, so they cannot be "
+            "predicted exactly; training extends them to whole words"
+        ]
+
+
+def featurize_tokens(
+    examples: Sequence[TokenExample], tokenizer: Tokenizer, task: TokenTask
+) -> TokenFeatures:
+    """Build the windows of texts; the target `label` exists if every example has entities."""
+    texts = [example.text for example in examples]
+    parts = [
+        align(texts[i : i + _TEXTS_AT_ONCE], tokenizer)
+        for i in range(0, len(texts), _TEXTS_AT_ONCE)
+    ]
+    parts = parts or [align([], tokenizer)]
+    columns = zip(*(vars(part).values() for part in parts), strict=True)
+    pieces = Pieces(*(np.concatenate(column) for column in columns))
+    limit = np.full(len(texts), task.seq_length - 2)
+    windows = cut_windows(pieces.counts.astype(np.int64), limit, task.doc_stride)
+    base = np.cumsum(pieces.counts) - pieces.counts
+    window, position = _owners(windows)  # of every piece, because each has one owner
+    row: np.ndarray = np.repeat(np.arange(len(texts)), pieces.counts)
+    word = _first_pieces(texts, pieces)
+    next_word: np.ndarray = np.append(word[1:], len(row))
+    final = np.minimum(next_word, (base + pieces.counts)[row[word]]) - 1  # the word's last piece
+    end = _ends(texts, row[word], pieces.first[word], pieces.reach[final] + 1)
+    features = TokenFeatures(
+        sequences=_sequences(pieces, base, windows, tokenizer),
+        seq_length=task.seq_length,
+        example=windows.example.astype(np.int32),
+        word_example=row[word].astype(np.int32),
+        word_window=window[word].astype(np.int32),
+        word_position=position[word].astype(np.int32),
+        word_first=pieces.first[word],
+        word_end=end,
+        inexact=0,
+    )
+    if any(example.entities is None for example in examples):
+        return features
+    tags, inexact = _tags(examples, features, task)
+    label: np.ndarray = np.full([len(windows.example), task.seq_length], IGNORED, np.int32)
+    label[features.word_window, features.word_position] = tags
+    return dataclasses.replace(features, targets={"label": label}, inexact=inexact)
+
+
+def _first_pieces(texts: Sequence[str], pieces: Pieces) -> np.ndarray:
+    """Return the first piece of each word, integers [U].
+
+    It is no space, begins after the pieces before it, and its first character does not join the
+    character before it to a word.
+    """
+    joined = "".join(f"\n{text}" for text in texts)  # line breaks join nothing
+    joins = joins_words(np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32))
+    lengths: np.ndarray = np.array([len(text) + 1 for text in texts], np.int64)
+    base: np.ndarray = np.repeat(np.cumsum(lengths) - lengths + 1, pieces.counts)
+    solid = np.flatnonzero(pieces.last >= pieces.first)  # no spaces
+    first, last = ((base + each)[solid] for each in (pieces.first, pieces.last))
+    is_joined = joins[first] & joins[first - 1]
+    return solid[(first > np.append(-1, last[:-1])) & ~is_joined]
+
+
+def _ends(
+    texts: Sequence[str], row: np.ndarray, first: np.ndarray, reach: np.ndarray
+) -> np.ndarray:
+    """Return the ends of the words without the white space that follows them, int32 [U]."""
+    ends = [
+        begin + len(texts[i][begin:end].rstrip())
+        for i, begin, end in zip(row.tolist(), first.tolist(), reach.tolist(), strict=True)
+    ]
+    return np.array(ends, np.int32)
+
+
+def _owners(windows: Windows) -> tuple[np.ndarray, np.ndarray]:
+    """Return for every piece its window and its position there, int64 [P]."""
+    count = windows.owned_to - windows.owned_from
+    window: np.ndarray = np.repeat(np.arange(len(count)), count)
+    return window, ragged_ranges(windows.owned_from - windows.offset + 1, count)
+
+
+def _sequences(
+    pieces: Pieces, base: np.ndarray, windows: Windows, tokenizer: Tokenizer
+) -> Sequences:
+    special, lengths = tokenizer.special, np.asarray(windows.length + 2)
+    end = np.cumsum(lengths)
+    begin = end - lengths
+    ids = np.empty(lengths.sum(), np.int32)
+    ids[begin], ids[end - 1] = special.cls, special.sep
+    source = ragged_ranges(base[windows.example] + windows.offset, windows.length)
+    ids[ragged_ranges(begin + 1, windows.length)] = pieces.ids[source]
+    short: np.ndarray = lengths.astype(np.int32)
+    return Sequences(ids, short, short, special.pad, np.zeros(len(lengths), bool))
+
+
+def _tags(
+    examples: Sequence[TokenExample], features: TokenFeatures, task: TokenTask
+) -> tuple[np.ndarray, int]:
+    """Return the words' tags, int32 [U], and the number of spans that are not whole words."""
+    numbers = {label: number for number, label in enumerate(task.labels)}
+    bounds = features.word_bounds
+    default = IGNORED if task.scheme == "words" else OUTSIDE
+    tags: np.ndarray = np.full(len(features.word_first), default)
+    inexact = 0
+    for row, example in enumerate(examples):
+        if not example.entities:
+            continue
+        words = slice(bounds[row], bounds[row + 1])
+        first, end = features.word_first[words], features.word_end[words]
+        begins, stops = np.array([span[:2] for span in example.entities]).T
+        label = np.array([numbers[span[2]] for span in example.entities])
+        span: Any = np.searchsorted(stops, first, side="right")  # the first that ends in the word
+        span[span == len(begins)] = len(begins) - 1
+        is_inside = (begins[span] < end) & (stops[span] > first)
+        is_begin = is_inside & (np.append(-1, np.where(is_inside, span, -1)[:-1]) != span)
+        if task.scheme == "words":
+            new = np.where(is_begin, label[span], IGNORED)
+        else:
+            new = np.where(is_inside, 2 - is_begin + 2 * label[span], OUTSIDE)
+        tags[words] = new
+        if example.tokens is None:
+            inexact += int(np.count_nonzero(~(np.isin(begins, first) & np.isin(stops, end))))
+    return tags.astype(np.int32), inexact

@@ -1,0 +1,148 @@
+"""Token classification of a user's own texts: `train` and `dev` as CoNLL columns or JSON lines."""
+
+import collections
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.outputs import new_file
+from albert_tf.tasks.examples import TokenExample
+from albert_tf.tasks.tokens.model import TokenTask
+from finetuning.datasets import token_files
+from finetuning.datasets.entity_scores import score_entities
+from finetuning.datasets.selection import limited, with_dev
+from finetuning.datasets.table_files import find
+from finetuning.datasets.task import Data, Prediction, Source, require_section
+
+
+class TokenClassification:
+    """Named entities, parts of speech and other labels of words or spans.
+
+    The labels are those of the training part, sorted by name. A part to predict may have none.
+    """
+
+    kind: str = "token_classifier"
+    metrics: tuple[str, ...] = ("f1",)
+    recipe: Mapping[str, Any] = {}
+
+    def read(self, source: Source) -> Data:
+        """Read the training and dev examples, and print the frequency of each label."""
+        path = _path(source, "train")
+        located, scheme = _read(path, source)
+        _require_labels(located)
+        labels = sorted({label for _, each in located for _, _, label in each.entities or ()})
+        if not labels:
+            raise InputError(f"{path} must hold labeled spans. Received: none.")
+        task = TokenTask(tuple(labels), "words" if scheme == "words" else "bio")
+        train, dev = with_dev(
+            source,
+            [example for _, example in located],
+            {"dev": lambda: self._part(source, "dev", task, is_labeled=True)},
+        )
+        train = limited(source, train)
+        for part, examples in {"train": train, **dev}.items():
+            print(f"{part}: {_counts(examples, task)}")
+        return Data(task, train, dev)
+
+    def read_part(self, source: Source, part: str, task: TokenTask) -> list[TokenExample]:
+        """Read the examples of the file named `part`."""
+        require_section("token_classification", task, kind="token_classifier")
+        return self._part(source, part, task, allow_empty=True)
+
+    def score(
+        self, predictions: Sequence[Prediction], examples: Sequence[TokenExample]
+    ) -> dict[str, float]:
+        """Return the F1, precision and recall of spans; see `entity_scores`."""
+        return score_entities(predictions, examples)
+
+    def write_submission(
+        self, path: str, predictions: Sequence[Prediction], examples: Sequence[TokenExample]
+    ) -> None:
+        """Write CoNLL columns, token and tag; or JSON lines for texts without tokens."""
+        with new_file(path) as partial, open(partial, "w", encoding="utf-8") as file:
+            for prediction, example in zip(predictions, examples, strict=True):
+                if example.tokens is None:
+                    row = {"text": example.text, "entities": prediction["entities"]}
+                    file.write(json.dumps(row, ensure_ascii=False) + "\n")
+                    continue
+                for (start, end), tag in zip(example.tokens, prediction["tags"], strict=True):
+                    file.write(f"{example.text[start:end]}\t{tag}\n")
+                file.write("\n")
+
+    def _part(
+        self,
+        source: Source,
+        part: str,
+        task: TokenTask,
+        allow_empty: bool = False,
+        is_labeled: bool = False,
+    ) -> list[TokenExample]:
+        path = _path(source, part)
+        located, _ = _read(path, source, task, allow_empty)
+        if is_labeled:
+            _require_labels(located)
+        return [example for _, example in located]
+
+
+def _path(source: Source, part: str) -> str:
+    if source.tfds:
+        raise InputError("--tfds must not be set for your own files. Pass --data_dir alone.")
+    return find(source.data_dir or "", [part + end for end in token_files.FORMATS])
+
+
+def _read(
+    path: str, source: Source, task: TokenTask | None = None, allow_empty: bool = False
+) -> tuple[list[tuple[str, TokenExample]], str]:
+    """Return `file:line` and the example of each text, and the scheme of the file's tags."""
+    if path.removesuffix(".gz").endswith(".jsonl"):
+        located = list(token_files.read_spans(path, source.reading, allow_empty))
+        for location, example in located:
+            for _, _, label in example.entities or ():
+                _require_known(label, task, location)
+        return located, "spans"
+    sentences = token_files.read_conll(path, source.reading)
+    scheme = token_files.scheme_of(path, sentences)
+    if task is not None and scheme != "prefixes":
+        scheme = "words" if task.scheme == "words" else "io"
+    if scheme == "prefixes":
+        unbegun = sum(token_files.count_unbegun(sentence.tags or ()) for sentence in sentences)
+        if unbegun:
+            print(
+                f"{path}: {unbegun:,} tags I-X or E-X begin an entity, because no entity of X "
+                "precedes them; conlleval and seqeval read them so too."
+            )
+    for each in sentences:
+        for begin, _, label in token_files.spans_of(each.tags or (), scheme):
+            _require_known(label, task, f"{path}:{each.line + begin}")
+    return [(each.location, token_files.example_of(each, scheme)) for each in sentences], scheme
+
+
+def _require_known(label: str, task: TokenTask | None, location: str) -> None:
+    if task is not None and label not in task.labels:
+        raise InputError(
+            f"{location}: label {label!r} does not occur in the training part, which has "
+            f"{', '.join(task.labels)}. Correct or remove it."
+        )
+
+
+def _require_labels(located: Sequence[tuple[str, TokenExample]]) -> None:
+    for location, example in located:
+        if example.entities is None:
+            raise InputError(
+                f"{location}: every text of this part must have its labels, an empty list if it "
+                "has none. Add them, or remove the text."
+            )
+
+
+def _counts(examples: Sequence[TokenExample], task: TokenTask) -> str:
+    counts = collections.Counter(_labels(examples))
+    names = "words" if task.scheme == "words" else "entities"
+    shares = (f"{label} {counts[label]:,}" for label in task.labels)
+    return f"{len(examples):,} texts, {counts.total():,} {names}: {', '.join(shares)}"
+
+
+def _labels(examples: Sequence[TokenExample]) -> Iterator[str]:
+    for example in examples:
+        for _, _, label in example.entities or ():
+            yield label

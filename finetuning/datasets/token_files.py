@@ -1,0 +1,276 @@
+"""Readers of labeled tokens and spans: CoNLL columns and JSON lines, plain or .gz.
+
+In CoNLL columns, each line is a token with its tag, and a blank line ends a sentence. In JSON
+lines, each line is an object with a text and its spans, counted in characters.
+"""
+
+import dataclasses
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from albert_tf.runtime.errors import InputError
+from albert_tf.tasks.examples import TokenExample
+from finetuning.datasets.table_files import lines_of, parse_json
+from finetuning.datasets.task import Reading
+
+CONLL = (".conll", ".conllu", ".bio", ".txt", ".tsv")
+FORMATS = (*CONLL, ".jsonl")
+_PEEKED_LINES = 100  # that tell whether tabs separate the columns
+_PREFIXED = re.compile(r"([BIESLU])-(.+)")
+_UNIFIED = {"L": "E", "U": "S"}  # BILOU's names of BIOES's prefixes
+_SPANS = ("entities", "label", "labels", "spans")  # keys of the spans in JSON lines
+Span = tuple[int, int, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Sentence:
+    """A sentence of CoNLL columns.
+
+    Attributes:
+      location: `file:line` of the first token.
+      line: the number of that line.
+      tokens: the tokens.
+      tags: their tags; None if the file has no column for them.
+    """
+
+    location: str
+    line: int
+    tokens: tuple[str, ...]
+    tags: tuple[str, ...] | None
+
+
+def read_conll(path: str, reading: Reading) -> list[Sentence]:
+    """Return the sentences of a file of CoNLL columns.
+
+    Tabs separate the columns if the file has any, otherwise white space, unless the reading names a
+    separator. By default the token is the first column and the tag the last one; in .conllu files
+    they are FORM and UPOS. Lines that begin with -DOCSTART-, and those that begin with # and have
+    one column, are skipped; so are the ranges and empty nodes of .conllu files.
+
+    Raises:
+      InputError: a line has another number of columns than the first token's, or an empty token or
+        tag, or there are no tokens.
+    """
+    is_conllu = path.removesuffix(".gz").endswith(".conllu")
+    lines = lines_of(path)
+    peeked = list(itertools.islice(lines, _PEEKED_LINES))
+    has_tabs = any("\t" in line for _, line in peeked if line.strip())
+    separator = reading.column_separator or ("\t" if has_tabs else None)
+    columns, expected = _columns(path, reading, is_conllu), 0
+    sentences: list[Sentence] = []
+    found = _Found(path)
+    for number, line in itertools.chain(peeked, lines):
+        if not line.strip():
+            sentences += found.sentence()
+            continue
+        cells = [cell.strip() for cell in line.rstrip("\r\n").split(separator)]
+        is_comment = line.startswith("#") and len(cells) == 1 and expected != 1
+        is_node = is_conllu and re.fullmatch(r"\d+[-.]\d+", cells[0])
+        if is_comment or is_node or line.startswith("-DOCSTART-"):
+            continue
+        expected = expected or len(cells)
+        if len(cells) != expected:
+            raise InputError(
+                f"{path}:{number}: {len(cells)} columns where the first token has {expected}. "
+                "Correct the line, or pass --column_separator."
+            )
+        found.add(number, cells, columns)
+    sentences += found.sentence()
+    if not sentences:
+        raise InputError(f"{path} holds no tokens.")
+    return sentences
+
+
+def _columns(path: str, reading: Reading, is_conllu: bool) -> tuple[int, int]:
+    """Return the numbers of the columns of the token and the tag."""
+    token, tag = (1, 3) if is_conllu else (0, -1)
+    given = {
+        "--text_column": reading.text_column[0] if reading.text_column else None,
+        "--label_column": reading.label_column if reading.label_column != "label" else None,
+    }
+    for flag, value in given.items():
+        if value is not None and not value.isdecimal():
+            raise InputError(
+                f"{flag} must be the number of a column, counted from 0, for {path}, which has "
+                f"CoNLL columns. Received: {value!r}."
+            )
+    numbers = [None if value is None else int(value) for value in given.values()]
+    return token if numbers[0] is None else numbers[0], tag if numbers[1] is None else numbers[1]
+
+
+class _Found:
+    """The tokens and tags of the sentence that is being read."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._rows: list[tuple[int, str, str | None]] = []
+
+    def add(self, number: int, cells: Sequence[str], columns: tuple[int, int]) -> None:
+        token, tag = columns
+        if max(token, tag) >= len(cells):
+            raise InputError(
+                f"{self._path}:{number} must have a column {max(token, tag)}, counted from 0. "
+                f"Received: {len(cells)} columns. Pass other numbers to --text_column and "
+                "--label_column, or another --column_separator."
+            )
+        has_tag = len(cells) > 1
+        if not cells[token] or (has_tag and not cells[tag]):
+            raise InputError(f"{self._path}:{number}: the token or its tag is empty.")
+        self._rows.append((number, cells[token], cells[tag] if has_tag else None))
+
+    def sentence(self) -> Iterator[Sentence]:
+        """Yield the sentence, if it has tokens, and begin a new one."""
+        if self._rows:
+            number = self._rows[0][0]
+            tokens = tuple(token for _, token, _ in self._rows)
+            tags = tuple(tag for _, _, tag in self._rows if tag is not None)
+            yield Sentence(f"{self._path}:{number}", number, tokens, tags or None)
+        self._rows = []
+
+
+def scheme_of(path: str, sentences: Sequence[Sentence]) -> str:
+    """Return how tags mark entities: `prefixes` (BIO, BIOES and the like), `io` or `words`.
+
+    Tags without prefixes are `io` if one of them is O: neighbors with the same tag are one entity.
+    Otherwise they are `words`: each token has a label of its own.
+
+    Raises:
+      InputError: only some tags have prefixes.
+    """
+    located: dict[str, int] = {}  # the line on which each tag is first
+    for sentence in sentences:
+        for line, tag in enumerate(sentence.tags or (), start=sentence.line):
+            located.setdefault(tag, line)
+    entity_tags = [tag for tag in located if tag != "O"]
+    others = [tag for tag in entity_tags if not _PREFIXED.fullmatch(tag)]
+    if entity_tags and not others:
+        return "prefixes"
+    if len(others) == len(entity_tags):
+        return "io" if "O" in located else "words"
+    if any(tag.startswith(("B-", "I-")) for tag in entity_tags):
+        raise InputError(
+            f"{path}:{located[others[0]]}: every tag other than O must begin with B-, I-, E-, S-, "
+            f"L- or U-, as {next(tag for tag in entity_tags if tag not in others)!r} does. "
+            f"Received: {others[0]!r}. Correct it."
+        )
+    return "io" if "O" in located else "words"  # parts of speech may look like prefixes
+
+
+def example_of(sentence: Sentence, scheme: str) -> TokenExample:
+    """Return the tokens, joined by spaces, with the entities that their tags mark."""
+    ends = list(itertools.accumulate(len(token) + 1 for token in sentence.tokens))
+    offsets = tuple(
+        (end - 1 - len(token), end - 1) for token, end in zip(sentence.tokens, ends, strict=True)
+    )
+    text = " ".join(sentence.tokens)
+    if sentence.tags is None:
+        return TokenExample(text, offsets)
+    spans = spans_of(sentence.tags, scheme)
+    entities = tuple((offsets[i][0], offsets[k - 1][1], label) for i, k, label in spans)
+    return TokenExample(text, offsets, entities)
+
+
+def spans_of(tags: Sequence[str], scheme: str) -> list[Span]:
+    """Return the tokens [begin, end) and the label of each entity.
+
+    The tags are read as by conlleval and seqeval: I-X or E-X begins an entity unless the token
+    before it is in one of X.
+    """
+    spans: list[Span] = []
+    previous, label_before = "O", ""
+    for number, tag in enumerate(tags):
+        prefix, label = _split(tag, scheme)
+        begins = prefix in "BS" or previous in "ESO" or label != label_before
+        if label and begins:
+            spans.append((number, number + 1, label))
+        elif label:
+            spans[-1] = (spans[-1][0], number + 1, label)
+        previous, label_before = prefix, label
+    return spans
+
+
+def _split(tag: str, scheme: str) -> tuple[str, str]:
+    """Return the prefix of a tag, one of BIESO, and its label, "" for O."""
+    if scheme == "words":
+        return "S", tag
+    if tag == "O":
+        return "O", ""
+    if scheme == "io":
+        return "I", tag
+    prefix, _, label = tag.partition("-")
+    return _UNIFIED.get(prefix, prefix), label
+
+
+def count_unbegun(tags: Sequence[str]) -> int:
+    """Return how many I-X or E-X stand where no entity of X precedes them."""
+    pairs = [_split(tag, "prefixes") for tag in ("O", *tags)]
+    return sum(
+        prefix in "IE" and (before[0] in "ESO" or before[1] != label)
+        for before, (prefix, label) in itertools.pairwise(pairs)
+    )
+
+
+def read_spans(
+    path: str, reading: Reading, allow_empty: bool
+) -> Iterator[tuple[str, TokenExample]]:
+    """Yield `file:line` and the text of each JSON line, with its spans if it has a key for them.
+
+    The spans are under `entities`, `label`, `labels` or `spans`, or under the reading's own key.
+    Each is a list [start, end, label] or an object with these keys. White space at their ends does
+    not count.
+
+    Raises:
+      InputError: a line is not such an object, or its spans overlap or lie outside the text.
+    """
+    text_key = (*reading.text_column, "text")[0]
+    keys = (reading.label_column,) if reading.label_column != "label" else _SPANS
+    for number, line in lines_of(path):
+        if not line.strip():
+            continue
+        location = f"{path}:{number}"
+        row = parse_json(line, location)
+        text = row.get(text_key) if isinstance(row, dict) else None
+        if not isinstance(text, str) or not (allow_empty or text.strip()):
+            raise InputError(
+                f"{location} must be a JSON object whose key `{text_key}` is a text that is not "
+                f"empty. Received: {line[:80]!r}. Correct or remove the line."
+            )
+        found = next((row[key] for key in keys if key in row), None)
+        spans = None if found is None else _spans(found, text, location)
+        yield location, TokenExample(text, None, spans)
+
+
+def _spans(values: Any, text: str, location: str) -> tuple[Span, ...]:
+    if not isinstance(values, list):
+        raise InputError(f"{location}: the spans must be a list. Received: {values!r}.")
+    spans = sorted(_span(value, text, location) for value in values)
+    for one, other in itertools.pairwise(spans):
+        if other[0] < one[1]:
+            raise InputError(
+                f"{location}: spans must not overlap. Received: {one} and {other}. Remove one of "
+                "them."
+            )
+    return tuple(spans)
+
+
+def _span(value: Any, text: str, location: str) -> Span:
+    fields = value
+    if isinstance(value, dict):
+        fields = [value.get(key) for key in ("start", "end", "label")]
+    types = [type(field) for field in fields] if isinstance(fields, list) else []
+    if types != [int, int, str]:
+        raise InputError(
+            f"{location}: a span must be [start, end, label], or an object with these keys: two "
+            f"numbers of characters and a text. Received: {value!r}."
+        )
+    start, end, label = fields
+    covered = text[start:end] if 0 <= start <= end <= len(text) else ""
+    if not covered.strip() or not label.strip():
+        raise InputError(
+            f"{location}: a span must have a label, and cover text between characters 0 and "
+            f"{len(text)}. Received: {value!r}. Check that offsets count characters, not bytes."
+        )
+    start += len(covered) - len(covered.lstrip())
+    return start, start + len(covered.strip()), label

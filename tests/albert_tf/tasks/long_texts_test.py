@@ -1,0 +1,114 @@
+"""Tests of texts that are longer than the model's input, and are read in windows."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+from albert_tf.export.modules.classifier import ClassifierModule
+from albert_tf.export.modules.multi_label import MultiLabelModule
+from albert_tf.export.modules.regressor import RegressorModule
+from albert_tf.models.encoder import AlbertEncoder
+from albert_tf.runtime.errors import ConfigError, InputError
+from albert_tf.tasks.classifier import ClassifierTask, decode_labels, featurize_texts
+from albert_tf.tasks.examples import TextExample
+from albert_tf.tasks.features import divided
+from albert_tf.tasks.kinds import KINDS
+from albert_tf.tasks.multi_label import MultiLabelTask, decode_label_sets, featurize_label_sets
+from albert_tf.tasks.predictor import predict
+from albert_tf.tasks.regressor import RegressorTask, decode_scores
+from tests.albert_tf.tasks.span_features_test import TOKENIZER
+
+LONG = "a b c d e f g h"  # eight pieces: in windows of three, 2 + 3 + 3
+
+
+def task_of(cls, long_texts="mean", **values):
+    return cls(seq_length=5, long_texts=long_texts, **values)
+
+
+def test_rows_are_divided_evenly():
+    rows = [[1, 2, 3], [], list(range(7)), list(range(8))]
+    parts, row = divided(rows, 3)
+    assert parts == [[1, 2, 3], [], [0, 1], [2, 3], [4, 5, 6], [0, 1], [2, 3, 4], [5, 6, 7]]
+    assert row.tolist() == [0, 1, 2, 2, 2, 3, 3, 3]
+    for limit in (1, 2, 5):
+        for part in divided(rows, limit)[0]:
+            assert len(part) <= limit
+
+
+def test_windows_have_the_label_of_their_text():
+    examples = [TextExample(LONG, None, 1), TextExample("a", None, 0)]
+    features = featurize_texts(examples, TOKENIZER, task_of(ClassifierTask, labels=("x", "y")))
+    assert features.sequences.lengths.tolist() == [4, 5, 5, 3]
+    assert features.targets["label"].tolist() == [1, 1, 1, 0]
+    assert features.example.tolist() == [0, 0, 0, 1] and features.cut == 0
+    assert features.notes() == [
+        "1 of 2 texts are longer than task.seq_length=5 and are read in windows, 4 in all"
+    ]
+    cut = featurize_texts(examples, TOKENIZER, ClassifierTask(("x", "y"), seq_length=5))
+    assert len(cut) == 2 and cut.cut == 1 and "are truncated" in cut.notes()[0]
+    examples = [TextExample(LONG, None, (0, 2)), TextExample("a", None, ())]
+    many = featurize_label_sets(examples, TOKENIZER, task_of(MultiLabelTask, labels=tuple("xyz")))
+    assert many.targets["label"].tolist() == [[1, 0, 1]] * 3 + [[0, 0, 0]]
+
+
+@pytest.mark.parametrize(("how", "first"), [("mean", [0.5, 0.5]), ("max", [0.9 / 1.6, 0.7 / 1.6])])
+def test_pooling_by_hand(how, first):
+    """Windows of probability 0.9, 0.3 and 0.3 for the first label; a text of one window of 0.2."""
+    examples = [TextExample(LONG), TextExample("a")]
+    task = task_of(ClassifierTask, how, labels=("x", "y"))
+    features = featurize_texts(examples, TOKENIZER, task)
+    share = np.array([0.9, 0.3, 0.3, 0.2])
+    logits = np.log(np.stack([share, 1 - share], axis=1)) + 7.0
+    one, other = decode_labels(logits, features, examples, task)
+    np.testing.assert_allclose([*one["probabilities"].values()], first, rtol=1e-6)
+    np.testing.assert_allclose([*other["probabilities"].values()], [0.2, 0.8], rtol=1e-6)
+    scores = decode_scores(share, features, examples, task_of(RegressorTask, how))
+    wanted = {"mean": 0.5, "max": 0.9}[how]
+    assert [each["score"] for each in scores] == pytest.approx([wanted, 0.2])
+    labels = decode_label_sets(
+        np.log(share / (1 - share))[:, None],
+        features,
+        examples,
+        task_of(MultiLabelTask, how, labels=("x",)),
+    )
+    assert [each["probabilities"]["x"] for each in labels] == pytest.approx([wanted, 0.2])
+
+
+def test_pairs_are_not_read_in_windows():
+    with pytest.raises(ConfigError, match="`task.long_texts` must be cut for pairs"):
+        task_of(ClassifierTask, labels=("x", "y"), pair=True)
+
+
+@pytest.mark.parametrize("how", ["mean", "max"])
+@pytest.mark.parametrize(
+    ("task", "module"),
+    [
+        (ClassifierTask(("x", "y", "z"), seq_length=8), ClassifierModule),
+        (MultiLabelTask(("x", "y", "z"), seq_length=8), MultiLabelModule),
+        (RegressorTask(seq_length=8, center=3.0, scale=2.0), RegressorModule),
+    ],
+)
+def test_exports_pool_like_the_predictor(tiny, small_tokenizer, task, module, how):
+    tf_keras.utils.set_random_seed(3)
+    task = dataclasses.replace(task, long_texts=how)
+    encoder = AlbertEncoder(tiny.replace(num_layers=1, initializer_range=0.3))
+    model = KINDS[task.kind].model(encoder, task).create_weights()
+    texts = ["of the object " * 30, "", "the value", "one, two and three of them in a sequence"]
+    kind, examples = KINDS[task.kind], [TextExample(text) for text in texts]
+    features = kind.featurize(examples, small_tokenizer, task)
+    assert len(features) > len(texts)
+    wanted = kind.decode(predict(model, features, 4), features, examples, task)
+    served = module(model, small_tokenizer)
+    found = served.signatures()["serving_default"](tf.constant(texts))
+    if task.kind == "regressor":
+        np.testing.assert_allclose(found["score"], [w["score"] for w in wanted], atol=1e-5)
+    else:
+        probabilities = [[*each["probabilities"].values()] for each in wanted]
+        np.testing.assert_allclose(found["probabilities"], probabilities, atol=1e-5)
+    assert all(value.shape[0] == 0 for value in served.serve(tf.constant([], tf.string)).values())
+    if task.kind == "classifier":
+        with pytest.raises(InputError, match="--patience must be 0 .*task.long_texts"):
+            ClassifierModule(model, small_tokenizer, patience=2)

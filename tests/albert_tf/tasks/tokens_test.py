@@ -1,0 +1,182 @@
+"""Tests of token classification: windows, tags and spans against hand-made ones."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from albert_tf.models.encoder import AlbertEncoder
+from albert_tf.runtime.errors import ConfigError
+from albert_tf.tasks.classifier import average_logits
+from albert_tf.tasks.examples import TokenExample
+from albert_tf.tasks.predictor import predict
+from albert_tf.tasks.tokens.entities import decode_tokens
+from albert_tf.tasks.tokens.features import featurize_tokens
+from albert_tf.tasks.tokens.model import IGNORED, TokenClassifier, TokenCrossEntropy, TokenTask
+from tests.albert_tf.tasks.span_features_test import TOKENIZER
+from tests.albert_tf.text.alignment_test import PARTS, wordpiece
+
+TASK = TokenTask(("place", "person"), seq_length=8, doc_stride=3)
+WORDS = TokenTask(("noun", "verb"), scheme="words", seq_length=8, doc_stride=3)
+NONE, B_PLACE, I_PLACE, B_PERSON, I_PERSON = range(5)
+
+
+def logits_of(features, tags, task) -> np.ndarray:
+    """Logits that make each word's tag the likeliest: 10, the others 0."""
+    logits = np.zeros([len(features), task.seq_length, len(task.tags)], np.float32)
+    logits[features.word_window, features.word_position, tags] = 10
+    return logits
+
+
+def decoded(text, tags, task=TASK, tokens=None):
+    examples = [TokenExample(text, tokens)]
+    features = featurize_tokens(examples, TOKENIZER, task)
+    (prediction,) = decode_tokens(logits_of(features, tags, task), features, examples, task)
+    spans = [(e["text"], e["label"], e["start"], e["end"]) for e in prediction["entities"]]
+    return spans, prediction
+
+
+def test_names_of_tags():
+    assert TASK.tags == ("O", "B-place", "I-place", "B-person", "I-person")
+    assert WORDS.tags == ("noun", "verb")
+    for labels in ((), ("a", "a")):
+        with pytest.raises(ConfigError, match="one or more different names"):
+            TokenTask(labels)
+
+
+def test_windows_and_tags_by_hand():
+    """Nine pieces in windows of six: at 0 and 3. Pieces 0 to 4 count in the first, with the rule of
+    `Windows`: piece 4 has one to its right there and one to its left in the second."""
+    example = TokenExample("a b c d e f g h i", None, ((2, 5, "place"), (6, 7, "place")))
+    features = featurize_tokens([example, TokenExample("", None, ())], TOKENIZER, TASK)
+    inputs, targets = features.batch(np.arange(3), 8)
+    assert inputs["input_word_ids"].numpy().tolist() == [
+        [2, 5, 6, 7, 8, 9, 10, 3],
+        [2, 8, 9, 10, 11, 12, 13, 3],
+        [2, 3, 0, 0, 0, 0, 0, 0],
+    ]
+    assert not inputs["input_type_ids"].numpy().any()
+    none = [IGNORED] * 8
+    assert targets["label"].numpy().tolist() == [
+        [IGNORED, NONE, B_PLACE, I_PLACE, B_PLACE, NONE, IGNORED, IGNORED],
+        [IGNORED, IGNORED, IGNORED, NONE, NONE, NONE, NONE, IGNORED],
+        none,
+    ]
+    assert features.example.tolist() == [0, 0, 1] and features.inexact == 0
+    assert features.word_first.tolist() == list(range(0, 18, 2))
+    assert features.word_end.tolist() == list(range(1, 18, 2))
+    assert "label" not in featurize_tokens([TokenExample("a")], TOKENIZER, TASK).targets
+
+
+def test_words_are_letters_and_other_characters_stand_alone():
+    text = "  cafés, U.S.\u3000\n中文 e\u0301a "
+    features = featurize_tokens([TokenExample(text)], wordpiece(), TASK)
+    spans = zip(features.word_first.tolist(), features.word_end.tolist(), strict=True)
+    words = [text[begin:end] for begin, end in spans]
+    assert words == ["cafés", ",", "U", ".", "S", ".", "中", "文", "e\u0301a"]
+
+
+def test_spans_that_are_not_whole_words():
+    example = TokenExample("ab cd ef", None, ((1, 4, "place"), (4, 5, "person"), (6, 8, "person")))
+    features = featurize_tokens([example], TOKENIZER, TASK)
+    tags = features.targets["label"][features.word_window, features.word_position]
+    # "b c" extends to both words, so that "d" has none of its own.
+    assert tags.tolist() == [B_PLACE, I_PLACE, B_PERSON] and features.inexact == 2
+    assert "2 labeled span(s) begin or end inside a word" in features.notes()[0]
+
+
+def test_decoding_by_hand():
+    """As conlleval: I-X begins a span unless one of X precedes it; B-X always does."""
+    tags = [B_PLACE, I_PLACE, I_PERSON, I_PERSON, B_PERSON, NONE]
+    spans, prediction = decoded("a b c d e f", tags)
+    assert spans == [("a b", "place", 0, 3), ("c d", "person", 4, 7), ("e", "person", 8, 9)]
+    probability = np.exp(10) / (np.exp(10) + 4)  # five tags
+    scores = [entity["score"] for entity in prediction["entities"]]
+    np.testing.assert_allclose(scores, probability, rtol=1e-6)
+    assert decoded("a b c", [NONE, NONE, NONE])[0] == [] and decoded("", [])[0] == []
+    assert decoded("a b", [1, 0], WORDS)[0] == [("a", "verb", 0, 1), ("b", "noun", 2, 3)]
+
+
+def test_tokens_have_the_tags_of_their_first_words():
+    tokens = ((0, 4), (5, 6), (7, 9))
+    # Words: a . b . | c | d e
+    tags = [B_PLACE, NONE, NONE, B_PERSON, I_PLACE, NONE]
+    spans, prediction = decoded("a.b. c de", tags, TASK, tokens)
+    assert spans == [("a.b. c", "place", 0, 6)]
+    assert prediction["tags"] == ["B-place", "I-place", "O"]
+    # A token without a piece has the tag O, and ends the span before it.
+    spans, prediction = decoded("a \u200b b", [B_PLACE, I_PLACE], TASK, ((0, 1), (2, 3), (4, 5)))
+    assert prediction["tags"] == ["B-place", "O", "I-place"]
+    assert [text for text, *_ in spans] == ["a", "b"]
+
+
+def test_the_loss_is_the_mean_over_words():
+    targets = np.array([[IGNORED, 0, 1, IGNORED, 5], [1, IGNORED, IGNORED, IGNORED, 5]])
+    logits = np.random.default_rng(0).normal(size=[2, 4, 3]).astype(np.float32)
+    losses = -np.log(np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True))
+    wanted = (losses[0, 1, 0] + losses[0, 2, 1] + losses[1, 0, 1]) / 3
+    found = TokenCrossEntropy().call(tf.constant(targets), tf.constant(logits))
+    assert found.shape == (2,) and found.numpy().mean() == pytest.approx(wanted, rel=1e-6)
+    none = TokenCrossEntropy().call(tf.fill([2, 4], IGNORED), tf.constant(logits))
+    assert none.numpy().tolist() == [0.0, 0.0]
+
+
+def test_predict_pads_batches_of_all_widths(tiny, tmp_path):
+    tf_keras.utils.set_random_seed(1)
+    task = TokenTask(("x",), seq_length=40, doc_stride=20)
+    model = TokenClassifier(AlbertEncoder(tiny), task).create_weights()
+    examples = [TokenExample("a b c"), TokenExample("d " * 60)]
+    features = featurize_tokens(examples, TOKENIZER, task)
+    logits = predict(model, features, 1)
+    assert logits.shape == (len(features), 40, 3) and not logits[0, 32:].any()
+    alone = model(features.batch(np.arange(1))[0])
+    np.testing.assert_allclose(logits[0, :5], alone[0, :5], rtol=1e-5, atol=1e-6)
+    model.save(tmp_path / "model.keras")
+    loaded = tf_keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(predict(loaded, features, 1), logits, rtol=1e-5, atol=1e-6)
+
+
+def test_the_mean_of_members_is_of_their_probabilities():
+    one, other = np.log([[[0.9, 0.1]]]), np.log([[[0.3, 0.7]]])
+    np.testing.assert_allclose(np.exp(average_logits([one, other])), [[[0.6, 0.4]]])
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.lists(st.sampled_from(PARTS), max_size=30).map("".join), min_size=1, max_size=4),
+    st.integers(3, 12),
+    st.integers(1, 12),
+    st.randoms(use_true_random=False),
+)
+def test_every_word_is_predicted_once_and_tags_survive(texts, seq_length, stride, random):
+    """Whatever the text and the windows, spans of whole words come back from their own tags."""
+    task = TokenTask(("x", "y"), seq_length=seq_length, doc_stride=stride)
+    tokenizer = wordpiece()
+    bare = featurize_tokens([TokenExample(text) for text in texts], tokenizer, task)
+    cells = set(zip(bare.word_window.tolist(), bare.word_position.tolist(), strict=True))
+    assert len(cells) == len(bare.word_first)
+    assert (bare.sequences.lengths <= seq_length).all()
+    examples = []
+    for row, text in enumerate(texts):
+        words = np.flatnonzero(bare.word_example == row).tolist()
+        spans, at = [], 0
+        while at < len(words):
+            size = random.randint(1, 3)
+            group = words[at : at + size]
+            if random.random() < 0.6:
+                span = int(bare.word_first[group[0]]), int(bare.word_end[group[-1]])
+                spans.append((*span, random.choice(task.labels)))
+            at += size
+        assert all(text[begin:end].strip() == text[begin:end] for begin, end, _ in spans)
+        examples.append(TokenExample(text, None, tuple(spans)))
+    features = featurize_tokens(examples, tokenizer, task)
+    assert features.inexact == 0
+    label = features.targets["label"]
+    assert np.count_nonzero(label != IGNORED) == len(cells)
+    tags = label[features.word_window, features.word_position]
+    predictions = decode_tokens(logits_of(features, tags, task), features, examples, task)
+    for prediction, example in zip(predictions, examples, strict=True):
+        found = tuple((e["start"], e["end"], e["label"]) for e in prediction["entities"])
+        assert found == example.entities

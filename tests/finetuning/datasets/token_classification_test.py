@@ -1,0 +1,243 @@
+"""Tests of token classification's files and scores, the latter against seqeval."""
+
+import gzip
+import json
+import pathlib
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from seqeval.metrics import f1_score, precision_score, recall_score
+from seqeval.metrics.sequence_labeling import get_entities
+
+from albert_tf.runtime.errors import InputError
+from albert_tf.tasks.examples import TokenExample
+from albert_tf.tasks.tokens.model import TokenTask
+from finetuning.datasets import TASKS
+from finetuning.datasets.entity_scores import counts_by_label, score_entities
+from finetuning.datasets.task import Reading, Source
+from finetuning.datasets.token_files import (
+    Sentence,
+    count_unbegun,
+    example_of,
+    read_conll,
+    spans_of,
+)
+
+TASK = TASKS["token_classification"]
+CONLL = "-DOCSTART- O\n\nIn O\nNew B-place\nYork I-place\n. O\n\t\nAnn B-person\n"
+
+
+def read(folder: pathlib.Path, train: str, dev: str | None = None, name="conll", **reading):
+    (folder / f"train.{name}").write_text(train, encoding="utf-8")
+    (folder / f"dev.{name}").write_text(train if dev is None else dev, encoding="utf-8")
+    return TASK.read(Source(str(folder), reading=Reading(**reading)))
+
+
+def entities(data) -> list[list[tuple[str, str]]]:
+    return [
+        [(example.text[begin:end], label) for begin, end, label in example.entities]
+        for example in data.train
+    ]
+
+
+def test_conll_columns(tmp_path, capsys):
+    data = read(tmp_path, CONLL)
+    assert data.task == TokenTask(("person", "place"))
+    assert data.train == [
+        TokenExample("In New York .", ((0, 2), (3, 6), (7, 11), (12, 13)), ((3, 11, "place"),)),
+        TokenExample("Ann", ((0, 3),), ((0, 3, "person"),)),
+    ]
+    assert "train: 2 texts, 2 entities: person 1, place 1" in capsys.readouterr().out
+    assert TASK.read_part(Source(str(tmp_path)), "dev", data.task) == data.dev["dev"]
+
+
+@pytest.mark.parametrize(
+    ("text", "reading", "wanted"),
+    [
+        # Chosen columns; a separator of its own; tokens that begin with #; a comment without tabs.
+        ("a x B-A\nb y I-A\n", {"text_column": ("1",)}, [[("x y", "A")]]),
+        ("B-A a z\nI-A b z\n", {"text_column": ("1",), "label_column": "0"}, [[("a b", "A")]]),
+        ("a|B-A\nb c|I-A\n", {"column_separator": "|"}, [[("a b c", "A")]]),
+        ("# a comment\n#\tB-A\n#b\tI-A\n", {}, [[("# #b", "A")]]),
+        # BIOES, BILOU and IOB1: X after Y or after O begins an entity; S and E end one.
+        ("a B-A\nb I-A\nc E-A\nd S-A\ne S-A\n", {}, [[("a b c", "A"), ("d", "A"), ("e", "A")]]),
+        ("a B-A\nb L-A\nc U-B\nd U-B\n", {}, [[("a b", "A"), ("c", "B"), ("d", "B")]]),
+        ("a I-A\nb I-A\nc O\nd I-B\ne B-B\n", {}, [[("a b", "A"), ("d", "B"), ("e", "B")]]),
+        # No prefixes: with O, neighbors are one entity; without, each token has its own label.
+        ("a A\nb A\nc O\nd B\n", {}, [[("a b", "A"), ("d", "B")]]),
+        ("a N\nb N\nc S-V\n", {}, [[("a", "N"), ("b", "N"), ("c", "S-V")]]),
+    ],
+)
+def test_forms_of_columns(tmp_path, text, reading, wanted):
+    data = read(tmp_path, text, **reading)
+    assert entities(data) == wanted
+    is_words = "a N" in text
+    assert data.task.scheme == ("words" if is_words else "bio")
+
+
+def test_parts_of_speech_and_conllu(tmp_path):
+    rows = "# text = Ann isn't\n1\tAnn\tAnn\tPROPN\tNNP\n2-3\tisn't\t_\t_\t_\n"
+    rows += "2\tis\tbe\tAUX\tVBZ\n3\tn't\tnot\tPART\tRB\n3.1\tx\t_\t_\t_\n"
+    data = read(tmp_path, rows, name="conllu")
+    assert entities(data) == [[("Ann", "PROPN"), ("is", "AUX"), ("n't", "PART")]]
+    assert data.task == TokenTask(("AUX", "PART", "PROPN"), scheme="words")
+
+
+def test_json_lines(tmp_path):
+    rows = [
+        {"text": "Ann met Bo.", "entities": [{"start": 0, "end": 4, "label": "P"}, [8, 10, "P"]]},
+        {"text": "No one.", "entities": []},
+    ]
+    text = "\n".join(json.dumps(row) for row in rows)
+    data = read(tmp_path, text, name="jsonl")
+    assert entities(data) == [[("Ann", "P"), ("Bo", "P")], []]  # without the space
+    renamed = text.replace('"text"', '"body"').replace('"entities"', '"names"')
+    again = read(tmp_path, renamed, name="jsonl", text_column=("body",), label_column="names")
+    assert again.train == data.train
+    (tmp_path / "test.jsonl").write_text('{"text": ""}\n{"text": "x"}')
+    test = TASK.read_part(Source(str(tmp_path)), "test", data.task)
+    assert test == [TokenExample(""), TokenExample("x")]
+
+
+@pytest.mark.parametrize(
+    ("name", "train", "message"),
+    [
+        ("conll", "a B-A\nb\n", "train.conll:2: 1 columns where the first token has 2"),
+        ("conll", "a\tB-A\n\tO\n", "train.conll:2: the token or its tag is empty"),
+        ("conll", "a B-A\nb X-A\n", r"train.conll:2: every tag other than O must begin.*'X-A'"),
+        ("conll", "\n\t\n", "train.conll holds no tokens"),
+        ("conll", "a O\n", "must hold labeled spans. Received: none"),
+        ("conll", "a\nb\n", "train.conll:1: every text of this part must have its labels"),
+        ("jsonl", '{"text": "a"}', "train.jsonl:1: every text of this part must have its labels"),
+        ("jsonl", "[]", "train.jsonl:1 must be a JSON object whose key `text`"),
+        ("jsonl", '{"text": " ", "entities": []}', "train.jsonl:1 must be a JSON object"),
+        ("jsonl", '{"text": "a", "entities": {}}', "train.jsonl:1: the spans must be a list"),
+        ("jsonl", '{"text": "a", "entities": [[0, 2, "A"]]}', "between characters 0 and 1"),
+        ("jsonl", '{"text": "a b", "entities": [[1, 2, "A"]]}', "cover text between"),
+        ("jsonl", '{"text": "a", "entities": [[0, true, "A"]]}', r"must be \[start, end, label\]"),
+        (
+            "jsonl",
+            '{"text": "abcd", "entities": [[0, 3, "A"], [2, 4, "B"]]}',
+            r"train.jsonl:1: spans must not overlap. Received: \(0, 3, 'A'\) and \(2, 4, 'B'\)",
+        ),
+    ],
+)
+def test_mistakes_name_the_line(tmp_path, name, train, message):
+    with pytest.raises(InputError, match=message):
+        read(tmp_path, train, name=name)
+
+
+def test_mistakes_of_options_and_of_other_parts(tmp_path):
+    with pytest.raises(InputError, match="--label_column must be the number of a column"):
+        read(tmp_path, CONLL, label_column="tag")
+    with pytest.raises(InputError, match=r"train.conll:1 must have a column 7"):
+        read(tmp_path, "a B-A\n", text_column=("7",))
+    with pytest.raises(InputError, match=r"dev.conll:3: label 'B' does not occur.*has A"):
+        read(tmp_path, "a B-A\n", "a B-A\nb O\nc B-B\n")
+    with pytest.raises(InputError, match=r"dev.jsonl:1: label 'B' does not occur.*has A"):
+        one = '{"text": "a", "entities": [[0, 1, "A"]]}'
+        other = tmp_path / "other"
+        other.mkdir()
+        read(other, one, one.replace("A", "B"), name="jsonl")
+
+
+def test_a_dev_part_taken_from_training(tmp_path):
+    rows = [f"t{number} B-A\n" for number in range(50)]
+    (tmp_path / "train.bio.gz").write_bytes(gzip.compress("\n".join(rows).encode()))
+    data = TASK.read(Source(str(tmp_path), reading=Reading(dev_fraction=0.2)))
+    assert len(data.train) + len(data.dev["dev"]) == 50 and 3 < len(data.dev["dev"]) < 18
+    limited = TASK.read(
+        Source(str(tmp_path), reading=Reading(dev_fraction=0.2, max_train_examples=5))
+    )
+    assert len(limited.train) == 5 and limited.dev == data.dev
+
+
+LABELS = st.sampled_from(["PER", "LOC"])
+TAGS = st.lists(
+    st.one_of(st.just("O"), st.tuples(st.sampled_from("BIES"), LABELS).map("-".join)), max_size=12
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(TAGS)
+def test_entities_are_seqeval_s(tags):
+    wanted = [(begin, last + 1, label) for label, begin, last in get_entities(tags)]
+    assert spans_of(tags, "prefixes") == wanted
+    begun = sum(tags[begin][0] in "BS" for begin, _, _ in wanted)
+    assert count_unbegun(tags) == len(wanted) - begun
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(TAGS, st.randoms(use_true_random=False)), min_size=1, max_size=6))
+def test_scores_are_seqeval_s(rows):
+    """Whatever is predicted: micro averages of exact spans, read leniently (mode=None)."""
+    true, given_tags = [], []
+    for tags, random in rows:
+        choices = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC", "S-LOC", "E-PER"]
+        true.append(tags)
+        given_tags.append([t if random.random() < 0.6 else random.choice(choices) for t in tags])
+    examples, predictions = [], []
+    for tags, other in zip(true, given_tags, strict=True):
+        words = tuple(f"w{number}" for number in range(len(tags)))
+        examples.append(_example(words, tags))
+        spans = _example(words, other).entities
+        predictions.append(
+            {"entities": [{"start": b, "end": e, "label": label} for b, e, label in spans]}
+        )
+    scores = score_entities(predictions, examples)
+    for name, reference in (
+        ("f1", f1_score),
+        ("precision", precision_score),
+        ("recall", recall_score),
+    ):
+        wanted = reference(true, given_tags, zero_division=0)
+        assert scores[name] == pytest.approx(float(wanted), abs=1e-12)
+    counts = counts_by_label(predictions, examples)
+    for label, each in counts.items():
+        assert each.true == sum(name == label for name, *_ in get_entities(true))
+
+
+def _example(words, tags) -> TokenExample:
+    if not words:
+        return TokenExample("", (), ())
+    return example_of(Sentence("file:1", 1, words, tuple(tags)), "prefixes")
+
+
+def test_scores_by_hand():
+    example = TokenExample("a b c d", None, ((0, 1, "A"), (2, 5, "B")))
+    found = [(0, 1, "A"), (2, 3, "B"), (6, 7, "A")]
+    prediction = {"entities": [{"start": b, "end": e, "label": label} for b, e, label in found]}
+    scores = score_entities([prediction], [example])
+    assert scores == {"f1": 2 / 5, "precision": 1 / 3, "recall": 1 / 2}
+    counts = counts_by_label([prediction], [example])
+    assert counts["A"] == (1, 2, 1) and counts["B"] == (0, 1, 1)
+    nothing = TokenExample("a", None, ())
+    assert score_entities([{"entities": []}], [nothing]) == dict.fromkeys(scores, 0.0)
+    with pytest.raises(InputError, match="Example 0 has none"):
+        score_entities([prediction], [TokenExample("a")])
+
+
+def test_a_submission_is_read_again(tmp_path):
+    data = read(tmp_path, CONLL)
+    predictions = [
+        {"entities": [], "tags": ["O", "B-place", "I-place", "O"]},
+        {"entities": [], "tags": ["B-person"]},
+    ]
+    TASK.write_submission(str(tmp_path / "test.conll"), predictions, data.train)
+    assert TASK.read_part(Source(str(tmp_path)), "test", data.task) == data.train
+    path = tmp_path / "out.jsonl"
+    spans = [{"label": "A", "text": "x", "start": 0, "end": 1, "score": 0.5}]
+    TASK.write_submission(str(path), [{"entities": spans}], [TokenExample("x")])
+    assert json.loads(path.read_text()) == {"text": "x", "entities": spans}
+
+
+def test_wnut(shared_data):
+    """The published numbers of sentences, tokens and entities (README beside the files)."""
+    folder = shared_data / "ner" / "wnut17"
+    parts = {"train.conll.gz": (3394, 62730, 1975), "dev.conll": (1009, 15733, 836)}
+    for part, wanted in parts.items():
+        sentences = read_conll(str(folder / part), Reading())
+        tokens = sum(len(sentence.tokens) for sentence in sentences)
+        spans = sum(len(spans_of(sentence.tags, "prefixes")) for sentence in sentences)
+        assert (len(sentences), tokens, spans) == wanted

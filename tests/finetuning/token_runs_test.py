@@ -1,0 +1,148 @@
+"""Runs of token classification: predictions, ensembles and exports from their files."""
+
+import dataclasses
+import json
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import albert_tf
+from albert_tf.export import __main__ as export
+from albert_tf.runtime.errors import InputError
+from albert_tf.tasks.examples import TokenExample
+from albert_tf.tasks.tokens.features import featurize_tokens
+from albert_tf.tasks.tokens.model import TokenTask
+from albert_tf.text.tokenizer import load_tokenizer
+from finetuning import distill, ensemble, predict
+from finetuning.datasets import TASKS
+from finetuning.datasets.task import Source
+from finetuning.reporting.report import fingerprint
+from finetuning.training import teacher
+from finetuning.training.distillation_losses import (
+    SoftCrossEntropy,
+    WordMeanSquaredError,
+    WordSoftCrossEntropy,
+)
+from tests.finetuning.untrained import leave_run, leave_weights
+
+NAME = "token_classification"
+SECTION = TokenTask(("person", "place"), seq_length=24, doc_stride=8)
+ROWS = "An O\napple O\nfrom O\nNew B-place\nYork I-place\n\nAnn B-person\n"
+
+
+@pytest.fixture
+def runs(start: str, tmp_path: pathlib.Path) -> list[str]:
+    """Two runs without training, of the data in `data`."""
+    (tmp_path / "data").mkdir()
+    for part in ("train", "dev", "test"):
+        (tmp_path / "data" / f"{part}.conll").write_text(ROWS)
+    data = fingerprint(TASKS[NAME].read(Source(str(tmp_path / "data"))))
+    paths = [leave_run(start, tmp_path / name, NAME, SECTION, data) for name in ("a", "b")]
+    for seed, path in enumerate(paths):
+        leave_weights(path, seed)
+    return paths
+
+
+def test_predictions_of_lines_and_of_parts(runs, tmp_path):
+    lines = ["Ann, from New York.", json.dumps({"text": "a\tfile"}), "", "with\ta tab"]
+    (tmp_path / "in.txt").write_text("\n".join(lines) + "\n")
+    out = tmp_path / "out.jsonl"
+    predict.main(predict.PredictOptions(runs[0], str(tmp_path / "in.txt"), str(out)))
+    found = [json.loads(line) for line in out.read_text().splitlines()]
+    texts = [lines[0], "a\tfile", "", "with\ta tab"]
+    assert found == albert_tf.load_predictor(runs[0])(texts)
+    for text, prediction in zip(texts, found, strict=True):
+        for each in prediction["entities"]:
+            assert text[each["start"] : each["end"]] == each["text"] and each["text"]
+    submission = tmp_path / "test.conll"
+    options = predict.PredictOptions(
+        runs[0], str(tmp_path / "in.txt"), str(out), part="test", submission=str(submission)
+    )
+    predict.main(dataclasses.replace(options, data_dir=str(tmp_path / "data"), format="tsv"))
+    tags = [line.split("\t") for line in submission.read_text().split("\n") if line]
+    assert [token for token, _ in tags] == ["An", "apple", "from", "New", "York", "Ann"]
+    assert {tag for _, tag in tags} <= set(SECTION.tags)
+    assert len(out.read_text().splitlines()) == 2
+    (tmp_path / "in.txt").write_text('{"text": 3}\n')
+    with pytest.raises(InputError, match="in.txt:1: text must be a text.*with the key text"):
+        predict.main(predict.PredictOptions(runs[0], str(tmp_path / "in.txt")))
+
+
+def test_an_ensemble_averages_probabilities(runs, tmp_path):
+    data, output = str(tmp_path / "data"), tmp_path / "both"
+    options = ensemble.EnsembleOptions(tuple(runs), str(output), data, select="all")
+    ensemble.main(options)
+    result = json.loads((output / "result.json").read_text())
+    assert result["members"] == runs and set(result["ensemble"]) == {"f1", "precision", "recall"}
+    config = json.loads((tmp_path / "b" / "config.json").read_text())
+    config["task"]["doc_stride"] = 5
+    (tmp_path / "b" / "config.json").write_text(json.dumps(config))
+    with pytest.raises(InputError, match=r"must have the same vocabulary and the same.*doc_stride"):
+        ensemble.main(dataclasses.replace(options, output=str(tmp_path / "other")))
+
+
+def test_the_command_exports_it(runs, tmp_path):
+    output = str(tmp_path / "export")
+    export.main(export.ExportOptions(runs[0], output))
+    loaded = tf.saved_model.load(f"{output}/1").signatures
+    text = "Ann, from New York."
+    found = loaded["serving_default"](text=tf.constant([text]))
+    (wanted,) = albert_tf.load_predictor(runs[0])([text])
+    for name in ("start", "end"):
+        np.testing.assert_array_equal(found[name][0], [e[name] for e in wanted["entities"]])
+    with pytest.raises(InputError, match="--depths is only for"):
+        export.main(export.ExportOptions(runs[0], str(tmp_path / "x"), depths="1"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", distill.LOSSES)
+def test_a_student_learns_the_words_of_its_teacher(runs, start, tmp_path, loss):
+    """From texts without labels: unlike the control, it tags as its untrained teacher does."""
+    texts = tmp_path / "more.txt"
+    texts.write_text("Ann and the apple.\nFrom New York, by Ann.\n" * 8)
+    output, data = tmp_path / "small", str(tmp_path / "data")
+    values = (
+        "training.steps=80",
+        "training.evaluate_every=80",
+        "training.batch_size=8",
+        "training.learning_rate=0.005",
+    )
+    options = distill.DistillOptions(
+        runs[0], NAME, str(output), data, student=start, texts=str(texts), loss=loss, device="cpu"
+    )
+    distill.main(dataclasses.replace(options, set=values))
+    examples = TASKS[NAME].read(Source(data)).dev["dev"]
+    tags = []
+    for path in (runs[0], output / "student", output / "control"):
+        predictions = albert_tf.load_predictor(str(path))(examples)
+        tags.append([tag for each in predictions for tag in each["tags"]])
+    assert tags[1] == tags[0] != tags[2]
+
+
+def test_losses_of_words_by_hand():
+    """Two words and one; the other positions have no target."""
+    rng = np.random.default_rng(0)
+    targets = np.full([2, 5, 3], np.nan, np.float32)
+    places = ([0, 0, 1], [1, 2, 1])
+    targets[places] = rng.normal(size=[3, 3])
+    logits = rng.normal(size=[2, 4, 3]).astype(np.float32)
+    own, wanted = logits[places], targets[places]
+    squares = ((own - wanted) ** 2).mean()
+    found = WordMeanSquaredError().call(tf.constant(targets), tf.constant(logits))
+    assert found.numpy().mean() == pytest.approx(squares, rel=1e-5)
+    soft = SoftCrossEntropy(2.0).call(tf.constant(wanted), tf.constant(own)).numpy().mean()
+    found = WordSoftCrossEntropy(2.0).call(tf.constant(targets), tf.constant(logits))
+    assert found.numpy().mean() == pytest.approx(soft, rel=1e-5)
+
+
+def test_targets_of_another_vocabulary(start):
+    """The student has words a, ", b and c; the teacher's begin at 0, 4 and 6."""
+    features = featurize_tokens([TokenExample('a " b c')], load_tokenizer(start), SECTION)
+    assert features.word_first.tolist() == [0, 2, 4, 6]
+    logits = np.arange(15, dtype=np.float32).reshape(3, 5)
+    targets = teacher.word_targets(features, [(np.array([0, 4, 6]), logits)])
+    at = targets[features.word_window, features.word_position]
+    np.testing.assert_array_equal(at[[0, 2, 3]], logits)
+    assert np.isnan(at[1]).all() and np.isnan(targets).sum() == targets.size - 15
