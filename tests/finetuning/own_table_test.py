@@ -23,6 +23,7 @@ READING = {
     "dev_fraction": 0.2,
     "max_train_examples": 40,
     "label_separator": ",",
+    "column_separator": "",
 }
 QUICK = ("training.steps=4", "training.batch_size=8", "task.seq_length=32")
 

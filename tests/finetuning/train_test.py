@@ -23,7 +23,7 @@ from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import load_predictor
 from albert_tf.tasks.spans.model import SpanTask
 from finetuning import train
-from finetuning.datasets import TASKS
+from finetuning.datasets import OWN, TASKS
 from finetuning.datasets.task import Source
 from finetuning.datasets.text_classification import TextClassification
 from finetuning.reporting import report
@@ -288,7 +288,7 @@ def test_the_paper_s_recipe_gives_way_to_the_user(start: str):
 def test_the_recipes_read_the_dev_examples_as_often_as_the_reference():
     """run_glue.sh, run_race.py and the SQuAD programs: `save_checkpoints_steps`."""
     every = {name: task.recipe.get("training.evaluate_every") for name, task in TASKS.items()}
-    own = ("ax", "text_classification", "text_regression")
+    own = ("ax", "swag", *OWN)
     others = {"qnli": 200, "squad1": 1000, "squad2": 1000} | dict.fromkeys(own)
     assert every == dict.fromkeys(TASKS, 100) | others
     assert TASKS["squad2"].recipe["training.metric"] == "best_f1"

@@ -1,5 +1,6 @@
 """`training.metric`: every metric of every task can decide; others are refused by name."""
 
+import dataclasses
 import pathlib
 from typing import Any
 
@@ -9,8 +10,7 @@ import tensorflow as tf
 from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime.errors import ConfigError
 from albert_tf.runtime.run_dir import RunDir
-from albert_tf.tasks.classifier import ClassifierTask
-from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample
+from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample, TokenExample
 from albert_tf.tasks.kinds import KINDS
 from finetuning.datasets import TASKS
 from finetuning.datasets.task import Data, Source
@@ -32,6 +32,14 @@ ANSWERS: dict[str, tuple[list[Any], list[dict[str, Any]]]] = {
     "multiple_choice": (
         [ChoiceExample("", "", ("a", "b"), label) for label in (0, 1)],
         [{"choice": 0, "label": "A"}] * 2,
+    ),
+    "multi_label": (
+        [TextExample("", None, labels) for labels in ((0,), (0, 1))],
+        [{"labels": ["x"], "probabilities": {"x": 0.9, "y": 0.1}}] * 2,
+    ),
+    "token_classifier": (
+        [TokenExample("a b", None, ((0, 1, label),)) for label in "xy"],
+        [{"entities": [{"start": 0, "end": 1, "label": "x"}]}] * 2,
     ),
     "span": (
         [SpanExample("", "a b", "1", ((2, "b"),)), SpanExample("", "a b", "2", ((0, "a"),))],
@@ -55,13 +63,14 @@ def test_another_is_refused_before_anything_is_computed(
 ):
     task = TASKS[name]
     kind = KINDS[task.kind].task
-    section = kind(labels=("x", "y")) if kind is ClassifierTask else kind()
+    has_labels = "labels" in {field.name for field in dataclasses.fields(kind)}
+    section = kind(labels=("x", "y")) if has_labels else kind()
     strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
-    data, training = Data(section, [], {"dev": []}), TrainingConfig(metric="recall")
+    data, training = Data(section, [], {"dev": []}), TrainingConfig(metric="specificity")
     finetuner = Finetuner(name, task, data, Source(None), begin.tokenizer, strategy)
     config = FinetuneConfig(AlbertConfig(), section, training)
     with pytest.raises(ConfigError) as error:
         finetuner.run(config, RunDir(str(tmp_path / "run")), TrainingSource("", begin.model))
-    names = f"a score of --task={name}: {', '.join(task.metrics)}. Received: 'recall'."
+    names = f"a score of --task={name}: {', '.join(task.metrics)}. Received: 'specificity'."
     assert f"`training.metric` must be {names}" in str(error.value)
     assert not (tmp_path / "run").exists()
