@@ -16,10 +16,11 @@ that shares more.
 
 Conversions to and from huggingface: keep the head of a fine-tuned run. A classifier, a multi-label
 classifier or a regressor corresponds to an AlbertForSequenceClassification, a SQuAD 1.1 run to an
-AlbertForQuestionAnswering and a multiple-choice run to an AlbertForMultipleChoice. A folder made
-elsewhere may lack task settings, such as task.pair (true if the task takes pairs of texts). These
-get the defaults of the kind, which are printed; set other values with --set task.KEY=value.
---ignore=head --allow_missing=mlm_head,pair_head drops the head and converts only the encoder.
+AlbertForQuestionAnswering, a multiple-choice run to an AlbertForMultipleChoice and a token
+classifier to an AlbertForTokenClassification. A folder made elsewhere may lack task settings, such
+as task.pair (true if the task takes pairs of texts). These get the defaults of the kind, which are
+printed; set other values with --set task.KEY=value. --ignore=head
+--allow_missing=mlm_head,pair_head drops the head and converts only the encoder.
 """
 
 import dataclasses

@@ -110,7 +110,8 @@ def head_shapes(config: AlbertConfig, task: Any) -> dict[str, tuple[int, ...]]:
     """Return the shapes of the weights of a task's head by attribute path."""
     hidden = config.hidden_size
     if task.kind != "span":
-        return _dense("head", hidden, len(getattr(task, "labels", "1")))
+        outputs = task.tags if task.kind == "token_classifier" else getattr(task, "labels", "1")
+        return _dense("head", hidden, len(outputs))
     if not task.answerable:
         return _dense("head/dense", hidden, 2)
     shapes = _dense("head/start_logits", hidden, 1)

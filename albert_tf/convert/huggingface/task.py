@@ -15,17 +15,21 @@ from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import settings
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.kinds import KINDS, length_limits
+from albert_tf.tasks.tokens.model import TokenTask
 
 _Change: TypeAlias = Callable[[np.ndarray], np.ndarray]
 SECTION = "albert_tf_task"
 _OF_TEXTS = "AlbertForSequenceClassification"
+_OF_TOKENS = "AlbertForTokenClassification"
 ARCHITECTURES = {  # kind -> their class
     "classifier": _OF_TEXTS,
     "multi_label": _OF_TEXTS,
     "regressor": _OF_TEXTS,
     "span": "AlbertForQuestionAnswering",
     "multiple_choice": "AlbertForMultipleChoice",
+    "token_classifier": _OF_TOKENS,
 }
+_WITHOUT_POOLER = ("span", "token_classifier")
 _PROBLEM_TYPES = {  # kind -> what tells the models of texts apart
     "classifier": "single_label_classification",
     "multi_label": "multi_label_classification",
@@ -66,10 +70,10 @@ def check(task: Any) -> list[str]:
             f"run of kind {task.kind!r}. Serve it with albert_tf.export, or drop its head with "
             "--ignore=head --allow_missing=mlm_head,pair_head."
         )
-    if task.kind == "span":
+    if task.kind in _WITHOUT_POOLER:
         return [
-            f"{ARCHITECTURES['span']} has no pooler, so yours is dropped. It does not affect the "
-            "answers."
+            f"{ARCHITECTURES[task.kind]} has no pooler, so yours is dropped. It does not affect "
+            "the answers."
         ]
     return []
 
@@ -84,6 +88,8 @@ def to_json(task: Any) -> dict[str, Any]:
     if task.kind in _PROBLEM_TYPES:
         values |= _labels_to_json(getattr(task, "labels", ("LABEL_0",)))
         values["problem_type"] = _PROBLEM_TYPES[task.kind]
+    if task.kind == "token_classifier":
+        values |= _labels_to_json(task.tags)
     return values
 
 
@@ -121,11 +127,13 @@ def read(
     architecture = str(names[0]) if isinstance(names, list) and names else ""
     if architecture not in ARCHITECTURES.values() or any(map(policy.ignores, (HEAD, *HEADS))):
         return None, ()
-    labels = _labels(values, source) if architecture == _OF_TEXTS else ()
+    labels = _labels(values, source) if architecture in (_OF_TEXTS, _OF_TOKENS) else ()
     kind = _kind(architecture, values.get("problem_type"), labels, source)
     theirs = {"dropout": values.get("classifier_dropout_prob", 0.1)}
     if kind in ("classifier", "multi_label"):
         theirs["labels"] = labels
+    if kind == "token_classifier":
+        theirs |= _of_tags(labels, source)
     written = values.get(SECTION)
     if not isinstance(written, Mapping) or written.get("kind") != kind:
         written = {}
@@ -134,6 +142,24 @@ def read(
     task: Any = settings.from_dict(KINDS[kind].task, {**written, **theirs}, f"{source}: task.")
     task = dataclasses.replace(task, **length_limits(task, config.max_positions))
     return task, tuple(k for k in _OPEN if hasattr(task, k) and k not in written)
+
+
+def _of_tags(tags: tuple[str, ...], source: str) -> dict[str, Any]:
+    """Return the `labels` and the `scheme` of a token classifier with these tags.
+
+    Raises:
+      InputError: the tags are in an order that is not ours, or of another scheme.
+    """
+    if "O" not in tags and not any(tag.startswith(("B-", "I-")) for tag in tags):
+        return {"labels": tags, "scheme": "words"}
+    labels = tuple(tag[2:] for tag in tags[1::2])
+    if tags != TokenTask(labels or ("X",)).tags:
+        raise InputError(
+            f"{source!r}: `id2label` must be O and then B-X and I-X for each label X, or labels of "
+            f"words without O. Received: {', '.join(tags)}. To read only the encoder, pass "
+            "--ignore=head --allow_missing=mlm_head,pair_head,pooler."
+        )
+    return {"labels": labels, "scheme": "bio"}
 
 
 def _kind(architecture: str, problem_type: str | None, labels: tuple[str, ...], source: str) -> str:
@@ -177,17 +203,17 @@ def _labels(values: Mapping[str, Any], source: str) -> tuple[str, ...]:
 
 
 def mismatch_policy(policy: MismatchPolicy, task: Any) -> MismatchPolicy:
-    """Return `policy`, which for spans also allows the unused pooler to be missing."""
-    if task is None or task.kind != "span":
+    """Return `policy`, which also allows a pooler to be missing that the kind does not use."""
+    if task is None or task.kind not in _WITHOUT_POOLER:
         return policy
     return dataclasses.replace(policy, allow_missing=(*policy.allow_missing, "pooler"))
 
 
 def from_ours(weights: Weights, task: Any) -> Weights:
-    """Return our weights for their class: no pooler for spans, target units for regressors."""
+    """Return our weights for their class: no pooler it lacks, target units for regressors."""
     if task is None:
         return weights
-    if task.kind == "span":
+    if task.kind in _WITHOUT_POOLER:
         return {n: v for n, v in weights.items() if not n.startswith(OPTIONAL["pooler"])}
     if task.kind == "regressor":  # center + scale (x W + b) = x (scale W) + (scale b + center)
         return _with_head(weights, lambda w: w * task.scale, lambda b: b * task.scale + task.center)

@@ -31,6 +31,7 @@ from albert_tf.tasks.multiple_choice import MultipleChoiceTask
 from albert_tf.tasks.predictor import task_of
 from albert_tf.tasks.regressor import RegressorTask
 from albert_tf.tasks.spans.model import SpanTask
+from albert_tf.tasks.tokens.model import TokenTask
 
 STRICT = MismatchPolicy()
 JOINT = SpanTask(answerable=True, seq_length=40)
@@ -40,6 +41,7 @@ TASKS = {
     "regressor": RegressorTask(seq_length=32, center=0.0, scale=4.0),
     "span": SpanTask(seq_length=40, query_length=8, doc_stride=7, n_best=3),
     "multiple_choice": MultipleChoiceTask(seq_length=38, num_choices=3, qa_length=20),
+    "token_classifier": TokenTask(("place", "person"), seq_length=32, doc_stride=7),
 }
 EXAMPLES = {
     "classifier": [TextExample("the value", "of an object"), TextExample("", "one, two")],
@@ -47,6 +49,7 @@ EXAMPLES = {
     "regressor": ["the value of the object", "x"],
     "span": [SpanExample("which value", "the value is returned by the function of the object")],
     "multiple_choice": [ChoiceExample("what is _ ?", "the value is set", ("it", "the value", "x"))],
+    "token_classifier": ["the value of the object", "x"],
 }
 HEADS = {  # their names and shapes, with H = 32
     "classifier": {"classifier.weight": (3, 32), "classifier.bias": (3,)},
@@ -54,7 +57,9 @@ HEADS = {  # their names and shapes, with H = 32
     "regressor": {"classifier.weight": (1, 32), "classifier.bias": (1,)},
     "span": {"qa_outputs.weight": (2, 32), "qa_outputs.bias": (2,)},
     "multiple_choice": {"classifier.weight": (1, 32), "classifier.bias": (1,)},
+    "token_classifier": {"classifier.weight": (5, 32), "classifier.bias": (5,)},
 }
+WITHOUT_POOLER = ("span", "token_classifier")
 
 
 def convert(*argv: str) -> None:
@@ -100,7 +105,7 @@ def test_names_and_shapes_are_the_task_model_s(task, tiny):
     assert {id(v) for v in found.values()} == {id(v) for v in model.variables}
 
 
-@pytest.mark.slow_parameters("multi_label", "regressor", "span", "multiple_choice")
+@pytest.mark.slow_parameters(*(kind for kind in TASKS if kind != "classifier"))
 @pytest.mark.parametrize("kind", TASKS)
 def test_there_and_back(kind, save, tiny, tmp_path, capsys):
     task, theirs, back = TASKS[kind], tmp_path / "theirs", str(tmp_path / "back")
@@ -113,14 +118,14 @@ def test_there_and_back(kind, save, tiny, tmp_path, capsys):
     assert task_of(back) == task
     after = native.read(back, STRICT)
     assert (after.config, after.task) == (tiny, task)
-    kept = [name for name in before if kind != "span" or "pooler" not in name]
+    kept = [name for name in before if kind not in WITHOUT_POOLER or "pooler" not in name]
     for name in kept:
         np.testing.assert_array_equal(after.weights[name], before[name], err_msg=name)
     assert load_predictor(back)(EXAMPLES[kind]) == load_predictor(ours)(EXAMPLES[kind])
     tensors = safetensors.numpy.load_file(theirs / "model.safetensors")
     found = {n: tuple(v.shape) for n, v in tensors.items() if not n.startswith("albert.")}
     assert found == HEADS[kind]
-    assert ("albert.pooler.weight" in tensors) == (kind != "span")
+    assert ("albert.pooler.weight" in tensors) == (kind not in WITHOUT_POOLER)
 
 
 def test_the_keys_that_transformers_reads(save, tmp_path):
@@ -380,3 +385,23 @@ def test_files_have_the_usual_mode(target, pretrained, tmp_path):
     files = [path for path in (tmp_path / "new").rglob("*") if path.is_file()]
     modes = {path.name: oct(stat.S_IMODE(path.stat().st_mode)) for path in files}
     assert len(files) > 3 and set(modes.values()) == {"0o640"}, modes
+
+    @pytest.mark.parametrize(
+        ("tags", "found"),
+        [
+            (("O", "B-x", "I-x", "B-y", "I-y"), (("x", "y"), "bio")),
+            (("NOUN", "VERB", "B", "X", "Y"), (("NOUN", "VERB", "B", "X", "Y"), "words")),
+            (("O", "I-x", "B-x", "B-y", "I-y"), None),
+            (("B-x", "I-x", "O", "B-y", "I-y"), None),
+            (("O", "x", "y", "z", "B-z"), None),
+        ],
+    )
+    def test_tags(self, tags, found, theirs, tmp_path):
+        folder = theirs("token_classifier", id2label=dict(enumerate(tags)))
+        if found is None:
+            with pytest.raises(InputError, match="`id2label` must be O and then B-X and I-X for"):
+                convert(f"--from=huggingface:{folder}", f"--to={tmp_path / 'back'}")
+            return
+        convert(f"--from=huggingface:{folder}", f"--to={tmp_path / 'back'}")
+        task = task_of(str(tmp_path / "back"))
+        assert (task.labels, task.scheme) == found and task.tags == tags

@@ -20,13 +20,14 @@ from albert_tf.convert.bundle import Bundle, weight_shapes
 from albert_tf.convert.huggingface import folder as huggingface
 from albert_tf.models.config import AlbertConfig
 from albert_tf.tasks.classifier import ClassifierTask
-from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample
+from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample, TokenExample
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.multi_label import MultiLabelTask
 from albert_tf.tasks.multiple_choice import MultipleChoiceTask
 from albert_tf.tasks.predictor import load_task_model
 from albert_tf.tasks.regressor import RegressorTask
 from albert_tf.tasks.spans.model import SpanModel, SpanTask
+from albert_tf.tasks.tokens.model import TokenTask
 from tests.albert_tf.convert.huggingface_test import torch_python  # noqa: F401
 
 TOLERANCE = 2e-5
@@ -37,6 +38,7 @@ TASKS = {
     "regressor": RegressorTask(center=2.5, scale=1.5),
     "span": SpanTask(seq_length=64, doc_stride=16),
     "multiple_choice": MultipleChoiceTask(seq_length=64, num_choices=3, qa_length=32),
+    "token_classifier": TokenTask(("place", "person")),
 }
 # No number with a comma: the tokenizer of transformers 5 lacks ALBERT's rule for those.
 SHORT = "Sentences of one batch have different lengths, so the short ones are padded."
@@ -54,6 +56,7 @@ EXAMPLES = {
         ChoiceExample("The authors used _ .", LONG, ("LAMB", "SGD without momentum", "Adam")),
         ChoiceExample("What is padded?", SHORT, ("short sentences", "long ones", "nothing")),
     ],
+    "token_classifier": [TokenExample(LONG), TokenExample(SHORT)],
 }
 TINY = AlbertConfig(
     embedding_size=32,
@@ -130,7 +133,8 @@ def must_agree(folder: pathlib.Path, model, inputs, kind: str) -> None:
         theirs = dict(file)
     ours = logits_of(model, inputs)
     assert theirs.keys() == ours.keys()
-    real = inputs["input_mask"] if kind == "span" else 1  # what padding computes reaches nothing
+    mask = inputs["input_mask"]  # what padding computes reaches nothing
+    real = {"span": mask, "token_classifier": mask[..., None]}.get(kind, 1)
     for name, values in ours.items():
         difference = np.abs(values * real - theirs[name] * real).max()
         print(f"{kind} {name}: largest {np.abs(values).max():.3g}, difference {difference:.2g}")
@@ -194,6 +198,10 @@ def test_theirs_answers_here(size, tokenizer, torch_python, tmp_path):  # noqa: 
         "regressor": ("AlbertForSequenceClassification", {"num_labels": 1}),
         "span": ("AlbertForQuestionAnswering", {}),
         "multiple_choice": ("AlbertForMultipleChoice", {}),
+        "token_classifier": (
+            "AlbertForTokenClassification",
+            {"id2label": dict(enumerate(TASKS["token_classifier"].tags))},
+        ),
     }
     tasks = TASKS | {"regressor": RegressorTask()}
     inputs = {kind: inputs_of(task, tokenizer) for kind, task in tasks.items()}
