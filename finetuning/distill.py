@@ -46,10 +46,9 @@ from finetuning.reporting import comparison
 from finetuning.training import teacher
 from finetuning.training.config import FinetuneConfig, Plan
 from finetuning.training.distillation_losses import (
+    OfWords,
     SigmoidSoftCrossEntropy,
     SoftCrossEntropy,
-    WordMeanSquaredError,
-    WordSoftCrossEntropy,
 )
 from finetuning.training.finetuner import Finetuner, TrainingSource
 from finetuning.training.keys import require_settings
@@ -251,15 +250,13 @@ class _Distillation:
         return concatenate(parts)
 
     def _loss(self) -> tf_keras.losses.Loss:
-        if self.config.task.kind == "regressor":
-            return SquaredError(self.config.task.scale)
-        if self.options.loss == "mse":
-            return WordMeanSquaredError() if self._is_tokens else tf_keras.losses.MeanSquaredError()
-        if self._is_tokens:
-            return WordSoftCrossEntropy(self.options.temperature)
-        if self.config.task.kind == "multi_label":
-            return SigmoidSoftCrossEntropy(self.options.temperature)
-        return SoftCrossEntropy(self.options.temperature)
+        task = self.config.task
+        if task.kind == "regressor":
+            return SquaredError(task.scale)
+        soft = SigmoidSoftCrossEntropy if task.kind == "multi_label" else SoftCrossEntropy
+        is_soft = self.options.loss == "cross_entropy"
+        loss = soft(self.options.temperature) if is_soft else tf_keras.losses.MeanSquaredError()
+        return OfWords(loss, task.words_per_text) if self._is_tokens else loss
 
 
 def _check(options: DistillOptions) -> None:

@@ -2,6 +2,7 @@
 
 import collections
 import json
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -34,7 +35,9 @@ class TokenClassification:
         labels = sorted({label for _, each in located for _, _, label in each.entities or ()})
         if not labels:
             raise InputError(f"{path} must hold labeled spans. Received: none.")
-        task = TokenTask(tuple(labels), "words" if scheme == "words" else "bio")
+        words = statistics.fmean(_count_words(example) for _, example in located)
+        scheme = "words" if scheme == "words" else "bio"
+        task = TokenTask(tuple(labels), scheme, words_per_text=round(words, 2))
         train, dev = with_dev(
             source,
             [example for _, example in located],
@@ -133,6 +136,10 @@ def _require_labels(located: Sequence[tuple[str, TokenExample]]) -> None:
                 f"{location}: every text of this part must have its labels, an empty list if it "
                 "has none. Add them, or remove the text."
             )
+
+
+def _count_words(example: TokenExample) -> int:
+    return len(example.text.split() if example.tokens is None else example.tokens)
 
 
 def _counts(examples: Sequence[TokenExample], task: TokenTask) -> str:

@@ -5,8 +5,6 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.tasks.tokens.model import mean_over_words
-
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
 class SoftCrossEntropy(tf_keras.losses.Loss):
@@ -42,31 +40,38 @@ class SigmoidSoftCrossEntropy(SoftCrossEntropy):
 
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
-class WordSoftCrossEntropy(SoftCrossEntropy):
-    """The mean over the words of a batch.
+class OfWords(tf_keras.losses.Loss):
+    """The sum of another loss over the words of a text, divided by `words_per_text`.
 
     `y_true` is float32 [B, T, tags], NaN where the teacher has no output; `y_pred` is [B, S, tags],
     S <= T.
     """
 
+    def __init__(
+        self,
+        loss: tf_keras.losses.Loss,
+        words_per_text: float,
+        name: str = "of_words",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(name=name, **kwargs)
+        self.loss, self.words_per_text = loss, words_per_text
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments of the constructor."""
+        loss = tf_keras.saving.serialize_keras_object(self.loss)
+        return super().get_config() | {"loss": loss, "words_per_text": self.words_per_text}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "OfWords":
+        """Build the loss from the result of `get_config`."""
+        loss = tf_keras.saving.deserialize_keras_object(config["loss"])
+        return cls(**config | {"loss": loss})
+
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
-        """Return [B], whose mean is the mean over the words; both arguments are logits."""
-        y_true, is_word = _words(y_true, y_pred)
-        return mean_over_words(super().call(y_true, y_pred), is_word)
-
-
-@tf_keras.saving.register_keras_serializable("albert_tf")
-class WordMeanSquaredError(tf_keras.losses.Loss):
-    """The mean squared error of the logits of the words, shaped as for `WordSoftCrossEntropy`."""
-
-    def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
-        """Return [B], whose mean is the mean over the words."""
-        y_true, is_word = _words(y_true, y_pred)
-        return mean_over_words(tf.reduce_mean(tf.square(y_true - y_pred), axis=-1), is_word)
-
-
-def _words(y_true: tf.Tensor, y_pred: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the targets [B, S, tags] without NaN, and where words are, bool [B, S]."""
-    y_true = y_true[:, : tf.shape(y_pred)[1]]
-    is_word = ~tf.math.is_nan(y_true[:, :, 0])
-    return tf.where(is_word[:, :, tf.newaxis], y_true, tf.zeros_like(y_true)), is_word
+        """Return the loss of each text, [B]; both arguments are logits."""
+        y_true = y_true[:, : tf.shape(y_pred)[1]]
+        is_word = ~tf.math.is_nan(y_true[:, :, 0])
+        known = tf.where(is_word[:, :, tf.newaxis], y_true, tf.zeros_like(y_true))
+        losses = tf.where(is_word, self.loss.call(known, y_pred), tf.zeros_like(y_pred[:, :, 0]))
+        return tf.reduce_sum(losses, axis=1) / self.words_per_text

@@ -16,6 +16,7 @@ _FIXED = (
     "labels",
     "thresholds",
     "scheme",
+    "words_per_text",
     "pair",
     "answerable",
     "num_choices",

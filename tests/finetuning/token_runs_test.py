@@ -7,6 +7,7 @@ import pathlib
 import numpy as np
 import pytest
 import tensorflow as tf
+import tf_keras
 
 import albert_tf
 from albert_tf.export import __main__ as export
@@ -20,11 +21,7 @@ from finetuning.datasets import TASKS
 from finetuning.datasets.task import Source
 from finetuning.reporting.report import fingerprint
 from finetuning.training import teacher
-from finetuning.training.distillation_losses import (
-    SoftCrossEntropy,
-    WordMeanSquaredError,
-    WordSoftCrossEntropy,
-)
+from finetuning.training.distillation_losses import OfWords, SoftCrossEntropy
 from tests.finetuning.untrained import leave_run, leave_weights
 
 NAME = "token_classification"
@@ -128,13 +125,11 @@ def test_losses_of_words_by_hand():
     places = ([0, 0, 1], [1, 2, 1])
     targets[places] = rng.normal(size=[3, 3])
     logits = rng.normal(size=[2, 4, 3]).astype(np.float32)
-    own, wanted = logits[places], targets[places]
-    squares = ((own - wanted) ** 2).mean()
-    found = WordMeanSquaredError().call(tf.constant(targets), tf.constant(logits))
-    assert found.numpy().mean() == pytest.approx(squares, rel=1e-5)
-    soft = SoftCrossEntropy(2.0).call(tf.constant(wanted), tf.constant(own)).numpy().mean()
-    found = WordSoftCrossEntropy(2.0).call(tf.constant(targets), tf.constant(logits))
-    assert found.numpy().mean() == pytest.approx(soft, rel=1e-5)
+    for loss in (tf_keras.losses.MeanSquaredError(), SoftCrossEntropy(2.0)):
+        one, two, three = loss.call(targets[places], logits[places]).numpy()
+        of_words = OfWords.from_config(OfWords(loss, 1.5).get_config())
+        found = of_words.call(tf.constant(targets), tf.constant(logits))
+        np.testing.assert_allclose(found, [(one + two) / 1.5, three / 1.5], rtol=1e-5)
 
 
 def test_targets_of_another_vocabulary(start):

@@ -27,6 +27,7 @@ class TokenTask(Bounded):
       seq_length: the maximum pieces of a window over the text, special pieces included.
       doc_stride: the pieces between the starts of two windows.
       dropout: the rate before the head's dense layer.
+      words_per_text: the mean number of words of a training text, by which losses are divided.
     """
 
     KEY = "`task.{}`"
@@ -36,6 +37,7 @@ class TokenTask(Bounded):
     seq_length: Annotated[int, at_least(3)] = 128
     doc_stride: Annotated[int, POSITIVE] = 64
     dropout: Annotated[float, between("[0, 1)")] = 0.1
+    words_per_text: Annotated[float, POSITIVE] = 1.0
     kind: str = "token_classifier"
 
     def __post_init__(self) -> None:
@@ -90,26 +92,32 @@ class TokenClassifier(TaskModel):
 
     def training_losses(self) -> tf_keras.losses.Loss:
         """Return the argument of `compile(loss=...)`."""
-        return TokenCrossEntropy()
+        return TokenCrossEntropy(self.task.words_per_text)
 
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
 class TokenCrossEntropy(tf_keras.losses.Loss):
-    """The mean cross-entropy of the words of a batch.
+    """The sum of the cross-entropies of a text's words, divided by `words_per_text`.
+
+    The mean over a batch is that over its words, up to their number. That number is a constant, so
+    that replicas and parts of a batch add up to the gradient of the whole.
 
     Targets are int [B, T], `IGNORED` where there is no word; logits are [B, S, tags], S <= T.
     """
 
+    def __init__(
+        self, words_per_text: float, name: str = "token_cross_entropy", **kwargs: Any
+    ) -> None:
+        super().__init__(name=name, **kwargs)
+        self.words_per_text = words_per_text
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments of the constructor."""
+        return super().get_config() | {"words_per_text": self.words_per_text}
+
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
-        """Return [B], whose mean is the mean over the words: a longer text has a larger share."""
+        """Return the loss of each text, [B]."""
         targets = tf.cast(y_true, tf.int32)[:, : tf.shape(y_pred)[1]]
-        is_word = targets != IGNORED
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(tf.maximum(targets, 0), y_pred)
-        return mean_over_words(losses, is_word)
-
-
-def mean_over_words(losses: tf.Tensor, is_word: tf.Tensor) -> tf.Tensor:
-    """Return [B], whose mean is that of the losses [B, S] where `is_word`, bool [B, S]."""
-    counted = tf.cast(is_word, tf.float32)
-    words_per_row = tf.reduce_sum(counted) / tf.cast(tf.shape(counted)[0], tf.float32)
-    return tf.math.divide_no_nan(tf.reduce_sum(losses * counted, axis=1), words_per_row)
+        words = tf.where(targets != IGNORED, losses, tf.zeros_like(losses))
+        return tf.reduce_sum(words, axis=1) / self.words_per_text
