@@ -8,11 +8,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
+from scipy.special import softmax
 
 import albert_tf
 from albert_tf.export import __main__ as export
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.examples import TokenExample
+from albert_tf.tasks.predictor import load_task_model
+from albert_tf.tasks.predictor import predict as predict_all
 from albert_tf.tasks.tokens.features import featurize_tokens
 from albert_tf.tasks.tokens.model import TokenTask
 from albert_tf.text.tokenizer import load_tokenizer
@@ -20,8 +23,8 @@ from finetuning import distill, ensemble, predict
 from finetuning.datasets import TASKS
 from finetuning.datasets.task import Source
 from finetuning.reporting.report import fingerprint
-from finetuning.training import teacher
 from finetuning.training.distillation_losses import OfWords, SoftCrossEntropy
+from finetuning.training.teacher import word_targets
 from tests.finetuning.untrained import leave_run, leave_weights
 
 NAME = "token_classification"
@@ -96,7 +99,7 @@ def test_the_command_exports_it(runs, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", distill.LOSSES)
 def test_a_student_learns_the_words_of_its_teacher(runs, start, tmp_path, loss):
-    """From texts without labels: unlike the control, it tags as its untrained teacher does."""
+    """Also from texts without labels: it comes close to its untrained teacher."""
     texts = tmp_path / "more.txt"
     texts.write_text("Ann and the apple.\nFrom New York, by Ann.\n" * 8)
     output, data = tmp_path / "small", str(tmp_path / "data")
@@ -104,18 +107,19 @@ def test_a_student_learns_the_words_of_its_teacher(runs, start, tmp_path, loss):
         "training.steps=80",
         "training.evaluate_every=80",
         "training.batch_size=8",
-        "training.learning_rate=0.005",
+        "training.learning_rate=0.003",
     )
     options = distill.DistillOptions(
         runs[0], NAME, str(output), data, student=start, texts=str(texts), loss=loss, device="cpu"
     )
     distill.main(dataclasses.replace(options, set=values))
-    examples = TASKS[NAME].read(Source(data)).dev["dev"]
-    tags = []
-    for path in (runs[0], output / "student", output / "control"):
-        predictions = albert_tf.load_predictor(str(path))(examples)
-        tags.append([tag for each in predictions for tag in each["tags"]])
-    assert tags[1] == tags[0] != tags[2]
+    examples = [TokenExample("Ann and the apple."), TokenExample("From New York, by Ann.")]
+    features = featurize_tokens(examples, load_tokenizer(start), SECTION)
+    teacher, student, control = (
+        softmax(features.of_words(predict_all(load_task_model(str(path)), features, 2)), axis=-1)
+        for path in (runs[0], output / "student", output / "control")
+    )
+    assert abs(student - teacher).max() < 0.1 * abs(control - teacher).max()
 
 
 def test_losses_of_words_by_hand():
@@ -137,7 +141,7 @@ def test_targets_of_another_vocabulary(start):
     features = featurize_tokens([TokenExample('a " b c')], load_tokenizer(start), SECTION)
     assert features.word_first.tolist() == [0, 2, 4, 6]
     logits = np.arange(15, dtype=np.float32).reshape(3, 5)
-    targets = teacher.word_targets(features, [(np.array([0, 4, 6]), logits)])
+    targets = word_targets(features, [(np.array([0, 4, 6]), logits)])
     at = targets[features.word_window, features.word_position]
     np.testing.assert_array_equal(at[[0, 2, 3]], logits)
     assert np.isnan(at[1]).all() and np.isnan(targets).sum() == targets.size - 15

@@ -1,5 +1,7 @@
 """Tests of token classification: windows, tags and spans against hand-made ones."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -183,3 +185,23 @@ def test_every_word_is_predicted_once_and_tags_survive(texts, seq_length, stride
     for prediction, example in zip(predictions, examples, strict=True):
         found = tuple((e["start"], e["end"], e["label"]) for e in prediction["entities"])
         assert found == example.entities
+
+
+def test_parts_of_a_batch_add_up_to_its_gradient(tiny):
+    """Also where one part has many more words than the other."""
+    examples = [
+        TokenExample(text, None, ((0, 1, "place"),)) for text in ("a b c d e f", "b", "c", "d e")
+    ]
+    features = featurize_tokens(examples, TOKENIZER, TASK)
+    weights = []
+    for parts in (1, 2):
+        tf_keras.utils.set_random_seed(5)
+        task = dataclasses.replace(TASK, dropout=0.0)
+        encoder = AlbertEncoder(tiny.replace(num_layers=1, vocab_size=40))
+        model = TokenClassifier(encoder, task, accumulation_steps=parts).create_weights()
+        model.compile(tf_keras.optimizers.SGD(1.0), model.training_losses())
+        inputs, targets = features.batch(np.arange(4), 8)
+        model.train_on_batch(inputs, targets["label"])
+        weights.append(model.get_weights())
+    for one, other in zip(*weights, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)
