@@ -6,14 +6,14 @@
 
 The command writes OUTPUT/VERSION/saved_model.pb, as TF Serving expects it, and the server's
 configuration in OUTPUT/serving/. Without --kind, it exports the encoder of a pretraining run (by TF
-Hub's contract) or the task of a fine-tuned run. --format=litert instead writes
-OUTPUT/VERSION/model.tflite and its tokenizer.
+Hub's contract) or the task of a fine-tuned run. --format=litert and --format=onnx instead write
+OUTPUT/VERSION/model.tflite or model.onnx, which take ids, and the tokenizer.
 """
 
 import dataclasses
 import os
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 from albert_tf.runtime import commands  # first: it silences TensorFlow's start-up notes
 
@@ -30,6 +30,7 @@ from albert_tf.export.modules.preprocessing import PreprocessingModule
 from albert_tf.export.modules.regressor import RegressorModule
 from albert_tf.export.modules.span import SpanModule
 from albert_tf.export.modules.token_classifier import TokenClassifierModule
+from albert_tf.export.onnx.models import write_onnx
 from albert_tf.export.signatures import ServedModule, save
 from albert_tf.models.checkpoints import load_config
 from albert_tf.models.encoder import load_encoder
@@ -69,8 +70,10 @@ class ExportOptions(commands.CommandOptions):
     precision: Annotated[str, one_of("float32", "mixed_bfloat16")] = commands.option(
         "compute precision: float32 or mixed_bfloat16", "float32"
     )
-    format: Annotated[str, one_of("saved_model", "litert")] = commands.option(
-        "saved_model, or litert, which is for phones and takes ids", "saved_model"
+    format: Annotated[str, one_of("saved_model", "litert", "onnx")] = commands.option(
+        "saved_model; or, with ids as input, litert (for phones) or onnx (for ONNX Runtime and "
+        "OpenVINO)",
+        "saved_model",
     )
     quantization: Annotated[str, one_of(*QUANTIZATIONS)] = commands.option(
         "for --format=litert, of the weights: none, float16 or int8", "none"
@@ -173,6 +176,11 @@ def main(options: ExportOptions) -> None:
         )
     outputs.require_new(folder)
     tokenizer = load_tokenizer(run.tokenizer_path)
+    if options.format == "onnx" and not options.dry_run:
+        model = _loaded(kind, options.run_dir)
+        write_onnx(model, kind, folder, tokenizer, run.config_path, options.pooling)
+        print(f"{folder}: {kind} of {run.path}")
+        return
     with devices.precision_policy(options.precision):
         module = MAKERS[kind](options, tokenizer)
         if options.dry_run:
@@ -185,6 +193,13 @@ def main(options: ExportOptions) -> None:
             save(module, folder, tokenizer, run.config_path)
             serving.write_configuration(options.output)
     print(f"{folder}: {kind} of {run.path}")
+
+
+def _loaded(kind: str, path: str) -> Any:
+    """Return the model of a kind of export."""
+    if kind in TASK_MAKERS:
+        return load_task_model(path)
+    return load_pretrainer(path) if kind == "fill_mask" else load_encoder(path)
 
 
 def _check(options: ExportOptions, kind: str) -> None:
@@ -206,10 +221,12 @@ def _check(options: ExportOptions, kind: str) -> None:
                 f"--{field.name} is only for --format={formats}. "
                 f"Received: --format={options.format}."
             )
-    if options.format == "litert" and kind in ("preprocessing", "fill_mask"):
+    if kind in {"litert": ("preprocessing", "fill_mask"), "onnx": ("preprocessing",)}.get(
+        options.format, ()
+    ):
         raise InputError(
-            f"--format=litert needs a model that takes ids, but --kind={kind} takes text: export a "
-            "SavedModel."
+            f"--format={options.format} needs a model that takes ids, but --kind={kind} takes "
+            "text: export a SavedModel."
         )
 
 

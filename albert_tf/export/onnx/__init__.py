@@ -1,0 +1,1 @@
+"""Export to ONNX: ids in, answers out, with operators of the standard only."""

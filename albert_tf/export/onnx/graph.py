@@ -1,0 +1,105 @@
+"""A small builder of ONNX graphs: operators by name, and each constant once."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from albert_tf.runtime.errors import InputError
+
+OPSET = 20  # the first with Gelu
+_IR_VERSION = 9  # of the same release
+
+
+class Graph:
+    """The nodes and constants of a graph under construction; values are known by their names."""
+
+    def __init__(self) -> None:
+        self._onnx = _import()
+        self._nodes: list[Any] = []
+        self._constants: dict[str, Any] = {}
+        self._names: dict[bytes, str] = {}  # of small constants
+
+    def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
+        """Add an operator with one output; return the output."""
+        (output,) = self.ops(kind, inputs, 1, **attributes)
+        return output
+
+    def ops(self, kind: str, inputs: Sequence[str], count: int, **attributes: Any) -> list[str]:
+        """Add an operator with `count` outputs; return them."""
+        outputs = [f"{kind}_{len(self._nodes)}_{i}" for i in range(count)]
+        node = self._onnx.helper.make_node(kind, [*inputs], outputs, **attributes)
+        self._nodes.append(node)
+        return outputs
+
+    def weight(self, name: str, value: Any) -> str:
+        """Add a weight under its own name, unless it is there already; return the name."""
+        if name not in self._constants:
+            array = np.asarray(value, order="C")
+            self._constants[name] = self._onnx.numpy_helper.from_array(array, name)
+        return name
+
+    def constant(self, value: Any, dtype: Any = np.int64) -> str:
+        """Add a small constant, by default of integers; equal ones are stored once."""
+        array = np.array(value, dtype)
+        key = repr((array.dtype.str, array.shape)).encode() + array.tobytes()
+        name = self._names.setdefault(key, f"constant_{len(self._names)}")
+        return self.weight(name, array)
+
+    def size(self, value: str, axis: int) -> str:
+        """Return the size of an axis, int64 [1]."""
+        return self.op("Shape", value, start=axis, end=axis + 1)
+
+    def reshape(self, value: str, *sizes: int | str) -> str:
+        """Reshape to sizes that are numbers or int64 [1]; -1: whatever remains."""
+        if all(isinstance(size, int) for size in sizes):
+            return self.op("Reshape", value, self.constant(sizes))
+        parts = [self.constant([size]) if isinstance(size, int) else size for size in sizes]
+        return self.op("Reshape", value, self.op("Concat", *parts, axis=0))
+
+    def axes(self, kind: str, value: str, *axes: int, **attributes: Any) -> str:
+        """Apply Squeeze, Unsqueeze or a reduction over `axes`."""
+        return self.op(kind, value, self.constant(axes), **attributes)
+
+    def model(
+        self, inputs: Mapping[str, Sequence[str | int]], outputs: Mapping[str, tuple[str, Any, Any]]
+    ) -> Any:
+        """Return the model as an `onnx.ModelProto`, which has been checked.
+
+        Args:
+          inputs: name -> shape; all are int32. A dimension is a number or a name.
+          outputs: name -> its value, its dtype and its shape.
+        """
+        helper, types = self._onnx.helper, self._onnx.helper.np_dtype_to_tensor_dtype
+        renamed = {value: name for name, (value, _, _) in outputs.items()}
+        for node in self._nodes:
+            for values in (node.input, node.output):
+                values[:] = [renamed.get(value, value) for value in values]
+        graph = helper.make_graph(
+            self._nodes,
+            "albert_tf",
+            [
+                helper.make_tensor_value_info(name, types(np.dtype(np.int32)), [*shape])
+                for name, shape in inputs.items()
+            ],
+            [
+                helper.make_tensor_value_info(name, types(np.dtype(dtype)), [*shape])
+                for name, (_, dtype, shape) in outputs.items()
+            ],
+            [*self._constants.values()],
+        )
+        opset = [helper.make_opsetid("", OPSET)]
+        model = helper.make_model(graph, opset_imports=opset, ir_version=_IR_VERSION)
+        model.producer_name = "albert_tf"
+        self._onnx.checker.check_model(model)
+        return model
+
+
+def _import() -> Any:
+    try:
+        import onnx
+    except ImportError:
+        raise InputError(
+            "--format=onnx needs the package onnx. Install the extra: pip install albert_tf[onnx]."
+        ) from None
+    return onnx
