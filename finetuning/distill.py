@@ -42,6 +42,7 @@ from albert_tf.tasks.task_model import TaskModel
 from albert_tf.tasks.tokens.features import featurize_tokens
 from finetuning.datasets import OWN, TASKS, reading_of
 from finetuning.datasets.task import Data, Task, source_of
+from finetuning.datasets.token_files import text_key_of
 from finetuning.reporting import comparison
 from finetuning.training import teacher
 from finetuning.training.config import FinetuneConfig, Plan
@@ -189,6 +190,7 @@ class _Distillation:
         yield from self.data.train
         if self.options.texts:
             columns, is_tokens = self.reading.text_column, self._is_tokens
+            columns = (text_key_of(columns),) if is_tokens else columns
             for example in teacher.examples_of(self.options.texts, self._is_pair, columns):
                 yield TokenExample(example.first) if is_tokens else example
 
@@ -286,6 +288,11 @@ def _task_of_teacher(options: DistillOptions, dataset_task: Any) -> Any:
         raise InputError(
             f"--teacher={options.teacher} must be of kind {', '.join(_KINDS)}. Received: a run of "
             f"kind {task.kind!r}, which cannot be distilled here."
+        )
+    if getattr(task, "long_texts", "cut") != "cut":
+        raise InputError(
+            f"--teacher={options.teacher} must truncate long texts: it provides an output for each "
+            f"text, not for its windows. Received: a run with task.long_texts={task.long_texts}."
         )
     # A user's own table has no fixed name.
     if name not in (options.task, None) and options.task not in OWN:

@@ -38,6 +38,7 @@ from finetuning.datasets import dataset_of, reading_of, task_name
 from finetuning.datasets.selection import read_part
 from finetuning.datasets.table_files import lines_of, parse_json
 from finetuning.datasets.task import Prediction, source_of
+from finetuning.datasets.token_files import text_key_of
 from finetuning.reporting.report import scores_if_known
 
 CHUNK = 1024  # examples in memory at a time
@@ -251,7 +252,7 @@ def _from_json(row: dict[str, Any], task: Any, columns: Sequence[str]) -> Any:
         texts = [_text(row, name) for name in names]
         return TextExample(texts[0], texts[1] if task.pair else None)
     if task.kind == "token_classifier":
-        return TokenExample(_text(row, (*columns, "text")[0]))
+        return TokenExample(_text(row, text_key_of(columns)))
     question = _text(row, "question")
     if task.kind == "span":
         context = _text(row, "context")

@@ -1,7 +1,8 @@
-"""Where words begin in a text that is not split into tokens.
+"""Where words begin and end in a text that is not split into tokens.
 
-A word is a run of letters, digits and combining marks, or one other character. In scripts without
-spaces between words, such as Chinese and Thai, every piece begins a word.
+A word is a run of letters, digits and combining marks, or one other visible character. In scripts
+without spaces between words, such as Chinese and Thai, and in Korean, where endings follow names
+without a space, every piece begins a word.
 """
 
 import functools
@@ -10,15 +11,18 @@ import unicodedata
 
 import numpy as np
 
-_WITHOUT_SPACES = (
+_BY_PIECES = (
     (0x0E00, 0x0EFF),  # Thai, Lao
     (0x0F00, 0x109F),  # Tibetan, Myanmar
+    (0x1100, 0x11FF),  # Hangul
     (0x1780, 0x17FF),  # Khmer
     (0x3040, 0x30FF),  # Hiragana, Katakana
+    (0x3130, 0x318F),  # Hangul
     (0x31F0, 0x31FF),
     (0x3400, 0x4DBF),  # Han
     (0x4E00, 0x9FFF),
     (0xAA60, 0xAA7F),
+    (0xAC00, 0xD7AF),  # Hangul
     (0xF900, 0xFAFF),
     (0xFF66, 0xFF9F),
     (0x20000, 0x3FFFF),
@@ -32,14 +36,31 @@ def word_bounds() -> np.ndarray:
     A character joins the one before it to a word if both belong to a range that begins at an even
     index of the result.
     """
-    joins = np.array(
-        [unicodedata.category(chr(code))[0] in "LMN" for code in range(sys.maxunicode + 1)]
-    )
-    for first, last in _WITHOUT_SPACES:
+    joins = np.array([category[0] in "LMN" for category in _categories()])
+    for first, last in _BY_PIECES:
         joins[first : last + 1] = False
-    return np.flatnonzero(np.diff(joins, prepend=False)).astype(np.int32)
+    return _bounds(joins)
 
 
-def joins_words(codes: np.ndarray) -> np.ndarray:
-    """Return for code points of any shape whether each belongs to a word of several characters."""
-    return np.searchsorted(word_bounds(), codes, side="right") % 2 == 1
+@functools.cache
+def invisible_bounds() -> np.ndarray:
+    """Return the same for characters that are no part of a word's text at its ends.
+
+    They are white space, control characters and format characters, such as marks of direction.
+    """
+    spaces = np.array([chr(code).isspace() for code in range(sys.maxunicode + 1)])
+    return _bounds(spaces | np.array([each in ("Cc", "Cf") for each in _categories()]))
+
+
+def in_ranges(codes: np.ndarray, bounds: np.ndarray) -> np.ndarray:
+    """Return for code points of any shape whether each is in a range of `bounds`."""
+    return np.searchsorted(bounds, codes, side="right") % 2 == 1
+
+
+@functools.cache
+def _categories() -> list[str]:
+    return [unicodedata.category(chr(code)) for code in range(sys.maxunicode + 1)]
+
+
+def _bounds(is_inside: np.ndarray) -> np.ndarray:
+    return np.flatnonzero(np.diff(is_inside, prepend=False)).astype(np.int32)

@@ -108,6 +108,11 @@ def _read(
     scheme = token_files.scheme_of(path, sentences)
     if task is not None and scheme != "prefixes":
         scheme = "words" if task.scheme == "words" else "io"
+    if scheme == "io" and task is None:
+        print(
+            f"{path}: the tags have no prefixes, so O marks words outside of entities, and "
+            "neighbors with the same tag are one entity."
+        )
     if scheme == "prefixes":
         unbegun = sum(token_files.count_unbegun(sentence.tags or ()) for sentence in sentences)
         if unbegun:
@@ -117,8 +122,11 @@ def _read(
             )
     for each in sentences:
         for begin, _, label in token_files.spans_of(each.tags or (), scheme):
-            _require_known(label, task, f"{path}:{each.line + begin}")
-    return [(each.location, token_files.example_of(each, scheme)) for each in sentences], scheme
+            _require_known(label, task, f"{path}:{each.lines[begin]}")
+    located = [
+        (f"{path}:{each.lines[0]}", token_files.example_of(each, scheme)) for each in sentences
+    ]
+    return located, scheme
 
 
 def _require_known(label: str, task: TokenTask | None, location: str) -> None:
@@ -133,8 +141,9 @@ def _require_labels(located: Sequence[tuple[str, TokenExample]]) -> None:
     for location, example in located:
         if example.entities is None:
             raise InputError(
-                f"{location}: every text of this part must have its labels, an empty list if it "
-                "has none. Add them, or remove the text."
+                f"{location}: every text of this part must have its labels: tags in CoNLL columns, "
+                "or in JSON lines a list, also an empty one, under `entities` or --label_column. "
+                "Add them, or remove the text."
             )
 
 

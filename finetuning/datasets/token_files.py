@@ -18,6 +18,7 @@ from finetuning.datasets.task import Reading
 CONLL = (".conll", ".conllu", ".bio", ".txt", ".tsv")
 FORMATS = (*CONLL, ".jsonl")
 _PEEKED_LINES = 100  # that tell whether tabs separate the columns
+_TURNED = re.compile(r"[BIES]_.+|.+[-_][BIES]")
 _PREFIXED = re.compile(r"([BIESLU])-(.+)")
 _UNIFIED = {"L": "E", "U": "S"}  # BILOU's names of BIOES's prefixes
 _SPANS = ("entities", "label", "labels", "spans")  # keys of the spans in JSON lines
@@ -29,14 +30,12 @@ class Sentence:
     """A sentence of CoNLL columns.
 
     Attributes:
-      location: `file:line` of the first token.
-      line: the number of that line.
+      lines: the number of each token's line in the file.
       tokens: the tokens.
       tags: their tags; None if the file has no column for them.
     """
 
-    location: str
-    line: int
+    lines: tuple[int, ...]
     tokens: tuple[str, ...]
     tags: tuple[str, ...] | None
 
@@ -46,8 +45,9 @@ def read_conll(path: str, reading: Reading) -> list[Sentence]:
 
     Tabs separate the columns if the file has any, otherwise white space, unless the reading names a
     separator. By default the token is the first column and the tag the last one; in .conllu files
-    they are FORM and UPOS. Lines that begin with -DOCSTART-, and those that begin with # and have
-    one column, are skipped; so are the ranges and empty nodes of .conllu files.
+    they are FORM and UPOS, where `_` is no tag. A blank line and -DOCSTART- end a sentence. Lines
+    that begin with # and have another number of columns than tokens are comments, and so are all
+    those of .conllu files, whose ranges and empty nodes are skipped.
 
     Raises:
       InputError: a line has another number of columns than the first token's, or an empty token or
@@ -56,31 +56,49 @@ def read_conll(path: str, reading: Reading) -> list[Sentence]:
     is_conllu = path.removesuffix(".gz").endswith(".conllu")
     lines = lines_of(path)
     peeked = list(itertools.islice(lines, _PEEKED_LINES))
-    has_tabs = any("\t" in line for _, line in peeked if line.strip())
-    separator = reading.column_separator or ("\t" if has_tabs else None)
-    columns, expected = _columns(path, reading, is_conllu), 0
+    texts = [line for _, line in peeked if line.strip() and not line.startswith("-DOCSTART-")]
+    tokens = [line for line in texts if not line.startswith("#")]
+    separator = _separator(reading, tokens or texts)
+    counts = [len(line.rstrip("\r\n").split(separator)) for line in tokens[:1] or texts]
+    expected = max(counts, default=0)
+    columns = _columns(path, reading, is_conllu)
     sentences: list[Sentence] = []
-    found = _Found(path)
+    sentence = _OpenSentence(path)
     for number, line in itertools.chain(peeked, lines):
-        if not line.strip():
-            sentences += found.sentence()
+        if not line.strip() or line.startswith("-DOCSTART-"):
+            sentences += sentence.ended()
             continue
         cells = [cell.strip() for cell in line.rstrip("\r\n").split(separator)]
-        is_comment = line.startswith("#") and len(cells) == 1 and expected != 1
-        is_node = is_conllu and re.fullmatch(r"\d+[-.]\d+", cells[0])
-        if is_comment or is_node or line.startswith("-DOCSTART-"):
+        has_other_columns = len(cells) != expected or (separator is None and "\t" in line)
+        if line.startswith("#") and (is_conllu or has_other_columns):
             continue
-        expected = expected or len(cells)
+        if is_conllu and re.fullmatch(r"\d+[-.]\d+", cells[0]):
+            continue
         if len(cells) != expected:
             raise InputError(
                 f"{path}:{number}: {len(cells)} columns where the first token has {expected}. "
                 "Correct the line, or pass --column_separator."
             )
-        found.add(number, cells, columns)
-    sentences += found.sentence()
+        sentence.add(number, cells, columns)
+    sentences += sentence.ended()
     if not sentences:
-        raise InputError(f"{path} holds no tokens.")
+        raise InputError(f"{path} holds no tokens. Write a token and its tag on each line.")
+    if is_conllu:
+        sentences = [_without_underscores(each) for each in sentences]
     return sentences
+
+
+def _separator(reading: Reading, texts: Sequence[str]) -> str | None:
+    """Return the separator of the columns; None: white space."""
+    given = reading.column_separator.replace("\\t", "\t")
+    if given and not given.strip(" "):
+        return None
+    return given or ("\t" if any("\t" in text for text in texts) else None)
+
+
+def _without_underscores(sentence: Sentence) -> Sentence:
+    is_tagged = sentence.tags is not None and set(sentence.tags) != {"_"}
+    return sentence if is_tagged else dataclasses.replace(sentence, tags=None)
 
 
 def _columns(path: str, reading: Reading, is_conllu: bool) -> tuple[int, int]:
@@ -100,7 +118,7 @@ def _columns(path: str, reading: Reading, is_conllu: bool) -> tuple[int, int]:
     return token if numbers[0] is None else numbers[0], tag if numbers[1] is None else numbers[1]
 
 
-class _Found:
+class _OpenSentence:
     """The tokens and tags of the sentence that is being read."""
 
     def __init__(self, path: str) -> None:
@@ -108,6 +126,11 @@ class _Found:
         self._rows: list[tuple[int, str, str | None]] = []
 
     def add(self, number: int, cells: Sequence[str], columns: tuple[int, int]) -> None:
+        """Add the token of a line.
+
+        Raises:
+          InputError: the line has too few columns, or its token or tag is empty.
+        """
         token, tag = columns
         if max(token, tag) >= len(cells):
             raise InputError(
@@ -117,16 +140,17 @@ class _Found:
             )
         has_tag = len(cells) > 1
         if not cells[token] or (has_tag and not cells[tag]):
-            raise InputError(f"{self._path}:{number}: the token or its tag is empty.")
+            raise InputError(
+                f"{self._path}:{number}: the token or its tag is empty. Fill it in, or remove the "
+                "line."
+            )
         self._rows.append((number, cells[token], cells[tag] if has_tag else None))
 
-    def sentence(self) -> Iterator[Sentence]:
+    def ended(self) -> Iterator[Sentence]:
         """Yield the sentence, if it has tokens, and begin a new one."""
         if self._rows:
-            number = self._rows[0][0]
-            tokens = tuple(token for _, token, _ in self._rows)
-            tags = tuple(tag for _, _, tag in self._rows if tag is not None)
-            yield Sentence(f"{self._path}:{number}", number, tokens, tags or None)
+            lines, tokens, tags = zip(*self._rows, strict=True)
+            yield Sentence(lines, tokens, None if None in tags else tags)
         self._rows = []
 
 
@@ -137,12 +161,18 @@ def scheme_of(path: str, sentences: Sequence[Sentence]) -> str:
     Otherwise they are `words`: each token has a label of its own.
 
     Raises:
-      InputError: only some tags have prefixes.
+      InputError: only some tags have prefixes, or they have them at the end or with `_`.
     """
     located: dict[str, int] = {}  # the line on which each tag is first
     for sentence in sentences:
-        for line, tag in enumerate(sentence.tags or (), start=sentence.line):
+        for line, tag in zip(sentence.lines, sentence.tags or (), strict=False):
             located.setdefault(tag, line)
+    turned = [tag for tag in located if _TURNED.fullmatch(tag)]
+    if turned and not any(map(_PREFIXED.fullmatch, located)):
+        raise InputError(
+            f"{path}:{located[turned[0]]}: tags must have their prefix in front, such as "
+            f"B-place. Received: {turned[0]!r}. Rewrite the tags."
+        )
     entity_tags = [tag for tag in located if tag != "O"]
     others = [tag for tag in entity_tags if not _PREFIXED.fullmatch(tag)]
     if entity_tags and not others:
@@ -224,8 +254,9 @@ def read_spans(
     Raises:
       InputError: a line is not such an object, or its spans overlap or lie outside the text.
     """
-    text_key = (*reading.text_column, "text")[0]
-    keys = (reading.label_column,) if reading.label_column != "label" else _SPANS
+    text_key = text_key_of(reading.text_column)
+    is_default = reading.label_column == "label" or reading.label_column.isdecimal()
+    keys = _SPANS if is_default else (reading.label_column,)
     for number, line in lines_of(path):
         if not line.strip():
             continue
@@ -242,9 +273,16 @@ def read_spans(
         yield location, TokenExample(text, None, spans)
 
 
+def text_key_of(text_column: Sequence[str]) -> str:
+    """Return the key of the text in JSON lines; the number of a CoNLL column is none."""
+    return next((name for name in text_column if not name.isdecimal()), "text")
+
+
 def _spans(values: Any, text: str, location: str) -> tuple[Span, ...]:
     if not isinstance(values, list):
-        raise InputError(f"{location}: the spans must be a list. Received: {values!r}.")
+        raise InputError(
+            f"{location}: the spans must be a list of [start, end, label]. Received: {values!r}."
+        )
     spans = sorted(_span(value, text, location) for value in values)
     for one, other in itertools.pairwise(spans):
         if other[0] < one[1]:

@@ -94,30 +94,15 @@ def best_spans(
 
 def _stripped(spans: Spans, codes: tf.Tensor) -> Spans:
     """Strip white space from the spans, and drop spans that contain nothing else."""
-    solid, solid_before = _solid_characters(codes)
+    is_solid = ~tf.gather(_SPACES, tf.minimum(codes, len(_SPACES) - 1))
+    solid = tf.cast(tf.where(is_solid)[:, 0], tf.int32)  # characters other than white space
+    solid_before = tf.concat([[0], tf.cumsum(tf.cast(is_solid, tf.int32))], 0)
     first, limit = tf.gather(solid_before, spans.begin), tf.gather(solid_before, spans.end)
     example, score, first, limit = (
         tf.boolean_mask(value, limit > first)
         for value in (spans.example, spans.score, first, limit)
     )
     return Spans(example, tf.gather(solid, first), tf.gather(solid, limit - 1) + 1, score)
-
-
-def ends_without_spaces(codes: tf.Tensor, ends: tf.Tensor) -> tf.Tensor:
-    """Return the ends of spans without the white space before them, int32 [N].
-
-    `codes`, int32 [C], are the code points of all texts. Each span has a character other than white
-    space.
-    """
-    solid, solid_before = _solid_characters(codes)
-    return tf.gather(solid, tf.gather(solid_before, ends) - 1) + 1
-
-
-def _solid_characters(codes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the indices of characters other than white space, and how many precede each index."""
-    is_solid = ~tf.gather(_SPACES, tf.minimum(codes, len(_SPACES) - 1))
-    before = tf.concat([[0], tf.cumsum(tf.cast(is_solid, tf.int32))], 0)
-    return tf.cast(tf.where(is_solid)[:, 0], tf.int32), before
 
 
 def _sorted_by_score(spans: Spans) -> Spans:

@@ -6,16 +6,18 @@ import tensorflow as tf
 
 from albert_tf.export.modules.buckets import run_in_buckets
 from albert_tf.export.modules.graph_windows import MAX_WINDOWS, GraphWindows, cut_windows
-from albert_tf.export.modules.span_ops import ends_without_spaces
 from albert_tf.export.modules.text_module import IDS, Answer, checked_inputs
 from albert_tf.export.signatures import signature, untracked
 from albert_tf.models.encoder import INPUTS
+from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.tokens.model import OUTSIDE, TokenClassifier, TokenTask
 from albert_tf.text.graph_aligner import AlignedPieces, GraphAligner
 from albert_tf.text.graph_tokenizer import GraphTokenizer
 from albert_tf.text.ragged import row_of, slice_rows
 from albert_tf.text.tokenizer import Tokenizer
-from albert_tf.text.words import word_bounds
+from albert_tf.text.words import invisible_bounds, word_bounds
+
+_MAX_CELLS = 2**22  # of an output [B, E], which are 75 bytes each in all outputs
 
 
 class Words(NamedTuple):
@@ -52,18 +54,24 @@ class TokenClassifierModule(tf.Module):
       model: the fine-tuned model.
       tokenizer: the model's tokenizer.
       max_windows: maximum windows for one text; longer texts raise InvalidArgumentError.
+
+    Raises:
+      InputError: `max_windows` is not positive.
     """
 
     def __init__(
         self, model: TokenClassifier, tokenizer: Tokenizer, max_windows: int = MAX_WINDOWS
     ) -> None:
         super().__init__(name="token_classifier")
+        if max_windows < 1:
+            raise InputError(f"`max_windows` must be at least 1. Received: {max_windows}.")
         self._predict, self._weights, self._task = untracked(model), model.variables, model.task
         self._tokenizer = GraphTokenizer(tokenizer)
         self._align = GraphAligner(tokenizer, self._tokenizer)
         self._max_windows, self._max_positions = max_windows, model.encoder.config.max_positions
         self._labels = tf.constant(model.task.labels)
         self._word_bounds = tf.constant(word_bounds())
+        self._invisible_bounds = tf.constant(invisible_bounds())
 
     def signatures(self) -> dict[str, object]:
         """Return the signatures that the class describes."""
@@ -113,22 +121,29 @@ class TokenClassifierModule(tf.Module):
         return tf.gather_nd(outputs["tag"], indices), tf.gather_nd(outputs["score"], indices)
 
     def _words(self, pieces: AlignedPieces, tag: tf.Tensor, score: tf.Tensor) -> Words:
-        """Return the words; see `_first_pieces` and `_ends` of `tasks.tokens.features`."""
+        """Return the words; see `_words` of `tasks.tokens.features`."""
         codes, text = pieces.codes.values, row_of(pieces.ids)
         base = tf.gather(tf.cast(pieces.codes.row_starts(), tf.int32), text)
         solid = tf.cast(tf.where(pieces.last >= pieces.first)[:, 0], tf.int32)  # no spaces
         first, last = (tf.gather(base + each, solid) for each in (pieces.first, pieces.last))
-        joins = tf.searchsorted(self._word_bounds, codes, side="right") % 2 == 1
+        joins, is_invisible = (
+            tf.searchsorted(bounds, codes, side="right") % 2 == 1
+            for bounds in (self._word_bounds, self._invisible_bounds)
+        )
         is_joined = tf.gather(joins, first) & tf.gather(joins, tf.maximum(first - 1, 0))
         is_joined &= tf.gather(pieces.first, solid) > 0
         word = tf.boolean_mask(solid, (first > tf.concat([[-1], last[:-1]], 0)) & ~is_joined)
         limits = tf.gather(tf.cast(pieces.ids.row_limits(), tf.int32), tf.gather(text, word))
         final = tf.minimum(tf.concat([word[1:], [tf.size(text)]], 0), limits) - 1
-        reach = tf.gather(base + pieces.reach, final) + 1
+        visible = tf.cast(tf.where(~is_invisible)[:, 0], tf.int32)
+        visible_before = tf.concat([[0], tf.cumsum(tf.cast(~is_invisible, tf.int32))], 0)
+        begin = tf.gather(visible_before, tf.gather(base + pieces.first, word))
+        limit = tf.gather(visible_before, tf.gather(base + pieces.reach, final) + 1)
+        word, begin, limit = (tf.boolean_mask(each, limit > begin) for each in (word, begin, limit))
         return Words(
             tf.gather(text, word),
-            tf.gather(base + pieces.first, word),
-            ends_without_spaces(codes, reach),
+            tf.gather(visible, begin),
+            tf.gather(visible, limit - 1) + 1,
             tf.gather(tag, word),
             tf.gather(score, word),
         )
@@ -139,6 +154,15 @@ class TokenClassifierModule(tf.Module):
         characters = tf.ragged.range(spans.begin, spans.end)
         characters = characters.with_values(tf.gather(codes.values, characters.values))
         splits = tf.searchsorted(spans.text, tf.range(tf.cast(codes.nrows(), tf.int32) + 1))
+        most = tf.reduce_max(tf.concat([[0], splits[1:] - splits[:-1]], 0))
+        cells = tf.cast(most, tf.int64) * codes.nrows()
+        message = (
+            f"`text`: the number of texts times the largest number of spans of a text must be at "
+            f"most {_MAX_CELLS}. Pass fewer or shorter texts."
+        )
+        check = tf.debugging.assert_less_equal(cells, tf.constant(_MAX_CELLS, tf.int64), message)
+        with tf.control_dependencies([check] if check is not None else []):
+            splits = tf.identity(splits)
 
         def by_text(values: tf.Tensor, padding: Any) -> tf.Tensor:  # [B, E]
             return tf.RaggedTensor.from_row_splits(values, splits, validate=False).to_tensor(

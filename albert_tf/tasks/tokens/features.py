@@ -13,7 +13,7 @@ from albert_tf.tasks.tokens.model import IGNORED, OUTSIDE, TokenTask
 from albert_tf.tasks.windows import Windows, cut_windows
 from albert_tf.text.alignment import Pieces, align
 from albert_tf.text.tokenizer import Tokenizer
-from albert_tf.text.words import joins_words
+from albert_tf.text.words import in_ranges, invisible_bounds, word_bounds
 
 _TEXTS_AT_ONCE = 1024  # texts to align at once, to bound the memory
 
@@ -79,10 +79,7 @@ def featurize_tokens(
     base = np.cumsum(pieces.counts) - pieces.counts
     window, position = _owners(windows)  # of every piece, because each has one owner
     row: np.ndarray = np.repeat(np.arange(len(texts)), pieces.counts)
-    word = _first_pieces(texts, pieces)
-    next_word: np.ndarray = np.append(word[1:], len(row))
-    final = np.minimum(next_word, (base + pieces.counts)[row[word]]) - 1  # the word's last piece
-    end = _ends(texts, row[word], pieces.first[word], pieces.reach[final] + 1)
+    word, first, end = _words(texts, pieces)
     features = TokenFeatures(
         sequences=_sequences(pieces, base, windows, tokenizer),
         seq_length=task.seq_length,
@@ -90,7 +87,7 @@ def featurize_tokens(
         word_example=row[word].astype(np.int32),
         word_window=window[word].astype(np.int32),
         word_position=position[word].astype(np.int32),
-        word_first=pieces.first[word],
+        word_first=first,
         word_end=end,
         inexact=0,
     )
@@ -102,31 +99,31 @@ def featurize_tokens(
     return dataclasses.replace(features, targets={"label": label}, inexact=inexact)
 
 
-def _first_pieces(texts: Sequence[str], pieces: Pieces) -> np.ndarray:
-    """Return the first piece of each word, integers [U].
+def _words(texts: Sequence[str], pieces: Pieces) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the first piece of each word, int64 [U], and its characters [first, end), int32 [U].
 
-    It is no space, begins after the pieces before it, and its first character does not join the
-    character before it to a word.
+    That piece is no space, begins after the pieces before it, and its first character does not join
+    the character before it to a word. Invisible characters at the ends of a word do not belong to
+    it; without others there is no word.
     """
-    joined = "".join(f"\n{text}" for text in texts)  # line breaks join nothing
-    joins = joins_words(np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32))
+    joined = "".join(f"\n{text}" for text in texts) + "\n"  # line breaks join nothing
+    codes = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32)
+    joins, is_visible = in_ranges(codes, word_bounds()), ~in_ranges(codes, invisible_bounds())
     lengths: np.ndarray = np.array([len(text) + 1 for text in texts], np.int64)
     base: np.ndarray = np.repeat(np.cumsum(lengths) - lengths + 1, pieces.counts)
     solid = np.flatnonzero(pieces.last >= pieces.first)  # no spaces
     first, last = ((base + each)[solid] for each in (pieces.first, pieces.last))
     is_joined = joins[first] & joins[first - 1]
-    return solid[(first > np.append(-1, last[:-1])) & ~is_joined]
-
-
-def _ends(
-    texts: Sequence[str], row: np.ndarray, first: np.ndarray, reach: np.ndarray
-) -> np.ndarray:
-    """Return the ends of the words without the white space that follows them, int32 [U]."""
-    ends = [
-        begin + len(texts[i][begin:end].rstrip())
-        for i, begin, end in zip(row.tolist(), first.tolist(), reach.tolist(), strict=True)
-    ]
-    return np.array(ends, np.int32)
+    word = solid[(first > np.append(-1, last[:-1])) & ~is_joined]
+    following: np.ndarray = np.append(word[1:], len(base))
+    final = np.minimum(following, np.repeat(np.cumsum(pieces.counts), pieces.counts)[word]) - 1
+    visible = np.flatnonzero(is_visible)
+    visible_before: np.ndarray = np.append(0, np.cumsum(is_visible))
+    begin = visible_before[(base + pieces.first)[word]]
+    limit = visible_before[(base + pieces.reach)[final] + 1]
+    word, begin, limit = (each[limit > begin] for each in (word, begin, limit))
+    ends = visible[limit - 1] + 1 - base[word]
+    return word, (visible[begin] - base[word]).astype(np.int32), ends.astype(np.int32)
 
 
 def _owners(windows: Windows) -> tuple[np.ndarray, np.ndarray]:

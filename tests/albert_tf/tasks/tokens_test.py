@@ -80,6 +80,19 @@ def test_words_are_letters_and_other_characters_stand_alone():
     assert words == ["cafés", ",", "U", ".", "S", ".", "中", "文", "e\u0301a"]
 
 
+@pytest.mark.parametrize("kind", ["sentencepiece", "wordpiece"])
+def test_words_have_no_invisible_ends(kind, small_tokenizer):
+    """Marks of direction, spaces of no width and byte order marks before and after words."""
+    tokenizer = small_tokenizer if kind == "sentencepiece" else wordpiece()
+    marks = "\u200f", "\u200e", "\u200b", "\ufeff", "\xad"
+    for text in (f"{a}the{b} {c}value{a} b" for a in marks for b in marks for c in ("", *marks)):
+        features = featurize_tokens([TokenExample(text)], tokenizer, TASK)
+        spans = zip(features.word_first.tolist(), features.word_end.tolist(), strict=True)
+        assert [text[begin:end] for begin, end in spans] == ["the", "value", "b"], ascii(text)
+    features = featurize_tokens([TokenExample("\u200b \ufeff")], tokenizer, TASK)
+    assert len(features.word_first) == 0
+
+
 def test_spans_that_are_not_whole_words():
     example = TokenExample("ab cd ef", None, ((1, 4, "place"), (4, 5, "person"), (6, 8, "person")))
     features = featurize_tokens([example], TOKENIZER, TASK)

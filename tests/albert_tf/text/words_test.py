@@ -5,7 +5,7 @@ import unicodedata
 import numpy as np
 import pytest
 
-from albert_tf.text.words import joins_words, word_bounds
+from albert_tf.text.words import in_ranges, invisible_bounds, word_bounds
 
 
 @pytest.mark.parametrize(
@@ -15,7 +15,7 @@ from albert_tf.text.words import joins_words, word_bounds
         ("e\u0301", "11"),  # an accent of its own
         ("a-b_c.", "101010"),
         ("ß½Ⅳ", "111"),
-        ("中ひカ한", "0001"),  # Korean has spaces
+        ("中ひカ한", "0000"),
         ("ไทย", "000"),
         ("हिन्दी", "111111"),  # with vowel signs
         ("😀\u200d \t", "0000"),
@@ -23,13 +23,20 @@ from albert_tf.text.words import joins_words, word_bounds
 )
 def test_by_hand(text, joins):
     codes = np.array([ord(char) for char in text])
-    assert "".join(str(int(each)) for each in joins_words(codes)) == joins
+    assert "".join(str(int(each)) for each in in_ranges(codes, word_bounds())) == joins
 
 
 def test_bounds_alternate():
     bounds = word_bounds()
     assert (np.diff(bounds) > 0).all() and len(bounds) % 2 == 0
-    every = joins_words(np.arange(0x3000))
+    every = in_ranges(np.arange(0x3000), word_bounds())
     for code in range(0x3000):
         if every[code]:
             assert unicodedata.category(chr(code))[0] in "LMN"
+
+
+def test_what_cannot_be_seen():
+    text = "a \t\u3000\u200b\u200f\ufeff\xad\x00-\u0301😀"
+    codes = np.array([ord(char) for char in text])
+    found = in_ranges(codes, invisible_bounds())
+    assert "".join(str(int(each)) for each in found) == "0" + "1" * 8 + "000"

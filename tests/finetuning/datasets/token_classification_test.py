@@ -58,6 +58,10 @@ def test_conll_columns(tmp_path, capsys):
         # Chosen columns; a separator of its own; tokens that begin with #; a comment without tabs.
         ("a x B-A\nb y I-A\n", {"text_column": ("1",)}, [[("x y", "A")]]),
         ("B-A a z\nI-A b z\n", {"text_column": ("1",), "label_column": "0"}, [[("a b", "A")]]),
+        ("a\tB-A\nb c\tI-A\n", {"column_separator": "\\t"}, [[("a b c", "A")]]),
+        ("a   x B-A\nb y  I-A\n", {"column_separator": " "}, [[("a b", "A")]]),
+        ("# id x\tdomain=d\na _ _ B-A\nb _ _ I-A\n", {}, [[("a b", "A")]]),
+        ("#begin document (a);\na B-A\n-DOCSTART- O\nb I-A\n", {}, [[("a", "A")], [("b", "A")]]),
         ("a|B-A\nb c|I-A\n", {"column_separator": "|"}, [[("a b c", "A")]]),
         ("# a comment\n#\tB-A\n#b\tI-A\n", {}, [[("# #b", "A")]]),
         # BIOES, BILOU and IOB1: X after Y or after O begins an entity; S and E end one.
@@ -84,6 +88,23 @@ def test_parts_of_speech_and_conllu(tmp_path):
     assert data.task == TokenTask(("AUX", "PART", "PROPN"), "words", words_per_text=3.0)
 
 
+def test_lines_are_those_of_the_file(tmp_path):
+    """Also after a range and a comment inside of a sentence; `_` is no tag."""
+    rows = "1\ta\t_\tN\n# x\n2-3\tbc\t_\t_\n2\tb\t_\t{}\n"
+    with pytest.raises(InputError, match=r"dev.conllu:4: label 'V' does not occur"):
+        read(tmp_path, rows.format("N"), rows.format("V"), name="conllu")
+    (tmp_path / "test.conllu").write_text("1\ta\t_\t_\n")
+    task = TokenTask(("N",), "words")
+    assert TASK.read_part(Source(str(tmp_path)), "test", task) == [TokenExample("a", ((0, 1),))]
+
+
+def test_the_number_of_a_column_is_no_key(tmp_path):
+    data = read(tmp_path, "x a B-A\n", text_column=("1",), label_column="2")
+    (tmp_path / "test.jsonl").write_text('{"text": "a b", "entities": [[0, 1, "A"]]}')
+    source = Source(str(tmp_path), reading=Reading(text_column=("1",), label_column="2"))
+    assert TASK.read_part(source, "test", data.task)[0].entities == ((0, 1, "A"),)
+
+
 def test_json_lines(tmp_path):
     rows = [
         {"text": "Ann met Bo.", "entities": [{"start": 0, "end": 4, "label": "P"}, [8, 10, "P"]]},
@@ -107,6 +128,8 @@ def test_json_lines(tmp_path):
         ("conll", "a\tB-A\n\tO\n", "train.conll:2: the token or its tag is empty"),
         ("conll", "a B-A\nb X-A\n", r"train.conll:2: every tag other than O must begin.*'X-A'"),
         ("conll", "\n\t\n", "train.conll holds no tokens"),
+        ("conll", "a O\nb A-B\n", "train.conll:2: tags must have their prefix in front.*'A-B'"),
+        ("conll", "a B_A\nb O\n", "train.conll:1: tags must have their prefix in front.*'B_A'"),
         ("conll", "a O\n", "must hold labeled spans. Received: none"),
         ("conll", "a\nb\n", "train.conll:1: every text of this part must have its labels"),
         ("jsonl", '{"text": "a"}', "train.jsonl:1: every text of this part must have its labels"),
@@ -201,7 +224,7 @@ def test_scores_are_seqeval_s(rows):
 def _example(words, tags) -> TokenExample:
     if not words:
         return TokenExample("", (), ())
-    return example_of(Sentence("file:1", 1, words, tuple(tags)), "prefixes")
+    return example_of(Sentence((1,) * len(words), words, tuple(tags)), "prefixes")
 
 
 def test_scores_by_hand():
