@@ -236,7 +236,7 @@ def _require_same_windows(paths: Sequence[str], sections: Sequence[Any]) -> None
     """
     first, *others = [
         settings.to_dict(dataclasses.replace(section, dropout=0.0))
-        | {"null_threshold": None}
+        | {"null_threshold": None, "thresholds": None}  # each member's own, see `_Members`
         | {"vocabulary": load_tokenizer(path).fingerprint}
         for path, section in zip(paths, sections, strict=True)
     ]

@@ -48,13 +48,17 @@ class FinetuneOptions(commands.CommandOptions):
         "number from 0",
         (),
     )
-    label_column: str = commands.option("the column of the label in your own table", "label")
+    label_column: str = commands.option(
+        "the column of the label in your own table; in CoNLL columns, its number from 0 (the last "
+        "one if not given)",
+        "label",
+    )
     label_separator: str = commands.option(
         "for --task=multi_label: the text between several labels in a cell of your own table", ","
     )
     column_separator: str = commands.option(
-        "for --task=token_classification: the separator of CoNLL columns; by default tabs, or else "
-        "white space",
+        "for --task=token_classification: the separator of CoNLL columns, such as '|' or '\\t'; by "
+        "default tabs, or else white space",
         "",
     )
     dev_fraction: float = commands.option(
@@ -120,15 +124,20 @@ def _reading(options: FinetuneOptions) -> Reading:
     columns = tuple(options.text_column), options.label_column
     reading = Reading(
         *columns,
-        options.dev_fraction,
-        options.max_train_examples,
-        options.label_separator,
-        options.column_separator,
+        dev_fraction=options.dev_fraction,
+        max_train_examples=options.max_train_examples,
+        label_separator=options.label_separator,
+        column_separator=options.column_separator,
     )
     if options.column_separator and options.task != "token_classification":
         raise InputError(
             "--column_separator is for the CoNLL columns of --task=token_classification. Received: "
             f"--task={options.task}. Leave it out."
+        )
+    if options.task == "token_classification" and len(options.text_column) > 1:
+        raise InputError(
+            "--text_column must be given once for --task=token_classification. Received: "
+            f"{', '.join(options.text_column)}."
         )
     if columns != (Reading().text_column, Reading().label_column) and options.task not in OWN:
         raise InputError(

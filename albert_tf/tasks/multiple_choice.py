@@ -32,7 +32,7 @@ class MultipleChoiceTask(Bounded):
       num_choices: the largest number of options of a training question. It is only the shape of
         inputs that must have one; other questions may have any number from 2.
       qa_length: the maximum pieces of question and option. Longer ones keep their last pieces; the
-        context gets the rest of the sequence.
+        context gets the rest of the sequence. With windows it gets at least half of it.
       dropout: the rate before the head's dense layer (paper, Table 14: 0.1).
       long_texts: `cut` truncates contexts that do not fit. `mean` and `max` read them in windows of
         equal length, each with the question's label in training, and predict from the mean or the
@@ -47,6 +47,12 @@ class MultipleChoiceTask(Bounded):
     dropout: Annotated[float, between("[0, 1)")] = 0.1
     long_texts: Annotated[str, one_of(*LONG_TEXTS)] = "cut"
     kind: str = "multiple_choice"
+
+    @property
+    def max_qa_pieces(self) -> int:
+        """The maximum pieces of question and option in a sequence."""
+        pieces = self.seq_length - 3  # [CLS] and two [SEP]
+        return min(self.qa_length, pieces if self.long_texts == "cut" else pieces // 2)
 
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
@@ -112,12 +118,12 @@ def featurize_choices(
         [fill_blanks(e.question, option) for e in examples for option in e.options]
     )
     max_pieces = task.seq_length - 3  # [CLS] and two [SEP]
-    second = [ids[-min(task.qa_length, max_pieces) :] for ids in questions]
+    second = [ids[-task.max_qa_pieces :] for ids in questions]
     counts = np.array([len(example.options) for example in examples], np.int64)
     parts, unit = [contexts[example.context] for example in examples], np.arange(len(examples))
     if task.long_texts != "cut" and examples:
         longest = np.maximum.reduceat([*map(len, second)], np.cumsum(counts) - counts)
-        parts, unit = divided(parts, np.maximum(1, max_pieces - longest))
+        parts, unit = divided(parts, max_pieces - longest)
     # The rows of `questions` for each unit.
     rows = ragged_ranges((np.cumsum(counts) - counts)[unit], counts[unit]).tolist()
     counts = counts[unit]

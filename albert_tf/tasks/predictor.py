@@ -1,5 +1,6 @@
 """Prediction with a fine-tuned run."""
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +17,8 @@ from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.task_model import TaskModel
 from albert_tf.text.tokenizer import load_tokenizer
+
+_TEXTS = ("first", "text", "question", "context")  # attributes of examples
 
 
 class Predictor:
@@ -57,10 +60,16 @@ class Predictor:
         wanted = self._kind.example
         if isinstance(examples, (str, wanted)):
             raise InputError(
-                f"a run of kind {self.task.kind!r} takes a list of albert_tf.{wanted.__name__}. "
-                f"Received: {repr(examples)[:80]}. Pass a list, also for a single example."
+                f"{self._expected()} Received: {repr(examples)[:80]}. Pass a list, also for a "
+                "single example."
             )
         return self.answer(examples, batch_size)[0] if len(examples) else []
+
+    def _expected(self) -> str:
+        wanted = self._kind.example
+        strings = " or strings" if wanted in (TextExample, TokenExample) else ""
+        kind = self.task.kind
+        return f"a run of kind {kind!r} takes a list of albert_tf.{wanted.__name__}{strings}."
 
     def answer(
         self, examples: Sequence[Any], batch_size: int
@@ -76,10 +85,13 @@ class Predictor:
         if wanted in (TextExample, TokenExample):
             examples = [wanted(each) if isinstance(each, str) else each for each in examples]
         if wrong := [each for each in examples if not isinstance(each, wanted)]:
-            raise InputError(
-                f"a run of kind {self.task.kind!r} takes a list of "
-                f"albert_tf.{wanted.__name__}. Received: {wrong[0]!r}."
-            )
+            raise InputError(f"{self._expected()} Received: {wrong[0]!r}.")
+        for each, name in itertools.product(examples, _TEXTS):
+            if not isinstance(getattr(each, name, ""), str):
+                raise InputError(
+                    f"`{name}` of albert_tf.{wanted.__name__} must be a string. Received: "
+                    f"{getattr(each, name)!r}."
+                )
         features = self._kind.featurize(examples, self.tokenizer, self.task)
         outputs = predict(self.model, features, batch_size)
         return self._kind.decode(outputs, features, examples, self.task), features

@@ -52,10 +52,11 @@ def index_of_answer(answer: str, options: Sequence[str], location: str) -> int:
     pairs = zip(letters, options, strict=True)
     found = [i for i, (letter, text) in enumerate(pairs) if answer in (letter, text.strip())]
     if len(found) != 1:
+        count = "several" if found else "none"
         raise InputError(
             f"{location}: the label must be the letter ({', '.join(letters)}) or the exact text of "
-            f"one option. Received: {answer!r}, which is that of {len(found)} of the options "
-            f"{list(options)!r}. Correct or remove the question."
+            f"one option; a number is neither. Received: {answer!r}, which is that of {count} of "
+            f"the options {list(options)!r}. Correct or remove the question."
         )
     return found[0]
 

@@ -70,11 +70,11 @@ def average_precision(answers: np.ndarray, probabilities: np.ndarray) -> float:
 
     The average precision of a label is scikit-learn's: the mean of the precision at the rank of
     each example that has the label, where equally probable examples share the last of their ranks.
-    Labels that no example has are left out; without any label the score is 0.
+    As there, a label that no example has counts as 0.
     """
     found = np.flatnonzero(answers.any(axis=0))
     values = [_average_precision(answers[:, i], probabilities[:, i]) for i in found]
-    return float(np.mean(values)) if values else 0.0
+    return float(np.sum(values)) / answers.shape[1]
 
 
 def _average_precision(answers: np.ndarray, probabilities: np.ndarray) -> float:

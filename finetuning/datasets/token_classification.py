@@ -34,7 +34,10 @@ class TokenClassification:
         _require_labels(located)
         labels = sorted({label for _, each in located for _, _, label in each.entities or ()})
         if not labels:
-            raise InputError(f"{path} must hold labeled spans. Received: none.")
+            raise InputError(
+                f"{path} must hold labeled spans. Received: none. If the tags are in another "
+                "column, pass --label_column."
+            )
         words = statistics.fmean(_count_words(example) for _, example in located)
         scheme = "words" if scheme == "words" else "bio"
         task = TokenTask(tuple(labels), scheme, words_per_text=round(words, 2))
@@ -139,12 +142,18 @@ def _require_known(label: str, task: TokenTask | None, location: str) -> None:
 
 def _require_labels(located: Sequence[tuple[str, TokenExample]]) -> None:
     for location, example in located:
-        if example.entities is None:
+        if example.entities is not None:
+            continue
+        if example.tokens is not None:
             raise InputError(
-                f"{location}: every text of this part must have its labels: tags in CoNLL columns, "
-                "or in JSON lines a list, also an empty one, under `entities` or --label_column. "
-                "Add them, or remove the text."
+                f"{location}: every token of this part must have a tag. Received: one column. Add "
+                "the tags, or pass --column_separator."
             )
+        raise InputError(
+            f"{location}: every text of this part must have a list of its spans, which may be "
+            "empty, under `entities` or the key that --label_column names. Add it, or remove the "
+            "line."
+        )
 
 
 def _count_words(example: TokenExample) -> int:

@@ -18,7 +18,8 @@ from finetuning.datasets.task import Reading
 CONLL = (".conll", ".conllu", ".bio", ".txt", ".tsv")
 FORMATS = (*CONLL, ".jsonl")
 _PEEKED_LINES = 100  # that tell whether tabs separate the columns
-_TURNED = re.compile(r"[BIES]_.+|.+[-_][BIES]")
+_TURNED = re.compile(r"[BIESbies]_.+|.+[-_][BIESbies]|[bies]-.+")
+_HEADERS = ("tag", "tags", "label", "labels", "ner", "ner_tag", "ner_tags", "pos")
 _PREFIXED = re.compile(r"([BIESLU])-(.+)")
 _UNIFIED = {"L": "E", "U": "S"}  # BILOU's names of BIOES's prefixes
 _SPANS = ("entities", "label", "labels", "spans")  # keys of the spans in JSON lines
@@ -161,8 +162,15 @@ def scheme_of(path: str, sentences: Sequence[Sentence]) -> str:
     Otherwise they are `words`: each token has a label of its own.
 
     Raises:
-      InputError: only some tags have prefixes, or they have them at the end or with `_`.
+      InputError: only some tags have prefixes, or they have them at the end, in lower case or with
+        `_`; or the first line is a header.
     """
+    first = (sentences[0].tags or ("",))[0]
+    if first.lower() in _HEADERS:
+        raise InputError(
+            f"{path}:{sentences[0].lines[0]} must be a token, not a header. Received: the tag "
+            f"{first!r}. Remove the line."
+        )
     located: dict[str, int] = {}  # the line on which each tag is first
     for sentence in sentences:
         for line, tag in zip(sentence.lines, sentence.tags or (), strict=False):
@@ -170,8 +178,8 @@ def scheme_of(path: str, sentences: Sequence[Sentence]) -> str:
     turned = [tag for tag in located if _TURNED.fullmatch(tag)]
     if turned and not any(map(_PREFIXED.fullmatch, located)):
         raise InputError(
-            f"{path}:{located[turned[0]]}: tags must have their prefix in front, such as "
-            f"B-place. Received: {turned[0]!r}. Rewrite the tags."
+            f"{path}:{located[turned[0]]}: tags must have their prefix in front and in capitals, "
+            f"such as B-place. Received: {turned[0]!r}. Rewrite the tags."
         )
     entity_tags = [tag for tag in located if tag != "O"]
     others = [tag for tag in entity_tags if not _PREFIXED.fullmatch(tag)]
@@ -266,7 +274,8 @@ def read_spans(
         if not isinstance(text, str) or not (allow_empty or text.strip()):
             raise InputError(
                 f"{location} must be a JSON object whose key `{text_key}` is a text that is not "
-                f"empty. Received: {line[:80]!r}. Correct or remove the line."
+                f"empty. Received: {line[:80]!r}. Correct or remove the line, or write tokens and "
+                "their tags as CoNLL columns."
             )
         found = next((row[key] for key in keys if key in row), None)
         spans = None if found is None else _spans(found, text, location)

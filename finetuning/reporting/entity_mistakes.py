@@ -2,7 +2,7 @@
 
 import collections
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from albert_tf import info
@@ -14,6 +14,7 @@ from finetuning.reporting.mistakes import shortened
 _SHOWN = 12  # mistakes at most
 _AROUND = 40  # characters of the text on each side of a span
 _NONE = "(none)"
+Span = tuple[int, int]
 
 
 class Mistake(NamedTuple):
@@ -72,8 +73,7 @@ def mistakes_of(prediction: Prediction, example: TokenExample) -> Iterator[Mista
     for span, each in given.items():
         if known.get(span) == each["label"]:
             continue
-        overlapping = [other for other in missed if other[0] < span[1] and span[0] < other[1]]
-        right = span if span in missed else next(iter(overlapping), None)
+        right = span if span in missed else _overlapping(span, missed)
         label = missed.pop(right) if right else None
         kind = "wrong label" if right == span else "wrong bounds" if right else "invented"
         yield Mistake(
@@ -86,6 +86,10 @@ def mistakes_of(prediction: Prediction, example: TokenExample) -> Iterator[Mista
     for span, label in missed.items():
         text = example.text
         yield Mistake("missed", _snippet(text, *span), _named(text, span, label), _NONE, 0.0)
+
+
+def _overlapping(span: Span, spans: Iterable[Span]) -> Span | None:
+    return next((each for each in spans if each[0] < span[1] and span[0] < each[1]), None)
 
 
 def _worst(wrong: Sequence[Mistake]) -> list[Mistake]:

@@ -51,7 +51,7 @@ def _hold_out_texts(examples: Examples, share: float) -> Parts:
     if not all(any(example.label for example in part) for part in (rest, held_out)):
         raise InputError(
             "`training.threshold_share` must leave texts with labels in both parts. "
-            f"Received: {share}, of {len(examples):,} texts."
+            f"Received: {share}, of {len(examples):,} texts. Pass another share."
         )
     return rest, held_out
 

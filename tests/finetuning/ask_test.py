@@ -49,7 +49,7 @@ def test_asking_in_python(tuned: pathlib.Path):
         (SpanExample("q", "c"),): "SpanExample",
     }.items():
         with pytest.raises(
-            InputError, match=f"a list of albert_tf.TextExample. Received: {received}"
+            InputError, match=f"a list of albert_tf.TextExample or strings. Received: {received}"
         ):
             predictor(wrong)
 

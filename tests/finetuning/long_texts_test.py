@@ -52,10 +52,15 @@ def test_dev_texts_are_predicted_from_all_of_their_windows(run: RunDir, fruit: s
 def test_commands_that_need_one_output_a_text(run: RunDir, fruit: str, tmp_path: pathlib.Path):
     with pytest.raises(InputError, match="must truncate long texts"):
         depth.main(depth.DepthOptions(run.path, fruit))
-    with pytest.raises(InputError, match="`task.long_texts` must be cut here"):
-        distill.main(
-            distill.DistillOptions(
-                run.path, "text_classification", str(tmp_path / "d"), fruit, student_layers=1
-            )
+    for values in ((), ("task.long_texts=cut",)):
+        options = distill.DistillOptions(
+            run.path,
+            "text_classification",
+            str(tmp_path / "d"),
+            fruit,
+            student_layers=1,
+            set=values,
         )
+        with pytest.raises(InputError, match="must truncate long texts"):
+            distill.main(options)
     assert not (tmp_path / "d").exists()

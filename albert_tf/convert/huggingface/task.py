@@ -15,7 +15,6 @@ from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import settings
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.kinds import KINDS, length_limits
-from albert_tf.tasks.tokens.model import TokenTask
 
 _Change: TypeAlias = Callable[[np.ndarray], np.ndarray]
 SECTION = "albert_tf_task"
@@ -137,7 +136,8 @@ def read(
     written = values.get(SECTION)
     if not isinstance(written, Mapping) or written.get("kind") != kind:
         written = {}
-    if len(written.get("thresholds", ())) != len(labels):  # of other labels
+    is_same = tuple(written.get("labels", ())) == labels
+    if not is_same or len(written.get("thresholds", ())) != len(labels):
         written = {key: value for key, value in written.items() if key != "thresholds"}
     task: Any = settings.from_dict(KINDS[kind].task, {**written, **theirs}, f"{source}: task.")
     task = dataclasses.replace(task, **length_limits(task, config.max_positions))
@@ -153,7 +153,7 @@ def _of_tags(tags: tuple[str, ...], source: str) -> dict[str, Any]:
     if "O" not in tags and not any(tag.startswith(("B-", "I-")) for tag in tags):
         return {"labels": tags, "scheme": "words"}
     labels = tuple(tag[2:] for tag in tags[1::2])
-    if tags != TokenTask(labels or ("X",)).tags:
+    if tags != ("O", *(f"{prefix}-{label}" for label in labels for prefix in "BI")):
         raise InputError(
             f"{source!r}: `id2label` must be O and then B-X and I-X for each label X, or labels of "
             f"words without O. Received: {', '.join(tags)}. To read only the encoder, pass "

@@ -25,15 +25,25 @@ class GraphWindows(NamedTuple):
     before: tf.Tensor
 
 
-def equal_parts(sizes: tf.Tensor, limit: int | tf.Tensor) -> tuple[tf.Tensor, ...]:
+def equal_parts(name: str, sizes: tf.Tensor, limit: int | tf.Tensor) -> tuple[tf.Tensor, ...]:
     """Divide texts, as `tasks.features.divided` does, in a graph.
 
-    `sizes`, int64 [B], are the numbers of pieces; `limit` is int64 [B] or one for all.
+    Args:
+      name: the input that holds the texts, for messages.
+      sizes: the number of pieces of each text, int64 [B].
+      limit: the largest number of pieces of a part, int64 [B] or one for all.
 
     Returns:
       The text of each part, int32 [W], and its pieces [begin, end), int64 [W] each.
+
+    Raises:
+      InvalidArgumentError: a text needs more than `MAX_WINDOWS` parts.
     """
-    numbers = tf.ragged.range(tf.maximum(-(-sizes // limit), 1))
+    counts = tf.maximum(-(-sizes // limit), 1)
+    message = f"`{name}`: each must fit in {MAX_WINDOWS} windows. Pass a shorter {name}."
+    check = tf.debugging.assert_less_equal(counts, tf.constant(MAX_WINDOWS, tf.int64), message)
+    with tf.control_dependencies([check] if check is not None else []):
+        numbers = tf.ragged.range(counts)
     text, number = row_of(numbers), numbers.values
     size, count = tf.gather(sizes, text), tf.gather(numbers.row_lengths(), text)
     return text, number * size // count, (number + 1) * size // count

@@ -27,7 +27,7 @@ class MultipleChoiceModule(tf.Module):
     Signatures:
       serving_default: `question`, `context` string [B], `options` string [B, N].
       padded: the same for questions with any numbers of options, `num_options` int32 [B], each from
-        1 to M. `options` is string [B, M]; of each row only the first `num_options` count.
+        2 to M. `options` is string [B, M]; of each row only the first `num_options` count.
       tokens: the encoder's inputs, int32 [B, N, S]; a row whose `input_mask` is 0 is no option.
     Outputs: `choice` int32 [B], counted from 0; `label` string [B], the same as a letter from A;
     and `probabilities` float32 [B, N] or [B, M], 0 where there is no option.
@@ -67,8 +67,11 @@ class MultipleChoiceModule(tf.Module):
         counts = {"question": question, "num_options": num_options}
         _, num_options = require_same_size(counts)
         most = tf.shape(options)[1]
-        message = "`num_options` must be from 1 to the number of columns of `options`."
-        is_valid = tf.reduce_all((num_options >= 1) & (num_options <= most))
+        message = (
+            "`num_options` must be from 2 to the number of columns of `options`, which must have "
+            f"at most {_LETTERS}."
+        )
+        is_valid = tf.reduce_all((num_options >= 2) & (num_options <= most)) & (most <= _LETTERS)
         check = tf.debugging.Assert(is_valid, [message])
         with tf.control_dependencies([check] if check is not None else []):
             is_option = tf.sequence_mask(num_options, most)  # [B, M]
@@ -87,16 +90,14 @@ class MultipleChoiceModule(tf.Module):
         question, context, options = require_same_size(texts)
         count = shape_of(options)[1]
         max_pieces = self._task.seq_length - 3  # [CLS] and two [SEP]
-        second = self._tokenizer(fill_blanks(question, options))[
-            :, -min(self._task.qa_length, max_pieces) :
-        ]
+        second = self._tokenizer(fill_blanks(question, options))[:, -self._task.max_qa_pieces :]
         question_lengths = tf.cast(second.row_lengths(), tf.int32)  # [B N]
         first = self._tokenizer(context)
         sizes, longest = first.row_lengths(), tf.reduce_max(_by_unit(question_lengths, count), 1)
         unit, begin, end = tf.range(tf.size(sizes)), tf.zeros_like(sizes), sizes  # [W]
         if self._task.long_texts != "cut":
-            limit = tf.maximum(tf.cast(max_pieces - longest, tf.int64), 1)
-            unit, begin, end = equal_parts(sizes, limit)
+            limit = tf.cast(max_pieces - longest, tf.int64)
+            unit, begin, end = equal_parts("context", sizes, limit)
 
         def run(rows: tf.Tensor, width: tf.Tensor) -> Answer:
             units = tf.gather(unit, rows)

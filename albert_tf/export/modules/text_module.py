@@ -106,7 +106,7 @@ class TextModule(tf.Module):
     ) -> tf.Tensor:
         """Return the pooled values of texts [B], divided as by `features.divided`."""
         ids = self._tokenizer(text)
-        row, begin, end = equal_parts(ids.row_lengths(), self._seq_length - 2)
+        row, begin, end = equal_parts("text", ids.row_lengths(), self._seq_length - 2)
         first = tf.gather(ids.row_starts(), row) + begin
 
         def run(rows: tf.Tensor, width: tf.Tensor) -> Answer:

@@ -338,7 +338,7 @@ class TestFoldersOfOthers:
         assert not task_of(str(tmp_path / "other")).pair
 
     def test_several_labels(self, theirs, tmp_path):
-        """The thresholds are ours, unless the labels are of another number."""
+        """The thresholds are ours, unless the labels are others."""
         folder = theirs("multi_label", huggingface_task.SECTION)
         convert(f"--from=huggingface:{folder}", f"--to={tmp_path / 'back'}")
         task = task_of(str(tmp_path / "back"))
@@ -350,6 +350,11 @@ class TestFoldersOfOthers:
             config = json.loads((pathlib.Path(folder) / "config.json").read_text())
             task, _ = huggingface_task.read(config, AlbertConfig(), STRICT, "config.json")
             assert task.thresholds == wanted
+        edit(folder, id2label={"0": "yes", "1": "no"})
+        edit(folder, **{huggingface_task.SECTION: written | {"thresholds": [0.1, 0.2]}})
+        config = json.loads((pathlib.Path(folder) / "config.json").read_text())
+        task, _ = huggingface_task.read(config, AlbertConfig(), STRICT, "config.json")
+        assert (task.labels, task.thresholds) == (("yes", "no"), (0.5, 0.5))
 
     def test_one_label_and_no_problem_type_is_a_regression(self, theirs, tmp_path):
         folder = theirs("regressor", "problem_type")
@@ -394,6 +399,7 @@ def test_files_have_the_usual_mode(target, pretrained, tmp_path):
             (("O", "I-x", "B-x", "B-y", "I-y"), None),
             (("B-x", "I-x", "O", "B-y", "I-y"), None),
             (("O", "x", "y", "z", "B-z"), None),
+            (("B-x", "B-y", "I-x", "I-y", "O"), None),
         ],
     )
     def test_tags(self, tags, found, theirs, tmp_path):

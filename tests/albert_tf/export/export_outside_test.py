@@ -20,6 +20,7 @@ from albert_tf.export.__main__ import MAKERS
 from albert_tf.export.modules.classifier import ClassifierModule
 from albert_tf.export.modules.embedding import EmbeddingModule
 from albert_tf.export.modules.encoder import load_encoder_module
+from albert_tf.export.modules.multi_label import MultiLabelModule
 from albert_tf.export.modules.multiple_choice import MultipleChoiceModule
 from albert_tf.export.modules.preprocessing import PreprocessingModule
 from albert_tf.export.modules.regressor import RegressorModule
@@ -29,6 +30,7 @@ from albert_tf.export.signatures import save
 from albert_tf.models.encoder import INPUTS, AlbertEncoder
 from albert_tf.tasks.classifier import ClassifierTask
 from albert_tf.tasks.kinds import KINDS
+from albert_tf.tasks.multi_label import MultiLabelTask
 from albert_tf.tasks.multiple_choice import MultipleChoiceTask
 from albert_tf.tasks.regressor import RegressorTask
 from albert_tf.tasks.spans.model import SpanTask
@@ -46,6 +48,11 @@ KINDS_OF_EXPORT = {
     "classifier": (CLASSIFIER, ClassifierModule, {"text": TEXTS}),
     "fewer layers": (CLASSIFIER, FEWER_LAYERS, {"text": TEXTS}),
     "pairs": (ClassifierTask(("no", "yes"), seq_length=32, pair=True), ClassifierModule, PAIRS),
+    "multi_label": (
+        MultiLabelTask(("no", "yes"), seq_length=32),
+        MultiLabelModule,
+        {"text": TEXTS},
+    ),
     "regressor": (RegressorTask(seq_length=32), RegressorModule, {"text": TEXTS}),
     "multiple_choice": (
         MultipleChoiceTask(seq_length=32, num_choices=2),

@@ -79,10 +79,10 @@ def question(**changes) -> str:
     [
         ({"train_csv": TRAIN + "Q,,x,,,A\n"}, ("train.csv:4", "at least two options", "'Q'")),
         ({"train_csv": TRAIN + "Q,,x,,z,A\n"}, ("train.csv:4", "`option_b` is empty", "later")),
-        ({"train_csv": TRAIN + "Q,,x,y,,C\n"}, ("train.csv:4", "(A, B)", "'C'", "0 of")),
+        ({"train_csv": TRAIN + "Q,,x,y,,C\n"}, ("train.csv:4", "(A, B)", "'C'", "none of")),
         ({"train_csv": TRAIN + "Q,,x,y,,a\n"}, ("train.csv:4", "'a'")),
-        ({"train_csv": TRAIN + "Q,,x,x,,x\n"}, ("train.csv:4", "'x'", "2 of")),
-        ({"train_csv": TRAIN + "Q,,B,A,,A\n"}, ("train.csv:4", "'A'", "2 of")),
+        ({"train_csv": TRAIN + "Q,,x,x,,x\n"}, ("train.csv:4", "'x'", "several of")),
+        ({"train_csv": TRAIN + "Q,,B,A,,A\n"}, ("train.csv:4", "'A'", "several of")),
         ({"train_csv": TRAIN + "Q,,x,y,,\n"}, ("train.csv:4", "`label` is empty")),
         ({"train_csv": TRAIN + ",,x,y,,A\n"}, ("train.csv:4", "`question` is empty")),
         ({"train_csv": "question,option_a,label\nQ,x,A\n"}, ("train.csv:1", "option_b")),
