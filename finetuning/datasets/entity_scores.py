@@ -36,8 +36,8 @@ def score_entities(
 ) -> dict[str, float]:
     """Return `f1`, `precision` and `recall` over all spans.
 
-    A span is correct if its characters and its label are. For words with a label each, all three
-    are the accuracy.
+    A span is correct if its characters and its label are. For words with a label each, recall is
+    the accuracy, and so are the others if every token has a visible character.
 
     Raises:
       InputError: the labels of an example are unknown.

@@ -34,7 +34,8 @@ class TrainingConfig(Bounded):
       accumulation_steps: the number of parts of a replica's batch, which are computed one after the
         other for one update: the same training in less memory.
       class_weights: balanced, to weight the loss of each label by n / (k n_c), for n training
-        examples with k different labels, n_c of them with this label; or none.
+        examples with k different labels, n_c of them with this label; or none. Windows of long
+        texts count as examples.
       threshold_share: the share of the training contexts (SQuAD 2.0) or texts (multi-label
         classification) that is held out of training to choose `task.null_threshold` or
         `task.thresholds` for the best F1; 0 leaves that setting unchanged.

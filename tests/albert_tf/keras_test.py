@@ -39,6 +39,7 @@ from albert_tf.tasks.multiple_choice import MultipleChoice, MultipleChoiceTask
 from albert_tf.tasks.regressor import RegressorTask, SequenceRegressor
 from albert_tf.tasks.spans.heads import AnswerClass, EndLogits, IndependentHead, JointHead
 from albert_tf.tasks.spans.model import SpanModel, SpanTask
+from albert_tf.tasks.tokens.model import TokenClassifier, TokenTask
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CONFIG = AlbertConfig(
@@ -104,6 +105,7 @@ CASES = {
     "MultiLabelClassifier": of_encoder(
         MultiLabelClassifier, MultiLabelTask(seq_length=S, labels=("no", "yes", "ça")), IDS
     ),
+    "TokenClassifier": of_encoder(TokenClassifier, TokenTask(("x", "ça"), seq_length=S), IDS),
     "SequenceRegressor": of_encoder(SequenceRegressor, RegressorTask(seq_length=S, scale=2.0), IDS),
     "MultipleChoice": of_encoder(
         MultipleChoice, MultipleChoiceTask(seq_length=S, num_choices=2), CHOICES
