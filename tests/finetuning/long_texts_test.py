@@ -13,6 +13,8 @@ from finetuning import depth, distill, train
 from finetuning.datasets import TASKS
 from finetuning.datasets.task import Source
 
+pytestmark = pytest.mark.slow  # the windows themselves: tests/albert_tf/tasks/long_texts_test.py
+
 
 @pytest.fixture(scope="module")
 def run(start: str, fruit: str, tmp_path_factory) -> RunDir:

@@ -150,6 +150,7 @@ def test_an_ensemble_averages_probabilities_and_thresholds(
     assert len((output / "test.tsv").read_text().splitlines()) == 9
 
 
+@pytest.mark.slow
 def test_the_table_of_depths(runs: pathlib.Path, data: pathlib.Path, start: str, tmp_path, capsys):
     """At the full depth, the scores are those of the run's own predictions."""
     options = depth.DepthOptions(str(runs / "0"), str(data), requests=1)
@@ -170,6 +171,7 @@ def test_the_table_of_depths(runs: pathlib.Path, data: pathlib.Path, start: str,
         depth.main(depth.DepthOptions(other, str(data)))
 
 
+@pytest.mark.slow
 def test_exports_of_a_run(runs: pathlib.Path, tmp_path: pathlib.Path, capsys):
     options = export.ExportOptions(str(runs / "0"), str(tmp_path / "labels"), depths="1")
     export.main(options)

@@ -76,6 +76,7 @@ def test_a_line_that_does_not_fit_leaves_no_output(runs, tmp_path: pathlib.Path)
     assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
 
 
+@pytest.mark.slow
 def test_an_ensemble_averages_each_question_s_options(runs, data: Source, tmp_path: pathlib.Path):
     output = tmp_path / "both"
     members = (str(runs / "*"),)

@@ -89,6 +89,9 @@ def test_pairs_are_not_read_in_windows():
         task_of(ClassifierTask, labels=("x", "y"), pair=True)
 
 
+@pytest.mark.slow_parameters(
+    "task0-ClassifierModule-mean", "task1-MultiLabelModule-max", "task2-RegressorModule-mean"
+)
 @pytest.mark.parametrize("how", ["mean", "max"])
 @pytest.mark.parametrize(
     ("task", "module"),
@@ -146,6 +149,7 @@ def test_windows_of_a_context_by_hand():
     np.testing.assert_allclose(one["probabilities"], [0.9 / 1.6, 0.7 / 1.6], rtol=1e-6)
 
 
+@pytest.mark.slow_parameters("cut", "max")
 @pytest.mark.parametrize("how", ["cut", "mean", "max"])
 def test_exports_of_choices_read_the_same_windows(tiny, small_tokenizer, how):
     tf_keras.utils.set_random_seed(3)

@@ -200,6 +200,7 @@ def test_every_word_is_predicted_once_and_tags_survive(texts, seq_length, stride
         assert found == example.entities
 
 
+@pytest.mark.slow
 def test_parts_of_a_batch_add_up_to_its_gradient(tiny):
     """Also where one part has many more words than the other."""
     examples = [
