@@ -120,6 +120,7 @@ def test_a_part_and_its_submission(runs: pathlib.Path, data: pathlib.Path, tmp_p
         predict.main(dataclasses.replace(options, task="text_classification"))
 
 
+@pytest.mark.slow
 def test_an_ensemble_averages_probabilities_and_thresholds(
     runs: pathlib.Path, data: pathlib.Path, tmp_path: pathlib.Path
 ):
@@ -192,6 +193,7 @@ def test_exports_of_a_run(runs: pathlib.Path, tmp_path: pathlib.Path, capsys):
         np.testing.assert_allclose(row[1], list(answer["probabilities"].values()), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_dry_runs(start: str, data: pathlib.Path, runs: pathlib.Path, tmp_path, capsys):
     options = FinetuneOptions(
         "multi_label",

@@ -89,6 +89,7 @@ def test_an_ensemble_averages_each_question_s_options(runs, data: Source, tmp_pa
         np.testing.assert_allclose(line["prediction"]["probabilities"], wanted, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_export_answers_questions_of_any_number(runs, tmp_path: pathlib.Path):
     run, output = str(runs / "0"), str(tmp_path / "questions")
     export.main(export.ExportOptions(run, output))

@@ -83,6 +83,7 @@ def test_an_ensemble_averages_probabilities(runs, tmp_path):
         ensemble.main(dataclasses.replace(options, output=str(tmp_path / "other")))
 
 
+@pytest.mark.slow
 def test_the_command_exports_it(runs, tmp_path):
     output = str(tmp_path / "export")
     export.main(export.ExportOptions(runs[0], output))
