@@ -148,9 +148,10 @@ for name, (path, inputs) in json.loads(sys.argv[2]).items():
 assert not {"albert_tf", "tensorflow", "tf_keras", "numpy"} & set(sys.modules)
 print(json.dumps(found, default=lambda value: value.decode(errors="replace")))
 """
-    exports = {name: export(name) for name in MAKERS}
+    # These two are built like classifiers; the slow tests load each alone.
+    exports = {name: export(name) for name in MAKERS.keys() - {"regressor", "multi_label"}}
     found = json.loads(isolated("-c", code, C_API, json.dumps(exports)))
-    assert found.keys() == MAKERS.keys()
+    assert found.keys() == exports.keys()
     for name, (path, inputs) in exports.items():
         assert_same(found[name], path, inputs)
 
