@@ -14,7 +14,7 @@ from albert_tf.runtime.bounds import Bounded, at_least, between, one_of
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.features import LONG_TEXTS, TextFeatures, divided, pack
-from albert_tf.tasks.task_model import TaskModel, head_dense
+from albert_tf.tasks.task_model import TaskModel, head_dense, require_labels
 from albert_tf.text.tokenizer import Tokenizer
 
 
@@ -63,10 +63,7 @@ class ClassifierTask(TextTask):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if len(set(self.labels)) < 2 or len(set(self.labels)) != len(self.labels):
-            raise ConfigError(
-                f"`task.labels` must be two or more different names. Received: {self.labels}."
-            )
+        require_labels(self.labels, 2)
 
 
 @tf_keras.saving.register_keras_serializable("albert_tf")

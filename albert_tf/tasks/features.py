@@ -163,8 +163,9 @@ class TextFeatures(Features):
             return super().notes()
         limit = f"task.seq_length={self.seq_length}"
         return [
+            *super().notes(),
             f"{divided:,} of {count:,} texts are longer than {limit} and are read in windows, "
-            f"{len(self):,} in all"
+            f"{len(self):,} in all",
         ]
 
     def pooled(self, values: np.ndarray, long_texts: str) -> np.ndarray:

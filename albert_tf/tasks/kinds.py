@@ -56,7 +56,7 @@ class Kind:
     featurize: Callable[..., Features]
     decode: Callable[..., list[dict[str, Any]]]
     average: Callable[[Sequence[Any]], Any]
-    features: type[Features] = Features
+    features: type[Features]
 
     @property
     def task(self) -> type:

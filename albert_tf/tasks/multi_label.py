@@ -14,7 +14,7 @@ from albert_tf.runtime.errors import ConfigError
 from albert_tf.tasks.classifier import TextTask, featurize_texts
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.features import TextFeatures
-from albert_tf.tasks.task_model import TaskModel, head_dense
+from albert_tf.tasks.task_model import TaskModel, head_dense, require_labels
 from albert_tf.text.tokenizer import Tokenizer
 
 THRESHOLD = 0.5  # of a label whose threshold was not chosen
@@ -35,10 +35,7 @@ class MultiLabelTask(TextTask):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.labels or len(set(self.labels)) != len(self.labels):
-            raise ConfigError(
-                f"`task.labels` must be one or more different names. Received: {self.labels}."
-            )
+        require_labels(self.labels, 1)
         if not self.thresholds:
             object.__setattr__(self, "thresholds", (THRESHOLD,) * len(self.labels))
         wrong = [value for value in self.thresholds if not 0 <= value <= 1]

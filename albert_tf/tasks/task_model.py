@@ -1,7 +1,7 @@
 """The base class of task models: an encoder with a head, and dropout that depends on the step."""
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import tensorflow as tf
@@ -12,6 +12,7 @@ from albert_tf.models.encoder import INPUTS, AlbertEncoder, call_symbolically
 from albert_tf.models.layers import common
 from albert_tf.models.layers.configured import PolicyMixin
 from albert_tf.runtime import settings
+from albert_tf.runtime.errors import ConfigError
 from albert_tf.training.step import split_batch, step_dropout_key, sum_over_parts
 
 
@@ -170,6 +171,19 @@ class TaskModel(PolicyMixin, tf_keras.Model):
         """Create every weight with one symbolic call; return self."""
         call_symbolically(self, INPUTS)
         return self
+
+
+def require_labels(labels: Sequence[str], least: int) -> None:
+    """Check the setting `task.labels`.
+
+    Raises:
+      ConfigError: there are fewer than `least` labels, or two have the same name.
+    """
+    if len(labels) < least or len(set(labels)) != len(labels):
+        words = {1: "one", 2: "two"}[least]
+        raise ConfigError(
+            f"`task.labels` must be {words} or more different names. Received: {labels}."
+        )
 
 
 def head_dense(units: int, name: str, **kwargs: Any) -> tf_keras.layers.Dense:

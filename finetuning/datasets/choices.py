@@ -1,6 +1,6 @@
 """Rows of multiple-choice datasets as examples: their options and answers are checked here."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from albert_tf.runtime.errors import InputError
@@ -66,13 +66,24 @@ def most_options(examples: Sequence[ChoiceExample]) -> int:
     return max(len(example.options) for example in examples)
 
 
-def score_choices(
-    predictions: Sequence[Prediction], examples: Sequence[ChoiceExample]
-) -> dict[str, float]:
-    """Return the accuracy."""
-    return metrics.score_numbers(("accuracy",), "choice", predictions, examples)
+class ChoiceDataset:
+    """What all multiple-choice datasets share; see `finetuning.datasets.task.Task`."""
 
+    kind: str = "multiple_choice"
+    metrics: tuple[str, ...] = ("accuracy",)
+    recipe: Mapping[str, Any] = {}
 
-def write_choices(path: str, predictions: Sequence[Prediction]) -> None:
-    """Write `index`, counted from 0, and `prediction`, a letter."""
-    write_predictions(path, [each["label"] for each in predictions])
+    def score(
+        self, predictions: Sequence[Prediction], examples: Sequence[ChoiceExample]
+    ) -> dict[str, float]:
+        """Return the accuracy."""
+        return metrics.score_numbers(self.metrics, "choice", predictions, examples)
+
+    def write_submission(
+        self, path: str, predictions: Sequence[Prediction], examples: Sequence[ChoiceExample]
+    ) -> None:
+        """Write `index`, counted from 0, and `prediction`, a letter.
+
+        None of the datasets defines a format of its own.
+        """
+        write_predictions(path, [each["label"] for each in predictions])

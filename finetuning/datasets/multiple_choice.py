@@ -1,22 +1,21 @@
 """Multiple choice of a user's own questions: `train` and `dev` as .tsv, .csv or .jsonl; SWAG."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.examples import ChoiceExample
 from albert_tf.tasks.multiple_choice import MultipleChoiceTask, option_letter
 from finetuning.datasets.choices import (
+    ChoiceDataset,
     choice_example,
     index_of_answer,
     most_options,
-    score_choices,
-    write_choices,
 )
 from finetuning.datasets.selection import limited, with_dev
 from finetuning.datasets.table_files import Table
-from finetuning.datasets.task import Data, Prediction, Source, require_section
+from finetuning.datasets.task import Data, Source, require_section
 from finetuning.datasets.text_classification import open_part
 
 LIST = "options"  # the column of all options, in JSON lines
@@ -24,7 +23,7 @@ _COLUMN = "option_"  # and a letter: the columns in other tables
 _MOST_COLUMNS = 702  # option_a to option_zz
 
 
-class MultipleChoiceTable:
+class MultipleChoiceTable(ChoiceDataset):
     """Questions (column `question`) with two or more options and the correct one (`label`).
 
     In JSON lines, `options` is a list. Other tables have a column for each option, `option_a`,
@@ -35,10 +34,6 @@ class MultipleChoiceTable:
     `Source.reading` may name another column for the label. A part to predict, such as `test`, may
     have none.
     """
-
-    kind: str = "multiple_choice"
-    metrics: tuple[str, ...] = ("accuracy",)
-    recipe: Mapping[str, Any] = {}
 
     def read(self, source: Source) -> Data:
         """Read the training and dev examples, and print how many options the questions have."""
@@ -57,18 +52,6 @@ class MultipleChoiceTable:
         """Read the examples of the file named `part`."""
         require_section("multiple_choice", task, kind="multiple_choice")
         return list(_examples(source, part, to_predict=True))
-
-    def score(
-        self, predictions: Sequence[Prediction], examples: Sequence[ChoiceExample]
-    ) -> dict[str, float]:
-        """Return the accuracy."""
-        return score_choices(predictions, examples)
-
-    def write_submission(
-        self, path: str, predictions: Sequence[Prediction], examples: Sequence[ChoiceExample]
-    ) -> None:
-        """Write `index`, counted from 0, and `prediction`, a letter."""
-        write_choices(path, predictions)
 
 
 def _examples(source: Source, part: str, to_predict: bool = False) -> Iterator[ChoiceExample]:

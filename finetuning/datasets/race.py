@@ -4,23 +4,22 @@ import dataclasses
 import functools
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError, reading
 from albert_tf.tasks.examples import ChoiceExample
 from albert_tf.tasks.multiple_choice import MultipleChoiceTask
 from finetuning.datasets.choices import (
+    ChoiceDataset,
     choice_example,
     index_of_letter,
     most_options,
-    score_choices,
-    write_choices,
 )
 from finetuning.datasets.glue import paper_settings
 from finetuning.datasets.selection import limited, with_dev
 from finetuning.datasets.table_files import lines_of, parse_json, tfds_rows
-from finetuning.datasets.task import Data, Prediction, Source, require_section
+from finetuning.datasets.task import Data, Source, require_section
 
 LEVELS = ("middle", "high")
 MERGED = ("all.txt", "all.txt.gz")  # as google-research/albert reads it
@@ -28,7 +27,7 @@ KEYS = {"article": str, "questions": list, "options": list}
 
 
 @dataclasses.dataclass(frozen=True)
-class RaceTask:
+class RaceTask(ChoiceDataset):
     """The examinations of some levels, with the interface of `finetuning.datasets.task.Task`.
 
     `--data_dir` is the released folder RACE or its parent. It holds one passage per file, such as
@@ -37,8 +36,6 @@ class RaceTask:
     """
 
     levels: tuple[str, ...] = LEVELS
-    kind: str = "multiple_choice"
-    metrics: tuple[str, ...] = ("accuracy",)
     # The paper's settings. For v2 checkpoints, google-research/albert uses a learning rate of 1e-5
     # and no dropout in the encoder.
     recipe: Mapping[str, Any] = dataclasses.field(
@@ -64,21 +61,6 @@ class RaceTask:
         """Read the examples of a part, such as test or test_high."""
         require_section("RACE", task, kind="multiple_choice")
         return self._read(source, part, task, allow_empty=True)
-
-    def score(
-        self, predictions: Sequence[Prediction], examples: Sequence[ChoiceExample]
-    ) -> dict[str, float]:
-        """Return the accuracy."""
-        return score_choices(predictions, examples)
-
-    def write_submission(
-        self, path: str, predictions: Sequence[Prediction], examples: Sequence[ChoiceExample]
-    ) -> None:
-        """Write `index`, counted from 0, and `prediction`, a letter.
-
-        RACE defines no format of its own.
-        """
-        write_choices(path, predictions)
 
     def _read(
         self,

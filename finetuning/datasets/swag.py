@@ -1,31 +1,24 @@
 """SWAG: which of four endings continues a sentence (Zellers et al., EMNLP 2018)."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.examples import ChoiceExample
 from albert_tf.tasks.multiple_choice import MultipleChoiceTask
-from finetuning.datasets.choices import choice_example, score_choices, write_choices
+from finetuning.datasets.choices import ChoiceDataset, choice_example
 from finetuning.datasets.selection import limited, with_dev
 from finetuning.datasets.table_files import find, open_table
-from finetuning.datasets.task import Data, Prediction, Source, require_section
+from finetuning.datasets.task import Data, Source, require_section
 
 TEXTS = ("sent1", "sent2", "ending0", "ending1", "ending2", "ending3")
 FILES = {"dev": ["val.csv", "dev.csv"]}  # of a part; otherwise its name and .csv
 
 
-class Swag:
+class Swag(ChoiceDataset):
     """The dataset; see `finetuning.datasets.task.Task`.
 
     `--data_dir` holds train.csv, val.csv (the part `dev`) and test.csv (without labels). The first
     sentence is the context, the beginning of the second one is the question, and the endings are
     the options.
     """
-
-    kind: str = "multiple_choice"
-    metrics: tuple[str, ...] = ("accuracy",)
-    recipe: Mapping[str, Any] = {}
 
     def read(self, source: Source) -> Data:
         """Read the training and dev examples."""
@@ -37,18 +30,6 @@ class Swag:
         """Read the examples of a part, such as test."""
         require_section("SWAG", task, kind="multiple_choice")
         return _read(source, part, to_predict=True)
-
-    def score(
-        self, predictions: Sequence[Prediction], examples: Sequence[ChoiceExample]
-    ) -> dict[str, float]:
-        """Return the accuracy."""
-        return score_choices(predictions, examples)
-
-    def write_submission(
-        self, path: str, predictions: Sequence[Prediction], examples: Sequence[ChoiceExample]
-    ) -> None:
-        """Write `index`, counted from 0, and `prediction`, a letter."""
-        write_choices(path, predictions)
 
 
 def _read(source: Source, part: str, to_predict: bool = False) -> list[ChoiceExample]:

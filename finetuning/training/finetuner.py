@@ -27,7 +27,7 @@ from finetuning.reporting import card, report
 from finetuning.training.config import FinetuneConfig, Plan, TrainingConfig
 from finetuning.training.feature_cache import features_of
 from finetuning.training.fit import Scores, compiled, fine_tune, mean_loss
-from finetuning.training.thresholds import CHOICES
+from finetuning.training.thresholds import RULES
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Finetuner:
         self.fingerprint = report.fingerprint(data)
         self.held_out: Sequence[Any] = ()
         if threshold_share:
-            train, self.held_out = CHOICES[task.kind].hold_out(data.train, threshold_share)
+            train, self.held_out = RULES[task.kind].hold_out(data.train, threshold_share)
             data = dataclasses.replace(data, train=train)
         self.name, self.task, self.data, self.tokenizer = name, task, data, tokenizer
         self.strategy, self.cache_dir, self.source = strategy, cache_dir, source
@@ -122,7 +122,7 @@ class Finetuner:
 
     def _deciding_metric(self, config: FinetuneConfig) -> str:
         """Return the name of the score that chooses the best weights."""
-        default = CHOICES[self.task.kind].metric if self.held_out else None
+        default = RULES[self.task.kind].metric if self.held_out else None
         metric = config.training.metric or default or self.task.metrics[0]
         if metric not in self.task.metrics:
             raise ConfigError(
@@ -142,7 +142,7 @@ class Finetuner:
             **source.extra_config,
         }
         if self.held_out and os.path.isfile(run.config_path):  # the run may have chosen a threshold
-            key = CHOICES[self.task.kind].key
+            key = RULES[self.task.kind].key
             values["task"][key] = run.config().get("task", {}).get(key)
         return values
 
@@ -206,11 +206,11 @@ class Finetuner:
 
     def _choose_threshold(self, model: TaskModel, values: TrainingConfig) -> Any:
         """Set the thresholds that are best for the held-out examples; return the task section."""
-        choice, examples = CHOICES[self.task.kind], self.held_out
+        rule, examples = RULES[self.task.kind], self.held_out
         scores, predictions = self.scores(model, "held out", examples, values)
-        best = choice.best(predictions, examples, scores, values.threshold_per_label)
-        model.task = dataclasses.replace(model.task, **{choice.key: best})
-        print(choice.describe(best, len(examples)))
+        best = rule.best(predictions, examples, scores, values.threshold_per_label)
+        model.task = dataclasses.replace(model.task, **{rule.key: best})
+        print(rule.describe(best, len(examples)))
         return model.task
 
     def _finish(

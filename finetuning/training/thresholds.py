@@ -1,6 +1,6 @@
 """Decision thresholds, chosen on training examples that are held out of training.
 
-`training.threshold_share` is the share of them. Some kinds of task have thresholds: `CHOICES`.
+`training.threshold_share` is the share of them. Some kinds of task have thresholds: `RULES`.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ Parts = tuple[list[Any], list[Any]]  # the rest, and the held-out examples
 
 
 @dataclasses.dataclass(frozen=True)
-class Choice:
+class ThresholdRule:
     """How the thresholds of a kind of task are chosen.
 
     Attributes:
@@ -64,14 +64,14 @@ def _best_for_labels(
     return best_thresholds(probabilities, answers, per_label)
 
 
-CHOICES = {
-    "span": Choice(
+RULES = {
+    "span": ThresholdRule(
         "null_threshold",
         squad.hold_out,
         lambda predictions, examples, scores, per_label: scores["best_threshold"],
         "questions",
     ),
-    "multi_label": Choice(
+    "multi_label": ThresholdRule(
         "thresholds", _hold_out_texts, _best_for_labels, "texts", "average_precision"
     ),
 }

@@ -9,8 +9,7 @@ import tf_keras
 
 from albert_tf.models.layers import common
 from albert_tf.runtime.bounds import POSITIVE, Bounded, at_least, between, one_of
-from albert_tf.runtime.errors import ConfigError
-from albert_tf.tasks.task_model import TaskModel, head_dense
+from albert_tf.tasks.task_model import TaskModel, head_dense, require_labels
 
 IGNORED = -1  # the target at positions that are not the first of a word
 OUTSIDE = 0  # with the scheme bio: the tag of words in no entity
@@ -42,10 +41,7 @@ class TokenTask(Bounded):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.labels or len(set(self.labels)) != len(self.labels):
-            raise ConfigError(
-                f"`task.labels` must be one or more different names. Received: {self.labels}."
-            )
+        require_labels(self.labels, 1)
 
     @property
     def tags(self) -> tuple[str, ...]:

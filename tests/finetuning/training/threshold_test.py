@@ -14,7 +14,7 @@ from albert_tf.tasks.predictor import load_predictor
 from finetuning import ensemble, predict, train
 from finetuning.datasets.selection import split
 from finetuning.datasets.squad import SQUAD, hold_out
-from finetuning.training.thresholds import CHOICES
+from finetuning.training.thresholds import RULES
 
 
 def questions(contexts: int) -> list[SpanExample]:
@@ -46,12 +46,12 @@ def test_texts_are_left_out_whatever_the_dev_part_took():
     """The hash for thresholds is another one than for --dev_fraction."""
     every = [TextExample(f"text {i // 2}", label=(0,)) for i in range(2000)]
     rest, _ = split(every, 0.2)
-    rest, held_out = CHOICES["multi_label"].hold_out(rest, 0.2)
+    rest, held_out = RULES["multi_label"].hold_out(rest, 0.2)
     assert 0.15 < len(held_out) / (len(rest) + len(held_out)) < 0.25
     assert not {each.first for each in rest} & {each.first for each in held_out}
     unlabeled = [TextExample(str(i), label=()) for i in range(20)]
     with pytest.raises(InputError, match=r"texts with labels in both parts\. Received: 0.5, of 20"):
-        CHOICES["multi_label"].hold_out(unlabeled, 0.5)
+        RULES["multi_label"].hold_out(unlabeled, 0.5)
 
 
 WORDS = "apple pear plum cherry melon hammer saw file drill".split()
