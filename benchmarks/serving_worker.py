@@ -127,6 +127,7 @@ def _export_ours(
 ) -> None:
     import tensorflow as tf
 
+    from albert_tf.export.constant_stack import with_constants
     from albert_tf.export.modules.classifier import ClassifierModule
     from albert_tf.models.config import AlbertConfig
     from albert_tf.models.encoder import AlbertEncoder
@@ -139,7 +140,7 @@ def _export_ours(
     task = ClassifierTask(LABELS, seq_length=seq_length)
     with precision_policy(precision):
         model = SequenceClassifier(AlbertEncoder(config), task).create_weights()
-        module = ClassifierModule(model, tokenizer)
+        module = ClassifierModule(with_constants(model), tokenizer)
         tf.saved_model.save(module, folder, signatures=module.signatures())
 
 

@@ -19,6 +19,7 @@ from albert_tf.runtime import commands  # first: it silences TensorFlow's start-
 
 # isort: split
 from albert_tf.export import serving
+from albert_tf.export.constant_stack import with_constants
 from albert_tf.export.litert import QUANTIZATIONS, write_litert
 from albert_tf.export.modules.classifier import ClassifierModule
 from albert_tf.export.modules.embedding import POOLINGS, EmbeddingModule
@@ -40,6 +41,7 @@ from albert_tf.runtime.bounds import POSITIVE, one_of
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.predictor import load_task_model
+from albert_tf.tasks.task_model import TaskModel
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 
 
@@ -101,6 +103,10 @@ def _unroll(options: ExportOptions) -> bool:
     return options.format != "litert" or options.seq_length is not None
 
 
+def _task_model(options: ExportOptions) -> TaskModel:
+    return with_constants(load_task_model(options.run_dir, unroll=_unroll(options)))
+
+
 Maker = Callable[[ExportOptions, Tokenizer], ServedModule]
 
 ENCODER_MAKERS: dict[str, Maker] = {
@@ -109,10 +115,10 @@ ENCODER_MAKERS: dict[str, Maker] = {
         tokenizer, load_config(options.run_dir).max_positions
     ),
     "fill_mask": lambda options, tokenizer: FillMaskModule(
-        load_pretrainer(options.run_dir), tokenizer
+        with_constants(load_pretrainer(options.run_dir)), tokenizer
     ),
     "embedding": lambda options, tokenizer: EmbeddingModule(
-        load_encoder(options.run_dir, unroll=_unroll(options)),
+        with_constants(load_encoder(options.run_dir, unroll=_unroll(options))),
         tokenizer,
         options.pooling,
         _depths(options),
@@ -120,25 +126,23 @@ ENCODER_MAKERS: dict[str, Maker] = {
 }
 TASK_MAKERS: dict[str, Maker] = {
     "classifier": lambda options, tokenizer: ClassifierModule(
-        load_task_model(options.run_dir, unroll=_unroll(options)),
+        _task_model(options),
         tokenizer,
         _depths(options),
         options.patience,
     ),
     "multi_label": lambda options, tokenizer: MultiLabelModule(
-        load_task_model(options.run_dir, unroll=_unroll(options)), tokenizer, _depths(options)
+        _task_model(options), tokenizer, _depths(options)
     ),
     "regressor": lambda options, tokenizer: RegressorModule(
-        load_task_model(options.run_dir, unroll=_unroll(options)), tokenizer, _depths(options)
+        _task_model(options), tokenizer, _depths(options)
     ),
-    "span": lambda options, tokenizer: SpanModule(
-        load_task_model(options.run_dir, unroll=_unroll(options)), tokenizer
-    ),
+    "span": lambda options, tokenizer: SpanModule(_task_model(options), tokenizer),
     "multiple_choice": lambda options, tokenizer: MultipleChoiceModule(
-        load_task_model(options.run_dir, unroll=_unroll(options)), tokenizer
+        _task_model(options), tokenizer
     ),
     "token_classifier": lambda options, tokenizer: TokenClassifierModule(
-        load_task_model(options.run_dir, unroll=_unroll(options)), tokenizer
+        _task_model(options), tokenizer
     ),
 }
 MAKERS = ENCODER_MAKERS | TASK_MAKERS

@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 
 import tensorflow as tf
 
-WIDTHS = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # then multiples of the last
+# 8, 10, 12, 14, 16, 20, ... 512: four for each doubling; then multiples of the last.
+WIDTHS = (*(n * 2**k for k in range(1, 7) for n in (4, 5, 6, 7)), 512)
 CHUNK = 8192  # positions computed at once, which bounds the memory for a batch of any size
 
 Rows = Mapping[str, tf.Tensor]

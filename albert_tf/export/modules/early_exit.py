@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
+from albert_tf.models.config import sharing_plan
 from albert_tf.models.layers.attention import additive_mask
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.classifier import SequenceClassifier
@@ -33,7 +34,7 @@ class EarlyExit:
 
     def __init__(self, model: SequenceClassifier, patience: int) -> None:
         config = model.encoder.config
-        if len(model.encoder.stack.blocks) > 1:
+        if len(set(sharing_plan(config))) > 1:
             raise InputError(
                 "--patience needs a model whose layers all share one block (model.sharing=all, "
                 f"model.num_groups=1). Received: {config.sharing}, {config.num_groups}. Leave it "
@@ -50,17 +51,16 @@ class EarlyExit:
                 f"layers minus two. Received: {patience}."
             )
         self._model, self._patience = model, patience
-        (self._block,) = model.encoder.stack.blocks
 
     def __call__(self, inputs: Mapping[str, tf.Tensor]) -> Outputs:
         """Return the outputs that the class describes."""
         encoder = self._model.encoder
         x = encoder.embeddings(inputs)  # [n, S, H]
         count, classes = tf.shape(x)[0], len(self._model.task.labels)
-        weights = self._block.attention.weight_tensors(), self._block.feed_forward.weight_tensors()
+        (run,) = encoder.stack.inference_layers()
 
         def layer(number: tf.Tensor, active: Outputs, results: Outputs) -> tuple:
-            x = self._block.compute(*weights, active["x"], active["mask"], None, False)
+            x = run(active["x"], active["mask"])
             return number + 1, *self._update(number, active | {"x": x}, results)
 
         active = {

@@ -28,6 +28,17 @@ class AttentionWeights(NamedTuple):
     beta: tf.Tensor
 
 
+class JoinedWeights(NamedTuple):
+    """`AttentionWeights` for one product; 1 / sqrt(D) is folded into the query's weights."""
+
+    qkv_kernel: tf.Tensor  # [H, 3 H]
+    qkv_bias: tf.Tensor  # [3 H]
+    output_kernel: tf.Tensor  # [H, H]
+    output_bias: tf.Tensor  # [H]
+    gamma: tf.Tensor  # [H]
+    beta: tf.Tensor  # [H]
+
+
 @tf_keras.saving.register_keras_serializable("albert_tf")
 class SelfAttention(ConfigMixin, tf_keras.layers.Layer):
     """LayerNorm(x + dropout(W_o softmax(q k^T / sqrt(D) + mask) v)), post-norm as in BERT.
@@ -63,6 +74,22 @@ class SelfAttention(ConfigMixin, tf_keras.layers.Layer):
         variables += [self.layer_norm.gamma, self.layer_norm.beta]
         return AttentionWeights(*map(tf.convert_to_tensor, variables))
 
+    def joined(self, weights: AttentionWeights | JoinedWeights) -> JoinedWeights:
+        """Return the weights for one product of query, key and value."""
+        if isinstance(weights, JoinedWeights):
+            return weights
+        scale = self.config.head_size**-0.5
+        kernels = [weights.query_kernel * scale, weights.key_kernel, weights.value_kernel]
+        biases = [weights.query_bias * scale, weights.key_bias, weights.value_bias]
+        return JoinedWeights(
+            tf.concat(kernels, 1),
+            tf.concat(biases, 0),
+            weights.output_kernel,
+            weights.output_bias,
+            weights.gamma,
+            weights.beta,
+        )
+
     def call(
         self,
         x: tf.Tensor,
@@ -75,7 +102,7 @@ class SelfAttention(ConfigMixin, tf_keras.layers.Layer):
 
     def compute(
         self,
-        weights: AttentionWeights,
+        weights: AttentionWeights | JoinedWeights,
         x: common.Hidden,
         mask: tf.Tensor,
         key: common.DropoutKey | None,
@@ -87,9 +114,10 @@ class SelfAttention(ConfigMixin, tf_keras.layers.Layer):
 
         def attend(flat: tf.Tensor) -> tf.Tensor:
             if training and target.is_tpu():
+                assert isinstance(weights, AttentionWeights)
                 return self._attend_on_tpu(weights, flat, mask, key)
             rows = packing.shape if packing else shape[:2]  # [B, S]
-            return self._attend(weights, flat, rows, mask, key, training, packing)
+            return self._attend(self.joined(weights), flat, rows, mask, key, training, packing)
 
         norm, flat = (weights.gamma, weights.beta), common.flat(x, shape[-1], training)
         own = common.fold_in(key, 1)
@@ -98,7 +126,7 @@ class SelfAttention(ConfigMixin, tf_keras.layers.Layer):
 
     def _attend(
         self,
-        weights: AttentionWeights,
+        weights: JoinedWeights,
         flat: tf.Tensor,
         shape: list,
         mask: tf.Tensor,
@@ -108,11 +136,7 @@ class SelfAttention(ConfigMixin, tf_keras.layers.Layer):
     ) -> tf.Tensor:
         """Return the attention of [B * S, H] or, with `packing`, of [T, H]; `shape` is [B, S]."""
         config = self.config
-        # One matrix product for all three; 1 / sqrt(D) is folded into the query's weights.
-        scale = config.head_size**-0.5
-        kernels = [weights.query_kernel * scale, weights.key_kernel, weights.value_kernel]
-        biases = [weights.query_bias * scale, weights.key_bias, weights.value_bias]
-        qkv = common.affine(flat, tf.concat(kernels, 1), tf.concat(biases, 0), training)
+        qkv = common.affine(flat, weights.qkv_kernel, weights.qkv_bias, training)
         if packing is not None:
             qkv = packing.unpack(qkv)
         split = tf.reshape(qkv, [*shape, 3, config.num_heads, config.head_size])

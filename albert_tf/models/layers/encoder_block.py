@@ -8,7 +8,7 @@ import tf_keras
 
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.layers import common, tpu
-from albert_tf.models.layers.attention import AttentionWeights, SelfAttention
+from albert_tf.models.layers.attention import AttentionWeights, JoinedWeights, SelfAttention
 from albert_tf.models.layers.configured import ConfigMixin
 from albert_tf.models.layers.feed_forward import FeedForward, FeedForwardWeights
 from albert_tf.models.layers.packing import Packing
@@ -69,7 +69,7 @@ class EncoderBlock(ConfigMixin, tf_keras.layers.Layer):
 
     def compute(
         self,
-        attention: AttentionWeights,
+        attention: AttentionWeights | JoinedWeights,
         feed_forward: FeedForwardWeights,
         x: common.Hidden,
         mask: tf.Tensor,

@@ -1,7 +1,7 @@
 """The stack of layers whose blocks share weights (paper section 3.1, Table 4)."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import tensorflow as tf
@@ -15,6 +15,7 @@ from albert_tf.models.layers.encoder_block import EncoderBlock
 from albert_tf.models.layers.feed_forward import FeedForward, FeedForwardWeights
 from albert_tf.models.layers.packing import Packing
 
+Layer = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]  # (x [B, S, H], mask) -> x
 Weights = TypeVar("Weights", AttentionWeights, FeedForwardWeights)
 
 
@@ -60,7 +61,7 @@ class SharedStack(ConfigMixin, tf_keras.layers.Layer):
             )
             for a, f in distinct
         ]
-        self._block_of_layer = [distinct.index(layer) for layer in self.plan]
+        self.block_of_layer = [distinct.index(layer) for layer in self.plan]
         self.output_layer_norm = (
             common.layer_norm(config.layer_norm_eps, "output_layer_norm")
             if config.norm == "pre"
@@ -89,7 +90,7 @@ class SharedStack(ConfigMixin, tf_keras.layers.Layer):
     ) -> list[tf.Tensor]:
         """Apply the layers; see the class for shapes and arguments."""
         if not (self.unroll or training):
-            return [self.normalized(self._rolled(x, mask, num_layers), training)]
+            return [self.normalized(run_in_loops(self, x, mask, num_layers), training)]
         # Read each weight once, even if several layers use it.
         attention = [layer.weight_tensors() for layer in self.attentions]
         feed_forward = [layer.weight_tensors() for layer in self.feed_forwards]
@@ -101,7 +102,7 @@ class SharedStack(ConfigMixin, tf_keras.layers.Layer):
             x = packing.pack(tf.reshape(x, [-1, shape[2]]))
         for number, (a, f) in enumerate(self.plan[:num_layers]):
             layer_key = common.fold_in(key, number)
-            block = self.blocks[self._block_of_layer[number]]
+            block = self.blocks[self.block_of_layer[number]]
             x = block.compute(attention[a], feed_forward[f], x, mask, layer_key, training, packing)
             output = self.normalized(tpu.twins(x).residual, training)
             if packing is not None:
@@ -127,22 +128,14 @@ class SharedStack(ConfigMixin, tf_keras.layers.Layer):
         normal = common.add_dropout_norm(flat, None, norm, 0.0, None, training)
         return tf.reshape(tpu.twins(normal).operand, shape)
 
-    def _rolled(self, x: tf.Tensor, mask: tf.Tensor, num_layers: int | None) -> tf.Tensor:
-        """Return the output of the last layer, with a loop for each run of equal layers."""
-        for index, layers in itertools.groupby(self._block_of_layer[:num_layers]):
-            block, count = self.blocks[index], len(list(layers))
+    def inference_layers(self) -> list[Layer]:
+        """Return each distinct layer as a function (x, mask) -> x, for inference."""
+
+        def layer(block: EncoderBlock) -> Layer:
             weights = block.attention.weight_tensors(), block.feed_forward.weight_tensors()
+            return lambda x, mask: block.compute(*weights, x, mask, None, False)
 
-            def layer(
-                number: tf.Tensor,
-                x: tf.Tensor,
-                block: EncoderBlock = block,
-                weights: tuple[AttentionWeights, FeedForwardWeights] = weights,
-            ) -> tuple[tf.Tensor, tf.Tensor]:
-                return number + 1, block.compute(*weights, x, mask, None, False)
-
-            _, x = tf.while_loop(lambda number, _, n=count: number < n, layer, (0, x))
-        return x
+        return [layer(block) for block in self.blocks]
 
     def _rematerialized(
         self,
@@ -155,7 +148,7 @@ class SharedStack(ConfigMixin, tf_keras.layers.Layer):
         """Return all layers' outputs, with a rematerialized loop for each run of equal layers."""
         outputs: list[tf.Tensor] = []
         for (a, f), layers in itertools.groupby(self.plan):
-            block, count = self.blocks[self._block_of_layer[len(outputs)]], len(list(layers))
+            block, count = self.blocks[self.block_of_layer[len(outputs)]], len(list(layers))
 
             def layer(
                 weights: Sequence[tf.Tensor],
@@ -183,6 +176,22 @@ class SharedStack(ConfigMixin, tf_keras.layers.Layer):
             x = outputs[-1]
         outputs = [*map(rematerialize.without_gradient, outputs[:-1]), x]
         return [self.normalized(output, training=True) for output in outputs]
+
+
+def run_in_loops(stack: Any, x: tf.Tensor, mask: tf.Tensor, num_layers: int | None) -> tf.Tensor:
+    """Return the output of the last layer, with a loop for each run of equal layers.
+
+    `stack` has `inference_layers` and `block_of_layer`, the number of each layer's function.
+    """
+    functions = stack.inference_layers()
+    for index, layers in itertools.groupby(stack.block_of_layer[:num_layers]):
+        run, count = functions[index], len(list(layers))
+
+        def layer(number: tf.Tensor, x: tf.Tensor, run: Layer = run) -> tuple[tf.Tensor, tf.Tensor]:
+            return number + 1, run(x, mask)
+
+        _, x = tf.while_loop(lambda number, _, n=count: number < n, layer, (0, x))
+    return x
 
 
 def _chain_gradients(weights: Weights) -> Weights:

@@ -1,0 +1,88 @@
+"""Tests that layers with constant weights compute and answer as those with variables."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
+
+from albert_tf.export.constant_stack import ConstantStack, with_constants
+from albert_tf.export.modules.classifier import ClassifierModule
+from albert_tf.models.encoder import AlbertEncoder
+from albert_tf.models.layers.attention import additive_mask
+from albert_tf.models.layers.shared_stack import SharedStack
+from albert_tf.tasks.classifier import ClassifierTask, SequenceClassifier
+
+NEW = {"norm": "pre", "positions": "rotary", "ffn": "gated"}
+TEXTS = ["the word", "", "one two three four five six seven eight nine ten", "a"]
+
+
+def shaken(variables: list[tf.Variable]) -> None:
+    """Give every variable random values, biases too."""
+    random = np.random.default_rng(0)
+    for variable in variables:
+        variable.assign_add(random.normal(size=variable.shape, scale=0.1).astype(np.float32))
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, NEW, {"sharing": "attention"}, {"sharing": "none"}, {"num_groups": 3}]
+)
+def test_layers_compute_the_same(tiny, changes):
+    stack = SharedStack(tiny.replace(num_layers=3, **changes))
+    stack.build(None)
+    shaken(stack.variables)
+    x = tf.random.stateless_normal([2, 7, tiny.hidden_size], [1, 2])
+    mask = additive_mask(tf.constant([[1] * 7, [1] * 4 + [0] * 3]))
+    outputs = stack(x, mask)
+    constant = ConstantStack(stack)
+    shaken(stack.variables)  # too late to be seen
+    for depth in (1, 2, None):
+        (output,) = constant(x, mask, num_layers=depth)
+        np.testing.assert_allclose(output, outputs[(depth or 0) - 1], atol=2e-5)
+
+
+def test_only_bfloat16_has_constants(tiny):
+    encoder = AlbertEncoder(tiny).create_weights()
+    assert isinstance(with_constants(encoder).stack, SharedStack)
+    encoder = AlbertEncoder(tiny, dtype="mixed_bfloat16").create_weights()
+    weights = sum(v.shape.num_elements() for v in encoder.variables)
+    in_block = sum(v.shape.num_elements() for v in encoder.stack.variables)
+    assert isinstance(with_constants(encoder).stack, ConstantStack)
+    assert sum(v.shape.num_elements() for v in encoder.variables) == weights - in_block
+
+
+@pytest.mark.slow
+def test_export_answers_the_same_and_holds_the_block_once(tiny, small_tokenizer, tmp_path):
+    config = tiny.replace(num_layers=4, vocab_size=small_tokenizer.vocab_size)
+    encoder = AlbertEncoder(config, dtype="mixed_bfloat16")
+    model = SequenceClassifier(
+        encoder, ClassifierTask(("no", "yes"), seq_length=16)
+    ).create_weights()
+    shaken(model.variables)
+    affine = [v for v in encoder.stack.variables if v.name.endswith(("kernel:0", "bias:0"))]
+
+    def export(name: str) -> tf.Module:
+        module = ClassifierModule(model, small_tokenizer, depths=[1, 2], patience=1)
+        tf.saved_model.save(module, str(tmp_path / name), signatures=module.signatures())
+        return tf.saved_model.load(str(tmp_path / name))
+
+    plain = export("plain")
+    with_constants(model)
+    constant = export("constant")
+    for name in ("serving_default", "depth_1", "depth_2", "early_exit"):
+        wanted, found = (
+            loaded.signatures[name](tf.constant(TEXTS)) for loaded in (plain, constant)
+        )
+        difference = np.abs(wanted["probabilities"] - found["probabilities"])
+        assert difference.max() < 0.02  # bfloat16 has 8 bits
+        if name == "early_exit":
+            np.testing.assert_array_equal(wanted["depth"], found["depth"])
+    graph = saved_model_pb2.SavedModel()
+    graph.ParseFromString((tmp_path / "constant" / "saved_model.pb").read_bytes())
+    values = [
+        node.attr["value"].tensor
+        for function in graph.meta_graphs[0].graph_def.library.function
+        for node in function.node_def
+        if node.op == "Const"
+    ]
+    found = [len(each.tensor_content) for each in values if each.dtype == tf.bfloat16]
+    assert sum(found) == 2 * sum(v.shape.num_elements() for v in affine)
