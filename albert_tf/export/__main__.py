@@ -18,9 +18,8 @@ from typing import Annotated, Any
 from albert_tf.runtime import commands  # first: it silences TensorFlow's start-up notes
 
 # isort: split
-from albert_tf.export import serving
+from albert_tf.export import litert, serving
 from albert_tf.export.constant_stack import with_constants
-from albert_tf.export.litert import QUANTIZATIONS, write_litert
 from albert_tf.export.modules.classifier import ClassifierModule
 from albert_tf.export.modules.embedding import POOLINGS, EmbeddingModule
 from albert_tf.export.modules.encoder import load_encoder_module
@@ -31,7 +30,7 @@ from albert_tf.export.modules.preprocessing import PreprocessingModule
 from albert_tf.export.modules.regressor import RegressorModule
 from albert_tf.export.modules.span import SpanModule
 from albert_tf.export.modules.token_classifier import TokenClassifierModule
-from albert_tf.export.onnx.models import write_onnx
+from albert_tf.export.onnx import models
 from albert_tf.export.signatures import ServedModule, save
 from albert_tf.models.checkpoints import load_config
 from albert_tf.models.encoder import load_encoder
@@ -77,8 +76,8 @@ class ExportOptions(commands.CommandOptions):
         "OpenVINO)",
         "saved_model",
     )
-    quantization: Annotated[str, one_of(*QUANTIZATIONS)] = commands.option(
-        "for --format=litert, of the weights: none, float16 or int8", "none"
+    quantization: Annotated[str, one_of(*litert.QUANTIZATIONS)] = commands.option(
+        "type of the weights: none (float32), int8 or, only for --format=litert, float16", "none"
     )
     seq_length: int | None = commands.option(
         "for --format=litert: fixed input of one text with this many pieces, for accelerators that "
@@ -159,8 +158,12 @@ _FORMAT_OF = {
     "depths": "saved_model",
     "patience": "saved_model",
     "precision": "saved_model",
-    "quantization": "litert",
     "seq_length": "litert",
+}
+_QUANTIZATIONS_OF = {
+    "saved_model": ("none",),
+    "litert": litert.QUANTIZATIONS,
+    "onnx": models.QUANTIZATIONS,
 }
 
 
@@ -182,7 +185,8 @@ def main(options: ExportOptions) -> None:
     tokenizer = load_tokenizer(run.tokenizer_path)
     if options.format == "onnx" and not options.dry_run:
         model = _loaded(kind, options.run_dir)
-        write_onnx(model, kind, folder, tokenizer, run.config_path, options.pooling)
+        pooling, quantization = options.pooling, options.quantization
+        models.write_onnx(model, kind, folder, tokenizer, run.config_path, pooling, quantization)
         print(f"{folder}: {kind} of {run.path}")
         return
     with devices.precision_policy(options.precision):
@@ -192,7 +196,7 @@ def main(options: ExportOptions) -> None:
             return
         if options.format == "litert":
             quantization, length = options.quantization, options.seq_length
-            write_litert(module, folder, tokenizer, run.config_path, quantization, length)
+            litert.write_litert(module, folder, tokenizer, run.config_path, quantization, length)
         else:
             save(module, folder, tokenizer, run.config_path)
             serving.write_configuration(options.output)
@@ -225,6 +229,11 @@ def _check(options: ExportOptions, kind: str) -> None:
                 f"--{field.name} is only for --format={formats}. "
                 f"Received: --format={options.format}."
             )
+    if options.quantization not in (allowed := _QUANTIZATIONS_OF[options.format]):
+        raise InputError(
+            f"--quantization must be {' or '.join(allowed)} for --format={options.format}. "
+            f"Received: --quantization={options.quantization}."
+        )
     if kind in {"litert": ("preprocessing", "fill_mask"), "onnx": ("preprocessing",)}.get(
         options.format, ()
     ):

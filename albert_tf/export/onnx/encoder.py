@@ -55,7 +55,7 @@ class EncoderGraph:
     def affine(self, x: str, name: str, layer: Any) -> str:
         """Return x W + b with the `kernel` and, if there is one, the `bias` of a layer."""
         graph = self.graph
-        x = graph.op("MatMul", x, graph.weight(f"{name}/kernel", layer.kernel.numpy()))
+        x = graph.product(x, f"{name}/kernel", layer.kernel.numpy())
         if getattr(layer, "bias", None) is None:
             return x
         return graph.op("Add", x, graph.weight(f"{name}/bias", layer.bias.numpy()))
@@ -77,32 +77,29 @@ class EncoderGraph:
         graph = self.graph
         layer: AlbertEmbeddings = self.encoder.embeddings
 
-        def table(name: str) -> str:
-            return graph.weight(f"embeddings/{name}", getattr(layer, name).numpy())
+        def table(name: str) -> tuple[str, np.ndarray]:
+            return f"embeddings/{name}", getattr(layer, name).numpy()
 
-        x = graph.op("Gather", table("word_embeddings"), words)  # [B, S, E]
-        x = graph.op("Add", x, graph.op("Gather", table("type_embeddings"), types))
+        x = graph.rows(*table("word_embeddings"), graph.index(words))  # [B, S, E]
+        x = graph.op("Add", x, graph.rows(*table("type_embeddings"), graph.index(types)))
         if self.config.positions == "learned":
-            x = graph.op("Add", x, self._first(table("position_embeddings"), words))
+            size = graph.size(words, 1)
+            x = graph.op("Add", x, graph.first_rows(*table("position_embeddings"), size))
         x = self.layer_norm(x, "embeddings/layer_norm", layer.layer_norm)
         if layer.projection is None:
             return x
         return self.affine(x, "embeddings/projection", layer.projection)
 
-    def _first(self, rows: str, words: str) -> str:
-        """Return the first S of the rows, whose positions are their first axis."""
-        graph, zero = self.graph, self.graph.constant([0])
-        return graph.op("Slice", rows, zero, graph.size(words, 1), zero)
-
     def _rotations(self, words: str) -> tuple[str, str]:
         """Return the cosines and sines of the positions' angles, float32 [S, D / 2] each."""
-        half = self.config.head_size // 2
+        graph, half = self.graph, self.config.head_size // 2
         frequency = (ROTARY_BASE ** (-np.arange(half, dtype=np.float64) / half)).astype(np.float32)
         position: np.ndarray = np.arange(self.config.max_positions, dtype=np.float32)
         angle = position[:, None] * frequency
         names = {"cosines": np.cos(angle), "sines": np.sin(angle)}
+        size = graph.size(words, 1)
         cosine, sine = (
-            self._first(self.graph.weight(name, value), words) for name, value in names.items()
+            graph.first(graph.weight(name, value), size) for name, value in names.items()
         )
         return cosine, sine
 
@@ -129,7 +126,7 @@ class EncoderGraph:
         bias = np.concatenate(
             [part.bias.numpy() * s for part, s in zip(parts, scales, strict=True)], 0
         )
-        qkv = graph.op("MatMul", x, graph.weight(f"{layer.name}/qkv/kernel", kernel))
+        qkv = graph.product(x, f"{layer.name}/qkv/kernel", kernel)
         qkv = graph.op("Add", qkv, graph.weight(f"{layer.name}/qkv/bias", bias))
         heads = [0, 0, config.num_heads, config.head_size]  # 0: as it is
         query, key, value = (

@@ -39,6 +39,39 @@ class Graph:
             self._constants[name] = self._onnx.numpy_helper.from_array(array, name)
         return name
 
+    def product(self, x: str, name: str, kernel: np.ndarray, transposed: bool = False) -> str:
+        """Return x W, float32 [..., N], for x [..., K].
+
+        Args:
+          x: a value.
+          name: the name of the weight W.
+          kernel: W [K, N]; if `transposed`, its transpose [N, K].
+          transposed: see above.
+        """
+        weight = self.weight(name, kernel)
+        return self.op("MatMul", x, self._transpose(weight) if transposed else weight)
+
+    def index(self, ids: str) -> str:
+        """Return int32 ids as they are, but negative ones too large, so that they are refused.
+
+        ONNX counts negative indices from the end.
+        """
+        too_large, zero = (self.constant(each, np.int32) for each in (np.iinfo(np.int32).max, 0))
+        return self.op("Where", self.op("Less", ids, zero), too_large, ids)
+
+    def rows(self, name: str, table: np.ndarray, ids: str) -> str:
+        """Return the rows of a table [V, E] for ids of any shape, float32 [..., E]."""
+        return self.op("Gather", self.weight(name, table), ids)
+
+    def first_rows(self, name: str, table: np.ndarray, count: str) -> str:
+        """Return the first rows of a table [V, E], float32 [count, E]; `count` is int64 [1]."""
+        return self.first(self.weight(name, table), count)
+
+    def first(self, value: str, count: str) -> str:
+        """Return the first `count`, int64 [1], of the first axis."""
+        zero = self.constant([0])
+        return self.op("Slice", value, zero, count, zero)
+
     def constant(self, value: Any, dtype: Any = np.int64) -> str:
         """Add a small constant, by default of integers; equal ones are stored once."""
         array = np.array(value, dtype)
@@ -60,6 +93,9 @@ class Graph:
     def axes(self, kind: str, value: str, *axes: int, **attributes: Any) -> str:
         """Apply Squeeze, Unsqueeze or a reduction over `axes`."""
         return self.op(kind, value, self.constant(axes), **attributes)
+
+    def _transpose(self, value: str) -> str:
+        return self.op("Transpose", value, perm=[1, 0])
 
     def model(
         self, inputs: Mapping[str, Sequence[str | int]], outputs: Mapping[str, tuple[str, Any, Any]]

@@ -9,6 +9,7 @@ import numpy as np
 
 from albert_tf.export.onnx.encoder import EncoderGraph
 from albert_tf.export.onnx.graph import Graph
+from albert_tf.export.onnx.int8_graph import Int8Graph
 from albert_tf.export.onnx.spans import SpanGraph
 from albert_tf.models.encoder import INPUTS, AlbertEncoder
 from albert_tf.models.pretrainer import AlbertPretrainer
@@ -18,6 +19,8 @@ from albert_tf.tasks.task_model import TaskModel
 from albert_tf.text.tokenizer import Tokenizer
 
 MODEL_FILE = "model.onnx"
+_GRAPHS = {"none": Graph, "int8": Int8Graph}
+QUANTIZATIONS = tuple(_GRAPHS)
 Outputs = dict[str, tuple[str, Any, Sequence[Any]]]  # name -> value, dtype, shape
 _BOOL, _INT32, _FLOAT = 9, 6, np.float32
 
@@ -29,23 +32,25 @@ def write_onnx(
     tokenizer: Tokenizer,
     config_path: str,
     pooling: str = "mean",
+    quantization: str = "none",
 ) -> None:
     """Write model.onnx, tokenizer/ and config.json; see `onnx_model`.
 
     The folder appears only when it is complete.
 
     Args:
-      model: see `onnx_model`, also for `kind` and `pooling`.
+      model: see `onnx_model`, also for `kind`, `pooling` and `quantization`.
       kind: the kind of export.
       folder: a new or empty folder.
       tokenizer: the model's tokenizer.
       config_path: the run's config.json, which is copied.
       pooling: see above.
+      quantization: see above.
 
     Raises:
       InputError: the package onnx is missing, or `folder` exists and is not empty.
     """
-    content = onnx_model(model, kind, pooling).SerializeToString()
+    content = onnx_model(model, kind, pooling, quantization).SerializeToString()
     with outputs.new_folder(folder) as partial:
         with open(os.path.join(partial, MODEL_FILE), "wb") as file:
             file.write(content)
@@ -53,8 +58,8 @@ def write_onnx(
         shutil.copyfile(config_path, os.path.join(partial, "config.json"))
 
 
-def onnx_model(model: Any, kind: str, pooling: str = "mean") -> Any:
-    """Return a trained model as an `onnx.ModelProto` in float32.
+def onnx_model(model: Any, kind: str, pooling: str = "mean", quantization: str = "none") -> Any:
+    """Return a trained model as an `onnx.ModelProto`.
 
     It takes `input_word_ids`, `input_mask` and `input_type_ids`, int32 [B, S] of any B and S (for
     multiple choice [B, N, S]), and for fill_mask `masked_lm_positions` int32 [B, P]. It returns:
@@ -72,11 +77,12 @@ def onnx_model(model: Any, kind: str, pooling: str = "mean") -> Any:
       model: the task model; the encoder for encoder and embedding; the pretrainer for fill_mask.
       kind: the kind of export.
       pooling: for embedding, `mean` or `cls`.
+      quantization: type of the weights: `none` (float32) or `int8`; see `Int8Graph`.
 
     Raises:
       InputError: the package onnx is missing.
     """
-    graph = Graph()
+    graph = _GRAPHS[quantization]()
     encoder = EncoderGraph(graph, model if isinstance(model, AlbertEncoder) else model.encoder)
     shape = ["B", "N", "S"] if kind == "multiple_choice" else ["B", "S"]
     inputs: dict[str, Sequence[Any]] = {name: shape for name in INPUTS}
@@ -113,12 +119,13 @@ def _embedding(encoder: EncoderGraph, hidden: str, pooling: str) -> Outputs:
 
 def _fill_mask(encoder: EncoderGraph, model: AlbertPretrainer, hidden: str) -> Outputs:
     graph, head, vocab = encoder.graph, model.mlm_head, encoder.config.vocab_size
-    positions = graph.op("Cast", graph.axes("Unsqueeze", "masked_lm_positions", 2), to=7)
+    positions = graph.axes("Unsqueeze", graph.index("masked_lm_positions"), 2)
+    positions = graph.op("Cast", positions, to=7)  # int64
     rows = graph.op("GatherND", hidden, positions, batch_dims=1)  # [B, P, H]
     x = encoder.activation(encoder.affine(rows, "mlm_head/transform", head.transform))
     x = encoder.layer_norm(x, "mlm_head/layer_norm", head.layer_norm)
-    table = graph.op("Transpose", "embeddings/word_embeddings", perm=[1, 0])
-    logits = graph.op("MatMul", x, table)
+    table = encoder.encoder.embeddings.word_embeddings.numpy()
+    logits = graph.product(x, "embeddings/word_embeddings", table, transposed=True)
     logits = graph.op("Add", logits, graph.weight("mlm_head/bias", head.bias.numpy()))
     return {"mlm_logits": (logits, _FLOAT, ["B", "P", vocab])}
 

@@ -37,19 +37,15 @@ class SpanGraph:
     def _allowed(self, types: str) -> str:
         """Return bool [B, S], as `allowed_positions` does."""
         graph = self._graph
-        is_second = graph.op("Cast", types, to=9)  # bool
-        last = self._constant([-1])
-        axis, zero, one = self._constant([1]), self._constant([0]), self._constant([1])
+        axis, one = self._constant([1]), self._constant([1])
         end = self._constant([np.iinfo(np.int64).max])
-        both = graph.op(
-            "And",
-            graph.op("Slice", is_second, zero, last, axis),
-            graph.op("Slice", is_second, one, end, axis),
-        )
-        rest = graph.op("Slice", both, one, end, axis)
-        first = graph.op("Slice", both, zero, one, axis)
-        true = graph.op("Or", first, graph.op("Not", first))
-        return graph.op("Concat", true, rest, graph.op("Not", true), axis=1)
+        is_second = graph.op("Cast", types, to=9)  # bool
+        rest = graph.op("Slice", is_second, one, end, axis)
+        first = graph.op("Slice", is_second, self._constant([0]), one, axis)
+        false = graph.op("And", first, graph.op("Not", first))  # [B, 1]
+        follower = graph.op("Concat", rest, false, axis=1)
+        context = graph.op("Slice", graph.op("And", is_second, follower), one, end, axis)
+        return graph.op("Concat", graph.op("Not", false), context, axis=1)
 
     def _independent(self, head: IndependentHead, hidden: str, allowed: str) -> Outputs:
         graph, longest = self._graph, head.max_length
@@ -97,14 +93,13 @@ class SpanGraph:
         graph, layer = self._graph, head.end_logits
         kernels = np.split(layer.dense_0.kernel.numpy(), 2)
         names = ("head/end_logits/hidden_kernel", "head/end_logits/start_kernel")
-        of_hidden, of_start = map(graph.weight, names, kernels)
         chosen = graph.op(
             "GatherND", hidden, graph.axes("Unsqueeze", starts, 2), batch_dims=1
         )  # [B, P, H]
         x = graph.op(
             "Add",
-            graph.axes("Unsqueeze", graph.op("MatMul", hidden, of_hidden), 1),
-            graph.axes("Unsqueeze", graph.op("MatMul", chosen, of_start), 2),
+            graph.axes("Unsqueeze", graph.product(hidden, names[0], kernels[0]), 1),
+            graph.axes("Unsqueeze", graph.product(chosen, names[1], kernels[1]), 2),
         )
         bias = graph.weight("head/end_logits/bias", layer.dense_0.bias.numpy())
         x = graph.op("Tanh", graph.op("Add", x, bias))

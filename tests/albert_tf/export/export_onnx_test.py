@@ -169,7 +169,7 @@ def test_the_command_writes_it(pretrained, tmp_path, fake_inputs):
         ({"kind": "preprocessing"}, "--format=onnx needs a model that takes ids"),
         ({"kind": "embedding", "depths": "1"}, "--depths is only for --format=saved_model"),
         ({"precision": "mixed_bfloat16"}, "--precision is only for --format=saved_model"),
-        ({"quantization": "int8"}, "--quantization is only for --format=litert"),
+        ({"quantization": "float16"}, "--quantization must be none or int8 for --format=onnx"),
     ],
 )
 def test_what_cannot_be(pretrained, tmp_path, values, message):

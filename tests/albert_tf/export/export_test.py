@@ -343,7 +343,7 @@ class TestProgram:
                 {"kind": "embedding", "patience": 1},
                 "--patience is only for --kind=classifier.*embedding",
             ),
-            ({"quantization": "int8"}, "--quantization is only for --format=litert.*saved_model"),
+            ({"quantization": "int8"}, "--quantization must be none for --format=saved_model"),
             (
                 {"kind": "fill_mask", "format": "litert"},
                 "--format=litert needs a model that takes ids.*fill_mask",
