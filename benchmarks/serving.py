@@ -4,12 +4,16 @@
 
 Each system is an exported classifier of --preset's shape with random weights, in its own process on
 --cores cores: `ours` in Python, `ours-c-api` through TensorFlow's C API, `ours-bf16`,
-`tf-models-official` (its tokenizer, packer and encoder as a SavedModel, which pads to --seq_length)
-and `hf-torch` (transformers, which pads to the longest text).
+`tf-models-official` (its tokenizer, packer and encoder as a SavedModel, which pads to
+--seq_length), `hf-torch` (transformers, which pads to the longest text), and our ONNX export in
+`onnx-runtime`, `openvino` and `openvino-bf16`. The last three take ids, padded to the longest text;
+making these is not timed.
 
-The output is one JSON line per system and load. `p50_ms` is wall-clock time; 20 or more rounds add
-`p95_ms`, 100 or more `p99_ms`. `texts_per_s` is all texts over the wall-clock time of all measured
-rounds. `cpu_ms` is the median CPU time, and `ratio` is `cpu_ms` over that of tf-models-official.
+The output is one JSON line about the machine and one per system and load. `p50_ms` is wall-clock
+time; 20 or more rounds add `p95_ms`, 100 or more `p99_ms`. `texts_per_s` is all texts over the
+wall-clock time of all measured rounds. `cpu_ms` is the median CPU time, and `ratios` are `cpu_ms`
+over that of each other peer.
+
 The loads are 1 or 32 texts of 10 pieces, 1 or 32 texts of --seq_length, and `mixed`, 24 texts of 10
 pieces and 8 of --seq_length. `alone_difference` is the largest difference between a probability in
 the mixed batch and that of its text alone. A system that is not installed gets a line with
@@ -18,11 +22,10 @@ the mixed batch and that of its text alone. A system that is not installed gets 
 
 import contextlib
 import dataclasses
+import itertools
 import json
 import os
 import statistics
-import subprocess
-import sys
 import tempfile
 from typing import Annotated
 
@@ -30,11 +33,12 @@ from albert_tf.runtime import commands
 from albert_tf.runtime.bounds import POSITIVE
 from albert_tf.runtime.errors import InputError
 from albert_tf.text.tokenizer import WORD_MARK, Tokenizer, load_tokenizer
+from benchmarks import workers
+from benchmarks.workers import Worker
 
-SYSTEMS = ("ours", "ours-c-api", "ours-bf16", "tf-models-official", "hf-torch")
-REFERENCE = "tf-models-official"
-_WORKER = "benchmarks.serving_worker"
-_PERCENTILES = ((50, 1), (95, 20), (99, 100))  # percentile, the rounds that it requires
+OURS = ("ours", "ours-c-api", "ours-bf16")
+PEERS = ("tf-models-official", "hf-torch", "onnx-runtime", "openvino", "openvino-bf16")
+SYSTEMS = (*OURS, *PEERS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,49 +71,6 @@ class ServingOptions(commands.CommandOptions):
         return [name for name in self.systems.split(",") if name]
 
 
-class Worker:
-    """A system in its own process, which shares our standard error.
-
-    Raises:
-      ChildProcessError: the process ended, here or in `request`; its messages are on standard
-        error.
-    """
-
-    def __init__(
-        self, name: str, options: ServingOptions, folder: str, module: str = _WORKER
-    ) -> None:
-        self._name = name
-        arguments = [name, options.preset, options.tokenizer, str(options.seq_length), folder]
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", module, *arguments, str(options.cores)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"},
-        )
-        self.ready = self._read()
-
-    def request(self, texts: list[str]) -> dict:
-        """Send a request and return its answer: `wall_ms`, `cpu_ms`, `probabilities`."""
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # `_read` reports the end of the process
-            self._process.stdin.write(json.dumps(texts) + "\n")
-            self._process.stdin.flush()
-        return self._read()
-
-    def _read(self) -> dict:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line.endswith("\n"):
-            status = self._process.wait()
-            raise ChildProcessError(f"The system {self._name} ended with status {status}.")
-        return json.loads(line)
-
-    def end(self) -> None:
-        """Close the process's input and wait for its end."""
-        self._process.communicate()
-
-
 def make_loads(tokenizer: Tokenizer, seq_length: int) -> dict[str, list[str]]:
     """Return the requests: name -> texts."""
     short, full = make_text(tokenizer, 10), make_text(tokenizer, seq_length)
@@ -128,9 +89,9 @@ def make_text(tokenizer: Tokenizer, pieces: int) -> str:
     Each of its words is one piece.
     """
     known = (tokenizer.id_to_piece(i) for i in range(tokenizer.vocab_size))
-    words = [piece[1:] for piece in known if piece.startswith(WORD_MARK) and piece[1:].isalpha()]
-    single_piece_words = [word for word in words[:2000] if len(tokenizer.encode(word)) == 1]
-    text = " ".join((single_piece_words * pieces)[: pieces - 2])
+    words = filter(str.isalpha, (piece.removeprefix(WORD_MARK) for piece in known))
+    single = (word for word in words if len(tokenizer.encode(f"{word} {word}")) == 2)
+    text = " ".join(itertools.islice(itertools.cycle(itertools.islice(single, 500)), pieces - 2))
     assert len(tokenizer.encode(text)) == pieces - 2
     return text
 
@@ -146,6 +107,7 @@ def main(options: ServingOptions) -> None:
         print(json.dumps({"systems": options.names, "loads": list(requests)}))
         return
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as running:
+        print(json.dumps({"cpu": workers.cpu(), "cores": options.cores, "preset": options.preset}))
         present = _start_installed(options, folder, running)
         for load, texts in requests.items():
             answers: dict[str, list[dict]] = {name: [] for name in present}
@@ -162,13 +124,20 @@ def main(options: ServingOptions) -> None:
             print(json.dumps(line))
 
 
+def start(name: str, options: ServingOptions, folder: str) -> Worker:
+    """Start a system, which exports to `folder`."""
+    model = (options.preset, options.tokenizer, options.seq_length)
+    arguments = [name, *model, folder, options.cores]
+    return Worker(name, "benchmarks.serving_worker", arguments)
+
+
 def _start_installed(
     options: ServingOptions, folder: str, running: contextlib.ExitStack
 ) -> dict[str, Worker]:
     """Start the installed systems, which `running` ends; print the lines of the others."""
     present = {}
     for name in options.names:
-        worker = Worker(name, options, os.path.join(folder, name))
+        worker = start(name, options, os.path.join(folder, name))
         running.callback(worker.end)
         if "absent" in worker.ready:
             print(json.dumps({"system": name} | worker.ready))
@@ -182,34 +151,29 @@ def _alone_difference(worker: Worker, texts: list[str]) -> float:
 
     The first four texts of the batch repeat.
     """
-    alone = [worker.request([text])["probabilities"][0] for text in texts[:4]]
+    alone = [worker.request([text])["values"][0] for text in texts[:4]]
     return max(
         abs(together - by_itself)
-        for row, values in enumerate(worker.request(texts)["probabilities"])
+        for row, values in enumerate(worker.request(texts)["values"])
         for together, by_itself in zip(values, alone[row % 4], strict=True)
     )
 
 
 def _line(name: str, load: str, count: int, answers: dict[str, list[dict]]) -> dict:
-    wall = sorted(answer["wall_ms"] for answer in answers[name][1:])
-
-    def cpu(system: str) -> float:
-        return statistics.median(answer["cpu_ms"] for answer in answers[system][1:])
-
-    percentiles = {
-        f"p{percent}_ms": round(wall[-(-percent * len(wall) // 100) - 1], 2)
-        for percent, rounds in _PERCENTILES
-        if len(wall) >= rounds
+    """Return the line of a system; the first of its answers is the warm-up."""
+    wall = [answer["wall_ms"] for answer in answers[name][1:]]
+    cpu = {
+        system: statistics.median(answer["cpu_ms"] for answer in found[1:])
+        for system, found in answers.items()
     }
-    line = (
+    peers = [peer for peer in PEERS if peer in answers and peer != name]
+    return (
         {"system": name, "load": load}
-        | percentiles
-        | {
-            "texts_per_s": round(1000 * count * len(wall) / sum(wall), 1),
-            "cpu_ms": round(cpu(name), 2),
-        }
+        | workers.percentiles(wall)
+        | workers.throughput(count, wall)
+        | {"cpu_ms": round(cpu[name], 2)}
+        | {"ratios": {peer: round(cpu[name] / cpu[peer], 3) for peer in peers}}
     )
-    return line | ({"ratio": round(cpu(name) / cpu(REFERENCE), 3)} if REFERENCE in answers else {})
 
 
 if __name__ == "__main__":

@@ -4,48 +4,58 @@ python -m benchmarks.serving_worker SYSTEM PRESET TOKENIZER SEQ_LENGTH FOLDER CO
 """
 
 import contextlib
+import functools
+import importlib
 import json
 import multiprocessing
 import os
 import sys
-import time
+import tempfile
 from collections.abc import Callable
 
-Classify = Callable[[list[str]], list[list[float]]]  # texts -> probabilities
+from benchmarks import runtimes
+from benchmarks.workers import System, answer_requests
+
+Builder = Callable[[str, str, int, str, int], System]
 LABELS = ("no", "yes")
 
 
-def ours(preset: str, tokenizer_path: str, seq_length: int, folder: str) -> Classify:
+def ours(preset: str, tokenizer_path: str, seq_length: int, folder: str, cores: int) -> System:
     """Return our export, called from Python."""
-    _export_ours(preset, tokenizer_path, seq_length, folder, "float32")
-    return _load(folder)
+    _export(preset, tokenizer_path, seq_length, folder, "float32")
+    return runtimes.saved_model(folder)
 
 
-def ours_bf16(preset: str, tokenizer_path: str, seq_length: int, folder: str) -> Classify:
+def ours_bf16(preset: str, tokenizer_path: str, seq_length: int, folder: str, cores: int) -> System:
     """Return our export, computing in bfloat16."""
-    _export_ours(preset, tokenizer_path, seq_length, folder, "mixed_bfloat16")
-    return _load(folder)
+    _export(preset, tokenizer_path, seq_length, folder, "mixed_bfloat16")
+    return runtimes.saved_model(folder)
 
 
-def ours_c_api(preset: str, tokenizer_path: str, seq_length: int, folder: str) -> Classify:
-    """Return our export in a session of TensorFlow's C API.
+def elsewhere(load: Callable[[str, int], System], format: str, *libraries: str) -> Builder:
+    """Return a builder that exports in another process, and needs `libraries`.
 
-    This process does not import TensorFlow's Python package.
+    Its own process does not import TensorFlow's Python package.
     """
-    exporter = multiprocessing.get_context("spawn").Process(
-        target=_export_ours, args=(preset, tokenizer_path, seq_length, folder, "float32")
-    )
-    exporter.start()
-    exporter.join()
-    if exporter.exitcode:
-        raise ChildProcessError(f"The export ended with status {exporter.exitcode}.")
-    from examples.c_api import Session
 
-    session = Session(folder)
-    return lambda texts: session.run({"text": texts})["probabilities"]
+    def build(preset: str, tokenizer_path: str, seq_length: int, folder: str, cores: int) -> System:
+        for library in libraries:
+            importlib.import_module(library)
+        exporter = multiprocessing.get_context("spawn").Process(
+            target=_export, args=(preset, tokenizer_path, seq_length, folder, "float32", format)
+        )
+        exporter.start()
+        exporter.join()
+        if exporter.exitcode:
+            raise ChildProcessError(f"The export ended with status {exporter.exitcode}.")
+        return load(folder, cores)
+
+    return build
 
 
-def tf_models_official(preset: str, tokenizer_path: str, seq_length: int, folder: str) -> Classify:
+def tf_models_official(
+    preset: str, tokenizer_path: str, seq_length: int, folder: str, cores: int
+) -> System:
     """Return Model Garden's SavedModel: text -> pieces -> padded to `seq_length` -> labels."""
     import tensorflow as tf
     import tf_keras
@@ -79,10 +89,10 @@ def tf_models_official(preset: str, tokenizer_path: str, seq_length: int, folder
     )
     path = os.path.join(folder, "1")
     tf.saved_model.save(model, path, signatures=serve)
-    return _load(path)
+    return runtimes.saved_model(path)
 
 
-def hf_torch(preset: str, tokenizer_path: str, seq_length: int, folder: str) -> Classify:
+def hf_torch(preset: str, tokenizer_path: str, seq_length: int, folder: str, cores: int) -> System:
     """Return the torch classifier of transformers, which pads to the longest text."""
     import torch
     from transformers import AlbertConfig as HfConfig
@@ -101,7 +111,7 @@ def hf_torch(preset: str, tokenizer_path: str, seq_length: int, folder: str) -> 
     config = AlbertConfig.from_preset(preset).replace(vocab_size=ours.vocab_size)
     keys = hf_config(Workload(config, 1, seq_length, 1))
     model = AlbertForSequenceClassification(HfConfig(**keys)).eval()
-    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    torch.set_num_threads(cores)
 
     def classify(texts: list[str]) -> list[list[float]]:
         batch = tokenize(
@@ -110,27 +120,42 @@ def hf_torch(preset: str, tokenizer_path: str, seq_length: int, folder: str) -> 
         with torch.inference_mode():
             return model(**batch).logits.softmax(-1).tolist()
 
-    return classify
+    return System(classify)
 
 
-SYSTEMS = {
+SYSTEMS: dict[str, Builder] = {
     "ours": ours,
+    "ours-c-api": elsewhere(lambda folder, _: runtimes.c_api(folder), "saved_model"),
     "ours-bf16": ours_bf16,
-    "ours-c-api": ours_c_api,
     "tf-models-official": tf_models_official,
     "hf-torch": hf_torch,
+    "onnx-runtime": elsewhere(runtimes.onnx_runtime, "onnx", "onnx", "onnxruntime"),
+    **{
+        name: elsewhere(
+            functools.partial(runtimes.openvino, precision=precision), "onnx", "onnx", "openvino"
+        )
+        for name, precision in (("openvino", "f32"), ("openvino-bf16", "bf16"))
+    },
 }
 
 
-def _export_ours(
-    preset: str, tokenizer_path: str, seq_length: int, folder: str, precision: str
+def _export(
+    preset: str,
+    tokenizer_path: str,
+    seq_length: int,
+    folder: str,
+    precision: str,
+    format: str = "saved_model",
 ) -> None:
+    """Write our classifier to `folder`, with random weights."""
     import tensorflow as tf
 
     from albert_tf.export.constant_stack import with_constants
     from albert_tf.export.modules.classifier import ClassifierModule
+    from albert_tf.export.onnx.models import write_onnx
     from albert_tf.models.config import AlbertConfig
     from albert_tf.models.encoder import AlbertEncoder
+    from albert_tf.runtime import settings
     from albert_tf.runtime.devices import precision_policy
     from albert_tf.tasks.classifier import ClassifierTask, SequenceClassifier
     from albert_tf.text.tokenizer import load_tokenizer
@@ -140,47 +165,27 @@ def _export_ours(
     task = ClassifierTask(LABELS, seq_length=seq_length)
     with precision_policy(precision):
         model = SequenceClassifier(AlbertEncoder(config), task).create_weights()
-        module = ClassifierModule(with_constants(model), tokenizer)
-        tf.saved_model.save(module, folder, signatures=module.signatures())
-
-
-def _load(path: str) -> Classify:
-    import tensorflow as tf
-    import tensorflow_text  # noqa: F401  registers its operations
-
-    loaded = tf.saved_model.load(path)
-
-    def classify(texts: list[str]) -> list[list[float]]:
-        answer = loaded.signatures["serving_default"](text=tf.constant(texts))
-        return answer["probabilities"].numpy().tolist()
-
-    return classify
+        for variable in model.variables:  # a graph leaves out additions of constant zeros
+            if "bias" in variable.name:
+                variable.assign(tf.random.normal(variable.shape, stddev=0.02))
+        if format == "saved_model":
+            module = ClassifierModule(with_constants(model), tokenizer)
+            tf.saved_model.save(module, folder, signatures=module.signatures())
+            return
+    with tempfile.TemporaryDirectory() as run:
+        sections = {"model": settings.to_dict(config), "task": settings.to_dict(task)}
+        path = os.path.join(run, "config.json")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(sections, file)
+        write_onnx(model, task.kind, folder, tokenizer, path)
 
 
 def main(name: str, preset: str, tokenizer: str, seq_length: str, folder: str, cores: str) -> None:
-    """Report that the system is ready or absent, then answer each line of texts with a line.
-
-    Only a missing library is reported as absent; any other error ends the process.
-    """
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: int(cores)])
-    lines = os.fdopen(os.dup(1), "w")  # all other output goes to standard error
-    os.dup2(2, 1)
-    try:
-        classify = SYSTEMS[name](preset, tokenizer, int(seq_length), folder)
-    except ImportError as error:
-        print(json.dumps({"absent": str(error)}), file=lines, flush=True)
-        return
-    print(json.dumps({"ready": name}), file=lines, flush=True)
-    for line in sys.stdin:
-        texts = json.loads(line)
-        wall, cpu = time.perf_counter(), time.process_time()
-        probabilities = classify(texts)
-        answer = {
-            "wall_ms": 1000 * (time.perf_counter() - wall),
-            "cpu_ms": 1000 * (time.process_time() - cpu),
-            "probabilities": probabilities,
-        }
-        print(json.dumps(answer), file=lines, flush=True)
+    """Build the system and answer requests."""
+    build = SYSTEMS[name]
+    answer_requests(
+        lambda: build(preset, tokenizer, int(seq_length), folder, int(cores)), int(cores)
+    )
 
 
 if __name__ == "__main__":

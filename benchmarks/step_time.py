@@ -35,11 +35,11 @@ from albert_tf.runtime.bounds import POSITIVE, one_of
 from albert_tf.runtime.commands import CommandOptions, option, run
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from benchmarks.systems import SYSTEMS
+from benchmarks.workers import cpu
 from benchmarks.workloads import WORKLOADS, Workload, batch_of_records, step_flops
 
 PRECISIONS = ("float32", "mixed_bfloat16")
 OURS, REFERENCE, BEFORE, LIMIT = ("ours", "ours-bert"), "tf-models-official", "before", "limit"
-CPU_FLAGS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
 WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "step_worker.py")
 
 
@@ -121,7 +121,7 @@ def measure(options: StepTimeOptions) -> list[dict]:
         limit_gflops = statistics.median(rates) / 1e9
         common = {"benchmark": "step_time", "shape": options.shape, "set": list(options.set)}
         common |= {key: getattr(options, key) for key in ("precision", "jit", "threads", "rounds")}
-        common |= {"cpu": _cpu()}
+        common |= {"cpu": cpu()}
         lines = [
             common
             | {"system": name, "ms": round(1000 * times[name], 3)}
@@ -206,18 +206,6 @@ def _ratios(times: Mapping[str, float], seconds: float) -> dict[str, float]:
     others = {name: times[name] for name in ("ours", BEFORE, REFERENCE) if name in times}
     others |= {"fastest_peer": min(peers)} if peers else {}
     return {name: round(seconds / other, 4) for name, other in others.items()}
-
-
-def _cpu() -> str:
-    """Return the CPU's name and which `CPU_FLAGS` it has; empty if the system reports neither."""
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            lines = dict(line.split(":", 1) for line in file if ":" in line)
-    except OSError:
-        return ""
-    values = {key.strip(): value.strip() for key, value in lines.items()}
-    flags = set(values.get("flags", "").split())
-    return " ".join([values.get("model name", ""), *(flag for flag in CPU_FLAGS if flag in flags)])
 
 
 if __name__ == "__main__":

@@ -1,0 +1,134 @@
+"""Exported classifiers and regressors in the runtimes that users pick; see `workers.System`.
+
+Each function takes the folder OUTPUT/VERSION of an export. The runtimes that take ids get those of
+our tokenizer, padded to the longest text of the request.
+"""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from albert_tf.text.tokenizer import load_tokenizer
+from albert_tf.text.truncation import truncated_lengths
+from benchmarks.workers import System
+
+
+def saved_model(folder: str, signature: str = "serving_default") -> System:
+    """Return a signature of a SavedModel, called from Python with raw text."""
+    import tensorflow as tf
+    import tensorflow_text  # noqa: F401  registers its operations
+
+    loaded = tf.saved_model.load(folder)
+
+    def run(texts: Sequence[Any]) -> list:
+        columns = {name: tf.constant(values) for name, values in _columns(texts).items()}
+        outputs = loaded.signatures[signature](**columns)
+        return _values({name: value.numpy() for name, value in outputs.items()})
+
+    return System(run)
+
+
+def c_api(folder: str) -> System:
+    """Return a SavedModel in TensorFlow's C API, without TensorFlow's Python package."""
+    from examples.c_api import Session
+
+    session = Session(folder)
+    return System(lambda texts: _values(session.run(_columns(texts))))
+
+
+def onnx_runtime(folder: str, cores: int) -> System:
+    """Return an ONNX export in ONNX Runtime."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = cores, 1
+    session = onnxruntime.InferenceSession(os.path.join(folder, "model.onnx"), options)
+    names = [output.name for output in session.get_outputs()]
+    return System(
+        lambda ids: _values(dict(zip(names, session.run(None, ids), strict=True))), Ids(folder)
+    )
+
+
+def openvino(folder: str, cores: int, precision: str) -> System:
+    """Return an ONNX export in OpenVINO, compiled once for all shapes; `precision`: f32 or bf16."""
+    import openvino
+
+    hints = {
+        "INFERENCE_PRECISION_HINT": precision,
+        "INFERENCE_NUM_THREADS": cores,
+        "PERFORMANCE_HINT": "LATENCY",
+    }
+    path = os.path.join(folder, "model.onnx")
+    model = openvino.Core().compile_model(path, "CPU", hints)
+
+    def run(ids: Mapping[str, np.ndarray]) -> list:
+        outputs = model(ids)
+        return _values({port.get_any_name(): outputs[port] for port in model.outputs})
+
+    return System(run, Ids(folder))
+
+
+def litert(folder: str, cores: int) -> System:
+    """Return a LiteRT export of any batch size and length."""
+    from ai_edge_litert.interpreter import Interpreter
+
+    interpreter = Interpreter(os.path.join(folder, "model.tflite"), num_threads=cores)
+    run = interpreter.get_signature_runner()
+    return System(lambda ids: _values(run(**ids)), Ids(folder))
+
+
+class Ids:
+    """The inputs of an export that takes ids.
+
+    Args:
+      folder: an export with tokenizer/ and config.json.
+    """
+
+    def __init__(self, folder: str) -> None:
+        with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
+            self._seq_length = json.load(file)["task"]["seq_length"]
+        self._tokenizer = load_tokenizer(os.path.join(folder, "tokenizer"))
+
+    def __call__(self, texts: Sequence[Any]) -> dict[str, np.ndarray]:
+        """Return the encoder's inputs, int32 [B, S], where S is the length of the longest text."""
+        special = self._tokenizer.special
+        first, *more = map(self._tokenizer.encode_batch, _columns(texts).values())
+        second = more[0] if more else [[]] * len(first)
+        limit = self._seq_length - (3 if more else 2)
+        lengths = [np.array([len(ids) for ids in part]) for part in (first, second)]
+        rows, types = [], []
+        for a, b, n, m in zip(
+            first, second, *truncated_lengths(lengths[0], lengths[1], limit), strict=True
+        ):
+            rows.append([special.cls, *a[:n], special.sep])
+            types.append([0] * len(rows[-1]))
+            if more:
+                rows[-1] += [*b[:m], special.sep]
+                types[-1] += [1] * (m + 1)
+        masks = [[1] * len(row) for row in rows]
+        return {
+            "input_word_ids": _padded(rows, special.pad),
+            "input_mask": _padded(masks, 0),
+            "input_type_ids": _padded(types, 0),
+        }
+
+
+def _padded(rows: Sequence[list[int]], fill: int) -> np.ndarray:
+    width = max(map(len, rows))
+    return np.array([row + [fill] * (width - len(row)) for row in rows], np.int32)
+
+
+def _columns(texts: Sequence[Any]) -> dict[str, list[str]]:
+    """Return texts, or [first, second] of pairs, by the names of an export's inputs."""
+    if isinstance(texts[0], str):
+        return {"text": list(texts)}
+    first, second = zip(*texts, strict=True)
+    return {"text_a": list(first), "text_b": list(second)}
+
+
+def _values(outputs: Mapping[str, Any]) -> list:
+    """Return the probabilities of a classifier's outputs, the scores of a regressor's."""
+    return np.asarray(outputs["probabilities" if "probabilities" in outputs else "score"]).tolist()
