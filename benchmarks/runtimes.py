@@ -1,22 +1,28 @@
 """Exported classifiers and regressors in the runtimes that users pick; see `workers.System`.
 
-Each function takes the folder OUTPUT/VERSION of an export. The runtimes that take ids get those of
-our tokenizer, padded to the longest text of the request.
+    python -m benchmarks.runtimes RUNTIME OUTPUT/VERSION CORES [VARIANT]
+
+Each runtime is a function of the folder OUTPUT/VERSION of an export, of the number of cores, which
+are also the only ones that its process has, and of a variant: the signature or the precision. The
+runtimes that take ids get those of our tokenizer, padded to the longest text of the request. As a
+process, which `workers.Worker` starts, a runtime answers texts: making the ids is timed.
 """
 
+import contextlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.text.truncation import truncated_lengths
-from benchmarks.workers import System
+from benchmarks.workers import System, answer_requests
 
 
-def saved_model(folder: str, signature: str = "serving_default") -> System:
+def saved_model(folder: str, cores: int, signature: str = "serving_default") -> System:
     """Return a signature of a SavedModel, called from Python with raw text."""
     import tensorflow as tf
     import tensorflow_text  # noqa: F401  registers its operations
@@ -31,7 +37,7 @@ def saved_model(folder: str, signature: str = "serving_default") -> System:
     return System(run)
 
 
-def c_api(folder: str) -> System:
+def c_api(folder: str, cores: int) -> System:
     """Return a SavedModel in TensorFlow's C API, without TensorFlow's Python package."""
     from examples.c_api import Session
 
@@ -52,7 +58,7 @@ def onnx_runtime(folder: str, cores: int) -> System:
     )
 
 
-def openvino(folder: str, cores: int, precision: str) -> System:
+def openvino(folder: str, cores: int, precision: str = "f32") -> System:
     """Return an ONNX export in OpenVINO, compiled once for all shapes; `precision`: f32 or bf16."""
     import openvino
 
@@ -66,7 +72,8 @@ def openvino(folder: str, cores: int, precision: str) -> System:
 
     def run(ids: Mapping[str, np.ndarray]) -> list:
         outputs = model(ids)
-        return _values({port.get_any_name(): outputs[port] for port in model.outputs})
+        ports = ((name, port) for port in model.outputs for name in port.names)
+        return _values({name: outputs[port] for name, port in ports})
 
     return System(run, Ids(folder))
 
@@ -78,6 +85,15 @@ def litert(folder: str, cores: int) -> System:
     interpreter = Interpreter(os.path.join(folder, "model.tflite"), num_threads=cores)
     run = interpreter.get_signature_runner()
     return System(lambda ids: _values(run(**ids)), Ids(folder))
+
+
+RUNTIMES: dict[str, Callable[..., System]] = {
+    "saved_model": saved_model,
+    "c_api": c_api,
+    "onnx_runtime": onnx_runtime,
+    "openvino": openvino,
+    "litert": litert,
+}
 
 
 class Ids:
@@ -132,3 +148,18 @@ def _columns(texts: Sequence[Any]) -> dict[str, list[str]]:
 def _values(outputs: Mapping[str, Any]) -> list:
     """Return the probabilities of a classifier's outputs, the scores of a regressor's."""
     return np.asarray(outputs["probabilities" if "probabilities" in outputs else "score"]).tolist()
+
+
+def main(runtime: str, folder: str, cores: str, *variant: str) -> None:
+    """Load the export and answer requests."""
+
+    def load() -> System:
+        system = RUNTIMES[runtime](folder, int(cores), *variant)
+        return System(lambda texts: system.run(system.prepare(texts)))
+
+    answer_requests(load, int(cores))
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):
+        main(*sys.argv[1:])

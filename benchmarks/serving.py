@@ -170,7 +170,7 @@ def _line(name: str, load: str, count: int, answers: dict[str, list[dict]]) -> d
     return (
         {"system": name, "load": load}
         | workers.percentiles(wall)
-        | workers.throughput(count, wall)
+        | workers.throughput(count * len(wall), wall)
         | {"cpu_ms": round(cpu[name], 2)}
         | {"ratios": {peer: round(cpu[name] / cpu[peer], 3) for peer in peers}}
     )

@@ -23,13 +23,13 @@ LABELS = ("no", "yes")
 def ours(preset: str, tokenizer_path: str, seq_length: int, folder: str, cores: int) -> System:
     """Return our export, called from Python."""
     _export(preset, tokenizer_path, seq_length, folder, "float32")
-    return runtimes.saved_model(folder)
+    return runtimes.saved_model(folder, cores)
 
 
 def ours_bf16(preset: str, tokenizer_path: str, seq_length: int, folder: str, cores: int) -> System:
     """Return our export, computing in bfloat16."""
     _export(preset, tokenizer_path, seq_length, folder, "mixed_bfloat16")
-    return runtimes.saved_model(folder)
+    return runtimes.saved_model(folder, cores)
 
 
 def elsewhere(load: Callable[[str, int], System], format: str, *libraries: str) -> Builder:
@@ -89,7 +89,7 @@ def tf_models_official(
     )
     path = os.path.join(folder, "1")
     tf.saved_model.save(model, path, signatures=serve)
-    return runtimes.saved_model(path)
+    return runtimes.saved_model(path, cores)
 
 
 def hf_torch(preset: str, tokenizer_path: str, seq_length: int, folder: str, cores: int) -> System:
@@ -125,7 +125,7 @@ def hf_torch(preset: str, tokenizer_path: str, seq_length: int, folder: str, cor
 
 SYSTEMS: dict[str, Builder] = {
     "ours": ours,
-    "ours-c-api": elsewhere(lambda folder, _: runtimes.c_api(folder), "saved_model"),
+    "ours-c-api": elsewhere(runtimes.c_api, "saved_model"),
     "ours-bf16": ours_bf16,
     "tf-models-official": tf_models_official,
     "hf-torch": hf_torch,

@@ -110,8 +110,8 @@ def percentiles(times_ms: Sequence[float]) -> dict[str, float]:
 
 
 def throughput(count: int, wall_ms: Sequence[float]) -> dict[str, float]:
-    """Return `texts_per_s` of requests of `count` texts."""
-    return {"texts_per_s": round(1000 * count * len(wall_ms) / sum(wall_ms), 1)}
+    """Return `texts_per_s` of requests that had `count` texts together."""
+    return {"texts_per_s": round(1000 * count / sum(wall_ms), 1)}
 
 
 def cpu() -> str:
