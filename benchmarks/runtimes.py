@@ -51,6 +51,8 @@ def onnx_runtime(folder: str, cores: int) -> System:
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = cores, 1
+    # Or its idle threads would keep the cores busy while the next system is timed.
+    options.add_session_config_entry("session.force_spinning_stop", "1")
     session = onnxruntime.InferenceSession(os.path.join(folder, "model.onnx"), options)
     names = [output.name for output in session.get_outputs()]
     return System(

@@ -62,9 +62,9 @@ class Output(ctypes.Structure):
 
 
 class Session(contextlib.AbstractContextManager):
-    """The export in OUTPUT/VERSION as a C++ session, for one thread at a time.
+    """The export in OUTPUT/VERSION as a C++ session; several threads may call `run` at a time.
 
-    `close` or `with` frees it.
+    `close` or `with` frees it, once no thread uses it any more.
 
     Attributes:
       signatures: name -> (inputs, outputs), each name -> (tensor's name, data type).
@@ -82,12 +82,12 @@ class Session(contextlib.AbstractContextManager):
             for library in text_ops:
                 loaded = self._c.TF_LoadLibrary(library.encode(), self._status)
                 self._c.TF_DeleteLibraryHandle(loaded)  # its operations stay registered
-                self._check()
+                self._check(self._status)
             tags = byref(c_char_p(b"serve"))
             self._session = self._c.TF_LoadSessionFromSavedModel(
                 options, None, path.encode(), tags, 1, self._graph, meta, self._status
             )
-            self._check()
+            self._check(self._status)
             data, length = (c_size_t * 2).from_address(meta)  # the first fields of TF_Buffer
             self.signatures = _signatures(ctypes.string_at(data, length))
         except BaseException:
@@ -119,6 +119,7 @@ class Session(contextlib.AbstractContextManager):
         feeds = (Output * len(places))(*(self._output(name) for name, _ in places.values()))
         fetches = (Output * len(results))(*(self._output(name) for name, _ in results.values()))
         values, out = (c_void_p * len(places))(), (c_void_p * len(results))()
+        status = self._c.TF_NewStatus()
         try:
             for number, (name, (_, dtype)) in enumerate(places.items()):
                 values[number] = self._tensor(inputs[name], dtype)
@@ -134,11 +135,12 @@ class Session(contextlib.AbstractContextManager):
                 None,
                 0,
                 None,
-                self._status,
+                status,
             )
-            self._check()
+            self._check(status)
             return {name: self._values(tensor) for name, tensor in zip(results, out, strict=True)}
         finally:
+            self._c.TF_DeleteStatus(status)
             for tensor in filter(None, [*values, *out]):
                 self._c.TF_DeleteTensor(tensor)
 
@@ -153,9 +155,9 @@ class Session(contextlib.AbstractContextManager):
             raise ValueError(f"The inputs are {sorted(places)}, not {sorted(inputs)}.")
         return places, results
 
-    def _check(self) -> None:
-        if self._c.TF_GetCode(self._status):
-            raise RuntimeError(self._c.TF_Message(self._status).decode(errors="replace"))
+    def _check(self, status: int) -> None:
+        if self._c.TF_GetCode(status):
+            raise RuntimeError(self._c.TF_Message(status).decode(errors="replace"))
 
     def _output(self, name: str) -> Output:
         operation, _, index = name.partition(":")

@@ -26,6 +26,7 @@ import tensorflow_text  # noqa: E402, F401  registers the tokenizer's operations
 
 MAX_BYTES = 8 * 2**20  # of a request
 MAX_WAITING = 64  # requests; more are refused
+TIMEOUT_S = 60.0  # of a connection that sends nothing
 _PATH = re.compile(r"/v1/models/([^/:]+)(?:/versions/(\d+))?(?::(predict|classify))?")
 # The codes of TensorFlow Serving that are not 400.
 _HTTP_CODES = {tf.errors.NotFoundError: 404, tf.errors.ResourceExhaustedError: 503}
@@ -77,6 +78,8 @@ class ServedModel:
         examples = request.get("examples")
         if not isinstance(examples, list) or not examples:
             raise BadRequestError("`examples` must be a list of at least one object")
+        if not {"classes", "scores"} <= set(signature.structured_outputs):
+            raise BadRequestError("`signature_name` must be a signature for classification")
         serialized = tf.constant([_example(each).SerializeToString() for each in examples])
         outputs = signature(**{_only(specs): serialized})
         classes, scores = (_plain(outputs[name].numpy()) for name in ("classes", "scores"))
@@ -85,7 +88,7 @@ class ServedModel:
 
     def _signature(self, request: dict[str, Any], default: str) -> tuple[Any, dict[str, Any]]:
         name = request.get("signature_name", default)
-        if name not in self._loaded.signatures:
+        if name not in list(self._loaded.signatures):  # a name may be any JSON value
             names = sorted(self._loaded.signatures)
             raise BadRequestError(f"the signatures are {names}. Received: {name!r}", 404)
         signature = self._loaded.signatures[name]
@@ -110,7 +113,9 @@ def _columns(rows: Any, specs: dict[str, Any]) -> dict[str, list[Any]]:
 
 def _tensor(spec: tf.TensorSpec, value: Any) -> tf.Tensor:
     try:
-        tensor = tf.constant(_decoded(value), spec.dtype)
+        tensor = tf.constant(_decoded(value), tf.int64 if spec.dtype.is_integer else spec.dtype)
+        if spec.dtype.is_integer:
+            tensor = _narrowed(tensor, spec.dtype)
     except (TypeError, ValueError, OverflowError) as error:
         raise BadRequestError(f"`{spec.name}` must be {spec.dtype.name}: {error}") from None
     if not spec.shape.is_compatible_with(tensor.shape):
@@ -118,6 +123,13 @@ def _tensor(spec: tf.TensorSpec, value: Any) -> tf.Tensor:
             f"`{spec.name}` must have the shape {spec.shape}. Received: {tensor.shape}"
         )
     return tensor
+
+
+def _narrowed(tensor: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+    """Return int64 as `dtype`; `tf.constant` would silently drop bits."""
+    if tf.reduce_any((tensor < dtype.min) | (tensor > dtype.max)):
+        raise OverflowError(f"the values must be between {dtype.min} and {dtype.max}")
+    return tf.cast(tensor, dtype)
 
 
 def _decoded(value: Any) -> Any:
@@ -154,14 +166,23 @@ def _example(values: Any) -> tf.train.Example:
         for each in value if isinstance(value, list) else [value]:
             if not isinstance(each, str):
                 raise BadRequestError(f"`{name}` must be a string. Received: {each!r}")
-            example.features.feature[name].bytes_list.value.append(each.encode())
+            try:
+                example.features.feature[name].bytes_list.value.append(each.encode())
+            except UnicodeEncodeError as error:
+                raise BadRequestError(f"`{name}` is not Unicode: {error}") from None
     return example
+
+
+def _reason(error: tf.errors.OpError) -> str:
+    """Return the error's message without the places in the graph."""
+    return error.message.rpartition("unavailable>\n")[2].partition("\n\t [[")[0]
 
 
 class Server(http.server.ThreadingHTTPServer):
     """An HTTP server for models by name; each request has a thread."""
 
     daemon_threads = True
+    request_queue_size = MAX_WAITING
 
     def __init__(self, address: tuple[str, int], models: dict[str, ServedModel]) -> None:
         super().__init__(address, _Handler)
@@ -171,6 +192,7 @@ class Server(http.server.ThreadingHTTPServer):
 
 class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    timeout = TIMEOUT_S
     server: Server
 
     def do_GET(self) -> None:
@@ -188,7 +210,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         except BadRequestError as error:
             code, body = error.code, {"error": str(error)}
         except tf.errors.OpError as error:
-            code, body = _HTTP_CODES.get(type(error), 400), {"error": error.message}
+            code, body = _HTTP_CODES.get(type(error), 400), {"error": _reason(error)}
         finally:
             self.server.free.release()
         self._send(code, body)
@@ -198,7 +220,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if not found or bool(found[3]) != wants_method:
             raise BadRequestError(f"unknown path {self.path!r}", 404)
         model = self.server.models.get(found[1])
-        if model is None or found[2] and int(found[2]) != model.version:
+        if model is None or found[2] not in (None, str(model.version)):
             names = [f"{name}/versions/{m.version}" for name, m in self.server.models.items()]
             raise BadRequestError(f"the models are {sorted(names)}", 404)
         return model, found[3]
@@ -214,7 +236,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         model, method = self._model(wants_method=True)
         try:
             request = json.loads(body)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise BadRequestError(f"the request is not JSON: {error}") from None
         if not isinstance(request, dict):
             raise BadRequestError("the request must be a JSON object")
@@ -222,9 +244,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _body(self) -> bytes:
         length = self.headers.get("Content-Length", "")
-        if not length.isdigit() or int(length) > MAX_BYTES:
+        is_number = re.fullmatch("[0-9]{1,18}", length)
+        if not is_number or int(length) > MAX_BYTES:
             self.close_connection = True  # the body is not read
-            code = 413 if length.isdigit() else 411
+            code = 413 if is_number else 411
             raise BadRequestError(f"a request must have at most {MAX_BYTES} bytes", code)
         return self.rfile.read(int(length))
 
@@ -233,6 +256,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.send_response(code)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
+        if self.close_connection:
+            self.send_header("Connection", "close")
         self.end_headers()
         self.wfile.write(data)
 

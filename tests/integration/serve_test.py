@@ -4,13 +4,15 @@ import concurrent.futures
 import http.client
 import json
 import pathlib
+import socket
 import threading
 from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
 
-from examples.serve import ServedModel, Server
+from examples import serve
+from examples.serve import BadRequestError, ServedModel, Server
 
 pytestmark = pytest.mark.slow
 
@@ -85,6 +87,11 @@ def test_status(ask: Ask):
         ("fill_mask:classify", {"examples": [{"text": "a"}]}, 404, "signatures are"),
         ("other:predict", {"inputs": "a"}, 404, "['encoder/versions/1', 'fill_mask/versions/1']"),
         ("fill_mask/versions/2:predict", {"inputs": "a"}, 404, "models are"),
+        ("encoder:predict", {"inputs": IDS | {"input_word_ids": [[2, 2**40, 3]]}}, 400, "between"),
+        ("encoder:predict", {"inputs": IDS | {"input_word_ids": [[2, -5, 3]]}}, 400, "= -5 is not"),
+        ("fill_mask:predict", b"[" * 100_000, 400, "not JSON"),
+        ("fill_mask:predict", {"signature_name": ["x"], "inputs": "a"}, 404, "signatures are"),
+        (f"fill_mask/versions/{'9' * 5000}:predict", {"inputs": "a"}, 404, "models are"),
         ("fill_mask:train", {"inputs": "a"}, 404, "unknown path"),
         ("fill_mask", {"inputs": "a"}, 404, "unknown path"),
         ("fill_mask:predict", None, 404, "unknown path"),
@@ -96,9 +103,32 @@ def test_bad_requests(ask: Ask, path: str, body: object, code: int, error: str):
     assert ask("fill_mask:predict", {"instances": ["[MASK]"]})[0] == 200
 
 
-def test_a_request_that_is_too_large_is_not_read(ask: Ask):
-    code, body = ask("fill_mask:predict", b"{}", {"Content-Length": str(2**40)})
-    assert (code, "at most 8388608 bytes" in body["error"]) == (413, True)
+@pytest.mark.parametrize(
+    ("length", "code"), [(str(2**40), 413), ("-1", 411), ("9" * 5000, 411), ("\u00b2", 411)]
+)
+def test_a_request_that_is_too_large_is_not_read(ask: Ask, length: str, code: int):
+    answer = ask("fill_mask:predict", b"{}", {"Content-Length": length})
+    assert answer[0] == code and "at most 8388608 bytes" in answer[1]["error"]
+
+
+def test_a_client_that_sends_nothing_is_disconnected(server: Server, monkeypatch):
+    """It would keep one of the places for requests."""
+    monkeypatch.setattr(server.RequestHandlerClass, "timeout", 0.2)
+    with socket.create_connection(("localhost", server.server_port), 30) as client:
+        client.sendall(b"POST /v1/models/fill_mask:predict HTTP/1.1\r\nContent-Length: 9\r\n\r\n")
+        assert client.recv(1) == b""
+
+
+def test_classification_takes_signatures_for_it(server: Server):
+    model = server.models["fill_mask"]
+    request = {"signature_name": "serving_default", "examples": [{"text": "a"}]}
+    with pytest.raises(BadRequestError, match="must be a signature for classification"):
+        model.classify(request)
+
+
+def test_text_that_is_not_unicode_is_refused():
+    with pytest.raises(BadRequestError, match="`text` is not Unicode"):
+        serve._example({"text": "\ud800"})
 
 
 def test_bytes_in_base64_are_the_text(ask: Ask):

@@ -1,0 +1,216 @@
+"""Ask an export for minutes, from several threads at a time, and check every answer.
+
+    python -m benchmarks.load --export=export/reviews --seconds=300
+
+The newest version in the folder, a classifier or regressor of single texts, answers in two ways in
+turn: through TensorFlow's C API in this process, which does not import TensorFlow's Python package,
+and behind examples/serve.py over sockets. Each thread sends requests of 1 to 16 random texts, and
+one malformed request in ten. An answer is wrong if a number differs by more than 1e-5 from that of
+the same text alone. At the end, 72 requests without bodies arrive at the server, which takes 64 at
+a time: the others must get 503.
+
+The output is a JSON line about the machine and one for each way. `requests_per_s`, `texts_per_s`,
+`p50_ms` and `p99_ms` count the well-formed requests. `rss_mb` is the resident memory of the process
+that answers, after 10 % of the time and at the end; through the C API this includes the threads
+that ask. `wrong` counts wrong answers, `accepted` malformed requests that got no error, and
+`refused_503` how many of the 72 got 503. The exit status is 1 if any of these is not as it should
+be. Any other error ends the benchmark.
+"""
+
+import array
+import concurrent.futures
+import dataclasses
+import json
+import os
+import random
+import time
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Protocol
+
+from albert_tf.runtime import commands
+from albert_tf.runtime.bounds import POSITIVE, one_of
+from albert_tf.runtime.errors import InputNotFoundError
+from benchmarks import workers
+from benchmarks.load_targets import BEYOND, CApi, Rest
+
+TOLERANCE = 1e-5
+MAX_TEXTS, MAX_WORDS, POOL = 16, 150, 200
+MALFORMED_SHARE = 0.1
+EARLY = 0.1  # share of the time after which memory is read first
+_TARGETS: dict[str, Callable[[str], Any]] = {"c-api": CApi, "rest": Rest}
+# Plain words, others, and what tokenizers stumble over.
+_WORDS = (
+    *"the a of story film music value it was is not and but very gripping dull long slow".split(),
+    *(
+        "naïve",
+        "漢字",
+        "🙂",
+        "ﬁn",
+        "1,000.50",
+        "don't",
+        "\x00",
+        "\u200b",
+        "e\u0301",
+        "\uffff",
+        "x" * 40,
+    ),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class LoadOptions(commands.CommandOptions):
+    """The command line of `benchmarks.load`."""
+
+    export: str = commands.option("the folder OUTPUT of a SavedModel export")
+    targets: Annotated[str, one_of("c-api", "rest", "c-api,rest")] = commands.option(
+        "the ways to ask: c-api, rest, or both", "c-api,rest"
+    )
+    seconds: Annotated[float, POSITIVE] = commands.option("seconds for each way", 300.0)
+    threads: Annotated[int, POSITIVE] = commands.option("threads that ask at the same time", 8)
+    seed: int = commands.option("seed of the texts and requests", 0)
+    dry_run: bool = commands.option("check the options, but ask nothing", False)
+
+
+class Target(Protocol):
+    """What answers.
+
+    Attributes:
+      pid: its process.
+      num_malformed: the number of malformed requests that it knows.
+    """
+
+    pid: int
+    num_malformed: int
+
+    def ask(self, texts: Sequence[str]) -> list[list[float]]:
+        """Return the probabilities or the score of each text."""
+
+    def refuses(self, number: int) -> bool:
+        """Send malformed request `number` and return True if it got the error that it should."""
+
+
+@dataclasses.dataclass
+class Tally:
+    """What a thread saw."""
+
+    times_ms: array.array = dataclasses.field(default_factory=lambda: array.array("d"))
+    texts: int = 0
+    malformed: int = 0
+    wrong: int = 0
+    accepted: int = 0
+    largest_difference: float = 0.0
+
+
+def main(options: LoadOptions) -> int:
+    """Measure and print the lines; return the exit status."""
+    if not os.path.isdir(options.export) or not any(map(str.isdigit, os.listdir(options.export))):
+        raise InputNotFoundError(
+            f"--export={options.export} must be a folder with a version, such as "
+            f"{options.export}/1/saved_model.pb, as albert_tf.export writes it."
+        )
+    if options.dry_run:
+        print(json.dumps({"targets": options.targets.split(",")}))
+        return 0
+    print(json.dumps({"cpu": workers.cpu(), "export": options.export}), flush=True)
+    lines = []
+    for name in options.targets.split(","):
+        with _TARGETS[name](options.export) as target:
+            lines.append({"target": name} | measure(target, options))
+            lines[-1] |= target.beyond_the_limit() if isinstance(target, Rest) else {}
+        print(json.dumps(lines[-1]), flush=True)
+    return int(any(is_bad(line) for line in lines))
+
+
+def is_bad(line: dict[str, Any]) -> bool:
+    """Return True if a request got what it should not get."""
+    return bool(line["wrong"] or line["accepted"] or line.get("refused_503", BEYOND) != BEYOND)
+
+
+def measure(target: Target, options: LoadOptions) -> dict[str, Any]:
+    """Ask from all threads and return what they saw."""
+    draw = random.Random(options.seed)
+    pool = [random_text(draw) for _ in range(POOL)]
+    alone = [target.ask([text])[0] for text in pool]
+    start = time.monotonic()
+    end = start + options.seconds
+    with concurrent.futures.ThreadPoolExecutor(options.threads) as threads:
+        jobs = [
+            threads.submit(_ask_until, end, target, pool, alone, random.Random(draw.random()))
+            for _ in range(options.threads)
+        ]
+        early = _memory_at(start + EARLY * options.seconds, jobs, target.pid)
+        late = _memory_at(end, jobs, target.pid)
+        tallies = [job.result() for job in jobs]
+    seconds = time.monotonic() - start
+    times = [each for tally in tallies for each in tally.times_ms]
+    totals = {
+        name: sum(getattr(tally, name) for tally in tallies)
+        for name in ("malformed", "wrong", "accepted")
+    }
+    return {
+        "seconds": round(seconds, 1),
+        "threads": options.threads,
+        "requests": len(times),
+        "requests_per_s": round(len(times) / seconds, 1),
+        "texts_per_s": round(sum(tally.texts for tally in tallies) / seconds, 1),
+        **workers.percentiles(times),
+        "rss_mb": [early, late],
+        **totals,
+        "largest_difference": max(tally.largest_difference for tally in tallies),
+    }
+
+
+def random_text(draw: random.Random) -> str:
+    """Return a text of up to `MAX_WORDS` words; most are short, and some are empty."""
+    count = int(MAX_WORDS * draw.random() ** 3)
+    return " ".join(draw.choices(_WORDS, k=count))
+
+
+def largest_difference(rows: Sequence[Sequence[float]], wanted: Sequence[Sequence[float]]) -> float:
+    """Return the largest difference between numbers; infinity if there are more of one."""
+    if [len(row) for row in rows] != [len(row) for row in wanted]:
+        return float("inf")
+    pairs = zip(sum(map(list, rows), []), sum(map(list, wanted), []), strict=True)
+    return max(abs(a - b) for a, b in pairs)
+
+
+def _ask_until(
+    end: float,
+    target: Target,
+    pool: Sequence[str],
+    alone: Sequence[Sequence[float]],
+    draw: random.Random,
+) -> Tally:
+    tally = Tally()
+    while time.monotonic() < end:
+        if draw.random() < MALFORMED_SHARE:
+            tally.malformed += 1
+            tally.accepted += not target.refuses(draw.randrange(target.num_malformed))
+            continue
+        rows = [draw.randrange(len(pool)) for _ in range(draw.randint(1, MAX_TEXTS))]
+        start = time.perf_counter()
+        answer = target.ask([pool[row] for row in rows])
+        tally.times_ms.append(1000 * (time.perf_counter() - start))
+        tally.texts += len(rows)
+        difference = largest_difference(answer, [alone[row] for row in rows])
+        tally.largest_difference = max(tally.largest_difference, difference)
+        tally.wrong += difference > TOLERANCE
+    return tally
+
+
+def _memory_at(moment: float, jobs: Sequence[concurrent.futures.Future], pid: int) -> float:
+    """Wait for a moment, or for the first error, and return the memory of a process in MB."""
+    seconds = max(0.0, moment - time.monotonic())
+    concurrent.futures.wait(jobs, seconds, concurrent.futures.FIRST_EXCEPTION)
+    return rss_mb(pid)
+
+
+def rss_mb(pid: int) -> float:
+    """Return the resident memory of a process in MB."""
+    with open(f"/proc/{pid}/statm", encoding="ascii") as file:
+        pages = int(file.read().split()[1])
+    return round(pages * os.sysconf("SC_PAGE_SIZE") / 1e6, 1)
+
+
+if __name__ == "__main__":
+    commands.run(main, LoadOptions, __doc__)

@@ -1,0 +1,180 @@
+"""The two ways in which `benchmarks.load` asks an export: the C API, and REST over sockets."""
+
+import contextlib
+import http.client
+import json
+import os
+import select
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from examples.c_api import Session
+
+MAX_WAITING = 64  # of examples/serve.py
+BEYOND = 8  # requests to send beyond them
+_TIMEOUT_S = 60.0
+_PATH = "/v1/models/model:predict"
+_SERVER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "examples", "serve.py")
+_IDS = {"input_word_ids": [[2, 7, 3]], "input_mask": [[1, 1, 1]], "input_type_ids": [[0, 0, 0]]}
+_SHAPES = _IDS | {"input_mask": [[1, 1]]}
+_UNKNOWN_ID = _IDS | {"input_word_ids": [[2, 10**8, 3]]}
+_NEGATIVE_ID = _IDS | {"input_word_ids": [[2, -5, 3]]}
+_TOO_LONG = {name: [[1] * 10_000] for name in _IDS}
+_NO_PIECES: dict[str, Any] = {name: [[]] for name in _IDS}
+
+
+class CApi(contextlib.AbstractContextManager):
+    """The newest version of an export in a session of the C API; see `load.Target`."""
+
+    _MALFORMED: tuple[tuple[dict[str, Any], str], ...] = (
+        ({"txt": ["a"]}, "serving_default"),
+        ({}, "serving_default"),
+        ({"text": [["a"], ["b", "c"]]}, "serving_default"),
+        ({"text": ["a"]}, "none"),
+        ({"inputs": ["no tf.Example"]}, "classify"),
+        *((ids, "tokens") for ids in (_SHAPES, _UNKNOWN_ID, _NEGATIVE_ID, _TOO_LONG, _NO_PIECES)),
+    )
+    num_malformed = len(_MALFORMED)
+
+    def __init__(self, export: str) -> None:
+        version = max((name for name in os.listdir(export) if name.isdigit()), key=int)
+        self._session, self.pid = Session(os.path.join(export, version)), os.getpid()
+
+    def __exit__(self, *_: object) -> None:
+        self._session.close()
+
+    def ask(self, texts: Sequence[str]) -> list[list[float]]:
+        """Return the probabilities or the score of each text."""
+        outputs = self._session.run({"text": list(texts)})
+        if "probabilities" in outputs:
+            return outputs["probabilities"]
+        return [[score] for score in outputs["score"]]
+
+    def refuses(self, number: int) -> bool:
+        """Run malformed inputs and return True if that is an error."""
+        try:
+            self._session.run(*self._MALFORMED[number])
+        except (RuntimeError, ValueError):
+            return True
+        return False
+
+
+def _tokens(ids: dict[str, Any]) -> dict[str, Any]:
+    return {"signature_name": "tokens", "inputs": ids}
+
+
+class Rest(contextlib.AbstractContextManager):
+    """examples/serve.py in a process of its own; see `load.Target`."""
+
+    _MALFORMED: tuple[tuple[Any, int], ...] = (
+        (b"{", 400),
+        (b"\xff\xfe", 400),
+        (b"[" * 100_000, 400),
+        (b'{"instances": ["\\ud800"]}', 400),
+        ([], 400),
+        ({}, 400),
+        ({"instances": []}, 400),
+        ({"instances": [None]}, 400),
+        ({"instances": [["a"]]}, 400),
+        ({"instances": [{"txt": "a"}]}, 400),
+        ({"instances": [{"b64": "%"}]}, 400),
+        ({"inputs": "a", "instances": ["a"]}, 400),
+        ({"inputs": {"text": 1.5}}, 400),
+        ({"inputs": ["a"], "signature_name": "none"}, 404),
+        ({"inputs": ["a"], "signature_name": ["serving_default"]}, 404),
+        ({"inputs": ["no tf.Example"], "signature_name": "classify"}, 400),
+        *(
+            (_tokens(ids), 400)
+            for ids in (_SHAPES, _UNKNOWN_ID, _NEGATIVE_ID, _TOO_LONG, _NO_PIECES, {})
+        ),
+        (_tokens(_IDS | {"input_word_ids": [[2, 2**40, 3]]}), 400),
+    )
+    num_malformed = len(_MALFORMED)
+
+    def __init__(self, export: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, _SERVER, "localhost:0", f"model={export}"],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.pid = self._process.pid
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()  # serving model on http://localhost:PORT
+        if not line:
+            raise ChildProcessError(f"The server ended with status {self._process.wait()}.")
+        self._port = int(line.rpartition(":")[2])
+        self._local = threading.local()  # each thread has a connection
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        self._process.wait()
+
+    def ask(self, texts: Sequence[str]) -> list[list[float]]:
+        """Return the probabilities or the score of each text."""
+        code, body = self._post(_encoded({"instances": list(texts)}))
+        if code != 200:
+            raise RuntimeError(f"The server answered {code}: {body}")
+        return _rows(body)
+
+    def refuses(self, number: int) -> bool:
+        """Send a malformed request and return True if it gets the right code and a reason."""
+        request, wanted = self._MALFORMED[number]
+        code, body = self._post(request if isinstance(request, bytes) else _encoded(request))
+        return code == wanted and bool(body.get("error"))
+
+    def beyond_the_limit(self) -> dict[str, Any]:
+        """Return `refused_503`: how many of `MAX_WAITING` + 8 requests without bodies got 503.
+
+        The others then get their bodies.
+
+        Raises:
+          RuntimeError: one of them gets anything but its answer.
+        """
+        body = _encoded({"instances": ["a text"]})
+        wanted = self._post(body)
+        requests = [self._begin(len(body)) for _ in range(MAX_WAITING + BEYOND)]
+        sockets, give_up = [request.sock for request in requests], time.monotonic() + _TIMEOUT_S
+        while len(select.select(sockets, [], [], 0)[0]) < BEYOND and time.monotonic() < give_up:
+            time.sleep(0.1)  # until those beyond the limit have their answers
+        answers = [self._finish(request, body) for request in requests]
+        if wrong := [answer for answer in answers if answer[0] != 503 and answer != wanted]:
+            raise RuntimeError(f"A request within the limit got {wrong[0]}.")
+        return {"refused_503": len(answers) - answers.count(wanted)}
+
+    def _begin(self, length: int) -> http.client.HTTPConnection:
+        """Send a request without its body."""
+        connection = http.client.HTTPConnection("localhost", self._port, timeout=_TIMEOUT_S)
+        connection.putrequest("POST", _PATH)
+        connection.putheader("Content-Length", str(length))
+        connection.endheaders()
+        return connection
+
+    def _finish(self, connection: http.client.HTTPConnection, body: bytes) -> tuple[int, Any]:
+        """Send the body and return the code and the answer."""
+        with contextlib.closing(connection):
+            with contextlib.suppress(ConnectionError):  # a refused request is answered before
+                connection.send(body)
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())
+
+    def _post(self, body: bytes) -> tuple[int, Any]:
+        if not hasattr(self._local, "connection"):
+            self._local.connection = http.client.HTTPConnection(
+                "localhost", self._port, timeout=_TIMEOUT_S
+            )
+        self._local.connection.request("POST", _PATH, body)
+        answer = self._local.connection.getresponse()
+        return answer.status, json.loads(answer.read())
+
+
+def _encoded(request: Any) -> bytes:
+    return json.dumps(request).encode()
+
+
+def _rows(body: dict[str, Any]) -> list[list[float]]:
+    """Return the probabilities of a classifier's predictions, the scores of a regressor's."""
+    return [row["probabilities"] if isinstance(row, dict) else [row] for row in body["predictions"]]
