@@ -107,7 +107,7 @@ class Rest(contextlib.AbstractContextManager):
         if not line:
             raise ChildProcessError(f"The server ended with status {self._process.wait()}.")
         self._port = int(line.rpartition(":")[2])
-        self._local = threading.local()  # each thread has a connection
+        self._local = threading.local()  # each thread has a connection, which it keeps busy
 
     def __exit__(self, *_: object) -> None:
         self._process.terminate()
@@ -135,7 +135,7 @@ class Rest(contextlib.AbstractContextManager):
           RuntimeError: one of them gets anything but its answer.
         """
         body = _encoded({"instances": ["a text"]})
-        wanted = self._post(body)
+        wanted = self._finish(self._begin(len(body)), body)
         requests = [self._begin(len(body)) for _ in range(MAX_WAITING + BEYOND)]
         sockets, give_up = [request.sock for request in requests], time.monotonic() + _TIMEOUT_S
         while len(select.select(sockets, [], [], 0)[0]) < BEYOND and time.monotonic() < give_up:
