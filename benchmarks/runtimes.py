@@ -13,11 +13,11 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-from albert_tf.text.tokenizer import load_tokenizer
+from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from albert_tf.text.truncation import truncated_lengths
 from benchmarks.workers import System, answer_requests
 
@@ -56,7 +56,7 @@ def onnx_runtime(folder: str, cores: int) -> System:
     session = onnxruntime.InferenceSession(os.path.join(folder, "model.onnx"), options)
     names = [output.name for output in session.get_outputs()]
     return System(
-        lambda ids: _values(dict(zip(names, session.run(None, ids), strict=True))), Ids(folder)
+        lambda ids: _values(dict(zip(names, session.run(None, ids), strict=True))), Ids.of(folder)
     )
 
 
@@ -77,7 +77,7 @@ def openvino(folder: str, cores: int, precision: str = "f32") -> System:
         ports = ((name, port) for port in model.outputs for name in port.names)
         return _values({name: outputs[port] for name, port in ports})
 
-    return System(run, Ids(folder))
+    return System(run, Ids.of(folder))
 
 
 def litert(folder: str, cores: int) -> System:
@@ -86,7 +86,7 @@ def litert(folder: str, cores: int) -> System:
 
     interpreter = Interpreter(os.path.join(folder, "model.tflite"), num_threads=cores)
     run = interpreter.get_signature_runner()
-    return System(lambda ids: _values(run(**ids)), Ids(folder))
+    return System(lambda ids: _values(run(**ids)), Ids.of(folder))
 
 
 RUNTIMES: dict[str, Callable[..., System]] = {
@@ -99,16 +99,17 @@ RUNTIMES: dict[str, Callable[..., System]] = {
 
 
 class Ids:
-    """The inputs of an export that takes ids.
+    """The inputs of a model that takes ids, at most `seq_length` a row."""
 
-    Args:
-      folder: an export with tokenizer/ and config.json.
-    """
+    def __init__(self, tokenizer: Tokenizer, seq_length: int) -> None:
+        self._tokenizer, self._seq_length = tokenizer, seq_length
 
-    def __init__(self, folder: str) -> None:
+    @classmethod
+    def of(cls, folder: str) -> Self:
+        """Return the inputs of an export with tokenizer/ and config.json."""
         with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
-            self._seq_length = json.load(file)["task"]["seq_length"]
-        self._tokenizer = load_tokenizer(os.path.join(folder, "tokenizer"))
+            seq_length = json.load(file)["task"]["seq_length"]
+        return cls(load_tokenizer(os.path.join(folder, "tokenizer")), seq_length)
 
     def __call__(self, texts: Sequence[Any]) -> dict[str, np.ndarray]:
         """Return the encoder's inputs, int32 [B, S], where S is the length of the longest text."""

@@ -13,6 +13,8 @@ import sys
 import tempfile
 from collections.abc import Callable
 
+import numpy as np
+
 from benchmarks import runtimes
 from benchmarks.workers import System, answer_requests
 
@@ -93,34 +95,28 @@ def tf_models_official(
 
 
 def hf_torch(preset: str, tokenizer_path: str, seq_length: int, folder: str, cores: int) -> System:
-    """Return the torch classifier of transformers, which pads to the longest text."""
+    """Return the torch classifier of transformers, fed with ids padded to the longest text."""
     import torch
     from transformers import AlbertConfig as HfConfig
-    from transformers import AlbertForSequenceClassification, AlbertTokenizer
+    from transformers import AlbertForSequenceClassification
 
     from albert_tf.models.config import AlbertConfig
     from albert_tf.text.tokenizer import load_tokenizer
     from benchmarks.systems.hf_config import hf_config
     from benchmarks.workloads import Workload
 
-    ours = load_tokenizer(tokenizer_path)
-    os.makedirs(folder)
-    with open(os.path.join(folder, "spiece.model"), "wb") as file:
-        file.write(ours.model)
-    tokenize = AlbertTokenizer.from_pretrained(folder)
-    config = AlbertConfig.from_preset(preset).replace(vocab_size=ours.vocab_size)
+    tokenizer = load_tokenizer(tokenizer_path)
+    config = AlbertConfig.from_preset(preset).replace(vocab_size=tokenizer.vocab_size)
     keys = hf_config(Workload(config, 1, seq_length, 1))
     model = AlbertForSequenceClassification(HfConfig(**keys)).eval()
     torch.set_num_threads(cores)
 
-    def classify(texts: list[str]) -> list[list[float]]:
-        batch = tokenize(
-            texts, padding=True, truncation=True, max_length=seq_length, return_tensors="pt"
-        )
+    def classify(ids: dict[str, np.ndarray]) -> list[list[float]]:
+        # In the order of the model's arguments: words, mask, types.
         with torch.inference_mode():
-            return model(**batch).logits.softmax(-1).tolist()
+            return model(*map(torch.from_numpy, ids.values())).logits.softmax(-1).tolist()
 
-    return System(classify)
+    return System(classify, runtimes.Ids(tokenizer, seq_length))
 
 
 SYSTEMS: dict[str, Builder] = {

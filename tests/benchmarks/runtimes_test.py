@@ -17,7 +17,7 @@ def test_ids_are_those_of_the_model_padded_to_the_longest(small_tokenizer, tmp_p
     task = ClassifierTask(("no", "yes"), seq_length=24, pair=pair)
     small_tokenizer.save(tmp_path / "tokenizer")
     (tmp_path / "config.json").write_text(json.dumps({"task": {"seq_length": 24}}))
-    find = Ids(str(tmp_path))
+    find = Ids.of(str(tmp_path))
     texts = [[a, b] for a in TEXTS for b in TEXTS] if pair else TEXTS
     examples = [TextExample(*text) if pair else TextExample(text) for text in texts]
     sequences = featurize_texts(examples, small_tokenizer, task).sequences
