@@ -4,10 +4,10 @@
 
 The run is a classifier, also with several labels, or a regressor, of texts or of pairs. It is
 exported to a temporary folder in each format, and each system answers in a process of its own, in
-turn with the others: the SavedModel in float32 and bfloat16, ONNX Runtime, OpenVINO in both
-precisions, LiteRT in float32 and int8, the SavedModel with only --depths layers and, for a
-classifier whose layers share one block, its early exit. All get plain texts: for the runtimes that
-take ids, our tokenizer makes them in Python, and this is timed too.
+turn with the others: the SavedModel in float32 and bfloat16, ONNX Runtime in float32 and int8,
+OpenVINO in float32 and bfloat16, LiteRT in float32 and int8, the SavedModel with only --depths
+layers and, for a classifier whose layers share one block, its early exit. All get plain texts: for
+the runtimes that take ids, our tokenizer makes them in Python, and this is timed too.
 
 There is a table for each load: 1 or 32 texts of 10 pieces, of a quarter of task.seq_length and of
 task.seq_length. `p50` and `p95` (20 or more rounds) are wall-clock times of a request, and MB is
@@ -73,6 +73,9 @@ CANDIDATES = {
     "saved-model": Candidate(("saved_model",)),
     "saved-model-bf16": Candidate(("saved_model",), {"precision": "mixed_bfloat16"}),
     "onnx-runtime": Candidate(("onnx_runtime",), _ONNX, ("onnx", "onnxruntime")),
+    "onnx-runtime-int8": Candidate(
+        ("onnx_runtime",), _ONNX | {"quantization": "int8"}, ("onnx", "onnxruntime")
+    ),
     "openvino": Candidate(("openvino", "f32"), _ONNX, ("onnx", "openvino")),
     "openvino-bf16": Candidate(("openvino", "bf16"), _ONNX, ("onnx", "openvino")),
     "litert": Candidate(("litert",), {"format": "litert"}),
