@@ -20,15 +20,22 @@ def main(path: str, texts: list[str]) -> None:
     signature = model.signatures["serving_default"]
     inputs = sorted(signature.structured_input_signature[1])
     outputs = sorted(signature.structured_outputs)
-    if inputs != ["text"] or not {"pieces", "label", "labels"} & set(outputs):
+    if inputs != ["text"] or not {"pieces", "label", "labels", "embedding"} & set(outputs):
         print(
             f"ask.py: error: this export takes {', '.join(inputs)} and returns "
             f"{', '.join(outputs)}: this script needs one that takes text and returns pieces, a "
-            "label or labels",
+            "label, labels or an embedding",
             file=sys.stderr,
         )
         sys.exit(2)
     answers = signature(text=tf.constant(texts))
+    if "embedding" in answers:  # the other texts by the cosine of their angle to the first
+        vectors = tf.math.l2_normalize(answers["embedding"], axis=1).numpy()
+        cosines = vectors @ vectors[0]
+        print(texts[0])
+        for row in sorted(range(1, len(texts)), key=lambda row: -cosines[row]):
+            print(f"    {cosines[row]:.2f} {texts[row]}")
+        return
     for row, text in enumerate(texts):
         print(text)
         if "pieces" in answers:  # fill-mask
@@ -52,8 +59,8 @@ def main(path: str, texts: list[str]) -> None:
 if __name__ == "__main__":
     if len(sys.argv) < 3 or not os.path.isfile(os.path.join(sys.argv[1], "saved_model.pb")):
         print(
-            "usage: python ask.py OUTPUT/VERSION TEXT... (a fill-mask, classifier or multi-label "
-            "export)"
+            "usage: python ask.py OUTPUT/VERSION TEXT... (a fill-mask, classifier, multi-label "
+            "or embedding export)"
         )
         sys.exit(2)
     main(sys.argv[1], sys.argv[2:])

@@ -13,7 +13,7 @@ def test_every_command_parses(tmp_path: pathlib.Path, capsys):
     demo.main(demo.DemoOptions(str(tmp_path / "demo"), dry_run=True))
     lines = capsys.readouterr().out.splitlines()
     command_lines = [line.split()[1:] for line in lines if line.startswith("   python -m ")]
-    assert len(command_lines) == 10
+    assert len(command_lines) == 14
     for command in command_lines:
         assert commands.parse(options_of(command[1]), command[1:], "", command[1])
     assert not (tmp_path / "demo").exists()
@@ -47,6 +47,7 @@ def test_the_table_shows_the_figures(tmp_path: pathlib.Path):
             "verdict/pair": "above chance",
         },
         "finetuned/result.json": {"accuracy": 0.5, "standard_error": 0.02, "baseline": 0.125},
+        "shipped/finetuned/result.json": {"accuracy": 0.75, "standard_error": 0.01},
         "costs.json": {"seconds": {"pretraining": 120.0, "corpus": 60.0}, "memory_gb": 1.5},
     }
     for name, values in files.items():
@@ -62,6 +63,7 @@ def test_the_table_shows_the_figures(tmp_path: pathlib.Path):
         "75.0% ± 1.0%",
         "above chance",
         "50.0% ± 2.0%",
+        "albert-mini-en, in one epoch, 75.0% ± 1.0%",
         "12.5%",
         "3.0 minutes",
         "1.5 GB",
