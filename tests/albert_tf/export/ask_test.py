@@ -1,4 +1,4 @@
-"""Tests that examples/ask.py refuses models that it cannot ask."""
+"""Tests that examples/ask.py refuses models that it cannot ask, and ranks by embeddings."""
 
 import pathlib
 import runpy
@@ -23,3 +23,16 @@ def test_a_model_of_another_kind_is_told_in_one_line(tmp_path, capsys, inputs, o
     assert stop.value.code == 2
     (printed,) = capsys.readouterr().err.splitlines()
     assert f"takes {', '.join(inputs)} and returns {', '.join(outputs)}:" in printed
+
+
+def test_embeddings_rank_the_other_texts(tmp_path, capsys):
+    def embed(text: tf.Tensor) -> dict[str, tf.Tensor]:
+        length = tf.cast(tf.strings.length(text), tf.float32)
+        return {"embedding": tf.stack([length, tf.ones_like(length)], axis=1)}
+
+    answer = tf.function(embed, [tf.TensorSpec([None], tf.string, "text")])
+    tf.saved_model.save(tf.Module(), str(tmp_path), signatures=answer)
+    runpy.run_path(str(ASK))["main"](str(tmp_path), ["x", "abc", "b", "ab"])
+    # (1, 1) against (3, 1), (1, 1) and (2, 1): 4 / sqrt(20), 1 and 3 / sqrt(10).
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == ["x", "    1.00 b", "    0.95 ab", "    0.89 abc"]
