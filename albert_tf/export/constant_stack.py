@@ -1,6 +1,6 @@
 """Layers whose weights are constants of the graph, for exports that compute in bfloat16."""
 
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -12,25 +12,22 @@ from albert_tf.models.layers.encoder_block import EncoderBlock
 from albert_tf.models.layers.feed_forward import FeedForwardWeights
 from albert_tf.models.layers.shared_stack import Layer, SharedStack, run_in_loops
 
+# In memory, constants take four to five times their size for each signature in use.
+LARGEST = 64 * 2**20
 Model = TypeVar("Model", bound=tf_keras.Model)
 
 
 class ConstantStack:
     """What `SharedStack` computes in inference, as a loop over layers with constant weights.
 
-    oneDNN packs the constant kernel of a product once and keeps it. A variable's would be read as
-    float32, converted and packed for every request. Each place of the graph keeps a copy of its
-    own, so the layers are a loop, and all signatures call the same functions. In float32, the
-    packed form depends on the number of rows, and a form that does not fit is made anew in every
-    product; there, variables are faster.
-
-    The stack is called as a `SharedStack` whose `unroll` is false, and is not tracked: a module
-    that is saved with it holds the block's weights in the graph only, in the compute dtype.
+    A module that is saved with it holds the block's weights in its graph only, in the compute
+    dtype, once for all signatures. TensorFlow packs them for the CPU once, not in every request
+    (docs/findings.md, "The SavedModel is as fast as ONNX Runtime and OpenVINO").
     """
 
     def __init__(self, stack: SharedStack) -> None:
-        self.block_of_layer = stack.block_of_layer
         self._layers = [_constant_layer(block, stack.compute_dtype) for block in stack.blocks]
+        self._numbers = stack.block_of_layer
         self._norm: tuple | None = None
         if (norm := stack.output_layer_norm) is not None:
             self._norm = norm.gamma.numpy(), norm.beta.numpy(), norm.epsilon
@@ -39,14 +36,15 @@ class ConstantStack:
         self,
         x: tf.Tensor,
         mask: tf.Tensor,
-        key: common.DropoutKey | None = None,
+        key: None = None,
         training: bool = False,
         num_layers: int | None = None,
         packing: None = None,
     ) -> list[tf.Tensor]:
-        """Return the output of the last layer, in a list."""
-        assert not training and packing is None
-        return [self.normalized(run_in_loops(self, x, mask, num_layers), training)]
+        """Return the output of the last layer, in a list; `SharedStack` has the arguments."""
+        assert not training
+        x = run_in_loops(self._layers, self._numbers[:num_layers], x, mask)
+        return [self.normalized(x, training)]
 
     def inference_layers(self) -> list[Layer]:
         """Return each distinct layer as a function (x, mask) -> x."""
@@ -57,15 +55,25 @@ class ConstantStack:
         return x if self._norm is None else common.add_dropout_norm(x, None, self._norm, 0.0, None)
 
 
-def with_constants(model: Model) -> Model:
-    """Return an encoder or a model with one, its layers constants if it computes in bfloat16."""
+def with_constants(model: Model, largest: int = LARGEST) -> Model:
+    """Replace the layers of `model` in place by constants, and return it.
+
+    Do nothing if it does not compute in bfloat16, or if its layers have more than `largest` bytes
+    in bfloat16. In float32, variables are faster.
+
+    Args:
+      model: an encoder, or a model with one.
+      largest: see above.
+    """
     encoder = getattr(model, "encoder", model)
-    if encoder.compute_dtype == "bfloat16":
-        encoder.stack = ConstantStack(encoder.stack)
+    stack = encoder.stack
+    weights = sum(variable.shape.num_elements() for variable in stack.variables)
+    if stack.compute_dtype == "bfloat16" and 2 * weights <= largest:
+        encoder.stack = ConstantStack(stack)
     return model
 
 
-def _constant_layer(block: EncoderBlock, dtype: str) -> Any:
+def _constant_layer(block: EncoderBlock, dtype: str) -> Layer:
     """Return `block` as a `tf.function` (x, mask) -> x that holds its weights as constants."""
 
     def values(part: NamedTuple) -> list[np.ndarray]:

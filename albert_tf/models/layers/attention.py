@@ -74,10 +74,8 @@ class SelfAttention(ConfigMixin, tf_keras.layers.Layer):
         variables += [self.layer_norm.gamma, self.layer_norm.beta]
         return AttentionWeights(*map(tf.convert_to_tensor, variables))
 
-    def joined(self, weights: AttentionWeights | JoinedWeights) -> JoinedWeights:
+    def joined(self, weights: AttentionWeights) -> JoinedWeights:
         """Return the weights for one product of query, key and value."""
-        if isinstance(weights, JoinedWeights):
-            return weights
         scale = self.config.head_size**-0.5
         kernels = [weights.query_kernel * scale, weights.key_kernel, weights.value_kernel]
         biases = [weights.query_bias * scale, weights.key_bias, weights.value_bias]
@@ -116,8 +114,9 @@ class SelfAttention(ConfigMixin, tf_keras.layers.Layer):
             if training and target.is_tpu():
                 assert isinstance(weights, AttentionWeights)
                 return self._attend_on_tpu(weights, flat, mask, key)
+            joined = weights if isinstance(weights, JoinedWeights) else self.joined(weights)
             rows = packing.shape if packing else shape[:2]  # [B, S]
-            return self._attend(self.joined(weights), flat, rows, mask, key, training, packing)
+            return self._attend(joined, flat, rows, mask, key, training, packing)
 
         norm, flat = (weights.gamma, weights.beta), common.flat(x, shape[-1], training)
         own = common.fold_in(key, 1)

@@ -90,7 +90,9 @@ class SharedStack(ConfigMixin, tf_keras.layers.Layer):
     ) -> list[tf.Tensor]:
         """Apply the layers; see the class for shapes and arguments."""
         if not (self.unroll or training):
-            return [self.normalized(run_in_loops(self, x, mask, num_layers), training)]
+            numbers = self.block_of_layer[:num_layers]
+            x = run_in_loops(self.inference_layers(), numbers, x, mask)
+            return [self.normalized(x, training)]
         # Read each weight once, even if several layers use it.
         attention = [layer.weight_tensors() for layer in self.attentions]
         feed_forward = [layer.weight_tensors() for layer in self.feed_forwards]
@@ -132,8 +134,9 @@ class SharedStack(ConfigMixin, tf_keras.layers.Layer):
         """Return each distinct layer as a function (x, mask) -> x, for inference."""
 
         def layer(block: EncoderBlock) -> Layer:
-            weights = block.attention.weight_tensors(), block.feed_forward.weight_tensors()
-            return lambda x, mask: block.compute(*weights, x, mask, None, False)
+            attention = block.attention.joined(block.attention.weight_tensors())
+            feed_forward = block.feed_forward.weight_tensors()
+            return lambda x, mask: block.compute(attention, feed_forward, x, mask, None, False)
 
         return [layer(block) for block in self.blocks]
 
@@ -178,19 +181,22 @@ class SharedStack(ConfigMixin, tf_keras.layers.Layer):
         return [self.normalized(output, training=True) for output in outputs]
 
 
-def run_in_loops(stack: Any, x: tf.Tensor, mask: tf.Tensor, num_layers: int | None) -> tf.Tensor:
+def run_in_loops(
+    layers: Sequence[Layer], numbers: Sequence[int], x: tf.Tensor, mask: tf.Tensor
+) -> tf.Tensor:
     """Return the output of the last layer, with a loop for each run of equal layers.
 
-    `stack` has `inference_layers` and `block_of_layer`, the number of each layer's function.
+    Layer i of the stack is `layers[numbers[i]]`.
     """
-    functions = stack.inference_layers()
-    for index, layers in itertools.groupby(stack.block_of_layer[:num_layers]):
-        run, count = functions[index], len(list(layers))
+    for number, run in itertools.groupby(numbers):
+        count = len(list(run))
 
-        def layer(number: tf.Tensor, x: tf.Tensor, run: Layer = run) -> tuple[tf.Tensor, tf.Tensor]:
-            return number + 1, run(x, mask)
+        def step(
+            done: tf.Tensor, x: tf.Tensor, layer: Layer = layers[number]
+        ) -> tuple[tf.Tensor, tf.Tensor]:
+            return done + 1, layer(x, mask)
 
-        _, x = tf.while_loop(lambda number, _, n=count: number < n, layer, (0, x))
+        _, x = tf.while_loop(lambda done, _, n=count: done < n, step, (0, x))
     return x
 
 

@@ -7,9 +7,12 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 from albert_tf.export.constant_stack import ConstantStack, with_constants
 from albert_tf.export.modules.classifier import ClassifierModule
+from albert_tf.export.modules.embedding import EmbeddingModule
+from albert_tf.export.modules.fill_mask import FillMaskModule
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.models.layers.attention import additive_mask
 from albert_tf.models.layers.shared_stack import SharedStack
+from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.tasks.classifier import ClassifierTask, SequenceClassifier
 
 NEW = {"norm": "pre", "positions": "rotary", "ffn": "gated"}
@@ -24,30 +27,64 @@ def shaken(variables: list[tf.Variable]) -> None:
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, NEW, {"sharing": "attention"}, {"sharing": "none"}, {"num_groups": 3}]
+    ("changes", "dtype", "tolerance"),
+    [
+        ({}, "float32", 2e-5),
+        (NEW, "float32", 2e-5),
+        (NEW, "mixed_bfloat16", 0.1),  # 8 bits, outputs of size 1 to 4, three layers
+        ({"sharing": "attention"}, "float32", 2e-5),
+        ({"sharing": "none"}, "float32", 2e-5),
+        ({"num_groups": 3}, "float32", 2e-5),
+    ],
 )
-def test_layers_compute_the_same(tiny, changes):
-    stack = SharedStack(tiny.replace(num_layers=3, **changes))
+def test_layers_compute_the_same(tiny, changes, dtype, tolerance):
+    stack = SharedStack(tiny.replace(num_layers=3, **changes), dtype=dtype)
     stack.build(None)
     shaken(stack.variables)
-    x = tf.random.stateless_normal([2, 7, tiny.hidden_size], [1, 2])
+    x = tf.cast(tf.random.stateless_normal([2, 7, tiny.hidden_size], [1, 2]), stack.compute_dtype)
     mask = additive_mask(tf.constant([[1] * 7, [1] * 4 + [0] * 3]))
     outputs = stack(x, mask)
     constant = ConstantStack(stack)
     shaken(stack.variables)  # too late to be seen
     for depth in (1, 2, None):
         (output,) = constant(x, mask, num_layers=depth)
-        np.testing.assert_allclose(output, outputs[(depth or 0) - 1], atol=2e-5)
+        wanted = outputs[(depth or 0) - 1]
+        np.testing.assert_allclose(
+            tf.cast(output, tf.float32), tf.cast(wanted, tf.float32), atol=tolerance
+        )
 
 
-def test_only_bfloat16_has_constants(tiny):
+def test_only_small_layers_in_bfloat16_become_constants(tiny):
     encoder = AlbertEncoder(tiny).create_weights()
     assert isinstance(with_constants(encoder).stack, SharedStack)
     encoder = AlbertEncoder(tiny, dtype="mixed_bfloat16").create_weights()
     weights = sum(v.shape.num_elements() for v in encoder.variables)
     in_block = sum(v.shape.num_elements() for v in encoder.stack.variables)
-    assert isinstance(with_constants(encoder).stack, ConstantStack)
+    assert isinstance(with_constants(encoder, 2 * in_block - 1).stack, SharedStack)
+    assert isinstance(with_constants(encoder, 2 * in_block).stack, ConstantStack)
     assert sum(v.shape.num_elements() for v in encoder.variables) == weights - in_block
+
+
+@pytest.mark.slow
+def test_masks_and_embeddings(tiny, small_tokenizer):
+    config = tiny.replace(vocab_size=small_tokenizer.vocab_size)
+    pretrainer = AlbertPretrainer(config, dtype="mixed_bfloat16").create_weights()
+    shaken(pretrainer.variables)
+
+    def answers() -> list[tf.Tensor]:
+        fill_mask = FillMaskModule(pretrainer, small_tokenizer).signatures()
+        embedding = EmbeddingModule(pretrainer.encoder, small_tokenizer).signatures()
+        texts = tf.constant(["the [MASK] of it", "a word"])
+        return [
+            fill_mask["serving_default"](texts)["probabilities"],
+            embedding["serving_default"](texts)["embedding"],
+        ]
+
+    plain = answers()
+    with_constants(pretrainer)
+    for wanted, found in zip(plain, answers(), strict=True):
+        assert np.abs(wanted).max() > 0.01
+        np.testing.assert_allclose(found, wanted, atol=0.1)
 
 
 @pytest.mark.slow
