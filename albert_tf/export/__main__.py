@@ -30,7 +30,8 @@ from albert_tf.export.modules.preprocessing import PreprocessingModule
 from albert_tf.export.modules.regressor import RegressorModule
 from albert_tf.export.modules.span import SpanModule
 from albert_tf.export.modules.token_classifier import TokenClassifierModule
-from albert_tf.export.onnx import models
+from albert_tf.export.onnx import models as onnx_models
+from albert_tf.export.onnx.graph import import_onnx
 from albert_tf.export.signatures import ServedModule, save
 from albert_tf.models.checkpoints import load_config
 from albert_tf.models.encoder import load_encoder
@@ -145,6 +146,11 @@ TASK_MAKERS: dict[str, Maker] = {
     ),
 }
 MAKERS = ENCODER_MAKERS | TASK_MAKERS
+FILES = (
+    "saved_model.pb",
+    litert.MODEL_FILE,
+    onnx_models.MODEL_FILE,
+)  # one of them is in each version
 
 
 # Flags that only some exports accept -> the kinds, or the format, that accept them.
@@ -163,7 +169,7 @@ _FORMAT_OF = {
 _QUANTIZATIONS_OF = {
     "saved_model": ("none",),
     "litert": litert.QUANTIZATIONS,
-    "onnx": models.QUANTIZATIONS,
+    "onnx": onnx_models.QUANTIZATIONS,
 }
 
 
@@ -176,17 +182,20 @@ def main(options: ExportOptions) -> None:
     run.require_ended("--run_dir", options.unfinished)
     serving.check_name(options.output)
     folder = os.path.join(options.output, str(options.version))
-    if os.path.exists(os.path.join(folder, "saved_model.pb")):
+    if any(os.path.exists(os.path.join(folder, name)) for name in FILES):
         raise InputError(
             f"--output={options.output} already contains version {options.version}, which will not "
             f"be overwritten: pass --version={options.version + 1}."
         )
     outputs.require_new(folder)
     tokenizer = load_tokenizer(run.tokenizer_path)
+    if options.format == "onnx":
+        import_onnx()
     if options.format == "onnx" and not options.dry_run:
-        model = _loaded(kind, options.run_dir)
-        pooling, quantization = options.pooling, options.quantization
-        models.write_onnx(model, kind, folder, tokenizer, run.config_path, pooling, quantization)
+        model, path = _loaded(kind, options.run_dir), run.config_path
+        onnx_models.write_onnx(
+            model, kind, folder, tokenizer, path, options.pooling, options.quantization
+        )
         print(f"{folder}: {kind} of {run.path}")
         return
     with devices.precision_policy(options.precision):

@@ -160,7 +160,7 @@ def parse(
     else:
         options = settings.override(options_class(**chosen), assignments)
     for flag, field in fields.items():
-        if getattr(options, field.name) is None and field.default is dataclasses.MISSING:
+        if getattr(options, field.name) in (None, "") and field.default is dataclasses.MISSING:
             raise InputError(f"--{flag} is required: {field.metadata['help']}")
     return options
 

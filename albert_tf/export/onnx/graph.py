@@ -15,7 +15,7 @@ class Graph:
     """The nodes and constants of a graph under construction; values are known by their names."""
 
     def __init__(self) -> None:
-        self._onnx = _import()
+        self._onnx = import_onnx()
         self._nodes: list[Any] = []
         self._constants: dict[str, Any] = {}
         self._names: dict[bytes, str] = {}  # of small constants
@@ -131,7 +131,12 @@ class Graph:
         return model
 
 
-def _import() -> Any:
+def import_onnx() -> Any:
+    """Return the package.
+
+    Raises:
+      InputError: it is missing; names the extra.
+    """
     try:
         import onnx
     except ImportError:

@@ -72,12 +72,12 @@ def test_masks_and_embeddings(tiny, small_tokenizer):
     shaken(pretrainer.variables)
 
     def answers() -> list[tf.Tensor]:
-        fill_mask = FillMaskModule(pretrainer, small_tokenizer).signatures()
-        embedding = EmbeddingModule(pretrainer.encoder, small_tokenizer).signatures()
+        fill_mask = FillMaskModule(pretrainer, small_tokenizer)
+        embedding = EmbeddingModule(pretrainer.encoder, small_tokenizer)
         texts = tf.constant(["the [MASK] of it", "a word"])
         return [
-            fill_mask["serving_default"](texts)["probabilities"],
-            embedding["serving_default"](texts)["embedding"],
+            fill_mask.signatures()["serving_default"](texts)["probabilities"],
+            embedding.signatures()["serving_default"](texts)["embedding"],
         ]
 
     plain = answers()

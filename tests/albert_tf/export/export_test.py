@@ -330,6 +330,11 @@ class TestProgram:
             self.export(pretrained, output, kind="preprocessing")
         self.export(pretrained, output, kind="preprocessing", version=2)
         assert sorted(os.listdir(output)) == ["1", "2", "serving"]
+        os.mkdir(os.path.join(output, "3"))
+        with open(os.path.join(output, "3", "model.onnx"), "wb"):
+            pass
+        with pytest.raises(InputError, match=r"--output.*encoder.*--version=4"):
+            self.export(pretrained, output, format="onnx", version=3)
 
     @pytest.mark.parametrize(
         ("options", "words"),

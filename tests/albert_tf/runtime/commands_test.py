@@ -61,6 +61,7 @@ def test_set_is_left_to_programs_that_have_it_themselves():
     ("argv", "words"),
     [
         ([], ["--corpus is required", "where the text is"]),
+        (["--corpus="], ["--corpus is required", "where the text is"]),
         (["--corpus=a", "--sise=3"], ["sise", "--help"]),
         (["--corpus=a", "--size=x"], ["size", "x"]),
         (["--corpus=a", "--corpus=b"], ["--corpus=b", "already defined as a"]),
