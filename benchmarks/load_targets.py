@@ -9,13 +9,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from albert_tf.runtime.errors import InputError
 from examples.c_api import Session
 
-MAX_WAITING = 64  # of examples/serve.py
-BEYOND = 8  # requests to send beyond them
+BEYOND = 8  # requests to send beyond those that the server takes at a time
 _TIMEOUT_S = 60.0
 _PATH = "/v1/models/model:predict"
 _SERVER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "examples", "serve.py")
@@ -27,22 +27,49 @@ _TOO_LONG = {name: [[1] * 10_000] for name in _IDS}
 _NO_PIECES: dict[str, Any] = {name: [[]] for name in _IDS}
 
 
-class CApi(contextlib.AbstractContextManager):
-    """The newest version of an export in a session of the C API; see `load.Target`."""
+def check_signatures(signatures: Mapping[str, tuple[Mapping, Mapping]], export: str) -> None:
+    """Check that an export answers single texts.
 
-    _MALFORMED: tuple[tuple[dict[str, Any], str], ...] = (
-        ({"txt": ["a"]}, "serving_default"),
-        ({}, "serving_default"),
-        ({"text": [["a"], ["b", "c"]]}, "serving_default"),
-        ({"text": ["a"]}, "none"),
-        ({"inputs": ["no tf.Example"]}, "classify"),
-        *((ids, "tokens") for ids in (_SHAPES, _UNKNOWN_ID, _NEGATIVE_ID, _TOO_LONG, _NO_PIECES)),
+    Args:
+      signatures: name -> (inputs, outputs), each by name.
+      export: its folder, for the message.
+
+    Raises:
+      InputError: it is not a classifier, with one label or several, or regressor of single texts.
+    """
+    inputs, outputs = (set(side) for side in signatures["serving_default"])
+    classifies = "classify" in signatures and "probabilities" in outputs
+    if inputs != {"text"} or not (classifies or outputs == {"score"}):
+        raise InputError(
+            f"--export={export} must be a classifier or regressor of single texts, whose inputs "
+            "are text and whose outputs include probabilities or are score. Its inputs are "
+            f"{', '.join(sorted(inputs))} and its outputs {', '.join(sorted(outputs))}."
+        )
+
+
+class CApi(contextlib.AbstractContextManager):
+    """The newest version of an export in a session of the C API; see `load.Target`.
+
+    Attributes:
+      signatures: those of examples/c_api.py's `Session`.
+    """
+
+    # Signature, inputs, and a part of TensorFlow's message.
+    _MALFORMED: tuple[tuple[str, dict[str, Any], str], ...] = (
+        ("classify", {"inputs": ["no tf.Example"]}, "Could not parse example"),
+        ("tokens", _SHAPES, "must have one shape"),
+        ("tokens", _UNKNOWN_ID, "is not in [0, "),
+        ("tokens", _NEGATIVE_ID, "is not in [0, "),
+        ("tokens", _TOO_LONG, "must have 1 to"),
+        ("tokens", _NO_PIECES, "must have 1 to"),
     )
-    num_malformed = len(_MALFORMED)
 
     def __init__(self, export: str) -> None:
         version = max((name for name in os.listdir(export) if name.isdigit()), key=int)
         self._session, self.pid = Session(os.path.join(export, version)), os.getpid()
+        self.signatures = self._session.signatures
+        self._malformed = [case for case in self._MALFORMED if case[0] in self.signatures]
+        self.num_malformed = len(self._malformed)
 
     def __exit__(self, *_: object) -> None:
         self._session.close()
@@ -55,11 +82,12 @@ class CApi(contextlib.AbstractContextManager):
         return [[score] for score in outputs["score"]]
 
     def refuses(self, number: int) -> bool:
-        """Run malformed inputs and return True if that is an error."""
+        """Run malformed inputs and return True if TensorFlow gives the reason."""
+        signature, inputs, reason = self._malformed[number]
         try:
-            self._session.run(*self._MALFORMED[number])
-        except (RuntimeError, ValueError):
-            return True
+            self._session.run(inputs, signature)
+        except RuntimeError as error:
+            return reason in str(error)
         return False
 
 
@@ -68,7 +96,15 @@ def _tokens(ids: dict[str, Any]) -> dict[str, Any]:
 
 
 class Rest(contextlib.AbstractContextManager):
-    """examples/serve.py in a process of its own; see `load.Target`."""
+    """examples/serve.py in a process of its own; see `load.Target`.
+
+    Args:
+      export: the folder to serve.
+      classifies: whether the export has the signature `classify`.
+
+    Raises:
+      ChildProcessError: the server ended.
+    """
 
     _MALFORMED: tuple[tuple[Any, int], ...] = (
         (b"{", 400),
@@ -86,16 +122,17 @@ class Rest(contextlib.AbstractContextManager):
         ({"inputs": {"text": 1.5}}, 400),
         ({"inputs": ["a"], "signature_name": "none"}, 404),
         ({"inputs": ["a"], "signature_name": ["serving_default"]}, 404),
-        ({"inputs": ["no tf.Example"], "signature_name": "classify"}, 400),
         *(
             (_tokens(ids), 400)
             for ids in (_SHAPES, _UNKNOWN_ID, _NEGATIVE_ID, _TOO_LONG, _NO_PIECES, {})
         ),
         (_tokens(_IDS | {"input_word_ids": [[2, 2**40, 3]]}), 400),
     )
-    num_malformed = len(_MALFORMED)
+    _NO_EXAMPLE = ({"inputs": ["no tf.Example"], "signature_name": "classify"}, 400)
 
-    def __init__(self, export: str) -> None:
+    def __init__(self, export: str, classifies: bool) -> None:
+        self._malformed = [*self._MALFORMED, *([self._NO_EXAMPLE] if classifies else [])]
+        self.num_malformed = len(self._malformed)
         self._process = subprocess.Popen(
             [sys.executable, _SERVER, "localhost:0", f"model={export}"],
             stdout=subprocess.PIPE,
@@ -122,18 +159,20 @@ class Rest(contextlib.AbstractContextManager):
 
     def refuses(self, number: int) -> bool:
         """Send a malformed request and return True if it gets the right code and a reason."""
-        request, wanted = self._MALFORMED[number]
+        request, wanted = self._malformed[number]
         code, body = self._post(request if isinstance(request, bytes) else _encoded(request))
         return code == wanted and bool(body.get("error"))
 
     def beyond_the_limit(self) -> dict[str, Any]:
-        """Return `refused_503`: how many of `MAX_WAITING` + 8 requests without bodies got 503.
+        """Return `refused_503`: how many requests got 503 when too many arrived at a time.
 
-        The others then get their bodies.
+        There are `BEYOND` more than the server takes, without bodies. The others then get theirs.
 
         Raises:
           RuntimeError: one of them gets anything but its answer.
         """
+        from examples.serve import MAX_WAITING  # imports TensorFlow, which `CApi` does without
+
         body = _encoded({"instances": ["a text"]})
         wanted = self._finish(self._begin(len(body)), body)
         requests = [self._begin(len(body)) for _ in range(MAX_WAITING + BEYOND)]

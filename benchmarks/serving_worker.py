@@ -12,25 +12,36 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
 from benchmarks import runtimes
 from benchmarks.workers import System, answer_requests
 
-Builder = Callable[[str, str, int, str, int], System]
 LABELS = ("no", "yes")
 
 
-def ours(preset: str, tokenizer_path: str, seq_length: int, folder: str, cores: int) -> System:
+class Model(NamedTuple):
+    """The classifier to build, with random weights.
+
+    Attributes:
+      preset: the name of its configuration.
+      tokenizer: the file or folder of its tokenizer.
+      seq_length: the largest number of pieces of a text.
+    """
+
+    preset: str
+    tokenizer: str
+    seq_length: int
+
+
+Builder = Callable[[Model, str, int], System]  # the model, a folder for its files, CPU cores
+
+
+def ours(model: Model, folder: str, cores: int, precision: str = "float32") -> System:
     """Return our export, called from Python."""
-    _export(preset, tokenizer_path, seq_length, folder, "float32")
-    return runtimes.saved_model(folder, cores)
-
-
-def ours_bf16(preset: str, tokenizer_path: str, seq_length: int, folder: str, cores: int) -> System:
-    """Return our export, computing in bfloat16."""
-    _export(preset, tokenizer_path, seq_length, folder, "mixed_bfloat16")
+    _export(model, folder, precision)
     return runtimes.saved_model(folder, cores)
 
 
@@ -40,11 +51,11 @@ def elsewhere(load: Callable[[str, int], System], format: str, *libraries: str) 
     Its own process does not import TensorFlow's Python package.
     """
 
-    def build(preset: str, tokenizer_path: str, seq_length: int, folder: str, cores: int) -> System:
+    def build(model: Model, folder: str, cores: int) -> System:
         for library in libraries:
             importlib.import_module(library)
         exporter = multiprocessing.get_context("spawn").Process(
-            target=_export, args=(preset, tokenizer_path, seq_length, folder, "float32", format)
+            target=_export, args=(model, folder, "float32", format)
         )
         exporter.start()
         exporter.join()
@@ -55,9 +66,7 @@ def elsewhere(load: Callable[[str, int], System], format: str, *libraries: str) 
     return build
 
 
-def tf_models_official(
-    preset: str, tokenizer_path: str, seq_length: int, folder: str, cores: int
-) -> System:
+def tf_models_official(model: Model, folder: str, cores: int) -> System:
     """Return Model Garden's SavedModel: text -> pieces -> padded to `seq_length` -> labels."""
     import tensorflow as tf
     import tf_keras
@@ -67,7 +76,7 @@ def tf_models_official(
     from albert_tf.text.tokenizer import load_tokenizer
     from benchmarks.systems.tf_models_official import encoder_like
 
-    tokenizer = load_tokenizer(tokenizer_path)
+    tokenizer = load_tokenizer(model.tokenizer)
     os.makedirs(folder)
     model_file = os.path.join(folder, "spiece.model")
     with open(model_file, "wb") as file:
@@ -76,25 +85,25 @@ def tf_models_official(
         model_file_path=model_file, lower_case=True, strip_diacritics=True
     )
     special = tokenize.get_special_tokens_dict()
-    pack = layers.BertPackInputs(seq_length, special_tokens_dict=special)
-    config = AlbertConfig.from_preset(preset).replace(vocab_size=tokenizer.vocab_size)
+    pack = layers.BertPackInputs(model.seq_length, special_tokens_dict=special)
+    config = AlbertConfig.from_preset(model.preset).replace(vocab_size=tokenizer.vocab_size)
     text = tf_keras.Input([], dtype=tf.string, name="text")
     packed = pack(tokenize(text))
     pooled = encoder_like(config)(
         [packed[name] for name in ("input_word_ids", "input_mask", "input_type_ids")]
     )["pooled_output"]
     probabilities = tf_keras.layers.Dense(len(LABELS), activation="softmax")(pooled)
-    model = tf_keras.Model(text, probabilities)
+    network = tf_keras.Model(text, probabilities)
     serve = tf.function(
-        lambda text: {"probabilities": model(text)},
+        lambda text: {"probabilities": network(text)},
         input_signature=[tf.TensorSpec([None], tf.string, "text")],
     )
     path = os.path.join(folder, "1")
-    tf.saved_model.save(model, path, signatures=serve)
+    tf.saved_model.save(network, path, signatures=serve)
     return runtimes.saved_model(path, cores)
 
 
-def hf_torch(preset: str, tokenizer_path: str, seq_length: int, folder: str, cores: int) -> System:
+def hf_torch(model: Model, folder: str, cores: int) -> System:
     """Return the torch classifier of transformers, fed with ids padded to the longest text."""
     import torch
     from transformers import AlbertConfig as HfConfig
@@ -105,45 +114,36 @@ def hf_torch(preset: str, tokenizer_path: str, seq_length: int, folder: str, cor
     from benchmarks.systems.hf_config import hf_config
     from benchmarks.workloads import Workload
 
-    tokenizer = load_tokenizer(tokenizer_path)
-    config = AlbertConfig.from_preset(preset).replace(vocab_size=tokenizer.vocab_size)
-    keys = hf_config(Workload(config, 1, seq_length, 1))
-    model = AlbertForSequenceClassification(HfConfig(**keys)).eval()
+    tokenizer = load_tokenizer(model.tokenizer)
+    config = AlbertConfig.from_preset(model.preset).replace(vocab_size=tokenizer.vocab_size)
+    keys = hf_config(Workload(config, 1, model.seq_length, 1))
+    network = AlbertForSequenceClassification(HfConfig(**keys)).eval()
     torch.set_num_threads(cores)
 
     def classify(ids: dict[str, np.ndarray]) -> list[list[float]]:
         # In the order of the model's arguments: words, mask, types.
         with torch.inference_mode():
-            return model(*map(torch.from_numpy, ids.values())).logits.softmax(-1).tolist()
+            return network(*map(torch.from_numpy, ids.values())).logits.softmax(-1).tolist()
 
-    return System(classify, runtimes.Ids(tokenizer, seq_length))
+    return System(classify, runtimes.Ids(tokenizer, model.seq_length))
 
 
 SYSTEMS: dict[str, Builder] = {
     "ours": ours,
     "ours-c-api": elsewhere(runtimes.c_api, "saved_model"),
-    "ours-bf16": ours_bf16,
+    "ours-bf16": functools.partial(ours, precision="mixed_bfloat16"),
     "tf-models-official": tf_models_official,
     "hf-torch": hf_torch,
     "onnx-runtime": elsewhere(runtimes.onnx_runtime, "onnx", "onnx", "onnxruntime"),
-    **{
-        name: elsewhere(
-            functools.partial(runtimes.openvino, precision=precision), "onnx", "onnx", "openvino"
-        )
-        for name, precision in (("openvino", "f32"), ("openvino-bf16", "bf16"))
-    },
+    "openvino": elsewhere(runtimes.openvino, "onnx", "onnx", "openvino"),
+    "openvino-bf16": elsewhere(
+        functools.partial(runtimes.openvino, precision="bf16"), "onnx", "onnx", "openvino"
+    ),
 }
 
 
-def _export(
-    preset: str,
-    tokenizer_path: str,
-    seq_length: int,
-    folder: str,
-    precision: str,
-    format: str = "saved_model",
-) -> None:
-    """Write our classifier to `folder`, with random weights."""
+def _export(model: Model, folder: str, precision: str, format: str = "saved_model") -> None:
+    """Write our classifier to `folder`."""
     import tensorflow as tf
 
     from albert_tf.export.constant_stack import with_constants
@@ -156,16 +156,16 @@ def _export(
     from albert_tf.tasks.classifier import ClassifierTask, SequenceClassifier
     from albert_tf.text.tokenizer import load_tokenizer
 
-    tokenizer = load_tokenizer(tokenizer_path)
-    config = AlbertConfig.from_preset(preset).replace(vocab_size=tokenizer.vocab_size)
-    task = ClassifierTask(LABELS, seq_length=seq_length)
+    tokenizer = load_tokenizer(model.tokenizer)
+    config = AlbertConfig.from_preset(model.preset).replace(vocab_size=tokenizer.vocab_size)
+    task = ClassifierTask(LABELS, seq_length=model.seq_length)
     with precision_policy(precision):
-        model = SequenceClassifier(AlbertEncoder(config), task).create_weights()
-        for variable in model.variables:  # a graph leaves out additions of constant zeros
+        network = SequenceClassifier(AlbertEncoder(config), task).create_weights()
+        for variable in network.variables:  # a graph leaves out additions of constant zeros
             if "bias" in variable.name:
                 variable.assign(tf.random.normal(variable.shape, stddev=0.02))
         if format == "saved_model":
-            module = ClassifierModule(with_constants(model), tokenizer)
+            module = ClassifierModule(with_constants(network), tokenizer)
             tf.saved_model.save(module, folder, signatures=module.signatures())
             return
     with tempfile.TemporaryDirectory() as run:
@@ -173,15 +173,13 @@ def _export(
         path = os.path.join(run, "config.json")
         with open(path, "w", encoding="utf-8") as file:
             json.dump(sections, file)
-        write_onnx(model, task.kind, folder, tokenizer, path)
+        write_onnx(network, task.kind, folder, tokenizer, path)
 
 
 def main(name: str, preset: str, tokenizer: str, seq_length: str, folder: str, cores: str) -> None:
     """Build the system and answer requests."""
-    build = SYSTEMS[name]
-    answer_requests(
-        lambda: build(preset, tokenizer, int(seq_length), folder, int(cores)), int(cores)
-    )
+    model = Model(preset, tokenizer, int(seq_length))
+    answer_requests(lambda: SYSTEMS[name](model, folder, int(cores)), int(cores))
 
 
 if __name__ == "__main__":

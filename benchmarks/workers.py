@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 CPU_FLAGS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "amx_bf16")
-_PERCENTILES = ((50, 1), (95, 20), (99, 100))  # percentile, the measurements that it requires
+_PERCENTILES = ((50, 1), (95, 20), (99, 100))  # percentile and the least number of measurements
 
 
 class System(NamedTuple):

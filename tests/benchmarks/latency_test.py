@@ -68,7 +68,7 @@ def test_loads_have_their_pieces(tiny_tokenizer, seq_length, lengths):
 
 @pytest.fixture(scope="module")
 def run(pretrained, tmp_path_factory):
-    """(section, its dataset) -> the folder of a run without weights."""
+    """Return a function: (section, its dataset) -> the folder of a run without weights."""
     return lambda section, name: leave_run(
         pretrained, tmp_path_factory.mktemp("run") / "run", name, section
     )

@@ -3,18 +3,21 @@
 import json
 import os
 import random
+import subprocess
+import sys
 
 import pytest
 
-from albert_tf.runtime.errors import InputNotFoundError
+from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.tasks.classifier import ClassifierTask
-from benchmarks import load
+from albert_tf.tasks.regressor import RegressorTask
+from benchmarks import load, load_targets
 from benchmarks.load import LoadOptions
 from tests.finetuning.untrained import leave_run, leave_weights
 
 
 class Fake:
-    """Answers with the length of each text."""
+    """Answer with the length of each text."""
 
     pid, num_malformed = os.getpid(), 3
 
@@ -31,7 +34,7 @@ class Fake:
 
 def measured(target: Fake, tmp_path, **changed) -> dict:
     options = LoadOptions(str(tmp_path), threads=2, **{"seconds": 0.2} | changed)
-    return load.measure(target, options)
+    return load.measure(target, load.ask_alone(Fake().ask, options), options)
 
 
 def test_right_answers_pass(tmp_path):
@@ -39,8 +42,8 @@ def test_right_answers_pass(tmp_path):
     assert line["wrong"] == line["accepted"] == line["largest_difference"] == 0
     assert line["requests"] > 0 < line["malformed"]
     assert line["requests_per_s"] == pytest.approx(line["requests"] / line["seconds"], rel=0.5)
-    early, late = line["rss_mb"]
-    assert 0 < early <= late * 1.5
+    early, middle, late = line["rss_mb"]
+    assert 0 < early <= middle * 1.5 <= late * 1.5**2
     assert not load.is_bad(line)
 
 
@@ -49,6 +52,60 @@ def test_an_answer_to_a_neighbour_is_wrong(tmp_path):
     assert 0 < line["wrong"] < line["requests"]  # a single text has no neighbour
     assert line["largest_difference"] >= 1
     assert load.is_bad(line)
+
+
+def test_the_answers_of_another_target_are_wrong(tmp_path):
+    target = Fake()
+    target.ask = lambda texts: [[len(text) + 0.5, 1.0] for text in texts]
+    line = measured(target, tmp_path)
+    assert line["wrong"] == line["requests"] > 0
+    assert line["largest_difference"] == 0.5
+
+
+def test_texts_alone_are_different_and_so_are_their_answers():
+    options = LoadOptions("export/reviews")
+    alone = load.ask_alone(Fake().ask, options)
+    assert len(alone) == load.POOL
+    assert alone == load.ask_alone(Fake().ask, options)
+    assert all(row == [len(text), 1.0] for text, row in alone.items())
+
+    numbers = iter(range(load.POOL))
+    with pytest.raises(InputError, match="export/reviews must give .* 100 .* 200 .* Received: 99"):
+        load.ask_alone(lambda _: [[min(next(numbers), 98) + 1e-6]], options)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "names"),
+    [
+        (["text_b", "text_a"], ["label", "score", "probabilities"], "text_a, text_b and .* label"),
+        (["text_a", "text_b"], ["score"], "text_a, text_b and its outputs score"),
+        (["question", "context"], ["answer", "score"], "context, question and .* answer, score"),
+        (["text"], ["embedding"], "text and its outputs embedding"),
+        (["text"], ["entity", "label", "score"], "text and its outputs entity, label, score"),
+        (["text"], ["pieces", "probabilities"], "text and its outputs pieces, probabilities"),
+    ],
+)
+def test_other_exports_are_refused(inputs, outputs, names):
+    sides = dict.fromkeys(inputs), dict.fromkeys(outputs)
+    signatures = {"serving_default": sides} | ({"classify": ({}, {})} if "label" in outputs else {})
+    with pytest.raises(InputError, match=f"--export=here must be .* single texts.* are {names}"):
+        load_targets.check_signatures(signatures, "here")
+
+
+def test_a_broken_session_does_not_refuse(tmp_path, monkeypatch):
+    """Its error is not that of the malformed request."""
+
+    class Broken:
+        signatures = {"serving_default": ({}, {}), "tokens": ({}, {})}  # a regressor's
+
+        def run(self, *_):
+            raise RuntimeError("The session is broken.")
+
+    monkeypatch.setattr(load_targets, "Session", lambda path: Broken())
+    (tmp_path / "1").mkdir()
+    c_api = load_targets.CApi(str(tmp_path))
+    assert c_api.num_malformed == 5
+    assert not any(map(c_api.refuses, range(5)))
 
 
 def test_a_malformed_request_must_get_its_error(tmp_path):
@@ -64,8 +121,18 @@ def test_an_error_ends_the_benchmark(tmp_path):
         measured(broken, tmp_path)
 
 
+GOOD = {"wrong": 0, "accepted": 0, "seconds": 60.0, "rss_mb": [50.0, 100.0, 109.9]}
+
+
+def test_memory_must_not_grow():
+    assert not load.is_bad(GOOD)
+    grown = GOOD | {"rss_mb": [100.0, 100.0, 110.1]}
+    assert load.is_bad(grown)
+    assert not load.is_bad(grown | {"seconds": 59.9})
+
+
 def test_503_must_come():
-    line = {"wrong": 0, "accepted": 0}
+    line = GOOD
     assert not load.is_bad(line | {"refused_503": 8})
     assert load.is_bad(line | {"refused_503": 7}) and load.is_bad(line | {"refused_503": 9})
 
@@ -74,6 +141,7 @@ def test_differences():
     assert load.largest_difference([[1.0, 2.0], [3.0, 4.0]], [[1.0, 2.5], [3.0, 3.0]]) == 1.0
     assert load.largest_difference([[1.0]], [[1.0], [2.0]]) == float("inf")
     assert load.largest_difference([[1.0]], [[1.0, 2.0]]) == float("inf")
+    assert load.largest_difference([[1.0, float("nan")]], [[1.0, 2.0]]) == float("inf")
 
 
 def test_texts_are_bounded_and_repeatable():
@@ -88,14 +156,26 @@ def test_a_folder_without_a_version_is_refused(tmp_path):
         load.main(LoadOptions(str(tmp_path), dry_run=True))
 
 
-@pytest.mark.slow
-def test_both_ways(pretrained, tmp_path, capfd):
+def leave_export(pretrained, tmp_path, name, section) -> str:
+    """Export an untrained model and return its folder."""
     from albert_tf.export import __main__ as export
 
     run, output = tmp_path / "run", str(tmp_path / "export")
-    section = ClassifierTask(("no", "yes"), seq_length=24)
-    leave_weights(leave_run(pretrained, run, "text_classification", section), seed=1)
+    leave_weights(leave_run(pretrained, run, name, section), seed=1)
     export.main(export.ExportOptions(str(run), output))
+    return output
+
+
+SECTIONS = {
+    "text_classification": ClassifierTask(("no", "yes"), seq_length=24),
+    "text_regression": RegressorTask(seq_length=24),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SECTIONS)
+def test_both_ways(pretrained, tmp_path, capfd, name):
+    output = leave_export(pretrained, tmp_path, name, SECTIONS[name])
     capfd.readouterr()
     assert load.main(LoadOptions(output, seconds=3.0)) == 0
     _, c_api, rest = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
@@ -103,3 +183,14 @@ def test_both_ways(pretrained, tmp_path, capfd):
     for line in (c_api, rest):
         assert line["requests"] > 8 and line["malformed"] > 0
         assert line["largest_difference"] < 1e-5
+
+
+@pytest.mark.slow
+def test_pairs_end_the_command_without_a_traceback(pretrained, tmp_path):
+    section = ClassifierTask(("no", "yes"), pair=True, seq_length=24)
+    output = leave_export(pretrained, tmp_path, "mnli", section)
+    command = [sys.executable, "-m", "benchmarks.load", f"--export={output}"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    assert "must be a classifier or regressor of single texts" in ended.stderr.splitlines()[-1]
+    assert "Traceback" not in ended.stderr
