@@ -172,13 +172,18 @@ SECTIONS = {
 }
 
 
+def ended(output: str, *arguments: str) -> subprocess.CompletedProcess:
+    """Run the command, in a process whose only TensorFlow is that of the C API."""
+    command = [sys.executable, "-m", "benchmarks.load", f"--export={output}", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SECTIONS)
-def test_both_ways(pretrained, tmp_path, capfd, name):
-    output = leave_export(pretrained, tmp_path, name, SECTIONS[name])
-    capfd.readouterr()
-    assert load.main(LoadOptions(output, seconds=3.0)) == 0
-    _, c_api, rest = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+def test_both_ways(pretrained, tmp_path, name):
+    run = ended(leave_export(pretrained, tmp_path, name, SECTIONS[name]), "--seconds=3")
+    assert run.returncode == 0, run.stderr
+    _, c_api, rest = [json.loads(line) for line in run.stdout.splitlines()]
     assert (c_api["target"], rest["target"], rest["refused_503"]) == ("c-api", "rest", 8)
     for line in (c_api, rest):
         assert line["requests"] > 8 and line["malformed"] > 0
@@ -188,9 +193,7 @@ def test_both_ways(pretrained, tmp_path, capfd, name):
 @pytest.mark.slow
 def test_pairs_end_the_command_without_a_traceback(pretrained, tmp_path):
     section = ClassifierTask(("no", "yes"), pair=True, seq_length=24)
-    output = leave_export(pretrained, tmp_path, "mnli", section)
-    command = [sys.executable, "-m", "benchmarks.load", f"--export={output}"]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert ended.returncode == 2
-    assert "must be a classifier or regressor of single texts" in ended.stderr.splitlines()[-1]
-    assert "Traceback" not in ended.stderr
+    run = ended(leave_export(pretrained, tmp_path, "mnli", section))
+    assert run.returncode == 2
+    assert "must be a classifier or regressor of single texts" in run.stderr.splitlines()[-1]
+    assert "Traceback" not in run.stderr
