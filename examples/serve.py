@@ -15,6 +15,7 @@ import http.server
 import json
 import os
 import re
+import reprlib
 import sys
 import threading
 from typing import Any
@@ -26,6 +27,7 @@ import tensorflow_text  # noqa: E402, F401  registers the tokenizer's operations
 
 MAX_BYTES = 8 * 2**20  # of a request
 MAX_WAITING = 64  # requests; more are refused
+MAX_RANK = 254  # of a tensor, if the signature leaves it open; TensorFlow aborts above
 TIMEOUT_S = 60.0  # of a connection that sends nothing
 _PATH = re.compile(r"/v1/models/([^/:]+)(?:/versions/(\d+))?(?::(predict|classify))?")
 # The codes of TensorFlow Serving that are not 400.
@@ -90,7 +92,9 @@ class ServedModel:
         name = request.get("signature_name", default)
         if name not in list(self._loaded.signatures):  # a name may be any JSON value
             names = sorted(self._loaded.signatures)
-            raise BadRequestError(f"the signatures are {names}. Received: {name!r}", 404)
+            raise BadRequestError(
+                f"the signatures are {names}. Received: {reprlib.repr(name)}", 404
+            )
         signature = self._loaded.signatures[name]
         return signature, signature.structured_input_signature[1]
 
@@ -112,6 +116,9 @@ def _columns(rows: Any, specs: dict[str, Any]) -> dict[str, list[Any]]:
 
 
 def _tensor(spec: tf.TensorSpec, value: Any) -> tf.Tensor:
+    rank = MAX_RANK if spec.shape.rank is None else spec.shape.rank
+    if _is_deeper(value, rank):
+        raise BadRequestError(f"`{spec.name}` must have lists nested at most {rank} deep")
     try:
         tensor = tf.constant(_decoded(value), tf.int64 if spec.dtype.is_integer else spec.dtype)
         if spec.dtype.is_integer:
@@ -130,6 +137,14 @@ def _narrowed(tensor: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
     if tf.reduce_any((tensor < dtype.min) | (tensor > dtype.max)):
         raise OverflowError(f"the values must be between {dtype.min} and {dtype.max}")
     return tf.cast(tensor, dtype)
+
+
+def _is_deeper(value: Any, depth: int) -> bool:
+    """Return whether lists are nested deeper, level by level: recursion would end at 1000."""
+    level = [value]
+    for _ in range(depth):
+        level = [each for row in level if isinstance(row, list) for each in row]
+    return any(isinstance(each, list) for each in level)
 
 
 def _decoded(value: Any) -> Any:
@@ -165,7 +180,8 @@ def _example(values: Any) -> tf.train.Example:
     for name, value in values.items():
         for each in value if isinstance(value, list) else [value]:
             if not isinstance(each, str):
-                raise BadRequestError(f"`{name}` must be a string. Received: {each!r}")
+                received = reprlib.repr(each)
+                raise BadRequestError(f"`{name}` must be a string. Received: {received}")
             try:
                 example.features.feature[name].bytes_list.value.append(each.encode())
             except UnicodeEncodeError as error:

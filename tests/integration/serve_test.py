@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from examples import serve
 from examples.serve import BadRequestError, ServedModel, Server
@@ -78,7 +79,8 @@ def test_status(ask: Ask):
         ("fill_mask:predict", {"instances": []}, 400, "at least one instance"),
         ("fill_mask:predict", {"instances": [{"txt": "a"}]}, 400, "inputs are ['text']"),
         ("fill_mask:predict", {"instances": [1]}, 400, "`text` must be string"),
-        ("fill_mask:predict", {"instances": [["a"]]}, 400, "must have the shape"),
+        ("fill_mask:predict", {"instances": [["a"]]}, 400, "nested at most 1 deep"),
+        ("fill_mask:predict", {"inputs": "a"}, 400, "must have the shape"),
         ("fill_mask:predict", {"instances": [{"b64": "%"}]}, 400, "`text` must be string"),
         ("fill_mask:predict", {"signature_name": "x", "inputs": "a"}, 404, "serving_default"),
         ("encoder:predict", {"instances": [[1]]}, 400, "name each of them"),
@@ -101,6 +103,44 @@ def test_bad_requests(ask: Ask, path: str, body: object, code: int, error: str):
     answer = ask(path, body)
     assert answer[0] == code and error in answer[1]["error"], answer
     assert ask("fill_mask:predict", {"instances": ["[MASK]"]})[0] == 200
+
+
+@pytest.mark.parametrize("depth", [3, 255, 480, 900, 100_000])
+@pytest.mark.parametrize("start", ['"instances": ', '"inputs": ', '"inputs": {"text": '])
+def test_lists_nested_too_deep_are_refused(ask: Ask, start: str, depth: int):
+    """TensorFlow would abort, with the whole server, and Python's recursion end."""
+    body = "{" + start + "[" * depth + '"a"' + "]" * depth + "}" * start.count("{") + "}"
+    code, answer = ask("fill_mask:predict", body.encode())
+    error = "not JSON" if depth == 100_000 else "`text` must have lists nested at most 1 deep"
+    assert code == 400 and error in answer["error"]
+    assert ask("fill_mask:predict", {"instances": ["[MASK]"]})[0] == 200
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b'{"signature_name": %b}', b'{"examples": [{"text": [%b]}], "signature_name": "x"}'],
+)
+def test_a_reason_shortens_what_was_received(ask: Ask, body: bytes):
+    code, answer = ask("fill_mask:classify", body % (b"[" * 900 + b"]" * 900))
+    assert code == 404 and len(answer["error"]) < 200
+
+
+def test_lists_are_as_deep_as_the_deepest():
+    for value, depth in (("a", 0), ([], 1), (["a"], 1), (["a", [[]]], 3), ([{"b64": [[]]}], 1)):
+        assert serve._is_deeper(value, depth - 1) == (depth > 0)
+        assert not serve._is_deeper(value, depth)
+
+
+@pytest.mark.parametrize("rank", [None, 2])
+def test_the_depth_is_that_of_the_input(rank: int | None):
+    shape = None if rank is None else [None] * rank
+    spec, most = tf.TensorSpec(shape, tf.int32, "ids"), rank or 254
+    value: list | int = 1
+    for _ in range(most):
+        value = [value]
+    assert serve._tensor(spec, value).shape == [1] * most
+    with pytest.raises(BadRequestError, match=f"at most {most} deep"):
+        serve._tensor(spec, [value])
 
 
 @pytest.mark.parametrize(
