@@ -18,6 +18,7 @@ import re
 import reprlib
 import sys
 import threading
+import traceback
 from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -194,6 +195,15 @@ def _reason(error: tf.errors.OpError) -> str:
     return error.message.rpartition("unavailable>\n")[2].partition("\n\t [[")[0]
 
 
+def _error(reason: str) -> bytes:
+    """Return the body of a refusal, with escapes for lone surrogates, which have no UTF-8."""
+    return _json({"error": reason.encode(errors="backslashreplace").decode()})
+
+
+def _json(body: dict[str, Any]) -> bytes:
+    return json.dumps(body, ensure_ascii=False).encode()
+
+
 class Server(http.server.ThreadingHTTPServer):
     """An HTTP server for models by name; each request has a thread."""
 
@@ -220,16 +230,21 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _answer(self, run: Any) -> None:
         if not self.server.free.acquire(blocking=False):
             self.close_connection = True
-            return self._send(503, {"error": f"more than {MAX_WAITING} requests are waiting"})
+            return self._send(503, _error(f"more than {MAX_WAITING} requests are waiting"))
         try:
-            code, body = 200, run()
+            code, data = 200, _json(run())
         except BadRequestError as error:
-            code, body = error.code, {"error": str(error)}
+            code, data = error.code, _error(str(error))
         except tf.errors.OpError as error:
-            code, body = _HTTP_CODES.get(type(error), 400), {"error": _reason(error)}
+            code, data = _HTTP_CODES.get(type(error), 400), _error(_reason(error))
+        except (ConnectionError, TimeoutError):
+            raise  # nobody waits for an answer
+        except Exception as error:
+            traceback.print_exc()
+            code, data = 500, _error(f"{type(error).__name__}: {error}")
         finally:
             self.server.free.release()
-        self._send(code, body)
+        self._send(code, data)
 
     def _model(self, wants_method: bool) -> tuple[ServedModel, str]:
         found = _PATH.fullmatch(self.path)
@@ -267,8 +282,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             raise BadRequestError(f"a request must have at most {MAX_BYTES} bytes", code)
         return self.rfile.read(int(length))
 
-    def _send(self, code: int, body: dict[str, Any]) -> None:
-        data = json.dumps(body, ensure_ascii=False).encode()
+    def _send(self, code: int, data: bytes) -> None:
         self.send_response(code)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))

@@ -166,9 +166,35 @@ def test_classification_takes_signatures_for_it(server: Server):
         model.classify(request)
 
 
-def test_text_that_is_not_unicode_is_refused():
+def test_text_that_is_not_unicode_is_refused(server: Server, ask: Ask, monkeypatch):
     with pytest.raises(BadRequestError, match="`text` is not Unicode"):
         serve._example({"text": "\ud800"})
+    code, answer = ask("fill_mask:predict", {"instances": ["\ud800"]})
+    assert code == 400 and answer["error"].startswith("`text` must be string: ")
+    code, answer = ask("fill_mask:predict", {"instances": [{"\ud800": "x"}]})
+    assert (code, answer["error"]) == (400, "the inputs are ['text']. Received: ['\\ud800']")
+    monkeypatch.setattr(server.models["fill_mask"], "classify", classified)
+    code, answer = ask("fill_mask:classify", {"examples": [{"\ud800": "x"}]})
+    assert code == 400 and answer["error"].startswith("`\\ud800` is not Unicode: ")
+
+
+def classified(request: dict) -> dict:
+    """The part of `classify` that reads examples: no export of these tests has the signature."""
+    return {"results": [serve._example(each) for each in request["examples"]]}
+
+
+def test_an_error_of_the_server_is_answered(server: Server, ask: Ask, monkeypatch, capfd):
+    def fail(request: dict) -> dict:
+        raise KeyError("\ud800") if "inputs" in request else RecursionError
+
+    monkeypatch.setattr(server.models["fill_mask"], "predict", fail)
+    answer = ask("fill_mask:predict", {"inputs": "a"})
+    assert answer == (500, {"error": "KeyError: '\\ud800'"})
+    assert ask("fill_mask:predict", {"instances": ["a"]}) == (500, {"error": "RecursionError: "})
+    assert capfd.readouterr().err.count("Traceback") == 2
+    monkeypatch.setattr(server.models["fill_mask"], "predict", lambda request: {"outputs": 1j})
+    code, answer = ask("fill_mask:predict", {})
+    assert code == 500 and "complex" in answer["error"]
 
 
 def test_bytes_in_base64_are_the_text(ask: Ask):
