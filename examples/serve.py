@@ -224,6 +224,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._answer(self._status)
 
+    do_HEAD = do_GET  # noqa: N815  for health checks; `_send` leaves the body out
+
     def do_POST(self) -> None:
         self._answer(self._run)
 
@@ -275,11 +277,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _body(self) -> bytes:
         length = self.headers.get("Content-Length", "")
-        is_number = re.fullmatch("[0-9]{1,18}", length)
-        if not is_number or int(length) > MAX_BYTES:
-            self.close_connection = True  # the body is not read
-            code = 413 if is_number else 411
-            raise BadRequestError(f"a request must have at most {MAX_BYTES} bytes", code)
+        closes, self.close_connection = self.close_connection, True  # if the body is not read
+        if not re.fullmatch("[0-9]+", length):
+            raise BadRequestError("Content-Length is missing or not a number of bytes", 411)
+        if len(length) > 18 or int(length) > MAX_BYTES:
+            raise BadRequestError(f"a request must have at most {MAX_BYTES} bytes", 413)
+        self.close_connection = closes
         return self.rfile.read(int(length))
 
     def _send(self, code: int, data: bytes) -> None:
@@ -289,7 +292,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if self.close_connection:
             self.send_header("Connection", "close")
         self.end_headers()
-        self.wfile.write(data)
+        if self.command != "HEAD":
+            self.wfile.write(data)
 
     def log_message(self, *args: Any) -> None:
         """Log nothing."""

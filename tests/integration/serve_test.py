@@ -143,12 +143,53 @@ def test_the_depth_is_that_of_the_input(rank: int | None):
         serve._tensor(spec, [value])
 
 
-@pytest.mark.parametrize(
-    ("length", "code"), [(str(2**40), 413), ("-1", 411), ("9" * 5000, 411), ("\u00b2", 411)]
-)
-def test_a_request_that_is_too_large_is_not_read(ask: Ask, length: str, code: int):
+@pytest.mark.parametrize("length", [str(8 * 2**20 + 1), str(2**40), "9" * 5000])
+def test_a_request_that_is_too_large_is_not_read(ask: Ask, length: str):
     answer = ask("fill_mask:predict", b"{}", {"Content-Length": length})
-    assert answer[0] == code and "at most 8388608 bytes" in answer[1]["error"]
+    assert answer == (413, {"error": "a request must have at most 8388608 bytes"})
+
+
+@pytest.mark.parametrize("length", [None, "-1", "\u00b2", "1_0", ""])
+def test_a_request_must_tell_its_length(server: Server, length: str | None):
+    header = "" if length is None else f"Content-Length: {length}\r\n"
+    code, _, answer = raw(server, f"POST /v1/models/fill_mask:predict HTTP/1.1\r\n{header}\r\n")
+    error = "Content-Length is missing or not a number of bytes"
+    assert (code, json.loads(answer)) == (411, {"error": error})
+
+
+@pytest.mark.parametrize(("path", "code"), [("fill_mask", 200), ("other", 404)])
+def test_head_is_get_without_the_body(server: Server, path: str, code: int):
+    end = f" /v1/models/{path} HTTP/1.1\r\nConnection: close\r\n\r\n"
+    got, headers, body = raw(server, "GET" + end)
+    assert got == code and f"Content-Length: {len(body)}" in headers
+    assert raw(server, "HEAD" + end) == (got, headers, b"")
+
+
+def raw(server: Server, request: str) -> tuple[int, list[str], bytes]:
+    """The status, the headers but the date, and the body of the answer to the bytes."""
+    with socket.create_connection(("localhost", server.server_port), 60) as client:
+        client.sendall(request.encode("latin-1"))
+        data = b"".join(iter(lambda: client.recv(65536), b""))
+    head, _, body = data.partition(b"\r\n\r\n")
+    status, *headers = head.decode().split("\r\n")
+    kept = [header for header in headers if not header.startswith("Date:")]
+    return int(status.split()[1]), kept, body
+
+
+def test_a_connection_serves_several_requests_until_it_is_told_to_close(server: Server):
+    connection = http.client.HTTPConnection("localhost", server.server_port, timeout=60)
+    predict, status = "/v1/models/fill_mask:predict", "/v1/models/fill_mask"
+    for method, path, keep in [
+        ("HEAD", status, "keep-alive"),
+        ("POST", predict, "keep-alive"),
+        ("GET", status, "keep-alive"),
+        ("POST", predict, "close"),
+    ]:
+        body = b'{"inputs": ["a"]}' if method == "POST" else None
+        connection.request(method, path, body, {"Connection": keep})
+        answer = connection.getresponse()
+        answer.read()
+        assert (answer.status, answer.will_close) == (200, keep == "close")
 
 
 def test_a_client_that_sends_nothing_is_disconnected(server: Server, monkeypatch):
