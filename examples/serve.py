@@ -19,7 +19,7 @@ import reprlib
 import sys
 import threading
 import traceback
-from typing import Any
+from typing import Any, NoReturn
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -301,20 +301,46 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 def main(address: str, models: list[str]) -> None:
     """Serve models, each NAME=FOLDER, at HOST:PORT until interrupted."""
-    served = {}
+    folders = {}
     for each in models:
         name, _, folder = each.partition("=")
-        served[name] = ServedModel(folder)
-    host, _, port = address.rpartition(":")
-    server = Server((host, int(port)), served)
-    print(f"serving {', '.join(served)} on http://{host}:{server.server_port}", flush=True)
+        if not folder or not re.fullmatch("[^/:]+", name):
+            _stop(f"{each!r} must be NAME=FOLDER, with a name without '/' and ':'")
+        if not os.path.isdir(folder):
+            _stop(f"{each!r}: there is no folder {folder!r}")
+        folders[name] = folder
+    server = _listening(address)  # clients wait until the models are loaded
+    for name, folder in folders.items():
+        try:
+            server.models[name] = ServedModel(folder)
+        except (OSError, tf.errors.OpError) as error:
+            _stop(f"'{name}={folder}': {error}")
+    host, port = address.rpartition(":")[0], server.server_port
+    print(f"serving {', '.join(folders)} on http://{host}:{port}", flush=True)
     with contextlib.suppress(KeyboardInterrupt):
         server.serve_forever()
 
 
+def _listening(address: str) -> Server:
+    found = re.fullmatch("(.+):([0-9]{1,5})", address)
+    if not found or int(found[2]) > 65535:
+        _stop(f"{address!r} must be HOST:PORT, with a port from 0 (any free one) to 65535")
+    try:
+        return Server((found[1], int(found[2])), {})
+    except (OSError, UnicodeError) as error:  # unknown host, port in use
+        _stop(f"cannot listen on {address!r}: {error}")
+
+
+def _stop(reason: str) -> NoReturn:
+    print("serve.py: error:", *reason.splitlines()[:1], file=sys.stderr)
+    sys.exit(2)
+
+
 if __name__ == "__main__":
-    folders = [each.partition("=")[2] for each in sys.argv[2:]]
-    if not (re.fullmatch(r".+:\d+", "".join(sys.argv[1:2])) and all(map(os.path.isdir, folders))):
-        print("usage: python serve.py HOST:PORT NAME=FOLDER... (with FOLDER/1/saved_model.pb)")
+    if len(sys.argv) < 3:
+        print(
+            "usage: python serve.py HOST:PORT NAME=FOLDER... (with FOLDER/1/saved_model.pb)",
+            file=sys.stderr,
+        )
         sys.exit(2)
     main(sys.argv[1], sys.argv[2:])

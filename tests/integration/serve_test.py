@@ -4,6 +4,7 @@ import concurrent.futures
 import http.client
 import json
 import pathlib
+import runpy
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -248,3 +249,64 @@ def test_requests_at_the_same_time_get_their_own_answers(ask: Ask):
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         jobs = [pool.submit(ask, "fill_mask:predict", {"instances": [text]}) for text in TEXTS * 8]
         assert [job.result() for job in jobs] == alone * 8
+
+
+@pytest.fixture
+def stopped(monkeypatch, capsys) -> Callable[..., str]:
+    """(arguments) -> the one line with which `main` stops before it loads a model."""
+
+    def stopped(*arguments: str, loads: bool = False) -> str:
+        if not loads:
+            monkeypatch.delattr(serve, "ServedModel")
+        with pytest.raises(SystemExit) as stop:
+            serve.main(arguments[0], list(arguments[1:]))
+        (line,) = capsys.readouterr().err.splitlines()
+        assert stop.value.code == 2 and line.startswith("serve.py: error: ")
+        return line.removeprefix("serve.py: error: ")
+
+    return stopped
+
+
+@pytest.mark.parametrize("model", ["fill_mask", "fill_mask=", "=.", "a/b=.", "a:b=."])
+def test_an_argument_that_is_not_name_and_folder_is_named(stopped: Callable, model: str):
+    reason = f"{model!r} must be NAME=FOLDER, with a name without '/' and ':'"
+    assert stopped("localhost:0", "good=.", model) == reason
+
+
+def test_a_missing_folder_is_named(stopped: Callable, tmp_path):
+    folder = str(tmp_path / "none")
+    reason = f"'bad={folder}': there is no folder {folder!r}"
+    assert stopped("localhost:0", "good=.", f"bad={folder}") == reason
+
+
+@pytest.mark.parametrize("address", ["localhost", "8501", ":8501", "localhost:", "a:x", "a:65536"])
+def test_an_address_must_have_a_host_and_a_port(stopped: Callable, address: str):
+    reason = f"{address!r} must be HOST:PORT, with a port from 0 (any free one) to 65535"
+    assert stopped(address, "good=.") == reason
+
+
+@pytest.mark.parametrize("host", ["no-such-host.invalid", "a" * 70, "a..b"])
+def test_an_unknown_host_is_named(stopped: Callable, host: str):
+    assert stopped(f"{host}:0", "good=.").startswith(f"cannot listen on '{host}:0': ")
+
+
+def test_a_port_in_use_is_named(stopped: Callable, server: Server):
+    address = f"localhost:{server.server_port}"
+    error = stopped(address, "good=.")
+    assert error.startswith(f"cannot listen on {address!r}: ") and "in use" in error
+
+
+def test_a_folder_without_a_model_is_named(stopped: Callable, tmp_path):
+    for make, reason in ((tmp_path, "has no version"), (tmp_path / "1", "does not exist")):
+        make.mkdir(exist_ok=True)
+        error = stopped("localhost:0", f"bad={tmp_path}", loads=True)
+        assert error.startswith(f"'bad={tmp_path}': ") and reason in error
+
+
+@pytest.mark.parametrize("arguments", [[], ["localhost:0"]])
+def test_without_models_it_prints_how_to_use_it(monkeypatch, capsys, arguments: list[str]):
+    monkeypatch.setattr("sys.argv", ["serve.py", *arguments])
+    with pytest.raises(SystemExit) as stop:
+        runpy.run_path(serve.__file__, run_name="__main__")
+    assert stop.value.code == 2
+    assert capsys.readouterr().err.startswith("usage: python serve.py HOST:PORT NAME=FOLDER...")
