@@ -57,10 +57,17 @@ def main(path: str, texts: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 3 or not os.path.isfile(os.path.join(sys.argv[1], "saved_model.pb")):
+    if len(sys.argv) < 3:
         print(
             "usage: python ask.py OUTPUT/VERSION TEXT... (a fill-mask, classifier, multi-label "
-            "or embedding export)"
+            "or embedding export)",
+            file=sys.stderr,
+        )
+        sys.exit(2)
+    if not os.path.isfile(os.path.join(sys.argv[1], "saved_model.pb")):
+        print(
+            f"ask.py: error: no saved_model.pb in {sys.argv[1]!r}: it must be OUTPUT/VERSION",
+            file=sys.stderr,
         )
         sys.exit(2)
     main(sys.argv[1], sys.argv[2:])

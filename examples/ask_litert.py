@@ -85,7 +85,15 @@ def main(path: str, texts: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 3 or not os.path.isfile(os.path.join(sys.argv[1], "model.tflite")):
-        print("usage: python -m examples.ask_litert OUTPUT/VERSION TEXT...")
+    if len(sys.argv) < 3:
+        print("usage: python -m examples.ask_litert OUTPUT/VERSION TEXT...", file=sys.stderr)
         sys.exit(2)
+    for name in ("model.tflite", "config.json"):
+        if not os.path.isfile(os.path.join(sys.argv[1], name)):
+            print(
+                f"ask_litert.py: error: no {name} in {sys.argv[1]!r}: it must be OUTPUT/VERSION "
+                "of an export with --format=litert",
+                file=sys.stderr,
+            )
+            sys.exit(2)
     main(sys.argv[1], sys.argv[2:])

@@ -17,7 +17,7 @@ import os
 import struct
 import sys
 from ctypes import byref, c_char_p, c_int, c_int64, c_size_t, c_void_p
-from typing import Any
+from typing import Any, NoReturn
 
 FLOAT, INT32, STRING, INT64, BOOL = 1, 3, 7, 9, 10  # TF_DataType
 _FORMATS = {FLOAT: "f", INT32: "i", INT64: "q", BOOL: "?"}
@@ -113,7 +113,7 @@ class Session(contextlib.AbstractContextManager):
 
         Raises:
           ValueError: the session is closed, has no such signature or has other inputs, or lists are
-            ragged.
+            ragged or hold other values than the input takes.
         """
         places, results = self._feeds_and_fetches(inputs, signature)
         feeds = (Output * len(places))(*(self._output(name) for name, _ in places.values()))
@@ -167,10 +167,14 @@ class Session(contextlib.AbstractContextManager):
     def _tensor(self, values: Any, dtype: int) -> int:
         shape, flat = _flattened(values)
         texts, packed = [], b""
-        if dtype == STRING:
-            texts = [text if isinstance(text, bytes) else text.encode() for text in flat]
-        else:
-            packed = struct.pack(f"{len(flat)}{_FORMATS[dtype]}", *flat)
+        try:
+            if dtype == STRING:
+                texts = [text if isinstance(text, bytes) else text.encode() for text in flat]
+            else:
+                packed = struct.pack(f"{len(flat)}{_FORMATS[dtype]}", *flat)
+        except (AttributeError, struct.error) as error:
+            kind = "strings" if dtype == STRING else f"numbers of the format {_FORMATS[dtype]!r}"
+            raise ValueError(f"The values must be {kind}: {error}.") from None
         size, dims = len(packed) + _TSTRING_BYTES * len(texts), (c_int64 * len(shape))(*shape)
         tensor = self._c.TF_AllocateTensor(dtype, dims, len(shape), size)
         data = self._c.TF_TensorData(tensor)
@@ -273,17 +277,34 @@ def _nested(flat: list, shape: list[int]) -> Any:
     return [_nested(flat[i * size : (i + 1) * size], shape[1:]) for i in range(shape[0])]
 
 
+def main(path: str, inputs: str, *signature: str) -> None:
+    """Print the outputs of the export at `path` for `inputs` in JSON."""
+    try:
+        values = json.loads(inputs)
+    except ValueError:
+        values = None
+    if not isinstance(values, dict):
+        _stop(f'the inputs must be a JSON object, as {{"text": ["dull"]}}. Received: {inputs}')
+    if not os.path.isfile(os.path.join(path, "saved_model.pb")):
+        _stop(f"no saved_model.pb in {path!r}: it must be the folder OUTPUT/VERSION")
+    try:
+        with Session(path) as session:
+            outputs = session.run(values, *signature)
+    except (RuntimeError, ValueError) as error:
+        _stop(str(error))
+    print(json.dumps(outputs, default=lambda value: value.decode(errors="replace")))
+
+
+def _stop(reason: str) -> NoReturn:
+    print("c_api.py: error:", *reason.splitlines()[:1], file=sys.stderr)
+    sys.exit(2)
+
+
 if __name__ == "__main__":
     if len(sys.argv) not in (3, 4):
-        print("usage: python -I c_api.py OUTPUT/VERSION JSON_OF_INPUTS [SIGNATURE]")
-        sys.exit(2)
-    try:
-        inputs = json.loads(sys.argv[2])
-    except ValueError:
-        sys.exit(
-            'c_api.py: error: the inputs must be JSON, as {"text": ["dull"]}. '
-            f"Received: {sys.argv[2]}"
+        print(
+            "usage: python -I c_api.py OUTPUT/VERSION JSON_OF_INPUTS [SIGNATURE]", file=sys.stderr
         )
-    with Session(sys.argv[1]) as session:
-        outputs = session.run(inputs, *sys.argv[3:])
-    print(json.dumps(outputs, default=lambda value: value.decode(errors="replace")))
+        sys.exit(2)
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    main(*sys.argv[1:])

@@ -1,4 +1,4 @@
-"""Tests that examples/ask.py refuses models that it cannot ask, and ranks by embeddings."""
+"""Tests that examples/ask*.py refuse models that they cannot ask, and rank by embeddings."""
 
 import pathlib
 import runpy
@@ -36,3 +36,37 @@ def test_embeddings_rank_the_other_texts(tmp_path, capsys):
     # (1, 1) against (3, 1), (1, 1) and (2, 1): 4 / sqrt(20), 1 and 3 / sqrt(10).
     lines = capsys.readouterr().out.splitlines()
     assert lines == ["x", "    1.00 b", "    0.95 ab", "    0.89 abc"]
+
+
+@pytest.mark.parametrize(
+    ("script", "files", "missing"),
+    [
+        ("ask", (), "saved_model.pb"),
+        ("ask_litert", (), "model.tflite"),
+        ("ask_litert", ("model.tflite",), "config.json"),
+    ],
+)
+def test_a_missing_file_is_named(tmp_path, monkeypatch, capsys, script, files, missing):
+    for name in files:
+        (tmp_path / name).touch()
+    printed = stopped(monkeypatch, capsys, script, str(tmp_path), "a text")
+    assert printed.startswith(f"{script}.py: error: no {missing} in '{tmp_path}': it must be ")
+    if not files:
+        printed = stopped(monkeypatch, capsys, script, str(tmp_path / "none"), "a text")
+        assert f"no {missing} in '{tmp_path / 'none'}': " in printed
+
+
+@pytest.mark.parametrize("script", ["ask", "ask_litert"])
+def test_without_texts_it_prints_how_to_use_it(tmp_path, monkeypatch, capsys, script):
+    assert stopped(monkeypatch, capsys, script, str(tmp_path)).startswith("usage: python ")
+
+
+def stopped(monkeypatch, capsys, script: str, *arguments: str) -> str:
+    """The one line with which the command stops."""
+    path = ASK.with_name(f"{script}.py")
+    monkeypatch.setattr("sys.argv", [str(path), *arguments])
+    with pytest.raises(SystemExit) as stop:
+        runpy.run_path(str(path), run_name="__main__")
+    assert stop.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    return line

@@ -221,6 +221,43 @@ print(json.dumps([*found, error({"text": ["a"]})]))
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("inputs", "signature", "error"),
+    [
+        ('{"txt": ["a"]}', "serving_default", "The inputs are ['text'], not ['txt']."),
+        ('{"text": ["a"]}', "depth_7", "The signatures are ["),
+        ('{"text": [1]}', "serving_default", "The values must be strings: "),
+        ('{"text": ["\\ud800"]}', "serving_default", "'utf-8' codec can't encode"),
+        ('{"input_word_ids": ["a"]}', "tokens", "The inputs are ['input_mask', "),
+        (json.dumps(dict.fromkeys(INPUTS, ["a"])), "tokens", "The values must be numbers of the f"),
+        ('{"inputs": ["nonsense"]}', "classify", "Could not parse example input"),
+        ("{", "serving_default", "the inputs must be a JSON object, "),
+        ("[]", "serving_default", "the inputs must be a JSON object, "),
+    ],
+)
+def test_the_c_api_tells_in_one_line_what_does_not_fit(export, inputs, signature, error):
+    path, _ = export("classifier")
+    assert stopped(path, inputs, signature).startswith(error)
+
+
+def test_the_c_api_names_a_folder_without_a_model(tmp_path):
+    for path in (str(tmp_path), str(tmp_path / "none")):
+        found = stopped(path, '{"text": ["a"]}')
+        assert found == f"no saved_model.pb in {path!r}: it must be the folder OUTPUT/VERSION"
+
+
+def stopped(*arguments: str) -> str:
+    """The line with which the command stops; only TensorFlow's log may come before it."""
+    done = subprocess.run(
+        [sys.executable, "-I", C_API, *arguments], capture_output=True, text=True, cwd="/"
+    )
+    *_, line = done.stderr.splitlines()
+    assert (done.returncode, done.stdout) == (2, "") and "Traceback" not in done.stderr
+    assert line.startswith("c_api.py: error: ")
+    return line.removeprefix("c_api.py: error: ")
+
+
+@pytest.mark.slow
 def test_the_c_api_frees_what_it_made(export):
     """Failed requests and closed sessions leak no memory."""
     code = """
