@@ -219,6 +219,7 @@ class Server(http.server.ThreadingHTTPServer):
 class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     timeout = TIMEOUT_S
+    disable_nagle_algorithm = True  # or the body would wait 40 ms for an answer to the headers
     server: Server
 
     def do_GET(self) -> None:
