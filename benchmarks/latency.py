@@ -11,9 +11,10 @@ the runtimes that take ids, our tokenizer makes them in Python, and this is time
 
 There is a table for each load: 1 or 32 texts of 10 pieces, of a quarter of task.seq_length and of
 task.seq_length. `p50` and `p95` (20 or more rounds) are wall-clock times of a request, and MB is
-the size of the model's files. With --data_dir, there is also a table for the dev examples, in
-requests of 32 as they come, and each system gets the score of its own answers to them. How soon
-texts leave the early exit depends on the texts: only those times on dev examples are typical.
+the size of the model's files (a SavedModel's with the tokenizer). With --data_dir, there is also a
+table for the dev examples, in requests of 32 as they come, and each system gets the score of its
+own answers to them. How soon texts leave the early exit depends on the texts: only those times on
+dev examples are typical.
 
 --json prints a JSON line for each system and load instead. A system that is not installed gets a
 line with `absent`; one that fails ends the benchmark.
