@@ -99,7 +99,11 @@ RUNTIMES: dict[str, Callable[..., System]] = {
 
 
 class Ids:
-    """The inputs of a model that takes ids, at most `seq_length` a row."""
+    """The inputs of a model that takes ids, at most `seq_length` a row.
+
+    `albert_tf.tasks.features` makes the same, but imports TensorFlow, which would share the process
+    with the other runtimes.
+    """
 
     def __init__(self, tokenizer: Tokenizer, seq_length: int) -> None:
         self._tokenizer, self._seq_length = tokenizer, seq_length
