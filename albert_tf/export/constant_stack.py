@@ -40,14 +40,15 @@ class ConstantStack:
         training: bool = False,
         num_layers: int | None = None,
         packing: None = None,
+        first_only: bool = False,
     ) -> list[tf.Tensor]:
         """Return the output of the last layer, in a list; `SharedStack` has the arguments."""
         assert not training
-        x = run_in_loops(self._layers, self._numbers[:num_layers], x, mask)
+        x = run_in_loops(self._layers, self._numbers[:num_layers], x, mask, first_only)
         return [self.normalized(x, training)]
 
     def inference_layers(self) -> list[Layer]:
-        """Return each distinct layer as a function (x, mask) -> x."""
+        """Return each distinct layer."""
         return self._layers
 
     def normalized(self, x: tf.Tensor, training: bool) -> tf.Tensor:
@@ -74,7 +75,7 @@ def with_constants(model: Model, largest: int = LARGEST) -> Model:
 
 
 def _constant_layer(block: EncoderBlock, dtype: str) -> Layer:
-    """Return `block` as a `tf.function` (x, mask) -> x that holds its weights as constants."""
+    """Return `block` as a `tf.function` that holds its weights as constants."""
 
     def values(part: NamedTuple) -> list[np.ndarray]:
         """Return the kernels and biases in `dtype`, and the scale and shift of a LayerNorm."""
@@ -85,11 +86,12 @@ def _constant_layer(block: EncoderBlock, dtype: str) -> Layer:
     feed_forward = values(block.feed_forward.weight_tensors())
     hidden = tf.TensorSpec([None, None, block.config.hidden_size], dtype)
     mask = tf.TensorSpec([None, 1, 1, None], tf.float32)
+    queries = tf.TensorSpec([], tf.int32)
 
-    @tf.function(input_signature=[hidden, mask], autograph=False)
-    def layer(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    @tf.function(input_signature=[hidden, mask, queries], autograph=False)
+    def layer(x: tf.Tensor, mask: tf.Tensor, queries: tf.Tensor) -> tf.Tensor:
         first = JoinedWeights(*map(tf.constant, attention))
         second = FeedForwardWeights(*map(tf.constant, feed_forward))
-        return block.compute(first, second, x, mask, None, False)
+        return block.compute(first, second, x, mask, None, False, queries=queries)
 
-    return layer
+    return lambda x, mask, queries: layer(x, mask, tf.shape(x)[1] if queries is None else queries)

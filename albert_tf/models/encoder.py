@@ -43,6 +43,9 @@ class AlbertEncoder(ConfiguredModel):
     With `num_layers`, only that many layers are computed, and the output of the last of them is
     pooled. If all layers share one block, the same weights can run at any depth.
 
+    With `pooled_only`, `pooled_output` is the only output, and outside training the last layer is
+    not computed at positions that it does not need.
+
     Dropout is applied if `training` is true, keyed by `dropout_key` (int32 [2]); without a key,
     each call draws one.
 
@@ -80,6 +83,7 @@ class AlbertEncoder(ConfiguredModel):
         dropout_key: common.DropoutKey | None = None,
         num_layers: int | None = None,
         skip_padding: bool = False,
+        pooled_only: bool = False,
     ) -> dict[str, tf.Tensor | list[tf.Tensor]]:
         """Run the encoder; see the class for shapes and arguments."""
         config = self.config
@@ -94,12 +98,13 @@ class AlbertEncoder(ConfiguredModel):
         stack_key = common.fold_in(key, 1)
         skip_padding = skip_padding and training and self._can_pack(inputs["input_mask"])
         rows = packing.Packing.of(inputs["input_mask"]) if skip_padding else None
-        outputs = self.stack(x, mask, stack_key, training, num_layers, rows)
-        return {
-            "sequence_output": tf.cast(outputs[-1], tf.float32),
-            "pooled_output": self.pool(outputs[-1]),
-            "encoder_outputs": outputs,
-        }
+        first_only = pooled_only and not training
+        outputs = self.stack(x, mask, stack_key, training, num_layers, rows, first_only)
+        pooled = {"pooled_output": self.pool(outputs[-1])}
+        if pooled_only:
+            return pooled
+        sequence = tf.cast(outputs[-1], tf.float32)
+        return pooled | {"sequence_output": sequence, "encoder_outputs": outputs}
 
     def _can_pack(self, input_mask: tf.Tensor) -> bool:
         size, config = input_mask.shape.num_elements(), self.config

@@ -93,7 +93,7 @@ class SequenceClassifier(TaskModel):
 
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> tf.Tensor:
         """Return the logits; see the class for shapes."""
-        outputs, key = self.encode(inputs, training)
+        outputs, key = self.encode(inputs, training, pooled_only=True)
         pooled = outputs["pooled_output"]
         if training and self.task.exit_losses:
             layers = outputs["encoder_outputs"]

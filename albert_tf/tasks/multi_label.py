@@ -69,7 +69,7 @@ class MultiLabelClassifier(TaskModel):
 
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> tf.Tensor:
         """Return the logits; see the class for shapes."""
-        outputs, key = self.encode(inputs, training)
+        outputs, key = self.encode(inputs, training, pooled_only=True)
         return self.head(common.dropout(outputs["pooled_output"], self.task.dropout, key))
 
     def training_losses(self) -> tf_keras.losses.Loss:

@@ -79,7 +79,7 @@ class MultipleChoice(TaskModel):
         """Return the logits; see the class for shapes."""
         _, count, length = common.shape_of(inputs["input_word_ids"])
         flat = {name: tf.reshape(inputs[name], [-1, length]) for name in INPUTS}  # [B C, S]
-        outputs, key = self.encode(flat, training)
+        outputs, key = self.encode(flat, training, pooled_only=True)
         scores = self.head(common.dropout(outputs["pooled_output"], self.task.dropout, key))
         is_option = tf.reduce_any(inputs["input_mask"] > 0, axis=-1)  # [B, C]
         return tf.where(is_option, tf.reshape(scores, [-1, count]), ABSENT)

@@ -53,7 +53,7 @@ class SequenceRegressor(TaskModel):
 
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> tf.Tensor:
         """Return the predicted values, float32 [B]."""
-        outputs, key = self.encode(inputs, training)
+        outputs, key = self.encode(inputs, training, pooled_only=True)
         return self.score(common.dropout(outputs["pooled_output"], self.task.dropout, key))
 
     def score(self, pooled: tf.Tensor) -> tf.Tensor:

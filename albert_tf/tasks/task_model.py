@@ -96,15 +96,19 @@ class TaskModel(PolicyMixin, tf_keras.Model):
         self.create_weights()
 
     def encode(
-        self, inputs: Mapping[str, tf.Tensor], training: bool
+        self, inputs: Mapping[str, tf.Tensor], training: bool, pooled_only: bool = False
     ) -> tuple[dict[str, tf.Tensor], common.DropoutKey | None]:
-        """Return the encoder's outputs and the key of the head's dropout, None outside training."""
-        encoder_inputs = {name: inputs[name] for name in INPUTS}
+        """Return the encoder's outputs and the key of the head's dropout, None outside training.
+
+        With `pooled_only`, outside training, the outputs may be `pooled_output` only.
+        """
+        encoder_inputs, key = {name: inputs[name] for name in INPUTS}, None
+        if training:
+            key = self._dropout_key()
+        if not isinstance(self.encoder, AlbertEncoder):  # it takes no other arguments
+            return self.encoder(encoder_inputs, training=training), key
         if not training:
-            return self.encoder(encoder_inputs, training=False), None
-        key = self._dropout_key()
-        if not isinstance(self.encoder, AlbertEncoder):  # it takes no key
-            return self.encoder(encoder_inputs, training=True), key
+            return self.encoder(encoder_inputs, training=False, pooled_only=pooled_only), None
         outputs = self.encoder(encoder_inputs, training=True, dropout_key=common.fold_in(key, 0))
         return outputs, common.fold_in(key, 1)
 

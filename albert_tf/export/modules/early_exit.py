@@ -60,7 +60,7 @@ class EarlyExit:
         (run,) = encoder.stack.inference_layers()
 
         def layer(number: tf.Tensor, active: Outputs, results: Outputs) -> tuple:
-            x = run(active["x"], active["mask"])
+            x = run(active["x"], active["mask"], None)
             return number + 1, *self._update(number, active | {"x": x}, results)
 
         active = {

@@ -40,9 +40,9 @@ class EmbeddingModule(TextModule):
 
     def predict(self, inputs: Mapping[str, tf.Tensor], depth: int | None) -> tf.Tensor:
         """Return the embeddings, float32 [n, H], using `depth` layers, or all if None."""
-        outputs = self._encode(inputs, num_layers=depth)
         if self._pooling == "cls":
-            return outputs["pooled_output"]
+            return self.pooled(inputs, depth)
+        outputs = self._encode(inputs, num_layers=depth)
         mask = tf.expand_dims(tf.cast(inputs["input_mask"], tf.float32), 2)  # [n, S, 1]
         total = tf.reduce_sum(mask * outputs["sequence_output"], axis=1)
         return total / tf.maximum(tf.reduce_sum(mask, axis=1), 1.0)

@@ -106,9 +106,16 @@ class SelfAttention(ConfigMixin, tf_keras.layers.Layer):
         key: common.DropoutKey | None,
         training: bool,
         packing: Packing | None = None,
+        queries: int | tf.Tensor | None = None,
     ) -> common.Hidden:
-        """Apply the layer as a pure function of tensors; with `packing`, [T, H] -> [T, H]."""
+        """Apply the layer as a pure function of tensors; with `packing`, [T, H] -> [T, H].
+
+        With `queries`, outside training, return the outputs of the first `queries` positions only.
+        """
         shape = common.shape_of(tpu.twins(x).residual)
+
+        def kept(flat: tf.Tensor) -> tf.Tensor:
+            return tf.reshape(tf.reshape(flat, shape)[:, :queries], [-1, shape[2]])
 
         def attend(flat: tf.Tensor) -> tf.Tensor:
             if training and target.is_tpu():
@@ -116,10 +123,13 @@ class SelfAttention(ConfigMixin, tf_keras.layers.Layer):
                 return self._attend_on_tpu(weights, flat, mask, key)
             joined = weights if isinstance(weights, JoinedWeights) else self.joined(weights)
             rows = packing.shape if packing else shape[:2]  # [B, S]
-            return self._attend(joined, flat, rows, mask, key, training, packing)
+            return self._attend(joined, flat, rows, mask, key, training, packing, queries)
 
         norm, flat = (weights.gamma, weights.beta), common.flat(x, shape[-1], training)
         own = common.fold_in(key, 1)
+        if queries is not None:
+            out = common.residual(attend, flat, norm, self.config, own, training, kept)
+            return tf.reshape(out, [shape[0], queries, shape[2]])
         out = common.residual(attend, flat, norm, self.config, own, training)
         return out if isinstance(out, tpu.Twins) else tf.reshape(out, shape)
 
@@ -132,6 +142,7 @@ class SelfAttention(ConfigMixin, tf_keras.layers.Layer):
         key: common.DropoutKey | None,
         training: bool,
         packing: Packing | None = None,
+        queries: int | tf.Tensor | None = None,
     ) -> tf.Tensor:
         """Return the attention of [B * S, H] or, with `packing`, of [T, H]; `shape` is [B, S]."""
         config = self.config
@@ -140,6 +151,8 @@ class SelfAttention(ConfigMixin, tf_keras.layers.Layer):
             qkv = packing.unpack(qkv)
         split = tf.reshape(qkv, [*shape, 3, config.num_heads, config.head_size])
         query, keys, values = tf.unstack(tf.transpose(split, [2, 0, 3, 1, 4]))  # [B, N, S, D]
+        if queries is not None:
+            query = query[:, :, :queries]
         if config.positions == "rotary":
             query, keys = common.rotate(query, training), common.rotate(keys, training)
         logits = tf.matmul(query, keys, transpose_b=True)  # [B, N, S, S]

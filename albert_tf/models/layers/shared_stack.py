@@ -15,7 +15,8 @@ from albert_tf.models.layers.encoder_block import EncoderBlock
 from albert_tf.models.layers.feed_forward import FeedForward, FeedForwardWeights
 from albert_tf.models.layers.packing import Packing
 
-Layer = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]  # (x [B, S, H], mask) -> x
+# (x [B, S, H], mask, Q) -> [B, Q, H], the outputs of the first Q positions, or of all if None
+Layer = Callable[[tf.Tensor, tf.Tensor, tf.Tensor | None], tf.Tensor]
 Weights = TypeVar("Weights", AttentionWeights, FeedForwardWeights)
 
 
@@ -29,7 +30,7 @@ class SharedStack(ConfigMixin, tf_keras.layers.Layer):
 
     Inputs: x [B, S, H]; mask [B, 1, 1, S]; `num_layers` to stop before the last layer.
     Output: a list of tensors [B, S, H], one per layer, each normalized by the last LayerNorm if
-    `config.norm` is pre.
+    `config.norm` is pre. With `first_only`, outside training, the last tensor may be [B, 1, H].
 
     In training with `config.rematerialize`, all layers run, and the gradient of any but the last is
     an error. With a `packing`, in training without dropout of hidden states, padded positions are
@@ -87,6 +88,7 @@ class SharedStack(ConfigMixin, tf_keras.layers.Layer):
         training: bool = False,
         num_layers: int | None = None,
         packing: Packing | None = None,
+        first_only: bool = False,
     ) -> list[tf.Tensor]:
         """Apply the layers; see the class for shapes and arguments."""
         if not (self.unroll or training):
@@ -102,10 +104,13 @@ class SharedStack(ConfigMixin, tf_keras.layers.Layer):
         outputs, shape = [], common.shape_of(x)
         if packing is not None:
             x = packing.pack(tf.reshape(x, [-1, shape[2]]))
-        for number, (a, f) in enumerate(self.plan[:num_layers]):
+        plan = self.plan[:num_layers]
+        for number, (a, f) in enumerate(plan):
             layer_key = common.fold_in(key, number)
             block = self.blocks[self.block_of_layer[number]]
-            x = block.compute(attention[a], feed_forward[f], x, mask, layer_key, training, packing)
+            weights = attention[a], feed_forward[f]
+            queries = 1 if first_only and number == len(plan) - 1 else None
+            x = block.compute(*weights, x, mask, layer_key, training, packing, queries)
             output = self.normalized(tpu.twins(x).residual, training)
             if packing is not None:
                 output = tf.reshape(packing.unpack(output), shape)
@@ -131,12 +136,14 @@ class SharedStack(ConfigMixin, tf_keras.layers.Layer):
         return tf.reshape(tpu.twins(normal).operand, shape)
 
     def inference_layers(self) -> list[Layer]:
-        """Return each distinct layer as a function (x, mask) -> x, for inference."""
+        """Return each distinct layer, for inference."""
 
         def layer(block: EncoderBlock) -> Layer:
             attention = block.attention.joined(block.attention.weight_tensors())
             feed_forward = block.feed_forward.weight_tensors()
-            return lambda x, mask: block.compute(attention, feed_forward, x, mask, None, False)
+            return lambda x, mask, queries: block.compute(
+                attention, feed_forward, x, mask, None, False, queries=queries
+            )
 
         return [layer(block) for block in self.blocks]
 
@@ -182,21 +189,35 @@ class SharedStack(ConfigMixin, tf_keras.layers.Layer):
 
 
 def run_in_loops(
-    layers: Sequence[Layer], numbers: Sequence[int], x: tf.Tensor, mask: tf.Tensor
+    layers: Sequence[Layer],
+    numbers: Sequence[int],
+    x: tf.Tensor,
+    mask: tf.Tensor,
+    first_only: bool = False,
 ) -> tf.Tensor:
     """Return the output of the last layer, with a loop for each run of equal layers.
 
-    Layer i of the stack is `layers[numbers[i]]`.
+    Layer i of the stack is `layers[numbers[i]]`. With `first_only`, return that of the first
+    position.
     """
+    length, done = tf.shape(x)[1], 0
     for number, run in itertools.groupby(numbers):
-        count = len(list(run))
+        end = done + len(list(run))
+        ends_early = first_only and end == len(numbers)
 
         def step(
-            done: tf.Tensor, x: tf.Tensor, layer: Layer = layers[number]
+            done: tf.Tensor,
+            x: tf.Tensor,
+            layer: Layer = layers[number],
+            ends_early: bool = ends_early,
         ) -> tuple[tf.Tensor, tf.Tensor]:
-            return done + 1, layer(x, mask)
+            queries = tf.where(done < len(numbers) - 1, length, 1) if ends_early else None
+            return done + 1, layer(x, mask, queries)
 
-        _, x = tf.while_loop(lambda done, _, n=count: done < n, step, (0, x))
+        shape = tf.TensorShape([x.shape[0], None, x.shape[2]]) if ends_early else x.shape
+        shapes = tf.TensorShape([]), shape
+        _, x = tf.while_loop(lambda done, _, end=end: done < end, step, (done, x), shapes)
+        done = end
     return x
 
 

@@ -132,6 +132,17 @@ def test_more_padding_changes_nothing(encoder, fake_inputs):
     np.testing.assert_allclose(whole["pooled_output"], short["pooled_output"], atol=1e-5)
 
 
+@pytest.mark.parametrize("unroll", [True, False])
+def test_pooled_only(tiny, fake_inputs, unroll):
+    encoder = with_noise(AlbertEncoder(tiny, unroll).create_weights())
+    inputs = fake_inputs(3, 9, (5,))
+    for options in ({}, {"num_layers": 1}, {"training": True, "dropout_key": tf.constant([1, 2])}):
+        found = encoder(inputs, pooled_only=True, **options)
+        wanted = encoder(inputs, **options)["pooled_output"]
+        np.testing.assert_allclose(found.pop("pooled_output"), wanted, atol=1e-6)
+        assert not found
+
+
 def test_too_long_a_sequence_names_both_numbers(encoder, fake_inputs):
     with pytest.raises(ValueError, match="41 pieces, max_positions=40"):
         encoder(fake_inputs(1, 41))
