@@ -141,6 +141,7 @@ class Dev(NamedTuple):
 
 def main(options: LatencyOptions) -> None:
     """Measure and print the tables or the lines."""
+    workers.check_cores(options.cores)
     section = _section(options.run_dir)
     config = load_config(options.run_dir)
     candidates = _chosen(options, candidates_of(options, section, config))

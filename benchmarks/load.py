@@ -26,6 +26,7 @@ are too short to judge memory. Any other error ends the benchmark.
 import array
 import concurrent.futures
 import dataclasses
+import glob
 import json
 import math
 import os
@@ -110,7 +111,7 @@ class Tally:
 
 def main(options: LoadOptions) -> int:
     """Measure and print the lines; return the exit status."""
-    if not os.path.isdir(options.export) or not any(map(str.isdigit, os.listdir(options.export))):
+    if not glob.glob(os.path.join(glob.escape(options.export), "[0-9]*", "saved_model.pb")):
         raise InputNotFoundError(
             f"--export={options.export} must be a folder with a version, such as "
             f"{options.export}/1/saved_model.pb, as albert_tf.export writes it."

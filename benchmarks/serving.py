@@ -29,6 +29,7 @@ import statistics
 import tempfile
 from typing import Annotated
 
+from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import commands
 from albert_tf.runtime.bounds import POSITIVE
 from albert_tf.runtime.errors import InputError
@@ -39,6 +40,7 @@ from benchmarks.workers import Worker
 OURS = ("ours", "ours-c-api", "ours-bf16")
 PEERS = ("tf-models-official", "hf-torch", "onnx-runtime", "openvino", "openvino-bf16")
 SYSTEMS = (*OURS, *PEERS)
+SHORT = 10  # pieces of a short text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +75,7 @@ class ServingOptions(commands.CommandOptions):
 
 def make_loads(tokenizer: Tokenizer, seq_length: int) -> dict[str, list[str]]:
     """Return the requests: name -> texts."""
-    short, full = make_text(tokenizer, 10), make_text(tokenizer, seq_length)
+    short, full = make_text(tokenizer, SHORT), make_text(tokenizer, seq_length)
     return {
         "1 x 10": [short],
         f"1 x {seq_length}": [full],
@@ -98,6 +100,13 @@ def make_text(tokenizer: Tokenizer, pieces: int) -> str:
 
 def main(options: ServingOptions) -> None:
     """Measure and print the lines."""
+    longest = AlbertConfig.from_preset(options.preset).max_positions
+    if not SHORT <= options.seq_length <= longest:
+        raise InputError(
+            f"--seq_length must be between {SHORT} and {longest} for --preset={options.preset}. "
+            f"Received: {options.seq_length}."
+        )
+    workers.check_cores(options.cores)
     all_loads = make_loads(load_tokenizer(options.tokenizer), options.seq_length)
     chosen = [name for name in options.loads.split(",") if name] or list(all_loads)
     if unknown := [name for name in chosen if name not in all_loads]:

@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from albert_tf.runtime.errors import InputError
+
 CPU_FLAGS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "amx_bf16")
 _PERCENTILES = ((50, 1), (95, 20), (99, 100))  # percentile and the least number of measurements
 
@@ -70,6 +72,16 @@ class Worker:
     def end(self) -> None:
         """Close the process's input and wait for its end."""
         self._process.communicate()
+
+
+def check_cores(cores: int) -> None:
+    """Check that this process may use as many cores.
+
+    Raises:
+      InputError: it may not.
+    """
+    if cores > (usable := len(os.sched_getaffinity(0))):
+        raise InputError(f"--cores must be at most {usable}, the usable cores. Received: {cores}.")
 
 
 def answer_requests(load: Callable[[], System], cores: int) -> None:

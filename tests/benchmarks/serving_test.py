@@ -31,6 +31,9 @@ def test_ratios_are_to_the_other_peers():
     ("changed", "words"),
     [
         ({"systems": "ours,theirs"}, "--systems must be among ours, .*hf-torch.*'theirs'"),
+        ({"preset": "albert-tiger"}, "albert-tiger"),
+        ({"seq_length": 9}, "--seq_length must be between 10 and 512 .*Received: 9"),
+        ({"cores": 999}, "--cores must be at most .*Received: 999"),
         ({"loads": "1 x 10,2 x 10"}, "--loads must be among 1 x 10, 1 x 16, .*'2 x 10'"),
     ],
 )
