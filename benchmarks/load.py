@@ -26,7 +26,6 @@ are too short to judge memory. Any other error ends the benchmark.
 import array
 import concurrent.futures
 import dataclasses
-import glob
 import json
 import math
 import os
@@ -39,7 +38,7 @@ from albert_tf.runtime import commands
 from albert_tf.runtime.bounds import POSITIVE, one_of
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from benchmarks import workers
-from benchmarks.load_targets import BEYOND, CApi, Rest, check_signatures
+from benchmarks.load_targets import BEYOND, CApi, Rest, check_signatures, newest_version
 
 TOLERANCE = 1e-5
 MAX_TEXTS, MAX_WORDS, POOL = 16, 150, 200
@@ -111,17 +110,18 @@ class Tally:
 
 def main(options: LoadOptions) -> int:
     """Measure and print the lines; return the exit status."""
-    if not glob.glob(os.path.join(glob.escape(options.export), "[0-9]*", "saved_model.pb")):
+    folder = newest_version(options.export)
+    if folder is None or not os.path.isfile(os.path.join(folder, "saved_model.pb")):
         raise InputNotFoundError(
-            f"--export={options.export} must be a folder with a version, such as "
-            f"{options.export}/1/saved_model.pb, as albert_tf.export writes it."
+            f"--export={options.export} must be a folder with a SavedModel as its newest version, "
+            f"such as {options.export}/1/saved_model.pb, as albert_tf.export writes it."
         )
     if options.dry_run:
         print(json.dumps({"targets": options.targets.split(",")}))
         return 0
     print(json.dumps({"cpu": workers.cpu(), "export": options.export}), flush=True)
     lines = []
-    with CApi(options.export) as c_api:
+    with CApi(folder) as c_api:
         check_signatures(c_api.signatures, options.export)
         alone = ask_alone(c_api.ask, options)
         if "c-api" in options.targets:

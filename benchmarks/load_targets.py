@@ -47,8 +47,15 @@ def check_signatures(signatures: Mapping[str, tuple[Mapping, Mapping]], export: 
         )
 
 
+def newest_version(export: str) -> str | None:
+    """Return the folder EXPORT/VERSION with the largest number, or None if there is none."""
+    names = os.listdir(export) if os.path.isdir(export) else []
+    version = max((name for name in names if name.isdigit()), key=int, default=None)
+    return version and os.path.join(export, version)
+
+
 class CApi(contextlib.AbstractContextManager):
-    """The newest version of an export in a session of the C API; see `load.Target`.
+    """The SavedModel in `folder` in a session of the C API; see `load.Target`.
 
     Attributes:
       signatures: those of examples/c_api.py's `Session`.
@@ -64,9 +71,8 @@ class CApi(contextlib.AbstractContextManager):
         ("tokens", _NO_PIECES, "must have 1 to"),
     )
 
-    def __init__(self, export: str) -> None:
-        version = max((name for name in os.listdir(export) if name.isdigit()), key=int)
-        self._session, self.pid = Session(os.path.join(export, version)), os.getpid()
+    def __init__(self, folder: str) -> None:
+        self._session, self.pid = Session(folder), os.getpid()
         self.signatures = self._session.signatures
         self._malformed = [case for case in self._MALFORMED if case[0] in self.signatures]
         self.num_malformed = len(self._malformed)

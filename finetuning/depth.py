@@ -111,10 +111,9 @@ def main(options: DepthOptions) -> None:
         answers = KINDS[kind].decode(logits, features, examples, predictor.task)
         score = task.score(answers, examples)[metric]
         error = report.standard_errors(task, kind, answers, examples).get(metric)
-        flops = float(
-            np.mean(_flops(config, seq_length, features.unit_lengths, predictions["depth"]))
-        )
-        costs = [f"{predictions['depth'].mean():.1f}", f"{flops / 1e6:,.1f}"]
+        depth, exits_early = predictions["depth"], name.startswith("patience")
+        flops = _flops(config, seq_length, features.unit_lengths, depth, exits_early)
+        costs = [f"{depth.mean():.1f}", f"{flops.mean() / 1e6:,.1f}"]
         latencies = [f"{times[name, size]:.2f}" for size in _BATCHES]
         rows.append((name, report.with_error(score, error), *costs, *latencies))
     columns = ("layers", "MFLOPs/text", "ms/text, batch 1", "ms/text, batch 32")
@@ -202,18 +201,28 @@ def _times(
 
 
 def _flops(
-    config: AlbertConfig, seq_length: int, lengths: np.ndarray, depth: np.ndarray
+    config: AlbertConfig,
+    seq_length: int,
+    lengths: np.ndarray,
+    depth: np.ndarray,
+    exits_early: bool,
 ) -> np.ndarray:
     """Return the FLOPs of each text's matrix products at its padded width.
 
-    Pooler and head are not counted.
+    Pooler and head are not counted. Only early exit computes its last layer at all positions.
     """
     widths = np.array([*(width for width in WIDTHS if width < seq_length), seq_length])
     width = widths[np.searchsorted(widths, lengths)].astype(np.float64)
     hidden, wide = config.hidden_size, config.intermediate_size
-    layer = 2 * width * (4 * hidden**2 + 2 * hidden * wide) + 4 * width**2 * hidden
+
+    def layer(queries: np.ndarray | float) -> np.ndarray:
+        """Return those of a layer that is computed for so many positions."""
+        qkv, others = 3 * hidden**2, hidden**2 + 2 * hidden * wide
+        return 2 * (width * qkv + queries * others) + 4 * queries * width * hidden
+
     factorized = config.embedding_size if config.embedding_size != hidden else 0
-    return 2 * width * factorized * hidden + depth * layer
+    last = layer(width if exits_early else 1.0)
+    return 2 * width * factorized * hidden + (depth - 1) * layer(width) + last
 
 
 if __name__ == "__main__":

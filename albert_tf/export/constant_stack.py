@@ -86,12 +86,14 @@ def _constant_layer(block: EncoderBlock, dtype: str) -> Layer:
     feed_forward = values(block.feed_forward.weight_tensors())
     hidden = tf.TensorSpec([None, None, block.config.hidden_size], dtype)
     mask = tf.TensorSpec([None, 1, 1, None], tf.float32)
-    queries = tf.TensorSpec([], tf.int32)
+    num_queries = tf.TensorSpec([], tf.int32)
 
-    @tf.function(input_signature=[hidden, mask, queries], autograph=False)
-    def layer(x: tf.Tensor, mask: tf.Tensor, queries: tf.Tensor) -> tf.Tensor:
+    @tf.function(input_signature=[hidden, mask, num_queries], autograph=False)
+    def layer(x: tf.Tensor, mask: tf.Tensor, num_queries: tf.Tensor) -> tf.Tensor:
         first = JoinedWeights(*map(tf.constant, attention))
         second = FeedForwardWeights(*map(tf.constant, feed_forward))
-        return block.compute(first, second, x, mask, None, False, queries=queries)
+        return block.compute(first, second, x, mask, None, False, num_queries=num_queries)
 
-    return lambda x, mask, queries: layer(x, mask, tf.shape(x)[1] if queries is None else queries)
+    return lambda x, mask, num_queries: layer(
+        x, mask, tf.shape(x)[1] if num_queries is None else num_queries
+    )

@@ -43,8 +43,8 @@ class AlbertEncoder(ConfiguredModel):
     With `num_layers`, only that many layers are computed, and the output of the last of them is
     pooled. If all layers share one block, the same weights can run at any depth.
 
-    With `pooled_only`, `pooled_output` is the only output, and outside training the last layer is
-    not computed at positions that it does not need.
+    With `pooled_only`, `pooled_output` is the only output. Outside training, unless `unroll` is
+    false, most of the last layer is then computed for the first position only.
 
     Dropout is applied if `training` is true, keyed by `dropout_key` (int32 [2]); without a key,
     each call draws one.
@@ -98,8 +98,7 @@ class AlbertEncoder(ConfiguredModel):
         stack_key = common.fold_in(key, 1)
         skip_padding = skip_padding and training and self._can_pack(inputs["input_mask"])
         rows = packing.Packing.of(inputs["input_mask"]) if skip_padding else None
-        first_only = pooled_only and not training
-        outputs = self.stack(x, mask, stack_key, training, num_layers, rows, first_only)
+        outputs = self.stack(x, mask, stack_key, training, num_layers, rows, pooled_only)
         pooled = {"pooled_output": self.pool(outputs[-1])}
         if pooled_only:
             return pooled

@@ -102,9 +102,8 @@ class TaskModel(PolicyMixin, tf_keras.Model):
 
         With `pooled_only`, outside training, the outputs may be `pooled_output` only.
         """
-        encoder_inputs, key = {name: inputs[name] for name in INPUTS}, None
-        if training:
-            key = self._dropout_key()
+        encoder_inputs = {name: inputs[name] for name in INPUTS}
+        key = self._dropout_key() if training else None
         if not isinstance(self.encoder, AlbertEncoder):  # it takes no other arguments
             return self.encoder(encoder_inputs, training=training), key
         if not training:

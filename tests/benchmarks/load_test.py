@@ -103,7 +103,7 @@ def test_a_broken_session_does_not_refuse(tmp_path, monkeypatch):
 
     monkeypatch.setattr(load_targets, "Session", lambda path: Broken())
     (tmp_path / "1").mkdir()
-    c_api = load_targets.CApi(str(tmp_path))
+    c_api = load_targets.CApi(load_targets.newest_version(str(tmp_path)))
     assert c_api.num_malformed == 5
     assert not any(map(c_api.refuses, range(5)))
 
@@ -151,8 +151,12 @@ def test_texts_are_bounded_and_repeatable():
     assert min(counts) == 0 and 100 < max(counts) <= load.MAX_WORDS
 
 
-def test_a_folder_without_a_version_is_refused(tmp_path):
-    with pytest.raises(InputNotFoundError, match="must be a folder with a version"):
+@pytest.mark.parametrize("files", [(), ("1/model.onnx",), ("9/saved_model.pb", "10/model.onnx")])
+def test_a_folder_without_a_saved_model_is_refused(tmp_path, files):
+    for file in files:
+        (tmp_path / file).parent.mkdir()
+        (tmp_path / file).touch()
+    with pytest.raises(InputNotFoundError, match="with a SavedModel as its newest version"):
         load.main(LoadOptions(str(tmp_path), dry_run=True))
 
 

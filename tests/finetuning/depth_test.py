@@ -6,11 +6,12 @@ import shutil
 import numpy as np
 import pytest
 
+from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.predictor import load_predictor
 from finetuning.datasets import TASKS
 from finetuning.datasets.task import Source
-from finetuning.depth import DepthOptions, main
+from finetuning.depth import DepthOptions, _flops, main
 
 
 def table(text: str) -> dict[str, list[float]]:
@@ -40,6 +41,21 @@ def test_the_table(tuned, fruit, tmp_path, capsys):
     flops = np.array([row[2] for row in rows.values()])
     assert (np.diff(flops) > 0).all()
     assert all(value > 0 for row in rows.values() for value in row[3:])
+
+
+def test_flops_are_those_of_the_products():
+    """By hand, at width 4: H = 2 in one head, E = 1, an inner width of 3."""
+    sizes = {"hidden_size": 2, "num_heads": 1, "intermediate_size": 3, "embedding_size": 1}
+    config = AlbertConfig(vocab_size=10, num_layers=3, max_positions=4, **sizes)
+    # For each position: query, key and value 3 x 2 x 2, output 2 x 2, feed-forward 2 x 2 x 3.
+    # For each query: logits and context 2 x 4 positions x 2. All times 2.
+    layer = 2 * 4 * (12 + 4 + 12 + 16)
+    last = 2 * (4 * 12 + 4 + 12 + 16)
+    projection = 2 * 4 * 2
+    lengths, depth = np.array([4, 3]), np.array([1, 3])
+    for exits_early, final in ((True, layer), (False, last)):
+        found = _flops(config, 4, lengths, depth, exits_early)
+        np.testing.assert_array_equal(found, projection + (depth - 1) * layer + final)
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ class ClassifierModule(TextModule):
 
     def predict(self, inputs: Mapping[str, tf.Tensor], depth: int | None) -> tf.Tensor:
         """Return the probabilities, float32 [n, C], using `depth` layers, or all if None."""
-        return tf.nn.softmax(self._head(self.pooled(inputs, depth)))
+        return tf.nn.softmax(self._head(self.pooled_output(inputs, depth)))
 
     def pool(self, values: tf.Tensor, text: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
         """Return probabilities, whose sum is no longer 1 after `max`."""

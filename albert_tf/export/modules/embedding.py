@@ -41,7 +41,7 @@ class EmbeddingModule(TextModule):
     def predict(self, inputs: Mapping[str, tf.Tensor], depth: int | None) -> tf.Tensor:
         """Return the embeddings, float32 [n, H], using `depth` layers, or all if None."""
         if self._pooling == "cls":
-            return self.pooled(inputs, depth)
+            return self.pooled_output(inputs, depth)
         outputs = self._encode(inputs, num_layers=depth)
         mask = tf.expand_dims(tf.cast(inputs["input_mask"], tf.float32), 2)  # [n, S, 1]
         total = tf.reduce_sum(mask * outputs["sequence_output"], axis=1)

@@ -51,7 +51,7 @@ class MultiLabelModule(TextModule):
 
     def predict(self, inputs: Mapping[str, tf.Tensor], depth: int | None) -> tf.Tensor:
         """Return the probabilities, float32 [n, C], using `depth` layers, or all if None."""
-        return tf.nn.sigmoid(self._head(self.pooled(inputs, depth)))
+        return tf.nn.sigmoid(self._head(self.pooled_output(inputs, depth)))
 
     def answer(self, values: tf.Tensor) -> Answer:
         """Return the signature's outputs for probabilities [B, C]."""

@@ -33,7 +33,7 @@ class RegressorModule(TextModule):
 
     def predict(self, inputs: Mapping[str, tf.Tensor], depth: int | None) -> tf.Tensor:
         """Return the scores, float32 [n], using `depth` layers, or all if None."""
-        return self._score(self.pooled(inputs, depth))
+        return self._score(self.pooled_output(inputs, depth))
 
     def answer(self, values: tf.Tensor) -> Answer:
         """Return the signature's output for scores [B]."""

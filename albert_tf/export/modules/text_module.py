@@ -70,7 +70,7 @@ class TextModule(tf.Module):
         """Return float32 [n, ...] for inputs int32 [n, S], using `depth` layers, or all if None."""
         raise NotImplementedError
 
-    def pooled(self, inputs: Mapping[str, tf.Tensor], depth: int | None) -> tf.Tensor:
+    def pooled_output(self, inputs: Mapping[str, tf.Tensor], depth: int | None) -> tf.Tensor:
         """Return the encoder's pooled output, float32 [n, H], using `depth` layers."""
         return self._encode(inputs, num_layers=depth, pooled_only=True)["pooled_output"]
 

@@ -3,6 +3,7 @@
 Shapes: B texts, S pieces, H hidden units, N heads of width D, F inner width.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -27,8 +28,11 @@ class EncoderGraph:
     def __init__(self, graph: Graph, encoder: AlbertEncoder) -> None:
         self.graph, self.encoder, self.config = graph, encoder, encoder.config
 
-    def sequence_output(self, words: str, mask: str, types: str) -> str:
-        """Return the last layer's output, float32 [B, S, H], for ids int32 [B, S] each."""
+    def sequence_output(self, words: str, mask: str, types: str, first_only: bool = False) -> str:
+        """Return the last layer's output, float32 [B, S, H], for ids int32 [B, S] each.
+
+        With `first_only`, return it for the first position, [B, 1, H].
+        """
         graph, stack = self.graph, self.encoder.stack
         x = self._embeddings(words, types)
         visible = graph.op("Cast", mask, to=1)  # float32
@@ -36,11 +40,13 @@ class EncoderGraph:
         hidden = graph.op("Mul", hidden, graph.constant(MASKED, np.float32))
         added = graph.axes("Unsqueeze", hidden, 1, 2)  # [B, 1, 1, S]
         rotations = self._rotations(words) if self.config.positions == "rotary" else None
-        for layer in stack.plan:
+        for number, layer in enumerate(stack.plan, 1):
             attention, ffn = stack.attentions[layer.attention], stack.feed_forwards[layer.ffn]
-            x = self._residual(
-                attention, x, lambda y, a=attention: self._attend(a, y, added, rotations)
+            select = self._first if first_only and number == len(stack.plan) else str
+            attend = functools.partial(
+                self._attend, attention, mask=added, rotations=rotations, select=select
             )
+            x = self._residual(attention, x, attend, select)
             x = self._residual(ffn, x, lambda y, f=ffn: self._transform(f, y))
         if stack.output_layer_norm is not None:
             x = self.layer_norm(x, "output_layer_norm", stack.output_layer_norm)
@@ -103,19 +109,33 @@ class EncoderGraph:
         )
         return cosine, sine
 
+    def _first(self, x: str) -> str:
+        """Return the first position of [B, S, H]: [B, 1, H]."""
+        begin, end = self.graph.constant([0]), self.graph.constant([1])
+        return self.graph.op("Slice", x, begin, end, end)  # the last is the axis
+
     def _residual(
-        self, layer: SelfAttention | FeedForward, x: str, update: Callable[[str], str]
+        self,
+        layer: SelfAttention | FeedForward,
+        x: str,
+        update: Callable[[str], str],
+        select: Callable[[str], str] = str,
     ) -> str:
         """Return a sub-layer with residual connection and LayerNorm; see `common.residual`."""
         graph, name = self.graph, layer.name
         if self.config.norm == "post":
-            total = graph.op("Add", x, update(x))
+            total = graph.op("Add", select(x), update(x))
             return self.layer_norm(total, f"{name}/layer_norm", layer.layer_norm)
         normal = self.layer_norm(x, f"{name}/layer_norm", layer.layer_norm)
-        return graph.op("Add", x, update(normal))
+        return graph.op("Add", select(x), update(normal))
 
     def _attend(
-        self, layer: SelfAttention, x: str, mask: str, rotations: tuple[str, str] | None
+        self,
+        layer: SelfAttention,
+        x: str,
+        mask: str,
+        rotations: tuple[str, str] | None,
+        select: Callable[[str], str],
     ) -> str:
         graph, config, scale = self.graph, self.config, self.config.head_size**-0.5
         parts = (layer.query, layer.key, layer.value)
@@ -138,7 +158,7 @@ class EncoderGraph:
         logits = graph.op("MatMul", query, graph.op("Transpose", key, perm=[0, 1, 3, 2]))
         attended = graph.op("Softmax", graph.op("Add", logits, mask), axis=-1)  # [B, N, S, S]
         context = graph.op("Transpose", graph.op("MatMul", attended, value), perm=[0, 2, 1, 3])
-        context = graph.reshape(context, 0, 0, config.hidden_size)
+        context = select(graph.reshape(context, 0, 0, config.hidden_size))
         return self.affine(context, f"{layer.name}/output", layer.output_dense)
 
     def _rotated(self, x: str, rotations: tuple[str, str]) -> str:

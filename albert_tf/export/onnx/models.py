@@ -90,7 +90,9 @@ def onnx_model(model: Any, kind: str, pooling: str = "mean", quantization: str =
         flat = [graph.reshape(name, -1, graph.size(name, 2)) for name in INPUTS]
     else:
         flat = [*INPUTS]
-    hidden = encoder.sequence_output(*flat)
+    reads_first = kind in _READ_FIRST or (kind, pooling) == ("embedding", "cls")
+    words, mask, types = flat
+    hidden = encoder.sequence_output(words, mask, types, reads_first)
     if kind == "fill_mask":
         inputs["masked_lm_positions"] = ["B", "P"]
     if kind == "embedding":
@@ -183,6 +185,7 @@ def _span(encoder: EncoderGraph, model: TaskModel, hidden: str) -> Outputs:
     }
 
 
+_READ_FIRST = ("classifier", "multi_label", "regressor", "multiple_choice")
 _OUTPUTS: dict[str, Callable[[EncoderGraph, Any, str], Outputs]] = {
     "encoder": _encoder,
     "fill_mask": _fill_mask,

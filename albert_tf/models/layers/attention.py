@@ -106,16 +106,15 @@ class SelfAttention(ConfigMixin, tf_keras.layers.Layer):
         key: common.DropoutKey | None,
         training: bool,
         packing: Packing | None = None,
-        queries: int | tf.Tensor | None = None,
+        num_queries: int | tf.Tensor | None = None,
     ) -> common.Hidden:
         """Apply the layer as a pure function of tensors; with `packing`, [T, H] -> [T, H].
 
-        With `queries`, outside training, return the outputs of the first `queries` positions only.
+        With `num_queries`, outside training, return only the outputs of the first positions,
+        [B, num_queries, H].
         """
+        assert num_queries is None or not training
         shape = common.shape_of(tpu.twins(x).residual)
-
-        def kept(flat: tf.Tensor) -> tf.Tensor:
-            return tf.reshape(tf.reshape(flat, shape)[:, :queries], [-1, shape[2]])
 
         def attend(flat: tf.Tensor) -> tf.Tensor:
             if training and target.is_tpu():
@@ -123,13 +122,17 @@ class SelfAttention(ConfigMixin, tf_keras.layers.Layer):
                 return self._attend_on_tpu(weights, flat, mask, key)
             joined = weights if isinstance(weights, JoinedWeights) else self.joined(weights)
             rows = packing.shape if packing else shape[:2]  # [B, S]
-            return self._attend(joined, flat, rows, mask, key, training, packing, queries)
+            return self._attend(joined, flat, rows, mask, key, training, packing, num_queries)
 
         norm, flat = (weights.gamma, weights.beta), common.flat(x, shape[-1], training)
         own = common.fold_in(key, 1)
-        if queries is not None:
-            out = common.residual(attend, flat, norm, self.config, own, training, kept)
-            return tf.reshape(out, [shape[0], queries, shape[2]])
+        if num_queries is not None:
+
+            def first(flat: tf.Tensor) -> tf.Tensor:
+                return tf.reshape(tf.reshape(flat, shape)[:, :num_queries], [-1, shape[2]])
+
+            out = common.residual(attend, flat, norm, self.config, own, training, first)
+            return tf.reshape(out, [shape[0], num_queries, shape[2]])
         out = common.residual(attend, flat, norm, self.config, own, training)
         return out if isinstance(out, tpu.Twins) else tf.reshape(out, shape)
 
@@ -142,23 +145,26 @@ class SelfAttention(ConfigMixin, tf_keras.layers.Layer):
         key: common.DropoutKey | None,
         training: bool,
         packing: Packing | None = None,
-        queries: int | tf.Tensor | None = None,
+        num_queries: int | tf.Tensor | None = None,
     ) -> tf.Tensor:
-        """Return the attention of [B * S, H] or, with `packing`, of [T, H]; `shape` is [B, S]."""
+        """Return the attention of [B * S, H] or, with `packing`, of [T, H]; `shape` is [B, S].
+
+        Comments have Q, `num_queries` or S, for the number of positions whose output is computed.
+        """
         config = self.config
         qkv = common.affine(flat, weights.qkv_kernel, weights.qkv_bias, training)
         if packing is not None:
             qkv = packing.unpack(qkv)
         split = tf.reshape(qkv, [*shape, 3, config.num_heads, config.head_size])
         query, keys, values = tf.unstack(tf.transpose(split, [2, 0, 3, 1, 4]))  # [B, N, S, D]
-        if queries is not None:
-            query = query[:, :, :queries]
+        if num_queries is not None:
+            query = query[:, :, :num_queries]
         if config.positions == "rotary":
             query, keys = common.rotate(query, training), common.rotate(keys, training)
-        logits = tf.matmul(query, keys, transpose_b=True)  # [B, N, S, S]
+        logits = tf.matmul(query, keys, transpose_b=True)  # [B, N, Q, S]
         attended = common.softmax(logits, mask, training)
         attended = common.dropout(attended, config.attention_dropout, common.fold_in(key, 0))
-        context = tf.transpose(tf.matmul(attended, values), [0, 2, 1, 3])  # [B, S, N, D]
+        context = tf.transpose(tf.matmul(attended, values), [0, 2, 1, 3])  # [B, Q, N, D]
         context = tf.reshape(context, [-1, config.hidden_size])
         if packing is not None:
             context = packing.pack(context)

@@ -156,20 +156,22 @@ def residual(
     config: AlbertConfig,
     key: DropoutKey | None,
     training: bool,
-    kept: Callable[[tf.Tensor], tf.Tensor] = lambda x: x,
+    select_rows: Callable[[tf.Tensor], tf.Tensor] = lambda x: x,
 ) -> Hidden:
     """Apply a sub-layer f with its residual connection, LayerNorm and dropout.
 
     Post-norm: LayerNorm(x + dropout(f(x))). Pre-norm: x + dropout(f(LayerNorm(x))). `sub_layer` is
     f, [M, H] -> [M, H]; `norm` is gamma [H] and beta [H]. If f returns only some of the M rows,
-    `kept` selects the same rows of x.
+    `select_rows` selects the same rows of x.
     """
     scaling, rate = (*norm, config.layer_norm_eps), config.hidden_dropout
     added, operand = tpu.twins(x)
     if config.norm == "post":
-        return add_dropout_norm(kept(added), sub_layer(operand), scaling, rate, key, training)
+        return add_dropout_norm(
+            select_rows(added), sub_layer(operand), scaling, rate, key, training
+        )
     normal = add_dropout_norm(added, None, scaling, 0.0, None, training)
-    return kept(added) + dropout(sub_layer(tpu.twins(normal).operand), rate, key)
+    return select_rows(added) + dropout(sub_layer(tpu.twins(normal).operand), rate, key)
 
 
 def add_dropout_norm(

@@ -76,9 +76,9 @@ class EncoderBlock(ConfigMixin, tf_keras.layers.Layer):
         key: common.DropoutKey | None,
         training: bool,
         packing: Packing | None = None,
-        queries: int | tf.Tensor | None = None,
+        num_queries: int | tf.Tensor | None = None,
     ) -> common.Hidden:
         """Apply the block as a pure function of tensors; see `SelfAttention.compute`."""
         own = common.fold_in(key, 0)
-        x = self.attention.compute(attention, x, mask, own, training, packing, queries)
+        x = self.attention.compute(attention, x, mask, own, training, packing, num_queries)
         return self.feed_forward.compute(feed_forward, x, common.fold_in(key, 1), training)

@@ -91,7 +91,8 @@ class SharedStack(ConfigMixin, tf_keras.layers.Layer):
         first_only: bool = False,
     ) -> list[tf.Tensor]:
         """Apply the layers; see the class for shapes and arguments."""
-        if not (self.unroll or training):
+        first_only = first_only and not training
+        if not (self.unroll or training):  # all positions: shapes that LiteRT knows
             numbers = self.block_of_layer[:num_layers]
             x = run_in_loops(self.inference_layers(), numbers, x, mask)
             return [self.normalized(x, training)]
@@ -109,8 +110,8 @@ class SharedStack(ConfigMixin, tf_keras.layers.Layer):
             layer_key = common.fold_in(key, number)
             block = self.blocks[self.block_of_layer[number]]
             weights = attention[a], feed_forward[f]
-            queries = 1 if first_only and number == len(plan) - 1 else None
-            x = block.compute(*weights, x, mask, layer_key, training, packing, queries)
+            num_queries = 1 if first_only and number == len(plan) - 1 else None
+            x = block.compute(*weights, x, mask, layer_key, training, packing, num_queries)
             output = self.normalized(tpu.twins(x).residual, training)
             if packing is not None:
                 output = tf.reshape(packing.unpack(output), shape)
@@ -141,8 +142,8 @@ class SharedStack(ConfigMixin, tf_keras.layers.Layer):
         def layer(block: EncoderBlock) -> Layer:
             attention = block.attention.joined(block.attention.weight_tensors())
             feed_forward = block.feed_forward.weight_tensors()
-            return lambda x, mask, queries: block.compute(
-                attention, feed_forward, x, mask, None, False, queries=queries
+            return lambda x, mask, num_queries: block.compute(
+                attention, feed_forward, x, mask, None, False, num_queries=num_queries
             )
 
         return [layer(block) for block in self.blocks]
@@ -197,27 +198,25 @@ def run_in_loops(
 ) -> tf.Tensor:
     """Return the output of the last layer, with a loop for each run of equal layers.
 
-    Layer i of the stack is `layers[numbers[i]]`. With `first_only`, return that of the first
-    position.
+    Layer i of the stack is `layers[numbers[i]]`. With `first_only`, return the output of the first
+    position. The last layer then stays in its loop, where constants are packed once, but XLA cannot
+    compile the loop, whose shape changes.
     """
-    length, done = tf.shape(x)[1], 0
+    length, begin = tf.shape(x)[1], 0
     for number, run in itertools.groupby(numbers):
-        end = done + len(list(run))
-        ends_early = first_only and end == len(numbers)
+        end = begin + len(list(run))
+        is_cut = first_only and end == len(numbers)
 
         def step(
-            done: tf.Tensor,
-            x: tf.Tensor,
-            layer: Layer = layers[number],
-            ends_early: bool = ends_early,
+            done: tf.Tensor, x: tf.Tensor, layer: Layer = layers[number], is_cut: bool = is_cut
         ) -> tuple[tf.Tensor, tf.Tensor]:
-            queries = tf.where(done < len(numbers) - 1, length, 1) if ends_early else None
-            return done + 1, layer(x, mask, queries)
+            num_queries = tf.where(done < len(numbers) - 1, length, 1) if is_cut else None
+            return done + 1, layer(x, mask, num_queries)
 
-        shape = tf.TensorShape([x.shape[0], None, x.shape[2]]) if ends_early else x.shape
+        shape = tf.TensorShape([x.shape[0], None, x.shape[2]]) if is_cut else x.shape
         shapes = tf.TensorShape([]), shape
-        _, x = tf.while_loop(lambda done, _, end=end: done < end, step, (done, x), shapes)
-        done = end
+        _, x = tf.while_loop(lambda done, _, end=end: done < end, step, (begin, x), shapes)
+        begin = end
     return x
 
 

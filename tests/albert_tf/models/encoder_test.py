@@ -1,5 +1,7 @@
 """Tests that the encoder computes what Model Garden's ALBERT does, in every mode of execution."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -89,6 +91,8 @@ def test_eager_graph_and_xla_agree(encoder, fake_inputs):
     eager = encoder(inputs)
     close(tf.function(encoder)(inputs), eager, atol=1e-5)
     close(tf.function(encoder, jit_compile=True)(inputs), eager, atol=1e-5)
+    pooled = tf.function(functools.partial(encoder, pooled_only=True), jit_compile=True)(inputs)
+    np.testing.assert_allclose(pooled["pooled_output"], eager["pooled_output"], atol=1e-5)
 
 
 @pytest.mark.slow
