@@ -3,7 +3,7 @@ r"""Fine-tune pretraining runs on several tasks and print the paper's table row 
     python -m finetuning.table --runs='runs/sharing/*' --data_dir=tasks \
         --tasks=squad1,squad2,mnli,sst-2,race --output=tables/sharing
 
-Together with `pretraining.sweep`, this makes each ablation table of the paper (Tables 3 to 12).
+Together with `pretraining.sweep`, this makes the paper's Tables 3 to 8 and 11 to 13.
 DATA_DIR holds one folder per task, named after the task in upper or lower case, such as CoLA and
 SST-2. RACE also serves race-middle and race-high. SQuAD holds the files of both versions, unless
 there are folders squad1 and squad2. `finetuning.train` fine-tunes each run on each task with

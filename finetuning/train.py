@@ -8,10 +8,10 @@ takes a fine-tuned run, as the paper took its MNLI model for RTE, STS-B and MRPC
     python -m finetuning.train --task=text_classification --data_dir=reviews --init=runs/first \
         --run_dir=runs/reviews --set training.epochs=5
 
-A named task uses the paper's settings (Table 14: learning rate, batch size, steps, warm-up,
-dropout, length). --set overrides each of them, and --recipe=none drops them all. The dev examples
-are evaluated during training, and the best weights are kept. An interrupted run resumes from its
-last evaluation. --seeds=5 creates RUN_DIR/seed-0 to seed-4 and writes median and spread to
+A task of GLUE, SQuAD or RACE uses the paper's settings (Table 14: learning rate, batch size, steps,
+warm-up, dropout, length). --set overrides each of them, and --recipe=none drops them all. The dev
+examples are evaluated during training, and the best weights are kept. An interrupted run resumes
+from its last evaluation. --seeds=5 creates RUN_DIR/seed-0 to seed-4 and writes median and spread to
 RUN_DIR/seeds.json.
 """
 
