@@ -42,7 +42,8 @@ class EncoderGraph:
         rotations = self._rotations(words) if self.config.positions == "rotary" else None
         for number, layer in enumerate(stack.plan, 1):
             attention, ffn = stack.attentions[layer.attention], stack.feed_forwards[layer.ffn]
-            select = self._first if first_only and number == len(stack.plan) else str
+            is_last = number == len(stack.plan)
+            select = self._first if first_only and is_last else (lambda x: x)
             attend = functools.partial(
                 self._attend, attention, mask=added, rotations=rotations, select=select
             )
@@ -119,7 +120,7 @@ class EncoderGraph:
         layer: SelfAttention | FeedForward,
         x: str,
         update: Callable[[str], str],
-        select: Callable[[str], str] = str,
+        select: Callable[[str], str] = lambda x: x,
     ) -> str:
         """Return a sub-layer with residual connection and LayerNorm; see `common.residual`."""
         graph, name = self.graph, layer.name
