@@ -108,7 +108,9 @@ class TaskModel(PolicyMixin, tf_keras.Model):
             return self.encoder(encoder_inputs, training=training), key
         if not training:
             return self.encoder(encoder_inputs, training=False, pooled_only=pooled_only), None
-        outputs = self.encoder(encoder_inputs, training=True, dropout_key=common.fold_in(key, 0))
+        outputs = self.encoder(
+            encoder_inputs, training=True, dropout_key=common.fold_in(key, 0), skip_padding=True
+        )
         return outputs, common.fold_in(key, 1)
 
     def _dropout_key(self) -> common.DropoutKey:
