@@ -1,0 +1,89 @@
+"""Tests that fine-tuning on a CPU, which skips padding, has the gradients of the padded batch."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+from albert_tf.models.encoder import AlbertEncoder
+from albert_tf.models.layers import packing
+from albert_tf.tasks.classifier import ClassifierTask, SequenceClassifier
+from albert_tf.tasks.multi_label import MultiLabelClassifier, MultiLabelTask
+from albert_tf.tasks.multiple_choice import MultipleChoice, MultipleChoiceTask
+from albert_tf.tasks.regressor import RegressorTask, SequenceRegressor
+from albert_tf.tasks.spans.model import SpanModel, SpanTask
+from albert_tf.tasks.task_model import TaskModel
+from albert_tf.tasks.tokens.model import IGNORED, TokenClassifier, TokenTask
+from finetuning.training.distillation_losses import OfWords, SoftCrossEntropy
+
+# [CLS] a a [SEP] b b b [SEP], with padding behind three of four.
+LENGTHS, SIZE = np.array([8, 6, 8, 5]), (4, 10)
+MASK = np.arange(10) < LENGTHS[:, None]
+TYPES = MASK & (np.arange(10) > 3)
+IDS = np.random.default_rng(0).integers(5, 60, SIZE)
+TAGS = np.where(MASK & (np.arange(10) % 2 > 0), IDS % 3, IGNORED)
+TEACHER = np.where(TAGS[:, :, None] != IGNORED, np.sin(IDS)[:, :, None] * [1, 2, 3], np.nan)
+NAMES = ("a", "b", "c")
+SPANS = {"start_position": np.array([5, 4, 0, 4]), "end_position": np.array([6, 4, 0, 4])}
+WORDS = TokenTask(NAMES, scheme="words", dropout=0.0)
+
+CASES = {
+    "classifier": (SequenceClassifier, ClassifierTask(NAMES, dropout=0.0), np.array([0, 2, 1, 2])),
+    "every layer": (
+        SequenceClassifier,
+        ClassifierTask(NAMES, dropout=0.0, exit_losses=True),
+        np.array([0, 2, 1, 2]),
+    ),
+    "regressor": (
+        SequenceRegressor,
+        RegressorTask(dropout=0.0),
+        np.array([0.5, 2, -1, 0], np.float32),
+    ),
+    "multi-label": (
+        MultiLabelClassifier,
+        MultiLabelTask(NAMES, dropout=0.0),
+        np.eye(4, 3, dtype=np.float32),
+    ),
+    "choice": (MultipleChoice, MultipleChoiceTask(dropout=0.0), np.array([1, 0])),
+    "tokens": (TokenClassifier, WORDS, TAGS),
+    "tokens of a teacher": (TokenClassifier, WORDS, TEACHER.astype(np.float32)),
+    "span": (SpanModel, SpanTask(dropout=0.0), SPANS),
+    "span or none": (
+        SpanModel,
+        SpanTask(answerable=True, dropout=0.0),
+        SPANS | {"is_impossible": np.array([0, 0, 1, 0])},
+    ),
+}
+
+
+@pytest.mark.slow_parameters(*(name for name in CASES if name != "tokens"))
+@pytest.mark.parametrize("name", CASES)
+def test_gradients_are_those_of_the_padded_batch(monkeypatch, tiny, name):
+    monkeypatch.setattr(packing, "SMALLEST", 0)
+    of_mask, used = packing.Packing.of, []
+    monkeypatch.setattr(packing.Packing, "of", lambda mask: used.append(1) or of_mask(mask))
+    packed = weights_after_a_step(tiny, name)
+    assert used
+    monkeypatch.setattr(AlbertEncoder, "_can_pack", lambda self, mask: False)
+    plain = weights_after_a_step(tiny, name)
+    for one, other in zip(packed, plain, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+def weights_after_a_step(tiny, name: str) -> list[np.ndarray]:
+    kind, task, targets = CASES[name]
+    tf_keras.utils.set_random_seed(5)
+    tiny = tiny.replace(num_layers=2, hidden_dropout=0.0, attention_dropout=0.0)
+    model: TaskModel = kind(AlbertEncoder(tiny), task).create_weights()
+    loss = OfWords(SoftCrossEntropy(2.0), 1.0) if "teacher" in name else model.training_losses()
+    model.compile(tf_keras.optimizers.SGD(1.0), loss)
+    inputs = {"input_word_ids": IDS, "input_mask": MASK, "input_type_ids": TYPES}
+    inputs = {name: tf.constant(values, tf.int32) for name, values in inputs.items()}
+    if name == "choice":  # the second question has one option less
+        present = [[[1], [1]], [[1], [0]]]
+        inputs = {name: tf.reshape(values, [2, 2, 10]) for name, values in inputs.items()}
+        inputs["input_mask"] *= present
+    if name == "span or none":
+        inputs["start_position"] = tf.constant(targets["start_position"], tf.int32)
+    model.train_on_batch(inputs, targets)
+    return model.get_weights()
