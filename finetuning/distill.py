@@ -206,7 +206,7 @@ class _Distillation:
         }
         source = self._source_from(self.options.teacher)
         return dataclasses.replace(
-            source, train=self._answers, loss=self._loss(), extra_config=extra_config
+            source, train=self._answers, loss=self._loss, extra_config=extra_config
         )
 
     def control(self) -> TrainingSource:
@@ -251,14 +251,13 @@ class _Distillation:
             parts.append(dataclasses.replace(features, targets=targets))
         return concatenate(parts)
 
-    def _loss(self) -> tf_keras.losses.Loss:
-        task = self.config.task
+    def _loss(self, task: Any) -> tf_keras.losses.Loss:
         if task.kind == "regressor":
             return SquaredError(task.scale)
         soft = SigmoidSoftCrossEntropy if task.kind == "multi_label" else SoftCrossEntropy
         is_soft = self.options.loss == "cross_entropy"
         loss = soft(self.options.temperature) if is_soft else tf_keras.losses.MeanSquaredError()
-        return OfWords(loss, task.words_per_text) if self._is_tokens else loss
+        return OfWords(loss, task.words_per_window) if self._is_tokens else loss
 
 
 def _check(options: DistillOptions) -> None:

@@ -12,7 +12,8 @@ resumes interrupted ones; runs and tasks may be added. If a fine-tuning fails, t
 it, continues with the others and exits with status 2.
 
 Besides runs, --runs takes two baselines: random:RUN fine-tunes the encoder of RUN from new weights,
-and bag-of-words is logistic or ridge regression on features of the words.
+and bag-of-words is logistic or ridge regression on features of the words, with
+training.threshold_share and training.threshold_per_label as --set gives them.
 
 The table lists each run's parameters, the dev scores in percent (SQuAD: F1/EM; medians over the
 seeds), their average (Avg), and the pretraining speed relative to --baseline. SQuAD 2.0 has two
@@ -39,6 +40,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
+from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import commands, outputs, pretrained, settings
 from albert_tf.runtime.bounds import POSITIVE
 from albert_tf.runtime.errors import InputError, InputNotFoundError, reading
@@ -57,6 +59,7 @@ from finetuning.reporting.paper_table import (
     table_of,
 )
 from finetuning.reporting.report import by_metric
+from finetuning.training.config import FinetuneConfig
 from finetuning.training.keys import require_settings
 
 _SHOWN = 5  # files in a message
@@ -146,7 +149,11 @@ def _target(options: TableOptions, run: str, task: str) -> str:
 
 def _bag_of_words(options: TableOptions, task: str, folder: str) -> dict[str, Any]:
     source = Source(folder, reading=Reading(max_train_examples=options.max_train_examples))
-    return bag_of_words.result_of(TASKS[task], TASKS[task].read(source))
+    data = TASKS[task].read(source)
+    training = settings.override(FinetuneConfig(AlbertConfig(), data.task), options.set).training
+    return bag_of_words.result_of(
+        TASKS[task], data, training.threshold_share, training.threshold_per_label
+    )
 
 
 def _start(options: TableOptions, run: str, task: str) -> str | None:

@@ -49,9 +49,10 @@ class AlbertEncoder(ConfiguredModel):
     Dropout is applied if `training` is true, keyed by `dropout_key` (int32 [2]); without a key,
     each call draws one.
 
-    Set `skip_padding` only if no loss depends on padded positions and no row begins with one.
-    Training on a CPU without `hidden_dropout` or `rematerialize` then skips padded positions,
-    except in batches of fewer than `packing.SMALLEST` positions (`layers.packing`).
+    Set `skip_padding` only if no loss depends on padded positions, nor on the pooled output of a
+    row that begins with one. Training on a CPU without `hidden_dropout` or `rematerialize` then
+    skips padded positions, except in batches of fewer than `packing.SMALLEST` positions
+    (`layers.packing`).
 
     >>> encoder = AlbertEncoder(AlbertConfig.from_preset("albert-base-v2"))
     >>> encoder(fake_inputs)["pooled_output"].shape

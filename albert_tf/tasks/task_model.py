@@ -20,7 +20,8 @@ class TaskModel(PolicyMixin, tf_keras.Model):
     """An encoder with a task's head, for `compile` and `fit`.
 
     In `fit`, dropout is a function of (`dropout_seed`, step, replica, part of the batch), so that a
-    resumed run draws the same masks as an uninterrupted one.
+    resumed run draws the same masks as an uninterrupted one. No loss may depend on the outputs at
+    padded positions, which training on a CPU may skip.
 
     Keras can save the model in every format if the encoder is an `AlbertEncoder`; otherwise only as
     a SavedModel.

@@ -2,7 +2,6 @@
 
 import collections
 import json
-import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -38,9 +37,8 @@ class TokenClassification:
                 f"{path} must hold labeled spans. Received: none. If the tags are in another "
                 "column, pass --label_column."
             )
-        words = statistics.fmean(_count_words(example) for _, example in located)
         scheme = "words" if scheme == "words" else "bio"
-        task = TokenTask(tuple(labels), scheme, words_per_text=round(words, 2))
+        task = TokenTask(tuple(labels), scheme)
         train, dev = with_dev(
             source,
             [example for _, example in located],
@@ -154,10 +152,6 @@ def _require_labels(located: Sequence[tuple[str, TokenExample]]) -> None:
             "empty, under `entities` or the key that --label_column names. Add it, or remove the "
             "line."
         )
-
-
-def _count_words(example: TokenExample) -> int:
-    return len(example.text.split() if example.tokens is None else example.tokens)
 
 
 def _counts(examples: Sequence[TokenExample], task: TokenTask) -> str:

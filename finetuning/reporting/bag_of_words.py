@@ -8,27 +8,37 @@ import numpy as np
 
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.multi_label import chosen_labels, indicators
+from finetuning.datasets.multi_label_metrics import best_thresholds
+from finetuning.datasets.selection import split
 from finetuning.datasets.task import Data, Prediction, Task
 from finetuning.reporting import report, word_features
 
 KINDS = ("classifier", "multi_label", "regressor", "token_classifier")
 
 
-def result_of(task: Task, data: Data) -> dict[str, Any]:
+def result_of(
+    task: Task, data: Data, threshold_share: float = 0.0, threshold_per_label: bool = False
+) -> dict[str, Any]:
     """Train on the training examples and return the scores on the first dev set, as result.json.
 
     The words of a text are weighted by TF-IDF with logarithmic counts. A pair of texts has the
     features of each, their products and absolute differences, and its cosine. For several labels,
-    there is a logistic regression for each, with the threshold 0.5. scikit-learn's settings are the
-    defaults; there is nothing random. For token classification, see `word_features`.
+    there is a logistic regression for each. scikit-learn's settings are the defaults; there is
+    nothing random. For token classification, see `word_features`.
 
     Args:
       task: of a kind in `KINDS`.
       data: its examples.
+      threshold_share: as in `TrainingConfig`, for several labels. If 0, the threshold is 0.5.
+      threshold_per_label: as in `TrainingConfig`.
     """
     (name, dev), *_ = data.dev.items()
-    is_tokens = task.kind == "token_classifier"
-    predictions = word_features.predict(data, dev) if is_tokens else _predict(data, dev)
+    if task.kind == "token_classifier":
+        predictions = word_features.predict(data, dev)
+    elif task.kind == "multi_label":
+        predictions = _predict_label_sets(data, dev, threshold_share, threshold_per_label)
+    else:
+        predictions = _predict(data, dev)
     scores = {"metric": task.metrics[0], **task.score(predictions, dev)}
     return scores | report.baselines_and_errors(task, data, name, predictions, task.metrics[0])
 
@@ -37,8 +47,6 @@ def _predict(data: Data, dev: Sequence[TextExample]) -> list[Prediction]:
     from sklearn.linear_model import LogisticRegression, Ridge
 
     train, test = _features(data.train, dev)
-    if data.task.kind == "multi_label":
-        return _predict_label_sets(data, train, test)
     labels = np.array([example.label for example in data.train])
     if data.task.kind == "regressor":
         scores = Ridge().fit(train, labels).predict(test)
@@ -53,21 +61,30 @@ def _predict(data: Data, dev: Sequence[TextExample]) -> list[Prediction]:
     ]
 
 
-def _predict_label_sets(data: Data, train: Any, test: Any) -> list[Prediction]:
+def _predict_label_sets(
+    data: Data, dev: Sequence[TextExample], share: float, per_label: bool
+) -> list[Prediction]:
     from sklearn.linear_model import LogisticRegression
 
-    task, answers = data.task, indicators(data.train, len(data.task.labels))
+    names = data.task.labels
+    rest, held_out = split(data.train, share, "threshold")
+    train, test = _features(rest, [*dev, *held_out])
+    answers = indicators(rest, len(names))
     probabilities = np.tile(answers.mean(axis=0), [test.shape[0], 1])
     for i in np.flatnonzero(answers.any(axis=0) & ~answers.all(axis=0)):  # others are constant
         model = LogisticRegression(max_iter=1000).fit(train, answers[:, i])
         probabilities[:, i] = model.predict_proba(test)[:, 1]
-    task = dataclasses.replace(task, thresholds=())
+    thresholds: tuple[float, ...] = ()
+    if held_out:
+        known = indicators(held_out, len(names))
+        thresholds = best_thresholds(probabilities[len(dev) :], known, per_label)
+    task = dataclasses.replace(data.task, thresholds=thresholds)
     return [
         {
             "labels": chosen_labels(row, task),
-            "probabilities": dict(zip(task.labels, row.tolist(), strict=True)),
+            "probabilities": dict(zip(names, row.tolist(), strict=True)),
         }
-        for row in probabilities
+        for row in probabilities[: len(dev)]
     ]
 
 

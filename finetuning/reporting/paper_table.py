@@ -79,6 +79,8 @@ def _columns(task: str) -> dict[str, tuple[str, ...]]:
     at_its_own = ("f1", "exact_match")
     if task == "squad2":
         return {task: tuple(AT_BEST_THRESHOLD), f"{task}, own threshold": at_its_own}
+    if task == "multi_label":
+        return {task: ("macro_f1",), f"{task}, average precision": ("average_precision",)}
     return {task: at_its_own if task == "squad1" else TASKS[task].metrics[:1]}
 
 

@@ -41,7 +41,7 @@ class SigmoidSoftCrossEntropy(SoftCrossEntropy):
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
 class OfWords(tf_keras.losses.Loss):
-    """The sum of another loss over the words of a text, divided by `words_per_text`.
+    """The sum of another loss over the words of a window, divided by `words_per_window`.
 
     `y_true` is float32 [B, T, tags], NaN where the teacher has no output; `y_pred` is [B, S, tags],
     S <= T.
@@ -50,17 +50,17 @@ class OfWords(tf_keras.losses.Loss):
     def __init__(
         self,
         loss: tf_keras.losses.Loss,
-        words_per_text: float,
+        words_per_window: float,
         name: str = "of_words",
         **kwargs: Any,
     ) -> None:
         super().__init__(name=name, **kwargs)
-        self.loss, self.words_per_text = loss, words_per_text
+        self.loss, self.words_per_window = loss, words_per_window
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments of the constructor."""
         loss = tf_keras.saving.serialize_keras_object(self.loss)
-        return super().get_config() | {"loss": loss, "words_per_text": self.words_per_text}
+        return super().get_config() | {"loss": loss, "words_per_window": self.words_per_window}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "OfWords":
@@ -69,9 +69,9 @@ class OfWords(tf_keras.losses.Loss):
         return cls(**config | {"loss": loss})
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
-        """Return the loss of each text, [B]; both arguments are logits."""
+        """Return the loss of each window, [B]; both arguments are logits."""
         y_true = y_true[:, : tf.shape(y_pred)[1]]
         is_word = ~tf.math.is_nan(y_true[:, :, 0])
         known = tf.where(is_word[:, :, tf.newaxis], y_true, tf.zeros_like(y_true))
         losses = tf.where(is_word, self.loss.call(known, y_pred), tf.zeros_like(y_pred[:, :, 0]))
-        return tf.reduce_sum(losses, axis=1) / self.words_per_text
+        return tf.reduce_sum(losses, axis=1) / self.words_per_window

@@ -20,6 +20,7 @@ from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import predict
 from albert_tf.tasks.task_model import TaskModel
+from albert_tf.tasks.tokens.features import words_per_window
 from albert_tf.text.tokenizer import Tokenizer
 from albert_tf.text.unknown_pieces import unknown_note
 from finetuning.datasets.task import Data, Prediction, Reading, Source, Task
@@ -38,14 +39,14 @@ class TrainingSource:
       init: the origin of the initial weights.
       model: returns a model with these weights.
       train: returns the training features. None: those of the training examples.
-      loss: as for `compile`. None: the task's own.
+      loss: (the `task` section) -> the loss, as for `compile`. None: the task's own.
       extra_config: further entries of the run's config.json.
     """
 
     init: str
     model: Callable[[FinetuneConfig], TaskModel]
     train: Callable[[], Features] | None = None
-    loss: Any = None
+    loss: Callable[[Any], Any] | None = None
     extra_config: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
@@ -101,9 +102,14 @@ class Finetuner:
             self._print_notes("train", train)
         else:
             train = self.features("train", self.data.train, config.task)
+        if config.task.kind == "token_classifier":
+            task = dataclasses.replace(config.task, words_per_window=words_per_window(train))
+            config = dataclasses.replace(config, task=task)
+            run_config["task"] = settings.to_dict(task)
         plan = Plan.of(config.training, len(train))
+        loss = source.loss(config.task) if source.loss else None
         with devices.precision_policy(config.training.precision):
-            model = compiled(config, plan, lambda: source.model(config), self.strategy, source.loss)
+            model = compiled(config, plan, lambda: source.model(config), self.strategy, loss)
         if dry_run:
             print(json.dumps(run_config, indent=1))
             return
@@ -141,9 +147,10 @@ class Finetuner:
             "data": self.fingerprint,
             **source.extra_config,
         }
-        if self.held_out and os.path.isfile(run.config_path):  # the run may have chosen a threshold
-            key = RULES[self.task.kind].key
-            values["task"][key] = run.config().get("task", {}).get(key)
+        if os.path.isfile(run.config_path):  # with what the run has chosen or counted
+            keys = (RULES[self.task.kind].key,) if self.held_out else ("words_per_window",)
+            stored = run.config().get("task", {})
+            values["task"] |= {key: stored.get(key) for key in keys if key in values["task"]}
         return values
 
     def _announce(self, config: FinetuneConfig, count: int, plan: Plan) -> None:

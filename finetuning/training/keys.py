@@ -16,7 +16,7 @@ _FIXED = (
     "labels",
     "thresholds",
     "scheme",
-    "words_per_text",
+    "words_per_window",
     "pair",
     "answerable",
     "num_choices",

@@ -15,9 +15,10 @@ class Packing:
     """A mapping between [B * S, C] with padding and [T, C] without, for losses that ignore padding.
 
     T is the number of real positions, rounded up to a multiple of a 64th of B * S, so that XLA
-    compiles programs for few values of T. The spare rows are copies of a padded position, and
-    padded positions are copies of a spare row. If no loss depends on a padded position, spare rows
-    and padded positions have no gradient, and the gradient of `pack` is `unpack` and vice versa.
+    compiles programs for few values of T; if B * S is below `SMALLEST`, it is B * S. The spare rows
+    are copies of a padded position, and padded positions are copies of a spare row. If no loss
+    depends on a padded position, spare rows and padded positions have no gradient, and the gradient
+    of `pack` is `unpack` and vice versa.
 
     Attributes:
       rows: int32 [T], the position of each row.
@@ -36,7 +37,7 @@ class Packing:
         real = tf.reshape(input_mask, [-1]) > 0
         size, count = batch * length, tf.reduce_sum(tf.cast(real, tf.int32))
         step = tf.maximum(1, size // 64)
-        padded = tf.minimum((count // step + 1) * step, size)
+        padded = tf.where(size < SMALLEST, size, tf.minimum((count // step + 1) * step, size))
         # The real positions in order, then the padded ones.
         order = tf.argsort(tf.cast(~real, tf.int32), stable=True)
         first_padded = order[tf.minimum(count, size - 1)]

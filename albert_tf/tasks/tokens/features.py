@@ -99,6 +99,13 @@ def featurize_tokens(
     return dataclasses.replace(features, targets={"label": label}, inexact=inexact)
 
 
+def words_per_window(features: Features) -> float:
+    """Return the mean number of words of a window whose tags or teacher's outputs are known."""
+    label = features.targets["label"]
+    is_word = label != IGNORED if label.ndim == 2 else ~np.isnan(label[:, :, 0])
+    return max(1.0, round(np.count_nonzero(is_word) / max(1, len(label)), 2))
+
+
 def _words(texts: Sequence[str], pieces: Pieces) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the first piece of each word, int64 [U], and its characters [first, end), int32 [U].
 

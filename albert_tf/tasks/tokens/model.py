@@ -26,7 +26,7 @@ class TokenTask(Bounded):
       seq_length: the maximum pieces of a window over the text, special pieces included.
       doc_stride: the pieces between the starts of two windows.
       dropout: the rate before the head's dense layer.
-      words_per_text: the mean number of words of a training text, by which losses are divided.
+      words_per_window: the mean number of words of a training window, by which losses are divided.
     """
 
     KEY = "`task.{}`"
@@ -36,7 +36,7 @@ class TokenTask(Bounded):
     seq_length: Annotated[int, at_least(3)] = 128
     doc_stride: Annotated[int, POSITIVE] = 64
     dropout: Annotated[float, between("[0, 1)")] = 0.1
-    words_per_text: Annotated[float, POSITIVE] = 1.0
+    words_per_window: Annotated[float, POSITIVE] = 1.0
     kind: str = "token_classifier"
 
     def __post_init__(self) -> None:
@@ -88,12 +88,12 @@ class TokenClassifier(TaskModel):
 
     def training_losses(self) -> tf_keras.losses.Loss:
         """Return the argument of `compile(loss=...)`."""
-        return TokenCrossEntropy(self.task.words_per_text)
+        return TokenCrossEntropy(self.task.words_per_window)
 
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
 class TokenCrossEntropy(tf_keras.losses.Loss):
-    """The sum of the cross-entropies of a text's words, divided by `words_per_text`.
+    """The sum of the cross-entropies of a window's words, divided by `words_per_window`.
 
     The mean over a batch is that over its words, up to their number. That number is a constant, so
     that replicas and parts of a batch add up to the gradient of the whole.
@@ -102,18 +102,18 @@ class TokenCrossEntropy(tf_keras.losses.Loss):
     """
 
     def __init__(
-        self, words_per_text: float, name: str = "token_cross_entropy", **kwargs: Any
+        self, words_per_window: float, name: str = "token_cross_entropy", **kwargs: Any
     ) -> None:
         super().__init__(name=name, **kwargs)
-        self.words_per_text = words_per_text
+        self.words_per_window = words_per_window
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments of the constructor."""
-        return super().get_config() | {"words_per_text": self.words_per_text}
+        return super().get_config() | {"words_per_window": self.words_per_window}
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
-        """Return the loss of each text, [B]."""
+        """Return the loss of each window, [B]."""
         targets = tf.cast(y_true, tf.int32)[:, : tf.shape(y_pred)[1]]
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(tf.maximum(targets, 0), y_pred)
         words = tf.where(targets != IGNORED, losses, tf.zeros_like(losses))
-        return tf.reduce_sum(words, axis=1) / self.words_per_text
+        return tf.reduce_sum(words, axis=1) / self.words_per_window

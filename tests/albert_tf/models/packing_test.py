@@ -18,14 +18,16 @@ MASKS = {
 }
 
 
+@pytest.mark.parametrize("smallest", [0, 33])
 @pytest.mark.parametrize("name", MASKS)
-def test_there_and_back(name):
+def test_there_and_back(monkeypatch, name, smallest):
+    monkeypatch.setattr(packing, "SMALLEST", smallest)
     mask = MASKS[name]
     packed = Packing.of(tf.constant(mask.astype(np.int32)))
     count = mask.sum()
     rows, positions = packed.rows.numpy(), packed.positions.numpy()
     np.testing.assert_array_equal(rows[:count], np.flatnonzero(mask))
-    assert len(rows) == min(32, count + 1)
+    assert len(rows) == (32 if smallest else min(32, count + 1))
     x = tf.constant(np.random.default_rng(1).normal(size=[32, 3]).astype(np.float32))
     same = packed.unpack(packed.pack(x)).numpy()[mask.ravel()]
     np.testing.assert_array_equal(same, x.numpy()[mask.ravel()])

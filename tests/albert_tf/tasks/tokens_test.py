@@ -15,7 +15,7 @@ from albert_tf.tasks.classifier import average_logits
 from albert_tf.tasks.examples import TokenExample
 from albert_tf.tasks.predictor import predict
 from albert_tf.tasks.tokens.entities import decode_tokens
-from albert_tf.tasks.tokens.features import featurize_tokens
+from albert_tf.tasks.tokens.features import featurize_tokens, words_per_window
 from albert_tf.tasks.tokens.model import IGNORED, TokenClassifier, TokenCrossEntropy, TokenTask
 from tests.albert_tf.tasks.span_features_test import TOKENIZER
 from tests.albert_tf.text.alignment_test import PARTS, wordpiece
@@ -67,6 +67,10 @@ def test_windows_and_tags_by_hand():
         none,
     ]
     assert features.example.tolist() == [0, 0, 1] and features.inexact == 0
+    assert words_per_window(features) == 3.0  # nine words in three windows
+    of_teacher = np.where(targets["label"][:, :, None] == IGNORED, np.nan, [0.5, 2.0])
+    features = dataclasses.replace(features, targets={"label": of_teacher})
+    assert words_per_window(features) == 3.0
     assert features.word_first.tolist() == list(range(0, 18, 2))
     assert features.word_end.tolist() == list(range(1, 18, 2))
     assert "label" not in featurize_tokens([TokenExample("a")], TOKENIZER, TASK).targets
@@ -132,7 +136,7 @@ def test_the_loss_by_hand():
     logits = np.random.default_rng(0).normal(size=[2, 4, 3]).astype(np.float32)
     losses = -np.log(np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True))
     wanted = [(losses[0, 1, 0] + losses[0, 2, 1]) / 1.5, losses[1, 0, 1] / 1.5]
-    loss = TokenCrossEntropy(words_per_text=1.5)
+    loss = TokenCrossEntropy(words_per_window=1.5)
     found = loss.call(tf.constant(targets), tf.constant(logits))
     np.testing.assert_allclose(found, wanted, rtol=1e-6)
     none = loss.call(tf.fill([2, 4], IGNORED), tf.constant(logits))

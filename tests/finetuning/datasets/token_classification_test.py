@@ -43,7 +43,7 @@ def entities(data) -> list[list[tuple[str, str]]]:
 
 def test_conll_columns(tmp_path, capsys):
     data = read(tmp_path, CONLL)
-    assert data.task == TokenTask(("person", "place"), words_per_text=2.5)
+    assert data.task == TokenTask(("person", "place"))
     assert data.train == [
         TokenExample("In New York .", ((0, 2), (3, 6), (7, 11), (12, 13)), ((3, 11, "place"),)),
         TokenExample("Ann", ((0, 3),), ((0, 3, "person"),)),
@@ -85,7 +85,7 @@ def test_parts_of_speech_and_conllu(tmp_path):
     rows += "2\tis\tbe\tAUX\tVBZ\n3\tn't\tnot\tPART\tRB\n3.1\tx\t_\t_\t_\n"
     data = read(tmp_path, rows, name="conllu")
     assert entities(data) == [[("Ann", "PROPN"), ("is", "AUX"), ("n't", "PART")]]
-    assert data.task == TokenTask(("AUX", "PART", "PROPN"), "words", words_per_text=3.0)
+    assert data.task == TokenTask(("AUX", "PART", "PROPN"), "words")
 
 
 def test_lines_are_those_of_the_file(tmp_path):

@@ -64,9 +64,24 @@ def test_words_that_decide_for_each_label():
     found = result("multi_label", task, train, dev)
     assert found["micro_f1"] > 0.95 and found["metric"] == "macro_f1"
     assert found["macro_f1"] < 0.76  # of c it is 0
-    predictions = bag_of_words._predict(Data(task, train, {}), [TextExample("a plum")])
+    data, plum = Data(task, train, {}), [TextExample("a plum")]
+    predictions = bag_of_words._predict_label_sets(data, plum, 0.0, False)
     assert predictions[0]["probabilities"]["c"] == 0 and predictions[0]["probabilities"]["d"] == 1
     assert predictions[0]["labels"] == ["d", "a"]
+
+
+def test_thresholds_are_those_of_held_out_texts():
+    """A word gives its label in one of five texts: F1 is best where everything above is taken."""
+    train = [
+        TextExample(text, None, (0,) if "plum" in text and i % 5 == 0 else ())
+        for i, text in enumerate(texts(2000, 0))
+    ]
+    data = Data(MultiLabelTask(("a",)), train, {})
+    dev = [TextExample("plum saw file"), TextExample("apple saw file")]
+    plain = bag_of_words._predict_label_sets(data, dev, 0.0, False)
+    assert [each["labels"] for each in plain] == [[], []]
+    chosen = bag_of_words._predict_label_sets(data, dev, 0.2, False)
+    assert [each["labels"] for each in chosen] == [["a"], []]
 
 
 def test_similarity_is_seen_by_the_cosine():
