@@ -43,7 +43,7 @@ class TokenClassifierModule(tf.Module):
     Shapes: B texts, E spans of the text that has the most, W windows of S positions.
 
     Signatures:
-      serving_default: `text` string [B] -> for the spans of each text, in order: `entity`, `label`
+      serving_default: `text` string [B] -> for the spans of each text, in order: `text`, `label`
         string [B, E], the span and its label, then ""; `start`, `end` int32 [B, E], its characters
         [start, end), then -1; `score` float32 [B, E], the mean probability of its words' tags, then
         0. Each malformed UTF-8 sequence counts as one U+FFFD and is returned as U+FFFD.
@@ -170,7 +170,7 @@ class TokenClassifierModule(tf.Module):
             )
 
         return {
-            "entity": by_text(tf.strings.unicode_encode(characters, "UTF-8"), ""),
+            "text": by_text(tf.strings.unicode_encode(characters, "UTF-8"), ""),
             "label": by_text(tf.gather(self._labels, spans.tag), ""),
             "start": by_text(spans.begin - base, -1),
             "end": by_text(spans.end - base, -1),

@@ -46,7 +46,7 @@ def both(request, tiny, small_tokenizer, tmp_path_factory):
 def served(signatures, texts) -> list[list[tuple]]:
     """The spans of each text, without padding."""
     outputs = signatures["serving_default"](text=tf.constant(texts, tf.string))
-    names = ("label", "entity", "start", "end", "score")
+    names = ("label", "text", "start", "end", "score")
     rows = zip(*(outputs[name].numpy() for name in names), strict=True)
     return [
         [(a.decode(), b.decode(), *rest) for a, b, *rest in zip(*row, strict=True) if rest[0] >= 0]
