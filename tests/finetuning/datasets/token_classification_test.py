@@ -60,6 +60,7 @@ def test_conll_columns(tmp_path, capsys):
         ("B-A a z\nI-A b z\n", {"text_column": ("1",), "label_column": "0"}, [[("a b", "A")]]),
         ("a\tB-A\nb c\tI-A\n", {"column_separator": "\\t"}, [[("a b c", "A")]]),
         ("a   x B-A\nb y  I-A\n", {"column_separator": " "}, [[("a b", "A")]]),
+        ("a\tc x B-A\nb y  I-A \n", {"column_separator": " "}, [[("a\tc b", "A")]]),
         ("# id x\tdomain=d\na _ _ B-A\nb _ _ I-A\n", {}, [[("a b", "A")]]),
         ("#begin document (a);\na B-A\n-DOCSTART- O\nb I-A\n", {}, [[("a", "A")], [("b", "A")]]),
         ("a|B-A\nb c|I-A\n", {"column_separator": "|"}, [[("a b c", "A")]]),
@@ -78,6 +79,14 @@ def test_forms_of_columns(tmp_path, text, reading, wanted):
     assert entities(data) == wanted
     is_words = "a N" in text
     assert data.task.scheme == ("words" if is_words else "bio")
+
+
+@pytest.mark.parametrize(("given", "written"), [("", " "), ("", "\t"), (" ", "  "), ("\\t", "\t")])
+def test_other_white_space_belongs_to_tokens(tmp_path, given, written):
+    """Blank lines hold spaces and tabs only, also behind a byte order mark."""
+    rows = "\ufeff\n10\xa0000 B-A\n\xa0 I-A\r\n \t\r\n\u3000 B-A\n".replace(" ", written)
+    data = read(tmp_path, rows, column_separator=given)
+    assert entities(data) == [[("10\xa0000 \xa0", "A")], [("\u3000", "A")]]
 
 
 def test_parts_of_speech_and_conllu(tmp_path):
