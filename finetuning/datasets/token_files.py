@@ -257,13 +257,14 @@ def _split(tag: str, scheme: str) -> tuple[str, str]:
     return _UNIFIED.get(prefix, prefix), label
 
 
-def count_unbegun(tags: Sequence[str]) -> int:
-    """Return how many I-X or E-X stand where no entity of X precedes them."""
+def unbegun(tags: Sequence[str]) -> list[int]:
+    """Return the tokens with an I-X or E-X that no entity of X precedes."""
     pairs = [_split(tag, "prefixes") for tag in ("O", *tags)]
-    return sum(
-        prefix in "IE" and (before[0] in "ESO" or before[1] != label)
-        for before, (prefix, label) in itertools.pairwise(pairs)
-    )
+    return [
+        number
+        for number, (before, (prefix, label)) in enumerate(itertools.pairwise(pairs))
+        if prefix in "IE" and (before[0] in "ESO" or before[1] != label)
+    ]
 
 
 def read_spans(

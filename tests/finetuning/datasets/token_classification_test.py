@@ -18,10 +18,10 @@ from finetuning.datasets.entity_scores import counts_by_label, score_entities
 from finetuning.datasets.task import Reading, Source
 from finetuning.datasets.token_files import (
     Sentence,
-    count_unbegun,
     example_of,
     read_conll,
     spans_of,
+    unbegun,
 )
 
 TASK = TASKS["token_classification"]
@@ -87,6 +87,13 @@ def test_other_white_space_belongs_to_tokens(tmp_path, given, written):
     rows = "\ufeff\n10\xa0000 B-A\n\xa0 I-A\r\n \t\r\n\u3000 B-A\n".replace(" ", written)
     data = read(tmp_path, rows, column_separator=given)
     assert entities(data) == [[("10\xa0000 \xa0", "A")], [("\u3000", "A")]]
+
+
+def test_the_first_tag_that_begins_an_entity_by_itself_is_named(tmp_path, capsys):
+    read(tmp_path, "a B-A\nb I-A\n\nc O\nd I-A\ne I-B\n", "a B-A\nb I-A\n")
+    printed = capsys.readouterr().out
+    assert "train.conll:5: the first of 2 tags I-X or E-X that begin an entity" in printed
+    assert "If your data is IOB2, correct them." in printed and "dev.conll:" not in printed
 
 
 def test_parts_of_speech_and_conllu(tmp_path):
@@ -198,8 +205,7 @@ TAGS = st.lists(
 def test_entities_are_seqeval_s(tags):
     wanted = [(begin, last + 1, label) for label, begin, last in get_entities(tags)]
     assert spans_of(tags, "prefixes") == wanted
-    begun = sum(tags[begin][0] in "BS" for begin, _, _ in wanted)
-    assert count_unbegun(tags) == len(wanted) - begun
+    assert unbegun(tags) == [begin for begin, _, _ in wanted if tags[begin][0] in "IE"]
 
 
 @settings(max_examples=200, deadline=None)
