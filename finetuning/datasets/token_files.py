@@ -80,7 +80,7 @@ def read_conll(path: str, reading: Reading) -> list[Sentence]:
             continue
         if len(cells) != expected:
             raise InputError(
-                f"{path}:{number}: {len(cells)} columns where the first token has {expected}. "
+                f"{path}:{number}: {_count(cells)}; the first token has {expected}. "
                 "Correct the line, or pass --column_separator."
             )
         sentence.add(number, cells, columns)
@@ -111,6 +111,10 @@ def _cells(line: str, separator: str) -> list[str]:
     if separator in _BETWEEN_RUNS:
         return _BETWEEN_RUNS[separator].findall(line.strip(_BLANKS))
     return [cell.strip(_BLANKS) for cell in line.rstrip("\r\n").split(separator)]
+
+
+def _count(cells: Sequence[str]) -> str:
+    return f"{len(cells)} column{'s' * (len(cells) != 1)}"
 
 
 def _without_underscores(sentence: Sentence) -> Sentence:
@@ -152,7 +156,7 @@ class _OpenSentence:
         if max(token, tag) >= len(cells):
             raise InputError(
                 f"{self._path}:{number} must have a column {max(token, tag)}, counted from 0. "
-                f"Received: {len(cells)} columns. Pass other numbers to --text_column and "
+                f"Received: {_count(cells)}. Pass other numbers to --text_column and "
                 "--label_column, or another --column_separator."
             )
         has_tag = len(cells) > 1
@@ -327,7 +331,7 @@ def _span(value: Any, text: str, location: str) -> Span:
     if types != [int, int, str]:
         raise InputError(
             f"{location}: a span must be [start, end, label], or an object with these keys: two "
-            f"numbers of characters and a text. Received: {value!r}."
+            f"character offsets (integers) and a label (string). Received: {value!r}."
         )
     start, end, label = fields
     covered = text[start:end] if 0 <= start <= end <= len(text) else ""

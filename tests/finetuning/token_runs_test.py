@@ -67,7 +67,7 @@ def test_predictions_of_lines_and_of_parts(runs, tmp_path):
     assert {tag for _, tag in tags} <= set(SECTION.tags)
     assert len(out.read_text().splitlines()) == 2
     (tmp_path / "in.txt").write_text('{"text": 3}\n')
-    with pytest.raises(InputError, match="in.txt:1: text must be a text.*with the key text"):
+    with pytest.raises(InputError, match="in.txt:1: text must be .* be a text, or a JSON object"):
         predict.main(predict.PredictOptions(runs[0], str(tmp_path / "in.txt")))
 
 

@@ -140,7 +140,8 @@ def test_json_lines(tmp_path):
 @pytest.mark.parametrize(
     ("name", "train", "message"),
     [
-        ("conll", "a B-A\nb\n", "train.conll:2: 1 columns where the first token has 2"),
+        ("conll", "a B-A\nb\n", "train.conll:2: 1 column; the first token has 2"),
+        ("conll", "a B-A\nb c O\n", "train.conll:2: 3 columns; the first token has 2"),
         ("conll", "a\tB-A\n\tO\n", "train.conll:2: the token or its tag is empty"),
         ("conll", "a B-A\nb X-A\n", r"train.conll:2: every tag other than O must begin.*'X-A'"),
         ("conll", "\n\t\n", "train.conll holds no tokens"),
