@@ -283,7 +283,8 @@ def _expected_line(task: Any) -> str:
         return "A line must be a JSON object with question, options and, if any, context."
     if getattr(task, "pair", False):
         return "A line must be two texts separated by a tab, or a JSON object."
-    return "A line must be a text without tabs, or a JSON object with the key text."
+    tabs = "" if task.kind == "token_classifier" else " without tabs"
+    return f"A line must be a text{tabs}, or a JSON object with the key text."
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ class FinetuneOptions(commands.CommandOptions):
     )
     column_separator: str = commands.option(
         "for --task=token_classification: the separator of CoNLL columns, such as '|' or '\\t'; by "
-        "default tabs, or else white space",
+        "default tabs, or else spaces",
         "",
     )
     dev_fraction: float = commands.option(

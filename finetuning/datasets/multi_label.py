@@ -50,6 +50,7 @@ class MultiLabel:
                 f"{table.path}: the column `{source.reading.label_column}` must hold a label in at "
                 "least one row. Received: none. Fill it in, or pass --label_column."
             )
+        _note_other_separator(rows)
         task = MultiLabelTask(pair=len(columns) > 1, labels=tuple(names))
 
         def read_dev() -> list[TextExample]:
@@ -112,7 +113,14 @@ def _labels(cell: Any, source: Source, location: str) -> tuple[str, ...]:
     """Return the labels in a cell, without repetitions."""
     key, separator = source.reading.label_column, source.reading.label_separator
     if isinstance(cell, str):
-        cell = cell.split(separator if separator.strip() else None) if cell.strip() else []
+        stripped = cell.strip()
+        if stripped.startswith("[") and stripped.endswith("]"):  # as pandas writes a list
+            raise InputError(
+                f"{location}: `{key}` must hold labels with {separator!r} between them, without "
+                f"brackets. Received: {cell!r}. Write joy{separator}love, and leave the cell empty "
+                "if there is no label, or write the lists in JSON lines."
+            )
+        cell = cell.split(separator if separator.strip() else None) if stripped else []
     if not isinstance(cell, list) or not all(isinstance(name, str | int) for name in cell):
         raise InputError(
             f"{location}: `{key}` must be a list of texts, or labels separated by {separator!r}. "
@@ -124,6 +132,20 @@ def _labels(cell: Any, source: Source, location: str) -> tuple[str, ...]:
             f"{location}: `{key}` has an empty label among {cell!r}. Remove the empty one."
         )
     return tuple(dict.fromkeys(names))
+
+
+def _note_other_separator(rows: Sequence[tuple[str, Any, tuple[str, ...] | None]]) -> None:
+    """Print a note if no row has two labels, and several have one with `;` or `|`."""
+    if any(len(labels or ()) > 1 for _, _, labels in rows):
+        return
+    for mark in ";|":
+        found = [(location, each) for location, _, each in rows if each and mark in each[0]]
+        if len(found) > 1:
+            location, (label,) = found[0]
+            print(
+                f"note: {location}: {label!r} is read as one label, and {len(found):,} rows have a "
+                f"label with {mark!r}. If it separates labels, pass --label_separator='{mark}'."
+            )
 
 
 def _examples(rows: Rows, task: MultiLabelTask) -> list[TextExample]:

@@ -115,11 +115,14 @@ def _read(
             "neighbors with the same tag are one entity."
         )
     if scheme == "prefixes":
-        unbegun = sum(token_files.count_unbegun(sentence.tags or ()) for sentence in sentences)
+        unbegun = [
+            each.lines[i] for each in sentences for i in token_files.unbegun(each.tags or ())
+        ]
         if unbegun:
             print(
-                f"{path}: {unbegun:,} tags I-X or E-X begin an entity, because no entity of X "
-                "precedes them; conlleval and seqeval read them so too."
+                f"{path}:{unbegun[0]}: the first of {len(unbegun):,} tags I-X or E-X that begin an "
+                "entity, because no entity of X precedes them; conlleval and seqeval read them so "
+                "too. If your data is IOB2, correct them."
             )
     for each in sentences:
         for begin, _, label in token_files.spans_of(each.tags or (), scheme):

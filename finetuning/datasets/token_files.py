@@ -18,6 +18,9 @@ from finetuning.datasets.task import Reading
 CONLL = (".conll", ".conllu", ".bio", ".txt", ".tsv")
 FORMATS = (*CONLL, ".jsonl")
 _PEEKED_LINES = 100  # that tell whether tabs separate the columns
+_BLANKS = " \t\r\n"  # other white space, such as U+00A0, may be a token or in one
+# What lies between runs of spaces and tabs, or between runs of spaces, by separator.
+_BETWEEN_RUNS = {"": re.compile(r"[^ \t]+"), " ": re.compile("[^ ]+")}
 _TURNED = re.compile(r"[BIESbies]_.+|.+[-_][BIESbies]|[bies]-.+")
 _HEADERS = ("tag", "tags", "label", "labels", "ner", "ner_tag", "ner_tags", "pos")
 _PREFIXED = re.compile(r"([BIESLU])-(.+)")
@@ -44,11 +47,11 @@ class Sentence:
 def read_conll(path: str, reading: Reading) -> list[Sentence]:
     """Return the sentences of a file of CoNLL columns.
 
-    Tabs separate the columns if the file has any, otherwise white space, unless the reading names a
-    separator. By default the token is the first column and the tag the last one; in .conllu files
-    they are FORM and UPOS, where `_` is no tag. A blank line and -DOCSTART- end a sentence. Lines
-    that begin with # and have another number of columns than tokens are comments, and so are all
-    those of .conllu files, whose ranges and empty nodes are skipped.
+    Tabs separate the columns if the file has any, otherwise runs of spaces, unless the reading
+    names a separator. By default the token is the first column and the tag the last one; in .conllu
+    files they are FORM and UPOS, where `_` is no tag. A blank line and -DOCSTART- end a sentence.
+    Lines that begin with # and have another number of columns than tokens are comments, and so are
+    all those of .conllu files, whose ranges and empty nodes are skipped.
 
     Raises:
       InputError: a line has another number of columns than the first token's, or an empty token or
@@ -57,27 +60,27 @@ def read_conll(path: str, reading: Reading) -> list[Sentence]:
     is_conllu = path.removesuffix(".gz").endswith(".conllu")
     lines = lines_of(path)
     peeked = list(itertools.islice(lines, _PEEKED_LINES))
-    texts = [line for _, line in peeked if line.strip() and not line.startswith("-DOCSTART-")]
+    texts = [line for _, line in peeked if not _ends_sentence(line)]
     tokens = [line for line in texts if not line.startswith("#")]
     separator = _separator(reading, tokens or texts)
-    counts = [len(line.rstrip("\r\n").split(separator)) for line in tokens[:1] or texts]
+    counts = [len(_cells(line, separator)) for line in tokens[:1] or texts]
     expected = max(counts, default=0)
     columns = _columns(path, reading, is_conllu)
     sentences: list[Sentence] = []
     sentence = _OpenSentence(path)
     for number, line in itertools.chain(peeked, lines):
-        if not line.strip() or line.startswith("-DOCSTART-"):
+        if _ends_sentence(line):
             sentences += sentence.ended()
             continue
-        cells = [cell.strip() for cell in line.rstrip("\r\n").split(separator)]
-        has_other_columns = len(cells) != expected or (separator is None and "\t" in line)
+        cells = _cells(line, separator)
+        has_other_columns = len(cells) != expected or (separator in _BETWEEN_RUNS and "\t" in line)
         if line.startswith("#") and (is_conllu or has_other_columns):
             continue
         if is_conllu and re.fullmatch(r"\d+[-.]\d+", cells[0]):
             continue
         if len(cells) != expected:
             raise InputError(
-                f"{path}:{number}: {len(cells)} columns where the first token has {expected}. "
+                f"{path}:{number}: {_count(cells)}; the first token has {expected}. "
                 "Correct the line, or pass --column_separator."
             )
         sentence.add(number, cells, columns)
@@ -89,12 +92,29 @@ def read_conll(path: str, reading: Reading) -> list[Sentence]:
     return sentences
 
 
-def _separator(reading: Reading, texts: Sequence[str]) -> str | None:
-    """Return the separator of the columns; None: white space."""
+def _ends_sentence(line: str) -> bool:
+    return not line.strip(_BLANKS) or line.startswith("-DOCSTART-")
+
+
+def _separator(reading: Reading, texts: Sequence[str]) -> str:
+    """Return the separator of the columns: "" for runs of spaces and tabs, " " for runs of spaces.
+
+    Any other separator stands once between two columns.
+    """
     given = reading.column_separator.replace("\\t", "\t")
-    if given and not given.strip(" "):
-        return None
-    return given or ("\t" if any("\t" in text for text in texts) else None)
+    if given:
+        return given if given.strip(" ") else " "
+    return "\t" if any("\t" in text for text in texts) else ""
+
+
+def _cells(line: str, separator: str) -> list[str]:
+    if separator in _BETWEEN_RUNS:
+        return _BETWEEN_RUNS[separator].findall(line.strip(_BLANKS))
+    return [cell.strip(_BLANKS) for cell in line.rstrip("\r\n").split(separator)]
+
+
+def _count(cells: Sequence[str]) -> str:
+    return f"{len(cells)} column{'s' * (len(cells) != 1)}"
 
 
 def _without_underscores(sentence: Sentence) -> Sentence:
@@ -136,7 +156,7 @@ class _OpenSentence:
         if max(token, tag) >= len(cells):
             raise InputError(
                 f"{self._path}:{number} must have a column {max(token, tag)}, counted from 0. "
-                f"Received: {len(cells)} columns. Pass other numbers to --text_column and "
+                f"Received: {_count(cells)}. Pass other numbers to --text_column and "
                 "--label_column, or another --column_separator."
             )
         has_tag = len(cells) > 1
@@ -241,13 +261,14 @@ def _split(tag: str, scheme: str) -> tuple[str, str]:
     return _UNIFIED.get(prefix, prefix), label
 
 
-def count_unbegun(tags: Sequence[str]) -> int:
-    """Return how many I-X or E-X stand where no entity of X precedes them."""
+def unbegun(tags: Sequence[str]) -> list[int]:
+    """Return the tokens with an I-X or E-X that no entity of X precedes."""
     pairs = [_split(tag, "prefixes") for tag in ("O", *tags)]
-    return sum(
-        prefix in "IE" and (before[0] in "ESO" or before[1] != label)
-        for before, (prefix, label) in itertools.pairwise(pairs)
-    )
+    return [
+        number
+        for number, (before, (prefix, label)) in enumerate(itertools.pairwise(pairs))
+        if prefix in "IE" and (before[0] in "ESO" or before[1] != label)
+    ]
 
 
 def read_spans(
@@ -310,7 +331,7 @@ def _span(value: Any, text: str, location: str) -> Span:
     if types != [int, int, str]:
         raise InputError(
             f"{location}: a span must be [start, end, label], or an object with these keys: two "
-            f"numbers of characters and a text. Received: {value!r}."
+            f"character offsets (integers) and a label (string). Received: {value!r}."
         )
     start, end, label = fields
     covered = text[start:end] if 0 <= start <= end <= len(text) else ""

@@ -21,7 +21,7 @@ class Mistake(NamedTuple):
     """A wrong span.
 
     Attributes:
-      kind: `wrong label`, `wrong bounds`, `invented` or `missed`.
+      kind: `wrong label`, `wrong boundary`, `spurious` or `missed`.
       text: the span in its text.
       right: the true span with its label.
       given: the predicted one.
@@ -43,7 +43,7 @@ def sections(predictions: Sequence[Prediction], examples: Sequence[TokenExample]
         + tuple(f"{score:.4f}" for score in (each.precision, each.recall, each.f1))
         for label, each in counts.items()
     ]
-    header = ("", "examples", "predicted", "precision", "recall", "F1")
+    header = ("", "support", "predicted", "precision", "recall", "F1")
     wrong = [
         mistake
         for prediction, example in zip(predictions, examples, strict=True)
@@ -75,7 +75,7 @@ def mistakes_of(prediction: Prediction, example: TokenExample) -> Iterator[Mista
             continue
         right = span if span in missed else _overlapping(span, missed)
         label = missed.pop(right) if right else None
-        kind = "wrong label" if right == span else "wrong bounds" if right else "invented"
+        kind = "wrong label" if right == span else "wrong boundary" if right else "spurious"
         yield Mistake(
             kind,
             _snippet(example.text, *(right or span)),

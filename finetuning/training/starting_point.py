@@ -18,7 +18,7 @@ from albert_tf.runtime import devices, pretrained, settings
 from albert_tf.runtime.errors import ConfigError, InputError, InputNotFoundError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.kinds import KINDS, length_limits
-from albert_tf.tasks.predictor import load_task_model
+from albert_tf.tasks.predictor import load_task_model, task_of
 from albert_tf.tasks.task_model import TaskModel
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from finetuning.datasets.task import Data
@@ -128,7 +128,22 @@ def _kind_of(path: str) -> Any:
 
 
 def _answers(task: Any) -> tuple:
-    return task.kind, *(getattr(task, n, None) for n in ("labels", "answerable", "center", "scale"))
+    names = "labels", "scheme", "answerable", "center", "scale"
+    return task.kind, *(getattr(task, name, None) for name in names)
+
+
+def _require_scheme(path: str, task: Any) -> None:
+    """Check that a token classifier with the labels of `task` also has its scheme."""
+    theirs = task_of(path)
+    if not theirs.kind == task.kind == "token_classifier" or theirs.labels != task.labels:
+        return
+    if theirs.scheme != task.scheme:
+        raise InputError(
+            f"--init_from_task={path} must have the scheme of the data, because it has the same "
+            f"labels. Received: a run with `task.scheme` {theirs.scheme!r}, and data with "
+            f"{task.scheme!r} (bio: entities; words: a label for each token). Correct the tags of "
+            f"the data, or pass --init={path}."
+        )
 
 
 def resolve(
@@ -142,7 +157,10 @@ def resolve(
 
     Raises:
       ConfigError: a value is impossible, or follows from the data or from --init.
+      InputError: the run of --init_from_task has the same labels in another scheme.
     """
+    if start.is_task:
+        _require_scheme(start.path, data.task)
     require_settings(type(data.task), assignments)
     keys = [assignment.partition("=")[0].strip() for assignment in assignments]
     # The encoder has no dropout unless the recipe or the user sets it (paper, section 4.9).

@@ -19,10 +19,11 @@ from albert_tf.tasks.predictor import predict as predict_all
 from albert_tf.tasks.tokens.features import featurize_tokens
 from albert_tf.tasks.tokens.model import TokenTask
 from albert_tf.text.tokenizer import load_tokenizer
-from finetuning import distill, ensemble, predict
+from finetuning import distill, ensemble, predict, train
 from finetuning.datasets import TASKS
 from finetuning.datasets.task import Source
 from finetuning.reporting.report import fingerprint
+from finetuning.train import FinetuneOptions
 from finetuning.training.distillation_losses import OfWords, SoftCrossEntropy
 from finetuning.training.teacher import word_targets
 from tests.finetuning.untrained import leave_run, leave_weights
@@ -66,7 +67,7 @@ def test_predictions_of_lines_and_of_parts(runs, tmp_path):
     assert {tag for _, tag in tags} <= set(SECTION.tags)
     assert len(out.read_text().splitlines()) == 2
     (tmp_path / "in.txt").write_text('{"text": 3}\n')
-    with pytest.raises(InputError, match="in.txt:1: text must be a text.*with the key text"):
+    with pytest.raises(InputError, match="in.txt:1: text must be .* be a text, or a JSON object"):
         predict.main(predict.PredictOptions(runs[0], str(tmp_path / "in.txt")))
 
 
@@ -81,6 +82,24 @@ def test_an_ensemble_averages_probabilities(runs, tmp_path):
     (tmp_path / "b" / "config.json").write_text(json.dumps(config))
     with pytest.raises(InputError, match=r"must have the same vocabulary and the same.*doc_stride"):
         ensemble.main(dataclasses.replace(options, output=str(tmp_path / "other")))
+
+
+def test_a_head_of_the_other_scheme_is_refused(runs, tmp_path):
+    """Words have no O. With other labels the head is new; with --init it always is."""
+    data = tmp_path / "data"
+    options = FinetuneOptions(
+        NAME, str(tmp_path / "new"), str(data), init_from_task=runs[0], device="cpu", dry_run=True
+    )
+    train.main(options)
+    for part in ("train", "dev"):
+        (data / f"{part}.conll").write_text("Ann person\nYork place\n")
+    message = r"--init_from_task=.* `task.scheme` 'bio', and data with 'words'.*pass --init=.*a\.$"
+    with pytest.raises(InputError, match=message):
+        train.main(options)
+    train.main(dataclasses.replace(options, init_from_task=None, init=runs[0]))
+    for part in ("train", "dev"):
+        (data / f"{part}.conll").write_text("Ann name\nYork place\n")
+    train.main(options)
 
 
 @pytest.mark.slow

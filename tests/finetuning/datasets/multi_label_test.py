@@ -60,6 +60,26 @@ def test_separators(tmp_path, separator: str, cell: str):
     assert task.labels == (("a, b", "joy") if separator == "|" else ("joy", "love"))
 
 
+@pytest.mark.parametrize(
+    ("cells", "mark"),
+    [
+        (("joy;love", "hate;joy"), ";"),
+        (("joy|love", "hate | joy"), "|"),
+        (("joy;love", "hate"), None),
+        (("joy;love", '"hate;joy,joy"'), None),
+    ],
+)
+def test_a_note_on_another_separator(tmp_path, capsys, cells, mark):
+    """Unless a row has several labels, or only one row has such a sign."""
+    train = "text,label\na,joy\nb,\n" + "".join(f"c,{cell}\n" for cell in cells)
+    TASK.read(write(tmp_path, train_csv=train, dev_csv=DEV))
+    printed = capsys.readouterr().out
+    assert ("--label_separator" in printed) == (mark is not None)
+    if mark:
+        assert f"train.csv:4: {cells[0]!r} is read as one label, and 2 rows have" in printed
+        assert f"pass --label_separator='{mark}'." in printed
+
+
 def test_no_separator():
     with pytest.raises(InputError, match="--label_separator must not be empty"):
         Reading(label_separator="")
@@ -87,6 +107,11 @@ def test_other_columns_and_parts(tmp_path):
         ({"train_csv": TRAIN, "dev_csv": "text\nx\n"}, ("dev.csv:1", "label", "missing")),
         ({"train_csv": 'text,label\nx,""\n'}, ("train.csv", "`label`", "at least one row")),
         ({"train_csv": 'text,label\nx,a\ny,"a,,b"\n'}, ("train.csv:3", "empty label")),
+        (
+            {"train_csv": "text,label\nx,\"['joy', 'love']\"\n"},
+            ("train.csv:2", "['joy', 'love']", "Write joy,love", "JSON lines"),
+        ),
+        ({"dev_csv": "text,label\nx,[]\n", "train_csv": TRAIN}, ("dev.csv:2", "cell empty")),
         ({"train_csv": "text,label\n,a\n"}, ("train.csv:2", "`text` is empty")),
         ({"train_csv": "text,label\n"}, ("train.csv", "no rows")),
         (

@@ -18,10 +18,10 @@ from finetuning.datasets.entity_scores import counts_by_label, score_entities
 from finetuning.datasets.task import Reading, Source
 from finetuning.datasets.token_files import (
     Sentence,
-    count_unbegun,
     example_of,
     read_conll,
     spans_of,
+    unbegun,
 )
 
 TASK = TASKS["token_classification"]
@@ -60,6 +60,7 @@ def test_conll_columns(tmp_path, capsys):
         ("B-A a z\nI-A b z\n", {"text_column": ("1",), "label_column": "0"}, [[("a b", "A")]]),
         ("a\tB-A\nb c\tI-A\n", {"column_separator": "\\t"}, [[("a b c", "A")]]),
         ("a   x B-A\nb y  I-A\n", {"column_separator": " "}, [[("a b", "A")]]),
+        ("a\tc x B-A\nb y  I-A \n", {"column_separator": " "}, [[("a\tc b", "A")]]),
         ("# id x\tdomain=d\na _ _ B-A\nb _ _ I-A\n", {}, [[("a b", "A")]]),
         ("#begin document (a);\na B-A\n-DOCSTART- O\nb I-A\n", {}, [[("a", "A")], [("b", "A")]]),
         ("a|B-A\nb c|I-A\n", {"column_separator": "|"}, [[("a b c", "A")]]),
@@ -78,6 +79,21 @@ def test_forms_of_columns(tmp_path, text, reading, wanted):
     assert entities(data) == wanted
     is_words = "a N" in text
     assert data.task.scheme == ("words" if is_words else "bio")
+
+
+@pytest.mark.parametrize(("given", "written"), [("", " "), ("", "\t"), (" ", "  "), ("\\t", "\t")])
+def test_other_white_space_belongs_to_tokens(tmp_path, given, written):
+    """Blank lines hold spaces and tabs only, also behind a byte order mark."""
+    rows = "\ufeff\n10\xa0000 B-A\n\xa0 I-A\r\n \t\r\n\u3000 B-A\n".replace(" ", written)
+    data = read(tmp_path, rows, column_separator=given)
+    assert entities(data) == [[("10\xa0000 \xa0", "A")], [("\u3000", "A")]]
+
+
+def test_the_first_tag_that_begins_an_entity_by_itself_is_named(tmp_path, capsys):
+    read(tmp_path, "a B-A\nb I-A\n\nc O\nd I-A\ne I-B\n", "a B-A\nb I-A\n")
+    printed = capsys.readouterr().out
+    assert "train.conll:5: the first of 2 tags I-X or E-X that begin an entity" in printed
+    assert "If your data is IOB2, correct them." in printed and "dev.conll:" not in printed
 
 
 def test_parts_of_speech_and_conllu(tmp_path):
@@ -124,7 +140,8 @@ def test_json_lines(tmp_path):
 @pytest.mark.parametrize(
     ("name", "train", "message"),
     [
-        ("conll", "a B-A\nb\n", "train.conll:2: 1 columns where the first token has 2"),
+        ("conll", "a B-A\nb\n", "train.conll:2: 1 column; the first token has 2"),
+        ("conll", "a B-A\nb c O\n", "train.conll:2: 3 columns; the first token has 2"),
         ("conll", "a\tB-A\n\tO\n", "train.conll:2: the token or its tag is empty"),
         ("conll", "a B-A\nb X-A\n", r"train.conll:2: every tag other than O must begin.*'X-A'"),
         ("conll", "\n\t\n", "train.conll holds no tokens"),
@@ -189,8 +206,7 @@ TAGS = st.lists(
 def test_entities_are_seqeval_s(tags):
     wanted = [(begin, last + 1, label) for label, begin, last in get_entities(tags)]
     assert spans_of(tags, "prefixes") == wanted
-    begun = sum(tags[begin][0] in "BS" for begin, _, _ in wanted)
-    assert count_unbegun(tags) == len(wanted) - begun
+    assert unbegun(tags) == [begin for begin, _, _ in wanted if tags[begin][0] in "IE"]
 
 
 @settings(max_examples=200, deadline=None)

@@ -22,19 +22,20 @@ def test_each_wrong_span_is_one_mistake():
         (25, 29, "place", 0.6),  # right
     )
     mistakes = {each.kind: each for each in mistakes_of(found, EXAMPLE)}
-    assert set(mistakes) == {"wrong bounds", "wrong label", "invented", "missed"}
-    assert mistakes["wrong bounds"][2:] == ("Ann Lee (person)", "Ann (person)", 0.9)
+    assert set(mistakes) == {"wrong boundary", "wrong label", "spurious", "missed"}
+    assert mistakes["wrong boundary"][2:] == ("Ann Lee (person)", "Ann (person)", 0.9)
     assert mistakes["wrong label"][2:] == ("Bo (person)", "Bo (place)", 0.8)
-    assert mistakes["invented"][2:] == ("(none)", "met (person)", 0.7)
+    assert mistakes["spurious"][2:] == ("(none)", "met (person)", 0.7)
     assert mistakes["missed"][2:] == ("Cy (person)", "(none)", 0.0)
-    # Two predicted spans in one true span: one has wrong bounds, the other is invented.
+    # Two predicted spans in one true span: one has a wrong boundary, the other is spurious.
     kinds = [m.kind for m in mistakes_of(prediction((0, 3, "a", 1), (4, 7, "a", 1)), EXAMPLE)]
-    assert kinds.count("wrong bounds") == 1 and kinds.count("invented") == 1
+    assert kinds.count("wrong boundary") == 1 and kinds.count("spurious") == 1
     assert kinds.count("missed") == 3
 
 
 def test_sections():
     text = "\n".join(sections([prediction((25, 29, "place", 0.6))], [EXAMPLE]))
+    assert "|  | support | predicted | precision | recall | F1 |" in text
     assert "| person | 3 | 0 | 0.0000 | 0.0000 | 0.0000 |" in text
     assert "| place | 1 | 1 | 1.0000 | 1.0000 | 1.0000 |" in text
     assert "There are 3 mistakes: 3 x missed." in text
