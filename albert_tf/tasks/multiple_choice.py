@@ -1,6 +1,7 @@
 """Multiple choice: which of several options answers a question, with or without a context."""
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Self
 
@@ -158,8 +159,12 @@ def _placed(values: np.ndarray, places: np.ndarray) -> np.ndarray:
 
 
 def fill_blanks(question: str, option: str) -> str:
-    """Put the option into the question's blanks, or after a question without blanks."""
-    return question.replace("_", option) if "_" in question else f"{question} {option}"
+    """Put the option into the question's blanks, or after a question without blanks.
+
+    A blank is a run of underscores, also between letters.
+    """
+    filled, count = re.subn("_+", lambda _: option, question)
+    return filled if count else f"{question} {option}"
 
 
 def decode_choices(

@@ -34,6 +34,8 @@ TASK = MultipleChoiceTask(seq_length=40, num_choices=3, qa_length=12, dropout=0.
 
 def test_the_option_stands_in_the_blanks_or_behind():
     assert fill_blanks("An _ gives items; _ is it.", "x y") == "An x y gives items; x y is it."
+    assert fill_blanks("Paris is the ____ of__ France.", "x") == "Paris is the x ofx France."
+    assert fill_blanks("___", "a_b\\1") == "a_b\\1"
     assert fill_blanks("Why?", "So.") == "Why? So."
 
 
