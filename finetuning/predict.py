@@ -18,6 +18,7 @@ SQuAD that is NAME.json, with the n-best answers in NAME_nbest.json and, for ver
 odds in NAME_null_odds.json.
 """
 
+import collections
 import contextlib
 import dataclasses
 import itertools
@@ -92,7 +93,7 @@ def main(options: PredictOptions, chunk_size: int = CHUNK) -> None:
     if options.dry_run:
         print(f"{options.run_dir}: {predictor.task}")
         return
-    count = cut = 0
+    count, totals = 0, collections.Counter[str]()
     replaces = os.path.isfile(options.output)
     with _output(options.output) as out:
         while chunk := list(itertools.islice(lines, chunk_size)):
@@ -101,9 +102,10 @@ def main(options: PredictOptions, chunk_size: int = CHUNK) -> None:
             ]
             answers, features = predictor.answer(examples, options.batch_size)
             _write(out, answers, examples, options.format)
-            count, cut = count + len(examples), cut + features.cut
-    if cut:
-        print(features.cut_note(cut, count), file=sys.stderr)
+            count += len(examples)
+            totals.update(features.totals())
+    for note in features.length_notes(totals) if count else ():
+        print(note, file=sys.stderr)
     _say_written(options, count, replaces)
 
 

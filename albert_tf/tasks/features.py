@@ -77,6 +77,7 @@ class Features:
       targets: name -> [N, ...]; empty if they are unknown.
       per_unit: the number of sequences in a unit.
       hints: name -> [N, ...], inputs for training in addition to the sequences.
+      limits: the settings that limit an example, for notes; by default `task.seq_length`.
     """
 
     sequences: Sequences
@@ -84,23 +85,44 @@ class Features:
     targets: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
     per_unit: int = 1
     hints: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    limits: str = ""
 
     def __len__(self) -> int:
         return len(self.sequences) // self.per_unit
 
     @property
+    def num_examples(self) -> int:
+        """The number of examples in the units."""
+        return len(self)
+
+    @property
     def cut(self) -> int:
-        """The number of units that were truncated."""
-        return int(self.sequences.cut.reshape(len(self), self.per_unit).any(axis=1).sum())
+        """The number of examples that were truncated."""
+        return int(self.cut_units.sum())
+
+    @property
+    def cut_units(self) -> np.ndarray:
+        """True for the units that were truncated, bool [N]."""
+        rows: np.ndarray = self.sequences.cut.reshape(len(self), self.per_unit)
+        return np.logical_or.reduce(rows, axis=1)
 
     def notes(self) -> list[str]:
         """Return notes on what the model does not see or cannot predict, one line each."""
-        return [self.cut_note(self.cut, len(self))] if self.cut else []
+        return self.length_notes(self.totals())
 
-    def cut_note(self, cut: int, count: int) -> str:
-        """Return the note that `cut` of `count` examples were truncated."""
-        limit = f"task.seq_length={self.seq_length}"
-        return f"{cut:,} of {count:,} examples are longer than {limit} and are truncated"
+    def totals(self) -> dict[str, int]:
+        """Return the numbers for `length_notes`; those of several features may be added."""
+        return {"examples": self.num_examples, "cut": self.cut}
+
+    def length_notes(self, totals: Mapping[str, int]) -> list[str]:
+        """Return notes on examples that are too long, one line each."""
+        if not totals["cut"]:
+            return []
+        limits = self.limits or f"task.seq_length={self.seq_length}"
+        return [
+            f"{totals['cut']:,} of {totals['examples']:,} examples are longer than {limits} and "
+            "are truncated"
+        ]
 
     @functools.cached_property
     def unit_lengths(self) -> np.ndarray:
@@ -155,18 +177,31 @@ class TextFeatures(Features):
 
     example: np.ndarray
 
-    def notes(self) -> list[str]:
-        """Return notes on what the model does not see and on windows, one line each."""
-        count = len(np.unique(self.example))
+    @property
+    def num_examples(self) -> int:
+        """The number of texts."""
+        return len(np.unique(self.example))
+
+    @property
+    def cut(self) -> int:
+        """The number of texts with a truncated unit."""
+        return len(np.unique(self.example[self.cut_units]))
+
+    def totals(self) -> dict[str, int]:
+        """Return the numbers for `length_notes`, those of windows too."""
         divided = int(np.count_nonzero(np.bincount(self.example) > 1))
-        if not divided:
-            return super().notes()
-        limit = f"task.seq_length={self.seq_length}"
-        return [
-            *super().notes(),
-            f"{divided:,} of {count:,} texts are longer than {limit} and are read in windows, "
-            f"{len(self):,} in all",
-        ]
+        return super().totals() | {"divided": divided, "units": len(self)}
+
+    def length_notes(self, totals: Mapping[str, int]) -> list[str]:
+        """Return notes on texts that are truncated or read in windows, one line each."""
+        notes = super().length_notes(totals)
+        if totals["divided"]:
+            notes.append(
+                f"{totals['divided']:,} of {totals['examples']:,} texts are longer than "
+                f"task.seq_length={self.seq_length} and are read in windows, "
+                f"{totals['units']:,} in all"
+            )
+        return notes
 
     def pooled(self, values: np.ndarray, long_texts: str) -> np.ndarray:
         """Return the values of the texts, [texts, ...], from those of their windows, [N, ...].

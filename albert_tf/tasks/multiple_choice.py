@@ -1,6 +1,7 @@
 """Multiple choice: which of several options answers a question, with or without a context."""
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Self
 
@@ -147,7 +148,18 @@ def featurize_choices(
     )
     labels = [example.label for example in examples]
     known = {} if None in labels else {"label": np.array(labels, np.int32)[unit]}
-    return TextFeatures(sequences, task.seq_length, known, per_unit, example=unit.astype(np.int32))
+    unit = unit.astype(np.int32)
+    return TextFeatures(
+        sequences, task.seq_length, known, per_unit, limits=_limits(task), example=unit
+    )
+
+
+def _limits(task: MultipleChoiceTask) -> str:
+    """Return the limits beyond which a question is truncated, for notes."""
+    whole, question = f"task.seq_length={task.seq_length}", f"task.qa_length={task.qa_length}"
+    if task.long_texts == "cut":
+        return f"{whole} or {question}"
+    return f"{question}, or half of {whole},"
 
 
 def _placed(values: np.ndarray, places: np.ndarray) -> np.ndarray:
@@ -158,8 +170,12 @@ def _placed(values: np.ndarray, places: np.ndarray) -> np.ndarray:
 
 
 def fill_blanks(question: str, option: str) -> str:
-    """Put the option into the question's blanks, or after a question without blanks."""
-    return question.replace("_", option) if "_" in question else f"{question} {option}"
+    """Put the option into the question's blanks, or after a question without blanks.
+
+    A blank is a run of underscores, also between letters.
+    """
+    filled, count = re.subn("_+", lambda _: option, question)
+    return filled if count else f"{question} {option}"
 
 
 def decode_choices(

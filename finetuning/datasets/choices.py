@@ -42,12 +42,20 @@ def index_of_letter(answer: Any, num_options: int, location: str) -> int:
     return letters.index(answer)
 
 
-def index_of_answer(answer: str, options: Sequence[str], location: str) -> int:
-    """Return the index of the option with the letter or the exact text `answer`.
+def index_of_answer(answer: str | int, options: Sequence[str], location: str) -> int:
+    """Return the index of the option with the letter, the exact text or the index `answer`.
 
     Raises:
       InputError: there is no such option, or more than one.
     """
+    if isinstance(answer, int):
+        if not 0 <= answer < len(options):
+            raise InputError(
+                f"{location}: an integer label is the index of an option, here from 0 to "
+                f"{len(options) - 1}. Received: {answer} for the options {list(options)!r}. "
+                "Correct it, or write null if the answer of a question to predict is unknown."
+            )
+        return answer
     letters = [option_letter(i) for i in range(len(options))]
     pairs = zip(letters, options, strict=True)
     found = [i for i, (letter, text) in enumerate(pairs) if answer in (letter, text.strip())]
@@ -55,8 +63,9 @@ def index_of_answer(answer: str, options: Sequence[str], location: str) -> int:
         count = "several" if found else "none"
         raise InputError(
             f"{location}: the label must be the letter ({', '.join(letters)}) or the exact text of "
-            f"one option; a number is neither. Received: {answer!r}, which is that of {count} of "
-            f"the options {list(options)!r}. Correct or remove the question."
+            f"one option. Received: {answer!r}, which is that of {count} of the options "
+            f"{list(options)!r}. Correct or remove the question; for a number, write A for the "
+            "first option, B for the second, and so on."
         )
     return found[0]
 

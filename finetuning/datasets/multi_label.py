@@ -11,7 +11,7 @@ from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.multi_label import MultiLabelTask, label_indices
 from finetuning.datasets.multi_label_metrics import score_label_sets
 from finetuning.datasets.selection import limited, with_dev
-from finetuning.datasets.table_files import Table, write_predictions
+from finetuning.datasets.table_files import Table, as_text, write_predictions
 from finetuning.datasets.task import Data, Prediction, Reading, Source, require_section
 from finetuning.datasets.text_classification import PAIR, open_part, text_columns
 
@@ -112,6 +112,7 @@ def _rows(source: Source, table: Table, columns: Sequence[str], allow_empty: boo
 def _labels(cell: Any, source: Source, location: str) -> tuple[str, ...]:
     """Return the labels in a cell, without repetitions."""
     key, separator = source.reading.label_column, source.reading.label_separator
+    cell = as_text(cell)
     if isinstance(cell, str):
         stripped = cell.strip()
         if stripped.startswith("[") and stripped.endswith("]"):  # as pandas writes a list

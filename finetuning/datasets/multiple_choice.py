@@ -14,7 +14,7 @@ from finetuning.datasets.choices import (
     most_options,
 )
 from finetuning.datasets.selection import limited, with_dev
-from finetuning.datasets.table_files import Table
+from finetuning.datasets.table_files import Table, as_text
 from finetuning.datasets.task import Data, Source, require_section
 from finetuning.datasets.text_classification import open_part
 
@@ -28,8 +28,9 @@ class MultipleChoiceTable(ChoiceDataset):
 
     In JSON lines, `options` is a list. Other tables have a column for each option, `option_a`,
     `option_b` and so on; a question with fewer options leaves the last ones empty. The label is the
-    letter of the correct option, A, B and so on, or its exact text. The column `context` may be
-    missing, and its cells may be empty.
+    letter of the correct option, A, B and so on, or its exact text. In JSON lines it may also be an
+    integer, the index counted from 0. The column `context` may be missing, and its cells may be
+    empty.
 
     `Source.reading` may name another column for the label. A part to predict, such as `test`, may
     have none.
@@ -75,8 +76,10 @@ def _examples(source: Source, part: str, to_predict: bool = False) -> Iterator[C
         context = _text(row.get("context"), "context", location)
         options = _options([row[name] for name in columns], location)
         example = choice_example(location, row["question"], context, options, None)
-        answer = _text(row.get(label), label, location).strip()
-        if not answer:
+        answer = row.get(label)
+        if type(answer) is not int:  # an index; True is none
+            answer = _text(answer, label, location).strip()
+        if answer == "":
             if has_label and not to_predict:
                 raise InputError(f"{location}: `{label}` is empty. Fill it in, or remove the row.")
             yield example
@@ -115,6 +118,7 @@ def _options(cells: Sequence[Any], location: str) -> Sequence[Any]:
 
 def _text(value: Any, name: str, location: str) -> str:
     """Return a text, which is empty if the value is missing."""
+    value = as_text(value)
     if value is not None and not isinstance(value, str):
         raise InputError(
             f"{location}: `{name}` must be text. Received: {value!r}. Put it in quotes, or remove "

@@ -44,11 +44,10 @@ class RaceTask(ChoiceDataset):
 
     def read(self, source: Source) -> Data:
         """Read the training and dev examples; with several levels, dev is `all` and each level."""
-        train = self._read(source, "train", None)
+        train = self._read(source, "train")
         task = MultipleChoiceTask(num_choices=most_options(train))
         parts = {
-            level: functools.partial(self._read, source, f"dev_{level}", task)
-            for level in self.levels
+            level: functools.partial(self._read, source, f"dev_{level}") for level in self.levels
         }
         rest, dev = with_dev(source, train, parts)
         if len(dev) > 1:
@@ -60,29 +59,20 @@ class RaceTask(ChoiceDataset):
     def read_part(self, source: Source, part: str, task: MultipleChoiceTask) -> list[ChoiceExample]:
         """Read the examples of a part, such as test or test_high."""
         require_section("RACE", task, kind="multiple_choice")
-        return self._read(source, part, task, allow_empty=True)
+        return self._read(source, part, allow_empty=True)
 
-    def _read(
-        self,
-        source: Source,
-        part: str,
-        task: MultipleChoiceTask | None,
-        allow_empty: bool = False,
-    ) -> list[ChoiceExample]:
+    def _read(self, source: Source, part: str, allow_empty: bool = False) -> list[ChoiceExample]:
         part, _, level = part.partition("_")
         read = _tfds_passages if source.tfds else _passages
         examples = [
-            (location, example)
+            example
             for each in ((level,) if level else self.levels)
             for location, passage in read(source, part, each)
             for example in _examples(passage, location, allow_empty)
         ]
         if not examples:
             raise InputError(f"--data_dir: {part} of {', '.join(self.levels)} has no questions.")
-        expected = task.num_choices if task else len(examples[0][1].options)
-        for location, example in examples:
-            _require_options(example, expected, location)
-        return [example for _, example in examples]
+        return examples
 
 
 def _passages(source: Source, part: str, level: str) -> Iterator[tuple[str, Any]]:
@@ -151,14 +141,6 @@ def _examples(passage: Any, location: str, allow_empty: bool) -> Iterator[Choice
         place, letter = f"{location}: question {number + 1}", answers[number]
         label = None if letter is None else index_of_letter(letter, len(options[number]), place)
         yield choice_example(place, question, passage["article"], options[number], label)
-
-
-def _require_options(example: ChoiceExample, expected: int, location: str) -> None:
-    if len(example.options) != expected:
-        raise InputError(
-            f"{location}: every question must have {expected} options, like the first one. "
-            f"Received: {len(example.options)} for {example.question!r}. Remove the question."
-        )
 
 
 RACE = {

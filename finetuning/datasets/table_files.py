@@ -80,7 +80,10 @@ class Table:
                     f"{self.path}:{line}: {len(cells)} columns where the header has "
                     f"{len(self.columns)}: {remedy}."
                 )
-            chosen = [cells[index] for index in indices]
+            chosen = [
+                cells[index] if name in unchecked else as_text(cells[index])
+                for name, index in zip(names, indices, strict=True)
+            ]
             checked = [pair for pair in zip(chosen, names, strict=True) if pair[1] not in unchecked]
             self._check(checked, line, allow_empty)
             count += 1
@@ -291,12 +294,12 @@ def _jsonl(path: str, optional: Sequence[str] = ()) -> Records:
         if not columns:
             columns = list(dict.fromkeys((*record, *optional)))
             yield number, columns
-        yield number, [_cell(record.get(column)) for column in columns]
+        yield number, [record.get(column) for column in columns]
 
 
-def _cell(value: Any) -> Any:
-    is_label = isinstance(value, int | float)  # 0, true, 2.5
-    return json.dumps(value) if is_label else value
+def as_text(value: Any) -> Any:
+    """Return a number or Boolean of JSON as the text that it was; other values as they are."""
+    return json.dumps(value) if isinstance(value, int | float) else value
 
 
 def parse_json(text: str, location: str) -> Any:

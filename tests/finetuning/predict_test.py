@@ -122,6 +122,23 @@ def test_an_empty_text_of_a_part_is_answered(start: str, tmp_path: pathlib.Path)
     assert out.read_text() == other.read_text() and out.read_text().count("\n") == 2
 
 
+def test_texts_in_windows_are_counted(start: str, tmp_path: pathlib.Path, capsys):
+    """Of all chunks together; each long text has 160 pieces, in windows of up to 14."""
+    section = ClassifierTask(labels=("a", "b"), seq_length=16, long_texts="mean")
+    run = leave_run(start, tmp_path / "run", "text_classification", section)
+    leave_weights(run, 1)
+    long = " ".join(["pear"] * 40)
+    (tmp_path / "in.txt").write_text(f"{long}\nsaw\n{long}\n")
+    options = PredictOptions(run, str(tmp_path / "in.txt"), str(tmp_path / "out.jsonl"))
+    capsys.readouterr()
+    predict.main(options, chunk_size=2)
+    note = "2 of 3 texts are longer than task.seq_length=16 and are read in windows, 25 in all"
+    assert note in capsys.readouterr().err.splitlines()
+    (tmp_path / "in.txt").write_text("")
+    predict.main(options)
+    assert "windows" not in capsys.readouterr().err
+
+
 def test_stdin_is_read_as_files_are(tmp_path: pathlib.Path, monkeypatch):
     def lines(content: bytes) -> list:
         (tmp_path / "in.txt").write_bytes(content)

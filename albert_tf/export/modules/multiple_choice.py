@@ -145,7 +145,8 @@ def fill_blanks(question: tf.Tensor, options: tf.Tensor) -> tf.Tensor:
     Raises:
       InvalidArgumentError: more than `_MAX_FILLED_BYTES` bytes would be filled into a question.
     """
-    count, parts = tf.shape(options)[1], tf.strings.split(question, _BLANK)
+    blanks = tf.strings.regex_replace(question, f"{_BLANK}+", _BLANK)
+    count, parts = tf.shape(options)[1], tf.strings.split(blanks, _BLANK)
     sizes = tf.reduce_sum(tf.cast(tf.strings.length(options), tf.int64), axis=1)
     message = (
         "`question`: the total length of its options times its number of blanks must be at most "

@@ -6,7 +6,7 @@ several windows counts in the one where it has the most context (google-research
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -60,7 +60,7 @@ class SpanFeatures(Features):
 
     def notes(self) -> list[str]:
         """Return notes on truncated questions and on lost or undecodable answers, one line each."""
-        notes = [self.cut_note(self.cut, self.num_examples)] if self.cut else []
+        notes = super().notes()
         if self.lost:
             notes.append(
                 f"{len(self.lost):,} answer(s) are in no window, so training would treat them as "
@@ -74,10 +74,15 @@ class SpanFeatures(Features):
             )
         return notes
 
-    def cut_note(self, cut: int, count: int) -> str:
-        """Return the note that `cut` of `count` questions are truncated."""
+    def length_notes(self, totals: Mapping[str, int]) -> list[str]:
+        """Return a note on truncated questions, if there are any."""
+        if not totals["cut"]:
+            return []
         limit = "`task.query_length`, or half of the window,"
-        return f"{cut:,} of {count:,} questions are longer than {limit} and are truncated"
+        return [
+            f"{totals['cut']:,} of {totals['examples']:,} questions are longer than {limit} and "
+            "are truncated"
+        ]
 
 
 def featurize_spans(

@@ -1,5 +1,6 @@
 """Tests that exports of tasks answer as `load_predictor`'s models do, one by one or together."""
 
+import itertools
 import json
 
 import numpy as np
@@ -360,10 +361,22 @@ class TestMultipleChoice:
         wanted = [fill(q, o) for q, own in zip(self.QUESTIONS, options, strict=True) for o in own]
         assert [text.decode() for text in found.numpy()] == wanted
         most = ["x" * 400, "y" * 624]  # 1024 bytes in each of 1024 blanks
-        full = fill_in_graph(tf.constant(["_" * 1024, "a"]), tf.constant([most, ["b", ""]]))
-        assert tf.strings.length(full).numpy().tolist() == [400 * 1024, 624 * 1024, 3, 2]
+        full = fill_in_graph(tf.constant(["__ " * 1024, "a"]), tf.constant([most, ["b", ""]]))
+        assert tf.strings.length(full).numpy().tolist() == [401 * 1024, 625 * 1024, 3, 2]
         with pytest.raises(tf.errors.InvalidArgumentError, match="question.*options.*1048576"):
-            fill_in_graph(tf.constant(["_" * 1025]), tf.constant([most]))
+            fill_in_graph(tf.constant(["_ " * 1025]), tf.constant([most]))
+
+    def test_runs_of_underscores_are_filled_as_in_python(self):
+        """In all strings of up to five of these characters, bytes that are not UTF-8 too."""
+        alphabet = (b"_", b"a", b" ", b"\xe5", b"\0")
+        questions = [b"".join(q) for n in range(6) for q in itertools.product(alphabet, repeat=n)]
+        found = fill_blanks(tf.constant(questions), tf.constant([["x_", "__"]] * len(questions)))
+        wanted = [
+            fill(question.decode(errors="surrogateescape"), option).encode(errors="surrogateescape")
+            for question in questions
+            for option in ("x_", "__")
+        ]
+        assert found.numpy().tolist() == wanted
 
 
 class TestTokens:

@@ -149,6 +149,23 @@ def test_windows_of_a_context_by_hand():
     np.testing.assert_allclose(one["probabilities"], [0.9 / 1.6, 0.7 / 1.6], rtol=1e-6)
 
 
+def test_questions_cut_in_each_window_count_once():
+    """Ten windows of two questions; the first one's second option has 5 pieces with it, not 3."""
+    examples = [
+        ChoiceExample("x", " ".join("abcdefgh" * 3), ("y", "a b c d"), 1),
+        ChoiceExample("x", "a b c d e", ("y", "z"), 0),
+    ]
+    task = MultipleChoiceTask(seq_length=9, num_choices=2, long_texts="mean")
+    features = featurize_choices(examples, TOKENIZER, task)
+    assert features.example.tolist() == [0] * 8 + [1] * 2
+    assert (features.cut, features.num_examples, len(features)) == (1, 2, 10)
+    assert features.notes() == [
+        "1 of 2 examples are longer than task.qa_length=128, or half of task.seq_length=9, and are "
+        "truncated",
+        "2 of 2 texts are longer than task.seq_length=9 and are read in windows, 10 in all",
+    ]
+
+
 @pytest.mark.slow_parameters("cut", "max")
 @pytest.mark.parametrize("how", ["cut", "mean", "max"])
 def test_exports_of_choices_read_the_same_windows(tiny, small_tokenizer, how):

@@ -60,6 +60,23 @@ def test_lists_of_options(tmp_path):
     assert TASK.read_part(source, "dev", data.task) == data.dev["dev"]
 
 
+def test_integers_of_json_are_indices(tmp_path):
+    """Also where an option is another number; in quotes and in tables they are texts."""
+    row = {"question": "1 + 1", "context": 1815, "options": ["1", "2"]}
+    labels = (0, 1, "1", "2", "B")
+    source = write(
+        tmp_path,
+        train_jsonl=lines(*(row | {"label": label} for label in labels)),
+        dev_csv="question,option_a,option_b,label\n1 + 1,1,2,1\n",
+        test_jsonl=lines(row | {"label": None}, row | {"label": 1}),
+    )
+    data = TASK.read(source)
+    assert [each.label for each in data.train] == [0, 1, 0, 1, 1]
+    assert {each.context for each in data.train} == {"1815"}
+    assert [each.label for each in data.dev["dev"]] == [0]
+    assert [each.label for each in TASK.read_part(source, "test", data.task)] == [None, 1]
+
+
 def test_another_column_of_labels(tmp_path):
     source = write(tmp_path, train_csv=TRAIN.replace("label", "key"), dev_csv=DEV)
     (tmp_path / "dev.csv").write_text(DEV.replace("label", "key"))
@@ -95,7 +112,12 @@ def question(**changes) -> str:
         ({"train_jsonl": question(options="so")}, ("train.jsonl:2", "`options` must be a list")),
         ({"train_jsonl": question(options=None)}, ("train.jsonl:2", "`options` must be a list")),
         ({"train_jsonl": question(label=None)}, ("train.jsonl:2", "`label` is empty")),
-        ({"train_jsonl": question(label=0)}, ("train.jsonl:2", "'0'")),
+        ({"train_jsonl": question(label="0")}, ("train.jsonl:2", "'0'", "write A for the first")),
+        ({"train_csv": TRAIN + "Q,,x,y,,1\n"}, ("train.csv:4", "'1'", "write A for the first")),
+        ({"train_jsonl": question(label=2)}, ("train.jsonl:2", "from 0 to 1", "Received: 2 ")),
+        ({"train_jsonl": question(label=-1)}, ("train.jsonl:2", "Received: -1 ", "write null")),
+        ({"train_jsonl": question(label=True)}, ("train.jsonl:2", "'true'")),
+        ({"train_jsonl": question(label=1.0)}, ("train.jsonl:2", "'1.0'")),
         ({"train_jsonl": question(label=["A"])}, ("train.jsonl:2", "`label` must be text")),
         ({"train_jsonl": question(context=[1])}, ("train.jsonl:2", "`context` must be text")),
         ({"train_jsonl": question(question=7.5).replace("7.5", "[]")}, ("train.jsonl:2", "text")),

@@ -8,6 +8,7 @@ import pytest
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.tasks.examples import ChoiceExample
+from albert_tf.tasks.multiple_choice import MultipleChoiceTask
 from finetuning.datasets.race import RACE
 from finetuning.datasets.task import Source
 
@@ -92,8 +93,23 @@ def test_answers_may_be_unknown(tmp_path):
     assert RACE["race-high"].read_part(source, "test", task) == [example("x", 1, None)]
 
 
+def test_any_number_of_options(tmp_path):
+    """Training has up to 3, dev has 4; a run with another number of options can be asked too."""
+    source = archive(tmp_path)
+    write(tmp_path, "train/high/1.txt", [passage("x", options=[OPTIONS[:2], OPTIONS[:3]])])
+    data = RACE["race-high"].read(source)
+    assert [example.options for example in data.train] == [("one", "two"), ("one", "two", "three")]
+    assert data.task.num_choices == 3
+    assert {len(example.options) for example in data.dev["dev"]} == {4}
+    other = MultipleChoiceTask(num_choices=2)
+    assert RACE["race-high"].read_part(source, "dev", other) == data.dev["dev"]
+
+
 BAD = {
-    "an option too few": (passage("x", options=[OPTIONS, OPTIONS[1:]]), ["4 options", "3", "Why?"]),
+    "one option": (
+        passage("x", "AA", options=[OPTIONS, OPTIONS[3:]]),
+        ["at least two options", "Why?"],
+    ),
     "no such answer": (passage("x", "AE"), ["question 2", "A, B, C, D", "'E'"]),
     "an answer too few": (passage("x", answers=["A"]), ["2 questions", "answers for 1"]),
     "no article": ({"questions": [], "options": []}, ["article"]),
