@@ -113,8 +113,8 @@ def of_export(row, task) -> tuple[list, list]:
         assert sorted(labels) == sorted(chosen)
         return labels, row["probabilities"]
     count = sum(start >= 0 for start in row["start"])
-    label, entity = ([each.decode() for each in row[name]] for name in ("label", "entity"))
-    spans = zip(label, entity, row["start"], row["end"], strict=True)
+    label, text = ([each.decode() for each in row[name]] for name in ("label", "text"))
+    spans = zip(label, text, row["start"], row["end"], strict=True)
     return list(spans)[:count], row["score"][:count]
 
 
