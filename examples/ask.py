@@ -52,6 +52,11 @@ def main(path: str, texts: list[str]) -> None:
         elif "labels" in answers:  # multi-label classifier: the rest of the row is empty
             names = [name.decode() for name in answers["labels"][row].numpy() if name]
             print(f"    {', '.join(names) or '(no label)'}")
+        elif "start" in answers:  # token classifier: the rest of the row is empty
+            spans = zip(*(answers[name][row].numpy() for name in ("text", "label", "score")))  # noqa: B905
+            for span, label, score in spans:
+                if label:
+                    print(f"    {span.decode()}: {label.decode()} {score:.2f}")
         else:  # classifier
             print(f"    {answers['label'][row].numpy().decode()} {answers['score'][row]:.2f}")
 
@@ -59,8 +64,8 @@ def main(path: str, texts: list[str]) -> None:
 if __name__ == "__main__":
     if len(sys.argv) < 3:
         print(
-            "usage: python ask.py OUTPUT/VERSION TEXT... (a fill-mask, classifier, multi-label "
-            "or embedding export)",
+            "usage: python ask.py OUTPUT/VERSION TEXT... (a fill-mask, classifier, multi-label, "
+            "token-classification or embedding export)",
             file=sys.stderr,
         )
         sys.exit(2)

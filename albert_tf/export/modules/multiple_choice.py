@@ -21,13 +21,14 @@ _MAX_FILLED_BYTES = 2**20  # bytes of all options of a question, each in every b
 class MultipleChoiceModule(tf.Module):
     """A module that chooses among the options of questions (RACE).
 
-    The inputs are laid out as by `featurize_choices`. A context may be empty. N is
-    `task.num_choices`.
+    The inputs are laid out as by `featurize_choices`. A context may be empty. N is the number of
+    options, from 2.
 
     Signatures:
       serving_default: `question`, `context` string [B], `options` string [B, N].
-      padded: the same for questions with any numbers of options, `num_options` int32 [B], each from
-        2 to M. `options` is string [B, M]; of each row only the first `num_options` count.
+      padded: the same for questions with different numbers of options, `num_options` int32 [B],
+        each from 2 to M. `options` is string [B, M]; of each row only the first `num_options`
+        count.
       tokens: the encoder's inputs, int32 [B, N, S]; a row whose `input_mask` is 0 is no option.
     Outputs: `choice` int32 [B], counted from 0; `label` string [B], the same as a letter from A;
     and `probabilities` float32 [B, N] or [B, M], 0 where there is no option.
@@ -42,23 +43,23 @@ class MultipleChoiceModule(tf.Module):
 
     def signatures(self) -> dict[str, object]:
         """Return the signatures that the class describes."""
-        count = self._task.num_choices
         texts = [tf.TensorSpec([None], tf.string, name) for name in ("question", "context")]
-        texts.append(tf.TensorSpec([None, count], tf.string, "options"))
-        any_number = [
-            *texts[:2],
-            tf.TensorSpec([None, None], tf.string, "options"),
-            tf.TensorSpec([None], tf.int32, "num_options"),
-        ]
-        ids = [tf.TensorSpec([None, count, None], tf.int32, name) for name in INPUTS]
+        texts.append(tf.TensorSpec([None, None], tf.string, "options"))
+        num_options = tf.TensorSpec([None], tf.int32, "num_options")
+        ids = [tf.TensorSpec([None, None, None], tf.int32, name) for name in INPUTS]
         return {
             "serving_default": signature(self.serve, texts),
-            "padded": signature(self._padded, any_number),
+            "padded": signature(self._padded, [*texts, num_options]),
             "tokens": signature(self._tokens, ids),
         }
 
     def serve(self, question: tf.Tensor, context: tf.Tensor, options: tf.Tensor) -> Answer:
         """Return the choices for strings [B], [B] and [B, N]."""
+        count = tf.shape(options)[1]
+        message = f"`options` must have from 2 to {_LETTERS} columns."
+        check = tf.debugging.Assert((count >= 2) & (count <= _LETTERS), [message, count])
+        with tf.control_dependencies([check] if check is not None else []):
+            options = tf.identity(options)
         return self._answer(self._logits(question, context, options))
 
     def _padded(

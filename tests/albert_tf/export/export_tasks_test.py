@@ -331,6 +331,12 @@ class TestMultipleChoice:
             np.testing.assert_allclose(outputs["probabilities"][row], values, atol=1e-5)
         assert outputs["choice"].numpy().tolist() == [each["choice"] for each in wanted]
         assert outputs["label"].numpy().tolist() == [each["label"].encode() for each in wanted]
+        serve = loaded.signatures["serving_default"]
+        question, context = tf.constant(["of the value"] * 2), tf.constant(["", ""])
+        alone = serve(question=question, context=context, options=tf.constant([rows[1]] * 2))
+        np.testing.assert_allclose(alone["probabilities"][1], wanted[1]["probabilities"], atol=1e-5)
+        with pytest.raises(tf.errors.InvalidArgumentError, match="from 2 to 702 columns"):
+            serve(question=question, context=context, options=tf.constant([["a"]] * 2))
         # Ids of three rows for each question: the first one has only two options.
         own = [examples[0], examples[2]]
         wanted, features = predicted(model, own, small_tokenizer)
