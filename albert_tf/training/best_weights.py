@@ -15,9 +15,8 @@ class BestWeights:
     state that the run resumes from, then call `drop_older`.
 
     Attributes:
-      value, step: the best value and its step. Only a strictly better value replaces them, so that
-        the first of equal values stays; NaN is never better. They are None and 0 at first.
-      stale: the number of evaluations since the best one.
+      value, step: the best value and its step; NaN is never better. They are None and 0 at first.
+      stale: the number of evaluations since the value last improved.
 
     Args:
       checkpoint: the weights.
@@ -26,6 +25,8 @@ class BestWeights:
       lower: True if lower is better, as for a loss.
       patience: the number of evaluations without a better one after which the run ends; None or 0
         means no limit.
+      loss: the name of the loss that decides between equal values: the lower one wins, and where it
+        is missing, the later evaluation. None: the first of equal values stays.
     """
 
     def __init__(
@@ -36,14 +37,17 @@ class BestWeights:
         column: str,
         lower: bool,
         patience: int | None,
+        loss: str | None = None,
     ) -> None:
         self._checkpoints = Checkpoints(checkpoint, target, target, keep=None)
         self._of_chief = Checkpoints(checkpoint, source, target, keep=None)
         self._column, self._lower, self._patience = column, lower, patience or 0
+        self._loss_column = loss
         self._forget()
 
     def _forget(self) -> None:
         self.value: float | None = None
+        self._loss: float | None = None
         self.step = self.stale = 0
 
     def rewind(self, rows: list[dict[str, float]], step: int) -> None:
@@ -51,14 +55,15 @@ class BestWeights:
         self._forget()
         for row in rows:
             if row["step"] <= step and self._column in row:
-                self._decide(int(row["step"]), row[self._column])
+                loss = row.get(self._loss_column) if self._loss_column else None
+                self._decide(int(row["step"]), row[self._column], loss)
         self._checkpoints.drop(lambda kept: kept > step)
         if self.step and self.step not in self._of_chief.steps() + self._checkpoints.steps():
             self._forget()  # it was dropped with a checkpoint that could not be read
 
-    def add(self, step: int, value: float) -> bool:
+    def add(self, step: int, value: float, loss: float | None = None) -> bool:
         """Save the weights and return True if `value`, evaluated at `step`, is the best."""
-        if is_best := self._decide(step, value):
+        if is_best := self._decide(step, value, loss):
             self._checkpoints.save(step)
         return is_best
 
@@ -76,14 +81,19 @@ class BestWeights:
         """True if the patience is exhausted."""
         return 0 < self._patience <= self.stale
 
-    def _decide(self, step: int, value: float) -> bool:
+    def _decide(self, step: int, value: float, loss: float | None) -> bool:
         if math.isnan(value):
-            is_best = False
+            is_better = False
         elif self.value is None:
-            is_best = True
+            is_better = True
         else:
-            is_best = value < self.value if self._lower else value > self.value
+            is_better = value < self.value if self._lower else value > self.value
+        is_tie = self._loss_column is not None and value == self.value
+        # Later weights were trained longer, at a lower rate.
+        is_best = is_better or (
+            is_tie and (loss is None or self._loss is None or loss < self._loss)
+        )
         if is_best:
-            self.value, self.step = value, step
-        self.stale = 0 if is_best else self.stale + 1
+            self.value, self._loss, self.step = value, loss, step
+        self.stale = 0 if is_better else self.stale + 1  # a tie does not prolong the run
         return is_best

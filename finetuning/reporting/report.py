@@ -40,6 +40,7 @@ def result_of(
     parts: Mapping[str, tuple[dict[str, float], list[Prediction]]],
     rows: Sequence[Mapping[str, float]],
     deciding: str,
+    best_step: int,
 ) -> dict[str, Any]:
     """Return the content of result.json.
 
@@ -51,16 +52,16 @@ def result_of(
       parts: name of a dev set -> (scores, predictions).
       rows: the evaluations during training.
       deciding: the metric that chose the best evaluation.
+      best_step: the step of that evaluation.
     """
     (name, (scores, predictions)), *others = parts.items()
     result: dict[str, Any] = {"metric": deciding, **scores}
     for other, (values, _) in others:
         result |= {f"{key}_{other}": value for key, value in values.items()}
     result |= baselines_and_errors(task, data, name, predictions, deciding)
-    best = max(rows, key=lambda row: row[f"dev/{deciding}"])
     return result | {
         "steps": int(rows[-1]["step"]),
-        "best_step": int(best["step"]),
+        "best_step": best_step,
         "evaluations": len(rows),
         "seconds": round(sum(row["seconds"] for row in rows), 1),
     }

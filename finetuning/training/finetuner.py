@@ -122,9 +122,9 @@ class Finetuner:
             self._announce(config, count, plan)
             evaluate = self._evaluation(config.training)
             with devices.precision_policy(config.training.precision):
-                fine_tune(model, config, plan, train, evaluate, metric, run)
+                best_step = fine_tune(model, config, plan, train, evaluate, metric, run)
             model = self._in_float32(model, config, source)
-            self._finish(model, config, run_config, metric, count, run)
+            self._finish(model, config, run_config, metric, best_step, count, run)
 
     def _deciding_metric(self, config: FinetuneConfig) -> str:
         """Return the name of the score that chooses the best weights."""
@@ -226,6 +226,7 @@ class Finetuner:
         config: FinetuneConfig,
         run_config: dict[str, Any],
         metric: str,
+        best_step: int,
         count: int,
         run: RunDir,
     ) -> None:
@@ -244,7 +245,7 @@ class Finetuner:
             return
         if self.held_out:
             outputs.write_json(run.config_path, run_config)  # with the threshold
-        result = report.result_of(self.task, self.data, parts, run.metrics(), metric)
+        result = report.result_of(self.task, self.data, parts, run.metrics(), metric, best_step)
         result["train_examples"] = count
         for name, (_, predictions) in parts.items():
             report.write_predictions(run.predictions_path(name), predictions, self.data.dev[name])

@@ -63,13 +63,14 @@ def fine_tune(
     evaluate: Callable[[TaskModel], Scores],
     metric: str,
     run: RunDir,
-) -> None:
-    """Train a compiled model to the end of its plan or patience, and restore its best weights.
+) -> int:
+    """Train a compiled model to the end of its plan or patience; restore and return the best step.
 
     An interrupted run resumes from its last evaluation, with the batches and the dropout that it
     would have had. The best weights are the run's checkpoint. `evaluate` returns name -> value on
-    the dev examples; `metric` names the value that chooses the best weights; higher is better.
-    `run` has begun, and the chief holds its lock.
+    the dev examples; `metric` names the value that chooses the best weights. Higher is better; of
+    equal values, the one with the lower `loss`, or without a loss the later one. `run` has begun,
+    and the chief holds its lock.
 
     Raises:
       InputError: the loss is not finite, or the metric was never a number.
@@ -95,6 +96,7 @@ def fine_tune(
         if state.best.value is None:
             raise InputError(f"`training.metric`: dev {metric} was not a number in any evaluation.")
         state.best.restore()
+        return state.best.step
 
 
 def balanced_weights(labels: np.ndarray) -> dict[int, float]:
@@ -142,7 +144,7 @@ class _State:
         log: MetricsLog,
     ) -> None:
         self._model, self._source, self._metric, self._log = model, run, metric, log
-        self._patience, self.step, self._since = patience, 0, time.monotonic()
+        self.step, self._since = 0, time.monotonic()
         weights = weights_of(model)
         self._last = Checkpoints(
             tf.train.Checkpoint(model=weights, optimizer=model.optimizer),
@@ -157,6 +159,8 @@ class _State:
             f"dev/{metric}",
             lower=False,
             patience=patience,
+            # Spans have none: their inference ends in a beam, so that it needs another pass.
+            loss="dev/loss",
         )
 
     def restore(self) -> int:
@@ -179,13 +183,10 @@ class _State:
         seconds, self._since = time.monotonic() - self._since, time.monotonic()
         row = {f"dev/{name}": value for name, value in scores.items()} | {"seconds": seconds}
         self._log.add({"step": step, "loss/train": loss} | row)
-        self.best.add(step, scores[self._metric])
+        self.best.add(step, scores[self._metric], scores.get("loss"))
         self._last.save(step)
-        self.best.drop_older()
         self.step = step
-        if self.best.is_exhausted:
-            print(f"No improvement in {self._patience} evaluations: the run stops.")
-            self._model.stop_training = True
+        self.best.drop_older()
 
 
 class _Evaluation(tf_keras.callbacks.Callback):
@@ -217,9 +218,12 @@ class _Evaluation(tf_keras.callbacks.Callback):
                 "training.learning_rate, or more training.warmup_steps."
             )
         scores = self._evaluate(self.model)
+        self._state.evaluated(self._step, loss, scores)  # the line below means that it is saved
         shown = "".join(f", dev {name} {value:.4f}" for name, value in scores.items())
         print(f"step {self._step:,} of {self._plan.steps:,}: loss {loss:.4f}{shown}", flush=True)
-        self._state.evaluated(self._step, loss, scores)
+        if self._state.best.is_exhausted:
+            print(f"No improvement in {self._state.best.stale} evaluations: the run stops.")
+            self.model.stop_training = True
         self.model.reset_metrics()  # the next row's loss covers its own steps only
 
 

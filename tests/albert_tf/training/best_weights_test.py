@@ -59,3 +59,19 @@ def test_before_the_first_number(tmp_path: pathlib.Path):
     assert not best.add(1, math.nan) and (best.value, best.step, best.stale) == (None, 0, 1)
     best.rewind([{"step": 1, "m": math.nan}], 1)
     assert (best.value, best.step, best.stale) == (None, 0, 1)
+
+
+def test_equal_values(tmp_path: pathlib.Path):
+    """The lower loss wins; without losses, the later one. Neither prolongs the patience of 3."""
+    losses = {2: 0.5, 4: 0.6, 6: 0.4, 8: 0.4}
+    for name, known, wanted in (("losses", losses, [2, 6]), ("none", {}, [2, 4, 6, 8])):
+        folder = tmp_path / name
+        variable = tf.Variable(0)
+        checkpoint = tf.train.Checkpoint(variable=variable)
+        best = BestWeights(checkpoint, str(folder), str(folder), "m", False, 3, loss="l")
+        assert [step for step in losses if best.add(step, 1.0, known.get(step))] == wanted
+        assert best.stale == 3 and best.is_exhausted
+        rows = [{"step": s, "m": 1.0} | ({"l": known[s]} if known else {}) for s in losses]
+        best.rewind(rows, 8)
+        assert (best.step, best.stale) == (wanted[-1], 3)
+        assert best.add(10, 2.0, 9.0) and best.stale == 0

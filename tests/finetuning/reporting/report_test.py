@@ -79,7 +79,7 @@ def test_of_few_examples_there_is_none(count: int, text: str):
     data = Data(task.section, examples, {"dev": examples})
     rows = [{"step": 1.0, "dev/accuracy": 1.0, "seconds": 1.0}]
     parts = {"dev": (task.score(answers, examples), answers)}
-    result = result_of(task, data, parts, rows, "accuracy")
+    result = result_of(task, data, parts, rows, "accuracy", 1)
     assert ("standard_error" in result) == ("standard_errors" in result) == (count == 30)
     assert line(result) == f"dev accuracy {text} examples (always the same answer: 1.0000)"
 

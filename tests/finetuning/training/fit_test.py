@@ -1,6 +1,8 @@
 """Training: order, exact continuation, patience, layer-wise rates, padding."""
 
+import contextlib
 import dataclasses
+import io
 
 import numpy as np
 import pytest
@@ -132,6 +134,29 @@ def test_a_run_that_was_cut_off_goes_on_to_the_same_weights(
     assert [row["step"] for row in rows] == [2, 4, 6] and all(row["seconds"] > 0 for row in rows)
     for one, other in zip(whole, again, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+class CtrlC(io.StringIO):
+    """An output that interrupts the program as soon as it holds some words."""
+
+    def __init__(self, words: str) -> None:
+        super().__init__()
+        self.words = words
+
+    def write(self, text: str) -> int:
+        written = super().write(text)
+        if self.words in text:
+            raise KeyboardInterrupt
+        return written
+
+
+def test_an_evaluation_that_was_printed_is_saved(begin, config, features, tmp_path):
+    run, output = RunDir(str(tmp_path / "run")), CtrlC("step 2 of 6")
+    with pytest.raises(KeyboardInterrupt), contextlib.redirect_stdout(output):
+        tune(begin, config, features, run.path, (0.1,))
+    assert output.getvalue().endswith("stopped: the same command resumes from step 2\n")
+    for folder in (run.training_path, run.checkpoints_path):
+        assert (tf.train.latest_checkpoint(folder) or "").endswith("ckpt-2")
 
 
 @pytest.mark.slow
