@@ -82,7 +82,10 @@ class FinetuneOptions(commands.CommandOptions):
     device: str = commands.option("auto, cpu, gpu, tpu or multi_worker", "auto")
     tpu: str | None = commands.option("name, grpc address or local", None)
     cache_dir: str | None = commands.option("a folder that caches features for later runs", None)
-    dry_run: bool = commands.option("read all data and print the resolved configuration", False)
+    dry_run: bool = commands.option(
+        "read all data; print the numbers of examples and steps, and the resolved configuration",
+        False,
+    )
     set: tuple[str, ...] = commands.option(
         "key=value of the configuration, such as training.epochs=10", ()
     )

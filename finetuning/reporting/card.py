@@ -72,7 +72,11 @@ def _origin(
 
 def _scores(result: Mapping[str, Any]) -> str:
     """Return the scores on all dev sets, with the errors and baselines that are known."""
-    beside = {"standard error": "standard_errors", "baseline": "baselines"}
+    beside = {
+        "standard error": "standard_errors",
+        "baseline": "baselines",
+        "at threshold 0.5": "at_default_threshold",
+    }
     columns = {title: result[key] for title, key in beside.items() if key in result}
     rows = [
         (
@@ -92,6 +96,10 @@ def _explanation(data: Data, result: Mapping[str, Any]) -> str:
     parts = [f"There are {count:,} examples."]
     if count < MIN_EXAMPLES:
         parts = [f"There are {count:,} examples, too few for standard errors."]
+    if (precision := result.get("training_precision", "float32")) != "float32":
+        parts.append(f"The scores are computed in float32, those of the plots in {precision}.")
+    if "thresholds" in result:
+        parts.append(result["thresholds"])
     if evaluations > 1:
         parts.append(
             f"The weights are those of step {result['best_step']:,} of {result['steps']:,}, with "

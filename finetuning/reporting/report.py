@@ -15,7 +15,7 @@ import numpy as np
 from albert_tf import info
 from albert_tf.runtime import outputs
 from albert_tf.runtime.standard_errors import MIN_EXAMPLES
-from albert_tf.tasks.multi_label import indicators
+from albert_tf.tasks.multi_label import chosen_labels, indicators
 from albert_tf.tasks.multiple_choice import option_letter
 from finetuning.datasets.metrics import is_known
 from finetuning.datasets.task import Data, Prediction, Task
@@ -77,6 +77,39 @@ def baselines_and_errors(
     if errors := standard_errors(task, data.task.kind, predictions, data.dev[name]):
         result |= {"standard_error": errors[deciding], "standard_errors": errors}
     return result
+
+
+def at_default_threshold(
+    task: Task, section: Any, predictions: Sequence[Prediction], examples: Sequence[Any]
+) -> dict[str, float]:
+    """Return the metrics of label sets that depend on thresholds, with 0.5 for each label."""
+    plain = dataclasses.replace(section, thresholds=())
+    answers = [
+        each | {"labels": chosen_labels(np.array(list(each["probabilities"].values())), plain)}
+        for each in predictions
+    ]
+    scores = task.score(answers, examples)
+    return {name: scores[name] for name in task.metrics if name != "average_precision"}
+
+
+def empty_note(
+    kind: str, predictions: Sequence[Prediction], examples: Sequence[Any], steps: int
+) -> str | None:
+    """Return a note if a model predicts no label or entity at all, but the examples have some."""
+    keys = {"multi_label": ("labels", "label"), "token_classifier": ("entities", "entities")}
+    if kind not in keys:
+        return None
+    key, known = keys[kind]
+    if any(each[key] for each in predictions) or not any(getattr(e, known) for e in examples):
+        return None
+    note = (
+        f"The model predicts no {key} for any of the {len(examples):,} dev examples. Probably "
+        f"{steps:,} steps are too few, or the learning rate is too low or too high: change "
+        "training.epochs or training.learning_rate."
+    )
+    if kind == "multi_label":
+        note += " Rare labels also need lower thresholds: training.threshold_share=0.1."
+    return note
 
 
 def constant_answer(data: Data) -> tuple[str, Prediction] | None:
@@ -251,6 +284,13 @@ def line(result: Mapping[str, Any]) -> str:
     text += f" over {result['dev_examples']:,} examples"
     if "baseline" in result:
         text += f" (always the same answer: {result['baseline']:.4f})"
+    precision = result.get("training_precision", "float32")
+    if precision != "float32":
+        text += f", computed in float32 (during training: {precision})"
+    if "at_default_threshold" in result:
+        pairs = result["at_default_threshold"].items()
+        shown = (f"{name} {result[name]:.4f} (at 0.5: {value:.4f})" for name, value in pairs)
+        text += f"; with the chosen thresholds {', '.join(shown)}"
     return text
 
 

@@ -40,7 +40,7 @@ class TrainingConfig(Bounded):
         classification) that is held out of training to choose `task.null_threshold` or
         `task.thresholds` for the best F1; 0 leaves that setting unchanged.
       threshold_per_label: choose a threshold for each label, by its own F1, instead of one for all
-        by the micro F1.
+        by the micro F1. A label with fewer than 5 held-out texts has the common threshold.
     """
 
     KEY = "`training.{}`"

@@ -110,6 +110,8 @@ class Finetuner:
         loss = source.loss(config.task) if source.loss else None
         with devices.precision_policy(config.training.precision):
             model = compiled(config, plan, lambda: source.model(config), self.strategy, loss)
+        count = len(train) if source.train else len(self.data.train)
+        self._announce(config, count, plan)
         if dry_run:
             print(json.dumps(run_config, indent=1))
             return
@@ -118,8 +120,6 @@ class Finetuner:
         with run.locked() if is_chief else contextlib.nullcontext(), writing(run.path):
             if _is_complete(run):  # by another process, since the first check
                 return
-            count = len(train) if source.train else len(self.data.train)
-            self._announce(config, count, plan)
             evaluate = self._evaluation(config.training)
             with devices.precision_policy(config.training.precision):
                 best_step = fine_tune(model, config, plan, train, evaluate, metric, run)
@@ -154,10 +154,12 @@ class Finetuner:
         return values
 
     def _announce(self, config: FinetuneConfig, count: int, plan: Plan) -> None:
+        dev = "".join(f", {len(part):,} {name}" for name, part in self.data.dev.items())
+        held_out = f", {len(self.held_out):,} held-out" if self.held_out else ""
         print(
-            f"{config.model.param_count():,} parameters, {count:,} examples, "
-            f"{plan.steps:,} steps of {config.training.batch_size}, "
-            f"{self.strategy.num_replicas_in_sync} replica(s)",
+            f"{config.model.param_count():,} parameters; examples of {self.source.location}: "
+            f"{count:,} training{held_out}{dev}; {plan.steps:,} steps of "
+            f"{config.training.batch_size}, {self.strategy.num_replicas_in_sync} replica(s)",
             flush=True,
         )
 
@@ -211,14 +213,13 @@ class Finetuner:
             used.set_weights(model.get_weights())
         return used
 
-    def _choose_threshold(self, model: TaskModel, values: TrainingConfig) -> Any:
-        """Set the thresholds that are best for the held-out examples; return the task section."""
-        rule, examples = RULES[self.task.kind], self.held_out
+    def _choose_threshold(self, model: TaskModel, values: TrainingConfig) -> str:
+        """Set the thresholds that are best for the held-out examples; return a sentence on them."""
+        rule, examples, per_label = RULES[self.task.kind], self.held_out, values.threshold_per_label
         scores, predictions = self.scores(model, "held out", examples, values)
-        best = rule.best(predictions, examples, scores, values.threshold_per_label)
+        best = rule.best(predictions, examples, scores, per_label)
         model.task = dataclasses.replace(model.task, **{rule.key: best})
-        print(rule.describe(best, len(examples)))
-        return model.task
+        return rule.describe(best, examples, len(self.data.train), per_label)
 
     def _finish(
         self,
@@ -231,8 +232,7 @@ class Finetuner:
         run: RunDir,
     ) -> None:
         """Evaluate the best weights; write scores, predictions, plots and the model card."""
-        if self.held_out:
-            run_config["task"] = settings.to_dict(self._choose_threshold(model, config.training))
+        thresholds = self._choose_threshold(model, config.training) if self.held_out else None
         parts = {  # on all workers, which compute together
             name: self.scores(model, name, examples, config.training)
             for name, examples in self.data.dev.items()
@@ -243,19 +243,29 @@ class Finetuner:
                 scores["loss"] = mean_loss(model, features, config.training.batch_size)
         if not devices.is_chief(self.strategy):
             return
-        if self.held_out:
-            outputs.write_json(run.config_path, run_config)  # with the threshold
+        if thresholds:
+            outputs.write_json(run.config_path, run_config | {"task": settings.to_dict(model.task)})
         result = report.result_of(self.task, self.data, parts, run.metrics(), metric, best_step)
-        result["train_examples"] = count
-        for name, (_, predictions) in parts.items():
-            report.write_predictions(run.predictions_path(name), predictions, self.data.dev[name])
+        result |= {"train_examples": count, "training_precision": config.training.precision}
+        predictions, (examples, *_) = next(iter(parts.values()))[1], self.data.dev.values()
+        if thresholds:
+            result["thresholds"] = thresholds
+            print(thresholds)
+            if self.task.kind == "multi_label":
+                result["at_default_threshold"] = report.at_default_threshold(
+                    self.task, model.task, predictions, examples
+                )
+        for name, (_, answers) in parts.items():
+            report.write_predictions(run.predictions_path(name), answers, self.data.dev[name])
         losses = ("loss/train", "dev/loss")
         panels = {"loss": losses, "dev": tuple(f"dev/{m}" for m in self.task.metrics)}
         plot_metrics(run, panels, "step")
-        card.write(run, self.data, self.source, result, next(iter(parts.values()))[1])
+        card.write(run, self.data, self.source, result, predictions)
         run.finish(result)
         shutil.rmtree(run.training_path, ignore_errors=True)
         print(f"{run.path}: {report.line(result)}")
+        if note := report.empty_note(self.task.kind, predictions, examples, result["steps"]):
+            print(note)
 
 
 def _is_complete(run: RunDir) -> bool:

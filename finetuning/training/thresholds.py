@@ -18,6 +18,7 @@ from finetuning.training.config import TrainingConfig
 
 Examples = Sequence[Any]
 Parts = tuple[list[Any], list[Any]]  # the rest, and the held-out examples
+MIN_TEXTS = 5  # held-out texts with a label, from which the label has a threshold of its own
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,11 +40,27 @@ class ThresholdRule:
     examples: str
     metric: str | None = None
 
-    def describe(self, value: Any, count: int) -> str:
-        """Return a line about the value chosen on `count` examples."""
+    def describe(self, value: Any, held_out: Examples, rest: int, per_label: bool) -> str:
+        """Return a sentence on the value that was chosen while `rest` examples were trained on."""
         values = sorted(set(value)) if isinstance(value, tuple) else [value]
         shown = f"{values[0]:.4f}" + (f" to {values[-1]:.4f}" if len(values) > 1 else "")
-        return f"task.{self.key} {shown}, the best for {count:,} held-out training {self.examples}"
+        count, total = len(held_out), len(held_out) + rest
+        text = (
+            f"task.{self.key} {shown}, the best for {count:,} {self.examples} held out of training "
+            f"({count / total:.1%} of {total:,})"
+        )
+        if per_label:
+            own = has_own_threshold(held_out, len(value))
+            text += (
+                f"; {np.count_nonzero(~own):,} of {len(own):,} labels are in fewer than "
+                f"{MIN_TEXTS} of them and have the common threshold"
+            )
+        return f"{text}."
+
+
+def has_own_threshold(held_out: Examples, num_labels: int) -> np.ndarray:
+    """Return which labels are in enough held-out texts for thresholds of their own, bool [C]."""
+    return indicators(held_out, num_labels).sum(axis=0) >= MIN_TEXTS
 
 
 def _hold_out_texts(examples: Examples, share: float) -> Parts:
@@ -61,7 +78,11 @@ def _best_for_labels(
 ) -> tuple[float, ...]:
     probabilities: np.ndarray = probabilities_of(predictions)
     answers = indicators(examples, probabilities.shape[1])
-    return best_thresholds(probabilities, answers, per_label)
+    common = best_thresholds(probabilities, answers, per_label=False)
+    if not per_label:
+        return common
+    own = best_thresholds(probabilities, answers, per_label=True)
+    return tuple(np.where(has_own_threshold(examples, len(own)), own, common).tolist())
 
 
 RULES = {

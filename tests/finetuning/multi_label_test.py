@@ -2,8 +2,10 @@
 
 import dataclasses
 import json
+import math
 import pathlib
 import random
+import re
 import runpy
 
 import numpy as np
@@ -193,6 +195,28 @@ def test_exports_of_a_run(runs: pathlib.Path, tmp_path: pathlib.Path, capsys):
         np.testing.assert_allclose(row[1], list(answer["probabilities"].values()), atol=1e-5)
 
 
+def test_a_dry_run_counts_examples_and_steps(start: str, data: pathlib.Path, tmp_path, capsys):
+    values = ("training.epochs=2", "training.batch_size=8", "training.threshold_share=0.25")
+    options = FinetuneOptions(
+        "multi_label",
+        str(tmp_path / "run"),
+        str(data),
+        init=start,
+        label_separator=";",
+        dry_run=True,
+        set=(*values, "task.seq_length=32"),
+    )
+    main(options)
+    found = re.search(
+        rf"examples of `{data}`: (\d+) training, (\d+) held-out, 40 dev; (\d+) steps of 8, 1 rep",
+        capsys.readouterr().out,
+    )
+    assert found
+    train, held_out, steps = map(int, found.groups())
+    assert train + held_out == 160 and steps == math.ceil(2 * train / 8) and held_out > 20
+    assert not any(tmp_path.iterdir())
+
+
 @pytest.mark.slow
 def test_dry_runs(start: str, data: pathlib.Path, runs: pathlib.Path, tmp_path, capsys):
     options = FinetuneOptions(
@@ -297,6 +321,10 @@ def test_thresholds_chosen_on_held_out_texts(start: str, data: pathlib.Path, tmp
     assert all(threshold != 0.5 for threshold in thresholds) and len(set(thresholds)) == 2
     card = (tmp_path / "run" / "README.md").read_text()
     assert all(f" | {threshold:.4f} |" in card for threshold in thresholds)
+    assert (
+        f"texts held out of training ({1 - result['train_examples'] / 160:.1%} of 160); 0" in card
+    )
+    assert set(result["at_default_threshold"]) == {"macro_f1", "micro_f1"}
     (tmp_path / "run" / "result.json").unlink()  # interrupted before its end
     capsys.readouterr()
     main(options)

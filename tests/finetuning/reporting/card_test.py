@@ -252,5 +252,14 @@ def test_what_the_scores_are_worth(start: str, tmp_path: pathlib.Path):
     assert "There are 40 examples." in full
     assert Source(None, True).location == "TFDS"
     assert Source("/a", True).location == "TFDS in `/a`"
+    assert "float32" not in full and "threshold" not in full.partition("## Settings")[0]
+    chosen = text(
+        training_precision="mixed_bfloat16",
+        thresholds="The best for 17.",
+        at_default_threshold={"accuracy": 0.25},
+    )
+    assert "|  | value | standard error | baseline | at threshold 0.5 |" in chosen
+    assert "| accuracy | 1.0000 | 0.0000 | 0.5000 | 0.2500 |" in chosen
+    assert "in float32, those of the plots in mixed_bfloat16. The best for 17." in chosen
     few = text(evaluations=1, dev_examples=29)
     assert "29 examples, too few for standard errors" in few and "same examples" not in few

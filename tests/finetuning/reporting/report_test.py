@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample
+from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample, TokenExample
 from albert_tf.tasks.multi_label import MultiLabelTask
 from albert_tf.tasks.multiple_choice import MultipleChoiceTask
 from albert_tf.tasks.spans.model import SpanTask
@@ -12,8 +12,10 @@ from finetuning.datasets import TASKS
 from finetuning.datasets.metrics import is_known
 from finetuning.datasets.task import Data
 from finetuning.reporting.report import (
+    at_default_threshold,
     baselines_of,
     constant_answer,
+    empty_note,
     line,
     result_of,
     scores_if_known,
@@ -129,6 +131,48 @@ def test_the_baseline_of_label_sets():
         )
     both = Data(task, [TextExample("", label=(0, 1))] * 2, {"dev": dev})
     assert (constant_answer(both) or [""])[0].startswith("always `a` and `b`, the labels of")
+
+
+def test_scores_at_the_default_threshold():
+    """Above 0.5 is only a, once right and once wrong; b is missed: F1 is 2/3 and 0, and 2/4."""
+    section = MultiLabelTask(("a", "b"), (0.2, 0.1))
+    answers = [{"labels": ["a", "b"], "probabilities": {"a": 0.6, "b": 0.5}}] * 2
+    examples = [TextExample("", label=label) for label in ((0,), (1,))]
+    task = TASKS["multi_label"]
+    found = at_default_threshold(task, section, answers, examples)
+    assert found == pytest.approx({"macro_f1": 1 / 3, "micro_f1": 1 / 2})
+    result = {"metric": "macro_f1", "dev_examples": 2, **task.score(answers, examples)}
+    text = line(result | {"at_default_threshold": found})
+    assert "chosen thresholds macro_f1 0.6667 (at 0.5: 0.3333), micro_f1 0.6667 (at 0.5: 0." in text
+
+
+@pytest.mark.parametrize(
+    ("precision", "clause"),
+    [
+        ("mixed_bfloat16", ", computed in float32 (during training: mixed_bfloat16)"),
+        ("float32", ""),
+    ],
+)
+def test_another_precision_than_in_training_is_named(precision: str, clause: str):
+    result = {"metric": "f1", "f1": 0.5, "dev_examples": 2, "training_precision": precision}
+    assert line(result) == f"dev f1 0.5000 over 2 examples{clause}"
+
+
+def test_a_model_that_predicts_nothing_is_noted():
+    nothing: list[dict] = [{"labels": [], "entities": [], "label": ""}] * 2
+    texts = [TextExample("a", label=()), TextExample("a", label=(1,))]
+    tokens = [TokenExample("a", None, ()), TokenExample("a", None, ((0, 1, "x"),))]
+    for kind, key, examples in (
+        ("multi_label", "labels", texts),
+        ("token_classifier", "entities", tokens),
+    ):
+        note = empty_note(kind, nothing, examples, 7) or ""
+        assert f"predicts no {key} for any of the 2 dev examples. Probably 7 steps" in note
+        assert ("training.threshold_share" in note) == (kind == "multi_label")
+        one = [nothing[0], {key: ["x"]}]
+        assert empty_note(kind, one, examples, 7) is None
+        assert empty_note(kind, nothing, examples[:1] * 2, 7) is None  # which is right
+    assert empty_note("classifier", nothing, texts, 7) is None
 
 
 def test_names_of_labels_in_predictions(tmp_path):

@@ -54,6 +54,24 @@ def test_texts_are_left_out_whatever_the_dev_part_took():
         RULES["multi_label"].hold_out(unlabeled, 0.5)
 
 
+@pytest.mark.parametrize("per_label", [False, True])
+def test_a_label_in_four_held_out_texts_has_the_common_threshold(per_label: bool):
+    """Label a is in 5 of 10 texts, b in 4. The best threshold is 0.7 for a, and 0.45 for b.
+
+    Together, right from 0.6 and wrong up to 0.5, it is 0.55.
+    """
+    examples = [TextExample("", label=(*[0] * (i < 5), *[1] * (i < 4))) for i in range(10)]
+    pairs = [(0.9 if i < 5 else 0.5, 0.6 if i < 4 else 0.3) for i in range(10)]
+    predictions = [{"probabilities": {"a": a, "b": b}} for a, b in pairs]
+    rule = RULES["multi_label"]
+    found = rule.best(predictions, examples, {}, per_label)
+    assert found == pytest.approx((0.7, 0.55) if per_label else (0.55, 0.55))
+    text = rule.describe(found, examples, 30, per_label)
+    assert "the best for 10 texts held out of training (25.0% of 40)" in text
+    fallen = "; 1 of 2 labels are in fewer than 5 of them and have the common threshold."
+    assert text.endswith(fallen) == per_label
+
+
 WORDS = "apple pear plum cherry melon hammer saw file drill".split()
 VALUES = (
     "training.steps=4",
