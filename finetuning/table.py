@@ -6,7 +6,8 @@ r"""Fine-tune pretraining runs on several tasks and print the paper's table row 
 Together with `pretraining.sweep`, this makes the paper's Tables 3 to 8 and 11 to 13.
 DATA_DIR holds one folder per task, named after the task in upper or lower case, such as CoLA and
 SST-2. RACE also serves race-middle and race-high. SQuAD holds the files of both versions, unless
-there are folders squad1 and squad2. `finetuning.train` fine-tunes each run on each task with
+there are folders squad1 and squad2. For a single task, DATA_DIR may also be the folder of its
+files. `finetuning.train` fine-tunes each run on each task with
 --seeds, in a separate process, and writes OUTPUT/RUN/TASK. A rerun skips finished fine-tunings and
 resumes interrupted ones; runs and tasks may be added. If a fine-tuning fails, the command reports
 it, continues with the others and exits with status 2.
@@ -83,7 +84,9 @@ class TableOptions(commands.CommandOptions):
         "repeated"
     )
     tasks: str = commands.option("comma-separated: " + ", ".join(TASKS))
-    data_dir: str = commands.option("a folder with a subfolder for each task")
+    data_dir: str = commands.option(
+        "a folder with a subfolder for each task; for a single task also the folder of its files"
+    )
     output: str = commands.option("the table's folder; an existing one is resumed")
     seeds: Annotated[int, POSITIVE] = commands.option("fine-tunings per run and task", 1)
     max_train_examples: Annotated[int | None, POSITIVE] = commands.option(
@@ -114,7 +117,7 @@ def main(options: TableOptions, run_command: Callable[[list[str]], int] | None =
     runs = _runs(options.runs)
     baseline = _baseline(options, runs)
     outputs.require_folder(options.output, "--output")
-    folders = {task: _folder(options.data_dir, task) for task in tasks}
+    folders = {task: _folder(options.data_dir, task, is_only=len(tasks) == 1) for task in tasks}
     results: Results = {}
     failures = []
     for run in runs:
@@ -302,22 +305,27 @@ def _tasks(options: TableOptions) -> list[str]:
     return tasks
 
 
-def _folder(data_dir: str, task: str) -> str:
+def _folder(data_dir: str, task: str, is_only: bool = False) -> str:
     """Return the folder named after the task, in any case, or else after its dataset.
+
+    If there is none, the only task's files may be in `data_dir` itself.
 
     Raises:
       InputNotFoundError: there is no such folder.
     """
     with reading(data_dir):
-        names = os.listdir(data_dir) if os.path.isdir(data_dir) else []
+        names = sorted(os.listdir(data_dir)) if os.path.isdir(data_dir) else []
     wanted = (task, *_DATA_SETS.get(task, ()))
-    found = [name for each in wanted for name in sorted(names) if name.lower() == each]
-    if not found:
-        raise InputNotFoundError(
-            f"--data_dir: no folder {' or '.join(wanted)} in {data_dir!r} (working directory "
-            f"{os.getcwd()}), which contains {_listed(sorted(names))}."
-        )
-    return os.path.join(data_dir, found[0])
+    found = [name for each in wanted for name in names if name.lower() == each]
+    if found:
+        return os.path.join(data_dir, found[0])
+    if is_only and any("train" in name.lower() for name in names):  # as in every dataset
+        return data_dir
+    itself = " and no training part in that folder itself" if is_only else ""
+    raise InputNotFoundError(
+        f"--data_dir: no folder {' or '.join(wanted)} in {data_dir!r}{itself} (working directory "
+        f"{os.getcwd()}), which contains {_listed(names)}."
+    )
 
 
 def _listed(names: Sequence[str]) -> str:

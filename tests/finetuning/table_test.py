@@ -289,6 +289,20 @@ def test_a_task_s_folder(tmp_path: pathlib.Path):
     }
 
 
+def test_the_only_task_s_files_may_be_in_the_folder_itself(tmp_path: pathlib.Path):
+    folder = str(tmp_path)
+    (tmp_path / "notes.txt").touch()
+    words = "no folder cola in .* and no training part in that folder itself .*contains notes.txt"
+    with pytest.raises(InputNotFoundError, match=words):
+        table._folder(folder, "cola", is_only=True)
+    (tmp_path / "train.tsv.gz").touch()
+    assert table._folder(folder, "cola", is_only=True) == folder
+    with pytest.raises(InputNotFoundError, match=r"no folder cola in '[^']*' \(working"):
+        table._folder(folder, "cola")
+    (tmp_path / "CoLA").mkdir()
+    assert table._folder(folder, "cola", is_only=True) == str(tmp_path / "CoLA")
+
+
 def test_a_folder_without_the_task_lists_a_few_names(tmp_path: pathlib.Path):
     for number in range(1007):
         (tmp_path / f"{number:04}.txt").touch()
@@ -303,7 +317,7 @@ def test_mistakes(runs: pathlib.Path, tmp_path: pathlib.Path):
         values = {"runs": (f"{runs}/*",), "tasks": "cola", "data_dir": str(tmp_path)}
         return TableOptions(**values | changes, output=str(tmp_path / "t"))
 
-    with pytest.raises(InputNotFoundError, match=r"no folder cola in .*which contains runs"):
+    with pytest.raises(InputNotFoundError, match=r"no folder cola in .*itself .*which contains runs"):
         table.main(of())
     with pytest.raises(InputError, match="unknown task `colla`. Did you mean cola"):
         table.main(of(tasks="colla"))
