@@ -80,8 +80,8 @@ class TableOptions(commands.CommandOptions):
     """The command line of `finetuning.table`."""
 
     runs: tuple[str, ...] = commands.option(
-        "glob of pretraining runs, name of a shipped model, random:RUN or bag-of-words; may be "
-        "repeated"
+        "comma-separated globs of pretraining runs, names of shipped models, random:RUN or "
+        "bag-of-words; may be repeated"
     )
     tasks: str = commands.option("comma-separated: " + ", ".join(TASKS))
     data_dir: str = commands.option(
@@ -246,8 +246,8 @@ def _flat(result: dict[str, Any]) -> dict[str, Any]:
     return single | {f"standard_error_{metric}": error for metric, error in errors.items()}
 
 
-def _runs(patterns: Sequence[str]) -> list[str]:
-    runs = list(dict.fromkeys(run for pattern in patterns for run in _matches(pattern)))
+def _runs(items: Sequence[str]) -> list[str]:
+    runs = list(dict.fromkeys(run for item in items for run in _all_matches(item)))
     names = [name_of(run) for run in runs]
     if twice := [run for run, name in zip(runs, names, strict=True) if names.count(name) > 1]:
         raise InputError(
@@ -260,15 +260,26 @@ def _runs(patterns: Sequence[str]) -> list[str]:
                 f"--runs: {run} is not complete. Repeat its command to finish it, or pass only "
                 "the others."
             )
-    if not runs:
-        raise InputNotFoundError(
-            f"--runs matches no run: {', '.join(patterns)} (working directory {os.getcwd()})."
-        )
+    return runs
+
+
+def _all_matches(item: str) -> list[str]:
+    """Return the runs that an item of --runs stands for, which may be several with commas."""
+    if found := _matches(item):  # its path may have a comma
+        return found
+    runs = []
+    for pattern in item.strip(",").split(","):
+        if not (found := _matches(pattern.strip())):
+            raise InputNotFoundError(
+                f"--runs matches no run: {pattern!r} (working directory {os.getcwd()}). Shipped "
+                f"models: {', '.join(pretrained.names())}."
+            )
+        runs += found
     return runs
 
 
 def _matches(pattern: str) -> list[str]:
-    """Return the runs that an item of --runs stands for."""
+    """Return the runs that a glob or a name stands for."""
     if pattern == BAG_OF_WORDS:
         return [pattern]
     if pattern.startswith(pretrained.RANDOM):

@@ -260,8 +260,16 @@ def test_baselines_are_rows(runs: pathlib.Path, fruit: str, tmp_path: pathlib.Pa
     words, random = (tmp_path / "t" / "table.md").read_text().splitlines()[2:4]
     assert words.startswith("| bag-of-words |  | 100.0") and words.endswith("|  |  |  |")
     assert random.startswith("| a-random | ") and random.count("failed") == 2
-    with pytest.raises(InputNotFoundError, match="matches no run: random:nowhere"):
-        table._runs(("random:nowhere",))
+
+
+def test_commas_separate_runs(runs: pathlib.Path):
+    a, b = f"{runs}/a", f"{runs}/b"
+    one, *others = table._runs((f"bag-of-words,random:albert-mini-en, {b},", f"{runs}/*"))
+    assert (one, others) == ("bag-of-words", ["random:albert-mini-en", b, a])
+    with pytest.raises(InputNotFoundError, match=r"matches no run: 'random:none' .*albert-mini-en"):
+        table._runs((f"{a},random:none",))
+    shutil.copytree(a, f"{a},b")
+    assert table._runs((f"{a},b",)) == [f"{a},b"]
 
 
 def test_two_runs_of_one_name(start: str, runs: pathlib.Path, tmp_path: pathlib.Path):
