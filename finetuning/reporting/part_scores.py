@@ -24,8 +24,8 @@ def read(task: Task, source: Source, part: str) -> Data:
     if unknown := sum(not is_known(example) for example in examples):
         raise InputError(
             f"--part must be a part with all answers. Received: {part!r} in {source.data_dir!r}, "
-            f"where {unknown:,} of {len(examples):,} have none. Pass another "
-            "part, or leave this task out."
+            f"where {unknown:,} of {len(examples):,} examples have none. Pass another part, or "
+            "leave this task out."
         )
     return dataclasses.replace(data, dev={part: examples})
 

@@ -88,6 +88,6 @@ def test_a_part_without_answers_is_refused_before_training(
     with pytest.raises(InputNotFoundError, match=r"no file test\.tsv"):
         table.main(options, run)
     (data / "test.tsv").write_text("text\nan apple\na saw\n")
-    with pytest.raises(InputError, match=r"--part .*'test' in .*data', where 2 of 2 have none"):
+    with pytest.raises(InputError, match=r"--part .*'test' in .*data', where 2 of 2 examples have"):
         table.main(options, run)
     assert not begun
