@@ -8,8 +8,13 @@ r"""Predict examples from a file, stdin or a dataset with a fine-tuned run.
 Each line of --input is one example: a text; for pairs, two texts separated by a tab; or, for any
 task, a JSON object with the keys text, or text_a and text_b, or question and context, or question
 and options (a list of any number) and, if there is one, context. An empty text is an example too.
---output receives one line per example, in the same order: a JSON object, or with --format=tsv its
-values separated by tabs. The `id` of a question is repeated in its prediction.
+--output receives one line per example, in the same order: a JSON object, or with --format=tsv (the
+default for a file that ends in .tsv) its values separated by tabs. For token classification, tsv
+has a header and one line per span: id, start, end, label, score and text, where id is the example's
+index, counted from 0, if the examples have no ids. Tabs and line breaks in texts become spaces.
+
+The `id` in a JSON object, of a question of SQuAD or in the column `id` of your own table is
+repeated first in the prediction.
 
 --part reads a part of the run's dataset instead, in the dataset's own layout, or of another dataset
 with the same labels (--task=ax for a run of MNLI). Its texts may be empty too. Its scores are
@@ -22,11 +27,10 @@ import collections
 import contextlib
 import dataclasses
 import itertools
-import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from typing import IO, Annotated, Any
+from typing import Annotated, Any
 
 from albert_tf.runtime import commands, outputs
 from albert_tf.runtime.bounds import POSITIVE, between, one_of
@@ -35,11 +39,13 @@ from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample, TokenExample
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import Predictor, load_predictor
-from finetuning.datasets import dataset_of, reading_of, task_name
+from finetuning.datasets import OWN, dataset_of, reading_of, task_name
 from finetuning.datasets.selection import read_part
 from finetuning.datasets.table_files import lines_of, parse_json
-from finetuning.datasets.task import Prediction, source_of
+from finetuning.datasets.task import Source, source_of
+from finetuning.datasets.text_classification import open_part
 from finetuning.datasets.token_files import text_key_of
+from finetuning.reporting.prediction_writer import PredictionWriter
 from finetuning.reporting.report import scores_if_known
 
 CHUNK = 1024  # examples in memory at a time
@@ -52,8 +58,8 @@ class PredictOptions(commands.CommandOptions):
     run_dir: str = commands.option("the fine-tuned run")
     input: str = commands.option("a file of examples, or - for stdin", "-")
     output: str = commands.option("a file for the predictions, or - for stdout", "-")
-    format: Annotated[str, one_of("jsonl", "tsv")] = commands.option(
-        "format of the predictions: jsonl or tsv", "jsonl"
+    format: Annotated[str | None, one_of("jsonl", "tsv")] = commands.option(
+        "format of the predictions: jsonl or tsv; by default tsv if --output ends in .tsv", None
     )
     task: str | None = commands.option("with --part: the dataset; by default the run's own", None)
     data_dir: str | None = commands.option("with --part: the folder of the dataset's files", None)
@@ -95,13 +101,13 @@ def main(options: PredictOptions, chunk_size: int = CHUNK) -> None:
         return
     count, totals = 0, collections.Counter[str]()
     replaces = os.path.isfile(options.output)
-    with _output(options.output) as out:
+    with _output(options, predictor.task.kind) as writer:
         while chunk := list(itertools.islice(lines, chunk_size)):
             examples = [
                 _example(line, predictor.task, options.input, n, columns) for n, line in chunk
             ]
             answers, features = predictor.answer(examples, options.batch_size)
-            _write(out, answers, examples, options.format)
+            writer.write(answers, [_id(line, options.input) for _, line in chunk])
             count += len(examples)
             totals.update(features.totals())
     for note in features.length_notes(totals) if count else ():
@@ -160,8 +166,8 @@ def _predict_part(options: PredictOptions, predictor: Predictor) -> None:
         print(f"{options.submission}: {len(answers):,} predictions of {options.run_dir}")
     if options.output != "-" or not options.submission:
         replaces = os.path.isfile(options.output)
-        with _output(options.output) as out:
-            _write(out, answers, examples, options.format)
+        with _output(options, task.kind) as writer:
+            writer.write(answers, _ids(name, source, str(options.part), examples))
         _say_written(options, len(answers), replaces)
     if scores:
         print(f"{name} {options.part}: {scores}", file=sys.stderr)
@@ -187,31 +193,42 @@ def _lines(path: str, columns: Sequence[str] = ()) -> Iterator[tuple[int, str]]:
 
 
 @contextlib.contextmanager
-def _output(path: str) -> Iterator[IO[str]]:
+def _output(options: PredictOptions, kind: str) -> Iterator[PredictionWriter]:
+    path = options.output
+    format = options.format or ("tsv" if path.endswith(".tsv") else "jsonl")
     if path == "-":
-        yield sys.stdout
+        yield PredictionWriter(sys.stdout, kind, format)
         return
     with outputs.new_file(path) as partial, open(partial, "w", encoding="utf-8") as file:
-        yield file
+        yield PredictionWriter(file, kind, format)
 
 
-def _write(
-    out: IO[str], answers: Sequence[Prediction], examples: Sequence[Any], format: str
-) -> None:
-    """Write one line per prediction, starting with the example's `id` if it has one."""
-    for answer, example in zip(answers, examples, strict=True):
-        name = getattr(example, "id", "")
-        answer = {"id": name, **answer} if name else answer
-        if format == "jsonl":
-            out.write(json.dumps(answer, ensure_ascii=False) + "\n")
-        else:
-            out.write("\t".join(_cell(value) for value in answer.values()) + "\n")
-    out.flush()
+def _ids(name: str, source: Source, part: str, examples: Sequence[Any]) -> list[Any]:
+    """Return the ids of a part's examples: those of SQuAD, or the column `id` of an own table."""
+    if name in OWN and not getattr(examples[0], "tokens", None):  # CoNLL columns are no table
+        with contextlib.suppress(InputNotFoundError):  # the dev part may be of training examples
+            table = open_part(source, part, optional=("id",))
+            if "id" in table.columns:
+                return [_known(cells[0]) for _, cells in table.select(("id",), unchecked=("id",))]
+    return [_known(getattr(example, "id", None)) for example in examples]
 
 
-def _cell(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text.replace("\t", " ").replace("\n", " ")
+def _known(name: Any) -> Any:
+    return None if name == "" else name
+
+
+def _id(line: str, path: str) -> Any:
+    """Return the id in a line, None if it has none."""
+    row = _object(line, path)
+    return _known(row.get("id")) if row else None
+
+
+def _object(line: str, path: str) -> dict[str, Any] | None:
+    """Return the JSON object in a line, None for a text, which may begin with a brace."""
+    try:
+        return parse_json(line, path) if line.startswith("{") else None
+    except InputError:
+        return None
 
 
 def _example(line: str, task: Any, path: str, number: int, columns: Sequence[str] = ()) -> Any:
@@ -221,10 +238,7 @@ def _example(line: str, task: Any, path: str, number: int, columns: Sequence[str
       InputError: the line is not a valid example; the message gives its number.
     """
     line = line.rstrip("\r\n")
-    try:
-        row = parse_json(line, path) if line.startswith("{") else None
-    except InputError:
-        row = None  # a text may begin with a brace
+    row = _object(line, path)
     try:
         return (
             _from_json(row, task, columns)
@@ -258,8 +272,7 @@ def _from_json(row: dict[str, Any], task: Any, columns: Sequence[str]) -> Any:
     question = _text(row, "question")
     if task.kind == "span":
         context = _text(row, "context")
-        name = row.get("id")
-        return SpanExample(question, context, "" if name is None else str(name))
+        return SpanExample(question, context)
     context, options = _text({"context": ""} | row, "context"), row.get("options")
     if not isinstance(options, list) or len(options) < 2:
         raise ValueError("options must be a list of at least two texts")

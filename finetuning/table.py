@@ -6,10 +6,11 @@ r"""Fine-tune pretraining runs on several tasks and print the paper's table row 
 Together with `pretraining.sweep`, this makes the paper's Tables 3 to 8 and 11 to 13.
 DATA_DIR holds one folder per task, named after the task in upper or lower case, such as CoLA and
 SST-2. RACE also serves race-middle and race-high. SQuAD holds the files of both versions, unless
-there are folders squad1 and squad2. `finetuning.train` fine-tunes each run on each task with
---seeds, in a separate process, and writes OUTPUT/RUN/TASK. A rerun skips finished fine-tunings and
-resumes interrupted ones; runs and tasks may be added. If a fine-tuning fails, the command reports
-it, continues with the others and exits with status 2.
+there are folders squad1 and squad2. For a single task, DATA_DIR may also be the folder of its
+files. `finetuning.train` fine-tunes each run on each task with --seeds, in a separate process, and
+writes OUTPUT/RUN/TASK. A rerun skips finished fine-tunings and resumes interrupted ones; runs and
+tasks may be added. If a run is not complete or a fine-tuning fails, the command continues with the
+others, reports it in a line at the end and exits with status 2.
 
 Besides runs, --runs takes two baselines: random:RUN fine-tunes the encoder of RUN from new weights,
 and bag-of-words is logistic or ridge regression on features of the words, with
@@ -24,13 +25,15 @@ score of always giving the same answer: the most frequent label or option, the m
 correlation counts as 0), or no answer. OUTPUT receives table.md and results.csv, which has one line
 per run, task and seed, and one per task for that answer.
 
+--part=test adds a second table, with the scores on the part test, which chose nothing; its answers
+must be known. It is also in table-test.md and results-test.csv. Nothing is fine-tuned again for it.
+
 Table 9, for which the paper fine-tuned RTE, STS-B and MRPC from its MNLI model:
 
     python -m finetuning.table --runs=runs/xxlarge --data_dir=glue --output=tables/glue --seeds=5 \
         --tasks=mnli,qnli,qqp,rte,sst-2,mrpc,cola,sts-b --from_mnli
 """
 
-import csv
 import dataclasses
 import glob
 import json
@@ -43,33 +46,23 @@ from typing import Annotated, Any
 from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import commands, outputs, pretrained, settings
 from albert_tf.runtime.bounds import POSITIVE
-from albert_tf.runtime.errors import InputError, InputNotFoundError, reading
+from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.kinds import KINDS
 from finetuning.datasets import TASKS
-from finetuning.datasets.task import Reading, Source
-from finetuning.reporting import bag_of_words
+from finetuning.datasets.task import Data, Reading, Source
+from finetuning.datasets.task_folders import task_folder
+from finetuning.reporting import bag_of_words, part_scores
 from finetuning.reporting.paper_table import (
     BAG_OF_WORDS,
-    CONSTANT,
     Results,
-    baselines_by_task,
     name_of,
     speed_of,
-    table_of,
+    write,
 )
-from finetuning.reporting.report import by_metric
 from finetuning.training.config import FinetuneConfig
 from finetuning.training.keys import require_settings
 
-_SHOWN = 5  # files in a message
-# Folders that serve several tasks, whose files have different names in them.
-_DATA_SETS = {
-    "race-middle": ("race",),
-    "race-high": ("race",),
-    "squad1": ("squad",),
-    "squad2": ("squad",),
-}
 # Tasks with few training examples, which gain from an MNLI model (paper, section 4.8).
 _FROM_MNLI = ("rte", "sts-b", "mrpc")
 
@@ -79,11 +72,13 @@ class TableOptions(commands.CommandOptions):
     """The command line of `finetuning.table`."""
 
     runs: tuple[str, ...] = commands.option(
-        "glob of pretraining runs, name of a shipped model, random:RUN or bag-of-words; may be "
-        "repeated"
+        "comma-separated globs of pretraining runs, names of shipped models, random:RUN or "
+        "bag-of-words; may be repeated"
     )
     tasks: str = commands.option("comma-separated: " + ", ".join(TASKS))
-    data_dir: str = commands.option("a folder with a subfolder for each task")
+    data_dir: str = commands.option(
+        "a folder with a subfolder for each task; for a single task also the folder of its files"
+    )
     output: str = commands.option("the table's folder; an existing one is resumed")
     seeds: Annotated[int, POSITIVE] = commands.option("fine-tunings per run and task", 1)
     max_train_examples: Annotated[int | None, POSITIVE] = commands.option(
@@ -91,6 +86,9 @@ class TableOptions(commands.CommandOptions):
     )
     from_mnli: bool = commands.option(
         f"start {', '.join(_FROM_MNLI)} from the best of the run's MNLI models", False
+    )
+    part: str | None = commands.option(
+        "also score the fine-tuned runs on this part, such as test", None
     )
     baseline: str | None = commands.option(
         "the run that speeds are relative to; by default the first", None
@@ -114,63 +112,121 @@ def main(options: TableOptions, run_command: Callable[[list[str]], int] | None =
     runs = _runs(options.runs)
     baseline = _baseline(options, runs)
     outputs.require_folder(options.output, "--output")
-    folders = {task: _folder(options.data_dir, task) for task in tasks}
-    results: Results = {}
-    failures = []
-    for run in runs:
-        for task in sorted(tasks, key=lambda name: options.from_mnli and name in _FROM_MNLI):
-            target = _target(options, run, task)
-            print(f"== {target}", flush=True)
-            if run == BAG_OF_WORDS:
-                if TASKS[task].kind in bag_of_words.KINDS and not options.dry_run:
-                    results[run, task] = [_bag_of_words(options, task, folders[task])]
-                continue
-            if not (start := _start(options, run, task)):
-                failures.append(
-                    f"failed: {target}: no finished run in {_target(options, run, 'mnli')}"
-                )
-                continue
-            command = _command(options, start, task, folders[task], target)
-            if options.dry_run:
-                print(f"   python {' '.join(command)}")
-            elif (run_command or _run)(command):
-                failures.append(f"failed: {target}")
-            else:
-                results[run, task] = _results(target, options.seeds)
+    reading, is_only = Reading(max_train_examples=options.max_train_examples), len(tasks) == 1
+    sources = {
+        task: Source(task_folder(options.data_dir, task, is_only), reading=reading)
+        for task in tasks
+    }
+    parts = {
+        task: part_scores.read(TASKS[task], sources[task], options.part)
+        for task in tasks
+        if options.part
+    }
+    pairs = [
+        (run, task)
+        for run in runs
+        for task in sorted(tasks, key=lambda name: options.from_mnli and name in _FROM_MNLI)
+    ]
+
+    def fine_tuned(run: str, task: str) -> list[dict[str, Any]]:
+        return _fine_tuned(options, run, task, sources[task], run_command or _run)
+
+    def on_part(run: str, task: str) -> list[dict[str, Any]]:
+        if run == BAG_OF_WORDS:
+            return [_bag_of_words(options, task, parts[task])]
+        members = _members(_target(options, run, task), options.seeds)
+        return [part_scores.result_of(TASKS[task], parts[task], each) for each in members]
+
+    results, failures = _collect(options, pairs, fine_tuned)
     if results:
-        print(_write(options, runs, tasks, results, baseline))
+        print(write(options.output, runs, tasks, results, baseline))
+    if results and options.part:
+        results, others = _collect(options, list(results), on_part)
+        print(write(options.output, runs, tasks, results, baseline, options.part))
+        failures += others
     print("\n".join(failures), file=sys.stderr, end="\n" if failures else "")
     return commands.USAGE_ERROR if failures else 0
+
+
+def _collect(
+    options: TableOptions,
+    pairs: Sequence[tuple[str, str]],
+    results_of: Callable[[str, str], list[dict[str, Any]]],
+) -> tuple[Results, list[str]]:
+    """Return the results of each run and task that has any, and a line for each that failed."""
+    results: Results = {}
+    failures = []
+    for run, task in pairs:
+        target = _target(options, run, task)
+        print(f"== {target}", flush=True)
+        try:
+            if found := results_of(run, task):
+                results[run, task] = found
+        except InputError as error:
+            failures.append(f"failed: {target}: {error}")
+    return results, failures
+
+
+def _fine_tuned(
+    options: TableOptions,
+    run: str,
+    task: str,
+    source: Source,
+    run_command: Callable[[list[str]], int],
+) -> list[dict[str, Any]]:
+    """Fine-tune a run on a task and return the result of each seed, or none with --dry_run.
+
+    Raises:
+      InputError: it failed.
+    """
+    if run == BAG_OF_WORDS:
+        if options.dry_run or TASKS[task].kind not in bag_of_words.KINDS:
+            return []
+        return [_bag_of_words(options, task, TASKS[task].read(source))]
+    if RunDir(run).is_unfinished:
+        raise InputError(f"{run} is not complete. Repeat its command to finish it.")
+    target = _target(options, run, task)
+    command = _command(options, _start(options, run, task), task, source, target)
+    if options.dry_run:
+        print(f"   python {' '.join(command)}")
+        return []
+    if status := run_command(command):
+        raise InputError(f"finetuning.train exited with status {status}; see its message above.")
+    return [member.result() for member in _members(target, options.seeds)]
 
 
 def _target(options: TableOptions, run: str, task: str) -> str:
     return os.path.join(options.output, name_of(run), task)
 
 
-def _bag_of_words(options: TableOptions, task: str, folder: str) -> dict[str, Any]:
-    source = Source(folder, reading=Reading(max_train_examples=options.max_train_examples))
-    data = TASKS[task].read(source)
+def _bag_of_words(options: TableOptions, task: str, data: Data) -> dict[str, Any]:
     training = settings.override(FinetuneConfig(AlbertConfig(), data.task), options.set).training
     return bag_of_words.result_of(
         TASKS[task], data, training.threshold_share, training.threshold_per_label
     )
 
 
-def _start(options: TableOptions, run: str, task: str) -> str | None:
-    """Return the flag for a fine-tuning's starting point, or None if it needs a missing MNLI model.
+def _start(options: TableOptions, run: str, task: str) -> str:
+    """Return the flag for a fine-tuning's starting point.
 
     A fine-tuning that has begun keeps its starting point: with more seeds, another MNLI model may
     be the best.
+
+    Raises:
+      InputError: it starts from an MNLI model, and there is none.
     """
     if not options.from_mnli or task not in _FROM_MNLI:
         return f"--init={run}"
     if begun := _seeds_at(_target(options, run, task)):
         return f"--init_from_task={begun[0].config()['init']}"
-    finished = [seed for seed in _seeds_at(_target(options, run, "mnli")) if seed.is_complete]
+    mnli = _target(options, run, "mnli")
+    finished = [seed for seed in _seeds_at(mnli) if seed.is_complete]
     if finished:
         best = max(finished, key=lambda seed: seed.result()["accuracy"])
         return f"--init_from_task={best.path}"
-    return f"--init_from_task={_target(options, run, 'mnli')}" if options.dry_run else None
+    if not options.dry_run:
+        raise InputError(f"no finished run in {mnli}")
+    return f"--init_from_task={mnli}"
 
 
 def _seeds_at(target: str) -> list[RunDir]:
@@ -179,12 +235,14 @@ def _seeds_at(target: str) -> list[RunDir]:
     return [run for run in map(RunDir, paths) if os.path.isfile(run.config_path)]
 
 
-def _command(options: TableOptions, start: str, task: str, data: str, target: str) -> list[str]:
+def _command(
+    options: TableOptions, start: str, task: str, source: Source, target: str
+) -> list[str]:
     command = [
         "-m",
         "finetuning.train",
         f"--task={task}",
-        f"--data_dir={data}",
+        f"--data_dir={source.data_dir}",
         start,
         f"--run_dir={target}",
         f"--seeds={options.seeds}",
@@ -202,70 +260,41 @@ def _run(command: Sequence[str]) -> int:
     return subprocess.run([sys.executable, *command], check=False).returncode
 
 
-def _results(target: str, seeds: int) -> list[dict[str, Any]]:
+def _members(target: str, seeds: int) -> list[RunDir]:
+    """Return the runs of a finished fine-tuning."""
     if seeds == 1:
-        return [RunDir(target).result()]
-    return [RunDir(os.path.join(target, f"seed-{i}")).result() for i in range(seeds)]
+        return [RunDir(target)]
+    return [RunDir(os.path.join(target, f"seed-{i}")) for i in range(seeds)]
 
 
-def _write(
-    options: TableOptions,
-    runs: Sequence[str],
-    tasks: Sequence[str],
-    results: Results,
-    baseline: str,
-) -> str:
-    table = table_of(runs, tasks, results, baseline)
-    os.makedirs(options.output, exist_ok=True)  # without a fine-tuning it does not exist yet
-    with outputs.new_file(os.path.join(options.output, "table.md")) as partial:
-        with open(partial, "w", encoding="utf-8") as file:
-            file.write(table + "\n")
-    rows = [
-        {"run": run, "task": task, "number": number, **_flat(result)}
-        for (run, task), every in results.items()
-        for number, result in enumerate(every)
-    ]
-    baselines = baselines_by_task(tasks, results)
-    rows += [{"run": CONSTANT, "task": task, **scores} for task, scores in baselines.items()]
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    with outputs.new_file(os.path.join(options.output, "results.csv")) as partial:
-        with open(partial, "w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, names)
-            writer.writeheader()
-            writer.writerows(rows)
-    return table
-
-
-def _flat(result: dict[str, Any]) -> dict[str, Any]:
-    """Return a result with a column for the standard error of each metric."""
-    errors = by_metric(result, "standard_error")
-    single = {key: value for key, value in result.items() if not isinstance(value, dict)}
-    return single | {f"standard_error_{metric}": error for metric, error in errors.items()}
-
-
-def _runs(patterns: Sequence[str]) -> list[str]:
-    runs = list(dict.fromkeys(run for pattern in patterns for run in _matches(pattern)))
+def _runs(items: Sequence[str]) -> list[str]:
+    runs = list(dict.fromkeys(run for item in items for run in _all_matches(item)))
     names = [name_of(run) for run in runs]
     if twice := [run for run, name in zip(runs, names, strict=True) if names.count(name) > 1]:
         raise InputError(
             "--runs must have different names, because OUTPUT/RUN is each run's folder. Received: "
             f"{' and '.join(twice)}. Rename one, or make separate tables."
         )
-    for run in runs:
-        if RunDir(run).is_unfinished:
-            raise InputError(
-                f"--runs: {run} is not complete. Repeat its command to finish it, or pass only "
-                "the others."
+    return runs
+
+
+def _all_matches(item: str) -> list[str]:
+    """Return the runs that an item of --runs stands for, which may be several with commas."""
+    if found := _matches(item):  # its path may have a comma
+        return found
+    runs = []
+    for pattern in item.strip(",").split(","):
+        if not (found := _matches(pattern.strip())):
+            raise InputNotFoundError(
+                f"--runs matches no run: {pattern!r} (working directory {os.getcwd()}). Shipped "
+                f"models: {', '.join(pretrained.names())}."
             )
-    if not runs:
-        raise InputNotFoundError(
-            f"--runs matches no run: {', '.join(patterns)} (working directory {os.getcwd()})."
-        )
+        runs += found
     return runs
 
 
 def _matches(pattern: str) -> list[str]:
-    """Return the runs that an item of --runs stands for."""
+    """Return the runs that a glob or a name stands for."""
     if pattern == BAG_OF_WORDS:
         return [pattern]
     if pattern.startswith(pretrained.RANDOM):
@@ -300,29 +329,6 @@ def _tasks(options: TableOptions) -> list[str]:
     if options.from_mnli and "mnli" not in tasks:
         raise InputError(f"--from_mnli requires mnli among --tasks. Received: {json.dumps(names)}.")
     return tasks
-
-
-def _folder(data_dir: str, task: str) -> str:
-    """Return the folder named after the task, in any case, or else after its dataset.
-
-    Raises:
-      InputNotFoundError: there is no such folder.
-    """
-    with reading(data_dir):
-        names = os.listdir(data_dir) if os.path.isdir(data_dir) else []
-    wanted = (task, *_DATA_SETS.get(task, ()))
-    found = [name for each in wanted for name in sorted(names) if name.lower() == each]
-    if not found:
-        raise InputNotFoundError(
-            f"--data_dir: no folder {' or '.join(wanted)} in {data_dir!r} (working directory "
-            f"{os.getcwd()}), which contains {_listed(sorted(names))}."
-        )
-    return os.path.join(data_dir, found[0])
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown, rest = ", ".join(names[:_SHOWN]), len(names) - _SHOWN
-    return (shown or "nothing") + (f" and {rest:,} more" if rest > 0 else "")
 
 
 if __name__ == "__main__":

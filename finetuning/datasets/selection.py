@@ -9,12 +9,26 @@ import dataclasses
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.tasks.examples import TextExample, TokenExample
 from finetuning.datasets.task import Source, Task
+
+_MIN_DOCUMENTS = 5  # that are divided; fewer are too uneven
+
+
+class InDocuments(list[Any]):
+    """Examples from documents, which `split` keeps whole if there are enough.
+
+    Attributes:
+      documents: the number of each example's document.
+    """
+
+    def __init__(self, examples: Iterable[Any], documents: Sequence[int]) -> None:
+        super().__init__(examples)
+        self.documents = documents
 
 
 def with_dev(
@@ -49,13 +63,23 @@ def with_dev(
                 f"--dev_fraction is only for data without a dev part. Received: {fraction}, and "
                 f"data with {count:,} examples in {name}. Leave it out, or remove that part."
             )
+    count = len(set(getattr(train, "documents", ())))
+    if 1 < count < _MIN_DOCUMENTS:
+        print(
+            f"note: {count} documents are too few to keep each of them whole (at least "
+            f"{_MIN_DOCUMENTS}), so the dev part has sentences of the same documents."
+        )
     rest, held_out = split(train, fraction)
     if not (rest and held_out):
         raise InputError(
             f"--dev_fraction must leave examples in both parts. Received: {fraction}, which takes "
             f"{len(held_out):,} of {len(train):,} training examples. Pass another fraction."
         )
-    print(f"dev: {len(held_out):,} of {len(train):,} training examples (--dev_fraction={fraction})")
+    whole = ", whole documents" if count >= _MIN_DOCUMENTS else ""
+    print(
+        f"dev: {len(held_out):,} of {len(train):,} training examples{whole} "
+        f"(--dev_fraction={fraction})"
+    )
     return rest, {"dev": held_out}
 
 
@@ -100,12 +124,32 @@ def split(
     """Return the remaining examples, and about the `fraction` that is held out.
 
     Examples with the same text, pair of texts or context are in the same part; without a context,
-    those with the same question. The choices for different purposes are independent.
+    those with the same question. Of at least 5 documents, about the fraction is held out, at least
+    one. The choices for different purposes are independent.
     """
+    texts = [_text_of(example) for example in examples]
+    documents = getattr(examples, "documents", ())
+    if len(set(documents)) < _MIN_DOCUMENTS:
+        chosen = [_draw(text, purpose) < fraction for text in texts]
+    else:
+        held_out = _held_out(documents, texts, fraction, purpose)
+        chosen = [number in held_out for number in documents]
     parts: tuple[list[Any], list[Any]] = ([], [])
-    for example in examples:
-        parts[_draw(_text_of(example), purpose) < fraction].append(example)
+    for example, is_held_out in zip(examples, chosen, strict=True):
+        parts[is_held_out].append(example)
     return parts
+
+
+def _held_out(
+    documents: Sequence[int], texts: Sequence[Any], fraction: float, purpose: str
+) -> set[int]:
+    """Return the numbers of the documents that are held out."""
+    whole: dict[int, list[Any]] = {}
+    for number, text in zip(documents, texts, strict=True):
+        whole.setdefault(number, []).append(text)
+    draws = {number: _draw(every, purpose) for number, every in whole.items()}
+    last = sorted(draws.values())[max(1, round(fraction * len(whole))) - 1]
+    return {number for number, draw in draws.items() if draw <= last}
 
 
 def _text_of(example: Any) -> Any:

@@ -11,7 +11,7 @@ from albert_tf.tasks.examples import TokenExample
 from albert_tf.tasks.tokens.model import TokenTask
 from finetuning.datasets import token_files
 from finetuning.datasets.entity_scores import score_entities
-from finetuning.datasets.selection import limited, with_dev
+from finetuning.datasets.selection import InDocuments, limited, with_dev
 from finetuning.datasets.table_files import find
 from finetuning.datasets.task import Data, Prediction, Source, require_section
 
@@ -29,7 +29,7 @@ class TokenClassification:
     def read(self, source: Source) -> Data:
         """Read the training and dev examples, and print the frequency of each label."""
         path = _path(source, "train")
-        located, scheme = _read(path, source)
+        located, documents, scheme = _read(path, source)
         _require_labels(located)
         labels = sorted({label for _, each in located for _, _, label in each.entities or ()})
         if not labels:
@@ -41,7 +41,7 @@ class TokenClassification:
         task = TokenTask(tuple(labels), scheme)
         train, dev = with_dev(
             source,
-            [example for _, example in located],
+            InDocuments([example for _, example in located], documents),
             {"dev": lambda: self._part(source, "dev", task, is_labeled=True)},
         )
         train = limited(source, train)
@@ -83,10 +83,10 @@ class TokenClassification:
         is_labeled: bool = False,
     ) -> list[TokenExample]:
         path = _path(source, part)
-        located, _ = _read(path, source, task, allow_empty)
+        located, documents, _ = _read(path, source, task, allow_empty)
         if is_labeled:
             _require_labels(located)
-        return [example for _, example in located]
+        return InDocuments([example for _, example in located], documents)
 
 
 def _path(source: Source, part: str) -> str:
@@ -97,14 +97,14 @@ def _path(source: Source, part: str) -> str:
 
 def _read(
     path: str, source: Source, task: TokenTask | None = None, allow_empty: bool = False
-) -> tuple[list[tuple[str, TokenExample]], str]:
-    """Return `file:line` and the example of each text, and the scheme of the file's tags."""
+) -> tuple[list[tuple[str, TokenExample]], list[int], str]:
+    """Return `file:line` and the example of each text, their documents, and the tags' scheme."""
     if path.removesuffix(".gz").endswith(".jsonl"):
         located = list(token_files.read_spans(path, source.reading, allow_empty))
         for location, example in located:
             for _, _, label in example.entities or ():
                 _require_known(label, task, location)
-        return located, "spans"
+        return located, [0] * len(located), "spans"
     sentences = token_files.read_conll(path, source.reading)
     scheme = token_files.scheme_of(path, sentences)
     if task is not None and scheme != "prefixes":
@@ -130,7 +130,7 @@ def _read(
     located = [
         (f"{path}:{each.lines[0]}", token_files.example_of(each, scheme)) for each in sentences
     ]
-    return located, scheme
+    return located, [each.document for each in sentences], scheme
 
 
 def _require_known(label: str, task: TokenTask | None, location: str) -> None:

@@ -37,11 +37,13 @@ class Sentence:
       lines: the number of each token's line in the file.
       tokens: the tokens.
       tags: their tags; None if the file has no column for them.
+      document: the number of its document in the file.
     """
 
     lines: tuple[int, ...]
     tokens: tuple[str, ...]
     tags: tuple[str, ...] | None
+    document: int = 0
 
 
 def read_conll(path: str, reading: Reading) -> list[Sentence]:
@@ -69,6 +71,9 @@ def read_conll(path: str, reading: Reading) -> list[Sentence]:
     sentences: list[Sentence] = []
     sentence = _OpenSentence(path)
     for number, line in itertools.chain(peeked, lines):
+        if line.startswith(("-DOCSTART-", "# newdoc")):
+            sentences += sentence.ended()
+            sentence.document += 1
         if _ends_sentence(line):
             sentences += sentence.ended()
             continue
@@ -143,7 +148,7 @@ class _OpenSentence:
     """The tokens and tags of the sentence that is being read."""
 
     def __init__(self, path: str) -> None:
-        self._path = path
+        self._path, self.document = path, 0
         self._rows: list[tuple[int, str, str | None]] = []
 
     def add(self, number: int, cells: Sequence[str], columns: tuple[int, int]) -> None:
@@ -171,7 +176,7 @@ class _OpenSentence:
         """Yield the sentence, if it has tokens, and begin a new one."""
         if self._rows:
             lines, tokens, tags = zip(*self._rows, strict=True)
-            yield Sentence(lines, tokens, None if None in tags else tags)
+            yield Sentence(lines, tokens, None if None in tags else tags, self.document)
         self._rows = []
 
 

@@ -1,5 +1,6 @@
 """The paper's table of fine-tuned runs: one row per pretraining run."""
 
+import csv
 import os
 import statistics
 from collections.abc import Mapping, Sequence
@@ -7,9 +8,11 @@ from typing import Any
 
 from albert_tf import info
 from albert_tf.models.checkpoints import load_config
-from albert_tf.runtime import pretrained
+from albert_tf.runtime import outputs, pretrained
+from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
 from finetuning.datasets import TASKS
+from finetuning.reporting.bag_of_words import KINDS
 from finetuning.reporting.report import AT_BEST_THRESHOLD, by_metric
 
 CONSTANT = "always the same answer"
@@ -17,7 +20,46 @@ BAG_OF_WORDS = "bag-of-words"  # a row without an encoder
 Results = dict[tuple[str, str], list[dict[str, Any]]]  # (run, task) -> one result per seed
 
 
-def table_of(runs: Sequence[str], tasks: Sequence[str], results: Results, baseline: str) -> str:
+def write(
+    folder: str,
+    runs: Sequence[str],
+    tasks: Sequence[str],
+    results: Results,
+    baseline: str,
+    part: str | None = None,
+) -> str:
+    """Write table.md and results.csv, or table-PART.md and results-PART.csv; return the table."""
+    end, part = (f"-{part}", part) if part else ("", "dev")
+    table = table_of(runs, tasks, results, baseline, part)
+    rows = [
+        {"run": run, "task": task, "number": number, **_flat(result, part)}
+        for (run, task), every in results.items()
+        for number, result in enumerate(every)
+    ]
+    baselines = _baselines_by_task(tasks, results)
+    rows += [{"run": CONSTANT, "task": task, **scores} for task, scores in baselines.items()]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    os.makedirs(folder, exist_ok=True)  # without a fine-tuning it does not exist yet
+    outputs.write_bytes(os.path.join(folder, f"table{end}.md"), f"{table}\n".encode())
+    with outputs.new_file(os.path.join(folder, f"results{end}.csv")) as partial:
+        with open(partial, "w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, names)
+            writer.writeheader()
+            writer.writerows(rows)
+    return table
+
+
+def _flat(result: Mapping[str, Any], part: str) -> dict[str, Any]:
+    """Return a result with a column for the standard error of each metric."""
+    errors = by_metric(result, "standard_error")
+    single = {key: value for key, value in result.items() if not isinstance(value, dict)}
+    single[f"{part}_examples"] = single.pop("dev_examples")
+    return single | {f"standard_error_{metric}": error for metric, error in errors.items()}
+
+
+def table_of(
+    runs: Sequence[str], tasks: Sequence[str], results: Results, baseline: str, part: str = "dev"
+) -> str:
     """Return the paper's table, with one row per run, and rows for the data of each task."""
     unit = speed_of(baseline)
     columns = {title: (task, names) for task in tasks for title, names in _columns(task).items()}
@@ -26,7 +68,8 @@ def table_of(runs: Sequence[str], tasks: Sequence[str], results: Results, baseli
         cells, averaged = [], []
         for title, (task, names) in columns.items():
             if (run, task) not in results:
-                cells.append("" if run == BAG_OF_WORDS else "failed")
+                is_excluded = run == BAG_OF_WORDS and TASKS[task].kind not in KINDS
+                cells.append("" if is_excluded else "failed")
                 continue
             values = _medians(results[run, task])
             errors = _medians([by_metric(each, "standard_error") for each in results[run, task]])
@@ -38,7 +81,7 @@ def table_of(runs: Sequence[str], tasks: Sequence[str], results: Results, baseli
         rows.append(
             (
                 name_of(run),
-                "" if run == BAG_OF_WORDS else f"{load_config(_path_of(run)).param_count():,}",
+                _parameters(run),
                 *cells,
                 f"{statistics.mean(averaged):.1f}" if complete else "",
                 f"{speed / unit:.1f}x" if speed and unit else "",
@@ -47,11 +90,11 @@ def table_of(runs: Sequence[str], tasks: Sequence[str], results: Results, baseli
     of_data = [(names, _any_result(task, results)) for task, names in columns.values()]
     constant = [_cell(names, by_metric(result, "baseline"), {}) for names, result in of_data]
     counts = [f"{result['dev_examples']:,}" if result else "" for _, result in of_data]
-    rows += [(CONSTANT, "", *constant, "", ""), ("dev examples", "", *counts, "", "")]
+    rows += [(CONSTANT, "", *constant, "", ""), (f"{part} examples", "", *counts, "", "")]
     return info.markdown_table(("run", "parameters", *columns, "Avg", "speed-up"), rows)
 
 
-def baselines_by_task(tasks: Sequence[str], results: Results) -> dict[str, dict[str, float]]:
+def _baselines_by_task(tasks: Sequence[str], results: Results) -> dict[str, dict[str, float]]:
     """Return the scores of always giving the same answer, for the tasks that have one."""
     found = {task: by_metric(_any_result(task, results), "baseline") for task in tasks}
     return {task: scores for task, scores in found.items() if scores}
@@ -98,6 +141,15 @@ def name_of(run: str) -> str:
     if run == BAG_OF_WORDS:
         return run
     return os.path.basename(_path_of(run)) + "-random" * run.startswith(pretrained.RANDOM)
+
+
+def _parameters(run: str) -> str:
+    if run == BAG_OF_WORDS:
+        return ""
+    try:
+        return f"{load_config(_path_of(run)).param_count():,}"
+    except InputError:  # the row of a run that failed for this reason
+        return ""
 
 
 def _path_of(run: str) -> str:

@@ -11,7 +11,6 @@ import pytest
 
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.classifier import ClassifierTask
-from albert_tf.tasks.examples import SpanExample, TextExample
 from albert_tf.tasks.multiple_choice import MultipleChoiceTask
 from albert_tf.tasks.regressor import RegressorTask
 from albert_tf.tasks.spans.model import SpanTask
@@ -19,6 +18,7 @@ from finetuning import predict
 from finetuning.datasets import TASKS
 from finetuning.datasets.task import Source
 from finetuning.predict import PredictOptions, _example
+from finetuning.reporting.prediction_writer import PredictionWriter
 from tests.finetuning.untrained import leave_run, leave_weights
 
 MNLI = ClassifierTask(pair=True, labels=("contradiction", "entailment", "neutral"), seq_length=32)
@@ -181,14 +181,57 @@ def test_what_belongs_to_a_part_needs_one(given: dict):
 
 
 def test_an_id_comes_back():
-    line = '{"question": "q", "context": "c", "id": %s}'
-    examples = [_example(line % name, SPAN, "-", 1) for name in ('"q7"', "7", "null")]
-    assert examples == [SpanExample("q", "c", name) for name in ("q7", "7", "")]
+    lines = ['{"text": "a", "id": "q7"}', '{"text": "b", "id": 7}', '{"id": null}', "{a", "b"]
+    ids = [predict._id(line, "-") for line in lines]
+    assert ids == ["q7", 7, None, None, None]
     out = io.StringIO()
-    predict._write(out, [{"answer": "c"}] * 4, [*examples, TextExample("a")], "jsonl")
+    PredictionWriter(out, "span", "jsonl").write([{"answer": "c"}] * 5, ids)
     assert [json.loads(row) for row in out.getvalue().splitlines()] == [
         {"id": "q7", "answer": "c"},
-        {"id": "7", "answer": "c"},
-        {"answer": "c"},
-        {"answer": "c"},
+        {"id": 7, "answer": "c"},
+        *[{"answer": "c"}] * 3,
     ]
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "ids"),
+    [
+        ("test.csv", 'text,id\n"a\nb",x 1\nb,\n', ["x 1", None]),
+        ("test.jsonl", '{"text": "a"}\n\n{"text": "b", "id": 0}\n', [None, 0]),
+        ("test.tsv", "text\tlabel\na\ta\nb\tb\n", [None, None]),
+    ],
+)
+def test_ids_of_a_table_come_back(start: str, tmp_path: pathlib.Path, file, content, ids):
+    section = ClassifierTask(labels=("a", "b"), seq_length=16)
+    run = leave_run(start, tmp_path / "run", "text_classification", section)
+    leave_weights(run, 1)
+    (tmp_path / file).write_text(content)
+    out = tmp_path / "out.jsonl"
+    predict.main(PredictOptions(run, output=str(out), data_dir=str(tmp_path), part="test"))
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [row.get("id") for row in rows] == ids
+    assert [next(iter(row)) for row in rows] == ["label" if each is None else "id" for each in ids]
+    out = tmp_path / "out.tsv"  # the format follows from the name
+    predict.main(PredictOptions(run, output=str(out), data_dir=str(tmp_path), part="test"))
+    first = out.read_text().splitlines()[0].split("\t")
+    assert first[-3] in section.labels and first[:-3] == [each for each in ids[:1] if each]
+
+
+def test_a_table_of_spans():
+    """Tabs and line breaks in texts are spaces; an index counts the examples of all calls."""
+    span = {"label": "place", "text": "New\tYork\r\n", "start": 4, "end": 14, "score": 0.5}
+    predictions = [{"entities": []}, {"entities": [span, span]}]
+    out = io.StringIO()
+    writer = PredictionWriter(out, "token_classifier", "tsv")
+    writer.write(predictions, [None, None])
+    writer.write(predictions, [None, None])
+    row = "4\t14\tplace\t0.5\tNew York  "
+    header = "start\tend\tlabel\tscore\ttext"
+    assert out.getvalue().split("\n") == [
+        f"index\t{header}",
+        *(f"{index}\t{row}" for index in (1, 1, 3, 3)),
+        "",
+    ]
+    out = io.StringIO()
+    PredictionWriter(out, "token_classifier", "tsv").write(predictions, ["a", "b"])
+    assert out.getvalue() == f"id\t{header}\nb\t{row}\nb\t{row}\n"

@@ -72,8 +72,7 @@ def test_errors_and_baselines_by_hand(runs: pathlib.Path, tmp_path: pathlib.Path
         "| always the same answer |  |  | 0.0 | 25.0 |  |  |",
         "| dev examples |  | 1,000 | 40 | 20 |  |  |",
     ]
-    options = TableOptions((run,), ",".join(tasks), "glue", str(tmp_path))
-    table._write(options, [run], tasks, results, run)
+    paper_table.write(str(tmp_path), [run], tasks, results, run)
     with open(tmp_path / "results.csv", encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [(row["run"], row["task"]) for row in rows] == [
@@ -185,9 +184,11 @@ def test_without_mnli_nothing_begins_with_it(runs: pathlib.Path, tmp_path, capsy
         (f"{runs}/a",), "rte,mnli", str(tmp_path / "glue"), str(tmp_path / "t"), from_mnli=True
     )
     assert table.main(options, lambda command: 2) == commands.USAGE_ERROR
-    printed = capsys.readouterr().err.splitlines()
-    assert [line.partition(str(tmp_path))[0] for line in printed] == ["failed: ", "failed: "]
-    assert printed[1].endswith("a/rte: no finished run in " + str(tmp_path / "t" / "a" / "mnli"))
+    mnli = tmp_path / "t" / "a" / "mnli"
+    assert capsys.readouterr().err.splitlines() == [
+        f"failed: {mnli}: finetuning.train exited with status 2; see its message above.",
+        f"failed: {mnli.parent / 'rte'}: no finished run in {mnli}",
+    ]
     with pytest.raises(InputError, match="--from_mnli requires mnli among --tasks"):
         table.main(dataclasses.replace(options, tasks="rte"))
 
@@ -226,11 +227,30 @@ def test_two_runs_end_to_end(runs: pathlib.Path, fruit: str, tmp_path: pathlib.P
 def test_a_failure_is_told_and_the_others_go_on(
     runs: pathlib.Path, fruit: str, tmp_path: pathlib.Path, capsys
 ):
-    options = TableOptions(
-        (f"{runs}/*",), "text_classification", str(pathlib.Path(fruit).parent), str(tmp_path / "t")
-    )
-    assert table.main(options, lambda command: 2) == commands.USAGE_ERROR
-    assert capsys.readouterr().err.count("failed: ") == 2
+    """Of five runs one ended with an error, one left no result, two cannot begin."""
+    for name in ("c", "d", "e"):
+        shutil.copytree(runs / "a", runs / name)
+    (runs / "c" / "result.json").unlink()
+    (runs / "d" / "config.json").write_text("{")
+
+    def run(command: list[str]) -> int:
+        name = pathlib.Path(command[5]).parent.name
+        if name == "e":
+            folder = command[5].removeprefix("--run_dir=")
+            shutil.copytree(runs / "a", folder)
+            RunDir(folder).finish({"metric": "accuracy", "accuracy": 0.5, "dev_examples": 40})
+        return 2 if name in "ad" else 0
+
+    options = TableOptions((f"{runs}/*",), "text_classification", fruit, str(tmp_path / "t"))
+    assert table.main(options, run) == commands.USAGE_ERROR
+    printed = capsys.readouterr()
+    failed = [f"failed: {tmp_path}/t/{name}/text_classification: " for name in "abcd"]
+    for line, start in zip(printed.err.splitlines(), failed, strict=True):
+        assert line.startswith(start)
+    assert f"{failed[2]}{runs}/c is not complete. Repeat its command" in printed.err
+    rows = printed.out.splitlines()[-7:-2]
+    assert [row.split(" | ")[2] for row in rows] == ["failed"] * 4 + ["50.0"]
+    assert rows[3].startswith("| d |  |")  # its config.json cannot be read
 
 
 def test_baselines_are_rows(runs: pathlib.Path, fruit: str, tmp_path: pathlib.Path):
@@ -260,8 +280,16 @@ def test_baselines_are_rows(runs: pathlib.Path, fruit: str, tmp_path: pathlib.Pa
     words, random = (tmp_path / "t" / "table.md").read_text().splitlines()[2:4]
     assert words.startswith("| bag-of-words |  | 100.0") and words.endswith("|  |  |  |")
     assert random.startswith("| a-random | ") and random.count("failed") == 2
-    with pytest.raises(InputNotFoundError, match="matches no run: random:nowhere"):
-        table._runs(("random:nowhere",))
+
+
+def test_commas_separate_runs(runs: pathlib.Path):
+    a, b = f"{runs}/a", f"{runs}/b"
+    one, *others = table._runs((f"bag-of-words,random:albert-mini-en, {b},", f"{runs}/*"))
+    assert (one, others) == ("bag-of-words", ["random:albert-mini-en", b, a])
+    with pytest.raises(InputNotFoundError, match=r"matches no run: 'random:none' .*albert-mini-en"):
+        table._runs((f"{a},random:none",))
+    shutil.copytree(a, f"{a},b")
+    assert table._runs((f"{a},b",)) == [f"{a},b"]
 
 
 def test_two_runs_of_one_name(start: str, runs: pathlib.Path, tmp_path: pathlib.Path):
@@ -273,37 +301,14 @@ def test_two_runs_of_one_name(start: str, runs: pathlib.Path, tmp_path: pathlib.
     assert "runs/b" not in str(error.value)
 
 
-def test_a_task_s_folder(tmp_path: pathlib.Path):
-    for name in ("RACE", "SQuAD", "Squad2"):
-        (tmp_path / name).mkdir()
-    found = {
-        task: table._folder(str(tmp_path), task)
-        for task in ("race", "race-middle", "race-high", "squad1", "squad2")
-    }
-    assert {task: pathlib.Path(path).name for task, path in found.items()} == {
-        "race": "RACE",
-        "race-middle": "RACE",
-        "race-high": "RACE",
-        "squad1": "SQuAD",
-        "squad2": "Squad2",
-    }
-
-
-def test_a_folder_without_the_task_lists_a_few_names(tmp_path: pathlib.Path):
-    for number in range(1007):
-        (tmp_path / f"{number:04}.txt").touch()
-    with pytest.raises(
-        InputNotFoundError, match=r"contains 0000.txt, .*0004.txt and 1,002 more\.$"
-    ):
-        table._folder(str(tmp_path), "cola")
-
-
 def test_mistakes(runs: pathlib.Path, tmp_path: pathlib.Path):
     def of(**changes: str) -> TableOptions:
         values = {"runs": (f"{runs}/*",), "tasks": "cola", "data_dir": str(tmp_path)}
         return TableOptions(**values | changes, output=str(tmp_path / "t"))
 
-    with pytest.raises(InputNotFoundError, match=r"no folder cola in .*which contains runs"):
+    with pytest.raises(
+        InputNotFoundError, match=r"no folder cola in .*itself .*which contains runs"
+    ):
         table.main(of())
     with pytest.raises(InputError, match="unknown task `colla`. Did you mean cola"):
         table.main(of(tasks="colla"))

@@ -65,7 +65,9 @@ def test_predictions_of_lines_and_of_parts(runs, tmp_path):
     tags = [line.split("\t") for line in submission.read_text().split("\n") if line]
     assert [token for token, _ in tags] == ["An", "apple", "from", "New", "York", "Ann"]
     assert {tag for _, tag in tags} <= set(SECTION.tags)
-    assert len(out.read_text().splitlines()) == 2
+    header, *spans = out.read_text().splitlines()
+    assert header == "index\tstart\tend\tlabel\tscore\ttext"
+    assert {span.split("\t")[0] for span in spans} <= {"0", "1"}
     (tmp_path / "in.txt").write_text('{"text": 3}\n')
     with pytest.raises(InputError, match="in.txt:1: text must be .* be a text, or a JSON object"):
         predict.main(predict.PredictOptions(runs[0], str(tmp_path / "in.txt")))

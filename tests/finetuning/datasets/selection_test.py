@@ -8,10 +8,10 @@ import random
 import pytest
 
 from albert_tf.runtime.errors import ConfigError, InputError, InputNotFoundError
-from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample
+from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample, TokenExample
 from finetuning.datasets import OWN, TASKS
 from finetuning.datasets.race import RACE
-from finetuning.datasets.selection import limited, read_part, split, with_dev
+from finetuning.datasets.selection import InDocuments, limited, read_part, split, with_dev
 from finetuning.datasets.squad import SQUAD
 from finetuning.datasets.task import Reading, Source
 from tests.finetuning.datasets.race_test import archive, passage, write
@@ -49,6 +49,60 @@ def test_pairs_and_contexts_stay_together():
     for questions in (spans, choices):
         train, dev = ({each.context for each in part} for part in split(questions, 0.3))
         assert dev and not train & dev
+
+
+def in_documents(count: int) -> InDocuments:
+    """Documents of ten sentences."""
+    numbers = [i // 10 for i in range(10 * count)]
+    return InDocuments([TokenExample(f"text {i}") for i in range(10 * count)], numbers)
+
+
+def test_documents_stay_whole(capsys):
+    examples = in_documents(20)
+    train, dev = split(examples, 0.1)
+    held_out = {int(each.text[5:]) // 10 for each in dev}
+    assert len(held_out) == 2 and len(dev) == 20 and len(train) == 180
+    turned = InDocuments(
+        [each for i in reversed(range(20)) for each in examples[10 * i : 10 * i + 10]],
+        examples.documents,
+    )
+    assert set(split(turned, 0.1)[1]) == set(dev) < set(split(examples, 0.2)[1])
+    assert len(split(in_documents(5), 1e-9)[1]) == 10  # at least one
+    repeated = InDocuments([examples[0]] * 3 + examples[1:6], range(8))
+    for fraction in (0.1, 0.3, 0.5, 0.7):
+        assert split(repeated, fraction)[1].count(examples[0]) in (0, 3)
+    with_dev(source(dev_fraction=0.1), examples, {"dev": absent})
+    said = "dev: 20 of 200 training examples, whole documents (--dev_fraction=0.1)\n"
+    assert capsys.readouterr().out == said
+
+
+def test_few_documents_are_divided(capsys):
+    train, dev = with_dev(source(dev_fraction=0.3), in_documents(4), {"dev": absent})
+    assert (train, dev["dev"]) == split(list(in_documents(4)), 0.3)
+    assert "note: 4 documents are too few to keep each of them whole" in capsys.readouterr().out
+    with_dev(source(dev_fraction=0.3), in_documents(1), {"dev": absent})
+    assert "note" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "mark", "row"),
+    [
+        ("train.conll", "-DOCSTART- O\n\n", "{} B-x\n"),
+        ("train.conllu", "# newdoc id = 1\n", "1\t{}\t_\tNOUN\n"),
+    ],
+)
+def test_documents_of_conll_files(tmp_path: pathlib.Path, name: str, mark: str, row: str):
+    """Seven documents of five sentences; the first mark follows no blank line."""
+    sentences = [row.format(f"d{i // 5}-{i}") + "\n" * (i != 4) for i in range(35)]
+    text = "".join(mark * (i % 5 == 0) + each for i, each in enumerate(sentences))
+    (tmp_path / name).write_text(text)
+    task = TASKS["token_classification"]
+    made = Source(str(tmp_path), reading=Reading(dev_fraction=0.3))
+    data = task.read(made)
+    train, dev = ({each.text[:2] for each in part} for part in (data.train, data.dev["dev"]))
+    assert len(train) == 5 and len(dev) == 2 and not train & dev
+    assert len(data.train) == 25 and len(data.dev["dev"]) == 10
+    assert read_part(task, made, "dev", data.task) == data.dev["dev"]
 
 
 def test_a_dev_part_is_used_or_made(capsys):
