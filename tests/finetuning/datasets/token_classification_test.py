@@ -14,15 +14,10 @@ from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.examples import TokenExample
 from albert_tf.tasks.tokens.model import TokenTask
 from finetuning.datasets import TASKS
+from finetuning.datasets.conll_tags import example_of, spans_of, unbegun
 from finetuning.datasets.entity_scores import counts_by_label, score_entities
 from finetuning.datasets.task import Reading, Source
-from finetuning.datasets.token_files import (
-    Sentence,
-    example_of,
-    read_conll,
-    spans_of,
-    unbegun,
-)
+from finetuning.datasets.token_files import Sentence, read_conll
 
 TASK = TASKS["token_classification"]
 CONLL = "-DOCSTART- O\n\nIn O\nNew B-place\nYork I-place\n. O\n\t\nAnn B-person\n"
