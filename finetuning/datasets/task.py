@@ -19,8 +19,8 @@ class Reading(Bounded):
       text_column: in a user's own table, the column of the text or the two columns of a pair.
         Empty: `text`, or `text_a` and `text_b`. In CoNLL columns, a number counted from 0.
       label_column: in a user's own table, the column of the label.
-      column_separator: the separator of CoNLL columns. Empty: a tab if the file has any, else runs
-        of spaces. A space: runs of spaces.
+      column_separator: the separator of CoNLL columns. Empty: a tab if most lines have one, else
+        runs of spaces and tabs. A space: runs of spaces.
       dev_fraction: the share of the training examples that serves as the dev part; 0 if the dataset
         has one.
       max_train_examples: the most training examples to use. None: all.

@@ -2,6 +2,7 @@
 
 import collections
 import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -120,7 +121,8 @@ def _read(
             print(
                 f"{path}:{unbegun[0]}: the first of {len(unbegun):,} tags I-X or E-X that begin an "
                 "entity, because no entity of X precedes them; conlleval and seqeval read them so "
-                "too. If your data is IOB2, correct them."
+                "too. If your data is IOB2, correct them.",
+                file=sys.stderr,
             )
     for each in sentences:
         for begin, _, label in conll_tags.spans_of(each.tags or (), scheme):
