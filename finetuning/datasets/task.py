@@ -8,6 +8,7 @@ from typing import Annotated, Any, Protocol
 from albert_tf.runtime.bounds import POSITIVE, Bounded, between
 from albert_tf.runtime.errors import InputError
 
+_MOST_NAMES = 10  # in a message
 Prediction = dict[str, Any]  # of one example, from `decode` of the task's kind
 
 
@@ -137,6 +138,12 @@ class Task(Protocol):
         self, path: str, predictions: Sequence[Prediction], examples: Sequence[Any]
     ) -> None:
         """Write the leaderboard's file."""
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names for a message: "a, b, c", or the first ten "and 17 more"."""
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def require_section(name: str, task: Any, **expected: Any) -> None:

@@ -14,7 +14,7 @@ from finetuning.datasets import conll_tags, token_files
 from finetuning.datasets.entity_scores import score_entities
 from finetuning.datasets.selection import limited, with_dev
 from finetuning.datasets.table_files import find
-from finetuning.datasets.task import Data, Prediction, Source, require_section
+from finetuning.datasets.task import Data, Prediction, Source, listed, require_section
 
 
 class TokenClassification:
@@ -137,7 +137,7 @@ def _require_known(label: str, task: TokenTask | None, location: str) -> None:
     if task is not None and label not in task.labels:
         raise InputError(
             f"{location}: label {label!r} does not occur in the training part, which has "
-            f"{', '.join(task.labels)}. Correct or remove it."
+            f"{listed(task.labels)}. Correct or remove it."
         )
 
 
