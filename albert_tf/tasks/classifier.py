@@ -13,7 +13,7 @@ from albert_tf.models.layers import common
 from albert_tf.runtime.bounds import Bounded, at_least, between, one_of
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.tasks.examples import TextExample
-from albert_tf.tasks.features import LONG_TEXTS, TextFeatures, divided, pack
+from albert_tf.tasks.features import LONG_TEXTS, TextFeatures, pack, split_windows
 from albert_tf.tasks.task_model import TaskModel, head_dense, require_labels
 from albert_tf.text.tokenizer import Tokenizer
 
@@ -145,7 +145,7 @@ def featurize_texts(
         second = tokenizer.encode_batch([example.second or "" for example in examples])
     row: np.ndarray = np.arange(len(examples), dtype=np.int32)
     if task.long_texts != "cut":
-        first, row = divided(first, task.seq_length - 2)
+        first, row = split_windows(first, task.seq_length - 2)
     sequences = pack(first, second, task.seq_length, tokenizer.special)
     features = TextFeatures(sequences, task.seq_length, example=row)
     labels = [example.label for example in examples]

@@ -189,15 +189,15 @@ class TextFeatures(Features):
 
     def totals(self) -> dict[str, int]:
         """Return the numbers for `length_notes`, those of windows too."""
-        divided = int(np.count_nonzero(np.bincount(self.example) > 1))
-        return super().totals() | {"divided": divided, "units": len(self)}
+        split = int(np.count_nonzero(np.bincount(self.example) > 1))
+        return super().totals() | {"split": split, "units": len(self)}
 
     def length_notes(self, totals: Mapping[str, int]) -> list[str]:
         """Return notes on texts that are truncated or read in windows, one line each."""
         notes = super().length_notes(totals)
-        if totals["divided"]:
+        if totals["split"]:
             notes.append(
-                f"{totals['divided']:,} of {totals['examples']:,} texts are longer than "
+                f"{totals['split']:,} of {totals['examples']:,} texts are longer than "
                 f"task.seq_length={self.seq_length} and are read in windows, "
                 f"{totals['units']:,} in all"
             )
@@ -216,12 +216,12 @@ class TextFeatures(Features):
         return np.add.reduceat(values, starts, axis=0) / counts.reshape(shape)
 
 
-def divided(
+def split_windows(
     rows: Sequence[list[int]], limit: int | np.ndarray
 ) -> tuple[list[list[int]], np.ndarray]:
-    """Divide rows that are longer than `limit` into the fewest parts of about the same length.
+    """Split rows that are longer than `limit` into the fewest windows of about the same length.
 
-    Return the parts, and the index of the row of each, int32. There may be a limit for each row.
+    Return the windows, and the index of the row of each, int32. There may be a limit for each row.
     """
     limits = np.broadcast_to(limit, len(rows)).tolist()
     parts: list[list[int]] = []

@@ -17,7 +17,7 @@ from albert_tf.runtime.bounds import Bounded, at_least, between, one_of
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.classifier import average_logits
 from albert_tf.tasks.examples import ChoiceExample
-from albert_tf.tasks.features import LONG_TEXTS, Sequences, TextFeatures, divided, pack
+from albert_tf.tasks.features import LONG_TEXTS, Sequences, TextFeatures, pack, split_windows
 from albert_tf.tasks.task_model import TaskModel, head_dense
 from albert_tf.text.tokenizer import Tokenizer
 
@@ -124,7 +124,7 @@ def featurize_choices(
     parts, unit = [contexts[example.context] for example in examples], np.arange(len(examples))
     if task.long_texts != "cut" and examples:
         longest = np.maximum.reduceat([*map(len, second)], np.cumsum(counts) - counts)
-        parts, unit = divided(parts, max_pieces - longest)
+        parts, unit = split_windows(parts, max_pieces - longest)
     # The rows of `questions` for each unit.
     rows = ragged_ranges((np.cumsum(counts) - counts)[unit], counts[unit]).tolist()
     counts = counts[unit]

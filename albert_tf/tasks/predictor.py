@@ -100,7 +100,13 @@ class Predictor:
 def load_predictor(path: str) -> Predictor:
     """Load the fine-tuned run in a folder for prediction.
 
-    The errors are those of `Predictor`.
+    >>> load_predictor("runs/names")(["Ann met Bo."])[0]["entities"]  # token_classification
+    >>> load_predictor("runs/emotions")(["What a day!"])[0]["labels"]  # multi_label
+    >>> question = albert_tf.ChoiceExample("Who wrote Emma?", "", ("Jane Austen", "George Eliot"))
+    >>> load_predictor("runs/questions")([question])[0]["label"]  # multiple_choice: "A" or "B"
+
+    A pair of texts is a `TextExample`, a question of SQuAD a `SpanExample`. The errors are those of
+    `Predictor`.
     """
     return Predictor(path)
 

@@ -19,10 +19,10 @@ from finetuning.datasets.table_files import (
     find,
     note_if_quoted,
     open_table,
-    tfds_rows,
     write_predictions,
 )
 from finetuning.datasets.task import Data, Prediction, Source, require_section
+from finetuning.datasets.tfds_rows import tfds_rows
 
 # The files' names for the columns `label`, `sentence1` and `sentence2` of the table below.
 ALIASES = {

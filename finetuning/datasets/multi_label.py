@@ -12,7 +12,7 @@ from albert_tf.tasks.multi_label import MultiLabelTask, label_indices
 from finetuning.datasets.multi_label_metrics import score_label_sets
 from finetuning.datasets.selection import limited, with_dev
 from finetuning.datasets.table_files import Table, as_text, write_predictions
-from finetuning.datasets.task import Data, Prediction, Reading, Source, require_section
+from finetuning.datasets.task import Data, Prediction, Reading, Source, listed, require_section
 from finetuning.datasets.text_classification import PAIR, open_part, text_columns
 
 # `file:line`, text and second text, and the labels if the part has labels.
@@ -63,7 +63,7 @@ class MultiLabel:
         found = {i for examples in dev.values() for each in examples for i in label_indices(each)}
         if absent := [name for i, name in enumerate(task.labels) if i not in found]:
             print(
-                f"note: no dev example has the label {', '.join(absent)}, whose F1 score is then 0."
+                f"note: no dev example has the label {listed(absent)}, whose F1 score is then 0."
                 + (" Raise --dev_fraction." if source.reading.dev_fraction else "")
             )
         return Data(task, train, dev)
@@ -156,7 +156,8 @@ def _examples(rows: Rows, task: MultiLabelTask) -> list[TextExample]:
         if unknown := [name for name in labels or () if name not in number]:
             raise InputError(
                 f"{location}: label {unknown[0]!r} does not occur in the training part, which has "
-                f"{', '.join(number)}. Correct or remove the row."
+                f"{listed(task.labels)}. Correct or remove the row; between several labels, put "
+                "--label_separator (by default a comma)."
             )
         known = None if labels is None else tuple(sorted(number[name] for name in labels))
         examples.append(TextExample(*texts, known))

@@ -12,6 +12,8 @@ import numpy as np
 from albert_tf.tasks.multi_label import THRESHOLD, indicators
 from finetuning.datasets.metrics import require_known
 
+MIN_TEXTS = 5  # from which a label has a threshold of its own
+
 
 def score_label_sets(
     predictions: Sequence[Mapping[str, Any]], examples: Sequence[Any]
@@ -117,12 +119,16 @@ def best_thresholds(
     """Return a threshold for each label.
 
     It is the one that is best for the micro F1 of all labels, or with `per_label` for the label's
-    own F1. A label without a true answer has the common threshold also then.
+    own F1. A label in fewer than MIN_TEXTS texts has the common threshold also then.
     """
     common = best_threshold(probabilities.ravel(), answers.ravel())
-    if not per_label:
-        return (common,) * answers.shape[1]
+    own = has_own_threshold(answers) if per_label else np.zeros(answers.shape[1], bool)
     return tuple(
-        best_threshold(probabilities[:, i], answers[:, i]) if answers[:, i].any() else common
-        for i in range(answers.shape[1])
+        best_threshold(probabilities[:, i], answers[:, i]) if is_own else common
+        for i, is_own in enumerate(own)
     )
+
+
+def has_own_threshold(answers: np.ndarray) -> np.ndarray:
+    """Return which labels are in enough texts for thresholds of their own, bool [C]."""
+    return answers.sum(axis=0) >= MIN_TEXTS

@@ -63,7 +63,10 @@ def _examples(source: Source, part: str, to_predict: bool = False) -> Iterator[C
             f"and those of the options. Received: {', '.join(source.reading.text_column)}. Rename "
             "the columns."
         )
-    remedy = "Rename the columns, or train with --label_column."
+    remedy = (
+        "Rename the columns (for the options: option_a, option_b and so on; in JSON lines, a list "
+        "`options`), or train with --label_column."
+    )
     table = open_part(source, part, optional=("context",))
     table = dataclasses.replace(table, remedy=remedy)
     label = source.reading.label_column

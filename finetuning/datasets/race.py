@@ -18,8 +18,9 @@ from finetuning.datasets.choices import (
 )
 from finetuning.datasets.glue import paper_settings
 from finetuning.datasets.selection import limited, with_dev
-from finetuning.datasets.table_files import lines_of, parse_json, tfds_rows
+from finetuning.datasets.table_files import lines_of, parse_json
 from finetuning.datasets.task import Data, Source, require_section
+from finetuning.datasets.tfds_rows import tfds_rows
 
 LEVELS = ("middle", "high")
 MERGED = ("all.txt", "all.txt.gz")  # as google-research/albert reads it

@@ -7,8 +7,9 @@ from typing import Any
 
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.examples import SpanExample
-from finetuning.datasets.table_files import find, lines_of, parse_json, tfds_rows
+from finetuning.datasets.table_files import find, lines_of, parse_json
 from finetuning.datasets.task import Source
+from finetuning.datasets.tfds_rows import tfds_rows
 
 _SQUAD = (
     "SQuAD's layout: data[].paragraphs[] with context and qas[], whose items have id, question and "

@@ -5,6 +5,7 @@ them, only tabs separate cells and quotes are text. In JSON lines, each line is 
 are the columns.
 """
 
+import codecs
 import contextlib
 import csv
 import dataclasses
@@ -20,12 +21,17 @@ from typing import Any, cast
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError, reading
 from albert_tf.runtime.outputs import new_file
-from data.corpora.readers import tfds_builder
 
 Records = Iterator[tuple[int, list[Any]]]  # line number from 1, cells
 Rows = Iterator[tuple[str, list[Any]]]  # `file:line`, cells: texts, but for unchecked columns
 _OTHER = {".tsv": (",", ".csv"), ".csv": ("\t", ".tsv")}  # what a file may be by mistake
 _FIRST_ROWS = 5  # that tell whether a file is quoted
+_BYTE_ORDER_MARKS = {  # that of UTF-16 in little-endian order begins that of UTF-32
+    codecs.BOM_UTF32_LE: "UTF-32",
+    codecs.BOM_UTF32_BE: "UTF-32",
+    codecs.BOM_UTF16_LE: "UTF-16",
+    codecs.BOM_UTF16_BE: "UTF-16",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,9 +176,12 @@ def lines_of(path: str) -> Iterator[tuple[int, str]]:
             for number, line in enumerate(file, start=1):  # noqa: B007
                 yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
+        begin = error.object if number == 1 else b""
+        marked = [name for mark, name in _BYTE_ORDER_MARKS.items() if begin.startswith(mark)]
+        found = f"its byte order mark is that of {marked[0]}" if marked else error
         raise InputError(
-            f"{path}:{number} must be UTF-8: {error}. Convert the file, for example with iconv -t "
-            "UTF-8."
+            f"{path}:{number} must be UTF-8: {found}. Convert the file, for example with iconv -f "
+            f"{marked[0] if marked else 'WINDOWS-1252'} -t UTF-8."
         ) from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise InputError(
@@ -323,24 +332,6 @@ _READERS: dict[str, Callable[[str], Records]] = {
     ".jsonl": _jsonl,
 }
 FORMATS = tuple(_READERS)
-
-
-def tfds_rows(name: str, data_dir: str | None, split: str) -> tuple[Any, list[dict[str, Any]]]:
-    """Return the features and the rows of a dataset prepared by TFDS; nothing is downloaded.
-
-    Raises:
-      InputNotFoundError: TFDS has prepared no dataset of this name, or it has no such split.
-      InputError: the name is invalid, or `data_dir` is in a bucket.
-    """
-    import tensorflow_datasets as tfds
-
-    builder = tfds_builder(name, data_dir, "--tfds")
-    if split not in builder.info.splits:
-        raise InputNotFoundError(
-            f"--tfds: {name} must have a split {split!r}. Received: {sorted(builder.info.splits)}."
-        )
-    dataset = builder.as_dataset(split=split, shuffle_files=False)
-    return builder.info.features, list(tfds.as_numpy(dataset))
 
 
 def write_predictions(path: str, predictions: Sequence[str]) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Protocol
 from albert_tf.runtime.bounds import POSITIVE, Bounded, between
 from albert_tf.runtime.errors import InputError
 
+_MOST_NAMES = 10  # in a message
 Prediction = dict[str, Any]  # of one example, from `decode` of the task's kind
 
 
@@ -19,8 +20,8 @@ class Reading(Bounded):
       text_column: in a user's own table, the column of the text or the two columns of a pair.
         Empty: `text`, or `text_a` and `text_b`. In CoNLL columns, a number counted from 0.
       label_column: in a user's own table, the column of the label.
-      column_separator: the separator of CoNLL columns. Empty: a tab if the file has any, else runs
-        of spaces. A space: runs of spaces.
+      column_separator: the separator of CoNLL columns. Empty: a tab if most lines have one, else
+        runs of spaces and tabs. A space: runs of spaces.
       dev_fraction: the share of the training examples that serves as the dev part; 0 if the dataset
         has one.
       max_train_examples: the most training examples to use. None: all.
@@ -137,6 +138,12 @@ class Task(Protocol):
         self, path: str, predictions: Sequence[Prediction], examples: Sequence[Any]
     ) -> None:
         """Write the leaderboard's file."""
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names for a message: "a, b, c", or the first ten "and 17 more"."""
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def require_section(name: str, task: Any, **expected: Any) -> None:

@@ -11,7 +11,7 @@ from albert_tf.tasks.examples import TextExample
 from finetuning.datasets import metrics
 from finetuning.datasets.selection import limited, with_dev
 from finetuning.datasets.table_files import FORMATS, Table, find, open_table, write_predictions
-from finetuning.datasets.task import Data, Prediction, Source, require_section
+from finetuning.datasets.task import Data, Prediction, Source, listed, require_section
 
 SINGLE, PAIR = ("text",), ("text_a", "text_b")
 # `file:line`, text and second text, and the label if the part has labels.
@@ -53,7 +53,7 @@ class TextClassification:
         found = {example.label for examples in dev.values() for example in examples}
         if absent := [label for i, label in enumerate(task.labels) if i not in found]:
             print(
-                f"note: no dev example has the label {', '.join(absent)}, so the dev scores do not "
+                f"note: no dev example has the label {listed(absent)}, so the dev scores do not "
                 "count it." + (" Raise --dev_fraction." if source.reading.dev_fraction else "")
             )
         return Data(task, train, dev)
@@ -148,7 +148,7 @@ def _examples(rows: Rows, task: ClassifierTask) -> list[TextExample]:
         if label is not None and label not in number:
             raise InputError(
                 f"{location}: label {label!r} does not occur in the training part, which has "
-                f"{', '.join(number)}. Correct or remove the row."
+                f"{listed(task.labels)}. Correct or remove the row."
             )
         examples.append(TextExample(*texts, None if label is None else number[label]))
     return examples

@@ -2,6 +2,7 @@
 
 import collections
 import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -9,11 +10,11 @@ from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.outputs import new_file
 from albert_tf.tasks.examples import TokenExample
 from albert_tf.tasks.tokens.model import TokenTask
-from finetuning.datasets import token_files
+from finetuning.datasets import conll_tags, token_files
 from finetuning.datasets.entity_scores import score_entities
 from finetuning.datasets.selection import InDocuments, limited, with_dev
 from finetuning.datasets.table_files import find
-from finetuning.datasets.task import Data, Prediction, Source, require_section
+from finetuning.datasets.task import Data, Prediction, Source, listed, require_section
 
 
 class TokenClassification:
@@ -106,7 +107,7 @@ def _read(
                 _require_known(label, task, location)
         return located, [0] * len(located), "spans"
     sentences = token_files.read_conll(path, source.reading)
-    scheme = token_files.scheme_of(path, sentences)
+    scheme = conll_tags.scheme_of(path, sentences)
     if task is not None and scheme != "prefixes":
         scheme = "words" if task.scheme == "words" else "io"
     if scheme == "io" and task is None:
@@ -115,20 +116,19 @@ def _read(
             "neighbors with the same tag are one entity."
         )
     if scheme == "prefixes":
-        unbegun = [
-            each.lines[i] for each in sentences for i in token_files.unbegun(each.tags or ())
-        ]
+        unbegun = [each.lines[i] for each in sentences for i in conll_tags.unbegun(each.tags or ())]
         if unbegun:
             print(
                 f"{path}:{unbegun[0]}: the first of {len(unbegun):,} tags I-X or E-X that begin an "
                 "entity, because no entity of X precedes them; conlleval and seqeval read them so "
-                "too. If your data is IOB2, correct them."
+                "too. If your data is IOB2, correct them.",
+                file=sys.stderr,
             )
     for each in sentences:
-        for begin, _, label in token_files.spans_of(each.tags or (), scheme):
+        for begin, _, label in conll_tags.spans_of(each.tags or (), scheme):
             _require_known(label, task, f"{path}:{each.lines[begin]}")
     located = [
-        (f"{path}:{each.lines[0]}", token_files.example_of(each, scheme)) for each in sentences
+        (f"{path}:{each.lines[0]}", conll_tags.example_of(each, scheme)) for each in sentences
     ]
     return located, [each.document for each in sentences], scheme
 
@@ -137,7 +137,7 @@ def _require_known(label: str, task: TokenTask | None, location: str) -> None:
     if task is not None and label not in task.labels:
         raise InputError(
             f"{location}: label {label!r} does not occur in the training part, which has "
-            f"{', '.join(task.labels)}. Correct or remove it."
+            f"{listed(task.labels)}. Correct or remove it."
         )
 
 

@@ -4,28 +4,34 @@ In CoNLL columns, each line is a token with its tag, and a blank line ends a sen
 lines, each line is an object with a text and its spans, counted in characters.
 """
 
+import collections
 import dataclasses
+import functools
 import itertools
 import re
+import sys
+import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.examples import TokenExample
+from albert_tf.text.words import in_ranges, word_bounds
 from finetuning.datasets.table_files import lines_of, parse_json
 from finetuning.datasets.task import Reading
 
 CONLL = (".conll", ".conllu", ".bio", ".txt", ".tsv")
 FORMATS = (*CONLL, ".jsonl")
-_PEEKED_LINES = 100  # that tell whether tabs separate the columns
+_PEEKED_LINES = 100  # that tell the separator and the number of the columns
+_LONG_SENTENCE = 100  # tokens; a longer one is due a note if it is the whole file
 _BLANKS = " \t\r\n"  # other white space, such as U+00A0, may be a token or in one
 # What lies between runs of spaces and tabs, or between runs of spaces, by separator.
 _BETWEEN_RUNS = {"": re.compile(r"[^ \t]+"), " ": re.compile("[^ ]+")}
-_TURNED = re.compile(r"[BIESbies]_.+|.+[-_][BIESbies]|[bies]-.+")
-_HEADERS = ("tag", "tags", "label", "labels", "ner", "ner_tag", "ner_tags", "pos")
-_PREFIXED = re.compile(r"([BIESLU])-(.+)")
-_UNIFIED = {"L": "E", "U": "S"}  # BILOU's names of BIOES's prefixes
 _SPANS = ("entities", "label", "labels", "spans")  # keys of the spans in JSON lines
+_COVERED = ("text", "word")  # keys of the text that a span covers
+_OFFSETS = "Offsets count characters (Unicode code points), not bytes"
 Span = tuple[int, int, str]
 
 
@@ -49,15 +55,15 @@ class Sentence:
 def read_conll(path: str, reading: Reading) -> list[Sentence]:
     """Return the sentences of a file of CoNLL columns.
 
-    Tabs separate the columns if the file has any, otherwise runs of spaces, unless the reading
-    names a separator. By default the token is the first column and the tag the last one; in .conllu
-    files they are FORM and UPOS, where `_` is no tag. A blank line and -DOCSTART- end a sentence.
-    Lines that begin with # and have another number of columns than tokens are comments, and so are
-    all those of .conllu files, whose ranges and empty nodes are skipped.
+    Tabs separate the columns if most lines have one, otherwise runs of spaces and tabs, unless the
+    reading names a separator. By default the token is the first column and the tag the last one; in
+    .conllu files they are FORM and UPOS, where `_` is no tag. A blank line and -DOCSTART- end a
+    sentence. Lines that begin with # and have another number of columns than tokens are comments,
+    and so are all those of .conllu files, whose ranges and empty nodes are skipped.
 
     Raises:
-      InputError: a line has another number of columns than the first token's, or an empty token or
-        tag, or there are no tokens.
+      InputError: a line has another number of columns than most, or an empty token or tag, or there
+        are no tokens.
     """
     is_conllu = path.removesuffix(".gz").endswith(".conllu")
     lines = lines_of(path)
@@ -65,8 +71,8 @@ def read_conll(path: str, reading: Reading) -> list[Sentence]:
     texts = [line for _, line in peeked if not _ends_sentence(line)]
     tokens = [line for line in texts if not line.startswith("#")]
     separator = _separator(reading, tokens or texts)
-    counts = [len(_cells(line, separator)) for line in tokens[:1] or texts]
-    expected = max(counts, default=0)
+    counts = collections.Counter(len(_cells(line, separator)) for line in tokens or texts)
+    expected = max(counts, key=counts.__getitem__, default=0)
     columns = _columns(path, reading, is_conllu)
     sentences: list[Sentence] = []
     sentence = _OpenSentence(path)
@@ -85,13 +91,20 @@ def read_conll(path: str, reading: Reading) -> list[Sentence]:
             continue
         if len(cells) != expected:
             raise InputError(
-                f"{path}:{number}: {_count(cells)}; the first token has {expected}. "
-                "Correct the line, or pass --column_separator."
+                f"{path}:{number}: {_count(cells)}, separated by {_name(separator)}; most lines "
+                f"have {expected}. Correct the line, or pass another --column_separator, such as "
+                "' ' (spaces only) or '\\t'."
             )
         sentence.add(number, cells, columns)
     sentences += sentence.ended()
     if not sentences:
         raise InputError(f"{path} holds no tokens. Write a token and its tag on each line.")
+    if len(sentences) == 1 and len(sentences[0].tokens) > _LONG_SENTENCE:
+        print(
+            f"note: {path} is one sentence of {len(sentences[0].tokens):,} tokens. Put a blank "
+            "line after each sentence.",
+            file=sys.stderr,
+        )
     if is_conllu:
         sentences = [_without_underscores(each) for each in sentences]
     return sentences
@@ -109,7 +122,12 @@ def _separator(reading: Reading, texts: Sequence[str]) -> str:
     given = reading.column_separator.replace("\\t", "\t")
     if given:
         return given if given.strip(" ") else " "
-    return "\t" if any("\t" in text for text in texts) else ""
+    return "\t" if 2 * sum("\t" in text for text in texts) > len(texts) else ""
+
+
+def _name(separator: str) -> str:
+    names = {"": "spaces and tabs", " ": "spaces", "\t": "tabs"}
+    return names.get(separator, repr(separator))
 
 
 def _cells(line: str, separator: str) -> list[str]:
@@ -180,102 +198,6 @@ class _OpenSentence:
         self._rows = []
 
 
-def scheme_of(path: str, sentences: Sequence[Sentence]) -> str:
-    """Return how tags mark entities: `prefixes` (BIO, BIOES and the like), `io` or `words`.
-
-    Tags without prefixes are `io` if one of them is O: neighbors with the same tag are one entity.
-    Otherwise they are `words`: each token has a label of its own.
-
-    Raises:
-      InputError: only some tags have prefixes, or they have them at the end, in lower case or with
-        `_`; or the first line is a header.
-    """
-    first = (sentences[0].tags or ("",))[0]
-    if first.lower() in _HEADERS:
-        raise InputError(
-            f"{path}:{sentences[0].lines[0]} must be a token, not a header. Received: the tag "
-            f"{first!r}. Remove the line."
-        )
-    located: dict[str, int] = {}  # the line on which each tag is first
-    for sentence in sentences:
-        for line, tag in zip(sentence.lines, sentence.tags or (), strict=False):
-            located.setdefault(tag, line)
-    turned = [tag for tag in located if _TURNED.fullmatch(tag)]
-    if turned and not any(map(_PREFIXED.fullmatch, located)):
-        raise InputError(
-            f"{path}:{located[turned[0]]}: tags must have their prefix in front and in capitals, "
-            f"such as B-place. Received: {turned[0]!r}. Rewrite the tags."
-        )
-    entity_tags = [tag for tag in located if tag != "O"]
-    others = [tag for tag in entity_tags if not _PREFIXED.fullmatch(tag)]
-    if entity_tags and not others:
-        return "prefixes"
-    if len(others) == len(entity_tags):
-        return "io" if "O" in located else "words"
-    if any(tag.startswith(("B-", "I-")) for tag in entity_tags):
-        raise InputError(
-            f"{path}:{located[others[0]]}: every tag other than O must begin with B-, I-, E-, S-, "
-            f"L- or U-, as {next(tag for tag in entity_tags if tag not in others)!r} does. "
-            f"Received: {others[0]!r}. Correct it."
-        )
-    return "io" if "O" in located else "words"  # parts of speech may look like prefixes
-
-
-def example_of(sentence: Sentence, scheme: str) -> TokenExample:
-    """Return the tokens, joined by spaces, with the entities that their tags mark."""
-    ends = list(itertools.accumulate(len(token) + 1 for token in sentence.tokens))
-    offsets = tuple(
-        (end - 1 - len(token), end - 1) for token, end in zip(sentence.tokens, ends, strict=True)
-    )
-    text = " ".join(sentence.tokens)
-    if sentence.tags is None:
-        return TokenExample(text, offsets)
-    spans = spans_of(sentence.tags, scheme)
-    entities = tuple((offsets[i][0], offsets[k - 1][1], label) for i, k, label in spans)
-    return TokenExample(text, offsets, entities)
-
-
-def spans_of(tags: Sequence[str], scheme: str) -> list[Span]:
-    """Return the tokens [begin, end) and the label of each entity.
-
-    The tags are read as by conlleval and seqeval: I-X or E-X begins an entity unless the token
-    before it is in one of X.
-    """
-    spans: list[Span] = []
-    previous, label_before = "O", ""
-    for number, tag in enumerate(tags):
-        prefix, label = _split(tag, scheme)
-        begins = prefix in "BS" or previous in "ESO" or label != label_before
-        if label and begins:
-            spans.append((number, number + 1, label))
-        elif label:
-            spans[-1] = (spans[-1][0], number + 1, label)
-        previous, label_before = prefix, label
-    return spans
-
-
-def _split(tag: str, scheme: str) -> tuple[str, str]:
-    """Return the prefix of a tag, one of BIESO, and its label, "" for O."""
-    if scheme == "words":
-        return "S", tag
-    if tag == "O":
-        return "O", ""
-    if scheme == "io":
-        return "I", tag
-    prefix, _, label = tag.partition("-")
-    return _UNIFIED.get(prefix, prefix), label
-
-
-def unbegun(tags: Sequence[str]) -> list[int]:
-    """Return the tokens with an I-X or E-X that no entity of X precedes."""
-    pairs = [_split(tag, "prefixes") for tag in ("O", *tags)]
-    return [
-        number
-        for number, (before, (prefix, label)) in enumerate(itertools.pairwise(pairs))
-        if prefix in "IE" and (before[0] in "ESO" or before[1] != label)
-    ]
-
-
 def read_spans(
     path: str, reading: Reading, allow_empty: bool
 ) -> Iterator[tuple[str, TokenExample]]:
@@ -283,11 +205,13 @@ def read_spans(
 
     The spans are under `entities`, `label`, `labels` or `spans`, or under the reading's own key.
     Each is a list [start, end, label] or an object with these keys. White space at their ends does
-    not count.
+    not count. Print a note if spans begin or end with white space or inside a word.
 
     Raises:
-      InputError: a line is not such an object, or its spans overlap or lie outside the text.
+      InputError: a line is not such an object, or its spans overlap or lie outside the text, or the
+        `text` or `word` of a span is not in its place.
     """
+    inexact: list[str] = []  # descriptions of spans with white space or a part of a word
     text_key = text_key_of(reading.text_column)
     is_default = reading.label_column == "label" or reading.label_column.isdecimal()
     keys = _SPANS if is_default else (reading.label_column,)
@@ -304,8 +228,14 @@ def read_spans(
                 "their tags as CoNLL columns."
             )
         found = next((row[key] for key in keys if key in row), None)
-        spans = None if found is None else _spans(found, text, location)
+        spans = None if found is None else _spans(found, text, location, inexact)
         yield location, TokenExample(text, None, spans)
+    if inexact:
+        print(
+            f"note: {inexact[0]}, the first of {len(inexact):,} spans that begin or end with white "
+            f"space or inside a word. {_OFFSETS}.",
+            file=sys.stderr,
+        )
 
 
 def text_key_of(text_column: Sequence[str]) -> str:
@@ -313,12 +243,12 @@ def text_key_of(text_column: Sequence[str]) -> str:
     return next((name for name in text_column if not name.isdecimal()), "text")
 
 
-def _spans(values: Any, text: str, location: str) -> tuple[Span, ...]:
+def _spans(values: Any, text: str, location: str, inexact: list[str]) -> tuple[Span, ...]:
     if not isinstance(values, list):
         raise InputError(
             f"{location}: the spans must be a list of [start, end, label]. Received: {values!r}."
         )
-    spans = sorted(_span(value, text, location) for value in values)
+    spans = sorted(_span(value, text, location, inexact) for value in values)
     for one, other in itertools.pairwise(spans):
         if other[0] < one[1]:
             raise InputError(
@@ -328,7 +258,7 @@ def _spans(values: Any, text: str, location: str) -> tuple[Span, ...]:
     return tuple(spans)
 
 
-def _span(value: Any, text: str, location: str) -> Span:
+def _span(value: Any, text: str, location: str, inexact: list[str]) -> Span:
     fields = value
     if isinstance(value, dict):
         fields = [value.get(key) for key in ("start", "end", "label")]
@@ -343,7 +273,29 @@ def _span(value: Any, text: str, location: str) -> Span:
     if not covered.strip() or not label.strip():
         raise InputError(
             f"{location}: a span must have a label, and cover text between characters 0 and "
-            f"{len(text)}. Received: {value!r}. Check that offsets count characters, not bytes."
+            f"{len(text)}. Received: {value!r}. {_OFFSETS}."
         )
+    for given in [value.get(key) for key in _COVERED] if isinstance(value, dict) else []:
+        if isinstance(given, str) and _plain(given) != _plain(covered):
+            raise InputError(
+                f"{location}: the span [{start}, {end}] is {covered!r}, but its text is {given!r}. "
+                f"{_OFFSETS}. Correct them, or the text."
+            )
+    sides = [text[max(0, i - 1) : i + 1] for i in (start, end)]
+    if covered != covered.strip() or any(map(_are_one_word, sides)):
+        inexact.append(f"{location}: the span [{start}, {end}] is {covered!r}")
     start += len(covered) - len(covered.lstrip())
     return start, start + len(covered.strip()), label
+
+
+def _plain(text: str) -> str:
+    """Return a text without what tokenizers may change: case, accents and white space."""
+    characters = unicodedata.normalize("NFKD", text.casefold())
+    return "".join(c for c in characters if not c.isspace() and not unicodedata.combining(c))
+
+
+@functools.cache
+def _are_one_word(pair: str) -> bool:
+    """Return True for two characters that belong to one word if one follows the other."""
+    codes = np.array([ord(character) for character in pair])
+    return len(pair) == 2 and bool(in_ranges(codes, word_bounds()).all())

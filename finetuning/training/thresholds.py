@@ -12,13 +12,17 @@ import numpy as np
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.tasks.multi_label import indicators
 from finetuning.datasets import selection, squad
-from finetuning.datasets.multi_label_metrics import best_thresholds, probabilities_of
+from finetuning.datasets.multi_label_metrics import (
+    MIN_TEXTS,
+    best_thresholds,
+    has_own_threshold,
+    probabilities_of,
+)
 from finetuning.datasets.task import Prediction
 from finetuning.training.config import TrainingConfig
 
 Examples = Sequence[Any]
 Parts = tuple[list[Any], list[Any]]  # the rest, and the held-out examples
-MIN_TEXTS = 5  # held-out texts with a label, from which the label has a threshold of its own
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,17 +54,12 @@ class ThresholdRule:
             f"({count / total:.1%} of {total:,})"
         )
         if per_label:
-            own = has_own_threshold(held_out, len(value))
+            own = has_own_threshold(indicators(held_out, len(value)))
             text += (
                 f"; {np.count_nonzero(~own):,} of {len(own):,} labels are in fewer than "
                 f"{MIN_TEXTS} of them and have the common threshold"
             )
         return f"{text}."
-
-
-def has_own_threshold(held_out: Examples, num_labels: int) -> np.ndarray:
-    """Return which labels are in enough held-out texts for thresholds of their own, bool [C]."""
-    return indicators(held_out, num_labels).sum(axis=0) >= MIN_TEXTS
 
 
 def _hold_out_texts(examples: Examples, share: float) -> Parts:
@@ -78,11 +77,7 @@ def _best_for_labels(
 ) -> tuple[float, ...]:
     probabilities: np.ndarray = probabilities_of(predictions)
     answers = indicators(examples, probabilities.shape[1])
-    common = best_thresholds(probabilities, answers, per_label=False)
-    if not per_label:
-        return common
-    own = best_thresholds(probabilities, answers, per_label=True)
-    return tuple(np.where(has_own_threshold(examples, len(own)), own, common).tolist())
+    return best_thresholds(probabilities, answers, per_label)
 
 
 RULES = {

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 
 import numpy as np
 import pytest
@@ -10,9 +11,13 @@ from scipy.special import softmax
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.tasks.classifier import average_logits
 from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample
+from albert_tf.tasks.multi_label import MultiLabelTask
+from albert_tf.tasks.multiple_choice import MultipleChoiceTask
 from albert_tf.tasks.predictor import load_predictor
+from albert_tf.tasks.tokens.model import TokenTask
 from finetuning import ensemble, predict
 from finetuning.predict import PredictOptions, _example
+from tests.finetuning.untrained import leave_run, leave_weights
 
 
 def ask(
@@ -52,6 +57,25 @@ def test_asking_in_python(tuned: pathlib.Path):
             InputError, match=f"a list of albert_tf.TextExample or strings. Received: {received}"
         ):
             predictor(wrong)
+
+
+def test_the_snippet_of_the_docs(start: str, tmp_path: pathlib.Path, monkeypatch, capsys):
+    """With untrained runs."""
+    page = (pathlib.Path(__file__).parents[2] / "docs" / "python.md").read_text(encoding="utf-8")
+    snippets = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (snippet,) = (each for each in snippets if "load_predictor" in each)
+    tasks = {
+        "names": TokenTask(("person", "place"), seq_length=64),
+        "emotions": MultiLabelTask(labels=("joy", "surprise"), seq_length=64),
+        "questions": MultipleChoiceTask(seq_length=64),
+    }
+    for name, task in tasks.items():
+        leave_weights(leave_run(start, tmp_path / "runs" / name, name, task), seed=1)
+    monkeypatch.chdir(tmp_path)
+    exec(snippet, {})
+    *_, emotions, question = capsys.readouterr().out.splitlines()
+    assert "'surprise': 0." in emotions
+    assert question.startswith(("A Jane Austen [0.", "B George Eliot [0.", "C Anne Bronte [0."))
 
 
 def test_an_empty_text_is_answered(tuned: pathlib.Path, tmp_path: pathlib.Path):

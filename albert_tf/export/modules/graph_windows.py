@@ -26,7 +26,7 @@ class GraphWindows(NamedTuple):
 
 
 def equal_parts(name: str, sizes: tf.Tensor, limit: int | tf.Tensor) -> tuple[tf.Tensor, ...]:
-    """Divide texts, as `tasks.features.divided` does, in a graph.
+    """Split texts, as `tasks.features.split_windows` does, in a graph.
 
     Args:
       name: the input that holds the texts, for messages.

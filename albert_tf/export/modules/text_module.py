@@ -108,7 +108,7 @@ class TextModule(tf.Module):
     def _in_windows(
         self, text: tf.Tensor, predict: Callable[[dict[str, tf.Tensor]], Answer]
     ) -> tf.Tensor:
-        """Return the pooled values of texts [B], divided as by `features.divided`."""
+        """Return the pooled values of texts [B], split as by `features.split_windows`."""
         ids = self._tokenizer(text)
         row, begin, end = equal_parts("text", ids.row_lengths(), self._seq_length - 2)
         first = tf.gather(ids.row_starts(), row) + begin

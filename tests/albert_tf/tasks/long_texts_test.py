@@ -15,7 +15,7 @@ from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.tasks.classifier import ClassifierTask, decode_labels, featurize_texts
 from albert_tf.tasks.examples import ChoiceExample, TextExample
-from albert_tf.tasks.features import divided
+from albert_tf.tasks.features import split_windows
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.multi_label import MultiLabelTask, decode_label_sets, featurize_label_sets
 from albert_tf.tasks.multiple_choice import (
@@ -35,13 +35,13 @@ def task_of(cls, long_texts="mean", **values):
     return cls(seq_length=5, long_texts=long_texts, **values)
 
 
-def test_rows_are_divided_evenly():
+def test_rows_are_split_evenly():
     rows = [[1, 2, 3], [], list(range(7)), list(range(8))]
-    parts, row = divided(rows, 3)
+    parts, row = split_windows(rows, 3)
     assert parts == [[1, 2, 3], [], [0, 1], [2, 3], [4, 5, 6], [0, 1], [2, 3, 4], [5, 6, 7]]
     assert row.tolist() == [0, 1, 2, 2, 2, 3, 3, 3]
     for limit in (1, 2, 5):
-        for part in divided(rows, limit)[0]:
+        for part in split_windows(rows, limit)[0]:
             assert len(part) <= limit
 
 

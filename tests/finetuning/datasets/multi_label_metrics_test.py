@@ -99,13 +99,17 @@ def test_a_threshold_for_all_or_for_each():
     """Label 0 is right above 0.5; label 1 above 0.25; label 2 never occurs.
 
     For all together, in order: 0.9 right, 0.6 wrong, 0.4 wrong, 0.35 right, 0.3 right, 0.2 wrong:
-    F1 is 2/4, 2/5, 2/6, 4/7, 6/8, 6/9.
+    F1 is 2/4, 2/5, 2/6, 4/7, 6/8, 6/9. Fewer than five texts have the threshold of all.
     """
     probabilities = np.array([[0.9, 0.3, 0.6], [0.4, 0.35, 0.2]])
     answers = np.array([[1, 1, 0], [0, 1, 0]], bool)
     assert best_thresholds(probabilities, answers, False) == pytest.approx((0.25,) * 3)
+    assert best_thresholds(probabilities, answers, True) == pytest.approx((0.25,) * 3)
+    probabilities, answers = np.repeat(probabilities, 5, axis=0), np.repeat(answers, 5, axis=0)
     each = best_thresholds(probabilities, answers, True)
     assert each == pytest.approx((0.65, 0.15, 0.25))
+    each = best_thresholds(probabilities[1:], answers[1:], True)  # label 0 in four texts
+    assert each[0] == each[2] == best_thresholds(probabilities[1:], answers[1:], False)[0]
 
 
 def test_many_thresholds_are_fast():

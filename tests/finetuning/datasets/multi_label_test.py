@@ -116,7 +116,14 @@ def test_other_columns_and_parts(tmp_path):
         ({"train_csv": "text,label\n"}, ("train.csv", "no rows")),
         (
             {"train_csv": TRAIN, "dev_csv": 'text,label\nx,joy\ny,"joy, hate"\n'},
-            ("dev.csv:3", "'hate'", "joy, love"),
+            ("dev.csv:3", "'hate'", "has joy, love. Correct"),
+        ),
+        (
+            {
+                "train_csv": f'text,label\nx,"{",".join("abcdefghijkl")}"\n',
+                "dev_csv": "text,label\ny,a;b\n",
+            },
+            ("'a;b'", "has a, b, c, d, e, f, g, h, i, j and 2 more. Correct", "--label_separator"),
         ),
         ({"train_jsonl": '{"text": "x", "label": null}\n'}, ("train.jsonl:1", "`label`", "None")),
         ({"train_jsonl": '{"text": "x", "label": [["a"]]}\n'}, ("train.jsonl:1", "[['a']]")),

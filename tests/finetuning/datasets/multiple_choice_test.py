@@ -105,6 +105,10 @@ def question(**changes) -> str:
         ({"train_csv": "question,option_a,label\nQ,x,A\n"}, ("train.csv:1", "option_b")),
         ({"train_csv": "question,option_a,option_c,label\nQ,x,y,A\n"}, ("train.csv:1", "option_b")),
         ({"train_csv": "question,option_a,option_b\nQ,x,y\n"}, ("train.csv:1", "label")),
+        (
+            {"train_csv": "question,option_1,option_2,label\nQ,x,y,A\n"},
+            ("option_2", "for the options: option_a, option_b and so on"),
+        ),
         ({"train_csv": HEADER}, ("train.csv", "no rows")),
         ({"train_csv": TRAIN, "dev_csv": DEV + "Q,x,,,,A\n"}, ("dev.csv:3", "two options")),
         ({"train_jsonl": question(options=["so"])}, ("train.jsonl:2", "two options", "['so']")),

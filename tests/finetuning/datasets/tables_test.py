@@ -127,6 +127,12 @@ BAD = {
     "too short": ("a.csv", "text,label\na\n", ["a.csv:2", "1 columns", "quotes"]),
     "empty text": ("a.csv", "text,label\n  ,b\n", ["a.csv:2", "`text` is empty", "remove"]),
     "not UTF-8": ("a.tsv", "text\tlabel\na\tb\ncafé\tb\n".encode("latin-1"), ["a.tsv:3", "UTF-8"]),
+    "UTF-16": (
+        "a.tsv",
+        "text\tlabel\n".encode("utf-16"),
+        ["a.tsv:1", "that of UTF-16", "iconv -f UTF-16 -t UTF-8"],
+    ),
+    "UTF-32": ("a.tsv.gz", gzip.compress("text".encode("utf-32")), ["iconv -f UTF-32 -t UTF-8"]),
     "open quote": ("a.csv", 'text,label\na,b\n"c,d\n', ["a.csv:3", "quotes"]),
     "no JSON": ("a.jsonl", '{"text": "a", "label": "b"}\nc\n', ["a.jsonl:2", "JSON"]),
     "no object": ("a.jsonl", '["text", "label"]\n', ["a.jsonl:1", "object"]),

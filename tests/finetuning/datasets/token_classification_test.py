@@ -14,17 +14,13 @@ from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.examples import TokenExample
 from albert_tf.tasks.tokens.model import TokenTask
 from finetuning.datasets import TASKS
+from finetuning.datasets.conll_tags import example_of, spans_of, unbegun
 from finetuning.datasets.entity_scores import counts_by_label, score_entities
 from finetuning.datasets.task import Reading, Source
-from finetuning.datasets.token_files import (
-    Sentence,
-    example_of,
-    read_conll,
-    spans_of,
-    unbegun,
-)
+from finetuning.datasets.token_files import Sentence, read_conll
 
 TASK = TASKS["token_classification"]
+BYTES = '{"text": "Åse met Bo.", "entities": [{"start": 9, "end": 11, "label": "P", "%s": "Bo"}]}'
 CONLL = "-DOCSTART- O\n\nIn O\nNew B-place\nYork I-place\n. O\n\t\nAnn B-person\n"
 
 
@@ -60,6 +56,7 @@ def test_conll_columns(tmp_path, capsys):
         ("B-A a z\nI-A b z\n", {"text_column": ("1",), "label_column": "0"}, [[("a b", "A")]]),
         ("a\tB-A\nb c\tI-A\n", {"column_separator": "\\t"}, [[("a b c", "A")]]),
         ("a   x B-A\nb y  I-A\n", {"column_separator": " "}, [[("a b", "A")]]),
+        ("a B-A\nb\tI-A\nc O\n", {}, [[("a b", "A")]]),  # a stray tab
         ("a\tc x B-A\nb y  I-A \n", {"column_separator": " "}, [[("a\tc b", "A")]]),
         ("# id x\tdomain=d\na _ _ B-A\nb _ _ I-A\n", {}, [[("a b", "A")]]),
         ("#begin document (a);\na B-A\n-DOCSTART- O\nb I-A\n", {}, [[("a", "A")], [("b", "A")]]),
@@ -91,9 +88,15 @@ def test_other_white_space_belongs_to_tokens(tmp_path, given, written):
 
 def test_the_first_tag_that_begins_an_entity_by_itself_is_named(tmp_path, capsys):
     read(tmp_path, "a B-A\nb I-A\n\nc O\nd I-A\ne I-B\n", "a B-A\nb I-A\n")
-    printed = capsys.readouterr().out
+    printed = capsys.readouterr().err
     assert "train.conll:5: the first of 2 tags I-X or E-X that begin an entity" in printed
     assert "If your data is IOB2, correct them." in printed and "dev.conll:" not in printed
+
+
+def test_a_long_file_without_blank_lines(tmp_path, capsys):
+    read(tmp_path, "a B-A\n" * 101, "a B-A\n" * 100)
+    (note,) = capsys.readouterr().err.splitlines()
+    assert "train.conll is one sentence of 101 tokens. Put a blank line after each" in note
 
 
 def test_parts_of_speech_and_conllu(tmp_path):
@@ -137,11 +140,34 @@ def test_json_lines(tmp_path):
     assert test == [TokenExample(""), TokenExample("x")]
 
 
+def test_spans_that_are_not_whole_words_are_counted(tmp_path, capsys):
+    """Between Chinese characters, any place may be the end of a word."""
+    spans = {"我爱北京。": [[2, 4]], "Åse met Bo.": [[0, 3], [9, 11]], "A B-c 😀": [[0, 2], [2, 3]]}
+    rows = [
+        {"text": text, "entities": [[*span, "A"] for span in found]}
+        for text, found in spans.items()
+    ]
+    rows.append({"text": "Åse.", "spans": [{"start": 0, "end": 3, "label": "A", "text": "as e"}]})
+    data = read(
+        tmp_path, "\n".join(map(json.dumps, rows)), '{"text": "a", "entities": []}', "jsonl"
+    )
+    wanted = [["北京"], ["Åse", "o."], ["A", "B"], ["Åse"]]
+    assert entities(data) == [[(text, "A") for text in each] for each in wanted]
+    (note,) = capsys.readouterr().err.splitlines()
+    assert "train.jsonl:2: the span [9, 11] is 'o.', the first of 2 spans that begin or end" in note
+
+
 @pytest.mark.parametrize(
     ("name", "train", "message"),
     [
-        ("conll", "a B-A\nb\n", "train.conll:2: 1 column; the first token has 2"),
-        ("conll", "a B-A\nb c O\n", "train.conll:2: 3 columns; the first token has 2"),
+        ("conll", "a B-A\nb\n", "train.conll:2: 1 column, separated by spaces and tabs; most lin"),
+        ("conll", "a B-A\nb c O\n", "train.conll:2: 3 columns, .*; most lines have 2"),
+        ("conll", "a\n" + "b B-A\n" * 2, "train.conll:1: 1 column, .*; most lines have 2"),
+        (
+            "conll",
+            "a\tO\n" * 2 + "b B-A\n",
+            "conll:3: 1 column, separated by tabs; .* pass another --col",
+        ),
         ("conll", "a\tB-A\n\tO\n", "train.conll:2: the token or its tag is empty"),
         ("conll", "a B-A\nb X-A\n", r"train.conll:2: every tag other than O must begin.*'X-A'"),
         ("conll", "\n\t\n", "train.conll holds no tokens"),
@@ -158,6 +184,16 @@ def test_json_lines(tmp_path):
         ("jsonl", '{"text": "a", "entities": [[0, 2, "A"]]}', "between characters 0 and 1"),
         ("jsonl", '{"text": "a b", "entities": [[1, 2, "A"]]}', "cover text between"),
         ("jsonl", '{"text": "a", "entities": [[0, true, "A"]]}', r"must be \[start, end, label\]"),
+        (
+            "jsonl",
+            BYTES % "text",
+            r"jsonl:1: the span \[9, 11\] is 'o.', but its text is 'Bo'. Off",
+        ),
+        (
+            "jsonl",
+            BYTES % "word",
+            r"jsonl:1: the span \[9, 11\] is 'o.', but its text is 'Bo'. Off",
+        ),
         (
             "jsonl",
             '{"text": "abcd", "entities": [[0, 3, "A"], [2, 4, "B"]]}',
