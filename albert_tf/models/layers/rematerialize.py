@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
+from albert_tf.models.layers import target, xla_internals
+
 # (weights, x, mask, key, number of the layer) -> the layer's output, of x's shape and dtype
 Layer = Callable[
     [Sequence[tf.Tensor], tf.Tensor, tf.Tensor, tf.Tensor | None, tf.Tensor], tf.Tensor
@@ -45,8 +47,9 @@ def run_layers(
 
     @tf.custom_gradient
     def run(x: tf.Tensor, *weights: tf.Tensor) -> tuple[list[tf.Tensor], Callable]:
-        inputs = loops.forward(weights, x)
-        outputs = [tf.reshape(inputs[number], tf.shape(x)) for number in range(1, count + 1)]
+        inputs, last = loops.forward(weights, x)
+        outputs = [tf.reshape(inputs[number], tf.shape(x)) for number in range(1, count)]
+        outputs.append(last)
 
         def gradient(*upstream: tf.Tensor) -> tuple[tf.Tensor, ...]:
             return loops.backward(weights, inputs, upstream[-1])
@@ -87,19 +90,28 @@ class _Loops:
     count: int
     chunks: int
 
-    def forward(self, weights: Sequence[tf.Tensor], x: tf.Tensor) -> tf.Tensor:
-        """Return each layer's input and the last output, [count + 1, chunks, B / chunks, S, H]."""
+    def forward(self, weights: Sequence[tf.Tensor], x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return each layer's input, [count, chunks, B / chunks, S, H], and the last output."""
         parts, last = _split(x, self.chunks), self.count * self.chunks
         # Slot i * chunks + c holds the input of layer i for chunk c.
-        slots = _slots(parts, last + self.chunks)
+        slots = tf.TensorArray(
+            parts.dtype, last, element_shape=parts.shape[1:], clear_after_read=False
+        )
 
-        def body(slot: tf.Tensor, slots: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
-            y = self._apply(weights, slots.read(slot), slot)
-            return slot + 1, slots.write(slot + self.chunks, y)
+        def body(slot: tf.Tensor, slots: tf.TensorArray, state: tf.TensorArray) -> tuple:
+            chunk = slot % self.chunks
+            x = state.read(chunk)
+            y = self._apply(weights, x, slot)
+            return slot + 1, slots.write(slot, x), state.write(chunk, y)
 
-        state = (tf.constant(0), slots)
-        _, slots = tf.while_loop(lambda slot, _: slot < last, body, state, parallel_iterations=1)
-        return tf.reshape(slots.stack(), tf.concat([[self.count + 1], tf.shape(parts)], 0))
+        _, slots, state = tf.while_loop(
+            lambda slot, *_: slot < last,
+            body,
+            (tf.constant(0), slots, _slots(parts, self.chunks)),
+            parallel_iterations=1,
+        )
+        inputs = tf.reshape(slots.stack(), tf.concat([[self.count], tf.shape(parts)], 0))
+        return inputs, tf.reshape(state.stack(), tf.shape(x))
 
     def backward(
         self, weights: Sequence[tf.Tensor], inputs: tf.Tensor, upstream: tf.Tensor
@@ -110,6 +122,8 @@ class _Loops:
         def body(slot: tf.Tensor, gradients: tf.TensorArray, sums: tuple) -> tuple:
             chunk = slot % self.chunks
             x = tf.ensure_shape(inputs[slot // self.chunks, chunk], parts.shape[1:])
+            if target.is_tpu():
+                (x,) = xla_internals.barrier(x)
             with tf.GradientTape() as tape:
                 tape.watch([x, weights])
                 y = self._apply(weights, x, slot)

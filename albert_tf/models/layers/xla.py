@@ -165,9 +165,10 @@ def dropped(x: tf.Tensor, rate: float, key: tf.Tensor) -> tf.Tensor:
     rows, columns = tf.range(tf.size(x) // width), tf.range(width)
     if key.shape[0] == 3:  # a part of the batch: use its rows of the whole batch's mask
         rows += key[2] * tf.size(rows)
-    # Add the key to the rows first: XLA would fold rows + columns into a constant of x's size.
-    rows = tf.reshape(rows * width + key[0], tf.concat([tf.shape(x)[:-1], [1]], 0))
-    bits = _mix(_mix(tf.bitcast(rows + columns, tf.uint32)) ^ tf.bitcast(key[1], tf.uint32))
+    # Rows and columns are hashed alone, so that each element takes only one hash more.
+    rows = _mix(_mix(tf.bitcast(rows + key[0], tf.uint32)) ^ tf.bitcast(key[1], tf.uint32))
+    rows = tf.reshape(rows, tf.concat([tf.shape(x)[:-1], [1]], 0))
+    bits = _mix(rows ^ _mix(tf.bitcast(columns, tf.uint32)))
     kept = x * tf.cast(1 / (1 - rate), x.dtype)
     return tf.where(bits >= tf.constant(round(rate * 2**32), tf.uint32), kept, tf.zeros_like(x))
 
