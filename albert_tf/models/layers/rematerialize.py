@@ -93,7 +93,8 @@ class _Loops:
     def forward(self, weights: Sequence[tf.Tensor], x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Return each layer's input, [count, chunks, B / chunks, S, H], and the last output."""
         parts, last = _split(x, self.chunks), self.count * self.chunks
-        # Slot i * chunks + c holds the input of layer i for chunk c.
+        # Slot i * chunks + c holds the input of layer i for chunk c. The loop writes every slot and
+        # reads none, so that XLA need not clear them first.
         slots = tf.TensorArray(
             parts.dtype, last, element_shape=parts.shape[1:], clear_after_read=False
         )
@@ -122,7 +123,7 @@ class _Loops:
         def body(slot: tf.Tensor, gradients: tf.TensorArray, sums: tuple) -> tuple:
             chunk = slot % self.chunks
             x = tf.ensure_shape(inputs[slot // self.chunks, chunk], parts.shape[1:])
-            if target.is_tpu():
+            if target.is_tpu():  # else XLA reads x from all inputs in each product, beside copies
                 (x,) = xla_internals.barrier(x)
             with tf.GradientTape() as tape:
                 tape.watch([x, weights])
