@@ -47,7 +47,7 @@ from finetuning.reporting import comparison
 from finetuning.training import teacher
 from finetuning.training.config import FinetuneConfig, Plan
 from finetuning.training.distillation_losses import (
-    OfWords,
+    PerWordLoss,
     SigmoidSoftCrossEntropy,
     SoftCrossEntropy,
 )
@@ -257,7 +257,7 @@ class _Distillation:
         soft = SigmoidSoftCrossEntropy if task.kind == "multi_label" else SoftCrossEntropy
         is_soft = self.options.loss == "cross_entropy"
         loss = soft(self.options.temperature) if is_soft else tf_keras.losses.MeanSquaredError()
-        return OfWords(loss, task.words_per_window) if self._is_tokens else loss
+        return PerWordLoss(loss, task.words_per_window) if self._is_tokens else loss
 
 
 def _check(options: DistillOptions) -> None:

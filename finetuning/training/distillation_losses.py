@@ -40,7 +40,7 @@ class SigmoidSoftCrossEntropy(SoftCrossEntropy):
 
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
-class OfWords(tf_keras.losses.Loss):
+class PerWordLoss(tf_keras.losses.Loss):
     """The sum of another loss over the words of a window, divided by `words_per_window`.
 
     `y_true` is float32 [B, T, tags], NaN where the teacher has no output; `y_pred` is [B, S, tags],
@@ -63,7 +63,7 @@ class OfWords(tf_keras.losses.Loss):
         return super().get_config() | {"loss": loss, "words_per_window": self.words_per_window}
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> "OfWords":
+    def from_config(cls, config: dict[str, Any]) -> "PerWordLoss":
         """Build the loss from the result of `get_config`."""
         loss = tf_keras.saving.deserialize_keras_object(config["loss"])
         return cls(**config | {"loss": loss})

@@ -24,7 +24,7 @@ from finetuning.datasets import TASKS
 from finetuning.datasets.task import Source
 from finetuning.reporting.report import fingerprint
 from finetuning.train import FinetuneOptions
-from finetuning.training.distillation_losses import OfWords, SoftCrossEntropy
+from finetuning.training.distillation_losses import PerWordLoss, SoftCrossEntropy
 from finetuning.training.teacher import word_targets
 from tests.finetuning.untrained import leave_run, leave_weights
 
@@ -153,7 +153,7 @@ def test_losses_of_words_by_hand():
     logits = rng.normal(size=[2, 4, 3]).astype(np.float32)
     for loss in (tf_keras.losses.MeanSquaredError(), SoftCrossEntropy(2.0)):
         one, two, three = loss.call(targets[places], logits[places]).numpy()
-        of_words = OfWords.from_config(OfWords(loss, 1.5).get_config())
+        of_words = PerWordLoss.from_config(PerWordLoss(loss, 1.5).get_config())
         found = of_words.call(tf.constant(targets), tf.constant(logits))
         np.testing.assert_allclose(found, [(one + two) / 1.5, three / 1.5], rtol=1e-5)
 

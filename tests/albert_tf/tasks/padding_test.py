@@ -14,7 +14,7 @@ from albert_tf.tasks.regressor import RegressorTask, SequenceRegressor
 from albert_tf.tasks.spans.model import SpanModel, SpanTask
 from albert_tf.tasks.task_model import TaskModel
 from albert_tf.tasks.tokens.model import IGNORED, TokenClassifier, TokenTask
-from finetuning.training.distillation_losses import OfWords, SoftCrossEntropy
+from finetuning.training.distillation_losses import PerWordLoss, SoftCrossEntropy
 
 # [CLS] a a [SEP] b b b [SEP], with padding behind three of four.
 LENGTHS, SIZE = np.array([8, 6, 8, 5]), (4, 10)
@@ -75,7 +75,7 @@ def weights_after_a_step(tiny, name: str) -> list[np.ndarray]:
     tf_keras.utils.set_random_seed(5)
     tiny = tiny.replace(num_layers=2, hidden_dropout=0.0, attention_dropout=0.0)
     model: TaskModel = kind(AlbertEncoder(tiny), task).create_weights()
-    loss = OfWords(SoftCrossEntropy(2.0), 1.0) if "teacher" in name else model.training_losses()
+    loss = PerWordLoss(SoftCrossEntropy(2.0), 1.0) if "teacher" in name else model.training_losses()
     model.compile(tf_keras.optimizers.SGD(1.0), loss)
     inputs = {"input_word_ids": IDS, "input_mask": MASK, "input_type_ids": TYPES}
     inputs = {name: tf.constant(values, tf.int32) for name, values in inputs.items()}
