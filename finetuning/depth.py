@@ -2,12 +2,11 @@
 
     python -m finetuning.depth --run_dir=runs/sst-2 --data_dir=glue/SST-2 --depths=3,6 --patience=2
 
-All layers of an encoder that shares one block are the same, so one set of weights serves at any
-depth; `albert_tf.export --depths=3,6 --patience=2` exports these variants. This command evaluates
-the dev examples at each depth, and with early exit at each patience: a text leaves the encoder once
-that many consecutive layers have left its label unchanged (not for several labels). It also times
-single texts and batches of 32. A run fine-tuned with `--set task.exit_losses=true` scores better at
-small depths.
+The command evaluates the dev examples at each depth. For a classifier whose layers share one block,
+it also does so with early exit at each patience: a text leaves the encoder once that many
+consecutive layers have left its label unchanged (not for several labels). It times single texts and
+batches of 32. A run fine-tuned with `--set task.exit_losses=true` scores better at small depths.
+`albert_tf.export --depths=3,6 --patience=2` exports these variants.
 """
 
 import dataclasses
