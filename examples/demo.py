@@ -2,7 +2,7 @@
 
 The steps are corpus, vocabulary, records, pretraining, evaluation, SavedModels, a prediction by a
 process that cannot import this project, fine-tuning through TF Hub, and predictions of the
-classifier. Then the model that is included, `albert-mini-en`, fills blanks, ranks sentences, and is
+classifier. Then the included model, `albert-mini-en`, fills blanks, ranks sentences, and is
 fine-tuned on the same table. Each step is the command that you would type for your own text.
 Complete steps are skipped.
 """

@@ -72,7 +72,7 @@ class TableOptions(commands.CommandOptions):
     """The command line of `finetuning.table`."""
 
     runs: tuple[str, ...] = commands.option(
-        "comma-separated globs of pretraining runs, names of shipped models, random:RUN or "
+        "comma-separated globs of pretraining runs, names of included models, random:RUN or "
         "bag-of-words; may be repeated"
     )
     tasks: str = commands.option("comma-separated: " + ", ".join(TASKS))
@@ -286,7 +286,7 @@ def _all_matches(item: str) -> list[str]:
     for pattern in item.strip(",").split(","):
         if not (found := _matches(pattern.strip())):
             raise InputNotFoundError(
-                f"--runs matches no run: {pattern!r} (working directory {os.getcwd()}). Shipped "
+                f"--runs matches no run: {pattern!r} (working directory {os.getcwd()}). Included "
                 f"models: {', '.join(pretrained.names())}."
             )
         runs += found

@@ -1,7 +1,8 @@
 r"""Fine-tune an encoder on labeled data with plain tf_keras `compile` and `fit`.
 
---init takes a pretraining run, a converted checkpoint or an exported encoder. --init_from_task
-takes a fine-tuned run, as the paper took its MNLI model for RTE, STS-B and MRPC.
+--init takes a pretraining run, a converted checkpoint, an exported encoder or the name of an
+included model. --init_from_task takes a fine-tuned run, as the paper took its MNLI model for RTE,
+STS-B and MRPC.
 
     python -m finetuning.train --task=cola --data_dir=glue/CoLA --init=runs/base \
         --run_dir=runs/base-cola
@@ -66,7 +67,7 @@ class FinetuneOptions(commands.CommandOptions):
     )
     max_train_examples: int | None = commands.option("the most training examples to use", None)
     init: str | None = commands.option(
-        "a run, a converted folder, an exported encoder or the name of a shipped model; "
+        "a run, a converted folder, an exported encoder or the name of an included model; "
         "random:PATH for the same encoder with new weights",
         None,
     )

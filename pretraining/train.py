@@ -1,4 +1,4 @@
-r"""Pretrain an encoder on records with masked LM and sentence order, in a custom loop.
+r"""Pretrain an encoder on records with masked LM and sentence order.
 
 Rerunning the command resumes an interrupted run from its last checkpoint, with the same result as
 an uninterrupted run, and does nothing for a finished one. SIGTERM and Ctrl-C save the run first;
@@ -63,7 +63,7 @@ class TrainOptions:
         "laptop",
     )
     init: str | None = commands.option(
-        "a run or converted checkpoint with the initial weights", None
+        "a run, converted checkpoint or included model with the initial weights", None
     )
     unfinished: bool = commands.option(
         "use the last checkpoint of an --init run that has not ended", False

@@ -92,7 +92,7 @@ def read_variables(prefix: str, rename: Callable[[str], str | None]) -> dict[str
 
 
 def _to_float32(value: Any) -> Any:
-    """Return half-precision weights, as in shipped models, as float32, and others unchanged."""
+    """Return half-precision weights, as in included models, as float32, and others unchanged."""
     return value.astype(np.float32) if getattr(value, "dtype", None) == np.float16 else value
 
 

@@ -1,1 +1,1 @@
-"""Export of encoders and tasks to SavedModel and LiteRT, with files for TF Serving."""
+"""Export of encoders and tasks to SavedModel, LiteRT and ONNX, with files for TF Serving."""

@@ -49,7 +49,7 @@ from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 class ExportOptions(commands.CommandOptions):
     """The command line of `albert_tf.export`."""
 
-    run_dir: str = commands.option("run or converted folder to export")
+    run_dir: str = commands.option("run, converted folder or included model to export")
     output: str = commands.option("folder OUTPUT in which to create VERSION/")
     kind: str | None = commands.option(
         "encoder, preprocessing, fill_mask, embedding, classifier, multi_label, regressor, span, "

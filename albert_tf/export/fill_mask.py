@@ -17,7 +17,7 @@ class FillMask:
     >>> fill(["The capital of France is [MASK]."])
 
     Args:
-      path: a pretraining run, a converted folder or the name of a shipped model.
+      path: a pretraining run, a converted folder or the name of an included model.
       top_k: the number of pieces predicted for each mask.
     """
 

@@ -81,7 +81,7 @@ def latest_checkpoint(path: str) -> str:
 def read_checkpoint(target: tf.train.Checkpoint, path: str) -> str:
     """Load the newest checkpoint of `path` into every variable of `target`; return its path.
 
-    Weights in half precision, as in the shipped models, are cast to the dtypes of the variables.
+    Weights in half precision, as in the included models, are cast to the dtypes of the variables.
 
     Raises:
       InputError: the checkpoint is damaged, or its weights differ from those of `target` in names

@@ -101,7 +101,7 @@ class AlbertConfig(Bounded):
 
     @classmethod
     def from_preset(cls, name: str) -> "AlbertConfig":
-        """Return the configuration of a published or a shipped model, e.g. `albert-base-v2`.
+        """Return the configuration of a published or an included model, e.g. `albert-base-v2`.
 
         Raises:
           ConfigError: there is no preset of this name.

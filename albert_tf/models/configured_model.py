@@ -53,7 +53,7 @@ class ConfiguredModel(ConfigMixin, tf_keras.Model):
         """Return a trained model, or a model of a published shape with new weights.
 
         Args:
-          preset: a path or the name of a shipped model, to load its weights; or a published shape
+          preset: a path or the name of an included model, to load its weights; or a published shape
             such as `albert-base-v2`. An existing path takes precedence over a name.
           kwargs: arguments of the constructor, such as `dtype="mixed_bfloat16"`.
 

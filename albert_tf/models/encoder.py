@@ -138,7 +138,7 @@ def load_encoder(path: str, **kwargs: Any) -> AlbertEncoder:
     """Load the trained encoder of a run folder, a converted folder or an exported encoder.
 
     Args:
-      path: the folder, or the name of a shipped model.
+      path: the folder, or the name of an included model.
       kwargs: arguments of `AlbertEncoder`, such as `dtype="mixed_bfloat16"`.
 
     Raises:

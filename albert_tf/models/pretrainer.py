@@ -83,7 +83,7 @@ def load_pretrainer(path: str, **kwargs: Any) -> AlbertPretrainer:
     """Load the encoder with its pretraining heads from a run folder or a converted folder.
 
     Args:
-      path: the folder, or the name of a shipped model.
+      path: the folder, or the name of an included model.
       kwargs: arguments of `AlbertPretrainer`, such as `dtype="mixed_bfloat16"`.
 
     Raises:

@@ -139,7 +139,7 @@ def parse(
     hints = typing.get_type_hints(options_class)
     for flag, field in fields.items():
         _define(flag, hints[field.name], field, values)
-    text = fields["set"].metadata["help"] if "set" in fields else "key=value, as --key=value"
+    text = fields["set"].metadata["help"] if "set" in fields else "key=value: as --key=value"
     flags.DEFINE_multi_string("set", [], f"{text}; may be repeated", values)
     if any(arg in ("--help", "-help", "-h", "--helpfull") for arg in argv[1:]):
         argument = f" [{positional.upper()}]" if positional else ""

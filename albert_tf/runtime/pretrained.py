@@ -1,4 +1,4 @@
-"""Trained models that ship with the package, by name."""
+"""Trained models that the package includes, by name."""
 
 import os
 import re
@@ -22,7 +22,7 @@ def names() -> list[str]:
 
 
 def locate(path: str | os.PathLike[str]) -> str:
-    """Return the folder of a trained model, given its path or the name of a shipped model.
+    """Return the folder of a trained model, given its path or the name of an included model.
 
     A path that exists takes precedence over a name. Any other path with a `/` is returned
     unchanged.
@@ -36,7 +36,7 @@ def locate(path: str | os.PathLike[str]) -> str:
     if path not in names():
         raise InputNotFoundError(
             f"no file or folder {path!r} (working directory {os.getcwd()}), and no model of that "
-            f"name ships with albert_tf. Shipped models: {', '.join(names()) or 'none'}."
+            f"name is included in albert_tf. Included models: {', '.join(names()) or 'none'}."
             + (_HOW_TO_FETCH.format(path) if _PUBLISHED.fullmatch(path) else "")
         )
     return os.path.join(FOLDER, path)

@@ -155,7 +155,7 @@ class Tokenizer:
 def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
     """Read a tokenizer from a folder that `Tokenizer.save` wrote, a spiece.model or a vocab.txt.
 
-    `path` may also be the name of a shipped model. In a folder, the files may be in `tokenizer/`
+    `path` may also be the name of an included model. In a folder, the files may be in `tokenizer/`
     (runs, records, checkpoints) or in `assets.extra/tokenizer/` (exports). Without a settings file
     of ours in the same folder, a sentencepiece model gets the normalization of the published
     uncased English one, and a vocab.txt is cased if it contains capital letters.

@@ -29,7 +29,9 @@ class BuildOptions(commands.CommandOptions):
     """The command line of `data.build`."""
 
     corpus: str = commands.option("text to read: KIND:WHERE, " + KINDS)
-    tokenizer: str = commands.option("tokenizer folder, spiece.model or vocab.txt")
+    tokenizer: str = commands.option(
+        "tokenizer folder, run, included model, spiece.model or vocab.txt"
+    )
     output: str = commands.option("folder to create")
     seq_length: Annotated[
         int, at_least(MIN_SEQ_LENGTH, "because shorter ones rarely fit a pair of sentences")

@@ -58,7 +58,7 @@ def test_a_path_goes_before_a_name_and_an_unknown_name_lists_the_others(
     monkeypatch.chdir(tmp_path / "here")
     assert pretrained.locate(NAME) == NAME
     assert pretrained.locate("gs://bucket/run") == "gs://bucket/run"
-    with pytest.raises(InputNotFoundError, match=f"'albert-mnii'.*Shipped models: {NAME}"):
+    with pytest.raises(InputNotFoundError, match=f"'albert-mnii'.*Included models: {NAME}"):
         albert_tf.load_encoder("albert-mnii")
 
 
