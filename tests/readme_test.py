@@ -141,8 +141,20 @@ def test_the_preset_table_is_true():
 
 
 def test_every_link_leads_somewhere():
-    for page, source in PAGES.items():
-        text = re.sub(r"```.*?```", "", source, flags=re.DOTALL)
-        home = ROOT if page == "README" else ROOT / "docs"
-        for target in re.findall(r"\]\((?!https?:)([^)#]+)[^)]*\)", text):
-            assert (home / target).exists(), f"{page}: {target}"
+    cards = (ROOT / "albert_tf" / "pretrained").glob("*/README.md")
+    for path in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *cards):
+        for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", prose(path)):
+            page = path.parent / target if target else path
+            assert page.exists(), f"{path.name}: {target}"
+            assert not anchor or anchor in anchors(page), f"{path.name}: {target}#{anchor}"
+
+
+def prose(path: pathlib.Path) -> str:
+    """A page without its code blocks."""
+    return re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+
+
+def anchors(path: pathlib.Path) -> set[str]:
+    """The anchors that GitHub gives the headings of a page."""
+    headings = re.findall(r"^#+ (.*)", prose(path), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
