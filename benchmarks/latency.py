@@ -2,7 +2,7 @@
 
     python -m benchmarks.latency --run_dir=runs/reviews --data_dir=reviews
 
-The run is a classifier, also with several labels, or a regressor, of texts or of pairs. It is
+The run is a classifier (single-label or multi-label) or a regressor, of texts or of pairs. It is
 exported to a temporary folder in each format, and each system answers in a process of its own, in
 turn with the others: the SavedModel in float32 and bfloat16, ONNX Runtime in float32 and int8,
 OpenVINO in float32 and bfloat16, LiteRT in float32 and int8, the SavedModel with only --depths

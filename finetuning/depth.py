@@ -4,7 +4,7 @@
 
 The command evaluates the dev examples at each depth. For a classifier whose layers share one block,
 it also does so with early exit at each patience: a text leaves the encoder once that many
-consecutive layers have left its label unchanged (not for several labels). It times single texts and
+consecutive layers have left its label unchanged (not for multi-label runs). It times single texts and
 batches of 32. A run fine-tuned with `--set task.exit_losses=true` scores better at small depths.
 `albert_tf.export --depths=3,6 --patience=2` exports these variants.
 """
@@ -51,7 +51,7 @@ Classify = Callable[[Sequence[TextExample]], dict[str, np.ndarray]]
 class DepthOptions(commands.CommandOptions):
     """The command line of `finetuning.depth`."""
 
-    run_dir: str = commands.option("a fine-tuned classifier, also with several labels")
+    run_dir: str = commands.option("a fine-tuned classifier, single-label or multi-label")
     data_dir: str | None = commands.option("the folder of its dataset's files", None)
     tfds: bool = commands.option("read the dataset prepared by TFDS; nothing is downloaded", False)
     task: str | None = commands.option("the dataset; by default the run's own", None)
