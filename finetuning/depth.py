@@ -4,9 +4,9 @@
 
 The command evaluates the dev examples at each depth. For a classifier whose layers share one block,
 it also does so with early exit at each patience: a text leaves the encoder once that many
-consecutive layers have left its label unchanged (not for multi-label runs). It times single texts and
-batches of 32. A run fine-tuned with `--set task.exit_losses=true` scores better at small depths.
-`albert_tf.export --depths=3,6 --patience=2` exports these variants.
+consecutive layers have left its label unchanged (not for multi-label runs). It times single texts
+and batches of 32. A run fine-tuned with `--set task.exit_losses=true` scores better at small
+depths. `albert_tf.export --depths=3,6 --patience=2` exports these variants.
 """
 
 import dataclasses
