@@ -102,8 +102,9 @@ class _Lines(NamedTuple):
 def compute_plans(step: Step, chip: Chip, measure: Measure) -> list[ComputePlan]:
     """Return plans without and with recomputation, each in the fewest parts that fit.
 
-    The cheaper plan comes first; if it fits, its step was compiled. If the batch does not fit
-    plain, a last plan shows the memory that plain computation would take.
+    Without recomputation, the parts are doubled for as long as that is faster. The cheaper plan
+    comes first; if it fits, its step was compiled. If the batch does not fit plain, a last plan
+    shows the memory that plain computation would take.
     """
     lines = [_measure_lines(step, chip, measure, recompute) for recompute in (False, True)]
     plans = [_fewest_parts(step, chip, lines[recompute], bool(recompute)) for recompute in (0, 1)]
@@ -123,7 +124,22 @@ def compute_plans(step: Step, chip: Chip, measure: Measure) -> list[ComputePlan]
     if plans[0].name != "plain":
         plain = step.sized(step.batch, recompute=False)
         plans.append(_plan("plain", plain, lines[0]))
-    return [best, *(plan for plan in plans if plan is not best)]
+    plans[0] = _double_parts(plans[0], chip, measure)
+    return sorted(plans[:2], key=lambda plan: plan.step_s) + plans[2:]
+
+
+def _double_parts(plan: ComputePlan, chip: Chip, measure: Measure) -> ComputePlan:
+    """Return the plan with more parts, of which one can take less time per sequence.
+
+    Activations of a smaller part stay in the fast memory of a chip, which no line predicts.
+    """
+    while plan.step is not None and plan.step.batch % (2 * plan.step.parts) == 0:
+        step = plan.step.sized(plan.step.batch, recompute=False, parts=2 * plan.step.parts)
+        size = measure(step)
+        if size.total > chip.hbm or not 0.0 < size.step_s < plan.step_s:
+            break
+        plan = ComputePlan("accumulate", step, size.total, size.step_s, confirmed=True)
+    return plan
 
 
 def _measure_lines(step: Step, chip: Chip, measure: Measure, recompute: bool) -> _Lines:

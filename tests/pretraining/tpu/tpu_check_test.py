@@ -177,7 +177,22 @@ def test_a_way_that_compiles_larger_than_foreseen_is_split_further():
     best = plan_of(200, compiler)[0]
     # 4 parts of 50 take 1,050 MB; 5 of 40 take 950.
     assert (best.name, best.step.parts, best.need) == ("accumulate", 5, 950 * MB)
-    assert compiler.compiled[-2:] == [(200, False, 4), (200, False, 5)]
+    tried = [parts for batch, _, parts in compiler.compiled if batch == 200]
+    assert tried == [4, 5, 10]  # 10 are no faster
+
+
+def test_smaller_parts_where_a_large_one_is_slower_than_in_proportion():
+    """64 sequences at once take 96 s; 32 take 40 s, 16 take 16 s, and 8 take 10 s."""
+
+    def compiler(step: Step) -> CompiledSize:
+        batch = step.batch // step.parts
+        per_sequence = {32: 1.25, 16: 1.0, 8: 1.25}.get(batch, 1.5)
+        step_s = step.batch * (2.0 if step.model.rematerialize else per_sequence)
+        return CompiledSize(0, batch * MB, 0, 0.0, step_s=step_s)
+
+    best, other = tpu_fit.compute_plans(STEP, CHIP, compiler)
+    assert (best.name, best.step.parts, best.step_s, best.need) == ("accumulate", 4, 64, 16 * MB)
+    assert (best.confirmed, other.name) == (True, "recompute")
 
 
 def test_nothing_fits():
