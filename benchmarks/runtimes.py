@@ -168,5 +168,7 @@ def main(runtime: str, folder: str, cores: str, *variant: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 4:
+        sys.exit(__doc__)
     with contextlib.suppress(KeyboardInterrupt):
         main(*sys.argv[1:])

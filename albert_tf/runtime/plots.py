@@ -72,11 +72,14 @@ def plot_errors(
       labels: the labels of the points, from top to bottom.
       panels: title -> (value, error) of each label; NaN if there is none.
     """
+    from matplotlib.ticker import MaxNLocator
+
     figure, every_axes = _figure(len(panels), width=4, height=1.5 + 0.4 * len(labels))
     rows = range(len(labels))
     for axes, (title, points) in zip(every_axes, panels.items(), strict=True):
         values, errors = zip(*points, strict=True)
         axes.errorbar(values, rows, xerr=errors, fmt="o", capsize=4)
+        axes.xaxis.set_major_locator(MaxNLocator(4))  # more labels would overlap
         axes.set(xlabel=title, yticks=rows, yticklabels=[], ylim=(len(labels) - 0.5, -0.5))
     every_axes[0].set_yticklabels(labels)
     _save(figure, path)
