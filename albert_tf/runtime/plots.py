@@ -1,4 +1,4 @@
-"""PNG figures: metric curves of a run, values with error bars, values per layer."""
+"""PNG figures: metric curves of a run, values with error bars, values per layer or sample size."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -10,6 +10,8 @@ from albert_tf.runtime.run_dir import RunDir
 if TYPE_CHECKING:  # slow to import
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+Point = tuple[float, float, float, float]  # x, y, and the lowest and highest y
 
 
 def plot_metrics(run: RunDir, panels: Mapping[str, tuple[str, ...]], unit: str) -> list[str]:
@@ -82,6 +84,28 @@ def plot_errors(
         axes.xaxis.set_major_locator(MaxNLocator(4))  # more labels would overlap
         axes.set(xlabel=title, yticks=rows, yticklabels=[], ylim=(len(labels) - 0.5, -0.5))
     every_axes[0].set_yticklabels(labels)
+    _save(figure, path)
+
+
+def plot_curves(path: str, panels: Mapping[str, Mapping[str, Sequence[Point]]], unit: str) -> None:
+    """Plot lines with ranges over a logarithmic x axis into one PNG, with one panel per title.
+
+    Args:
+      path: the PNG file to write.
+      panels: title -> label -> the points of a line, in the order of x.
+      unit: the unit of the x axis.
+    """
+    figure, every_axes = _figure(len(panels))
+    for axes, (title, lines) in zip(every_axes, panels.items(), strict=True):
+        axes.set(xlabel=unit, ylabel=title, xscale="log")
+        for label, points in lines.items():
+            x, y, low, high = zip(*points, strict=True)
+            below, above = (
+                [abs(end - middle) for end, middle in zip(ends, y, strict=True)]
+                for ends in (low, high)
+            )
+            axes.errorbar(x, y, yerr=(below, above), marker=".", capsize=4, label=label)
+        axes.legend()
     _save(figure, path)
 
 

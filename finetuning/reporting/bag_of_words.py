@@ -40,6 +40,7 @@ def result_of(
     else:
         predictions = _predict(data, dev)
     scores = {"metric": task.metrics[0], **task.score(predictions, dev)}
+    scores["train_examples"] = len(data.train)
     return scores | report.baselines_and_errors(task, data, name, predictions, task.metrics[0])
 
 

@@ -1,0 +1,90 @@
+"""Score sentence embeddings on STS-B without training on its scores, beside TF-IDF.
+
+    python -m benchmarks.cosine --export=export/embedding --data_dir=glue/STS-B
+
+The output is a JSON line for each similarity, with its correlations with the dev scores in percent:
+
+- embedding: the cosine of the export's embeddings,
+- centered embedding: the same after subtracting the mean over the training sentences,
+- tf-idf: the cosine of TF-IDF vectors, fitted on the training sentences.
+"""
+
+import dataclasses
+import json
+import os
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_text  # noqa: F401  registers the operations of the export
+
+from albert_tf.runtime import commands
+from albert_tf.runtime.errors import InputError
+from benchmarks.load_targets import newest_version
+from finetuning.datasets import TASKS, metrics
+from finetuning.datasets.task import Source
+
+BATCH = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class CosineOptions(commands.CommandOptions):
+    """The command line of `benchmarks.cosine`."""
+
+    export: str = commands.option("the folder OUTPUT of an export of the kind embedding")
+    data_dir: str = commands.option("the folder of STS-B's files")
+    dry_run: bool = commands.option("check the options and read the data", False)
+
+
+def main(options: CosineOptions) -> None:
+    """Measure and print the lines."""
+    folder = newest_version(options.export)
+    if folder is None or not os.path.isfile(os.path.join(folder, "saved_model.pb")):
+        raise InputError(
+            f"--export={options.export} must be a folder with a SavedModel as its newest version."
+        )
+    data = TASKS["sts-b"].read(Source(options.data_dir))
+    dev = data.dev["dev"]
+    first, second = [each.first for each in dev], [each.second for each in dev]
+    training = [text for each in data.train for text in (each.first, each.second)]
+    if options.dry_run:
+        print(f"{len(dev):,} pairs of sentences, {len(training):,} training sentences")
+        return
+    answers = np.array([each.label for each in dev])
+    model = tf.saved_model.load(folder)  # holds the variables of its signature
+    signature = model.signatures["serving_default"]
+
+    def embed(texts: list[str]) -> np.ndarray:
+        parts = [texts[i : i + BATCH] for i in range(0, len(texts), BATCH)]
+        return np.concatenate([signature(text=tf.constant(p))["embedding"].numpy() for p in parts])
+
+    a, b, mean = embed(first), embed(second), embed(training).mean(axis=0)
+    similarities = {
+        "embedding": cosine(a, b),
+        "centered embedding": cosine(a - mean, b - mean),
+        "tf-idf": tf_idf_cosine(training, first, second),
+    }
+    for name, values in similarities.items():
+        correlations = {
+            metric: round(100 * metrics.METRICS[metric](answers, values), 1)
+            for metric in ("pearson", "spearman")
+        }
+        print(json.dumps({"benchmark": "cosine", "similarity": name} | correlations), flush=True)
+
+
+def cosine(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return the cosines of the rows of two matrices [N, H]; 0 for a row of zeros."""
+    lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
+    return (a * b).sum(axis=1) / np.maximum(lengths, np.finfo(lengths.dtype).tiny)
+
+
+def tf_idf_cosine(training: list[str], first: list[str], second: list[str]) -> np.ndarray:
+    """Return the cosines of the TF-IDF vectors of pairs of texts, fitted on `training`."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    vectorizer = TfidfVectorizer().fit(training)  # its rows have length 1
+    product = vectorizer.transform(first).multiply(vectorizer.transform(second))
+    return np.asarray(product.sum(axis=1)).ravel()
+
+
+if __name__ == "__main__":
+    commands.run(main, CosineOptions, __doc__)

@@ -1,0 +1,82 @@
+r"""Draw the scores of finished tables over their numbers of training examples.
+
+    python -m finetuning.learning_curve --tables='tables/sst-2-*' --output=sst-2.png
+
+Each table is a folder of `finetuning.table`, made with its own --max_train_examples. The PNG has
+one panel for each task and in it one line for each run, through the medians of the task's first
+metric over the seeds. Bars reach from the worst seed to the best.
+"""
+
+import csv
+import dataclasses
+import glob
+import os
+import statistics
+from collections.abc import Iterable
+
+from albert_tf.runtime import commands, outputs
+from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.plots import Point, plot_curves
+
+Curves = dict[str, dict[str, list[Point]]]  # task (metric) -> run -> its points
+
+
+@dataclasses.dataclass(frozen=True)
+class LearningCurveOptions(commands.CommandOptions):
+    """The command line of `finetuning.learning_curve`."""
+
+    tables: tuple[str, ...] = commands.option("a glob of tables' folders; may be repeated")
+    output: str = commands.option("the PNG file")
+    dry_run: bool = commands.option("check the options and the tables without drawing", False)
+
+
+def main(options: LearningCurveOptions) -> None:
+    """Read the tables and draw them."""
+    outputs.require_file(options.output, "--output")
+    if not options.output.endswith(".png"):
+        raise InputError(f"--output must end in .png. Received: {options.output!r}.")
+    files = [
+        file
+        for pattern in options.tables
+        for folder in sorted(glob.glob(pattern))
+        if os.path.isfile(file := os.path.join(folder, "results.csv"))
+    ]
+    if not files:
+        raise InputError(
+            "--tables must match folders with a results.csv, as finetuning.table writes it. "
+            f"Received: {', '.join(options.tables)}."
+        )
+    curves = curves_of(files)
+    if not options.dry_run:
+        plot_curves(options.output, curves, "training examples")
+        print(options.output)
+
+
+def curves_of(files: Iterable[str]) -> Curves:
+    """Return the medians and ranges of the scores in files results.csv, in percent.
+
+    Rows without a number of training examples (the constant answer) are left out.
+    """
+    scores: dict[str, dict[str, dict[int, list[float]]]] = {}
+    for path in files:
+        with open(path, encoding="utf-8", newline="") as file:
+            for row in csv.DictReader(file):
+                if row.get("train_examples"):
+                    runs = scores.setdefault(f"{row['task']} ({row['metric']})", {})
+                    seeds = runs.setdefault(row["run"], {})
+                    values = seeds.setdefault(int(row["train_examples"]), [])
+                    values.append(100 * float(row[row["metric"]]))
+    return {
+        task: {
+            run: [
+                (count, statistics.median(values), min(values), max(values))
+                for count, values in sorted(seeds.items())
+            ]
+            for run, seeds in runs.items()
+        }
+        for task, runs in scores.items()
+    }
+
+
+if __name__ == "__main__":
+    commands.run(main, LearningCurveOptions, __doc__)

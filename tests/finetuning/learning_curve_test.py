@@ -1,0 +1,52 @@
+"""Learning curves: medians and ranges of handwritten tables, the picture, and wrong folders."""
+
+import pathlib
+
+import pytest
+
+from albert_tf.runtime.errors import InputError
+from finetuning import learning_curve
+from finetuning.learning_curve import LearningCurveOptions, curves_of
+
+HEADER = "run,task,number,metric,accuracy,pearson,train_examples\n"
+LARGE = "a,sst-2,0,accuracy,0.9,,1000\nbag-of-words,sst-2,0,accuracy,0.8,,1000\n"
+SMALL = (
+    "a,sst-2,0,accuracy,0.5,,100\na,sst-2,1,accuracy,0.75,,100\na,sst-2,2,accuracy,0.625,,100\n"
+    "a,sts-b,0,pearson,,0.25,50\nalways the same answer,sst-2,,,0.5,,\n"
+)
+
+
+@pytest.fixture
+def tables(tmp_path: pathlib.Path) -> pathlib.Path:
+    for name, rows in (("t-1000", LARGE), ("t-100", SMALL)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "results.csv").write_text(HEADER + rows)
+    (tmp_path / "t-empty").mkdir()
+    return tmp_path
+
+
+def test_medians_and_ranges(tables: pathlib.Path):
+    assert curves_of(map(str, tables.glob("t-*/results.csv"))) == {
+        "sst-2 (accuracy)": {
+            "a": [(100, 62.5, 50.0, 75.0), (1000, 90.0, 90.0, 90.0)],
+            "bag-of-words": [(1000, 80.0, 80.0, 80.0)],
+        },
+        "sts-b (pearson)": {"a": [(50, 25.0, 25.0, 25.0)]},
+    }
+
+
+def test_the_picture(tables: pathlib.Path, capsys: pytest.CaptureFixture[str]):
+    image = tables / "curve.png"
+    options = LearningCurveOptions((f"{tables}/t-*",), str(image), dry_run=True)
+    learning_curve.main(options)
+    assert not image.exists()
+    learning_curve.main(LearningCurveOptions((f"{tables}/t-*",), str(image)))
+    assert image.read_bytes().startswith(b"\x89PNG")
+    assert capsys.readouterr().out == f"{image}\n"
+
+
+def test_wrong_paths_are_refused(tables: pathlib.Path):
+    with pytest.raises(InputError, match=r"--tables must match folders with a results\.csv"):
+        learning_curve.main(LearningCurveOptions((f"{tables}/t-empty",), f"{tables}/a.png"))
+    with pytest.raises(InputError, match=r"--output must end in \.png"):
+        learning_curve.main(LearningCurveOptions((f"{tables}/t-*",), f"{tables}/a.jpg"))
