@@ -15,7 +15,7 @@ to fifteen times as fast, but the temporaries are overestimated by up to a third
 
 The exit status is 0 if the step fits or if --table was printed, whatever it shows, and 3 if the
 step does not fit. The packages of requirements-tpu-check.txt must be installed. Each program takes
-minutes to compile, but only once: sizes are cached in ~/.cache/albert_tf/tpu_check.
+minutes to compile, but only once: the results are cached in ~/.cache/albert_tf/tpu_check.
 """
 
 import dataclasses

@@ -19,7 +19,7 @@ def estimated_cycles(program: str) -> int:
     """Return the cycles of an optimized HLO module in text form; a loop's body counts each trip.
 
     A loop whose trips the compiler does not state runs to the largest constant of its condition or,
-    if that has none because it counts down to 0, as often as the longest other loop: the backward
+    if that has none because it counts down to 0, as often as the longest loop beside it: the backward
     pass of a loop over layers.
     """
     return _Program(program).cycles()
@@ -45,18 +45,17 @@ class _Program:
             if operation is None:
                 continue
             if operation[1] == "while":
-                total += self._trips(line) * self.cycles(_attribute(line, "body"))
+                trips = self._bound(line) or self._longest(name or self.entry)
+                total += trips * self.cycles(_attribute(line, "body"))
             elif operation[1] in ("call", "conditional"):
                 total += sum(self.cycles(called) for called in _CALLED.findall(line))
             elif cycles := _CYCLES.search(line):
                 total += int(cycles[1])
         return total
 
-    def _trips(self, line: str) -> int:
-        if trips := self._bound(line):
-            return trips
-        loops = [line for lines in self.lines.values() for line in lines if " while(" in line]
-        return max(1, *map(self._bound, loops))
+    def _longest(self, name: str) -> int:
+        """Return the trips of the longest loop of a computation whose trips are known."""
+        return max(1, *(self._bound(line) for line in self.lines[name] if " while(" in line))
 
     def _bound(self, line: str) -> int:
         """Return the trips of a loop that counts up from 0, or 0 if they are unknown."""
