@@ -56,15 +56,15 @@ def test_cycles_by_hand():
 def test_a_loop_around_others_does_not_count_for_them():
     outer = (
         PROGRAM.replace("ENTRY %main.1", "%part.1")
-        + f"""
-%parts_condition.1 (state: (s32[], f32[8])) -> pred[] {{
-  %constant.3 = s32[]{{:T(128)}} constant(16)
+        + """
+%parts_condition.1 (state: (s32[], f32[8])) -> pred[] {
+  %constant.3 = s32[]{:T(128)} constant(16)
   ROOT %compare.3 = pred[] compare(s32[] %i, s32[] %constant.3), direction=LT
-}}
+}
 
-ENTRY %main.1 (p: f32[8]) -> f32[8] {{
+ENTRY %main.1 (p: f32[8]) -> f32[8] {
   ROOT %while.3 = (s32[], f32[8]) while(%t), condition=%parts_condition.1, body=%part.1
-}}
+}
 """
     )
     assert estimated_cycles(outer) == 16 * (7 + 12 * (3 + 2) + 12 * 5)
