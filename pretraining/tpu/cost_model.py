@@ -18,9 +18,9 @@ _BOUND = re.compile(r"s32\[\][^=]*constant\((\d+)\)")
 def estimated_cycles(program: str) -> int:
     """Return the cycles of an optimized HLO module in text form; a loop's body counts each trip.
 
-    A loop whose trips the compiler does not state runs to the largest constant of its condition or,
-    if that has none because it counts down to 0, as often as the longest loop beside it: the backward
-    pass of a loop over layers.
+    A loop whose trips the compiler does not state runs to the largest constant of its condition.
+    If that has none because the loop counts down to 0, as the backward pass of a loop over layers
+    does, it runs as often as the longest loop beside it.
     """
     return _Program(program).cycles()
 
