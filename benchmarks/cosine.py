@@ -40,7 +40,8 @@ def main(options: CosineOptions) -> None:
     folder = newest_version(options.export)
     if folder is None or not os.path.isfile(os.path.join(folder, "saved_model.pb")):
         raise InputError(
-            f"--export={options.export} must be a folder with a SavedModel as its newest version."
+            f"--export={options.export} must be a folder with a SavedModel as its newest version, "
+            f"such as {options.export}/1/saved_model.pb, as albert_tf.export writes it."
         )
     data = TASKS["sts-b"].read(Source(options.data_dir))
     dev = data.dev["dev"]
@@ -52,6 +53,11 @@ def main(options: CosineOptions) -> None:
     answers = np.array([each.label for each in dev])
     model = tf.saved_model.load(folder)  # holds the variables of its signature
     signature = model.signatures["serving_default"]
+    if set(signature.structured_outputs) != {"embedding"}:
+        raise InputError(
+            f"--export={options.export} must be an export of the kind embedding. Its outputs are "
+            f"{', '.join(sorted(signature.structured_outputs))}."
+        )
 
     def embed(texts: list[str]) -> np.ndarray:
         parts = [texts[i : i + BATCH] for i in range(0, len(texts), BATCH)]

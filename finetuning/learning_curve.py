@@ -41,12 +41,12 @@ def main(options: LearningCurveOptions) -> None:
         for folder in sorted(glob.glob(pattern))
         if os.path.isfile(file := os.path.join(folder, "results.csv"))
     ]
-    if not files:
-        raise InputError(
-            "--tables must match folders with a results.csv, as finetuning.table writes it. "
-            f"Received: {', '.join(options.tables)}."
-        )
     curves = curves_of(files)
+    if not curves:
+        raise InputError(
+            "--tables must match folders of finetuning.table with a results.csv that holds "
+            f"fine-tuned runs. Received: {', '.join(options.tables)}."
+        )
     if not options.dry_run:
         plot_curves(options.output, curves, "training examples")
         print(options.output)

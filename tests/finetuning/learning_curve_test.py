@@ -46,7 +46,11 @@ def test_the_picture(tables: pathlib.Path, capsys: pytest.CaptureFixture[str]):
 
 
 def test_wrong_paths_are_refused(tables: pathlib.Path):
-    with pytest.raises(InputError, match=r"--tables must match folders with a results\.csv"):
-        learning_curve.main(LearningCurveOptions((f"{tables}/t-empty",), f"{tables}/a.png"))
+    sweep = tables / "sweep"
+    sweep.mkdir()
+    (sweep / "results.csv").write_text("configuration,seed\nnone,0\n")
+    for folder in ("t-empty", "nowhere", "sweep"):
+        with pytest.raises(InputError, match=r"--tables must match folders of finetuning\.table"):
+            learning_curve.main(LearningCurveOptions((f"{tables}/{folder}",), f"{tables}/a.png"))
     with pytest.raises(InputError, match=r"--output must end in \.png"):
         learning_curve.main(LearningCurveOptions((f"{tables}/t-*",), f"{tables}/a.jpg"))
