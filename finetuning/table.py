@@ -16,14 +16,15 @@ Besides runs, --runs takes two baselines: random:RUN fine-tunes the encoder of R
 and bag-of-words is logistic or ridge regression on features of the words, with
 training.threshold_share and training.threshold_per_label as --set gives them.
 
-The table lists each run's parameters, the dev scores in percent (SQuAD: F1/EM; medians over the
-seeds), their average (Avg), and the pretraining speed relative to --baseline. SQuAD 2.0 has two
-columns: the paper's protocol, which takes the threshold on the null score that is best for F1 on
-these same dev examples, and the scores at the threshold that the run predicts with. ± is the
-standard error from the number of dev examples, which the last row shows; the row above it has the
-score of always giving the same answer: the most frequent label or option, the mean (whose
-correlation counts as 0), or no answer. OUTPUT receives table.md and results.csv, which has one line
-per run, task and seed, and one per task for that answer.
+The table lists each run's parameters, the dev scores in percent (SQuAD: F1/EM; of several seeds the
+medians, with the range in brackets), their average (Avg), and the pretraining speed relative to
+--baseline. SQuAD 2.0 has two columns: the paper's protocol, which takes the threshold on the null
+score that is best for F1 on these same dev examples, and the scores at the threshold that the run
+predicts with. ± is the standard error from the number of dev examples, which the last row shows; it
+does not include the seeds. The row above the last has the score of always giving the same answer:
+the most frequent label or option, the mean (whose correlation counts as 0), or no answer. OUTPUT
+receives table.md and results.csv, which has one line per run, task and seed, and one per task for
+that answer.
 
 --part=test adds a second table, with the scores on the part test, which chose nothing; its answers
 must be known. It is also in table-test.md and results-test.csv. Nothing is fine-tuned again for it.
@@ -110,6 +111,11 @@ def main(options: TableOptions, run_command: Callable[[list[str]], int] | None =
     for task in tasks:
         require_settings(KINDS[TASKS[task].kind].task, options.set)
     runs = _runs(options.runs)
+    if runs == [BAG_OF_WORDS] and not any(TASKS[task].kind in bag_of_words.KINDS for task in tasks):
+        raise InputError(
+            f"--runs={BAG_OF_WORDS} is a baseline for the kinds {', '.join(bag_of_words.KINDS)} "
+            f"only. Received: --tasks={options.tasks}. Add a run, or another task."
+        )
     baseline = _baseline(options, runs)
     outputs.require_folder(options.output, "--output")
     reading, is_only = Reading(max_train_examples=options.max_train_examples), len(tasks) == 1
@@ -180,7 +186,10 @@ def _fine_tuned(
       InputError: it failed.
     """
     if run == BAG_OF_WORDS:
-        if options.dry_run or TASKS[task].kind not in bag_of_words.KINDS:
+        if TASKS[task].kind not in bag_of_words.KINDS:
+            return []
+        if options.dry_run:
+            print("   scikit-learn, in this process")
             return []
         return [_bag_of_words(options, task, TASKS[task].read(source))]
     if RunDir(run).is_unfinished:

@@ -71,9 +71,10 @@ def table_of(
                 is_excluded = run == BAG_OF_WORDS and TASKS[task].kind not in KINDS
                 cells.append("" if is_excluded else "failed")
                 continue
-            values = _medians(results[run, task])
-            errors = _medians([by_metric(each, "standard_error") for each in results[run, task]])
-            cells.append(_cell(names, values, errors))
+            every = results[run, task]
+            values = _medians(every)
+            errors = _medians([by_metric(each, "standard_error") for each in every])
+            cells.append(_cell(names, values, errors, every))
             if title == task:
                 averaged.append(statistics.mean(100 * values[name] for name in names))
         complete = len(averaged) == len(tasks)
@@ -105,13 +106,22 @@ def _any_result(task: str, results: Results) -> Mapping[str, Any]:
     return next((every[0] for (_, name), every in results.items() if name == task), {})
 
 
-def _cell(names: Sequence[str], values: Mapping[str, float], errors: Mapping[str, float]) -> str:
-    """Return scores in percent, each with its standard error if there is one."""
-    return "/".join(
-        f"{100 * values[name]:.1f}" + (f" ± {100 * errors[name]:.1f}" if name in errors else "")
-        for name in names
-        if name in values
-    )
+def _cell(
+    names: Sequence[str],
+    values: Mapping[str, float],
+    errors: Mapping[str, float],
+    seeds: Sequence[Mapping[str, float]] = (),
+) -> str:
+    """Return scores in percent, with their standard errors and the range of several seeds."""
+
+    def score(name: str) -> str:
+        error = f" ± {100 * errors[name]:.1f}" if name in errors else ""
+        if len(seeds) < 2:
+            return f"{100 * values[name]:.1f}{error}"
+        every = [100 * each[name] for each in seeds]
+        return f"{100 * values[name]:.1f}{error} ({min(every):.1f} to {max(every):.1f})"
+
+    return "/".join(score(name) for name in names if name in values)
 
 
 def _columns(task: str) -> dict[str, tuple[str, ...]]:

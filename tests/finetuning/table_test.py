@@ -40,7 +40,9 @@ def test_a_row_by_hand(runs: pathlib.Path):
     header = "| run | parameters | squad2 | squad2, own threshold | cola | Avg | speed-up |"
     # Avg of the medians of SQuAD's mean and MCC: ((65 + 50) / 2 + 25) / 2.
     assert lines[0] == header
-    assert lines[2] == f"| a | {count:,} | 65.0/50.0 | 50.0/40.0 | 25.0 | 41.2 | 1.0x |"
+    own = "50.0 (50.0 to 50.0)/40.0 (40.0 to 40.0)"
+    best = "65.0 (60.0 to 70.0)/50.0 (50.0 to 50.0)"
+    assert lines[2] == f"| a | {count:,} | {best} | {own} | 25.0 | 41.2 | 1.0x |"
     assert lines[3] == f"| b | {count:,} | failed | failed | 50.0 |  | 2.0x |"
     assert lines[4:] == [
         "| always the same answer |  |  |  |  |  |  |",
@@ -56,18 +58,23 @@ def test_errors_and_baselines_by_hand(runs: pathlib.Path, tmp_path: pathlib.Path
     A result of an older version has both for the deciding metric only, and errors of few examples.
     """
     run = str(runs / "a")
-    scores = {"f1": 0.75, "exact_match": 0.5, "metric": "f1", "dev_examples": 1000}
+    scores = {"exact_match": 0.5, "metric": "f1", "dev_examples": 1000}
     errors = [{"f1": 0.01, "exact_match": 0.02}, {"f1": 0.03, "exact_match": 0.02}]
+    f1 = (0.7, 0.8)
     old = {"mcc": 0.5, "metric": "mcc", "baseline": 0.0, "standard_error": 0.125}
     new = {"accuracy": 0.5, "baselines": {"accuracy": 0.25}, "dev_examples": 20}
     results = {
-        (run, "squad1"): [scores | {"standard_errors": each} for each in errors],
+        (run, "squad1"): [
+            scores | {"f1": value, "standard_errors": each}
+            for value, each in zip(f1, errors, strict=True)
+        ],
         (run, "cola"): [old | {"dev_examples": 40}],
         (run, "rte"): [new | {"metric": "accuracy", "standard_error": 0.5}],
     }
     tasks = ["squad1", "cola", "rte"]
     lines = paper_table.table_of([run], tasks, results, run).splitlines()
-    assert "| 75.0 ± 2.0/50.0 ± 2.0 | 50.0 ± 12.5 | 50.0 | 54.2 |" in lines[2]
+    squad = "75.0 ± 2.0 (70.0 to 80.0)/50.0 ± 2.0 (50.0 to 50.0)"
+    assert f"| {squad} | 50.0 ± 12.5 | 50.0 | 54.2 |" in lines[2]
     assert lines[3:] == [
         "| always the same answer |  |  | 0.0 | 25.0 |  |  |",
         "| dev examples |  | 1,000 | 40 | 20 |  |  |",
@@ -280,6 +287,13 @@ def test_baselines_are_rows(runs: pathlib.Path, fruit: str, tmp_path: pathlib.Pa
     words, random = (tmp_path / "t" / "table.md").read_text().splitlines()[2:4]
     assert words.startswith("| bag-of-words |  | 100.0") and words.endswith("|  |  |  |")
     assert random.startswith("| a-random | ") and random.count("failed") == 2
+
+
+def test_words_alone_have_no_row_for_squad(tmp_path: pathlib.Path):
+    options = TableOptions(("bag-of-words",), "squad2", str(tmp_path), str(tmp_path / "t"))
+    with pytest.raises(InputError, match="bag-of-words is a baseline for the kinds classifier"):
+        table.main(options)
+    assert not (tmp_path / "t").exists()
 
 
 def test_commas_separate_runs(runs: pathlib.Path):
