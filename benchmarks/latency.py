@@ -295,12 +295,17 @@ def _dev(options: LatencyOptions, section: Any, tokenizer: Tokenizer) -> Dev:
 
 def _export(run_dir: str, changes: Mapping[str, Any], folder: str) -> str:
     """Return OUTPUT/VERSION of the export with these options, which is written once."""
-    output = os.path.join(folder, "-".join(map(str, changes.values())) or "plain")
+    output = os.path.join(folder, _name(changes))
     path = os.path.join(output, "1")
     if not os.path.isdir(path):
         with contextlib.redirect_stdout(sys.stderr):
             export.main(export.ExportOptions(run_dir, output, **changes))
     return path
+
+
+def _name(changes: Mapping[str, Any]) -> str:
+    """Return a folder's name for an export with these options, without commas as in `depths`."""
+    return "-".join(map(str, changes.values())).replace(",", "_") or "plain"
 
 
 def _bytes(path: str) -> int:
