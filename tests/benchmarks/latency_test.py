@@ -52,6 +52,15 @@ def test_fewer_layers_are_measured_where_the_model_has_them(section, changes, op
         check_name(name)
 
 
+def test_bfloat16_is_absent_on_cpus_without_its_products():
+    in_bfloat16 = latency.Candidate(("saved_model",), is_bfloat16=True)
+    assert in_bfloat16.absence({"avx2", "avx512f"}) == "this CPU has no bfloat16 products"
+    assert in_bfloat16.absence({"amx_bf16"}) is in_bfloat16.absence({"avx512_bf16"}) is None
+    assert latency.Candidate(("saved_model",)).absence(set()) is None
+    found = {name for name, candidate in CANDIDATES.items() if candidate.is_bfloat16}
+    assert found == {"saved-model-bf16", "openvino-bf16"}
+
+
 @pytest.mark.parametrize(
     ("seq_length", "lengths"), [(8, [8]), (32, [10, 32]), (64, [10, 16, 64]), (128, [10, 32, 128])]
 )
