@@ -126,8 +126,8 @@ class Rest(contextlib.AbstractContextManager):
         ({"instances": [{"b64": "%"}]}, 400),
         ({"inputs": "a", "instances": ["a"]}, 400),
         ({"inputs": {"text": 1.5}}, 400),
-        ({"inputs": ["a"], "signature_name": "none"}, 404),
-        ({"inputs": ["a"], "signature_name": ["serving_default"]}, 404),
+        ({"inputs": ["a"], "signature_name": "none"}, 400),
+        ({"inputs": ["a"], "signature_name": ["serving_default"]}, 400),
         *(
             (_tokens(ids), 400)
             for ids in (_SHAPES, _UNKNOWN_ID, _NEGATIVE_ID, _TOO_LONG, _NO_PIECES, {})

@@ -32,7 +32,7 @@ MAX_RANK = 254  # of a tensor, if the signature leaves it open; TensorFlow abort
 TIMEOUT_S = 60.0  # of a connection that sends nothing
 _PATH = re.compile(r"/v1/models/([^/:]+)(?:/versions/(\d+))?(?::(predict|classify))?")
 # The codes of TensorFlow Serving that are not 400.
-_HTTP_CODES = {tf.errors.NotFoundError: 404, tf.errors.ResourceExhaustedError: 503}
+_HTTP_CODES = {tf.errors.NotFoundError: 404, tf.errors.ResourceExhaustedError: 429}
 
 
 class BadRequestError(Exception):
@@ -93,9 +93,7 @@ class ServedModel:
         name = request.get("signature_name", default)
         if name not in list(self._loaded.signatures):  # a name may be any JSON value
             names = sorted(self._loaded.signatures)
-            raise BadRequestError(
-                f"the signatures are {names}. Received: {reprlib.repr(name)}", 404
-            )
+            raise BadRequestError(f"the signatures are {names}. Received: {reprlib.repr(name)}")
         signature = self._loaded.signatures[name]
         return signature, signature.structured_input_signature[1]
 
@@ -252,7 +250,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _model(self, wants_method: bool) -> tuple[ServedModel, str]:
         found = _PATH.fullmatch(self.path)
         if not found or bool(found[3]) != wants_method:
-            raise BadRequestError(f"unknown path {self.path!r}", 404)
+            raise BadRequestError(f"unknown path {self.path!r}")
         model = self.server.models.get(found[1])
         if model is None or found[2] not in (None, str(model.version)):
             names = [f"{name}/versions/{m.version}" for name, m in self.server.models.items()]

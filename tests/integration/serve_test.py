@@ -83,21 +83,21 @@ def test_status(ask: Ask):
         ("fill_mask:predict", {"instances": [["a"]]}, 400, "nested at most 1 deep"),
         ("fill_mask:predict", {"inputs": "a"}, 400, "must have the shape"),
         ("fill_mask:predict", {"instances": [{"b64": "%"}]}, 400, "`text` must be string"),
-        ("fill_mask:predict", {"signature_name": "x", "inputs": "a"}, 404, "serving_default"),
+        ("fill_mask:predict", {"signature_name": "x", "inputs": "a"}, 400, "serving_default"),
         ("encoder:predict", {"instances": [[1]]}, 400, "name each of them"),
         ("encoder:predict", {"inputs": IDS | {"input_mask": [[1.5] * 3]}}, 400, "must be int32"),
         ("encoder:predict", {"inputs": IDS | {"input_mask": [[1, 1]]}}, 400, "shape"),
-        ("fill_mask:classify", {"examples": [{"text": "a"}]}, 404, "signatures are"),
+        ("fill_mask:classify", {"examples": [{"text": "a"}]}, 400, "signatures are"),
         ("other:predict", {"inputs": "a"}, 404, "['encoder/versions/1', 'fill_mask/versions/1']"),
         ("fill_mask/versions/2:predict", {"inputs": "a"}, 404, "models are"),
         ("encoder:predict", {"inputs": IDS | {"input_word_ids": [[2, 2**40, 3]]}}, 400, "between"),
         ("encoder:predict", {"inputs": IDS | {"input_word_ids": [[2, -5, 3]]}}, 400, "= -5 is not"),
         ("fill_mask:predict", b"[" * 100_000, 400, "not JSON"),
-        ("fill_mask:predict", {"signature_name": ["x"], "inputs": "a"}, 404, "signatures are"),
+        ("fill_mask:predict", {"signature_name": ["x"], "inputs": "a"}, 400, "signatures are"),
         (f"fill_mask/versions/{'9' * 5000}:predict", {"inputs": "a"}, 404, "models are"),
-        ("fill_mask:train", {"inputs": "a"}, 404, "unknown path"),
-        ("fill_mask", {"inputs": "a"}, 404, "unknown path"),
-        ("fill_mask:predict", None, 404, "unknown path"),
+        ("fill_mask:train", {"inputs": "a"}, 400, "unknown path"),
+        ("fill_mask", {"inputs": "a"}, 400, "unknown path"),
+        ("fill_mask:predict", None, 400, "unknown path"),
     ],
 )
 def test_bad_requests(ask: Ask, path: str, body: object, code: int, error: str):
@@ -123,7 +123,7 @@ def test_lists_nested_too_deep_are_refused(ask: Ask, start: str, depth: int):
 )
 def test_a_reason_shortens_what_was_received(ask: Ask, body: bytes):
     code, answer = ask("fill_mask:classify", body % (b"[" * 900 + b"]" * 900))
-    assert code == 404 and len(answer["error"]) < 200
+    assert code == 400 and len(answer["error"]) < 200
 
 
 def test_lists_are_as_deep_as_the_deepest():
