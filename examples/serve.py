@@ -16,8 +16,10 @@ import json
 import os
 import re
 import reprlib
+import socket
 import sys
 import threading
+import time
 import traceback
 from typing import Any, NoReturn
 
@@ -30,6 +32,7 @@ MAX_BYTES = 8 * 2**20  # of a request
 MAX_WAITING = 64  # requests; more are refused
 MAX_RANK = 254  # of a tensor, if the signature leaves it open; TensorFlow aborts above
 TIMEOUT_S = 60.0  # of a connection that sends nothing
+MAX_DISCARDED, DISCARD_S = 4 * MAX_BYTES, 1.0  # of what arrives after the last answer
 _PATH = re.compile(r"/v1/models/([^/:]+)(?:/versions/(\d+))?(?::(predict|classify))?")
 # The codes of TensorFlow Serving that are not 400.
 _HTTP_CODES = {tf.errors.NotFoundError: 404, tf.errors.ResourceExhaustedError: 429}
@@ -293,6 +296,19 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(data)
+        if self.close_connection:
+            self._discard()
+
+    def _discard(self) -> None:
+        """Discard what still arrives: if it were unread, the client might not get the answer."""
+        left, end = MAX_DISCARDED, time.monotonic() + DISCARD_S
+        with contextlib.suppress(OSError):  # the client is gone, or the time is up
+            self.connection.shutdown(socket.SHUT_WR)
+            while left > 0 and (seconds := end - time.monotonic()) > 0:
+                self.connection.settimeout(seconds)
+                if not (data := self.connection.recv(65536)):
+                    break
+                left -= len(data)
 
     def log_message(self, *args: Any) -> None:
         """Log nothing."""

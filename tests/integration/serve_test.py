@@ -150,6 +150,23 @@ def test_a_request_that_is_too_large_is_not_read(ask: Ask, length: str):
     assert answer == (413, {"error": "a request must have at most 8388608 bytes"})
 
 
+@pytest.mark.parametrize(("size", "places", "code"), [(9 * 2**20, 1, 413), (2**20, 0, 503)])
+def test_a_refusal_reaches_a_client_that_is_still_sending(
+    server: Server, ask: Ask, monkeypatch, size: int, places: int, code: int
+):
+    monkeypatch.setattr(server, "free", threading.BoundedSemaphore(places))
+    assert ask("fill_mask:predict", b" " * size)[0] == code
+
+
+def test_a_refused_client_cannot_send_for_ever(server: Server):
+    with socket.create_connection(("localhost", server.server_port), 30) as client:
+        client.sendall(b"POST /v1/models/fill_mask:predict HTTP/1.1\r\n\r\n")
+        assert client.recv(65536).startswith(b"HTTP/1.1 411 ")
+        with pytest.raises(ConnectionError):
+            while True:
+                client.sendall(b" " * 65536)
+
+
 @pytest.mark.parametrize("length", [None, "-1", "\u00b2", "1_0", ""])
 def test_a_request_must_tell_its_length(server: Server, length: str | None):
     header = "" if length is None else f"Content-Length: {length}\r\n"
