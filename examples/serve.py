@@ -16,7 +16,6 @@ import json
 import os
 import re
 import reprlib
-import socket
 import sys
 import threading
 import time
@@ -182,18 +181,12 @@ def _example(values: Any) -> tf.train.Example:
     for name, value in values.items():
         for each in value if isinstance(value, list) else [value]:
             if not isinstance(each, str):
-                received = reprlib.repr(each)
-                raise BadRequestError(f"`{name}` must be a string. Received: {received}")
+                raise BadRequestError(f"`{name}` must be a string. Received: {reprlib.repr(each)}")
             try:
                 example.features.feature[name].bytes_list.value.append(each.encode())
             except UnicodeEncodeError as error:
                 raise BadRequestError(f"`{name}` is not Unicode: {error}") from None
     return example
-
-
-def _reason(error: tf.errors.OpError) -> str:
-    """Return the error's message without the places in the graph."""
-    return error.message.rpartition("unavailable>\n")[2].partition("\n\t [[")[0]
 
 
 def _error(reason: str) -> bytes:
@@ -215,6 +208,15 @@ class Server(http.server.ThreadingHTTPServer):
         super().__init__(address, _Handler)
         self.models = models
         self.free = threading.BoundedSemaphore(MAX_WAITING)
+
+    def close_request(self, request: Any) -> None:
+        """Discard what still arrives: if it were unread, the client might not get the answer."""
+        left, end = MAX_DISCARDED, time.monotonic() + DISCARD_S
+        with contextlib.suppress(OSError):  # the client is gone, or the time is up
+            while left > 0:
+                request.settimeout(max(0, end - time.monotonic()))
+                left -= len(request.recv(65536)) or left  # nothing: the client has closed
+        super().close_request(request)
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -240,7 +242,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         except BadRequestError as error:
             code, data = error.code, _error(str(error))
         except tf.errors.OpError as error:
-            code, data = _HTTP_CODES.get(type(error), 400), _error(_reason(error))
+            # Without the places in the graph.
+            reason = error.message.rpartition("unavailable>\n")[2].partition("\n\t [[")[0]
+            code, data = _HTTP_CODES.get(type(error), 400), _error(reason)
         except (ConnectionError, TimeoutError):
             raise  # nobody waits for an answer
         except Exception as error:
@@ -296,19 +300,6 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(data)
-        if self.close_connection:
-            self._discard()
-
-    def _discard(self) -> None:
-        """Discard what still arrives: if it were unread, the client might not get the answer."""
-        left, end = MAX_DISCARDED, time.monotonic() + DISCARD_S
-        with contextlib.suppress(OSError):  # the client is gone, or the time is up
-            self.connection.shutdown(socket.SHUT_WR)
-            while left > 0 and (seconds := end - time.monotonic()) > 0:
-                self.connection.settimeout(seconds)
-                if not (data := self.connection.recv(65536)):
-                    break
-                left -= len(data)
 
     def log_message(self, *args: Any) -> None:
         """Log nothing."""
@@ -353,9 +344,6 @@ def _stop(reason: str) -> NoReturn:
 
 if __name__ == "__main__":
     if len(sys.argv) < 3:
-        print(
-            "usage: python serve.py HOST:PORT NAME=FOLDER... (with FOLDER/1/saved_model.pb)",
-            file=sys.stderr,
-        )
+        print("usage: python serve.py HOST:PORT NAME=FOLDER...", file=sys.stderr)
         sys.exit(2)
     main(sys.argv[1], sys.argv[2:])
