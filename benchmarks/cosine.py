@@ -16,10 +16,11 @@ import os
 import numpy as np
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the operations of the export
+from tensorflow.core.protobuf import saved_model_pb2
 
 from albert_tf.runtime import commands
 from albert_tf.runtime.errors import InputError
-from benchmarks.load_targets import newest_version
+from benchmarks.load_targets import newest_saved_model
 from finetuning.datasets import TASKS, metrics
 from finetuning.datasets.task import Source
 
@@ -32,16 +33,16 @@ class CosineOptions(commands.CommandOptions):
 
     export: str = commands.option("the folder OUTPUT of an export of the kind embedding")
     data_dir: str = commands.option("the folder of STS-B's files")
-    dry_run: bool = commands.option("check the options and read the data", False)
+    dry_run: bool = commands.option("check the options and the export, and read the data", False)
 
 
 def main(options: CosineOptions) -> None:
     """Measure and print the lines."""
-    folder = newest_version(options.export)
-    if folder is None or not os.path.isfile(os.path.join(folder, "saved_model.pb")):
+    folder = newest_saved_model(options.export)
+    if (names := outputs_of(folder)) != ["embedding"]:
         raise InputError(
-            f"--export={options.export} must be a folder with a SavedModel as its newest version, "
-            f"such as {options.export}/1/saved_model.pb, as albert_tf.export writes it."
+            f"--export={options.export} must be an export of the kind embedding. Its outputs are "
+            f"{', '.join(names)}."
         )
     data = TASKS["sts-b"].read(Source(options.data_dir))
     dev = data.dev["dev"]
@@ -53,11 +54,6 @@ def main(options: CosineOptions) -> None:
     answers = np.array([each.label for each in dev])
     model = tf.saved_model.load(folder)  # holds the variables of its signature
     signature = model.signatures["serving_default"]
-    if set(signature.structured_outputs) != {"embedding"}:
-        raise InputError(
-            f"--export={options.export} must be an export of the kind embedding. Its outputs are "
-            f"{', '.join(sorted(signature.structured_outputs))}."
-        )
 
     def embed(texts: list[str]) -> np.ndarray:
         parts = [texts[i : i + BATCH] for i in range(0, len(texts), BATCH)]
@@ -75,6 +71,13 @@ def main(options: CosineOptions) -> None:
             for metric in ("pearson", "spearman")
         }
         print(json.dumps({"benchmark": "cosine", "similarity": name} | correlations), flush=True)
+
+
+def outputs_of(folder: str) -> list[str]:
+    """Return the names of the default signature's outputs, without loading the SavedModel."""
+    with open(os.path.join(folder, "saved_model.pb"), "rb") as file:
+        model = saved_model_pb2.SavedModel.FromString(file.read())
+    return sorted(model.meta_graphs[0].signature_def["serving_default"].outputs)
 
 
 def cosine(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -16,8 +16,9 @@ table for the dev examples, in requests of 32 as they come, and each system gets
 own answers to them. How soon texts leave the early exit depends on the texts: only those times on
 dev examples are typical.
 
---json prints a JSON line for each system and load instead. A system that is not installed gets a
-line with `absent`; one that fails ends the benchmark.
+--json prints a JSON line for each system and load instead. A system that is not installed, or that
+computes in bfloat16 on a CPU without AVX512-BF16 and AMX, gets a line with `absent`; one that fails
+ends the benchmark.
 """
 
 import contextlib
@@ -39,6 +40,7 @@ from albert_tf.models.checkpoints import load_config
 from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import commands, settings
 from albert_tf.runtime.bounds import POSITIVE
+from albert_tf.runtime.devices import has_bfloat16_products
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import task_of
@@ -62,23 +64,36 @@ class Candidate(NamedTuple):
       runtime: the name in `runtimes.RUNTIMES`, and perhaps a variant.
       options: the options of `albert_tf.export`.
       libraries: the packages that it needs besides those of this project.
+      is_bfloat16: whether it computes in bfloat16.
     """
 
     runtime: tuple[str, ...]
     options: Mapping[str, Any] = {}
     libraries: tuple[str, ...] = ()
+    is_bfloat16: bool = False
+
+    def absence(self, cpu_flags: set[str] | None = None) -> str | None:
+        """Return why it cannot answer here, or on a CPU with these flags; None if it can."""
+        missing = [each for each in self.libraries if importlib.util.find_spec(each) is None]
+        if missing:
+            return f"{missing[0]} is not installed"
+        if self.is_bfloat16 and not has_bfloat16_products(cpu_flags):
+            return "this CPU has no bfloat16 products"
+        return None
 
 
 _ONNX = {"format": "onnx"}
 CANDIDATES = {
     "saved-model": Candidate(("saved_model",)),
-    "saved-model-bf16": Candidate(("saved_model",), {"precision": "mixed_bfloat16"}),
+    "saved-model-bf16": Candidate(
+        ("saved_model",), {"precision": "mixed_bfloat16"}, is_bfloat16=True
+    ),
     "onnx-runtime": Candidate(("onnx_runtime",), _ONNX, ("onnx", "onnxruntime")),
     "onnx-runtime-int8": Candidate(
         ("onnx_runtime",), _ONNX | {"quantization": "int8"}, ("onnx", "onnxruntime")
     ),
     "openvino": Candidate(("openvino", "f32"), _ONNX, ("onnx", "openvino")),
-    "openvino-bf16": Candidate(("openvino", "bf16"), _ONNX, ("onnx", "openvino")),
+    "openvino-bf16": Candidate(("openvino", "bf16"), _ONNX, ("onnx", "openvino"), True),
     "litert": Candidate(("litert",), {"format": "litert"}),
     "litert-int8": Candidate(("litert",), {"format": "litert", "quantization": "int8"}),
 }
@@ -202,9 +217,8 @@ def measure(
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as running:
         present, absent, sizes = {}, {}, {}
         for name, candidate in candidates.items():
-            missing = [e for e in candidate.libraries if importlib.util.find_spec(e) is None]
-            if missing:
-                absent[name] = f"{missing[0]} is not installed"
+            if reason := candidate.absence():
+                absent[name] = reason
                 continue
             print(f"preparing {name}", file=sys.stderr)
             path = _export(options.run_dir, candidate.options, folder)
@@ -295,12 +309,17 @@ def _dev(options: LatencyOptions, section: Any, tokenizer: Tokenizer) -> Dev:
 
 def _export(run_dir: str, changes: Mapping[str, Any], folder: str) -> str:
     """Return OUTPUT/VERSION of the export with these options, which is written once."""
-    output = os.path.join(folder, "-".join(map(str, changes.values())) or "plain")
+    output = os.path.join(folder, _name(changes))
     path = os.path.join(output, "1")
     if not os.path.isdir(path):
         with contextlib.redirect_stdout(sys.stderr):
             export.main(export.ExportOptions(run_dir, output, **changes))
     return path
+
+
+def _name(changes: Mapping[str, Any]) -> str:
+    """Return a folder's name for an export with these options, without commas as in `depths`."""
+    return "-".join(map(str, changes.values())).replace(",", "_") or "plain"
 
 
 def _bytes(path: str) -> int:

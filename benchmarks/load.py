@@ -36,9 +36,9 @@ from typing import Annotated, Any, Protocol
 
 from albert_tf.runtime import commands
 from albert_tf.runtime.bounds import POSITIVE, one_of
-from albert_tf.runtime.errors import InputError, InputNotFoundError
+from albert_tf.runtime.errors import InputError
 from benchmarks import workers
-from benchmarks.load_targets import BEYOND, CApi, Rest, check_signatures, newest_version
+from benchmarks.load_targets import BEYOND, CApi, Rest, check_signatures, newest_saved_model
 
 TOLERANCE = 1e-5
 MAX_TEXTS, MAX_WORDS, POOL = 16, 150, 200
@@ -110,12 +110,7 @@ class Tally:
 
 def main(options: LoadOptions) -> int:
     """Measure and print the lines; return the exit status."""
-    folder = newest_version(options.export)
-    if folder is None or not os.path.isfile(os.path.join(folder, "saved_model.pb")):
-        raise InputNotFoundError(
-            f"--export={options.export} must be a folder with a SavedModel as its newest version, "
-            f"such as {options.export}/1/saved_model.pb, as albert_tf.export writes it."
-        )
+    folder = newest_saved_model(options.export)
     if options.dry_run:
         print(json.dumps({"targets": options.targets.split(",")}))
         return 0

@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.errors import InputError, InputNotFoundError
 from examples.c_api import Session
 
 BEYOND = 8  # requests to send beyond those that the server takes at a time
@@ -52,6 +52,21 @@ def newest_version(export: str) -> str | None:
     names = os.listdir(export) if os.path.isdir(export) else []
     version = max((name for name in names if name.isdigit()), key=int, default=None)
     return version and os.path.join(export, version)
+
+
+def newest_saved_model(export: str) -> str:
+    """Return the folder EXPORT/VERSION with the largest number.
+
+    Raises:
+      InputNotFoundError: there is none, or it has no SavedModel.
+    """
+    folder = newest_version(export)
+    if folder is None or not os.path.isfile(os.path.join(folder, "saved_model.pb")):
+        raise InputNotFoundError(
+            f"--export={export} must be a folder with a SavedModel as its newest version, "
+            f"such as {export}/1/saved_model.pb, as albert_tf.export writes it."
+        )
+    return folder
 
 
 class CApi(contextlib.AbstractContextManager):
@@ -126,8 +141,8 @@ class Rest(contextlib.AbstractContextManager):
         ({"instances": [{"b64": "%"}]}, 400),
         ({"inputs": "a", "instances": ["a"]}, 400),
         ({"inputs": {"text": 1.5}}, 400),
-        ({"inputs": ["a"], "signature_name": "none"}, 404),
-        ({"inputs": ["a"], "signature_name": ["serving_default"]}, 404),
+        ({"inputs": ["a"], "signature_name": "none"}, 400),
+        ({"inputs": ["a"], "signature_name": ["serving_default"]}, 400),
         *(
             (_tokens(ids), 400)
             for ids in (_SHAPES, _UNKNOWN_ID, _NEGATIVE_ID, _TOO_LONG, _NO_PIECES, {})

@@ -18,6 +18,7 @@ import re
 import reprlib
 import sys
 import threading
+import time
 import traceback
 from typing import Any, NoReturn
 
@@ -30,9 +31,10 @@ MAX_BYTES = 8 * 2**20  # of a request
 MAX_WAITING = 64  # requests; more are refused
 MAX_RANK = 254  # of a tensor, if the signature leaves it open; TensorFlow aborts above
 TIMEOUT_S = 60.0  # of a connection that sends nothing
+MAX_DISCARDED, DISCARD_S = 4 * MAX_BYTES, 1.0  # of what arrives after the last answer
 _PATH = re.compile(r"/v1/models/([^/:]+)(?:/versions/(\d+))?(?::(predict|classify))?")
 # The codes of TensorFlow Serving that are not 400.
-_HTTP_CODES = {tf.errors.NotFoundError: 404, tf.errors.ResourceExhaustedError: 503}
+_HTTP_CODES = {tf.errors.NotFoundError: 404, tf.errors.ResourceExhaustedError: 429}
 
 
 class BadRequestError(Exception):
@@ -93,9 +95,7 @@ class ServedModel:
         name = request.get("signature_name", default)
         if name not in list(self._loaded.signatures):  # a name may be any JSON value
             names = sorted(self._loaded.signatures)
-            raise BadRequestError(
-                f"the signatures are {names}. Received: {reprlib.repr(name)}", 404
-            )
+            raise BadRequestError(f"the signatures are {names}. Received: {reprlib.repr(name)}")
         signature = self._loaded.signatures[name]
         return signature, signature.structured_input_signature[1]
 
@@ -181,18 +181,12 @@ def _example(values: Any) -> tf.train.Example:
     for name, value in values.items():
         for each in value if isinstance(value, list) else [value]:
             if not isinstance(each, str):
-                received = reprlib.repr(each)
-                raise BadRequestError(f"`{name}` must be a string. Received: {received}")
+                raise BadRequestError(f"`{name}` must be a string. Received: {reprlib.repr(each)}")
             try:
                 example.features.feature[name].bytes_list.value.append(each.encode())
             except UnicodeEncodeError as error:
                 raise BadRequestError(f"`{name}` is not Unicode: {error}") from None
     return example
-
-
-def _reason(error: tf.errors.OpError) -> str:
-    """Return the error's message without the places in the graph."""
-    return error.message.rpartition("unavailable>\n")[2].partition("\n\t [[")[0]
 
 
 def _error(reason: str) -> bytes:
@@ -214,6 +208,15 @@ class Server(http.server.ThreadingHTTPServer):
         super().__init__(address, _Handler)
         self.models = models
         self.free = threading.BoundedSemaphore(MAX_WAITING)
+
+    def close_request(self, request: Any) -> None:
+        """Discard what still arrives: if it were unread, the client might not get the answer."""
+        left, end = MAX_DISCARDED, time.monotonic() + DISCARD_S
+        with contextlib.suppress(OSError):  # the client is gone, or the time is up
+            while left > 0:
+                request.settimeout(max(0, end - time.monotonic()))
+                left -= len(request.recv(65536)) or left  # nothing: the client has closed
+        super().close_request(request)
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -239,7 +242,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         except BadRequestError as error:
             code, data = error.code, _error(str(error))
         except tf.errors.OpError as error:
-            code, data = _HTTP_CODES.get(type(error), 400), _error(_reason(error))
+            # Without the places in the graph.
+            reason = error.message.rpartition("unavailable>\n")[2].partition("\n\t [[")[0]
+            code, data = _HTTP_CODES.get(type(error), 400), _error(reason)
         except (ConnectionError, TimeoutError):
             raise  # nobody waits for an answer
         except Exception as error:
@@ -252,7 +257,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _model(self, wants_method: bool) -> tuple[ServedModel, str]:
         found = _PATH.fullmatch(self.path)
         if not found or bool(found[3]) != wants_method:
-            raise BadRequestError(f"unknown path {self.path!r}", 404)
+            raise BadRequestError(f"unknown path {self.path!r}")
         model = self.server.models.get(found[1])
         if model is None or found[2] not in (None, str(model.version)):
             names = [f"{name}/versions/{m.version}" for name, m in self.server.models.items()]
@@ -339,9 +344,6 @@ def _stop(reason: str) -> NoReturn:
 
 if __name__ == "__main__":
     if len(sys.argv) < 3:
-        print(
-            "usage: python serve.py HOST:PORT NAME=FOLDER... (with FOLDER/1/saved_model.pb)",
-            file=sys.stderr,
-        )
+        print("usage: python serve.py HOST:PORT NAME=FOLDER...", file=sys.stderr)
         sys.exit(2)
     main(sys.argv[1], sys.argv[2:])

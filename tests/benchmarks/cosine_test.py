@@ -1,10 +1,12 @@
-"""Cosines by hand, and TF-IDF beside its definition."""
+"""Cosines by hand, TF-IDF beside its definition, and exports of other kinds."""
 
 import math
 
 import numpy as np
+import pytest
 
-from benchmarks.cosine import cosine, tf_idf_cosine
+from albert_tf.runtime.errors import InputError
+from benchmarks.cosine import CosineOptions, cosine, main, tf_idf_cosine
 
 
 def test_cosine_by_hand():
@@ -18,3 +20,12 @@ def test_tf_idf_by_hand():
     x, y = 1, math.log(3 / 2) + 1
     found = tf_idf_cosine(["xx yy", "xx"], ["xx yy", "xx", "zz"], ["xx", "xx", "xx"])
     np.testing.assert_allclose(found, [x / math.hypot(x, y), 1, 0], atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [("fill_mask", "Its outputs are pieces, probabilities"), ("", "with a SavedModel")],
+)
+def test_other_exports_are_refused(exports, kind, words):
+    with pytest.raises(InputError, match=words):
+        main(CosineOptions(str(exports / kind), "sts-b", dry_run=True))

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from albert_tf.export.serving import check_name
 from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.classifier import ClassifierTask
@@ -45,6 +46,19 @@ def test_fewer_layers_are_measured_where_the_model_has_them(section, changes, op
     )
     assert list(found) == [*CANDIDATES, *wanted]
     assert len({str(found[name].options) for name in wanted}) <= 1  # one export serves them
+    names = {str(each.options): latency._name(each.options) for each in found.values()}
+    assert len(set(names.values())) == len(names)
+    for name in names.values():
+        check_name(name)
+
+
+def test_bfloat16_is_absent_on_cpus_without_its_products():
+    in_bfloat16 = latency.Candidate(("saved_model",), is_bfloat16=True)
+    assert in_bfloat16.absence({"avx2", "avx512f"}) == "this CPU has no bfloat16 products"
+    assert in_bfloat16.absence({"amx_bf16"}) is in_bfloat16.absence({"avx512_bf16"}) is None
+    assert latency.Candidate(("saved_model",)).absence(set()) is None
+    found = {name for name, candidate in CANDIDATES.items() if candidate.is_bfloat16}
+    assert found == {"saved-model-bf16", "openvino-bf16"}
 
 
 @pytest.mark.parametrize(
@@ -157,10 +171,16 @@ def test_the_lines(run, tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(
         latency.CANDIDATES, "other", latency.Candidate(("none",), {}, ("no_such_library",))
     )
-    names = ["saved-model", "onnx-runtime", "depth-1", "other"]
+    names = ["saved-model", "onnx-runtime", "depth-1", "depth-2", "early-exit", "other"]
     latency.main(
         LatencyOptions(
-            path, str(tmp_path), systems=",".join(names), depths="1", rounds=1, json=True
+            path,
+            str(tmp_path),
+            systems=",".join(names),
+            depths="1,2",
+            patience=1,
+            rounds=1,
+            json=True,
         )
     )
     first, *lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -168,12 +188,12 @@ def test_the_lines(run, tmp_path, capsys, monkeypatch):
     assert lines.pop() == {"system": "other", "absent": "no_such_library is not installed"}
     loads = ["1 x 10", "1 x 24", "32 x 10", "32 x 24", "dev"]
     assert [(line["load"], line["system"]) for line in lines] == [
-        (load, name) for load in loads for name in names[:3]
+        (load, name) for load in loads for name in names[:-1]
     ]
     dataset = TASKS["text_classification"]
     examples = dataset.read_part(Source(str(tmp_path)), "dev", TASK)
     score = dataset.score(load_predictor(path)(examples), examples)["accuracy"]
-    assert {line["accuracy"] for line in lines if line["system"] != "depth-1"} == {round(score, 4)}
+    assert {line["accuracy"] for line in lines if line["system"] in names[:2]} == {round(score, 4)}
     for line in lines:
         if line["load"] != "dev":
             count = int(line["load"].split(" ")[0])

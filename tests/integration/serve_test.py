@@ -16,8 +16,6 @@ import tensorflow as tf
 from examples import serve
 from examples.serve import BadRequestError, ServedModel, Server
 
-pytestmark = pytest.mark.slow
-
 TEXTS = ("the value of [MASK] object", "[MASK] is a [MASK].", "no mask", "naïve [MASK] 漢字")
 IDS = {"input_word_ids": [[2, 7, 3]], "input_mask": [[1, 1, 1]], "input_type_ids": [[0, 0, 0]]}
 Ask = Callable[..., tuple[int, dict]]
@@ -48,6 +46,7 @@ def ask(server: Server) -> Ask:
     return ask
 
 
+@pytest.mark.slow
 def test_rows_and_columns_have_the_same_answer(ask: Ask):
     for rows in (TEXTS, [{"text": text} for text in TEXTS]):
         code, by_row = ask("fill_mask:predict", {"instances": rows})
@@ -65,12 +64,14 @@ def test_rows_and_columns_have_the_same_answer(ask: Ask):
     assert row == {name: values[0] for name, values in outputs.items()}
 
 
+@pytest.mark.slow
 def test_status(ask: Ask):
     code, body = ask("fill_mask")
     (version,) = body["model_version_status"]
     assert (code, version["version"], version["state"]) == (200, "1", "AVAILABLE")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "body", "code", "error"),
     [
@@ -83,21 +84,21 @@ def test_status(ask: Ask):
         ("fill_mask:predict", {"instances": [["a"]]}, 400, "nested at most 1 deep"),
         ("fill_mask:predict", {"inputs": "a"}, 400, "must have the shape"),
         ("fill_mask:predict", {"instances": [{"b64": "%"}]}, 400, "`text` must be string"),
-        ("fill_mask:predict", {"signature_name": "x", "inputs": "a"}, 404, "serving_default"),
+        ("fill_mask:predict", {"signature_name": "x", "inputs": "a"}, 400, "serving_default"),
         ("encoder:predict", {"instances": [[1]]}, 400, "name each of them"),
         ("encoder:predict", {"inputs": IDS | {"input_mask": [[1.5] * 3]}}, 400, "must be int32"),
         ("encoder:predict", {"inputs": IDS | {"input_mask": [[1, 1]]}}, 400, "shape"),
-        ("fill_mask:classify", {"examples": [{"text": "a"}]}, 404, "signatures are"),
+        ("fill_mask:classify", {"examples": [{"text": "a"}]}, 400, "signatures are"),
         ("other:predict", {"inputs": "a"}, 404, "['encoder/versions/1', 'fill_mask/versions/1']"),
         ("fill_mask/versions/2:predict", {"inputs": "a"}, 404, "models are"),
         ("encoder:predict", {"inputs": IDS | {"input_word_ids": [[2, 2**40, 3]]}}, 400, "between"),
         ("encoder:predict", {"inputs": IDS | {"input_word_ids": [[2, -5, 3]]}}, 400, "= -5 is not"),
         ("fill_mask:predict", b"[" * 100_000, 400, "not JSON"),
-        ("fill_mask:predict", {"signature_name": ["x"], "inputs": "a"}, 404, "signatures are"),
+        ("fill_mask:predict", {"signature_name": ["x"], "inputs": "a"}, 400, "signatures are"),
         (f"fill_mask/versions/{'9' * 5000}:predict", {"inputs": "a"}, 404, "models are"),
-        ("fill_mask:train", {"inputs": "a"}, 404, "unknown path"),
-        ("fill_mask", {"inputs": "a"}, 404, "unknown path"),
-        ("fill_mask:predict", None, 404, "unknown path"),
+        ("fill_mask:train", {"inputs": "a"}, 400, "unknown path"),
+        ("fill_mask", {"inputs": "a"}, 400, "unknown path"),
+        ("fill_mask:predict", None, 400, "unknown path"),
     ],
 )
 def test_bad_requests(ask: Ask, path: str, body: object, code: int, error: str):
@@ -106,6 +107,7 @@ def test_bad_requests(ask: Ask, path: str, body: object, code: int, error: str):
     assert ask("fill_mask:predict", {"instances": ["[MASK]"]})[0] == 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("depth", [3, 255, 480, 900, 100_000])
 @pytest.mark.parametrize("start", ['"instances": ', '"inputs": ', '"inputs": {"text": '])
 def test_lists_nested_too_deep_are_refused(ask: Ask, start: str, depth: int):
@@ -123,7 +125,7 @@ def test_lists_nested_too_deep_are_refused(ask: Ask, start: str, depth: int):
 )
 def test_a_reason_shortens_what_was_received(ask: Ask, body: bytes):
     code, answer = ask("fill_mask:classify", body % (b"[" * 900 + b"]" * 900))
-    assert code == 404 and len(answer["error"]) < 200
+    assert code == 400 and len(answer["error"]) < 200
 
 
 def test_lists_are_as_deep_as_the_deepest():
@@ -144,12 +146,33 @@ def test_the_depth_is_that_of_the_input(rank: int | None):
         serve._tensor(spec, [value])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [str(8 * 2**20 + 1), str(2**40), "9" * 5000])
 def test_a_request_that_is_too_large_is_not_read(ask: Ask, length: str):
     answer = ask("fill_mask:predict", b"{}", {"Content-Length": length})
     assert answer == (413, {"error": "a request must have at most 8388608 bytes"})
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("size", "places", "code"), [(9 * 2**20, 1, 413), (2**20, 0, 503)])
+def test_a_refusal_reaches_a_client_that_is_still_sending(
+    server: Server, ask: Ask, monkeypatch, size: int, places: int, code: int
+):
+    monkeypatch.setattr(server, "free", threading.BoundedSemaphore(places))
+    assert ask("fill_mask:predict", b" " * size)[0] == code
+
+
+@pytest.mark.slow
+def test_a_refused_client_cannot_send_for_ever(server: Server):
+    with socket.create_connection(("localhost", server.server_port), 30) as client:
+        client.sendall(b"POST /v1/models/fill_mask:predict HTTP/1.1\r\n\r\n")
+        assert client.recv(65536).startswith(b"HTTP/1.1 411 ")
+        with pytest.raises(ConnectionError):
+            while True:
+                client.sendall(b" " * 65536)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [None, "-1", "\u00b2", "1_0", ""])
 def test_a_request_must_tell_its_length(server: Server, length: str | None):
     header = "" if length is None else f"Content-Length: {length}\r\n"
@@ -158,6 +181,7 @@ def test_a_request_must_tell_its_length(server: Server, length: str | None):
     assert (code, json.loads(answer)) == (411, {"error": error})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("path", "code"), [("fill_mask", 200), ("other", 404)])
 def test_head_is_get_without_the_body(server: Server, path: str, code: int):
     end = f" /v1/models/{path} HTTP/1.1\r\nConnection: close\r\n\r\n"
@@ -177,6 +201,7 @@ def raw(server: Server, request: str) -> tuple[int, list[str], bytes]:
     return int(status.split()[1]), kept, body
 
 
+@pytest.mark.slow
 def test_a_connection_serves_several_requests_until_it_is_told_to_close(server: Server):
     connection = http.client.HTTPConnection("localhost", server.server_port, timeout=60)
     predict, status = "/v1/models/fill_mask:predict", "/v1/models/fill_mask"
@@ -193,6 +218,7 @@ def test_a_connection_serves_several_requests_until_it_is_told_to_close(server: 
         assert (answer.status, answer.will_close) == (200, keep == "close")
 
 
+@pytest.mark.slow
 def test_a_client_that_sends_nothing_is_disconnected(server: Server, monkeypatch):
     """It would keep one of the places for requests."""
     monkeypatch.setattr(server.RequestHandlerClass, "timeout", 0.2)
@@ -201,6 +227,7 @@ def test_a_client_that_sends_nothing_is_disconnected(server: Server, monkeypatch
         assert client.recv(1) == b""
 
 
+@pytest.mark.slow
 def test_classification_takes_signatures_for_it(server: Server):
     model = server.models["fill_mask"]
     request = {"signature_name": "serving_default", "examples": [{"text": "a"}]}
@@ -208,6 +235,7 @@ def test_classification_takes_signatures_for_it(server: Server):
         model.classify(request)
 
 
+@pytest.mark.slow
 def test_text_that_is_not_unicode_is_refused(server: Server, ask: Ask, monkeypatch):
     with pytest.raises(BadRequestError, match="`text` is not Unicode"):
         serve._example({"text": "\ud800"})
@@ -225,6 +253,7 @@ def classified(request: dict) -> dict:
     return {"results": [serve._example(each) for each in request["examples"]]}
 
 
+@pytest.mark.slow
 def test_an_error_of_the_server_is_answered(server: Server, ask: Ask, monkeypatch, capfd):
     def fail(request: dict) -> dict:
         raise KeyError("\ud800") if "inputs" in request else RecursionError
@@ -244,6 +273,7 @@ def test_bytes_in_base64_are_the_text(ask: Ask):
     assert ask("fill_mask:predict", {"instances": [{"b64": "W01BU0td"}]}) == plain
 
 
+@pytest.mark.slow
 def test_requests_at_the_same_time_get_their_own_answers(ask: Ask):
     alone = [ask("fill_mask:predict", {"instances": [text]}) for text in TEXTS]
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
@@ -285,11 +315,13 @@ def test_an_address_must_have_a_host_and_a_port(stopped: Callable, address: str)
     assert stopped(address, "good=.") == reason
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("host", ["no-such-host.invalid", "a" * 70, "a..b"])
 def test_an_unknown_host_is_named(stopped: Callable, host: str):
     assert stopped(f"{host}:0", "good=.").startswith(f"cannot listen on '{host}:0': ")
 
 
+@pytest.mark.slow
 def test_a_port_in_use_is_named(stopped: Callable, server: Server):
     address = f"localhost:{server.server_port}"
     error = stopped(address, "good=.")

@@ -180,10 +180,11 @@ def test_what_cannot_be(pretrained, tmp_path, values, message):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("changes", MODELS.values(), ids=MODELS)
 @pytest.mark.parametrize("name", NAMES)
-def test_openvino_reads_it(tiny, fake_inputs, name, tmp_path):
+def test_openvino_reads_it(tiny, fake_inputs, name, changes, tmp_path):
     openvino = pytest.importorskip("openvino")
-    model = model_of(name, tiny.replace(initializer_range=0.1))
+    model = model_of(name, tiny.replace(initializer_range=0.1, **changes))
     onnx.save(onnx_model(model, name.split()[0]), str(tmp_path / "model.onnx"))
     core = openvino.Core()
     compiled = core.compile_model(
