@@ -247,6 +247,20 @@ def test_the_cache_knows_what_makes_a_program(home):
         assert json.loads(path.read_text())["size"]["temporaries"] > 0
 
 
+def test_the_cache_knows_the_sources_of_the_step():
+    """All direct imports but of values that the key has, errors, and what runs the lowering."""
+    root = pathlib.Path(tpu_cache.__file__).resolve().parents[2]
+    known = {path for pattern in tpu_cache.SOURCES for path in root.glob(pattern)}
+    others = {"config", "errors", "subprocess_call"}
+    for source in ("pretraining/loop/train_step.py", "pretraining/tpu/lowering.py"):
+        text = (root / source).read_text(encoding="utf-8")
+        modules = re.findall(r"^from ((?:albert_tf|pretraining)\S+) import (\w+)", text, re.M)
+        for package, name in modules:
+            folder = root / package.replace(".", "/")
+            files = {folder / f"{name}.py", folder.with_suffix(".py"), folder / "__init__.py"}
+            assert folder.name in others or files & known, f"SOURCES lacks {package}.{name}"
+
+
 def test_a_damaged_cache_entry_is_compiled_again(tmp_path):
     compiler = Compiler()
     cache = tpu_cache.Cache(compiler, str(tmp_path))
