@@ -24,6 +24,7 @@ from albert_tf.models.layers import xla, xla_internals
 # Of float32 logits: half of the fast memory of a chip, in which they then stay.
 BLOCK_BYTES = 2**26
 MAX_BLOCKS = 8  # each is a part of the program
+CHAINED_BYTES = 2**27  # the fast memory of a chip
 # By more than this, no logit counts as exceeding the label's, so that sums of exponentials are
 # finite. The loss of a uniform guess among 30,000 pieces is 10; only a run that has diverged has a
 # loss of 75, and it then gets a smaller one, with a finite gradient that still lowers it.
@@ -79,6 +80,17 @@ def affine(
 def without_gradient(x: tf.Tensor) -> tf.Tensor:
     """Return x, with a gradient of zeros."""
     return tf.custom_gradient(lambda x: (tf.identity(x), tf.zeros_like))(x)
+
+
+def chained(weight: tf.Tensor, at_least: int = CHAINED_BYTES) -> tf.Tensor:
+    """Return a weight for the next layer, whose gradient is summed before another is added.
+
+    XLA would keep the gradients of all layers and sum them in one pass. Weights of fewer than
+    `at_least` bytes are left to it: their gradients may stay in the fast memory of the chip.
+    """
+    if 4 * weight.shape.num_elements() < at_least:
+        return tf.identity(weight)
+    return tf.custom_gradient(lambda x: (tf.identity(x), xla_internals.barrier))(weight)
 
 
 def attention(

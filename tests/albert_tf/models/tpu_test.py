@@ -219,6 +219,15 @@ def test_an_affine_map_into_heads():
     assert_same(ours, gradients(plain, *inputs))
 
 
+@pytest.mark.parametrize("at_least", [0, 2**27])
+def test_a_chained_weight_has_the_sum_of_gradients(at_least):
+    def ours(weight: tf.Tensor) -> tf.Tensor:
+        following = tpu.chained(weight, at_least)
+        return 2.0 * weight + following**2
+
+    assert_same(gradients(ours, normal(3, 4)), gradients(lambda x: 2.0 * x + x**2, normal(3, 4)))
+
+
 def test_the_blocks_of_attention():
     # 12 heads: 64 MiB hold the logits of 85 sequences of 128 pieces and of 5 of 512.
     assert tpu.num_blocks(64, 128, 12) == 1
