@@ -1,10 +1,9 @@
-"""Run `pretraining.tpu_check` on tf-models-official's model, with the same flags and output.
+"""Run `pretraining.tpu_check` on tf-models-official's model, with its flags but --global_batch.
 
     python -m benchmarks.tpu_step --preset=albert-xxlarge-v2 --batch=8 --topology=v5e
 
 It prints memory and estimated time. The model is its AlbertEncoder and MaskedLM head, with the
-loss, clipping and optimizer of our step.
-It has no rematerialization and is built without dropout.
+loss, clipping and optimizer of our step. It has no rematerialization and is built without dropout.
 """
 
 import dataclasses
@@ -17,9 +16,9 @@ from official.nlp.modeling import layers
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.encoder import INPUTS
 from albert_tf.runtime import commands
+from albert_tf.runtime.errors import InputError
 from benchmarks.systems.tf_models_official import encoder_like
 from pretraining import tpu_check
-from pretraining.tpu.lowering import TpuCompiler, lower_step_in_subprocess
 from pretraining.tpu.step import CompiledSize, Step
 from pretraining.tpu_check import TpuCheckOptions
 
@@ -60,16 +59,24 @@ class OfficialPretrainer(tf_keras.Model):
 
 
 def main(options: TpuCheckOptions) -> int:
-    """Run `tpu_check.main` without rematerialization."""
-    plain = dataclasses.replace(options, set=(*options.set, "model.rematerialize=false"))
-    return tpu_check.main(plain, _compile, "tf-models-official")
+    """Run `tpu_check.main` on the model of tf-models-official."""
+    if options.global_batch:
+        raise InputError(
+            "--global_batch must be omitted, since tf-models-official's model cannot recompute its "
+            f"layers. Received: {options.global_batch}. Try --batch with "
+            "--set=loop.accumulation_steps=N."
+        )
+    options = dataclasses.replace(options, set=("model.rematerialize=false", *options.set))
+    if options.step(options.preset).model.rematerialize:
+        raise InputError(
+            "`model.rematerialize` must be false: tf-models-official's model cannot recompute "
+            "its layers. Received: True. Omit it."
+        )
+    return tpu_check.main(options, _compile, "tf-models-official")
 
 
 def _compile(step: Step, topology: str) -> CompiledSize:
-    compiler = TpuCompiler(topology)  # first, because it may be missing
-    shape = (step.batch, step.seq_length, step.num_predictions, len(compiler.chips))
-    lowered = lower_step_in_subprocess(step.config, *shape, OfficialPretrainer)
-    return compiler.compile(lowered, step.quick)
+    return tpu_check.compile_step(step, topology, OfficialPretrainer)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ import dataclasses
 import itertools
 import json
 import sys
+from collections.abc import Callable
 from typing import Annotated
 
 from albert_tf.models.config import PRESETS
@@ -32,10 +33,20 @@ from pretraining.experiments import paper_recipe
 from pretraining.tpu import cache as tpu_cache
 from pretraining.tpu import fit as tpu_fit
 from pretraining.tpu.fit import Measure
-from pretraining.tpu.report import as_json, describe_mode, gb, plan_line, report
+from pretraining.tpu.report import (
+    TIME_SOURCE,
+    TIMES,
+    as_json,
+    describe_mode,
+    gb,
+    plan_line,
+    report,
+    times_line,
+)
 from pretraining.tpu.step import CHIPS, CHUNK_PIECES, Chip, CompiledSize, Step, parse_topology
 
 DOES_NOT_FIT = 3
+Result = tuple[list[dict[str, float | str | bool]], int]  # figures of steps and an exit status
 _CHOICES = ("model.rematerialize", "model.rematerialize_chunks", "loop.accumulation_steps")
 
 
@@ -60,7 +71,7 @@ class TpuCheckOptions(commands.CommandOptions):
         "print a table of all presets on all chips, with --batch on each, instead", False
     )
     presets: str = commands.option("presets of --table, comma-separated", ",".join(PRESETS))
-    json: str = commands.option("also write the figures of each compiled step to this file", "")
+    json: str = commands.option("also write the figures of each step to this file", "")
     dry_run: bool = commands.option("print the configuration without compiling", False)
     set: tuple[str, ...] = commands.option(
         "key=value of the configuration, as for pretraining.train", ()
@@ -78,8 +89,8 @@ class TpuCheckOptions(commands.CommandOptions):
                 "--global_batch must be a multiple of --chips. "
                 f"Received: {self.global_batch}, {self.chips}."
             )
-        if self.json and (self.table or self.global_batch):
-            raise InputError("--json is for one --batch: omit --table and --global_batch.")
+        if self.json and self.table:
+            raise InputError("--json is for one --batch or --global_batch: omit --table.")
         if self.table and self.global_batch:
             raise InputError("--table and --global_batch exclude each other: omit one of them.")
         if self.table and not self.names:
@@ -126,11 +137,11 @@ class TpuCheckOptions(commands.CommandOptions):
 
 
 def main(
-    options: TpuCheckOptions, compile_step: tpu_cache.Compile | None = None, system: str = ""
+    options: TpuCheckOptions, compiler: tpu_cache.Compile | None = None, system: str = ""
 ) -> int:
     """Print what the options request; return the exit status.
 
-    `compile_step` can replace our compile; `system` is then the project whose model it compiles.
+    `compiler` can replace our compile; `system` is then the project whose model it compiles.
     """
     topology, chip = parse_topology(options.topology)
     step = options.step(options.preset)
@@ -139,7 +150,7 @@ def main(
     if options.dry_run:
         print(json.dumps(settings.to_dict(step) | {"topology": topology}, indent=1))
         return 0
-    cache = tpu_cache.Cache(compile_step or _compile, tpu_cache.folder(system))
+    cache = tpu_cache.Cache(compiler or compile_step, tpu_cache.folder(system))
     if options.table:
         _table(options, cache)
         return 0
@@ -148,19 +159,33 @@ def main(
         return cache(step, topology)
 
     shape = f"{step.batch} x {step.seq_length} pieces, {step.num_predictions} predicted in each,"
-    name = f"{options.preset}, {shape} on a {topology} chip"
+    name = f"{system} {options.preset}, {shape} on a {topology} chip".strip()
     kinds = f"{step.config.precision}, {step.config.optimizer.name}{', quick' * step.quick}"
     print(f"{name} of {gb(chip.hbm)}, {kinds}", flush=True)
     if step.fixed_bytes > chip.hbm:
         held = f"parameters, optimizer and gradients take {gb(step.fixed_bytes)}"
         print(f"does not fit, whatever the batch: {held}")
         return DOES_NOT_FIT
-    if options.global_batch:
-        return _recommend(step, chip, measure, options.chips)
-    return _verdict(step, chip, measure, options)
+    run = _recommend if options.global_batch else _verdict
+    figures, status = run(step, chip, measure, options)
+    print(times_line(step, chip))
+    if options.json:
+        about = {
+            "system": system or "albert_tf",
+            "preset": options.preset,
+            "topology": topology,
+            "seq_length": step.seq_length,
+            "num_predictions": step.num_predictions,
+            "precision": step.config.precision,
+            "optimizer": step.config.optimizer.name,
+            "times_by": TIME_SOURCE,
+        }
+        outputs.write_json(options.json, about | {"steps": figures})
+    return status
 
 
-def _compile(step: Step, topology: str) -> CompiledSize:
+def compile_step(step: Step, topology: str, *make_model: Callable) -> CompiledSize:
+    """Return the size of a step, compiled for a chip; `make_model` can replace our model."""
     from pretraining.tpu.lowering import TpuCompiler, lower_step_in_subprocess
 
     compiler = TpuCompiler(topology)  # first, because it may not be installed
@@ -170,10 +195,11 @@ def _compile(step: Step, topology: str) -> CompiledSize:
         flush=True,
     )
     shape = (step.batch, step.seq_length, step.num_predictions, len(compiler.chips))
-    return compiler.compile(lower_step_in_subprocess(step.config, *shape), step.quick)
+    lowered = lower_step_in_subprocess(step.config, *shape, *make_model)
+    return compiler.compile(lowered, step.quick)
 
 
-def _verdict(step: Step, chip: Chip, measure: Measure, options: TpuCheckOptions) -> int:
+def _verdict(step: Step, chip: Chip, measure: Measure, options: TpuCheckOptions) -> Result:
     """Print whether the step fits: plain, else recomputed, or as --set chooses."""
     steps = [step]
     if not options.has_explicit_plan:
@@ -187,16 +213,15 @@ def _verdict(step: Step, chip: Chip, measure: Measure, options: TpuCheckOptions)
         size = measure(candidate)
         fits = size.total <= chip.hbm
         print(report(candidate, size, chip), flush=True)
-        figures.append(as_json(candidate, size, chip))
+        parts = {"temporaries": size.temporaries, "code": size.code}
+        figures.append(as_json(candidate, size.total, size.step_s, chip) | parts)
         if fits or number == len(steps) - 1:
             break
-    if options.json:
-        outputs.write_json(options.json, {"topology": options.topology, "steps": figures})
     if options.largest:
         found = _largest(candidate, chip, measure, options)
         mode = "recomputed" if candidate.model.rematerialize else "plain"
         print(f"largest batch found that fits a chip, {mode}: {found}")
-    return 0 if fits else DOES_NOT_FIT
+    return figures, 0 if fits else DOES_NOT_FIT
 
 
 def _largest(step: Step, chip: Chip, measure: Measure, options: TpuCheckOptions) -> int:
@@ -220,18 +245,22 @@ def _largest(step: Step, chip: Chip, measure: Measure, options: TpuCheckOptions)
     return tpu_fit.largest_batch(need, chip.hbm, step.fixed_bytes, start, unit)
 
 
-def _recommend(step: Step, chip: Chip, measure: Measure, chips: int) -> int:
-    """Print the ways to compute a global batch, the cheapest first; return the exit status."""
+def _recommend(step: Step, chip: Chip, measure: Measure, options: TpuCheckOptions) -> Result:
+    """Print the ways to compute a global batch, the cheapest first."""
     plans = tpu_fit.compute_plans(step, chip, measure)
+    figures = []
     for plan in plans:
         print(plan_line(plan, chip))
+        if plan.step is not None:
+            figure = as_json(plan.step, plan.need, plan.step_s, chip)
+            figures.append(figure | {"compiled": plan.confirmed})
     best = plans[0]
     if best.step is None:
         print("nothing fits: use more chips, shorter sequences or a smaller model")
-        return DOES_NOT_FIT
-    flags = f"--set loop.global_batch_size={step.batch * chips} {best.step.flags}".strip()
+        return figures, DOES_NOT_FIT
+    flags = f"--set loop.global_batch_size={options.global_batch} {best.step.flags}".strip()
     print(f"cheapest: {best.name}: {flags}")
-    return 0
+    return figures, 0
 
 
 def _table(options: TpuCheckOptions, cache: tpu_cache.Cache) -> None:
@@ -242,7 +271,8 @@ def _table(options: TpuCheckOptions, cache: tpu_cache.Cache) -> None:
     steps = {name: options.step(name) for name in options.names}
     step = next(iter(steps.values()))
     pieces = f"{step.batch} x {step.seq_length} pieces per chip"
-    print(f"{pieces}, {step.num_predictions} predicted in each sequence\n")
+    mode = "as --set chooses" if options.has_explicit_plan else "recomputed"
+    print(f"{pieces}, {step.num_predictions} predicted in each sequence, {mode}\n")
     header = ["preset", "FLOPs", "temporaries", "code", *CHIPS, "largest on v5e"]
     lines = itertools.chain(
         [header, ["---", *["---:"] * (len(header) - 1)]],
@@ -250,6 +280,7 @@ def _table(options: TpuCheckOptions, cache: tpu_cache.Cache) -> None:
     )
     for line in lines:
         print(f"| {' | '.join(line)} |", flush=True)
+    print(f"\n{TIMES}")
 
 
 def _row(name: str, step: Step, options: TpuCheckOptions, cache: tpu_cache.Cache) -> list[str]:

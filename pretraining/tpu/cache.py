@@ -26,6 +26,7 @@ SOURCES = (
     "albert_tf/optimization/*.py",
     "albert_tf/runtime/devices.py",
     "albert_tf/runtime/keyed_random.py",
+    "albert_tf/training/step.py",
     "benchmarks/tpu_step.py",
     "benchmarks/systems/tf_models_official.py",
     "pretraining/loop/losses.py",
@@ -33,6 +34,7 @@ SOURCES = (
     "pretraining/tpu/cost_model.py",
     "pretraining/tpu/jax_internals.py",
     "pretraining/tpu/lowering.py",
+    "pretraining/tpu/step.py",
 )
 
 Compile = Callable[[Step, str], CompiledSize]

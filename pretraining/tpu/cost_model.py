@@ -10,7 +10,10 @@ import re
 _COMPUTATION = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\{\s*$")
 _OPERATION = re.compile(r"= .*? ([a-z\-]+)\(")
 _CYCLES = re.compile(r'estimated_cycles":"(\d+)"')
-_CALLED = re.compile(r"(?:to_apply|calls|true_computation|false_computation)=%?([\w.\-]+)")
+_BRANCHES = re.compile(
+    r"(?:true_computation=|false_computation=|branch_computations=)({[^}]*}|\S+)"
+)
+_NAME = re.compile(r"[\w.\-]+")
 _TRIPS = re.compile(r'known_trip_count":\{"n":"(\d+)"')
 _BOUND = re.compile(r"s32\[\][^=]*constant\((\d+)\)")
 
@@ -18,9 +21,13 @@ _BOUND = re.compile(r"s32\[\][^=]*constant\((\d+)\)")
 def estimated_cycles(program: str) -> int:
     """Return the cycles of an optimized HLO module in text form; a loop's body counts each trip.
 
-    A loop whose trips the compiler does not state runs to the largest constant of its condition.
-    If that has none because the loop counts down to 0, as the backward pass of a loop over layers
-    does, it runs as often as the longest loop beside it.
+    Of the branches of a conditional, the longest counts. A loop whose trips the compiler does not
+    state runs to the largest constant of its condition. If that has none because the loop counts
+    down to 0, as the backward pass of a loop over layers does, it runs as often as the longest loop
+    beside it.
+
+    Raises:
+      ValueError: no other loop tells the trips of such a loop.
     """
     return _Program(program).cycles()
 
@@ -47,15 +54,21 @@ class _Program:
             if operation[1] == "while":
                 trips = self._bound(line) or self._longest(name or self.entry)
                 total += trips * self.cycles(_attribute(line, "body"))
-            elif operation[1] in ("call", "conditional"):
-                total += sum(self.cycles(called) for called in _CALLED.findall(line))
+            elif operation[1] == "call":
+                total += self.cycles(_attribute(line, "to_apply"))
+            elif operation[1] == "conditional":
+                branches = _NAME.findall(" ".join(_BRANCHES.findall(line)))
+                total += max(map(self.cycles, branches))
             elif cycles := _CYCLES.search(line):
                 total += int(cycles[1])
         return total
 
     def _longest(self, name: str) -> int:
         """Return the trips of the longest loop of a computation whose trips are known."""
-        return max(1, *(self._bound(line) for line in self.lines[name] if " while(" in line))
+        trips = max(self._bound(line) for line in self.lines[name] if " while(" in line)
+        if not trips:
+            raise ValueError(f"the trips of a loop in {name} are unknown.")
+        return trips
 
     def _bound(self, line: str) -> int:
         """Return the trips of a loop that counts up from 0, or 0 if they are unknown."""
@@ -67,5 +80,5 @@ class _Program:
 
 def _attribute(line: str, name: str) -> str:
     found = re.search(rf"{name}=%?([\w.\-]+)", line)
-    assert found is not None, f"a loop without {name}: {line[:200]}"
+    assert found is not None, f"an operation without {name}: {line[:200]}"
     return found[1]

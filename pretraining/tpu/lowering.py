@@ -1,4 +1,4 @@
-"""The memory that a training step needs on a TPU, measured on a machine without one.
+"""The memory and the estimated time of a training step on a TPU, from a machine without one.
 
 The step that `strategy.run` calls is lowered to StableHLO and compiled ahead of time for a
 topology. This needs jax and libtpu (requirements-tpu-check.txt has versions that work together).

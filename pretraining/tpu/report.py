@@ -3,6 +3,9 @@
 from pretraining.tpu.fit import ComputePlan
 from pretraining.tpu.step import Chip, CompiledSize, Step
 
+TIME_SOURCE = "cost model of libtpu's compiler"
+TIMES = f"times: an estimate by the {TIME_SOURCE}, not measured, without the all-reduce"
+
 
 def plan_line(plan: ComputePlan, chip: Chip) -> str:
     """Return a line with the memory and the time of a plan."""
@@ -12,8 +15,13 @@ def plan_line(plan: ComputePlan, chip: Chip) -> str:
     source = "compiled" if plan.confirmed else "extrapolated from two compiles"
     return (
         f"{plan.name:>10}: {gb(plan.need)} ({source}), {fits}; "
-        f"about {plan.step_s:.3g} s per step; {describe_mode(plan.step)}"
+        f"{describe_time(plan.step, plan.step_s, chip)}; {describe_mode(plan.step)}"
     )
+
+
+def times_line(step: Step, chip: Chip) -> str:
+    """Return a line that says whose estimate the times are and what they leave out."""
+    return f"{TIMES}, by formula about {1000 * step.all_reduce_s(chip):.2g} ms more per step"
 
 
 def describe_mode(step: Step) -> str:
@@ -41,38 +49,36 @@ def report(step: Step, size: CompiledSize, chip: Chip) -> str:
         "code": "unknown: the compiler gave up" if size.refused else gb(size.code),
         "total": f"{gb(needed)}: {verdict}",
         "FLOPs": f"{step.flops:.3g} per step on a chip, {executed:.3g} with recomputation",
-        "time": describe_time(step, size, chip),
+        "time": describe_time(step, size.step_s, chip),
     }
     lines = [f"{describe_mode(step)} {f'({step.flags})' if step.flags else ''}".rstrip()]
     return "\n".join(lines + [f"  {name:<12} {value}" for name, value in rows.items()])
 
 
-def describe_time(step: Step, size: CompiledSize, chip: Chip) -> str:
-    """Return the estimated time of a step, its speed and its share of the chip's peak."""
-    if not size.step_s:
+def describe_time(step: Step, step_s: float, chip: Chip) -> str:
+    """Return the time of a step, its speed and its share of the chip's peak."""
+    if not step_s:
         return "unknown: the compiler gave up"
     return (
-        f"about {1000 * size.step_s:.4g} ms per step, {step.batch / size.step_s:.4g} sequences/s, "
-        f"{step.share_of_peak(chip, size.step_s):.0%} of {chip.flops / 1e12:.0f} TFLOP/s, by the "
-        "cost model of libtpu's compiler; not measured"
+        f"about {1000 * step_s:.4g} ms per step, {step.batch / step_s:.4g} sequences/s, "
+        f"{step.share_of_peak(chip, step_s):.0%} of {chip.flops / 1e12:.0f} TFLOP/s"
     )
 
 
-def as_json(step: Step, size: CompiledSize, chip: Chip) -> dict[str, float | str | bool]:
-    """Return the same figures as `report` by name; times in seconds, sizes in bytes."""
+def as_json(step: Step, total: float, step_s: float, chip: Chip) -> dict[str, float | str | bool]:
+    """Return the figures of a step by name; times in seconds, sizes in bytes."""
     return {
         "mode": describe_mode(step),
         "flags": step.flags,
         "batch": step.batch,
-        "fits": size.total <= chip.hbm,
+        "fits": total <= chip.hbm,
         "parameters": step.parameters,
-        "temporaries": size.temporaries,
-        "code": size.code,
-        "total": size.total,
+        "total": total,
         "flops": step.flops,
-        "estimated_step_s": size.step_s,
-        "estimated_sequences_per_s": step.batch / size.step_s if size.step_s else 0.0,
-        "estimated_share_of_peak": step.share_of_peak(chip, size.step_s) if size.step_s else 0.0,
+        "estimated_step_s": step_s,
+        "estimated_sequences_per_s": step.batch / step_s if step_s else 0.0,
+        "estimated_share_of_peak": step.share_of_peak(chip, step_s) if step_s else 0.0,
+        "all_reduce_s_by_formula": step.all_reduce_s(chip),
     }
 
 

@@ -22,21 +22,26 @@ class Chip(NamedTuple):
       hbm: the bytes that the compiler grants a program.
       flops: the peak in bfloat16, per second.
       clock_hz: cycles of the matrix units per second.
+      bandwidth: bytes per second that it sends to its neighbours in an all-reduce.
     """
 
     layout: str
     hbm: int
     flops: float
     clock_hz: float
+    bandwidth: float
 
 
 # hbm is the limit in the errors of libtpu 0.0.42.1. The peak is clock_hz x 2 x the multipliers of
-# the matrix units: v5e four units of 128 x 128, v4 and v5p eight, v6e four of 256 x 256.
+# the matrix units: v5e four units of 128 x 128, v4 and v5p eight, v6e four of 256 x 256. The
+# bandwidth is the pod's for all-reduces over its chips (v4 1.1 PB/s over 4,096, v5e 51.2 TB/s and
+# v6e 102.4 TB/s over 256) or half of a chip's for both directions (v5p 1.2 TB/s), all as published
+# in cloud.google.com/tpu/docs/v4, v5e, v5p and v6e.
 CHIPS = {
-    "v4": Chip("2x2x1", int(30.75 * GIB), devices.PEAK_FLOPS["v4"], 1.05e9),
-    "v5e": Chip("2x2", int(15.75 * GIB), devices.PEAK_FLOPS["v5e"], 1.5e9),
-    "v5p": Chip("2x2x1", int(95.74 * GIB), devices.PEAK_FLOPS["v5p"], 1.75e9),
-    "v6e": Chip("2x2", int(31.25 * GIB), devices.PEAK_FLOPS["v6e"], 1.75e9),
+    "v4": Chip("2x2x1", int(30.75 * GIB), devices.PEAK_FLOPS["v4"], 1.05e9, 270e9),
+    "v5e": Chip("2x2", int(15.75 * GIB), devices.PEAK_FLOPS["v5e"], 1.5e9, 200e9),
+    "v5p": Chip("2x2x1", int(95.74 * GIB), devices.PEAK_FLOPS["v5p"], 1.75e9, 600e9),
+    "v6e": Chip("2x2", int(31.25 * GIB), devices.PEAK_FLOPS["v6e"], 1.75e9, 400e9),
 }
 
 
@@ -164,6 +169,13 @@ class Step:
     def share_of_peak(self, chip: Chip, step_s: float) -> float:
         """Return the share of the chip's peak, from 0 to 1, of a step that takes `step_s`."""
         return self.flops / chip.flops / step_s
+
+    def all_reduce_s(self, chip: Chip) -> float:
+        """Return the seconds that the all-reduce of the float32 gradients takes by formula.
+
+        On a ring of many chips, each sends the gradients twice: once to sum, once to distribute.
+        """
+        return 2 * 4 * self.parameters / chip.bandwidth
 
     def estimate_activation_bytes(self) -> int:
         """Return roughly the bytes of activations for the backward pass; logits are float32.

@@ -8,7 +8,7 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.config import AlbertConfig, sharing_plan
-from albert_tf.models.layers import common, rematerialize, tpu
+from albert_tf.models.layers import common, rematerialize, target, tpu
 from albert_tf.models.layers.attention import AttentionWeights, SelfAttention
 from albert_tf.models.layers.configured import ConfigMixin
 from albert_tf.models.layers.encoder_block import EncoderBlock
@@ -226,4 +226,4 @@ def _chain_gradients(weights: Weights) -> Weights:
     The sums start at the last layer. TensorFlow's sum of many gradients waits for all of them, and
     the order of its additions depends on timing.
     """
-    return type(weights)(*map(tf.identity, weights))
+    return type(weights)(*map(tpu.chained if target.is_tpu() else tf.identity, weights))

@@ -9,7 +9,8 @@ read or its results are written. A pass of its own over [B, S, H] takes longer t
 - products are not rounded before float32 arithmetic, and gradients of weights are sums in float32;
 - a softmax is normalized after the product with the values, on a tensor of D instead of S columns.
 
-The functions equal those of `fused`. Shapes are those of `albert_tf.models.layers`.
+The functions equal those of `fused`, but for losses of more than LARGEST_EXCESS. Shapes are those
+of `albert_tf.models.layers`.
 """
 
 import re
@@ -23,8 +24,10 @@ from albert_tf.models.layers import xla, xla_internals
 # Of float32 logits: half of the fast memory of a chip, in which they then stay.
 BLOCK_BYTES = 2**26
 MAX_BLOCKS = 8  # each is a part of the program
+CHAINED_BYTES = 2**27  # the fast memory of a chip
 # By more than this, no logit counts as exceeding the label's, so that sums of exponentials are
-# finite. The loss of a uniform guess among 30,000 pieces is 10.
+# finite. The loss of a uniform guess among 30,000 pieces is 10; only a run that has diverged has a
+# loss of 75, and it then gets a smaller one, with a finite gradient that still lowers it.
 LARGEST_EXCESS = 75.0
 
 
@@ -79,6 +82,17 @@ def without_gradient(x: tf.Tensor) -> tf.Tensor:
     return tf.custom_gradient(lambda x: (tf.identity(x), tf.zeros_like))(x)
 
 
+def chained(weight: tf.Tensor, at_least: int = CHAINED_BYTES) -> tf.Tensor:
+    """Return a weight for the next layer, whose gradient is summed before another is added.
+
+    XLA would keep the gradients of all layers and sum them in one pass. Weights of fewer than
+    `at_least` bytes are left to it: their gradients may stay in the fast memory of the chip.
+    """
+    if 4 * weight.shape.num_elements() < at_least:
+        return tf.identity(weight)
+    return tf.custom_gradient(lambda x: (tf.identity(x), xla_internals.barrier))(weight)
+
+
 def attention(
     query: tf.Tensor,
     keys: tf.Tensor,
@@ -125,13 +139,14 @@ def attention(
 def num_blocks(batch: int | None, length: int | None, heads: int) -> int:
     """Return into how many blocks, at most MAX_BLOCKS, attention should divide the batch.
 
-    If possible, the float32 logits of a block fit into BLOCK_BYTES. A batch of unknown size, as
-    Keras traces it, is not divided.
+    They are the fewest equal blocks whose float32 logits fit into BLOCK_BYTES or, if MAX_BLOCKS are
+    too few for that, the most. A batch of unknown size, as Keras traces it, is not divided.
     """
     if batch is None or length is None:
         return 1
-    at_once = max(-(-batch // MAX_BLOCKS), BLOCK_BYTES // (4 * heads * length * length))
-    return batch // max(n for n in range(1, min(batch, at_once) + 1) if batch % n == 0)
+    at_once = max(1, BLOCK_BYTES // (4 * heads * length * length))
+    divisors = [n for n in range(1, MAX_BLOCKS + 1) if batch % n == 0]
+    return next((n for n in divisors if n * at_once >= batch), divisors[-1])
 
 
 def _drop(x: tf.Tensor, rate: float, key: tf.Tensor | None, part: int, parts: int) -> tf.Tensor:

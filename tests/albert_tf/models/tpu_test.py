@@ -8,7 +8,7 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.config import AlbertConfig
-from albert_tf.models.layers import target, tpu, xla
+from albert_tf.models.layers import fused, target, tpu, xla
 from albert_tf.models.layers.encoder_block import EncoderBlock
 from albert_tf.models.pretrainer import AlbertPretrainer
 
@@ -139,6 +139,62 @@ def test_attention_is_that_of_the_definition(rate, parts):
     assert_same(ours, gradients(plain, *inputs))
 
 
+def test_dropout_in_blocks_of_chunks_is_that_of_the_whole_batch():
+    q, k, v = (normal(4, 6, 3, 4, seed=seed) for seed in range(3))
+    mask = np.zeros([4, 1, 1, 6], np.float32)
+
+    def attention(rows: slice, key: list[int], parts: int) -> tf.Tensor:
+        inputs = (tf.constant(x[rows]) for x in (q, k, v, mask))
+        run = tf.function(tpu.attention, jit_compile=True, autograph=False)
+        return run(*inputs, 0.5, tf.constant(key), parts)
+
+    chunks = [attention(slice(2 * i, 2 * i + 2), [1, 2, i], 2) for i in range(2)]
+    whole = attention(slice(4), [1, 2], 1)
+    np.testing.assert_allclose(tf.concat(chunks, 0), whole, rtol=1e-5, atol=1e-6)
+
+
+def head_gradients(for_tpu: bool, labels: list[int], *inputs: np.ndarray) -> list[np.ndarray]:
+    """The sums of the MLM head for two positions, and the gradients of x, table and bias."""
+
+    def sums(*inputs: tf.Tensor) -> tf.Tensor:
+        with target.tracing_for("TPU") if for_tpu else contextlib.nullcontext():
+            weights = tf.constant([1.0, 0.5])
+            return fused.linear_cross_entropy(*inputs, tf.constant(labels), weights, tf.float32)
+
+    return gradients(sums, *inputs)
+
+
+TABLE, BIAS = normal(5, 4, seed=1), normal(5, seed=2)
+
+
+def test_the_loss_of_an_invalid_label_is_not_a_number():
+    for labels in ([-1, 2], [2, 5]):
+        ours, wanted = (
+            head_gradients(kind, labels, normal(2, 4), TABLE, BIAS)[0] for kind in (True, False)
+        )
+        np.testing.assert_array_equal(ours, wanted)
+        assert np.isnan(ours[0]) and np.isfinite(ours[1])
+
+
+@pytest.mark.parametrize(("labels", "right"), [([0, 0], 1.5), ([1, 0], 0.5), ([3, 1], 0.0)])
+def test_of_equal_logits_the_first_is_the_largest(labels, right):
+    table, bias = np.zeros([5, 4], np.float32), np.zeros([5], np.float32)
+    ours = head_gradients(True, labels, normal(2, 4), table, bias)
+    assert ours[0][1] == right
+    assert_same(ours, head_gradients(False, labels, normal(2, 4), table, bias))
+
+
+def test_a_logit_exceeds_that_of_the_label_by_at_most_the_limit():
+    x, table = np.ones([2, 1], np.float32), np.zeros([5, 1], np.float32)
+    labels, excess = [0, 0], tpu.LARGEST_EXCESS
+    below, above = (np.array([0, 0, 0, 0, excess + more], np.float32) for more in (-1, 1000))
+    ours = head_gradients(True, labels, x, table, below)
+    assert_same(ours, head_gradients(False, labels, x, table, below))
+    ours = head_gradients(True, labels, x, table, above)
+    assert ours[0][0] == pytest.approx(1.5 * excess)  # by `fused` 1.5 * (excess + 1000)
+    assert_same(ours[1:], head_gradients(False, labels, x, table, above)[1:])
+
+
 def test_a_norm_and_both_of_its_twins():
     def ours(x: tf.Tensor, update: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
         key = tf.constant([1, 2])
@@ -163,12 +219,24 @@ def test_an_affine_map_into_heads():
     assert_same(ours, gradients(plain, *inputs))
 
 
+@pytest.mark.parametrize("at_least", [0, 2**27])
+def test_a_chained_weight_has_the_sum_of_gradients(at_least):
+    def ours(weight: tf.Tensor) -> tf.Tensor:
+        following = tpu.chained(weight, at_least)
+        return 2.0 * weight + following**2
+
+    assert_same(gradients(ours, normal(3, 4)), gradients(lambda x: 2.0 * x + x**2, normal(3, 4)))
+
+
 def test_the_blocks_of_attention():
     # 12 heads: 64 MiB hold the logits of 85 sequences of 128 pieces and of 5 of 512.
     assert tpu.num_blocks(64, 128, 12) == 1
     assert tpu.num_blocks(16, 512, 12) == 4  # of 4, the largest divisor up to 5
     assert tpu.num_blocks(72, 512, 64) == 8  # as many as there may be
     assert tpu.num_blocks(7, 4096, 64) == 7
+    assert tpu.num_blocks(36, 512, 12) == 6  # 8 are wanted; of the divisors of 36, the largest
+    for prime, length in ((17, 512), (61, 512), (127, 128)):
+        assert tpu.num_blocks(prime, length, 12) == 1
 
 
 @pytest.mark.slow

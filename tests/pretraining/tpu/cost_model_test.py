@@ -70,6 +70,27 @@ ENTRY %main.1 (p: f32[8]) -> f32[8] {
     assert estimated_cycles(outer) == 16 * (7 + 12 * (3 + 2) + 12 * 5)
 
 
+def test_a_loop_of_unknown_trips_is_an_error():
+    alone = PROGRAM.replace("  %while.1 = (s32[], f32[8]) while(%t), condition=%up_condition.1", "")
+    with pytest.raises(ValueError, match="trips of a loop in main.1 are unknown"):
+        estimated_cycles(alone)
+
+
+@pytest.mark.parametrize(
+    "branches",
+    [
+        "true_computation=%called.1, false_computation=%up_body.1",
+        "branch_computations={%called.1, %up_body.1}",
+    ],
+)
+def test_of_a_conditional_the_longest_branch_counts(branches):
+    call = "call(f32[8] %fusion.3), to_apply=%called.1"
+    program = PROGRAM.replace("%fusion.3 =", f"%call.2 = f32[8] {call}\n  %fusion.3 =")
+    assert estimated_cycles(program) == 2 + 7 + 12 * (3 + 2) + 12 * 5
+    either = program.replace(call, f"conditional(s32[] %i, f32[8] %p, f32[8] %p), {branches}")
+    assert estimated_cycles(either) == (3 + 2) + 7 + 12 * (3 + 2) + 12 * 5
+
+
 PRODUCTS = """
 module @products {
   func.func @main(%arg0: tensor<8192x4096xbf16>, %arg1: tensor<4096x4096xbf16>)

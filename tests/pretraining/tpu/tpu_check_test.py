@@ -34,7 +34,7 @@ MODEL = AlbertConfig(
     max_positions=16,
 )
 STEP = Step(PretrainConfig(model=MODEL, precision="mixed_bfloat16"), 64, 16, 2)
-CHIP = Chip("2x2", 1000 * MB, flops=1e9, clock_hz=1e9)
+CHIP = Chip("2x2", 1000 * MB, flops=1e9, clock_hz=1e9, bandwidth=1e9)
 
 
 class Compiler:
@@ -68,6 +68,7 @@ def test_what_is_counted_by_formula():
     assert again.recomputed_flops == 2 * 64 * 16 * 3 * 768
     assert STEP.recomputed_flops == 0
     assert STEP.share_of_peak(CHIP, 2.0) == STEP.flops / 2e9
+    assert STEP.all_reduce_s(CHIP) == pytest.approx(2 * 4 * PARAMETERS / 1e9)
 
 
 @pytest.mark.parametrize(
@@ -247,6 +248,20 @@ def test_the_cache_knows_what_makes_a_program(home):
         assert json.loads(path.read_text())["size"]["temporaries"] > 0
 
 
+def test_the_cache_knows_the_sources_of_the_step():
+    """All direct imports but of values that the key has, errors, and what runs the lowering."""
+    root = pathlib.Path(tpu_cache.__file__).resolve().parents[2]
+    known = {path for pattern in tpu_cache.SOURCES for path in root.glob(pattern)}
+    others = {"config", "errors", "subprocess_call"}
+    for source in ("pretraining/loop/train_step.py", "pretraining/tpu/lowering.py"):
+        text = (root / source).read_text(encoding="utf-8")
+        modules = re.findall(r"^from ((?:albert_tf|pretraining)\S+) import \(?\s*(\w+)", text, re.M)
+        for package, name in modules:
+            folder = root / package.replace(".", "/")
+            files = {folder / f"{name}.py", folder.with_suffix(".py"), folder / "__init__.py"}
+            assert folder.name in others or files & known, f"SOURCES lacks {package}.{name}"
+
+
 def test_a_damaged_cache_entry_is_compiled_again(tmp_path):
     compiler = Compiler()
     cache = tpu_cache.Cache(compiler, str(tmp_path))
@@ -286,15 +301,25 @@ def test_what_no_batch_makes_fit_is_not_compiled(home, capsys):
     assert check(compiler, preset="bert-xlarge", global_batch=64) == tpu_check.DOES_NOT_FIT
     assert not compiler.compiled
     assert check(compiler, table=True, presets="bert-xlarge") == 0
-    row = capsys.readouterr().out.splitlines()[-1].split(" | ")
+    row = capsys.readouterr().out.splitlines()[-3].split(" | ")
     assert (row[5], row[-1], len(compiler.compiled)) == ("does not fit", "0 |", 3)
+
+
+ESTIMATE = "times: an estimate by the cost model of libtpu's compiler, not measured, without the"
 
 
 def test_the_figures_as_json(home, capsys):
     path = home / "figures.json"
     assert check(Compiler(), largest=False, json=str(path)) == 0
-    assert "8000 ms per step, 1 sequences/s" in capsys.readouterr().out
-    (step,) = json.loads(path.read_text())["steps"]
+    shown = capsys.readouterr().out
+    assert "8000 ms per step, 1 sequences/s" in shown
+    assert ESTIMATE in shown.splitlines()[-1]
+    figures = json.loads(path.read_text())
+    assert (figures["preset"], figures["topology"]) == ("albert-tiny", "v5e:2x2")
+    assert (figures["seq_length"], figures["num_predictions"]) == (64, 20)
+    assert (figures["precision"], figures["system"]) == ("mixed_bfloat16", "albert_tf")
+    assert figures["times_by"] == "cost model of libtpu's compiler"
+    (step,) = figures["steps"]
     assert (step["mode"], step["batch"], step["fits"]) == ("plain", 8, True)
     assert (step["estimated_step_s"], step["estimated_sequences_per_s"]) == (8.0, 1.0)
     share = step["flops"] / CHIPS["v5e"].flops / 8
@@ -306,9 +331,17 @@ def test_the_figures_as_json(home, capsys):
 
 
 def test_recommendation_and_table(home, capsys):
-    compiler = Compiler()
-    assert check(compiler, global_batch=4096, chips=8) == 0
-    assert "cheapest: plain: --set loop.global_batch_size=4096" in capsys.readouterr().out
+    compiler, path = Compiler(), home / "figures.json"
+    assert check(compiler, global_batch=4096, chips=8, json=str(path)) == 0
+    shown = capsys.readouterr().out
+    assert "cheapest: plain: --set loop.global_batch_size=4096" in shown
+    assert "plain: 5.22 GB (compiled), fits; about 5.12e+05 ms per step, 1 sequences/s" in shown
+    assert ESTIMATE in shown.splitlines()[-1]
+    steps = json.loads(path.read_text())["steps"]
+    assert [(step["mode"], step["compiled"]) for step in steps] == [
+        ("plain", True),
+        ("recompute in 8 chunks", False),
+    ]
     presets = "albert-tiny,albert-base-v2"
     # Nothing fits, and the table is what was asked for.
     too_large = Compiler(lambda step: 10**6)
@@ -317,6 +350,8 @@ def test_recommendation_and_table(home, capsys):
     assert check(compiler, table=True, presets=presets) == 0
     first = capsys.readouterr().out
     assert first.count("| albert-") == 2
+    assert "20 predicted in each sequence, recomputed" in first
+    assert ESTIMATE in first.splitlines()[-1]
     before = len(compiler.compiled)
     check(compiler, table=True, presets=presets)
     assert len(compiler.compiled) == before
