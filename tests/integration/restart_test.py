@@ -32,6 +32,13 @@ FAST = (
     "model.attention_dropout=0.1",
 )
 
+# Two parts of 2,048 positions on two cores, side by side and without padding.
+PARALLEL = (
+    "--set=loop.global_batch_size=128",
+    "--set=model.hidden_dropout=0",
+    "--set=model.attention_dropout=0",
+)
+
 # As `python -m pretraining.train`, on so many virtual CPUs; TRAP is run first.
 PROGRAM = """
 import os
@@ -113,6 +120,7 @@ def wait_for_rows(run: pathlib.Path, count: int, process: subprocess.Popen) -> N
         (1, ()),
         (2, ()),
         (1, ("--set=loop.accumulation_steps=2", "--set=model.num_layers=3")),
+        (1, PARALLEL),
     ],
 )
 def test_killed_at_ten_random_points(
@@ -120,7 +128,9 @@ def test_killed_at_ten_random_points(
 ):
     """With kill -9, ten times while it trains, logs or saves and twice while it starts."""
     more = (*more, "--set=loop.steps=400")  # more than twelve rounds can reach
-    finish(start(tiny_records, tmp_path / "whole", *more, replicas=replicas))
+    shown = finish(start(tiny_records, tmp_path / "whole", *more, replicas=replicas))
+    if len(os.sched_getaffinity(0)) > 1:
+        assert ("2 parallel parts" in shown) == (more[:-1] == PARALLEL)
     rng, run = random.Random(replicas), tmp_path / "run"
     for number in range(12):
         checkpoints = (run / "checkpoints").glob("ckpt-*.index")

@@ -346,6 +346,7 @@ def test_records_of_another_tokenizer_are_refused(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("side_by_side", [1, 2])
 @pytest.mark.parametrize(
     "way",
     [
@@ -353,7 +354,7 @@ def test_records_of_another_tokenizer_are_refused(
         ("model.sharing=attention", "model.rematerialize=true"),
     ],
 )
-def test_no_sum_depends_on_time(tiny_records: str, way: tuple[str, ...]):
+def test_no_sum_depends_on_time(tiny_records: str, way: tuple[str, ...], side_by_side: int):
     """AddN of three or more begins with an input whose buffer is free by then: no gradient of what
     layers share is such a sum. Two can be added in any order."""
     devices.make_deterministic()
@@ -361,7 +362,7 @@ def test_no_sum_depends_on_time(tiny_records: str, way: tuple[str, ...]):
     config = resolve(SMOKE, (*FAST, "model.num_layers=4", *way), records.manifest)
     model, optimizer = AlbertPretrainer(config.model).create_weights(), make_optimizer(config)
     optimizer.build(model.trainable_variables)
-    step = TrainStep(model, optimizer, config)
+    step = TrainStep(model, optimizer, config, side_by_side, smallest_part=64)
     batch = next(
         iter(
             training_batches(

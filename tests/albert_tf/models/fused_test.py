@@ -195,9 +195,9 @@ def test_bfloat16_bias_gradient_is_a_sum_of_thousands():
     np.testing.assert_allclose(gradient, exact, rtol=2**-8)  # one rounding to eight bits
 
 
-@pytest.mark.parametrize("wide", [512, 16])
-def test_affine_and_its_gradients(wide):
-    inputs = normal(6, 2 * wide), normal(2 * wide, wide, seed=1) / wide, normal(wide, seed=2)
+@pytest.mark.parametrize(("width", "units"), [(1024, 512), (32, 16), (16, 48), (1040, 520)])
+def test_affine_and_its_gradients(width, units):
+    inputs = normal(6, width), normal(width, units, seed=1) / units, normal(units, seed=2)
     plain = value_and_gradients(lambda x, kernel, bias: x @ kernel + bias, *inputs)
     for left, right in zip(value_and_gradients(fused.affine, *inputs), plain, strict=True):
         np.testing.assert_allclose(left, right, rtol=1e-4, atol=1e-4)

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.models.config import AlbertConfig
+from albert_tf.models.layers import packing
 from albert_tf.models.pretrainer import AlbertPretrainer
 from benchmarks.workloads import WORKLOADS, random_batch
 from data.pipeline.batches import Objective
@@ -43,18 +44,23 @@ def sums_and_gradients(
     objective: Objective | None = None,
     smallest_part: int = 512,
     make_step: type[TrainStep] = TrainStep,
+    lengths: tuple[int, ...] = (),
 ) -> list[np.ndarray]:
     loop = LoopConfig(accumulation_steps=parts)
     config = PretrainConfig(model=model.config, loop=loop, objective=objective or Objective())
     step = make_step(model, make_optimizer(config), config, cores, smallest_part)
-    batch = {name: tf.constant(value) for name, value in random_batch(WORKLOAD).items()}
+    values = random_batch(WORKLOAD)
+    if lengths:
+        ends = np.array(lengths)[:, None]
+        values["input_mask"] = (np.arange(WORKLOAD.seq_length) < ends).astype(np.int32)
+        values["masked_lm_weights"] = (values["masked_lm_positions"] < ends).astype(np.float32)
+    batch = {name: tf.constant(value) for name, value in values.items()}
     counts = tf.constant([18.0, 6.0])
     compute = tf.function(step._accumulated, autograph=False)
     sums, gradients = compute(batch, counts, tf.constant([5, 7]))
     return [each.numpy() for each in (sums, *gradients)]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("parts", "cores"),
     [
@@ -74,6 +80,20 @@ def test_any_number_of_cores_gives_the_same(parts, cores):
     largest = max(np.abs(each).max() for each in one[1:])
     divided = sums_and_gradients(model, cores, parts, smallest_part=1)
     for left, right in zip(divided, one, strict=True):
+        np.testing.assert_allclose(left, right, rtol=1e-4, atol=1e-5 * largest)
+
+
+def test_parts_without_padding_give_the_same(monkeypatch):
+    """Each part has its own number of real positions."""
+    model, lengths = AlbertPretrainer(ONE_LAYER).create_weights(), (16, 9, 12, 5, 3, 7)
+    padded = sums_and_gradients(model, 1, lengths=lengths)
+    monkeypatch.setattr(packing, "SMALLEST", 0)
+    of_mask, used = packing.Packing.of, []
+    monkeypatch.setattr(packing.Packing, "of", lambda mask: used.append(1) or of_mask(mask))
+    packed = sums_and_gradients(model, 3, smallest_part=1, lengths=lengths)
+    assert used
+    largest = max(np.abs(each).max() for each in padded[1:])
+    for left, right in zip(packed, padded, strict=True):
         np.testing.assert_allclose(left, right, rtol=1e-4, atol=1e-5 * largest)
 
 
