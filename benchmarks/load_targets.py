@@ -47,21 +47,16 @@ def check_signatures(signatures: Mapping[str, tuple[Mapping, Mapping]], export: 
         )
 
 
-def newest_version(export: str) -> str | None:
-    """Return the folder EXPORT/VERSION with the largest number, or None if there is none."""
-    names = os.listdir(export) if os.path.isdir(export) else []
-    version = max((name for name in names if name.isdigit()), key=int, default=None)
-    return version and os.path.join(export, version)
-
-
 def newest_saved_model(export: str) -> str:
     """Return the folder EXPORT/VERSION with the largest number.
 
     Raises:
       InputNotFoundError: there is none, or it has no SavedModel.
     """
-    folder = newest_version(export)
-    if folder is None or not os.path.isfile(os.path.join(folder, "saved_model.pb")):
+    names = os.listdir(export) if os.path.isdir(export) else []
+    version = max((name for name in names if name.isdigit()), key=int, default="")
+    folder = os.path.join(export, version)
+    if not version or not os.path.isfile(os.path.join(folder, "saved_model.pb")):
         raise InputNotFoundError(
             f"--export={export} must be a folder with a SavedModel as its newest version, "
             f"such as {export}/1/saved_model.pb, as albert_tf.export writes it."

@@ -115,11 +115,13 @@ def _cell(
     """Return scores in percent, with their standard errors and the range of several seeds."""
 
     def score(name: str) -> str:
-        error = f" ± {100 * errors[name]:.1f}" if name in errors else ""
-        if len(seeds) < 2:
-            return f"{100 * values[name]:.1f}{error}"
-        every = [100 * each[name] for each in seeds]
-        return f"{100 * values[name]:.1f}{error} ({min(every):.1f} to {max(every):.1f})"
+        shown = f"{100 * values[name]:.1f}"
+        if name in errors:
+            shown += f" ± {100 * errors[name]:.1f}"
+        if len(seeds) > 1:
+            every = [100 * each[name] for each in seeds]
+            shown += f" ({min(every):.1f} to {max(every):.1f})"
+        return shown
 
     return "/".join(score(name) for name in names if name in values)
 

@@ -102,8 +102,7 @@ def test_a_broken_session_does_not_refuse(tmp_path, monkeypatch):
             raise RuntimeError("The session is broken.")
 
     monkeypatch.setattr(load_targets, "Session", lambda path: Broken())
-    (tmp_path / "1").mkdir()
-    c_api = load_targets.CApi(load_targets.newest_version(str(tmp_path)))
+    c_api = load_targets.CApi(str(tmp_path))
     assert c_api.num_malformed == 5
     assert not any(map(c_api.refuses, range(5)))
 
