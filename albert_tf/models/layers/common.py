@@ -103,6 +103,15 @@ def flat(x: Hidden, width: int, training: bool) -> Hidden:
     return x if training and target.is_tpu() else tf.reshape(x, [-1, width])
 
 
+def is_fused(training: bool) -> bool:
+    """Return True if the operations of `fused` run instead of TensorFlow's own.
+
+    They are for training on a CPU, where they were measured, and partly on a TPU. On a GPU, the
+    plain operations run.
+    """
+    return training and target.kind() != "GPU"
+
+
 def affine(x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor, training: bool = False) -> tf.Tensor:
     """Return x W + b in x's dtype, [M, K] -> [M, units].
 
@@ -111,7 +120,7 @@ def affine(x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor, training: bool = Fa
     if training and target.is_tpu():
         return tpu.affine(x, kernel, bias)
     kernel, bias = tf.cast(kernel, x.dtype), tf.cast(bias, x.dtype)
-    if training:
+    if is_fused(training):
         return fused.affine(x, kernel, bias)
     return tf.nn.bias_add(tf.matmul(x, kernel), bias)
 
@@ -120,12 +129,12 @@ def activation(x: tf.Tensor, name: str, training: bool = False) -> tf.Tensor:
     """Apply `gelu`, in the tanh form of ALBERT's training, or `relu` (the Chinese models)."""
     if name == "relu":
         return tf.nn.relu(x)
-    return fused.gelu(x) if training else tf.nn.gelu(x, approximate=True)
+    return fused.gelu(x) if is_fused(training) else tf.nn.gelu(x, approximate=True)
 
 
 def gated_activation(x: tf.Tensor, name: str, training: bool = False) -> tf.Tensor:
     """Return activation(gate) * value of x [M, 2 F], with the gate first: [M, F]."""
-    if training and name == "gelu":
+    if is_fused(training) and name == "gelu":
         return fused.gated_gelu(x)
     gate, value = tf.split(x, 2, -1)
     return activation(gate, name, training) * value
@@ -136,7 +145,7 @@ def rotate(x: tf.Tensor, training: bool = False) -> tf.Tensor:
 
     Elements i and i + D / 2 at position s are rotated by the angle s * 10000^(-2 i / D).
     """
-    return fused.rotate(x) if training else xla.rotation(x, 1.0)
+    return fused.rotate(x) if is_fused(training) else xla.rotation(x, 1.0)
 
 
 def softmax(logits: tf.Tensor, mask: tf.Tensor, training: bool = False) -> tf.Tensor:
@@ -144,7 +153,7 @@ def softmax(logits: tf.Tensor, mask: tf.Tensor, training: bool = False) -> tf.Te
 
     The result has the dtype of the logits.
     """
-    if training:
+    if is_fused(training):
         return fused.softmax(logits, mask)
     return tf.cast(tf.nn.softmax(tf.cast(logits, tf.float32) + mask), logits.dtype)
 
@@ -187,11 +196,12 @@ def add_dropout_norm(
     If `update` is None, return LayerNorm(x). `norm` is gamma [H], beta [H] and epsilon. Dropout is
     applied only in training.
     """
-    if training:
+    key = key if training and rate else None
+    if is_fused(training):
         run = tpu.add_dropout_norm if target.is_tpu() else fused.add_dropout_norm
-        return run(x, update, *norm, rate, key if rate else None)
+        return run(x, update, *norm, rate, key)
     gamma, beta, eps = norm
-    normal, _ = xla.normalized_sum(x, update, None, eps)
+    normal, _ = xla.normalized_sum(x, update, key, eps, rate)
     return tf.cast(normal * gamma + beta, x.dtype)
 
 

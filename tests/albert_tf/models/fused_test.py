@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.models.layers import common, fused, target, xla
+from albert_tf.runtime import devices
 
 KEY = tf.constant([11, 13])
 
@@ -148,6 +149,45 @@ def test_bfloat16_in_and_out():
     assert fused.gelu(x).dtype == half
 
 
+def norm_of(x, update, gamma, beta):
+    return common.add_dropout_norm(x, update, (gamma, beta, 1e-3), 0.1, KEY, training=True)
+
+
+def softmax_of(x):
+    return common.softmax(x, tf.constant(normal(8, 1, 1, 20, seed=9)), training=True)
+
+
+@pytest.mark.parametrize(
+    ("operation", "shapes"),
+    [
+        (lambda x: common.activation(x, "gelu", training=True), [(160, 64)]),
+        (lambda x: common.gated_activation(x, "gelu", training=True), [(160, 64)]),
+        (lambda x: common.rotate(x, training=True), [(8, 2, 20, 16)]),
+        (softmax_of, [(8, 2, 20, 20)]),
+        (norm_of, [(160, 64), (160, 64), (64,), (64,)]),
+    ],
+    ids=["gelu", "gated", "rotate", "softmax", "norm"],
+)
+@pytest.mark.parametrize("dtype", [tf.bfloat16, tf.float32], ids=["bfloat16", "float32"])
+def test_gradients_are_those_of_the_plain_operations(operation, shapes, dtype):
+    """On equal inputs; the plain operations, which run on a GPU, compute in float32."""
+    inputs = [tf.cast(2 * normal(*shape, seed=i), tf.bfloat16) for i, shape in enumerate(shapes)]
+
+    def results(device, dtype):
+        given = [tf.cast(x, tf.float32 if x.ndim == 1 else dtype) for x in inputs]
+        with target.tracing_for(device), tf.GradientTape() as tape:
+            tape.watch(given)
+            y = operation(*given)
+            upstream = tf.cast(tf.cast(normal(*y.shape, seed=9), tf.bfloat16), y.dtype)
+            gradients = tape.gradient(y, given, upstream)
+        return [np.float32(tf.cast(x, tf.float32)) for x in (y, *gradients)]
+
+    # Half a unit in the last place of the result is at most 2^-8 of it in bfloat16.
+    error = 2**-8 if dtype == tf.bfloat16 else 1e-5
+    for ours, plain in zip(results("CPU", dtype), results("GPU", tf.float32), strict=True):
+        assert np.linalg.norm(ours - plain) < error * np.linalg.norm(plain)
+
+
 def test_dropout_of_a_shape_known_later_is_the_same():
     ones = np.ones([3, 2, 5, 700], np.float32)
     later = tf.function(
@@ -181,7 +221,11 @@ def test_keys_positions_and_steps_are_independent():
     assert all(abs(mask.mean() - 0.5) < 5 * 0.5 / np.sqrt(200_000) for mask in masks)
 
 
-def test_bfloat16_bias_gradient_is_a_sum_of_thousands():
+@pytest.mark.parametrize("has_products", [True, False])
+def test_bfloat16_bias_gradient_is_a_sum_of_thousands(has_products, monkeypatch):
+    if has_products and not devices.has_bfloat16_products():
+        pytest.skip("a CPU without products of bfloat16 rounds their sums")
+    monkeypatch.setattr(devices, "has_bfloat16_products", lambda: has_products)
     upstream = normal(4096, 8) + 0.5
     x, kernel = tf.zeros([4096, 4], tf.bfloat16), tf.zeros([4, 8], tf.bfloat16)
     bias = tf.zeros([8], tf.bfloat16)

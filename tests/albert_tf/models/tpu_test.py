@@ -1,6 +1,4 @@
-"""The operations for TPUs equal those for CPUs; both are computed on a CPU here."""
-
-import contextlib
+"""The operations for TPUs, and the plain ones for GPUs, equal those for CPUs; all run on a CPU."""
 
 import numpy as np
 import pytest
@@ -44,7 +42,7 @@ def batch() -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
     return {name: tf.constant(value, tf.int32) for name, value in inputs.items()}, labels
 
 
-def step(policy: str, for_tpu: bool, **changes) -> tuple[np.ndarray, list[np.ndarray]]:
+def step(policy: str, device: str = "CPU", **changes) -> tuple[np.ndarray, list[np.ndarray]]:
     """The sums of the masked LM, and the gradients of both losses in one program."""
     tf_keras.utils.set_random_seed(0)
     model = AlbertPretrainer(CONFIG.replace(**changes), dtype=policy).create_weights()
@@ -52,7 +50,7 @@ def step(policy: str, for_tpu: bool, **changes) -> tuple[np.ndarray, list[np.nda
 
     @tf.function(jit_compile=True, autograph=False)
     def run() -> tuple[tf.Tensor, list[tf.Tensor]]:
-        with target.tracing_for("TPU") if for_tpu else contextlib.nullcontext():
+        with target.tracing_for(device):
             with tf.GradientTape() as tape:
                 key = tf.constant([3, 4])
                 outputs = model(inputs, training=True, dropout_key=key, labels=labels)
@@ -76,9 +74,10 @@ def step(policy: str, for_tpu: bool, **changes) -> tuple[np.ndarray, list[np.nda
         ),
     ],
 )
-def test_losses_and_gradients_are_those_of_the_cpu(changes):
-    sums, gradients = step("float32", True, **changes)
-    wanted_sums, wanted = step("float32", False, **changes)
+@pytest.mark.parametrize("device", ["TPU", "GPU"])
+def test_losses_and_gradients_are_those_of_the_cpu(device, changes):
+    sums, gradients = step("float32", device, **changes)
+    wanted_sums, wanted = step("float32", **changes)
     np.testing.assert_allclose(sums, wanted_sums, rtol=1e-5)
     scale = max(np.linalg.norm(gradient) for gradient in wanted)
     for gradient, reference in zip(gradients, wanted, strict=True):
@@ -89,10 +88,10 @@ def test_losses_and_gradients_are_those_of_the_cpu(changes):
 
 @pytest.mark.slow
 def test_bfloat16_is_as_exact_as_on_a_cpu():
-    _, exact = step("float32", False)
+    _, exact = step("float32")
     errors = []
-    for for_tpu in (True, False):
-        sums, gradients = step("mixed_bfloat16", for_tpu)
+    for device in ("TPU", "CPU"):
+        sums, gradients = step("mixed_bfloat16", device)
         assert np.isfinite(sums).all()
         differences = [a - b for a, b in zip(gradients, exact, strict=True)]
         errors.append(np.linalg.norm(np.concatenate([each.ravel() for each in differences])))
@@ -153,11 +152,11 @@ def test_dropout_in_blocks_of_chunks_is_that_of_the_whole_batch():
     np.testing.assert_allclose(tf.concat(chunks, 0), whole, rtol=1e-5, atol=1e-6)
 
 
-def head_gradients(for_tpu: bool, labels: list[int], *inputs: np.ndarray) -> list[np.ndarray]:
+def head_gradients(device: str, labels: list[int], *inputs: np.ndarray) -> list[np.ndarray]:
     """The sums of the MLM head for two positions, and the gradients of x, table and bias."""
 
     def sums(*inputs: tf.Tensor) -> tf.Tensor:
-        with target.tracing_for("TPU") if for_tpu else contextlib.nullcontext():
+        with target.tracing_for(device):
             weights = tf.constant([1.0, 0.5])
             return fused.linear_cross_entropy(*inputs, tf.constant(labels), weights, tf.float32)
 
@@ -170,7 +169,7 @@ TABLE, BIAS = normal(5, 4, seed=1), normal(5, seed=2)
 def test_the_loss_of_an_invalid_label_is_not_a_number():
     for labels in ([-1, 2], [2, 5]):
         ours, wanted = (
-            head_gradients(kind, labels, normal(2, 4), TABLE, BIAS)[0] for kind in (True, False)
+            head_gradients(kind, labels, normal(2, 4), TABLE, BIAS)[0] for kind in ("TPU", "CPU")
         )
         np.testing.assert_array_equal(ours, wanted)
         assert np.isnan(ours[0]) and np.isfinite(ours[1])
@@ -179,20 +178,20 @@ def test_the_loss_of_an_invalid_label_is_not_a_number():
 @pytest.mark.parametrize(("labels", "right"), [([0, 0], 1.5), ([1, 0], 0.5), ([3, 1], 0.0)])
 def test_of_equal_logits_the_first_is_the_largest(labels, right):
     table, bias = np.zeros([5, 4], np.float32), np.zeros([5], np.float32)
-    ours = head_gradients(True, labels, normal(2, 4), table, bias)
+    ours = head_gradients("TPU", labels, normal(2, 4), table, bias)
     assert ours[0][1] == right
-    assert_same(ours, head_gradients(False, labels, normal(2, 4), table, bias))
+    assert_same(ours, head_gradients("CPU", labels, normal(2, 4), table, bias))
 
 
 def test_a_logit_exceeds_that_of_the_label_by_at_most_the_limit():
     x, table = np.ones([2, 1], np.float32), np.zeros([5, 1], np.float32)
     labels, excess = [0, 0], tpu.LARGEST_EXCESS
     below, above = (np.array([0, 0, 0, 0, excess + more], np.float32) for more in (-1, 1000))
-    ours = head_gradients(True, labels, x, table, below)
-    assert_same(ours, head_gradients(False, labels, x, table, below))
-    ours = head_gradients(True, labels, x, table, above)
+    ours = head_gradients("TPU", labels, x, table, below)
+    assert_same(ours, head_gradients("CPU", labels, x, table, below))
+    ours = head_gradients("TPU", labels, x, table, above)
     assert ours[0][0] == pytest.approx(1.5 * excess)  # by `fused` 1.5 * (excess + 1000)
-    assert_same(ours[1:], head_gradients(False, labels, x, table, above)[1:])
+    assert_same(ours[1:], head_gradients("CPU", labels, x, table, above)[1:])
 
 
 def test_a_norm_and_both_of_its_twins():
