@@ -16,8 +16,8 @@ over that of each other peer.
 
 The loads are 1 or 32 texts of 10 pieces, 1 or 32 texts of --seq_length, and `mixed`, 24 texts of 10
 pieces and 8 of --seq_length. `alone_difference` is the largest difference between a probability in
-the mixed batch and that of its text alone. A system that is not installed gets a line with
-`absent`; one that fails ends the benchmark.
+the mixed batch and that of its text alone. A system that is not installed, or computes in bfloat16
+on a CPU without AVX512-BF16 and AMX, gets a line with `absent`; one that fails ends the benchmark.
 """
 
 import contextlib
@@ -32,6 +32,7 @@ from typing import Annotated
 from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import commands
 from albert_tf.runtime.bounds import POSITIVE
+from albert_tf.runtime.devices import has_bfloat16_products
 from albert_tf.runtime.errors import InputError
 from albert_tf.text.tokenizer import WORD_MARK, Tokenizer, load_tokenizer
 from benchmarks import workers
@@ -146,6 +147,9 @@ def _start_installed(
     """Start the installed systems, which `running` ends; print the lines of the others."""
     present = {}
     for name in options.names:
+        if name.endswith("-bf16") and not has_bfloat16_products():
+            print(json.dumps({"system": name, "absent": "this CPU has no bfloat16 products"}))
+            continue
         worker = start(name, options, os.path.join(folder, name))
         running.callback(worker.end)
         if "absent" in worker.ready:

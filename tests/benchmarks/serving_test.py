@@ -55,6 +55,14 @@ def test_a_missing_library_is_absent(tmp_path, monkeypatch, system):
     assert worker.ready == {"absent": "there is none"}
 
 
+def test_bfloat16_is_absent_on_a_cpu_without_its_products(tiny_tokenizer, monkeypatch, capsys):
+    monkeypatch.setattr(serving, "has_bfloat16_products", lambda: False)
+    serving.main(options(tiny_tokenizer, systems="ours-bf16,openvino-bf16"))
+    _, *lines = map(json.loads, capsys.readouterr().out.splitlines())
+    why = "this CPU has no bfloat16 products"
+    assert lines == [{"system": name, "absent": why} for name in ("ours-bf16", "openvino-bf16")]
+
+
 def test_a_crash_names_the_system(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     (tmp_path / "torch.py").write_text("raise RuntimeError('it is broken')")
