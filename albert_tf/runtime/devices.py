@@ -69,7 +69,8 @@ def strategy(
 
     Args:
       device: `auto` uses the GPUs, or the CPU if there are none. `cpu` and `gpu` use one device, or
-        all devices of that kind in a MirroredStrategy. `tpu` uses a TPUStrategy. `multi_worker`
+        all devices of that kind in a MirroredStrategy. `cpu` hides the GPUs from the process, if
+        TensorFlow has not started them yet. `tpu` uses a TPUStrategy. `multi_worker`
         uses a MultiWorkerMirroredStrategy, described by TF_CONFIG.
       tpu: for `tpu` only: a name, a grpc address or `local`.
       timeouts: for `tpu` only; by default `TpuTimeouts()`.
@@ -87,6 +88,9 @@ def strategy(
     if device == "multi_worker":
         _check_tf_config(os.environ.get("TF_CONFIG"))
         return tf.distribute.MultiWorkerMirroredStrategy()
+    if device == "cpu":
+        with contextlib.suppress(RuntimeError):  # TensorFlow has already started them
+            tf.config.set_visible_devices([], "GPU")
     gpus = tf.config.list_logical_devices("GPU")
     if device == "gpu" and not gpus:
         raise InputError("--device=gpu, but TensorFlow finds no GPU: pass --device=cpu or auto.")
@@ -107,8 +111,8 @@ def divide_cores(device: str, parts: int, cores: int | None = None) -> None:
     """
     cpus = tf.config.list_physical_devices("CPU")
     has_replicas = len(tf.config.get_logical_device_configuration(cpus[0]) or ()) > 1
-    is_one_cpu = device in ("auto", "cpu") and not tf.config.list_physical_devices("GPU")
-    if parts == 1 or has_replicas or not is_one_cpu:
+    has_gpu = device == "auto" and tf.config.list_physical_devices("GPU")
+    if parts == 1 or has_replicas or device not in ("auto", "cpu") or has_gpu:
         return
     cores = cores or num_cores()
     with contextlib.suppress(RuntimeError):  # TensorFlow has already started its threads
@@ -200,7 +204,8 @@ def _is_on_cpu(strategy: tf.distribute.Strategy) -> bool:
 def precision_policy(precision: str) -> Iterator[None]:
     """Create the layers of the block with `precision`: float32 or mixed_bfloat16.
 
-    Variables, LayerNorm, softmax, logits and losses are float32 in both.
+    Variables, LayerNorm, softmax and losses are float32 in both, and so are logits, except those of
+    the masked LM in training on a CPU.
     """
     before = tf_keras.mixed_precision.global_policy()
     tf_keras.mixed_precision.set_global_policy(precision)

@@ -8,13 +8,14 @@ from albert_tf.runtime import devices
 from benchmarks.systems import CLIP_NORM, LEARNING_RATE, WEIGHT_DECAY, Step
 from benchmarks.workloads import Workload, batch_of
 from pretraining.loop.config import LoopConfig, OptimizerConfig, PretrainConfig
-from pretraining.loop.train_step import TrainStep, make_optimizer
-
-THREADS_OF_AN_OPERATION = 1  # as `devices.divide_cores` sets it
+from pretraining.loop.train_step import TrainStep, make_optimizer, parts_of_batch
 
 
 def albert(workload: Workload, precision: str, jit: bool) -> Step:
     """Build the step of AlbertPretrainer with the workload's model."""
+    threads = tf.config.threading.get_inter_op_parallelism_threads() or 1
+    parts = parts_of_batch(workload.model, workload.batch_size, workload.seq_length, threads)
+    devices.divide_cores("cpu", parts, threads)
     tf_keras.mixed_precision.set_global_policy(precision)
     config = PretrainConfig(
         model=workload.model,

@@ -207,7 +207,9 @@ def add_dropout_norm(
 
 def dropout(x: tf.Tensor, rate: float, key: DropoutKey | None) -> tf.Tensor:
     """Apply `fused.dropout`, or return x itself if `key` is None or `rate` is 0."""
-    return x if key is None or rate == 0.0 else fused.dropout(x, rate, key)
+    if key is None or rate == 0.0:
+        return x
+    return fused.dropout(x, rate, key) if is_fused(True) else xla.dropped(x, rate, key)
 
 
 def fold_in(key: DropoutKey | None, number: int | tf.Tensor) -> DropoutKey | None:

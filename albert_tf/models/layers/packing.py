@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from albert_tf.models.layers import common
 
-SMALLEST = 1025  # positions; smaller batches have too little padding to repay compiling
+SMALLEST = 1025  # positions; smaller batches do not repay a program for each number of rows
 
 
 @dataclasses.dataclass(frozen=True)

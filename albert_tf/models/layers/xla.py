@@ -1,4 +1,4 @@
-"""The XLA programs of the fused operations: each is one pass over its tensors.
+"""The XLA programs of the fused operations, which pass over their tensors once or a few times.
 
 On a CPU, XLA's own versions of three operations are slow, and these programs replace them: rounding
 to bfloat16, sums along rows, and a softmax cross-entropy whose gradient takes a second pass.
@@ -40,8 +40,8 @@ def round_to(x: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
 
     XLA's own rounding to bfloat16 tests each number for NaN. That prevents vectorization on CPUs,
     and GELU takes twice the time. Here the bits are rounded as integers. Infinities are kept, and
-    so is NaN as sums and products produce it. A NaN with the largest bit pattern, as tf.math.log
-    produces it, would become 0.
+    so is NaN as sums and products produce it. A NaN with large bits, as tf.math.log produces it,
+    would become 0.
     """
     if dtype != tf.bfloat16 or not target.is_cpu():
         return tf.cast(x, dtype)

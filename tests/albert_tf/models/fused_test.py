@@ -132,6 +132,19 @@ def test_what_is_not_finite_is_seen_behind_every_program(bad):
         "gelu": fused.gelu(tf.abs(x)),
         "gated": fused.gated_gelu(x),
         "rotate": fused.rotate(x[None, None]),
+        "dropout": fused.dropout(x, 0.0, KEY),
+        "GELU's slope": xla.gelu_gradient(ones, x),
+        "gate's slope": xla.gated_gelu_gradient(ones, x[:, :8]),
+        "softmax's slope": xla.softmax_gradient(ones, x),
+        "norm's slope": xla.norm_gradient(ones, x, scale[0], None, ones, 1e-6, 0.0)[2],
+        "loss": fused.linear_cross_entropy(
+            tf.cast(x, tf.float32),
+            tf.ones([3, 16]),
+            tf.zeros([3]),
+            tf.zeros([2], tf.int32),
+            tf.ones([2]),
+            tf.bfloat16,
+        )[0],
     }
     for name, y in seen.items():
         assert not np.isfinite(tf.cast(y, tf.float32)).all(), name
@@ -165,8 +178,10 @@ def softmax_of(x):
         (lambda x: common.rotate(x, training=True), [(8, 2, 20, 16)]),
         (softmax_of, [(8, 2, 20, 20)]),
         (norm_of, [(160, 64), (160, 64), (64,), (64,)]),
+        (lambda *args: common.affine(*args, training=True), [(160, 64), (64, 16), (16,)]),
+        (lambda *args: common.affine(*args, training=True), [(160, 16), (16, 64), (64,)]),
     ],
-    ids=["gelu", "gated", "rotate", "softmax", "norm"],
+    ids=["gelu", "gated", "rotate", "softmax", "norm", "narrow", "wide"],
 )
 @pytest.mark.parametrize("dtype", [tf.bfloat16, tf.float32], ids=["bfloat16", "float32"])
 def test_gradients_are_those_of_the_plain_operations(operation, shapes, dtype):

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.models.config import AlbertConfig
-from albert_tf.models.layers import packing
+from albert_tf.models.layers import packing, target
 from albert_tf.models.layers.packing import Packing
 from albert_tf.models.pretrainer import AlbertPretrainer
 
@@ -97,3 +97,55 @@ def test_losses_and_gradients_are_those_of_the_padded_batch(monkeypatch, name, b
         np.testing.assert_allclose(left, right, rtol=1e-4, atol=1e-5 * largest)
     in_call = model(inputs, training=True, dropout_key=tf.constant([1, 2]), labels=labels)
     assert float(in_call["mlm_sums"][0]) == pytest.approx(float(plain[1]), rel=1e-5)
+
+
+@pytest.mark.slow_parameters("block1")
+@pytest.mark.parametrize("block", [{}, {"norm": "pre", "positions": "rotary", "ffn": "gated"}])
+def test_a_step_on_a_cpu_is_that_of_the_plain_operations(block):
+    """Packed rows with many spare ones and compiled programs, beside what a GPU runs."""
+    config = AlbertConfig(
+        vocab_size=50,
+        embedding_size=8,
+        hidden_size=32,
+        num_layers=2,
+        num_heads=2,
+        intermediate_size=64,
+        max_positions=320,
+        initializer_range=0.2,
+        attention_dropout=0.1,
+        **block,
+    )
+    model = AlbertPretrainer(config).create_weights()
+    rng = np.random.default_rng(3)
+    mask = np.arange(320) < np.array([320, 203, 90, 151])[:, None]
+    assert len(Packing.of(tf.constant(mask.astype(np.int32))).rows) == 780  # 764 and 16 spare ones
+    inputs = {
+        "input_word_ids": rng.integers(5, 50, [4, 320]).astype(np.int32),
+        "input_mask": mask.astype(np.int32),
+        "input_type_ids": rng.integers(0, 2, [4, 320]).astype(np.int32),
+        "masked_lm_positions": rng.integers(0, 90, [4, 12]).astype(np.int32),
+    }
+    labels = {
+        "masked_lm_ids": rng.integers(5, 50, [4, 12]).astype(np.int32),
+        "masked_lm_weights": np.ones([4, 12], np.float32),
+    }
+
+    def step(device: str) -> list[np.ndarray]:
+        @tf.function(autograph=False)
+        def run() -> list[tf.Tensor]:
+            with target.tracing_for(device), tf.GradientTape() as tape:
+                key = tf.constant([1, 2])
+                outputs = model(inputs, training=True, dropout_key=key, labels=labels)
+                loss = outputs["mlm_sums"][0] + tf.reduce_sum(outputs["pair_logits"] ** 3)
+                gradients = tape.gradient(loss, model.trainable_variables)
+            return [outputs["mlm_sums"], *map(tf.convert_to_tensor, gradients)]
+
+        return [each.numpy() for each in run()]
+
+    (sums, *gradients), (plain_sums, *plain) = step("CPU"), step("GPU")
+    np.testing.assert_allclose(sums, plain_sums, rtol=1e-5)
+    scale = max(np.linalg.norm(each) for each in plain)
+    for ours, theirs in zip(gradients, plain, strict=True):
+        # Without rotation, the gradient of the key's bias is rounding alone.
+        tolerance = 1e-4 * np.linalg.norm(theirs) + 1e-7 * scale
+        assert np.linalg.norm(ours - theirs) < tolerance
