@@ -70,8 +70,8 @@ def strategy(
     Args:
       device: `auto` uses the GPUs, or the CPU if there are none. `cpu` and `gpu` use one device, or
         all devices of that kind in a MirroredStrategy. `cpu` hides the GPUs from the process, if
-        TensorFlow has not started them yet. `tpu` uses a TPUStrategy. `multi_worker`
-        uses a MultiWorkerMirroredStrategy, described by TF_CONFIG.
+        TensorFlow has not started them yet. `tpu` uses a TPUStrategy. `multi_worker` uses a
+        MultiWorkerMirroredStrategy, described by TF_CONFIG.
       tpu: for `tpu` only: a name, a grpc address or `local`.
       timeouts: for `tpu` only; by default `TpuTimeouts()`.
 

@@ -109,7 +109,7 @@ def is_fused(training: bool) -> bool:
     They are for training on a CPU, where they were measured, and partly on a TPU. On a GPU, the
     plain operations run.
     """
-    return training and target.kind() != "GPU"
+    return training and not target.is_gpu()
 
 
 def affine(x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor, training: bool = False) -> tf.Tensor:
@@ -209,7 +209,7 @@ def dropout(x: tf.Tensor, rate: float, key: DropoutKey | None) -> tf.Tensor:
     """Apply `fused.dropout`, or return x itself if `key` is None or `rate` is 0."""
     if key is None or rate == 0.0:
         return x
-    return fused.dropout(x, rate, key) if is_fused(True) else xla.dropped(x, rate, key)
+    return xla.dropped(x, rate, key) if target.is_gpu() else fused.dropout(x, rate, key)
 
 
 def fold_in(key: DropoutKey | None, number: int | tf.Tensor) -> DropoutKey | None:

@@ -90,7 +90,7 @@ def cross_entropy(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.T
     Returns:
       float32 [N], NaN where the label is not in [0, V), and bool [N].
     """
-    if target.kind() == "GPU":
+    if target.is_gpu():
         is_valid = (labels >= 0) & (labels < tf.shape(logits)[-1])
         known = tf.where(is_valid, labels, 0)
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(known, logits)
@@ -136,7 +136,7 @@ def linear_cross_entropy(
       In bfloat16, more logits are equal; only the first of equal logits counts as the largest, so
       that fewer predictions are correct.
     """
-    if target.kind() == "GPU":
+    if target.is_gpu():
         logits = tf.nn.bias_add(tf.matmul(x, table, transpose_b=True), bias)
         losses, is_right = cross_entropy(logits, labels)
         right = tf.cast(is_right, tf.float32)

@@ -29,6 +29,11 @@ def is_cpu() -> bool:
     return kind() == "CPU"
 
 
+def is_gpu() -> bool:
+    """Return True if code traced now will run on a GPU."""
+    return kind() == "GPU"
+
+
 def is_tpu() -> bool:
     """Return True if code traced now will run on a TPU."""
     return kind() == "TPU"

@@ -18,6 +18,23 @@ MASKS = {
 }
 
 
+def batch(mask: np.ndarray, slots: int, last: int) -> tuple[dict, dict]:
+    """Random inputs and labels, masked at positions below `last`."""
+    rng = np.random.default_rng(2)
+    rows = len(mask)
+    inputs = {
+        "input_word_ids": rng.integers(5, 50, mask.shape),
+        "input_mask": mask,
+        "input_type_ids": rng.integers(0, 2, mask.shape),
+        "masked_lm_positions": rng.integers(0, last, [rows, slots]),
+    }
+    labels = {
+        "masked_lm_ids": rng.integers(5, 50, [rows, slots]).astype(np.int32),
+        "masked_lm_weights": np.ones([rows, slots], np.float32),
+    }
+    return {name: value.astype(np.int32) for name, value in inputs.items()}, labels
+
+
 @pytest.mark.parametrize("smallest", [0, 33])
 @pytest.mark.parametrize("name", MASKS)
 def test_there_and_back(monkeypatch, name, smallest):
@@ -56,17 +73,7 @@ def test_losses_and_gradients_are_those_of_the_padded_batch(monkeypatch, name, b
         **block,
     )
     model = AlbertPretrainer(config).create_weights()
-    rng = np.random.default_rng(2)
-    inputs = {
-        "input_word_ids": rng.integers(5, 50, [4, 8]).astype(np.int32),
-        "input_mask": MASKS[name].astype(np.int32),
-        "input_type_ids": np.zeros([4, 8], np.int32),
-        "masked_lm_positions": np.zeros([4, 1], np.int32),
-    }
-    labels = {
-        "masked_lm_ids": rng.integers(5, 50, [4, 1]).astype(np.int32),
-        "masked_lm_weights": np.ones([4, 1], np.float32),
-    }
+    inputs, labels = batch(MASKS[name], slots=1, last=1)
 
     @tf.function(autograph=False)
     def sums_and_gradients(skip: bool):
@@ -116,19 +123,9 @@ def test_a_step_on_a_cpu_is_that_of_the_plain_operations(block):
         **block,
     )
     model = AlbertPretrainer(config).create_weights()
-    rng = np.random.default_rng(3)
     mask = np.arange(320) < np.array([320, 203, 90, 151])[:, None]
     assert len(Packing.of(tf.constant(mask.astype(np.int32))).rows) == 780  # 764 and 16 spare ones
-    inputs = {
-        "input_word_ids": rng.integers(5, 50, [4, 320]).astype(np.int32),
-        "input_mask": mask.astype(np.int32),
-        "input_type_ids": rng.integers(0, 2, [4, 320]).astype(np.int32),
-        "masked_lm_positions": rng.integers(0, 90, [4, 12]).astype(np.int32),
-    }
-    labels = {
-        "masked_lm_ids": rng.integers(5, 50, [4, 12]).astype(np.int32),
-        "masked_lm_weights": np.ones([4, 12], np.float32),
-    }
+    inputs, labels = batch(mask, slots=12, last=90)
 
     def step(device: str) -> list[np.ndarray]:
         @tf.function(autograph=False)
