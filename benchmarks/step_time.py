@@ -7,10 +7,10 @@ the median of a step: CPU time with one thread, wall-clock time with more. `rati
 the `ms` of ours, of `before`, of tf-models-official and of the fastest peer. `matrix_limit_gflops`
 is the rate of matrix products, measured between the same steps (the better of large squares and of
 the model's own shapes). `share_of_limit` is the time that the step's products take at that rate,
-padding included, over `ms`. `first_step_s` is the CPU time to build a system and run its first step,
-without imports. `peak_rss_mb` is the peak of the process's memory. A peer that is not installed
-gets a line with `absent`. --before is the checkout of another version, which is measured as
-`before`.
+padding included, over `ms`. `first_step_s` is the CPU time to build a system and run its first
+step, without imports. `peak_rss_mb` is the peak of the process's memory. A peer that is not
+installed gets a line with `absent`. --before is the checkout of another version, which is measured
+as `before`.
 
 The shapes are base128 and large128 (8 x 128), base512 (2 x 512), small128 (H 256, 6 layers; 32 x
 128) and laptop64 (32 x 64, the size of the experiment `laptop` with the paper's block, which every

@@ -199,7 +199,8 @@ def finetune(demo: Demo, labeled: str, encoder: str, run: str, *settings: str) -
 
 def ask(demo: Demo, kind: str, texts: Sequence[str], folder: str = "export") -> None:
     """Query an export from a process without this project."""
-    demo.run(f"asking {kind}", "-I", "examples/ask.py", exported(demo, kind, folder), *texts)
+    path = exported(demo, kind, folder)
+    demo.run(f"asking {path}", "-I", "examples/ask.py", path, *texts)
 
 
 def exported(demo: Demo, kind: str, folder: str = "export") -> str:
@@ -279,7 +280,7 @@ def table(demo: Demo) -> str:
         "vocabulary": f"{config.vocab_size:,} pieces",
         "records": f"{counts['sequences']:,} sequences, {counts['pieces']:,} pieces",
         "encoder": f"{config.param_count():,} parameters, and {heads:,} in the pretraining heads",
-        "the same shape, unshared": f"{unshared.param_count():,} (BERT: no sharing, V x H table)",
+        "the same shape, unshared": f"{unshared.param_count():,} (V x H embeddings, as in BERT)",
         "pretraining": f"{trained['step']:,} steps, {trained['tokens_per_s']:,.0f} tokens/s, "
         f"MLM loss {trained['loss/mlm']:.2f}, SOP loss {trained['loss/pair']:.3f}",
         "held-out MLM": f"loss {heldout['loss/mlm']:.2f}, accuracy {heldout['accuracy/mlm']:.1%} "

@@ -56,15 +56,25 @@ def curves_of(files: Iterable[str]) -> Curves:
     """Return the medians and ranges of the scores in files results.csv, in percent.
 
     Rows without a number of training examples (the constant answer) are left out.
+
+    Raises:
+      InputError: two files have the same run, task and number of training examples.
     """
     scores: dict[str, dict[str, dict[int, list[float]]]] = {}
+    origins: dict[tuple[str, str, int], str] = {}  # the file of each point
     for path in files:
         with open(path, encoding="utf-8", newline="") as file:
             for row in csv.DictReader(file):
                 if row.get("train_examples"):
                     runs = scores.setdefault(f"{row['task']} ({row['metric']})", {})
-                    seeds = runs.setdefault(row["run"], {})
-                    values = seeds.setdefault(int(row["train_examples"]), [])
+                    seeds, count = runs.setdefault(row["run"], {}), int(row["train_examples"])
+                    point = row["task"], row["run"], count
+                    if (other := origins.setdefault(point, path)) != path:
+                        raise InputError(
+                            f"--tables: {other} and {path} both have {row['run']} on {row['task']} "
+                            f"with {count:,} training examples. Leave one out."
+                        )
+                    values = seeds.setdefault(count, [])
                     values.append(100 * float(row[row["metric"]]))
     return {
         task: {

@@ -2,8 +2,9 @@
 
 The model is a run with any objective, or a converted checkpoint. The pair head is evaluated on both
 SOP and NSP pairs, regardless of its training objective. A probe, a logistic regression on the
-frozen mean-pooled outputs, measures for any model how well its outputs predict both. Each accuracy
-is printed with its standard error and chance. Masks and pairs are the same in every evaluation.
+frozen mean-pooled outputs, measures for any model how well its outputs predict both. The same from
+nothing but the lengths of the two segments shows what they give away. Each accuracy is printed with
+its standard error and chance. Masks and pairs are the same in every evaluation.
 
     python -m pretraining.evaluate --run_dir=runs/first --data=artifacts/heldout
 
@@ -28,7 +29,7 @@ from albert_tf.runtime.bounds import POSITIVE
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.runtime.standard_errors import percent_with_error
-from albert_tf.text.tokenizer import load_tokenizer
+from albert_tf.text.tokenizer import load_tokenizer, tokenizer_of_model
 from albert_tf.training.step import num_parts
 from data.pipeline.batches import Records
 from data.records.manifest import COMPACT, tokenizer_of
@@ -43,6 +44,8 @@ ROWS = {
     "NSP, pair head": ("accuracy/nsp", "nsp"),
     "SOP, probe": ("probe/sop", "probe_sop"),
     "NSP, probe": ("probe/nsp", "probe_nsp"),
+    "SOP, lengths alone": ("lengths/sop", "lengths_sop"),
+    "NSP, lengths alone": ("lengths/nsp", "lengths_nsp"),
 }
 SETTABLE = ("masking.", "objective.pair=")
 
@@ -55,6 +58,9 @@ class EvaluateOptions(commands.CommandOptions):
     data: str = commands.option("held-out records, a folder made by data.build", "")
     minimal_pairs: str = commands.option(
         "a folder of minimal pairs in BLiMP's format, .jsonl or .jsonl.gz", ""
+    )
+    tokenizer: str | None = commands.option(
+        "with --minimal_pairs: the vocabulary, if --run_dir has none", None
     )
     batch_size: Annotated[int, POSITIVE] = commands.option(
         "sequences in a batch, over all replicas", 32
@@ -75,6 +81,10 @@ class EvaluateOptions(commands.CommandOptions):
         super().__post_init__()
         if not (self.data or self.minimal_pairs):
             raise InputError("pass --data, --minimal_pairs or both.")
+        if self.set and not self.data:
+            raise InputError(f"--set requires --data. Received: {self.set[0]!r}.")
+        if self.tokenizer and not self.minimal_pairs:
+            raise InputError(f"--tokenizer requires --minimal_pairs. Received: {self.tokenizer!r}.")
 
 
 def main(options: EvaluateOptions, make_strategy: Callable[..., Any] = devices.strategy) -> None:
@@ -86,7 +96,9 @@ def main(options: EvaluateOptions, make_strategy: Callable[..., Any] = devices.s
     pairs = read_minimal_pairs(options.minimal_pairs) if options.minimal_pairs else []
     model_config = _model_of(run)
     config = config_of(run, records, options.set) if records else PretrainConfig()
-    tokenizer = load_tokenizer(run.path) if pairs else None
+    tokenizer = (
+        tokenizer_of_model(run.path, options.tokenizer, model_config.vocab_size) if pairs else None
+    )
     is_run = "records" in run.config()
     if options.output:
         outputs.require_file(options.output, "--output")
@@ -124,7 +136,7 @@ def main(options: EvaluateOptions, make_strategy: Callable[..., Any] = devices.s
 
 def _report(figures: dict[str, Any]) -> str:
     if "minimal_pairs" in figures:
-        return minimal_pairs.report(figures)
+        return f"\n{minimal_pairs.report(figures)}"
     return report(figures)
 
 
@@ -138,6 +150,7 @@ def _write(results: dict[str, dict[str, Any]], run: RunDir | None, output: str |
     elif run:
         for source, figures in results.items():
             name = os.path.basename(os.path.abspath(source))
+            name = f"minimal_pairs-{name}" if "minimal_pairs" in figures else name
             outputs.write_json(run.evaluation_path(name), figures)
 
 
@@ -229,7 +242,7 @@ def report(result: dict[str, Any]) -> str:
     lines = [f"trained with {result['trained_with']}; MLM loss {result['loss/mlm']:.3f}"]
     if "bits_per_character/mlm" in result:
         lines[0] += f", {result['bits_per_character/mlm']:.3f} bits per masked character"
-    lines.append(f"{'':<24}  {'accuracy':^17}  {'chance':>6}  {'count':>11}")
+    lines.append(f"{'':<24}  {'accuracy':^16}  {'chance':>6}  {'count':>11}")
     for label, (name, key) in ROWS.items():
         if name not in result:
             continue

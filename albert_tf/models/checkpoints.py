@@ -1,5 +1,6 @@
 """Readers of trained weights in a run folder, a converted folder or an exported encoder."""
 
+import hashlib
 import itertools
 import os
 import textwrap
@@ -76,6 +77,17 @@ def latest_checkpoint(path: str) -> str:
             f"(working directory {os.getcwd()}). Has the run saved one yet?"
         )
     return found
+
+
+def weights_fingerprint(path: str) -> str:
+    """Return 16 hex digits that change with the weights of a run, a converted folder or an export.
+
+    They are a hash of the index, which has a checksum of every tensor.
+    """
+    weights = os.path.join(path, "variables", "variables")
+    prefix = weights if is_saved_model(path) else latest_checkpoint(path)
+    with open(f"{prefix}.index", "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
 
 def read_checkpoint(target: tf.train.Checkpoint, path: str) -> str:

@@ -109,7 +109,7 @@ class AlbertConfig(Bounded):
         if name in pretrained.names():
             return cls.from_json(os.path.join(pretrained.locate(name), "config.json"))
         if name not in PRESETS:
-            raise ConfigError(settings.unknown_key(name, PRESETS, "preset"))
+            raise ConfigError(settings.unknown_key(name, [*pretrained.names(), *PRESETS], "preset"))
         return cls(**PRESETS[name])
 
     @classmethod

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from albert_tf.models.checkpoints import is_saved_model, load_config, read_checkpoint
 from albert_tf.models.encoder import AlbertEncoder
-from albert_tf.runtime import settings
+from albert_tf.runtime import pretrained, settings
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.examples import TextExample, TokenExample
@@ -38,6 +38,7 @@ class Predictor:
     """
 
     def __init__(self, path: str) -> None:
+        path = pretrained.locate(path)
         self.model = load_task_model(path)
         self.task = self.model.task
         self.tokenizer = load_tokenizer(path)

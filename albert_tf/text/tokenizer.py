@@ -182,6 +182,34 @@ def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
     return tokenizer
 
 
+def tokenizer_of_model(path: str, other: str | None, vocab_size: int) -> Tokenizer:
+    """Return the tokenizer in a model's folder or, if it has none, the one at `other`.
+
+    Raises:
+      InputNotFoundError: there is no tokenizer at either.
+      InputError: the one at `other`, the value of --tokenizer, is not the folder's own, or does not
+        have the model's `vocab_size` pieces.
+    """
+    try:
+        tokenizer = load_tokenizer(path)
+    except InputNotFoundError:
+        if other is None:
+            raise
+        tokenizer = load_tokenizer(other)
+    else:
+        if other and load_tokenizer(other).fingerprint != tokenizer.fingerprint:
+            raise InputError(
+                f"--tokenizer={other} must be the vocabulary in {path}. Received: a different one. "
+                "Leave --tokenizer out."
+            )
+    if tokenizer.vocab_size != vocab_size:
+        raise InputError(
+            f"--tokenizer={other or path} must be the vocabulary that {path} was trained with, of "
+            f"{vocab_size:,} pieces. Received: {tokenizer.vocab_size:,} pieces."
+        )
+    return tokenizer
+
+
 def _find_model(path: str) -> str:
     if os.path.isfile(path):
         return path

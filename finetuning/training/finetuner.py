@@ -92,6 +92,7 @@ class Finetuner:
             "task": {"long_texts": "cut"} if hasattr(config.task, "long_texts") else {},
             "training": {"class_weights": "none", "threshold_per_label": False},
             "reading": settings.to_dict(Reading()),
+            **{key: run_config[key] for key in ("init_weights",) if key in run_config},
         }
         run.check(run_config, defaults)
         if _is_complete(run):

@@ -15,12 +15,12 @@ from albert_tf.models.checkpoints import (
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.encoder import AlbertEncoder, load_encoder
 from albert_tf.runtime import devices, pretrained, settings
-from albert_tf.runtime.errors import ConfigError, InputError, InputNotFoundError
+from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.kinds import KINDS, length_limits
 from albert_tf.tasks.predictor import load_task_model, task_of
 from albert_tf.tasks.task_model import TaskModel
-from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
+from albert_tf.text.tokenizer import Tokenizer, tokenizer_of_model
 from finetuning.datasets.task import Data
 from finetuning.training.config import FinetuneConfig
 from finetuning.training.keys import require_settings
@@ -85,13 +85,7 @@ class StartingPoint:
         if RunDir(path).is_unfinished:
             print(f"{path} has not ended: using {latest_checkpoint(path)}.")
         load_encoder(path)  # raises before anything is written
-        vocabulary = _tokenizer(path, tokenizer)
-        if vocabulary.vocab_size != config.vocab_size:
-            raise InputError(
-                f"--tokenizer={tokenizer or path} must be the vocabulary that {path} was trained "
-                f"with, of {config.vocab_size:,} pieces. Received: {vocabulary.vocab_size:,} "
-                "pieces."
-            )
+        vocabulary = tokenizer_of_model(path, tokenizer, config.vocab_size)
         return StartingPoint(path, init_from_task is not None, vocabulary, config, is_random)
 
     def model(self, config: FinetuneConfig) -> TaskModel:
@@ -105,22 +99,6 @@ class StartingPoint:
             if _answers(source_model.task) == _answers(config.task):
                 model.set_weights(source_model.get_weights())
         return model
-
-
-def _tokenizer(path: str, other: str | None) -> Tokenizer:
-    if other is None:
-        return load_tokenizer(path)
-    given = load_tokenizer(other)
-    try:
-        own = load_tokenizer(path)
-    except InputNotFoundError:
-        return given
-    if own.fingerprint != given.fingerprint:
-        raise InputError(
-            f"--tokenizer={other} must be the vocabulary in {path}. Received: a different one. "
-            "Leave --tokenizer out."
-        )
-    return own
 
 
 def _kind_of(path: str) -> Any:

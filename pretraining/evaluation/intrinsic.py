@@ -21,6 +21,7 @@ from pretraining.loop.losses import SUMS, means, pretraining_sums
 from pretraining.loop.train_step import MODEL_INPUTS
 
 PAIRS = ("sop", "nsp")
+PROBES = ("probe", "lengths")  # on the model's outputs, and on nothing but the segments' lengths
 
 
 class Evaluator:
@@ -82,7 +83,8 @@ class Evaluator:
 
         For x in mlm, sop and nsp: `loss/x`, `accuracy/x`, `standard_error/x` (binomial), `count/x`;
         for x in sop and nsp also `verdict/x`, and for the probe `probe/x`,
-        `standard_error/probe_x`, `count/probe_x` and `verdict/probe_x`. `bits_per_character/mlm` is
+        `standard_error/probe_x`, `count/probe_x` and `verdict/probe_x`; the same under `lengths`
+        for a probe that sees only the number of pieces in each segment. `bits_per_character/mlm` is
         the loss in bits divided by the number of characters of the masked pieces, which makes
         vocabularies comparable. `baseline/mlm` is the accuracy of always predicting the most
         frequent piece, `baseline/pair` that of the most frequent label. `trained_with` is sop, nsp
@@ -94,7 +96,7 @@ class Evaluator:
         result: dict[str, Any] = {"trained_with": self._trained_with, "notes": list(self._notes)}
         chance = _chance(self._manifest)
         for pair in self._batches:
-            sums, targets, probe = self._pass(pair, advance)
+            sums, targets, probes = self._pass(pair, advance)
             figures = means(sums)
             if pair == self._mlm_pair:
                 result["baseline/mlm"] = float(targets.max() / targets.sum())
@@ -108,9 +110,9 @@ class Evaluator:
                 result[f"loss/{pair}"] = figures["loss/pair"]
                 accuracy = f"accuracy/{pair}"
                 result |= _figures(accuracy, figures["accuracy/pair"], sums["pair_count"], chance)
-            if probe:
-                result |= _figures(f"probe/{pair}", *probe, chance)
-            elif self._probes and pair != "none":
+            for kind, score in probes.items():
+                result |= _figures(f"{kind}/{pair}", *score, chance)
+            if self._probes and pair != "none" and "probe" not in probes:
                 result["notes"].append(
                     f"no {pair.upper()} probe: too few pairs or documents, or outputs that are not "
                     "finite."
@@ -123,23 +125,24 @@ class Evaluator:
 
     def _pass(
         self, pair: str, advance: Callable[[int], None]
-    ) -> tuple[dict[str, float], np.ndarray, Score | None]:
-        """Read all records once; return the totals of SUMS, masked-piece counts and probe score."""
+    ) -> tuple[dict[str, float], np.ndarray, dict[str, Score]]:
+        """Read all records once; return totals of SUMS, counts of masked pieces, probes' scores."""
         totals: np.ndarray = np.zeros(len(SUMS))
         targets: np.ndarray = np.zeros(self._manifest.vocab_size, np.int64)
-        probe = Probe() if self._probes and pair != "none" else None
+        probes = {kind: Probe() for kind in PROBES if self._probes and pair != "none"}
         remaining = self._manifest.num_records
         for batch in self._batches[pair]:
             sums, features = self._forward(batch)
             totals += sums.numpy()
             real = batch["masked_lm_weights"].numpy() > 0
             targets += np.bincount(batch["masked_lm_ids"].numpy()[real], minlength=len(targets))
-            if probe:
-                probe.add(features, batch)
+            for kind, probe in probes.items():
+                probe.add(features if kind == "probe" else _lengths(batch), batch)
             advance(done := min(remaining, len(real)))
             remaining -= done
         sums = dict(zip(SUMS, totals.tolist(), strict=True))
-        return sums, targets, probe.score() if probe else None
+        scores = {kind: probe.score() for kind, probe in probes.items()}
+        return sums, targets, {kind: score for kind, score in scores.items() if score}
 
 
 def evaluate(
@@ -207,6 +210,12 @@ def _forward(
     return forward
 
 
+def _lengths(batch: dict[str, tf.Tensor]) -> tf.Tensor:
+    """Return the numbers of positions of the two segments, float32 [B, 2]."""
+    real, second = tf.reduce_sum(batch["input_mask"], 1), tf.reduce_sum(batch["input_type_ids"], 1)
+    return tf.cast(tf.stack([real - second, second], 1), tf.float32)
+
+
 def _feasible_pairs(manifest: Manifest) -> tuple[list[str], list[str]]:
     """Return the pairs that the records support, and notes on the unsupported ones."""
     pairs, notes = [], []
@@ -237,7 +246,7 @@ def _figures(
 ) -> dict[str, float | str]:
     """Return an accuracy with its standard error, count and, if `chance` is given, verdict."""
     kind, what = name.split("/")
-    key = f"probe_{what}" if kind == "probe" else what
+    key = f"{kind}_{what}" if kind in PROBES else what
     figures: dict[str, float | str] = {
         name: share,
         f"standard_error/{key}": math.sqrt(share * (1 - share) / count),

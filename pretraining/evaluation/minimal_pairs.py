@@ -231,7 +231,7 @@ def _log_probabilities(model: AlbertPretrainer, cores: int) -> Callable[..., tf.
 def report(result: dict[str, Any]) -> str:
     """Return the metrics as a readable table."""
     lines = [
-        f"{'minimal pairs':<28}  {'one piece masked':^17}  {'rest of word too':^17}  {'pairs':>6}"
+        f"{'minimal pairs':<28}  {'one piece masked':^16}  {'rest of word too':^16}  {'pairs':>6}"
     ]
     for name, figures in [*result.get("phenomena", {}).items(), ("all", result)]:
         if "accuracy/pll" not in figures:

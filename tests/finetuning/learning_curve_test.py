@@ -45,6 +45,13 @@ def test_the_picture(tables: pathlib.Path, capsys: pytest.CaptureFixture[str]):
     assert capsys.readouterr().out == f"{image}\n"
 
 
+def test_two_tables_with_the_same_point_are_refused(tables: pathlib.Path):
+    (tables / "t-again").mkdir()
+    (tables / "t-again" / "results.csv").write_text(HEADER + LARGE.splitlines()[0])
+    with pytest.raises(InputError, match=r"t-1000.* and .*t-again.* both have a on sst-2 .* 1,000"):
+        curves_of(f"{tables}/{name}/results.csv" for name in ("t-1000", "t-100", "t-again"))
+
+
 def test_wrong_paths_are_refused(tables: pathlib.Path):
     sweep = tables / "sweep"
     sweep.mkdir()

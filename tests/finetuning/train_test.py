@@ -13,7 +13,9 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
+from albert_tf.models.checkpoints import weights_fingerprint
 from albert_tf.models.encoder import load_encoder
+from albert_tf.runtime import outputs
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.classifier import ClassifierTask, featurize_texts
@@ -196,6 +198,26 @@ def test_a_finished_run_is_left_alone_and_another_configuration_refused(
     )
     with pytest.raises(InputError, match=r"training.learning_rate: 0.002 != 0.5"):
         main(other)
+
+
+def test_a_finished_run_from_weights_that_have_changed_is_refused(
+    tuned: pathlib.Path, fruit: str, start: str, tmp_path: pathlib.Path
+):
+    """As after an update of an included model; a run of an older version does not record them."""
+    run = RunDir(str(shutil.copytree(tuned / "seed-0", tmp_path / "run")))
+    options = FinetuneOptions("text_classification", run.path, fruit, init=start, set=QUICK)
+    config = run.config()
+    assert config["init_weights"] == weights_fingerprint(start)
+    model = load_encoder(start)
+    model.trainable_variables[0].assign_add(tf.ones_like(model.trainable_variables[0]))
+    tf.train.Checkpoint(model=model).save(str(tmp_path / "checkpoints" / "ckpt"))
+    changed = config | {"init_weights": weights_fingerprint(str(tmp_path))}
+    outputs.write_json(run.config_path, changed)
+    with pytest.raises(InputError, match=f"init_weights: .*{config['init_weights']}"):
+        main(options)
+    del changed["init_weights"]
+    outputs.write_json(run.config_path, changed)
+    main(options)
 
 
 def files_of(folder: pathlib.Path) -> dict[pathlib.Path, int]:

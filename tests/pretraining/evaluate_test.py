@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import types
 from typing import cast
 
@@ -12,7 +13,7 @@ import tensorflow as tf
 from albert_tf.convert import __main__ as convert
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime import devices
-from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.text.tokenizer import load_tokenizer
 from data.build import BuildOptions, build
@@ -185,7 +186,6 @@ def test_an_output_without_a_folder_is_refused_first(run: RunDir, tiny_records: 
         main(EvaluateOptions(run.path, tiny_records, output="nowhere/figures.json"))
 
 
-@pytest.mark.slow
 def test_minimal_pairs_alone_and_beside_records(
     run: RunDir, tiny_records: str, tmp_path: pathlib.Path, capsys
 ):
@@ -196,8 +196,10 @@ def test_minimal_pairs_alone_and_beside_records(
     main(EvaluateOptions(run.path, minimal_pairs=str(folder), dry_run=True))
     assert "1 minimal pairs" in capsys.readouterr().out
     main(EvaluateOptions(run.path, minimal_pairs=str(folder)))
-    assert "agreement" in capsys.readouterr().out
-    with open(run.evaluation_path("pairs"), encoding="utf-8") as file:
+    _, heading, row, *_ = capsys.readouterr().out.splitlines()
+    assert heading.startswith("minimal pairs  ") and row.startswith("agreement  ")
+    assert len(heading) == len(row)
+    with open(run.evaluation_path("minimal_pairs-pairs"), encoding="utf-8") as file:
         alone = json.load(file)
     assert alone["paradigms"]["agreement"]["count"] == 1 and alone["checkpoint"] == "ckpt-1"
     both = tmp_path / "both.json"
@@ -205,5 +207,26 @@ def test_minimal_pairs_alone_and_beside_records(
     figures = json.loads(both.read_text(encoding="utf-8"))
     assert figures["minimal_pairs"]["accuracy/pll"] == alone["accuracy/pll"]
     assert "accuracy/mlm" in figures
+
+
+def test_options_that_belong_together(run: RunDir):
     with pytest.raises(InputError, match="--data, --minimal_pairs or both"):
         EvaluateOptions(run.path)
+    with pytest.raises(InputError, match=r"--set requires --data. Received: 'masking.rate=0.3'"):
+        EvaluateOptions(run.path, minimal_pairs="pairs", set=("masking.rate=0.3",))
+    with pytest.raises(InputError, match="--tokenizer requires --minimal_pairs. Received: 'there'"):
+        EvaluateOptions(run.path, "data", tokenizer="there")
+
+
+def test_minimal_pairs_on_a_checkpoint_without_a_vocabulary(
+    converted: str, tiny_tokenizer: str, tmp_path: pathlib.Path, capsys
+):
+    folder = shutil.copytree(converted, tmp_path / "model")
+    shutil.rmtree(folder / "tokenizer")
+    record = {"sentence_good": "It is a tensor.", "sentence_bad": "It are a tensor."}
+    (tmp_path / "pairs.jsonl").write_text(json.dumps(record), encoding="utf-8")
+    given = {"run_dir": str(folder), "minimal_pairs": str(tmp_path), "dry_run": True}
+    with pytest.raises(InputNotFoundError, match="tokenizer: no spiece.model"):
+        main(EvaluateOptions(**given))
+    main(EvaluateOptions(**given, tokenizer=tiny_tokenizer))
+    assert "1 minimal pairs" in capsys.readouterr().out

@@ -179,6 +179,8 @@ def test_errors_name_key_rule_and_value(changes, words):
 def test_unknown_preset_names_the_nearest():
     with pytest.raises(ConfigError, match="albert-base-v3.*Did you mean.*albert-base-v2"):
         AlbertConfig.from_preset("albert-base-v3")
+    with pytest.raises(ConfigError, match="albert-mini.*Did you mean albert-mini-en"):
+        AlbertConfig.from_preset("albert-mini")
 
 
 def test_frozen_and_replace_leaves_the_first_alone():

@@ -54,6 +54,8 @@ def test_a_path_goes_before_a_name_and_an_unknown_name_lists_the_others(
     shipped: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ):
     assert pretrained.locate(NAME) == os.path.join(pretrained.FOLDER, NAME)
+    with pytest.raises(InputError, match=f"{NAME}.* is not a fine-tuned run"):
+        albert_tf.load_predictor(NAME)
     (tmp_path / "here" / NAME).mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "here")
     assert pretrained.locate(NAME) == NAME

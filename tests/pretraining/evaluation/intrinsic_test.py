@@ -107,6 +107,17 @@ def test_each_objective_is_asked_of_head_and_probe(result: dict[str, Any]):
         assert result[f"{kind}/pair"] == result[f"{kind}/sop"]
 
 
+def test_lengths_that_tell_nothing_and_lengths_that_tell_the_order(
+    result: dict[str, Any], tmp_path: pathlib.Path
+):
+    """Of equal segments, the probe answers alike; if A is the shorter one, it knows a swap."""
+    assert result["count/lengths_sop"] == COUNT // 2
+    assert abs(result["lengths/sop"] - 0.5) < 4 * math.sqrt(0.25 / (COUNT // 2))
+    told = evaluate(Blind(), even_records(tmp_path / "told", first=3), config(), 32)
+    assert told["lengths/sop"] == 1 and told["verdict/lengths_sop"].startswith("above chance")
+    assert abs(told["lengths/nsp"] - 0.5) < 4 * math.sqrt(0.25 / (COUNT // 2))
+
+
 def test_masked_pieces_by_hand(result: dict[str, Any], targets: np.ndarray):
     assert len(targets) == result["count/mlm"] == COUNT * 3  # round(0.15 * 19) of each
     share = np.bincount(targets).max() / len(targets)

@@ -30,8 +30,8 @@ DOCUMENTS, EACH = 40, 5
 MASKING = MaskingConfig()
 
 
-def write(folder: pathlib.Path, shards: list[list[int]]) -> Records:
-    """Shards of records, each given by its document."""
+def write(folder: pathlib.Path, shards: list[list[int]], first: int = SIZE) -> Records:
+    """Shards of records, each given by its document; A has `first` pieces and B the others."""
     folder.mkdir()
     manifest = Manifest(
         schema_version=COMPACT_VERSION,
@@ -49,9 +49,9 @@ def write(folder: pathlib.Path, shards: list[list[int]]) -> Records:
         with tf.io.TFRecordWriter(manifest.shard_path(str(folder), place)) as out:
             for d in shard:
                 record = {
-                    "pieces": [10 + 2 * d] * SIZE + [11 + 2 * d] * SIZE,
+                    "pieces": [10 + 2 * d] * first + [11 + 2 * d] * (2 * SIZE - first),
                     "word_starts": np.packbits([True] * 2 * SIZE),
-                    "first_length": SIZE,
+                    "first_length": first,
                     "document": d,
                 }
                 out.write(manifest.schema.encode(record))
@@ -59,9 +59,9 @@ def write(folder: pathlib.Path, shards: list[list[int]]) -> Records:
     return Records.open(str(folder))
 
 
-def even_records(folder: pathlib.Path) -> Records:
+def even_records(folder: pathlib.Path, first: int = SIZE) -> Records:
     """Two shards, and in each of them records of every document."""
-    return write(folder, [list(range(DOCUMENTS)) * n for n in (2, EACH - 2)])
+    return write(folder, [list(range(DOCUMENTS)) * n for n in (2, EACH - 2)], first)
 
 
 @pytest.fixture(scope="module")
