@@ -106,7 +106,8 @@ def read_checkpoint(target: tf.train.Checkpoint, path: str) -> str:
             reader = tf.train.load_checkpoint(checkpoint)
             for name, part in tracked_parts(target):
                 if isinstance(part, tf.Variable):
-                    part.assign(tf.cast(reader.get_tensor(name + _VALUE), part.dtype))
+                    value = reader.get_tensor(name + _VALUE)
+                    part.assign(value.astype(part.dtype.as_numpy_dtype))
     except DAMAGE as error:
         wrong = textwrap.shorten(str(error), 200)  # the full text may hold a whole variable
     if wrong:

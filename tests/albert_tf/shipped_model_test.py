@@ -6,6 +6,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import venv
 import zipfile
 
 import pytest
@@ -73,8 +74,16 @@ def test_it_fills_blanks():
         assert f"▁{word}" in [piece for piece, _ in masks[0]], (text, masks)
 
 
+THREE_LINES = f"""
+import albert_tf
+fill = albert_tf.load_fill_mask({NAME!r})
+print(fill(["She opened the [MASK] and walked into the house."])[0][0][0][0])
+"""
+
+
 @pytest.mark.slow
-def test_it_is_in_the_wheel(tmp_path: pathlib.Path):
+def test_the_wheel_in_an_empty_environment_fills_a_blank(tmp_path: pathlib.Path):
+    """It brings the model and all that it needs; installing downloads them."""
     subprocess.run(["git", "clone", "--quiet", str(ROOT), str(tmp_path / "clone")], check=True)
     build = "import setuptools.build_meta as b, sys; print(b.build_wheel(sys.argv[1]))"
     done = subprocess.run(
@@ -88,6 +97,19 @@ def test_it_is_in_the_wheel(tmp_path: pathlib.Path):
     names = zipfile.ZipFile(wheel).namelist()
     assert {f"albert_tf/pretrained/{NAME}/{file}" for file in FILES} <= set(names)
     assert not [name for name in names if not name.startswith("albert_tf")]
+    venv.create(tmp_path / "env", with_pip=True)
+    python = str(tmp_path / "env" / "bin" / "python")
+    uv = pathlib.Path(sys.executable).with_name("uv")
+    install = (
+        [uv, "pip", "install", "--python", python]
+        if uv.exists()
+        else [python, "-m", "pip", "install"]
+    )
+    subprocess.run([*install, "--quiet", wheel], check=True)
+    done = subprocess.run(
+        [python, "-I", "-c", THREE_LINES], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "▁door\n"
 
 
 @pytest.mark.slow
