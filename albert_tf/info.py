@@ -56,8 +56,10 @@ def main(options: InfoOptions) -> None:
 
 
 def bert_of_same_shape(config: AlbertConfig) -> AlbertConfig:
-    """Return `config` with nothing shared and with embeddings of the hidden size."""
-    return config.replace(sharing="none", num_groups=1, embedding_size=config.hidden_size)
+    """Return `config` with BERT's block, nothing shared and embeddings of the hidden size."""
+    paper = {"norm": "post", "positions": "learned", "ffn": "plain"}
+    size = config.hidden_size
+    return config.replace(sharing="none", num_groups=1, embedding_size=size, **paper)
 
 
 def size_table(name: str, config: AlbertConfig) -> str:

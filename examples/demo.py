@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Sequence
 
+from albert_tf.info import bert_of_same_shape
 from albert_tf.models.config import AlbertConfig, head_param_counts
 from albert_tf.runtime import commands, outputs
 from albert_tf.runtime.errors import InputError
@@ -272,7 +273,7 @@ def table(demo: Demo) -> str:
     trained = demo.read("pretrained", "result.json")
     tuned = demo.read("finetuned", "result.json")
     shipped = demo.read("shipped", "finetuned", "result.json")
-    unshared = config.replace(sharing="none", embedding_size=config.hidden_size)
+    bert = bert_of_same_shape(config)
     heads = sum(head_param_counts(config).values())
     rows = {
         "training corpus": f"{counts['text_bytes'] / 1e6:.1f} MB of docstrings, "
@@ -280,7 +281,7 @@ def table(demo: Demo) -> str:
         "vocabulary": f"{config.vocab_size:,} pieces",
         "records": f"{counts['sequences']:,} sequences, {counts['pieces']:,} pieces",
         "encoder": f"{config.param_count():,} parameters, and {heads:,} in the pretraining heads",
-        "the same shape, unshared": f"{unshared.param_count():,} (V x H embeddings, as in BERT)",
+        "BERT of the same shape": f"{bert.param_count():,} (nothing shared, V x H embeddings)",
         "pretraining": f"{trained['step']:,} steps, {trained['tokens_per_s']:,.0f} tokens/s, "
         f"MLM loss {trained['loss/mlm']:.2f}, SOP loss {trained['loss/pair']:.3f}",
         "held-out MLM": f"loss {heldout['loss/mlm']:.2f}, accuracy {heldout['accuracy/mlm']:.1%} "

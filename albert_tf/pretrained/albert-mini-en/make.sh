@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
-# Makes albert-mini-en again from text, in a checkout of albert_tf:
+# Makes a model like albert-mini-en from text, in a checkout of albert_tf:
 #
 #     bash albert_tf/pretrained/albert-mini-en/make.sh CORPUS OUTPUT [option of pretraining.train ...]
 #
 # CORPUS holds *.jsonl.gz: a document per line, with the key `text`; the held-out documents come from
 # wiki-*.jsonl.gz. OUTPUT gets tokenizer/, records/, heldout/, run/ and at the end albert-mini-en/.
-# It takes about 12 hours on two cores with avx512_bf16. Run it again to resume.
+# It takes 10 to 18 hours on two cores with avx512_bf16. Run it again to resume.
+#
+# albert-mini-en itself was trained in stretches, whose commands are in training.json. Most of them
+# gave the sentence-order loss the weight that is set here.
 set -euo pipefail
 corpus=$(realpath "$1") output=$(realpath -m "$2")
 shift 2
@@ -21,7 +24,7 @@ build() {
 build "" train records
 build wiki- heldout heldout
 python -m pretraining.train --experiment=albert-mini --data="$output/records" \
-  --run_dir="$output/run" "$@"
+  --run_dir="$output/run" --set objective.pair_weight=0.2 "$@"
 [ -e "$output/albert-mini-en" ] || python -m albert_tf.convert --from="$output/run" \
   --to="$output/albert-mini-en" --half_precision
 python -m pretraining.evaluate --run_dir="$output/albert-mini-en" --data="$output/heldout" \
