@@ -56,9 +56,8 @@ def test_a_preset_beside_its_bert(capsys):
 def test_a_bert_is_its_own_bert(preset):
     config = AlbertConfig.from_preset(preset)
     assert info.bert_of_same_shape(config) == config
-    ours = config.replace(
-        num_groups=2, embedding_size=8, norm="pre", positions="rotary", ffn="gated"
-    )
+    block = {"norm": "pre", "positions": "rotary", "ffn": "gated"}
+    ours = config.replace(sharing="all", num_groups=2, embedding_size=8, **block)
     assert info.bert_of_same_shape(ours) == config
 
 
