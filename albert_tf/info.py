@@ -68,10 +68,10 @@ def size_table(name: str, config: AlbertConfig) -> str:
     The totals are with and without the pretraining heads.
     """
     ours, theirs = _counts(config), _counts(bert_of_same_shape(config))
-    rows = [
-        (key, f"{own:,}", f"{bert:,}", f"{bert / own:.2f}" if own and bert else "")
-        for (key, own), bert in zip(ours.items(), theirs.values(), strict=True)
-    ]
+    rows = []
+    for key, own in ours.items():  # BERT has a subset of the components
+        bert = theirs.get(key, 0)
+        rows.append((key, f"{own:,}", f"{bert:,}", f"{bert / own:.2f}" if own and bert else ""))
     return markdown_table(("parameters", name, "BERT of the same shape", "ratio"), rows)
 
 

@@ -33,6 +33,8 @@ def main(path: str, texts: list[str]) -> None:
         vectors = tf.math.l2_normalize(answers["embedding"], axis=1).numpy()
         cosines = vectors @ vectors[0]
         print(texts[0])
+        if len(texts) == 1:
+            print("    (pass more texts to compare them with this one)")
         for row in sorted(range(1, len(texts)), key=lambda row: -cosines[row]):
             print(f"    {cosines[row]:.2f} {texts[row]}")
         return

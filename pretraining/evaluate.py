@@ -10,7 +10,11 @@ its standard error and chance. Masks and pairs are the same in every evaluation.
 
 --minimal_pairs, instead of --data or in addition, evaluates which of two sentences the model finds
 more likely: it prints the share of pairs whose grammatical sentence has the higher
-pseudo-log-likelihood, by phenomenon. A tie counts as wrong.
+pseudo-log-likelihood, by phenomenon. A tie counts as wrong. The sentence is scored with one piece
+masked at a time, and again with the rest of the piece's word masked too. The files are those of
+BLiMP: each line of a .jsonl or .jsonl.gz is a pair, such as {"sentence_good": "It is.",
+"sentence_bad": "It are.", "linguistics_term": "agreement", "UID": "to_be"}. The last two keys, its
+phenomenon and its paradigm, may be left out.
 
     python -m pretraining.evaluate --run_dir=runs/first --minimal_pairs=blimp/data
 """
@@ -21,9 +25,13 @@ import os
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from albert_tf.models.checkpoints import is_saved_model, latest_checkpoint, load_config
+from albert_tf.models.checkpoints import (
+    latest_checkpoint,
+    load_config,
+    note_unfinished,
+)
 from albert_tf.models.config import AlbertConfig
-from albert_tf.models.pretrainer import load_pretrainer
+from albert_tf.models.pretrainer import load_pretrainer, require_heads
 from albert_tf.runtime import commands, devices, outputs, pretrained, settings
 from albert_tf.runtime.bounds import POSITIVE
 from albert_tf.runtime.errors import InputError, InputNotFoundError
@@ -94,7 +102,8 @@ def main(options: EvaluateOptions, make_strategy: Callable[..., Any] = devices.s
     run = RunDir(pretrained.locate(options.run_dir))
     records = Records.open(options.data) if options.data else None
     pairs = read_minimal_pairs(options.minimal_pairs) if options.minimal_pairs else []
-    model_config = _model_of(run)
+    require_heads(run.path)
+    model_config = load_config(run.path)
     config = config_of(run, records, options.set) if records else PretrainConfig()
     tokenizer = (
         tokenizer_of_model(run.path, options.tokenizer, model_config.vocab_size) if pairs else None
@@ -113,6 +122,7 @@ def main(options: EvaluateOptions, make_strategy: Callable[..., Any] = devices.s
         size = f"{model_config.param_count():,} parameters"
         print(f"{run.path} ({size}) on {' and '.join(asked)}")
         return
+    note_unfinished(run.path)
     with strategy.scope():
         model = load_pretrainer(run.path)
     results: dict[str, dict[str, Any]] = {}
@@ -129,7 +139,7 @@ def main(options: EvaluateOptions, make_strategy: Callable[..., Any] = devices.s
         results[options.minimal_pairs] = figures | {"minimal_pairs": options.minimal_pairs}
     if devices.is_chief(strategy):  # only one of several workers prints and writes
         for source, figures in results.items():
-            print(f"{run.path} on {source}: {_report(figures)}")
+            print(f"{options.run_dir} on {source}:{_report(figures)}")
             figures["checkpoint"] = os.path.basename(latest_checkpoint(run.path))
         _write(results, run if is_run else None, options.output)
 
@@ -137,7 +147,7 @@ def main(options: EvaluateOptions, make_strategy: Callable[..., Any] = devices.s
 def _report(figures: dict[str, Any]) -> str:
     if "minimal_pairs" in figures:
         return f"\n{minimal_pairs.report(figures)}"
-    return report(figures)
+    return f" {report(figures)}"
 
 
 def _write(results: dict[str, dict[str, Any]], run: RunDir | None, output: str | None) -> None:
@@ -163,13 +173,14 @@ def config_of(run: RunDir, records: Records, assignments: tuple[str, ...] = ()) 
       InputError: the folder is neither of these, an assignment is not allowed here, the records
         were made by another tokenizer, or they are too long for the model.
     """
-    config, values = PretrainConfig(model=_model_of(run)), run.config()
+    require_heads(run.path)
+    values, model = run.config(), load_config(run.path)
     is_run = "records" in values
-    if is_run:
-        names = [field.name for field in dataclasses.fields(PretrainConfig)]  # without the records
-        config = settings.from_dict(PretrainConfig, {n: values[n] for n in names if n in values})
-        for trained_on in values["records"]:
-            note_overlap(trained_on, records)
+    names = [field.name for field in dataclasses.fields(PretrainConfig)]  # without the records
+    known = {name: values[name] for name in names if name in values}
+    config = settings.from_dict(PretrainConfig, known | {"model": settings.to_dict(model)})
+    for trained_on in values.get("records", ()):
+        note_overlap(trained_on, records)
     for assignment in assignments:
         if not assignment.startswith(SETTABLE[:1] if is_run else SETTABLE):
             raise InputError(
@@ -178,22 +189,6 @@ def config_of(run: RunDir, records: Records, assignments: tuple[str, ...] = ()) 
             )
     check_records(run, config.model, records)
     return settings.override(config, assignments)
-
-
-def _model_of(run: RunDir) -> AlbertConfig:
-    """Return the model of a folder, which must have pretraining heads."""
-    if is_saved_model(run.path):
-        raise InputError(
-            f"--run_dir={run.path} is an export and has no pretraining heads: pass the run that it "
-            "was exported from."
-        )
-    model, task = load_config(run.path), run.config().get("task", {})
-    if (kind := task.get("kind", "pretraining")) != "pretraining":
-        raise InputError(
-            f"--run_dir={run.path} must be a pretraining run or a converted checkpoint. Received: "
-            f"a run fine-tuned for {kind}. Pass the run that it was initialized from."
-        )
-    return model
 
 
 def note_overlap(trained_on: dict[str, Any], records: Records) -> None:
@@ -242,6 +237,11 @@ def report(result: dict[str, Any]) -> str:
     lines = [f"trained with {result['trained_with']}; MLM loss {result['loss/mlm']:.3f}"]
     if "bits_per_character/mlm" in result:
         lines[0] += f", {result['bits_per_character/mlm']:.3f} bits per masked character"
+    if masking := result.get("masking"):
+        lines[0] += (
+            f"; masks: {masking['rate']:.0%} of the pieces, n-grams of up to {masking['max_ngram']}"
+            + " whole words" * masking["whole_words"]
+        )
     lines.append(f"{'':<24}  {'accuracy':^16}  {'chance':>6}  {'count':>11}")
     for label, (name, key) in ROWS.items():
         if name not in result:

@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import info
-from albert_tf.models.checkpoints import load_config
+from albert_tf.models.checkpoints import load_config, note_unfinished
 from albert_tf.models.encoder import INPUTS, AlbertEncoder, load_encoder
 from albert_tf.runtime import commands, outputs, pretrained
 from albert_tf.runtime.bounds import POSITIVE
@@ -62,6 +62,8 @@ def main(options: SimilarityOptions) -> None:
     if options.dry_run:
         print(f"{', '.join(options.run_dir)} on {records.manifest.num_records:,} sequences")
         return
+    for path in options.run_dir:
+        note_unfinished(path)
     results = {}
     with records.damage_as_input_error():
         for path in options.run_dir:

@@ -19,7 +19,7 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.models.checkpoints import latest_checkpoint
+from albert_tf.models.checkpoints import note_unfinished
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.pretrainer import AlbertPretrainer, load_pretrainer
 from albert_tf.runtime import commands, devices, pretrained, settings
@@ -252,8 +252,13 @@ def first_weights(
     """
     init = pretrained.locate(init)
     RunDir(init).require_ended("--init", unfinished)
-    if RunDir(init).is_unfinished:
-        print(f"{init} has not ended: using {latest_checkpoint(init)}.")
+    note_unfinished(init)
+    if load_tokenizer(init).fingerprint != records.manifest.tokenizer_fingerprint:
+        raise InputError(
+            f"--init={init} was trained with another tokenizer than that of "
+            f"--data={records.parts[0].folder}: rebuild the records with data.build "
+            f"--tokenizer={init}."
+        )
     not_compared = {
         "hidden_dropout": 0.0,
         "attention_dropout": 0.0,
@@ -271,11 +276,6 @@ def first_weights(
             f"--init={init} contains another model than the run's (its value != the run's): "
             f"{'; '.join(differing)}. Give this run its values with --set model.KEY=VALUE, or "
             "retrain that model with these values."
-        )
-    if load_tokenizer(init).fingerprint != records.manifest.tokenizer_fingerprint:
-        raise InputError(
-            f"--init={init} was trained with another tokenizer than that of "
-            f"--data={records.parts[0].folder}: rebuild the records with --tokenizer={init}."
         )
     return load_pretrainer(init).get_weights()
 

@@ -32,6 +32,8 @@ class Bundle:
       tokenizer: None if the folder has none.
       task: the `task` section of a fine-tuned model; None for a pretrained one.
       assumed: keys of `task` that the source does not state; they have our defaults.
+      evaluated_with: the sections `objective` and `masking` of a pretraining run of ours, which
+        `pretraining.evaluate` uses.
     """
 
     config: AlbertConfig
@@ -39,6 +41,7 @@ class Bundle:
     tokenizer: Tokenizer | None
     task: Any = None
     assumed: tuple[str, ...] = ()
+    evaluated_with: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)

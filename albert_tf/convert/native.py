@@ -47,7 +47,11 @@ def read(path: str, policy: MismatchPolicy) -> Bundle:
         found = _read_checkpoint(path, task)
     found = {n: value for n, value in found.items() if not policy.ignores(n)}
     weights = _naming(config, task).to_ours(config, found, policy, path, task)
-    return Bundle(config, weights, _tokenizer(path), task)
+    values = {} if task or is_saved_model(path) else RunDir(path).config()
+    evaluated_with: dict[str, Any] = {
+        key: values[key] for key in ("objective", "masking") if key in values
+    }
+    return Bundle(config, weights, _tokenizer(path), task, evaluated_with=evaluated_with)
 
 
 def _naming(config: AlbertConfig, task: Any) -> Naming:
@@ -98,7 +102,7 @@ def write(bundle: Bundle, folder: str) -> None:
     tf.train.Checkpoint(model=model).save(os.path.join(folder, CHECKPOINTS, "ckpt"))
     if bundle.tokenizer:
         bundle.tokenizer.save(os.path.join(folder, "tokenizer"))
-    values = {"model": settings.to_dict(config), "task": section}
+    values = {"model": settings.to_dict(config), "task": section, **bundle.evaluated_with}
     outputs.write_json(os.path.join(folder, "config.json"), values)
 
 

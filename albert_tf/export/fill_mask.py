@@ -27,8 +27,8 @@ class FillMask:
     def __call__(self, texts: Sequence[str]) -> list[list[list[tuple[str, float]]]]:
         """Return, for each text and each [MASK] in it, pieces with probabilities, best first.
 
-        A piece that begins with U+2581 begins a word. Masks outside the window that
-        `FillMaskModule` describes have no list.
+        A text without [MASK] has an empty list. A piece that begins with U+2581 begins a word.
+        Masks outside the window that `FillMaskModule` describes have no list.
 
         Raises:
           InputError: `texts` is a single string.

@@ -12,6 +12,7 @@ import tf_keras
 
 from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime.errors import InputError, InputNotFoundError
+from albert_tf.runtime.run_dir import RunDir
 
 CHECKPOINTS = "checkpoints"
 EXTRAS = "assets.extra"  # the folder of an exported encoder for config.json and tokenizer/
@@ -77,6 +78,12 @@ def latest_checkpoint(path: str) -> str:
             f"(working directory {os.getcwd()}). Has the run saved one yet?"
         )
     return found
+
+
+def note_unfinished(path: str) -> None:
+    """Print which checkpoint is used if `path` is a run that has not ended."""
+    if RunDir(path).is_unfinished:
+        print(f"{path} has not ended: using {latest_checkpoint(path)}.")
 
 
 def weights_fingerprint(path: str) -> str:

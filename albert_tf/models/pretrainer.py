@@ -14,6 +14,7 @@ from albert_tf.models.layers import common
 from albert_tf.models.layers.heads import MlmHead, PairHead
 from albert_tf.runtime import pretrained
 from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.run_dir import RunDir
 
 
 @tf_keras.saving.register_keras_serializable("albert_tf")
@@ -38,8 +39,7 @@ class AlbertPretrainer(ConfiguredModel):
     def load(cls, path: str, **kwargs: Any) -> Self:
         """Load a trained pretrainer: see `load_pretrainer`."""
         path = pretrained.locate(path)
-        if is_saved_model(path):
-            raise InputError(f"{path!r} is an exported encoder without heads. Pass its run folder.")
+        require_heads(path)
         pretrainer = cls(load_config(path), **kwargs).create_weights()
         read_checkpoint(tf.train.Checkpoint(model=pretrainer), path)
         return pretrainer
@@ -79,6 +79,26 @@ class AlbertPretrainer(ConfiguredModel):
         return self
 
 
+def require_heads(path: str) -> None:
+    """Check that a folder is not one of those that have no pretraining heads.
+
+    Raises:
+      InputNotFoundError: it has no config.json.
+      InputError: it is an export or a fine-tuned run.
+    """
+    if is_saved_model(path):
+        raise InputError(
+            f"{path!r} is an export and has no pretraining heads: pass the run that it was "
+            "exported from."
+        )
+    kind = RunDir(path).config().get("task", {}).get("kind", "pretraining")
+    if kind != "pretraining":
+        raise InputError(
+            f"{path!r} was fine-tuned for {kind} and has no pretraining heads: pass the run that "
+            "it was initialized from."
+        )
+
+
 def load_pretrainer(path: str, **kwargs: Any) -> AlbertPretrainer:
     """Load the encoder with its pretraining heads from a run folder or a converted folder.
 
@@ -88,7 +108,7 @@ def load_pretrainer(path: str, **kwargs: Any) -> AlbertPretrainer:
 
     Raises:
       InputNotFoundError: there is no model at `path`.
-      InputError: the weights are damaged or do not match config.json, or `path` is an exported
-        encoder, which has no heads.
+      InputError: the weights are damaged or do not match config.json, or `path` is an export or a
+        fine-tuned run, which have no pretraining heads.
     """
     return AlbertPretrainer.load(path, **kwargs)

@@ -129,7 +129,7 @@ def task_of(path: str) -> Any:
     if kind is None:
         raise InputError(
             f"{path!r} is not a fine-tuned run: its task is {values.get('kind')!r}, not one of "
-            f"{', '.join(KINDS)}."
+            f"{', '.join(KINDS)}. Fine-tune it first, with finetuning.train --init={path}."
         )
     return settings.from_dict(kind.task, values, "task.")
 

@@ -283,7 +283,7 @@ def line(result: Mapping[str, Any]) -> str:
     text = f"dev {metric} {with_error(result[metric], error)}"
     text += f" over {result['dev_examples']:,} examples"
     if "baseline" in result:
-        text += f" (always the same answer: {result['baseline']:.4f})"
+        text += f" (a constant answer, chosen in training: {result['baseline']:.4f})"
     precision = result.get("training_precision", "float32")
     if precision != "float32":
         text += f", computed in float32 (during training: {precision})"

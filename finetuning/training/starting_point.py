@@ -7,9 +7,9 @@ from typing import Any
 
 from albert_tf.models.checkpoints import (
     is_saved_model,
-    latest_checkpoint,
     load_config,
     load_exported_config,
+    note_unfinished,
     set_variables,
 )
 from albert_tf.models.config import AlbertConfig
@@ -82,8 +82,7 @@ class StartingPoint:
                 f"{kind!r}. Pass --init={path}."
             )
         RunDir(path).require_ended("--init" if init else "--init_from_task", unfinished)
-        if RunDir(path).is_unfinished:
-            print(f"{path} has not ended: using {latest_checkpoint(path)}.")
+        note_unfinished(path)
         load_encoder(path)  # raises before anything is written
         vocabulary = tokenizer_of_model(path, tokenizer, config.vocab_size)
         return StartingPoint(path, init_from_task is not None, vocabulary, config, is_random)

@@ -10,6 +10,7 @@ import tensorflow as tf
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime import devices
 from albert_tf.runtime.errors import ConfigError, InputError
+from albert_tf.runtime.standard_errors import MIN_EXAMPLES
 from albert_tf.text.tokenizer import Tokenizer
 from albert_tf.training.progress import Progress
 from albert_tf.training.step import num_parts, parallel_parts, split_batch
@@ -259,6 +260,8 @@ def _figures(
 
 def above_chance(accuracy: float, count: float, chance: float = 0.5) -> str:
     """Return a verdict on whether an accuracy is over two standard errors above chance."""
+    if count < MIN_EXAMPLES:
+        return "too few pairs to judge"
     distance = (accuracy - chance) / math.sqrt(chance * (1 - chance) / count)
-    verdict = "above chance" if distance > 2 else "not above chance yet"
+    verdict = "above chance" if distance > 2 else "not above chance"
     return f"{verdict} ({distance:+.1f} standard errors from {100 * chance:.0f} %)"

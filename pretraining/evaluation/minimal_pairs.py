@@ -53,19 +53,24 @@ class MinimalPair:
 def read_minimal_pairs(folder: str) -> list[MinimalPair]:
     """Read the pairs in a folder's .jsonl and .jsonl.gz files.
 
-    Each line is an object with `sentence_good`, `sentence_bad` and, optionally, `UID` (by default
-    the file's name) and `linguistics_term` (by default the paradigm).
+    Each line is blank or an object with `sentence_good`, `sentence_bad` and, optionally, `UID` (by
+    default the file's name) and `linguistics_term` (by default the paradigm).
 
     Raises:
       InputNotFoundError: the folder has no such files.
       InputError: a line is not such an object; the message names file and line.
     """
+    if not os.path.isdir(folder):
+        raise InputNotFoundError(
+            f"--minimal_pairs={folder} is not a folder (working directory {os.getcwd()}). Pass the "
+            "folder with the minimal pairs."
+        )
     files = sorted(glob.glob(os.path.join(glob.escape(folder), "*.jsonl*")))
     files = [path for path in files if path.endswith((".jsonl", ".jsonl.gz"))]
     if not files:
         raise InputNotFoundError(
-            f"--minimal_pairs={folder} has no .jsonl or .jsonl.gz file (working directory "
-            f"{os.getcwd()}). Pass the folder with the minimal pairs."
+            f"--minimal_pairs={folder} has no .jsonl or .jsonl.gz file. Pass the folder with the "
+            "minimal pairs."
         )
     return [pair for path in files for pair in _read_file(path)]
 
@@ -75,6 +80,8 @@ def _read_file(path: str) -> Iterator[MinimalPair]:
     opener = gzip.open if path.endswith(".gz") else open
     with reading(path), opener(path, "rt", encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
             try:
                 record = json.loads(line)
             except ValueError as error:

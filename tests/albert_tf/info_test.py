@@ -52,6 +52,13 @@ def test_a_preset_beside_its_bert(capsys):
     assert table["total with pretraining heads"] == ["11,813,810", "109,705,010", "9.29"]
 
 
+def test_the_included_model_beside_its_bert(capsys):
+    table = cells(show(capsys, "--preset=albert-mini-en"))
+    assert table["total without heads"][0] == "7,571,584"
+    # Pre-norm has one LayerNorm more, 2 x 384, which BERT lacks.
+    assert ["768", "0", ""] in table.values()
+
+
 @pytest.mark.parametrize("preset", [name for name in PRESETS if name.startswith("bert-")])
 def test_a_bert_is_its_own_bert(preset):
     config = AlbertConfig.from_preset(preset)

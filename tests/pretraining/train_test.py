@@ -25,7 +25,6 @@ from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.runtime.run_dir import RunDir
 from data.pipeline.batches import Mixture, Records, training_batches
 from pretraining import evaluate, train
-from pretraining.evaluation.intrinsic import above_chance
 from pretraining.experiments import SMOKE
 from pretraining.loop.config import resolve
 from pretraining.loop.train_step import TrainStep, make_optimizer
@@ -388,8 +387,3 @@ def test_no_sum_depends_on_time(tiny_records: str, way: tuple[str, ...], side_by
     many = [inputs for inputs in sums if len(inputs) > 2]
     assert all("layer_norm/" in name or "Gelu/" in name for inputs in many for name in inputs)
     assert not [name for inputs in many for name in inputs if "stack/" in name]
-
-
-def test_verdict_on_sop_is_plain():
-    assert above_chance(0.51, 100).startswith("not above chance yet (+0.2")
-    assert above_chance(0.6, 10_000).startswith("above chance (+20.0")

@@ -197,7 +197,8 @@ except ValueError as error:
 
 
 def test_verdict_is_plain():
-    assert above_chance(0.51, 100).startswith("not above chance yet (+0.2")
+    assert above_chance(0.51, 100).startswith("not above chance (+0.2")
     assert above_chance(0.6, 10_000) == "above chance (+20.0 standard errors from 50 %)"
+    assert above_chance(1.0, 29) == "too few pairs to judge"
     # 8 of 10 labels are 1, as in foreign records: 0.6 is below, by 0.2 / sqrt(0.16 / 100).
-    assert above_chance(0.6, 100, 0.8).startswith("not above chance yet (-5.0")
+    assert above_chance(0.6, 100, 0.8).startswith("not above chance (-5.0")

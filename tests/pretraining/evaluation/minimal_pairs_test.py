@@ -137,11 +137,13 @@ def test_files(tmp_path: pathlib.Path):
         ("[1", "JSON object"),
         ("[]", "sentence_good"),
     ):
-        (tmp_path / "plain.jsonl").write_text(json.dumps(record) + "\n" + line, encoding="utf-8")
-        with pytest.raises(InputError, match=rf"plain\.jsonl:2 must .*{problem}"):
+        (tmp_path / "plain.jsonl").write_text(json.dumps(record) + "\n\n" + line, encoding="utf-8")
+        with pytest.raises(InputError, match=rf"plain\.jsonl:3 must .*{problem}"):
             read_minimal_pairs(str(tmp_path))
-    with pytest.raises(InputNotFoundError, match="no .jsonl"):
-        read_minimal_pairs(str(tmp_path / "README.md"))
+    for name, problem in (("README.md", "is not a folder"), ("empty", r"has no \.jsonl")):
+        (tmp_path / "empty").mkdir(exist_ok=True)
+        with pytest.raises(InputNotFoundError, match=problem):
+            read_minimal_pairs(str(tmp_path / name))
 
 
 def test_blimp_is_read_whole(shared_data: pathlib.Path):
