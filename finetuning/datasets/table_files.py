@@ -143,13 +143,17 @@ def find(folder: str, names: Sequence[str]) -> str:
     """Return the only file in a folder with one of these names, or with one of them and .gz.
 
     Raises:
-      InputNotFoundError: there is no such file.
-      InputError: there are several, or `folder` is a file.
+      InputNotFoundError: there is no such file or folder.
+      InputError: there are several files, or `folder` is a file.
     """
     if os.path.isfile(folder):
         raise InputError(f"--data_dir must be a folder. Received: {folder!r}, a file.")
     possible = [os.path.join(folder, name + end) for name in names for end in ("", ".gz")]
     found = [path for path in possible if os.path.isfile(path)]
+    if not os.path.isdir(folder):
+        raise InputNotFoundError(
+            f"--data_dir: no folder {folder!r} (working directory {os.getcwd()})."
+        )
     if not found:
         raise InputNotFoundError(
             f"--data_dir: no file {' or '.join(names)} (or the same with .gz) in {folder!r} "
