@@ -53,12 +53,10 @@ class TestOfficialFilesOfMrpc:
             tmp_path, **dict.fromkeys(("train", "dev"), LAYOUTS["mrpc"][0]["train"])
         )
         assert GLUE["mrpc"].read_part(source, "train", GLUE["mrpc"].section) == [PAIR]
-        for found, problem in (
-            (tmp_path, r"test\.tsv or msr_"),
-            (tmp_path / "no", "no folder .*no"),
-        ):
+        (tmp_path / "empty").mkdir()
+        for name, problem in (("empty", r"test\.tsv or msr_"), ("no", "no folder .*no")):
             with pytest.raises(InputNotFoundError, match=problem):
-                GLUE["mrpc"].read_part(Source(str(found)), "test", GLUE["mrpc"].section)
+                GLUE["mrpc"].read_part(Source(str(tmp_path / name)), "test", GLUE["mrpc"].section)
 
 
 def test_files_that_csv_quoted_are_noted(tmp_path, capsys):
