@@ -253,12 +253,10 @@ def first_weights(
     init = pretrained.locate(init)
     RunDir(init).require_ended("--init", unfinished)
     note_unfinished(init)
-    if load_tokenizer(init).fingerprint != records.manifest.tokenizer_fingerprint:
-        raise InputError(
-            f"--init={init} was trained with another tokenizer than that of "
-            f"--data={records.parts[0].folder}: rebuild the records with data.build "
-            f"--tokenizer={init}."
-        )
+    other_vocabulary = InputError(
+        f"--init={init} was trained with another tokenizer than that of "
+        f"--data={records.parts[0].folder}: rebuild the records with data.build --tokenizer={init}."
+    )
     not_compared = {
         "hidden_dropout": 0.0,
         "attention_dropout": 0.0,
@@ -272,11 +270,15 @@ def first_weights(
     if differing := settings.differing_keys(
         model.replace(**not_compared), config.model.replace(**not_compared)
     ):
+        if model.vocab_size != config.model.vocab_size:
+            raise other_vocabulary
         raise InputError(
             f"--init={init} contains another model than the run's (its value != the run's): "
             f"{'; '.join(differing)}. Give this run its values with --set model.KEY=VALUE, or "
             "retrain that model with these values."
         )
+    if load_tokenizer(init).fingerprint != records.manifest.tokenizer_fingerprint:
+        raise other_vocabulary
     return load_pretrainer(init).get_weights()
 
 

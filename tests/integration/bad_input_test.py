@@ -243,4 +243,4 @@ def test_evaluating_a_fine_tuned_run_is_refused(
     outputs.write_json(RunDir(tuned).config_path, config)
     arguments = [f"--run_dir={tuned}", f"--data={world['records']}"]
     assert outcome(monkeypatch, *MAINS["evaluate"], arguments) == 2
-    assert "pretraining run" in capsys.readouterr().err
+    assert "was fine-tuned for classifier and has no pretraining heads" in capsys.readouterr().err
