@@ -28,6 +28,7 @@ from typing import Annotated, Any
 
 import tf_keras
 
+from albert_tf.models.checkpoints import weights_fingerprint
 from albert_tf.models.encoder import AlbertEncoder, load_encoder
 from albert_tf.runtime import commands, devices, outputs, settings
 from albert_tf.runtime.bounds import POSITIVE, one_of
@@ -229,8 +230,12 @@ class _Distillation:
     def _source_from(self, path: str) -> TrainingSource:
         """Return a source that starts from --student, or else from `path` in fewer layers."""
         if self.options.student:
-            return TrainingSource(os.path.abspath(self.start.path), self.start.model)
-        return TrainingSource(os.path.abspath(path), lambda config: _with_encoder_of(path, config))
+            return TrainingSource(self.start.origin, self.start.model, self.start.fingerprint)
+        return TrainingSource(
+            os.path.abspath(path),
+            lambda config: _with_encoder_of(path, config),
+            weights_fingerprint(path),
+        )
 
     def _answers(self) -> Features:
         """Return features whose targets are the teacher's outputs.

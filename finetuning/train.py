@@ -21,7 +21,6 @@ import os
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from albert_tf.models.checkpoints import weights_fingerprint
 from albert_tf.runtime import commands, devices, outputs, settings
 from albert_tf.runtime.bounds import POSITIVE
 from albert_tf.runtime.errors import InputError
@@ -113,8 +112,7 @@ def main(options: FinetuneOptions, open_run: Callable[[str], RunDir] = RunDir) -
     share = config.training.threshold_share
     cache = None if options.dry_run else options.cache_dir
     finetuner = Finetuner(options.task, task, data, source, start.tokenizer, strategy, cache, share)
-    extra_config = {} if start.is_random else {"init_weights": weights_fingerprint(start.path)}
-    training_source = TrainingSource(start.origin, start.model, extra_config=extra_config)
+    training_source = TrainingSource(start.origin, start.model, start.fingerprint)
     if options.seeds == 1:
         finetuner.run(config, open_run(options.run_dir), training_source, options.dry_run)
         return

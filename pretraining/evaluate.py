@@ -25,11 +25,7 @@ import os
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from albert_tf.models.checkpoints import (
-    latest_checkpoint,
-    load_config,
-    note_unfinished,
-)
+from albert_tf.models.checkpoints import latest_checkpoint, load_config, note_unfinished
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.pretrainer import load_pretrainer, require_heads
 from albert_tf.runtime import commands, devices, outputs, pretrained, settings

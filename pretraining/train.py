@@ -253,10 +253,13 @@ def first_weights(
     init = pretrained.locate(init)
     RunDir(init).require_ended("--init", unfinished)
     note_unfinished(init)
-    other_vocabulary = InputError(
-        f"--init={init} was trained with another tokenizer than that of "
-        f"--data={records.parts[0].folder}: rebuild the records with data.build --tokenizer={init}."
-    )
+    model = AlbertConfig.from_json(os.path.join(init, "config.json"))
+    if load_tokenizer(init).fingerprint != records.manifest.tokenizer_fingerprint:
+        raise InputError(
+            f"--init={init} was trained with another tokenizer than that of "
+            f"--data={records.parts[0].folder}: rebuild the records with data.build "
+            f"--tokenizer={init}."
+        )
     not_compared = {
         "hidden_dropout": 0.0,
         "attention_dropout": 0.0,
@@ -264,21 +267,16 @@ def first_weights(
         "rematerialize": False,
         "rematerialize_chunks": 1,
     }
-    model = AlbertConfig.from_json(os.path.join(init, "config.json"))
     if all(each.sharing == "all" and each.num_groups == 1 for each in (model, config.model)):
         not_compared["num_layers"] = 1
     if differing := settings.differing_keys(
         model.replace(**not_compared), config.model.replace(**not_compared)
     ):
-        if model.vocab_size != config.model.vocab_size:
-            raise other_vocabulary
         raise InputError(
             f"--init={init} contains another model than the run's (its value != the run's): "
             f"{'; '.join(differing)}. Give this run its values with --set model.KEY=VALUE, or "
             "retrain that model with these values."
         )
-    if load_tokenizer(init).fingerprint != records.manifest.tokenizer_fingerprint:
-        raise other_vocabulary
     return load_pretrainer(init).get_weights()
 
 

@@ -38,6 +38,7 @@ class TrainingSource:
     Attributes:
       init: the origin of the initial weights.
       model: returns a model with these weights.
+      fingerprint: that of the weights; empty for new ones.
       train: returns the training features. None: those of the training examples.
       loss: (the `task` section) -> the loss, as for `compile`. None: the task's own.
       extra_config: further entries of the run's config.json.
@@ -45,6 +46,7 @@ class TrainingSource:
 
     init: str
     model: Callable[[FinetuneConfig], TaskModel]
+    fingerprint: str
     train: Callable[[], Features] | None = None
     loss: Callable[[Any], Any] | None = None
     extra_config: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -92,7 +94,7 @@ class Finetuner:
             "task": {"long_texts": "cut"} if hasattr(config.task, "long_texts") else {},
             "training": {"class_weights": "none", "threshold_per_label": False},
             "reading": settings.to_dict(Reading()),
-            **{key: run_config[key] for key in ("init_weights",) if key in run_config},
+            "init_weights": source.fingerprint,
         }
         run.check(run_config, defaults)
         if _is_complete(run):
@@ -145,6 +147,7 @@ class Finetuner:
             "name": self.name,
             "reading": settings.to_dict(self.source.reading),
             "init": source.init,
+            "init_weights": source.fingerprint,
             "data": self.fingerprint,
             **source.extra_config,
         }

@@ -11,6 +11,7 @@ from albert_tf.models.checkpoints import (
     load_exported_config,
     note_unfinished,
     set_variables,
+    weights_fingerprint,
 )
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.encoder import AlbertEncoder, load_encoder
@@ -49,6 +50,11 @@ class StartingPoint:
     def origin(self) -> str:
         """The starting point as the run's config.json has it."""
         return pretrained.RANDOM * self.is_random + os.path.abspath(self.path)
+
+    @property
+    def fingerprint(self) -> str:
+        """`weights_fingerprint` of the weights; empty for new ones."""
+        return "" if self.is_random else weights_fingerprint(self.path)
 
     @staticmethod
     def of(

@@ -70,7 +70,7 @@ def test_another_is_refused_before_anything_is_computed(
     finetuner = Finetuner(name, task, data, Source(None), begin.tokenizer, strategy)
     config = FinetuneConfig(AlbertConfig(), section, training)
     with pytest.raises(ConfigError) as error:
-        finetuner.run(config, RunDir(str(tmp_path / "run")), TrainingSource("", begin.model))
+        finetuner.run(config, RunDir(str(tmp_path / "run")), TrainingSource("", begin.model, ""))
     names = f"a score of --task={name}: {', '.join(task.metrics)}. Received: 'specificity'."
     assert f"`training.metric` must be {names}" in str(error.value)
     assert not (tmp_path / "run").exists()
