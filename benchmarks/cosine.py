@@ -23,6 +23,7 @@ from albert_tf.runtime.errors import InputError
 from benchmarks.load_targets import newest_saved_model
 from finetuning.datasets import TASKS, metrics
 from finetuning.datasets.task import Source
+from finetuning.reporting.bag_of_words import tf_idf
 
 BATCH = 64
 
@@ -88,11 +89,8 @@ def cosine(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def tf_idf_cosine(training: list[str], first: list[str], second: list[str]) -> np.ndarray:
     """Return the cosines of the TF-IDF vectors of pairs of texts, fitted on `training`."""
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-    vectorizer = TfidfVectorizer().fit(training)  # its rows have length 1
-    product = vectorizer.transform(first).multiply(vectorizer.transform(second))
-    return np.asarray(product.sum(axis=1)).ravel()
+    vectors = tf_idf(training)
+    return np.asarray(vectors(first).multiply(vectors(second)).sum(axis=1)).ravel()
 
 
 if __name__ == "__main__":

@@ -66,7 +66,7 @@ def curves_of(files: Iterable[str]) -> Curves:
         with open(path, encoding="utf-8", newline="") as file:
             for row in csv.DictReader(file):
                 if row.get("train_examples"):
-                    runs = scores.setdefault(f"{row['task']} ({row['metric']})", {})
+                    runs = scores.setdefault(f"{row['task']} ({row['metric']}, %)", {})
                     seeds, count = runs.setdefault(row["run"], {}), int(row["train_examples"])
                     point = row["task"], row["run"], count
                     if (other := origins.setdefault(point, path)) != path:

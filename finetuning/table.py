@@ -12,8 +12,8 @@ writes OUTPUT/RUN/TASK. A rerun skips finished fine-tunings and resumes interrup
 tasks may be added. If a run is not complete or a fine-tuning fails, the command continues with the
 others, reports it in a line at the end and exits with status 2.
 
-Besides runs, --runs takes two baselines: random:RUN fine-tunes the encoder of RUN from new weights,
-and bag-of-words is logistic or ridge regression on features of the words, with
+Besides runs, --runs takes two baselines: random:RUN fine-tunes the encoder of RUN from random
+initialization, and bag-of-words is logistic or ridge regression on features of the words, with
 training.threshold_share and training.threshold_per_label as --set gives them.
 
 The table lists each run's parameters, the dev scores in percent (SQuAD: F1/EM; of several seeds the

@@ -68,7 +68,7 @@ class FinetuneOptions(commands.CommandOptions):
     max_train_examples: int | None = commands.option("the most training examples to use", None)
     init: str | None = commands.option(
         "a run, a converted folder, an exported encoder or the name of an included model; "
-        "random:PATH for the same encoder with new weights",
+        "random:PATH for the same encoder, randomly initialized",
         None,
     )
     init_from_task: str | None = commands.option("a fine-tuned run, instead of --init", None)

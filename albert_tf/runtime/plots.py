@@ -105,7 +105,10 @@ def plot_curves(path: str, panels: Mapping[str, Mapping[str, Sequence[Point]]], 
                 for ends in (low, high)
             )
             axes.errorbar(x, y, yerr=(below, above), marker=".", capsize=4, label=label)
-        axes.legend()
+        ticks = sorted({point[0] for points in lines.values() for point in points})
+        axes.set_xticks(ticks, [f"{x:,.0f}" for x in ticks])
+        axes.minorticks_off()
+        axes.legend(loc="lower right")
     _save(figure, path)
 
 

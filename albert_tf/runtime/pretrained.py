@@ -6,7 +6,7 @@ import re
 from albert_tf.runtime.errors import InputNotFoundError
 
 FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "pretrained")
-RANDOM = "random:"  # before a path where weights are loaded: the same model with new weights
+RANDOM = "random:"  # before a path where weights are loaded: the same model, randomly initialized
 _PUBLISHED = re.compile(r"albert-(base|large|xlarge|xxlarge)-v[12]")
 _HOW_TO_FETCH = (
     " To fetch the published weights: `hf download albert/{0} --local-dir DIR`, then `python -m "

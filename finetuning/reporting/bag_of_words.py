@@ -1,19 +1,21 @@
 """Baselines without an encoder: features of words, with logistic or ridge regression."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.multi_label import chosen_labels, indicators
+from finetuning.datasets import metrics
 from finetuning.datasets.multi_label_metrics import best_thresholds
 from finetuning.datasets.selection import split
 from finetuning.datasets.task import Data, Prediction, Task
 from finetuning.reporting import report, word_features
 
 KINDS = ("classifier", "multi_label", "regressor", "token_classifier")
+REGULARIZATIONS = (0.1, 1.0, 10.0, 100.0, 1000.0)  # C of logistic, alpha of ridge regression
 
 
 def result_of(
@@ -22,9 +24,10 @@ def result_of(
     """Train on the training examples and return the scores on the first dev set, as result.json.
 
     The words of a text are weighted by TF-IDF with logarithmic counts. A pair of texts has the
-    features of each, their products and absolute differences, and its cosine. For several labels,
-    there is a logistic regression for each. scikit-learn's settings are the defaults; there is
-    nothing random. For token classification, see `word_features`.
+    features of each, their products and absolute differences, and its cosine. Five-fold
+    cross-validation on the training examples chooses the strength of the regularization, by the
+    task's first metric (regression: by R^2). For several labels, there is a logistic regression for
+    each, with scikit-learn's default strength. For token classification, see `word_features`.
 
     Args:
       task: of a kind in `KINDS`.
@@ -38,23 +41,30 @@ def result_of(
     elif task.kind == "multi_label":
         predictions = _predict_label_sets(data, dev, threshold_share, threshold_per_label)
     else:
-        predictions = _predict(data, dev)
+        predictions = _predict(data, dev, task.metrics[0])
     scores = {"metric": task.metrics[0], **task.score(predictions, dev)}
     scores["train_examples"] = len(data.train)
     return scores | report.baselines_and_errors(task, data, name, predictions, task.metrics[0])
 
 
-def _predict(data: Data, dev: Sequence[TextExample]) -> list[Prediction]:
+def _predict(data: Data, dev: Sequence[TextExample], metric: str) -> list[Prediction]:
     from sklearn.linear_model import LogisticRegression, Ridge
+    from sklearn.metrics import make_scorer
+    from sklearn.model_selection import GridSearchCV, KFold
 
     train, test = _features(data.train, dev)
     labels = np.array([example.label for example in data.train])
+    folds = KFold(5, shuffle=True, random_state=0)
     if data.task.kind == "regressor":
-        scores = Ridge().fit(train, labels).predict(test)
-        return [{"score": float(score)} for score in scores]
-    model = LogisticRegression(max_iter=1000).fit(train, labels.astype(int))
+        search = GridSearchCV(Ridge(), {"alpha": REGULARIZATIONS}, cv=folds)
+        return [{"score": float(score)} for score in search.fit(train, labels).predict(test)]
+    scorer = make_scorer(metrics.METRICS[metric])
+    search = GridSearchCV(
+        LogisticRegression(max_iter=1000), {"C": REGULARIZATIONS}, scoring=scorer, cv=folds
+    )
+    search.fit(train, labels.astype(int))
     probabilities = np.zeros([len(dev), len(data.task.labels)])
-    probabilities[:, model.classes_] = model.predict_proba(test)
+    probabilities[:, search.classes_] = search.predict_proba(test)
     names = data.task.labels
     return [
         {"label": names[row.argmax()], "probabilities": dict(zip(names, row.tolist(), strict=True))}
@@ -92,19 +102,28 @@ def _predict_label_sets(
 def _features(train: Sequence[TextExample], dev: Sequence[TextExample]) -> tuple[Any, Any]:
     """Return the features of both parts, sparse [examples, features]."""
     from scipy.sparse import csr_matrix, hstack
-    from sklearn.feature_extraction.text import TfidfVectorizer
 
-    tokens = r"\w+|[^\w\s]"  # words of any length, and punctuation marks
-    vectorizer = TfidfVectorizer(sublinear_tf=True, token_pattern=tokens)
-    vectorizer.fit([text for example in train for text in (example.first, example.second) if text])
+    texts = [text for example in train for text in (example.first, example.second) if text]
+    vectors = tf_idf(texts)
 
     def features(examples: Sequence[TextExample]) -> Any:
-        a = vectorizer.transform([example.first for example in examples])
+        a = vectors([example.first for example in examples])
         if examples[0].second is None:
             return a
-        b = vectorizer.transform([example.second for example in examples])
+        b = vectors([example.second for example in examples])
         products = a.multiply(b).tocsr()
         cosine = csr_matrix(products.sum(axis=1))
         return hstack([a, b, products, abs(a - b), cosine]).tocsr()
 
     return features(train), features(dev)
+
+
+def tf_idf(training: Sequence[str]) -> Callable[[Sequence[str]], Any]:
+    """Return a function from texts to sparse TF-IDF vectors [texts, words] of length 1.
+
+    Counts are logarithmic; words and their rarity are those of the training texts.
+    """
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    tokens = r"\w+|[^\w\s]"  # words of any length, and punctuation marks
+    return TfidfVectorizer(sublinear_tf=True, token_pattern=tokens).fit(training).transform

@@ -35,7 +35,7 @@ class StartingPoint:
     Attributes:
       path: a run folder, a converted folder or an exported encoder.
       is_task: True for a fine-tuned run, whose head is kept if the labels are the same.
-      is_random: True for new weights instead of those at `path`.
+      is_random: True for random initialization instead of the weights at `path`.
       tokenizer: the encoder's vocabulary.
       config: the encoder's configuration.
     """

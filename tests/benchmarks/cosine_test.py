@@ -1,10 +1,14 @@
-"""Cosines by hand, TF-IDF beside its definition, and exports of other kinds."""
+"""Cosines by hand, TF-IDF beside its definition, an export, and exports of other kinds."""
 
+import itertools
+import json
 import math
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
+from albert_tf.export import __main__ as program
 from albert_tf.runtime.errors import InputError
 from benchmarks.cosine import CosineOptions, cosine, main, tf_idf_cosine
 
@@ -29,3 +33,32 @@ def test_tf_idf_by_hand():
 def test_other_exports_are_refused(exports, kind, words):
     with pytest.raises(InputError, match=words):
         main(CosineOptions(str(exports / kind), "sts-b", dry_run=True))
+
+
+def test_lines_of_an_export(pretrained, tmp_path, capsys):
+    """Correlations beside numpy's, of embeddings that the export gives."""
+    sentences = ["a cat sleeps", "the dog runs", "a cat runs", "rain falls", "the rain", "a dog"]
+    pairs = list(itertools.permutations(sentences, 2))
+    scores = [(7 * i) % 6 for i in range(len(pairs))]
+    columns = "index genre filename year old_index source1 source2 sentence1 sentence2 score"
+    rows = "".join(
+        f"{i}\tg\tf\ty\to\ts\ts\t{a}\t{b}\t{score}\n"
+        for i, ((a, b), score) in enumerate(zip(pairs, scores, strict=True))
+    )
+    for part in ("train", "dev"):
+        text = "\t".join(columns.split()) + f"\n{rows}"
+        (tmp_path / f"{part}.tsv").write_text(text, encoding="utf-8")
+    export = str(tmp_path / "export")
+    program.main(program.ExportOptions(pretrained, export, "embedding"))
+    main(CosineOptions(export, str(tmp_path)))
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line[0] == "{"]
+    found = {line["similarity"]: line["pearson"] for line in lines}
+
+    signature = tf.saved_model.load(f"{export}/1").signatures["serving_default"]
+    vectors = signature(text=tf.constant(sentences))["embedding"].numpy()
+    # Each sentence is in as many pairs as the others, so their mean is that over the training set.
+    for name, rows in (("embedding", vectors), ("centered embedding", vectors - vectors.mean(0))):
+        unit = dict(zip(sentences, rows / np.linalg.norm(rows, axis=1, keepdims=True), strict=True))
+        expected = np.corrcoef([unit[a] @ unit[b] for a, b in pairs], scores)[0, 1]
+        assert found[name] == pytest.approx(100 * expected, abs=0.06), name
+    assert set(found) == {"embedding", "centered embedding", "tf-idf"}

@@ -27,11 +27,11 @@ def tables(tmp_path: pathlib.Path) -> pathlib.Path:
 
 def test_medians_and_ranges(tables: pathlib.Path):
     assert curves_of(map(str, tables.glob("t-*/results.csv"))) == {
-        "sst-2 (accuracy)": {
+        "sst-2 (accuracy, %)": {
             "a": [(100, 62.5, 50.0, 75.0), (1000, 90.0, 90.0, 90.0)],
             "bag-of-words": [(1000, 80.0, 80.0, 80.0)],
         },
-        "sts-b (pearson)": {"a": [(50, 25.0, 25.0, 25.0)]},
+        "sts-b (pearson, %)": {"a": [(50, 25.0, 25.0, 25.0)]},
     }
 
 

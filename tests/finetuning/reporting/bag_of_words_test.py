@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
 
 from albert_tf.tasks.classifier import ClassifierTask
 from albert_tf.tasks.examples import TextExample
@@ -40,10 +41,25 @@ def test_a_word_that_decides():
     assert found["baseline"] == np.mean([example.label == most for example in dev])
 
 
+def test_cross_validation_chooses_the_regularization():
+    """200 rare words decide, 60 of them for `good`: with C = 0.1, "bad" is always more probable."""
+
+    def examples(count: int, seed: int) -> list[TextExample]:
+        words = [f"w{i}" for i in random.Random(seed).choices(range(200), k=count)]
+        return [TextExample(f"the {word}", None, int(int(word[1:]) < 60)) for word in words]
+
+    train, dev = examples(1000, 0), examples(300, 1)
+    task = ClassifierTask(("bad", "good"))
+    assert result("sst-2", task, train, dev)["accuracy"] > 0.95
+    features = bag_of_words._features(train, dev)
+    weak = LogisticRegression(C=0.1).fit(features[0], [example.label for example in train])
+    assert not weak.predict(features[1]).any()
+
+
 def test_a_label_that_does_not_occur_has_probability_0():
     train = [TextExample(text, None, 2 * int("plum" in text)) for text in texts(50, 0)]
     task = ClassifierTask(("a", "b", "c"))
-    predictions = bag_of_words._predict(Data(task, train, {}), [TextExample("a plum")])
+    predictions = bag_of_words._predict(Data(task, train, {}), [TextExample("a plum")], "accuracy")
     assert predictions[0]["probabilities"]["b"] == 0
     assert sum(predictions[0]["probabilities"].values()) == pytest.approx(1)
 
