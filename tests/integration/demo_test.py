@@ -64,7 +64,7 @@ def test_the_table_shows_the_figures(tmp_path: pathlib.Path):
         "75.0% ± 1.0%",
         "62.5% ± 2.0%",
         "50.0% ± 2.0%",
-        "75.0% ± 1.0%, one epoch",
+        "75.0% ± 1.0% after two epochs",
         "12.5%",
         "3.0 minutes",
         "1.5 GB",
