@@ -31,9 +31,9 @@ NUM_LABELS = 8
 # The same labels for both encoders. The time does not depend on what is installed.
 FINETUNING = (
     "--max_train_examples=2000",
-    *("--set", "training.learning_rate=0.001"),
-    *("--set", "training.evaluate_every=1000"),  # a run has fewer steps
-    *("--set", "task.seq_length=64"),
+    "--set=training.learning_rate=0.001",
+    "--set=training.evaluate_every=1000",  # a run has fewer steps
+    "--set=task.seq_length=64",
 )
 # The docstrings of the two Keras packages are nearly the same, so a model could only guess.
 NO_LABELS = ("tf_keras",)
@@ -198,7 +198,7 @@ def finetune(demo: Demo, labeled: str, encoder: str, run: str, epochs: int) -> N
         f"--init={encoder}",
         f"--run_dir={run}",
         *FINETUNING,
-        *("--set", f"training.epochs={epochs}"),
+        f"--set=training.epochs={epochs}",
     )
 
 

@@ -54,14 +54,14 @@ def _predict(data: Data, dev: Sequence[TextExample], metric: str) -> list[Predic
 
     train, test = _features(data.train, dev)
     labels = np.array([example.label for example in data.train])
-    folds = KFold(5, shuffle=True, random_state=0)
+    folds = KFold(min(5, len(labels)), shuffle=True, random_state=0)
     if data.task.kind == "regressor":
         search = GridSearchCV(Ridge(), {"alpha": REGULARIZATIONS}, cv=folds)
         return [{"score": float(score)} for score in search.fit(train, labels).predict(test)]
     scorer = make_scorer(metrics.METRICS[metric])
-    search = GridSearchCV(
-        LogisticRegression(max_iter=1000), {"C": REGULARIZATIONS}, scoring=scorer, cv=folds
-    )
+    model, grid = LogisticRegression(max_iter=1000), {"C": REGULARIZATIONS}
+    # A fold without one of two labels cannot be fitted: it is as bad for every C.
+    search = GridSearchCV(model, grid, scoring=scorer, cv=folds, error_score=0.0)
     search.fit(train, labels.astype(int))
     probabilities = np.zeros([len(dev), len(data.task.labels)])
     probabilities[:, search.classes_] = search.predict_proba(test)

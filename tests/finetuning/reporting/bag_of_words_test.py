@@ -56,6 +56,18 @@ def test_cross_validation_chooses_the_regularization():
     assert not weak.predict(features[1]).any()
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.FitFailedWarning")
+@pytest.mark.parametrize("count", [3, 12])
+def test_a_label_that_occurs_once(count):
+    """Three examples are too few for five folds; one fold has no example of the rare label."""
+    train = [TextExample(f"apple pear {i}", None, 0) for i in range(count - 1)]
+    train.append(TextExample("plum", None, 1))
+    predictions = bag_of_words._predict(
+        Data(ClassifierTask(("a", "b")), train, {}), [TextExample("apple")], "accuracy"
+    )
+    assert predictions[0]["label"] == "a"
+
+
 def test_a_label_that_does_not_occur_has_probability_0():
     train = [TextExample(text, None, 2 * int("plum" in text)) for text in texts(50, 0)]
     task = ClassifierTask(("a", "b", "c"))
