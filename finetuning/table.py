@@ -296,7 +296,8 @@ def _all_matches(item: str) -> list[str]:
         if not (found := _matches(pattern.strip())):
             raise InputNotFoundError(
                 f"--runs matches no run: {pattern!r} (working directory {os.getcwd()}). Included "
-                f"models: {', '.join(pretrained.names())}."
+                f"models: {', '.join(pretrained.names())}. Baselines: {BAG_OF_WORDS}, and "
+                f"{pretrained.RANDOM}RUN for random initialization of any of these."
             )
         runs += found
     return runs

@@ -6,11 +6,11 @@ r"""Train a grid of configurations, or a named group, with several seeds, and co
         --data=artifacts/records --heldout=artifacts/heldout --output=runs/objective
 
 Each member is a run folder OUTPUT/NAME_seed-N. `pretraining.train` trains it, and
-`pretraining.evaluate` evaluates it on --heldout, with the paper's masks regardless of its own. Each
-command is a separate process, so that its memory is freed. A rerun skips finished members and
-resumes interrupted ones; seeds and values of the grid may be added. If a member fails, the sweep
-reports it, trains the others and exits with status 2. OUTPUT gets results.csv with a row per
-member, and results.png; the table has means over the seeds.
+`pretraining.evaluate` evaluates it on --heldout, with the paper's masks or those of --heldout_set,
+regardless of its own. Each command is a separate process, so that its memory is freed. A rerun skips
+finished members and resumes interrupted ones; seeds, values of the grid and --heldout may be added.
+If a member fails, the sweep reports it, trains the others and exits with status 2. OUTPUT gets
+results.csv with a row per member, and results.png; the table has means over the seeds.
 
 --group trains the rows of a group of `pretraining.experiments`. With --experiment, the changes of
 each row are applied to that experiment instead of the paper's model.
@@ -38,8 +38,7 @@ from albert_tf.runtime import commands, outputs, settings
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
 from data.pipeline.batches import Mixture
-from data.pipeline.masking import MaskingConfig
-from data.records.manifest import Manifest
+from data.records.manifest import COMPACT, Manifest
 from pretraining.experiments import experiment
 from pretraining.loop.config import PretrainConfig, resolve
 from pretraining.sweeping.plan import Configuration, SweepOptions, configurations, of_length
@@ -98,10 +97,13 @@ class Sweep:
         self.options, self.manifest = options, Mixture.open(options.data).manifest
         self.configurations = configurations(options)
         self._path = os.path.join(options.output, "sweep.json")
-        keys = ("group", "experiment", "budget", "data", "heldout")
-        same = {key: getattr(options, key) for key in keys}
+        same = {key: getattr(options, key) for key in ("group", "experiment", "budget", "data")}
+        if any(member.tree().evaluation.every for member in self.configurations):
+            same["heldout"] = options.heldout  # training evaluates on it too
         self._state: dict[str, Any] = same | {"set": list(options.set), "steps": {}}
         self._require_distinct_members()
+        masks = settings.override(PretrainConfig(), options.heldout_set).masking
+        self._masks = settings.to_dict(masks)
         if options.heldout:
             Manifest.read(options.heldout)  # else it fails only after hours
         if not os.path.isfile(self._path):
@@ -228,15 +230,16 @@ class Sweep:
 
     def _evaluation(self, run: RunDir) -> Result:
         """Return the metrics of the run's last checkpoint on --heldout, evaluating if necessary."""
-        heldout, masks = self.options.heldout or "", settings.to_dict(MaskingConfig())
-        path = run.evaluation_path("sweep")
+        heldout, path = Manifest.read(self.options.heldout or ""), run.evaluation_path("sweep")
         wanted = {
             "checkpoint": f"ckpt-{run.result()['step']}",
-            "corpus": Manifest.read(heldout).corpus_fingerprint,
+            "corpus": heldout.corpus_fingerprint,
         }
+        if heldout.layout == COMPACT:
+            wanted["masking"] = self._masks
         if not os.path.isfile(path) or not wanted.items() <= _read(path).items():
-            flags = [f"--set=masking.{key}={value}" for key, value in masks.items()]
-            flags += [f"--run_dir={run.path}", f"--data={heldout}", f"--output={path}"]
+            flags = [f"--set=masking.{key}={value}" for key, value in self._masks.items()]
+            flags += [f"--run_dir={run.path}", f"--data={self.options.heldout}", f"--output={path}"]
             flags += self.options.devices
             self._run_command("pretraining.evaluate", *flags)
         values = _read(path)

@@ -4,22 +4,14 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from albert_tf.export.modules.fill_mask import FillMaskModule
+from albert_tf.export.modules.fill_mask import MASK, FillMaskModule
 from albert_tf.models.pretrainer import load_pretrainer
 from albert_tf.runtime.errors import InputError
 from albert_tf.text.tokenizer import load_tokenizer
 
 
 class FillMask:
-    """A pretrained model, ready to fill blanks.
-
-    >>> fill = albert_tf.load_fill_mask("albert-mini-en")
-    >>> fill(["The capital of France is [MASK]."])
-
-    Args:
-      path: a pretraining run, a converted folder or the name of an included model.
-      top_k: the number of pieces predicted for each mask.
-    """
+    """A pretrained model, ready to fill blanks; see `load_fill_mask`."""
 
     def __init__(self, path: str, top_k: int = 5) -> None:
         self._module = FillMaskModule(load_pretrainer(path), load_tokenizer(path), top_k)
@@ -27,8 +19,8 @@ class FillMask:
     def __call__(self, texts: Sequence[str]) -> list[list[list[tuple[str, float]]]]:
         """Return, for each text and each [MASK] in it, pieces with probabilities, best first.
 
-        A text without [MASK] has an empty list. A piece that begins with U+2581 begins a word.
-        Masks outside the window that `FillMaskModule` describes have no list.
+        A piece that begins with U+2581 begins a word. Of a text that is too long for the model, it
+        sees a window around the first mask; masks outside the window have an empty list.
 
         Raises:
           InputError: `texts` is a single string.
@@ -37,16 +29,28 @@ class FillMask:
             raise InputError(f"texts must be a list of strings. Received: {texts[:80]!r}.")
         outputs = self._module.serve(tf.constant(list(texts), tf.string))
         pieces, probabilities = (outputs[name].numpy() for name in ("pieces", "probabilities"))
-        return [
-            [
-                [(piece.decode(), float(p)) for piece, p in zip(*mask, strict=True)]
+        answers = []
+        for text, *row in zip(texts, pieces, probabilities, strict=True):
+            masks = [
+                [(piece.decode(), float(p)) for piece, p in zip(*mask, strict=True) if piece]
                 for mask in zip(*row, strict=True)
-                if mask[0][0]
             ]
-            for row in zip(pieces, probabilities, strict=True)
-        ]
+            count = tf.compat.as_text(text).count(MASK)
+            answers.append([*masks, *([] for _ in range(count))][:count])
+        return answers
 
 
 def load_fill_mask(path: str, top_k: int = 5) -> FillMask:
-    """Load a pretrained model to fill blanks; see `FillMask`."""
+    """Load a pretrained model to fill blanks.
+
+    >>> fill = albert_tf.load_fill_mask("albert-mini-en")
+    >>> fill(["The capital of France is [MASK]."])
+
+    returns a list of masks for each text, and for each mask `top_k` pairs of a piece and its
+    probability, best first.
+
+    Args:
+      path: a pretraining run, a converted folder or the name of an included model.
+      top_k: the number of pieces predicted for each mask.
+    """
     return FillMask(path, top_k)

@@ -12,6 +12,7 @@ _HOW_TO_FETCH = (
     " To fetch the published weights: `hf download albert/{0} --local-dir DIR`, then `python -m "
     "albert_tf.convert --from=huggingface:DIR --to=artifacts/{0}`, and pass artifacts/{0}."
 )
+_HOW_TO_CONVERT = " Convert another project's checkpoint with `python -m albert_tf.convert` first."
 
 
 def names() -> list[str]:
@@ -37,6 +38,6 @@ def locate(path: str | os.PathLike[str]) -> str:
         raise InputNotFoundError(
             f"no file or folder {path!r} (working directory {os.getcwd()}), and no model of that "
             f"name is included in albert_tf. Included models: {', '.join(names()) or 'none'}."
-            + (_HOW_TO_FETCH.format(path) if _PUBLISHED.fullmatch(path) else "")
+            + (_HOW_TO_FETCH.format(path) if _PUBLISHED.fullmatch(path) else _HOW_TO_CONVERT)
         )
     return os.path.join(FOLDER, path)

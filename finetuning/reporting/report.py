@@ -272,8 +272,8 @@ def by_metric(result: Mapping[str, Any], key: str) -> dict[str, float]:
 
 
 def with_error(value: float, error: float | None) -> str:
-    """Return a score with its standard error, or alone if there is none."""
-    return f"{value:.4f}" if error is None else f"{value:.4f} ± {error:.4f}"
+    """Return a score with its standard error, or alone if there is none or it is 0."""
+    return f"{value:.4f} ± {error:.4f}" if error else f"{value:.4f}"
 
 
 def line(result: Mapping[str, Any]) -> str:

@@ -108,13 +108,21 @@ def evaluate_minimal_pairs(
 
     For each score in `SCORES` the result has `accuracy/SCORE` and `standard_error/SCORE` over all
     pairs, and the same for each phenomenon and paradigm under `phenomena` and `paradigms`. `count`
-    is the number of pairs. `skipped` is the number of pairs with an empty sentence or one that is
-    too long for the model; no metric includes them.
+    is the number of pairs. `skipped` is the number of pairs with a sentence that is empty or longer
+    than `longest` pieces, the model's limit; no metric includes them.
+
+    Raises:
+      InputError: all pairs are skipped.
     """
     texts = list(dict.fromkeys(text for pair in pairs for text in (pair.good, pair.bad)))
     ids = dict(zip(texts, map(tuple, tokenizer.encode_batch(texts)), strict=True))
     longest = model.config.max_positions - 2
     kept = [p for p in pairs if all(0 < len(ids[t]) <= longest for t in (p.good, p.bad))]
+    if not kept:
+        raise InputError(
+            f"--minimal_pairs: all {len(pairs):,} pairs have a sentence that is empty or longer than "
+            f"{longest} pieces, the model's limit."
+        )
     # Sentences with equal pieces are scored once, so that their scores cannot differ by rounding.
     sentences = list(dict.fromkeys(ids[text] for p in kept for text in (p.good, p.bad)))
     scores = Scorer(model, tokenizer, devices.num_parallel_parts(strategy) if strategy else 1)(
@@ -122,9 +130,7 @@ def evaluate_minimal_pairs(
     )
     # [pairs, SCORES]; also False where a score is NaN
     right = np.array([scores[ids[p.good]] > scores[ids[p.bad]] for p in kept], bool)
-    result: dict[str, Any] = {"count": len(kept), "skipped": len(pairs) - len(kept)}
-    if not kept:
-        return result
+    result: dict[str, Any] = {"skipped": len(pairs) - len(kept), "longest": longest}
     result |= _figures(right)
     for name, key in (("phenomena", "phenomenon"), ("paradigms", "paradigm")):
         members = defaultdict(list)
@@ -240,9 +246,7 @@ def report(result: dict[str, Any]) -> str:
     lines = [
         f"{'minimal pairs':<28}  {'one piece masked':^16}  {'rest of word too':^16}  {'pairs':>6}"
     ]
-    for name, figures in [*result.get("phenomena", {}).items(), ("all", result)]:
-        if "accuracy/pll" not in figures:
-            return f"no minimal pair fits the model; {result['skipped']:,} skipped"
+    for name, figures in [*result["phenomena"].items(), ("all", result)]:
         cells = [
             percent_with_error(
                 figures[f"accuracy/{s}"], figures[f"standard_error/{s}"], figures["count"]
@@ -252,6 +256,7 @@ def report(result: dict[str, Any]) -> str:
         lines.append(f"{name:<28}  {'  '.join(cells)}  {figures['count']:6,}")
     if result["skipped"]:
         lines.append(
-            f"note: {result['skipped']:,} pairs are longer than the model accepts, or empty."
+            f"note: skipped pairs with a sentence that is empty or longer than the model's "
+            f"{result['longest']} pieces: {result['skipped']:,}."
         )
     return "\n".join(lines)

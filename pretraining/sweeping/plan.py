@@ -30,6 +30,9 @@ class SweepOptions(commands.CommandOptions):
     )
     data: str = commands.option("the records, as for pretraining.train", "artifacts/records")
     heldout: str | None = commands.option("records to evaluate on; by default none", None)
+    heldout_set: tuple[str, ...] = commands.option(
+        "masking.KEY=value for the evaluation; by default the paper's masks", ()
+    )
     seeds: Annotated[int, POSITIVE] = commands.option(
         "runs of each configuration, with seed, seed + 1...", 1
     )
@@ -50,6 +53,9 @@ class SweepOptions(commands.CommandOptions):
             )
         if self.rows and not self.group:
             raise InputError(f"--rows needs --group. Received: --rows={' '.join(self.rows)}.")
+        for text in self.heldout_set:
+            if not text.startswith("masking."):
+                raise InputError(f"--heldout_set must be masking.KEY=value. Received: {text!r}.")
         unit, _, amount = (self.budget or "steps:1").partition(":")
         if unit not in UNITS or not amount.isdigit() or not int(amount):
             raise InputError(

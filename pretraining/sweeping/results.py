@@ -30,15 +30,16 @@ def compare(results: Sequence[Result], image: str) -> str:
     """Return a Markdown table of the metrics of each configuration, and plot them.
 
     The metrics are the held-out ones or, if there are none, the last ones of training. The plot
-    `image`, a PNG, has the accuracies, or the losses if there are none, with error bars.
+    `image`, a PNG, has bits per character and accuracies, or the losses if there are neither, with
+    error bars.
     """
     groups: dict[str, list[Result]] = {}
     for result in results:
         groups.setdefault(result["configuration"], []).append(result)
     metrics = _metrics(results)
     points = {m: [mean_and_error(members, m) for members in groups.values()] for m in metrics}
-    shares = ("accuracy/", "probe/", *(TRAINING + kind for kind in ("accuracy/", "probe/")))
-    drawn = {metric: point for metric, point in points.items() if metric.startswith(shares)}
+    losses = ("loss/", f"{TRAINING}loss/")
+    drawn = {metric: point for metric, point in points.items() if not metric.startswith(losses)}
     plot_errors(image, list(groups), drawn or points)
     rows = [
         (
@@ -57,7 +58,8 @@ def compare(results: Sequence[Result], image: str) -> str:
 
 def _metrics(results: Sequence[Result]) -> list[str]:
     names = dict.fromkeys(name for result in results for name in result)
-    heldout = [name for name in names if name.startswith(COMPARED)]
+    # The metrics in /pair repeat those of the objective.
+    heldout = [n for n in names if n.startswith(COMPARED) and not n.endswith("/pair")]
     training = tuple(TRAINING + kind for kind in COMPARED)
     return heldout or [name for name in names if name.startswith(training)]
 

@@ -48,7 +48,7 @@ class Commands:
         if is_training:
             self.train(run, settings.override(experiment(given.experiment), given.set))
         else:
-            self.evaluate(run, given.data, given.output)
+            self.evaluate(run, given)
 
     def train(self, run: RunDir, config: PretrainConfig) -> None:
         os.makedirs(run.path, exist_ok=True)
@@ -57,13 +57,14 @@ class Commands:
         warmup = config.optimizer.warmup_steps
         run.finish({"step": config.loop.steps, "loss/mlm": 6.0, "warmup": warmup})
 
-    def evaluate(self, run: RunDir, data: str, output: str) -> None:
+    def evaluate(self, run: RunDir, given: evaluate.EvaluateOptions) -> None:
         share = 0.5 if "all" in run.path else 0.25
         accuracy = share + {"0": -0.1, "1": 0.0, "2": 0.1}[run.path[-1]]
         figures = {"accuracy/mlm": accuracy, "standard_error/mlm": 0.01, "notes": ["none"]}
         figures["checkpoint"] = f"ckpt-{run.result()['step']}"
-        figures["corpus"] = Manifest.read(data).corpus_fingerprint
-        outputs.write_json(output, figures)
+        figures["corpus"] = Manifest.read(given.data).corpus_fingerprint
+        figures["masking"] = settings.to_dict(settings.override(PretrainConfig(), given.set).masking)
+        outputs.write_json(given.output, figures)
 
 
 @pytest.fixture
@@ -165,6 +166,21 @@ def test_means_and_errors(fake_commands: Commands, tiny_records: str, tmp_path, 
     assert (out / "results.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_an_evaluation_may_be_added_and_its_masks_changed(
+    fake_commands: Commands, tiny_records: str, tmp_path
+):
+    out = tmp_path / "out"
+    assert sweep.main(options(out, tiny_records), fake_commands) == 0
+    for masks in ((), ("masking.max_ngram=1",)):
+        changes = {"heldout": tiny_records, "heldout_set": masks}
+        for evaluations in (2, 0):
+            fake_commands.calls = []
+            assert sweep.main(options(out, tiny_records, **changes), fake_commands) == 0
+            assert [call.split()[0] for call in fake_commands.calls] == ["evaluate"] * evaluations
+    path = RunDir(str(out / "model.sharing-all_seed-0")).evaluation_path("sweep")
+    assert outputs.read_json(path)["masking"]["max_ngram"] == 1
+
+
 def test_the_error_of_one_run_needs_30_examples():
     figures = {"accuracy/sop": 0.5, "standard_error/sop": 0.1}
     assert mean_and_error([figures | {"count/sop": 30}], "accuracy/sop") == (0.5, 0.1)
@@ -247,7 +263,7 @@ def test_another_sweep_in_the_folder_is_refused(
         {"set": ("loop.steps=20",)},
         {"budget": "steps:9"},
         {"experiment": "laptop"},
-        {"heldout": tiny_records},
+        {"set": ("evaluation.every=10",), "heldout": tiny_records},
     ):
         with pytest.raises(InputError, match=f"another sweep.*{next(iter(changes))}"):
             sweep.main(options(out, tiny_records, **changes), fake_commands)
@@ -273,6 +289,7 @@ def test_another_sweep_in_the_folder_is_refused(
         ({"grid": ("seed=1,2",)}, "seeds only in --seeds"),
         ({"grid": ("model.sharing=all,all",)}, "members must differ"),
         ({"group": "additional-data"}, "members must differ. Received: without and with"),
+        ({"heldout_set": ("loop.steps=1",)}, "--heldout_set must be masking.KEY=value"),
         ({"heldout": "nowhere"}, "no manifest.json in 'nowhere'"),
     ],
 )

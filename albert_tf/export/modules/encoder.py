@@ -6,7 +6,7 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.export.modules.text_module import IDS
+from albert_tf.export.modules.text_module import IDS, checked_inputs
 from albert_tf.export.signatures import untracked
 from albert_tf.models.checkpoints import has_heads
 from albert_tf.models.encoder import INPUTS, AlbertEncoder, load_encoder
@@ -21,6 +21,7 @@ class _Reusable(tf.__internal__.tracking.AutoTrackable):
 
     def __init__(self, model: tf_keras.Model, inputs: Mapping[str, tf.TensorSpec]) -> None:
         self._model: Callable[..., Any] = untracked(model)
+        self._max_positions = model.config.max_positions
         self.variables = model.variables
         self.trainable_variables = model.trainable_variables
         self.regularization_losses: list = []
@@ -29,7 +30,8 @@ class _Reusable(tf.__internal__.tracking.AutoTrackable):
 
     @tf.function(autograph=False)
     def __call__(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> Outputs:
-        outputs = self._model(inputs, training=training)
+        ids = checked_inputs([inputs[name] for name in INPUTS], self._max_positions)
+        outputs = self._model({**inputs, **ids}, training=training)
         return outputs | {"default": outputs["pooled_output"]}
 
 
@@ -38,7 +40,7 @@ class EncoderModule(_Reusable):
 
     Call: a dict of int32 [B, S] (`input_word_ids`, `input_mask`, `input_type_ids`) -> a dict of
     `pooled_output` [B, H] (also as `default`), `sequence_output` [B, S, H] and `encoder_outputs`, a
-    list of [B, S, H].
+    list of [B, S, H]. S is at most the model's `max_positions`, which is checked.
     The attribute `mlm` exists if there is a pretrainer. It also takes `masked_lm_positions` int32
     [B, P] and also returns `mlm_logits` [B, P, V]; use it as `hub.KerasLayer(loaded.mlm)`.
 
@@ -60,9 +62,8 @@ class EncoderModule(_Reusable):
         def serve(
             input_word_ids: tf.Tensor, input_mask: tf.Tensor, input_type_ids: tf.Tensor
         ) -> dict[str, tf.Tensor]:
-            outputs = self._model(
-                dict(zip(INPUTS, (input_word_ids, input_mask, input_type_ids), strict=True))
-            )
+            ids = (input_word_ids, input_mask, input_type_ids)
+            outputs = self._model(checked_inputs(ids, self._max_positions))
             return {name: outputs[name] for name in ("pooled_output", "sequence_output")}
 
         return {"serving_default": serve, "tokens": serve}

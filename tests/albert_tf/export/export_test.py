@@ -228,6 +228,10 @@ class TestFillMask:
         assert pieces.shape == (2, 38, 5)
         assert [(row[:, 0] != "").sum() for row in pieces] == [38, 1]
 
+    def test_in_python_masks_outside_the_window_are_empty_lists(self, pretrained):
+        answers = load_fill_mask(pretrained)([f"[MASK] {self.LONG} [MASK]", "a [MASK]"])
+        assert [[len(mask) for mask in masks] for masks in answers] == [[5, 0], [5]]
+
     def test_no_text_pays_for_the_masks_of_others(self, model, small_tokenizer):
         module, computed = FillMaskModule(model, small_tokenizer), []
 

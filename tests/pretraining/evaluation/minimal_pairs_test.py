@@ -113,13 +113,14 @@ def test_what_counts(frequencies, tokenizer):
     assert shares == {"one": 0.5, "two": 0.0, "three": 1.0}
     assert result["phenomena"]["first"]["count"] == 3
     shown = report(result)
-    assert "2 pairs are longer" in shown and "50.00%" in shown and "±" not in shown
+    assert "the model's 22 pieces: 2." in shown and "50.00%" in shown and "±" not in shown
     enough = report(result | {"count": 30})
     assert enough.count("50.00% ± 25.00%") == 2 == enough.count("±")  # the row `all` alone
     assert {len(line) for line in enough.splitlines()[1:4]} == {len(enough.splitlines()[1])}
     frequencies.logits = tf.zeros([tokenizer.vocab_size])
     assert evaluate_minimal_pairs(frequencies, tokenizer, pairs[:1])["accuracy/pll"] == 0.0
-    assert "no minimal pair" in report(evaluate_minimal_pairs(frequencies, tokenizer, pairs[4:]))
+    with pytest.raises(InputError, match="all 2 pairs have .* empty or longer than 22 pieces"):
+        evaluate_minimal_pairs(frequencies, tokenizer, pairs[4:])
 
 
 def test_files(tmp_path: pathlib.Path):
