@@ -2,9 +2,9 @@ r"""Draw the scores of finished tables over their numbers of training examples.
 
     python -m finetuning.learning_curve --tables='tables/sst-2-*' --output=sst-2.png
 
-Each table is a folder of `finetuning.table`, made with its own --max_train_examples. The PNG has
-one panel for each task and in it one line for each run, through the medians of the task's first
-metric over the seeds. Bars reach from the worst seed to the best.
+Each table is a folder of `finetuning.table`, made with its own --max_train_examples or with other
+seeds. The PNG has one panel for each task and in it one line for each run, through the medians of
+the task's first metric over the seeds. Bars reach from the worst seed to the best.
 """
 
 import csv
@@ -58,21 +58,21 @@ def curves_of(files: Iterable[str]) -> Curves:
     Rows without a number of training examples (the constant answer) are left out.
 
     Raises:
-      InputError: two files have the same run, task and number of training examples.
+      InputError: two files have the same run, task, number of training examples and seed.
     """
     scores: dict[str, dict[str, dict[int, list[float]]]] = {}
-    origins: dict[tuple[str, str, int], str] = {}  # the file of each point
+    origins: dict[tuple[str, ...], str] = {}  # the file of each score
     for path in files:
         with open(path, encoding="utf-8", newline="") as file:
             for row in csv.DictReader(file):
                 if row.get("train_examples"):
                     runs = scores.setdefault(f"{row['task']} ({row['metric']}, %)", {})
                     seeds, count = runs.setdefault(row["run"], {}), int(row["train_examples"])
-                    point = row["task"], row["run"], count
-                    if (other := origins.setdefault(point, path)) != path:
+                    score = row["task"], row["run"], row["train_examples"], row.get("seed", "")
+                    if (other := origins.setdefault(score, path)) != path:
                         raise InputError(
                             f"--tables: {other} and {path} both have {row['run']} on {row['task']} "
-                            f"with {count:,} training examples. Leave one out."
+                            f"with {count:,} training examples and the same seed. Leave one out."
                         )
                     values = seeds.setdefault(count, [])
                     values.append(100 * float(row[row["metric"]]))

@@ -141,7 +141,10 @@ def main(options: TableOptions, run_command: Callable[[list[str]], int] | None =
         if run == BAG_OF_WORDS:
             return [_bag_of_words(options, task, parts[task])]
         members = _members(_target(options, run, task), options.seeds)
-        return [part_scores.result_of(TASKS[task], parts[task], each) for each in members]
+        return [
+            _with_seed(part_scores.result_of(TASKS[task], parts[task], each), each)
+            for each in members
+        ]
 
     results, failures = _collect(options, pairs, fine_tuned)
     if results:
@@ -201,7 +204,11 @@ def _fine_tuned(
         return []
     if status := run_command(command):
         raise InputError(f"finetuning.train exited with status {status}; see its message above.")
-    return [member.result() for member in _members(target, options.seeds)]
+    return [_with_seed(member.result(), member) for member in _members(target, options.seeds)]
+
+
+def _with_seed(result: dict[str, Any], member: RunDir) -> dict[str, Any]:
+    return {"seed": member.config().get("seed"), **result}
 
 
 def _target(options: TableOptions, run: str, task: str) -> str:

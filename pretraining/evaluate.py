@@ -10,11 +10,11 @@ its standard error and chance. Masks and pairs are the same in every evaluation.
 
 --minimal_pairs, instead of --data or in addition, evaluates which of two sentences the model finds
 more likely: it prints the share of pairs whose grammatical sentence has the higher
-pseudo-log-likelihood, by phenomenon. Chance is 50 %, and a tie counts as wrong. The sentence is scored with one piece
-masked at a time, and again with the rest of the piece's word masked too. The files are those of
-BLiMP: each line of a .jsonl or .jsonl.gz is a pair, such as {"sentence_good": "It is.",
-"sentence_bad": "It are.", "linguistics_term": "agreement", "UID": "to_be"}. The last two keys, its
-phenomenon and its paradigm, may be left out.
+pseudo-log-likelihood, by phenomenon. Chance is 50 %, and a tie counts as wrong. The sentence is
+scored with one piece masked at a time, and again with the rest of the piece's word masked too. The
+files are those of BLiMP: each line of a .jsonl or .jsonl.gz is a pair, such as {"sentence_good":
+"It is.", "sentence_bad": "It are.", "linguistics_term": "agreement", "UID": "to_be"}. The last two
+keys, its phenomenon and its paradigm, may be left out.
 
     python -m pretraining.evaluate --run_dir=runs/first --minimal_pairs=blimp/data
 """
@@ -67,7 +67,7 @@ class EvaluateOptions(commands.CommandOptions):
         "with --minimal_pairs: the vocabulary, if --run_dir has none", None
     )
     batch_size: Annotated[int, POSITIVE] = commands.option(
-        "sequences in a batch, over all replicas", 32
+        "with --data: sequences in a batch, over all replicas", 32
     )
     device: str = commands.option("as for pretraining.train", "auto")
     tpu: str | None = commands.option("as for pretraining.train", None)

@@ -7,10 +7,10 @@ r"""Train a grid of configurations, or a named group, with several seeds, and co
 
 Each member is a run folder OUTPUT/NAME_seed-N. `pretraining.train` trains it, and
 `pretraining.evaluate` evaluates it on --heldout, with the paper's masks or those of --heldout_set,
-regardless of its own. Each command is a separate process, so that its memory is freed. A rerun skips
-finished members and resumes interrupted ones; seeds, values of the grid and --heldout may be added.
-If a member fails, the sweep reports it, trains the others and exits with status 2. OUTPUT gets
-results.csv with a row per member, and results.png; the table has means over the seeds.
+regardless of its own. Each command is a separate process, so that its memory is freed. A rerun
+skips finished members and resumes interrupted ones; seeds, values of the grid and --heldout may be
+added. If a member fails, the sweep reports it, trains the others and exits with status 2. OUTPUT
+gets results.csv with a row per member, and results.png; the table has means over the seeds.
 
 --group trains the rows of a group of `pretraining.experiments`. With --experiment, the changes of
 each row are applied to that experiment instead of the paper's model.
@@ -231,7 +231,7 @@ class Sweep:
     def _evaluation(self, run: RunDir) -> Result:
         """Return the metrics of the run's last checkpoint on --heldout, evaluating if necessary."""
         heldout, path = Manifest.read(self.options.heldout or ""), run.evaluation_path("sweep")
-        wanted = {
+        wanted: dict[str, Any] = {
             "checkpoint": f"ckpt-{run.result()['step']}",
             "corpus": heldout.corpus_fingerprint,
         }

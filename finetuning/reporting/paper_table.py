@@ -32,9 +32,9 @@ def write(
     end, part = (f"-{part}", part) if part else ("", "dev")
     table = table_of(runs, tasks, results, baseline, part)
     rows = [
-        {"run": run, "task": task, "number": number, **_flat(result, part)}
+        {"run": run, "task": task, **_flat(result, part)}
         for (run, task), every in results.items()
-        for number, result in enumerate(every)
+        for result in every
     ]
     baselines = _baselines_by_task(tasks, results)
     rows += [{"run": CONSTANT, "task": task, **scores} for task, scores in baselines.items()]

@@ -11,7 +11,6 @@ import dataclasses
 import glob
 import gzip
 import json
-import math
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +29,7 @@ from albert_tf.training.step import parallel_parts, split_batch
 
 SCORES = ("pll", "pll_word")
 POSITIONS_PER_BATCH, MAX_ROWS = 8192, 1024  # each row has logits of the whole vocabulary
-MASKED_NUMBERS = 2**22
+MASKED_COPIES = 2**9  # batches whose masked copies are in memory at once
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,7 +106,8 @@ def evaluate_minimal_pairs(
     """Return the share of pairs whose good sentence scores strictly higher; ties count as wrong.
 
     For each score in `SCORES` the result has `accuracy/SCORE` and `standard_error/SCORE` over all
-    pairs, and the same for each phenomenon and paradigm under `phenomena` and `paradigms`. `count`
+    pairs, and the same for each phenomenon and paradigm under `phenomena` and `paradigms`. The
+    error is that of drawing as many pairs of each paradigm: sqrt(sum n p (1 - p)) / N. `count`
     is the number of pairs. `skipped` is the number of pairs with a sentence that is empty or longer
     than `longest` pieces, the model's limit; no metric includes them.
 
@@ -120,8 +120,8 @@ def evaluate_minimal_pairs(
     kept = [p for p in pairs if all(0 < len(ids[t]) <= longest for t in (p.good, p.bad))]
     if not kept:
         raise InputError(
-            f"--minimal_pairs: all {len(pairs):,} pairs have a sentence that is empty or longer than "
-            f"{longest} pieces, the model's limit."
+            f"--minimal_pairs: all {len(pairs):,} pairs have a sentence that is empty or longer "
+            f"than {longest} pieces, the model's limit."
         )
     # Sentences with equal pieces are scored once, so that their scores cannot differ by rounding.
     sentences = list(dict.fromkeys(ids[text] for p in kept for text in (p.good, p.bad)))
@@ -130,21 +130,28 @@ def evaluate_minimal_pairs(
     )
     # [pairs, SCORES]; also False where a score is NaN
     right = np.array([scores[ids[p.good]] > scores[ids[p.bad]] for p in kept], bool)
+    paradigms = np.array([pair.paradigm for pair in kept])
     result: dict[str, Any] = {"skipped": len(pairs) - len(kept), "longest": longest}
-    result |= _figures(right)
-    for name, key in (("phenomena", "phenomenon"), ("paradigms", "paradigm")):
-        members = defaultdict(list)
-        for number, pair in enumerate(kept):
-            members[getattr(pair, key)].append(number)
-        result[name] = {group: _figures(right[rows]) for group, rows in sorted(members.items())}
+    result |= _figures(right, paradigms)
+    phenomena = np.array([pair.phenomenon for pair in kept])
+    for name, groups in (("phenomena", phenomena), ("paradigms", paradigms)):
+        members = {group: groups == group for group in np.unique(groups).tolist()}
+        result[name] = {
+            group: _figures(right[rows], paradigms[rows]) for group, rows in members.items()
+        }
     return result
 
 
-def _figures(right: np.ndarray) -> dict[str, float]:
+def _figures(right: np.ndarray, paradigms: np.ndarray) -> dict[str, float]:
+    """Return the figures of some pairs, bool [N, len(SCORES)], of these paradigms, str [N]."""
+    variance = sum(
+        (rows := right[paradigms == paradigm]).var(0) * len(rows)
+        for paradigm in np.unique(paradigms)
+    )
+    errors = np.sqrt(variance) / len(right)
     figures: dict[str, float] = {}
-    for name, share in zip(SCORES, right.mean(0).tolist(), strict=True):
-        figures[f"accuracy/{name}"] = share
-        figures[f"standard_error/{name}"] = math.sqrt(share * (1 - share) / len(right))
+    for name, share, error in zip(SCORES, right.mean(0).tolist(), errors.tolist(), strict=True):
+        figures |= {f"accuracy/{name}": share, f"standard_error/{name}": error}
     return figures | {"count": len(right)}
 
 
@@ -155,11 +162,19 @@ class Scorer:
       model: the model that scores.
       tokenizer: the model's tokenizer.
       cores: the number of cores that score a batch in parallel.
+      max_positions: of all rows of a batch together.
     """
 
-    def __init__(self, model: AlbertPretrainer, tokenizer: Tokenizer, cores: int = 1) -> None:
+    def __init__(
+        self,
+        model: AlbertPretrainer,
+        tokenizer: Tokenizer,
+        cores: int = 1,
+        max_positions: int = POSITIONS_PER_BATCH,
+    ) -> None:
         self._special, self._starts = tokenizer.special, tokenizer.is_word_start
         self._cores, self._log_probabilities = cores, _log_probabilities(model, cores)
+        self._max_positions = max_positions
 
     def __call__(self, sentences: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], np.ndarray]:
         """Return the scores of each sentence, float64 [len(SCORES)]; no sentence may be empty."""
@@ -170,7 +185,7 @@ class Scorer:
         with Progress("sentences", len(sentences)) as progress:
             for length, group in sorted(of_length.items()):
                 # The masked copies of a sentence take length^2 numbers.
-                step = max(1, MASKED_NUMBERS // length**2)
+                step = max(1, MASKED_COPIES * self._max_positions // length**2)
                 for start in range(0, len(group), step):
                     part = group[start : start + step]
                     scores |= dict(
@@ -204,7 +219,7 @@ class Scorer:
         edges = [np.full([len(rows), 1], i) for i in (self._special.cls, self._special.sep)]
         words = np.concatenate([edges[0], rows, edges[1]], 1).astype(np.int32)
         positions = np.tile(np.arange(1, length + 1, dtype=np.int32), count)
-        size = min(MAX_ROWS, POSITIONS_PER_BATCH // (length + 2)) // self._cores * self._cores
+        size = min(MAX_ROWS, self._max_positions // (length + 2)) // self._cores * self._cores
         size = max(self._cores, size)
         answers: np.ndarray = np.empty(len(rows))
         for start in range(0, len(rows), size):

@@ -8,8 +8,8 @@ from albert_tf.runtime.errors import InputError
 from finetuning import learning_curve
 from finetuning.learning_curve import LearningCurveOptions, curves_of
 
-HEADER = "run,task,number,metric,accuracy,pearson,train_examples\n"
-LARGE = "a,sst-2,0,accuracy,0.9,,1000\nbag-of-words,sst-2,0,accuracy,0.8,,1000\n"
+HEADER = "run,task,seed,metric,accuracy,pearson,train_examples\n"
+LARGE = "a,sst-2,0,accuracy,0.9,,1000\nbag-of-words,sst-2,,accuracy,0.8,,1000\n"
 SMALL = (
     "a,sst-2,0,accuracy,0.5,,100\na,sst-2,1,accuracy,0.75,,100\na,sst-2,2,accuracy,0.625,,100\n"
     "a,sts-b,0,pearson,,0.25,50\nalways the same answer,sst-2,,,0.5,,\n"
@@ -33,6 +33,13 @@ def test_medians_and_ranges(tables: pathlib.Path):
         },
         "sts-b (pearson, %)": {"a": [(50, 25.0, 25.0, 25.0)]},
     }
+
+
+def test_seeds_of_several_tables_are_one_point(tables: pathlib.Path):
+    (tables / "t-more").mkdir()
+    (tables / "t-more" / "results.csv").write_text(HEADER + "a,sst-2,1,accuracy,0.7,,1000\n")
+    curves = curves_of(f"{tables}/{name}/results.csv" for name in ("t-1000", "t-more"))
+    assert curves["sst-2 (accuracy, %)"]["a"] == [(1000, pytest.approx(80.0), 70.0, 90.0)]
 
 
 def test_the_picture(tables: pathlib.Path, capsys: pytest.CaptureFixture[str]):

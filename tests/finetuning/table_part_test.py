@@ -64,6 +64,7 @@ def test_finished_runs_are_scored_on_another_part(
         "35",
         "35",
     )
+    assert (words["seed"], tuned["seed"]) == ("", "3")
     assert (tmp_path / "t" / "table.md").read_text().splitlines()[3].split(" | ")[2] == "50.0"
     shutil.rmtree(RunDir(path).checkpoints_path)
     assert table.main(options, run) == 0  # the scores are those that the run has kept

@@ -14,7 +14,7 @@ def leave_run(start: str, path: pathlib.Path, name: str, section: Any, data: str
     """A folder as `finetuning.train` leaves it, without weights; `data` is their fingerprint."""
     run = RunDir(str(path))
     config = {"model": RunDir(start).config()["model"], "task": settings.to_dict(section)}
-    run.begin(config | {"name": name, "data": data}, load_tokenizer(start))
+    run.begin(config | {"name": name, "data": data, "seed": 3}, load_tokenizer(start))
     run.finish({})
     return run.path
 

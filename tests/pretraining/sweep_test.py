@@ -63,7 +63,8 @@ class Commands:
         figures = {"accuracy/mlm": accuracy, "standard_error/mlm": 0.01, "notes": ["none"]}
         figures["checkpoint"] = f"ckpt-{run.result()['step']}"
         figures["corpus"] = Manifest.read(given.data).corpus_fingerprint
-        figures["masking"] = settings.to_dict(settings.override(PretrainConfig(), given.set).masking)
+        masks = settings.override(PretrainConfig(), given.set).masking
+        figures["masking"] = settings.to_dict(masks)
         outputs.write_json(given.output, figures)
 
 
