@@ -69,6 +69,17 @@ class TestEncoder:
                 np.testing.assert_allclose(mine, other, atol=1e-5)
             np.testing.assert_array_equal(theirs["default"], theirs["pooled_output"])
 
+    def test_more_positions_than_the_model_s_are_refused(self, tiny, write, fake_inputs):
+        """Also with rotary ones, which have no table that could refuse them."""
+        encoder = AlbertEncoder(tiny.replace(positions="rotary")).create_weights()
+        loaded = tf.saved_model.load(
+            write(EncoderModule(encoder), {"model": encoder.config.__dict__})
+        )
+        inputs, longest = fake_inputs(1, tiny.max_positions + 1), tiny.max_positions
+        for call in (loaded, lambda inputs: loaded.signatures["serving_default"](**inputs)):
+            with pytest.raises(tf.errors.InvalidArgumentError, match=f"1 to {longest} positions"):
+                call(inputs)
+
     def test_dropout_follows_training(self, layer, fake_inputs):
         inputs = fake_inputs(2, 9)
         calm = layer(inputs, training=False)["pooled_output"]
