@@ -54,13 +54,7 @@ from finetuning.datasets import TASKS
 from finetuning.datasets.task import Data, Reading, Source
 from finetuning.datasets.task_folders import task_folder
 from finetuning.reporting import bag_of_words, part_scores
-from finetuning.reporting.paper_table import (
-    BAG_OF_WORDS,
-    Results,
-    name_of,
-    speed_of,
-    write,
-)
+from finetuning.reporting.paper_table import BAG_OF_WORDS, Results, name_of, speed_of, write
 from finetuning.training.config import FinetuneConfig
 from finetuning.training.keys import require_settings
 
@@ -142,7 +136,7 @@ def main(options: TableOptions, run_command: Callable[[list[str]], int] | None =
             return [_bag_of_words(options, task, parts[task])]
         members = _members(_target(options, run, task), options.seeds)
         return [
-            _with_seed(part_scores.result_of(TASKS[task], parts[task], each), each)
+            _seed_of(each) | part_scores.result_of(TASKS[task], parts[task], each)
             for each in members
         ]
 
@@ -204,11 +198,11 @@ def _fine_tuned(
         return []
     if status := run_command(command):
         raise InputError(f"finetuning.train exited with status {status}; see its message above.")
-    return [_with_seed(member.result(), member) for member in _members(target, options.seeds)]
+    return [_seed_of(member) | member.result() for member in _members(target, options.seeds)]
 
 
-def _with_seed(result: dict[str, Any], member: RunDir) -> dict[str, Any]:
-    return {"seed": member.config().get("seed"), **result}
+def _seed_of(member: RunDir) -> dict[str, Any]:
+    return {"seed": member.config().get("seed")}
 
 
 def _target(options: TableOptions, run: str, task: str) -> str:
