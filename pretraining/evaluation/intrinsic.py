@@ -82,10 +82,11 @@ class Evaluator:
     def run(self, advance: Callable[[int], None] = lambda count: None) -> dict[str, Any]:
         """Return the metrics, and call `advance` with the number of sequences of each batch done.
 
-        For x in mlm, sop and nsp: `loss/x`, `accuracy/x`, `standard_error/x` (binomial), `count/x`;
-        for x in sop and nsp also `verdict/x`, and for the probe `probe/x`,
-        `standard_error/probe_x`, `count/probe_x` and `verdict/probe_x`; the same under `lengths`
-        for a probe that sees only the number of pieces in each segment. `bits_per_character/mlm` is
+        For x in mlm, sop and nsp: `loss/x`, `accuracy/x`, `standard_error/x` (over documents; see
+        `error_over_documents`), `count/x`; for x in sop and nsp also `verdict/x`, and for the probe
+        `probe/x`, `standard_error/probe_x` (binomial), `count/probe_x` and `verdict/probe_x`; the
+        same under `lengths` for a probe that sees only the number of pieces in each segment.
+        `bits_per_character/mlm` is
         the loss in bits divided by the number of characters of the masked pieces, which makes
         vocabularies comparable. `baseline/mlm` is the accuracy of always predicting the most
         frequent piece, `baseline/pair` that of the most frequent label. `trained_with` is sop, nsp
@@ -97,8 +98,15 @@ class Evaluator:
         result: dict[str, Any] = {"trained_with": self._trained_with, "notes": list(self._notes)}
         chance = _chance(self._manifest)
         for pair in self._batches:
-            sums, targets, probes = self._pass(pair, advance)
+            rows, documents, targets, probes = self._pass(pair, advance)
+            sums = {name: float(column.sum()) for name, column in rows.items()}
             figures = means(sums)
+            errors = {
+                what: error_over_documents(
+                    rows[f"{what}_correct"], rows[f"{what}_count"], documents
+                )
+                for what in ("mlm", "pair")
+            }
             if pair == self._mlm_pair:
                 result["baseline/mlm"] = float(targets.max() / targets.sum())
                 result["loss/mlm"] = figures["loss/mlm"]
@@ -106,13 +114,16 @@ class Evaluator:
                     bits = sums["mlm_loss"] / math.log(2)
                     characters = float(targets @ self._tokenizer.num_characters)
                     result["bits_per_character/mlm"] = bits / characters
-                result |= _figures("accuracy/mlm", figures["accuracy/mlm"], sums["mlm_count"])
+                result |= _figures(
+                    "accuracy/mlm", figures["accuracy/mlm"], sums["mlm_count"], errors["mlm"]
+                )
             if sums["pair_count"] and self._trained_with != "none":
                 result[f"loss/{pair}"] = figures["loss/pair"]
-                accuracy = f"accuracy/{pair}"
-                result |= _figures(accuracy, figures["accuracy/pair"], sums["pair_count"], chance)
-            for kind, score in probes.items():
-                result |= _figures(f"{kind}/{pair}", *score, chance)
+                share, count = figures["accuracy/pair"], sums["pair_count"]
+                result |= _figures(f"accuracy/{pair}", share, count, errors["pair"], chance)
+            for kind, (share, count) in probes.items():
+                error = math.sqrt(share * (1 - share) / count)
+                result |= _figures(f"{kind}/{pair}", share, count, error, chance)
             if self._probes and pair != "none" and "probe" not in probes:
                 result["notes"].append(
                     f"no {pair.upper()} probe: too few pairs or documents, or outputs that are not "
@@ -126,24 +137,30 @@ class Evaluator:
 
     def _pass(
         self, pair: str, advance: Callable[[int], None]
-    ) -> tuple[dict[str, float], np.ndarray, dict[str, Score]]:
-        """Read all records once; return totals of SUMS, counts of masked pieces, probes' scores."""
-        totals: np.ndarray = np.zeros(len(SUMS))
+    ) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, dict[str, Score]]:
+        """Read all records once.
+
+        Return the SUMS and the documents of all rows, float64 and int64 [N], the counts of masked
+        pieces, int64 [V], and the probes' scores.
+        """
+        rows, documents = [], []
         targets: np.ndarray = np.zeros(self._manifest.vocab_size, np.int64)
         probes = {kind: Probe() for kind in PROBES if self._probes and pair != "none"}
         remaining = self._manifest.num_records
         for batch in self._batches[pair]:
             sums, features = self._forward(batch)
-            totals += sums.numpy()
+            rows.append(sums.numpy())
+            documents.append(batch["document"].numpy())
             real = batch["masked_lm_weights"].numpy() > 0
             targets += np.bincount(batch["masked_lm_ids"].numpy()[real], minlength=len(targets))
             for kind, probe in probes.items():
                 probe.add(features if kind == "probe" else _lengths(batch), batch)
             advance(done := min(remaining, len(real)))
             remaining -= done
-        sums = dict(zip(SUMS, totals.tolist(), strict=True))
+        columns = dict(zip(SUMS, np.concatenate(rows).astype(np.float64).T, strict=True))
         scores = {kind: probe.score() for kind, probe in probes.items()}
-        return sums, targets, {kind: score for kind, score in scores.items() if score}
+        found = {kind: score for kind, score in scores.items() if score}
+        return columns, np.concatenate(documents), targets, found
 
 
 def evaluate(
@@ -165,9 +182,9 @@ def evaluate(
 def _forward(
     model: AlbertPretrainer, batch_size: int, strategy: tf.distribute.Strategy
 ) -> tf.types.experimental.PolymorphicFunction:
-    """Return a function of a whole batch that computes its sums and its mean-pooled outputs.
+    """Return a function of a whole batch that computes its rows' sums and mean-pooled outputs.
 
-    The sums are float32 [len(SUMS)], the outputs float32 [B, H].
+    The sums are float32 [B, len(SUMS)], the outputs float32 [B, H].
     """
     replicas = strategy.num_replicas_in_sync
     if batch_size % replicas:
@@ -178,7 +195,7 @@ def _forward(
 
     rows = batch_size // replicas
     parts = num_parts(rows, devices.num_parallel_parts(strategy))
-    like = tf.TensorSpec([len(SUMS)]), tf.TensorSpec([rows // parts, None])
+    like = tf.TensorSpec([rows // parts, len(SUMS)]), tf.TensorSpec([rows // parts, None])
 
     def of_replica(batch: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
         replica = tf.distribute.get_replica_context()
@@ -192,8 +209,8 @@ def _forward(
             parts,
             like,
         )
-        sums, pooled = zip(*results, strict=True)
-        return replica.all_reduce("sum", sum(sums)), replica.all_gather(tf.concat(pooled, 0), 0)
+        sums, pooled = (tf.concat(each, 0) for each in zip(*results, strict=True))
+        return replica.all_gather(sums, 0), replica.all_gather(pooled, 0)
 
     def of_part(batch: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
         outputs = model({name: batch[name] for name in MODEL_INPUTS})
@@ -201,7 +218,8 @@ def _forward(
         # Not a product with the mask: outputs at padding are undefined and may be NaN.
         real = tf.where(mask > 0, outputs["sequence_output"], 0.0)
         pooled = tf.reduce_sum(real, axis=1) / tf.reduce_sum(mask, axis=1)
-        return tf.stack(list(pretraining_sums(outputs, batch).values())), pooled
+        sums = pretraining_sums(outputs, batch, by_row=True)
+        return tf.stack(list(sums.values()), 1), pooled
 
     @tf.function(autograph=False)
     def forward(batch: dict[str, tf.Tensor]) -> tuple[tf.Tensor, ...]:
@@ -242,15 +260,36 @@ def _chance(manifest: Manifest) -> float:
     return max(share, 1 - share)
 
 
+def error_over_documents(correct: np.ndarray, count: np.ndarray, documents: np.ndarray) -> float:
+    """Return the standard error of sum(correct) / sum(count) for a sample of documents.
+
+    It is that of a ratio of sums over clusters, sqrt(D / (D - 1) sum_d e_d^2) / sum(count) with
+    e_d = correct_d - share count_d (Cochran, Sampling Techniques, section 6.5): predictions in one
+    document may go right or wrong together. 0 for less than two documents.
+
+    Args:
+      correct: float [N], the number of correct predictions in each row.
+      count: float [N], the number of predictions in each row.
+      documents: int [N], the document of each row.
+    """
+    rows = count > 0
+    _, index = np.unique(documents[rows], return_inverse=True)
+    right, total = (np.bincount(index, each[rows]) for each in (correct, count))
+    if len(total) < 2:
+        return 0.0
+    residuals = right - right.sum() / total.sum() * total
+    return math.sqrt(len(total) / (len(total) - 1) * (residuals**2).sum()) / float(total.sum())
+
+
 def _figures(
-    name: str, share: float, count: float, chance: float | None = None
+    name: str, share: float, count: float, error: float, chance: float | None = None
 ) -> dict[str, float | str]:
     """Return an accuracy with its standard error, count and, if `chance` is given, verdict."""
     kind, what = name.split("/")
     key = f"{kind}_{what}" if kind in PROBES else what
     figures: dict[str, float | str] = {
         name: share,
-        f"standard_error/{key}": math.sqrt(share * (1 - share) / count),
+        f"standard_error/{key}": error,
         f"count/{key}": count,
     }
     if chance is not None:

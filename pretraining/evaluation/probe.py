@@ -18,6 +18,7 @@ from data.pipeline.example_maker import ExampleMaker, max_pieces
 from data.pipeline.masking import MaskingConfig
 from data.pipeline.pair_objective import Objective, Partners
 from data.pipeline.record_stream import records_in_order
+from data.records.manifest import COMPACT
 
 FIT, SCORE, NEITHER = 0, 1, 2  # the use of a pair
 # The inverse of the weight of |w|^2 / 2 relative to the sum of the losses. Features are
@@ -157,31 +158,36 @@ class HalfPartners(Partners):
 def probe_batches(
     records: Records, pair: str, masking: MaskingConfig, batch_size: int, halves: Halves | None
 ) -> tf.data.Dataset:
-    """Return `evaluation_batches` with `probe_half`, int32 [B]: FIT, SCORE or NEITHER.
+    """Return `evaluation_batches` with two more columns.
+
+    `probe_half`, int32 [B], is FIT, SCORE or NEITHER. `document`, int64 [B], numbers the documents,
+    or the rows if the records do not identify their documents.
 
     Args:
       records: the held-out records.
       pair: the name of an objective.
       masking: makes the masks.
       batch_size: the number of rows of every batch.
-      halves: None if no probe is needed or the records do not identify their documents; all rows
-        are then NEITHER.
+      halves: None if no probe is needed; all rows are then NEITHER.
     """
     objective, manifest = Objective(pair), records.manifest
-    if halves is None:
-        batches = evaluation_batches(records, objective, masking, batch_size)
-        return batches.map(lambda batch: batch | {"probe_half": tf.fill([batch_size], NEITHER)})
+    if manifest.layout != COMPACT:
+        batches = evaluation_batches(records, objective, masking, batch_size).enumerate()
+        rows, neither = tf.range(batch_size, dtype=tf.int64), tf.fill([batch_size], NEITHER)
+        return batches.map(
+            lambda n, batch: batch | {"document": n * batch_size + rows, "probe_half": neither}
+        )
     examples, partners = ExampleMaker(manifest, objective, masking, _SEED), None
-    if pair == "nsp":
+    if halves and pair == "nsp":
         partners = HalfPartners(manifest.schema, max_pieces(manifest.seq_length), _SEED, halves)
 
     def with_half(*fields: tf.Tensor) -> dict[str, tf.Tensor]:
-        half = (
-            partners.half_of(fields[0], fields[-1])
-            if partners
-            else halves.of(manifest.schema.parse(fields[0])["document"])
-        )
-        return examples(*fields) | {"probe_half": half}
+        document = manifest.schema.parse(fields[0])["document"]
+        if partners:
+            half = partners.half_of(fields[0], fields[-1])
+        else:
+            half = halves.of(document) if halves else tf.fill(tf.shape(document), NEITHER)
+        return examples(*fields) | {"document": document, "probe_half": half}
 
     @tf.autograph.experimental.do_not_convert  # nothing to convert, but trying takes seconds
     def make(*fields: tf.Tensor) -> dict[str, tf.Tensor]:

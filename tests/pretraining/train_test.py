@@ -325,7 +325,8 @@ def test_evaluation_has_baselines_and_standard_errors(finished: RunDir, tiny_rec
     pairs = manifest.counts.sequences - manifest.counts.sequences_without_pair
     assert result["count/pair"] == pairs  # every pair once, whatever the last batch's filling
     p = result["accuracy/pair"]
-    assert result["standard_error/pair"] == pytest.approx((p * (1 - p) / pairs) ** 0.5)
+    binomial = (p * (1 - p) / pairs) ** 0.5  # the pairs of a document may be right together
+    assert 0.5 * binomial < result["standard_error/pair"] < 2 * binomial
     assert 0 < result["baseline/mlm"] < 0.3
     assert "standard errors from 50 %" in capsys.readouterr().out
 

@@ -14,7 +14,12 @@ import tensorflow as tf
 
 from data.pipeline.batches import Objective, Records, evaluation_batches
 from data.pipeline.masking import MaskingConfig
-from pretraining.evaluation.intrinsic import Evaluator, above_chance, evaluate
+from pretraining.evaluation.intrinsic import (
+    Evaluator,
+    above_chance,
+    error_over_documents,
+    evaluate,
+)
 from pretraining.evaluation.probe import Halves
 from pretraining.loop.config import PretrainConfig
 from tests.pretraining.evaluation.probe_test import (
@@ -89,6 +94,12 @@ def result(records: Records, targets: np.ndarray) -> dict[str, Any]:
     return evaluate(Oracle(piece=piece), records, config(), 32)
 
 
+def over_documents(right: np.ndarray) -> float:
+    """The standard error of documents with equally many predictions; each round has all of them."""
+    means = right.reshape(EACH, DOCUMENTS, -1).mean((0, 2))
+    return means.std(ddof=1) / math.sqrt(DOCUMENTS)
+
+
 def test_each_objective_is_asked_of_head_and_probe(result: dict[str, Any]):
     assert result["trained_with"] == "sop" and result["notes"] == []
     assert result["accuracy/sop"] == 1 and result["count/sop"] == COUNT
@@ -96,8 +107,7 @@ def test_each_objective_is_asked_of_head_and_probe(result: dict[str, Any]):
     # No pair of NSP is swapped: a head that knows SOP alone answers `in order` each time.
     in_order = 1 - coins(COUNT).mean()
     assert result["accuracy/nsp"] == pytest.approx(in_order) and result["count/nsp"] == COUNT
-    error = math.sqrt(in_order * (1 - in_order) / COUNT)
-    assert result["standard_error/nsp"] == pytest.approx(error)
+    assert result["standard_error/nsp"] == pytest.approx(over_documents(1 - coins(COUNT)))
     # The outputs tell both, and the half that is scored has half of the documents.
     for pair in ("sop", "nsp"):
         assert result[f"probe/{pair}"] == 1 and result[f"count/probe_{pair}"] == COUNT // 2
@@ -123,11 +133,20 @@ def test_masked_pieces_by_hand(result: dict[str, Any], targets: np.ndarray):
     share = np.bincount(targets).max() / len(targets)
     assert result["accuracy/mlm"] == pytest.approx(share)
     assert result["baseline/mlm"] == pytest.approx(share)
-    error = math.sqrt(share * (1 - share) / len(targets))
+    error = over_documents(targets == np.bincount(targets).argmax())
     assert result["standard_error/mlm"] == pytest.approx(error)
     # Logits are 1 for one piece and 0 for 199.
     loss = math.log(math.e + VOCABULARY - 1) - share
     assert result["loss/mlm"] == pytest.approx(loss, rel=1e-5)
+
+
+def test_documents_go_wrong_together():
+    """Two documents of two rows and one of one; padding is in none. 5 of 10 are right."""
+    correct, count = np.array([2, 1, 1, 0, 1, 0]), np.array([2, 2, 2, 2, 2, 0])
+    documents = np.array([7, 7, 9, 9, 8, 5])
+    # 3 - 0.5 * 4, 1 - 0.5 * 4 and 1 - 0.5 * 2: sqrt(3 / 2 * 2) / 10.
+    assert error_over_documents(correct, count, documents) == pytest.approx(math.sqrt(3) / 10)
+    assert error_over_documents(correct[:2], count[:2], documents[:2]) == 0
 
 
 @pytest.mark.slow
