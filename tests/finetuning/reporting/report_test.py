@@ -73,16 +73,21 @@ def labelled(given: str) -> tuple[list[dict], list[TextExample]]:
 
 
 @pytest.mark.parametrize(
-    ("count", "text"), [(29, "1.0000 over 29"), (30, "1.0000 ± 0.0000 over 30")]
+    ("given", "text"),
+    [
+        ("1" * 28 + "0", "0.9655 over 29"),
+        ("1" * 29 + "0", "0.9667 ± 0.0328 over 30"),  # sqrt(29 / 30 * 1 / 30 / 30)
+        ("1" * 30, "1.0000 over 30"),
+    ],
 )
-def test_of_few_examples_there_is_none(count: int, text: str):
+def test_few_examples_and_equal_ones_have_no_error(given: str, text: str):
     """The number of examples is told in any case."""
-    task, (answers, examples) = TASKS["rte"], labelled("1" * count)
+    task, (answers, examples) = TASKS["rte"], labelled(given)
     data = Data(task.section, examples, {"dev": examples})
     rows = [{"step": 1.0, "dev/accuracy": 1.0, "seconds": 1.0}]
     parts = {"dev": (task.score(answers, examples), answers)}
     result = result_of(task, data, parts, rows, "accuracy", 1)
-    assert ("standard_error" in result) == ("standard_errors" in result) == (count == 30)
+    assert ("standard_error" in result) == ("standard_errors" in result) == (len(given) == 30)
     constant = "a constant answer, chosen in training: 1.0000"
     assert line(result) == f"dev accuracy {text} examples ({constant})"
 
