@@ -98,8 +98,8 @@ class Sweep:
         self.configurations = configurations(options)
         self._path = os.path.join(options.output, "sweep.json")
         same = {key: getattr(options, key) for key in ("group", "experiment", "budget", "data")}
-        if any(member.tree().evaluation.every for member in self.configurations):
-            same["heldout"] = options.heldout  # training evaluates on it too
+        in_training = any(member.tree().evaluation.every for member in self.configurations)
+        same["heldout"] = options.heldout if in_training else None  # else it may be added later
         self._state: dict[str, Any] = same | {"set": list(options.set), "steps": {}}
         self._require_distinct_members()
         masks = settings.override(PretrainConfig(), options.heldout_set).masking
