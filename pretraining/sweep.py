@@ -233,6 +233,7 @@ class Sweep:
         heldout, path = Manifest.read(self.options.heldout or ""), run.evaluation_path("sweep")
         wanted: dict[str, Any] = {
             "checkpoint": f"ckpt-{run.result()['step']}",
+            "data": self.options.heldout,
             "corpus": heldout.corpus_fingerprint,
         }
         if heldout.layout == COMPACT:

@@ -265,7 +265,7 @@ def error_over_documents(correct: np.ndarray, count: np.ndarray, documents: np.n
 
     It is that of a ratio of sums over clusters, sqrt(D / (D - 1) sum_d e_d^2) / sum(count) with
     e_d = correct_d - share count_d (Cochran, Sampling Techniques, section 6.5): predictions in one
-    document may go right or wrong together. 0 for less than two documents.
+    document may go right or wrong together. 0 for fewer than two documents.
 
     Args:
       correct: float [N], the number of correct predictions in each row.

@@ -144,11 +144,8 @@ def evaluate_minimal_pairs(
 
 def _figures(right: np.ndarray, paradigms: np.ndarray) -> dict[str, float]:
     """Return the figures of some pairs, bool [N, len(SCORES)], of these paradigms, str [N]."""
-    variance = sum(
-        (rows := right[paradigms == paradigm]).var(0) * len(rows)
-        for paradigm in np.unique(paradigms)
-    )
-    errors = np.sqrt(variance) / len(right)
+    groups = [right[paradigms == paradigm] for paradigm in np.unique(paradigms)]
+    errors = np.sqrt(sum(group.var(0) * len(group) for group in groups)) / len(right)
     figures: dict[str, float] = {}
     for name, share, error in zip(SCORES, right.mean(0).tolist(), errors.tolist(), strict=True):
         figures |= {f"accuracy/{name}": share, f"standard_error/{name}": error}
@@ -162,7 +159,7 @@ class Scorer:
       model: the model that scores.
       tokenizer: the model's tokenizer.
       cores: the number of cores that score a batch in parallel.
-      max_positions: of all rows of a batch together.
+      positions_per_batch: at most, with the special pieces.
     """
 
     def __init__(
@@ -170,11 +167,11 @@ class Scorer:
         model: AlbertPretrainer,
         tokenizer: Tokenizer,
         cores: int = 1,
-        max_positions: int = POSITIONS_PER_BATCH,
+        positions_per_batch: int = POSITIONS_PER_BATCH,
     ) -> None:
         self._special, self._starts = tokenizer.special, tokenizer.is_word_start
         self._cores, self._log_probabilities = cores, _log_probabilities(model, cores)
-        self._max_positions = max_positions
+        self._positions = positions_per_batch
 
     def __call__(self, sentences: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], np.ndarray]:
         """Return the scores of each sentence, float64 [len(SCORES)]; no sentence may be empty."""
@@ -185,7 +182,7 @@ class Scorer:
         with Progress("sentences", len(sentences)) as progress:
             for length, group in sorted(of_length.items()):
                 # The masked copies of a sentence take length^2 numbers.
-                step = max(1, MASKED_COPIES * self._max_positions // length**2)
+                step = max(1, MASKED_COPIES * self._positions // length**2)
                 for start in range(0, len(group), step):
                     part = group[start : start + step]
                     scores |= dict(
@@ -219,7 +216,7 @@ class Scorer:
         edges = [np.full([len(rows), 1], i) for i in (self._special.cls, self._special.sep)]
         words = np.concatenate([edges[0], rows, edges[1]], 1).astype(np.int32)
         positions = np.tile(np.arange(1, length + 1, dtype=np.int32), count)
-        size = min(MAX_ROWS, self._max_positions // (length + 2)) // self._cores * self._cores
+        size = min(MAX_ROWS, self._positions // (length + 2)) // self._cores * self._cores
         size = max(self._cores, size)
         answers: np.ndarray = np.empty(len(rows))
         for start in range(0, len(rows), size):

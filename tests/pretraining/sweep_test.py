@@ -9,6 +9,7 @@ import json
 import math
 import os
 import pathlib
+import shutil
 from typing import Any
 
 import pytest
@@ -62,7 +63,7 @@ class Commands:
         accuracy = share + {"0": -0.1, "1": 0.0, "2": 0.1}[run.path[-1]]
         figures = {"accuracy/mlm": accuracy, "standard_error/mlm": 0.01, "notes": ["none"]}
         figures["checkpoint"] = f"ckpt-{run.result()['step']}"
-        figures["corpus"] = Manifest.read(given.data).corpus_fingerprint
+        figures |= {"data": given.data, "corpus": Manifest.read(given.data).corpus_fingerprint}
         masks = settings.override(PretrainConfig(), given.set).masking
         figures["masking"] = settings.to_dict(masks)
         outputs.write_json(given.output, figures)
@@ -178,6 +179,13 @@ def test_an_evaluation_may_be_added_and_its_masks_changed(
             fake_commands.calls = []
             assert sweep.main(options(out, tiny_records, **changes), fake_commands) == 0
             assert [call.split()[0] for call in fake_commands.calls] == ["evaluate"] * evaluations
+    other = str(tmp_path / "heldout")  # the same corpus elsewhere may be another part of it
+    shutil.copytree(tiny_records, other)
+    fake_commands.calls = []
+    assert (
+        sweep.main(options(out, tiny_records, **changes | {"heldout": other}), fake_commands) == 0
+    )
+    assert len(fake_commands.calls) == 2
     path = RunDir(str(out / "model.sharing-all_seed-0")).evaluation_path("sweep")
     assert outputs.read_json(path)["masking"]["max_ngram"] == 1
 
@@ -264,10 +272,14 @@ def test_another_sweep_in_the_folder_is_refused(
         {"set": ("loop.steps=20",)},
         {"budget": "steps:9"},
         {"experiment": "laptop"},
-        {"set": ("evaluation.every=10",), "heldout": tiny_records},
     ):
         with pytest.raises(InputError, match=f"another sweep.*{next(iter(changes))}"):
             sweep.main(options(out, tiny_records, **changes), fake_commands)
+    in_training, each = {"set": ("evaluation.every=10",)}, tmp_path / "each"
+    sweep.main(options(each, tiny_records, **in_training), fake_commands)
+    with pytest.raises(InputError, match="another sweep.*heldout"):
+        wanted = options(each, tiny_records, heldout=tiny_records, **in_training)
+        sweep.main(wanted, fake_commands)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").touch()
     with pytest.raises(InputError, match="--output must name a new or empty folder"):

@@ -77,7 +77,7 @@ def test_scores_are_those_of_one_mask_at_a_time(model, tokenizer, cores, monkeyp
     starts = [tokenizer.is_word_start[list(ids)] for ids in sentences]
     assert any((~each).any() for each in starts)  # words of several pieces
     assert len(set(map(len, sentences))) < len(set(sentences))
-    scores = Scorer(model, tokenizer, cores, max_positions=20)(sentences)
+    scores = Scorer(model, tokenizer, cores, positions_per_batch=20)(sentences)
     for ids in sentences:
         expected = [one_at_a_time(model, tokenizer, list(ids), rest) for rest in (False, True)]
         np.testing.assert_allclose(scores[ids], expected, rtol=1e-4)
