@@ -30,7 +30,7 @@ import tf_keras
 
 from albert_tf.models.checkpoints import weights_fingerprint
 from albert_tf.models.encoder import AlbertEncoder, load_encoder
-from albert_tf.runtime import commands, devices, outputs, settings
+from albert_tf.runtime import commands, devices, outputs
 from albert_tf.runtime.bounds import POSITIVE, one_of
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
@@ -41,7 +41,7 @@ from albert_tf.tasks.predictor import task_of
 from albert_tf.tasks.regressor import SquaredError
 from albert_tf.tasks.task_model import TaskModel
 from albert_tf.tasks.tokens.features import featurize_tokens
-from finetuning.datasets import OWN, TASKS, reading_of
+from finetuning.datasets import OWN, TASKS, TRAINED, reading_of, trained_task
 from finetuning.datasets.task import Data, Task, source_of
 from finetuning.datasets.token_files import text_key_of
 from finetuning.reporting import comparison
@@ -65,7 +65,7 @@ class DistillOptions(commands.CommandOptions):
     """The command line of `finetuning.distill`."""
 
     teacher: str = commands.option("the fine-tuned run to distill")
-    task: str = commands.option("the teacher's task: " + ", ".join(TASKS))
+    task: str = commands.option("the teacher's task: " + ", ".join(TRAINED))
     output: str = commands.option("the folder for teacher/, student/ and control/")
     data_dir: str | None = commands.option("the folder of the task's files", None)
     tfds: bool = commands.option("read the dataset prepared by TFDS; nothing is downloaded", False)
@@ -266,8 +266,7 @@ class _Distillation:
 
 
 def _check(options: DistillOptions) -> None:
-    if options.task not in TASKS:
-        raise InputError(f"--task: {settings.unknown_key(options.task, TASKS, 'task')}")
+    trained_task(options.task, "--task")
     if (options.student is None) == (options.student_layers is None):
         raise InputError(
             "pass either --student or --student_layers. Received: "

@@ -50,7 +50,7 @@ from albert_tf.runtime.bounds import POSITIVE
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.kinds import KINDS
-from finetuning.datasets import TASKS
+from finetuning.datasets import TASKS, TRAINED, trained_task
 from finetuning.datasets.task import Data, Reading, Source
 from finetuning.datasets.task_folders import task_folder
 from finetuning.reporting import bag_of_words, part_scores
@@ -70,7 +70,7 @@ class TableOptions(commands.CommandOptions):
         "comma-separated globs of pretraining runs, names of included models, random:RUN or "
         "bag-of-words; may be repeated"
     )
-    tasks: str = commands.option("comma-separated: " + ", ".join(TASKS))
+    tasks: str = commands.option("comma-separated: " + ", ".join(TRAINED))
     data_dir: str = commands.option(
         "a folder with a subfolder for each task; for a single task also the folder of its files"
     )
@@ -333,8 +333,7 @@ def _tasks(options: TableOptions) -> list[str]:
     names = options.tasks
     tasks = [name for name in names.split(",") if name]
     for name in tasks:
-        if name not in TASKS:
-            raise InputError(f"--tasks: {settings.unknown_key(name, TASKS, 'task')}")
+        trained_task(name, "--tasks")
     if not tasks:
         raise InputError(f"--tasks must name at least one task. Received: {json.dumps(names)}.")
     if options.from_mnli and "mnli" not in tasks:

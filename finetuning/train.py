@@ -21,12 +21,12 @@ import os
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from albert_tf.runtime import commands, devices, outputs, settings
+from albert_tf.runtime import commands, devices, outputs
 from albert_tf.runtime.bounds import POSITIVE
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.kinds import KINDS
-from finetuning.datasets import OWN, TASKS
+from finetuning.datasets import OWN, TRAINED, trained_task
 from finetuning.datasets.task import Reading, Task, source_of
 from finetuning.reporting import report
 from finetuning.training.finetuner import Finetuner, TrainingSource
@@ -38,7 +38,7 @@ from finetuning.training.starting_point import StartingPoint, resolve
 class FinetuneOptions(commands.CommandOptions):
     """The command line of `finetuning.train`."""
 
-    task: str = commands.option("the task: " + ", ".join(TASKS))
+    task: str = commands.option("the task: " + ", ".join(TRAINED))
     run_dir: str = commands.option("the run's folder")
     data_dir: str | None = commands.option(
         "the folder of the task's files; with --tfds, of TFDS's datasets", None
@@ -94,11 +94,9 @@ class FinetuneOptions(commands.CommandOptions):
 
 def main(options: FinetuneOptions, open_run: Callable[[str], RunDir] = RunDir) -> None:
     """Fine-tune as `options` describe; `open_run` makes the folder of each run."""
-    if options.task not in TASKS:
-        raise InputError(f"--task: {settings.unknown_key(options.task, TASKS, 'task')}")
+    task = trained_task(options.task, "--task")
     if options.cache_dir:
         outputs.require_folder(options.cache_dir, "--cache_dir")
-    task = TASKS[options.task]
     source = source_of(options.data_dir, options.tfds, _reading(options))
     require_settings(KINDS[task.kind].task, options.set)
     recipe = recipe_of(task, options)

@@ -25,6 +25,24 @@ OWN: dict[str, Task] = {
     "token_classification": TokenClassification(),
 }
 TASKS: dict[str, Task] = {**GLUE, **SQUAD, **RACE, "swag": Swag(), **OWN}
+# The tasks with a training part.
+TRAINED = {name: task for name, task in TASKS.items() if name != "ax"}
+
+
+def trained_task(name: str, flag: str) -> Task:
+    """Return the task `name` of `flag`, such as "--task".
+
+    Raises:
+      InputError: the name is unknown, or the task has no training part.
+    """
+    if name == "ax":
+        raise InputError(
+            f"{flag}: ax has no training part. Fine-tune on mnli, then pass --task=ax to "
+            "finetuning.predict."
+        )
+    if name not in TRAINED:
+        raise InputError(f"{flag}: {settings.unknown_key(name, TRAINED, 'task')}")
+    return TRAINED[name]
 
 
 def task_name(run_dir: str, given: str | None) -> str:

@@ -326,6 +326,8 @@ def test_mistakes(runs: pathlib.Path, tmp_path: pathlib.Path):
         table.main(of())
     with pytest.raises(InputError, match="unknown task `colla`. Did you mean cola"):
         table.main(of(tasks="colla"))
+    with pytest.raises(InputError, match="--tasks: ax has no training part. Fine-tune on mnli"):
+        table.main(of(tasks="mnli,ax"))
     with pytest.raises(InputError, match="--baseline must be a complete pretraining run"):
         table.main(of(baseline=str(tmp_path)))
     with pytest.raises(InputError, match="--output must be a folder. Received: .*, a file"):
