@@ -25,7 +25,7 @@ import numpy as np
 
 from albert_tf import info
 from albert_tf.runtime import commands, outputs, settings
-from albert_tf.runtime.bounds import at_least, one_of
+from albert_tf.runtime.bounds import POSITIVE, at_least, one_of
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.features import Features
@@ -50,11 +50,11 @@ class EnsembleOptions(commands.CommandOptions):
         "best (on the dev set) or all", "best"
     )
     max_members: Annotated[int, at_least(2)] = commands.option(
-        "members at most; the paper used 6 to 17", 17
+        "the maximum number of members; the paper used 6 to 17", 17
     )
     part: str | None = commands.option("also predict this part, such as test", None)
     submission: str | None = commands.option("with --part: write the leaderboard's file here", None)
-    batch_size: int = commands.option("examples per batch", 32)
+    batch_size: Annotated[int, POSITIVE] = commands.option("examples per batch", 32)
     dry_run: bool = commands.option("print the runs, but average nothing", False)
 
 
@@ -193,7 +193,8 @@ class _Members:
 
 def _paths(options: EnsembleOptions) -> list[str]:
     found = [path for pattern in options.runs for path in sorted(glob.glob(pattern))]
-    runs = [path for path in found if RunDir(path).is_complete]
+    # A run that several patterns match counts once.
+    runs = list(dict.fromkeys(os.path.normpath(p) for p in found if RunDir(p).is_complete))
     if len(runs) < 2:
         raise InputNotFoundError(
             f"--runs must match at least two complete runs. Received: {', '.join(options.runs)}, "

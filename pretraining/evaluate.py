@@ -119,6 +119,7 @@ def main(options: EvaluateOptions, make_strategy: Callable[..., Any] = devices.s
         print(f"{run.path} ({size}) on {' and '.join(asked)}")
         return
     note_unfinished(run.path)
+    checkpoint = os.path.basename(latest_checkpoint(run.path))  # a run may save others meanwhile
     with strategy.scope():
         model = load_pretrainer(run.path)
     results: dict[str, dict[str, Any]] = {}
@@ -136,7 +137,7 @@ def main(options: EvaluateOptions, make_strategy: Callable[..., Any] = devices.s
     if devices.is_chief(strategy):  # only one of several workers prints and writes
         for source, figures in results.items():
             print(f"{options.run_dir} on {source}:{_report(figures)}")
-            figures["checkpoint"] = os.path.basename(latest_checkpoint(run.path))
+            figures["checkpoint"] = checkpoint
         _write(results, run if is_run else None, options.output)
 
 

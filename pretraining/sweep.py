@@ -99,6 +99,8 @@ class Sweep:
         self._path = os.path.join(options.output, "sweep.json")
         same = {key: getattr(options, key) for key in ("group", "experiment", "budget", "data")}
         in_training = any(member.tree().evaluation.every for member in self.configurations)
+        if in_training and not options.heldout:
+            raise InputError("`evaluation.every` requires --heldout: pass it, or set 0.")
         same["heldout"] = options.heldout if in_training else None  # else it may be added later
         self._state: dict[str, Any] = same | {"set": list(options.set), "steps": {}}
         self._require_distinct_members()
@@ -223,7 +225,8 @@ class Sweep:
         options = self.options
         flags = [f"--experiment={member.experiment}", f"--data={options.data}"]
         flags += [f"--run_dir={run.path}", *options.devices]
-        if options.heldout and member.tree().evaluation.every:
+        config = settings.override(member.tree(), assignments)
+        if options.heldout and config.evaluation.every:
             flags.append(f"--heldout={options.heldout}")
         flags += [f"--set={text}" for text in (*member.assignments, *assignments)]
         self._run_command("pretraining.train", *flags)
@@ -266,7 +269,9 @@ def call(module: str, *flags: str) -> None:
     Raises:
       MemberError: the command failed, after printing its own error.
     """
-    process = subprocess.Popen([sys.executable, "-m", module, *flags])
+    # In a group of its own, the command does not get Ctrl-C itself: a second signal would end it
+    # at once.
+    process = subprocess.Popen([sys.executable, "-m", module, *flags], process_group=0)
     try:
         status = process.wait()
     except BaseException:  # this process is ending; so must the command, after saving

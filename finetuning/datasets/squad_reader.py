@@ -148,7 +148,7 @@ def _of_squad(content: Any, allow_empty: bool) -> Iterator[SpanExample]:
                 )
                 question = _text(row, "question", location, allow_empty)
                 name = _text(row, "id", location)
-                is_impossible = bool(row.get("is_impossible", False))
+                is_impossible = _get(row, "is_impossible", bool, location, False)
                 yield _example(question, context, name, answers, is_impossible)
 
 

@@ -209,12 +209,13 @@ def read_spans(
 
     Raises:
       InputError: a line is not such an object, or its spans overlap or lie outside the text, or the
-        `text` or `word` of a span is not in its place.
+        `text` or `word` of a span is not in its place, or there are no texts.
     """
     inexact: list[str] = []  # descriptions of spans with white space or a part of a word
     text_key = text_key_of(reading.text_column)
     is_default = reading.label_column == "label" or reading.label_column.isdecimal()
     keys = _SPANS if is_default else (reading.label_column,)
+    location = None
     for number, line in lines_of(path):
         if not line.strip():
             continue
@@ -230,6 +231,8 @@ def read_spans(
         found = next((row[key] for key in keys if key in row), None)
         spans = None if found is None else _spans(found, text, location, inexact)
         yield location, TokenExample(text, None, spans)
+    if location is None:
+        raise InputError(f"{path} holds no texts. Write a JSON object on each line.")
     if inexact:
         print(
             f"note: {inexact[0]}, the first of {len(inexact):,} spans that begin or end with white "

@@ -48,23 +48,27 @@ def result_of(
 
 
 def _predict(data: Data, dev: Sequence[TextExample], metric: str) -> list[Prediction]:
+    from sklearn.dummy import DummyClassifier, DummyRegressor
     from sklearn.linear_model import LogisticRegression, Ridge
     from sklearn.metrics import make_scorer
     from sklearn.model_selection import GridSearchCV, KFold
 
     train, test = _features(data.train, dev)
     labels = np.array([example.label for example in data.train])
-    folds = KFold(min(5, len(labels)), shuffle=True, random_state=0)
+    folds = KFold(max(2, min(5, len(labels))), shuffle=True, random_state=0)
+    is_constant = len(set(labels.tolist())) == 1  # nothing to fit
     if data.task.kind == "regressor":
         search = GridSearchCV(Ridge(), {"alpha": REGULARIZATIONS}, cv=folds)
-        return [{"score": float(score)} for score in search.fit(train, labels).predict(test)]
+        model = DummyRegressor() if is_constant else search
+        return [{"score": float(score)} for score in model.fit(train, labels).predict(test)]
     scorer = make_scorer(metrics.METRICS[metric])
-    model, grid = LogisticRegression(max_iter=1000), {"C": REGULARIZATIONS}
+    logistic, grid = LogisticRegression(max_iter=1000), {"C": REGULARIZATIONS}
     # A fold without one of two labels cannot be fitted: it is as bad for every C.
-    search = GridSearchCV(model, grid, scoring=scorer, cv=folds, error_score=0.0)
-    search.fit(train, labels.astype(int))
+    search = GridSearchCV(logistic, grid, scoring=scorer, cv=folds, error_score=0.0)
+    model = DummyClassifier() if is_constant else search
+    model.fit(train, labels.astype(int))
     probabilities = np.zeros([len(dev), len(data.task.labels)])
-    probabilities[:, search.classes_] = search.predict_proba(test)
+    probabilities[:, model.classes_] = model.predict_proba(test)
     names = data.task.labels
     return [
         {"label": names[row.argmax()], "probabilities": dict(zip(names, row.tolist(), strict=True))}

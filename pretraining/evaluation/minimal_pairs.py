@@ -12,6 +12,7 @@ import glob
 import gzip
 import json
 import os
+import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -71,10 +72,24 @@ def read_minimal_pairs(folder: str) -> list[MinimalPair]:
             f"--minimal_pairs={folder} has no .jsonl or .jsonl.gz file. Pass the folder with the "
             "minimal pairs."
         )
-    return [pair for path in files for pair in _read_file(path)]
+    pairs = [pair for path in files for pair in _read_file(path)]
+    if not pairs:
+        raise InputError(f"--minimal_pairs={folder}: its {len(files)} file(s) hold no pairs.")
+    return pairs
 
 
 def _read_file(path: str) -> Iterator[MinimalPair]:
+    try:
+        yield from _pairs_of(path)
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} must be UTF-8: {error}. Convert the file.") from None
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise InputError(
+            f"{path} must be a complete gzip file: {error}. Download it again."
+        ) from None
+
+
+def _pairs_of(path: str) -> Iterator[MinimalPair]:
     name = os.path.basename(path).partition(".jsonl")[0]
     opener = gzip.open if path.endswith(".gz") else open
     with reading(path), opener(path, "rt", encoding="utf-8") as file:

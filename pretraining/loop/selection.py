@@ -40,11 +40,11 @@ class Selection(BestWeights):
         run: RunDir,
         writes: RunDir,
     ) -> None:
-        evaluation, folder = config.evaluation, os.path.join(writes.best_path, "checkpoints")
+        evaluation = config.evaluation
         super().__init__(
             tf.train.Checkpoint(model=model),
-            folder,
-            folder,
+            os.path.join(run.best_path, "checkpoints"),
+            os.path.join(writes.best_path, "checkpoints"),
             HELDOUT + evaluation.metric,
             evaluation.metric.startswith("loss/"),
             evaluation.patience,

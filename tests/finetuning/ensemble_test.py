@@ -48,6 +48,14 @@ def race(start: str, tmp_path: pathlib.Path) -> Source:
     return source
 
 
+def test_a_run_counts_once(race: Source, tmp_path: pathlib.Path, capsys):
+    runs = (str(tmp_path / "runs" / "*"), str(tmp_path / "runs" / "1"), str(tmp_path / "runs/2/"))
+    main(EnsembleOptions(runs, str(tmp_path / "out"), race.data_dir, dry_run=True))
+    assert capsys.readouterr().out.splitlines() == [str(tmp_path / "runs" / n) for n in "12"]
+    with pytest.raises(InputError, match="at least two complete runs"):
+        main(EnsembleOptions(runs[1:2] * 2, str(tmp_path / "out"), race.data_dir))
+
+
 @pytest.mark.slow
 def test_an_ensemble_of_multiple_choice(race: Source, tmp_path: pathlib.Path):
     output, runs = tmp_path / "both", (str(tmp_path / "runs" / "*"),)

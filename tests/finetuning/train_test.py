@@ -287,6 +287,7 @@ def test_the_paper_s_recipe_gives_way_to_the_user(start: str):
     values = TrainingConfig(steps=5336, warmup_fraction=paper["training.warmup_fraction"])
     assert Plan.of(values, 8551).warmup_steps == 320
     assert "training.steps" not in recipe("training.epochs=2")
+    assert "training.steps" not in recipe(" training.epochs = 2")
     assert recipe(name="none") == {}
     with pytest.raises(InputError, match="--recipe must be paper or none"):
         recipe(name="google")

@@ -47,7 +47,9 @@ class Commands:
         if any(text in name for text in self.failing):
             raise sweep.MemberError("pretraining.train ended with status 1")
         if is_training:
-            self.train(run, settings.override(experiment(given.experiment), given.set))
+            config = settings.override(experiment(given.experiment), given.set)
+            assert bool(given.heldout) == bool(config.evaluation.every)  # as the real one requires
+            self.train(run, config)
         else:
             self.evaluate(run, given)
 
@@ -276,10 +278,13 @@ def test_another_sweep_in_the_folder_is_refused(
         with pytest.raises(InputError, match=f"another sweep.*{next(iter(changes))}"):
             sweep.main(options(out, tiny_records, **changes), fake_commands)
     in_training, each = {"set": ("evaluation.every=10",)}, tmp_path / "each"
-    sweep.main(options(each, tiny_records, **in_training), fake_commands)
+    with pytest.raises(InputError, match="`evaluation.every` requires --heldout"):
+        sweep.main(options(each, tiny_records, **in_training), fake_commands)
+    timed = in_training | {"budget": "seconds:10"}  # timing does not evaluate
+    sweep.main(options(each, tiny_records, heldout=tiny_records, **timed), fake_commands)
+    other = shutil.copytree(tiny_records, tmp_path / "other")
     with pytest.raises(InputError, match="another sweep.*heldout"):
-        wanted = options(each, tiny_records, heldout=tiny_records, **in_training)
-        sweep.main(wanted, fake_commands)
+        sweep.main(options(each, tiny_records, heldout=str(other), **timed), fake_commands)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").touch()
     with pytest.raises(InputError, match="--output must name a new or empty folder"):
@@ -337,7 +342,8 @@ def test_a_command_ends_with_the_sweep(monkeypatch: pytest.MonkeyPatch):
     events: list[str] = []
 
     class Process:
-        def __init__(self, command: list[str]) -> None:
+        def __init__(self, command: list[str], process_group: int) -> None:
+            assert process_group == 0  # Ctrl-C reaches the sweep alone, which passes it on once
             events.append(command[-2])
 
         def wait(self) -> int:

@@ -20,11 +20,13 @@ from tensorflow_serving.config import model_server_config_pb2
 from albert_tf.export import __main__ as program
 from albert_tf.export import serving, signatures
 from albert_tf.export.modules.classifier import ClassifierModule
+from albert_tf.export.modules.multiple_choice import MultipleChoiceModule
 from albert_tf.export.modules.span import SpanModule
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.classifier import ClassifierTask
 from albert_tf.tasks.kinds import KINDS
+from albert_tf.tasks.multiple_choice import MultipleChoiceTask
 from albert_tf.tasks.spans.model import SpanTask
 
 
@@ -66,6 +68,23 @@ def test_classify_is_warmed_up_by_examples(tiny, small_tokenizer, tmp_path):
     (classify,) = [r for r in requests if r.model_spec.signature_name == "classify"]
     outputs = signatures["classify"](tf.constant(tf.make_ndarray(classify.inputs["inputs"])))
     assert outputs["scores"].shape == (1, 2)
+
+
+def test_every_signature_of_multiple_choice_answers_its_warm_up(tiny, small_tokenizer, tmp_path):
+    task = MultipleChoiceTask(seq_length=16)
+    encoder = AlbertEncoder(tiny.replace(num_layers=1))
+    model = KINDS[task.kind].model(encoder, task).create_weights()
+    signatures = MultipleChoiceModule(model, small_tokenizer).signatures()
+    serving.write_warm_up(str(tmp_path), signatures, small_tokenizer, 16)
+    answered = set()
+    for record in tf.data.TFRecordDataset(str(tmp_path / serving.WARM_UP)).as_numpy_iterator():
+        request = prediction_log_pb2.PredictionLog.FromString(record).predict_log.request
+        values = {name: tf.make_ndarray(proto) for name, proto in request.inputs.items()}
+        function = signatures[name := request.model_spec.signature_name]
+        outputs = function(*(tf.constant(values[s.name]) for s in function.input_signature))
+        assert outputs["choice"].shape == [1]
+        answered.add(name)
+    assert answered == set(signatures) == {"serving_default", "padded", "tokens"}
 
 
 def test_a_name_that_no_server_takes(pretrained, tmp_path):

@@ -87,6 +87,7 @@ def test_an_answer_out_of_place_is_left_out_of_training_and_counted(tmp_path, ca
         ),
         (content(question("q1", [(0, "Anna")], question="")), ("`question` is empty", "qas[0]")),
         (content(question("q1", [("0", "Anna")])), ("qas[0]", "'0'")),
+        (content(question("q1", is_impossible="false")), ("`is_impossible` 'false'", "qas[0]")),
         (content({"id": "q1"}), ("data[0].paragraphs[0].qas[0]", "no `question`")),
         ({"data": [{"title": "x"}]}, ("no `paragraphs` at data[0]",)),
         ({"data": [{"paragraphs": ["x"]}]}, ("'x' at data[0].paragraphs[0]",)),

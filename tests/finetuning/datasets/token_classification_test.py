@@ -177,6 +177,7 @@ def test_spans_that_are_not_whole_words_are_counted(tmp_path, capsys):
         ("conll", "a B_A\nb O\n", "train.conll:1: tags must have their prefix in front.*'B_A'"),
         ("conll", "a O\n", "must hold labeled spans. Received: none"),
         ("conll", "a\nb\n", "train.conll:1: every token of this part must have a tag"),
+        ("jsonl", "\n", "train.jsonl holds no texts"),
         ("jsonl", '{"text": "a"}', "train.jsonl:1: every text of this part must have a list"),
         ("jsonl", "[]", "train.jsonl:1 must be a JSON object whose key `text`"),
         ("jsonl", '{"text": " ", "entities": []}', "train.jsonl:1 must be a JSON object"),

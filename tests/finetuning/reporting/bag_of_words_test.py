@@ -75,6 +75,15 @@ def test_a_label_that_does_not_occur_has_probability_0():
     assert sum(predictions[0]["probabilities"].values()) == pytest.approx(1)
 
 
+@pytest.mark.parametrize("count", [1, 5])
+def test_a_single_label_is_certain(count):
+    train = [TextExample("apple", None, 1)] * count
+    predictions = bag_of_words._predict(
+        Data(ClassifierTask(("a", "b")), train, {}), [TextExample("pear")], "accuracy"
+    )
+    assert predictions == [{"label": "b", "probabilities": {"a": 0.0, "b": 1.0}}]
+
+
 def test_words_that_decide_for_each_label():
     """Label c never occurs, d always does: their probabilities are constant."""
 

@@ -15,6 +15,7 @@ from albert_tf.tasks.features import Features
 from albert_tf.tasks.spans.model import SpanModel, SpanTask
 from finetuning.datasets import TASKS
 from finetuning.datasets.task import Source
+from finetuning.training.batches import training_batches
 from finetuning.training.config import FinetuneConfig, Plan, TrainingConfig
 from finetuning.training.fit import compiled, fine_tune
 from finetuning.training.layer_rates import LayerwiseAdamW
@@ -91,13 +92,23 @@ def test_a_run_in_parts_that_was_cut_off_goes_on_to_the_same_weights(
         np.testing.assert_allclose(one, other, atol=1e-6)
 
 
-def test_each_part_has_a_dropout_of_its_own(begin, config):
-    model = begin.model(config)
-    model.compile(LayerwiseAdamW(0.1, factors=[]), model.training_losses())
-    model.accumulation_steps, keys = 2, set()
-    for model._part in (0, 1):
-        keys.add(tuple(model._dropout_key().numpy().tolist()))
-    assert len(keys) == 2
+def test_each_part_has_a_dropout_of_its_own(begin, config, features, monkeypatch):
+    config, keys = changed(config, dropout=0.1, accumulation_steps=2), []
+    plan, strategy = Plan.of(config.training, len(features)), tf.distribute.get_strategy()
+    model = compiled(config, plan, lambda: begin.model(config), strategy)
+    batch = next(iter(training_batches(features, 8, config.seed, 0, 1, False)))
+    keyed = model._keyed
+
+    def recorded(key: tf.Tensor):
+        keys.append(tuple(key.numpy().tolist()))
+        return keyed(key)
+
+    monkeypatch.setattr(model, "_keyed", recorded)
+    for step in (0, 1, 0):
+        model.optimizer.iterations.assign(step)
+        model.train_step(batch)
+    assert len(keys) == 6 and len(set(keys)) == 4
+    assert keys[:2] == keys[4:]
 
 
 @pytest.mark.slow

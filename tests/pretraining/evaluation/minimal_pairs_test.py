@@ -147,6 +147,18 @@ def test_files(tmp_path: pathlib.Path):
         (tmp_path / "plain.jsonl").write_text(json.dumps(record) + "\n\n" + line, encoding="utf-8")
         with pytest.raises(InputError, match=rf"plain\.jsonl:3 must .*{problem}"):
             read_minimal_pairs(str(tmp_path))
+    (tmp_path / "plain.jsonl").write_bytes(b'{"sentence_good": "\xff"}')
+    with pytest.raises(InputError, match=r"plain\.jsonl must be UTF-8"):
+        read_minimal_pairs(str(tmp_path))
+    whole = (tmp_path / "zipped.jsonl.gz").read_bytes()
+    (tmp_path / "plain.jsonl.gz").write_bytes(whole[:-9])
+    (tmp_path / "plain.jsonl").unlink()
+    with pytest.raises(InputError, match=r"plain\.jsonl\.gz must be a complete gzip file"):
+        read_minimal_pairs(str(tmp_path))
+    (tmp_path / "blank").mkdir()
+    (tmp_path / "blank" / "a.jsonl").write_text("\n\n")
+    with pytest.raises(InputError, match=r"blank: its 1 file\(s\) hold no pairs"):
+        read_minimal_pairs(str(tmp_path / "blank"))
     for name, problem in (("README.md", "is not a folder"), ("empty", r"has no \.jsonl")):
         (tmp_path / "empty").mkdir(exist_ok=True)
         with pytest.raises(InputNotFoundError, match=problem):
