@@ -73,7 +73,7 @@ class DistillOptions(commands.CommandOptions):
         "the student is the teacher's block in this many layers", None
     )
     student: str | None = commands.option(
-        "or: the student is this run, converted folder or exported encoder", None
+        "instead of --student_layers: a run, converted folder or exported encoder to train", None
     )
     unfinished: bool = commands.option(
         "accept a run that has not ended and use its last checkpoint", False
@@ -86,7 +86,7 @@ class DistillOptions(commands.CommandOptions):
         "for cross_entropy: the temperature of teacher and student", 2.0
     )
     device: str = commands.option("auto, cpu, gpu or tpu", "auto")
-    tpu: str | None = commands.option("name, grpc address or local", None)
+    tpu: str | None = commands.option("the TPU: its name, its grpc:// address, or local", None)
     dry_run: bool = commands.option("read all data and check the options, but train nothing", False)
     set: tuple[str, ...] = commands.option(
         "key=value of the student's training, as for finetuning.train", ()

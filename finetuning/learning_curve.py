@@ -62,20 +62,24 @@ def curves_of(files: Iterable[str]) -> Curves:
     """
     scores: dict[str, dict[str, dict[int, list[float]]]] = {}
     origins: dict[tuple[str, ...], str] = {}  # the file of each score
-    for path in files:
+    for path in dict.fromkeys(files):
         with open(path, encoding="utf-8", newline="") as file:
             for row in csv.DictReader(file):
                 if row.get("train_examples"):
                     runs = scores.setdefault(f"{row['task']} ({row['metric']}, %)", {})
                     seeds, count = runs.setdefault(row["run"], {}), int(row["train_examples"])
                     score = row["task"], row["run"], row["train_examples"], row.get("seed", "")
-                    if (other := origins.setdefault(score, path)) != path:
+                    value = 100 * float(row[row["metric"]])
+                    values = seeds.setdefault(count, [])
+                    other = origins.setdefault(score, path)
+                    if other != path and not row.get("seed") and values == [value]:
+                        continue  # the bag of words, which several tables may have
+                    if other != path:
                         raise InputError(
                             f"--tables: {other} and {path} both have {row['run']} on {row['task']} "
                             f"with {count:,} training examples and the same seed. Leave one out."
                         )
-                    values = seeds.setdefault(count, [])
-                    values.append(100 * float(row[row["metric"]]))
+                    values.append(value)
     return {
         task: {
             run: [

@@ -46,7 +46,7 @@ from typing import Annotated, Any
 
 from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import commands, outputs, pretrained, settings
-from albert_tf.runtime.bounds import POSITIVE
+from albert_tf.runtime.bounds import POSITIVE, one_of
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.kinds import KINDS
@@ -77,7 +77,7 @@ class TableOptions(commands.CommandOptions):
     output: str = commands.option("the table's folder; an existing one is resumed")
     seeds: Annotated[int, POSITIVE] = commands.option("fine-tunings per run and task", 1)
     max_train_examples: Annotated[int | None, POSITIVE] = commands.option(
-        "the most training examples of each task to use", None
+        "the maximum number of training examples of each task", None
     )
     from_mnli: bool = commands.option(
         f"start {', '.join(_FROM_MNLI)} from the best of the run's MNLI models", False
@@ -86,10 +86,11 @@ class TableOptions(commands.CommandOptions):
         "also score the fine-tuned runs on this part, such as test", None
     )
     baseline: str | None = commands.option(
-        "the run that speeds are relative to; by default the first", None
+        "the run that speeds are relative to; by default the first that has one", None
     )
-    recipe: str = commands.option("paper or none", "paper")
+    recipe: Annotated[str, one_of("paper", "none")] = commands.option("paper or none", "paper")
     device: str = commands.option("as for finetuning.train", "auto")
+    tpu: str | None = commands.option("as for finetuning.train", None)
     dry_run: bool = commands.option("print the fine-tunings, but run none", False)
     set: tuple[str, ...] = commands.option(
         "key=value for every fine-tuning, as for finetuning.train", ()
@@ -260,6 +261,8 @@ def _command(
         f"--device={options.device}",
         f"--cache_dir={os.path.join(options.output, 'features')}",
     ]
+    if options.tpu:
+        command.append(f"--tpu={options.tpu}")
     if options.max_train_examples:
         command.append(f"--max_train_examples={options.max_train_examples}")
     return [*command, *(part for assignment in options.set for part in ("--set", assignment))]

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 from albert_tf.runtime import commands, devices, outputs
-from albert_tf.runtime.bounds import POSITIVE
+from albert_tf.runtime.bounds import POSITIVE, one_of
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.kinds import KINDS
@@ -55,7 +55,7 @@ class FinetuneOptions(commands.CommandOptions):
         "label",
     )
     label_separator: str = commands.option(
-        "for --task=multi_label: the text between several labels in a cell of your own table", ","
+        "for --task=multi_label: the separator of the labels in a cell of your own table", ","
     )
     column_separator: str = commands.option(
         "for --task=token_classification: the separator of CoNLL columns, such as '|' or '\\t'; by "
@@ -65,7 +65,9 @@ class FinetuneOptions(commands.CommandOptions):
     dev_fraction: float = commands.option(
         "the share of the training examples to use as the dev part, if there is none", 0.0
     )
-    max_train_examples: int | None = commands.option("the most training examples to use", None)
+    max_train_examples: int | None = commands.option(
+        "the maximum number of training examples", None
+    )
     init: str | None = commands.option(
         "a run, a converted folder, an exported encoder or the name of an included model; "
         "random:PATH for the same encoder, randomly initialized",
@@ -76,12 +78,14 @@ class FinetuneOptions(commands.CommandOptions):
         "accept a run that has not ended and use its last checkpoint", False
     )
     tokenizer: str | None = commands.option("the vocabulary, if --init has none", None)
-    recipe: str = commands.option("paper, or none for the project's defaults", "paper")
+    recipe: Annotated[str, one_of("paper", "none")] = commands.option(
+        "paper, or none for the project's defaults", "paper"
+    )
     seeds: Annotated[int, POSITIVE] = commands.option(
-        "number of runs, with seeds seed, seed + 1, ...", 1
+        "the number of runs; their seeds are `seed`, `seed` + 1, ...", 1
     )
     device: str = commands.option("auto, cpu, gpu, tpu or multi_worker", "auto")
-    tpu: str | None = commands.option("name, grpc address or local", None)
+    tpu: str | None = commands.option("the TPU: its name, its grpc:// address, or local", None)
     cache_dir: str | None = commands.option("a folder that caches features for later runs", None)
     dry_run: bool = commands.option(
         "read all data; print the numbers of examples and steps, and the resolved configuration",
@@ -158,12 +162,7 @@ def recipe_of(task: Task, options: FinetuneOptions) -> dict[str, Any]:
     """Return the settings of --recipe, without its steps if the user sets the epochs.
 
     The warm-up is a fraction of the steps, so that it fits any number of them.
-
-    Raises:
-      InputError: --recipe is neither paper nor none.
     """
-    if options.recipe not in ("paper", "none"):
-        raise InputError(f"--recipe must be paper or none. Received: {options.recipe!r}.")
     recipe = dict(task.recipe) if options.recipe == "paper" else {}
     if "training.warmup_steps" in recipe:
         warmup = recipe.pop("training.warmup_steps")

@@ -194,12 +194,12 @@ def note_overlap(trained_on: dict[str, Any], records: Records) -> None:
     if trained_on["corpus"] != records.manifest.corpus_fingerprint:
         return
     if "all" in (own["split"], theirs["split"]) or own["split"] == theirs["split"]:
-        print(f"note: the run was trained on documents of {name}: they are not held out.")
+        print(f"note: the training records share documents with {name}: they are not held out.")
     else:  # the documents of a smaller fraction are a subset of those of a larger one
         heldout, training = (own, theirs) if own["split"] == "heldout" else (theirs, own)
         if heldout["heldout_fraction"] > training["heldout_fraction"]:
             print(
-                f"note: the run was trained on some documents of {name}, which has "
+                f"note: the training records share some documents with {name}, which has "
                 f"--heldout_fraction={own['heldout_fraction']}; the run's records have "
                 f"{theirs['heldout_fraction']}."
             )

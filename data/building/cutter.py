@@ -109,7 +109,8 @@ class Cutter:
             pieces_lost=int(pairs.lost.sum()),
             text_bytes=text_bytes,
             replaced_characters=replaced,
-            unknown_pieces=int(np.count_nonzero(ids == self.tokenizer.special.unk)),
+            unknown_pieces=self.dupe_factor
+            * int(np.count_nonzero(ids == self.tokenizer.special.unk)),
         )
         return _sequences(pairs, ids.astype(ids_dtype(self.tokenizer.vocab_size)), numbers), counts
 

@@ -28,7 +28,7 @@ REFERENCE_PREDICTIONS = 20  # the maximum of Google's tool, at any length
 class BuildOptions(commands.CommandOptions):
     """The command line of `data.build`."""
 
-    corpus: str = commands.option("text to read: KIND:WHERE, " + KINDS)
+    corpus: str = commands.option("the text to read, as KIND:WHERE. Kinds: " + KINDS)
     tokenizer: str = commands.option(
         "tokenizer folder, run, included model, spiece.model or vocab.txt"
     )

@@ -1,4 +1,4 @@
-"""Multiple choice of a user's own questions: `train` and `dev` as .tsv, .csv or .jsonl; SWAG."""
+"""Multiple choice of a user's own questions: `train` and `dev` as .tsv, .csv or .jsonl."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence

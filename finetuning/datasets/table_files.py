@@ -25,7 +25,7 @@ from albert_tf.runtime.outputs import new_file
 Records = Iterator[tuple[int, list[Any]]]  # line number from 1, cells
 Rows = Iterator[tuple[str, list[Any]]]  # `file:line`, cells: texts, but for unchecked columns
 _OTHER = {".tsv": (",", ".csv"), ".csv": ("\t", ".tsv")}  # what a file may be by mistake
-_FIRST_ROWS = 5  # that tell whether a file is quoted
+_FIRST_ROWS = 5  # from which quoting is inferred
 _BYTE_ORDER_MARKS = {  # that of UTF-16 in little-endian order begins that of UTF-32
     codecs.BOM_UTF32_LE: "UTF-32",
     codecs.BOM_UTF32_BE: "UTF-32",

@@ -24,8 +24,8 @@ class Reading(Bounded):
         runs of spaces and tabs. A space: runs of spaces.
       dev_fraction: the share of the training examples that serves as the dev part; 0 if the dataset
         has one.
-      max_train_examples: the most training examples to use. None: all.
-      label_separator: in a user's own table, the text between several labels in a cell.
+      max_train_examples: the maximum number of training examples. None: all.
+      label_separator: in a user's own table, the separator of the labels in a cell.
     """
 
     KEY = "--{}"

@@ -24,7 +24,7 @@ from finetuning.datasets.task import Reading
 
 CONLL = (".conll", ".conllu", ".bio", ".txt", ".tsv")
 FORMATS = (*CONLL, ".jsonl")
-_PEEKED_LINES = 100  # that tell the separator and the number of the columns
+_PEEKED_LINES = 100  # from which the separator and the number of columns are inferred
 _LONG_SENTENCE = 100  # tokens; a longer one is due a note if it is the whole file
 _BLANKS = " \t\r\n"  # other white space, such as U+00A0, may be a token or in one
 # What lies between runs of spaces and tabs, or between runs of spaces, by separator.

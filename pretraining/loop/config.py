@@ -52,7 +52,8 @@ class LoopConfig(Bounded):
 
     Attributes:
       accumulation_steps: the number of parts of a replica's batch that are computed one after the
-        other for one update. More parts need less memory and give the same loss curve.
+        other for one update. More parts need less memory and, without dropout, give the same
+        loss curve.
       steps_per_loop: steps inside one `tf.function`. Between loops, training writes metrics and
         reacts to SIGTERM.
       checkpoint_every: in steps; a multiple of `steps_per_loop`.

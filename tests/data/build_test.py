@@ -507,7 +507,16 @@ def test_text_of_another_language_is_told(tmp_path, tiny_tokenizer, capsys):
     )
     assert "of the pieces are unknown" in notes_printed
     counts = Manifest.read(str(tmp_path / "zh")).counts
-    assert 0.4 < counts.unknown_pieces / counts.pieces <= 1
+    assert 0.4 < (share := counts.unknown_pieces / counts.pieces) <= 1
+    notes(
+        capsys,
+        corpus=f"text:{tmp_path}/zh.txt",
+        output=str(out := tmp_path / "10"),
+        **common,
+        dupe_factor=10,
+    )
+    counts = Manifest.read(str(out)).counts
+    assert counts.unknown_pieces / counts.pieces == pytest.approx(share)
     notes_printed = notes(
         capsys, corpus=f"text:{tmp_path}/en.txt", output=str(tmp_path / "en"), **common
     )

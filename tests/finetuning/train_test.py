@@ -289,7 +289,7 @@ def test_the_paper_s_recipe_gives_way_to_the_user(start: str):
     assert "training.steps" not in recipe("training.epochs=2")
     assert "training.steps" not in recipe(" training.epochs = 2")
     assert recipe(name="none") == {}
-    with pytest.raises(InputError, match="--recipe must be paper or none"):
+    with pytest.raises(InputError, match="--recipe must be one of paper, none"):
         recipe(name="google")
 
 

@@ -29,7 +29,7 @@ ARCHITECTURES = {  # kind -> their class
     "token_classifier": _OF_TOKENS,
 }
 _WITHOUT_POOLER = ("span", "token_classifier")
-_PROBLEM_TYPES = {  # kind -> what tells the models of texts apart
+_PROBLEM_TYPES = {  # kind -> Hugging Face's name
     "classifier": "single_label_classification",
     "multi_label": "multi_label_classification",
     "regressor": "regression",
