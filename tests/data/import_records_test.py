@@ -8,6 +8,7 @@ import shutil
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.text.tokenizer import load_tokenizer
@@ -174,6 +175,27 @@ def test_a_damaged_file_is_not_imported(built, imported, tmp_path):
     records = damaged(built("reference"), tmp_path / "copy", "flipped", 3)
     with pytest.raises(InputError, match="--files: .*damaged at record 3"):
         imported(files=f"{records.folder}/*.tfrecord")
+
+
+@pytest.mark.parametrize(
+    ("feature", "value", "words"),
+    [
+        ("next_sentence_labels", 7, "`pair_label` must be from 0 to 1. Received: 7"),
+        ("segment_ids", 5, "`input_type_ids` must be from 0 to 1. Received: 5"),
+        ("input_ids", -5, "`input_word_ids` must be .* Received: -5"),
+        ("masked_lm_positions", SEQ, "`masked_lm_positions` must be from 0 to 31. Received: 32"),
+    ],
+)
+def test_impossible_values_are_refused(built, imported, tmp_path, feature, value, words):
+    (path,) = pathlib.Path(built("reference")).glob("*.tfrecord")
+    with tf.io.TFRecordWriter(str(tmp_path / "wrong.tfrecord")) as writer:
+        for number, record in enumerate(tf.data.TFRecordDataset(str(path)).as_numpy_iterator()):
+            example = tf.train.Example.FromString(record)
+            if number == 1:
+                example.features.feature[feature].int64_list.value[-1] = value
+            writer.write(example.SerializeToString())
+    with pytest.raises(InputError, match=f"--files: {words}"):
+        imported(files=str(tmp_path / "wrong.tfrecord"))
 
 
 @pytest.mark.slow
