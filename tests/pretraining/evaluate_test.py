@@ -150,7 +150,7 @@ def test_fractions_overlap_where_more_is_held_out_than_was(
     records = types.SimpleNamespace(manifest=manifest, folder="there")
     its_build = {"split": trained, "heldout_fraction": its_fraction}
     note_overlap({"corpus": "c", "build": its_build}, cast(Records, records))
-    assert ("trained on some documents of there," in capsys.readouterr().out) == is_noted
+    assert ("share some documents with there," in capsys.readouterr().out) == is_noted
 
 
 def test_what_may_be_set(run: RunDir, tiny_records: str, converted: str):

@@ -5,7 +5,7 @@ import pytest
 from albert_tf.runtime.errors import ConfigError
 from albert_tf.tasks.kinds import KINDS
 from finetuning import distill, table, train
-from finetuning.datasets import TASKS
+from finetuning.datasets import TRAINED
 from finetuning.training.keys import require_settings
 
 
@@ -57,7 +57,7 @@ def test_values_that_cannot_be_set(assignment: str, words: str):
             require_settings(kind.task, (assignment,))
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", TRAINED)
 def test_they_are_checked_before_anything_is_read(name: str):
     unknown = ("training.lr=1e-5",)
     options = train.FinetuneOptions(name, "no run", "no data", init="no encoder", set=unknown)
