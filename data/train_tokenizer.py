@@ -34,7 +34,7 @@ from albert_tf.text.tokenizer import (
     load_tokenizer,
 )
 from albert_tf.training.progress import Progress
-from data.corpora.corpus import corpus_fingerprint, read_documents
+from data.corpora.corpus import NumberedCorpus, corpus_fingerprint, read_documents
 from data.records import locations
 
 # Ids as in the published vocabulary: <pad> 0, <unk> 1, [CLS] 2, [SEP] 3, [MASK] 4, and the
@@ -140,6 +140,7 @@ def train_model(sentences: list[str], options: TrainTokenizerOptions) -> bytes:
 
 def _check(options: TrainTokenizerOptions) -> None:
     locations.require_local(options.output, "--output")
+    NumberedCorpus(options.corpus, options.document_boundary, options.errors, options.data_dir)
     meta = 2 + len(CONTROL_SYMBOLS) + len(USER_DEFINED_SYMBOLS)
     if options.vocab_size <= meta:
         raise InputError(

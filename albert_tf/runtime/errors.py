@@ -44,16 +44,18 @@ class MachineError(OSError):
 
 @contextlib.contextmanager
 def reading(path: str) -> Iterator[None]:
-    """Turn an OSError in the block, which only reads `path`, into a MachineError."""
+    """Turn a disk or permission error in the block, which reads `path`, into a MachineError."""
     try:
         yield
     except (InputError, MachineError):
         raise
-    except OSError as error:
-        if error.errno is None:  # from gzip: the file's content is bad
+    except Exception as error:
+        number = _errno(error)
+        if number is None:  # also from gzip: the file's content is bad
             raise
         raise MachineError(
-            f"{os.fspath(path)!r} cannot be read: {error.strerror}. Pass a readable file."
+            f"{os.fspath(path)!r} cannot be read: {os.strerror(number)}. Make it readable, or pass "
+            "another path."
         ) from None
 
 
@@ -65,9 +67,7 @@ def writing(path: str) -> Iterator[None]:
     except (InputError, MachineError):
         raise
     except Exception as error:
-        number = getattr(error, "errno", None)
-        if number is None:  # TensorFlow's own exceptions contain the system's words
-            number = next((n for n in _MACHINE_ERRNOS if os.strerror(n) in str(error)), None)
+        number = _errno(error)
         if number not in _MACHINE_ERRNOS:
             raise
         remedy = "Free some space" if number in _NO_ROOM else "Pass a writable path"
@@ -75,3 +75,11 @@ def writing(path: str) -> Iterator[None]:
             f"{os.fspath(path)!r} cannot be written: {os.strerror(number)}. {remedy} and run the "
             "same command again."
         ) from None
+
+
+def _errno(error: Exception) -> int | None:
+    """Return the error number; TensorFlow's own exceptions only contain the system's words."""
+    number = getattr(error, "errno", None)
+    if number is not None:
+        return number
+    return next((n for n in _MACHINE_ERRNOS if os.strerror(n) in str(error)), None)

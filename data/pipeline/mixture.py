@@ -61,6 +61,11 @@ class Mixture:
         return mixture
 
     @property
+    def folder(self) -> str:
+        """The folders, for messages."""
+        return ",".join(part.folder for part in self.parts)
+
+    @property
     def manifest(self) -> Manifest:
         """Manifest of the first folder; tokenizer, length, layout and schema are common to all."""
         return self.parts[0].manifest

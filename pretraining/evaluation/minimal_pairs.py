@@ -208,38 +208,40 @@ class Scorer:
 
     def _score(self, ids: np.ndarray, length: int) -> np.ndarray:
         """Return the scores, float64 [N, len(SCORES)], of ids [N, length]."""
-        alone: np.ndarray = np.eye(length, dtype=bool)[None].repeat(
-            len(ids), 0
-        )  # [N, target, position]
-        word = np.cumsum(self._starts[ids], 1)
-        rest = (word[:, :, None] == word[:, None, :]) & np.triu(np.ones([length, length], bool))
-        rest |= alone
-        single = self._masked_scores(ids, alone)
-        differs = (rest != alone).any((1, 2))
-        whole = single.copy()
-        if differs.any():
-            whole[differs] = self._masked_scores(ids[differs], rest[differs])
-        return np.stack([single.sum(1), whole.sum(1)], 1)
+        # A row for each piece of each sentence, its target.
+        sentence, target = np.divmod(np.arange(ids.size, dtype=np.int32), length)
+        rows, position = ids[sentence], np.arange(length)
+        alone = position == target[:, None]
+        word = np.cumsum(self._starts[rows], 1)
+        later = position >= target[:, None]
+        rest = later & (word == np.take_along_axis(word, target[:, None], 1))
+        single = self._masked_scores(rows, alone, target)
+        whole, differs = single.copy(), (rest != alone).any(1)
+        whole[differs] = self._masked_scores(rows[differs], rest[differs], target[differs])
+        return np.stack([single, whole], 1).reshape(-1, length, len(SCORES)).sum(1)
 
-    def _masked_scores(self, ids: np.ndarray, hidden: np.ndarray) -> np.ndarray:
-        """Return the log-probability of each piece, float64 [N, length].
+    def _masked_scores(
+        self, rows: np.ndarray, hidden: np.ndarray, target: np.ndarray
+    ) -> np.ndarray:
+        """Return the log-probability of the piece `target` of each row, float64 [rows].
 
-        For each target, the positions in `hidden`, bool [N, target, position], are masked.
+        The pieces in `hidden`, bool [rows, length] like `rows`, are masked.
         """
-        count, length = ids.shape
-        rows = np.where(hidden, np.int32(self._special.mask), ids[:, None]).reshape(-1, length)
-        edges = [np.full([len(rows), 1], i) for i in (self._special.cls, self._special.sep)]
-        words = np.concatenate([edges[0], rows, edges[1]], 1).astype(np.int32)
-        positions = np.tile(np.arange(1, length + 1, dtype=np.int32), count)
+        count, length = rows.shape
+        masked = np.where(hidden, np.int32(self._special.mask), rows)
+        edges = [np.full([count, 1], i) for i in (self._special.cls, self._special.sep)]
+        words = np.concatenate([edges[0], masked, edges[1]], 1).astype(np.int32)
+        pieces = np.take_along_axis(rows, target[:, None], 1)[:, 0]
+        arrays: tuple[np.ndarray, ...] = words, target + 1, pieces
         size = min(MAX_ROWS, self._positions // (length + 2)) // self._cores * self._cores
         size = max(self._cores, size)
-        answers: np.ndarray = np.empty(len(rows))
-        for start in range(0, len(rows), size):
-            batch = [each[start : start + size] for each in (words, positions, ids.reshape(-1))]
+        answers: np.ndarray = np.empty(count)
+        for start in range(0, count, size):
+            batch = [each[start : start + size] for each in arrays]
             filled = [np.resize(each, (size, *each.shape[1:])) for each in batch]
             values = self._log_probabilities(*map(tf.constant, filled)).numpy()
             answers[start : start + size] = values[: len(batch[0])]
-        return answers.reshape(count, length)
+        return answers
 
 
 def _log_probabilities(model: AlbertPretrainer, cores: int) -> Callable[..., tf.Tensor]:

@@ -11,7 +11,7 @@ import tf_keras
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.optimization import AdamW
 from albert_tf.runtime import devices
-from albert_tf.runtime.errors import InputError, writing
+from albert_tf.runtime.errors import InputError, reading, writing
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.training.checkpoints import Checkpoints
 from albert_tf.training.metrics_log import writable_run
@@ -143,7 +143,7 @@ class _Training:
         # Up to the next multiple, so that a run resumed at any step has the same loops again.
         end = min(loop.steps, self.step - self.step % loop.steps_per_loop + loop.steps_per_loop)
         count, start = end - self.step, time.monotonic()
-        with log.profiled(self.profile):
+        with log.profiled(self.profile), reading(self.records.folder):
             totals, skipped = self.run_steps(self.batches, tf.constant(count))
             sums = {name: float(total) for name, total in totals.items()}
         seconds = time.monotonic() - start

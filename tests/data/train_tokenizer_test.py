@@ -150,6 +150,12 @@ def test_a_dry_run_prints_the_options_and_writes_nothing(options, capsys, tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("change", [{"errors": "ignore"}, {"document_boundary": "line"}])
+def test_a_dry_run_checks_the_options(options, change):
+    with pytest.raises(InputError, match=f"--{next(iter(change))} must be"):
+        train_tokenizer(dataclasses.replace(options, dry_run=True, **change))
+
+
 def test_the_command_line_gives_the_defaults_of_the_paper(corpus):
     argv = ["train_tokenizer", f"--corpus={corpus}", "--output=out", "--set", "lowercase=false"]
     options = commands.parse(TrainTokenizerOptions, argv, "", "")

@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.runtime import devices
-from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.errors import InputError, MachineError
 from albert_tf.runtime.run_dir import RunDir
 from data.pipeline.batches import Records
 from pretraining.experiments import SMOKE
@@ -87,6 +87,17 @@ def stop_at(number: int) -> dict[str, object]:
         return {"loss/mlm": 1.0}
 
     return {"evaluation": lambda model: evaluate}
+
+
+def test_records_that_cannot_be_read_are_named(tiny_records: str, tmp_path: pathlib.Path):
+    """Not the run's folder, although the same block writes it."""
+
+    class Unreadable(StubStep):
+        def __call__(self, batch):
+            raise tf.errors.UnknownError(None, None, "records-00000; Input/output error")
+
+    with pytest.raises(MachineError, match=f"{tiny_records}' cannot be read: Input/output error"):
+        run_in(tmp_path / "run", tiny_records, config_of(tiny_records), Unreadable)
 
 
 class TestStopping:
