@@ -100,7 +100,7 @@ def main(options: EvaluateOptions, make_strategy: Callable[..., Any] = devices.s
     pairs = read_minimal_pairs(options.minimal_pairs) if options.minimal_pairs else []
     require_heads(run.path)
     model_config = load_config(run.path)
-    config = config_of(run, records, options.set) if records else PretrainConfig()
+    config = config_of(run, records, options.set) if records else None
     tokenizer = (
         tokenizer_of_model(run.path, options.tokenizer, model_config.vocab_size) if pairs else None
     )
@@ -123,22 +123,24 @@ def main(options: EvaluateOptions, make_strategy: Callable[..., Any] = devices.s
     with strategy.scope():
         model = load_pretrainer(run.path)
     results: dict[str, dict[str, Any]] = {}
-    if records:
+
+    def keep(source: str, figures: dict[str, Any]) -> None:
+        results[source] = figures | {"checkpoint": checkpoint}
+        if devices.is_chief(strategy):  # only one of several workers prints and writes
+            print(f"{options.run_dir} on {source}:{_report(figures)}", flush=True)
+            _write(results, run if is_run else None, options.output)
+
+    if records and config:
         with records.damage_as_input_error():
             pieces = tokenizer_of(options.data)
             figures = evaluate(model, records, config, options.batch_size, strategy, pieces)
-        figures |= {"data": options.data, "corpus": records.manifest.corpus_fingerprint}
+        figures |= {"data": options.data, "records": records.manifest.identity()}
         if records.manifest.layout == COMPACT:
             figures["masking"] = settings.to_dict(config.masking)
-        results[options.data] = figures
+        keep(options.data, figures)
     if tokenizer:
         figures = evaluate_minimal_pairs(model, tokenizer, pairs, strategy)
-        results[options.minimal_pairs] = figures | {"minimal_pairs": options.minimal_pairs}
-    if devices.is_chief(strategy):  # only one of several workers prints and writes
-        for source, figures in results.items():
-            print(f"{options.run_dir} on {source}:{_report(figures)}")
-            figures["checkpoint"] = checkpoint
-        _write(results, run if is_run else None, options.output)
+        keep(options.minimal_pairs, figures | {"minimal_pairs": options.minimal_pairs})
 
 
 def _report(figures: dict[str, Any]) -> str:
@@ -185,6 +187,11 @@ def config_of(run: RunDir, records: Records, assignments: tuple[str, ...] = ()) 
                 f"objective.pair=NAME. Received: {assignment!r}."
             )
     check_records(run, config.model, records)
+    if records.manifest.layout != COMPACT and any(a.startswith("masking.") for a in assignments):
+        raise InputError(
+            "--set masking.KEY requires records of the compact layout, because those of "
+            f"{records.folder} are already masked. Leave it out."
+        )
     return settings.override(config, assignments)
 
 
@@ -235,9 +242,10 @@ def report(result: dict[str, Any]) -> str:
     if "bits_per_character/mlm" in result:
         lines[0] += f", {result['bits_per_character/mlm']:.3f} bits per masked character"
     if masking := result.get("masking"):
-        lines[0] += (
-            f"; masks: {masking['rate']:.0%} of the pieces, n-grams of up to {masking['max_ngram']}"
-            + " whole words" * masking["whole_words"]
+        unit = "words" if masking["whole_words"] else "pieces"
+        longest = masking["max_ngram"]
+        lines[0] += f"; masks: {masking['rate']:.0%} of the pieces, " + (
+            f"n-grams of up to {longest} {unit}" if longest > 1 else f"single {unit}"
         )
     lines.append(f"{'':<24}  {'accuracy':^16}  {'chance':>6}  {'count':>11}")
     for label, (name, key) in ROWS.items():

@@ -246,7 +246,7 @@ GROUPS = {
         {str(layers): Row(XXLARGE, f"model.num_layers={layers} {DROPOUT}") for layers in (12, 24)},
     ),
     "masking-rate": Group(
-        "percent of pieces predicted (ours; the reference predicts 20)",
+        "percent of pieces predicted (ours; the reference predicts 15 percent, at most 20 pieces)",
         {
             str(percent): Row(BASE, f"masking.rate={percent / 100} masking.max_predictions=0")
             for percent in (10, 15, 20, 30, 40)

@@ -10,7 +10,8 @@ Each member is a run folder OUTPUT/NAME_seed-N. `pretraining.train` trains it, a
 regardless of its own. Each command is a separate process, so that its memory is freed. A rerun
 skips finished members and resumes interrupted ones; seeds, values of the grid and --heldout may be
 added. If a member fails, the sweep reports it, trains the others and exits with status 2. OUTPUT
-gets results.csv with a row per member, and results.png; the table has means over the seeds.
+gets results.csv with a row per member of this command, and results.png; the table has means over
+the seeds.
 
 --group trains the rows of a group of `pretraining.experiments`. With --experiment, the changes of
 each row are applied to that experiment instead of the paper's model.
@@ -73,18 +74,22 @@ def main(options: SweepOptions, run_command: Callable[..., None] | None = None) 
     for member in sweep.configurations:
         with contextlib.suppress(MemberError):  # reported when the member is trained
             sweep.time(member)
-    results: list[Result] = []
+    members = [(m, n) for n in range(options.seeds) for m in sweep.configurations]
+    results: dict[str, Result] = {}
     failures = []
-    for number, member in itertools.product(range(options.seeds), sweep.configurations):
-        run = sweep.run_dir(member, number)
-        print(f"== {run.path}", flush=True)
+    # Finished members first, so that results.csv always has them.
+    for member, number in sorted(members, key=lambda each: not sweep.run_dir(*each).is_complete):
+        path = sweep.run_dir(member, number).path
+        print(f"== {path}", flush=True)
         try:
-            results.append(sweep.run(member, number))
+            results[path] = sweep.run(member, number)
         except MemberError as error:
-            failures.append(f"failed: {run.path}: {error}")
-        write_csv(os.path.join(options.output, "results.csv"), results)
+            failures.append(f"failed: {path}: {error}")
+            continue
+        in_order = [results[p] for p in (sweep.run_dir(*m).path for m in members) if p in results]
+        write_csv(os.path.join(options.output, "results.csv"), in_order)
     if results:
-        print(compare(results, os.path.join(options.output, "results.png")))
+        print(compare(in_order, os.path.join(options.output, "results.png")))
     print("\n".join(failures), file=sys.stderr, end="\n" if failures else "")
     return commands.USAGE_ERROR if failures else 0
 
@@ -94,7 +99,8 @@ class Sweep:
 
     def __init__(self, options: SweepOptions, run_command: Callable[..., None]) -> None:
         self._run_command = run_command
-        self.options, self.manifest = options, Mixture.open(options.data).manifest
+        self.options, records = options, Mixture.open(options.data)
+        self.manifest = records.manifest
         self.configurations = configurations(options)
         self._path = os.path.join(options.output, "sweep.json")
         same = {key: getattr(options, key) for key in ("group", "experiment", "budget", "data")}
@@ -102,12 +108,13 @@ class Sweep:
         if in_training and not options.heldout:
             raise InputError("`evaluation.every` requires --heldout: pass it, or set 0.")
         same["heldout"] = options.heldout if in_training else None  # else it may be added later
+        same["records"] = [part.manifest.identity() for part in records.parts]
         self._state: dict[str, Any] = same | {"set": list(options.set), "steps": {}}
         self._require_distinct_members()
         masks = settings.override(PretrainConfig(), options.heldout_set).masking
         self._masks = settings.to_dict(masks)
         if options.heldout:
-            Manifest.read(options.heldout)  # else it fails only after hours
+            self._check_heldout(Manifest.read(options.heldout))  # else it fails only after hours
         if not os.path.isfile(self._path):
             outputs.require_new(options.output)
             return
@@ -128,6 +135,24 @@ class Sweep:
                     "configuration. Omit one, or train each on its own --data with "
                     "pretraining.train."
                 )
+
+    def _check_heldout(self, heldout: Manifest) -> None:
+        if heldout.tokenizer_fingerprint != self.manifest.tokenizer_fingerprint:
+            raise InputError(
+                f"--heldout={self.options.heldout} must have the tokenizer of "
+                f"--data={self.options.data}. Rebuild one of them."
+            )
+        longest = min(self.config(member).model.max_positions for member in self.configurations)
+        if heldout.seq_length > longest:
+            raise InputError(
+                f"--heldout={self.options.heldout} must have sequences of at most {longest} "
+                f"pieces, `model.max_positions`. Received: {heldout.seq_length}."
+            )
+        if heldout.layout != COMPACT and self.options.heldout_set:
+            raise InputError(
+                "--heldout_set requires --heldout records of the compact layout, because those of "
+                f"{self.options.heldout} are already masked. Leave it out."
+            )
 
     def begin(self) -> None:
         """Create the folder if it does not exist yet."""
@@ -237,17 +262,18 @@ class Sweep:
         wanted: dict[str, Any] = {
             "checkpoint": f"ckpt-{run.result()['step']}",
             "data": self.options.heldout,
-            "corpus": heldout.corpus_fingerprint,
+            "records": heldout.identity(),
         }
-        if heldout.layout == COMPACT:
-            wanted["masking"] = self._masks
-        if not os.path.isfile(path) or not wanted.items() <= _read(path).items():
-            flags = [f"--set=masking.{key}={value}" for key, value in self._masks.items()]
+        masks = self._masks if heldout.layout == COMPACT else {}
+        if masks:
+            wanted["masking"] = masks
+        if not os.path.isfile(path) or outputs.read_json(path) | wanted != outputs.read_json(path):
+            flags = [f"--set=masking.{key}={value}" for key, value in masks.items()]
             flags += [f"--run_dir={run.path}", f"--data={self.options.heldout}", f"--output={path}"]
             flags += self.options.devices
             self._run_command("pretraining.evaluate", *flags)
-        values = _read(path)
-        return {name: value for name, value in values.items() if isinstance(value, int | float)}
+        figures = outputs.read_json(path)
+        return {name: value for name, value in figures.items() if isinstance(value, int | float)}
 
     def describe(self) -> str:
         """Return a table of the members, their parameters and steps."""
@@ -257,10 +283,6 @@ class Sweep:
             length = "to be timed" if steps is None else f"{steps:,}"
             rows.append((self.run_dir(member, number).path, f"{size:,}", length))
         return info.markdown_table(("run", "parameters", "steps"), rows)
-
-
-def _read(path: str) -> Result:
-    return outputs.read_json(path)
 
 
 def call(module: str, *flags: str) -> None:

@@ -21,7 +21,7 @@ import tensorflow as tf
 
 from albert_tf.models.checkpoints import note_unfinished
 from albert_tf.models.config import AlbertConfig
-from albert_tf.models.pretrainer import AlbertPretrainer, load_pretrainer
+from albert_tf.models.pretrainer import AlbertPretrainer, load_pretrainer, require_heads
 from albert_tf.runtime import commands, devices, pretrained, settings
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.runtime.plots import plot_metrics
@@ -81,6 +81,10 @@ class TrainOptions:
     set: tuple[str, ...] = commands.option(
         "key=value of the experiment, such as loop.steps=500", ()
     )
+
+    def __post_init__(self) -> None:
+        if self.unfinished and not self.init:
+            raise InputError("--unfinished requires --init: pass the run to start from.")
 
 
 def main(
@@ -235,7 +239,7 @@ def check_heldout(heldout: Records, records: Mixture, config: PretrainConfig) ->
                 f"--heldout={heldout.folder} cannot provide `evaluation.metric={metric}`: {error}"
             ) from None
     for part in records.parts:
-        note_overlap(_description(part.manifest), heldout)
+        note_overlap(part.manifest.identity(), heldout)
 
 
 def first_weights(
@@ -251,6 +255,7 @@ def first_weights(
         tokenizers differ. The message names the differing keys.
     """
     init = pretrained.locate(init)
+    require_heads(init)
     RunDir(init).require_ended("--init", unfinished)
     note_unfinished(init)
     model = AlbertConfig.from_json(os.path.join(init, "config.json"))
@@ -286,23 +291,11 @@ def config_of_run(
     """Return the contents of config.json: resolved tree, records, and source of the weights."""
     return settings.to_dict(config) | {
         "records": [
-            _description(part.manifest) | {"weight": weight}
+            part.manifest.identity() | {"weight": weight}
             for part, weight in zip(records.parts, records.weights, strict=True)
         ],
-        "heldout": options.heldout and _description(Manifest.read(options.heldout)),
+        "heldout": options.heldout and Manifest.read(options.heldout).identity(),
         "init": options.init and os.path.normpath(options.init),
-    }
-
-
-def _description(manifest: Manifest) -> dict[str, object]:
-    build = json.loads(manifest.options)
-    build.pop("corpus", None)  # the path of the text; only its content matters
-    return {
-        "seq_length": manifest.seq_length,
-        "num_records": manifest.num_records,
-        "tokenizer": manifest.tokenizer_fingerprint,
-        "corpus": manifest.corpus_fingerprint,
-        "build": build,
     }
 
 

@@ -1,6 +1,6 @@
 """Filling blanks in Python, with the graph that is exported."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import tensorflow as tf
 
@@ -14,9 +14,15 @@ class FillMask:
     """A pretrained model, ready to fill blanks; see `load_fill_mask`."""
 
     def __init__(self, path: str, top_k: int = 5) -> None:
-        self._module = FillMaskModule(load_pretrainer(path), load_tokenizer(path), top_k)
+        model = load_pretrainer(path)
+        if not 1 <= top_k <= model.config.vocab_size:
+            raise InputError(
+                f"top_k must be between 1 and {model.config.vocab_size:,}, the number of pieces. "
+                f"Received: {top_k}."
+            )
+        self._module = FillMaskModule(model, load_tokenizer(path), top_k)
 
-    def __call__(self, texts: Sequence[str]) -> list[list[list[tuple[str, float]]]]:
+    def __call__(self, texts: Iterable[str]) -> list[list[list[tuple[str, float]]]]:
         """Return, for each text and each [MASK] in it, pieces with probabilities, best first.
 
         A piece that begins with U+2581 begins a word. Of a text that is too long for the model, it
@@ -27,7 +33,8 @@ class FillMask:
         """
         if isinstance(texts, str):
             raise InputError(f"texts must be a list of strings. Received: {texts[:80]!r}.")
-        outputs = self._module.serve(tf.constant(list(texts), tf.string))
+        texts = list(texts)
+        outputs = self._module.serve(tf.constant(texts, tf.string))
         pieces, probabilities = (outputs[name].numpy() for name in ("pieces", "probabilities"))
         answers = []
         for text, *row in zip(texts, pieces, probabilities, strict=True):
@@ -52,5 +59,10 @@ def load_fill_mask(path: str, top_k: int = 5) -> FillMask:
     Args:
       path: a pretraining run, a converted folder or the name of an included model.
       top_k: the number of pieces predicted for each mask.
+
+    Raises:
+      InputNotFoundError: there is no model or no vocabulary at `path`.
+      InputError: `path` is an export or a fine-tuned run, which cannot fill blanks, or `top_k` is
+        out of range.
     """
     return FillMask(path, top_k)

@@ -59,6 +59,7 @@ class ConfiguredModel(ConfigMixin, tf_keras.Model):
 
         Raises:
           ConfigError: `preset` is neither an existing path nor a name.
+          InputError: the path has no model of this kind, or none that can be read.
         """
         if os.path.exists(preset) or preset in pretrained.names():
             return cls.load(preset, **kwargs)

@@ -10,7 +10,7 @@ RANDOM = "random:"  # before a path where weights are loaded: the same model, ra
 _PUBLISHED = re.compile(r"albert-(base|large|xlarge|xxlarge)-v[12]")
 _HOW_TO_FETCH = (
     " To fetch the published weights: `hf download albert/{0} --local-dir DIR`, then `python -m "
-    "albert_tf.convert --from=huggingface:DIR --to=artifacts/{0}`, and pass artifacts/{0}."
+    "albert_tf.convert --from=huggingface:DIR --to=artifacts/{0}{1}`, and pass artifacts/{0}."
 )
 _HOW_TO_CONVERT = " Convert another project's checkpoint with `python -m albert_tf.convert` first."
 
@@ -35,9 +35,15 @@ def locate(path: str | os.PathLike[str]) -> str:
     if os.path.exists(path) or os.path.basename(path) != path:
         return path
     if path not in names():
+        # The published v1 folders name an activation other than the one that was trained with.
+        ignore = " --ignore=hidden_act" if path.endswith("-v1") else ""
         raise InputNotFoundError(
             f"no file or folder {path!r} (working directory {os.getcwd()}), and no model of that "
             f"name is included in albert_tf. Included models: {', '.join(names()) or 'none'}."
-            + (_HOW_TO_FETCH.format(path) if _PUBLISHED.fullmatch(path) else _HOW_TO_CONVERT)
+            + (
+                _HOW_TO_FETCH.format(path, ignore)
+                if _PUBLISHED.fullmatch(path)
+                else _HOW_TO_CONVERT
+            )
         )
     return os.path.join(FOLDER, path)

@@ -71,6 +71,18 @@ class Manifest:
         """Number of records in all shards."""
         return sum(self.shards)
 
+    def identity(self) -> dict[str, Any]:
+        """Return what determines the records: the text, the tokenizer and the build's options."""
+        build = json.loads(self.options)
+        build.pop("corpus", None)  # the path of the text; only its content matters
+        return {
+            "seq_length": self.seq_length,
+            "num_records": self.num_records,
+            "tokenizer": self.tokenizer_fingerprint,
+            "corpus": self.corpus_fingerprint,
+            "build": build,
+        }
+
     def describe(self) -> str:
         """Return a description of the records as Markdown."""
         if self.layout == COMPACT:

@@ -86,11 +86,11 @@ class Evaluator:
         `error_over_documents`), `count/x`; for x in sop and nsp also `verdict/x`, and for the probe
         `probe/x`, `standard_error/probe_x` (binomial), `count/probe_x` and `verdict/probe_x`; the
         same under `lengths` for a probe that sees only the number of pieces in each segment.
-        `bits_per_character/mlm` is
-        the loss in bits divided by the number of characters of the masked pieces, which makes
-        vocabularies comparable. `baseline/mlm` is the accuracy of always predicting the most
-        frequent piece, `baseline/pair` that of the most frequent label. `trained_with` is sop, nsp
-        or none.
+        Losses are in nats per masked piece or pair. `bits_per_character/mlm`, which needs the
+        tokenizer, is the MLM loss in bits divided by the number of characters of the masked pieces,
+        which makes vocabularies comparable. `baseline/mlm` is the accuracy of always
+        predicting the most frequent piece, `baseline/pair` that of the most frequent label.
+        `trained_with` is sop, nsp or none.
 
         `loss/pair` and the other keys in /pair, as in metrics.jsonl, repeat those of
         `trained_with`. Metrics that cannot be computed are absent, and `notes` gives the reasons.

@@ -80,7 +80,8 @@ def mean_and_error(members: Sequence[Result], metric: str) -> tuple[float, float
     errors = [
         member[key]
         for member in members
-        if metric in member and key in member and member.get(count, MIN_EXAMPLES) >= MIN_EXAMPLES
+        # An error of 0 is that of a single document.
+        if metric in member and member.get(key) and member.get(count, MIN_EXAMPLES) >= MIN_EXAMPLES
     ]
     return (values or [math.nan])[0], (errors or [math.nan])[0]
 

@@ -1,5 +1,6 @@
 """The command: a run, a converted checkpoint and passages of SQuAD; what it refuses and where."""
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -162,6 +163,11 @@ def test_what_may_be_set(run: RunDir, tiny_records: str, converted: str):
     for assignment in ("objective.pair=nsp", "seed=1"):
         with pytest.raises(InputError, match=assignment):
             config_of(run, records, (assignment,))
+    masked = dataclasses.replace(
+        records, manifest=dataclasses.replace(records.manifest, layout="reference")
+    )
+    with pytest.raises(InputError, match="--set masking.KEY requires .* compact layout"):
+        config_of(run, masked, ("masking.rate=0.3",))
 
 
 def test_folders_of_other_kinds_say_what_to_do(tiny_records: str, tmp_path: pathlib.Path):

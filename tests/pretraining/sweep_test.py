@@ -65,7 +65,7 @@ class Commands:
         accuracy = share + {"0": -0.1, "1": 0.0, "2": 0.1}[run.path[-1]]
         figures = {"accuracy/mlm": accuracy, "standard_error/mlm": 0.01, "notes": ["none"]}
         figures["checkpoint"] = f"ckpt-{run.result()['step']}"
-        figures |= {"data": given.data, "corpus": Manifest.read(given.data).corpus_fingerprint}
+        figures |= {"data": given.data, "records": Manifest.read(given.data).identity()}
         masks = settings.override(PretrainConfig(), given.set).masking
         figures["masking"] = settings.to_dict(masks)
         outputs.write_json(given.output, figures)
@@ -160,7 +160,7 @@ def test_means_and_errors(fake_commands: Commands, tiny_records: str, tmp_path, 
     assert all(row["train/step"] == "40" and "notes" not in row for row in rows)
     # A figure of another checkpoint is not taken for the last one's, and the others are.
     stale = RunDir(str(out / runs[0])).evaluation_path("sweep")
-    outputs.write_json(stale, {"accuracy/mlm": 0.01, "checkpoint": "ckpt-10", "corpus": "x"})
+    outputs.write_json(stale, {"accuracy/mlm": 0.01, "checkpoint": "ckpt-10"})
     fake_commands.calls = []
     assert sweep.main(wanted, fake_commands) == 0 and fake_commands.calls == [f"evaluate {runs[0]}"]
     # 0.4, 0.5, 0.6: deviation 0.1 over the root of 3.
@@ -190,6 +190,66 @@ def test_an_evaluation_may_be_added_and_its_masks_changed(
     assert len(fake_commands.calls) == 2
     path = RunDir(str(out / "model.sharing-all_seed-0")).evaluation_path("sweep")
     assert outputs.read_json(path)["masking"]["max_ngram"] == 1
+
+
+def rebuilt(records: str, folder: pathlib.Path, **changes: Any) -> str:
+    """A copy of the records whose manifest tells of another build."""
+    shutil.copytree(records, folder, dirs_exist_ok=True)
+    manifest = folder / "manifest.json"
+    outputs.write_json(str(manifest), outputs.read_json(str(manifest)) | changes)
+    return str(folder)
+
+
+def test_records_that_were_built_again_are_another_sweep_or_evaluated_again(
+    fake_commands: Commands, tiny_records: str, tmp_path
+):
+    out, data = tmp_path / "out", rebuilt(tiny_records, tmp_path / "data")
+    wanted = options(out, data, heldout=rebuilt(tiny_records, tmp_path / "heldout"))
+    sweep.main(wanted, fake_commands)
+    rebuilt(tiny_records, tmp_path / "heldout", options='{"split": "heldout"}')
+    fake_commands.calls = []
+    sweep.main(wanted, fake_commands)
+    assert [call.split()[0] for call in fake_commands.calls] == ["evaluate", "evaluate"]
+    rebuilt(tiny_records, tmp_path / "data", corpus_fingerprint="another")
+    with pytest.raises(InputError, match="another sweep.*records.0.corpus"):
+        sweep.main(wanted, fake_commands)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"tokenizer_fingerprint": "another"}, "--heldout=.* must have the tokenizer of --data"),
+        ({"seq_length": 4096}, "at most 64 pieces, `model.max_positions`. Received: 4096"),
+        ({"layout": "reference"}, "--heldout_set requires --heldout records of the compact layout"),
+    ],
+)
+def test_held_out_records_are_checked_before_anything_runs(
+    changes: dict[str, Any], words: str, fake_commands: Commands, tiny_records: str, tmp_path
+):
+    heldout = rebuilt(tiny_records, tmp_path / "heldout", **changes)
+    wanted = options(
+        tmp_path / "out", tiny_records, heldout=heldout, heldout_set=("masking.max_ngram=1",)
+    )
+    with pytest.raises(InputError, match=words):
+        sweep.main(wanted, fake_commands)
+    assert not fake_commands.calls and not (tmp_path / "out").exists()
+
+
+def test_finished_members_are_in_the_file_while_others_train(
+    fake_commands: Commands, tiny_records: str, tmp_path
+):
+    out = tmp_path / "out"
+    sweep.main(options(out, tiny_records), fake_commands)
+
+    def interrupted(module: str, *flags: str) -> None:
+        raise KeyboardInterrupt
+
+    more = options(out, tiny_records, grid=("model.sharing=ffn,all,none",))
+    with pytest.raises(KeyboardInterrupt):
+        sweep.main(more, interrupted)
+    assert [row["model.sharing"] for row in lines(out)] == ["all", "none"]
+    sweep.main(more, fake_commands)
+    assert [row["model.sharing"] for row in lines(out)] == ["ffn", "all", "none"]
 
 
 def test_the_error_of_one_run_needs_30_examples():
@@ -222,6 +282,8 @@ def test_the_error_of_one_run_is_its_samples():
     assert mean_and_error(one, "loss/mlm")[0] == 5.0
     assert math.isnan(mean_and_error(one, "loss/mlm")[1])
     assert all(map(math.isnan, mean_and_error(one, "accuracy/nsp")))
+    of_one_document = [{"accuracy/mlm": 0.4, "standard_error/mlm": 0.0}]
+    assert math.isnan(mean_and_error(of_one_document, "accuracy/mlm")[1])
 
 
 def test_a_failure_is_reported_and_the_others_go_on(

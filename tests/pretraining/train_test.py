@@ -239,6 +239,11 @@ def test_a_run_that_has_not_ended_is_begun_from_only_if_asked(
     with pytest.raises(InputError, match=r"--init=.*begun has not ended.*--unfinished"):
         train.main(given)
     train.main(dataclasses.replace(given, unfinished=True))
+    with pytest.raises(InputError, match="--unfinished requires --init"):
+        dataclasses.replace(given, init=None, unfinished=True)
+    (tmp_path / "begun" / "saved_model.pb").touch()
+    with pytest.raises(InputError, match="is an export and has no pretraining heads"):
+        train.main(given)
 
 
 @pytest.mark.slow

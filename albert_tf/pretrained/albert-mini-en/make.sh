@@ -7,8 +7,8 @@
 # wiki-*.jsonl.gz. OUTPUT gets tokenizer/, records/, heldout/, run/ and at the end albert-mini-en/.
 # It takes 10 to 18 hours on two cores with avx512_bf16. Run it again to resume.
 #
-# albert-mini-en itself was trained in stretches, whose commands are in training.json. Most of them
-# gave the sentence-order loss the weight that is set here.
+# albert-mini-en itself was trained in stretches, whose commands are in training.json. The two
+# longest gave the sentence-order loss the weight that is set here.
 set -euo pipefail
 corpus=$(realpath "$1") output=$(realpath -m "$2")
 shift 2

@@ -243,6 +243,11 @@ class TestFillMask:
         answers = load_fill_mask(pretrained)([f"[MASK] {self.LONG} [MASK]", "a [MASK]"])
         assert [[len(mask) for mask in masks] for masks in answers] == [[5, 0], [5]]
 
+    @pytest.mark.parametrize("top_k", [0, 100_000])
+    def test_the_number_of_pieces_is_checked(self, pretrained, top_k):
+        with pytest.raises(InputError, match=f"top_k must be between 1 and .*Received: {top_k}"):
+            load_fill_mask(pretrained, top_k)
+
     def test_no_text_pays_for_the_masks_of_others(self, model, small_tokenizer):
         module, computed = FillMaskModule(model, small_tokenizer), []
 

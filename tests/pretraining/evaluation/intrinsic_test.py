@@ -5,13 +5,15 @@ import math
 import pathlib
 import subprocess
 import sys
+import types
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf.text.tokenizer import Tokenizer
 from data.pipeline.batches import Objective, Records, evaluation_batches
 from data.pipeline.masking import MaskingConfig
 from pretraining.evaluation.intrinsic import (
@@ -91,7 +93,8 @@ def targets(records: Records) -> np.ndarray:
 def result(records: Records, targets: np.ndarray) -> dict[str, Any]:
     """Of a model that knows SOP and always predicts the most frequent piece."""
     piece = int(np.bincount(targets).argmax())
-    return evaluate(Oracle(piece=piece), records, config(), 32)
+    tokenizer = cast(Tokenizer, types.SimpleNamespace(num_characters=np.arange(VOCABULARY)))
+    return evaluate(Oracle(piece=piece), records, config(), 32, tokenizer=tokenizer)
 
 
 def over_documents(right: np.ndarray) -> float:
@@ -138,6 +141,9 @@ def test_masked_pieces_by_hand(result: dict[str, Any], targets: np.ndarray):
     # Logits are 1 for one piece and 0 for 199.
     loss = math.log(math.e + VOCABULARY - 1) - share
     assert result["loss/mlm"] == pytest.approx(loss, rel=1e-5)
+    # Piece n has n characters.
+    bits = loss * len(targets) / math.log(2) / targets.sum()
+    assert result["bits_per_character/mlm"] == pytest.approx(bits, rel=1e-5)
 
 
 def test_documents_go_wrong_together():
