@@ -1,7 +1,8 @@
 r"""Convert a trained model between our format, Google's, Hugging Face's and TF Hub's.
 
     python -m albert_tf.convert --from=google:albert_base --to=artifacts/albert_base
-    python -m albert_tf.convert --from=huggingface:albert-base-v2 --to=artifacts/albert_base
+    python -m albert_tf.convert --from=huggingface:albert-base-v2 --to=artifacts/albert_base \
+        --allow_missing=pair_head
     python -m albert_tf.convert --from=hub:albert_en_base_3 --to=artifacts/albert_base \
         --allow_missing=mlm_head,pair_head
     python -m albert_tf.convert --from=runs/base --to=huggingface:export/base

@@ -14,13 +14,13 @@ class FillMask:
     """A pretrained model, ready to fill blanks; see `load_fill_mask`."""
 
     def __init__(self, path: str, top_k: int = 5) -> None:
-        model = load_pretrainer(path)
-        if not 1 <= top_k <= model.config.vocab_size:
+        model, tokenizer = load_pretrainer(path), load_tokenizer(path)
+        if not 1 <= top_k <= tokenizer.vocab_size:
             raise InputError(
-                f"top_k must be between 1 and {model.config.vocab_size:,}, the number of pieces. "
+                f"top_k must be between 1 and {tokenizer.vocab_size:,}, the number of pieces. "
                 f"Received: {top_k}."
             )
-        self._module = FillMaskModule(model, load_tokenizer(path), top_k)
+        self._module = FillMaskModule(model, tokenizer, top_k)
 
     def __call__(self, texts: Iterable[str]) -> list[list[list[tuple[str, float]]]]:
         """Return, for each text and each [MASK] in it, pieces with probabilities, best first.

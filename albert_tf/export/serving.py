@@ -42,7 +42,7 @@ max_enqueued_batches {{ value: 100 }}
 """,
     "compose.yaml": """# docker compose up, in this folder. REST on 8501, gRPC on 8500.
 services:
-  {name}:
+  "{name}":
     image: {image}
     ports: ["8500:8500", "8501:8501"]
     volumes:

@@ -10,7 +10,8 @@ RANDOM = "random:"  # before a path where weights are loaded: the same model, ra
 _PUBLISHED = re.compile(r"albert-(base|large|xlarge|xxlarge)-v[12]")
 _HOW_TO_FETCH = (
     " To fetch the published weights: `hf download albert/{0} --local-dir DIR`, then `python -m "
-    "albert_tf.convert --from=huggingface:DIR --to=artifacts/{0}{1}`, and pass artifacts/{0}."
+    "albert_tf.convert --from=huggingface:DIR --to=artifacts/{0} "
+    "--allow_missing=pair_head{1}`, and pass artifacts/{0}."
 )
 _HOW_TO_CONVERT = " Convert another project's checkpoint with `python -m albert_tf.convert` first."
 

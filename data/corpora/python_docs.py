@@ -185,8 +185,9 @@ def _python_files(path: str) -> Iterator[str]:
     for folder, subfolders, names in os.walk(path):
         subfolders[:] = sorted(name for name in subfolders if name not in _SKIPPED_FOLDERS)
         for name in sorted(names):
-            if name.endswith(".py") and not _SKIPPED_FILES.fullmatch(name):
-                yield os.path.join(folder, name)
+            file = os.path.join(folder, name)  # or a dangling link
+            if name.endswith(".py") and not _SKIPPED_FILES.fullmatch(name) and os.path.isfile(file):
+                yield file
 
 
 def _texts(names: Iterator[str], package: str) -> Iterator[str]:
@@ -211,8 +212,8 @@ def _docstrings(tree: ast.Module) -> Iterator[str]:
         node = pending.pop()
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             text = ast.get_docstring(node, clean=False)
-            if text:
-                yield text
+            if text:  # a string can escape half a surrogate pair
+                yield text.encode("utf-8", "replace").decode("utf-8")
         pending.extend(
             child
             for field in ("finalbody", "orelse", "handlers", "body")

@@ -160,8 +160,12 @@ def _json_lines(name: str, key: str, errors: str) -> Iterator[str]:
                     f"--corpus: {name}:{number} must be a JSON object with text under `{key}`. "
                     f"Received: {line[:80]!r}."
                 )
-            # JSON can escape half a surrogate pair, which later code cannot encode.
-            yield record[key].encode("utf-8", "replace").decode("utf-8")
+            yield _encodable(record[key])
+
+
+def _encodable(text: str) -> str:
+    """Replace half surrogate pairs, which JSON can escape and later code cannot encode."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _json(text: str, location: str) -> Any:
@@ -182,22 +186,27 @@ def _read_race(source: CorpusSource) -> Iterator[Document]:
 
 
 def _read_squad(source: CorpusSource) -> Iterator[Document]:
-    for name in source.files:
-        content = _json("\n".join(lines_of(name, source.errors)), name)
-        try:
-            texts = [p["context"] for entry in content["data"] for p in entry["paragraphs"]]
-        except (KeyError, TypeError):
-            raise InputError(
-                f"--corpus: {name} must be in SQuAD's format: data[].paragraphs[].context. "
-                f"Received: {str(content)[:80]!r}."
-            ) from None
-        yield from _passages((text, name) for text in texts)
+    return _passages(
+        (context, name) for name in source.files for context in _contexts(name, source.errors)
+    )
+
+
+def _contexts(name: str, errors: str) -> list[str]:
+    content = _json("\n".join(lines_of(name, errors)), name)
+    try:
+        contexts = [p["context"] for entry in content["data"] for p in entry["paragraphs"]]
+        return [_encodable(context) for context in contexts]
+    except (KeyError, TypeError, AttributeError):
+        raise InputError(
+            f"--corpus: {name} must be in SQuAD's format: data[].paragraphs[].context. "
+            f"Received: {str(content)[:80]!r}."
+        ) from None
 
 
 def _passages(texts: Iterable[tuple[str, str]]) -> Iterator[Document]:
     seen: set[bytes] = set()
     for text, name in texts:
-        digest = hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=12).digest()
+        digest = hashlib.blake2b(text.encode(), digest_size=12).digest()
         if digest not in seen:
             seen.add(digest)
             yield Document(text, name)

@@ -63,9 +63,9 @@ class FillMaskModule(tf.Module):
             features = self._tokenizer.pack([tf.gather(window, rows)], width)
             max_masks = tf.maximum(tf.reduce_max(tf.gather(count, rows)), 1)  # less than `width`
             features["masked_lm_positions"] = tf.gather(positions, rows)[:, :max_masks]
-            best, ids = tf.math.top_k(
-                tf.nn.softmax(self._predict(features)["mlm_logits"]), self._top_k
-            )
+            # A padded table has more rows than there are pieces.
+            logits = self._predict(features)["mlm_logits"][..., : len(self._pieces)]
+            best, ids = tf.math.top_k(tf.nn.softmax(logits), self._top_k)
             missing = [[0, 0], [0, tf.shape(positions)[1] - max_masks], [0, 0]]
             return {"probabilities": tf.pad(best, missing), "ids": tf.pad(ids, missing)}
 

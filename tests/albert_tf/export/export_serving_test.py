@@ -13,6 +13,7 @@ import urllib.request
 import numpy as np
 import pytest
 import tensorflow as tf
+import yaml
 from google.protobuf import text_format
 from tensorflow_serving.apis import prediction_log_pb2
 from tensorflow_serving.config import model_server_config_pb2
@@ -100,7 +101,14 @@ def test_configuration(exported):
     )
     (model,) = models.model_config_list.config
     assert (model.name, model.base_path) == ("encoder", "/models/encoder")
-    assert "/models/encoder" in (folder / "compose.yaml").read_text()
+    compose = yaml.safe_load((folder / "compose.yaml").read_text())
+    assert compose["services"]["encoder"]["volumes"][0] == "..:/models/encoder:ro"
+
+
+def test_a_number_names_a_service(tmp_path):
+    folder = tmp_path / "2024" / "serving"
+    serving.write_configuration(str(folder.parent))
+    assert list(yaml.safe_load((folder / "compose.yaml").read_text())["services"]) == ["2024"]
 
 
 class TestRequestsOfTheDocumentation:

@@ -18,6 +18,7 @@ from albert_tf.export.modules.classifier import ClassifierModule
 from albert_tf.export.modules.encoder import EncoderModule
 from albert_tf.export.modules.fill_mask import FillMaskModule
 from albert_tf.export.signatures import save
+from albert_tf.models.config import AlbertConfig
 from albert_tf.models.encoder import INPUTS, AlbertEncoder
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime.errors import InputError
@@ -242,6 +243,24 @@ class TestFillMask:
     def test_in_python_masks_outside_the_window_are_empty_lists(self, pretrained):
         answers = load_fill_mask(pretrained)([f"[MASK] {self.LONG} [MASK]", "a [MASK]"])
         assert [[len(mask) for mask in masks] for masks in answers] == [[5, 0], [5]]
+
+    def test_rows_of_a_padded_table_are_not_predicted(self, small_tokenizer):
+        config = AlbertConfig(
+            vocab_size=small_tokenizer.vocab_size + 8,
+            embedding_size=4,
+            hidden_size=4,
+            num_layers=1,
+            num_heads=1,
+            intermediate_size=4,
+            max_positions=16,
+        )
+        model = AlbertPretrainer(config).create_weights()
+        bias = next(w for w in model.weights if w.shape == [config.vocab_size])
+        bias.assign(tf.one_hot(config.vocab_size - 1, config.vocab_size) * 100)
+        module = FillMaskModule(model, small_tokenizer, 3)
+        outputs = module.serve(tf.constant(["a [MASK]"]))
+        assert outputs["pieces"].shape == [1, 1, 3]
+        assert tf.reduce_max(outputs["probabilities"]) < 0.1
 
     @pytest.mark.parametrize("top_k", [0, 100_000])
     def test_the_number_of_pieces_is_checked(self, pretrained, top_k):

@@ -13,7 +13,7 @@ from data.corpora.corpus import Document, corpus_bytes, corpus_fingerprint, read
 from data.corpora.text_files import lines_of
 
 NOVEL_HEADING = r"regex:^\s*(?:CHAPTER|Chapter|VOLUME|BOOK|Book) [0-9IVXLC]+"
-WIKITEXT_HEADING = "regex:^ = [^=].*[^=] = $"
+WIKITEXT_HEADING = "regex:^ = [^=](?:.*[^=])? = $"
 CHINESE_HEADING = r"regex:^\s*第[一二三四五六七八九十百零]+回"
 GERMAN_HEADING = r"regex:^\w+ (?:Teil|Kapitel)$"
 
@@ -75,8 +75,11 @@ def test_squad_and_race_give_each_passage_once(tmp_path):
         {"context": "One. Two."},
         {"context": "Tree"},
     ]
-    squad = write(tmp_path / "dev.json", json.dumps({"data": [{"paragraphs": paragraphs}]}))
-    assert read(f"squad:{squad}") == [("One. Two.".split()[0], "Two."), ("Tree",)]
+    others = [{"context": "Tree"}, {"context": "Half \ud800 pair."}]
+    for name, contexts in (("dev-1", paragraphs), ("dev-2", others)):
+        write(tmp_path / f"{name}.json", json.dumps({"data": [{"paragraphs": contexts}]}))
+    found = [("One.", "Two."), ("Tree",), ("Half ? pair.",)]
+    assert read(f"squad:{tmp_path}/dev-*.json") == found
     high, middle = ({"article": f"{level} is\nit. Yes."} for level in ("High", "Middle"))
     write(tmp_path / "RACE" / "dev" / "middle" / "9.txt", json.dumps(middle))
     write(tmp_path / "RACE" / "dev" / "high" / "1.txt", json.dumps(high))
@@ -136,6 +139,12 @@ def test_size_and_fingerprint_follow_the_files(tmp_path):
         ("a.jsonl", '{"texts": "x"}', "jsonl", r"a\.jsonl:1 must be a JSON object .*`text`"),
         ("a.jsonl", "[1]", "jsonl", r"a\.jsonl:1 must be a JSON object"),
         ("a.json", '{"version": 1}', "squad", r"a\.json must be in SQuAD's format"),
+        (
+            "a.json",
+            '{"data": [{"paragraphs": [{"context": null}]}]}',
+            "squad",
+            r"a\.json must be in SQuAD's format",
+        ),
         (
             "a.txt.gz",
             gzip.compress(b"One. " * 99, mtime=0)[:-9],

@@ -75,6 +75,13 @@ def test_a_docstring_is_a_document_and_comes_once(package):
     ]
 
 
+def test_half_characters_and_dangling_links_do_no_harm(package, tmp_path):
+    (tmp_path / "shop" / "gone.py").symlink_to("nowhere.py")
+    (tmp_path / "shop" / "c.py").write_text('"""It holds half \\ud83d of it. Nobody minds that."""')
+    found = list(python_docs.docstrings(installed=package))
+    assert found[-1] == ("shop", ("It holds half ? of it.", "Nobody minds that."))
+
+
 def test_a_sentence_comes_once(package, tmp_path):
     """What is new in a docstring stays, if it is two sentences; what was left out is not seen."""
     (tmp_path / "shop" / "c.py").write_text(
