@@ -13,7 +13,7 @@ from data.corpora.corpus import Document, corpus_bytes, corpus_fingerprint, read
 from data.corpora.text_files import lines_of
 
 NOVEL_HEADING = r"regex:^\s*(?:CHAPTER|Chapter|VOLUME|BOOK|Book) [0-9IVXLC]+"
-WIKITEXT_HEADING = "regex:^ = [^=](?:.*[^=])? = $"
+WIKITEXT_HEADING = "regex:^ = [^=].*(?<!=) = $"
 CHINESE_HEADING = r"regex:^\s*第[一二三四五六七八九十百零]+回"
 GERMAN_HEADING = r"regex:^\w+ (?:Teil|Kapitel)$"
 
