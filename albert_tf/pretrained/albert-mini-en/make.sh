@@ -5,10 +5,9 @@
 #
 # CORPUS holds *.jsonl.gz: a document per line, with the key `text`; the held-out documents come from
 # wiki-*.jsonl.gz. OUTPUT gets tokenizer/, records/, heldout/, run/ and at the end albert-mini-en/.
-# It takes 10 to 18 hours on two cores with avx512_bf16. Run it again to resume.
-#
-# albert-mini-en itself was trained in stretches, whose commands are in training.json. The two
-# longest gave the sentence-order loss the weight that is set here.
+# Run it again to resume. With a GPU or TPU for which TensorFlow is installed, training takes minutes
+# or hours; two cores with avx512_bf16 take two to three days, or 10 to 18 hours for
+# `--set loop.steps=36000 --set optimizer.decay_steps=7200`.
 set -euo pipefail
 corpus=$(realpath "$1") output=$(realpath -m "$2")
 shift 2
@@ -24,7 +23,8 @@ build() {
 build "" train records
 build wiki- heldout heldout
 python -m pretraining.train --experiment=albert-mini --data="$output/records" \
-  --run_dir="$output/run" --set objective.pair_weight=0.2 "$@"
+  --run_dir="$output/run" --set objective.pair_weight=0.2 --set loop.steps=142500 \
+  --set optimizer.decay_steps=28500 "$@"
 [ -e "$output/albert-mini-en" ] || python -m albert_tf.convert --from="$output/run" \
   --to="$output/albert-mini-en" --half_precision
 python -m pretraining.evaluate --run_dir="$output/albert-mini-en" --data="$output/heldout" \
