@@ -30,6 +30,7 @@ from albert_tf.models.config import AlbertConfig
 from albert_tf.models.pretrainer import load_pretrainer, require_heads
 from albert_tf.runtime import commands, devices, outputs, pretrained, settings
 from albert_tf.runtime.bounds import POSITIVE
+from albert_tf.runtime.cores import num_cores
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.runtime.standard_errors import percent_with_error
@@ -93,7 +94,7 @@ class EvaluateOptions(commands.CommandOptions):
 
 def main(options: EvaluateOptions, make_strategy: Callable[..., Any] = devices.strategy) -> None:
     """Evaluate the model, print the metrics and write them to --output or the run's folder."""
-    parts = num_parts(options.batch_size, devices.num_cores())
+    parts = num_parts(options.batch_size, num_cores())
     devices.divide_cores(options.device, parts)
     run = RunDir(pretrained.locate(options.run_dir))
     records = Records.open(options.data) if options.data else None

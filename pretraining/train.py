@@ -23,6 +23,7 @@ from albert_tf.models.checkpoints import note_unfinished
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.pretrainer import AlbertPretrainer, load_pretrainer, require_heads
 from albert_tf.runtime import commands, devices, pretrained, settings
+from albert_tf.runtime.cores import num_cores
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.runtime.plots import plot_metrics
 from albert_tf.runtime.run_dir import RunDir
@@ -160,7 +161,7 @@ def set_up_devices(
     if config.loop.deterministic:
         devices.make_deterministic()
     rows = config.loop.global_batch_size // config.loop.accumulation_steps
-    length, cores = records.manifest.seq_length, devices.num_cores()
+    length, cores = records.manifest.seq_length, num_cores()
     parts = parts_of_batch(config.model, rows, length, cores)
     devices.divide_cores(options.device, parts)
     return devices.strategy(options.device, options.tpu)

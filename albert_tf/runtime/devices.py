@@ -17,6 +17,7 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
+from albert_tf.runtime.cores import num_cores
 from albert_tf.runtime.errors import InputError
 
 DEVICES = ("auto", "cpu", "gpu", "tpu", "multi_worker")
@@ -95,11 +96,6 @@ def strategy(
     if device == "gpu" and not gpus:
         raise InputError("--device=gpu, but TensorFlow finds no GPU: pass --device=cpu or auto.")
     return _local(gpus if device != "cpu" and gpus else tf.config.list_logical_devices("CPU"))
-
-
-def num_cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def divide_cores(device: str, parts: int, cores: int | None = None) -> None:

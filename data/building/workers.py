@@ -19,6 +19,7 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import connection
 from typing import Any, TypeVar
 
+from albert_tf.runtime.cores import num_cores
 from albert_tf.runtime.errors import MachineError
 
 Item = TypeVar("Item")
@@ -52,7 +53,7 @@ def useful_workers(
 
     It is at most `max_workers`, where 0 means one per core.
     """
-    return min(max_workers or os.cpu_count() or 1, 1 + text_bytes // worker_bytes)
+    return min(max_workers or num_cores(), 1 + text_bytes // worker_bytes)
 
 
 def map_in_order(

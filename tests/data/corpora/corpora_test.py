@@ -9,7 +9,13 @@ import sys
 import pytest
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
-from data.corpora.corpus import Document, corpus_bytes, corpus_fingerprint, read_documents
+from data.corpora.corpus import (
+    Document,
+    corpus_bytes,
+    corpus_fingerprint,
+    read_documents,
+    split_of,
+)
 from data.corpora.text_files import lines_of
 
 NOVEL_HEADING = r"regex:^\s*(?:CHAPTER|Chapter|VOLUME|BOOK|Book) [0-9IVXLC]+"
@@ -281,3 +287,15 @@ def test_bytes_that_are_not_utf8_are_named_in_any_block(tmp_path):
         list(lines_of(str(path), "strict", block_bytes=64))
     lines = list(lines_of(str(path), "replace", block_bytes=64))
     assert len(lines) == 151 and lines[100] == "caf\ufffd."
+
+
+def test_the_split_of_a_text_never_changes():
+    """Another hash would mix the held-out documents of published scores into the training."""
+    # blake2b (8 bytes) of the sentences, joined by line ends, is 0.2078 and 0.2784 of 2**64.
+    for sentences, share in (
+        (("One sentence.",), 0.2078),
+        (("One sentence.", "Another one."), 0.2784),
+    ):
+        document = Document(list(sentences))
+        assert split_of(document, share + 1e-3) == "heldout"
+        assert split_of(document, share - 1e-3) == "train"
