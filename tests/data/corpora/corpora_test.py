@@ -291,11 +291,8 @@ def test_bytes_that_are_not_utf8_are_named_in_any_block(tmp_path):
 
 def test_the_split_of_a_text_never_changes():
     """Another hash would mix the held-out documents of published scores into the training."""
-    # blake2b (8 bytes) of the sentences, joined by line ends, is 0.2078 and 0.2784 of 2**64.
-    for sentences, share in (
-        (("One sentence.",), 0.2078),
-        (("One sentence.", "Another one."), 0.2784),
-    ):
-        document = Document(list(sentences))
+    # blake2b (8 bytes) of the sentences, joined by line ends, as shares of 2**64.
+    for text, share in ("One sentence.", 0.2078), ("One sentence. Another one.", 0.2784):
+        document = Document(text, "a.txt")
         assert split_of(document, share + 1e-3) == "heldout"
         assert split_of(document, share - 1e-3) == "train"
