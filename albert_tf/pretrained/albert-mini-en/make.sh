@@ -5,9 +5,8 @@
 #
 # CORPUS holds *.jsonl.gz: a document per line, with the key `text`; the held-out documents come from
 # wiki-*.jsonl.gz. OUTPUT gets tokenizer/, records/, heldout/, run/ and at the end albert-mini-en/.
-# Run it again to resume. With a GPU or TPU for which TensorFlow is installed, training takes minutes
-# or hours; two cores with avx512_bf16 take two to three days, or 10 to 18 hours for
-# `--set loop.steps=36000 --set optimizer.decay_steps=7200`.
+# On two cores with avx512_bf16, training takes two to three days, or 10 to 18 hours with
+# `--set loop.steps=36000 --set optimizer.decay_steps=7200`. Run it again to resume.
 set -euo pipefail
 corpus=$(realpath "$1") output=$(realpath -m "$2")
 shift 2
