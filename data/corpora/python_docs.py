@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from albert_tf.runtime import settings
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from data.corpora.sentences import split_sentences
+from data.corpora.text_files import encodable
 
 # The cap of a package. Without it, four large packages would make up most of the corpus and take
 # most of the reading time.
@@ -212,8 +213,8 @@ def _docstrings(tree: ast.Module) -> Iterator[str]:
         node = pending.pop()
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             text = ast.get_docstring(node, clean=False)
-            if text:  # a string can escape half a surrogate pair
-                yield text.encode("utf-8", "replace").decode("utf-8")
+            if text:
+                yield encodable(text)
         pending.extend(
             child
             for field in ("finalbody", "orelse", "handlers", "body")

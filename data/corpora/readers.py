@@ -16,7 +16,7 @@ from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.text.normalization import is_collapsed
 from data.corpora import python_docs
 from data.corpora.sentences import normalize_blanks, sentences_of
-from data.corpora.text_files import is_blank, lines_of, texts_of
+from data.corpora.text_files import encodable, is_blank, lines_of, texts_of
 from data.records import locations
 
 _DOC_OPEN = re.compile(r'<doc\b(?:.*?\btitle="(.*)")?[^>]*>\s*')
@@ -160,12 +160,7 @@ def _json_lines(name: str, key: str, errors: str) -> Iterator[str]:
                     f"--corpus: {name}:{number} must be a JSON object with text under `{key}`. "
                     f"Received: {line[:80]!r}."
                 )
-            yield _encodable(record[key])
-
-
-def _encodable(text: str) -> str:
-    """Replace half surrogate pairs, which JSON can escape and later code cannot encode."""
-    return text.encode("utf-8", "replace").decode("utf-8")
+            yield encodable(record[key])
 
 
 def _json(text: str, location: str) -> Any:
@@ -195,7 +190,7 @@ def _contexts(name: str, errors: str) -> list[str]:
     content = _json("\n".join(lines_of(name, errors)), name)
     try:
         contexts = [p["context"] for entry in content["data"] for p in entry["paragraphs"]]
-        return [_encodable(context) for context in contexts]
+        return [encodable(context) for context in contexts]
     except (KeyError, TypeError, AttributeError):
         raise InputError(
             f"--corpus: {name} must be in SQuAD's format: data[].paragraphs[].context. "

@@ -86,3 +86,8 @@ def _split(block: str, is_boundary: Callable[[str], Any]) -> list[str]:
         else:
             texts[-1].append(line)
     return list(map("\n".join, texts))
+
+
+def encodable(text: str) -> str:
+    """Replace half surrogate pairs, which a string can escape and later code cannot encode."""
+    return text.encode("utf-8", "replace").decode("utf-8")
