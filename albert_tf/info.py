@@ -23,7 +23,9 @@ class InfoOptions:
     """The command line of `albert_tf.info`."""
 
     preset: str | None = option("a published or an included model, e.g. albert-base-v2", None)
-    config: str | None = option("a config.json, or a folder that holds one, such as a run", None)
+    config: str | None = option(
+        "a config.json, or a folder that holds one, such as a run", None, path=True
+    )
     paper: bool = option("print the paper's size tables instead", False)
     dry_run: bool = option("print only the configuration", False)
     set: tuple[str, ...] = option("key=value of the model, such as sharing=attention", ())

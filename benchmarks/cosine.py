@@ -32,8 +32,8 @@ BATCH = 64
 class CosineOptions(commands.CommandOptions):
     """The command line of `benchmarks.cosine`."""
 
-    export: str = commands.option("the folder OUTPUT of an export of the kind embedding")
-    data_dir: str = commands.option("the folder of STS-B's files")
+    export: str = commands.option("the folder OUTPUT of an export of the kind embedding", path=True)
+    data_dir: str = commands.option("the folder of STS-B's files", path=True)
     dry_run: bool = commands.option("check the options and the export, and read the data", False)
 
 

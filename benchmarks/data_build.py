@@ -64,8 +64,8 @@ STAGES: dict[str, list[tuple[Any, str]]] = {
 class DataBuildOptions:
     """The command line of `benchmarks.data_build`."""
 
-    corpus: str = option("as in data.build")
-    tokenizer: str = option("as in data.build")
+    corpus: str = option("as in data.build", path=True)
+    tokenizer: str = option("as in data.build", path=True)
     document_boundary: str = option("as in data.build", "blank_line")
     layouts: str = option("layouts, comma-separated", "reference,compact")
     seq_lengths: str = option("pieces per sequence, comma-separated", "128,512")

@@ -103,8 +103,10 @@ CANDIDATES = {
 class LatencyOptions(commands.CommandOptions):
     """The command line of `benchmarks.latency`."""
 
-    run_dir: str = commands.option("a fine-tuned classifier or regressor")
-    data_dir: str | None = commands.option("the folder of its dataset's files, for scores", None)
+    run_dir: str = commands.option("a fine-tuned classifier or regressor", path=True)
+    data_dir: str | None = commands.option(
+        "the folder of its dataset's files, for scores", None, path=True
+    )
     task: str | None = commands.option("the dataset; by default the run's own", None)
     systems: str = commands.option("systems, comma-separated; by default all", "")
     depths: str = commands.option(

@@ -68,7 +68,7 @@ _WORDS = (
 class LoadOptions(commands.CommandOptions):
     """The command line of `benchmarks.load`."""
 
-    export: str = commands.option("the folder OUTPUT of a SavedModel export")
+    export: str = commands.option("the folder OUTPUT of a SavedModel export", path=True)
     targets: Annotated[str, one_of("c-api", "rest", "c-api,rest")] = commands.option(
         "the ways to ask: c-api, rest, or both", "c-api,rest"
     )

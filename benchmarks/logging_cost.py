@@ -31,7 +31,7 @@ from pretraining.loop.training_log import TrainingLog
 class LoggingCostOptions:
     """The command line of `benchmarks.logging_cost`."""
 
-    data: str = commands.option("the records, as in pretraining.train")
+    data: str = commands.option("the records, as in pretraining.train", path=True)
     experiment: str = commands.option("as in pretraining.train", "laptop")
     steps: int = commands.option("steps of the run", 500)
     device: str = commands.option("as in pretraining.train", "auto")

@@ -35,7 +35,9 @@ SEED = 0
 class MaskingOptions(CommandOptions):
     """The command line of `benchmarks.masking`."""
 
-    data: str | None = option("folder of records; by default, built from docstrings", None)
+    data: str | None = option(
+        "folder of records; by default, built from docstrings", None, path=True
+    )
     seq_length: int = option("pieces per sequence of the records to build", 512)
     batch_sizes: str = option("batch sizes, comma-separated", "64,256,1024")
     rounds: Annotated[int, POSITIVE] = option("measurements per line", 15)

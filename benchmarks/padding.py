@@ -32,8 +32,8 @@ class PaddingOptions:
     """The command line of `benchmarks.padding`."""
 
     task: str = commands.option("the task: " + ", ".join(TASKS))
-    data_dir: str = commands.option("the folder of its files")
-    init: str = commands.option("a run folder or a converted folder")
+    data_dir: str = commands.option("the folder of its files", path=True)
+    init: str = commands.option("a run folder or a converted folder", path=True)
     steps: int = commands.option("steps per round", 20)
     device: str = commands.option("as in finetuning.train", "auto")
     dry_run: bool = commands.option("check the options", False)

@@ -48,7 +48,7 @@ SHORT = 10  # pieces of a short text
 class ServingOptions(commands.CommandOptions):
     """The command line of `benchmarks.serving`."""
 
-    tokenizer: str = commands.option("a SentencePiece model, or a folder with one")
+    tokenizer: str = commands.option("a SentencePiece model, or a folder with one", path=True)
     preset: str = commands.option("the encoder's shape", "albert-base-v2")
     seq_length: int = commands.option("pieces of the longest text", 128)
     systems: str = commands.option("systems, comma-separated", ",".join(SYSTEMS))

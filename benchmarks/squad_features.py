@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 class SquadFeaturesOptions(CommandOptions):
     """The command line of `benchmarks.squad_features`."""
 
-    data: str = option("a file in SQuAD's layout")
-    tokenizer: str = option("a sentencepiece model, spiece.model")
+    data: str = option("a file in SQuAD's layout", path=True)
+    tokenizer: str = option("a sentencepiece model, spiece.model", path=True)
     examples: Annotated[int, POSITIVE] = option(
         "number of questions for both, from the start of the file", 20
     )

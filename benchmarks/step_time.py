@@ -59,8 +59,10 @@ class StepTimeOptions(CommandOptions):
     rounds: Annotated[int, POSITIVE] = option(
         "measured steps per system, after two warm-up steps", 5
     )
-    before: str | None = option("checkout of another version, measured as well", None)
-    data: str | None = option("records to take the batch from; by default, full random rows", None)
+    before: str | None = option("checkout of another version, measured as well", None, path=True)
+    data: str | None = option(
+        "records to take the batch from; by default, full random rows", None, path=True
+    )
     dry_run: bool = option("check the options and print what would be measured", False)
     set: tuple[str, ...] = option("key=value of the model, such as num_layers=24", ())
 

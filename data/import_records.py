@@ -9,7 +9,6 @@ manifest. `pretraining.train`, `pretraining.evaluate` and `data.show_records` ca
 
 import contextlib
 import dataclasses
-import glob
 import hashlib
 import json
 import os
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from albert_tf.runtime import commands, outputs, settings
+from albert_tf.runtime import commands, outputs, paths, settings
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from albert_tf.training.progress import Progress
@@ -38,9 +37,11 @@ _PAIRS = ("sop", "nsp", "none")
 class ImportOptions:
     """The command line of `data.import_records`."""
 
-    files: str = commands.option("glob of the TFRecord files")
-    tokenizer: str = commands.option("tokenizer of the records: folder, spiece.model or vocab.txt")
-    output: str = commands.option("folder to create")
+    files: str = commands.option("glob of the TFRecord files", path=True)
+    tokenizer: str = commands.option(
+        "tokenizer of the records: folder, spiece.model or vocab.txt", path=True
+    )
+    output: str = commands.option("folder to create", path=True)
     pair: str = commands.option(
         "meaning of label 1: sop = swapped, nsp = random; none = no labels", "sop"
     )
@@ -61,7 +62,7 @@ def import_records(options: ImportOptions) -> None:
         raise InputError(f"--pair must be {', '.join(_PAIRS)}. Received: {options.pair!r}.")
     locations.require_local(options.output, "--output")
     locations.require_local(options.files, "--files")
-    files = sorted(filter(os.path.isfile, glob.glob(os.path.expanduser(options.files))))
+    files = list(filter(os.path.isfile, paths.matching(options.files)))
     if not files:
         raise InputNotFoundError(
             f"--files: no file matches {options.files!r} in the working directory {os.getcwd()!r}. "

@@ -33,7 +33,7 @@ Batch = dict[str, np.ndarray]
 class ShowRecordsOptions(commands.CommandOptions):
     """The command line of `data.show_records`."""
 
-    data: str = commands.option("record folder; the flag name may be omitted")
+    data: str = commands.option("record folder; the flag name may be omitted", path=True)
     num: Annotated[int, NOT_NEGATIVE] = commands.option("records to print", 3)
     objective: str | None = commands.option(
         "sop, nsp or none; default: the objective of stored labels, else sop", None

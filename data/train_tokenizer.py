@@ -52,8 +52,8 @@ _NORMALIZE_AT_ONCE = 10_000
 class TrainTokenizerOptions(commands.CommandOptions):
     """The command line of `data.train_tokenizer`."""
 
-    corpus: str = commands.option("text to train on, e.g. text:'corpus/*.txt'")
-    output: str = commands.option("folder to create")
+    corpus: str = commands.option("text to train on, e.g. text:'corpus/*.txt'", path=True)
+    output: str = commands.option("folder to create", path=True)
     vocab_size: int = commands.option("number of pieces", 30_000)
     lowercase: bool = commands.option("lowercase all text", True)
     strip_accents: bool = commands.option("NFKD without combining marks: é becomes e", True)
@@ -69,7 +69,7 @@ class TrainTokenizerOptions(commands.CommandOptions):
         "share of the text's characters that the vocabulary covers", 0.99995
     )
     errors: str = commands.option("on invalid UTF-8: strict = fail, replace = U+FFFD", "strict")
-    data_dir: str | None = commands.option("data folder of TFDS", None)
+    data_dir: str | None = commands.option("data folder of TFDS", None, path=True)
     dry_run: bool = commands.option("check the options, and that the files can be read", False)
 
     @property

@@ -74,7 +74,7 @@ WITHOUT_OUR_CODE = "import importlib.util; assert importlib.util.find_spec('albe
 class DemoOptions:
     """The command line of `examples.demo`."""
 
-    output: str = commands.option("the folder for all outputs", "artifacts/demo")
+    output: str = commands.option("the folder for all outputs", "artifacts/demo", path=True)
     experiment: str = commands.option("the pretraining experiment", "laptop")
     dry_run: bool = commands.option("print the commands without running them", False)
 

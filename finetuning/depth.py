@@ -51,8 +51,10 @@ Classify = Callable[[Sequence[TextExample]], dict[str, np.ndarray]]
 class DepthOptions(commands.CommandOptions):
     """The command line of `finetuning.depth`."""
 
-    run_dir: str = commands.option("a fine-tuned classifier, single-label or multi-label")
-    data_dir: str | None = commands.option("the folder of its dataset's files", None)
+    run_dir: str = commands.option(
+        "a fine-tuned classifier, single-label or multi-label", path=True
+    )
+    data_dir: str | None = commands.option("the folder of its dataset's files", None, path=True)
     tfds: bool = commands.option("read the dataset prepared by TFDS; nothing is downloaded", False)
     task: str | None = commands.option("the dataset; by default the run's own", None)
     depths: str = commands.option("numbers of layers, such as 3,6,9; all by default", "")

@@ -64,22 +64,24 @@ _KINDS = ("classifier", "multi_label", "regressor", "token_classifier")
 class DistillOptions(commands.CommandOptions):
     """The command line of `finetuning.distill`."""
 
-    teacher: str = commands.option("the fine-tuned run to distill")
+    teacher: str = commands.option("the fine-tuned run to distill", path=True)
     task: str = commands.option("the teacher's task: " + ", ".join(TRAINED))
-    output: str = commands.option("the folder for teacher/, student/ and control/")
-    data_dir: str | None = commands.option("the folder of the task's files", None)
+    output: str = commands.option("the folder for teacher/, student/ and control/", path=True)
+    data_dir: str | None = commands.option("the folder of the task's files", None, path=True)
     tfds: bool = commands.option("read the dataset prepared by TFDS; nothing is downloaded", False)
     student_layers: int | None = commands.option(
         "the student is the teacher's block in this many layers", None
     )
     student: str | None = commands.option(
-        "instead of --student_layers: a run, converted folder or exported encoder to train", None
+        "instead of --student_layers: a run, converted folder or exported encoder to train",
+        None,
+        path=True,
     )
     unfinished: bool = commands.option(
         "accept a run that has not ended and use its last checkpoint", False
     )
     texts: str | None = commands.option(
-        "unlabeled texts to add to the training texts: a table, or a text per line", None
+        "unlabeled texts to add to the training texts: a table, or a text per line", None, path=True
     )
     loss: Annotated[str, one_of(*LOSSES)] = commands.option("cross_entropy or mse", "cross_entropy")
     temperature: Annotated[float, POSITIVE] = commands.option(

@@ -15,7 +15,6 @@ report another part.
 """
 
 import dataclasses
-import glob
 import os
 import sys
 from collections.abc import Sequence
@@ -27,6 +26,7 @@ from albert_tf import info
 from albert_tf.runtime import commands, outputs, settings
 from albert_tf.runtime.bounds import POSITIVE, at_least, one_of
 from albert_tf.runtime.errors import InputError, InputNotFoundError
+from albert_tf.runtime.paths import matching
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds import KINDS
@@ -42,9 +42,9 @@ from finetuning.reporting.report import fingerprint, scores_if_known, write_pred
 class EnsembleOptions(commands.CommandOptions):
     """The command line of `finetuning.ensemble`."""
 
-    runs: tuple[str, ...] = commands.option("glob of fine-tuned runs; may be repeated")
-    output: str = commands.option("the folder to create")
-    data_dir: str | None = commands.option("the folder of the dataset's files", None)
+    runs: tuple[str, ...] = commands.option("glob of fine-tuned runs; may be repeated", path=True)
+    output: str = commands.option("the folder to create", path=True)
+    data_dir: str | None = commands.option("the folder of the dataset's files", None, path=True)
     tfds: bool = commands.option("read the dataset prepared by TFDS; nothing is downloaded", False)
     select: Annotated[str, one_of("best", "all")] = commands.option(
         "best (on the dev set) or all", "best"
@@ -53,7 +53,9 @@ class EnsembleOptions(commands.CommandOptions):
         "the maximum number of members; the paper used 6 to 17", 17
     )
     part: str | None = commands.option("also predict this part, such as test", None)
-    submission: str | None = commands.option("with --part: write the leaderboard's file here", None)
+    submission: str | None = commands.option(
+        "with --part: write the leaderboard's file here", None, path=True
+    )
     batch_size: Annotated[int, POSITIVE] = commands.option("examples per batch", 32)
     dry_run: bool = commands.option("print the runs, but average nothing", False)
 
@@ -192,7 +194,7 @@ class _Members:
 
 
 def _paths(options: EnsembleOptions) -> list[str]:
-    found = [path for pattern in options.runs for path in sorted(glob.glob(pattern))]
+    found = [path for pattern in options.runs for path in matching(pattern)]
     # A run that several patterns match counts once.
     runs = list(dict.fromkeys(os.path.normpath(p) for p in found if RunDir(p).is_complete))
     if len(runs) < 2:

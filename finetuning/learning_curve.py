@@ -9,13 +9,13 @@ the task's first metric over the seeds. Bars reach from the worst seed to the be
 
 import csv
 import dataclasses
-import glob
 import os
 import statistics
 from collections.abc import Iterable
 
 from albert_tf.runtime import commands, outputs
 from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.paths import matching
 from albert_tf.runtime.plots import Point, plot_curves
 
 Curves = dict[str, dict[str, list[Point]]]  # task (metric) -> run -> its points
@@ -25,8 +25,10 @@ Curves = dict[str, dict[str, list[Point]]]  # task (metric) -> run -> its points
 class LearningCurveOptions(commands.CommandOptions):
     """The command line of `finetuning.learning_curve`."""
 
-    tables: tuple[str, ...] = commands.option("a glob of tables' folders; may be repeated")
-    output: str = commands.option("the PNG file")
+    tables: tuple[str, ...] = commands.option(
+        "a glob of tables' folders; may be repeated", path=True
+    )
+    output: str = commands.option("the PNG file", path=True)
     dry_run: bool = commands.option("check the options and the tables without drawing", False)
 
 
@@ -38,7 +40,7 @@ def main(options: LearningCurveOptions) -> None:
     files = [
         file
         for pattern in options.tables
-        for folder in sorted(glob.glob(pattern))
+        for folder in matching(pattern)
         if os.path.isfile(file := os.path.join(folder, "results.csv"))
     ]
     curves = curves_of(files)

@@ -55,19 +55,23 @@ CHUNK = 1024  # examples in memory at a time
 class PredictOptions(commands.CommandOptions):
     """The command line of `finetuning.predict`."""
 
-    run_dir: str = commands.option("the fine-tuned run")
-    input: str = commands.option("a file of examples, or - for stdin", "-")
-    output: str = commands.option("a file for the predictions, or - for stdout", "-")
+    run_dir: str = commands.option("the fine-tuned run", path=True)
+    input: str = commands.option("a file of examples, or - for stdin", "-", path=True)
+    output: str = commands.option("a file for the predictions, or - for stdout", "-", path=True)
     format: Annotated[str | None, one_of("jsonl", "tsv")] = commands.option(
         "format of the predictions: jsonl or tsv; by default tsv if --output ends in .tsv", None
     )
     task: str | None = commands.option("with --part: the dataset; by default the run's own", None)
-    data_dir: str | None = commands.option("with --part: the folder of the dataset's files", None)
+    data_dir: str | None = commands.option(
+        "with --part: the folder of the dataset's files", None, path=True
+    )
     tfds: bool = commands.option(
         "with --part: read the dataset prepared by TFDS; nothing is downloaded", False
     )
     part: str | None = commands.option("a part of the dataset, such as test", None)
-    submission: str | None = commands.option("with --part: write the leaderboard's file here", None)
+    submission: str | None = commands.option(
+        "with --part: write the leaderboard's file here", None, path=True
+    )
     null_threshold: float | None = commands.option(
         "SQuAD 2.0: null scores above it mean no answer; by default the run's task.null_threshold",
         None,

@@ -48,6 +48,7 @@ from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import commands, outputs, pretrained, settings
 from albert_tf.runtime.bounds import POSITIVE, one_of
 from albert_tf.runtime.errors import InputError, InputNotFoundError
+from albert_tf.runtime.paths import matching
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.kinds import KINDS
 from finetuning.datasets import TASKS, TRAINED, trained_task
@@ -68,13 +69,15 @@ class TableOptions(commands.CommandOptions):
 
     runs: tuple[str, ...] = commands.option(
         "comma-separated globs of pretraining runs, names of included models, random:RUN or "
-        "bag-of-words; may be repeated"
+        "bag-of-words; may be repeated",
+        path=True,
     )
     tasks: str = commands.option("comma-separated: " + ", ".join(TRAINED))
     data_dir: str = commands.option(
-        "a folder with a subfolder for each task; for a single task also the folder of its files"
+        "a folder with a subfolder for each task; for a single task also the folder of its files",
+        path=True,
     )
-    output: str = commands.option("the table's folder; an existing one is resumed")
+    output: str = commands.option("the table's folder; an existing one is resumed", path=True)
     seeds: Annotated[int, POSITIVE] = commands.option("fine-tunings per run and task", 1)
     max_train_examples: Annotated[int | None, POSITIVE] = commands.option(
         "the maximum number of training examples of each task", None
@@ -86,7 +89,7 @@ class TableOptions(commands.CommandOptions):
         "also score the fine-tuned runs on this part, such as test", None
     )
     baseline: str | None = commands.option(
-        "the run that speeds are relative to; by default the first that has one", None
+        "the run that speeds are relative to; by default the first that has one", None, path=True
     )
     recipe: Annotated[str, one_of("paper", "none")] = commands.option("paper or none", "paper")
     device: str = commands.option("as for finetuning.train", "auto")
@@ -317,7 +320,7 @@ def _matches(pattern: str) -> list[str]:
         ]
     if pattern in pretrained.names() and not os.path.exists(pattern):
         return [pattern]
-    found = map(os.path.normpath, sorted(glob.glob(pattern)))
+    found = map(os.path.normpath, matching(pattern))
     return [path for path in found if os.path.isfile(RunDir(path).config_path)]
 
 

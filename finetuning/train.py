@@ -39,9 +39,9 @@ class FinetuneOptions(commands.CommandOptions):
     """The command line of `finetuning.train`."""
 
     task: str = commands.option("the task: " + ", ".join(TRAINED))
-    run_dir: str = commands.option("the run's folder")
+    run_dir: str = commands.option("the run's folder", path=True)
     data_dir: str | None = commands.option(
-        "the folder of the task's files; with --tfds, of TFDS's datasets", None
+        "the folder of the task's files; with --tfds, of TFDS's datasets", None, path=True
     )
     tfds: bool = commands.option("read the dataset prepared by TFDS; nothing is downloaded", False)
     text_column: tuple[str, ...] = commands.option(
@@ -72,12 +72,15 @@ class FinetuneOptions(commands.CommandOptions):
         "a run, a converted folder, an exported encoder or the name of an included model; "
         "random:PATH for the same encoder, randomly initialized",
         None,
+        path=True,
     )
-    init_from_task: str | None = commands.option("a fine-tuned run, instead of --init", None)
+    init_from_task: str | None = commands.option(
+        "a fine-tuned run, instead of --init", None, path=True
+    )
     unfinished: bool = commands.option(
         "accept a run that has not ended and use its last checkpoint", False
     )
-    tokenizer: str | None = commands.option("the vocabulary, if --init has none", None)
+    tokenizer: str | None = commands.option("the vocabulary, if --init has none", None, path=True)
     recipe: Annotated[str, one_of("paper", "none")] = commands.option(
         "paper, or none for the project's defaults", "paper"
     )
@@ -86,7 +89,9 @@ class FinetuneOptions(commands.CommandOptions):
     )
     device: str = commands.option("auto, cpu, gpu, tpu or multi_worker", "auto")
     tpu: str | None = commands.option("the TPU: its name, its grpc:// address, or local", None)
-    cache_dir: str | None = commands.option("a folder that caches features for later runs", None)
+    cache_dir: str | None = commands.option(
+        "a folder that caches features for later runs", None, path=True
+    )
     dry_run: bool = commands.option(
         "read all data; print the numbers of examples and steps, and the resolved configuration",
         False,

@@ -59,13 +59,13 @@ SETTABLE = ("masking.", "objective.pair=")
 class EvaluateOptions(commands.CommandOptions):
     """The command line of `pretraining.evaluate`."""
 
-    run_dir: str = commands.option("the run or converted checkpoint to evaluate")
-    data: str = commands.option("held-out records, a folder made by data.build", "")
+    run_dir: str = commands.option("the run or converted checkpoint to evaluate", path=True)
+    data: str = commands.option("held-out records, a folder made by data.build", "", path=True)
     minimal_pairs: str = commands.option(
-        "a folder of minimal pairs in BLiMP's format, .jsonl or .jsonl.gz", ""
+        "a folder of minimal pairs in BLiMP's format, .jsonl or .jsonl.gz", "", path=True
     )
     tokenizer: str | None = commands.option(
-        "with --minimal_pairs: the vocabulary, if --run_dir has none", None
+        "with --minimal_pairs: the vocabulary, if --run_dir has none", None, path=True
     )
     batch_size: Annotated[int, POSITIVE] = commands.option(
         "with --data: sequences in a batch, over all replicas", 32
@@ -73,7 +73,9 @@ class EvaluateOptions(commands.CommandOptions):
     device: str = commands.option("as for pretraining.train", "auto")
     tpu: str | None = commands.option("as for pretraining.train", None)
     output: str | None = commands.option(
-        "the JSON file for the metrics; by default, for a run, a file in its evaluations/", None
+        "the JSON file for the metrics; by default, for a run, a file in its evaluations/",
+        None,
+        path=True,
     )
     dry_run: bool = commands.option("check the options and the folders without evaluating", False)
     set: tuple[str, ...] = commands.option(

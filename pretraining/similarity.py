@@ -39,9 +39,13 @@ L2, ANGLE = "L2 distance", "angle in degrees"
 class SimilarityOptions(commands.CommandOptions):
     """The command line of `pretraining.similarity`."""
 
-    run_dir: tuple[str, ...] = commands.option("a run or converted checkpoint; may be repeated")
-    data: str = commands.option("held-out records, a folder made by data.build")
-    output: str | None = commands.option("the PNG file; by default in the first run's plots/", None)
+    run_dir: tuple[str, ...] = commands.option(
+        "a run or converted checkpoint; may be repeated", path=True
+    )
+    data: str = commands.option("held-out records, a folder made by data.build", path=True)
+    output: str | None = commands.option(
+        "the PNG file; by default in the first run's plots/", None, path=True
+    )
     batch_size: Annotated[int, POSITIVE] = commands.option("sequences in a batch", 32)
     dry_run: bool = commands.option("check the options and the folders without computing", False)
 

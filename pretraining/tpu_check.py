@@ -71,7 +71,7 @@ class TpuCheckOptions(commands.CommandOptions):
         "print a table of all presets on all chips, with --batch on each, instead", False
     )
     presets: str = commands.option("presets of --table, comma-separated", ",".join(PRESETS))
-    json: str = commands.option("also write the figures of each step to this file", "")
+    json: str = commands.option("also write the figures of each step to this file", "", path=True)
     dry_run: bool = commands.option("print the configuration without compiling", False)
     set: tuple[str, ...] = commands.option(
         "key=value of the configuration, as for pretraining.train", ()

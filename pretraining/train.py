@@ -19,7 +19,7 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.models.checkpoints import note_unfinished
+from albert_tf.models.checkpoints import latest_in, note_unfinished, require_readable
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.pretrainer import AlbertPretrainer, load_pretrainer, require_heads
 from albert_tf.runtime import commands, devices, pretrained, settings
@@ -56,21 +56,23 @@ PANELS = {
 class TrainOptions:
     """The command line of `pretraining.train`."""
 
-    data: str = commands.option("records, a folder made by data.build; or DIR:weight,DIR:weight")
-    run_dir: str = commands.option("the run's folder; an existing run is resumed")
+    data: str = commands.option(
+        "records, a folder made by data.build; or DIR:weight,DIR:weight", path=True
+    )
+    run_dir: str = commands.option("the run's folder; an existing run is resumed", path=True)
     experiment: str = commands.option(
         "smoke, laptop, albert-mini, a published model, or another name listed by "
         "pretraining.experiments",
         "laptop",
     )
     init: str | None = commands.option(
-        "a run, converted checkpoint or included model with the initial weights", None
+        "a run, converted checkpoint or included model with the initial weights", None, path=True
     )
     unfinished: bool = commands.option(
         "use the last checkpoint of an --init run that has not ended", False
     )
     heldout: str | None = commands.option(
-        "held-out records for `evaluation.every` and `loop.export=best`", None
+        "held-out records for `evaluation.every` and `loop.export=best`", None, path=True
     )
     skip_corrupt: bool = commands.option("train on the readable records of damaged shards", False)
     profile: bool = commands.option(
@@ -108,6 +110,8 @@ def main(
     records = Mixture.open(options.data, options.skip_corrupt)
     heldout = Records.open(options.heldout) if options.heldout else None
     config = resolve(chosen, assignments, records.manifest, options.device)
+    if config.loop.export != "none":
+        require_readable(run.path, "--run_dir, with `loop.export`,")
     if heldout:
         check_heldout(heldout, records, config)
     if bool(config.evaluation.every) != bool(heldout):
@@ -123,7 +127,7 @@ def main(
     strategy = set_up_devices(config, records, options)
     check_batch(config, strategy)
     first = None
-    if options.init and not tf.train.latest_checkpoint(run.checkpoints_path):
+    if options.init and not latest_in(run.checkpoints_path):
         first = first_weights(options.init, config, records, options.unfinished)
     if options.dry_run:
         for part in (*records.parts, heldout):

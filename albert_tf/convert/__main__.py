@@ -57,9 +57,12 @@ class ConvertOptions:
         "source: google:DIR, google:PREFIX of one checkpoint, huggingface:DIR, hub:DIR, or a PATH "
         "in our format",
         flag="from",
+        path=True,
     )
     target: str = commands.option(
-        "target, new or empty: google:DIR, huggingface:DIR, or a PATH in our format", flag="to"
+        "target, new or empty: google:DIR, huggingface:DIR, or a PATH in our format",
+        flag="to",
+        path=True,
     )
     init_groups_from_shared: bool = commands.option(
         "copy shared weights to layers that no longer share them after --set num_groups or sharing",

@@ -1,7 +1,6 @@
 """Bundle: the configuration, named weights, tokenizer and task of a trained model."""
 
 import dataclasses
-import glob
 import zlib
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.models.checkpoints import DAMAGE
+from albert_tf.models.checkpoints import DAMAGE, readable
 from albert_tf.models.config import AlbertConfig, sharing_plan
 from albert_tf.runtime.errors import InputError
 from albert_tf.text.tokenizer import Tokenizer
@@ -79,17 +78,13 @@ def read_variables(prefix: str, rename: Callable[[str], str | None]) -> dict[str
     A variable for which `rename` returns None is skipped. Half-precision variables become float32.
 
     Raises:
-      InputError: the checkpoint cannot be read, or its path contains `*`, `?` or `[`.
+      InputError: the checkpoint cannot be read.
     """
-    if glob.escape(prefix) != prefix:
-        raise InputError(
-            "a checkpoint's path must not contain `*`, `?` or `[`, which TensorFlow reads as a "
-            f"pattern: rename it. Received: {prefix!r}."
-        )
     try:
-        reader = tf.train.load_checkpoint(prefix)
-        names = {name: rename(name) for name in reader.get_variable_to_shape_map()}
-        return {new: _to_float32(reader.get_tensor(name)) for name, new in names.items() if new}
+        with readable(prefix) as file:
+            reader = tf.train.load_checkpoint(file)
+            names = {name: rename(name) for name in reader.get_variable_to_shape_map()}
+            return {new: _to_float32(reader.get_tensor(name)) for name, new in names.items() if new}
     except DAMAGE as error:
         raise InputError(f"{prefix!r} is not a readable checkpoint: {str(error)[:200]}") from None
 

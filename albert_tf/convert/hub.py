@@ -18,7 +18,7 @@ import tensorflow as tf
 from albert_tf.convert.bundle import Bundle, MismatchPolicy, Weights
 from albert_tf.convert.naming import Naming
 from albert_tf.convert.native import variable
-from albert_tf.models.checkpoints import EXTRAS, is_saved_model
+from albert_tf.models.checkpoints import EXTRAS, is_saved_model, readable
 from albert_tf.models.config import ACTIVATIONS, AlbertConfig
 from albert_tf.models.encoder import INPUTS
 from albert_tf.models.pretrainer import AlbertPretrainer
@@ -96,7 +96,8 @@ def _load(path: str) -> Any:
     if os.path.isfile(os.path.join(path, EXTRAS, "config.json")):
         raise InputError(f"{path!r} is an export of albert_tf; pass it without `hub:`.")
     try:
-        module = tf.saved_model.load(path)
+        with readable(path) as folder:
+            module = tf.saved_model.load(folder)
     except Exception as error:  # a damaged file or a foreign op can raise any type
         raise _unsupported(path, f"it cannot be loaded: {str(error)[:200]}") from None
     if not callable(module) or not hasattr(module, "variables"):
@@ -238,7 +239,8 @@ def _tokenizer(module: Any, path: str) -> Tokenizer | None:
     """Load the vocabulary from the module's assets or, failing that, from its folder."""
     for name in ("sp_model_file", "vocab_file"):
         if hasattr(module, name):
-            file = getattr(module, name).asset_path.numpy().decode()
+            asset = getattr(module, name).asset_path.numpy().decode()
+            file = os.path.join(path, "assets", os.path.basename(asset))
             with open(file, "rb") as stream:
                 return Tokenizer(stream.read(), _normalization(module), source=f"{file!r}")
     try:

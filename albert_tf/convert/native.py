@@ -16,7 +16,7 @@ from albert_tf.convert.bundle import (
     weight_shapes,
 )
 from albert_tf.convert.naming import Naming, numberless
-from albert_tf.models.checkpoints import CHECKPOINTS, is_saved_model, latest_checkpoint
+from albert_tf.models.checkpoints import CHECKPOINTS, is_saved_model, latest_checkpoint, readable
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.encoder import AlbertEncoder, load_encoder
 from albert_tf.models.pretrainer import AlbertPretrainer
@@ -109,13 +109,13 @@ def write(bundle: Bundle, folder: str) -> None:
 def halve(folder: str) -> None:
     """Rewrite the weights of the folder's checkpoint in half precision."""
     prefix = latest_checkpoint(folder)
-    reader = tf.train.load_checkpoint(prefix)
-    dtypes = reader.get_variable_to_dtype_map()  # of weights, a counter and the object graph
+    with readable(prefix) as file:
+        reader = tf.train.load_checkpoint(file)
+        dtypes = reader.get_variable_to_dtype_map()  # of weights, a counter and the object graph
+        values = {name: reader.get_tensor(name) for name in dtypes}
     halved = {
-        name: reader.get_tensor(name).astype(np.float16)
-        if dtype == tf.float32
-        else reader.get_tensor(name)
-        for name, dtype in dtypes.items()
+        name: value.astype(np.float16) if dtypes[name] == tf.float32 else value
+        for name, value in values.items()
     }
     tf.raw_ops.SaveV2(
         prefix=prefix,

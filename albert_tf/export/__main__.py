@@ -33,7 +33,7 @@ from albert_tf.export.modules.token_classifier import TokenClassifierModule
 from albert_tf.export.onnx import models as onnx_models
 from albert_tf.export.onnx.graph import import_onnx
 from albert_tf.export.signatures import ServedModule, save
-from albert_tf.models.checkpoints import load_config
+from albert_tf.models.checkpoints import load_config, require_readable
 from albert_tf.models.encoder import load_encoder
 from albert_tf.models.pretrainer import load_pretrainer
 from albert_tf.runtime import devices, outputs, pretrained, settings
@@ -49,8 +49,8 @@ from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 class ExportOptions(commands.CommandOptions):
     """The command line of `albert_tf.export`."""
 
-    run_dir: str = commands.option("run, converted folder or included model to export")
-    output: str = commands.option("folder OUTPUT in which to create VERSION/")
+    run_dir: str = commands.option("run, converted folder or included model to export", path=True)
+    output: str = commands.option("folder OUTPUT in which to create VERSION/", path=True)
     kind: str | None = commands.option(
         "encoder, preprocessing, fill_mask, embedding, classifier, multi_label, regressor, span, "
         "multiple_choice or token_classifier",
@@ -188,6 +188,8 @@ def main(options: ExportOptions) -> None:
             f"be overwritten: pass --version={options.version + 1}."
         )
     outputs.require_new(folder)
+    if options.format == "saved_model":
+        require_readable(folder, "--output")
     tokenizer = load_tokenizer(run.tokenizer_path)
     if options.format == "onnx":
         import_onnx()

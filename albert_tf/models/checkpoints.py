@@ -1,8 +1,11 @@
 """Readers of trained weights in a run folder, a converted folder or an exported encoder."""
 
+import contextlib
 import hashlib
 import itertools
 import os
+import re
+import tempfile
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -22,12 +25,15 @@ _NOT_WEIGHTS = {".OPTIMIZER_SLOT", "optimizer", "keras_api"}
 _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"  # suffix of variable names in a tf.train.Checkpoint
 # Raised by TensorFlow for a file that is truncated or has flipped bits, including bits of names.
 DAMAGE = (tf.errors.OpError, AssertionError, IndexError, RuntimeError, ValueError)
+# TensorFlow reads from a path as from a glob; with these characters, it does not match itself.
+_UNREADABLE = re.compile(r"[\[\\]")
 _SHOWN = 3  # names of each kind in an error message
 
 
 def has_heads(path: str) -> bool:
     """Return True if the checkpoint of a run or converted folder contains the pretraining heads."""
-    names = [name for name, _ in tf.train.list_variables(latest_checkpoint(path))]
+    with readable(latest_checkpoint(path)) as checkpoint:
+        names = [name for name, _ in tf.train.list_variables(checkpoint)]
     return all(
         any(name.startswith(f"model/{head}/") for name in names)
         for head in ("mlm_head", "pair_head")
@@ -71,13 +77,49 @@ def latest_checkpoint(path: str) -> str:
     Raises:
       InputNotFoundError: there is no checkpoint.
     """
-    found = tf.train.latest_checkpoint(os.path.join(path, CHECKPOINTS))
+    found = latest_in(os.path.join(path, CHECKPOINTS))
     if found is None:
         raise InputNotFoundError(
             f"no checkpoint in {os.path.join(path, CHECKPOINTS)!r} "
             f"(working directory {os.getcwd()}). Has the run saved one yet?"
         )
     return found
+
+
+def latest_in(folder: str) -> str | None:
+    """Return what `tf.train.latest_checkpoint` returns, for a folder of any name."""
+    state = tf.train.get_checkpoint_state(folder)
+    path = state.model_checkpoint_path if state else ""
+    return path if os.path.isfile(f"{path}.index") else None
+
+
+@contextlib.contextmanager
+def readable(path: str) -> Iterator[str]:
+    """Yield a path of the same checkpoint or SavedModel that TensorFlow can read.
+
+    Where the path itself is not, a temporary link replaces its folders.
+    """
+    if not _UNREADABLE.search(path):
+        yield path
+        return
+    folder, name = os.path.split(os.path.abspath(path))
+    with tempfile.TemporaryDirectory() as temporary:
+        link = os.path.join(temporary, "link")
+        os.symlink(folder, link)
+        yield os.path.join(link, name)
+
+
+def require_readable(path: str, flag: str) -> None:
+    """Check that TensorFlow will be able to read a SavedModel from `path`.
+
+    Raises:
+      InputError: it will not.
+    """
+    if _UNREADABLE.search(path):
+        raise InputError(
+            f"{flag} must be a path without `[` and `\\`, with which TensorFlow cannot load a "
+            f"SavedModel. Received: {path!r}. Name another folder."
+        )
 
 
 def note_unfinished(path: str) -> None:
@@ -108,13 +150,10 @@ def read_checkpoint(target: tf.train.Checkpoint, path: str) -> str:
     """
     checkpoint = latest_checkpoint(path)
     try:
-        wrong = differences_from(target, checkpoint)
-        if not wrong:
-            reader = tf.train.load_checkpoint(checkpoint)
-            for name, part in tracked_parts(target):
-                if isinstance(part, tf.Variable):
-                    value = reader.get_tensor(name + _VALUE)
-                    part.assign(value.astype(part.dtype.as_numpy_dtype))
+        with readable(checkpoint) as file:
+            wrong = differences_from(target, file)
+            if not wrong:
+                _assign_all(target, tf.train.load_checkpoint(file))
     except DAMAGE as error:
         wrong = textwrap.shorten(str(error), 200)  # the full text may hold a whole variable
     if wrong:
@@ -122,6 +161,13 @@ def read_checkpoint(target: tf.train.Checkpoint, path: str) -> str:
             f"checkpoint {checkpoint!r} does not fit the model of its config.json: {wrong}"
         )
     return checkpoint
+
+
+def _assign_all(target: tf.train.Checkpoint, reader: Any) -> None:
+    for name, part in tracked_parts(target):
+        if isinstance(part, tf.Variable):
+            value = reader.get_tensor(name + _VALUE)
+            part.assign(value.astype(part.dtype.as_numpy_dtype))
 
 
 def weight_differences(expected: Shapes, found: Shapes) -> str:
@@ -186,7 +232,8 @@ def read_exported(encoder: tf_keras.Model, path: str) -> None:
       InputError: the SavedModel is damaged, or is not an encoder of the same shape.
     """
     try:
-        exported = tf.saved_model.load(path)
+        with readable(path) as folder:
+            exported = tf.saved_model.load(folder)
     except RuntimeError:  # it needs operations of tensorflow_text, so it takes text, not ids
         exported = None
     except (IndexError, OSError, ValueError, tf.errors.OpError) as error:

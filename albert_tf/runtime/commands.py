@@ -2,7 +2,7 @@
 
     @dataclasses.dataclass(frozen=True)
     class BuildOptions(CommandOptions):
-        corpus: str = option("the text, e.g. text:'corpus/*.txt'")
+        corpus: str = option("the text, e.g. text:'corpus/*.txt'", path=True)
         seq_length: Annotated[int, POSITIVE] = option("pieces per sequence", 512)
 
     if __name__ == "__main__":
@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 
 from absl import flags
 
-from albert_tf.runtime import settings
+from albert_tf.runtime import paths, settings
 from albert_tf.runtime.bounds import Bounded
 from albert_tf.runtime.errors import InputError, MachineError
 
@@ -69,12 +69,18 @@ class CommandOptions(Bounded):
     KEY = "--{}"
 
 
-def option(help: str, default: Any = dataclasses.MISSING, flag: str | None = None) -> Any:
+def option(
+    help: str, default: Any = dataclasses.MISSING, flag: str | None = None, path: bool = False
+) -> Any:
     """Return a field of an options dataclass; without a default the flag is required.
 
-    `help` is the help text. `flag` gives a flag name that cannot be a field name, such as --from.
+    Args:
+      help: the help text.
+      default: the default value.
+      flag: a flag name that cannot be a field name, such as --from.
+      path: True for a path, with or without a prefix, or several; `paths.expand` applies to it.
     """
-    metadata = {"help": help} | ({"flag": flag} if flag else {})
+    metadata = {"help": help, "path": path} | ({"flag": flag} if flag else {})
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -162,7 +168,20 @@ def parse(
     for flag, field in fields.items():
         if getattr(options, field.name) in (None, "") and field.default is dataclasses.MISSING:
             raise InputError(f"--{flag} is required: {field.metadata['help']}")
-    return options
+    return _with_expanded_paths(options)
+
+
+def _with_expanded_paths(options: Any) -> Any:
+    values = {
+        field.name: getattr(options, field.name)
+        for field in dataclasses.fields(options)
+        if field.metadata["path"] and getattr(options, field.name) is not None
+    }
+    expanded = {
+        name: paths.expand(value) if isinstance(value, str) else tuple(map(paths.expand, value))
+        for name, value in values.items()
+    }
+    return dataclasses.replace(options, **expanded)
 
 
 def one_line(error: BaseException) -> str:

@@ -3,6 +3,7 @@
 import os
 import re
 
+from albert_tf.runtime import paths
 from albert_tf.runtime.errors import InputNotFoundError
 
 FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "pretrained")
@@ -26,13 +27,13 @@ def names() -> list[str]:
 def locate(path: str | os.PathLike[str]) -> str:
     """Return the folder of a trained model, given its path or the name of an included model.
 
-    A path that exists takes precedence over a name. Any other path with a `/` is returned
-    unchanged.
+    A path that exists takes precedence over a name. Any other path with a `/` is returned as it is,
+    except that `~` is expanded.
 
     Raises:
       InputNotFoundError: `path` is neither; the message lists the names.
     """
-    path = os.fspath(path)
+    path = paths.expand(os.fspath(path))
     if os.path.exists(path) or os.path.basename(path) != path:
         return path
     if path not in names():

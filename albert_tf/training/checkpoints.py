@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from albert_tf.models.checkpoints import DAMAGE, differences_from
+from albert_tf.models.checkpoints import DAMAGE, differences_from, readable
 from albert_tf.runtime.errors import InputError, MachineError
 
 _INDEX = re.compile(r"ckpt-(\d+)\.index")
@@ -96,10 +96,11 @@ class Checkpoints:
         for step in steps:
             path = os.path.join(self._source, f"ckpt-{step}")
             try:
-                wrong = differences_from(self._checkpoint, path)
-                if not wrong:
-                    self._checkpoint.restore(path).assert_consumed()
-                    return step
+                with readable(path) as file:
+                    wrong = differences_from(self._checkpoint, file)
+                    if not wrong:
+                        self._checkpoint.restore(file).assert_consumed()
+                        return step
             except DAMAGE as error:
                 print(f"warning: {path} is damaged, trying the one before: {error}", flush=True)
                 continue

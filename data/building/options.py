@@ -28,11 +28,11 @@ REFERENCE_PREDICTIONS = 20  # the maximum of Google's tool, at any length
 class BuildOptions(commands.CommandOptions):
     """The command line of `data.build`."""
 
-    corpus: str = commands.option("the text to read, as KIND:WHERE. Kinds: " + KINDS)
+    corpus: str = commands.option("the text to read, as KIND:WHERE. Kinds: " + KINDS, path=True)
     tokenizer: str = commands.option(
-        "tokenizer folder, run, included model, spiece.model or vocab.txt"
+        "tokenizer folder, run, included model, spiece.model or vocab.txt", path=True
     )
-    output: str = commands.option("folder to create")
+    output: str = commands.option("folder to create", path=True)
     seq_length: Annotated[
         int, at_least(MIN_SEQ_LENGTH, "because shorter ones rarely fit a pair of sentences")
     ] = commands.option("pieces per sequence, special pieces included", 512)
@@ -70,7 +70,7 @@ class BuildOptions(commands.CommandOptions):
     )
     seed: int = commands.option("seed of all random choices", 0)
     errors: str = commands.option("on invalid UTF-8: strict = fail, replace = U+FFFD", "strict")
-    data_dir: str | None = commands.option("data folder of TFDS", None)
+    data_dir: str | None = commands.option("data folder of TFDS", None, path=True)
     num_workers: Annotated[int, NOT_NEGATIVE] = commands.option(
         "local runner: maximum number of processes; 0 = one per core", 0
     )

@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated, Any
 
+from albert_tf.runtime import paths
 from albert_tf.runtime.bounds import Bounded, one_of
 from albert_tf.runtime.errors import InputError, InputNotFoundError, reading
 from data.corpora import python_docs
@@ -184,10 +185,7 @@ def _require_sentences(documents: Iterator[Document], corpus: str) -> Iterator[D
 
 
 def _matching_files(pattern: str, data_dir: str | None = None) -> list[str]:
-    pattern = os.path.expanduser(pattern)
-    # A file name may contain the special characters of globs.
-    names = [pattern] if os.path.isfile(pattern) else glob.glob(pattern, recursive=True)
-    files = sorted(name for name in names if os.path.isfile(name))
+    files = list(filter(os.path.isfile, paths.matching(pattern)))
     if not files and os.path.isdir(pattern):
         raise InputNotFoundError(
             f"--corpus: {pattern!r} is a folder. Name its files, as in KIND:'{pattern}/*'."
@@ -201,8 +199,8 @@ def _matching_files(pattern: str, data_dir: str | None = None) -> list[str]:
 
 
 def _race_files(folder: str, data_dir: str | None = None) -> list[str]:
-    folder = glob.escape(os.path.expanduser(folder))
-    return _matching_files(folder if os.path.isfile(folder) else f"{folder}/**/*.txt*")
+    is_file = os.path.isfile(folder)
+    return _matching_files(folder if is_file else f"{glob.escape(folder)}/**/*.txt*")
 
 
 _FILES: dict[str, Callable[[str, str | None], list[str]]] = {

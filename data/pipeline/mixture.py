@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import functools
+import os
 import re
 from collections.abc import Callable, Iterator
 
@@ -37,17 +38,17 @@ class Mixture:
 
     @classmethod
     def open(cls, text: str, skip_corrupt: bool = False) -> "Mixture":
-        """Open `DIR`, or `DIR:weight,DIR:weight`.
+        """Open `DIR`, or `DIR:weight,DIR:weight`; a folder that exists is a `DIR`.
 
         Raises:
           InputError: `text` has another form, the records of a folder do not match those of the
             first one, or a weight is too small.
         """
-        if "," not in text and not _WEIGHTED.fullmatch(text):
+        if os.path.isdir(text) or ("," not in text and not _WEIGHTED.fullmatch(text)):
             return cls((Records.open(text, skip_corrupt),), (1.0,))
         folders, weights = [], []
         for part in text.split(","):
-            found = _WEIGHTED.fullmatch(part)
+            found = None if os.path.isdir(part) else _WEIGHTED.fullmatch(part)
             if found is None or not float(found[2]):
                 raise InputError(
                     "--data must be a folder, or DIR:weight,DIR:weight with positive weights. "

@@ -19,7 +19,7 @@ UNITS = ("steps", "tokens", "seconds")
 class SweepOptions(commands.CommandOptions):
     """The command line of `pretraining.sweep`."""
 
-    output: str = commands.option("the sweep's folder; an existing sweep is resumed")
+    output: str = commands.option("the sweep's folder; an existing sweep is resumed", path=True)
     grid: tuple[str, ...] = commands.option("key=value,value...; repeat for combinations", ())
     group: str | None = commands.option(
         "a group of pretraining.experiments instead of a grid", None
@@ -28,8 +28,12 @@ class SweepOptions(commands.CommandOptions):
     experiment: str | None = commands.option(
         "the experiment to change; by default laptop for a grid", None
     )
-    data: str = commands.option("the records, as for pretraining.train", "artifacts/records")
-    heldout: str | None = commands.option("records to evaluate on; by default none", None)
+    data: str = commands.option(
+        "the records, as for pretraining.train", "artifacts/records", path=True
+    )
+    heldout: str | None = commands.option(
+        "records to evaluate on; by default none", None, path=True
+    )
     heldout_set: tuple[str, ...] = commands.option(
         "masking.KEY=value for the evaluation; by default the paper's masks", ()
     )
