@@ -37,6 +37,7 @@ from albert_tf.runtime import commands  # first: it silences TensorFlow's start-
 from albert_tf.convert import google, hub, native
 from albert_tf.convert.bundle import (
     OPTIONAL,
+    PIECES,
     Bundle,
     MismatchPolicy,
     weight_shapes,
@@ -120,6 +121,7 @@ def main(options: ConvertOptions) -> None:
     bundle = read(source_path, policy)
     print(f"read {options.source}: {_describe(bundle)}")
     _check_tokenizer(bundle, options, source_path)
+    bundle = _without_unused_pieces(bundle)
     bundle = _with_missing_parts(
         with_overrides(bundle, options.set, options.init_groups_from_shared), options
     )
@@ -160,6 +162,22 @@ def _check_tokenizer(bundle: Bundle, options: ConvertOptions, path: str) -> None
             f"the model must have at least as many. Received: `vocab_size` {config.vocab_size}. "
             "Replace the tokenizer with the one that the model was trained with."
         )
+
+
+def _without_unused_pieces(bundle: Bundle) -> Bundle:
+    """Return the bundle without the rows with which other programs pad the word table."""
+    size = bundle.tokenizer.vocab_size if bundle.tokenizer else bundle.config.vocab_size
+    if size == bundle.config.vocab_size:
+        return bundle
+    _warn(
+        f"the model has {bundle.config.vocab_size:,} pieces and its tokenizer {size:,}: the rows "
+        f"of the last {bundle.config.vocab_size - size:,} pieces are left out."
+    )
+    weights = {
+        name: value[:size] if name in PIECES else value for name, value in bundle.weights.items()
+    }
+    config = bundle.config.replace(vocab_size=size)
+    return dataclasses.replace(bundle, config=config, weights=weights)
 
 
 def _with_missing_parts(bundle: Bundle, options: ConvertOptions) -> Bundle:

@@ -17,6 +17,7 @@ from albert_tf.text.tokenizer import Tokenizer
 # AlbertPretrainer or a task model. In a task model, the head's paths start with HEAD.
 Weights = Mapping[str, np.ndarray]
 HEAD = "head/"
+PIECES = ("encoder/embeddings/word_embeddings", "mlm_head/bias")  # a row for each piece
 # Parts that a checkpoint may lack if the command allows it: name -> prefix of the weights' paths.
 OPTIONAL = {"mlm_head": "mlm_head/", "pair_head": "pair_head/", "pooler": "encoder/pooler/"}
 

@@ -20,6 +20,7 @@ from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 
 CONFIG_FILE, CHECKPOINT = "albert_config.json", "model.ckpt-best"
 _SLOTS = ("/adam_m", "/adam_v", "/Adam", "/Adam_1")
+_COUNTERS = ("global_step", "beta1_power", "beta2_power")  # without and with Adam's slots
 _ACTIVATIONS = {
     "gelu": "gelu",
     "gelu_new": "gelu",
@@ -206,7 +207,9 @@ def _variables(prefix: str, policy: MismatchPolicy) -> dict[str, np.ndarray]:
     def rename(original: str) -> str | None:
         name = original.removeprefix("module/")
         is_ignored = (
-            name == "global_step" or name.endswith(_SLOTS) or name.startswith(policy.ignore)
+            name.rpartition("/")[2] in _COUNTERS
+            or name.endswith(_SLOTS)
+            or name.startswith(policy.ignore)
         )
         return None if is_ignored else name
 

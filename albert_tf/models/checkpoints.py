@@ -1,6 +1,7 @@
 """Readers of trained weights in a run folder, a converted folder or an exported encoder."""
 
 import contextlib
+import glob
 import hashlib
 import itertools
 import os
@@ -14,7 +15,7 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.config import AlbertConfig
-from albert_tf.runtime.errors import InputError, InputNotFoundError
+from albert_tf.runtime.errors import InputError, InputNotFoundError, require_downloaded
 from albert_tf.runtime.run_dir import RunDir
 
 CHECKPOINTS = "checkpoints"
@@ -98,7 +99,13 @@ def readable(path: str) -> Iterator[str]:
     """Yield a path of the same checkpoint or SavedModel that TensorFlow can read.
 
     Where the path itself is not, a temporary link replaces its folders.
+
+    Raises:
+      InputError: one of the files is a Git LFS pointer.
     """
+    for pattern in (".index", ".data-*", "/**"):  # of a checkpoint; in the folder of a SavedModel
+        for file in glob.glob(glob.escape(path) + pattern, recursive=True):
+            require_downloaded(file)
     if not _UNREADABLE.search(path):
         yield path
         return

@@ -5,6 +5,8 @@ import errno
 import os
 from collections.abc import Iterator
 
+_POINTER = b"version https://git-lfs.github.com/spec/"  # how a Git LFS pointer begins
+_MAX_POINTER = 1024  # bytes, by its specification
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 # Failures that no program can prevent: of the disk, the permissions or the file system.
 _MACHINE_ERRNOS = _NO_ROOM | {
@@ -44,8 +46,13 @@ class MachineError(OSError):
 
 @contextlib.contextmanager
 def reading(path: str) -> Iterator[None]:
-    """Turn a disk or permission error in the block, which reads `path`, into a MachineError."""
+    """Turn a disk or permission error in the block, which reads `path`, into a MachineError.
+
+    Raises:
+      InputError: `path` is a Git LFS pointer.
+    """
     try:
+        require_downloaded(path)
         yield
     except (InputError, MachineError):
         raise
@@ -57,6 +64,23 @@ def reading(path: str) -> Iterator[None]:
             f"{os.fspath(path)!r} cannot be read: {os.strerror(number)}. Make it readable, or pass "
             "another path."
         ) from None
+
+
+def require_downloaded(path: str) -> None:
+    """Check that a file is not a Git LFS pointer, which a clone without git-lfs leaves.
+
+    Raises:
+      InputError: it is.
+    """
+    if not os.path.isfile(path) or os.path.getsize(path) > _MAX_POINTER:
+        return
+    with open(path, "rb") as file:
+        if file.read(len(_POINTER)) != _POINTER:
+            return
+    raise InputError(
+        f"{os.fspath(path)!r} must be the file itself. Received: a Git LFS pointer to it. Run "
+        "`git lfs pull` in its folder, or download the file."
+    )
 
 
 @contextlib.contextmanager

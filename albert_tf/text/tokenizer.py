@@ -9,6 +9,7 @@ import functools
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -25,6 +26,7 @@ __all__ = ["WORD_MARK", "Normalization", "SpecialIds", "Tokenizer", "load_tokeni
 SETTINGS_FILE = "albert_tokenizer.json"
 OLD_SETTINGS_FILE = "tokenizer.json"  # also Hugging Face's name for another format
 FORMAT = "albert_tf.tokenizer/1"  # distinguishes our settings from theirs
+_LIST_OF_PIECES = re.compile(rb"[^\t\n]+\t-?\d[^\t\n]*\n")  # its first line: a piece, a score
 _NESTED = ("", "tokenizer", os.path.join("assets.extra", "tokenizer"))  # inside a folder
 
 
@@ -169,6 +171,11 @@ def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
     file = _find_model(path)
     with reading(file), open(file, "rb") as stream:
         model = stream.read()
+    if _LIST_OF_PIECES.match(model):
+        raise InputError(
+            f"{file!r} must be a sentencepiece model or a WordPiece vocabulary. Received: the list "
+            "of a model's pieces, FILE.vocab. Pass the FILE.model that belongs to it."
+        )
     record = _read_record(os.path.dirname(file))
     if record is None:
         return Tokenizer(model, source=f"{file!r}")

@@ -164,7 +164,8 @@ def read(path: str, policy: MismatchPolicy) -> Bundle:
     if policy.ignores(HEAD):
         ignored += huggingface_task.HEADS
     tensors = {name: value for name, value in tensors.items() if not name.startswith(ignored)}
-    weights = to_ours(config, tensors, policy, path, task)
+    ordered = huggingface_task.in_our_order(tensors, values, task, file)
+    weights = to_ours(config, ordered, policy, path, task)
     return Bundle(config, weights, huggingface_tokenizer.read(path), task, assumed)
 
 

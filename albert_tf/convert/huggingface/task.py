@@ -145,21 +145,36 @@ def read(
 
 
 def _of_tags(tags: tuple[str, ...], source: str) -> dict[str, Any]:
-    """Return the `labels` and the `scheme` of a token classifier with these tags.
+    """Return the `labels` and the `scheme` of a token classifier with these tags, in any order.
 
     Raises:
-      InputError: the tags are in an order that is not ours, or of another scheme.
+      InputError: the tags are of another scheme.
     """
     if "O" not in tags and not any(tag.startswith(("B-", "I-")) for tag in tags):
         return {"labels": tags, "scheme": "words"}
-    labels = tuple(tag[2:] for tag in tags[1::2])
-    if tags != ("O", *(f"{prefix}-{label}" for label in labels for prefix in "BI")):
+    labels = tuple(tag[2:] for tag in tags if tag.startswith("B-"))
+    if {*tags} != {"O", *(f"{prefix}-{label}" for label in labels for prefix in "BI")}:
         raise InputError(
-            f"{source!r}: `id2label` must be O and then B-X and I-X for each label X, or labels of "
+            f"{source!r}: `id2label` must be O, and B-X and I-X for each label X, or labels of "
             f"words without O. Received: {', '.join(tags)}. To read only the encoder, pass "
             "--ignore=head --allow_missing=mlm_head,pair_head,pooler."
         )
     return {"labels": labels, "scheme": "bio"}
+
+
+def in_our_order(tensors: Weights, values: Mapping[str, Any], task: Any, source: str) -> Weights:
+    """Return their tensors with the rows of a token classifier's head in the order of our tags.
+
+    `run_ner.py` of transformers sorts its tags: all B before all I, and O last.
+    """
+    if task is None or task.kind != "token_classifier":
+        return tensors
+    tags = _labels(values, source)
+    rows, ours = [tags.index(tag) for tag in task.tags], dict(tensors)
+    for name in ("classifier.weight", "classifier.bias"):
+        if name in ours and len(ours[name]) == len(tags):
+            ours[name] = ours[name][rows]
+    return ours
 
 
 def _kind(architecture: str, problem_type: str | None, labels: tuple[str, ...], source: str) -> str:

@@ -4,6 +4,7 @@ import dataclasses
 import os
 from typing import Any
 
+from albert_tf.convert.huggingface import fast_tokenizer
 from albert_tf.runtime import outputs
 from albert_tf.runtime.errors import InputError, reading
 from albert_tf.text.normalization import Normalization
@@ -16,20 +17,22 @@ from albert_tf.text.wordpiece import VOCABULARY_FILE
 _INPUTS = ["input_ids", "token_type_ids", "attention_mask"]
 # Their slow ALBERT tokenizer always replaces `` and '' with " and ignores this key of ours.
 _UNIFY_QUOTES = "albert_tf_unify_quotes"
-RULES_FILE, FAST_FILE = "tokenizer_config.json", "tokenizer.json"
+RULES_FILE = "tokenizer_config.json"
 
 
 def read(path: str) -> Tokenizer | None:
-    """Read the tokenizer of a folder from its vocabulary file; return None if there is none.
+    """Read the tokenizer of a folder from its vocabulary, or else from its tokenizer.json.
+
+    Return None if there is none.
 
     Raises:
-      InputError: the tokenizer has no vocabulary file, or rules that ours does not support.
+      InputError: the tokenizer has rules that ours does not support.
     """
     files = [os.path.join(path, name) for name in (MODEL_FILE, VOCABULARY_FILE)]
     file = next(filter(os.path.isfile, files), None)
     if file is None:
-        _check_for_fast(path)
-        return None
+        fast = os.path.join(path, fast_tokenizer.FILE)
+        return fast_tokenizer.read(fast) if os.path.isfile(fast) else None
     rules: dict[str, Any] = {}
     if os.path.isfile(os.path.join(path, RULES_FILE)):
         rules = outputs.read_json(os.path.join(path, RULES_FILE))
@@ -44,15 +47,6 @@ def read(path: str) -> Tokenizer | None:
     normalization = Normalization(lowercase, strips, unify_quotes=unifies)
     with reading(file), open(file, "rb") as stream:
         return Tokenizer(stream.read(), normalization, source=f"{file!r}")
-
-
-def _check_for_fast(path: str) -> None:
-    if os.path.isfile(os.path.join(path, FAST_FILE)):
-        raise InputError(
-            f"{path!r} contains its vocabulary only as {FAST_FILE}, which cannot be read. Add the "
-            f"{MODEL_FILE} or {VOCABULARY_FILE} of the model that it was trained from, or remove "
-            f"{FAST_FILE} to convert without a tokenizer."
-        )
 
 
 def write(tokenizer: Tokenizer, folder: str) -> None:

@@ -13,6 +13,7 @@ import safetensors.numpy
 from albert_tf.runtime.errors import InputError, InputNotFoundError, reading
 
 WEIGHTS_FILE, TORCH_FILE = "model.safetensors", "pytorch_model.bin"
+_WRAPPER = "module."
 
 
 def read(path: str) -> dict[str, np.ndarray]:
@@ -27,7 +28,7 @@ def read(path: str) -> dict[str, np.ndarray]:
         if os.path.isfile(file):
             with reading(file), open(file, "rb"):  # the readers' own errors give no reason
                 pass
-            return read_file(file)
+            return _without_wrapper(read_file(file))
         if os.path.isfile(f"{file}.index.json"):
             raise InputError(
                 f"{file}.index.json lists weights in several files, but they must be in one. Write "
@@ -38,6 +39,13 @@ def read(path: str) -> dict[str, np.ndarray]:
     raise InputNotFoundError(
         f"neither {WEIGHTS_FILE} nor {TORCH_FILE} in {path!r} (working directory {os.getcwd()})."
     )
+
+
+def _without_wrapper(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return tensors without the prefix that torch's DataParallel gives the names of all."""
+    if not all(name.startswith(_WRAPPER) for name in tensors):
+        return tensors
+    return {name.removeprefix(_WRAPPER): value for name, value in tensors.items()}
 
 
 def write(tensors: Mapping[str, np.ndarray], folder: str) -> None:

@@ -396,18 +396,34 @@ def test_files_have_the_usual_mode(target, pretrained, tmp_path):
         [
             (("O", "B-x", "I-x", "B-y", "I-y"), (("x", "y"), "bio")),
             (("NOUN", "VERB", "B", "X", "Y"), (("NOUN", "VERB", "B", "X", "Y"), "words")),
-            (("O", "I-x", "B-x", "B-y", "I-y"), None),
-            (("B-x", "I-x", "O", "B-y", "I-y"), None),
+            (("O", "I-x", "B-x", "B-y", "I-y"), (("x", "y"), "bio")),
+            (("B-x", "I-x", "O", "B-y", "I-y"), (("x", "y"), "bio")),
+            (("B-y", "B-x", "I-x", "I-y", "O"), (("y", "x"), "bio")),  # run_ner.py's order
             (("O", "x", "y", "z", "B-z"), None),
-            (("B-x", "B-y", "I-x", "I-y", "O"), None),
+            (("O", "B-x", "I-x", "B-y", "I-z"), None),
         ],
     )
     def test_tags(self, tags, found, theirs, tmp_path):
         folder = theirs("token_classifier", id2label=dict(enumerate(tags)))
         if found is None:
-            with pytest.raises(InputError, match="`id2label` must be O and then B-X and I-X for"):
+            with pytest.raises(InputError, match="`id2label` must be O, and B-X and I-X for"):
                 convert(f"--from=huggingface:{folder}", f"--to={tmp_path / 'back'}")
             return
         convert(f"--from=huggingface:{folder}", f"--to={tmp_path / 'back'}")
         task = task_of(str(tmp_path / "back"))
-        assert (task.labels, task.scheme) == found and task.tags == tags
+        assert (task.labels, task.scheme) == found and {*task.tags} == {*tags}
+        rows = safetensors.numpy.load_file(f"{folder}/model.safetensors")
+        bias = dict(zip(tags, rows["classifier.bias"], strict=True))
+        reader = tf.train.load_checkpoint(f"{tmp_path}/back/checkpoints")
+        kernel, mine = (
+            reader.get_tensor(f"model/head/{name}/.ATTRIBUTES/VARIABLE_VALUE")
+            for name in ("kernel", "bias")
+        )
+        assert dict(zip(task.tags, mine, strict=True)) == bias
+        order = [tags.index(tag) for tag in task.tags]
+        np.testing.assert_array_equal(kernel.T, rows["classifier.weight"][order])
+        again = f"{tmp_path}/again"
+        convert(f"--from={tmp_path / 'back'}", f"--to=huggingface:{again}")
+        values = json.loads(pathlib.Path(again, "config.json").read_text())
+        written = safetensors.numpy.load_file(f"{again}/model.safetensors")["classifier.bias"]
+        assert {values["id2label"][str(i)]: x for i, x in enumerate(written)} == bias

@@ -13,10 +13,11 @@ import tensorflow as tf
 
 from albert_tf import load_encoder, load_pretrainer
 from albert_tf.convert import google, native
-from albert_tf.convert.__main__ import ConvertOptions, main, with_overrides
+from albert_tf.convert.__main__ import FORMATS, OURS, READERS, ConvertOptions, main, with_overrides
 from albert_tf.convert.bundle import Bundle, MismatchPolicy, weight_shapes, with_initialized_parts
 from albert_tf.convert.huggingface import folder as huggingface
 from albert_tf.convert.huggingface import tokenizer as huggingface_tokenizer
+from albert_tf.convert.huggingface import weights as huggingface_weights
 from albert_tf.convert.unshare import init_groups_from_shared
 from albert_tf.export import signatures
 from albert_tf.export.modules.encoder import EncoderModule
@@ -461,13 +462,6 @@ def test_an_albert_model_s_own_folder(tiny, tmp_path):
         huggingface.read(str(tmp_path), STRICT)
 
 
-def test_a_vocabulary_of_another_form_is_named(tmp_path):
-    assert huggingface_tokenizer.read(str(tmp_path)) is None
-    (tmp_path / "tokenizer.json").touch()
-    with pytest.raises(InputError, match="only as tokenizer.json.*spiece.model"):
-        huggingface_tokenizer.read(str(tmp_path))
-
-
 def torn(*_, **__):
     raise RuntimeError("PytorchStreamReader failed reading zip archive")
 
@@ -513,3 +507,59 @@ def test_a_tokenizer_comes_back_from_transformers_with_its_rules(
     tokenizer = Tokenizer(small_tokenizer.model, rules)
     huggingface_tokenizer.write(tokenizer, str(tmp_path))
     assert huggingface_tokenizer.read(str(tmp_path)).fingerprint == tokenizer.fingerprint
+
+
+def test_names_of_a_wrapped_torch_model(tiny, tmp_path):
+    source = str(tmp_path / "theirs")
+    os.mkdir(source)
+    weights = random_weights(tiny)
+    huggingface.write(Bundle(tiny, weights, None), source)
+    tensors = huggingface_weights.read(source)
+    huggingface_weights.write({f"module.{n}": value for n, value in tensors.items()}, source)
+    read = huggingface.read(source, MismatchPolicy())
+    for name, value in weights.items():
+        np.testing.assert_array_equal(read.weights[name], value)
+
+
+@pytest.mark.parametrize("target", ["", "huggingface:", "google:"])
+def test_rows_beyond_the_vocabulary_are_left_out(target, tiny, small_tokenizer, tmp_path, capsys):
+    """Some programs pad the word table to a multiple of 8 or 128."""
+    size = small_tokenizer.vocab_size
+    padded = tiny.replace(vocab_size=size + 24)
+    weights = random_weights(padded)
+    os.mkdir(tmp_path / "theirs")
+    huggingface.write(Bundle(padded, weights, small_tokenizer), str(tmp_path / "theirs"))
+    main(ConvertOptions(f"huggingface:{tmp_path / 'theirs'}", f"{target}{tmp_path / 'ours'}"))
+    assert (
+        f"the model has {size + 24:,} pieces and its tokenizer {size:,}: the rows of the last 24 "
+        "pieces are left out." in capsys.readouterr().err
+    )
+    read = READERS.get(target.rstrip(":"), native.read)(str(tmp_path / "ours"), MismatchPolicy())
+    assert read.config.vocab_size == size
+    for name, value in weights.items():
+        cut = name.endswith("/word_embeddings") or name == "mlm_head/bias"
+        np.testing.assert_array_equal(read.weights[name], value[:size] if cut else value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "file"),
+    [
+        ("huggingface", "model.safetensors"),
+        ("huggingface", "config.json"),
+        ("huggingface", "spiece.model"),
+        ("google", "model.ckpt-best.index"),
+        ("google", "model.ckpt-best.data-00000-of-00001"),
+        ("", "checkpoints/ckpt-1.data-00000-of-00001"),
+        ("", "tokenizer/spiece.model"),
+    ],
+)
+def test_git_lfs_pointers_are_named(kind, file, tiny, small_tokenizer, tmp_path):
+    source = tmp_path / "source"
+    source.mkdir()
+    bundle = Bundle(tiny, random_weights(tiny), small_tokenizer)
+    FORMATS.get(kind, OURS).write(bundle, str(source))
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 46747112\n"
+    (source / file).write_text(pointer)
+    with pytest.raises(InputError, match="Received: a Git LFS pointer.*`git lfs pull`") as error:
+        main(ConvertOptions(f"{kind}:{source}".lstrip(":"), str(tmp_path / "out")))
+    assert os.path.basename(file) in str(error.value)

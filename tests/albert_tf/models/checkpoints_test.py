@@ -9,6 +9,8 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import load_encoder, load_pretrainer, load_tokenizer
+from albert_tf.convert import __main__ as convert
+from albert_tf.export import __main__ as export
 from albert_tf.models.checkpoints import latest_checkpoint, set_variables, weight_differences
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.models.pretrainer import AlbertPretrainer
@@ -55,6 +57,29 @@ def test_other_sharings_come_back(tiny, tmp_path, sharing):
     loaded = load_encoder(str(tmp_path))
     for mine, other in zip(loaded.variables, model.encoder.variables, strict=True):
         np.testing.assert_array_equal(mine, other)
+
+
+@pytest.mark.parametrize("name", ["a [1]", "b*", "d\\e"])
+def test_models_are_in_folders_of_any_name(pretrained, exports, tmp_path, name):
+    run = shutil.copytree(pretrained, tmp_path / name / "run")
+    export = shutil.copytree(exports / "encoder" / "1", tmp_path / name / "encoder")
+    expected = load_pretrainer(pretrained)
+    for mine, other in zip(load_pretrainer(run).weights, expected.weights, strict=True):
+        np.testing.assert_array_equal(mine, other)
+    for mine, other in zip(load_encoder(export).weights, expected.encoder.weights, strict=True):
+        np.testing.assert_array_equal(mine, other)
+    google, back = tmp_path / name / "google", tmp_path / name / "back"
+    convert.main(convert.ConvertOptions(str(run), f"google:{google}"))
+    convert.main(convert.ConvertOptions(f"google:{google}", str(back), half_precision=True))
+    halved = load_pretrainer(back).encoder.weights[0]
+    np.testing.assert_array_equal(halved, expected.encoder.weights[0].numpy().astype(np.float16))
+
+
+def test_a_saved_model_is_written_only_where_tensorflow_can_load_it(pretrained, tmp_path):
+    output = str(tmp_path / "a [1]" / "encoder")
+    with pytest.raises(InputError, match=r"--output must be a path without `\[` and `\\`.*Name an"):
+        export.main(export.ExportOptions(pretrained, output))
+    assert not os.path.exists(output)
 
 
 def test_the_newest_checkpoint_is_read(copy):

@@ -231,3 +231,10 @@ def test_a_model_without_the_special_pieces_is_refused(tmp_path):
 def test_the_module_does_not_import_tensorflow():
     code = "import sys, albert_tf.text.tokenizer; sys.exit('tensorflow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_list_of_pieces_is_named(tmp_path):
+    """What sentencepiece writes beside a model, as `m.vocab`."""
+    (tmp_path / "m.vocab").write_text("<pad>\t0\n<unk>\t0\n▁the\t-3.2\n")
+    with pytest.raises(InputError, match="m.vocab' must be a sent.*Pass the FILE.model that"):
+        load_tokenizer(tmp_path / "m.vocab")

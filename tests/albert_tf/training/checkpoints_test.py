@@ -2,8 +2,10 @@
 
 import pathlib
 
+import pytest
 import tensorflow as tf
 
+from albert_tf.models.checkpoints import latest_in
 from albert_tf.training.checkpoints import Checkpoints
 
 
@@ -28,6 +30,24 @@ def test_the_latest_are_kept_and_what_was_asked_for(tmp_path: pathlib.Path):
     checkpoints.save(5)  # 6 is of a past that training has left
     assert names(tmp_path) == ["ckpt-5"]
     assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / "ckpt-5")
+
+
+@pytest.mark.parametrize("name", ["a [1]", "b*", "c?", "d\\e", "ü n", "~", "x:2,y"])
+def test_the_folder_may_have_any_name(tmp_path: pathlib.Path, name: str):
+    """TensorFlow reads a path as a glob, and one like `a [1]` does not match itself."""
+    (tmp_path / "a 1").mkdir()  # it matches `a 1`
+    folder = tmp_path / name / "of run" / name
+    variable, checkpoints = saved(folder, keep=2)
+    for step in (1, 2, 3):
+        variable.assign(step)
+        checkpoints.save(step)
+    assert names(folder) == ["ckpt-2", "ckpt-3"]
+    assert latest_in(str(folder)) == str(folder / "ckpt-3")
+    again, checkpoints = saved(folder)
+    assert (checkpoints.restore(), int(again)) == (3, 3)
+    (folder / "ckpt-3.index").unlink()
+    assert latest_in(str(folder)) is None
+    assert (checkpoints.restore(), int(again)) == (2, 2)
 
 
 def test_a_torn_later_one_does_not_push_out_a_new_one(tmp_path: pathlib.Path):

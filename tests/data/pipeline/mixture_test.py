@@ -94,6 +94,18 @@ def test_one_folder_is_its_own_stream(tiny_records: str):
     )
 
 
+def test_a_folder_that_exists_wins_over_a_weight(tiny_records: str, tmp_path: pathlib.Path):
+    for name in ("x:2", "x", "a,b:3"):
+        (tmp_path / name).symlink_to(tiny_records)
+    for text in (f"{tmp_path}/x:2", f"{tmp_path}/a,b:3"):
+        assert [part.folder for part in Mixture.open(text).parts] == [text]
+    mixture = Mixture.open(f"{tmp_path}/x:2:1,{tmp_path}/x:3")
+    assert [part.folder for part in mixture.parts] == [f"{tmp_path}/x:2", f"{tmp_path}/x"]
+    assert mixture.weights == (1.0, 3.0)
+    with pytest.raises(InputError, match="DIR:weight.*Received: '.*/x:2'"):
+        Mixture.open(f"{tmp_path}/x:2,{tmp_path}/x:3")
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -1,0 +1,106 @@
+"""Tests of paths as users write them: home folders, and names that look like globs."""
+
+import importlib
+import pathlib
+import pkgutil
+
+import pytest
+
+import albert_tf
+from albert_tf.runtime import commands, paths
+
+# Options that hold text but no path.
+OTHERS = {
+    "allow_missing", "beam_args", "budget", "column_separator", "depths", "device",
+    "document_boundary", "errors", "experiment", "feature_names", "format", "grid", "group",
+    "heldout_set", "ignore", "kind", "label_column", "label_separator", "layout", "loss",
+    "objective", "pair", "part", "patience", "pooling", "precision", "preset", "presets",
+    "quantization", "recipe", "rows", "runner", "select", "set", "split", "task", "tasks",
+    "text_column", "topology", "tpu",
+}  # fmt: skip
+
+
+@pytest.fixture
+def home(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "expanded"),
+    [
+        ("~", "{}"),
+        ("~/x", "{}/x"),
+        ("google:~/x", "google:{}/x"),
+        ("text:~/x/*.txt", "text:{}/x/*.txt"),
+        ("~/a:2,~/b:1", "{0}/a:2,{0}/b:1"),
+        ("random:~/a, ~/b", "random:{0}/a, {0}/b"),
+        ("./~/x", "./~/x"),
+        ("a~/x~", "a~/x~"),
+        ("~no such user/x", "~no such user/x"),
+        ("gs://bucket/~x", "gs://bucket/~x"),
+    ],
+)
+def test_home_folders_are_expanded(home: str, text: str, expanded: str):
+    assert paths.expand(text) == expanded.format(home)
+
+
+def test_every_option_with_a_path_says_so():
+    modules = {
+        importlib.import_module(name)
+        for package in ("albert_tf", "data", "pretraining", "finetuning")
+        for name in _modules(package)
+    }
+    options = {
+        each
+        for module in modules
+        for each in vars(module).values()
+        if isinstance(each, type) and each.__name__.endswith("Options")
+    }
+    unmarked = {
+        name
+        for each in options
+        for name, field in getattr(each, "__dataclass_fields__", {}).items()
+        if "path" in field.metadata and "str" in str(field.type) and not field.metadata["path"]
+    }
+    assert unmarked <= OTHERS
+
+
+def _modules(package: str) -> list[str]:
+    path = importlib.import_module(package).__path__
+    found = pkgutil.iter_modules(path, f"{package}.")
+    names = [each.name for each in found if not each.ispkg]
+    extra = ["albert_tf.convert.__main__", "albert_tf.export.__main__"]
+    return [*names, *(extra if package == "albert_tf" else ())]
+
+
+def test_commands_expand_them_once_and_for_all(home: str):
+    from pretraining.train import TrainOptions
+
+    argv = ["prog", "--run_dir=~/r", "--data=~/a:1,~/b:2", "--set=loop.steps=1", "--init=~x~"]
+    options = commands.parse(TrainOptions, argv, "", "prog")
+    assert options.run_dir == f"{home}/r"
+    assert options.data == f"{home}/a:1,{home}/b:2"
+    assert (options.init, options.heldout) == ("~x~", None)
+    from data.show_records import ShowRecordsOptions
+
+    assert (
+        commands.parse(ShowRecordsOptions, ["prog", "--set=data=~/r"], "", "prog").data
+        == f"{home}/r"
+    )
+
+
+def test_models_are_loaded_from_them(home: str, smoke_run: str):
+    pathlib.Path(home, "run").symlink_to(smoke_run)
+    assert albert_tf.load_encoder("~/run").config == albert_tf.load_encoder(smoke_run).config
+    assert albert_tf.load_tokenizer("~/run").fingerprint
+
+
+@pytest.mark.parametrize("name", ["a [1]", "b*", "c?", "d\\e"])
+def test_a_path_that_exists_wins_over_a_glob(tmp_path: pathlib.Path, name: str):
+    for each in (name, "a 1", "bb", "cc"):
+        (tmp_path / each).touch()
+    assert paths.matching(str(tmp_path / name)) == [str(tmp_path / name)]
+    assert paths.matching(f"{tmp_path}/[bc]?") == [
+        str(tmp_path / each) for each in sorted({"bb", "cc", name} - {"a [1]", "d\\e"})
+    ]
