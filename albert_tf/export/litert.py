@@ -59,13 +59,18 @@ def write_litert(
         )
     with outputs.new_folder(folder) as work:
         with open(os.path.join(work, MODEL_FILE), "wb") as file:
-            file.write(_converted(_tokens(module, seq_length), quantization))
+            file.write(_converted(_tokens(module, seq_length, longest), quantization))
         tokenizer.save(os.path.join(work, "tokenizer"))
         shutil.copyfile(config_path, os.path.join(work, "config.json"))
 
 
-def _tokens(module: ServedModule, seq_length: int | None) -> tf.types.experimental.ConcreteFunction:
-    """Return the signature `tokens` without strings, for shape [1, .., seq_length] if given."""
+def _tokens(
+    module: ServedModule, seq_length: int | None, longest: int
+) -> tf.types.experimental.ConcreteFunction:
+    """Return the signature `tokens` without strings, for shape [1, .., seq_length] if given.
+
+    Otherwise, its inputs may have up to `longest` positions.
+    """
     signature = module.signatures().get("tokens")
     if signature is None:
         raise InputError(
@@ -81,10 +86,21 @@ def _tokens(module: ServedModule, seq_length: int | None) -> tf.types.experiment
 
     @tf.function(input_signature=specs, autograph=False)
     def numbers(*ids: tf.Tensor) -> dict[str, tf.Tensor]:
+        if seq_length is None:
+            ids = (_limited(ids[0], longest), *ids[1:])
         values = signature.python_function(*ids)
         return {name: value for name, value in values.items() if value.dtype != tf.string}
 
     return numbers.get_concrete_function()
+
+
+def _limited(ids: tf.Tensor, longest: int) -> tf.Tensor:
+    """Return `ids` [.., S]; an S above `longest` is an error.
+
+    LiteRT has no assertions, but its gather refuses an index that is out of bounds.
+    """
+    *outer, length = tf.unstack(tf.shape(ids))
+    return tf.reshape(ids, [*outer, tf.gather(tf.range(longest + 1), length)])
 
 
 def _converted(function: tf.types.experimental.ConcreteFunction, quantization: str) -> bytes:

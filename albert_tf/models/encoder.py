@@ -165,14 +165,23 @@ def check_types(inputs: Mapping[str, tf.Tensor], names: Sequence[str]) -> None:
 
 
 def _check_shapes(inputs: Mapping[str, tf.Tensor], config: AlbertConfig) -> None:
-    """Check that all known shapes are [B, S] with S at most `max_positions`."""
+    """Check that all shapes are [B, S] with S at most `max_positions`.
+
+    In a graph, an S that is not known yet is checked when the graph runs.
+    """
     words = inputs["input_word_ids"].shape
     if words.rank != 2:
         raise ValueError(f"`input_word_ids` must be [B, S]. Received: shape {words}.")
-    if words[1] is not None and words[1] > config.max_positions:
+    limit = config.max_positions
+    if words[1] is None:
+        length = tf.shape(inputs["input_word_ids"])[1]
+        tf.debugging.assert_less_equal(
+            length, limit, f"sequences must not be longer than `max_positions`, {limit}."
+        )
+    elif words[1] > limit:
         raise ValueError(
             "sequences must not be longer than `max_positions`. "
-            f"Received: {words[1]} pieces, max_positions={config.max_positions}."
+            f"Received: {words[1]} pieces, max_positions={limit}."
         )
     for name in INPUTS[1:]:
         if not inputs[name].shape.is_compatible_with(words):

@@ -95,7 +95,8 @@ def _sentencepiece(
     if model["type"] != "Unigram" or model.get("byte_fallback"):
         bytes_too = " with bytes" if model.get("byte_fallback") else ""
         raise _UnsupportedError(f"its model must be Unigram and is {model['type']}{bytes_too}")
-    vocabulary, control = model["vocab"], {token["id"] for token in added_tokens}
+    vocabulary = model["vocab"]
+    control = {token["id"] for token in added_tokens if token["special"]}
     for token in added_tokens:
         if token["id"] >= len(vocabulary) or vocabulary[token["id"]][0] != token["content"]:
             raise _UnsupportedError(f"its token {token['content']!r} was added to the vocabulary")

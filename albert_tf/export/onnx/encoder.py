@@ -90,7 +90,7 @@ class EncoderGraph:
         x = graph.rows(*table("word_embeddings"), graph.index(words))  # [B, S, E]
         x = graph.op("Add", x, graph.rows(*table("type_embeddings"), graph.index(types)))
         if self.config.positions == "learned":
-            size = graph.size(words, 1)
+            size = self._length(words)
             x = graph.op("Add", x, graph.first_rows(*table("position_embeddings"), size))
         x = self.layer_norm(x, "embeddings/layer_norm", layer.layer_norm)
         if layer.projection is None:
@@ -104,11 +104,17 @@ class EncoderGraph:
         position: np.ndarray = np.arange(self.config.max_positions, dtype=np.float32)
         angle = position[:, None] * frequency
         names = {"cosines": np.cos(angle), "sines": np.sin(angle)}
-        size = graph.size(words, 1)
+        size = self._length(words)
         cosine, sine = (
             graph.first(graph.weight(name, value), size) for name, value in names.items()
         )
         return cosine, sine
+
+    def _length(self, words: str) -> str:
+        """Return S, int64 [1]; more than the model's positions are an error."""
+        limit = self.config.max_positions
+        what = f"the inputs must have at most {limit} positions"
+        return self.graph.limited_size(words, 1, limit, what)
 
     def _first(self, x: str) -> str:
         """Return the first position of [B, S, H]: [B, 1, H]."""

@@ -83,6 +83,14 @@ class Graph:
         """Return the size of an axis, int64 [1]."""
         return self.op("Shape", value, start=axis, end=axis + 1)
 
+    def limited_size(self, value: str, axis: int, limit: int, what: str) -> str:
+        """Return the size of an axis, int64 [1]; a size above `limit` is an error that says `what`.
+
+        ONNX has no assertions, but a Gather refuses an index that is out of bounds.
+        """
+        sizes = self.constant(range(limit + 1))
+        return self.op("Gather", sizes, self.size(value, axis), name=what)
+
     def reshape(self, value: str, *sizes: int | str) -> str:
         """Reshape to sizes that are numbers or int64 [1]; -1: whatever remains."""
         if all(isinstance(size, int) for size in sizes):

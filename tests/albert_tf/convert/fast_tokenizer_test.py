@@ -47,7 +47,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def fast(tokenizer: Tokenizer) -> dict:
-    """The file as transformers 4 converts it from a spiece.model (`AlbertConverter`)."""
+    """The file as transformers converts it from a spiece.model (`AlbertConverter`)."""
     model, rules = tokenizer.vocabulary.processor, tokenizer.normalization
     (spec,) = [value for field, value in _fields(tokenizer.model) if field == 3]
     charsmap = b"".join(value for field, value in _fields(spec) if field == 2)
@@ -73,6 +73,11 @@ def fast(tokenizer: Tokenizer) -> dict:
     added = [
         {"id": i, "content": tokenizer.id_to_piece(i), "special": True}
         for i in vars(tokenizer.special).values()
+    ]
+    added += [
+        {"id": i, "content": piece, "special": False}  # transformers 5 lists those of sentencepiece
+        for i, (piece, score) in enumerate(vocabulary)
+        if not score and not model.is_control(i) and not model.is_unknown(i)
     ]
     return {
         "added_tokens": added,

@@ -146,6 +146,22 @@ class TestEncoder:
         with pytest.raises(RuntimeError, match="out of bounds"):
             interpreter(deep_file).get_signature_runner()(**inputs)
 
+    @pytest.mark.parametrize("positions", ["learned", "rotary"])
+    def test_more_positions_than_the_model_has_are_an_error(
+        self, tiny, write, fake_inputs, positions
+    ):
+        config = tiny.replace(num_layers=1, positions=positions)
+        module = Hidden(AlbertEncoder(config, unroll=False).create_weights())
+        path, longest = write(module, config) / "model.tflite", config.max_positions
+        for kernels in KERNELS:
+            run = interpreter(path, kernels).get_signature_runner()
+            before = run(**fake_inputs(1, longest))["pooled_output"]
+            for length in (longest + 1, 2 * longest, 1000):
+                with pytest.raises(RuntimeError, match=r"gather index out of bounds"):
+                    run(**fake_inputs(1, length))
+            after = run(**fake_inputs(1, longest))["pooled_output"]
+            np.testing.assert_array_equal(before, after)
+
     @pytest.mark.slow
     @pytest.mark.parametrize("kernels", KERNELS)
     def test_a_block_that_is_not_the_papers(self, write, fake_inputs, kernels):

@@ -242,9 +242,11 @@ def test_any_input_has_an_answer(tiny, quantization, changes):
                 assert not np.isnan(value).any() and len(value) == len(inputs["input_mask"])
 
 
+@pytest.mark.parametrize("positions", ["learned", "rotary"])
 @pytest.mark.parametrize("quantization", QUANTIZATIONS)
-def test_what_cannot_be_answered_is_an_error(tiny, fake_inputs, quantization):
-    model = AlbertPretrainer(tiny.replace(num_layers=1)).create_weights()
+def test_what_cannot_be_answered_is_an_error(tiny, fake_inputs, quantization, positions):
+    config = tiny.replace(num_layers=1, positions=positions)
+    model = AlbertPretrainer(config).create_weights()
     content = onnx_model(model, "fill_mask", quantization=quantization).SerializeToString()
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # errors are raised
@@ -262,5 +264,6 @@ def test_what_cannot_be_answered_is_an_error(tiny, fake_inputs, quantization):
             with pytest.raises(Exception, match=r"out of data bounds|invalid index"):
                 session.run(None, good | {name: bad})
     longer = fake_inputs(1, tiny.max_positions + 1)
-    with pytest.raises(Exception, match="broadcast"):
+    message = f"Name:'the inputs must have at most {tiny.max_positions} positions'"
+    with pytest.raises(Exception, match=message):
         session.run(None, longer | {"masked_lm_positions": np.zeros([1, 1], np.int32)})

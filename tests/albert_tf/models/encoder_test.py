@@ -232,3 +232,14 @@ def test_fit_trains_every_weight(tiny, fake_inputs):
         assert variable.name.endswith("key/bias:0") or np.any(variable.numpy() != old), (
             variable.name
         )
+
+
+@pytest.mark.parametrize("positions", ["learned", "rotary"])
+def test_a_length_that_is_known_only_to_the_graph_is_checked(tiny, fake_inputs, positions):
+    encoder = AlbertEncoder(tiny.replace(num_layers=1, positions=positions)).create_weights()
+    specs = {name: tf.TensorSpec([None, None], tf.int32) for name in INPUTS}
+    encode = tf.function(lambda x: encoder(x)["pooled_output"], input_signature=[specs])
+    assert encode(fake_inputs(2, tiny.max_positions)).shape == [2, tiny.hidden_size]
+    message = f"longer than `max_positions`, {tiny.max_positions}"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        encode(fake_inputs(2, tiny.max_positions + 1))
