@@ -4,9 +4,10 @@
     curl http://localhost:8501/v1/models/reviews:predict -d '{"instances": ["a gripping story"]}'
 
 Each NAME=FOLDER serves the newest version in the folder. The paths are those of TensorFlow Serving:
-`/v1/models/NAME` for the status, `NAME:predict` and `NAME:classify`, with `/versions/N` before the
-colon if you like. It is for tests and small services: requests are not merged into batches, and new
-versions need a restart. Copy this file to wherever the models are served.
+`/v1/models/NAME` for the status, `NAME/metadata` for the signatures, `NAME:predict` and
+`NAME:classify`, with `/versions/N` after the name if you like. It is for tests and small services:
+requests are not merged into batches, and new versions need a restart. Copy this file to wherever
+the models are served.
 """
 
 import base64
@@ -26,13 +27,15 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import tensorflow as tf  # noqa: E402
 import tensorflow_text  # noqa: E402, F401  registers the tokenizer's operations
+from google.protobuf import json_format  # noqa: E402
+from tensorflow.core.protobuf import saved_model_pb2  # noqa: E402
 
 MAX_BYTES = 8 * 2**20  # of a request
 MAX_WAITING = 64  # requests; more are refused
 MAX_RANK = 254  # of a tensor, if the signature leaves it open; TensorFlow aborts above
 TIMEOUT_S = 60.0  # of a connection that sends nothing
 MAX_DISCARDED, DISCARD_S = 4 * MAX_BYTES, 1.0  # of what arrives after the last answer
-_PATH = re.compile(r"/v1/models/([^/:]+)(?:/versions/(\d+))?(?::(predict|classify))?")
+_PATH = re.compile(r"/v1/models/([^/:]+)(?:/versions/(\d+))?(?::(predict|classify)|/(metadata))?")
 # The codes of TensorFlow Serving that are not 400.
 _HTTP_CODES = {tf.errors.NotFoundError: 404, tf.errors.ResourceExhaustedError: 429}
 
@@ -53,7 +56,24 @@ class ServedModel:
         if not versions:
             raise FileNotFoundError(f"{folder!r} has no version: no folder such as {folder}/1")
         self.version = max(versions)
-        self._loaded = tf.saved_model.load(os.path.join(folder, str(self.version)))
+        path = os.path.join(folder, str(self.version))
+        self._loaded = tf.saved_model.load(path)
+        with open(os.path.join(path, "saved_model.pb"), "rb") as file:
+            saved = saved_model_pb2.SavedModel.FromString(file.read())
+        self._signature_def = {
+            name: json_format.MessageToDict(
+                signature,
+                preserving_proto_field_name=True,
+                always_print_fields_with_no_presence=True,
+            )
+            for name, signature in saved.meta_graphs[0].signature_def.items()
+        }
+
+    def metadata(self, name: str) -> dict[str, Any]:
+        """Return the signatures, with the name under which the model is served."""
+        spec = {"name": name, "signature_name": "", "version": str(self.version)}
+        signatures = {"signature_def": self._signature_def}
+        return {"model_spec": spec, "metadata": {"signature_def": signatures}}
 
     def predict(self, request: dict[str, Any]) -> dict[str, Any]:
         """Answer a request of the Predict API, in rows (`instances`) or columns (`inputs`)."""
@@ -222,11 +242,12 @@ class Server(http.server.ThreadingHTTPServer):
 class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     timeout = TIMEOUT_S
+    default_request_version = "HTTP/1.1"  # also malformed requests get a status and headers
     disable_nagle_algorithm = True  # or the body would wait 40 ms for an answer to the headers
     server: Server
 
     def do_GET(self) -> None:
-        self._answer(self._status)
+        self._answer(self._describe)
 
     do_HEAD = do_GET  # noqa: N815  for health checks; `_send` leaves the body out
 
@@ -254,32 +275,36 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.server.free.release()
         self._send(code, data)
 
-    def _model(self, wants_method: bool) -> tuple[ServedModel, str]:
+    def _model(self, wants_method: bool) -> tuple[ServedModel, re.Match[str]]:
         found = _PATH.fullmatch(self.path)
-        if not found or bool(found[3]) != wants_method:
-            raise BadRequestError(f"unknown path {self.path!r}")
+        if not found:
+            raise BadRequestError(f"unknown path {self.path!r}", 404)
+        if bool(found[3]) != wants_method:
+            raise BadRequestError(f"Malformed request: {self.command} {self.path}")
         model = self.server.models.get(found[1])
         if model is None or found[2] not in (None, str(model.version)):
             names = [f"{name}/versions/{m.version}" for name, m in self.server.models.items()]
             raise BadRequestError(f"the models are {sorted(names)}", 404)
-        return model, found[3]
+        return model, found
 
-    def _status(self) -> dict[str, Any]:
-        model, _ = self._model(wants_method=False)
+    def _describe(self) -> dict[str, Any]:
+        model, found = self._model(wants_method=False)
+        if found[4]:
+            return model.metadata(found[1])
         status = {"error_code": "OK", "error_message": ""}
         version = {"version": str(model.version), "state": "AVAILABLE", "status": status}
         return {"model_version_status": [version]}
 
     def _run(self) -> dict[str, Any]:
         body = self._body()
-        model, method = self._model(wants_method=True)
+        model, found = self._model(wants_method=True)
         try:
             request = json.loads(body)
         except (ValueError, RecursionError) as error:
             raise BadRequestError(f"the request is not JSON: {error}") from None
         if not isinstance(request, dict):
             raise BadRequestError("the request must be a JSON object")
-        return getattr(model, method)(request)
+        return getattr(model, found[3])(request)
 
     def _body(self) -> bytes:
         length = self.headers.get("Content-Length", "")
@@ -300,6 +325,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(data)
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Refuse what the base class does not understand: a method, a request line, a header."""
+        self.close_connection = True  # the body has not been read
+        self._send(code, _error(message or self.responses[code][0]))
 
     def log_message(self, *args: Any) -> None:
         """Log nothing."""

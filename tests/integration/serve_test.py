@@ -72,6 +72,48 @@ def test_status(ask: Ask):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("path", ["encoder/metadata", "encoder/versions/1/metadata"])
+def test_metadata(ask: Ask, path: str):
+    code, body = ask(path)
+    spec = {"name": "encoder", "signature_name": "", "version": "1"}
+    assert (code, body["model_spec"]) == (200, spec)
+    signature = body["metadata"]["signature_def"]["signature_def"]["serving_default"]
+    assert signature["method_name"] == "tensorflow/serving/predict"
+    assert signature["inputs"].keys() == IDS.keys()
+    sizes = [{"size": "-1", "name": ""}, {"size": "-1", "name": ""}]
+    assert signature["inputs"]["input_mask"] == {
+        "dtype": "DT_INT32",
+        "tensor_shape": {"dim": sizes, "unknown_rank": False},
+        "name": "serving_default_input_mask:0",
+    }
+    pooled = signature["outputs"]["pooled_output"]
+    assert (pooled["dtype"], pooled["tensor_shape"]["dim"][1]["size"]) == ("DT_FLOAT", "32")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("request_line", "code", "error"),
+    [
+        ("PUT /v1/models/encoder:predict HTTP/1.1", 501, "Unsupported method ('PUT')"),
+        ("GET /v1/models/encoder HTTP/9", 400, "Bad request version ('HTTP/9')"),
+        ("GET /v1/models/encoder HTTP/2.0", 505, "Invalid HTTP version (2.0)"),
+        ("hello", 400, "Bad request syntax ('hello')"),
+        ("a b c d", 400, "Bad request syntax ('a b c d')"),
+        (f"GET /{'a' * 70_000} HTTP/1.1", 414, "URI Too Long"),
+        (f"GET / HTTP/1.1\r\nX: {'a' * 70_000}", 431, "Line too long"),
+        ("GET / HTTP/1.1", 404, "unknown path '/'"),
+    ],
+)
+def test_errors_are_json(server: Server, request_line: str, code: int, error: str):
+    with socket.create_connection(("localhost", server.server_port), timeout=60) as client:
+        client.sendall(f"{request_line}\r\nConnection: close\r\n\r\n".encode())
+        answer = http.client.HTTPResponse(client)
+        answer.begin()
+        assert (answer.status, answer.headers["Content-Type"]) == (code, "application/json")
+        assert json.loads(answer.read()) == {"error": error}
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "body", "code", "error"),
     [
@@ -96,9 +138,13 @@ def test_status(ask: Ask):
         ("fill_mask:predict", b"[" * 100_000, 400, "not JSON"),
         ("fill_mask:predict", {"signature_name": ["x"], "inputs": "a"}, 400, "signatures are"),
         (f"fill_mask/versions/{'9' * 5000}:predict", {"inputs": "a"}, 404, "models are"),
-        ("fill_mask:train", {"inputs": "a"}, 400, "unknown path"),
-        ("fill_mask", {"inputs": "a"}, 400, "unknown path"),
-        ("fill_mask:predict", None, 400, "unknown path"),
+        ("fill_mask:train", {"inputs": "a"}, 404, "unknown path '/v1/models/fill_mask:train'"),
+        ("fill_mask/metadata/x", None, 404, "unknown path"),
+        ("other/metadata", None, 404, "models are"),
+        ("encoder/versions/2/metadata", None, 404, "models are"),
+        ("encoder/metadata", {}, 400, "Malformed request: POST /v1/models/encoder/metadata"),
+        ("fill_mask", {"inputs": "a"}, 400, "Malformed request: POST /v1/models/fill_mask"),
+        ("fill_mask:predict", None, 400, "Malformed request: GET /v1/models/fill_mask:predict"),
     ],
 )
 def test_bad_requests(ask: Ask, path: str, body: object, code: int, error: str):

@@ -1,7 +1,8 @@
 """Reading of tokenizer.json, the format of Hugging Face's library `tokenizers`.
 
-It becomes the sentencepiece model that it was made from: `tokenizers` computes the same, except for
-ALBERT's rule on numbers with a comma, which ours adds.
+It becomes the sentencepiece model that it was made from, piece for piece. `tokenizers` itself does
+not always give the ids of that model: transformers 5 splits a text at listed marks such as `"`
+before anything else, and has no rule for numbers with a comma.
 """
 
 import base64
@@ -55,7 +56,7 @@ def _normalizer(spec: Mapping[str, Any]) -> tuple[Normalization, bytes]:
     parts = spec["normalizers"] if spec["type"] == "Sequence" else [spec]
     steps = [_step(part) for part in parts]
     rules = [step for step in steps if step not in (*_SPACES, "Strip")]
-    expected = []
+    expected: list[Any] = []
     for group in (_QUOTES, _ACCENTS, _LOWERCASE, _CHARSMAP):
         expected += group if group[0] in rules else []
     if rules != expected:
