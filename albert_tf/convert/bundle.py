@@ -81,13 +81,15 @@ def read_variables(prefix: str, rename: Callable[[str], str | None]) -> dict[str
     Raises:
       InputError: the checkpoint cannot be read.
     """
-    try:
-        with readable(prefix) as file:
+    with readable(prefix) as file:
+        try:
             reader = tf.train.load_checkpoint(file)
             names = {name: rename(name) for name in reader.get_variable_to_shape_map()}
             return {new: _to_float32(reader.get_tensor(name)) for name, new in names.items() if new}
-    except DAMAGE as error:
-        raise InputError(f"{prefix!r} is not a readable checkpoint: {str(error)[:200]}") from None
+        except DAMAGE as error:
+            raise InputError(
+                f"{prefix!r} is not a readable checkpoint: {str(error)[:200]}"
+            ) from None
 
 
 def _to_float32(value: Any) -> Any:

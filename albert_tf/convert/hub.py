@@ -95,11 +95,11 @@ def _load(path: str) -> Any:
         )
     if os.path.isfile(os.path.join(path, EXTRAS, "config.json")):
         raise InputError(f"{path!r} is an export of albert_tf; pass it without `hub:`.")
-    try:
-        with readable(path) as folder:
+    with readable(path) as folder:
+        try:
             module = tf.saved_model.load(folder)
-    except Exception as error:  # a damaged file or a foreign op can raise any type
-        raise _unsupported(path, f"it cannot be loaded: {str(error)[:200]}") from None
+        except Exception as error:  # a damaged file or a foreign op can raise any type
+            raise _unsupported(path, f"it cannot be loaded: {str(error)[:200]}") from None
     if not callable(module) or not hasattr(module, "variables"):
         raise _unsupported(path, "it cannot be called or has no `variables`")
     return module

@@ -156,13 +156,13 @@ def read_checkpoint(target: tf.train.Checkpoint, path: str) -> str:
         or shapes.
     """
     checkpoint = latest_checkpoint(path)
-    try:
-        with readable(checkpoint) as file:
+    with readable(checkpoint) as file:
+        try:
             wrong = differences_from(target, file)
             if not wrong:
                 _assign_all(target, tf.train.load_checkpoint(file))
-    except DAMAGE as error:
-        wrong = textwrap.shorten(str(error), 200)  # the full text may hold a whole variable
+        except DAMAGE as error:
+            wrong = textwrap.shorten(str(error), 200)  # the full text may hold a whole variable
     if wrong:
         raise InputError(
             f"checkpoint {checkpoint!r} does not fit the model of its config.json: {wrong}"
@@ -238,16 +238,16 @@ def read_exported(encoder: tf_keras.Model, path: str) -> None:
     Raises:
       InputError: the SavedModel is damaged, or is not an encoder of the same shape.
     """
-    try:
-        with readable(path) as folder:
+    with readable(path) as folder:
+        try:
             exported = tf.saved_model.load(folder)
-    except RuntimeError:  # it needs operations of tensorflow_text, so it takes text, not ids
-        exported = None
-    except (IndexError, OSError, ValueError, tf.errors.OpError) as error:
-        raise InputError(
-            f"{path!r} must be an intact SavedModel: {textwrap.shorten(str(error), 200)}. Copy or "
-            "export it again."
-        ) from None
+        except RuntimeError:  # it needs operations of tensorflow_text, so it takes text, not ids
+            exported = None
+        except (IndexError, OSError, ValueError, tf.errors.OpError) as error:
+            raise InputError(
+                f"{path!r} must be an intact SavedModel: {textwrap.shorten(str(error), 200)}. Copy "
+                "or export it again."
+            ) from None
     if not callable(exported) or not hasattr(exported, "variables"):
         raise InputError(
             f"{path!r} is a SavedModel but not an encoder. Pass the run folder that it was "

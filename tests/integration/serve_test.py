@@ -98,7 +98,7 @@ def test_metadata(ask: Ask, path: str):
         ("GET /v1/models/encoder HTTP/9", 400, "Bad request version ('HTTP/9')"),
         ("GET /v1/models/encoder HTTP/2.0", 505, "Invalid HTTP version (2.0)"),
         ("hello", 400, "Bad request syntax ('hello')"),
-        ("a b c d", 400, "Bad request syntax ('a b c d')"),
+        ("a b c d", 400, "Bad request version ('d')"),
         (f"GET /{'a' * 70_000} HTTP/1.1", 414, "URI Too Long"),
         (f"GET / HTTP/1.1\r\nX: {'a' * 70_000}", 431, "Line too long"),
         ("GET / HTTP/1.1", 404, "unknown path '/'"),
@@ -110,7 +110,7 @@ def test_errors_are_json(server: Server, request_line: str, code: int, error: st
         answer = http.client.HTTPResponse(client)
         answer.begin()
         assert (answer.status, answer.headers["Content-Type"]) == (code, "application/json")
-        assert json.loads(answer.read()) == {"error": error}
+        assert error in json.loads(answer.read())["error"]
 
 
 @pytest.mark.slow

@@ -393,3 +393,10 @@ def test_no_sum_depends_on_time(tiny_records: str, way: tuple[str, ...], side_by
     many = [inputs for inputs in sums if len(inputs) > 2]
     assert all("layer_norm/" in name or "Gelu/" in name for inputs in many for name in inputs)
     assert not [name for inputs in many for name in inputs if "stack/" in name]
+
+
+def test_an_export_goes_only_where_tensorflow_can_load_it(tiny_records, tmp_path):
+    run = tmp_path / "a [1]"
+    with pytest.raises(InputError, match=r"--run_dir, with `loop.export`, must be a path without"):
+        train.main(options(tiny_records, run, *FAST, "loop.export=last"))
+    assert not run.exists()

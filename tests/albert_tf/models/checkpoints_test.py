@@ -75,6 +75,14 @@ def test_models_are_in_folders_of_any_name(pretrained, exports, tmp_path, name):
     np.testing.assert_array_equal(halved, expected.encoder.weights[0].numpy().astype(np.float16))
 
 
+@pytest.mark.parametrize("file", ["saved_model.pb", "variables/variables.index"])
+def test_a_git_lfs_pointer_in_an_export_is_named(exports, tmp_path, file):
+    export = shutil.copytree(exports / "encoder" / "1", tmp_path / "encoder")
+    (export / file).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\n")
+    with pytest.raises(InputError, match=f"^'{export / file}' must be the file itself. Received"):
+        load_encoder(export)
+
+
 def test_a_saved_model_is_written_only_where_tensorflow_can_load_it(pretrained, tmp_path):
     output = str(tmp_path / "a [1]" / "encoder")
     with pytest.raises(InputError, match=r"--output must be a path without `\[` and `\\`.*Name an"):
