@@ -15,7 +15,7 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.config import AlbertConfig
-from albert_tf.runtime.errors import InputError, InputNotFoundError, require_downloaded
+from albert_tf.runtime.errors import InputError, InputNotFoundError, reading
 from albert_tf.runtime.run_dir import RunDir
 
 CHECKPOINTS = "checkpoints"
@@ -105,7 +105,8 @@ def readable(path: str) -> Iterator[str]:
     """
     for pattern in (".index", ".data-*", "/**"):  # of a checkpoint; in the folder of a SavedModel
         for file in glob.glob(glob.escape(path) + pattern, recursive=True):
-            require_downloaded(file)
+            with reading(file):
+                pass  # it is no Git LFS pointer
     if not _UNREADABLE.search(path):
         yield path
         return

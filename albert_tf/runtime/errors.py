@@ -52,7 +52,7 @@ def reading(path: str) -> Iterator[None]:
       InputError: `path` is a Git LFS pointer.
     """
     try:
-        require_downloaded(path)
+        _require_downloaded(path)
         yield
     except (InputError, MachineError):
         raise
@@ -66,12 +66,8 @@ def reading(path: str) -> Iterator[None]:
         ) from None
 
 
-def require_downloaded(path: str) -> None:
-    """Check that a file is not a Git LFS pointer, which a clone without git-lfs leaves.
-
-    Raises:
-      InputError: it is.
-    """
+def _require_downloaded(path: str) -> None:
+    """Check that a file is not a Git LFS pointer, which a clone without git-lfs leaves."""
     if not os.path.isfile(path) or os.path.getsize(path) > _MAX_POINTER:
         return
     with open(path, "rb") as file:

@@ -115,6 +115,8 @@ def _sentencepiece(
 
 
 def _varint(value: int) -> bytes:
+    if value < 0:
+        raise ValueError(value)
     low, rest = value & 0x7F, value >> 7
     return bytes([low | 0x80]) + _varint(rest) if rest else bytes([low])
 

@@ -143,6 +143,7 @@ def test_a_model_without_a_map_keeps_characters(comma_tokenizer: Tokenizer, tmp_
         ({"model": {"type": "Unigram", "byte_fallback": True}}, "is Unigram with bytes"),
         ({"added_tokens": [3]}, "its form is unknown"),
         ({"model": None}, "its form is unknown"),
+        ({"model": {"type": "Unigram", "vocab": [], "unk_id": -1}, "added_tokens": []}, "its form"),
         ({"normalizer": {"type": "NFC"}}, "its normalizer has the steps NFC"),
         ({"normalizer": None}, "its form is unknown"),
         ({"pre_tokenizer": {"type": "ByteLevel"}}, "its pre_tokenizer is ByteLevel"),
