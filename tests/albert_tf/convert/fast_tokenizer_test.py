@@ -147,7 +147,10 @@ def test_a_model_without_a_map_keeps_characters(comma_tokenizer: Tokenizer, tmp_
         ({"normalizer": {"type": "NFC"}}, "its normalizer has the steps NFC"),
         ({"normalizer": None}, "its form is unknown"),
         ({"pre_tokenizer": {"type": "ByteLevel"}}, "its pre_tokenizer is ByteLevel"),
-        ({"added_tokens": [{"id": 9999, "content": "<x>"}]}, "'<x>' was added to the vocabulary"),
+        (
+            {"added_tokens": [{"id": 9999, "content": "<x>", "special": True}]},
+            "'<x>' was added to the vocabulary",
+        ),
     ],
 )
 def test_what_is_no_sentencepiece_model_is_refused(
