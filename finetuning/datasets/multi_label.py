@@ -181,4 +181,7 @@ def _balance(examples: Sequence[TextExample], labels: Sequence[str]) -> str:
     shares = [f"{name} {counts[i]:,} ({counts[i] / total:.1%})" for i, name in enumerate(labels)]
     without = sum(not example.label for example in examples)
     mean = counts.total() / total
-    return f"{total:,} examples, {mean:.2f} labels each, {without:,} without one: {listed(shares, LABELS_SHOWN)}"
+    return (
+        f"{total:,} examples, {mean:.2f} labels each, {without:,} without one: "
+        f"{listed(shares, LABELS_SHOWN)}"
+    )

@@ -392,7 +392,14 @@ FORMATS = tuple(_READERS)
 
 
 def write_predictions(path: str, predictions: Sequence[str]) -> None:
-    """Write the leaderboards' table: a header, then each row's number from 0 and its prediction."""
+    """Write the leaderboards' table: a header, then each row's number from 0 and its prediction.
+
+    Tabs separate the cells, in a file named .csv commas.
+    """
     with new_file(path) as partial, open(partial, "w", encoding="utf-8") as file:
+        if path.endswith(".csv"):
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerows([("index", "prediction"), *enumerate(predictions)])
+            return
         file.write("index\tprediction\n")
         file.writelines(f"{index}\t{text}\n" for index, text in enumerate(predictions))

@@ -243,6 +243,11 @@ def test_whole_surrogate_pairs_stay():
     assert parse_json('["\\ud83d\\ude00", "\\uDC00", "é"]', "x") == ["😀", "?", "é"]
 
 
+def test_predictions_in_csv(tmp_path):
+    write_predictions(str(tmp_path / "a.csv"), ["a, b", "c"])
+    assert (tmp_path / "a.csv").read_text() == 'index,prediction\n0,"a, b"\n1,c\n'
+
+
 def test_predictions_are_numbered(tmp_path):
     write_predictions(str(tmp_path / "CoLA.tsv"), ["1", "0"])
     assert (tmp_path / "CoLA.tsv").read_text() == "index\tprediction\n0\t1\n1\t0\n"
