@@ -1,7 +1,6 @@
 """Prediction with a fine-tuned run."""
 
-import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.runtime import pretrained, settings
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
-from albert_tf.tasks.examples import TextExample, TokenExample
+from albert_tf.tasks.examples import TextExample, TokenExample, list_of
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.task_model import TaskModel
@@ -44,27 +43,23 @@ class Predictor:
         self.tokenizer = load_tokenizer(path)
         self._kind = KINDS[self.task.kind]
 
-    def __call__(self, examples: Sequence[Any], batch_size: int = 32) -> list[dict[str, Any]]:
+    def __call__(self, examples: Iterable[Any], batch_size: int = 32) -> list[dict[str, Any]]:
         """Return a prediction for each example; its keys depend on the kind of task.
 
         An empty text also gets a prediction, as from `finetuning.predict` and from exports, so that
         it does not make a whole request fail.
 
         Args:
-          examples: a list of `TextExample` or `TokenExample`, or of strings for single texts; of
-            `SpanExample`; or of `ChoiceExample`.
+          examples: a list or another iterable of `TextExample` or `TokenExample`, or of strings
+            for single texts; of `SpanExample`; or of `ChoiceExample`.
           batch_size: the number of examples, or of windows over contexts, per batch.
 
         Raises:
-          InputError: `examples` is a single example, or contains one of the wrong class.
+          InputError: `examples` is a single example or a table, or contains a value of the wrong
+            class.
         """
-        wanted = self._kind.example
-        if isinstance(examples, (str, wanted)):
-            raise InputError(
-                f"{self._expected()} Received: {repr(examples)[:80]}. Pass a list, also for a "
-                "single example."
-            )
-        return self.answer(examples, batch_size)[0] if len(examples) else []
+        examples = list_of(examples, self._expected())
+        return self.answer(examples, batch_size)[0] if examples else []
 
     def _expected(self) -> str:
         wanted = self._kind.example
@@ -85,17 +80,30 @@ class Predictor:
         wanted = self._kind.example
         if wanted in (TextExample, TokenExample):
             examples = [wanted(each) if isinstance(each, str) else each for each in examples]
-        if wrong := [each for each in examples if not isinstance(each, wanted)]:
-            raise InputError(f"{self._expected()} Received: {wrong[0]!r}.")
-        for each, name in itertools.product(examples, _TEXTS):
-            if not isinstance(getattr(each, name, ""), str):
+        for number, each in enumerate(examples):
+            if not isinstance(each, wanted):
+                raise InputError(
+                    f"{self._expected()} Received: {repr(each)[:80]} as number {number}."
+                )
+            if wrong := [(k, v) for k, v in _texts_of(each) if not isinstance(v, str)]:
+                name, value = wrong[0]
                 raise InputError(
                     f"`{name}` of albert_tf.{wanted.__name__} must be a string. Received: "
-                    f"{getattr(each, name)!r}."
+                    f"{value!r}."
                 )
         features = self._kind.featurize(examples, self.tokenizer, self.task)
         outputs = predict(self.model, features, batch_size)
         return self._kind.decode(outputs, features, examples, self.task), features
+
+
+def _texts_of(example: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the texts of an example with their attributes."""
+    for name in _TEXTS:
+        if hasattr(example, name):
+            yield name, getattr(example, name)
+    if getattr(example, "second", None) is not None:
+        yield "second", example.second
+    yield from (("options", each) for each in getattr(example, "options", ()))
 
 
 def load_predictor(path: str) -> Predictor:
