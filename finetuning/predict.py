@@ -42,8 +42,9 @@ from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample, To
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import Predictor, load_predictor
 from finetuning.datasets import OWN, dataset_of, reading_of, task_name
+from finetuning.datasets.json_files import parse_json
 from finetuning.datasets.selection import read_part
-from finetuning.datasets.table_files import lines_of, parse_json
+from finetuning.datasets.table_files import lines_of
 from finetuning.datasets.task import Source, source_of
 from finetuning.datasets.text_classification import open_part
 from finetuning.datasets.token_files import text_key_of

@@ -6,8 +6,8 @@ import tensorflow as tf
 
 from albert_tf.export.modules.fill_mask import MASK, FillMaskModule
 from albert_tf.models.pretrainer import load_pretrainer
+from albert_tf.runtime.arguments import list_of
 from albert_tf.runtime.errors import InputError
-from albert_tf.tasks.examples import list_of
 from albert_tf.text.tokenizer import load_tokenizer
 
 
@@ -33,9 +33,7 @@ class FillMask:
           InputError: `texts` is a single string or a table, or contains other values than strings,
             or no text has a mask.
         """
-        texts = list_of(texts, "texts must be a list of strings.")
-        if wrong := [text for text in texts if not isinstance(text, str | bytes)]:
-            raise InputError(f"texts must be a list of strings. Received: {wrong[0]!r}.")
+        texts = list_of((str, bytes), texts, "texts must be a list of strings.")
         if texts and not any(MASK in tf.compat.as_text(text) for text in texts):
             raise InputError(
                 f"texts must have blanks, written as {MASK}. Received: {texts[0][:80]!r}."

@@ -1,10 +1,6 @@
 """Examples of tasks: inputs and, where known, labels."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping
-from typing import Any
-
-from albert_tf.runtime.errors import InputError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,22 +70,3 @@ class TokenExample:
     text: str
     tokens: tuple[tuple[int, int], ...] | None = None
     entities: tuple[tuple[int, int, str], ...] | None = None
-
-
-def list_of(values: Any, expected: str) -> list[Any]:
-    """Return the items of a list, an array, a column of a table or a generator.
-
-    Raises:
-      InputError: `values` is none of these; the items of a string, a dict, a set or a table would
-        be characters, keys or columns. The message begins with `expected`.
-    """
-    has_other_items = isinstance(values, str | bytes | Mapping | set | frozenset) or hasattr(
-        values, "columns"
-    )
-    if has_other_items or not isinstance(values, Iterable):
-        received = " ".join(repr(values).split())[:80]
-        raise InputError(
-            f"{expected} Received: {received}. Pass a list, also for a single example, or a column "
-            "of a table."
-        )
-    return list(values)

@@ -9,9 +9,10 @@ import tensorflow as tf
 from albert_tf.models.checkpoints import is_saved_model, load_config, read_checkpoint
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.runtime import pretrained, settings
+from albert_tf.runtime.arguments import list_of
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
-from albert_tf.tasks.examples import TextExample, TokenExample, list_of
+from albert_tf.tasks.examples import TextExample, TokenExample
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.task_model import TaskModel
@@ -58,14 +59,22 @@ class Predictor:
           InputError: `examples` is a single example or a table, or contains a value of the wrong
             class.
         """
-        examples = list_of(examples, self._expected())
+        examples = self._examples(examples)
         return self.answer(examples, batch_size)[0] if examples else []
 
-    def _expected(self) -> str:
-        wanted = self._kind.example
-        strings = " or strings" if wanted in (TextExample, TokenExample) else ""
-        kind = self.task.kind
-        return f"a run of kind {kind!r} takes a list of albert_tf.{wanted.__name__}{strings}."
+    def _examples(self, values: Any) -> list[Any]:
+        """Return a list of examples, also from strings if the kind takes single texts."""
+        wanted, takes_strings = (
+            self._kind.example,
+            self._kind.example in (TextExample, TokenExample),
+        )
+        values = list_of(
+            (wanted, str) if takes_strings else wanted,
+            values,
+            f"a run of kind {self.task.kind!r} takes a list of albert_tf.{wanted.__name__}"
+            f"{' or strings' if takes_strings else ''}.",
+        )
+        return [wanted(each) if isinstance(each, str) else each for each in values]
 
     def answer(
         self, examples: Sequence[Any], batch_size: int
@@ -77,18 +86,12 @@ class Predictor:
         Raises:
           InputError: an example is of the wrong class.
         """
-        wanted = self._kind.example
-        if wanted in (TextExample, TokenExample):
-            examples = [wanted(each) if isinstance(each, str) else each for each in examples]
-        for number, each in enumerate(examples):
-            if not isinstance(each, wanted):
-                raise InputError(
-                    f"{self._expected()} Received: {repr(each)[:80]} as number {number}."
-                )
+        examples = self._examples(examples)
+        for each in examples:
             if wrong := [(k, v) for k, v in _texts_of(each) if not isinstance(v, str)]:
                 name, value = wrong[0]
                 raise InputError(
-                    f"`{name}` of albert_tf.{wanted.__name__} must be a string. Received: "
+                    f"`{name}` of albert_tf.{type(each).__name__} must be a string. Received: "
                     f"{value!r}."
                 )
         features = self._kind.featurize(examples, self.tokenizer, self.task)

@@ -9,9 +9,10 @@ from typing import Any
 from albert_tf.runtime.errors import InputError, listed
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.multi_label import MultiLabelTask, label_indices
+from finetuning.datasets.json_files import as_text
 from finetuning.datasets.multi_label_metrics import score_label_sets
 from finetuning.datasets.selection import limited, with_dev
-from finetuning.datasets.table_files import Table, as_text, write_predictions
+from finetuning.datasets.table_files import Table, write_predictions
 from finetuning.datasets.task import (
     LABELS_SHOWN,
     Data,

@@ -7,7 +7,8 @@ from typing import Any
 
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.examples import SpanExample
-from finetuning.datasets.table_files import find, lines_of, parse_json
+from finetuning.datasets.json_files import parse_json
+from finetuning.datasets.table_files import find, lines_of
 from finetuning.datasets.task import Source
 from finetuning.datasets.tfds_rows import tfds_rows
 

@@ -12,7 +12,6 @@ import dataclasses
 import functools
 import gzip
 import itertools
-import json
 import os
 import sys
 import zipfile
@@ -22,6 +21,7 @@ from typing import Any, cast
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError, reading
 from albert_tf.runtime.outputs import new_file
+from finetuning.datasets.json_files import as_text, json_lines
 
 Records = Iterator[tuple[int, list[Any]]]  # line number from 1, cells
 Rows = Iterator[tuple[str, list[Any]]]  # `file:line`, cells: texts, but for unchecked columns
@@ -36,7 +36,6 @@ _BYTE_ORDER_MARKS = {  # that of UTF-16 in little-endian order begins that of UT
 
 
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # the first bytes of .xls
-_PRODIGY = ("_input_hash", "_task_hash")  # keys of its lines
 
 
 @dataclasses.dataclass(frozen=True)
@@ -199,11 +198,7 @@ def lines_of(path: str) -> Iterator[tuple[int, str]]:
 
 
 def _divided(file: Iterable[bytes], path: str) -> Iterator[bytes]:
-    """Yield the lines of a file, which end in CR alone if the file has no other line ends.
-
-    Raises:
-      InputError: the file is an Excel workbook.
-    """
+    """Yield the lines of a file, which end in CR alone if it has no other line ends."""
     lines = iter(file)
     first = next(lines, b"")
     if first.startswith(_OLE) or (first.startswith(b"PK") and _is_workbook(path)):
@@ -324,63 +319,13 @@ def _quoted(delimiter: str, path: str) -> Records:
 def _jsonl(path: str, optional: Sequence[str] = ()) -> Records:
     """Yield the first object's keys and `optional` as the header, then each object's values."""
     columns: list[str] = []
-    for number, line, record in json_lines(path):
+    for number, line, record in json_lines(path, lines_of(path)):
         if not isinstance(record, dict):
             raise InputError(f"{path}:{number} must be a JSON object. Received: {line[:80]!r}.")
         if not columns:
             columns = list(dict.fromkeys((*record, *optional)))
             yield number, columns
         yield number, [record.get(column) for column in columns]
-
-
-def json_lines(path: str) -> Iterator[tuple[int, str, Any]]:
-    """Yield the number, the text and the value of each line of JSON that is not blank.
-
-    Leave out the lines that an annotator rejected or ignored in Prodigy, and print their number.
-
-    Raises:
-      InputError: a line is not JSON.
-    """
-    rejected = []
-    for number, line in lines_of(path):
-        if not line.strip():
-            continue
-        value = parse_json(line, f"{path}:{number}")
-        if _is_rejected(value):
-            rejected.append(number)
-        else:
-            yield number, line, value
-    if rejected:
-        print(
-            f"note: {path}: {len(rejected):,} lines of Prodigy whose `answer` is reject or ignore "
-            f"are left out, the first at line {rejected[0]}.",
-            file=sys.stderr,
-        )
-
-
-def _is_rejected(value: Any) -> bool:
-    is_of_prodigy = isinstance(value, dict) and any(key in value for key in _PRODIGY)
-    return is_of_prodigy and value.get("answer") in ("reject", "ignore")
-
-
-def as_text(value: Any) -> Any:
-    """Return a number or Boolean of JSON as the text that it was; other values as they are."""
-    return json.dumps(value) if isinstance(value, int | float) else value
-
-
-def parse_json(text: str, location: str) -> Any:
-    """Return the value of a JSON text, in which NaN and Infinity count as null.
-
-    Raises:
-      InputError: the text is not JSON.
-    """
-    try:
-        value = json.loads(text, parse_constant=lambda _: None)
-    except (ValueError, RecursionError) as error:  # also for long integers and deep nesting
-        raise InputError(f"{location} must be JSON: {error}. Received: {text[:80]!r}.") from None
-    if "\\ud" in text.lower():  # may be half a surrogate pair, which no tokenizer accepts
-        value = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
-    return value
 
 
 _READERS: dict[str, Callable[[str], Records]] = {

@@ -19,8 +19,9 @@ import numpy as np
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.examples import TokenExample
 from albert_tf.text.words import in_ranges, word_bounds
+from finetuning.datasets.json_files import json_lines
 from finetuning.datasets.other_layouts import require_columns
-from finetuning.datasets.table_files import json_lines, lines_of
+from finetuning.datasets.table_files import lines_of
 from finetuning.datasets.task import Reading
 
 CONLL = (".conll", ".conllu", ".bio", ".txt", ".tsv")
@@ -250,7 +251,7 @@ def read_spans(
     is_default = reading.label_column == "label" or reading.label_column.isdecimal()
     keys = _SPANS if is_default else (reading.label_column,)
     location = None
-    for number, line, row in json_lines(path):
+    for number, line, row in json_lines(path, lines_of(path)):
         location = f"{path}:{number}"
         text = row.get(text_key) if isinstance(row, dict) else None
         if not isinstance(text, str) or not (allow_empty or text.strip()):

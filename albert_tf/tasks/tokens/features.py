@@ -192,7 +192,7 @@ def _tags(
         else:
             _, has_word = first_words(example.tokens, first)
             wordless = np.array(example.tokens)[~has_word, 0]
-            around = np.searchsorted(stops, wordless, side="right")
+            around: Any = np.searchsorted(stops, wordless, side="right")
             is_inside = np.append(begins, np.inf)[around] <= wordless
             unseen += len(np.unique(around[is_inside]))
     return tags.astype(np.int32), inexact, unseen
@@ -206,5 +206,5 @@ def first_words(
     `first` are the first characters of the words, ascending.
     """
     begins, ends = np.array(tokens, np.int64).reshape(-1, 2).T
-    word = np.searchsorted(first, begins)
+    word: Any = np.searchsorted(first, begins)
     return word, np.append(first, np.iinfo(np.int32).max)[word] < ends

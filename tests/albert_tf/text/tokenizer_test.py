@@ -231,3 +231,15 @@ def test_a_model_without_the_special_pieces_is_refused(tmp_path):
 def test_the_module_does_not_import_tensorflow():
     code = "import sys, albert_tf.text.tokenizer; sys.exit('tensorflow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_texts_come_in_a_list(tiny):
+    texts = ["the cat", "a"]
+    assert tiny.encode_batch(text for text in texts) == tiny.encode_batch(np.array(texts))
+    for wrong, received in {
+        "the cat": "'the cat'. Pass a list",
+        (None,): "None as number 0",
+        ("a", b"a"): "b'a' as number 1",
+    }.items():
+        with pytest.raises(InputError, match=f"must be a list of strings. Received: {received}"):
+            tiny.encode_batch(wrong)
