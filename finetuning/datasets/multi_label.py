@@ -152,8 +152,9 @@ def _note_other_separator(rows: Sequence[tuple[str, Any, tuple[str, ...] | None]
     names = {labels[0] for _, _, labels in rows if labels}
     for mark in _MARKS:
         found = [(location, each) for location, _, each in rows if each and mark in each[0]]
-        parts = collections.Counter(part.strip() for name in names for part in name.split(mark))
-        if len(found) > 1 and parts.most_common(1)[0][1] > 1:
+        divided = [[part.strip() for part in name.split(mark)] for name in names]
+        parts = collections.Counter(part for each in divided if all(each) for part in each)
+        if len(found) > 1 and max(parts.values(), default=0) > 1:
             location, (label,) = found[0]
             print(
                 f"note: {location}: {label!r} is read as one label, and {len(found):,} rows have a "

@@ -66,6 +66,7 @@ def test_separators(tmp_path, separator: str, cell: str):
         (("joy;love", "hate;joy"), ";"),
         (("joy|love", "hate | joy"), "|"),
         (("joy#love", "joy # hate"), "#"),
+        (("C#", "C#"), None),  # nothing follows the sign
         (("rock/pop", "hate/fear"), None),  # no part occurs twice
         (("joy/love", "joy/love"), "/"),  # joy occurs alone
         (("joy;love", "hate"), None),
