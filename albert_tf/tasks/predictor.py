@@ -64,10 +64,8 @@ class Predictor:
 
     def _examples(self, values: Any) -> list[Any]:
         """Return a list of examples, also from strings if the kind takes single texts."""
-        wanted, takes_strings = (
-            self._kind.example,
-            self._kind.example in (TextExample, TokenExample),
-        )
+        wanted = self._kind.example
+        takes_strings = wanted in (TextExample, TokenExample)
         values = list_of(
             (wanted, str) if takes_strings else wanted,
             values,
