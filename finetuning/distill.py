@@ -32,7 +32,7 @@ from albert_tf.models.checkpoints import weights_fingerprint
 from albert_tf.models.encoder import AlbertEncoder, load_encoder
 from albert_tf.runtime import commands, devices, outputs
 from albert_tf.runtime.bounds import POSITIVE, one_of
-from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.errors import InputError, shortened
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.examples import TokenExample
 from albert_tf.tasks.features import Features, concatenate
@@ -309,7 +309,7 @@ def _task_of_teacher(options: DistillOptions, dataset_task: Any) -> Any:
         if (theirs := getattr(task, key, None)) != (ours := getattr(dataset_task, key, None)):
             raise InputError(
                 f"--teacher={options.teacher} must have the same {key} as --data_dir. Received: "
-                f"{theirs}, and {ours} in the data."
+                f"{shortened(theirs)}, and {shortened(ours)} in the data."
             )
     return dataclasses.replace(task, exit_losses=False) if hasattr(task, "exit_losses") else task
 

@@ -25,7 +25,7 @@ import numpy as np
 from albert_tf import info
 from albert_tf.runtime import commands, outputs, settings
 from albert_tf.runtime.bounds import POSITIVE, at_least, one_of
-from albert_tf.runtime.errors import InputError, InputNotFoundError
+from albert_tf.runtime.errors import InputError, InputNotFoundError, shortened
 from albert_tf.runtime.paths import matching
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.features import Features
@@ -221,7 +221,8 @@ def _common_task(paths: Sequence[str]) -> tuple[Task, Any]:
         if other != answers[0]:
             raise InputError(
                 f"--runs must all be of the same task and dataset. Received: {paths[0]} of "
-                f"{answers[0]} and {path} of {other}."
+                f"{', '.join(map(shortened, answers[0]))} and {path} of "
+                f"{', '.join(map(shortened, other))}."
             )
     has_windows = any(getattr(section, "long_texts", "cut") != "cut" for section in sections)
     if has_windows or sections[0].kind in ("span", "token_classifier"):

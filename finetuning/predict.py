@@ -8,10 +8,11 @@ r"""Predict examples from a file, stdin or a dataset with a fine-tuned run.
 Each line of --input is one example: a text; for pairs, two texts separated by a tab; or, for any
 task, a JSON object with the keys text, or text_a and text_b, or question and context, or question
 and options (a list of any number) and, if there is one, context. An empty text is an example too.
---output receives one line per example, in the same order: a JSON object, or with --format=tsv (the
-default for a file that ends in .tsv) its values separated by tabs. For token classification, tsv
-has a header and one line per span: id, start, end, label, score and text, where id is the example's
-index, counted from 0, if the examples have no ids. Tabs and line breaks in texts become spaces.
+--output receives one line per example, in the same order: a JSON object, or with --format=tsv or
+csv (the default for a file that ends so) its values separated by tabs or commas. For token
+classification, these have a line per span: id, start, end, label, score and text, where id is the
+example's index, counted from 0, if the examples have no ids. csv, and tsv of spans, have a header.
+In tsv, tabs and line breaks in texts become spaces.
 
 The `id` in a JSON object, of a question of SQuAD or in the column `id` of your own table is
 repeated first in the prediction.
@@ -28,27 +29,30 @@ import contextlib
 import dataclasses
 import itertools
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 from albert_tf.runtime import commands, outputs
 from albert_tf.runtime.bounds import POSITIVE, between, one_of
-from albert_tf.runtime.errors import InputError, InputNotFoundError
+from albert_tf.runtime.errors import InputError, InputNotFoundError, shortened
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample, TokenExample
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import Predictor, load_predictor
 from finetuning.datasets import OWN, dataset_of, reading_of, task_name
+from finetuning.datasets.json_files import parse_json
 from finetuning.datasets.selection import read_part
-from finetuning.datasets.table_files import lines_of, parse_json
+from finetuning.datasets.table_files import lines_of
 from finetuning.datasets.task import Source, source_of
 from finetuning.datasets.text_classification import open_part
 from finetuning.datasets.token_files import text_key_of
-from finetuning.reporting.prediction_writer import PredictionWriter
+from finetuning.reporting.prediction_writer import FORMATS, PredictionWriter, format_of
 from finetuning.reporting.report import scores_if_known
 
 CHUNK = 1024  # examples in memory at a time
+_JSON = re.compile(r"[\[{][\s\[{]*(\"|$)")  # how an object or a list of JSON begins
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,8 +62,8 @@ class PredictOptions(commands.CommandOptions):
     run_dir: str = commands.option("the fine-tuned run", path=True)
     input: str = commands.option("a file of examples, or - for stdin", "-", path=True)
     output: str = commands.option("a file for the predictions, or - for stdout", "-", path=True)
-    format: Annotated[str | None, one_of("jsonl", "tsv")] = commands.option(
-        "format of the predictions: jsonl or tsv; by default tsv if --output ends in .tsv", None
+    format: Annotated[str | None, one_of(*FORMATS)] = commands.option(
+        "format of the predictions: jsonl, tsv or csv; by default that of --output's name", None
     )
     task: str | None = commands.option("with --part: the dataset; by default the run's own", None)
     data_dir: str | None = commands.option(
@@ -91,6 +95,7 @@ def main(options: PredictOptions, chunk_size: int = CHUNK) -> None:
     for flag in ("output", "submission"):
         if (path := getattr(options, flag)) not in (None, "-"):
             outputs.require_file(path, f"--{flag}")
+    options = dataclasses.replace(options, format=options.format or format_of(options.output))
     if RunDir(options.run_dir).is_unfinished:
         print(f"{options.run_dir} has not ended: using its best weights so far", file=sys.stderr)
     predictor = load_predictor(options.run_dir)
@@ -101,7 +106,8 @@ def main(options: PredictOptions, chunk_size: int = CHUNK) -> None:
     columns = reading_of(options.run_dir).text_column
     lines = _lines(options.input, columns)
     if options.dry_run:
-        print(f"{options.run_dir}: {predictor.task}")
+        values = ", ".join(f"{k}={shortened(v)}" for k, v in vars(predictor.task).items())
+        print(f"{options.run_dir}: {values}")
         return
     count, totals = 0, collections.Counter[str]()
     replaces = os.path.isfile(options.output)
@@ -198,8 +204,7 @@ def _lines(path: str, columns: Sequence[str] = ()) -> Iterator[tuple[int, str]]:
 
 @contextlib.contextmanager
 def _output(options: PredictOptions, kind: str) -> Iterator[PredictionWriter]:
-    path = options.output
-    format = options.format or ("tsv" if path.endswith(".tsv") else "jsonl")
+    path, format = options.output, str(options.format)
     if path == "-":
         yield PredictionWriter(sys.stdout, kind, format)
         return
@@ -228,11 +233,21 @@ def _id(line: str, path: str) -> Any:
 
 
 def _object(line: str, path: str) -> dict[str, Any] | None:
-    """Return the JSON object in a line, None for a text, which may begin with a brace."""
-    try:
-        return parse_json(line, path) if line.startswith("{") else None
-    except InputError:
-        return None
+    """Return the JSON object in a line, None for a text, which may begin with a brace.
+
+    Raises:
+      ValueError: the line begins with JSON's braces and quotes, but is not an object.
+    """
+    row = None
+    if (line := line.strip()).startswith("{"):
+        with contextlib.suppress(InputError):
+            row = parse_json(line, path)
+    if row is None and _JSON.match(line):
+        raise ValueError(
+            "the line is not a complete JSON object, although it begins like JSON; a text that "
+            "begins so must be in such an object"
+        )
+    return row
 
 
 def _example(line: str, task: Any, path: str, number: int, columns: Sequence[str] = ()) -> Any:
@@ -242,8 +257,8 @@ def _example(line: str, task: Any, path: str, number: int, columns: Sequence[str
       InputError: the line is not a valid example; the message gives its number.
     """
     line = line.rstrip("\r\n")
-    row = _object(line, path)
     try:
+        row = _object(line, path)
         return (
             _from_json(row, task, columns)
             if row is not None

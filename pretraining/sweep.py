@@ -267,13 +267,13 @@ class Sweep:
         masks = self._masks if heldout.layout == COMPACT else {}
         if masks:
             wanted["masking"] = masks
-        figures = outputs.read_json(path) if os.path.isfile(path) else {}
+        figures = outputs.read_json(path, allow_nan=True) if os.path.isfile(path) else {}
         if figures | wanted != figures:
             flags = [f"--set=masking.{key}={value}" for key, value in masks.items()]
             flags += [f"--run_dir={run.path}", f"--data={self.options.heldout}", f"--output={path}"]
             flags += self.options.devices
             self._run_command("pretraining.evaluate", *flags)
-            figures = outputs.read_json(path)
+            figures = outputs.read_json(path, allow_nan=True)
         return {name: value for name, value in figures.items() if isinstance(value, int | float)}
 
     def describe(self) -> str:

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from albert_tf.export.modules.fill_mask import MASK, FillMaskModule
 from albert_tf.models.pretrainer import load_pretrainer
+from albert_tf.runtime.arguments import list_of
 from albert_tf.runtime.errors import InputError
 from albert_tf.text.tokenizer import load_tokenizer
 
@@ -29,11 +30,14 @@ class FillMask:
         sees a window around the first mask; masks outside the window have an empty list.
 
         Raises:
-          InputError: `texts` is a single string.
+          InputError: `texts` is a single string or a table, or contains other values than strings,
+            or no text has a mask.
         """
-        if isinstance(texts, str):
-            raise InputError(f"texts must be a list of strings. Received: {texts[:80]!r}.")
-        texts = list(texts)
+        texts = list_of((str, bytes), texts, "texts must be a list of strings.")
+        if texts and not any(MASK in tf.compat.as_text(text) for text in texts):
+            raise InputError(
+                f"texts must have blanks, written as {MASK}. Received: {texts[0][:80]!r}."
+            )
         outputs = self._module.serve(tf.constant(texts, tf.string))
         pieces, probabilities = (outputs[name].numpy() for name in ("pieces", "probabilities"))
         answers = []

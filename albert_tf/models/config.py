@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Annotated, Any, NamedTuple
 
-from albert_tf.runtime import pretrained, settings
+from albert_tf.runtime import outputs, pretrained, settings
 from albert_tf.runtime.bounds import POSITIVE, Bounded, between, one_of
 from albert_tf.runtime.errors import ConfigError, InputNotFoundError, reading
 
@@ -133,7 +133,7 @@ class AlbertConfig(Bounded):
             )
         with reading(path), open(path, encoding="utf-8") as file:
             try:
-                values = json.load(file)
+                values = json.load(file, parse_constant=outputs.refuse_constant)
             except ValueError as error:
                 raise ConfigError(f"{path!r} must be JSON: {error}.") from None
         model = values.get("model", values) if isinstance(values, dict) else values

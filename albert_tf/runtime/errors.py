@@ -3,7 +3,8 @@
 import contextlib
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 _POINTER = b"version https://git-lfs.github.com/spec/"  # how a Git LFS pointer begins
 _MAX_POINTER = 1024  # bytes, by its specification
@@ -18,6 +19,9 @@ _MACHINE_ERRNOS = _NO_ROOM | {
     errno.ENAMETOOLONG,
     errno.ENOLCK,
 }
+
+
+_MOST_ITEMS = 10  # in a message
 
 
 class InputError(ValueError):
@@ -42,6 +46,19 @@ class MachineError(OSError):
 
     The message is one line, as in `InputError`. The same command may succeed later.
     """
+
+
+def listed(names: Sequence[str], most: int = _MOST_ITEMS) -> str:
+    """Return names for a message: "a, b, c", or the first `most` of them "and 17 more"."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def shortened(value: Any) -> str:
+    """Return the representation of a value, with the first ten items of a long list."""
+    if isinstance(value, list | tuple) and len(value) > _MOST_ITEMS:
+        return f"({listed([repr(item) for item in value])})"
+    return repr(value)
 
 
 @contextlib.contextmanager

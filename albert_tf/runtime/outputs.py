@@ -216,8 +216,12 @@ def write_bytes(path: str, content: bytes) -> None:
         file.write(content)
 
 
-def read_json(path: str) -> dict[str, Any]:
+def read_json(path: str, allow_nan: bool = False) -> dict[str, Any]:
     """Return the object in a JSON file.
+
+    Args:
+      path: the file.
+      allow_nan: accept NaN and Infinity, which results of a diverged run may contain.
 
     Raises:
       InputNotFoundError: there is no such file.
@@ -229,12 +233,21 @@ def read_json(path: str) -> dict[str, Any]:
     with reading(path), open(path, encoding="utf-8") as file:
         content = file.read()
     try:
-        values = json.loads(content)
+        values = json.loads(content, parse_constant=None if allow_nan else refuse_constant)
     except ValueError as error:
         raise InputError(f"{path!r} must be JSON: {error}.") from None
     if not isinstance(values, dict):
         raise InputError(f"{path!r} must contain a JSON object. Received: {values!r}.")
     return values
+
+
+def refuse_constant(name: str) -> Any:
+    """Refuse NaN and Infinity; for `parse_constant` of the json module.
+
+    Raises:
+      ValueError: always.
+    """
+    raise ValueError(f"{name} is not a JSON value")
 
 
 def write_json(path: str, values: Any) -> None:

@@ -251,7 +251,7 @@ class RunDir:
 
     def result(self) -> dict[str, Any]:
         """Return the result that `finish` wrote."""
-        return outputs.read_json(self.result_path)
+        return outputs.read_json(self.result_path, allow_nan=True)
 
 
 def _kind_of(config: Mapping[str, Any]) -> str:

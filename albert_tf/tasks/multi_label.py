@@ -10,7 +10,7 @@ import tf_keras
 from scipy.special import expit, logit
 
 from albert_tf.models.layers import common
-from albert_tf.runtime.errors import ConfigError
+from albert_tf.runtime.errors import ConfigError, shortened
 from albert_tf.tasks.classifier import TextTask, featurize_texts
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.features import TextFeatures
@@ -42,7 +42,7 @@ class MultiLabelTask(TextTask):
         if wrong or len(self.thresholds) != len(self.labels):
             raise ConfigError(
                 "`task.thresholds` must be a number from 0 to 1 for each of the "
-                f"{len(self.labels)} labels. Received: {self.thresholds}."
+                f"{len(self.labels)} labels. Received: {shortened(self.thresholds)}."
             )
 
 

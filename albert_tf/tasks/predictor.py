@@ -1,7 +1,6 @@
 """Prediction with a fine-tuned run."""
 
-import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import tensorflow as tf
 from albert_tf.models.checkpoints import is_saved_model, load_config, read_checkpoint
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.runtime import pretrained, settings
+from albert_tf.runtime.arguments import list_of
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.examples import TextExample, TokenExample
@@ -44,33 +44,35 @@ class Predictor:
         self.tokenizer = load_tokenizer(path)
         self._kind = KINDS[self.task.kind]
 
-    def __call__(self, examples: Sequence[Any], batch_size: int = 32) -> list[dict[str, Any]]:
+    def __call__(self, examples: Iterable[Any], batch_size: int = 32) -> list[dict[str, Any]]:
         """Return a prediction for each example; its keys depend on the kind of task.
 
         An empty text also gets a prediction, as from `finetuning.predict` and from exports, so that
         it does not make a whole request fail.
 
         Args:
-          examples: a list of `TextExample` or `TokenExample`, or of strings for single texts; of
-            `SpanExample`; or of `ChoiceExample`.
+          examples: a list or another iterable of `TextExample` or `TokenExample`, or of strings
+            for single texts; of `SpanExample`; or of `ChoiceExample`.
           batch_size: the number of examples, or of windows over contexts, per batch.
 
         Raises:
-          InputError: `examples` is a single example, or contains one of the wrong class.
+          InputError: `examples` is a single example or a table, or contains a value of the wrong
+            class.
         """
-        wanted = self._kind.example
-        if isinstance(examples, (str, wanted)):
-            raise InputError(
-                f"{self._expected()} Received: {repr(examples)[:80]}. Pass a list, also for a "
-                "single example."
-            )
-        return self.answer(examples, batch_size)[0] if len(examples) else []
+        examples = self._examples(examples)
+        return self.answer(examples, batch_size)[0] if examples else []
 
-    def _expected(self) -> str:
+    def _examples(self, values: Any) -> list[Any]:
+        """Return a list of examples, also from strings if the kind takes single texts."""
         wanted = self._kind.example
-        strings = " or strings" if wanted in (TextExample, TokenExample) else ""
-        kind = self.task.kind
-        return f"a run of kind {kind!r} takes a list of albert_tf.{wanted.__name__}{strings}."
+        takes_strings = wanted in (TextExample, TokenExample)
+        values = list_of(
+            (wanted, str) if takes_strings else wanted,
+            values,
+            f"a run of kind {self.task.kind!r} takes a list of albert_tf.{wanted.__name__}"
+            f"{' or strings' if takes_strings else ''}.",
+        )
+        return [wanted(each) if isinstance(each, str) else each for each in values]
 
     def answer(
         self, examples: Sequence[Any], batch_size: int
@@ -82,20 +84,27 @@ class Predictor:
         Raises:
           InputError: an example is of the wrong class.
         """
-        wanted = self._kind.example
-        if wanted in (TextExample, TokenExample):
-            examples = [wanted(each) if isinstance(each, str) else each for each in examples]
-        if wrong := [each for each in examples if not isinstance(each, wanted)]:
-            raise InputError(f"{self._expected()} Received: {wrong[0]!r}.")
-        for each, name in itertools.product(examples, _TEXTS):
-            if not isinstance(getattr(each, name, ""), str):
+        examples = self._examples(examples)
+        for each in examples:
+            if wrong := [(k, v) for k, v in _texts_of(each) if not isinstance(v, str)]:
+                name, value = wrong[0]
                 raise InputError(
-                    f"`{name}` of albert_tf.{wanted.__name__} must be a string. Received: "
-                    f"{getattr(each, name)!r}."
+                    f"`{name}` of albert_tf.{type(each).__name__} must be a string. Received: "
+                    f"{value!r}."
                 )
         features = self._kind.featurize(examples, self.tokenizer, self.task)
         outputs = predict(self.model, features, batch_size)
         return self._kind.decode(outputs, features, examples, self.task), features
+
+
+def _texts_of(example: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the texts of an example with their attributes."""
+    for name in _TEXTS:
+        if hasattr(example, name):
+            yield name, getattr(example, name)
+    if getattr(example, "second", None) is not None:
+        yield "second", example.second
+    yield from (("options", each) for each in getattr(example, "options", ()))
 
 
 def load_predictor(path: str) -> Predictor:

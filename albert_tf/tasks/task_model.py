@@ -12,7 +12,7 @@ from albert_tf.models.encoder import INPUTS, AlbertEncoder, call_symbolically
 from albert_tf.models.layers import common
 from albert_tf.models.layers.configured import PolicyMixin
 from albert_tf.runtime import settings
-from albert_tf.runtime.errors import ConfigError
+from albert_tf.runtime.errors import ConfigError, shortened
 from albert_tf.training.step import split_batch, step_dropout_key, sum_over_parts
 
 
@@ -188,7 +188,7 @@ def require_labels(labels: Sequence[str], least: int) -> None:
     if len(labels) < least or len(set(labels)) != len(labels):
         words = {1: "one", 2: "two"}[least]
         raise ConfigError(
-            f"`task.labels` must be {words} or more different names. Received: {labels}."
+            f"`task.labels` must be {words} or more different names. Received: {shortened(labels)}."
         )
 
 

@@ -10,12 +10,13 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from albert_tf.runtime import outputs, pretrained, settings
+from albert_tf.runtime.arguments import list_of
 from albert_tf.runtime.errors import ConfigError, InputError, InputNotFoundError, reading
 from albert_tf.text.normalization import Normalization
 from albert_tf.text.sentencepiece_model import MODEL_FILE, WORD_MARK, SentencePiece, SpecialIds
@@ -75,12 +76,16 @@ class Tokenizer:
         """Return the ids of one text, without special pieces."""
         return self.encode_batch([text])[0]
 
-    def encode_batch(self, texts: Sequence[str], num_threads: int = 1) -> list[list[int]]:
+    def encode_batch(self, texts: Iterable[str], num_threads: int = 1) -> list[list[int]]:
         """Return the ids of each text, by one call of the library.
 
         The default is one thread, since builders run one process per core, and a forked process
         must not inherit a thread pool.
+
+        Raises:
+          InputError: `texts` is no list of strings.
         """
+        texts = list_of(str, texts, "texts must be a list of strings.")
         return self.vocabulary.encode_batch(texts, self.normalization, num_threads)
 
     def decode(self, ids: Iterable[int]) -> str:

@@ -44,12 +44,24 @@ def word_bounds() -> np.ndarray:
 
 @functools.cache
 def invisible_bounds() -> np.ndarray:
-    """Return the same for characters that are no part of a word's text at its ends.
+    """Return the same for characters that are no part of a word or an answer at its ends.
 
     They are white space, control characters and format characters, such as marks of direction.
     """
     spaces = np.array([chr(code).isspace() for code in range(sys.maxunicode + 1)])
     return _bounds(spaces | np.array([each in ("Cc", "Cf") for each in _categories()]))
+
+
+def visible_part(text: str) -> tuple[int, str]:
+    """Return where the text begins without invisible characters at its ends, and this part."""
+    ends = _invisible_characters()
+    return len(text) - len(text.lstrip(ends)), text.strip(ends)
+
+
+@functools.cache
+def _invisible_characters() -> str:
+    codes = np.arange(sys.maxunicode + 1)
+    return "".join(map(chr, codes[in_ranges(codes, invisible_bounds())]))
 
 
 def in_ranges(codes: np.ndarray, bounds: np.ndarray) -> np.ndarray:

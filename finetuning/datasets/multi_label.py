@@ -6,15 +6,24 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.errors import InputError, listed
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.multi_label import MultiLabelTask, label_indices
+from finetuning.datasets.json_files import as_text
 from finetuning.datasets.multi_label_metrics import score_label_sets
 from finetuning.datasets.selection import limited, with_dev
-from finetuning.datasets.table_files import Table, as_text, write_predictions
-from finetuning.datasets.task import Data, Prediction, Reading, Source, listed, require_section
-from finetuning.datasets.text_classification import PAIR, open_part, text_columns
+from finetuning.datasets.table_files import Table, write_predictions
+from finetuning.datasets.task import (
+    LABELS_SHOWN,
+    Data,
+    Prediction,
+    Reading,
+    Source,
+    require_section,
+)
+from finetuning.datasets.text_classification import PAIR, named, open_part, text_columns
 
+_MARKS = ";|#/&+"  # that often separate labels
 # `file:line`, text and second text, and the labels if the part has labels.
 Rows = Iterator[tuple[str, tuple[str, str | None], tuple[str, ...] | None]]
 
@@ -104,7 +113,8 @@ def _rows(source: Source, table: Table, columns: Sequence[str], allow_empty: boo
         name = None
     names = (*columns, name) if name else columns
     unchecked = (name,) if name else ()
-    for location, cells in table.select(names, allow_empty=allow_empty, unchecked=unchecked):
+    rows = table.select(names, allow_empty=allow_empty, unchecked=unchecked)
+    for location, cells in named(rows, name) if name else rows:
         texts = (cells[0], cells[1] if len(columns) > 1 else None)
         yield location, texts, _labels(cells[-1], source, location) if name else None
 
@@ -136,12 +146,15 @@ def _labels(cell: Any, source: Source, location: str) -> tuple[str, ...]:
 
 
 def _note_other_separator(rows: Sequence[tuple[str, Any, tuple[str, ...] | None]]) -> None:
-    """Print a note if no row has two labels, and several have one with `;` or `|`."""
+    """Print a note if no row has two labels, and several have one with a sign between labels."""
     if any(len(labels or ()) > 1 for _, _, labels in rows):
         return
-    for mark in ";|":
+    names = {labels[0] for _, _, labels in rows if labels}
+    for mark in _MARKS:
         found = [(location, each) for location, _, each in rows if each and mark in each[0]]
-        if len(found) > 1:
+        divided = [[part.strip() for part in name.split(mark)] for name in names]
+        parts = collections.Counter(part for each in divided if all(each) for part in each)
+        if len(found) > 1 and max(parts.values(), default=0) > 1:
             location, (label,) = found[0]
             print(
                 f"note: {location}: {label!r} is read as one label, and {len(found):,} rows have a "
@@ -171,5 +184,6 @@ def _balance(examples: Sequence[TextExample], labels: Sequence[str]) -> str:
     without = sum(not example.label for example in examples)
     mean = counts.total() / total
     return (
-        f"{total:,} examples, {mean:.2f} labels each, {without:,} without one: {', '.join(shares)}"
+        f"{total:,} examples, {mean:.2f} labels each, {without:,} without one: "
+        f"{listed(shares, LABELS_SHOWN)}"
     )

@@ -13,8 +13,9 @@ from finetuning.datasets.choices import (
     index_of_answer,
     most_options,
 )
+from finetuning.datasets.json_files import as_text
 from finetuning.datasets.selection import limited, with_dev
-from finetuning.datasets.table_files import Table, as_text
+from finetuning.datasets.table_files import Table
 from finetuning.datasets.task import Data, Source, require_section
 from finetuning.datasets.text_classification import open_part
 

@@ -17,8 +17,9 @@ from finetuning.datasets.choices import (
     most_options,
 )
 from finetuning.datasets.glue import paper_settings
+from finetuning.datasets.json_files import parse_json
 from finetuning.datasets.selection import limited, with_dev
-from finetuning.datasets.table_files import lines_of, parse_json
+from finetuning.datasets.table_files import lines_of
 from finetuning.datasets.task import Data, Source, require_section
 from finetuning.datasets.tfds_rows import tfds_rows
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.examples import SpanExample
-from finetuning.datasets.table_files import find, lines_of, parse_json
+from finetuning.datasets.json_files import parse_json
+from finetuning.datasets.table_files import find, lines_of
 from finetuning.datasets.task import Source
 from finetuning.datasets.tfds_rows import tfds_rows
 
@@ -94,7 +95,7 @@ def drop_misplaced(location: str, examples: list[SpanExample]) -> list[SpanExamp
         raise InputError(
             f"{location}, question {wrong[0]!r}: the answer must be in the context, in SQuAD's "
             "layout at character `answer_start`, but no answer in the file is. Check that the "
-            "offsets count characters, not bytes."
+            "offsets count characters (Unicode code points), not bytes or UTF-16 units."
         )
     skipped = (
         f", {len(wrong):,} dropped: their answer is not at its offset in the context"

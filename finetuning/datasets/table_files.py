@@ -12,15 +12,16 @@ import dataclasses
 import functools
 import gzip
 import itertools
-import json
 import os
 import sys
+import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, cast
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError, reading
 from albert_tf.runtime.outputs import new_file
+from finetuning.datasets.json_files import as_text, json_lines
 
 Records = Iterator[tuple[int, list[Any]]]  # line number from 1, cells
 Rows = Iterator[tuple[str, list[Any]]]  # `file:line`, cells: texts, but for unchecked columns
@@ -32,6 +33,9 @@ _BYTE_ORDER_MARKS = {  # that of UTF-16 in little-endian order begins that of UT
     codecs.BOM_UTF16_LE: "UTF-16",
     codecs.BOM_UTF16_BE: "UTF-16",
 }
+
+
+_OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # the first bytes of .xls
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,8 +129,8 @@ class Table:
         for cell, name in cells:
             if cell is None:
                 raise InputError(
-                    f"{self.path}:{line}: the key `{name}` is missing or null. Add it, or remove "
-                    "the row."
+                    f"{self.path}:{line}: the key `{name}` is missing, or its value is null, NaN "
+                    "or Infinity. Add it, or remove the row."
                 )
             if not isinstance(cell, str):
                 raise InputError(
@@ -177,7 +181,7 @@ def lines_of(path: str) -> Iterator[tuple[int, str]]:
     number = 0
     try:
         with reading(path), _opened(path) as file:
-            for number, line in enumerate(file, start=1):  # noqa: B007
+            for number, line in enumerate(_divided(file, path), start=1):  # noqa: B007
                 yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
         begin = error.object if number == 1 else b""
@@ -191,6 +195,23 @@ def lines_of(path: str) -> Iterator[tuple[int, str]]:
         raise InputError(
             f"{path} must be a complete gzip file: {error}. Download it again."
         ) from None
+
+
+def _divided(file: Iterable[bytes], path: str) -> Iterator[bytes]:
+    """Yield the lines of a file, which end in CR alone if it has no other line ends."""
+    lines = iter(file)
+    first = next(lines, b"")
+    if first.startswith(_OLE) or (first.startswith(b"PK") and _is_workbook(path)):
+        raise InputError(f"{path} must be text. Received: an Excel workbook. Save it as CSV UTF-8.")
+    yield from [first] if first.endswith(b"\n") else first.splitlines(keepends=True)
+    yield from lines
+
+
+def _is_workbook(path: str) -> bool:
+    if not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as members:
+        return any(name.startswith("xl/") for name in members.namelist())
 
 
 def _opened(path: str) -> Any:
@@ -298,36 +319,13 @@ def _quoted(delimiter: str, path: str) -> Records:
 def _jsonl(path: str, optional: Sequence[str] = ()) -> Records:
     """Yield the first object's keys and `optional` as the header, then each object's values."""
     columns: list[str] = []
-    for number, line in lines_of(path):
-        if not line.strip():
-            continue
-        record = parse_json(line, f"{path}:{number}")
+    for number, line, record in json_lines(path, lines_of(path)):
         if not isinstance(record, dict):
             raise InputError(f"{path}:{number} must be a JSON object. Received: {line[:80]!r}.")
         if not columns:
             columns = list(dict.fromkeys((*record, *optional)))
             yield number, columns
         yield number, [record.get(column) for column in columns]
-
-
-def as_text(value: Any) -> Any:
-    """Return a number or Boolean of JSON as the text that it was; other values as they are."""
-    return json.dumps(value) if isinstance(value, int | float) else value
-
-
-def parse_json(text: str, location: str) -> Any:
-    """Return the value of a JSON text.
-
-    Raises:
-      InputError: the text is not JSON.
-    """
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:  # also for long integers and deep nesting
-        raise InputError(f"{location} must be JSON: {error}. Received: {text[:80]!r}.") from None
-    if "\\ud" in text.lower():  # may be half a surrogate pair, which no tokenizer accepts
-        value = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
-    return value
 
 
 _READERS: dict[str, Callable[[str], Records]] = {
@@ -339,7 +337,14 @@ FORMATS = tuple(_READERS)
 
 
 def write_predictions(path: str, predictions: Sequence[str]) -> None:
-    """Write the leaderboards' table: a header, then each row's number from 0 and its prediction."""
+    """Write the leaderboards' table: a header, then each row's number from 0 and its prediction.
+
+    Tabs separate the cells, in a file named .csv commas.
+    """
     with new_file(path) as partial, open(partial, "w", encoding="utf-8") as file:
+        if path.endswith(".csv"):
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerows([("index", "prediction"), *enumerate(predictions)])
+            return
         file.write("index\tprediction\n")
         file.writelines(f"{index}\t{text}\n" for index, text in enumerate(predictions))

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Protocol
 
 from albert_tf.runtime.bounds import POSITIVE, Bounded, between
-from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.errors import InputError, shortened
 
-_MOST_NAMES = 10  # in a message
+LABELS_SHOWN = 50  # in a log
 Prediction = dict[str, Any]  # of one example, from `decode` of the task's kind
 
 
@@ -140,12 +140,6 @@ class Task(Protocol):
         """Write the leaderboard's file."""
 
 
-def listed(names: Sequence[str]) -> str:
-    """Return names for a message: "a, b, c", or the first ten "and 17 more"."""
-    more = len(names) - _MOST_NAMES
-    return ", ".join(names[:_MOST_NAMES]) + (f" and {more:,} more" if more > 0 else "")
-
-
 def require_section(name: str, task: Any, **expected: Any) -> None:
     """Check that the `task` section of a run fits the dataset `name`.
 
@@ -167,4 +161,4 @@ def require_section(name: str, task: Any, **expected: Any) -> None:
 
 
 def _format_values(values: dict[str, Any], keys: list[str]) -> str:
-    return " and ".join(f"`task.{key}` {values[key]!r}" for key in keys)
+    return " and ".join(f"`task.{key}` {shortened(values[key])}" for key in keys)

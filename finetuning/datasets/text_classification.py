@@ -2,18 +2,20 @@
 
 import collections
 import dataclasses
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.errors import InputError, listed
 from albert_tf.tasks.classifier import ClassifierTask
 from albert_tf.tasks.examples import TextExample
-from finetuning.datasets import metrics
+from finetuning.datasets import metrics, table_files
 from finetuning.datasets.selection import limited, with_dev
 from finetuning.datasets.table_files import FORMATS, Table, find, open_table, write_predictions
-from finetuning.datasets.task import Data, Prediction, Source, listed, require_section
+from finetuning.datasets.task import LABELS_SHOWN, Data, Prediction, Source, require_section
 
 SINGLE, PAIR = ("text",), ("text_a", "text_b")
+_BINARY = ("0", "1", "True", "False")
 # `file:line`, text and second text, and the label if the part has labels.
 Rows = Iterator[tuple[str, tuple[str, str | None], str | None]]
 
@@ -126,12 +128,39 @@ def rows_of(
       allow_empty: accept empty texts.
     """
     names = (*texts, label) if label else texts
-    for location, cells in table.select(names, allow_empty=allow_empty):
+    rows = table.select(names, allow_empty=allow_empty)
+    for location, cells in named(rows, label) if label else rows:
         yield (
             location,
             (cells[0], cells[1] if len(texts) > 1 else None),
             cells[-1].strip() if label else None,
         )
+
+
+def named(rows: table_files.Rows, column: str) -> table_files.Rows:
+    """Yield rows whose last cell has the label or labels, and check that they are names.
+
+    Raises:
+      InputError: all are vectors of 0 and 1, of the same length.
+    """
+    lengths, first = set(), None
+    for location, cells in rows:
+        lengths.add(_vector_length(cells[-1]))
+        first = first or (location, cells[-1])
+        yield location, cells
+    if first and len(lengths) == 1 and lengths.pop() > 1:
+        raise InputError(
+            f"{first[0]}: `{column}` must hold the names of labels. Received: {first[1]!r}, and "
+            "such a vector of 0 and 1 in every row. Write the names of the labels that have a 1, "
+            "such as joy,love or, in JSON lines, a list of them, for --task=multi_label."
+        )
+
+
+def _vector_length(cell: Any) -> int:
+    """Return the number of the values of a vector of 0 and 1; 0 if the cell is none."""
+    values = re.split(r"[\s,;|]+", cell.strip(" []")) if isinstance(cell, str) else cell
+    is_vector = isinstance(values, list) and all(str(each) in _BINARY for each in values)
+    return len(values) if is_vector else 0
 
 
 def rows_to_predict(source: Source, part: str, pair: bool) -> Rows:
@@ -156,7 +185,7 @@ def _examples(rows: Rows, task: ClassifierTask) -> list[TextExample]:
 
 def _balance(examples: Sequence[TextExample], labels: Sequence[str]) -> str:
     counts = collections.Counter(example.label for example in examples)
-    shares = (
+    shares = [
         f"{label} {counts[i]:,} ({counts[i] / len(examples):.1%})" for i, label in enumerate(labels)
-    )
-    return f"{len(examples):,} examples: {', '.join(shares)}"
+    ]
+    return f"{len(examples):,} examples: {listed(shares, LABELS_SHOWN)}"

@@ -6,15 +6,16 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.errors import InputError, InputNotFoundError, listed
 from albert_tf.runtime.outputs import new_file
 from albert_tf.tasks.examples import TokenExample
 from albert_tf.tasks.tokens.model import TokenTask
 from finetuning.datasets import conll_tags, token_files
 from finetuning.datasets.entity_scores import score_entities
+from finetuning.datasets.other_layouts import require_known_files, require_not_brat
 from finetuning.datasets.selection import InDocuments, limited, with_dev
 from finetuning.datasets.table_files import find
-from finetuning.datasets.task import Data, Prediction, Source, listed, require_section
+from finetuning.datasets.task import LABELS_SHOWN, Data, Prediction, Source, require_section
 
 
 class TokenClassification:
@@ -93,7 +94,14 @@ class TokenClassification:
 def _path(source: Source, part: str) -> str:
     if source.tfds:
         raise InputError("--tfds must not be set for your own files. Pass --data_dir alone.")
-    return find(source.data_dir or "", [part + end for end in token_files.FORMATS])
+    folder = source.data_dir or ""
+    try:
+        path = find(folder, [part + end for end in token_files.FORMATS])
+    except InputNotFoundError:
+        require_known_files(folder)
+        raise
+    require_not_brat(path)
+    return path
 
 
 def _read(
@@ -160,8 +168,8 @@ def _require_labels(located: Sequence[tuple[str, TokenExample]]) -> None:
 def _counts(examples: Sequence[TokenExample], task: TokenTask) -> str:
     counts = collections.Counter(_labels(examples))
     names = "words" if task.scheme == "words" else "entities"
-    shares = (f"{label} {counts[label]:,}" for label in task.labels)
-    return f"{len(examples):,} texts, {counts.total():,} {names}: {', '.join(shares)}"
+    shares = [f"{label} {counts[label]:,}" for label in task.labels]
+    return f"{len(examples):,} texts, {counts.total():,} {names}: {listed(shares, LABELS_SHOWN)}"
 
 
 def _labels(examples: Sequence[TokenExample]) -> Iterator[str]:

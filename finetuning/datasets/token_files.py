@@ -19,7 +19,9 @@ import numpy as np
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.examples import TokenExample
 from albert_tf.text.words import in_ranges, word_bounds
-from finetuning.datasets.table_files import lines_of, parse_json
+from finetuning.datasets.json_files import json_lines
+from finetuning.datasets.other_layouts import require_columns
+from finetuning.datasets.table_files import lines_of
 from finetuning.datasets.task import Reading
 
 CONLL = (".conll", ".conllu", ".bio", ".txt", ".tsv")
@@ -31,7 +33,12 @@ _BLANKS = " \t\r\n"  # other white space, such as U+00A0, may be a token or in o
 _BETWEEN_RUNS = {"": re.compile(r"[^ \t]+"), " ": re.compile("[^ ]+")}
 _SPANS = ("entities", "label", "labels", "spans")  # keys of the spans in JSON lines
 _COVERED = ("text", "word")  # keys of the text that a span covers
-_OFFSETS = "Offsets count characters (Unicode code points), not bytes"
+_OFFSETS = (
+    "Offsets count characters (Unicode code points), not bytes or UTF-16 units (as in JavaScript, "
+    "where an emoji counts twice)"
+)
+_COMMENT = re.compile(r"#\s*\w+\s*=|# newdoc")  # as in CoNLL-U; before a sentence's first token
+_RANGE = re.compile(r"\d+[-.]\d+")  # the numbers of several words, or of an empty node
 Span = tuple[int, int, str]
 
 
@@ -59,16 +66,18 @@ def read_conll(path: str, reading: Reading) -> list[Sentence]:
     reading names a separator. By default the token is the first column and the tag the last one; in
     .conllu files they are FORM and UPOS, where `_` is no tag. A blank line and -DOCSTART- end a
     sentence. Lines that begin with # and have another number of columns than tokens are comments,
-    and so are all those of .conllu files, whose ranges and empty nodes are skipped.
+    and so are `# key = value` before a sentence and all those of .conllu files, whose ranges and
+    empty nodes are skipped.
 
     Raises:
       InputError: a line has another number of columns than most, or an empty token or tag, or there
-        are no tokens.
+        are no tokens, or they are the numbers of words, or the file has another layout.
     """
     is_conllu = path.removesuffix(".gz").endswith(".conllu")
     lines = lines_of(path)
     peeked = list(itertools.islice(lines, _PEEKED_LINES))
     texts = [line for _, line in peeked if not _ends_sentence(line)]
+    require_columns(path, texts)
     tokens = [line for line in texts if not line.startswith("#")]
     separator = _separator(reading, tokens or texts)
     counts = collections.Counter(len(_cells(line, separator)) for line in tokens or texts)
@@ -85,9 +94,10 @@ def read_conll(path: str, reading: Reading) -> list[Sentence]:
             continue
         cells = _cells(line, separator)
         has_other_columns = len(cells) != expected or (separator in _BETWEEN_RUNS and "\t" in line)
-        if line.startswith("#") and (is_conllu or has_other_columns):
+        is_comment = sentence.is_empty and _COMMENT.match(line)
+        if line.startswith("#") and (is_conllu or has_other_columns or is_comment):
             continue
-        if is_conllu and re.fullmatch(r"\d+[-.]\d+", cells[0]):
+        if is_conllu and _RANGE.fullmatch(cells[0]):
             continue
         if len(cells) != expected:
             raise InputError(
@@ -99,6 +109,7 @@ def read_conll(path: str, reading: Reading) -> list[Sentence]:
     sentences += sentence.ended()
     if not sentences:
         raise InputError(f"{path} holds no tokens. Write a token and its tag on each line.")
+    _require_words(path, sentences)
     if len(sentences) == 1 and len(sentences[0].tokens) > _LONG_SENTENCE:
         print(
             f"note: {path} is one sentence of {len(sentences[0].tokens):,} tokens. Put a blank "
@@ -108,6 +119,25 @@ def read_conll(path: str, reading: Reading) -> list[Sentence]:
     if is_conllu:
         sentences = [_without_underscores(each) for each in sentences]
     return sentences
+
+
+def _require_words(path: str, sentences: Sequence[Sentence]) -> None:
+    """Check that the tokens are not the numbers of the words of each sentence."""
+    tokens = [each.tokens for each in sentences]
+    if max(map(len, tokens)) > 1 and all(map(_are_numbers, tokens)):
+        raise InputError(
+            f"{path}: the column of the tokens must hold words. Received: the number of each word "
+            "(1, 2, 3 and so on). Pass --text_column, the number of the words' column counted "
+            "from 0, such as --text_column=1."
+        )
+
+
+def _are_numbers(tokens: Sequence[str]) -> bool:
+    """Return True for consecutive integers, as 1 2 3; 1-2 and 1.1 do not count (CoNLL-U)."""
+    words = [token for token in tokens if not _RANGE.fullmatch(token)]
+    return all(token.isdecimal() for token in words) and all(
+        int(other) == int(one) + 1 for one, other in itertools.pairwise(words)
+    )
 
 
 def _ends_sentence(line: str) -> bool:
@@ -169,6 +199,11 @@ class _OpenSentence:
         self._path, self.document = path, 0
         self._rows: list[tuple[int, str, str | None]] = []
 
+    @property
+    def is_empty(self) -> bool:
+        """True before the first token."""
+        return not self._rows
+
     def add(self, number: int, cells: Sequence[str], columns: tuple[int, int]) -> None:
         """Add the token of a line.
 
@@ -216,11 +251,8 @@ def read_spans(
     is_default = reading.label_column == "label" or reading.label_column.isdecimal()
     keys = _SPANS if is_default else (reading.label_column,)
     location = None
-    for number, line in lines_of(path):
-        if not line.strip():
-            continue
+    for number, line, row in json_lines(path, lines_of(path)):
         location = f"{path}:{number}"
-        row = parse_json(line, location)
         text = row.get(text_key) if isinstance(row, dict) else None
         if not isinstance(text, str) or not (allow_empty or text.strip()):
             raise InputError(

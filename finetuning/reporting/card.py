@@ -6,6 +6,7 @@ from typing import Any
 from albert_tf import info
 from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import outputs, settings
+from albert_tf.runtime.errors import shortened
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.runtime.standard_errors import MIN_EXAMPLES
 from finetuning.datasets.task import Data, Prediction, Source
@@ -25,7 +26,7 @@ def write(
     config = run.config()
     name, examples = next(iter(data.dev.items()))
     values = [
-        (f"{section}.{key}", mistakes.cell(str(value)))
+        (f"{section}.{key}", mistakes.cell(value if isinstance(value, str) else shortened(value)))
         for section in ("training", "task")
         for key, value in config[section].items()
         if value is not None

@@ -1,13 +1,35 @@
-"""The output of `finetuning.predict`: JSON lines, or values separated by tabs."""
+"""The output of `finetuning.predict`: JSON lines, or values separated by tabs or commas."""
 
+import csv
 import json
+import os
 import re
 from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
+from albert_tf.runtime.errors import InputError
 from finetuning.datasets.task import Prediction
 
+FORMATS = ("jsonl", "tsv", "csv")
 _SPAN = ("start", "end", "label", "score", "text")
+_NO_FORMAT = ("", ".json", ".txt")  # extensions of any text
+
+
+def format_of(path: str) -> str:
+    """Return the format of predictions that the name of a file stands for, by default jsonl.
+
+    Raises:
+      InputError: it stands for another format.
+    """
+    extension = os.path.splitext(path)[1]
+    if extension[1:] in FORMATS:
+        return extension[1:]
+    if extension not in _NO_FORMAT:
+        raise InputError(
+            f"--output must end in .{', .'.join(FORMATS)}. Received: {path!r}. Rename it, or pass "
+            "--format."
+        )
+    return FORMATS[0]
 
 
 class PredictionWriter:
@@ -15,42 +37,57 @@ class PredictionWriter:
 
     JSON lines have an object per example, which begins with its id if it has one. Tab-separated
     values are those of this object; for token classification, they are a table with a line per
-    span.
+    span. Values separated by commas are the same with a header, quoted as spreadsheets do.
 
     Args:
       out: the open file.
       kind: the kind of the task.
-      format: jsonl or tsv.
+      format: one of `FORMATS`.
     """
 
     def __init__(self, out: IO[str], kind: str, format: str) -> None:
         self._out, self._format = out, format
-        self._has_spans = format == "tsv" and kind == "token_classifier"
+        self._has_spans = format != "jsonl" and kind == "token_classifier"
+        self._names: tuple[str, ...] = ()  # of the columns
         self._count = 0
 
     def write(self, predictions: Sequence[Prediction], ids: Sequence[Any]) -> None:
         """Write the predictions of more examples; the id of an example without one is None."""
-        if self._has_spans and not self._count:
-            name = "id" if any(each is not None for each in ids) else "index"
-            self._out.write("\t".join((name, *_SPAN)) + "\n")
+        if not self._names and predictions:
+            has_ids = any(each is not None for each in ids)
+            names = _SPAN if self._has_spans else tuple(predictions[0])
+            first = ("id",) if has_ids else ("index",) if self._has_spans else ()
+            self._names = (*first, *names)
+            if self._has_spans or self._format == "csv":
+                self._write(self._names)
         for prediction, name in zip(predictions, ids, strict=True):
-            self._out.writelines(f"{line}\n" for line in self._lines(prediction, name))
+            for row in self._rows(prediction, name):
+                self._write(row)
             self._count += 1
         self._out.flush()
 
-    def _lines(self, prediction: Prediction, name: Any) -> Iterator[str]:
+    def _rows(self, prediction: Prediction, name: Any) -> Iterator[Any]:
         if self._has_spans:
             first = self._count if name is None else name
             for span in prediction["entities"]:
-                yield "\t".join(_cell(value) for value in (first, *(span[key] for key in _SPAN)))
+                yield [first, *(span[key] for key in _SPAN)]
             return
         values = prediction if name is None else {"id": name, **prediction}
         if self._format == "jsonl":
-            yield json.dumps(values, ensure_ascii=False)
+            yield values
+        elif self._format == "csv":
+            yield [values.get(key, "") for key in self._names]
         else:
-            yield "\t".join(map(_cell, values.values()))
+            yield list(values.values())
+
+    def _write(self, row: Any) -> None:
+        if self._format == "jsonl":
+            self._out.write(json.dumps(row, ensure_ascii=False) + "\n")
+        elif self._format == "csv":
+            csv.writer(self._out, lineterminator="\n").writerow(map(_text, row))
+        else:
+            self._out.write("\t".join(re.sub(r"[\t\r\n]", " ", _text(v)) for v in row) + "\n")
 
 
-def _cell(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return re.sub(r"[\t\r\n]", " ", text)
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -5,6 +5,7 @@ import pathlib
 import re
 
 import numpy as np
+import pandas
 import pytest
 from scipy.special import softmax
 
@@ -52,11 +53,28 @@ def test_asking_in_python(tuned: pathlib.Path):
         "": "''. Pass a list",
         TextExample("pear"): "TextExample.* Pass a list",
         (SpanExample("q", "c"),): "SpanExample",
+        ("a", None): "None as number 1",
+        frozenset({"a"}): "frozenset.* Pass a list",
+        5: "5. Pass a list",
     }.items():
         with pytest.raises(
             InputError, match=f"a list of albert_tf.TextExample or strings. Received: {received}"
         ):
             predictor(wrong)
+
+
+def test_texts_come_in_lists_columns_and_generators(tuned: pathlib.Path):
+    predictor, texts = load_predictor(str(tuned / "seed-0")), ["pear plum", "saw"]
+    wanted = predictor(texts)
+    table = pandas.DataFrame({"text": texts})
+    for given in (table["text"], np.array(texts), iter(texts), dict.fromkeys(texts).keys()):
+        assert predictor(given) == wanted
+    for wrong in (table, {"text": texts}):
+        with pytest.raises(InputError, match="or strings. Received: .* Pass a list, .* or a col"):
+            predictor(wrong)
+    for second in (5, float("nan")):
+        with pytest.raises(InputError, match="`second` of albert_tf.TextExample must be a str"):
+            predictor([TextExample("a", second)])
 
 
 def test_the_snippet_of_the_docs(start: str, tmp_path: pathlib.Path, monkeypatch, capsys):

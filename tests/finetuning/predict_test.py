@@ -1,5 +1,6 @@
 """Asking a run: only of data with its own labels; whole lines, of files and of stdin alike."""
 
+import csv
 import io
 import json
 import pathlib
@@ -18,12 +19,12 @@ from finetuning import predict
 from finetuning.datasets import TASKS
 from finetuning.datasets.task import Source
 from finetuning.predict import PredictOptions, _example
-from finetuning.reporting.prediction_writer import PredictionWriter
+from finetuning.reporting.prediction_writer import PredictionWriter, format_of
 from tests.finetuning.untrained import leave_run, leave_weights
 
 MNLI = ClassifierTask(pair=True, labels=("contradiction", "entailment", "neutral"), seq_length=32)
 ROW = "0\tA first.\tA second."
-SPAN = SimpleNamespace(kind="span")
+SINGLE = SimpleNamespace(kind="classifier", pair=False)
 
 
 @pytest.mark.parametrize(
@@ -152,11 +153,30 @@ def test_stdin_is_read_as_files_are(tmp_path: pathlib.Path, monkeypatch):
         lines(b"fine\n\xff\n")
 
 
-def test_json_that_cannot_be_read_is_a_text_or_a_mistake():
-    deep = '{"question": ' + "[" * 100_000
-    assert _example(deep, SimpleNamespace(kind="classifier", pair=False), "-", 1).first == deep
-    with pytest.raises(InputError, match="in:7: A line must be a JSON object with question"):
-        _example(deep, SPAN, "in", 7)
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"question": ' + "[" * 100_000,
+        '[{"text": "a"}, {"text": "b"}]',
+        '{"text": "a"},',
+        '{"text": "a',
+        ' ["a"]',
+        "[",
+        "{",
+    ],
+)
+def test_json_that_is_no_object_is_a_mistake(line: str):
+    with pytest.raises(InputError, match="in:7: the line is not a complete JSON object, although"):
+        _example(line, SINGLE, "in", 7)
+
+
+def test_what_is_a_text_or_an_object():
+    for text in ("{a", "[MASK] a", "[1, 2]", "{}}", " a", "[]"):
+        assert _example(text, SINGLE, "in", 1).first == text
+    for line in (' {"text": " a"}', '\t{"text": " a"} \n'):
+        assert _example(line, SINGLE, "in", 1).first == " a"
+    with pytest.raises(InputError, match="in:1: text must be a text. A line"):
+        _example('{"text": NaN}', SINGLE, "in", 1)
 
 
 @pytest.mark.parametrize(
@@ -215,6 +235,38 @@ def test_ids_of_a_table_come_back(start: str, tmp_path: pathlib.Path, file, cont
     predict.main(PredictOptions(run, output=str(out), data_dir=str(tmp_path), part="test"))
     first = out.read_text().splitlines()[0].split("\t")
     assert first[-3] in section.labels and first[:-3] == [each for each in ids[:1] if each]
+
+
+def test_comma_separated_values():
+    """With a header, also of spans; an example without an id has an empty cell."""
+    out = io.StringIO()
+    writer = PredictionWriter(out, "classifier", "csv")
+    writer.write([{"label": 'a,"b"\n', "probabilities": {"é": 1.0}}], [7])
+    writer.write([{"label": "b", "probabilities": {}}], [None])
+    assert list(csv.reader(io.StringIO(out.getvalue()))) == [
+        ["id", "label", "probabilities"],
+        ["7", 'a,"b"\n', '{"é": 1.0}'],
+        ["", "b", "{}"],
+    ]
+    out = io.StringIO()
+    span = {"label": "A", "text": "b, c", "start": 0, "end": 4, "score": 0.5}
+    PredictionWriter(out, "token_classifier", "csv").write([{"entities": [span]}], [None])
+    assert out.getvalue() == 'index,start,end,label,score,text\n0,0,4,A,0.5,"b, c"\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "format"), [("a.csv", "csv"), ("a.tsv", "tsv"), ("-", "jsonl"), ("a/b.c/d", "jsonl")]
+)
+def test_the_format_follows_the_name(name: str, format: str):
+    assert format_of(name) == format
+
+
+@pytest.mark.parametrize("name", ["out.xlsx", "out.csv.gz"])
+def test_a_name_of_another_format_is_refused(tmp_path: pathlib.Path, name: str):
+    with pytest.raises(
+        InputError, match=r"--output must end in \.jsonl, \.tsv, \.csv\. .*--format"
+    ):
+        predict.main(PredictOptions("nowhere", output=str(tmp_path / name)))
 
 
 def test_a_table_of_spans():

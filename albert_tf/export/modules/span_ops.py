@@ -8,15 +8,14 @@ spans.
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
 from albert_tf.export.modules.graph_windows import GraphWindows
 from albert_tf.tasks.spans.heads import NEVER
 from albert_tf.tasks.spans.model import SpanTask
 from albert_tf.text.graph_aligner import AlignedPieces
+from albert_tf.text.words import invisible_bounds
 
-_SPACES = np.array([chr(code).isspace() for code in range(0x3002)])  # all spaces are below U+3001
 _HASH_BASE, _EXAMPLE_FACTOR = 0x9E3779B97F4A7C15, 0xD1B54A32D192ED03  # odd, without a bit pattern
 
 
@@ -41,7 +40,7 @@ def candidate_spans(
 ) -> Spans:
     """Return the candidates [W, K] that may be answers, sorted by example and then best first.
 
-    They are stripped of white space; candidates that contain nothing else are dropped.
+    They are stripped of invisible characters; candidates that contain nothing else are dropped.
     """
     # The piece of the context that position 0 of each window corresponds to.
     shift = (windows.offset - windows.before)[:, tf.newaxis]
@@ -93,9 +92,9 @@ def best_spans(
 
 
 def _stripped(spans: Spans, codes: tf.Tensor) -> Spans:
-    """Strip white space from the spans, and drop spans that contain nothing else."""
-    is_solid = ~tf.gather(_SPACES, tf.minimum(codes, len(_SPACES) - 1))
-    solid = tf.cast(tf.where(is_solid)[:, 0], tf.int32)  # characters other than white space
+    """Strip invisible characters from the spans, and drop spans that contain nothing else."""
+    is_solid = tf.searchsorted(invisible_bounds(), codes, side="right") % 2 == 0
+    solid = tf.cast(tf.where(is_solid)[:, 0], tf.int32)  # visible characters
     solid_before = tf.concat([[0], tf.cumsum(tf.cast(is_solid, tf.int32))], 0)
     first, limit = tf.gather(solid_before, spans.begin), tf.gather(solid_before, spans.end)
     example, score, first, limit = (

@@ -10,6 +10,7 @@ from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.spans.features import SpanFeatures
 from albert_tf.tasks.spans.heads import NEVER
 from albert_tf.tasks.spans.model import SpanTask
+from albert_tf.text.words import visible_part
 
 Outputs = Mapping[str, np.ndarray]
 
@@ -21,7 +22,8 @@ def decode_spans(
 
     The keys are:
 
-      `answer`: the text as it appears in the context; "" if there is none.
+      `answer`: the text as it appears in the context, without invisible characters at its ends;
+        "" if there is none.
       `score`: its probability among the n best.
       `start`: the index of its first character in the context; None if there is none.
       `n_best`: up to `task.n_best` different answers, best first, each with its `text`, `start`,
@@ -106,10 +108,9 @@ def _n_best(
     bounds, first, reach, score = spans
     found: dict[str, tuple[int, float]] = {}
     for index in range(bounds[row], bounds[row + 1]):
-        text = context[first[index] : reach[index] + 1]
-        start = int(first[index]) + len(text) - len(text.lstrip())
-        if (text := text.strip()) and text not in found:
-            found[text] = start, float(score[index])
+        before, text = visible_part(context[first[index] : reach[index] + 1])
+        if text and text not in found:
+            found[text] = int(first[index]) + before, float(score[index])
             if len(found) == count:
                 break
     if not found:

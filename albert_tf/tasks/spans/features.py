@@ -17,6 +17,7 @@ from albert_tf.tasks.spans.model import SpanTask
 from albert_tf.tasks.windows import Windows, cut_windows
 from albert_tf.text.alignment import Pieces, align
 from albert_tf.text.tokenizer import Tokenizer
+from albert_tf.text.words import visible_part
 
 _CONTEXTS_AT_ONCE = 1024  # contexts to align at once, to bound the memory
 
@@ -196,14 +197,14 @@ def _answers(
     for row, example in enumerate(examples):
         context = slice(base[row], base[row] + size[row])
         for start, text in dict.fromkeys(example.answers):
-            begin = start + len(text) - len(text.lstrip())
-            end = start + len(text.rstrip()) - 1
+            before, visible = visible_part(text)
+            begin, end = start + before, start + before + len(visible) - 1
             first = int(np.searchsorted(pieces.last[context], begin))
             last = int(np.searchsorted(pieces.first[context], end, side="right")) - 1
             if 0 <= start and begin <= end < len(example.context) and first <= last:
                 begin, end = int(pieces.first[context][first]), int(pieces.reach[context][last])
-                found_text = example.context[begin : end + 1].strip()
-                found.append((row, first, last, found_text == text.strip()))
+                _, found_text = visible_part(example.context[begin : end + 1])
+                found.append((row, first, last, found_text == visible))
             else:
                 found.append((row, -1, -1, False))
     return np.array(found, np.int64).reshape(-1, 4)

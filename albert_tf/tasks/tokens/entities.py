@@ -7,7 +7,7 @@ import numpy as np
 from scipy.special import softmax
 
 from albert_tf.tasks.examples import TokenExample
-from albert_tf.tasks.tokens.features import TokenFeatures
+from albert_tf.tasks.tokens.features import TokenFeatures, first_words
 from albert_tf.tasks.tokens.model import OUTSIDE, TokenTask
 
 
@@ -53,10 +53,7 @@ def _of_tokens(
     tokens: Sequence[tuple[int, int]], first: np.ndarray, tag: np.ndarray, score: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the tag and score of each token's first word; -1 and 0 for a token without one."""
-    begins, ends = np.array(tokens, np.int64).reshape(-1, 2).T
-    word = np.searchsorted(first, begins)
-    padded: np.ndarray = np.append(first, np.iinfo(np.int32).max)
-    has_word = padded[word] < ends
+    word, has_word = first_words(tokens, first)
     tags: np.ndarray = np.where(has_word, np.append(tag, -1)[word], -1)
     return tags, np.where(has_word, np.append(score, 0.0)[word], 0.0)
 

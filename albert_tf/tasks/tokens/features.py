@@ -32,6 +32,8 @@ class TokenFeatures(Features):
         in the window of each word.
       word_first, word_end: int32 [U], the characters [first, end) of the word in its text.
       inexact: the number of labeled spans that begin or end inside a word.
+      unseen: the number of labeled spans that contain a token without a word, because it has no
+        visible character.
     """
 
     example: np.ndarray
@@ -40,7 +42,8 @@ class TokenFeatures(Features):
     word_position: np.ndarray
     word_first: np.ndarray
     word_end: np.ndarray
-    inexact: int
+    inexact: int = 0
+    unseen: int = 0
 
     @property
     def word_bounds(self) -> np.ndarray:
@@ -53,13 +56,19 @@ class TokenFeatures(Features):
         return values[self.word_window, self.word_position]
 
     def notes(self) -> list[str]:
-        """Return a note on labels that cannot be predicted exactly."""
-        if not self.inexact:
-            return []
-        return [
-            f"{self.inexact:,} labeled span(s) begin or end inside a word, so they cannot be "
-            "predicted exactly; training extends them to whole words"
-        ]
+        """Return notes on labels that cannot be predicted exactly."""
+        notes = []
+        if self.inexact:
+            notes.append(
+                f"{self.inexact:,} labeled span(s) begin or end inside a word, so they cannot be "
+                "predicted exactly; training extends them to whole words"
+            )
+        if self.unseen:
+            notes.append(
+                f"{self.unseen:,} labeled span(s) contain a token without a visible character, so "
+                "they cannot be predicted exactly; its tag is always O"
+            )
+        return notes
 
 
 def featurize_tokens(
@@ -89,14 +98,13 @@ def featurize_tokens(
         word_position=position[word].astype(np.int32),
         word_first=first,
         word_end=end,
-        inexact=0,
     )
     if any(example.entities is None for example in examples):
         return features
-    tags, inexact = _tags(examples, features, task)
+    tags, inexact, unseen = _tags(examples, features, task)
     label: np.ndarray = np.full([len(windows.example), task.seq_length], IGNORED, np.int32)
     label[features.word_window, features.word_position] = tags
-    return dataclasses.replace(features, targets={"label": label}, inexact=inexact)
+    return dataclasses.replace(features, targets={"label": label}, inexact=inexact, unseen=unseen)
 
 
 def words_per_window(features: Features) -> float:
@@ -156,13 +164,13 @@ def _sequences(
 
 def _tags(
     examples: Sequence[TokenExample], features: TokenFeatures, task: TokenTask
-) -> tuple[np.ndarray, int]:
-    """Return the words' tags, int32 [U], and the number of spans that are not whole words."""
+) -> tuple[np.ndarray, int, int]:
+    """Return the words' tags, int32 [U], and the numbers of inexact and of unseen spans."""
     numbers = {label: number for number, label in enumerate(task.labels)}
     bounds = features.word_bounds
     default = IGNORED if task.scheme == "words" else OUTSIDE
     tags: np.ndarray = np.full(len(features.word_first), default)
-    inexact = 0
+    inexact = unseen = 0
     for row, example in enumerate(examples):
         if not example.entities:
             continue
@@ -181,4 +189,22 @@ def _tags(
         tags[words] = new
         if example.tokens is None:
             inexact += int(np.count_nonzero(~(np.isin(begins, first) & np.isin(stops, end))))
-    return tags.astype(np.int32), inexact
+        else:
+            _, has_word = first_words(example.tokens, first)
+            wordless = np.array(example.tokens)[~has_word, 0]
+            around: Any = np.searchsorted(stops, wordless, side="right")
+            is_inside = np.append(begins, np.inf)[around] <= wordless
+            unseen += len(np.unique(around[is_inside]))
+    return tags.astype(np.int32), inexact, unseen
+
+
+def first_words(
+    tokens: Sequence[tuple[int, int]], first: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the index of each token's first word, and whether it has one.
+
+    `first` are the first characters of the words, ascending.
+    """
+    begins, ends = np.array(tokens, np.int64).reshape(-1, 2).T
+    word: Any = np.searchsorted(first, begins)
+    return word, np.append(first, np.iinfo(np.int32).max)[word] < ends

@@ -213,8 +213,14 @@ class TestFillMask:
         pieces, probabilities = serve(*self.TEXTS)
         assert answers[1][1] == list(zip(pieces[1, 1], probabilities[1, 1], strict=True))
         assert fill([]) == []
-        with pytest.raises(InputError, match=r"texts must be a list of strings.*'a \[MASK\]'"):
-            fill("a [MASK]")
+        assert fill(text for text in self.TEXTS[:2]) == fill(self.TEXTS[:2])
+        for wrong, words in {
+            "a [MASK]": r"texts must be a list of strings. Received: 'a \[MASK\]'",
+            (None,): "texts must be a list of strings. Received: None",
+            ("a <mask>", "b"): r"must have blanks, written as \[MASK\]. Received: 'a <mask>'",
+        }.items():
+            with pytest.raises(InputError, match=words):
+                fill(wrong)
 
     LONG = "of the value in a list, " * 30
     # Where the window of 38 begins, among the pieces of a text with one mask or more.

@@ -211,6 +211,14 @@ def test_json_is_whole_or_old(tmp_path):
     assert os.listdir(tmp_path) == ["a.json"]
 
 
+def test_a_configuration_has_no_nan(tmp_path):
+    path = str(tmp_path / "a.json")
+    outputs.write_json(path, {"a": [float("-inf")]})
+    with pytest.raises(InputError, match="a.json' must be JSON: -Infinity is not a JSON value"):
+        outputs.read_json(path)
+    assert outputs.read_json(path, allow_nan=True) == {"a": [float("-inf")]}
+
+
 def test_a_full_disk_is_told_and_the_old_content_stays(tmp_path):
     path = tmp_path / "a.json"
     outputs.write_json(str(path), {"a": 1})

@@ -61,6 +61,20 @@ def test_answers_by_hand():
     assert [each["text"] for each in two["n_best"]] == ["Á  b", "Á"]
 
 
+@pytest.mark.parametrize("mark", ["\u200b", "\ufeff", "\u200e", "\u00a0\u200b"])
+def test_invisible_characters_around_an_answer(small_tokenizer, mark: str):
+    """Training and decoding agree: the answer is found, and predicted without the characters."""
+    context = f"his sister{mark} Ann{mark} ran"
+    start = context.index("Ann")
+    questions = [SpanExample("who?", context, answers=((start, "Ann"),))]
+    for tokenizer in (small_tokenizer, TOKENIZER):
+        made = featurize_spans(questions, tokenizer, SpanTask(seq_length=64, query_length=8))
+        assert made.undecodable == made.lost == ()
+        first, last = (int(made.targets[f"{name}_position"][0]) for name in ("start", "end"))
+        (answer,) = decode_spans(outputs([(first, last, -1.0)]), made, questions, SpanTask())
+        assert (answer["answer"], answer["start"]) == ("Ann", start)
+
+
 def test_the_n_best_are_cut():
     task = SpanTask(seq_length=10, doc_stride=3, max_answer_length=3, n_best=1)
     one, _ = decode_spans(BY_HAND, features(), EXAMPLES, task)

@@ -106,6 +106,17 @@ def test_spans_that_are_not_whole_words():
     assert "2 labeled span(s) begin or end inside a word" in features.notes()[0]
 
 
+def test_tokens_without_a_visible_character_are_counted():
+    """Of spans of tokens: "a \u200b" cannot be predicted, nor can "\u200b" alone."""
+    text, tokens = "a \u200b b \u200b c", ((0, 1), (2, 3), (4, 5), (6, 7), (8, 9))
+    spans = (0, 3, "place"), (4, 5, "person"), (6, 7, "place"), (8, 9, "place")
+    features = featurize_tokens([TokenExample(text, tokens, spans)], TOKENIZER, TASK)
+    assert (features.unseen, features.inexact) == (2, 0)
+    assert features.notes()[0].startswith("2 labeled span(s) contain a token without a visible")
+    free = featurize_tokens([TokenExample("a b", ((0, 1), (2, 3)), ())], TOKENIZER, TASK)
+    assert free.unseen == 0 and free.notes() == []
+
+
 def test_decoding_by_hand():
     """As conlleval: I-X begins a span unless one of X precedes it; B-X always does."""
     tags = [B_PLACE, I_PLACE, I_PERSON, I_PERSON, B_PERSON, NONE]

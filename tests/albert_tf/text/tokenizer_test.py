@@ -238,3 +238,15 @@ def test_a_list_of_pieces_is_named(tmp_path):
     (tmp_path / "m.vocab").write_text("<pad>\t0\n<unk>\t0\n▁the\t-3.2\n")
     with pytest.raises(InputError, match="m.vocab' must be a sent.*Pass the FILE.model that"):
         load_tokenizer(tmp_path / "m.vocab")
+
+
+def test_texts_come_in_a_list(tiny):
+    texts = ["the cat", "a"]
+    assert tiny.encode_batch(text for text in texts) == tiny.encode_batch(np.array(texts))
+    for wrong, received in {
+        "the cat": "'the cat'. Pass a list",
+        (None,): "None as number 0",
+        ("a", b"a"): "b'a' as number 1",
+    }.items():
+        with pytest.raises(InputError, match=f"must be a list of strings. Received: {received}"):
+            tiny.encode_batch(wrong)

@@ -65,6 +65,10 @@ def test_separators(tmp_path, separator: str, cell: str):
     [
         (("joy;love", "hate;joy"), ";"),
         (("joy|love", "hate | joy"), "|"),
+        (("joy#love", "joy # hate"), "#"),
+        (("C#", "C#"), None),  # nothing follows the sign
+        (("rock/pop", "hate/fear"), None),  # no part occurs twice
+        (("joy/love", "joy/love"), "/"),  # joy occurs alone
         (("joy;love", "hate"), None),
         (("joy;love", '"hate;joy,joy"'), None),
     ],
@@ -78,6 +82,25 @@ def test_a_note_on_another_separator(tmp_path, capsys, cells, mark):
     if mark:
         assert f"train.csv:4: {cells[0]!r} is read as one label, and 2 rows have" in printed
         assert f"pass --label_separator='{mark}'." in printed
+
+
+def test_labels_named_0_and_1(tmp_path):
+    """Lists of different lengths, or single ones, are no vectors."""
+    lines = '{"text": "x", "label": [0, 1]}\n{"text": "y", "label": [1]}\n'
+    assert TASK.read(write(tmp_path, train_jsonl=lines, dev_jsonl=lines)).task.labels == ("0", "1")
+    lines = "text,label\nx,0\ny,1\n"
+    (tmp_path / "train.jsonl").unlink()
+    (tmp_path / "dev.jsonl").unlink()
+    assert TASK.read(write(tmp_path, train_csv=lines, dev_csv=lines)).task.labels == ("0", "1")
+
+
+def test_many_labels_are_shortened(tmp_path, capsys):
+    rows = "".join(f"x,label {i:04}\n" for i in range(1500))
+    TASK.read(
+        write(tmp_path, train_csv=f"text,label\n{rows}", dev_csv="text,label\ny,label 0000\n")
+    )
+    printed = capsys.readouterr().out
+    assert "label 0049 1 (0.1%) and 1,450 more\n" in printed and len(printed) < 4000
 
 
 def test_no_separator():
@@ -126,6 +149,14 @@ def test_other_columns_and_parts(tmp_path):
             ("'a;b'", "has a, b, c, d, e, f, g, h, i, j and 2 more. Correct", "--label_separator"),
         ),
         ({"train_jsonl": '{"text": "x", "label": null}\n'}, ("train.jsonl:1", "`label`", "None")),
+        (
+            {"train_jsonl": '{"text": "x", "label": [0, 1]}\n{"text": "y", "label": [0, 0]}\n'},
+            ("train.jsonl:1: `label` must hold the names", "[0, 1], and such a vector of 0 and 1"),
+        ),
+        ({"train_jsonl": '{"text": "x", "label": [true, false]}\n'}, ("[True, False], and such",)),
+        ({"train_csv": 'text,label\nx,"0,1"\ny,"1,1"\n'}, ("train.csv:2: `label`", "'0,1'")),
+        ({"train_csv": "text,label\nx,0 1\ny,1|1\n"}, ("train.csv:2: `label`", "'0 1'")),
+        ({"train_jsonl": '{"text": "x", "label": NaN}\n'}, ("train.jsonl:1", "`label`", "None")),
         ({"train_jsonl": '{"text": "x", "label": [["a"]]}\n'}, ("train.jsonl:1", "[['a']]")),
         ({"train_jsonl": '{"text": "x", "label": {"a": 1}}\n'}, ("train.jsonl:1", "`label`")),
         ({"train_jsonl": '{"text": "x", "label": ["a", " "]}\n'}, ("train.jsonl:1", "empty label")),

@@ -2,18 +2,20 @@
 
 import csv
 import gzip
+import json
 import pathlib
+import zipfile
 
 import pandas
 import pytest
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
+from finetuning.datasets.json_files import parse_json
 from finetuning.datasets.table_files import (
     find,
     lines_of,
     note_if_quoted,
     open_table,
-    parse_json,
     write_predictions,
 )
 
@@ -118,6 +120,8 @@ def test_json_lines_have_keys_for_columns(tmp_path):
     assert cells(path, "text", "label") == [(1, ["a\nb", "1"]), (3, ["?c", "true"])]
 
 
+NO_VALUE = "is missing, or its value is null, NaN or Infinity. Add it, or remove the row."
+WORKBOOK = "must be text. Received: an Excel workbook. Save it as CSV UTF-8."
 BAD = {
     "empty": ("a.tsv", "", ["a.tsv is empty"]),
     "no rows": ("a.csv", "text,label\n", ["no rows"]),
@@ -142,16 +146,32 @@ BAD = {
     "null": (
         "a.jsonl",
         '{"text": null, "label": 0}\n',
-        ["a.jsonl:1: the key `text` is missing or null. Add it, or remove the row."],
+        [f"a.jsonl:1: the key `text` {NO_VALUE}"],
     ),
     "no key": (
         "a.jsonl",
         '{"text": "a", "label": 0}\n{"text": "b"}\n',
-        ["a.jsonl:2: the key `label` is missing or null. Add it, or remove the row."],
+        [f"a.jsonl:2: the key `label` {NO_VALUE}"],
     ),
+    "NaN as text": (
+        "a.jsonl",
+        '{"text": NaN, "label": 0}\n',
+        [f"a.jsonl:1: the key `text` {NO_VALUE}"],
+    ),
+    "NaN as label": (
+        "a.jsonl",
+        '{"text": "a", "label": 0}\n{"text": "b", "label": NaN}\n',
+        [f"a.jsonl:2: the key `label` {NO_VALUE}"],
+    ),
+    "infinity": ("a.jsonl", '{"text": "a", "label": -Infinity}\n', [f"`label` {NO_VALUE}"]),
     "no key in the first": ("a.jsonl", '{"text": "a"}\n', ["the first object must name", "label"]),
     "commas in .tsv": ("a.tsv", "text,label\na,b\n", ["a.tsv:1", "separated by ',': name it .csv"]),
     "tabs in .csv": ("a.csv", "text\tlabel\na\tb\n", ["separated by '\\t': name it .tsv"]),
+    "xls": (
+        "a.csv",
+        bytes.fromhex("d0cf11e0a1b11ae1") + b"\n",
+        ["a.csv must be text. Received: an ", "CSV"],
+    ),
     "half a file": ("a.tsv.gz", gzip.compress(b"text\tlabel\n" * 99)[:-9], ["complete gzip"]),
 }
 
@@ -193,8 +213,43 @@ def test_lines_keep_their_ends_and_numbers(tmp_path):
     assert list(lines_of(str(path))) == [(1, "é\n"), (2, "\n"), (3, "b")]
 
 
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz"])
+def test_lines_may_end_in_cr_alone(tmp_path, name):
+    """In files without other line ends; elsewhere CR is text, also in the first line."""
+    path = written(tmp_path, name, '\ufefftext,label\ra,x\r"b\rc",y\r')
+    assert cells(path, "text", "label") == [(2, ["a", "x"]), (3, ["b\rc", "y"])]
+    path = written(tmp_path, name, "text\r,label\r\na,x\r\n")
+    assert list(lines_of(str(path))) == [(1, "text\r,label\r\n"), (2, "a,x\r\n")]
+
+
+def test_a_workbook_is_named(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.csv", "w") as file:
+        file.writestr("[Content_Types].xml", "<x/>")
+        file.writestr("xl/worksheets/sheet1.xml", "<x/>")
+    with pytest.raises(InputError) as error:
+        cells(tmp_path / "a.csv", "text")
+    assert str(error.value) == f"{tmp_path / 'a.csv'} {WORKBOOK}"
+
+
+PRODIGY = [{"answer": "accept"}, {"answer": "reject"}, {"answer": "ignore"}, {}]
+
+
+def test_rejected_lines_of_prodigy_are_left_out(tmp_path, capsys):
+    rows = [{"text": str(i), "label": "a", "_input_hash": 0, **x} for i, x in enumerate(PRODIGY)]
+    rows += [{"text": "own", "label": "a", "answer": "reject"}]  # no line of Prodigy
+    path = written(tmp_path, "a.jsonl", "\n".join(map(json.dumps, rows)))
+    assert [found for _, (found,) in cells(path, "text")] == ["0", "3", "own"]
+    note = f"note: {path}: 2 lines of Prodigy whose `answer` is reject or ignore are left out, "
+    assert capsys.readouterr().err == f"{note}the first at line 2.\n"
+
+
 def test_whole_surrogate_pairs_stay():
     assert parse_json('["\\ud83d\\ude00", "\\uDC00", "é"]', "x") == ["😀", "?", "é"]
+
+
+def test_predictions_in_csv(tmp_path):
+    write_predictions(str(tmp_path / "a.csv"), ["a, b", "c"])
+    assert (tmp_path / "a.csv").read_text() == 'index,prediction\n0,"a, b"\n1,c\n'
 
 
 def test_predictions_are_numbered(tmp_path):

@@ -60,6 +60,7 @@ def test_pairs_in_files_of_several_formats(tmp_path):
         ("text\tlabel\nx\ta\textra\n", DEV, ("train.tsv:2", "3 columns", "2")),
         ("text\tlabel\nx\ta\n", DEV, ("train.tsv", "two labels")),
         ("text\tlabel\n", DEV, ("train.tsv", "no rows")),
+        ("text\tlabel\nx\t0,1\ny\t1,0\n", DEV, ("train.tsv:2", "'0,1'", "--task=multi_label")),
         ("text\tlabel\nx\ta\n\tb\n", DEV, ("train.tsv:3", "empty")),
         ("text\ttext_a\tlabel\nx\ty\ta\n", DEV, ("train.tsv:1", "either text, or text_a")),
         ("text_a\tlabel\nx\ta\n", DEV, ("train.tsv:1", "text_b")),

@@ -21,6 +21,13 @@ from finetuning.datasets.token_files import Sentence, read_conll
 
 TASK = TASKS["token_classification"]
 BYTES = '{"text": "Åse met Bo.", "entities": [{"start": 9, "end": 11, "label": "P", "%s": "Bo"}]}'
+ONTONOTES = """#begin document (bc/cctv/00/cctv_0000); part 000
+bc/cctv 0 0 Ann NNP (TOP(S(NP*) - - - - (PERSON) (ARG0*) (1)
+bc/cctv 0 1 met VBD (VP* meet 01 1 - * (V*) -
+bc/cctv 0 2 Bo NNP (NP*)))) - - - - (PERSON) (ARG1*) (2)
+
+#end document
+"""
 CONLL = "-DOCSTART- O\n\nIn O\nNew B-place\nYork I-place\n. O\n\t\nAnn B-person\n"
 
 
@@ -62,6 +69,7 @@ def test_conll_columns(tmp_path, capsys):
         ("#begin document (a);\na B-A\n-DOCSTART- O\nb I-A\n", {}, [[("a", "A")], [("b", "A")]]),
         ("a|B-A\nb c|I-A\n", {"column_separator": "|"}, [[("a b c", "A")]]),
         ("# a comment\n#\tB-A\n#b\tI-A\n", {}, [[("# #b", "A")]]),
+        ("# id=0\na B-A\n\n# newdoc\n# B-A\n#x O\n", {}, [[("a", "A")], [("#", "A")]]),
         # BIOES, BILOU and IOB1: X after Y or after O begins an entity; S and E end one.
         ("a B-A\nb I-A\nc E-A\nd S-A\ne S-A\n", {}, [[("a b c", "A"), ("d", "A"), ("e", "A")]]),
         ("a B-A\nb L-A\nc U-B\nd U-B\n", {}, [[("a b", "A"), ("c", "B"), ("d", "B")]]),
@@ -170,6 +178,10 @@ def test_spans_that_are_not_whole_words_are_counted(tmp_path, capsys):
         ),
         ("conll", "a\tB-A\n\tO\n", "train.conll:2: the token or its tag is empty"),
         ("conll", "a B-A\nb X-A\n", r"train.conll:2: every tag other than O must begin.*'X-A'"),
+        ("conll", "1 a O\n2 b B-A\n\n1 c O\n", r"train.conll: .* Pass --text_column, .*column=1\."),
+        ("conll", "5-6 a O\n5 b B-A\n6 d O\n\n7 c O\n", "hold words. Received: the number of each"),
+        ("txt", "Sentence #,Word,POS,Tag\nSentence: 1,a,N,O\n,b,N,O\n", "Kaggle's table `Sent"),
+        ("conll", ONTONOTES, r"train.conll must .*columns of CoNLL-2012 .* as BIO"),
         ("conll", "\n\t\n", "train.conll holds no tokens"),
         ("conll", "token tag\n\na A\nb O\n", "train.conll:1 must be a token, not a header"),
         ("conll", "a b-x\nb o\n", "train.conll:1: tags must have their prefix .* in capitals"),
@@ -205,6 +217,42 @@ def test_spans_that_are_not_whole_words_are_counted(tmp_path, capsys):
 def test_mistakes_name_the_line(tmp_path, name, train, message):
     with pytest.raises(InputError, match=message):
         read(tmp_path, train, name=name)
+
+
+def test_other_layouts_are_named(tmp_path):
+    source = Source(str(tmp_path))
+    (tmp_path / "ner.csv").write_bytes(
+        "Sentence #,Word,POS,Tag\nSentence: 1,é,N,O".encode("latin-1")
+    )
+    with pytest.raises(InputError, match=r"ner.csv must .* Received: Kaggle's table .* as UTF-8"):
+        TASK.read(source)
+    (tmp_path / "train").mkdir()
+    (tmp_path / "train" / "1.ann").write_text("T1\tA 0 1\ta\n")
+    (tmp_path / "ner.csv").unlink()
+    with pytest.raises(InputError, match=r"'.*1\.ann', in brat's layout .* a JSON line with its"):
+        TASK.read(source)
+    (tmp_path / "train.txt").write_text("a\n")
+    (tmp_path / "train.ann").write_text("")
+    with pytest.raises(InputError, match=r"'.*train\.ann', in brat's layout"):
+        TASK.read(source)
+
+
+def test_offsets_in_utf_16_units(tmp_path, capsys):
+    row = {"text": "😀😀 Ann met Bo.", "entities": [[5, 8, "PER"], [13, 15, "PER"]]}
+    with pytest.raises(
+        InputError, match=r"between characters 0 and 14. .* not bytes or UTF-16 units"
+    ):
+        read(tmp_path, json.dumps(row), name="jsonl")
+    read(tmp_path, json.dumps(row | {"entities": [[5, 8, "PER"]]}), name="jsonl")
+    assert "is 'n m', the first of" in (note := capsys.readouterr().err) and "UTF-16" in note
+
+
+def test_rejected_lines_of_prodigy_are_left_out(tmp_path, capsys):
+    row = {"text": "Ann", "spans": [{"start": 0, "end": 3, "label": "A"}], "_task_hash": 1}
+    other = row | {"text": "Bob", "answer": "reject"}
+    data = read(tmp_path, f"{json.dumps(row)}\n{json.dumps(other)}", name="jsonl")
+    assert entities(data) == [[("Ann", "A")]]
+    assert "train.jsonl: 1 lines of Prodigy" in capsys.readouterr().err
 
 
 def test_mistakes_of_options_and_of_other_parts(tmp_path):

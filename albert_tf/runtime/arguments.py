@@ -1,0 +1,37 @@
+"""Checks of lists that callers of the library pass."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from albert_tf.runtime.errors import InputError
+
+# The items of these would be characters, keys or values in any order.
+_NO_LISTS = (str, bytes, Mapping, set, frozenset)
+
+
+def list_of(kinds: type | tuple[type, ...], values: Any, expected: str) -> list[Any]:
+    """Return the items of a list, an array, a column of a table or a generator.
+
+    Args:
+      kinds: the types that the items may have.
+      values: the list.
+      expected: a sentence that describes it, for error messages.
+
+    Raises:
+      InputError: `values` is a single value, a dict, a set or a table, or an item has another type.
+    """
+    is_table = hasattr(values, "columns")  # its items would be their names
+    if is_table or isinstance(values, _NO_LISTS) or not isinstance(values, Iterable):
+        raise InputError(
+            f"{expected} Received: {_short(values)}. Pass a list, also for a single example, or a "
+            "column of a table."
+        )
+    items = list(values)
+    for number, item in enumerate(items):
+        if not isinstance(item, kinds):
+            raise InputError(f"{expected} Received: {_short(item)} as number {number}.")
+    return items
+
+
+def _short(value: Any) -> str:
+    return " ".join(repr(value).split())[:80]

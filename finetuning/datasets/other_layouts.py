@@ -1,0 +1,69 @@
+"""Layouts of labeled tokens that are not read: their files are recognized, with what to do."""
+
+import codecs
+import glob
+import os
+import re
+from collections.abc import Sequence
+
+from albert_tf.runtime.errors import InputError
+
+_BRACKETS = re.compile(r"\([A-Z_]\S*\*\)*")  # such as (TOP(S(NP* or (PERSON*)
+_KAGGLE = "Sentence #"  # the name of its first column
+
+
+def require_columns(path: str, lines: Sequence[str]) -> None:
+    """Check the first lines of a file that should have CoNLL columns.
+
+    Raises:
+      InputError: they are CoNLL-2012's or Kaggle's.
+    """
+    if any(line.startswith(_KAGGLE) for line in lines[:1]):
+        raise _kaggle_table(path)
+    if any(_BRACKETS.fullmatch(cell) for line in lines for cell in line.split()[1:]):
+        raise InputError(
+            f"{path} must have a token and its tag on each line. Received: columns of CoNLL-2012 "
+            "(OntoNotes), whose entities are brackets over several lines. Write the words (column "
+            "3) and the entities (column 10) as BIO: B-PERSON for (PERSON*, I-PERSON until the *) "
+            "that closes it, O elsewhere."
+        )
+
+
+def require_known_files(folder: str) -> None:
+    """Check a folder in which no part is found.
+
+    Raises:
+      InputError: it holds files of brat or Kaggle's table.
+    """
+    inside = [os.path.join(glob.escape(folder), pattern) for pattern in ("*", "*/*")]
+    for path in sorted(path for pattern in inside for path in glob.glob(pattern)):
+        require_not_brat(path)
+        if path.endswith(".csv"):
+            with open(path, "rb") as file:
+                line = file.readline(100).removeprefix(codecs.BOM_UTF8)
+            if line.startswith(_KAGGLE.encode()):
+                raise _kaggle_table(path)
+
+
+def require_not_brat(path: str) -> None:
+    """Check that a file is not one of brat's pairs .ann and .txt.
+
+    Raises:
+      InputError: it is.
+    """
+    annotations = f"{os.path.splitext(path)[0]}.ann"
+    if path.endswith((".ann", ".txt")) and os.path.isfile(annotations):
+        raise InputError(
+            "--data_dir must hold CoNLL columns or JSON lines. Received: "
+            f"{annotations!r}, in brat's layout (.ann and .txt). For each document, write a JSON "
+            "line with its `text` and `entities`: [start, end, label] of each line that begins "
+            "with T."
+        )
+
+
+def _kaggle_table(path: str) -> InputError:
+    return InputError(
+        f"{path} must have CoNLL columns. Received: Kaggle's table `Sentence #,Word,POS,Tag`. "
+        "Write Word and Tag of each row with a tab between them, and a blank line before each row "
+        "whose `Sentence #` is not empty, as UTF-8."
+    )
