@@ -46,7 +46,7 @@ def build(options: BuildOptions, sizes: Sizes = DEFAULT_SIZES) -> None:
     """Run the build described by `options`."""
     check(options)
     tokenizer = load_tokenizer(options.tokenizer)
-    _corpus(options)  # checks the corpus arguments
+    _corpus(options).require_text()
     fingerprint = corpus_fingerprint(options.corpus, options.data_dir)
     if _is_complete(options, tokenizer, fingerprint):
         print(f"{options.output} is already complete.")

@@ -140,7 +140,9 @@ def train_model(sentences: list[str], options: TrainTokenizerOptions) -> bytes:
 
 def _check(options: TrainTokenizerOptions) -> None:
     locations.require_local(options.output, "--output")
-    NumberedCorpus(options.corpus, options.document_boundary, options.errors, options.data_dir)
+    NumberedCorpus(
+        options.corpus, options.document_boundary, options.errors, options.data_dir
+    ).require_text()
     meta = 2 + len(CONTROL_SYMBOLS) + len(USER_DEFINED_SYMBOLS)
     if options.vocab_size <= meta:
         raise InputError(
