@@ -34,14 +34,16 @@ from typing import Annotated, Any
 
 from albert_tf.runtime import commands, outputs
 from albert_tf.runtime.bounds import POSITIVE, between, one_of
+from albert_tf.runtime.compression import format_of
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.run_dir import RunDir
+from albert_tf.runtime.text_files import lines_of, require_file
 from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample, TokenExample
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import Predictor, load_predictor
 from finetuning.datasets import OWN, dataset_of, reading_of, task_name
 from finetuning.datasets.selection import read_part
-from finetuning.datasets.table_files import lines_of, parse_json
+from finetuning.datasets.table_files import parse_json
 from finetuning.datasets.task import Source, source_of
 from finetuning.datasets.text_classification import open_part
 from finetuning.datasets.token_files import text_key_of
@@ -179,11 +181,11 @@ def _predict_part(options: PredictOptions, predictor: Predictor) -> None:
 
 def _lines(path: str, columns: Sequence[str] = ()) -> Iterator[tuple[int, str]]:
     """Return the numbered lines of --input, which is no table; `columns` are the run's own."""
-    if path != "-" and not os.path.isfile(path):
-        raise InputNotFoundError(f"--input: no file {path!r} (working directory {os.getcwd()}).")
-    lines = lines_of(path)
-    is_table = path.endswith((".csv", ".csv.gz"))
-    if path.endswith((".tsv", ".tsv.gz")):  # may hold pairs, without a header
+    if path != "-":
+        require_file(path, "--input", "Pass --input=- and pipe the examples to stdin.")
+    lines = lines_of(path, "--input")
+    is_table = format_of(path) == ".csv"
+    if format_of(path) == ".tsv":  # may hold pairs, without a header
         first = list(itertools.islice(lines, 1))
         cells = {cell for _, line in first for cell in line.rstrip("\r\n").split("\t")}
         is_table = not cells.isdisjoint(("text", "text_a", "label", *columns))
