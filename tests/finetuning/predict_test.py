@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import pathlib
 import sys
 from types import SimpleNamespace
@@ -150,6 +151,12 @@ def test_stdin_is_read_as_files_are(tmp_path: pathlib.Path, monkeypatch):
     assert lines(b"\xef\xbb\xbf\xc3\xa9\r\na\rb") == [(1, "é\r\n"), (2, "a\rb")]
     with pytest.raises(InputError, match="-:2 must be UTF-8"):
         lines(b"fine\n\xff\n")
+
+
+def test_a_pipe_is_refused_with_what_to_pass(tmp_path: pathlib.Path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match=r"--input: .* Received: a pipe\. Pass --input=- and pipe"):
+        predict._lines(str(tmp_path / "pipe"))
 
 
 def test_json_that_cannot_be_read_is_a_text_or_a_mistake():
