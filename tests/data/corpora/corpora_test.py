@@ -247,7 +247,7 @@ def test_a_glob_that_matches_nothing_is_named_with_the_working_directory(kind):
     assert os.getcwd() in str(raised.value)
 
 
-def test_a_folder_of_the_same_name_as_a_special_file_or_a_pipe_is_refused(tmp_path):
+def test_a_pipe_is_refused_and_a_glob_takes_files_only(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(InputError, match=r"--corpus: .*/pipe must be a file\. Received: a pipe\."):
         read_documents(f"text:{tmp_path}/pipe")
