@@ -7,9 +7,9 @@ differently masked passes over the corpus are written.
 
 The same corpus, tokenizer, options and seed produce the same bytes with any number of workers. The
 output folder appears only when it is complete. Rerunning a complete build does nothing; rerunning
-an interrupted local build resumes it. Memory holds the longest document, a few batches, and one
-shard per worker. A shard contains the records of 16 MiB of text, or of 1/512 of the text if there
-is more than 8 GiB.
+an interrupted local build resumes it. The memory is bounded: a few batches and 64 MiB of records
+per worker. A shard contains the records of 16 MiB of text, or of 1/512 of the text if there is more
+than 8 GiB.
 
     python -m data.build --corpus=text:'corpus/*.txt' --tokenizer=artifacts/tokenizer \
         --seq_length=512 --output=artifacts/records
@@ -37,8 +37,7 @@ from data.corpora.corpus import NumberedCorpus, corpus_bytes, corpus_fingerprint
 from data.records.manifest import MANIFEST, REFERENCE, TOKENIZER, Counts, Manifest
 from data.records.schema import COMPACT_VERSION
 
-# While the corpus is read, each shard is an open file, and many systems allow 1024. With more than
-# 8 GiB of text, the shards become larger, and so does the memory for one shard.
+# While the corpus is read, each shard is an open file, and many systems allow 1024.
 MAX_SHARDS = 512
 
 
@@ -46,7 +45,7 @@ def build(options: BuildOptions, sizes: Sizes = DEFAULT_SIZES) -> None:
     """Run the build described by `options`."""
     check(options)
     tokenizer = load_tokenizer(options.tokenizer)
-    _corpus(options)  # checks the corpus arguments
+    _corpus(options).require_text()
     fingerprint = corpus_fingerprint(options.corpus, options.data_dir)
     if _is_complete(options, tokenizer, fingerprint):
         print(f"{options.output} is already complete.")
@@ -128,7 +127,7 @@ def _run_beam(
 
 
 def num_shards(options: BuildOptions, shard_bytes: int = Sizes.shard_bytes) -> int:
-    """Return the number of shards, chosen so that one shard fits into memory."""
+    """Return the number of shards, of about `shard_bytes` of text each."""
     text_bytes = corpus_bytes(options.corpus, options.data_dir) * options.dupe_factor
     return min(MAX_SHARDS, max(1, -(-text_bytes // shard_bytes)))
 

@@ -16,8 +16,8 @@ import os
 import random
 import re
 import time
-from collections.abc import Iterator
-from itertools import chain
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
 from typing import Annotated
 
 import sentencepiece
@@ -43,6 +43,8 @@ CONTROL_SYMBOLS = ["[CLS]", "[SEP]", "[MASK]"]
 USER_DEFINED_SYMBOLS = ["(", ")", '"', "-", ".", "–", "£", "€"]
 _MAX_SENTENCE_BYTES = 4192  # sentencepiece's default; it skips longer sentences
 _PART_CHARACTERS = 400  # below that limit even as decomposed Hangul, 9 bytes each
+# sentencepiece takes each part for a word, of whose characters each takes 20 bytes and 10 us.
+_MAX_UNBROKEN_PARTS = 10_000
 # Fixed, because sums are split over threads: their number changes the last digits.
 _NUM_THREADS = 16
 _NORMALIZE_AT_ONCE = 10_000
@@ -96,14 +98,14 @@ def train_tokenizer(options: TrainTokenizerOptions) -> int:
     with outputs.new_folder(options.output) as folder:
         sentences = _sample(options)
         start = time.monotonic()
-        model = train_model(sentences, options)
+        model = train_model(_released(sentences), options)
         Tokenizer(model, options.normalization, identity).save(folder)
         seconds = time.monotonic() - start
     print(f"trained {options.vocab_size:,} pieces in {seconds:.1f} s: {options.output}")
     return 0
 
 
-def train_model(sentences: list[str], options: TrainTokenizerOptions) -> bytes:
+def train_model(sentences: Iterable[str], options: TrainTokenizerOptions) -> bytes:
     """Normalize the sentences, train on them, and return the serialized model.
 
     Raises:
@@ -140,7 +142,9 @@ def train_model(sentences: list[str], options: TrainTokenizerOptions) -> bytes:
 
 def _check(options: TrainTokenizerOptions) -> None:
     locations.require_local(options.output, "--output")
-    NumberedCorpus(options.corpus, options.document_boundary, options.errors, options.data_dir)
+    NumberedCorpus(
+        options.corpus, options.document_boundary, options.errors, options.data_dir
+    ).require_text()
     meta = 2 + len(CONTROL_SYMBOLS) + len(USER_DEFINED_SYMBOLS)
     if options.vocab_size <= meta:
         raise InputError(
@@ -185,26 +189,45 @@ def _sample(options: TrainTokenizerOptions) -> list[str]:
     """Return a uniform sample of at most `max_sentences` sentences (reservoir sampling).
 
     Long sentences are split, and each part counts as a sentence. Splitting between words does not
-    change the training, which uses words.
+    change the training, which uses words. Of parts without a space, at most `_MAX_UNBROKEN_PARTS`
+    are used.
     """
     documents = read_documents(
         options.corpus, options.document_boundary, options.errors, options.data_dir
     )
-    rng = random.Random(options.seed)
-    kept: list[str] = []
-    num_documents = num_sentences = 0
+    sample = _Reservoir(options.max_sentences, options.seed)
+    unbroken = _Reservoir(_MAX_UNBROKEN_PARTS, options.seed)
+    num_documents = 0
     with Progress("sentences") as progress:
         for num_documents, document in enumerate(documents, start=1):  # noqa: B007
             for sentence in chain.from_iterable(map(_parts, document.sentences)):
-                num_sentences += 1
-                if len(kept) < options.max_sentences:
-                    kept.append(sentence)
-                elif (slot := rng.randrange(num_sentences)) < len(kept):
-                    kept[slot] = sentence
+                is_unbroken = len(sentence) == _PART_CHARACTERS and " " not in sentence
+                (unbroken if is_unbroken else sample).add(sentence)
             progress.advance(len(document.sentences))
+    kept, num_sentences = sample.items + unbroken.items, sample.count + unbroken.count
     used = f", used {len(kept):,}" if len(kept) < num_sentences else ""
     print(f"read {num_sentences:,} sentences from {num_documents:,} documents{used}")
+    if unbroken.count > len(unbroken.items):
+        print(
+            f"note: {unbroken.count:,} parts of {_PART_CHARACTERS} characters have no space; used "
+            f"{len(unbroken.items):,} of them."
+        )
     return kept
+
+
+class _Reservoir:
+    """A uniform sample of at most `size` of the items that are added."""
+
+    def __init__(self, size: int, seed: int) -> None:
+        self.items: list[str] = []
+        self.count, self._size, self._random = 0, size, random.Random(seed)
+
+    def add(self, item: str) -> None:
+        self.count += 1
+        if len(self.items) < self._size:
+            self.items.append(item)
+        elif (slot := self._random.randrange(self.count)) < self._size:
+            self.items[slot] = item
 
 
 def _parts(sentence: str) -> Iterator[str]:
@@ -218,9 +241,17 @@ def _parts(sentence: str) -> Iterator[str]:
     yield sentence[begin:]
 
 
-def _normalized(sentences: list[str], rules: Normalization) -> Iterator[str]:
-    for start in range(0, len(sentences), _NORMALIZE_AT_ONCE):
-        yield from normalize(sentences[start : start + _NORMALIZE_AT_ONCE], rules)
+def _released(items: list[str]) -> Iterator[str]:
+    """Yield the items in order and remove them, so that no copy stays beside sentencepiece's."""
+    items.reverse()
+    while items:
+        yield items.pop()
+
+
+def _normalized(sentences: Iterable[str], rules: Normalization) -> Iterator[str]:
+    stream = iter(sentences)
+    while batch := list(islice(stream, _NORMALIZE_AT_ONCE)):
+        yield from normalize(batch, rules)
 
 
 def _as_input_error(error: RuntimeError, options: TrainTokenizerOptions) -> InputError:

@@ -36,19 +36,20 @@ from typing import Annotated, Any
 
 from albert_tf.runtime import commands, outputs
 from albert_tf.runtime.bounds import POSITIVE, between, one_of
+from albert_tf.runtime.compression import format_of
 from albert_tf.runtime.errors import InputError, InputNotFoundError, shortened
 from albert_tf.runtime.run_dir import RunDir
+from albert_tf.runtime.text_files import lines_of, require_file
 from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample, TokenExample
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import Predictor, load_predictor
 from finetuning.datasets import OWN, dataset_of, reading_of, task_name
 from finetuning.datasets.json_files import parse_json
 from finetuning.datasets.selection import read_part
-from finetuning.datasets.table_files import lines_of
 from finetuning.datasets.task import Source, source_of
 from finetuning.datasets.text_classification import open_part
 from finetuning.datasets.token_files import text_key_of
-from finetuning.reporting.prediction_writer import FORMATS, PredictionWriter, format_of
+from finetuning.reporting.prediction_writer import FORMATS, PredictionWriter, format_of_output
 from finetuning.reporting.report import scores_if_known
 
 CHUNK = 1024  # examples in memory at a time
@@ -95,7 +96,7 @@ def main(options: PredictOptions, chunk_size: int = CHUNK) -> None:
     for flag in ("output", "submission"):
         if (path := getattr(options, flag)) not in (None, "-"):
             outputs.require_file(path, f"--{flag}")
-    options = dataclasses.replace(options, format=options.format or format_of(options.output))
+    options = dataclasses.replace(options, format=options.format or format_of_output(options.output))
     if RunDir(options.run_dir).is_unfinished:
         print(f"{options.run_dir} has not ended: using its best weights so far", file=sys.stderr)
     predictor = load_predictor(options.run_dir)
@@ -185,11 +186,11 @@ def _predict_part(options: PredictOptions, predictor: Predictor) -> None:
 
 def _lines(path: str, columns: Sequence[str] = ()) -> Iterator[tuple[int, str]]:
     """Return the numbered lines of --input, which is no table; `columns` are the run's own."""
-    if path != "-" and not os.path.isfile(path):
-        raise InputNotFoundError(f"--input: no file {path!r} (working directory {os.getcwd()}).")
-    lines = lines_of(path)
-    is_table = path.endswith((".csv", ".csv.gz"))
-    if path.endswith((".tsv", ".tsv.gz")):  # may hold pairs, without a header
+    if path != "-":
+        require_file(path, "--input", "Pass --input=- and pipe the examples to stdin.")
+    lines = lines_of(path, "--input")
+    is_table = format_of(path) == ".csv"
+    if format_of(path) == ".tsv":  # may hold pairs, without a header
         first = list(itertools.islice(lines, 1))
         cells = {cell for _, line in first for cell in line.rstrip("\r\n").split("\t")}
         is_table = not cells.isdisjoint(("text", "text_a", "label", *columns))

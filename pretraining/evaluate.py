@@ -12,7 +12,7 @@ its standard error and chance. Masks and pairs are the same in every evaluation.
 more likely: it prints the share of pairs whose grammatical sentence has the higher
 pseudo-log-likelihood, by phenomenon. Chance is 50 %, and a tie counts as wrong. The sentence is
 scored with one piece masked at a time, and again with the rest of the piece's word masked too. The
-files are those of BLiMP: each line of a .jsonl or .jsonl.gz is a pair, such as {"sentence_good":
+files are BLiMP's .jsonl, plain or compressed: each line is a pair, such as {"sentence_good":
 "It is.", "sentence_bad": "It are.", "linguistics_term": "agreement", "UID": "to_be"}. The last two
 keys, its phenomenon and its paradigm, may be left out.
 
@@ -62,7 +62,7 @@ class EvaluateOptions(commands.CommandOptions):
     run_dir: str = commands.option("the run or converted checkpoint to evaluate", path=True)
     data: str = commands.option("held-out records, a folder made by data.build", "", path=True)
     minimal_pairs: str = commands.option(
-        "a folder of minimal pairs in BLiMP's format, .jsonl or .jsonl.gz", "", path=True
+        "a folder of minimal pairs in BLiMP's format, .jsonl, plain or compressed", "", path=True
     )
     tokenizer: str | None = commands.option(
         "with --minimal_pairs: the vocabulary, if --run_dir has none", None, path=True

@@ -70,7 +70,7 @@ LIGHT = [
             "python_docs",
             "readers",
             "sentences",
-            "text_files",
+            "texts",
         )
     ),
     *(f"data.building.{name}" for name in ("cutter", "pair_labels", "segments", "workers")),

@@ -1,7 +1,8 @@
 """Pairs of segments in columns, as passed between the stages of a build."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+import io
+from collections.abc import Iterable, Iterator, Sequence
 from typing import BinaryIO, Self
 
 import numpy as np
@@ -70,20 +71,28 @@ class Sequences:
     @classmethod
     def read(cls, content: bytes) -> Self:
         """Return all pairs in the content of a file."""
-        offset = 0
-        blocks: list[list[np.ndarray]] = [
-            [np.zeros(0, dtype) for dtype in (*_COLUMNS.values(), "<u2")]
-        ]
-        while offset < len(content):
-            count, num_pieces, size = np.frombuffer(content, "<i8", 3, offset).tolist()
-            offset += 24
-            block = []
+        return cls.joined(cls.blocks(io.BytesIO(content)))
+
+    @classmethod
+    def blocks(cls, file: BinaryIO) -> Iterator[Self]:
+        """Yield the pairs of each `write` to a file, in order."""
+        while head := file.read(24):
+            count, num_pieces, size = np.frombuffer(head, "<i8").tolist()
             types = [(dtype, count) for dtype in _COLUMNS.values()]
-            for dtype, n in (*types, ("<u2" if size == 2 else "<i4", num_pieces)):
-                block.append(np.frombuffer(content, dtype, n, offset))
-                offset += block[-1].nbytes
-            blocks.append(block)
-        return cls(*map(np.concatenate, zip(*blocks, strict=True)))
+            types.append(("<u2" if size == 2 else "<i4", num_pieces))
+            contents = ((dtype, file.read(np.dtype(dtype).itemsize * n)) for dtype, n in types)
+            yield cls(*(np.frombuffer(content, dtype) for dtype, content in contents))
+
+    @classmethod
+    def joined(cls, parts: Iterable[Self]) -> Self:
+        """Return the pairs of all parts, in order."""
+        columns: list[list[np.ndarray]] = [
+            [np.zeros(0, dtype)] for dtype in (*_COLUMNS.values(), "<u2")
+        ]
+        for part in parts:
+            for field, arrays in zip(dataclasses.fields(cls), columns, strict=True):
+                arrays.append(getattr(part, field.name))
+        return cls(*map(np.concatenate, columns))
 
 
 def take_ranges(values: np.ndarray, begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:

@@ -1,8 +1,8 @@
-"""A global shuffle that takes the memory of one shard.
+"""A global shuffle in bounded memory.
 
 Each pair has a random key. Pass one spills the pair to the shard of its key; pass two sorts one
-shard at a time by key. All orders of the records are equally likely. The caller bounds the memory
-through the number of shards; each shard is an open file in pass one.
+shard at a time by key. All orders of the records are equally likely. Each shard is an open file in
+pass one.
 """
 
 import dataclasses
@@ -17,6 +17,7 @@ from data.building.sequences import Sequences
 from data.records.manifest import shard_name
 from data.records.writer import write_records
 
+SORTED_BYTES = 2**26  # of a spill file that are sorted together
 BATCH_PIECES = 2**21  # pieces that are encoded together, padding included
 
 
@@ -78,26 +79,45 @@ class Spill:
 
 @dataclasses.dataclass(frozen=True)
 class ShardWriter:
-    """Function that turns a spill file into a sorted TFRecord shard, in any process."""
+    """Function that turns a spill file into a sorted TFRecord shard, in any process.
+
+    A file of more than `sorted_bytes` is sorted in several ranges of keys, one after the other.
+    """
 
     folder: str
     num_shards: int
     layout: Layout
+    sorted_bytes: int = SORTED_BYTES
 
     def __call__(self, shard: int) -> int:
         """Write the shard, which gets its name when it is complete, and return its number."""
-        with open(spill_path(self.folder, shard), "rb") as file:
-            sequences = Sequences.read(file.read())
         path = os.path.join(self.folder, shard_name(shard, self.num_shards))
         with outputs.new_file(path) as partial:
-            write_records(partial, self._records(sequences))
+            write_records(partial, self._records(spill_path(self.folder, shard)))
         return shard
 
-    def _records(self, sequences: Sequences) -> Iterator[bytes]:
+    def _records(self, spill: str) -> Iterator[bytes]:
+        num_ranges = -(-os.path.getsize(spill) // self.sorted_bytes)
+        for number in range(num_ranges):
+            yield from self._encoded(_keys_in_range(spill, number, num_ranges))
+
+    def _encoded(self, sequences: Sequences) -> Iterator[bytes]:
         order = np.argsort(sequences.keys, kind="stable")
         rows = max(1, BATCH_PIECES // max(1, int(sequences.lengths.max(initial=1))))
         for begin in range(0, len(order), rows):
             yield from self.layout.encode(sequences.take(order[begin : begin + rows]))
+
+
+def _keys_in_range(spill: str, number: int, num_ranges: int) -> Sequences:
+    """Return the pairs of a file whose keys are in one of `num_ranges` equal ranges."""
+    width = np.uint64(2**64 // num_ranges + 1) if num_ranges > 1 else None
+    with open(spill, "rb") as file:
+        blocks = Sequences.blocks(file)
+        if width is None:
+            return Sequences.joined(blocks)
+        return Sequences.joined(
+            block.take(np.flatnonzero(block.keys // width == number)) for block in blocks
+        )
 
 
 def spill_path(folder: str, shard: int) -> str:

@@ -2,9 +2,9 @@
 
 Kinds: text:GLOB, sentences:GLOB, jsonl:GLOB, wikiextractor:GLOB, tfds:NAME, squad:FILE, race:DIR,
 python_docs or python_docs:PACKAGE,PACKAGE. `sentences` is the input format of Google's and Model
-Garden's tools: one sentence per line, and a blank line between documents. Files that end in .gz are
-read directly. The order is deterministic. Memory is bounded by the longest document (squad: by the
-file).
+Garden's tools: one sentence per line, and a blank line between documents. Compressed files are read
+directly, and each file in a .zip like one of its own. The order is deterministic, and memory is
+bounded.
 """
 
 import dataclasses
@@ -17,10 +17,12 @@ from typing import Annotated, Any
 
 from albert_tf.runtime import paths
 from albert_tf.runtime.bounds import Bounded, one_of
+from albert_tf.runtime.compression import is_compressed
 from albert_tf.runtime.errors import InputError, InputNotFoundError, reading
+from albert_tf.runtime.text_files import require_file
 from data.corpora import python_docs
 from data.corpora.readers import READERS, CorpusSource, Document, tfds_files
-from data.corpora.text_files import is_blank
+from data.corpora.texts import is_blank
 from data.records import locations
 
 __all__ = [
@@ -34,8 +36,9 @@ __all__ = [
 ]
 
 KINDS = ", ".join(READERS)  # for help texts
-_GZIP_RATIO = 3  # approximate compression ratio of text
+_COMPRESSION_RATIO = 3  # approximate ratio for text
 _READ_BY_FILE = ("text", "sentences", "jsonl", "wikiextractor")
+_TEXT_KINDS = (*_READ_BY_FILE, "squad", "race")
 
 Part = tuple[int, list[str]]  # the number of a part in the corpus, and its files
 
@@ -68,12 +71,12 @@ def read_documents(
 
 
 def corpus_bytes(corpus: str, data_dir: str | None = None) -> int:
-    """Return the approximate size of the text in bytes, from file sizes (three times for .gz)."""
+    """Return the approximate size of the text in bytes: three times that of compressed files."""
     kind, location = _split_kind(corpus)
     if kind == "python_docs":
         return python_docs.estimated_bytes(location)
     sizes = {name: os.path.getsize(name) for name in _FILES[kind](location, data_dir)}
-    return sum(n * (_GZIP_RATIO if name.endswith(".gz") else 1) for name, n in sizes.items())
+    return sum(n * (_COMPRESSION_RATIO if is_compressed(name) else 1) for name, n in sizes.items())
 
 
 def corpus_fingerprint(corpus: str, data_dir: str | None = None) -> str:
@@ -118,6 +121,23 @@ class NumberedCorpus(Bounded):
                 f"is a document. Received: {self.document_boundary!r}. Leave it out."
             )
 
+    def require_text(self) -> None:
+        """Check that each file can be opened and begins like a text, before the work begins.
+
+        Raises:
+          InputError: a file is binary, damaged or encrypted.
+          InputNotFoundError: nothing exists at WHERE.
+        """
+        kind, location = _split_kind(self.corpus)
+        if kind in _TEXT_KINDS:
+            files = _FILES[kind](location, self.data_dir)
+            for file in self._source(location, files).text_files():
+                file.require_text()
+
+    def _source(self, location: str, files: list[str]) -> CorpusSource:
+        is_boundary = _boundary(self.document_boundary)
+        return CorpusSource(location, files, is_boundary, self.errors, self.data_dir)
+
     def parts(self) -> list[Part]:
         """Return the parts, in order."""
         kind, location = _split_kind(self.corpus)
@@ -133,10 +153,9 @@ class NumberedCorpus(Bounded):
         the caller.
         """
         kind, location = _split_kind(self.corpus)
-        is_boundary = _boundary(self.document_boundary)
         for part, files in parts:
-            source = CorpusSource(location, files, is_boundary, self.errors, self.data_dir)
-            found = (document for document in READERS[kind](source) if not is_blank(document.text))
+            documents = READERS[kind](self._source(location, files))
+            found = (document for document in documents if not is_blank(document.text))
             yield from enumerate(found, part << 32)
 
 
@@ -185,11 +204,13 @@ def _require_sentences(documents: Iterator[Document], corpus: str) -> Iterator[D
 
 
 def _matching_files(pattern: str, data_dir: str | None = None) -> list[str]:
-    files = list(filter(os.path.isfile, paths.matching(pattern)))
-    if not files and os.path.isdir(pattern):
+    if os.path.isdir(pattern):
         raise InputNotFoundError(
             f"--corpus: {pattern!r} is a folder. Name its files, as in KIND:'{pattern}/*'."
         )
+    if os.path.exists(pattern):
+        require_file(pattern, "--corpus")
+    files = list(filter(os.path.isfile, paths.matching(pattern)))
     if not files:
         raise InputNotFoundError(
             f"--corpus: no file matches {pattern!r} in the working directory {os.getcwd()!r}. "
@@ -199,8 +220,8 @@ def _matching_files(pattern: str, data_dir: str | None = None) -> list[str]:
 
 
 def _race_files(folder: str, data_dir: str | None = None) -> list[str]:
-    is_file = os.path.isfile(folder)
-    return _matching_files(folder if is_file else f"{glob.escape(folder)}/**/*.txt*")
+    is_folder = os.path.isdir(folder)
+    return _matching_files(f"{glob.escape(folder)}/**/*.txt*" if is_folder else folder)
 
 
 _FILES: dict[str, Callable[[str, str | None], list[str]]] = {

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from albert_tf.runtime import settings
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from data.corpora.sentences import split_sentences
-from data.corpora.text_files import encodable
+from data.corpora.texts import encodable
 
 # The cap of a package. Without it, four large packages would make up most of the corpus and take
 # most of the reading time.

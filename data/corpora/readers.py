@@ -1,6 +1,6 @@
 """Readers that stream the documents of each kind of corpus.
 
-Memory is bounded by the longest document (squad: by the file).
+Memory is bounded: longer documents are divided, and a longer file of squad is refused.
 """
 
 import dataclasses
@@ -13,12 +13,14 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
+from albert_tf.runtime.text_files import TextFile, files_of
 from albert_tf.text.normalization import is_collapsed
 from data.corpora import python_docs
 from data.corpora.sentences import normalize_blanks, sentences_of
-from data.corpora.text_files import encodable, is_blank, lines_of, texts_of
+from data.corpora.texts import OpenText, encodable, is_blank, texts_of
 from data.records import locations
 
+_MAX_SQUAD_BYTES = 2**27
 _DOC_OPEN = re.compile(r'<doc\b(?:.*?\btitle="(.*)")?[^>]*>\s*')
 
 
@@ -45,6 +47,11 @@ class CorpusSource:
     is_boundary: Callable[[str], Any]  # tests a line of text; `is_blank` has a fast path
     errors: str
     data_dir: str | None
+
+    def text_files(self) -> Iterator[TextFile]:
+        """Yield the files, and those in .zip files, each of which must be read before the next."""
+        for path in self.files:
+            yield from files_of(path, "--corpus", self.errors)
 
 
 def tfds_builder(name: str, data_dir: str | None, flag: str) -> Any:
@@ -93,15 +100,15 @@ def tfds_files(name: str, data_dir: str | None) -> list[str]:
 
 
 def _read_text(source: CorpusSource) -> Iterator[Document]:
-    for name in source.files:
-        for text in texts_of(name, source.errors, source.is_boundary):
-            yield Document(text, name)
+    for file in source.text_files():
+        for text in texts_of(file, source.is_boundary):
+            yield Document(text, file.name)
 
 
 def _read_sentences(source: CorpusSource) -> Iterator[Document]:
-    for name in source.files:
-        for text in texts_of(name, source.errors, is_blank):
-            yield Document(text, name, _collapsed_lines)
+    for file in source.text_files():
+        for text in texts_of(file, is_blank):
+            yield Document(text, file.name, _collapsed_lines)
 
 
 def _collapsed_lines(text: str) -> list[str]:
@@ -112,20 +119,24 @@ def _collapsed_lines(text: str) -> list[str]:
 
 
 def _read_wikiextractor(source: CorpusSource) -> Iterator[Document]:
-    for name in source.files:
+    for file in source.text_files():
+        name, text = file.name, OpenText(file.name)
         title, opened = "", 0  # line number of the open <doc>, from 1; 0 if none is open
-        lines: list[str] = []
-        for number, line in enumerate(lines_of(name, source.errors), start=1):
+        has_lines = False
+        lines = (line for block in file.blocks() for line in block.split("\n"))
+        for number, line in enumerate(lines, start=1):
             if opening := _DOC_OPEN.fullmatch(line):
                 _require_closed(name, opened)
-                title, opened, lines = html.unescape(opening[1] or ""), number, []
+                title, opened, has_lines = html.unescape(opening[1] or ""), number, False
             elif not opened:
                 _require_blank(line, f"{name}:{number}")
             elif line.strip() == "</doc>":
-                yield Document("\n".join(lines), name)
+                yield Document(text.end(), name)
                 opened = 0
-            elif lines or line.strip() not in ("", title):
-                lines.append(line)  # skips leading blank lines and the repeated title
+            elif has_lines or line.strip() not in ("", title):
+                has_lines = True  # skips leading blank lines and the repeated title
+                for part in text.add(line):
+                    yield Document(part, name)
         _require_closed(name, opened)
 
 
@@ -146,19 +157,21 @@ def _require_closed(name: str, opened: int) -> None:
 
 
 def _read_jsonl(source: CorpusSource) -> Iterator[Document]:
-    for name in source.files:
-        for text in _json_lines(name, "text", source.errors):
-            yield Document(text, name)
+    for file in source.text_files():
+        open_text = OpenText(file.name)
+        for text in _json_lines(file, "text"):
+            for part in open_text.whole(text):
+                yield Document(part, file.name)
 
 
-def _json_lines(name: str, key: str, errors: str) -> Iterator[str]:
-    for number, line in enumerate(lines_of(name, errors), start=1):
-        if line.strip():
-            record = _json(line, f"{name}:{number}")
+def _json_lines(file: TextFile, key: str) -> Iterator[str]:
+    for number, line in file.lines():
+        if line := line.strip():
+            record = _json(line, f"{file.name}:{number}")
             if not isinstance(record, dict) or not isinstance(record.get(key), str):
                 raise InputError(
-                    f"--corpus: {name}:{number} must be a JSON object with text under `{key}`. "
-                    f"Received: {line[:80]!r}."
+                    f"--corpus: {file.name}:{number} must be a JSON object with text under "
+                    f"`{key}`. Received: {line[:80]!r}."
                 )
             yield encodable(record[key])
 
@@ -174,26 +187,26 @@ def _json(text: str, location: str) -> Any:
 
 def _read_race(source: CorpusSource) -> Iterator[Document]:
     return _passages(
-        (passage, name)
-        for name in source.files
-        for passage in _json_lines(name, "article", source.errors)
+        (passage, file.name)
+        for file in source.text_files()
+        for passage in _json_lines(file, "article")
     )
 
 
 def _read_squad(source: CorpusSource) -> Iterator[Document]:
     return _passages(
-        (context, name) for name in source.files for context in _contexts(name, source.errors)
+        (context, file.name) for file in source.text_files() for context in _contexts(file)
     )
 
 
-def _contexts(name: str, errors: str) -> list[str]:
-    content = _json("\n".join(lines_of(name, errors)), name)
+def _contexts(file: TextFile) -> list[str]:
+    content = _json(file.text(_MAX_SQUAD_BYTES), file.name)
     try:
         contexts = [p["context"] for entry in content["data"] for p in entry["paragraphs"]]
         return [encodable(context) for context in contexts]
     except (KeyError, TypeError, AttributeError):
         raise InputError(
-            f"--corpus: {name} must be in SQuAD's format: data[].paragraphs[].context. "
+            f"--corpus: {file.name} must be in SQuAD's format: data[].paragraphs[].context. "
             f"Received: {str(content)[:80]!r}."
         ) from None
 
@@ -204,7 +217,8 @@ def _passages(texts: Iterable[tuple[str, str]]) -> Iterator[Document]:
         digest = hashlib.blake2b(text.encode(), digest_size=12).digest()
         if digest not in seen:
             seen.add(digest)
-            yield Document(text, name)
+            for part in OpenText(name).whole(text):
+                yield Document(part, name)
 
 
 def _read_tfds(source: CorpusSource) -> Iterator[Document]:
@@ -221,6 +235,7 @@ def _read_tfds(source: CorpusSource) -> Iterator[Document]:
             f"--corpus=tfds:{source.location} must have a text feature. Received: {list(features)}."
         )
     dataset = builder.as_dataset(split=_tfds_split(builder).name, shuffle_files=False)
+    open_text = OpenText(builder.info.name)
     for row in dataset.as_numpy_iterator():
         try:
             text = row[key].decode("utf-8", source.errors)
@@ -229,7 +244,8 @@ def _read_tfds(source: CorpusSource) -> Iterator[Document]:
                 f"--corpus=tfds:{source.location} must be UTF-8. Received: {error}. "
                 "Pass --errors=replace."
             ) from None
-        yield Document(text, builder.info.name)
+        for part in open_text.whole(text):
+            yield Document(part, builder.info.name)
 
 
 def _read_python_docs(source: CorpusSource) -> Iterator[Document]:

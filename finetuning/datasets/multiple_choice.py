@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from albert_tf.runtime.compression import format_of
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.examples import ChoiceExample
 from albert_tf.tasks.multiple_choice import MultipleChoiceTask, option_letter
@@ -94,7 +95,7 @@ def _examples(source: Source, part: str, to_predict: bool = False) -> Iterator[C
 
 def _option_columns(table: Table) -> list[str]:
     """Return the columns of the options, which are one list or several texts."""
-    if table.path.removesuffix(".gz").endswith(".jsonl"):
+    if format_of(table.path) == ".jsonl":
         return [LIST]
     columns = [_COLUMN + option_letter(i).lower() for i in range(_MOST_COLUMNS)]
     found = [name for name in columns if name in table.columns]

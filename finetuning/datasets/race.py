@@ -7,7 +7,9 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from albert_tf.runtime.compression import format_of, without_suffix
 from albert_tf.runtime.errors import InputError, InputNotFoundError, reading
+from albert_tf.runtime.text_files import lines_of
 from albert_tf.tasks.examples import ChoiceExample
 from albert_tf.tasks.multiple_choice import MultipleChoiceTask
 from finetuning.datasets.choices import (
@@ -19,12 +21,11 @@ from finetuning.datasets.choices import (
 from finetuning.datasets.glue import paper_settings
 from finetuning.datasets.json_files import parse_json
 from finetuning.datasets.selection import limited, with_dev
-from finetuning.datasets.table_files import lines_of
 from finetuning.datasets.task import Data, Source, require_section
 from finetuning.datasets.tfds_rows import tfds_rows
 
 LEVELS = ("middle", "high")
-MERGED = ("all.txt", "all.txt.gz")  # as google-research/albert reads it
+MERGED = "all.txt"  # as google-research/albert reads it
 KEYS = {"article": str, "questions": list, "options": list}
 
 
@@ -89,8 +90,8 @@ def _passages(source: Source, part: str, level: str) -> Iterator[tuple[str, Any]
         )
     with reading(folder):
         names = sorted(os.listdir(folder))
-    merged = [name for name in names if name in MERGED][:1]
-    names = merged or [name for name in names if name.endswith((".txt", ".txt.gz"))]
+    names = [name for name in names if format_of(name) == ".txt"]
+    names = [name for name in names if without_suffix(name) == MERGED][:1] or names
     if not names:
         raise InputNotFoundError(f"--data_dir: no .txt files in {folder!r}.")
     for path in (os.path.join(folder, name) for name in names):

@@ -28,8 +28,8 @@ from finetuning.datasets.task import Data, Prediction, Source, require_section
 class SquadTask:
     """A version of SQuAD, with the interface of `finetuning.datasets.task.Task`.
 
-    `--data_dir` holds train-v1.1.json and dev-v1.1.json, or train.json and dev.json, plain or .gz,
-    in SQuAD's or in CMRC's layout (`squad_reader`).
+    `--data_dir` holds train-v1.1.json and dev-v1.1.json, or train.json and dev.json, plain or
+    compressed, in SQuAD's or in CMRC's layout (`squad_reader`).
 
     Attributes:
       version: "1.1", or "2.0", whose questions may have no answer.

@@ -1,4 +1,4 @@
-"""Reader of SQuAD's and CMRC 2018's JSON files, plain or .gz, and of SQuAD prepared by TFDS."""
+"""Reader of SQuAD's and CMRC 2018's JSON files, and of SQuAD prepared by TFDS."""
 
 import reprlib
 from collections import Counter
@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.text_files import text_of
 from albert_tf.tasks.examples import SpanExample
 from finetuning.datasets.json_files import parse_json
-from finetuning.datasets.table_files import find, lines_of
+from finetuning.datasets.table_files import find
 from finetuning.datasets.task import Source
 from finetuning.datasets.tfds_rows import tfds_rows
 
@@ -117,7 +118,7 @@ def _is_at_offset(example: SpanExample) -> bool:
 
 
 def questions_of(path: str, allow_empty: bool = False) -> Iterator[SpanExample]:
-    """Yield the questions of a JSON file, plain or .gz.
+    """Yield the questions of a JSON file, plain or compressed.
 
     A list is read in CMRC's layout, anything else in SQuAD's. With `allow_empty`, question or
     context may be empty.
@@ -125,7 +126,7 @@ def questions_of(path: str, allow_empty: bool = False) -> Iterator[SpanExample]:
     Raises:
       InputError: the file is not valid JSON, its layout is wrong, or a text is empty.
     """
-    content = parse_json("".join(line for _, line in lines_of(path)), path)
+    content = parse_json(text_of(path), path)
     layout, read = (_CMRC, _of_cmrc) if isinstance(content, list) else (_SQUAD, _of_squad)
     try:
         yield from read(content, allow_empty)

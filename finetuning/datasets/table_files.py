@@ -1,41 +1,29 @@
-"""Tables of examples: .tsv, .csv and .jsonl, plain or .gz, and datasets prepared by TFDS.
+"""Tables of examples: .tsv, .csv and .jsonl, plain or compressed, and datasets prepared by TFDS.
 
 TSV and CSV are quoted as csv.writer does. The TSV files of benchmarks such as GLUE are not: in
 them, only tabs separate cells and quotes are text. In JSON lines, each line is an object whose keys
 are the columns.
 """
 
-import codecs
-import contextlib
 import csv
 import dataclasses
 import functools
-import gzip
 import itertools
 import os
 import sys
-import zipfile
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
-from albert_tf.runtime.errors import InputError, InputNotFoundError, reading
+from albert_tf.runtime.compression import SUFFIXES, format_of
+from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.outputs import new_file
+from albert_tf.runtime.text_files import lines_of, require_file
 from finetuning.datasets.json_files import as_text, json_lines
 
 Records = Iterator[tuple[int, list[Any]]]  # line number from 1, cells
 Rows = Iterator[tuple[str, list[Any]]]  # `file:line`, cells: texts, but for unchecked columns
 _OTHER = {".tsv": (",", ".csv"), ".csv": ("\t", ".tsv")}  # what a file may be by mistake
 _FIRST_ROWS = 5  # from which quoting is inferred
-_BYTE_ORDER_MARKS = {  # that of UTF-16 in little-endian order begins that of UTF-32
-    codecs.BOM_UTF32_LE: "UTF-32",
-    codecs.BOM_UTF32_BE: "UTF-32",
-    codecs.BOM_UTF16_LE: "UTF-16",
-    codecs.BOM_UTF16_BE: "UTF-16",
-}
-
-
-_OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # the first bytes of .xls
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,10 +104,10 @@ class Table:
             remedy = self.remedy and f" {self.remedy}"
             if self.quotes_are_text and all(map(_is_quoted, self.columns)):
                 remedy = f" Quotes are text in this file. {_WITHOUT_QUOTES}"
-            separator, extension = _OTHER.get(_format(self.path), ("", ""))
+            separator, extension = _OTHER.get(format_of(self.path), ("", ""))
             if separator and len(self.columns) == 1 and separator in self.columns[0]:
                 remedy = f" Its cells seem to be separated by {separator!r}: name it {extension}."
-            header = "first object" if _format(self.path) == ".jsonl" else "header"
+            header = "first object" if format_of(self.path) == ".jsonl" else "header"
             raise InputError(
                 f"{self.path}:1: the {header} must name {' and '.join(names)}, each exactly once. "
                 f"Received: {list(self.columns)}; missing or repeated: {', '.join(wrong)}.{remedy}"
@@ -144,80 +132,32 @@ class Table:
 
 
 def find(folder: str, names: Sequence[str]) -> str:
-    """Return the only file in a folder with one of these names, or with one of them and .gz.
+    """Return the only file in a folder with one of these names, plain or compressed.
 
     Raises:
       InputNotFoundError: there is no such file or folder.
-      InputError: there are several files, or `folder` is a file.
+      InputError: there are several files, or `folder` is a file, or what is found is none.
     """
     if os.path.isfile(folder):
         raise InputError(f"--data_dir must be a folder. Received: {folder!r}, a file.")
-    possible = [os.path.join(folder, name + end) for name in names for end in ("", ".gz")]
-    found = [path for path in possible if os.path.isfile(path)]
+    possible = [os.path.join(folder, name + end) for name in names for end in ("", *SUFFIXES)]
+    found = [path for path in possible if os.path.exists(path)]
     if not os.path.isdir(folder):
         raise InputNotFoundError(
             f"--data_dir: no folder {folder!r} (working directory {os.getcwd()})."
         )
     if not found:
         raise InputNotFoundError(
-            f"--data_dir: no file {' or '.join(names)} (or the same with .gz) in {folder!r} "
+            f"--data_dir: no file {' or '.join(names)} (or the same with {', '.join(SUFFIXES)}) in "
+            f"{folder!r} "
             f"(working directory {os.getcwd()})."
         )
     if len(found) > 1:
         raise InputError(
             f"--data_dir must hold only one of {' and '.join(found)}: remove the others."
         )
+    require_file(found[0], "--data_dir")
     return found[0]
-
-
-def lines_of(path: str) -> Iterator[tuple[int, str]]:
-    """Yield the line numbers, from 1, and lines of a UTF-8 file, or of stdin if `path` is `-`.
-
-    The lines keep their ends.
-
-    Raises:
-      InputError: the file is not UTF-8, or not a complete gzip file.
-    """
-    number = 0
-    try:
-        with reading(path), _opened(path) as file:
-            for number, line in enumerate(_divided(file, path), start=1):  # noqa: B007
-                yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
-    except UnicodeDecodeError as error:
-        begin = error.object if number == 1 else b""
-        marked = [name for mark, name in _BYTE_ORDER_MARKS.items() if begin.startswith(mark)]
-        found = f"its byte order mark is that of {marked[0]}" if marked else error
-        raise InputError(
-            f"{path}:{number} must be UTF-8: {found}. Convert the file, for example with iconv -f "
-            f"{marked[0] if marked else 'WINDOWS-1252'} -t UTF-8."
-        ) from None
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InputError(
-            f"{path} must be a complete gzip file: {error}. Download it again."
-        ) from None
-
-
-def _divided(file: Iterable[bytes], path: str) -> Iterator[bytes]:
-    """Yield the lines of a file, which end in CR alone if it has no other line ends."""
-    lines = iter(file)
-    first = next(lines, b"")
-    if first.startswith(_OLE) or (first.startswith(b"PK") and _is_workbook(path)):
-        raise InputError(f"{path} must be text. Received: an Excel workbook. Save it as CSV UTF-8.")
-    yield from [first] if first.endswith(b"\n") else first.splitlines(keepends=True)
-    yield from lines
-
-
-def _is_workbook(path: str) -> bool:
-    if not zipfile.is_zipfile(path):
-        return False
-    with zipfile.ZipFile(path) as members:
-        return any(name.startswith("xl/") for name in members.namelist())
-
-
-def _opened(path: str) -> Any:
-    if path == "-":
-        return contextlib.nullcontext(sys.stdin.buffer)  # stays open
-    return cast(Any, gzip.open if path.endswith(".gz") else open)(path, "rb")
 
 
 def open_table(
@@ -237,7 +177,7 @@ def open_table(
     Raises:
       InputError: the file is empty or cannot be read.
     """
-    read = _unquoted if quotes_are_text else _READERS[_format(path)]
+    read = _unquoted if quotes_are_text else _READERS[format_of(path)]
     if read is _jsonl:
         read = functools.partial(_jsonl, optional=optional)
     records = read(path)
@@ -272,10 +212,6 @@ _WITHOUT_QUOTES = "Write it without quotes, for example with csv.QUOTE_NONE."
 
 def _is_quoted(text: str) -> bool:
     return len(text) > 1 and text[0] == text[-1] == '"'
-
-
-def _format(path: str) -> str:
-    return os.path.splitext(path.removesuffix(".gz"))[1]
 
 
 def _unquoted(path: str) -> Records:

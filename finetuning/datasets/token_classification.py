@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from albert_tf.runtime.compression import format_of
 from albert_tf.runtime.errors import InputError, InputNotFoundError, listed
 from albert_tf.runtime.outputs import new_file
 from albert_tf.tasks.examples import TokenExample
@@ -108,7 +109,7 @@ def _read(
     path: str, source: Source, task: TokenTask | None = None, allow_empty: bool = False
 ) -> tuple[list[tuple[str, TokenExample]], list[int], str]:
     """Return `file:line` and the example of each text, their documents, and the tags' scheme."""
-    if path.removesuffix(".gz").endswith(".jsonl"):
+    if format_of(path) == ".jsonl":
         located = list(token_files.read_spans(path, source.reading, allow_empty))
         for location, example in located:
             for _, _, label in example.entities or ():

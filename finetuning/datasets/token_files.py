@@ -1,4 +1,4 @@
-"""Readers of labeled tokens and spans: CoNLL columns and JSON lines, plain or .gz.
+"""Readers of labeled tokens and spans: CoNLL columns and JSON lines, plain or compressed.
 
 In CoNLL columns, each line is a token with its tag, and a blank line ends a sentence. In JSON
 lines, each line is an object with a text and its spans, counted in characters.
@@ -16,12 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from albert_tf.runtime.compression import format_of
 from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.text_files import lines_of
 from albert_tf.tasks.examples import TokenExample
 from albert_tf.text.words import in_ranges, word_bounds
 from finetuning.datasets.json_files import json_lines
 from finetuning.datasets.other_layouts import require_columns
-from finetuning.datasets.table_files import lines_of
 from finetuning.datasets.task import Reading
 
 CONLL = (".conll", ".conllu", ".bio", ".txt", ".tsv")
@@ -73,7 +74,7 @@ def read_conll(path: str, reading: Reading) -> list[Sentence]:
       InputError: a line has another number of columns than most, or an empty token or tag, or there
         are no tokens, or they are the numbers of words, or the file has another layout.
     """
-    is_conllu = path.removesuffix(".gz").endswith(".conllu")
+    is_conllu = format_of(path) == ".conllu"
     lines = lines_of(path)
     peeked = list(itertools.islice(lines, _PEEKED_LINES))
     texts = [line for _, line in peeked if not _ends_sentence(line)]

@@ -15,7 +15,7 @@ _SPAN = ("start", "end", "label", "score", "text")
 _NO_FORMAT = ("", ".json", ".txt")  # extensions of any text
 
 
-def format_of(path: str) -> str:
+def format_of_output(path: str) -> str:
     """Return the format of predictions that the name of a file stands for, by default jsonl.
 
     Raises:

@@ -13,13 +13,15 @@ import tensorflow as tf
 
 from albert_tf.models.checkpoints import latest_checkpoint
 from albert_tf.runtime import outputs, settings
-from albert_tf.runtime.errors import InputError, InputNotFoundError
+from albert_tf.runtime.compression import format_of
+from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.text_files import lines_of, require_file
 from albert_tf.tasks.examples import TextExample, TokenExample
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import Predictor, load_predictor, predict
 from albert_tf.tasks.tokens.features import TokenFeatures
 from albert_tf.training.progress import Progress
-from finetuning.datasets.table_files import FORMATS, lines_of, open_table
+from finetuning.datasets.table_files import FORMATS, open_table
 from finetuning.datasets.text_classification import PAIR, SINGLE
 
 CHUNK = 4096  # texts in memory at a time
@@ -33,7 +35,7 @@ Example = TextExample | TokenExample
 
 
 def examples_of(path: str, pair: bool, columns: Sequence[str] = ()) -> Iterator[TextExample]:
-    """Yield the texts, or pairs, of a table or of plain lines; `.gz` files are read directly.
+    """Yield the texts, or pairs, of a table or of plain lines; either may be compressed.
 
     A .csv, .tsv or .jsonl file is a table with the column text, or with text_a and text_b, or with
     the teacher's own `columns`; others are ignored. In any other file, each line is a text, or two
@@ -44,15 +46,14 @@ def examples_of(path: str, pair: bool, columns: Sequence[str] = ()) -> Iterator[
       InputError: a column is missing, a row or line has another form or an empty text, or the file
         is not UTF-8.
     """
-    if not os.path.isfile(path):
-        raise InputNotFoundError(f"--texts: no file {path!r} (working directory {os.getcwd()}).")
-    if path.removesuffix(".gz").endswith(FORMATS):
+    require_file(path, "--texts")
+    if format_of(path) in FORMATS:
         remedy = "Rename the column, or the file to .txt if its lines are texts."
         table = dataclasses.replace(open_table(path), remedy=remedy)
         for _, cells in table.select(columns or (PAIR if pair else SINGLE)):
             yield TextExample(cells[0], cells[1] if pair else None)
         return
-    for number, line in lines_of(path):
+    for number, line in lines_of(path, "--texts"):
         cells = line.rstrip("\r\n").split("\t")
         if len(cells) != 1 + pair or not all(cell.strip() for cell in cells):
             raise InputError(

@@ -9,10 +9,8 @@ masks the later pieces of the same word, which would otherwise give the piece aw
 
 import dataclasses
 import glob
-import gzip
 import json
 import os
-import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -22,8 +20,10 @@ import tensorflow as tf
 
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime import devices
-from albert_tf.runtime.errors import InputError, InputNotFoundError, reading
+from albert_tf.runtime.compression import format_of
+from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.standard_errors import percent_with_error
+from albert_tf.runtime.text_files import lines_of
 from albert_tf.text.tokenizer import Tokenizer
 from albert_tf.training.progress import Progress
 from albert_tf.training.step import parallel_parts, split_batch
@@ -51,7 +51,7 @@ class MinimalPair:
 
 
 def read_minimal_pairs(folder: str) -> list[MinimalPair]:
-    """Read the pairs in a folder's .jsonl and .jsonl.gz files.
+    """Read the pairs in a folder's .jsonl files, plain or compressed.
 
     Each line is blank or an object with `sentence_good`, `sentence_bad` and, optionally, `UID` (by
     default the file's name) and `linguistics_term` (by default the paradigm).
@@ -66,50 +66,37 @@ def read_minimal_pairs(folder: str) -> list[MinimalPair]:
             "folder with the minimal pairs."
         )
     files = sorted(glob.glob(os.path.join(glob.escape(folder), "*.jsonl*")))
-    files = [path for path in files if path.endswith((".jsonl", ".jsonl.gz"))]
+    files = [path for path in files if format_of(path) == ".jsonl"]
     if not files:
         raise InputNotFoundError(
-            f"--minimal_pairs={folder} has no .jsonl or .jsonl.gz file. Pass the folder with the "
-            "minimal pairs."
+            f"--minimal_pairs={folder} has no .jsonl file, plain or compressed. Pass the folder "
+            "with the minimal pairs."
         )
-    pairs = [pair for path in files for pair in _read_file(path)]
+    pairs = [pair for path in files for pair in _pairs_of(path)]
     if not pairs:
         raise InputError(f"--minimal_pairs={folder}: its {len(files)} file(s) hold no pairs.")
     return pairs
 
 
-def _read_file(path: str) -> Iterator[MinimalPair]:
-    try:
-        yield from _pairs_of(path)
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} must be UTF-8: {error}. Convert the file.") from None
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InputError(
-            f"{path} must be a complete gzip file: {error}. Download it again."
-        ) from None
-
-
 def _pairs_of(path: str) -> Iterator[MinimalPair]:
     name = os.path.basename(path).partition(".jsonl")[0]
-    opener = gzip.open if path.endswith(".gz") else open
-    with reading(path), opener(path, "rt", encoding="utf-8") as file:
-        for number, line in enumerate(file, 1):
-            if not line.strip():
-                continue
-            try:
-                record = json.loads(line)
-            except ValueError as error:
-                raise InputError(f"{path}:{number} must be a JSON object: {error}.") from None
-            record = record if isinstance(record, dict) else {}
-            for key in ("sentence_good", "sentence_bad"):
-                if not isinstance(record.get(key), str):
-                    raise InputError(
-                        f"{path}:{number} must have a sentence under `{key}`. "
-                        f"Received: {line.strip()[:80]!r}."
-                    )
-            paradigm = str(record.get("UID", name))
-            phenomenon = str(record.get("linguistics_term", paradigm))
-            yield MinimalPair(record["sentence_good"], record["sentence_bad"], paradigm, phenomenon)
+    for number, line in lines_of(path, "--minimal_pairs"):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{path}:{number} must be a JSON object: {error}.") from None
+        record = record if isinstance(record, dict) else {}
+        for key in ("sentence_good", "sentence_bad"):
+            if not isinstance(record.get(key), str):
+                raise InputError(
+                    f"{path}:{number} must have a sentence under `{key}`. "
+                    f"Received: {line.strip()[:80]!r}."
+                )
+        paradigm = str(record.get("UID", name))
+        phenomenon = str(record.get("linguistics_term", paradigm))
+        yield MinimalPair(record["sentence_good"], record["sentence_bad"], paradigm, phenomenon)
 
 
 def evaluate_minimal_pairs(

@@ -13,12 +13,12 @@ import tensorflow as tf
 
 from albert_tf.runtime import outputs
 from albert_tf.runtime.errors import InputError, InputNotFoundError, MachineError
+from albert_tf.runtime.text_files import TextFile
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from data import build as build_module
 from data.build import BuildOptions, build
 from data.building import local_runner, shuffle, workers
 from data.building.workers import Sizes
-from data.corpora import text_files
 from data.corpora.corpus import corpus_bytes, read_documents
 from data.pipeline.batches import Objective, Records, evaluation_batches
 from data.pipeline.masking import MaskingConfig
@@ -444,7 +444,7 @@ def test_what_was_not_made_here_is_left_alone(options, tmp_path):
 
 def test_an_empty_split_is_reported_without_rereading(options, tmp_path, monkeypatch):
     """By the number of documents; of a corpus without any text, the text is what is missing."""
-    opened = count_calls(monkeypatch, (text_files, "_open"))
+    opened = count_calls(monkeypatch, (TextFile, "_pieces"))
     heldout = dataclasses.replace(options, split="heldout", heldout_fraction=1e-9)
     with pytest.raises(InputError, match="none of the 40 documents.*Raise --heldout_fraction"):
         build(heldout)
@@ -452,7 +452,7 @@ def test_an_empty_split_is_reported_without_rereading(options, tmp_path, monkeyp
     for split in ("all", "heldout"):
         with pytest.raises(InputError, match="--corpus must contain text.*no sentence"):
             build(dataclasses.replace(heldout, corpus=f"text:{tmp_path}/blank.txt", split=split))
-    assert len(opened) == 3
+    assert len(opened) == 2 * 3  # the beginning, and then the file
     assert [p.name for p in tmp_path.iterdir()] == ["blank.txt"]
 
 

@@ -12,7 +12,7 @@ import pytest
 from albert_tf.runtime import commands
 from albert_tf.runtime.errors import InputError
 from albert_tf.text.tokenizer import Normalization, load_tokenizer
-from data.train_tokenizer import TrainTokenizerOptions, train_tokenizer
+from data.train_tokenizer import TrainTokenizerOptions, _sample, train_tokenizer
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -173,3 +173,15 @@ def test_the_models_own_log_is_silent(options):
         [*command[:-1], "--vocab_size=9000"], capture_output=True, text=True, check=False, cwd=ROOT
     )
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
+
+
+def test_text_without_spaces_takes_bounded_time(options, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("data.train_tokenizer._MAX_UNBROKEN_PARTS", 5)
+    (tmp_path / "a.txt").write_text("abcdefgh" * 1000 + "\n\nA few words.\n")  # 20 parts of 400
+    corpus = f"text:{tmp_path}/a.txt"
+    sentences = _sample(dataclasses.replace(options, corpus=corpus))
+    assert sentences == ["A few words.", *["abcdefgh" * 50] * 5]
+    assert capsys.readouterr().out.endswith(
+        "read 21 sentences from 2 documents, used 6\n"
+        "note: 20 parts of 400 characters have no space; used 5 of them.\n"
+    )

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import pathlib
 import sys
 from types import SimpleNamespace
@@ -19,7 +20,7 @@ from finetuning import predict
 from finetuning.datasets import TASKS
 from finetuning.datasets.task import Source
 from finetuning.predict import PredictOptions, _example
-from finetuning.reporting.prediction_writer import PredictionWriter, format_of
+from finetuning.reporting.prediction_writer import PredictionWriter, format_of_output
 from tests.finetuning.untrained import leave_run, leave_weights
 
 MNLI = ClassifierTask(pair=True, labels=("contradiction", "entailment", "neutral"), seq_length=32)
@@ -179,6 +180,12 @@ def test_what_is_a_text_or_an_object():
         _example('{"text": NaN}', SINGLE, "in", 1)
 
 
+def test_a_pipe_is_refused_with_what_to_pass(tmp_path: pathlib.Path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match=r"--input: .* Received: a pipe\. Pass --input=- and pipe"):
+        predict._lines(str(tmp_path / "pipe"))
+
+
 @pytest.mark.parametrize(
     ("header", "columns"), [("text\tlabel", ()), ("text_a\ttext_b", ()), ("a\tb", ("b",))]
 )
@@ -258,7 +265,7 @@ def test_comma_separated_values():
     ("name", "format"), [("a.csv", "csv"), ("a.tsv", "tsv"), ("-", "jsonl"), ("a/b.c/d", "jsonl")]
 )
 def test_the_format_follows_the_name(name: str, format: str):
-    assert format_of(name) == format
+    assert format_of_output(name) == format
 
 
 @pytest.mark.parametrize("name", ["out.xlsx", "out.csv.gz"])

@@ -1,22 +1,27 @@
 """Tests of the documents of each kind of corpus, and that each mistake is told in one line."""
 
+import bz2
 import gzip
+import itertools
 import json
+import lzma
 import os
 import subprocess
 import sys
+import zipfile
 
 import pytest
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from data.corpora.corpus import (
     Document,
+    NumberedCorpus,
     corpus_bytes,
     corpus_fingerprint,
     read_documents,
     split_of,
 )
-from data.corpora.text_files import lines_of
+from data.corpora.texts import MAX_DOCUMENT_CHARS
 
 NOVEL_HEADING = r"regex:^\s*(?:CHAPTER|Chapter|VOLUME|BOOK|Book) [0-9IVXLC]+"
 WIKITEXT_HEADING = "regex:^ = [^=].*(?<!=) = $"
@@ -140,7 +145,12 @@ def test_size_and_fingerprint_follow_the_files(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "kind", "message"),
     [
-        ("a.txt", b"Caf\xc3\xa9\n caf\xe9.", "text", r"a\.txt must be UTF-8.*0xe9 at offset 10\."),
+        (
+            "a.txt",
+            b"Caf\xc3\xa9\n caf\xe9.",
+            "text",
+            r"a\.txt:2 must be UTF-8.*0xe9 at offset 10\.",
+        ),
         ("a.jsonl", '{"text": "x"}\n\n{"text"', "jsonl", r"a\.jsonl:3 must be JSON"),
         ("a.jsonl", '{"texts": "x"}', "jsonl", r"a\.jsonl:1 must be a JSON object .*`text`"),
         ("a.jsonl", "[1]", "jsonl", r"a\.jsonl:1 must be a JSON object"),
@@ -203,7 +213,7 @@ def test_a_json_file_among_wikiextractors_is_named(tmp_path):
 
 
 def test_bytes_that_are_not_utf8_can_be_replaced(tmp_path):
-    path = write(tmp_path / "a.txt", b"caf\xe9.\0Yes.")
+    path = write(tmp_path / "a.txt", b"caf\xe9. Yes.")
     assert read(f"text:{path}", errors="replace") == [("caf\ufffd.", "Yes.")]
 
 
@@ -237,18 +247,107 @@ def test_a_glob_that_matches_nothing_is_named_with_the_working_directory(kind):
     assert os.getcwd() in str(raised.value)
 
 
-def test_a_long_line_needs_a_few_times_its_size(tmp_path):
-    write(tmp_path / "a.txt", f"{'A long one ' * 9}, says Mr. Fox. " * 200_000)  # 23 MB
+def test_a_pipe_is_refused_and_a_glob_takes_files_only(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match=r"--corpus: .*/pipe must be a file\. Received: a pipe\."):
+        read_documents(f"text:{tmp_path}/pipe")
+    write(tmp_path / "a.txt", "One.")
+    (tmp_path / "folder.txt").mkdir()
+    write(tmp_path / ".hidden.txt", "Hidden.")
+    assert read(f"text:{tmp_path}/*") == [("One.",)]
+
+
+@pytest.mark.parametrize("kind", ["text", "sentences", "jsonl", "wikiextractor", "squad", "race"])
+def test_a_binary_file_in_the_folder_is_named_before_the_work_begins(tmp_path, kind):
+    write(tmp_path / "a.txt", "One.")
+    write(tmp_path / "b.txt.png", b"\x89PNG\r\n\x1a\n\0\0")
+    where = f"{kind}:{tmp_path}" + ("" if kind == "race" else "/*")
+    corpus = NumberedCorpus(where, "blank_line", "replace", None)
+    with pytest.raises(InputError, match=r"^--corpus: .*/b\.txt\.png must be text\. .* an image\."):
+        corpus.require_text()
+
+
+FORMATS = {".bz2": bz2.compress, ".xz": lzma.compress, ".gz": gzip.compress, "": bytes}
+
+
+def test_each_file_of_a_zip_is_read_like_one_of_its_own(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("b/two.txt", "Two.\n\nTree.")
+        archive.writestr("a.txt.gz", gzip.compress(b"One."))
+    documents = list(read_documents(f"text:{tmp_path}/*.zip"))
+    names = [f"{tmp_path}/a.zip/{name}" for name in ("a.txt.gz", "b/two.txt", "b/two.txt")]
+    expected = zip(("One.", "Two.", "Tree."), names, strict=True)
+    assert documents == [Document(*each) for each in expected]
+    numbered = NumberedCorpus(f"text:{tmp_path}/*.zip", "file", "strict", None)
+    assert [number for number, _ in numbered.documents(numbered.parts())] == [0, 1]
+
+
+def test_compressed_corpora_of_others(shared_data):
+    folder = shared_data / "odd_files"
+    texts = {read_one(f"text:{folder}/C01/{name}") for name in os.listdir(folder / "C01")}
+    assert len(texts) == 1 and len(texts.pop()) > 1
+    assert len(read(f"wikiextractor:{folder}/C02/wiki_00.bz2")) >= 1
+
+
+def read_one(corpus):
+    return tuple(itertools.chain.from_iterable(read(corpus)))
+
+
+@pytest.mark.parametrize("kind", ["text", "sentences", "jsonl", "wikiextractor", "squad", "race"])
+def test_a_document_that_is_too_long_is_divided_and_noted(tmp_path, capsys, kind):
+    line = "Ab cd.\n"
+    text = line * (2 * MAX_DOCUMENT_CHARS // len(line)) + "x" * (MAX_DOCUMENT_CHARS + 9)
+    content = {
+        "text": text,
+        "sentences": text,
+        "jsonl": "\n" + json.dumps({"text": text}),
+        "wikiextractor": f"<doc>\n{text}\n</doc>\n",
+        "squad": json.dumps({"data": [{"paragraphs": [{"context": text}]}]}),
+        "race": json.dumps({"article": text}),
+    }[kind]
+    path = write(tmp_path / "a", content)
+    corpus = NumberedCorpus(f"{kind}:{path}", "blank_line", "strict", None)
+    documents = [document for _, document in corpus.documents(corpus.parts())]
+    assert "".join(document.text for document in documents).replace("\n", "") == text.replace(
+        "\n", ""
+    )
+    assert [len(document.text) for document in documents][0] == MAX_DOCUMENT_CHARS // 7 * 7 - 1
+    assert all(len(document.text) <= MAX_DOCUMENT_CHARS for document in documents)
+    assert capsys.readouterr().err == (
+        f"note: {path} has a document of more than 4,194,304 characters, so it is divided into "
+        "several.\n"
+    )
+
+
+def test_a_document_of_the_greatest_length_is_whole(tmp_path, capsys):
+    path = write(tmp_path / "a.txt", "x" * (MAX_DOCUMENT_CHARS - 1) + "\n\ny")
+    lengths = [len(document.text) for document in read_documents(f"text:{path}")]
+    assert lengths == [MAX_DOCUMENT_CHARS - 1, 1] and not capsys.readouterr().err
+
+
+# 105 MB of each in a small file
+BOMBS = {"one line": b"words " * 2**17, "no blank": b"x" * 2**19, "lines": b"Ab cd.\n" * 2**16}
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_the_memory_does_not_grow_with_the_text(tmp_path, bomb):
+    times = 105_000_000 // len(BOMBS[bomb])
+    with gzip.open(tmp_path / "a.gz", "wb", 1) as file:
+        for _ in range(times):
+            file.write(BOMBS[bomb])
     program = (
-        "import resource, sys; from data.corpora.corpus import read_documents\n"
-        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        f"(d,) = read_documents('text:{tmp_path}/a.txt'); assert len(d.sentences) == 200_000\n"
+        "import re, sys; from data.corpora.corpus import NumberedCorpus\n"
+        f"corpus = NumberedCorpus('text:{tmp_path}/a.gz', 'blank_line', 'strict', None)\n"
+        "texts = (document.text for _, document in corpus.documents(corpus.parts()))\n"
+        "print(sum(len(text.replace('\\n', '')) for text in texts))\n"
         "assert not {'tensorflow', 'tensorflow_datasets'} & set(sys.modules)\n"
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
+        "print(re.search(r'VmHWM:\\s*(\\d+) kB', open('/proc/self/status').read())[1])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) < 8 * 23_000  # kB
+    size, memory_kb = map(int, done.stdout.split())
+    assert size == times * len(BOMBS[bomb].replace(b"\n", b""))
+    assert memory_kb < 200_000
 
 
 @pytest.mark.parametrize(
@@ -278,15 +377,6 @@ def test_sentences_are_lines_and_blank_lines_divide_documents(tmp_path):
     )
     found = [document.sentences for document in read_documents(f"sentences:{path}")]
     assert found == [("Dr. Who came. He left", "and so on."), ("Tab here and there.", "A.")]
-
-
-def test_bytes_that_are_not_utf8_are_named_in_any_block(tmp_path):
-    path = tmp_path / "lines.txt"
-    path.write_bytes(b"Good line of text.\n" * 100 + b"caf\xe9.\n" + b"More.\n" * 50)
-    with pytest.raises(InputError, match="byte 0xe9 at offset 1903"):
-        list(lines_of(str(path), "strict", block_bytes=64))
-    lines = list(lines_of(str(path), "replace", block_bytes=64))
-    assert len(lines) == 151 and lines[100] == "caf\ufffd."
 
 
 def test_the_split_of_a_text_never_changes():

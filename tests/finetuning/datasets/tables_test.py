@@ -1,8 +1,12 @@
 """Tables are read exactly; what does not fit is named by file, line and remedy."""
 
+import bz2
 import csv
 import gzip
+import io
 import json
+import lzma
+import os
 import pathlib
 import zipfile
 
@@ -10,10 +14,10 @@ import pandas
 import pytest
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
+from albert_tf.runtime.text_files import lines_of
 from finetuning.datasets.json_files import parse_json
 from finetuning.datasets.table_files import (
     find,
-    lines_of,
     note_if_quoted,
     open_table,
     write_predictions,
@@ -26,6 +30,16 @@ def cells(
     """The line and the cells of each row."""
     rows = open_table(str(path), quotes_are_text=quotes_are_text).select(names, **options)
     return [(int(place.removeprefix(f"{path}:")), chosen) for place, chosen in rows]
+
+
+def zipped(content: bytes) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        kinds = {b"{": "a.jsonl", b"text,": "a.csv", b"text\t": "a.tsv"}
+        archive.writestr(
+            next(name for begin, name in kinds.items() if content.startswith(begin)), content
+        )
+    return stream.getvalue()
 
 
 def written(folder: pathlib.Path, name: str, content: str | bytes) -> pathlib.Path:
@@ -134,7 +148,7 @@ BAD = {
     "UTF-16": (
         "a.tsv",
         "text\tlabel\n".encode("utf-16"),
-        ["a.tsv:1", "that of UTF-16", "iconv -f UTF-16 -t UTF-8"],
+        ["a.tsv must be text", "Received: UTF-16.", "iconv -f UTF-16 -t UTF-8"],
     ),
     "UTF-32": ("a.tsv.gz", gzip.compress("text".encode("utf-32")), ["iconv -f UTF-32 -t UTF-8"]),
     "open quote": ("a.csv", 'text,label\na,b\n"c,d\n', ["a.csv:3", "quotes"]),
@@ -208,9 +222,38 @@ def test_a_file_is_found_by_one_of_its_names(tmp_path):
         find(str(tmp_path), ["a.tsv", "a.csv"])
 
 
-def test_lines_keep_their_ends_and_numbers(tmp_path):
-    path = written(tmp_path, "a.txt.gz", "é\n\nb")
-    assert list(lines_of(str(path))) == [(1, "é\n"), (2, "\n"), (3, "b")]
+PACKED = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress, ".zip": zipped}
+
+
+@pytest.mark.parametrize("suffix", PACKED)
+@pytest.mark.parametrize(
+    ("name", "content"),
+    {
+        "a.tsv": 'text\tlabel\n"1\n2"\tb\n',
+        "a.csv": 'text,label\n"1\n2",b\n',
+        "a.jsonl": '{"text": "1\\n2", "label": "b"}',
+    }.items(),
+)
+def test_tables_of_every_compression(tmp_path, suffix, name, content):
+    (tmp_path / f"{name}{suffix}").write_bytes(PACKED[suffix](content.encode()))
+    path = find(str(tmp_path), ["a.tsv", "a.csv", "a.jsonl"])
+    assert path == f"{tmp_path}/{name}{suffix}"
+    assert [chosen for _, chosen in cells(path, "text", "label")] == [["1\n2", "b"]]
+
+
+def test_an_excel_workbook_is_named(shared_data):
+    with pytest.raises(
+        InputError, match=r"train\.csv must be text\. Received: an Excel workbook\. "
+    ):
+        open_table(str(shared_data / "odd_files" / "T29" / "train.csv"))
+
+
+def test_a_pipe_among_the_tables_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "a.csv")
+    with pytest.raises(
+        InputError, match=r"--data_dir: .*/a\.csv must be a file\. Received: a pipe"
+    ):
+        find(str(tmp_path), ["a.tsv", "a.csv"])
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.csv.gz"])

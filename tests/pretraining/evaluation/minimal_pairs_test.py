@@ -148,7 +148,7 @@ def test_files(tmp_path: pathlib.Path):
         with pytest.raises(InputError, match=rf"plain\.jsonl:3 must .*{problem}"):
             read_minimal_pairs(str(tmp_path))
     (tmp_path / "plain.jsonl").write_bytes(b'{"sentence_good": "\xff"}')
-    with pytest.raises(InputError, match=r"plain\.jsonl must be UTF-8"):
+    with pytest.raises(InputError, match=r"plain\.jsonl:1 must be UTF-8"):
         read_minimal_pairs(str(tmp_path))
     whole = (tmp_path / "zipped.jsonl.gz").read_bytes()
     (tmp_path / "plain.jsonl.gz").write_bytes(whole[:-9])

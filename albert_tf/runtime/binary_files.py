@@ -1,0 +1,51 @@
+"""Recognition of content that is no UTF-8 text, by how it begins."""
+
+import re
+
+_PEEKED_BYTES = 2**13
+_UNPACK = "Unpack the file, or let its name end in {}."
+_CONVERT = "Convert the file with iconv -f {} -t UTF-8."
+_LEAVE_OUT = "Leave the file out, or convert it to text."
+# How the content begins, what it is, and the remedy.
+_KINDS = tuple(
+    (re.compile(begin, re.DOTALL), kind, remedy)
+    for begin, kind, remedy in (
+        (rb"PK\x03\x04.*xl/", "an Excel workbook", "Save it as CSV UTF-8."),
+        (rb"PK\x03\x04.*word/", "a Word document", "Save it as plain text in UTF-8."),
+        (rb"PK\x03\x04.*(?:ppt/|mimetypeapplication/)", "an Office document or a book", _LEAVE_OUT),
+        (rb"\xd0\xcf\x11\xe0", "an Office document", "Save it as plain text or CSV in UTF-8."),
+        (rb"\{\\rtf", "a document in RTF", "Save it as plain text in UTF-8."),
+        (rb"PK\x03\x04", "a zip archive", _UNPACK.format(".zip")),
+        (rb"\x1f\x8b\x08", "gzip data", _UNPACK.format(".gz")),
+        (rb"BZh[1-9]1AY&SY", "bzip2 data", _UNPACK.format(".bz2")),
+        (rb"\xfd7zXZ\0", "xz data", _UNPACK.format(".xz")),
+        (rb"\x28\xb5\x2f\xfd", "Zstandard data", _UNPACK.format(".zst")),
+        (rb"7z\xbc\xaf|Rar!\x1a\x07|\x04\x22\x4d\x18|.{257}ustar", "an archive", "Unpack it."),
+        (rb"\xff\xfe\0\0|\0\0\xfe\xff", "UTF-32", _CONVERT.format("UTF-32")),
+        (rb"\xff\xfe|\xfe\xff", "UTF-16", _CONVERT.format("UTF-16")),
+        (rb"%PDF-", "a PDF document", _LEAVE_OUT),
+        (
+            rb"\x89PNG|\xff\xd8\xff|GIF8[79]a|II\*\0|MM\0\*|RIFF....WEBP|BM.{4}\0{4}",
+            "an image",
+            _LEAVE_OUT,
+        ),
+        (rb"RIFF....WAVE|ID3[\x02-\x04]|OggS\0|fLaC|.{4}ftyp", "sound or a video", _LEAVE_OUT),
+        (rb"SQLite format 3\0", "an SQLite database", _LEAVE_OUT),
+        (
+            rb"PAR1\x15|ARROW1\0|\x89HDF|\x93NUMPY",
+            "a table or array in a binary format",
+            "Convert it to CSV, JSON lines or text.",
+        ),
+    )
+)
+
+
+def content_problem(content: bytes) -> str:
+    """Return what a file is that begins with `content`, and the remedy; "" for a text."""
+    begin = content[:_PEEKED_BYTES]
+    for pattern, kind, remedy in _KINDS:
+        if pattern.match(begin):
+            return f"Received: {kind}. {remedy}"
+    if 3 * begin.count(0) > len(begin):  # a few NUL bytes may be in a text
+        return f"Received: binary data or UTF-16, with NUL bytes. {_LEAVE_OUT}"
+    return ""

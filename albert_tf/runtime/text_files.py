@@ -1,0 +1,282 @@
+"""Text files, plain or compressed, read as a stream in bounded memory.
+
+Names that end in .gz, .bz2, .xz, .zst or .zip are compressed. The files in a .zip are read in the
+order of their names and never written to the disk; hidden files and those that macOS adds are
+skipped.
+"""
+
+import contextlib
+import dataclasses
+import os
+import re
+import stat
+import sys
+import zipfile
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from albert_tf.runtime.binary_files import content_problem
+from albert_tf.runtime.compression import ZIP, decompressed, format_of, reading_compressed
+from albert_tf.runtime.errors import InputError, InputNotFoundError
+
+MAX_LINE_BYTES = 2**24
+MAX_TEXT_BYTES = 2**30
+_BLOCK_BYTES = 2**18
+_PEEKED_BYTES = 2**13
+_RETURNED = re.compile(r"[^\r]*\r|[^\r]+")
+_RETURNS = re.compile(r"(?<!\r)\r++$", re.MULTILINE)
+_SPECIAL = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+}
+
+
+def require_file(path: str, flag: str, remedy: str = "Write its content to a file.") -> None:
+    """Check that `path` is a file, not a folder, a device or a pipe.
+
+    Raises:
+      InputNotFoundError: there is nothing at `path`.
+      InputError: something else is there.
+    """
+    try:
+        kind = stat.S_IFMT(os.stat(path).st_mode)
+    except OSError:
+        where = f"{flag}: " if flag else ""
+        raise InputNotFoundError(
+            f"{where}no file {path!r} (working directory {os.getcwd()})."
+        ) from None
+    if kind != stat.S_IFREG:
+        raise InputError(
+            f"{_said(path, flag)} must be a file. Received: {_SPECIAL.get(kind, 'something else')}."
+            f" {remedy}"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class TextFile:
+    """A UTF-8 file, or a file in a .zip.
+
+    Attributes:
+      name: the path; of a file in a .zip, `archive.zip/name`.
+      open: the function that opens the decompressed bytes.
+      flag: the flag that named the file, for error messages.
+      errors: the value of --errors, `strict` or `replace`; None if the command has no such flag.
+    """
+
+    name: str
+    open: Callable[[], contextlib.AbstractContextManager[Any]]
+    flag: str = ""
+    errors: str | None = None
+
+    def require_text(self) -> None:
+        """Check that the file can be opened and begins like a text.
+
+        Raises:
+          InputError: the file is binary, damaged, or does not begin with UTF-8.
+        """
+        next(self._pieces(_PEEKED_BYTES), None)
+
+    def blocks(self, block_bytes: int = _BLOCK_BYTES) -> Iterator[str]:
+        """Yield blocks of whole lines, without the last line's end; a line's end is one character.
+
+        A line of more than `MAX_LINE_BYTES` is divided, after a blank if possible.
+
+        Raises:
+          InputError: the file is binary, damaged or not UTF-8.
+        """
+        noted = False
+        for number, text, is_whole in self._pieces(block_bytes):
+            if not (is_whole or noted):
+                noted = True
+                number += text.count("\n")
+                print(
+                    f"note: {self.name}:{number} has more than {MAX_LINE_BYTES >> 20} MiB, so it "
+                    "is divided at blanks.",
+                    file=sys.stderr,
+                )
+            text = text.removesuffix("\n")
+            yield _RETURNS.sub("", text) if "\r" in text else text
+
+    def lines(self, block_bytes: int = _BLOCK_BYTES) -> Iterator[tuple[int, str]]:
+        """Yield the line numbers, from 1, and the lines, which keep their ends.
+
+        Lines end in CR alone if the file has no other line ends.
+
+        Raises:
+          InputError: the file is binary, damaged or not UTF-8, or a line has more than
+            `MAX_LINE_BYTES`.
+        """
+        for number, text, is_whole in self._pieces(block_bytes):
+            *lines, last = text.split("\n")
+            for line in lines:
+                yield number, line + "\n"
+                number += 1
+            if not is_whole:
+                raise InputError(
+                    f"{_said(self.name, self.flag)}:{number} must have at most "
+                    f"{MAX_LINE_BYTES >> 20} MiB, because it is read as a whole. Divide the line."
+                )
+            if last and number == 1:  # no line break: lines may end in CR alone
+                yield from enumerate(_RETURNED.findall(last), start=1)
+            elif last:
+                yield number, last
+
+    def text(self, max_bytes: int = MAX_TEXT_BYTES) -> str:
+        """Return all of the text.
+
+        Raises:
+          InputError: the file is binary, damaged or not UTF-8, or has more than `max_bytes`.
+        """
+        pieces, size = [], 0
+        for _, text, _ in self._pieces(_BLOCK_BYTES):
+            pieces.append(text)
+            size += len(text)
+            if size > max_bytes:
+                raise InputError(
+                    f"{_said(self.name, self.flag)} must have at most {max_bytes >> 20} MiB, "
+                    "because it is read as a whole. Divide the file."
+                )
+        return "".join(pieces)
+
+    def _pieces(self, block_bytes: int) -> Iterator[tuple[int, str, bool]]:
+        """Yield texts that add up to the file, each with the number of its first line.
+
+        The third value is False if the text ends inside a line.
+        """
+        number, offset, rest = 1, 0, b""
+        where = _said(self.name, self.flag)
+        with reading_compressed(self.name, where), self.open() as stream:
+            read = stream.read1 if self.name == "-" else stream.read  # takes what there is
+            while block := rest + read(block_bytes):
+                # As much as its last line may still have, and the line break.
+                space = MAX_LINE_BYTES - (len(block) - block.rfind(b"\n") - 1)
+                if space >= 0:
+                    block += stream.readline(space + 1)
+                end = _end_of_piece(block)
+                block, rest = block[:end], block[end:]
+                text = self._decoded(block, number, offset)
+                begin, number = number, number + block.count(b"\n")
+                offset += len(block)
+                del block  # it may be one long line
+                yield begin, text, not rest
+
+    def _decoded(self, block: bytes, number: int, offset: int) -> str:
+        where = _said(self.name, self.flag)
+        if not offset and (problem := content_problem(block)):
+            raise InputError(f"{where} must be text. {problem}")
+        try:
+            text = block.decode("utf-8")
+        except UnicodeDecodeError as error:
+            number += block.count(b"\n", 0, error.start)
+            where = f"{where}:{number}"
+            if b"\0" in block:
+                raise InputError(
+                    f"{where} must be text. Received: binary data, with NUL bytes. Leave the file "
+                    "out, or remove the NUL bytes with tr -d '\\0'."
+                ) from None
+            if self.errors != "replace":
+                advice = ", or pass --errors=replace" if self.errors else ""
+                raise InputError(
+                    f"{where} must be UTF-8. Received: byte 0x{block[error.start]:02x} at offset "
+                    f"{offset + error.start}. Convert the file, for example with iconv -f "
+                    f"WINDOWS-1252 -t UTF-8{advice}."
+                ) from None
+            text = block.decode("utf-8", "replace")
+        return text if offset else text.removeprefix("\ufeff")
+
+
+def _end_of_piece(block: bytes) -> int:
+    """Return where to end a piece: at the end, or inside a last line that is too long."""
+    begin = block.rfind(b"\n", 0, -1) + 1
+    if block.endswith(b"\n"):
+        return len(block)
+    limit = begin + MAX_LINE_BYTES
+    if len(block) <= limit:
+        return len(block)
+    blank = block.rfind(b" ", begin + 1, limit) + 1
+    if blank:
+        return blank
+    ends = range(limit, limit - 4, -1)  # a character has at most 4 bytes
+    return next((end for end in ends if block[end] & 0xC0 != 0x80), limit)
+
+
+def files_of(path: str, flag: str = "", errors: str | None = None) -> Iterator[TextFile]:
+    """Yield the text files at a path: one, or all in a .zip; `-` is stdin.
+
+    Each must be read before the next one is taken.
+
+    Args:
+      path: the path.
+      flag: the flag that named it, for error messages.
+      errors: see `TextFile`.
+
+    Raises:
+      InputNotFoundError: there is no such file.
+      InputError: it is no file, or a .zip that is damaged or encrypted.
+    """
+    if path == "-":
+        yield TextFile(path, lambda: contextlib.nullcontext(sys.stdin.buffer), flag, errors)
+        return
+    require_file(path, flag)
+    if not path.endswith(ZIP):
+        yield TextFile(path, lambda: decompressed(path, lambda: open(path, "rb")), flag, errors)
+        return
+    with reading_compressed(path, _said(path, flag)), zipfile.ZipFile(path) as archive:
+        for member in sorted(archive.infolist(), key=lambda member: member.filename):
+            if member.is_dir() or _is_hidden(member.filename):
+                continue
+            name = f"{path}/{member.filename}"
+            if member.flag_bits & 1:
+                raise InputError(
+                    f"{_said(name, flag)} must not be encrypted. Unpack the archive with its "
+                    "password."
+                )
+            opened = lambda member=member: decompressed(  # noqa: E731
+                member.filename, lambda: archive.open(member)
+            )
+            yield TextFile(name, opened, flag, errors)
+
+
+def lines_of(path: str, flag: str = "") -> Iterator[tuple[int, str]]:
+    """Yield the line numbers, from 1, and lines of the only file at a path; `-` is stdin.
+
+    The lines keep their ends.
+
+    Raises:
+      InputNotFoundError: there is no such file.
+      InputError: it cannot be read (see `TextFile.lines`), or a .zip holds several files.
+    """
+    for file in _only(path, flag):
+        yield from file.lines()
+
+
+def text_of(path: str, flag: str = "") -> str:
+    """Return the text of the only file at a path, as `lines_of` does its lines."""
+    return "".join(file.text() for file in _only(path, flag))
+
+
+def _only(path: str, flag: str) -> Iterator[TextFile]:
+    count = 0
+    for count, file in enumerate(files_of(path, flag), start=1):  # noqa: B007
+        if format_of(file.name) != format_of(path):
+            raise InputError(
+                f"{_said(path, flag)} must have the extension of the file that it holds. Received: "
+                f"{file.name}. Rename the archive."
+            )
+        if count == 1:
+            yield file
+    if count != 1:
+        raise InputError(
+            f"{_said(path, flag)} must hold one file. Received: {count}. Unpack the archive."
+        )
+
+
+def _is_hidden(name: str) -> bool:
+    return any(part.startswith((".", "__MACOSX")) for part in name.split("/"))
+
+
+def _said(path: str, flag: str) -> str:
+    return f"{flag}: {path}" if flag else path

@@ -1,0 +1,240 @@
+"""Tests that text is read alike from plain and compressed files, and that each fault is named."""
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import socket
+import zipfile
+
+import pytest
+
+from albert_tf.runtime.compression import format_of, is_compressed, without_suffix
+from albert_tf.runtime.errors import InputError, InputNotFoundError
+from albert_tf.runtime.text_files import MAX_LINE_BYTES, files_of, lines_of, text_of
+
+
+def zipped(**members):
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return stream.getvalue()
+
+
+def zstd(content):
+    zstandard = pytest.importorskip("zstandard")
+    half = len(content) // 2  # two frames, the first of unknown size
+    first = zstandard.ZstdCompressor(write_content_size=False).compress(content[:half])
+    return first + zstandard.ZstdCompressor().compress(content[half:])
+
+
+COMPRESSED = {
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+    ".zst": zstd,
+    ".zip": lambda content: zipped(**{"a.txt": content}),
+}
+NAMES = {
+    ".gz": "gzip",
+    ".bz2": "bzip2",
+    ".xz": "xz",
+    ".zst": "Zstandard",
+    ".zip": "zip",
+}
+TEXT = "\ufeffOne\r\n\nTwo\u2028é 中\n" + "x" * 300_000 + "\nlast"
+
+
+@pytest.mark.parametrize("suffix", ["", *COMPRESSED])
+def test_the_same_lines_from_every_format(tmp_path, suffix):
+    content = TEXT.encode()
+    path = tmp_path / f"a.txt{suffix}"
+    path.write_bytes(COMPRESSED[suffix](content) if suffix else content)
+    expected = ["One\r\n", "\n", "Two\u2028é 中\n", "x" * 300_000 + "\n", "last"]
+    assert list(lines_of(str(path))) == list(enumerate(expected, start=1))
+    assert text_of(str(path)) == TEXT[1:]
+    blocks = [list(file.blocks(block_bytes=6)) for file in files_of(str(path))]
+    assert blocks == [["One", "\nTwo\u2028é 中", "x" * 300_000, "last"]]
+    assert format_of(str(path)) == ".txt" and without_suffix(str(path)) == f"{tmp_path}/a.txt"
+    assert is_compressed(str(path)) == bool(suffix)
+
+
+@pytest.mark.parametrize("suffix", COMPRESSED)
+@pytest.mark.parametrize("kept", [0.5, 0.98, -1])
+def test_a_damaged_archive_is_named(tmp_path, suffix, kept):
+    whole = COMPRESSED[suffix](b"".join(b"%d" % n for n in range(99_999)))
+    content = b"plain text" if kept < 0 else whole[: int(len(whole) * kept)]
+    path = tmp_path / f"a.txt{suffix}"
+    path.write_bytes(content)
+    with pytest.raises(InputError) as error:
+        list(lines_of(str(path), "--input"))
+    start = f"--input: {path} must be a complete {NAMES[suffix]} file: "
+    assert str(error.value).startswith(start)
+    assert str(error.value).endswith(" Download it again.")
+
+
+def test_the_files_of_a_zip_come_by_name_without_hidden_ones(tmp_path):
+    path = tmp_path / "a.zip"
+    path.write_bytes(
+        zipped(
+            **{
+                "b.txt": "B\n",
+                "d/": "",
+                "d/c.txt.bz2": bz2.compress(b"C"),
+                "a.txt": "A",
+                "__MACOSX/._a.txt": b"\0\5\x16\7\0",
+                "d/.DS_Store": b"\0\0\0\1Bud1",
+            }
+        )
+    )
+    found = [(file.name, file.text()) for file in files_of(str(path))]
+    names = [f"{path}/{name}" for name in ("a.txt", "b.txt", "d/c.txt.bz2")]
+    assert found == list(zip(names, ("A", "B\n", "C"), strict=True))
+    assert sorted(os.listdir(tmp_path)) == ["a.zip"]
+    with pytest.raises(InputError, match=r"a\.zip must have the extension of the file .*a\.txt\. "):
+        list(lines_of(str(path)))
+    path = path.rename(tmp_path / "a.txt.zip")
+    with pytest.raises(InputError, match=r"a\.txt\.zip must hold one file\. Received: 3\."):
+        list(lines_of(str(path)))
+
+
+def test_an_encrypted_zip_is_named(tmp_path):
+    content = bytearray(zipped(**{"a.txt": "A", "b.txt": "B"}))
+    content[content.rindex(b"PK\1\2") + 8] |= 1  # the last file's entry in the directory
+    (tmp_path / "a.zip").write_bytes(content)
+    with pytest.raises(InputError, match=r"a\.zip/b\.txt must not be encrypted\."):
+        [file.text() for file in files_of(str(tmp_path / "a.zip"))]
+
+
+def test_an_unknown_method_of_a_zip_is_named(tmp_path):
+    content = bytearray(zipped(**{"a.txt": "A"}))
+    content[content.index(b"PK\1\2") + 10] = content[8] = 9
+    (tmp_path / "a.zip").write_bytes(content)
+    with pytest.raises(InputError, match=r"a\.zip/a\.txt cannot be unpacked: .*not supported"):
+        [file.text() for file in files_of(str(tmp_path / "a.zip"))]
+
+
+def test_a_line_that_is_too_long_is_divided_at_a_blank_or_refused(tmp_path, capsys):
+    path = tmp_path / "a.txt"
+    words, letters = "word " * (MAX_LINE_BYTES // 4), "é" * (MAX_LINE_BYTES // 2 + 9)
+    path.write_text(f"First\n{words}\n-{letters}\n{words[:99]}")
+    (file,) = files_of(str(path), "--corpus")
+    blocks = list(file.blocks())
+    whole = f"First\n{words}\n-{letters}\n{words[:99]}"
+    assert "".join(blocks).replace("\n", "") == whole.replace("\n", ""), "all of it"
+    assert len(blocks[0]) == 6 + MAX_LINE_BYTES // 5 * 5, "ends after the last blank"
+    assert all(len(block.encode()) <= 6 + MAX_LINE_BYTES for block in blocks)
+    assert capsys.readouterr().err == (
+        f"note: {path}:2 has more than 16 MiB, so it is divided at blanks.\n"
+    )
+    with pytest.raises(InputError, match=r"^--corpus: .*a\.txt:2 must have at most 16 MiB, "):
+        list(file.lines())
+    assert file.text() == path.read_text()
+    with pytest.raises(InputError, match=r"a\.txt must have at most 1 MiB, because .* Divide"):
+        file.text(max_bytes=2**20)
+    path.write_text("\n" + "x" * MAX_LINE_BYTES + "\n" + "y" * MAX_LINE_BYTES)
+    assert [number for number, _ in file.lines()] == [1, 2, 3]
+
+
+def test_no_byte_is_lost_where_no_character_ends(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"\x80" * (MAX_LINE_BYTES + 9))
+    (file,) = files_of(str(path), errors="replace")
+    assert "".join(file.blocks()) == "\ufffd" * (MAX_LINE_BYTES + 9)
+
+
+@pytest.mark.parametrize(
+    ("errors", "advice"),
+    [(None, ""), ("strict", ", or pass --errors=replace"), ("replace", None)],
+)
+def test_bytes_that_are_not_utf8(tmp_path, errors, advice):
+    path = tmp_path / "a.txt.gz"
+    path.write_bytes(gzip.compress(b"Good line.\n" * 100 + b"caf\xe9.\n"))
+    (file,) = files_of(str(path), "--corpus", errors)
+    if advice is None:
+        assert "".join(file.blocks()).endswith("caf\ufffd.")
+        return
+    with pytest.raises(InputError) as error:
+        list(file.blocks(block_bytes=64))
+    assert str(error.value) == (
+        f"--corpus: {path}:101 must be UTF-8. Received: byte 0xe9 at offset 1103. Convert the "
+        f"file, for example with iconv -f WINDOWS-1252 -t UTF-8{advice}."
+    )
+
+
+TAR = b"a.txt".ljust(257, b"\0") + b"ustar\x0000"
+BINARY = {
+    "gzip": (gzip.compress(b"Text."), "gzip data. Unpack the file, or let its name end in .gz."),
+    "bzip2": (bz2.compress(b"Text."), "bzip2 data. Unpack the file, or let its name end in .bz2."),
+    "xz": (lzma.compress(b"Text."), "xz data. Unpack the file, or let its name end in .xz."),
+    "zst": (b"\x28\xb5\x2f\xfd\x20\5", "Zstandard data. Unpack"),
+    "zip": (zipped(a="A"), "a zip archive. Unpack the file, or let its name end in .zip."),
+    "xlsx": (zipped(**{"xl/workbook.xml": "A"}), "an Excel workbook. Save it as CSV UTF-8."),
+    "docx": (zipped(**{"[Content_Types].xml": "A", "word/document.xml": "A"}), "a Word document."),
+    "xls": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an Office document."),
+    "tar": (TAR, "an archive. Unpack it."),
+    "pdf": (b"%PDF-1.7\n%\xe2\xe3\n", "a PDF document. Leave the file out, or convert it"),
+    "png": (b"\x89PNG\r\n\x1a\n\0\0", "an image."),
+    "jpeg": (b"\xff\xd8\xff\xe0\0\x10JFIF", "an image."),
+    "sqlite": (b"SQLite format 3\0\x10", "an SQLite database."),
+    "parquet": (b"PAR1\x15\4\x15", "a table or array in a binary format. Convert it to CSV,"),
+    "utf-16": ("Text.\n".encode("utf-16"), "UTF-16. Convert the file with iconv -f UTF-16 -t"),
+    "utf-32": ("Text.\n".encode("utf-32"), "UTF-32. Convert the file with iconv -f UTF-32 -t"),
+    "utf-16le": ("Text.\n".encode("utf-16-le"), "binary data or UTF-16, with NUL bytes."),
+    ".DS_Store": (b"\0\0\0\1Bud1\0\0\x10\0", "binary data or UTF-16, with NUL bytes."),
+    "random": (b"\x7fELF\2\1\1\0\xb0\xff text", "binary data, with NUL bytes. Leave"),
+}
+
+
+@pytest.mark.parametrize("errors", ["strict", "replace"])
+@pytest.mark.parametrize("case", BINARY)
+def test_binary_content_is_named_and_never_replaced(tmp_path, case, errors):
+    content, message = BINARY[case]
+    for path in (tmp_path / "a.txt", tmp_path / "a.txt.gz"):
+        path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+        (file,) = files_of(str(path), "--corpus", errors)
+        for read in (file.require_text, file.text):
+            with pytest.raises(InputError) as error:
+                read()
+            assert str(error.value).startswith(f"--corpus: {path}")
+            assert f" must be text. Received: {message}" in str(error.value)
+            assert "--errors" not in str(error.value)
+
+
+def test_a_few_nul_bytes_are_text(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"One\0 and\0 two.\n")
+    assert text_of(str(path)) == "One\0 and\0 two.\n"
+
+
+def test_what_is_no_file_is_named_and_never_waited_for(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
+    os.mkdir("folder")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("socket")
+        for path, kind in {
+            "pipe": "a pipe",
+            "folder": "a folder",
+            "socket": "a socket",
+            "/dev/zero": "a device",
+        }.items():
+            with pytest.raises(InputError) as error:
+                text_of(path, "--texts")
+            assert str(error.value) == (
+                f"--texts: {path} must be a file. Received: {kind}. Write its content to a file."
+            )
+    with pytest.raises(InputNotFoundError) as error:
+        text_of("nothing", "--texts")
+    assert str(error.value) == f"--texts: no file 'nothing' (working directory {tmp_path})."
+
+
+def test_stdin(monkeypatch):
+    reader, writer = os.pipe()
+    with os.fdopen(writer, "wb") as stream:
+        stream.write(b"One\nTwo")
+    with os.fdopen(reader, "rb") as stream:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(stream))
+        assert list(lines_of("-")) == [(1, "One\n"), (2, "Two")]
