@@ -96,7 +96,8 @@ def main(options: PredictOptions, chunk_size: int = CHUNK) -> None:
     for flag in ("output", "submission"):
         if (path := getattr(options, flag)) not in (None, "-"):
             outputs.require_file(path, f"--{flag}")
-    options = dataclasses.replace(options, format=options.format or format_of_output(options.output))
+    format = options.format or format_of_output(options.output)
+    options = dataclasses.replace(options, format=format)
     if RunDir(options.run_dir).is_unfinished:
         print(f"{options.run_dir} has not ended: using its best weights so far", file=sys.stderr)
     predictor = load_predictor(options.run_dir)
