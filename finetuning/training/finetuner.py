@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import itertools
 import json
 import os
 import shutil
@@ -22,7 +23,7 @@ from albert_tf.tasks.predictor import predict
 from albert_tf.tasks.task_model import TaskModel
 from albert_tf.tasks.tokens.features import words_per_window
 from albert_tf.text.tokenizer import Tokenizer
-from albert_tf.text.unknown_pieces import unknown_note
+from albert_tf.text.unknown_pieces import UnknownPieces
 from finetuning.datasets.task import Data, Prediction, Reading, Source, Task
 from finetuning.reporting import card, report
 from finetuning.training.config import FinetuneConfig, Plan, TrainingConfig
@@ -102,7 +103,7 @@ class Finetuner:
         is_chief = devices.is_chief(self.strategy)
         if source.train:
             train = source.train()
-            self._print_notes("train", train)
+            self._print_notes("train", train, ())
         else:
             train = self.features("train", self.data.train, config.task)
         if config.task.kind == "token_classifier":
@@ -175,14 +176,13 @@ class Finetuner:
         """Return a part's features, made once; print notes on what the model does not see."""
         if name not in self._features:
             self._features[name] = features_of(examples, self.tokenizer, task, self.cache_dir)
-            self._print_notes(name.removeprefix("dev "), self._features[name])
+            self._print_notes(name.removeprefix("dev "), self._features[name], examples)
         return self._features[name]
 
-    def _print_notes(self, name: str, features: Features) -> None:
-        special, ids = self.tokenizer.special, features.sequences.ids
-        pieces = int(np.count_nonzero((ids != special.cls) & (ids != special.sep)))
-        unknown = int(np.count_nonzero(ids == special.unk))
-        for note in (*features.notes(), unknown_note(unknown, pieces, "the encoder")):
+    def _print_notes(self, name: str, features: Features, examples: Sequence[Any]) -> None:
+        texts = itertools.chain.from_iterable(each.texts for each in examples)
+        unknown = UnknownPieces.of(features.sequences.ids, texts, self.tokenizer)
+        for note in (*features.notes(), unknown.note("the encoder")):
             if note:
                 print(f"{name}: {note}", flush=True)
 
