@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import devices, outputs, settings
-from albert_tf.runtime.errors import ConfigError, writing
+from albert_tf.runtime.errors import ConfigError, InputError, writing
 from albert_tf.runtime.plots import plot_metrics
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.features import Features
@@ -22,7 +22,7 @@ from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import predict
 from albert_tf.tasks.task_model import TaskModel
 from albert_tf.tasks.tokens.features import words_per_window
-from albert_tf.text.tokenizer import Tokenizer
+from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from albert_tf.text.unknown_pieces import UnknownPieces
 from finetuning.datasets.task import Data, Prediction, Reading, Source, Task
 from finetuning.reporting import card, report
@@ -98,6 +98,7 @@ class Finetuner:
             "init_weights": source.fingerprint,
         }
         run.check(run_config, defaults)
+        self._require_same_vocabulary(run)
         if _is_complete(run):
             return
         is_chief = devices.is_chief(self.strategy)
@@ -129,6 +130,15 @@ class Finetuner:
                 best_step = fine_tune(model, config, plan, train, evaluate, metric, run)
             model = self._in_float32(model, config, source)
             self._finish(model, config, run_config, metric, best_step, count, run)
+
+    def _require_same_vocabulary(self, run: RunDir) -> None:
+        if not os.path.isdir(run.tokenizer_path):
+            return
+        if load_tokenizer(run.path).fingerprint != self.tokenizer.fingerprint:
+            raise InputError(
+                f"--run_dir={run.path} was begun with another vocabulary, as before an update of "
+                "an included model. Name another folder."
+            )
 
     def _deciding_metric(self, config: FinetuneConfig) -> str:
         """Return the name of the score that chooses the best weights."""

@@ -23,6 +23,7 @@ from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.spans.model import SpanTask
+from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from finetuning import train
 from finetuning.datasets import OWN, TASKS
 from finetuning.datasets.task import Source
@@ -218,6 +219,20 @@ def test_a_finished_run_from_weights_that_have_changed_is_refused(
     del changed["init_weights"]
     outputs.write_json(run.config_path, changed)
     main(options)
+
+
+def test_a_run_with_another_vocabulary_is_refused(
+    tuned: pathlib.Path, fruit: str, start: str, tmp_path: pathlib.Path
+):
+    """As after an update of an included model's vocabulary, which leaves its weights."""
+    run = RunDir(str(shutil.copytree(tuned / "seed-0", tmp_path / "run")))
+    options = FinetuneOptions("text_classification", run.path, fruit, init=start, set=QUICK)
+    main(options)
+    older = load_tokenizer(start)
+    rules = dataclasses.replace(older.normalization, unify_quotes=True)
+    Tokenizer(older.model, rules).save(run.tokenizer_path)
+    with pytest.raises(InputError, match="run was begun with another vocabulary"):
+        main(options)
 
 
 def files_of(folder: pathlib.Path) -> dict[pathlib.Path, int]:
