@@ -43,6 +43,17 @@ def fold_punctuation(model: bytes) -> bytes:
     return bytes(sentencepiece.SentencePieceProcessor(model_proto=merged).serialized_model_proto())
 
 
+def compiled_rules(model: bytes) -> bytes:
+    """Return the compiled map of a model's normalizer; empty if it has no rules."""
+    rules = sentencepiece.SentencePieceNormalizer(model_proto=model).decompile()
+    if not rules:
+        return b""
+    _silence()
+    spec = sentencepiece.SentencePieceNormalizer(norm_map=rules).serialized_normalizer_spec()
+    size = next(end for end in range(1, len(spec)) if spec[end] < 0x80)  # the end of the length
+    return bytes(spec[size + 1 :])
+
+
 def _folding(
     old: sentencepiece.SentencePieceNormalizer, kept: Container[str]
 ) -> sentencepiece.SentencePieceNormalizer:
