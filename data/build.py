@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from albert_tf.runtime import commands, outputs, settings
 from albert_tf.runtime.errors import InputError
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
-from albert_tf.text.unknown_pieces import unknown_note
+from albert_tf.text.unknown_pieces import UnknownPieces
 from data.building import beam_runner, local_runner
 from data.building.compact_layout import CompactLayout
 from data.building.cutter import Cutter, Tally
@@ -34,7 +34,7 @@ from data.building.shuffle import Layout
 from data.building.static_masking import StaticMasking
 from data.building.workers import DEFAULT_SIZES, Sizes, useful_workers
 from data.corpora.corpus import NumberedCorpus, corpus_bytes, corpus_fingerprint
-from data.records.manifest import MANIFEST, REFERENCE, TOKENIZER, Counts, Manifest
+from data.records.manifest import MANIFEST, REFERENCE, TOKENIZER, Manifest
 from data.records.schema import COMPACT_VERSION
 
 # While the corpus is read, each shard is an open file, and many systems allow 1024.
@@ -84,7 +84,7 @@ def _build(options: BuildOptions, tokenizer: Tokenizer, fingerprint: str, sizes:
             max_predictions=slots(options) if options.layout == REFERENCE else 0,
         )
         manifest.write(folder)
-    _report(options, tally.counts)
+    _report(options, tally)
 
 
 @contextlib.contextmanager
@@ -214,7 +214,8 @@ def _corpus(options: BuildOptions) -> NumberedCorpus:
     )
 
 
-def _report(options: BuildOptions, counts: Counts) -> None:
+def _report(options: BuildOptions, tally: Tally) -> None:
+    counts = tally.counts
     print(
         f"{options.output}: {counts.documents:,} documents, {counts.sentences:,} sentences, "
         f"{counts.text_bytes:,} bytes -> {counts.pieces:,} pieces in "
@@ -230,7 +231,8 @@ def _report(options: BuildOptions, counts: Counts) -> None:
             f"note: {counts.replaced_characters:,} characters are U+FFFD, which replaces invalid "
             "UTF-8."
         )
-    if note := unknown_note(counts.unknown_pieces, counts.pieces, "--tokenizer"):
+    unknown = UnknownPieces(counts.unknown_pieces, counts.pieces, tally.unknown_characters)
+    if note := unknown.note("--tokenizer"):
         print(f"note: {note}")
     is_text = options.corpus.startswith("text:")
     if counts.single_sentence_documents > counts.documents / 4:

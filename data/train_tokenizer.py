@@ -1,9 +1,10 @@
 r"""Train a sentencepiece vocabulary on text, with ALBERT's options and special pieces.
 
 The text is normalized first. The normalization options are stored with the model, so that later
-users of the tokenizer apply the same ones. The same text, options and seed produce the same bytes.
-`--max_sentences` bounds the memory. The output folder appears only when it is complete; rerunning a
-complete training does nothing.
+users of the tokenizer apply the same ones. Rules for typographic punctuation (docs/data.md) become
+part of the model unless --nofold_punctuation is passed. The same text, options and seed produce the
+same bytes. `--max_sentences` bounds the memory. The output folder appears only when it is complete;
+rerunning a complete training does nothing.
 
     python -m data.train_tokenizer --corpus=text:'corpus/*.txt' --vocab_size=30000 \
         --output=artifacts/tokenizer
@@ -33,6 +34,7 @@ from albert_tf.text.tokenizer import (
     Tokenizer,
     load_tokenizer,
 )
+from albert_tf.text.typography import folding_normalizer
 from albert_tf.training.progress import Progress
 from data.corpora.corpus import NumberedCorpus, corpus_fingerprint, read_documents
 from data.records import locations
@@ -60,6 +62,9 @@ class TrainTokenizerOptions(commands.CommandOptions):
     lowercase: bool = commands.option("lowercase all text", True)
     strip_accents: bool = commands.option("NFKD without combining marks: é becomes e", True)
     unify_quotes: bool = commands.option("`` and '' become \"", False)
+    fold_punctuation: bool = commands.option(
+        "typographic quotes, dashes and bullets become ' \" - *", True
+    )
     document_boundary: str = commands.option(
         "what separates documents: blank_line, file or regex:RE", "blank_line"
     )
@@ -112,6 +117,8 @@ def train_model(sentences: Iterable[str], options: TrainTokenizerOptions) -> byt
       InputError: the text has too few pieces, or too many characters, for `vocab_size`.
     """
     stream = io.BytesIO()
+    # None means sentencepiece's default, nmt_nfkc.
+    normalizer = folding_normalizer(USER_DEFINED_SYMBOLS) if options.fold_punctuation else None
     try:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(_normalized(sentences, options.normalization)),
@@ -126,6 +133,7 @@ def train_model(sentences: Iterable[str], options: TrainTokenizerOptions) -> byt
             eos_id=-1,
             control_symbols=CONTROL_SYMBOLS,
             user_defined_symbols=USER_DEFINED_SYMBOLS,
+            normalizer=normalizer,
             input_sentence_size=0,  # all, because `_sample` has already sampled
             shuffle_input_sentence=False,
             max_sentence_length=_MAX_SENTENCE_BYTES,

@@ -41,8 +41,10 @@ from albert_tf.runtime.errors import InputError, InputNotFoundError, shortened
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.runtime.text_files import lines_of, require_file
 from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample, TokenExample
+from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import Predictor, load_predictor
+from albert_tf.text.unknown_pieces import UnknownPieces
 from finetuning.datasets import OWN, dataset_of, reading_of, task_name
 from finetuning.datasets.json_files import parse_json
 from finetuning.datasets.selection import read_part
@@ -111,7 +113,7 @@ def main(options: PredictOptions, chunk_size: int = CHUNK) -> None:
         values = ", ".join(f"{k}={shortened(v)}" for k, v in vars(predictor.task).items())
         print(f"{options.run_dir}: {values}")
         return
-    count, totals = 0, collections.Counter[str]()
+    count, totals, unknown = 0, collections.Counter[str](), UnknownPieces()
     replaces = os.path.isfile(options.output)
     with _output(options, predictor.task.kind) as writer:
         while chunk := list(itertools.islice(lines, chunk_size)):
@@ -122,9 +124,18 @@ def main(options: PredictOptions, chunk_size: int = CHUNK) -> None:
             writer.write(answers, [_id(line, options.input) for _, line in chunk])
             count += len(examples)
             totals.update(features.totals())
-    for note in features.length_notes(totals) if count else ():
-        print(note, file=sys.stderr)
+            unknown += _unknown_pieces(features, examples, predictor)
+    for note in (*features.length_notes(totals), unknown.note("the run")) if count else ():
+        if note:
+            print(note, file=sys.stderr)
     _say_written(options, count, replaces)
+
+
+def _unknown_pieces(
+    features: Features, examples: Sequence[Any], predictor: Predictor
+) -> UnknownPieces:
+    texts = itertools.chain.from_iterable(each.texts for each in examples)
+    return UnknownPieces.of(features.sequences.ids, texts, predictor.tokenizer)
 
 
 def _say_written(options: PredictOptions, count: int, replaces: bool) -> None:
@@ -170,8 +181,12 @@ def _predict_part(options: PredictOptions, predictor: Predictor) -> None:
         print(f"{options.run_dir}: {len(examples):,} examples in part {options.part} of {name}")
         return
     answers, features = predictor.answer(examples, options.batch_size)
-    for note in features.notes():
-        print(f"{name} {options.part}: {note}", file=sys.stderr)
+    for note in (
+        *features.notes(),
+        _unknown_pieces(features, examples, predictor).note("the run"),
+    ):
+        if note:
+            print(f"{name} {options.part}: {note}", file=sys.stderr)
     scores = scores_if_known(task, answers, examples)
     if options.submission:
         task.write_submission(options.submission, answers, examples)

@@ -44,7 +44,7 @@ from albert_tf.convert.bundle import (
     with_initialized_parts,
 )
 from albert_tf.convert.huggingface import folder as huggingface
-from albert_tf.convert.overrides import assumptions, with_overrides
+from albert_tf.convert.overrides import assumptions, with_folded_punctuation, with_overrides
 from albert_tf.runtime import outputs, pretrained
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
@@ -80,6 +80,11 @@ class ConvertOptions:
     )
     half_precision: bool = commands.option(
         "write 16-bit weights, half the size, for a model to distribute; only in our format", False
+    )
+    fold_punctuation: bool = commands.option(
+        "add rules to a sentencepiece vocabulary that map unknown typographic quotes, dashes and "
+        "bullets to ' \" - *",
+        False,
     )
     unfinished: bool = commands.option("use the last checkpoint of a run that has not ended", False)
     dry_run: bool = commands.option("read and check everything without writing", False)
@@ -122,6 +127,8 @@ def main(options: ConvertOptions) -> None:
     print(f"read {options.source}: {_describe(bundle)}")
     _check_tokenizer(bundle, options, source_path)
     bundle = _without_unused_pieces(bundle)
+    if options.fold_punctuation:
+        bundle = with_folded_punctuation(bundle)
     bundle = _with_missing_parts(
         with_overrides(bundle, options.set, options.init_groups_from_shared), options
     )

@@ -1,4 +1,4 @@
-"""Changes that --set may make in a conversion: those that leave the model the same."""
+"""Changes that options may make in a conversion: those that leave the model the same."""
 
 import dataclasses
 from typing import Any
@@ -7,7 +7,10 @@ from albert_tf.convert.bundle import Bundle, head_shapes
 from albert_tf.convert.unshare import init_groups_from_shared
 from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import settings
-from albert_tf.runtime.errors import ConfigError
+from albert_tf.runtime.errors import ConfigError, InputError
+from albert_tf.text.sentencepiece_model import SentencePiece
+from albert_tf.text.tokenizer import Tokenizer
+from albert_tf.text.typography import fold_punctuation
 
 # Includes the MLM head's epsilon, because older Hugging Face models were trained with another value
 # than their configuration states.
@@ -56,6 +59,23 @@ def with_overrides(bundle: Bundle, assignments: tuple[str, ...], unshare: bool) 
         weights = init_groups_from_shared(weights, bundle.config, config, bundle.task)
     task = _task(bundle, task_assignments)
     return dataclasses.replace(bundle, config=config, weights=weights, task=task)
+
+
+def with_folded_punctuation(bundle: Bundle) -> Bundle:
+    """Return the bundle with rules for typographic punctuation in its vocabulary.
+
+    Raises:
+      InputError: it has no sentencepiece vocabulary.
+    """
+    tokenizer = bundle.tokenizer
+    if tokenizer is None or not isinstance(tokenizer.vocabulary, SentencePiece):
+        raise InputError(
+            "--fold_punctuation needs a source with a sentencepiece vocabulary. Received: "
+            f"{'a vocab.txt' if tokenizer else 'no vocabulary'}. Leave it out."
+        )
+    model = fold_punctuation(tokenizer.model)
+    folded = Tokenizer(model, tokenizer.normalization, tokenizer.training)
+    return dataclasses.replace(bundle, tokenizer=folded)
 
 
 def _task(bundle: Bundle, assignments: tuple[str, ...]) -> Any:

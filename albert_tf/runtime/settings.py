@@ -176,13 +176,13 @@ def _checked(path: str, hint: Any, value: Any) -> Any:
 
 
 def _kind(hint: Any) -> tuple[bool, type, Any]:
-    """Return (True if None is allowed, scalar type or tuple, type of a tuple's items)."""
+    """Return (True if None is allowed, scalar type, dict or tuple, type of a tuple's items)."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         (inner,) = [arg for arg in typing.get_args(hint) if arg is not type(None)]
         return True, *_kind(inner)[1:]
     if typing.get_origin(hint) is tuple:
         return False, tuple, typing.get_args(hint)[0]
-    return False, hint, None
+    return False, typing.get_origin(hint) or hint, None
 
 
 def _plain(value: Any) -> Any:

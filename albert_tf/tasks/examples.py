@@ -18,6 +18,11 @@ class TextExample:
     second: str | None = None
     label: float | tuple[int, ...] | None = None
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The text, or both."""
+        return (self.first,) if self.second is None else (self.first, self.second)
+
 
 @dataclasses.dataclass(frozen=True)
 class SpanExample:
@@ -38,6 +43,11 @@ class SpanExample:
     answers: tuple[tuple[int, str], ...] = ()
     is_impossible: bool = False
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The question and the context."""
+        return self.question, self.context
+
 
 @dataclasses.dataclass(frozen=True)
 class ChoiceExample:
@@ -55,6 +65,11 @@ class ChoiceExample:
     options: tuple[str, ...]
     label: int | None = None
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The question, the context and the options."""
+        return self.question, self.context, *self.options
+
 
 @dataclasses.dataclass(frozen=True)
 class TokenExample:
@@ -70,3 +85,8 @@ class TokenExample:
     text: str
     tokens: tuple[tuple[int, int], ...] | None = None
     entities: tuple[tuple[int, int, str], ...] | None = None
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The text."""
+        return (self.text,)

@@ -104,6 +104,10 @@ class SentencePiece:
             found.extend(self._split_digit_comma(piece) if _ends_in_digit_comma(piece) else [piece])
         return found
 
+    def normalized(self, texts: Sequence[str], rules: Normalization) -> str:
+        """Return the characters that are split into pieces, those of all texts together."""
+        return "".join(self.processor.normalize(normalize(texts, rules)))
+
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ids."""
         text: str = self.processor.decode(list(ids))

@@ -5,12 +5,15 @@ the graph version for the same vocabulary. Sources: Lan et al. 2020, section 4.1
 Google's `preprocess_text` and `encode_pieces`.
 """
 
+import dataclasses
 import functools
 import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -103,6 +106,11 @@ class Tokenizer:
         """Return the pieces of one text as strings; an unknown piece is returned as its text."""
         return self.vocabulary.cut(text, self.normalization)
 
+    def unknown_characters(self, texts: Sequence[str]) -> Counter[str]:
+        """Count the characters of texts, once normalized, that no piece contains."""
+        counts = Counter(self.vocabulary.normalized(texts, self.normalization))
+        return Counter({c: count for c, count in counts.items() if c not in self._known_characters})
+
     def id_to_piece(self, i: int) -> str:
         """Return the piece with id `i`.
 
@@ -117,6 +125,12 @@ class Tokenizer:
         """A hash of the model and the normalization, which together determine the ids."""
         rules = json.dumps(settings.to_dict(self.normalization), sort_keys=True)
         return hashlib.sha256(rules.encode() + b"\0" + self.model).hexdigest()[:32]
+
+    @functools.cached_property
+    def _known_characters(self) -> frozenset[str]:
+        special = dataclasses.astuple(self.special)
+        pieces = (piece for i, piece in enumerate(self.vocabulary.pieces) if i not in special)
+        return frozenset(chain.from_iterable(pieces))
 
     @functools.cached_property
     def is_word_start(self) -> np.ndarray:

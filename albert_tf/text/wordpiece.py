@@ -99,6 +99,10 @@ class WordPiece:
             found += [word] if self.special.unk in ids else [self.pieces[i] for i in ids]
         return found
 
+    def normalized(self, texts: Sequence[str], rules: Normalization) -> str:
+        """Return the characters that are split into pieces, those of all texts together."""
+        return "".join(itertools.chain.from_iterable(split_words(texts, rules)))
+
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ids, with spaces between words, but not between CJK characters."""
         silent = {self.special.pad, self.special.cls, self.special.sep, self.special.mask}

@@ -1,6 +1,7 @@
 """Splitting of documents into keyed pairs of segments, in one process or several."""
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -23,17 +24,22 @@ Batch = list[tuple[int, Document]]  # documents with their numbers in the corpus
 
 @dataclasses.dataclass(frozen=True)
 class Tally:
-    """The documents and bytes read, and counts over the documents in the split."""
+    """The documents and bytes read, and counts over the documents in the split.
+
+    `unknown_characters` are those that no piece of the vocabulary contains.
+    """
 
     documents: int = 0
     text_bytes: int = 0
     counts: Counts = Counts()
+    unknown_characters: dict[str, int] = dataclasses.field(default_factory=dict)
 
     def __add__(self, other: "Tally") -> "Tally":
         return Tally(
             self.documents + other.documents,
             self.text_bytes + other.text_bytes,
             self.counts + other.counts,
+            dict(Counter(self.unknown_characters) + Counter(other.unknown_characters)),
         )
 
 
@@ -69,16 +75,16 @@ class Cutter:
     def cut(self, batch: Batch) -> tuple[Sequences, Tally]:
         """Return the pairs of the documents, and the tally."""
         kept = [(number, document) for number, document in batch if self._is_kept(document)]
-        pairs, counts = self._cut_kept(kept) if kept else (Sequences.read(b""), Counts())
+        pairs, tally = self._cut_kept(kept) if kept else (Sequences.read(b""), Tally())
         text_bytes = sum(_sizes(document.text)[0] for _, document in batch)
-        return pairs, Tally(len(batch), text_bytes, counts)
+        return pairs, dataclasses.replace(tally, documents=len(batch), text_bytes=text_bytes)
 
     def _is_kept(self, document: Document) -> bool:
         if not document.sentences:
             return False
         return self.split == "all" or self.split == split_of(document, self.heldout_fraction)
 
-    def _cut_kept(self, batch: Batch) -> tuple[Sequences, Counts]:
+    def _cut_kept(self, batch: Batch) -> tuple[Sequences, Tally]:
         texts = [sentence for _, document in batch for sentence in document.sentences]
         text_bytes, replaced = _sizes("".join(texts))
         ids, ends = encode_flat(self.tokenizer, texts)
@@ -98,6 +104,8 @@ class Cutter:
         pairs = Pairs(*map(np.concatenate, zip(*passes, strict=True)))
         kept = int(pairs.first_length.sum() + pairs.second_length.sum())
         sizes = np.diff(np.searchsorted(bounds, documents))
+        unknown = np.flatnonzero(ids == self.tokenizer.special.unk)
+        with_unknown = np.unique(np.searchsorted(ends, unknown, side="right")) - 1
         counts = Counts(
             documents=len(batch),
             single_sentence_documents=int(np.count_nonzero(sizes == 1)),
@@ -109,10 +117,11 @@ class Cutter:
             pieces_lost=int(pairs.lost.sum()),
             text_bytes=text_bytes,
             replaced_characters=replaced,
-            unknown_pieces=self.dupe_factor
-            * int(np.count_nonzero(ids == self.tokenizer.special.unk)),
+            unknown_pieces=self.dupe_factor * len(unknown),
         )
-        return _sequences(pairs, ids.astype(ids_dtype(self.tokenizer.vocab_size)), numbers), counts
+        characters = self.tokenizer.unknown_characters([texts[i] for i in with_unknown])
+        sequences = _sequences(pairs, ids.astype(ids_dtype(self.tokenizer.vocab_size)), numbers)
+        return sequences, Tally(counts=counts, unknown_characters=dict(characters))
 
     def _cut_pass(
         self,

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import itertools
 import json
 import os
 import shutil
@@ -13,7 +14,7 @@ import tensorflow as tf
 
 from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import devices, outputs, settings
-from albert_tf.runtime.errors import ConfigError, writing
+from albert_tf.runtime.errors import ConfigError, InputError, writing
 from albert_tf.runtime.plots import plot_metrics
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.features import Features
@@ -21,8 +22,8 @@ from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import predict
 from albert_tf.tasks.task_model import TaskModel
 from albert_tf.tasks.tokens.features import words_per_window
-from albert_tf.text.tokenizer import Tokenizer
-from albert_tf.text.unknown_pieces import unknown_note
+from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
+from albert_tf.text.unknown_pieces import UnknownPieces
 from finetuning.datasets.task import Data, Prediction, Reading, Source, Task
 from finetuning.reporting import card, report
 from finetuning.training.config import FinetuneConfig, Plan, TrainingConfig
@@ -97,12 +98,13 @@ class Finetuner:
             "init_weights": source.fingerprint,
         }
         run.check(run_config, defaults)
+        self._require_same_vocabulary(run)
         if _is_complete(run):
             return
         is_chief = devices.is_chief(self.strategy)
         if source.train:
             train = source.train()
-            self._print_notes("train", train)
+            self._print_notes("train", train, ())
         else:
             train = self.features("train", self.data.train, config.task)
         if config.task.kind == "token_classifier":
@@ -128,6 +130,15 @@ class Finetuner:
                 best_step = fine_tune(model, config, plan, train, evaluate, metric, run)
             model = self._in_float32(model, config, source)
             self._finish(model, config, run_config, metric, best_step, count, run)
+
+    def _require_same_vocabulary(self, run: RunDir) -> None:
+        if not os.path.isdir(run.tokenizer_path):
+            return
+        if load_tokenizer(run.path).fingerprint != self.tokenizer.fingerprint:
+            raise InputError(
+                f"--run_dir={run.path} was begun with another vocabulary, as before an update of "
+                "an included model. Name another folder."
+            )
 
     def _deciding_metric(self, config: FinetuneConfig) -> str:
         """Return the name of the score that chooses the best weights."""
@@ -175,14 +186,13 @@ class Finetuner:
         """Return a part's features, made once; print notes on what the model does not see."""
         if name not in self._features:
             self._features[name] = features_of(examples, self.tokenizer, task, self.cache_dir)
-            self._print_notes(name.removeprefix("dev "), self._features[name])
+            self._print_notes(name.removeprefix("dev "), self._features[name], examples)
         return self._features[name]
 
-    def _print_notes(self, name: str, features: Features) -> None:
-        special, ids = self.tokenizer.special, features.sequences.ids
-        pieces = int(np.count_nonzero((ids != special.cls) & (ids != special.sep)))
-        unknown = int(np.count_nonzero(ids == special.unk))
-        for note in (*features.notes(), unknown_note(unknown, pieces, "the encoder")):
+    def _print_notes(self, name: str, features: Features, examples: Sequence[Any]) -> None:
+        texts = itertools.chain.from_iterable(each.texts for each in examples)
+        unknown = UnknownPieces.of(features.sequences.ids, texts, self.tokenizer)
+        for note in (*features.notes(), unknown.note("the encoder")):
             if note:
                 print(f"{name}: {note}", flush=True)
 

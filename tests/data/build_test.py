@@ -510,7 +510,7 @@ def test_text_of_another_language_is_told(tmp_path, tiny_tokenizer, capsys):
     notes_printed = notes(
         capsys, corpus=f"text:{tmp_path}/zh.txt", output=str(tmp_path / "zh"), **common
     )
-    assert "of the pieces are unknown" in notes_printed
+    assert "of the pieces are unknown to the vocabulary: 4 of 。 (U+3002)" in notes_printed
     counts = Manifest.read(str(tmp_path / "zh")).counts
     assert 0.4 < (share := counts.unknown_pieces / counts.pieces) <= 1
     notes(

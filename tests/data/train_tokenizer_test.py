@@ -70,6 +70,26 @@ def test_normalization_is_trained_on_and_stored(options):
     assert tokenizer.special.unk not in tokenizer.encode("Café ``Été''")
 
 
+@pytest.mark.parametrize("fold", [True, False])
+def test_typographic_punctuation_is_folded_unless_a_flag_forbids_it(options, tmp_path, fold):
+    """The text has ’ and “ itself: without the rules, they get pieces of their own."""
+    source = tmp_path / "typographic.txt"
+    source.write_text(
+        "It’s “well” – they’d say — it’s: the value of a statement.\n\n" * 50, encoding="utf-8"
+    )
+    options = dataclasses.replace(
+        options, corpus=f"text:{source}", vocab_size=34 if fold else 37, fold_punctuation=fold
+    )
+    train_tokenizer(options)
+    tokenizer = load_tokenizer(options.output)
+    assert tokenizer.special.unk not in tokenizer.encode("it’s “well” —")
+    assert (tokenizer.encode("it’s “well” —") == tokenizer.encode('it\'s "well" -')) == fold
+    assert ("’" in tokenizer.vocabulary.pieces) != fold
+    assert tokenizer.pieces("–")[-1] == "–"  # one of ALBERT's pieces
+    with pytest.raises(InputError, match="other options.*fold_punctuation"):
+        train_tokenizer(dataclasses.replace(options, fold_punctuation=not fold))
+
+
 def test_a_complete_output_is_kept_and_another_one_refused(options, capsys):
     train_tokenizer(options)
     before = os.stat(os.path.join(options.output, "spiece.model")).st_mtime_ns

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import pathlib
+import re
 import sys
 from types import SimpleNamespace
 from typing import Any
@@ -122,6 +123,28 @@ def test_an_empty_text_of_a_part_is_answered(start: str, tmp_path: pathlib.Path)
     other = tmp_path / "other.jsonl"
     predict.main(PredictOptions(run, str(tmp_path / "in.txt"), str(other)))
     assert out.read_text() == other.read_text() and out.read_text().count("\n") == 2
+
+
+def test_unknown_characters_are_told(start: str, tmp_path: pathlib.Path, capsys):
+    """Those of all chunks together, and of a part."""
+    section = ClassifierTask(labels=("a", "b"), seq_length=16)
+    run = leave_run(start, tmp_path / "run", "text_classification", section)
+    leave_weights(run, 1)
+    rows = ["红楼", "saw 红", "saw"]
+    (tmp_path / "in.txt").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    (tmp_path / "dev.csv").write_text("text,label\n" + "".join(f"{row},a\n" for row in rows))
+    options = PredictOptions(run, str(tmp_path / "in.txt"), str(tmp_path / "out.jsonl"))
+    predict.main(options, chunk_size=1)
+    note = (
+        r"\d+\.\d% of the pieces are unknown to the vocabulary: 2 of 红 \(U\+7EA2\), 1 of 楼 "
+        r"\(U\+697C\)\. Check that the run is for such text\."
+    )
+    assert re.search(f"^{note}$", capsys.readouterr().err, re.MULTILINE)
+    predict.main(PredictOptions(run, output=options.output, data_dir=str(tmp_path), part="dev"))
+    assert re.search(f"dev: {note}$", capsys.readouterr().err, re.MULTILINE)
+    (tmp_path / "in.txt").write_text("saw\n" * 300 + "红\n", encoding="utf-8")
+    predict.main(options)
+    assert "unknown" not in capsys.readouterr().err
 
 
 def test_texts_in_windows_are_counted(start: str, tmp_path: pathlib.Path, capsys):

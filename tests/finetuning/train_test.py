@@ -23,6 +23,7 @@ from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.spans.model import SpanTask
+from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from finetuning import train
 from finetuning.datasets import OWN, TASKS
 from finetuning.datasets.task import Source
@@ -220,6 +221,20 @@ def test_a_finished_run_from_weights_that_have_changed_is_refused(
     main(options)
 
 
+def test_a_run_with_another_vocabulary_is_refused(
+    tuned: pathlib.Path, fruit: str, start: str, tmp_path: pathlib.Path
+):
+    """As after an update of an included model's vocabulary, which leaves its weights."""
+    run = RunDir(str(shutil.copytree(tuned / "seed-0", tmp_path / "run")))
+    options = FinetuneOptions("text_classification", run.path, fruit, init=start, set=QUICK)
+    main(options)
+    older = load_tokenizer(start)
+    rules = dataclasses.replace(older.normalization, unify_quotes=True)
+    Tokenizer(older.model, rules).save(run.tokenizer_path)
+    with pytest.raises(InputError, match="run was begun with another vocabulary"):
+        main(options)
+
+
 def files_of(folder: pathlib.Path) -> dict[pathlib.Path, int]:
     return {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
 
@@ -268,11 +283,11 @@ def test_a_vocabulary_of_another_language_is_told(start: str, tmp_path: pathlib.
         "text_classification", str(tmp_path / "run"), str(tmp_path), init=start, set=QUICK[:2]
     )
     main(dataclasses.replace(options, dry_run=True))
-    note = (
-        "of the pieces are unknown to the vocabulary. Check that the encoder is for this language."
-    )
     (line,) = (line for line in capsys.readouterr().out.splitlines() if "unknown" in line)
-    assert line.startswith("train: ") and line.endswith(note)
+    assert line.startswith("train: ")
+    note = "of the pieces are unknown to the vocabulary: 1 of 红 (U+7EA2), 1 of 楼"
+    assert note in line
+    assert line.endswith(", and 3 other characters. Check that the encoder is for such text.")
 
 
 def test_the_paper_s_recipe_gives_way_to_the_user(start: str):

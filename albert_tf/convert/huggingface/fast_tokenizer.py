@@ -23,7 +23,7 @@ _ACCENTS = ["NFKD", "StripAccents"]
 _LOWERCASE, _CHARSMAP = ["Lowercase"], ["Precompiled"]
 _SPACES = [(" {2,}", " "), (" {2,}", WORD_MARK)]  # like Strip, part of every sentencepiece model
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 2, 3, 4  # sentencepiece's types of pieces
-_LOWERED = 100  # what transformers subtracts from the scores of pieces such as "▁2010,"
+LOWERED = 100  # what transformers subtracts from the scores of pieces such as "▁2010,"
 _MALFORMED = (AttributeError, KeyError, TypeError, ValueError, struct.error)
 
 
@@ -105,7 +105,7 @@ def _sentencepiece(
     for i, (piece, score) in enumerate(vocabulary):
         kind = _NORMAL if score else _USER_DEFINED  # no trained piece has the score 0
         kind = _UNKNOWN if i == model["unk_id"] else _CONTROL if i in control else kind
-        score += _LOWERED if score <= -_LOWERED else 0
+        score += LOWERED if score <= -LOWERED else 0
         fields = _bytes(1, piece.encode()) + _float(2, score) + _integer(3, kind)
         encoded += _bytes(1, fields)
     # model_type UNIGRAM and unk_id; the name of the map, and the map.

@@ -4,7 +4,7 @@ import dataclasses
 import os
 from typing import Any
 
-from albert_tf.convert.huggingface import fast_tokenizer
+from albert_tf.convert.huggingface import fast_tokenizer, fast_tokenizer_writer
 from albert_tf.runtime import outputs
 from albert_tf.runtime.errors import InputError, reading
 from albert_tf.text.normalization import Normalization
@@ -65,6 +65,9 @@ def write(tokenizer: Tokenizer, folder: str) -> None:
     values = pieces | kind | {"do_lower_case": rules.lowercase, "model_input_names": _INPUTS}
     values[_UNIFY_QUOTES] = rules.unify_quotes
     outputs.write_json(os.path.join(folder, RULES_FILE), values)
+    if is_sentencepiece(tokenizer):
+        path = os.path.join(folder, fast_tokenizer.FILE)
+        outputs.write_json(path, fast_tokenizer_writer.to_json(tokenizer))
 
 
 def is_sentencepiece(tokenizer: Tokenizer) -> bool:

@@ -7,6 +7,10 @@
 # wiki-*.jsonl.gz. OUTPUT gets tokenizer/, records/, heldout/, run/ and at the end albert-mini-en/.
 # On two cores with avx512_bf16, training takes two to three days, or 10 to 18 hours with
 # `--set loop.steps=36000 --set optimizer.decay_steps=7200`. Run it again to resume.
+#
+# The vocabulary gets its rules for typographic punctuation when it is trained. That of albert-mini-en
+# was trained with --nofold_punctuation, and got them later: add the flag to data.train_tokenizer,
+# and --fold_punctuation to albert_tf.convert. Then build heldout/ again, with the new tokenizer.
 set -euo pipefail
 corpus=$(realpath "$1") output=$(realpath -m "$2")
 shift 2

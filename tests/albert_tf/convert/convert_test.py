@@ -27,6 +27,7 @@ from albert_tf.runtime import commands, settings
 from albert_tf.runtime.errors import ConfigError, InputError, InputNotFoundError
 from albert_tf.text.normalization import Normalization
 from albert_tf.text.tokenizer import Tokenizer
+from data.train_tokenizer import TrainTokenizerOptions, train_model
 
 STRICT = MismatchPolicy()
 MODELS = {
@@ -268,6 +269,35 @@ def test_a_model_without_tokenizer_is_converted_with_a_warning(tiny, tmp_path, c
     )
     assert sorted(os.listdir(tmp_path / "new")) == ["checkpoints", "config.json"]
     assert load_pretrainer(str(tmp_path / "new")).config == tiny.replace(hidden_dropout=0.1)
+
+
+@pytest.fixture(scope="module")
+def plain_tokenizer() -> Tokenizer:
+    """A vocabulary without rules for typographic punctuation."""
+    options = TrainTokenizerOptions(corpus="", output="", vocab_size=25, fold_punctuation=False)
+    return Tokenizer(train_model(["don't a-b well"] * 20, options), training={"seed": 7})
+
+
+def test_rules_for_punctuation_are_added(tiny, plain_tokenizer, tmp_path):
+    config = tiny.replace(vocab_size=plain_tokenizer.vocab_size)
+    ours = save(tmp_path / "ours", config, plain_tokenizer)
+    convert(f"--from={ours}", f"--to={tmp_path / 'new'}", "--fold_punctuation")
+    new = native.read(str(tmp_path / "new"), STRICT)
+    assert same(new.weights, random_weights(config))
+    text, plain = "“don’t” — a‑b", '"don\'t" - a-b'
+    assert plain_tokenizer.special.unk in plain_tokenizer.encode(text)
+    assert new.tokenizer.encode(text) == plain_tokenizer.encode(plain)
+    assert new.tokenizer.training == {"seed": 7}
+    assert new.tokenizer.fingerprint != plain_tokenizer.fingerprint
+
+
+@pytest.mark.parametrize("vocabulary", ["[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na", None])
+def test_rules_for_punctuation_need_a_sentencepiece_vocabulary(vocabulary, tiny, tmp_path):
+    tokenizer = Tokenizer(vocabulary.encode()) if vocabulary else None
+    ours = save(tmp_path / "ours", tiny, tokenizer)
+    with pytest.raises(InputError, match="--fold_punctuation needs.*sentencepiece vocabulary"):
+        convert(f"--from={ours}", f"--to={tmp_path / 'new'}", "--fold_punctuation")
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ Golden files, made by tests/golden/make_huggingface.py, in every run; torch itse
 import importlib.util
 import json
 import os
+import random
 import subprocess
 import sys
 
@@ -16,9 +17,12 @@ import tensorflow as tf
 from albert_tf.convert import native
 from albert_tf.convert.bundle import Bundle, MismatchPolicy, weight_shapes
 from albert_tf.convert.huggingface import folder as huggingface
+from albert_tf.convert.huggingface import tokenizer as huggingface_tokenizer
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime.errors import InputError
+from albert_tf.text.normalization import Normalization
+from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from tests.golden import make_huggingface as golden
 
 BASE = {
@@ -172,3 +176,53 @@ def test_transformers_loads_what_we_write(changes, tiny, small_tokenizer, torch_
         file.write_bytes(content)
         with pytest.raises(InputError, match="not a readable file of torch tensors"):
             huggingface.read(str(theirs), MismatchPolicy())
+
+
+TOKENIZE = """
+import json, sys, tokenizers, transformers
+texts = json.load(open(sys.argv[2]))
+theirs = transformers.AutoTokenizer.from_pretrained(sys.argv[1])
+raw = tokenizers.Tokenizer.from_file(sys.argv[1] + "/tokenizer.json")
+pair = theirs("a", "b")
+print(json.dumps({
+    "theirs": [theirs(text)["input_ids"] for text in texts],
+    "raw": [encoding.ids for encoding in raw.encode_batch(texts)],
+    "types": pair["token_type_ids"],
+    "back": theirs.decode(theirs("well-known")["input_ids"], skip_special_tokens=True),
+}))
+"""
+# Of several segmentations of equal score, theirs may choose another one; these texts have none.
+TYPOGRAPHIC = [
+    *"‘’‚‛′‵ʼ“”„‟‐‑‒–—―−⸺⸻•‣⁃◦∙▪",
+    *'abcdw x"-*(). 5',
+    "é",
+    "don’t ",
+    "  ",
+    "ﬁ",
+    "﹘",
+    "½ ",
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("accents", [True, False])
+def test_their_tokenizer_cuts_as_ours(accents, tmp_path):
+    """Also at the vocabulary's user-defined pieces, such as - and ."""
+    if importlib.util.find_spec("transformers") is None:
+        pytest.skip("transformers is absent: install requirements-slow.txt")
+    rules = Normalization(strip_accents=accents)
+    tokenizer = Tokenizer(load_tokenizer("albert-mini-en").model, rules)
+    rng = random.Random(0)
+    texts = ["".join(rng.choices(TYPOGRAPHIC, k=rng.randint(0, 30))) for _ in range(1000)]
+    huggingface_tokenizer.write(tokenizer, str(tmp_path))
+    (tmp_path / "texts.json").write_text(json.dumps(texts))
+    done = subprocess.run(
+        [sys.executable, "-c", TOKENIZE, str(tmp_path), str(tmp_path / "texts.json")],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    report = json.loads(done.stdout.splitlines()[-1])
+    wanted = [[2, *ids, 3] for ids in tokenizer.encode_batch(texts)]
+    assert report["raw"] == report["theirs"] == wanted
+    assert (report["types"], report["back"]) == ([0, 0, 0, 1, 1], "well-known")

@@ -1,0 +1,83 @@
+"""Rules that replace typographic punctuation by ASCII, inside a sentencepiece model.
+
+A sentencepiece model contains its normalizer: a map from sequences of characters to what replaces
+them. Every program that applies the model applies the map.
+"""
+
+from collections.abc import Container
+
+import sentencepiece
+
+# What replaces which characters. Not the guillemets, the ʻokina, the middle dot or the maqaf: they
+# are the ordinary quotes, a letter and parts of words in some languages.
+PUNCTUATION = {
+    "'": "‘’‚‛′‵ʼ",
+    '"': "“”„‟",
+    "-": "‐‑‒–—―−⸺⸻",
+    "*": "•‣⁃◦∙▪",
+}
+_NORMALIZER_SPEC = b"\x1a"  # the tag of ModelProto's field 3
+
+
+def folding_normalizer(kept: Container[str]) -> sentencepiece.SentencePieceNormalizer:
+    """Return the default normalizer, nmt_nfkc, with rules for PUNCTUATION except those in `kept`.
+
+    Pass it to `SentencePieceTrainer.train`.
+    """
+    _silence()
+    return _folding(sentencepiece.SentencePieceNormalizer(rule_name="nmt_nfkc"), kept)
+
+
+def fold_punctuation(model: bytes) -> bytes:
+    """Return a model with rules for PUNCTUATION, except characters that a piece contains.
+
+    Every text without an unknown piece keeps its ids.
+    """
+    _silence()
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+    pieces = processor.id_to_piece(list(range(processor.get_piece_size())))
+    old = sentencepiece.SentencePieceNormalizer(model_proto=model)
+    spec = _folding(old, set("".join(pieces))).serialized_normalizer_spec()
+    # Parsing concatenated messages merges them: of the two maps, the later remains.
+    merged = model + _NORMALIZER_SPEC + _varint(len(spec)) + spec
+    return bytes(sentencepiece.SentencePieceProcessor(model_proto=merged).serialized_model_proto())
+
+
+def compiled_rules(model: bytes) -> bytes:
+    """Return the compiled map of a model's normalizer; empty if it has no rules."""
+    rules = sentencepiece.SentencePieceNormalizer(model_proto=model).decompile()
+    if not rules:
+        return b""
+    _silence()
+    spec = sentencepiece.SentencePieceNormalizer(norm_map=rules).serialized_normalizer_spec()
+    size = next(end for end in range(1, len(spec)) if spec[end] < 0x80)  # the end of the length
+    return bytes(spec[size + 1 :])
+
+
+def _folding(
+    old: sentencepiece.SentencePieceNormalizer, kept: Container[str]
+) -> sentencepiece.SentencePieceNormalizer:
+    plain = {
+        char: ascii_char
+        for ascii_char, chars in PUNCTUATION.items()
+        for char in chars
+        if char not in kept
+    }
+    # The normalizer does not read what it has replaced: its own rules must end in ASCII too.
+    table = str.maketrans(plain)
+    rules = plain | {source: target.translate(table) for source, target in old.decompile()}
+    return sentencepiece.SentencePieceNormalizer(norm_map=list(rules.items()))
+
+
+def _silence() -> None:
+    """Suppress sentencepiece's messages below errors."""
+    sentencepiece.set_min_log_level(2)
+
+
+def _varint(value: int) -> bytes:
+    """Return Protocol Buffers' encoding of a length."""
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*encoded, value])
