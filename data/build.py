@@ -186,7 +186,7 @@ def _is_complete(options: BuildOptions, tokenizer: Tokenizer, fingerprint: str) 
         outputs.require_new(folder)
         return False
     manifest = Manifest.read(folder)
-    found = json.loads(manifest.options) | {
+    found = manifest.build_options | {
         "tokenizer": manifest.tokenizer_fingerprint,
         "corpus content": manifest.corpus_fingerprint,
     }

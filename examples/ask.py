@@ -64,6 +64,7 @@ def main(path: str, texts: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    sys.stdout.reconfigure(errors="backslashreplace")  # a terminal may lack characters
     if len(sys.argv) < 3:
         print(
             "usage: python ask.py OUTPUT/VERSION TEXT... (a fill-mask, classifier, multi-label, "

@@ -85,6 +85,7 @@ def main(path: str, texts: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
+    sys.stdout.reconfigure(errors="backslashreplace")  # a terminal may lack characters
     if len(sys.argv) < 3:
         print("usage: python -m examples.ask_litert OUTPUT/VERSION TEXT...", file=sys.stderr)
         sys.exit(2)

@@ -42,6 +42,7 @@ def main(
 
 
 if __name__ == "__main__":
+    sys.stdout.reconfigure(errors="backslashreplace")  # a terminal may lack characters
     if len(sys.argv) != 5:
         usage = "export/preprocessing/1 export/encoder/1 reviews/train.tsv saved"
         sys.exit(f"usage: python -m examples.finetune_raw_text {usage}")

@@ -20,7 +20,6 @@ keys, its phenomenon and its paradigm, may be left out.
 """
 
 import dataclasses
-import json
 import os
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -31,7 +30,7 @@ from albert_tf.models.pretrainer import load_pretrainer, require_heads
 from albert_tf.runtime import commands, devices, outputs, pretrained, settings
 from albert_tf.runtime.bounds import POSITIVE
 from albert_tf.runtime.cores import num_cores
-from albert_tf.runtime.errors import InputError, InputNotFoundError
+from albert_tf.runtime.errors import InputError, InputNotFoundError, shortened
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.runtime.standard_errors import percent_with_error
 from albert_tf.text.tokenizer import load_tokenizer, tokenizer_of_model
@@ -177,6 +176,7 @@ def config_of(run: RunDir, records: Records, assignments: tuple[str, ...] = ()) 
     """
     require_heads(run.path)
     values, model = run.config(), load_config(run.path)
+    _check_identities(run, values.get("records", []))
     is_run = "records" in values
     names = [field.name for field in dataclasses.fields(PretrainConfig)]  # without the records
     known = {name: values[name] for name in names if name in values}
@@ -198,9 +198,24 @@ def config_of(run: RunDir, records: Records, assignments: tuple[str, ...] = ()) 
     return settings.override(config, assignments)
 
 
+def _check_identities(run: RunDir, identities: Any) -> None:
+    """Check the section `records` of a run's config.json, which its manifests' identities are.
+
+    Raises:
+      InputError: it has another form.
+    """
+    for each in identities if isinstance(identities, list) else [identities]:
+        build = each.get("build") if isinstance(each, dict) else None
+        if not isinstance(build, dict) or "split" not in build or "corpus" not in each:
+            raise InputError(
+                f"{run.config_path!r}: `records` must describe the records as pretraining.train "
+                f"does. Received: {shortened(each)}. Restore the file."
+            )
+
+
 def note_overlap(trained_on: dict[str, Any], records: Records) -> None:
     """Print a note if `trained_on`, from a run's config.json, shares documents with `records`."""
-    own, theirs, name = json.loads(records.manifest.options), trained_on["build"], records.folder
+    own, theirs, name = records.manifest.build_options, trained_on["build"], records.folder
     if trained_on["corpus"] != records.manifest.corpus_fingerprint:
         return
     if "all" in (own["split"], theirs["split"]) or own["split"] == theirs["split"]:

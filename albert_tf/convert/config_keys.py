@@ -5,7 +5,7 @@ from typing import Any
 
 from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import settings
-from albert_tf.runtime.errors import ConfigError
+from albert_tf.runtime.errors import ConfigError, shortened
 
 KEYS = {
     "vocab_size": "vocab_size",
@@ -68,12 +68,13 @@ def to_config(
         if key in fixed and value != fixed[key]:
             raise ConfigError(
                 f"{source!r}: `{key}` must be {fixed[key]!r}; no other value is supported. "
-                f"Received: {value!r}."
+                f"Received: {shortened(value)}."
             )
         if key not in keys and key not in fixed and key not in inert:
             raise ConfigError(
                 f"{source!r}: `{key}` is an unknown key and may change what the model computes. "
-                f"If it does not, pass --ignore={key}. Received: {value!r}."
+                f"If it does not, pass --ignore={key}. Received: "
+                f"{shortened(value)}."
             )
     if missing := [key for key in REQUIRED if key not in values]:
         raise ConfigError(
@@ -81,10 +82,10 @@ def to_config(
         )
     known: dict[str, Any] = {key: values[key] for key in keys if key in values}
     activation = known.get("hidden_act", "gelu_new")
-    if activation not in activations:
+    if str(activation) not in activations:
         raise ConfigError(
             f"{source!r}: `hidden_act` must be one of {', '.join(activations)} (our gelu is the "
-            f"tanh form). Received: {activation!r}."
+            f"tanh form). Received: {shortened(activation)}."
             + (
                 " If the weights were nevertheless trained with the tanh form, as Google's were, "
                 "pass --ignore=hidden_act."

@@ -68,8 +68,7 @@ def _read_exported(path: str) -> tuple[AlbertConfig, Weights]:
 
 def _task(path: str) -> Any:
     """Return the `task` section of a fine-tuned run, or None for any other folder."""
-    kind = RunDir(path).config().get("task", {}).get("kind")
-    return task_of(path) if kind in KINDS else None
+    return task_of(path) if RunDir(path).kind() in KINDS else None
 
 
 def _read_checkpoint(path: str, task: Any) -> Weights:

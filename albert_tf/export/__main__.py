@@ -177,7 +177,7 @@ def main(options: ExportOptions) -> None:
     """Export the model that `options` describe."""
     options = dataclasses.replace(options, run_dir=pretrained.locate(options.run_dir))
     run = RunDir(options.run_dir)
-    kind = _kind(options, run.config().get("task", {}).get("kind"))
+    kind = _kind(options, run.kind())
     _check(options, kind)
     run.require_ended("--run_dir", options.unfinished)
     serving.check_name(options.output)

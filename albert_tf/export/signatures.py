@@ -51,6 +51,6 @@ def save(module: ServedModule, folder: str, tokenizer: Tokenizer, config_path: s
         extras = os.path.join(partial, EXTRAS)
         tokenizer.save(os.path.join(extras, "tokenizer"))
         shutil.copyfile(config_path, os.path.join(extras, "config.json"))
-        max_length = RunDir(os.path.dirname(config_path)).config().get("task", {}).get("seq_length")
+        max_length = RunDir(os.path.dirname(config_path)).section("task").get("seq_length")
         max_length = max_length or AlbertConfig.from_json(config_path).max_positions
         serving.write_warm_up(extras, signatures, tokenizer, max_length)

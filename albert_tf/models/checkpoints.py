@@ -32,9 +32,18 @@ _SHOWN = 3  # names of each kind in an error message
 
 
 def has_heads(path: str) -> bool:
-    """Return True if the checkpoint of a run or converted folder contains the pretraining heads."""
-    with readable(latest_checkpoint(path)) as checkpoint:
-        names = [name for name, _ in tf.train.list_variables(checkpoint)]
+    """Return True if the checkpoint of a run or converted folder contains the pretraining heads.
+
+    Raises:
+      InputError: there is no checkpoint, or it is damaged.
+    """
+    prefix = latest_checkpoint(path)
+    with readable(prefix) as checkpoint:
+        try:
+            names = [name for name, _ in tf.train.list_variables(checkpoint)]
+        except DAMAGE as error:
+            reason = textwrap.shorten(str(error), 200)
+            raise InputError(f"{prefix!r} is not a readable checkpoint: {reason}") from None
     return all(
         any(name.startswith(f"model/{head}/") for name in names)
         for head in ("mlm_head", "pair_head")
@@ -88,9 +97,24 @@ def latest_checkpoint(path: str) -> str:
 
 
 def latest_in(folder: str) -> str | None:
-    """Return what `tf.train.latest_checkpoint` returns, for a folder of any name."""
-    state = tf.train.get_checkpoint_state(folder)
-    path = state.model_checkpoint_path if state else ""
+    """Return what `tf.train.latest_checkpoint` returns, for a folder of any name.
+
+    Raises:
+      InputError: the file that names the checkpoints is damaged.
+    """
+    file = os.path.join(folder, "checkpoint")
+    if not os.path.isfile(file):
+        return None
+    try:
+        state = tf.train.get_checkpoint_state(folder)
+    except ValueError:  # not UTF-8, or without a name
+        state = None
+    if state is None:
+        raise InputError(
+            f"{file!r} must name the newest checkpoint as TensorFlow writes it, but is damaged. "
+            "Copy it again."
+        )
+    path: str = state.model_checkpoint_path
     return path if os.path.isfile(f"{path}.index") else None
 
 

@@ -1,17 +1,17 @@
 """The model's configuration, its presets, its sharing plan and its parameter counts."""
 
 import dataclasses
-import json
 import os
 from collections.abc import Mapping
 from typing import Annotated, Any, NamedTuple
 
 from albert_tf.runtime import outputs, pretrained, settings
-from albert_tf.runtime.bounds import POSITIVE, Bounded, between, one_of
-from albert_tf.runtime.errors import ConfigError, InputNotFoundError, reading
+from albert_tf.runtime.bounds import POSITIVE, Bounded, at_most, between, one_of
+from albert_tf.runtime.errors import ConfigError, InputNotFoundError, shortened
 
 SHARINGS = ("all", "attention", "ffn", "none")
 ACTIVATIONS = ("gelu", "relu")
+MAX_PARAMETERS = 10**10  # seven times BERT-xlarge; more is a mistake in a file
 NORMS, POSITIONS, FFNS = ("post", "pre"), ("learned", "rotary"), ("plain", "gated")
 
 
@@ -37,16 +37,16 @@ class AlbertConfig(Bounded):
       ConfigError: a value is impossible; the message names the key, the rule and the value.
     """
 
-    vocab_size: Annotated[int, POSITIVE] = 30000
-    embedding_size: Annotated[int, POSITIVE] = 128
-    hidden_size: Annotated[int, POSITIVE] = 768
-    num_layers: Annotated[int, POSITIVE] = 12
-    num_heads: Annotated[int, POSITIVE] = 12
-    intermediate_size: Annotated[int, POSITIVE] = 3072
-    max_positions: Annotated[int, POSITIVE] = 512
-    type_vocab_size: Annotated[int, POSITIVE] = 2
+    vocab_size: Annotated[int, POSITIVE, at_most(2**24)] = 30000
+    embedding_size: Annotated[int, POSITIVE, at_most(2**16)] = 128
+    hidden_size: Annotated[int, POSITIVE, at_most(2**16)] = 768
+    num_layers: Annotated[int, POSITIVE, at_most(2**10)] = 12
+    num_heads: Annotated[int, POSITIVE, at_most(2**16)] = 12
+    intermediate_size: Annotated[int, POSITIVE, at_most(2**18)] = 3072
+    max_positions: Annotated[int, POSITIVE, at_most(2**20)] = 512
+    type_vocab_size: Annotated[int, POSITIVE, at_most(2**16)] = 2
     sharing: Annotated[str, one_of(*SHARINGS)] = "all"
-    num_groups: Annotated[int, POSITIVE] = 1
+    num_groups: Annotated[int, POSITIVE, at_most(2**10)] = 1
     activation: Annotated[str, one_of(*ACTIVATIONS)] = "gelu"
     norm: Annotated[str, one_of(*NORMS)] = "post"
     positions: Annotated[str, one_of(*POSITIONS)] = "learned"
@@ -57,7 +57,7 @@ class AlbertConfig(Bounded):
     layer_norm_eps: Annotated[float, POSITIVE] = 1e-12
     mlm_layer_norm_eps: Annotated[float, POSITIVE] = 1e-12
     rematerialize: bool = False
-    rematerialize_chunks: Annotated[int, POSITIVE] = 1
+    rematerialize_chunks: Annotated[int, POSITIVE, at_most(2**16)] = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -78,6 +78,12 @@ class AlbertConfig(Bounded):
             raise ConfigError(
                 "`hidden_size` / `num_heads` must be even if `positions` is rotary. "
                 f"Received: {self.hidden_size} / {self.num_heads}."
+            )
+        if (count := self.param_count()) > MAX_PARAMETERS:
+            raise ConfigError(
+                f"a model must have at most {MAX_PARAMETERS:,} parameters. Received: {count:,}. "
+                "Lower `hidden_size`, `intermediate_size`, `vocab_size` or `embedding_size`, or "
+                "share more layers."
             )
 
     def _must_divide(self, part: str, whole: str) -> None:
@@ -120,7 +126,7 @@ class AlbertConfig(Bounded):
 
         Raises:
           InputNotFoundError: there is no such file.
-          ConfigError: the file is not JSON or is not a configuration of albert_tf.
+          InputError: the file is not JSON or is not a configuration of albert_tf.
         """
         if os.path.isdir(path):
             path = os.path.join(path, "config.json")
@@ -131,14 +137,12 @@ class AlbertConfig(Bounded):
                 "A checkpoint of Google or Hugging Face must be converted first: python -m "
                 "albert_tf.convert --from=google:DIR (or huggingface:DIR) --to=FOLDER."
             )
-        with reading(path), open(path, encoding="utf-8") as file:
-            try:
-                values = json.load(file, parse_constant=outputs.refuse_constant)
-            except ValueError as error:
-                raise ConfigError(f"{path!r} must be JSON: {error}.") from None
-        model = values.get("model", values) if isinstance(values, dict) else values
+        values = outputs.read_json(path)
+        model = values.get("model", values)
         if not isinstance(model, dict):
-            raise ConfigError(f"{path!r} must contain the model's keys. Received: {model!r}.")
+            raise ConfigError(
+                f"{path!r} must contain the model's keys. Received: {shortened(model)}."
+            )
         if "num_hidden_layers" in model:
             raise ConfigError(
                 f"{path!r} is a configuration of Google or Hugging Face: convert the folder first, "

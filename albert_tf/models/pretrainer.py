@@ -91,7 +91,7 @@ def require_heads(path: str) -> None:
             f"{path!r} is an export and has no pretraining heads: pass the run that it was "
             "exported from."
         )
-    kind = RunDir(path).config().get("task", {}).get("kind", "pretraining")
+    kind = RunDir(path).kind() or "pretraining"
     if kind != "pretraining":
         raise InputError(
             f"{path!r} was fine-tuned for {kind} and has no pretraining heads: pass the run that "

@@ -43,6 +43,18 @@ def at_least(least: float, reason: str = "") -> Bound:
     return Bound(f"be at least {least}{reason and f', {reason}'}", lambda value: value >= least)
 
 
+def at_most(most: int) -> Bound:
+    """Return the bound of `most` or less.
+
+    It stands at sizes in files: a much larger one is a mistake, and would take all memory before
+    any other message.
+    """
+    return Bound(f"be at most {most:,}", lambda value: value <= most)
+
+
+MOST_PIECES = at_most(2**20)  # of a sequence
+
+
 def between(interval: str) -> Bound:
     """Return the bound of an interval such as "[0, 1)" or "[0, 2^31)"."""
     low, high = (_number(end) for end in interval[1:-1].split(","))

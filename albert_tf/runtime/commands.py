@@ -13,9 +13,12 @@ status is 0 for success, 2 for a mistake of the user or a failure of the machine
 line), and 130 or 143 if the command was interrupted or terminated, after cleaning up.
 """
 
+import codecs
 import dataclasses
 import errno
 import functools
+import io
+import json
 import logging
 import os
 import signal
@@ -93,6 +96,7 @@ def run(
     """
     spec = sys.modules["__main__"].__spec__  # None where a script is run by its path
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
+    _escape_output()
     name = spec.name.removesuffix(".__main__") if spec else os.path.basename(sys.argv[0])
     signal.signal(signal.SIGTERM, functools.partial(_terminate, os.getpid()))
     try:
@@ -118,6 +122,21 @@ def run(
         )
         sys.exit(USAGE_ERROR)
     sys.exit(status or 0)
+
+
+def _escape_output() -> None:
+    r"""Print characters that the encoding of stdout lacks as JSON escapes them: \u6f22.
+
+    Results in JSON stay valid. Python escapes them by itself in stderr.
+    """
+
+    def escape(error: UnicodeError) -> tuple[str, int]:
+        assert isinstance(error, UnicodeEncodeError)
+        return json.dumps(error.object[error.start : error.end])[1:-1], error.end
+
+    codecs.register_error("json_escape", escape)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # no test's or notebook's own stream
+        sys.stdout.reconfigure(errors="json_escape")
 
 
 def _terminate(owner: int, *_: object) -> None:

@@ -21,7 +21,7 @@ _MACHINE_ERRNOS = _NO_ROOM | {
 }
 
 
-_MOST_ITEMS = 10  # in a message
+_MOST_ITEMS, _MOST_CHARACTERS = 10, 100  # of a value in a message
 
 
 class InputError(ValueError):
@@ -55,10 +55,14 @@ def listed(names: Sequence[str], most: int = _MOST_ITEMS) -> str:
 
 
 def shortened(value: Any) -> str:
-    """Return the representation of a value, with the first ten items of a long list."""
+    """Return the representation of a value, cut off, with the first ten items of a long list."""
     if isinstance(value, list | tuple) and len(value) > _MOST_ITEMS:
-        return f"({listed([repr(item) for item in value])})"
-    return repr(value)
+        return f"({listed([_cut_off(repr(item)) for item in value])})"
+    return _cut_off(repr(value))
+
+
+def _cut_off(text: str) -> str:
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}..."
 
 
 @contextlib.contextmanager

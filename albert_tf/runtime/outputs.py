@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Iterator
 from typing import IO, Any
 
-from albert_tf.runtime.errors import InputError, InputNotFoundError, reading, writing
+from albert_tf.runtime.errors import InputError, InputNotFoundError, reading, shortened, writing
 
 SUFFIX = ".incomplete"
 MARK = ".albert_tf"  # a file in a folder that this project is writing, locked by its process
@@ -230,14 +230,24 @@ def read_json(path: str, allow_nan: bool = False) -> dict[str, Any]:
     """
     if not os.path.isfile(path):
         raise InputNotFoundError(f"no file {path!r} (working directory {os.getcwd()}).")
-    with reading(path), open(path, encoding="utf-8") as file:
-        content = file.read()
+    with reading(path), open(path, "rb") as file:
+        return json_object(file.read(), path, allow_nan)
+
+
+def json_object(content: bytes, path: str, allow_nan: bool = False) -> dict[str, Any]:
+    """Return the JSON object in the content of the file `path`, in an encoding of Unicode.
+
+    Raises:
+      InputError: the content is not a JSON object.
+    """
     try:
         values = json.loads(content, parse_constant=None if allow_nan else refuse_constant)
-    except ValueError as error:
+        if b"\\ud" in content.lower():  # may be half a surrogate pair, which no file can hold
+            json.dumps(values, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:  # also for long integers and deep nesting
         raise InputError(f"{path!r} must be JSON: {error}.") from None
     if not isinstance(values, dict):
-        raise InputError(f"{path!r} must contain a JSON object. Received: {values!r}.")
+        raise InputError(f"{path!r} must contain a JSON object. Received: {shortened(values)}.")
     return values
 
 

@@ -12,7 +12,14 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from albert_tf.runtime import outputs, settings
-from albert_tf.runtime.errors import InputError, InputNotFoundError, reading, writing
+from albert_tf.runtime.errors import (
+    InputError,
+    InputNotFoundError,
+    MachineError,
+    reading,
+    shortened,
+    writing,
+)
 
 if TYPE_CHECKING:  # albert_tf.text imports this package
     from albert_tf.text.tokenizer import Tokenizer
@@ -218,6 +225,33 @@ class RunDir:
             )
         return outputs.read_json(self.config_path)
 
+    def section(self, name: str) -> dict[str, Any]:
+        """Return a section of the configuration, empty if there is none.
+
+        Raises:
+          InputNotFoundError: the folder is not a run.
+          InputError: config.json or the section is not a JSON object.
+        """
+        values = self.config().get(name, {})
+        if not isinstance(values, dict):
+            raise InputError(
+                f"{self.config_path!r}: `{name}` must be a section of keys. "
+                f"Received: {shortened(values)}."
+            )
+        return values
+
+    def kind(self) -> str | None:
+        """Return the kind of the run's task, `pretraining` among them; None if it states none.
+
+        The errors are those of `section`.
+        """
+        kind = self.section("task").get("kind")
+        if not isinstance(kind, str | None):
+            raise InputError(
+                f"{self.config_path!r}: `task.kind` must be a name. Received: {shortened(kind)}."
+            )
+        return kind
+
     def metrics(self) -> list[dict[str, float]]:
         """Return the rows of metrics.jsonl, without an incomplete last line.
 
@@ -226,11 +260,12 @@ class RunDir:
         """
         if not os.path.isfile(self.metrics_path):
             return []
-        with reading(self.metrics_path), open(self.metrics_path, encoding="utf-8") as file:
-            lines = [line for line in file if line.endswith("\n")]
         try:
-            return [json.loads(line) for line in lines]
-        except ValueError as error:
+            with reading(self.metrics_path), open(self.metrics_path, encoding="utf-8") as file:
+                return [json.loads(line) for line in file if line.endswith("\n")]
+        except (InputError, MachineError):
+            raise
+        except (ValueError, RecursionError) as error:
             raise InputError(f"{self.metrics_path!r} must contain JSON lines: {error}.") from None
 
     def truncate_metrics(self, step: int) -> None:

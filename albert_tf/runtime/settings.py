@@ -1,9 +1,11 @@
 """Frozen dataclass trees as configuration: strict reading, typed dotted overrides, plain JSON.
 
-A tree is a frozen dataclass whose fields are scalars, tuples of scalars or other such trees.
+A tree is a frozen dataclass whose fields are scalars, tuples of scalars, plain dicts or other such
+trees.
 Unknown keys, values of the wrong type and invalid values raise errors that give the key.
 """
 
+import contextlib
 import dataclasses
 import difflib
 import types
@@ -11,11 +13,10 @@ import typing
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
-from albert_tf.runtime.errors import ConfigError
+from albert_tf.runtime.errors import ConfigError, shortened
 
 T = TypeVar("T")
 _ABSENT = "<absent>"
-_SHOWN = 100  # characters of a value in a message
 _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
@@ -30,9 +31,12 @@ def from_dict(cls: type[T], values: Mapping[str, Any], where: str = "") -> T:
     Messages prefix the keys with `where`.
 
     Raises:
-      ConfigError: a key is unknown (the message suggests the nearest valid one), or a value has the
-        wrong type.
+      ConfigError: a key is unknown (the message suggests the nearest valid one) or missing, or a
+        value has the wrong type.
     """
+    if not isinstance(values, Mapping):
+        section = where.rstrip(".") or "the configuration"
+        raise ConfigError(f"`{section}` must be a section of keys. Received: {shortened(values)}.")
     hints = typing.get_type_hints(cls)
     known = {f.name: hints[f.name] for f in dataclasses.fields(typing.cast(Any, cls))}
     built: dict[str, Any] = {}
@@ -41,12 +45,18 @@ def from_dict(cls: type[T], values: Mapping[str, Any], where: str = "") -> T:
         if key not in known:
             raise ConfigError(unknown_key(path, [f"{where}{name}" for name in known]))
         if dataclasses.is_dataclass(known[key]):
-            if not isinstance(value, Mapping):
-                raise ConfigError(f"`{path}` must be a section of keys. Received: {value!r}.")
             built[key] = from_dict(typing.cast(type, known[key]), value, f"{path}.")
         else:
             built[key] = _checked(path, known[key], value)
+    if missing := [f"`{where}{name}`" for name in _required(cls) if name not in built]:
+        raise ConfigError(f"{', '.join(missing)} must be stated, but the key is missing.")
     return cls(**built)
+
+
+def _required(cls: Any) -> list[str]:
+    absent = dataclasses.MISSING
+    fields = dataclasses.fields(cls)
+    return [f.name for f in fields if f.default is absent and f.default_factory is absent]
 
 
 def override(tree: T, assignments: Iterable[str]) -> T:
@@ -169,9 +179,12 @@ def _checked(path: str, hint: Any, value: Any) -> Any:
     if kind is tuple and isinstance(value, list | tuple):
         return tuple(_checked(path, item, part) for part in value)
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        with contextlib.suppress(OverflowError):
+            return float(value)
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise ConfigError(f"`{path}` must be of type {kind.__name__}. Received: {value!r}.")
+        raise ConfigError(
+            f"`{path}` must be of type {kind.__name__}. Received: {shortened(value)}."
+        )
     return value
 
 
@@ -196,7 +209,7 @@ def _differing(key: str, left: Any, right: Any) -> list[str]:
     if are_lists and len(left) == len(right):
         left, right = dict(enumerate(left)), dict(enumerate(right))
     if not (isinstance(left, Mapping) and isinstance(right, Mapping)):
-        return [] if left == right else [f"{key}: {_short(left)} != {_short(right)}"]
+        return [] if left == right else [f"{key}: {shortened(left)} != {shortened(right)}"]
     return [
         line
         for name in sorted(left.keys() | right.keys())
@@ -204,8 +217,3 @@ def _differing(key: str, left: Any, right: Any) -> list[str]:
             f"{key}.{name}" if key else name, left.get(name, _ABSENT), right.get(name, _ABSENT)
         )
     ]
-
-
-def _short(value: Any) -> str:
-    text = repr(list(value) if isinstance(value, tuple) else value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

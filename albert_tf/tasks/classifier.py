@@ -10,7 +10,7 @@ import tf_keras
 from scipy.special import softmax
 
 from albert_tf.models.layers import common
-from albert_tf.runtime.bounds import Bounded, at_least, between, one_of
+from albert_tf.runtime.bounds import MOST_PIECES, Bounded, at_least, between, one_of
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.features import LONG_TEXTS, TextFeatures, pack, split_windows
@@ -33,7 +33,7 @@ class TextTask(Bounded):
 
     KEY = "`task.{}`"
 
-    seq_length: Annotated[int, at_least(5, "for a pair with its special pieces")] = 128
+    seq_length: Annotated[int, at_least(5, "for a pair with its special pieces"), MOST_PIECES] = 128
     pair: bool = False
     dropout: Annotated[float, between("[0, 1)")] = 0.1
     long_texts: Annotated[str, one_of(*LONG_TEXTS)] = "cut"

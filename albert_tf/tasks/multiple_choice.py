@@ -13,7 +13,7 @@ from scipy.special import softmax
 from albert_tf.models.encoder import INPUTS, call_symbolically
 from albert_tf.models.layers import common
 from albert_tf.runtime.arrays import ragged_ranges
-from albert_tf.runtime.bounds import Bounded, at_least, between, one_of
+from albert_tf.runtime.bounds import MOST_PIECES, Bounded, at_least, at_most, between, one_of
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.classifier import average_logits
 from albert_tf.tasks.examples import ChoiceExample
@@ -42,9 +42,9 @@ class MultipleChoiceTask(Bounded):
 
     KEY = "`task.{}`"
 
-    seq_length: Annotated[int, at_least(5)] = 512
-    num_choices: Annotated[int, at_least(2)] = 4
-    qa_length: Annotated[int, at_least(1)] = 128
+    seq_length: Annotated[int, at_least(5), MOST_PIECES] = 512
+    num_choices: Annotated[int, at_least(2), at_most(2**10)] = 4
+    qa_length: Annotated[int, at_least(1), MOST_PIECES] = 128
     dropout: Annotated[float, between("[0, 1)")] = 0.1
     long_texts: Annotated[str, one_of(*LONG_TEXTS)] = "cut"
     kind: str = "multiple_choice"

@@ -133,14 +133,14 @@ def task_of(path: str) -> Any:
             f"{path!r} is an export: call its signature, as examples/ask.py does, or pass the run "
             "that it was exported from."
         )
-    values = RunDir(path).config().get("task", {})
-    kind = KINDS.get(values.get("kind"))
+    run = RunDir(path)
+    kind = KINDS.get(run.kind() or "")
     if kind is None:
         raise InputError(
-            f"{path!r} is not a fine-tuned run: its task is {values.get('kind')!r}, not one of "
+            f"{path!r} is not a fine-tuned run: its task is {run.kind()!r}, not one of "
             f"{', '.join(KINDS)}. Fine-tune it first, with finetuning.train --init={path}."
         )
-    return settings.from_dict(kind.task, values, "task.")
+    return settings.from_dict(kind.task, run.section("task"), "task.")
 
 
 def load_task_model(path: str, unroll: bool = True) -> TaskModel:

@@ -31,7 +31,8 @@ def read_model(model: bytes, source: str) -> sentencepiece.SentencePieceProcesso
     """Parse the bytes of a model.
 
     Raises:
-      InputError: the bytes are not a model; the message names `source`.
+      InputError: the bytes are not a model, or one of its pieces is not UTF-8; the message names
+        `source`.
     """
     processor = sentencepiece.SentencePieceProcessor()
     try:
@@ -44,6 +45,14 @@ def read_model(model: bytes, source: str) -> sentencepiece.SentencePieceProcesso
             f"neither. Pass the {MODEL_FILE} or vocab.txt of a checkpoint, or train a model with "
             "`python -m data.train_tokenizer`."
         )
+    try:
+        processor.id_to_piece(list(range(processor.get_piece_size())))
+        processor.decode([processor.unk_id()])
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"the pieces of a sentencepiece model must be UTF-8; {source} is damaged: {error}. "
+            "Copy it again."
+        ) from None
     return processor
 
 

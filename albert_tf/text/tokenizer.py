@@ -20,7 +20,7 @@ import numpy as np
 
 from albert_tf.runtime import outputs, pretrained, settings
 from albert_tf.runtime.arguments import list_of
-from albert_tf.runtime.errors import ConfigError, InputError, InputNotFoundError, reading
+from albert_tf.runtime.errors import InputError, InputNotFoundError, reading
 from albert_tf.text.normalization import Normalization
 from albert_tf.text.sentencepiece_model import MODEL_FILE, WORD_MARK, SentencePiece, SpecialIds
 from albert_tf.text.wordpiece import VOCABULARY_FILE, WordPiece, is_vocabulary
@@ -153,17 +153,20 @@ class Tokenizer:
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write spiece.model or vocab.txt, then albert_tokenizer.json, each atomically."""
-        record = {
-            "format": FORMAT,
-            "fingerprint": self.fingerprint,
-            "vocab_size": self.vocab_size,
-            "normalization": settings.to_dict(self.normalization),
-            "special": settings.to_dict(self.special),
-            "training": self.training,
-        }
+        record = _Record(
+            FORMAT,
+            self.fingerprint,
+            self.vocab_size,
+            self.normalization,
+            self.special,
+            self.training,
+        )
         os.makedirs(folder, exist_ok=True)
         outputs.write_bytes(os.path.join(folder, self.vocabulary.file), self.model)
-        text = json.dumps(record, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+        text = (
+            json.dumps(settings.to_dict(record), indent=2, sort_keys=True, ensure_ascii=False)
+            + "\n"
+        )
         outputs.write_bytes(os.path.join(folder, SETTINGS_FILE), text.encode())
 
     def _check_id(self, i: int) -> None:
@@ -198,9 +201,8 @@ def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
     record = _read_record(os.path.dirname(file))
     if record is None:
         return Tokenizer(model, source=f"{file!r}")
-    rules = settings.from_dict(Normalization, record.get("normalization", {}), "normalization.")
-    tokenizer = Tokenizer(model, rules, record.get("training"), source=f"{file!r}")
-    if record.get("fingerprint") != tokenizer.fingerprint:
+    tokenizer = Tokenizer(model, record.normalization, record.training, source=f"{file!r}")
+    if record.fingerprint != tokenizer.fingerprint:
         raise InputError(
             f"{SETTINGS_FILE} must describe the vocabulary in its folder, but its fingerprint does "
             f"not match. Received: {os.path.dirname(file)!r}. Copy both files from one source."
@@ -252,15 +254,23 @@ def _find_model(path: str) -> str:
     )
 
 
-def _read_record(folder: str) -> dict[str, Any] | None:
+@dataclasses.dataclass(frozen=True)
+class _Record:
+    """The content of SETTINGS_FILE."""
+
+    format: str
+    fingerprint: str
+    vocab_size: int
+    normalization: Normalization
+    special: SpecialIds
+    training: dict[str, Any]
+
+
+def _read_record(folder: str) -> _Record | None:
     """Return our settings in the folder of a vocabulary; None if there are none."""
     paths = [os.path.join(folder, name) for name in (SETTINGS_FILE, OLD_SETTINGS_FILE)]
     for path in filter(os.path.isfile, paths):
-        try:
-            with reading(path), open(path, encoding="utf-8") as stream:
-                record = json.load(stream)
-        except ValueError as error:
-            raise ConfigError(f"{path!r} must be JSON: {error}. Restore or remove it.") from None
-        if isinstance(record, dict) and record.get("format") == FORMAT:
-            return record
+        values = outputs.read_json(path)
+        if values.get("format") == FORMAT:
+            return settings.from_dict(_Record, values, f"{path}: ")
     return None

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from albert_tf.models.checkpoints import DAMAGE, differences_from, readable
+from albert_tf.models.checkpoints import DAMAGE, differences_from, latest_in, readable
 from albert_tf.runtime.errors import InputError, MachineError
 
 _INDEX = re.compile(r"ckpt-(\d+)\.index")
@@ -32,6 +32,7 @@ class Checkpoints:
         self._keep = keep
         for cut_off in glob.glob(os.path.join(glob.escape(target), "ckpt-*_temp")):
             shutil.rmtree(cut_off, ignore_errors=True)
+        latest_in(target)  # the manager's own error would be a traceback
         self._manager = tf.train.CheckpointManager(checkpoint, target, max_to_keep=None)
 
     def save(self, step: int, also_keep: int | None = None) -> None:

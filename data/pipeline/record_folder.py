@@ -2,7 +2,7 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import tensorflow as tf
@@ -17,7 +17,10 @@ from data.pipeline.record_stream import (
     record_stream,
     records_in_order,
 )
-from data.records.manifest import COMPACT, Manifest
+from data.records.manifest import COMPACT, MANIFEST, Manifest
+from data.records.reference_reader import StaticRecords
+
+_BATCH = 1024  # records that are checked together
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +69,7 @@ class Records:
             yield
         except DAMAGE:
             self.check_files()
+            self._check_features()
             raise
 
     def check_files(self) -> None:
@@ -79,6 +83,27 @@ class Records:
                 f"{damage}. Copy it again, or remove {self.folder!r} and build it again. With "
                 "--skip_corrupt, pretraining.train skips unreadable records."
             )
+
+    def _check_features(self) -> None:
+        """Parse every record.
+
+        Raises:
+          InputError: a record does not have the features that the manifest describes.
+        """
+        parse: Callable[[tf.Tensor], object] = self.manifest.schema.parse
+        if self.manifest.layout != COMPACT:
+            parse = StaticRecords.of_build(self.folder, self.manifest).parse
+        for path, _ in self.shards():
+            for batch, raw in enumerate(tf.data.TFRecordDataset(path).batch(_BATCH)):
+                try:
+                    parse(raw)
+                except DAMAGE:
+                    first = batch * _BATCH
+                    raise InputError(
+                        f"{path!r} must hold records with the features that {MANIFEST} describes, "
+                        f"but one from {first} to {first + len(raw) - 1} (from 0) has others. "
+                        f"Remove {self.folder!r} and build it again."
+                    ) from None
 
     def _partners(self, objective: Objective, seed: int) -> Partners | None:
         manifest = self.manifest

@@ -25,6 +25,7 @@ DAMAGE = (
     tf.errors.DataLossError,
     tf.errors.FailedPreconditionError,
     tf.errors.InvalidArgumentError,
+    UnicodeDecodeError,  # in place of a message that contains bytes of the record
 )
 
 

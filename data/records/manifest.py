@@ -1,17 +1,19 @@
 """Record folders: shards, the tokenizer that made them, and a manifest, which is written last."""
 
 import dataclasses
+import functools
 import json
 import os
 import pathlib
 import tempfile
-from typing import Any
+from typing import Annotated, Any
 
-from albert_tf.runtime import settings
-from albert_tf.runtime.errors import InputError, InputNotFoundError, reading
+from albert_tf.runtime import outputs, settings
+from albert_tf.runtime.bounds import NOT_NEGATIVE, POSITIVE, Bounded, at_least, at_most, one_of
+from albert_tf.runtime.errors import ConfigError, InputError, InputNotFoundError, reading
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from data.records import locations
-from data.records.schema import COMPACT_VERSION, RecordSchema, compact_schema
+from data.records.schema import COMPACT_VERSION, FOREIGN_NAMES, RecordSchema, compact_schema
 
 COMPACT, REFERENCE = "compact", "reference"  # layouts
 MANIFEST = "manifest.json"
@@ -40,18 +42,22 @@ class Counts:
 
 
 @dataclasses.dataclass(frozen=True)
-class Manifest:
+class Manifest(Bounded):
     """Description of a record folder; its presence means that the folder is complete.
 
     `shards` are the numbers of records, in the order of the files. `special_ids` are the ids of
     <pad>, <unk>, [CLS], [SEP] and [MASK]. `options` are the options of the command; a rerun
     compares them to identify the build.
+
+    Raises:
+      ConfigError: a value is impossible.
+      InputError: `options` is not JSON.
     """
 
     schema_version: int
-    layout: str
-    seq_length: int
-    vocab_size: int
+    layout: Annotated[str, one_of(COMPACT, REFERENCE)]
+    seq_length: Annotated[int, at_least(4), at_most(2**20)]
+    vocab_size: Annotated[int, POSITIVE, at_most(2**24)]
     special_ids: tuple[int, ...]
     tokenizer_fingerprint: str
     corpus_fingerprint: str
@@ -59,7 +65,27 @@ class Manifest:
     counts: Counts
     options: str  # JSON
     feature_names: str = ""  # google or model_garden; empty in the compact layout
-    max_predictions: int = 0  # slots of a record's masks; 0 in the compact layout
+    max_predictions: Annotated[int, NOT_NEGATIVE] = 0  # slots of a record; 0 in the compact layout
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        names, ids = ([""] if self.layout == COMPACT else [*FOREIGN_NAMES]), self.special_ids
+        rules = {
+            f"have `feature_names` {' or '.join(names) or 'empty'}": self.feature_names in names,
+            "have at most `seq_length` `max_predictions`": self.max_predictions <= self.seq_length,
+            "have five `special_ids` in [0, `vocab_size`)": len(ids) == 5
+            and all(0 <= i < self.vocab_size for i in ids),
+            "have `shards` of 0 to 2^40 records": all(0 <= n <= 2**40 for n in self.shards),
+        }
+        for rule, holds in rules.items():
+            if not holds:
+                raise ConfigError(f"a manifest must {rule}, but does not.")
+        self.build_options  # noqa: B018 (raises an error)
+
+    @functools.cached_property
+    def build_options(self) -> dict[str, Any]:
+        """The options of the command."""
+        return outputs.json_object(self.options.encode(), "`options` of a manifest")
 
     @property
     def schema(self) -> RecordSchema:
@@ -73,7 +99,7 @@ class Manifest:
 
     def identity(self) -> dict[str, Any]:
         """Return what determines the records: the text, the tokenizer and the build's options."""
-        build = json.loads(self.options)
+        build = dict(self.build_options)
         build.pop("corpus", None)  # the path of the text; only its content matters
         return {
             "seq_length": self.seq_length,
@@ -117,7 +143,10 @@ class Manifest:
                 f"no {MANIFEST} in {folder!r} (working directory {os.getcwd()}). "
                 "Pass a folder that `python -m data.build` has completed."
             )
-        manifest = settings.from_dict(cls, _checked_values(path))
+        try:
+            manifest = settings.from_dict(cls, _checked_values(path))
+        except ConfigError as error:
+            raise InputError(f"{path!r}: {error} Build the records again.") from None
         present = set(reader.names(folder))
         for shard in range(len(manifest.shards)):
             if shard_name(shard, len(manifest.shards)) not in present:
@@ -135,10 +164,10 @@ def _checked_values(path: str) -> dict[str, Any]:
     """
     try:
         with reading(path), locations.reader_of(path).open(path, "rb") as file:
-            values = json.loads(file.read())
+            values = outputs.json_object(file.read(), path)
         version = values["schema_version"]
         keys = values.keys() if version == COMPACT_VERSION else _KEYS
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError):
         keys = set()
     if not keys >= _KEYS:
         raise InputError(

@@ -5,12 +5,12 @@ determines their format.
 """
 
 import dataclasses
-import json
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
+from google.protobuf import message
 
 from albert_tf.runtime.errors import InputError, reading
 from data.records.manifest import Manifest
@@ -55,8 +55,7 @@ class StaticRecords:
         shards = tuple((path, size) for path in files if (size := count_records(path)))
         if not shards:
             raise InputError(f"no masked record in {list(files)}. Pass other files.")
-        raw = next(tf.data.TFRecordDataset(shards[0][0]).as_numpy_iterator())
-        found = tf.train.Example.FromString(raw).features.feature
+        found = _first_features(shards[0][0])
         for names, (ids, segments, _) in FOREIGN_NAMES.items():
             required = {
                 ids,
@@ -106,9 +105,21 @@ class StaticRecords:
         }
 
 
+def _first_features(path: str) -> Mapping[str, tf.train.Feature]:
+    """Return the features of the first record of a file."""
+    try:
+        raw = next(tf.data.TFRecordDataset(path).as_numpy_iterator())
+        return tf.train.Example.FromString(raw).features.feature
+    except (tf.errors.DataLossError, message.DecodeError):
+        raise InputError(
+            f"{path!r} must be a TFRecord file of masked records, but its first record is damaged "
+            "or holds something else. Copy it again, or pass other files."
+        ) from None
+
+
 def pair_of(manifest: Manifest) -> str:
     """Return the objective of the labels: sop (`data.build` has no other), nsp or none."""
-    pair: str = json.loads(manifest.options).get("pair", "sop")
+    pair: str = manifest.build_options.get("pair", "sop")
     return pair
 
 

@@ -61,8 +61,8 @@ def task_name(run_dir: str, given: str | None) -> str:
             f"--run_dir={run_dir} is a converted model and does not state its dataset. Pass "
             f"--task, one of {', '.join(TASKS)}."
         )
-    if name not in TASKS:
-        raise InputError(f"--task: {settings.unknown_key(name, TASKS, 'task')}")
+    if str(name) not in TASKS:
+        raise InputError(f"--task: {settings.unknown_key(str(name), TASKS, 'task')}")
     return name
 
 

@@ -164,7 +164,7 @@ class Finetuner:
         }
         if os.path.isfile(run.config_path):  # with what the run has chosen or counted
             keys = (RULES[self.task.kind].key,) if self.held_out else ("words_per_window",)
-            stored = run.config().get("task", {})
+            stored = run.section("task")
             values["task"] |= {key: stored.get(key) for key in keys if key in values["task"]}
         return values
 

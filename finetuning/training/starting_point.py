@@ -107,7 +107,7 @@ class StartingPoint:
 
 
 def _kind_of(path: str) -> Any:
-    return RunDir(path).config().get("task", {}).get("kind")
+    return RunDir(path).kind()
 
 
 def _answers(task: Any) -> tuple:

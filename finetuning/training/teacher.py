@@ -3,7 +3,6 @@
 import dataclasses
 import hashlib
 import itertools
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -122,8 +121,7 @@ def write_outputs(
 
 
 def _manifest(folder: str) -> dict[str, Any]:
-    with open(os.path.join(folder, "manifest.json"), encoding="utf-8") as file:
-        return json.load(file)
+    return outputs.read_json(os.path.join(folder, "manifest.json"))
 
 
 def _records(predictor: Predictor, examples: list[Example], batch_size: int) -> Iterator[bytes]:

@@ -16,6 +16,7 @@ from data.build import BuildOptions, build
 from data.import_records import ImportOptions, import_records
 from data.pipeline.batches import Objective, Records, evaluation_batches, training_batches
 from data.pipeline.masking import MaskingConfig
+from data.records.writer import write_records
 from data.show_records import ShowRecordsOptions, show_records
 from pretraining import evaluate, train
 from pretraining.experiments import experiment
@@ -169,6 +170,23 @@ def test_a_damaged_file_is_named_with_its_record(built, tmp_path, layout, how):
         with pytest.raises(InputError, match=wanted), records.damage_as_input_error():
             for _ in batches.take(size):
                 pass
+
+
+@pytest.mark.parametrize("layout", ["compact", "reference"])
+def test_a_record_with_other_features_is_named(built, tmp_path, layout):
+    records = Records.open(shutil.copytree(built(layout), tmp_path / "copy").as_posix())
+    ((path, size),) = records.shards()
+    raw = [record.numpy() for record in tf.data.TFRecordDataset(path)]
+    write_records(path, [*raw[:3], b"\xff" * 9, *raw[4:]])
+    wanted = rf"records-00000-of-00001.*one from 0 to {size - 1} \(from 0\) has others"
+    with pytest.raises(InputError, match=wanted), records.damage_as_input_error():
+        list(evaluation_batches(records, SOP, MASKING, 4))
+
+
+def test_files_of_other_records_are_not_imported(imported, tmp_path):
+    write_records(str(tmp_path / "a.tfrecord"), [b"\xff" * 9])
+    with pytest.raises(InputError, match="a.tfrecord' must be a TFRecord file of masked records"):
+        imported(files=f"{tmp_path}/*.tfrecord")
 
 
 def test_a_damaged_file_is_not_imported(built, imported, tmp_path):

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from albert_tf.convert import __main__ as convert
 from albert_tf.models.pretrainer import AlbertPretrainer
-from albert_tf.runtime import devices
+from albert_tf.runtime import devices, outputs
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.text.tokenizer import load_tokenizer
@@ -152,6 +152,16 @@ def test_fractions_overlap_where_more_is_held_out_than_was(
     its_build = {"split": trained, "heldout_fraction": its_fraction}
     note_overlap({"corpus": "c", "build": its_build}, cast(Records, records))
     assert ("share some documents with there," in capsys.readouterr().out) == is_noted
+
+
+@pytest.mark.parametrize("records", [None, [None], [{"build": {}, "corpus": "c"}], {"build": 1}])
+def test_a_damaged_section_of_records_is_named(
+    run: RunDir, tiny_records: str, tmp_path: pathlib.Path, records: object
+):
+    damaged = RunDir(shutil.copytree(run.path, tmp_path / "run").as_posix())
+    outputs.write_json(damaged.config_path, damaged.config() | {"records": records})
+    with pytest.raises(InputError, match="config.json': `records` must describe the records"):
+        config_of(damaged, Records.open(tiny_records))
 
 
 def test_what_may_be_set(run: RunDir, tiny_records: str, converted: str):

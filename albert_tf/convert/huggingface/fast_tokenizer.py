@@ -24,7 +24,7 @@ _LOWERCASE, _CHARSMAP = ["Lowercase"], ["Precompiled"]
 _SPACES = [(" {2,}", " "), (" {2,}", WORD_MARK)]  # like Strip, part of every sentencepiece model
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 2, 3, 4  # sentencepiece's types of pieces
 LOWERED = 100  # what transformers subtracts from the scores of pieces such as "▁2010,"
-_MALFORMED = (AttributeError, KeyError, TypeError, ValueError, struct.error)
+_MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, struct.error)
 
 
 class _UnsupportedError(ValueError):

@@ -13,11 +13,12 @@ import numpy as np
 from albert_tf.convert.bundle import HEAD, OPTIONAL, MismatchPolicy, Weights
 from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import settings
-from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.errors import InputError, shortened
 from albert_tf.tasks.kinds import KINDS, length_limits
 
 _Change: TypeAlias = Callable[[np.ndarray], np.ndarray]
 SECTION = "albert_tf_task"
+_MOST_LABELS = 2**20
 _OF_TEXTS = "AlbertForSequenceClassification"
 _OF_TOKENS = "AlbertForTokenClassification"
 ARCHITECTURES = {  # kind -> their class
@@ -136,8 +137,9 @@ def read(
     written = values.get(SECTION)
     if not isinstance(written, Mapping) or written.get("kind") != kind:
         written = {}
-    is_same = tuple(written.get("labels", ())) == labels
-    if not is_same or len(written.get("thresholds", ())) != len(labels):
+    thresholds = written.get("thresholds")
+    is_same = written.get("labels") == list(labels)
+    if not is_same or not isinstance(thresholds, list) or len(thresholds) != len(labels):
         written = {key: value for key, value in written.items() if key != "thresholds"}
     task: Any = settings.from_dict(KINDS[kind].task, {**written, **theirs}, f"{source}: task.")
     task = dataclasses.replace(task, **length_limits(task, config.max_positions))
@@ -203,16 +205,21 @@ def _labels(values: Mapping[str, Any], source: str) -> tuple[str, ...]:
     numbered = values.get("id2label")
     if numbered is None:
         count = values.get("num_labels", values.get("_num_labels", 2))
-        if type(count) is not int:
-            raise InputError(f"{source!r}: `num_labels` must be a number. Received: {count!r}.")
+        if type(count) is not int or not 0 < count <= _MOST_LABELS:
+            raise InputError(
+                f"{source!r}: `num_labels` must be a number from 1 to {_MOST_LABELS:,}. "
+                f"Received: {shortened(count)}."
+            )
         return tuple(f"LABEL_{number}" for number in range(count))
     if not isinstance(numbered, Mapping):
-        raise InputError(f"{source!r}: `id2label` must be an object. Received: {numbered!r}.")
+        raise InputError(
+            f"{source!r}: `id2label` must be an object. Received: {shortened(numbered)}."
+        )
     keys = [str(number) for number in range(len(numbered))]
     if sorted(numbered) != sorted(keys) or len(set(map(str, numbered.values()))) < len(keys):
         raise InputError(
             f"{source!r}: `id2label` must give each number from 0 to {len(keys) - 1} a different "
-            f"label. Received: {numbered!r}. Correct the file."
+            f"label. Received: {shortened(numbered)}. Correct the file."
         )
     return tuple(str(numbered[key]) for key in keys)
 

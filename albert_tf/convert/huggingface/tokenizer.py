@@ -6,7 +6,7 @@ from typing import Any
 
 from albert_tf.convert.huggingface import fast_tokenizer, fast_tokenizer_writer
 from albert_tf.runtime import outputs
-from albert_tf.runtime.errors import InputError, reading
+from albert_tf.runtime.errors import InputError, reading, shortened
 from albert_tf.text.normalization import Normalization
 from albert_tf.text.sentencepiece_model import MODEL_FILE
 from albert_tf.text.tokenizer import Tokenizer
@@ -36,14 +36,24 @@ def read(path: str) -> Tokenizer | None:
     rules: dict[str, Any] = {}
     if os.path.isfile(os.path.join(path, RULES_FILE)):
         rules = outputs.read_json(os.path.join(path, RULES_FILE))
-    if not rules.get("remove_space", True):
+
+    def switch(key: str, default: bool) -> bool:
+        value = default if rules.get(key) is None else rules[key]
+        if not isinstance(value, bool):
+            raise InputError(
+                f"{os.path.join(path, RULES_FILE)!r}: `{key}` must be true or false. Received: "
+                f"{shortened(value)}."
+            )
+        return value
+
+    if not switch("remove_space", True):
         raise InputError(f"{path!r}: a tokenizer with `remove_space` false is not supported.")
-    lowercase = rules.get("do_lower_case", True)
+    lowercase = switch("do_lower_case", True)
     if file == files[0]:
-        strips = not rules.get("keep_accents", False)
+        strips = not switch("keep_accents", False)
     else:  # BERT strips accents if it lowercases, unless its file says otherwise
-        strips = lowercase if rules.get("strip_accents") is None else rules["strip_accents"]
-    unifies = bool(rules.get(_UNIFY_QUOTES, file == files[0]))
+        strips = switch("strip_accents", lowercase)
+    unifies = switch(_UNIFY_QUOTES, file == files[0])
     normalization = Normalization(lowercase, strips, unify_quotes=unifies)
     with reading(file), open(file, "rb") as stream:
         return Tokenizer(stream.read(), normalization, source=f"{file!r}")

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.runtime.bounds import NUMBER, POSITIVE, Bounded, at_least, between
+from albert_tf.runtime.bounds import MOST_PIECES, NUMBER, POSITIVE, Bounded, at_least, between
 from albert_tf.tasks.spans.heads import IndependentHead, JointHead
 from albert_tf.tasks.task_model import TaskModel
 
@@ -30,13 +30,13 @@ class SpanTask(Bounded):
 
     KEY = "`task.{}`"
 
-    seq_length: Annotated[int, at_least(8)] = 384
-    query_length: Annotated[int, POSITIVE] = 64
-    doc_stride: Annotated[int, POSITIVE] = 128
-    max_answer_length: Annotated[int, POSITIVE] = 30
-    n_best: Annotated[int, POSITIVE] = 20
+    seq_length: Annotated[int, at_least(8), MOST_PIECES] = 384
+    query_length: Annotated[int, POSITIVE, MOST_PIECES] = 64
+    doc_stride: Annotated[int, POSITIVE, MOST_PIECES] = 128
+    max_answer_length: Annotated[int, POSITIVE, MOST_PIECES] = 30
+    n_best: Annotated[int, POSITIVE, MOST_PIECES] = 20
     answerable: bool = False
-    beam: Annotated[int, POSITIVE] = 5
+    beam: Annotated[int, POSITIVE, MOST_PIECES] = 5
     null_threshold: Annotated[float, NUMBER] = 0.0
     dropout: Annotated[float, between("[0, 1)")] = 0.1
     kind: str = "span"

@@ -8,7 +8,7 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.layers import common
-from albert_tf.runtime.bounds import POSITIVE, Bounded, at_least, between, one_of
+from albert_tf.runtime.bounds import MOST_PIECES, POSITIVE, Bounded, at_least, between, one_of
 from albert_tf.tasks.task_model import TaskModel, head_dense, require_labels
 
 IGNORED = -1  # the target at positions that are not the first of a word
@@ -33,8 +33,8 @@ class TokenTask(Bounded):
 
     labels: tuple[str, ...]
     scheme: Annotated[str, one_of("bio", "words")] = "bio"
-    seq_length: Annotated[int, at_least(3)] = 128
-    doc_stride: Annotated[int, POSITIVE] = 64
+    seq_length: Annotated[int, at_least(3), MOST_PIECES] = 128
+    doc_stride: Annotated[int, POSITIVE, MOST_PIECES] = 64
     dropout: Annotated[float, between("[0, 1)")] = 0.1
     words_per_window: Annotated[float, POSITIVE] = 1.0
     kind: str = "token_classifier"

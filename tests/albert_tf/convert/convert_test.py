@@ -593,3 +593,12 @@ def test_git_lfs_pointers_are_named(kind, file, tiny, small_tokenizer, tmp_path)
     message = f"^'{source / file}' must be the file itself. Received: a Git LFS pointer"
     with pytest.raises(InputError, match=message):
         main(ConvertOptions(f"{kind}:{source}".lstrip(":"), str(tmp_path / "out")))
+
+
+@pytest.mark.parametrize("key", ["remove_space", "do_lower_case", "keep_accents"])
+def test_rules_of_other_types_are_refused(key, tmp_path, small_tokenizer):
+    small_tokenizer.save(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({key: [1]}))
+    words = rf"tokenizer_config.json': `{key}` must be true or false. Received: \[1\]."
+    with pytest.raises(InputError, match=words):
+        huggingface_tokenizer.read(str(tmp_path))

@@ -11,7 +11,12 @@ import tensorflow as tf
 from albert_tf import load_encoder, load_pretrainer, load_tokenizer
 from albert_tf.convert import __main__ as convert
 from albert_tf.export import __main__ as export
-from albert_tf.models.checkpoints import latest_checkpoint, set_variables, weight_differences
+from albert_tf.models.checkpoints import (
+    has_heads,
+    latest_checkpoint,
+    set_variables,
+    weight_differences,
+)
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime.errors import InputError, InputNotFoundError
@@ -232,3 +237,19 @@ def test_set_variables_refuses_other_shapes(tiny):
     encoder = AlbertEncoder(tiny).create_weights()
     with pytest.raises(InputError, match="here"):
         set_variables(encoder, encoder.variables[1:], "here")
+
+
+@pytest.mark.parametrize("content", [b"\xff", b"model_checkpoint_path: ", b"", b"{}"])
+def test_a_damaged_list_of_checkpoints_is_named(copy, content):
+    with open(os.path.join(copy, "checkpoints", "checkpoint"), "wb") as file:
+        file.write(content)
+    with pytest.raises(InputError, match="checkpoints/checkpoint' must name .* Copy it again"):
+        latest_checkpoint(copy)
+
+
+def test_a_damaged_index_is_named(copy):
+    with open(os.path.join(copy, "checkpoints", "ckpt-1.index"), "wb") as file:
+        file.write(b"x" * 100)
+    for read in (has_heads, load_encoder):
+        with pytest.raises(InputError, match=r"checkpoints/ckpt-1' (is not|does not fit)"):
+            read(copy)

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from albert_tf.models.config import (
+    MAX_PARAMETERS,
     PRESETS,
     SHARINGS,
     AlbertConfig,
@@ -16,7 +17,7 @@ from albert_tf.models.config import (
 )
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.models.pretrainer import AlbertPretrainer
-from albert_tf.runtime.errors import ConfigError, InputNotFoundError
+from albert_tf.runtime.errors import ConfigError, InputError, InputNotFoundError
 
 PUBLISHED = {
     "base": 11_683_584,
@@ -203,8 +204,26 @@ def test_json_alone_and_in_a_run(tmp_path, tiny):
 def test_json_that_is_no_config(tmp_path, text):
     path = tmp_path / "config.json"
     path.write_text(text)
-    with pytest.raises(ConfigError, match=r"config\.json"):
+    with pytest.raises(InputError, match=r"config\.json"):
         AlbertConfig.from_json(str(path))
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"num_layers": 10**9}, "`num_layers` must be at most 1,024. Received: 1000000000."),
+        ({"vocab_size": 2**24 + 1}, "`vocab_size` must be at most 16,777,216. Received: 16777217."),
+        ({"hidden_size": 2**16, "num_heads": 64}, "at most 10,000,000,000 parameters. Received: "),
+    ],
+)
+def test_sizes_that_are_mistakes(values, words):
+    with pytest.raises(ConfigError) as error:
+        AlbertConfig(**values)
+    assert words in str(error.value)
+
+
+def test_the_largest_published_models_are_far_below_the_limit():
+    assert AlbertConfig.from_preset("bert-xlarge").param_count() < MAX_PARAMETERS / 7
 
 
 def test_missing_json_names_path_and_working_folder(tmp_path):

@@ -110,6 +110,9 @@ def program(options):
         open("/no/such/file")
     if options.what == "bug":
         raise KeyError("bug")
+    if options.what == "characters":
+        print('{"é": "漢𝄞"}')
+        raise InputError("漢")
     return int(options.what)
 
 if __name__ == "__main__":
@@ -282,3 +285,25 @@ def test_help_of_a_module_exits_0(package):
     code, out, err = run(package, "-m", "pack.tool", "--help")
     assert (code, err) == (0, "")
     assert "python -m pack.tool [flags]" in out
+
+
+@pytest.mark.parametrize(
+    ("encoding", "printed"),
+    [("utf-8", '{"é": "漢𝄞"}'), ("latin-1", '{"é": "\\u6f22\\ud834\\udd1e"}'),
+     ("ascii", '{"\\u00e9": "\\u6f22\\ud834\\udd1e"}')],
+)  # fmt: skip
+def test_characters_that_the_terminal_lacks(package, encoding, printed):
+    import albert_tf
+
+    root = albert_tf.__path__[0].removesuffix("/albert_tf")
+    env = {"PYTHONPATH": f"{root}:{package}", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    env |= {"LC_ALL": "POSIX"} | ({} if encoding == "ascii" else {"PYTHONIOENCODING": encoding})
+    done = subprocess.run(
+        [sys.executable, "-m", "pack", "--what=characters"],
+        env=env,
+        cwd=package,
+        capture_output=True,
+    )
+    assert (done.returncode, done.stdout.decode(encoding)) == (2, printed + "\n")
+    message = "漢" if encoding == "utf-8" else "\\u6f22"
+    assert done.stderr.decode(encoding) == f"pack: error: {message}\n"

@@ -246,3 +246,26 @@ def test_where_a_file_can_be_written(tmp_path):
     outputs.require_folder(str(tmp_path / "new" / "deep"), "--output")
     with pytest.raises(InputError, match="--output must be a folder. Received: .*, a file"):
         outputs.require_folder(str(tmp_path / "file"), "--output")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b'{"a": "\xe9"}', "must be JSON: .*can't decode byte 0xe9"),
+        (b"[" * 100_000, "must be JSON: .*recursion"),
+        (b'{"a": ' + b"1" * 5000 + b"}", "must be JSON: .*5000 digits"),
+        (b'{"a": "\\uD800"}', "must be JSON: .*surrogates not allowed"),
+        (b"[1, 2]", r"must contain a JSON object. Received: \[1, 2\]\."),
+        (b'"' + b"x" * 5000 + b'"', r"JSON object. Received: 'x{99}\.\.\.\.$"),
+    ],
+)
+def test_what_is_no_json_object_is_refused_in_one_line(tmp_path, content, words):
+    (tmp_path / "a.json").write_bytes(content)
+    with pytest.raises(InputError, match=words):
+        outputs.read_json(str(tmp_path / "a.json"))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_json_in_encodings_of_unicode(tmp_path, encoding):
+    (tmp_path / "a.json").write_bytes('{"a": "é漢𝄞"}'.encode(encoding))
+    assert outputs.read_json(str(tmp_path / "a.json")) == {"a": "é漢𝄞"}

@@ -193,3 +193,24 @@ def test_two_processes_do_not_train_one_run(run):
             pass
     with RunDir(run.path).locked():  # the first one has ended
         pass
+
+
+@pytest.mark.parametrize("values", [{"task": [1]}, {"task": {"kind": ["span"]}}])
+def test_a_task_of_another_type_is_refused(tmp_path, values):
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    with pytest.raises(InputError, match=r"config.json': `task(.kind)?` must be a .*Received: \["):
+        RunDir(str(tmp_path)).kind()
+
+
+def test_the_kind_of_a_run_and_of_a_folder_without_one(run, tmp_path):
+    assert run.kind() == "x"
+    (tmp_path / "config.json").write_text("{}")
+    assert RunDir(str(tmp_path)).kind() is None
+
+
+@pytest.mark.parametrize("line", [b'{"step": \xff}\n', b"[" * 100_000 + b"\n"])
+def test_damaged_metrics_are_named(run, line):
+    with open(run.metrics_path, "wb") as file:
+        file.write(line)
+    with pytest.raises(InputError, match="metrics.jsonl' must contain JSON lines"):
+        run.metrics()

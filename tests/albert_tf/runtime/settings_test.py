@@ -116,6 +116,34 @@ def test_from_dict_errors(values, words):
         assert word in str(error.value)
 
 
+@dataclasses.dataclass(frozen=True)
+class Required:
+    name: str
+    free: dict[str, int]
+    rate: float = 1.0
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([], "`the configuration` must be a section of keys. Received: []."),
+        ({"name": "x"}, "`a.free` must be stated, but the key is missing."),
+        ({"rate": 2}, "`a.name`, `a.free` must be stated, but the key is missing."),
+        ({"name": "x", "free": []}, "`a.free` must be of type dict. Received: []."),
+        ({"rate": 10**400}, f"`a.rate` must be of type float. Received: 1{'0' * 99}...."),
+    ],
+)
+def test_required_and_free_keys(values, message):
+    with pytest.raises(ConfigError) as error:
+        settings.from_dict(Required, values, "a." if values != [] else "")
+    assert str(error.value) == message
+
+
+def test_a_plain_dict_is_kept():
+    tree = Required("x", {"a": 1, "b": {"c": []}})
+    assert settings.from_dict(Required, settings.to_dict(tree)) == tree
+
+
 def test_differing_keys():
     left, right = Outer(), Outer(inner=Inner(layers=3, names=("a",)), on=True)
     assert settings.differing_keys(left, left) == []

@@ -193,6 +193,32 @@ def test_a_foreign_settings_file_is_not_ours_and_a_wrong_one_is_refused(tiny, tm
         load_tokenizer(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"normalization": [1]}, "normalization` must be a section of keys. Received: [1]"),
+        ({"normalization": {"lowercase": "yes"}}, "normalization.lowercase` must be of type bool"),
+        ({"training": 5}, "training` must be of type dict. Received: 5"),
+        ({"fingerprint": None}, "fingerprint` must be of type str. Received: None"),
+        ({"special": {"pad": 0}}, "special.mask` must be stated"),
+        ({"vocab_sizes": 3}, "unknown key"),
+    ],
+)
+def test_settings_of_other_types_are_refused(tiny, tmp_path, changes, words):
+    tiny.save(tmp_path)
+    settings = tmp_path / "albert_tokenizer.json"
+    settings.write_text(json.dumps(json.loads(settings.read_text()) | changes))
+    with pytest.raises(InputError) as error:
+        load_tokenizer(tmp_path)
+    assert words in str(error.value) and str(settings) in str(error.value)
+
+
+def test_a_piece_that_is_not_utf_8_is_refused(tiny):
+    damaged = tiny.model.replace("▁the".encode(), "▁th".encode() + b"\xe9", 1)
+    with pytest.raises(InputError, match="it is damaged: .*can't decode byte 0xe9"):
+        Tokenizer(damaged, source="it")
+
+
 def test_settings_under_their_old_name_are_read(tiny, tmp_path):
     rules = Normalization(lowercase=False)
     cased = Tokenizer(tiny.model, rules, {"seed": 7})

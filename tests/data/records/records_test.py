@@ -83,6 +83,29 @@ def test_an_incomplete_manifest_is_refused(folder):
         Manifest.read(folder)
 
 
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"layout": "dense"}, "`layout` must be one of compact, reference. Received: 'dense'"),
+        ({"seq_length": 10**9}, "`seq_length` must be at most 1,048,576. Received: 1000000000"),
+        ({"seq_length": "512"}, "`seq_length` must be of type int. Received: '512'"),
+        ({"special_ids": [0, 1, 2, 3]}, "must have five `special_ids` in [0, `vocab_size`)"),
+        ({"special_ids": [0, 1, 2, 3, 30_000]}, "must have five `special_ids` in"),
+        ({"shards": [4, -1, 3]}, "must have `shards` of 0 to 2^40 records"),
+        ({"feature_names": "google"}, "must have `feature_names` empty"),
+        ({"layout": "reference"}, "must have `feature_names` google or model_garden"),
+        ({"max_predictions": 513}, "must have at most `seq_length` `max_predictions`"),
+        ({"options": "["}, "`options` of a manifest' must be JSON"),
+        ({"counts": {"documents": None}}, "`counts.documents` must be of type int"),
+    ],
+)
+def test_a_manifest_with_impossible_values_is_refused(folder, changes, words):
+    edit(folder, **changes)
+    with pytest.raises(InputError) as error:
+        Manifest.read(folder)
+    assert words in str(error.value)
+
+
 def test_a_missing_shard_is_named(folder, tmp_path):
     (tmp_path / shard_name(1, 3)).unlink()
     with pytest.raises(InputNotFoundError, match=r"records-00001-of-00003.tfrecord.*is missing"):
