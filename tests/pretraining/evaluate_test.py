@@ -21,6 +21,7 @@ from data.build import BuildOptions, build
 from data.pipeline.batches import Mixture, Records
 from pretraining import train
 from pretraining.evaluate import EvaluateOptions, config_of, main, note_overlap, report
+from pretraining.evaluation.intrinsic import KINDS
 from pretraining.experiments import SMOKE
 from pretraining.loop.config import resolve
 
@@ -80,8 +81,9 @@ def test_passages_of_squad(run: RunDir, passages: str, capsys):
     assert result["count/sop"] == counts.sequences - counts.sequences_without_pair > 0
     assert result["trained_with"] == "sop" and result["masking"]["rate"] == 0.15
     assert f"{result['probe/nsp']:.2%}" in table and "they are not held out" not in table
-    assert [line.split("  ")[0] for line in table.splitlines()[2:7]] == [  # then a note or nothing
+    assert [line.strip().split("  ")[0] for line in table.splitlines()[2:10]] == [
         "masked pieces",
+        *KINDS,
         "SOP, pair head",
         "NSP, pair head",
         "SOP, probe",
@@ -114,6 +116,20 @@ def test_fixed_pairs_of_a_converted_checkpoint(tiny_tokenizer: str, converted: s
     assert result["baseline/pair"] == max(share, 1 - share)
     assert not {"accuracy/nsp", "probe/sop", "probe/nsp", "masking"} & set(result)
     assert [note.split(":")[0] for note in result["notes"]] == ["no NSP pairs", "no probe"]
+
+
+def test_kinds_of_masked_pieces_have_rows():
+    figures = {"trained_with": "none", "loss/mlm": 2.0, "baseline/mlm": 0.04, "notes": []}
+    figures |= {"accuracy/mlm": 0.5, "standard_error/mlm": 0.01, "count/mlm": 1000}
+    figures |= {"hidden/accuracy": 0.4, "hidden/standard_error": 0.02, "hidden/count": 800}
+    figures |= {"hidden/loss": 3.0, "hidden/bits_per_character": 1.25}
+    _, head, every, hidden = report(figures).splitlines()
+    assert every.startswith("masked pieces ") and "50.00% ±  1.00%    4.0%        1,000" in every
+    assert hidden.split() == [
+        *("hidden", "40.00%", "±", "2.00%", "800", "loss", "3.000,"),
+        *("1.250", "bits", "per", "character"),
+    ]
+    assert hidden.index("800") + 3 == every.index("1,000") + 5 == head.index("count") + 5
 
 
 @pytest.mark.parametrize(("nsp", "is_noted"), [(0.4, True), (0.6, False)])

@@ -33,8 +33,8 @@ def test_labels_come_from_the_training_part_sorted(tmp_path, capsys):
     assert data.dev == {"dev": [TextExample("x", None, 0)]}
     assert capsys.readouterr().out == (
         "train: 3 examples: a 1 (33.3%), b 2 (66.7%)\ndev: 1 examples: a 1 (100.0%), b 0 (0.0%)\n"
-        "note: no dev example has the label b. In macro_f1, its F1 counts as 0 if a prediction names "
-        "it, and otherwise not at all.\n"
+        "note: no dev example has the label b. In macro_f1, its F1 counts as 0 if a prediction "
+        "names it, and otherwise not at all.\n"
     )
 
 
