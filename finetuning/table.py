@@ -23,8 +23,7 @@ score that is best for F1 on these same dev examples, and the scores at the thre
 predicts with. ± is the standard error from the number of dev examples, which the last row shows; it
 does not include the seeds. The row above the last has the score of always giving the same answer:
 the most frequent label or option, the mean (whose correlation counts as 0), or no answer. OUTPUT
-receives table.md and results.csv, which has one line per run, task and seed, and one per task for
-that answer.
+receives table.md and results.csv, with a line per run, task and seed, and per task for that answer.
 
 --part=test adds table-test.md and results-test.csv, with the scores on the part test, which chooses
 nothing: SQuAD 2.0's first column takes the best threshold of dev. Nothing is fine-tuned again.
@@ -41,7 +40,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 from albert_tf.models.config import AlbertConfig
@@ -137,12 +136,10 @@ def main(options: TableOptions, run_command: Callable[[list[str]], int] | None =
 
     def on_part(run: str, task: str) -> list[dict[str, Any]]:
         if run == BAG_OF_WORDS:
-            return [_bag_of_words(options, task, parts[task], tuned[run, task])]
+            return [_bag_of_words(options, task, parts[task], tuned[run, task][0])]
+        dataset, data = TASKS[task], parts[task]
         members = _members(_target(options, run, task), options.seeds)
-        return [
-            _seed_of(each) | part_scores.result_of(TASKS[task], parts[task], each)
-            for each in members
-        ]
+        return [_seed_of(each) | part_scores.result_of(dataset, data, each) for each in members]
 
     tuned, failures = _collect(options, pairs, fine_tuned)
     if tuned:
@@ -214,12 +211,11 @@ def _target(options: TableOptions, run: str, task: str) -> str:
 
 
 def _bag_of_words(
-    options: TableOptions, task: str, data: Data, on_dev: Sequence[dict[str, Any]] = ()
+    options: TableOptions, task: str, data: Data, on_dev: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    training = settings.override(FinetuneConfig(AlbertConfig(), data.task), options.set).training
-    share, per_label = training.threshold_share, training.threshold_per_label
-    strength = on_dev[0]["regularization"] if on_dev else None
-    return bag_of_words.result_of(TASKS[task], data, share, per_label, strength)
+    of_run = settings.override(FinetuneConfig(AlbertConfig(), data.task), options.set).training
+    thresholds = of_run.threshold_share, of_run.threshold_per_label
+    return bag_of_words.result_of(TASKS[task], data, *thresholds, on_dev)
 
 
 def _start(options: TableOptions, run: str, task: str) -> str:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ def result_of(
     data: Data,
     threshold_share: float = 0.0,
     threshold_per_label: bool = False,
-    strength: float | None = None,
+    on_dev: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Train on the training examples and return the scores on the first dev set, as result.json.
 
@@ -47,7 +47,7 @@ def result_of(
       data: its examples.
       threshold_share: as in `TrainingConfig`, for several labels. If 0, the threshold is 0.5.
       threshold_per_label: as in `TrainingConfig`.
-      strength: that of an earlier result, which is not chosen again.
+      on_dev: an earlier result, whose strength is taken instead of being chosen again.
     """
     (name, dev), *_ = data.dev.items()
     section = data.task
@@ -69,7 +69,7 @@ def result_of(
     def score(predictions: Predictions, examples: Examples) -> float:
         return task.score(tuned(predictions, predictions, examples), examples)[metric]
 
-    strength = strength or best_strength(prepare, train, score)
+    strength = on_dev["regularization"] if on_dev else best_strength(prepare, train, score)
     every = prepare(train, [*dev, *held_out])(strength)
     predictions = tuned(every[: len(dev)], every[len(dev) :], held_out)
     scores = {"metric": metric, **task.score(predictions, dev)}

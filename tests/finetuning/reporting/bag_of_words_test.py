@@ -66,7 +66,7 @@ def test_cross_validation_chooses_the_regularization(name: str, task: Any, metri
     found = result(name, task, train, dev)
     assert found[metric] > 0.95 and found["regularization"] > 0.1
     data = Data(task, train, {"dev": dev})
-    weak = bag_of_words.result_of(TASKS[name], data, strength=0.1)
+    weak = bag_of_words.result_of(TASKS[name], data, on_dev={"regularization": 0.1})
     assert weak[metric] == weak.get("baseline") if name == "sst-2" else weak[metric] == 0
 
 
@@ -79,7 +79,9 @@ def test_a_strength_for_tokens(tmp_path: pathlib.Path):
     task = TASKS["token_classification"]
     data = task.read(Source(str(tmp_path)))
     assert bag_of_words.result_of(task, data)["regularization"] > 0.1
-    weak, strong = (bag_of_words.result_of(task, data, strength=c) for c in (0.1, 10.0))
+    weak, strong = (
+        bag_of_words.result_of(task, data, on_dev={"regularization": c}) for c in (0.1, 10.0)
+    )
     assert weak["f1"] < 0.9 and strong["f1"] == 1
 
 
