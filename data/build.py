@@ -34,6 +34,7 @@ from data.building.shuffle import Layout
 from data.building.static_masking import StaticMasking
 from data.building.workers import DEFAULT_SIZES, Sizes, useful_workers
 from data.corpora.corpus import NumberedCorpus, corpus_bytes, corpus_fingerprint
+from data.records import sketch
 from data.records.manifest import MANIFEST, REFERENCE, TOKENIZER, Manifest
 from data.records.schema import COMPACT_VERSION
 
@@ -82,6 +83,7 @@ def _build(options: BuildOptions, tokenizer: Tokenizer, fingerprint: str, sizes:
             options=json.dumps(_identity(options)),
             feature_names=options.feature_names if options.layout == REFERENCE else "",
             max_predictions=slots(options) if options.layout == REFERENCE else 0,
+            sketch=sketch.to_text(tally.sketch),
         )
         manifest.write(folder)
     _report(options, tally)

@@ -13,8 +13,8 @@ tasks may be added. If a run is not complete or a fine-tuning fails, the command
 others, reports it in a line at the end and exits with status 2.
 
 Besides runs, --runs takes two baselines: random:RUN fine-tunes the encoder of RUN from random
-initialization, and bag-of-words is logistic or ridge regression on features of the words, with
-training.threshold_share and training.threshold_per_label as --set gives them.
+initialization; bag-of-words is logistic or ridge regression on features of the words, regularized
+by cross-validation, with training.threshold_share and training.threshold_per_label from --set.
 
 The table lists each run's parameters, the dev scores in percent (SQuAD: F1/EM; of several seeds the
 medians, with the range in brackets), their average (Avg), and the pretraining speed relative to
@@ -23,11 +23,10 @@ score that is best for F1 on these same dev examples, and the scores at the thre
 predicts with. ± is the standard error from the number of dev examples, which the last row shows; it
 does not include the seeds. The row above the last has the score of always giving the same answer:
 the most frequent label or option, the mean (whose correlation counts as 0), or no answer. OUTPUT
-receives table.md and results.csv, which has one line per run, task and seed, and one per task for
-that answer.
+receives table.md and results.csv, with a line per run, task and seed, and per task for that answer.
 
---part=test adds a second table, with the scores on the part test, which chose nothing; its answers
-must be known. It is also in table-test.md and results-test.csv. Nothing is fine-tuned again for it.
+--part=test adds table-test.md and results-test.csv, with the scores on the part test, which chooses
+nothing: SQuAD 2.0's first column takes the best threshold of dev. Nothing is fine-tuned again.
 
 Table 9, for which the paper fine-tuned RTE, STS-B and MRPC from its MNLI model:
 
@@ -41,7 +40,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 from albert_tf.models.config import AlbertConfig
@@ -137,18 +136,16 @@ def main(options: TableOptions, run_command: Callable[[list[str]], int] | None =
 
     def on_part(run: str, task: str) -> list[dict[str, Any]]:
         if run == BAG_OF_WORDS:
-            return [_bag_of_words(options, task, parts[task])]
+            return [_bag_of_words(options, task, parts[task], tuned[run, task][0])]
+        dataset, data = TASKS[task], parts[task]
         members = _members(_target(options, run, task), options.seeds)
-        return [
-            _seed_of(each) | part_scores.result_of(TASKS[task], parts[task], each)
-            for each in members
-        ]
+        return [_seed_of(each) | part_scores.result_of(dataset, data, each) for each in members]
 
-    results, failures = _collect(options, pairs, fine_tuned)
-    if results:
-        print(write(options.output, runs, tasks, results, baseline))
-    if results and options.part:
-        results, others = _collect(options, list(results), on_part)
+    tuned, failures = _collect(options, pairs, fine_tuned)
+    if tuned:
+        print(write(options.output, runs, tasks, tuned, baseline))
+    if tuned and options.part:
+        results, others = _collect(options, list(tuned), on_part)
         print(write(options.output, runs, tasks, results, baseline, options.part))
         failures += others
     print("\n".join(failures), file=sys.stderr, end="\n" if failures else "")
@@ -213,11 +210,12 @@ def _target(options: TableOptions, run: str, task: str) -> str:
     return os.path.join(options.output, name_of(run), task)
 
 
-def _bag_of_words(options: TableOptions, task: str, data: Data) -> dict[str, Any]:
-    training = settings.override(FinetuneConfig(AlbertConfig(), data.task), options.set).training
-    return bag_of_words.result_of(
-        TASKS[task], data, training.threshold_share, training.threshold_per_label
-    )
+def _bag_of_words(
+    options: TableOptions, task: str, data: Data, on_dev: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    of_run = settings.override(FinetuneConfig(AlbertConfig(), data.task), options.set).training
+    thresholds = of_run.threshold_share, of_run.threshold_per_label
+    return bag_of_words.result_of(TASKS[task], data, *thresholds, on_dev)
 
 
 def _start(options: TableOptions, run: str, task: str) -> str:

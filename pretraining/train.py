@@ -14,7 +14,8 @@ import itertools
 import json
 import os
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -120,7 +121,7 @@ def main(
             f"Received: {options.heldout}, {config.evaluation.every}."
         )
     run_config = config_of_run(config, records, options)
-    defaults = settings.to_dict(PretrainConfig())
+    defaults = _defaults(run_config)
     run.check(run_config, defaults)
     if not options.dry_run and _is_complete(run):
         return
@@ -223,6 +224,12 @@ def finish(run: RunDir) -> None:
     print(f"{run.path}: " + ", ".join(f"{name} {value:.4g}" for name, value in shown.items()))
 
 
+def _defaults(run_config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values that an older run's config.json may lack."""
+    sketches = {"records_sketches": run_config["records_sketches"]}  # of the same records
+    return settings.to_dict(PretrainConfig()) | sketches
+
+
 def check_heldout(heldout: Records, records: Mixture, config: PretrainConfig) -> None:
     """Check that the model can read the held-out records and that they provide its metric.
 
@@ -244,7 +251,7 @@ def check_heldout(heldout: Records, records: Mixture, config: PretrainConfig) ->
                 f"--heldout={heldout.folder} cannot provide `evaluation.metric={metric}`: {error}"
             ) from None
     for part in records.parts:
-        note_overlap(part.manifest.identity(), heldout)
+        note_overlap(part.manifest.identity(), part.manifest.sketch, heldout)
 
 
 def first_weights(
@@ -299,6 +306,7 @@ def config_of_run(
             part.manifest.identity() | {"weight": weight}
             for part, weight in zip(records.parts, records.weights, strict=True)
         ],
+        "records_sketches": [part.manifest.sketch for part in records.parts],
         "heldout": options.heldout and Manifest.read(options.heldout).identity(),
         "init": options.init and os.path.normpath(options.init),
     }

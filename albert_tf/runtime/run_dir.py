@@ -34,7 +34,7 @@ PACKAGES = (
 )
 
 # The keys of config.json that follow from the content of the data.
-_DATA_KEYS = ("data:", "records.", "heldout.")
+_DATA_KEYS = ("data:", "records", "heldout.")
 _SHOWN = 8  # differing keys in a message
 
 

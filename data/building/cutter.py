@@ -13,9 +13,10 @@ from data.building.pair_labels import paired, swapped
 from data.building.segments import Pairs, reference_pairs, segment_pairs, split_long_sentences
 from data.building.sequences import Sequences, take_ranges
 from data.building.workers import Sizes, map_in_order
-from data.corpora.corpus import Document, split_of
+from data.corpora.corpus import Document, digest_of, split_of
 from data.records.manifest import Counts
 from data.records.schema import ids_dtype
+from data.records.sketch import Sketch, merged, sketch_of
 
 SPECIAL_PIECES = 3  # [CLS] A [SEP] B [SEP]
 
@@ -24,7 +25,7 @@ Batch = list[tuple[int, Document]]  # documents with their numbers in the corpus
 
 @dataclasses.dataclass(frozen=True)
 class Tally:
-    """The documents and bytes read, and counts over the documents in the split.
+    """The documents and bytes read, and counts and a sketch of the documents in the split.
 
     `unknown_characters` are those that no piece of the vocabulary contains.
     """
@@ -33,6 +34,7 @@ class Tally:
     text_bytes: int = 0
     counts: Counts = Counts()
     unknown_characters: dict[str, int] = dataclasses.field(default_factory=dict)
+    sketch: Sketch = ()
 
     def __add__(self, other: "Tally") -> "Tally":
         return Tally(
@@ -40,6 +42,7 @@ class Tally:
             self.text_bytes + other.text_bytes,
             self.counts + other.counts,
             dict(Counter(self.unknown_characters) + Counter(other.unknown_characters)),
+            merged(self.sketch, other.sketch),
         )
 
 
@@ -77,7 +80,10 @@ class Cutter:
         kept = [(number, document) for number, document in batch if self._is_kept(document)]
         pairs, tally = self._cut_kept(kept) if kept else (Sequences.read(b""), Tally())
         text_bytes = sum(_sizes(document.text)[0] for _, document in batch)
-        return pairs, dataclasses.replace(tally, documents=len(batch), text_bytes=text_bytes)
+        sketch = sketch_of(digest_of(document) for _, document in kept)
+        return pairs, dataclasses.replace(
+            tally, documents=len(batch), text_bytes=text_bytes, sketch=sketch
+        )
 
     def _is_kept(self, document: Document) -> bool:
         if not document.sentences:

@@ -236,11 +236,16 @@ _FILES: dict[str, Callable[[str, str | None], list[str]]] = {
 }
 
 
+def digest_of(document: Document) -> bytes:
+    """Return 8 bytes that depend only on the document's sentences."""
+    return hashlib.blake2b("\n".join(document.sentences).encode(), digest_size=8).digest()
+
+
 def split_of(document: Document, heldout_fraction: float) -> str:
     """Return `heldout` for about `heldout_fraction` of all documents, else `train`.
 
     This depends only on the text, so that copies of a document are in the same split, in every
     corpus and build.
     """
-    digest = hashlib.blake2b("\n".join(document.sentences).encode(), digest_size=8).digest()
-    return "heldout" if int.from_bytes(digest) < heldout_fraction * 2**64 else "train"
+    digest = int.from_bytes(digest_of(document))
+    return "heldout" if digest < heldout_fraction * 2**64 else "train"

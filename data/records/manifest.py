@@ -14,6 +14,7 @@ from albert_tf.runtime.errors import ConfigError, InputError, InputNotFoundError
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from data.records import locations
 from data.records.schema import COMPACT_VERSION, FOREIGN_NAMES, RecordSchema, compact_schema
+from data.records.sketch import from_text
 
 COMPACT, REFERENCE = "compact", "reference"  # layouts
 MANIFEST = "manifest.json"
@@ -47,11 +48,12 @@ class Manifest(Bounded):
 
     `shards` are the numbers of records, in the order of the files. `special_ids` are the ids of
     <pad>, <unk>, [CLS], [SEP] and [MASK]. `options` are the options of the command; a rerun
-    compares them to identify the build.
+    compares them to identify the build. `sketch` is that of the documents (`data.records.sketch`),
+    empty if they are unknown.
 
     Raises:
       ConfigError: a value is impossible.
-      InputError: `options` is not JSON.
+      InputError: `options` is not JSON, or `sketch` is none.
     """
 
     schema_version: int
@@ -66,6 +68,7 @@ class Manifest(Bounded):
     options: str  # JSON
     feature_names: str = ""  # google or model_garden; empty in the compact layout
     max_predictions: Annotated[int, NOT_NEGATIVE] = 0  # slots of a record; 0 in the compact layout
+    sketch: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -81,6 +84,7 @@ class Manifest(Bounded):
             if not holds:
                 raise ConfigError(f"a manifest must {rule}, but does not.")
         self.build_options  # noqa: B018 (raises an error)
+        from_text(self.sketch)  # raises an error
 
     @functools.cached_property
     def build_options(self) -> dict[str, Any]:
@@ -182,7 +186,7 @@ def _checked_values(path: str) -> dict[str, Any]:
     return values
 
 
-_KEYS = {field.name for field in dataclasses.fields(Manifest)}
+_KEYS = {field.name for field in dataclasses.fields(Manifest)} - {"sketch"}
 
 
 def tokenizer_of(folder: str) -> Tokenizer:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf.tasks.multi_label import THRESHOLD, indicators
+from albert_tf.tasks.multi_label import THRESHOLD, MultiLabelTask, chosen_labels, indicators
 from finetuning.datasets.metrics import require_known
 
 MIN_TEXTS = 5  # from which a label has a threshold of its own
@@ -37,6 +37,14 @@ def score_label_sets(
 def probabilities_of(predictions: Sequence[Mapping[str, Any]]) -> np.ndarray:
     """Return the predicted probabilities, float64 [N, C]."""
     return np.array([list(each["probabilities"].values()) for each in predictions])
+
+
+def at_thresholds(
+    predictions: Sequence[Mapping[str, Any]], task: MultiLabelTask
+) -> list[dict[str, Any]]:
+    """Return predictions with the `labels` that `task.thresholds` give for their probabilities."""
+    rows = zip(predictions, probabilities_of(predictions), strict=True)
+    return [{**each, "labels": chosen_labels(row, task)} for each, row in rows]
 
 
 def predicted_labels(predictions: Sequence[Mapping[str, Any]], names: Sequence[str]) -> np.ndarray:

@@ -14,6 +14,7 @@ from typing import Any
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.tasks.examples import TextExample, TokenExample
+from finetuning.datasets.near_duplicates import hosts
 from finetuning.datasets.task import Source, Task
 
 _MIN_DOCUMENTS = 5  # that are divided; fewer are too uneven
@@ -138,6 +139,21 @@ def split(
     for example, is_held_out in zip(examples, chosen, strict=True):
         parts[is_held_out].append(example)
     return parts
+
+
+def groups(examples: Sequence[Any]) -> list[int]:
+    """Return the number of each example's group, of which cross-validation must not divide any.
+
+    Groups are documents if there are at least 5, otherwise near-duplicates: see `hosts` in
+    `finetuning.datasets.near_duplicates`.
+    """
+    documents = getattr(examples, "documents", ())
+    if len(set(documents)) >= _MIN_DOCUMENTS:
+        return list(documents)
+    texts = [_text_of(example) for example in examples]
+    names = hosts([[each] if isinstance(each, str) else each for each in texts])
+    number = {name: i for i, name in enumerate(sorted(set(names)))}
+    return [number[name] for name in names]
 
 
 def _held_out(

@@ -55,8 +55,9 @@ class TextClassification:
         found = {example.label for examples in dev.values() for example in examples}
         if absent := [label for i, label in enumerate(task.labels) if i not in found]:
             print(
-                f"note: no dev example has the label {listed(absent)}, so the dev scores do not "
-                "count it." + (" Raise --dev_fraction." if source.reading.dev_fraction else "")
+                f"note: no dev example has the label {listed(absent)}. In macro_f1, its F1 counts "
+                "as 0 if a prediction names it, and otherwise not at all."
+                + (" Raise --dev_fraction." if source.reading.dev_fraction else "")
             )
         return Data(task, train, dev)
 

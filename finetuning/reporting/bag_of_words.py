@@ -1,106 +1,135 @@
 """Baselines without an encoder: features of words, with logistic or ridge regression."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from albert_tf.tasks.examples import TextExample
-from albert_tf.tasks.multi_label import chosen_labels, indicators
-from finetuning.datasets import metrics
-from finetuning.datasets.multi_label_metrics import best_thresholds
+from albert_tf.tasks.multi_label import indicators
+from finetuning.datasets.multi_label_metrics import (
+    at_thresholds,
+    best_thresholds,
+    probabilities_of,
+)
 from finetuning.datasets.selection import split
-from finetuning.datasets.task import Data, Prediction, Task
+from finetuning.datasets.task import Data, Task
 from finetuning.reporting import report, word_features
-
-KINDS = ("classifier", "multi_label", "regressor", "token_classifier")
-REGULARIZATIONS = (0.1, 1.0, 10.0, 100.0, 1000.0)  # C of logistic, alpha of ridge regression
+from finetuning.reporting.regularization import (
+    Examples,
+    Predict,
+    Predictions,
+    best_strength,
+    class_probabilities,
+)
 
 
 def result_of(
-    task: Task, data: Data, threshold_share: float = 0.0, threshold_per_label: bool = False
+    task: Task,
+    data: Data,
+    threshold_share: float = 0.0,
+    threshold_per_label: bool = False,
+    on_dev: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Train on the training examples and return the scores on the first dev set, as result.json.
 
     The words of a text are weighted by TF-IDF with logarithmic counts. A pair of texts has the
-    features of each, their products and absolute differences, and its cosine. Five-fold
-    cross-validation on the training examples chooses the strength of the regularization, by the
-    task's first metric (regression: by R^2). For several labels, there is a logistic regression for
-    each, with scikit-learn's default strength. For token classification, see `word_features`.
+    features of each, their products and absolute differences, and its cosine. For several labels,
+    there is a logistic regression for each. For token classification, see `word_features`.
+    Five-fold cross-validation on the training examples chooses the strength of the regularization
+    by the task's first metric; for several labels with `threshold_share`, at the thresholds that
+    are best for the same predictions. The result has it as `regularization`.
 
     Args:
       task: of a kind in `KINDS`.
       data: its examples.
       threshold_share: as in `TrainingConfig`, for several labels. If 0, the threshold is 0.5.
       threshold_per_label: as in `TrainingConfig`.
+      on_dev: an earlier result, whose strength is taken instead of being chosen again.
     """
     (name, dev), *_ = data.dev.items()
-    if task.kind == "token_classifier":
-        predictions = word_features.predict(data, dev)
-    elif task.kind == "multi_label":
-        predictions = _predict_label_sets(data, dev, threshold_share, threshold_per_label)
-    else:
-        predictions = _predict(data, dev, task.metrics[0])
-    scores = {"metric": task.metrics[0], **task.score(predictions, dev)}
-    scores["train_examples"] = len(data.train)
-    return scores | report.baselines_and_errors(task, data, name, predictions, task.metrics[0])
+    section = data.task
+    train: Examples = data.train
+    held_out: Examples = []
+    if task.kind == "multi_label":
+        section = dataclasses.replace(section, thresholds=())
+        train, held_out = split(train, threshold_share, "threshold")
+    prepare, metric = functools.partial(_PREPARE[task.kind], section), task.metrics[0]
+
+    def tuned(predictions: Predictions, known: Predictions, examples: Examples) -> Predictions:
+        """Return the predictions at the thresholds that are best for those of known examples."""
+        if not held_out:
+            return predictions
+        answers = indicators(examples, len(section.labels))
+        best = best_thresholds(probabilities_of(known), answers, threshold_per_label)
+        return at_thresholds(predictions, dataclasses.replace(section, thresholds=best))
+
+    def score(predictions: Predictions, examples: Examples) -> float:
+        return task.score(tuned(predictions, predictions, examples), examples)[metric]
+
+    strength = on_dev["regularization"] if on_dev else best_strength(prepare, train, score)
+    every = prepare(train, [*dev, *held_out])(strength)
+    predictions = tuned(every[: len(dev)], every[len(dev) :], held_out)
+    scores = {"metric": metric, **task.score(predictions, dev)}
+    scores |= {"train_examples": len(data.train), "regularization": strength}
+    return scores | report.baselines_and_errors(task, data, name, predictions, metric)
 
 
-def _predict(data: Data, dev: Sequence[TextExample], metric: str) -> list[Prediction]:
-    from sklearn.dummy import DummyClassifier, DummyRegressor
-    from sklearn.linear_model import LogisticRegression, Ridge
-    from sklearn.metrics import make_scorer
-    from sklearn.model_selection import GridSearchCV, KFold
+def _labels(section: Any, train: Sequence[TextExample], test: Sequence[TextExample]) -> Predict:
+    known, asked = _features(train, test)
+    labels, names = np.array([example.label for example in train], int), section.labels
 
-    train, test = _features(data.train, dev)
-    labels = np.array([example.label for example in data.train])
-    folds = KFold(max(2, min(5, len(labels))), shuffle=True, random_state=0)
-    is_constant = len(set(labels.tolist())) == 1  # nothing to fit
-    if data.task.kind == "regressor":
-        search = GridSearchCV(Ridge(), {"alpha": REGULARIZATIONS}, cv=folds)
-        model = DummyRegressor() if is_constant else search
-        return [{"score": float(score)} for score in model.fit(train, labels).predict(test)]
-    scorer = make_scorer(metrics.METRICS[metric])
-    logistic, grid = LogisticRegression(max_iter=1000), {"C": REGULARIZATIONS}
-    # A fold without one of two labels cannot be fitted: it is as bad for every C.
-    search = GridSearchCV(logistic, grid, scoring=scorer, cv=folds, error_score=0.0)
-    model = DummyClassifier() if is_constant else search
-    model.fit(train, labels.astype(int))
-    probabilities = np.zeros([len(dev), len(data.task.labels)])
-    probabilities[:, model.classes_] = model.predict_proba(test)
-    names = data.task.labels
-    return [
-        {"label": names[row.argmax()], "probabilities": dict(zip(names, row.tolist(), strict=True))}
-        for row in probabilities
-    ]
+    def predict(strength: float) -> Predictions:
+        rows = class_probabilities(known, labels, asked, strength, len(names))
+        return [
+            {
+                "label": names[row.argmax()],
+                "probabilities": dict(zip(names, row.tolist(), strict=True)),
+            }
+            for row in rows
+        ]
+
+    return predict
 
 
-def _predict_label_sets(
-    data: Data, dev: Sequence[TextExample], share: float, per_label: bool
-) -> list[Prediction]:
-    from sklearn.linear_model import LogisticRegression
+def _label_sets(section: Any, train: Sequence[TextExample], test: Sequence[TextExample]) -> Predict:
+    known, asked = _features(train, test)
+    answers, names = indicators(train, len(section.labels)), section.labels
 
-    names = data.task.labels
-    rest, held_out = split(data.train, share, "threshold")
-    train, test = _features(rest, [*dev, *held_out])
-    answers = indicators(rest, len(names))
-    probabilities = np.tile(answers.mean(axis=0), [test.shape[0], 1])
-    for i in np.flatnonzero(answers.any(axis=0) & ~answers.all(axis=0)):  # others are constant
-        model = LogisticRegression(max_iter=1000).fit(train, answers[:, i])
-        probabilities[:, i] = model.predict_proba(test)[:, 1]
-    thresholds: tuple[float, ...] = ()
-    if held_out:
-        known = indicators(held_out, len(names))
-        thresholds = best_thresholds(probabilities[len(dev) :], known, per_label)
-    task = dataclasses.replace(data.task, thresholds=thresholds)
-    return [
-        {
-            "labels": chosen_labels(row, task),
-            "probabilities": dict(zip(names, row.tolist(), strict=True)),
-        }
-        for row in probabilities[: len(dev)]
-    ]
+    def predict(strength: float) -> Predictions:
+        columns = [
+            class_probabilities(known, answer.astype(int), asked, strength, 2)[:, 1]
+            for answer in answers.T
+        ]
+        rows = np.stack(columns, 1).tolist()
+        probabilities = [{"probabilities": dict(zip(names, row, strict=True))} for row in rows]
+        return at_thresholds(probabilities, section)
+
+    return predict
+
+
+def _numbers(section: Any, train: Sequence[TextExample], test: Sequence[TextExample]) -> Predict:
+    from sklearn.linear_model import Ridge
+
+    known, asked = _features(train, test)
+    labels = [example.label for example in train]
+
+    def predict(strength: float) -> Predictions:
+        scores = Ridge(strength).fit(known, labels).predict(asked)
+        return [{"score": score} for score in scores.tolist()]
+
+    return predict
+
+
+_PREPARE: dict[str, Callable[[Any, Examples, Examples], Predict]] = {
+    "classifier": _labels,
+    "multi_label": _label_sets,
+    "regressor": _numbers,
+    "token_classifier": word_features.prepare,
+}
+KINDS = tuple(_PREPARE)
 
 
 def _features(train: Sequence[TextExample], dev: Sequence[TextExample]) -> tuple[Any, Any]:

@@ -12,7 +12,7 @@ from albert_tf.runtime.standard_errors import MIN_EXAMPLES
 from finetuning.datasets.task import Data, Prediction, Source
 from finetuning.reporting import entity_mistakes, mistakes
 from finetuning.reporting.hub_header import hub_header
-from finetuning.reporting.report import constant_answer
+from finetuning.reporting.report import UPPER_BOUNDS, constant_answer
 
 
 def write(
@@ -101,6 +101,8 @@ def _explanation(data: Data, result: Mapping[str, Any]) -> str:
         parts.append(f"The scores are computed in float32, those of the plots in {precision}.")
     if "thresholds" in result:
         parts.append(result["thresholds"])
+    if bounds := [f"`{name}`" for name in UPPER_BOUNDS if name in result]:
+        parts.append(f"Chosen on these same examples, and so upper bounds: {', '.join(bounds)}.")
     if evaluations > 1:
         parts.append(
             f"The weights are those of step {result['best_step']:,} of {result['steps']:,}, with "

@@ -33,8 +33,6 @@ _METRICS = {
     "precision": "precision",
     "recall": "recall",
     "exact_match": "exact_match",
-    "best_f1": "f1",
-    "exact_match_at_best_f1": "exact_match",
 }
 
 

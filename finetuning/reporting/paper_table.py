@@ -13,6 +13,7 @@ from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
 from finetuning.datasets import TASKS
 from finetuning.reporting.bag_of_words import KINDS
+from finetuning.reporting.part_scores import AT_DEV_THRESHOLD
 from finetuning.reporting.report import AT_BEST_THRESHOLD, by_metric
 
 CONSTANT = "always the same answer"
@@ -62,7 +63,9 @@ def table_of(
 ) -> str:
     """Return the paper's table, with one row per run, and rows for the data of each task."""
     unit = speed_of(baseline)
-    columns = {title: (task, names) for task in tasks for title, names in _columns(task).items()}
+    columns = {
+        title: (task, names) for task in tasks for title, names in _columns(task, part).items()
+    }
     rows = []
     for run in runs:
         cells, averaged = [], []
@@ -126,14 +129,15 @@ def _cell(
     return "/".join(score(name) for name in names if name in values)
 
 
-def _columns(task: str) -> dict[str, tuple[str, ...]]:
+def _columns(task: str, part: str) -> dict[str, tuple[str, ...]]:
     """Return a task's columns and their metrics.
 
     As in the paper, Avg takes the mean of the first column's metrics.
     """
     at_its_own = ("f1", "exact_match")
     if task == "squad2":
-        return {task: tuple(AT_BEST_THRESHOLD), f"{task}, own threshold": at_its_own}
+        chosen_on_dev = AT_BEST_THRESHOLD if part == "dev" else AT_DEV_THRESHOLD.values()
+        return {task: tuple(chosen_on_dev), f"{task}, own threshold": at_its_own}
     if task == "multi_label":
         return {task: ("macro_f1",), f"{task}, average precision": ("average_precision",)}
     return {task: at_its_own if task == "squad1" else TASKS[task].metrics[:1]}

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from albert_tf.runtime import outputs
@@ -9,8 +10,14 @@ from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.predictor import load_predictor
 from finetuning.datasets.metrics import is_known
-from finetuning.datasets.task import Data, Source, Task
+from finetuning.datasets.task import Data, Prediction, Source, Task
 from finetuning.reporting import report
+
+# SQuAD 2.0's scores at the best threshold of the scored examples -> at the best one of dev.
+AT_DEV_THRESHOLD = {
+    "best_f1": "f1_at_dev_threshold",
+    "exact_match_at_best_f1": "exact_match_at_dev_threshold",
+}
 
 
 def read(task: Task, source: Source, part: str) -> Data:
@@ -40,8 +47,46 @@ def result_of(task: Task, data: Data, run: RunDir) -> dict[str, Any]:
     if os.path.isfile(path) and (kept := outputs.read_json(path))["data"] == fingerprint:
         return kept["result"]
     predictions, _ = load_predictor(run.path).answer(examples, 32)
-    metric = run.result()["metric"]
-    result = {"metric": metric, **task.score(predictions, examples)}
-    result |= report.baselines_and_errors(task, data, part, predictions, metric)
+    result = scores_of(task, data, predictions, run.result())
     outputs.write_json(path, {"data": fingerprint, "result": result})
     return result
+
+
+def scores_of(
+    task: Task, data: Data, predictions: Sequence[Prediction], on_dev: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the scores of predictions for the only part in `data.dev`.
+
+    In place of SQuAD 2.0's scores at the threshold that is best for the part itself, it has those
+    at the best threshold of the dev part, under the names of `AT_DEV_THRESHOLD`.
+
+    Args:
+      task: the task.
+      data: the part, as from `read`.
+      predictions: at the run's own threshold.
+      on_dev: the run's result.json.
+    """
+    ((part, examples),) = data.dev.items()
+    metric = on_dev["metric"]
+
+    def scores(answers: Sequence[Prediction]) -> dict[str, Any]:
+        values = {"metric": metric, **task.score(answers, examples)}
+        return values | report.baselines_and_errors(task, data, part, answers, metric)
+
+    result = scores(predictions)
+    if (threshold := on_dev.get("best_threshold")) is None:
+        return result
+    other = scores([report.answered(each, threshold) for each in predictions])
+    metric = AT_DEV_THRESHOLD.get(metric, metric)
+    fixed = _at_dev_threshold(result, other) | {"metric": metric}
+    for key in {"baselines", "standard_errors"} & result.keys():
+        values = _at_dev_threshold(result[key], other[key])
+        fixed |= {key: values, key.removesuffix("s"): values[metric]}
+    return fixed
+
+
+def _at_dev_threshold(own: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values at the run's own threshold, with those at another one under other names."""
+    kept = {name: value for name, value in own.items() if name not in report.UPPER_BOUNDS}
+    names = report.AT_BEST_THRESHOLD.items()
+    return kept | {AT_DEV_THRESHOLD[best]: other[name] for best, name in names}

@@ -15,14 +15,17 @@ import numpy as np
 from albert_tf import info
 from albert_tf.runtime import outputs
 from albert_tf.runtime.standard_errors import MIN_EXAMPLES
-from albert_tf.tasks.multi_label import chosen_labels, indicators
+from albert_tf.tasks.multi_label import indicators
 from albert_tf.tasks.multiple_choice import option_letter
 from finetuning.datasets.metrics import is_known
+from finetuning.datasets.multi_label_metrics import at_thresholds
 from finetuning.datasets.task import Data, Prediction, Task
 
 _RESAMPLES = 200
-# SQuAD 2.0's scores at the threshold chosen on the dev examples -> their metrics.
+# SQuAD 2.0's scores at the threshold that is best for the scored examples -> their metrics.
 AT_BEST_THRESHOLD = {"best_f1": "f1", "exact_match_at_best_f1": "exact_match"}
+# All values that are chosen on the scored examples, which makes them upper bounds.
+UPPER_BOUNDS = (*AT_BEST_THRESHOLD, "best_exact_match", "best_threshold")
 
 
 def fingerprint(data: Data) -> str:
@@ -83,11 +86,7 @@ def at_default_threshold(
     task: Task, section: Any, predictions: Sequence[Prediction], examples: Sequence[Any]
 ) -> dict[str, float]:
     """Return the metrics of label sets that depend on thresholds, with 0.5 for each label."""
-    plain = dataclasses.replace(section, thresholds=())
-    answers = [
-        each | {"labels": chosen_labels(np.array(list(each["probabilities"].values())), plain)}
-        for each in predictions
-    ]
+    answers = at_thresholds(predictions, dataclasses.replace(section, thresholds=()))
     scores = task.score(answers, examples)
     return {name: scores[name] for name in task.metrics if name != "average_precision"}
 
@@ -210,7 +209,7 @@ def _span_errors(
     given = best = each(predictions)
     if set(task.metrics) & set(AT_BEST_THRESHOLD):
         threshold = task.score(predictions, examples)["best_threshold"]
-        best = each([_answered(prediction, threshold) for prediction in predictions])
+        best = each([answered(prediction, threshold) for prediction in predictions])
     return {
         name: _deviation(
             best if name in AT_BEST_THRESHOLD else given, AT_BEST_THRESHOLD.get(name, name)
@@ -224,7 +223,7 @@ def _deviation(scores: Sequence[Mapping[str, float]], name: str) -> float:
     return float(np.std([each[name] for each in scores]))
 
 
-def _answered(prediction: Prediction, threshold: float) -> Prediction:
+def answered(prediction: Prediction, threshold: float) -> Prediction:
     """Return the prediction that another threshold on the null score would give."""
     is_answered = prediction["n_best"] and prediction["null_score"] <= threshold
     return {**prediction, "answer": prediction["n_best"][0]["text"] if is_answered else ""}
@@ -256,7 +255,10 @@ def scores_if_known(
     if not all(map(is_known, examples)):
         return None
     scores = task.score(predictions, examples)
-    return ", ".join(f"{name} {value:.4f}" for name, value in scores.items())
+    shown = {name: f"{name} {value:.4f}" for name, value in scores.items()}
+    bounds = [shown.pop(name) for name in UPPER_BOUNDS if name in shown]
+    text = ", ".join(shown.values())
+    return f"{text}; chosen on these same examples: {', '.join(bounds)}" if bounds else text
 
 
 def by_metric(result: Mapping[str, Any], key: str) -> dict[str, float]:

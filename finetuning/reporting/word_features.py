@@ -9,41 +9,43 @@ import numpy as np
 from albert_tf.tasks.examples import TokenExample
 from albert_tf.tasks.tokens.entities import join_tags
 from albert_tf.tasks.tokens.model import TokenTask
-from finetuning.datasets.task import Data, Prediction
+from finetuning.reporting.regularization import Predict, Predictions, class_probabilities
 
 _WORD = re.compile(r"\w+|[^\w\s]")
 _EDGE = "\n"  # the neighbor of the first and the last word
 
 
-def predict(data: Data, dev: Sequence[TokenExample]) -> list[Prediction]:
-    """Return predictions for `dev` by a model trained on the training examples.
+def prepare(
+    task: TokenTask, train: Sequence[TokenExample], test: Sequence[TokenExample]
+) -> Predict:
+    """Return a function from the strength of the regularization to the predictions for `test`.
 
     A word has as features its lower-case form, its first and last two and three characters, its
     shape (Xx9 for "Tokyo2"), and the forms and shapes of its neighbors. Where texts are not divided
-    into tokens, words are runs of letters and digits and single other characters. scikit-learn's
-    settings are the defaults; there is nothing random.
+    into tokens, words are runs of letters and digits and single other characters.
     """
     from sklearn.feature_extraction import DictVectorizer
-    from sklearn.linear_model import LogisticRegression
 
-    task = data.task
-    tags = np.concatenate([_tags(example, _spans(example), task) for example in data.train])
-    features = [each for example in data.train for each in _features(example)]
+    tags = np.concatenate([_tags(example, _spans(example), task) for example in train])
     is_known = tags >= 0
-    if len(set(tags[is_known])) < 2:  # nothing to learn
-        return [{"entities": []} for _ in dev]
+    if not is_known.any():  # no word at all
+        return lambda strength: [{"entities": []} for _ in test]
     vectorizer = DictVectorizer(dtype=np.float32)
-    train = vectorizer.fit_transform(features)[np.flatnonzero(is_known)]
-    model = LogisticRegression(max_iter=200, tol=1e-3).fit(train, tags[is_known])
-    predictions = []
-    for example in dev:
-        spans, rows = _spans(example), _features(example)
-        probabilities = np.zeros([len(spans), len(task.tags)])
-        if rows:
-            probabilities[:, model.classes_] = model.predict_proba(vectorizer.transform(rows))
-        tag, score = probabilities.argmax(axis=1), probabilities.max(axis=1, initial=0.0)
-        predictions.append({"entities": join_tags(example.text, spans, tag, score, task)})
-    return predictions
+    known = vectorizer.fit_transform([each for example in train for each in _features(example)])
+    asked = vectorizer.transform([each for example in test for each in _features(example)] or [{}])
+    known, tags = known[np.flatnonzero(is_known)], tags[is_known]
+    spans = [_spans(example) for example in test]
+    ends = np.cumsum([len(each) for each in spans])
+
+    def predict(strength: float) -> Predictions:
+        rows = class_probabilities(known, tags, asked, strength, len(task.tags))[: ends[-1]]
+        tag, score = (np.split(each, ends[:-1]) for each in (rows.argmax(1), rows.max(1)))
+        return [
+            {"entities": join_tags(example.text, words, tags, scores, task)}
+            for example, words, tags, scores in zip(test, spans, tag, score, strict=True)
+        ]
+
+    return predict
 
 
 def _spans(example: TokenExample) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Held-out losses and accuracies of a pretrainer, with baselines and standard errors."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,19 +10,25 @@ import tensorflow as tf
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime import devices
 from albert_tf.runtime.errors import ConfigError, InputError
-from albert_tf.runtime.standard_errors import MIN_EXAMPLES
 from albert_tf.text.tokenizer import Tokenizer
 from albert_tf.training.progress import Progress
 from albert_tf.training.step import num_parts, parallel_parts, split_batch
 from data.pipeline.batches import Objective, Records, check_objective
 from data.records.manifest import COMPACT, Manifest
-from pretraining.evaluation.probe import Halves, Probe, Score, probe_batches
+from pretraining.evaluation.estimates import Estimate, above_chance, estimate
+from pretraining.evaluation.probe import Halves, Probe, probe_batches
 from pretraining.loop.config import PretrainConfig
-from pretraining.loop.losses import SUMS, means, pretraining_sums
+from pretraining.loop.losses import losses_and_hits
 from pretraining.loop.train_step import MODEL_INPUTS
 
 PAIRS = ("sop", "nsp")
 PROBES = ("probe", "lengths")  # on the model's outputs, and on nothing but the segments' lengths
+# Predicted pieces that are [MASK], another piece, or themselves in the input. As in BERT, about 80,
+# 10 and 10 % of them.
+KINDS = ("hidden", "replaced", "visible")
+PAIR = "pair"
+
+Batch = Mapping[str, tf.Tensor]
 
 
 class Evaluator:
@@ -72,7 +78,9 @@ class Evaluator:
             pair: probe_batches(records, pair, config.masking, batch_size, halves)
             for pair in dict.fromkeys([self._mlm_pair, *pairs])
         }
-        self._forward = _forward(model, batch_size, strategy or tf.distribute.get_strategy())
+        self._trained_only, self._kinds = trained_only, _kinds_of(records.manifest.special_ids[-1])
+        strategy = strategy or tf.distribute.get_strategy()
+        self._forward = _forward(model, self._kinds, batch_size, strategy)
 
     @property
     def num_sequences(self) -> int:
@@ -82,15 +90,19 @@ class Evaluator:
     def run(self, advance: Callable[[int], None] = lambda count: None) -> dict[str, Any]:
         """Return the metrics, and call `advance` with the number of sequences of each batch done.
 
-        For x in mlm, sop and nsp: `loss/x`, `accuracy/x`, `standard_error/x` (over documents; see
-        `error_over_documents`), `count/x`; for x in sop and nsp also `verdict/x`, and for the probe
-        `probe/x`, `standard_error/probe_x` (binomial), `count/probe_x` and `verdict/probe_x`; the
-        same under `lengths` for a probe that sees only the number of pieces in each segment.
+        For x in mlm, sop and nsp: `loss/x`, `accuracy/x`, `standard_error/x` (over documents),
+        `count/x`; for x in sop and nsp also `verdict/x`, and for the probe `probe/x`,
+        `standard_error/probe_x`, `count/probe_x` and `verdict/probe_x`; the same under `lengths`
+        for a probe that sees only the number of pieces in each segment.
         Losses are in nats per masked piece or pair. `bits_per_character/mlm`, which needs the
         tokenizer, is the MLM loss in bits divided by the number of characters of the masked pieces,
         which makes vocabularies comparable. `baseline/mlm` is the accuracy of always
         predicting the most frequent piece, `baseline/pair` that of the most frequent label.
         `trained_with` is sop, nsp or none.
+
+        Without `trained_only`, the masked LM is also divided by KINDS of predicted pieces: for k in
+        hidden, replaced and visible, `k/loss`, `k/accuracy`, `k/standard_error`, `k/count` and
+        `k/bits_per_character`.
 
         `loss/pair` and the other keys in /pair, as in metrics.jsonl, repeat those of
         `trained_with`. Metrics that cannot be computed are absent, and `notes` gives the reasons.
@@ -99,31 +111,16 @@ class Evaluator:
         chance = _chance(self._manifest)
         for pair in self._batches:
             rows, documents, targets, probes = self._pass(pair, advance)
-            sums = {name: float(column.sum()) for name, column in rows.items()}
-            figures = means(sums)
-            errors = {
-                what: error_over_documents(
-                    rows[f"{what}_correct"], rows[f"{what}_count"], documents
-                )
-                for what in ("mlm", "pair")
-            }
             if pair == self._mlm_pair:
-                result["baseline/mlm"] = float(targets.max() / targets.sum())
-                result["loss/mlm"] = figures["loss/mlm"]
-                if self._tokenizer:
-                    bits = sums["mlm_loss"] / math.log(2)
-                    characters = float(targets @ self._tokenizer.num_characters)
-                    result["bits_per_character/mlm"] = bits / characters
-                result |= _figures(
-                    "accuracy/mlm", figures["accuracy/mlm"], sums["mlm_count"], errors["mlm"]
-                )
-            if sums["pair_count"] and self._trained_with != "none":
-                result[f"loss/{pair}"] = figures["loss/pair"]
-                share, count = figures["accuracy/pair"], sums["pair_count"]
-                result |= _figures(f"accuracy/{pair}", share, count, errors["pair"], chance)
-            for kind, (share, count) in probes.items():
-                error = math.sqrt(share * (1 - share) / count)
-                result |= _figures(f"{kind}/{pair}", share, count, error, chance)
+                result["baseline/mlm"] = float(targets.sum(0).max() / targets.sum())
+                result |= self._mlm_figures(rows, documents, targets)
+            if rows[PAIR].any() and self._trained_with != "none":
+                loss, correct, count = rows[PAIR].T
+                result[f"loss/{pair}"] = float(loss.sum() / count.sum())
+                found = estimate(correct, count, documents)
+                result |= _figures(f"accuracy/{pair}", found, chance)
+            for kind, found in probes.items():
+                result |= _figures(f"{kind}/{pair}", found, chance)
             if self._probes and pair != "none" and "probe" not in probes:
                 result["notes"].append(
                     f"no {pair.upper()} probe: too few pairs or documents, or outputs that are not "
@@ -135,29 +132,59 @@ class Evaluator:
                 result[f"{kind}/pair"] = result[f"{kind}/{self._trained_with}"]
         return result
 
+    def _mlm_figures(
+        self, rows: dict[str, np.ndarray], documents: np.ndarray, targets: np.ndarray
+    ) -> dict[str, Any]:
+        """Return the figures of all predicted pieces and of each kind, from `_pass`."""
+        loss, correct, count = np.sum([rows[kind] for kind in KINDS], 0).T
+        figures: dict[str, Any] = {"loss/mlm": float(loss.sum() / count.sum())}
+        if self._tokenizer:
+            figures["bits_per_character/mlm"] = self._bits(loss, targets.sum(0))
+        figures |= _figures("accuracy/mlm", estimate(correct, count, documents))
+        for kind, pieces in zip(KINDS, targets, strict=True):
+            loss, correct, count = rows[kind].T
+            if self._trained_only or not count.any():
+                continue
+            found = estimate(correct, count, documents)
+            values = {"loss": float(loss.sum()) / found.count, "accuracy": found.share}
+            values |= {"standard_error": found.error, "count": found.count}
+            if self._tokenizer:
+                values["bits_per_character"] = self._bits(loss, pieces)
+            figures |= {f"{kind}/{name}": value for name, value in values.items()}
+        return figures
+
+    def _bits(self, loss: np.ndarray, pieces: np.ndarray) -> float:
+        """Return losses [N] in bits per character of the predicted pieces, counts [V]."""
+        assert self._tokenizer
+        return float(loss.sum() / math.log(2) / (pieces @ self._tokenizer.num_characters))
+
     def _pass(
         self, pair: str, advance: Callable[[int], None]
-    ) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, dict[str, Score]]:
+    ) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, dict[str, Estimate]]:
         """Read all records once.
 
-        Return the SUMS and the documents of all rows, float64 and int64 [N], the counts of masked
-        pieces, int64 [V], and the probes' scores.
+        Return, for each of KINDS and PAIR, the rows' sums of losses, of correct predictions and of
+        predictions, float64 [N, 3]; their documents, int64 [N]; how often each piece is predicted,
+        int64 [len(KINDS), V]; and the probes' scores.
         """
         rows, documents = [], []
-        targets: np.ndarray = np.zeros(self._manifest.vocab_size, np.int64)
+        size = self._manifest.vocab_size
+        targets: np.ndarray = np.zeros([len(KINDS), size], np.int64)
         probes = {kind: Probe() for kind in PROBES if self._probes and pair != "none"}
         remaining = self._manifest.num_records
         for batch in self._batches[pair]:
             sums, features = self._forward(batch)
             rows.append(sums.numpy())
             documents.append(batch["document"].numpy())
-            real = batch["masked_lm_weights"].numpy() > 0
-            targets += np.bincount(batch["masked_lm_ids"].numpy()[real], minlength=len(targets))
+            ids = batch["masked_lm_ids"].numpy()
+            for number, is_kind in enumerate(np.moveaxis(self._kinds(batch).numpy() > 0, -1, 0)):
+                targets[number] += np.bincount(ids[is_kind], minlength=size)
             for kind, probe in probes.items():
                 probe.add(features if kind == "probe" else _lengths(batch), batch)
-            advance(done := min(remaining, len(real)))
+            advance(done := min(remaining, len(ids)))
             remaining -= done
-        columns = dict(zip(SUMS, np.concatenate(rows).astype(np.float64).T, strict=True))
+        every = np.concatenate(rows).astype(np.float64)
+        columns = dict(zip((*KINDS, PAIR), np.moveaxis(every, 1, 0), strict=True))
         scores = {kind: probe.score() for kind, probe in probes.items()}
         found = {kind: score for kind, score in scores.items() if score}
         return columns, np.concatenate(documents), targets, found
@@ -180,11 +207,15 @@ def evaluate(
 
 
 def _forward(
-    model: AlbertPretrainer, batch_size: int, strategy: tf.distribute.Strategy
+    model: AlbertPretrainer,
+    kinds: Callable[[Batch], tf.Tensor],
+    batch_size: int,
+    strategy: tf.distribute.Strategy,
 ) -> tf.types.experimental.PolymorphicFunction:
     """Return a function of a whole batch that computes its rows' sums and mean-pooled outputs.
 
-    The sums are float32 [B, len(SUMS)], the outputs float32 [B, H].
+    The sums are float32 [B, len(KINDS) + 1, 3], those of `Evaluator._pass`; the outputs are float32
+    [B, H].
     """
     replicas = strategy.num_replicas_in_sync
     if batch_size % replicas:
@@ -195,7 +226,8 @@ def _forward(
 
     rows = batch_size // replicas
     parts = num_parts(rows, devices.num_parallel_parts(strategy))
-    like = tf.TensorSpec([rows // parts, len(SUMS)]), tf.TensorSpec([rows // parts, None])
+    rows_of_part = rows // parts
+    like = tf.TensorSpec([rows_of_part, len(KINDS) + 1, 3]), tf.TensorSpec([rows_of_part, None])
 
     def of_replica(batch: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
         replica = tf.distribute.get_replica_context()
@@ -218,8 +250,12 @@ def _forward(
         # Not a product with the mask: outputs at padding are undefined and may be NaN.
         real = tf.where(mask > 0, outputs["sequence_output"], 0.0)
         pooled = tf.reduce_sum(real, axis=1) / tf.reduce_sum(mask, axis=1)
-        sums = pretraining_sums(outputs, batch, by_row=True)
-        return tf.stack(list(sums.values()), 1), pooled
+        losses, hits = losses_and_hits(outputs["mlm_logits"], batch["masked_lm_ids"])
+        values = tf.stack([losses, hits, tf.ones_like(hits)], -1)  # [B, P, 3]
+        mlm = tf.einsum("bpk,bpv->bkv", kinds(batch), values)
+        losses, hits = losses_and_hits(outputs["pair_logits"], batch["pair_label"])
+        pair = tf.stack([losses, hits, tf.ones_like(hits)], -1) * batch["pair_weight"][:, None]
+        return tf.concat([mlm, pair[:, None]], 1), pooled
 
     @tf.function(autograph=False)
     def forward(batch: dict[str, tf.Tensor]) -> tuple[tf.Tensor, ...]:
@@ -227,6 +263,22 @@ def _forward(
         return tuple(strategy.experimental_local_results(value)[0] for value in results)
 
     return forward
+
+
+def _kinds_of(mask_id: int) -> Callable[[Batch], tf.Tensor]:
+    """Return a function from a batch to the kind of each real prediction slot, float32 [B, P, 3].
+
+    The last axis is one-hot, in the order of KINDS, and zero for unused slots.
+    """
+
+    def kinds(batch: Batch) -> tf.Tensor:
+        targets = batch["masked_lm_ids"]
+        shown = tf.gather(batch["input_word_ids"], batch["masked_lm_positions"], batch_dims=1)
+        hidden, visible = shown == mask_id, shown == targets
+        which = tf.stack([hidden, ~(hidden | visible), visible], -1)
+        return tf.cast(which, tf.float32) * batch["masked_lm_weights"][:, :, None]
+
+    return kinds
 
 
 def _lengths(batch: dict[str, tf.Tensor]) -> tf.Tensor:
@@ -260,47 +312,15 @@ def _chance(manifest: Manifest) -> float:
     return max(share, 1 - share)
 
 
-def error_over_documents(correct: np.ndarray, count: np.ndarray, documents: np.ndarray) -> float:
-    """Return the standard error of sum(correct) / sum(count) for a sample of documents.
-
-    It is that of a ratio of sums over clusters, sqrt(D / (D - 1) sum_d e_d^2) / sum(count) with
-    e_d = correct_d - share count_d (Cochran, Sampling Techniques, section 6.5): predictions in one
-    document may go right or wrong together. 0 for fewer than two documents.
-
-    Args:
-      correct: float [N], the number of correct predictions in each row.
-      count: float [N], the number of predictions in each row.
-      documents: int [N], the document of each row.
-    """
-    rows = count > 0
-    _, index = np.unique(documents[rows], return_inverse=True)
-    right, total = (np.bincount(index, each[rows]) for each in (correct, count))
-    if len(total) < 2:
-        return 0.0
-    residuals = right - right.sum() / total.sum() * total
-    return math.sqrt(len(total) / (len(total) - 1) * (residuals**2).sum()) / float(total.sum())
-
-
-def _figures(
-    name: str, share: float, count: float, error: float, chance: float | None = None
-) -> dict[str, float | str]:
+def _figures(name: str, found: Estimate, chance: float | None = None) -> dict[str, float | str]:
     """Return an accuracy with its standard error, count and, if `chance` is given, verdict."""
     kind, what = name.split("/")
     key = f"{kind}_{what}" if kind in PROBES else what
     figures: dict[str, float | str] = {
-        name: share,
-        f"standard_error/{key}": error,
-        f"count/{key}": count,
+        name: found.share,
+        f"standard_error/{key}": found.error,
+        f"count/{key}": found.count,
     }
     if chance is not None:
-        figures[f"verdict/{key}"] = above_chance(share, count, chance)
+        figures[f"verdict/{key}"] = above_chance(found, chance)
     return figures
-
-
-def above_chance(accuracy: float, count: float, chance: float = 0.5) -> str:
-    """Return a verdict on whether an accuracy is over two standard errors above chance."""
-    if count < MIN_EXAMPLES:
-        return "too few pairs to judge"
-    distance = (accuracy - chance) / math.sqrt(chance * (1 - chance) / count)
-    verdict = "above chance" if distance > 2 else "not above chance"
-    return f"{verdict} ({distance:+.1f} standard errors from {100 * chance:.0f} %)"

@@ -19,6 +19,7 @@ from data.pipeline.masking import MaskingConfig
 from data.pipeline.pair_objective import Objective, Partners
 from data.pipeline.record_stream import records_in_order
 from data.records.manifest import COMPACT
+from pretraining.evaluation.estimates import Estimate, estimate
 
 FIT, SCORE, NEITHER = 0, 1, 2  # the use of a pair
 # The inverse of the weight of |w|^2 / 2 relative to the sum of the losses. Features are
@@ -27,8 +28,6 @@ INVERSE_STRENGTH = 0.01
 MAX_PAIRS = 20_000  # approximately the first 20,000: 330 MB with 4096 features
 _SEED = 0
 _READ_AT_ONCE = 1024
-
-Score = tuple[float, int]  # accuracy of a probe, and number of pairs
 
 
 class Probe:
@@ -42,26 +41,30 @@ class Probe:
         """Add the rows of a batch of `probe_batches` that the probe uses; features are [B, H]."""
         half = batch["probe_half"].numpy()
         used = (half != NEITHER) & (self._count < MAX_PAIRS)
-        columns = features.numpy(), batch["pair_label"].numpy(), half
+        documents = batch["document"].numpy()
+        columns = features.numpy(), batch["pair_label"].numpy(), half, documents
         self._rows.append(tuple(column[used] for column in columns))
         self._count += int(used.sum())
 
-    def score(self) -> Score | None:
+    def score(self) -> Estimate | None:
         """Return `fit_and_score` of the rows added so far."""
         return fit_and_score(*map(np.concatenate, zip(*self._rows, strict=True)))
 
 
-def fit_and_score(features: np.ndarray, labels: np.ndarray, halves: np.ndarray) -> Score | None:
-    """Fit on the first half of the pairs and return the score on the second.
+def fit_and_score(
+    features: np.ndarray, labels: np.ndarray, halves: np.ndarray, documents: np.ndarray
+) -> Estimate | None:
+    """Fit on the first half of the pairs and return the accuracy on the second.
 
     Args:
       features: float [n, H].
       labels: int [n].
       halves: int [n], FIT, SCORE or NEITHER.
+      documents: int [n].
 
     Returns:
-      The score. None if there is no pair to score, the pairs to fit do not have both labels, or the
-      features are not finite because the model diverged.
+      The accuracy. None if there is no pair to score, the pairs to fit do not have both labels, or
+      the features are not finite because the model diverged.
     """
     # Imported here because it takes seconds.
     from sklearn.linear_model import LogisticRegression
@@ -75,7 +78,7 @@ def fit_and_score(features: np.ndarray, labels: np.ndarray, halves: np.ndarray) 
     model = make_pipeline(StandardScaler(), LogisticRegression(C=INVERSE_STRENGTH, max_iter=1000))
     model.fit(features[fit].astype(np.float64), labels[fit])
     right = model.predict(features[score].astype(np.float64)) == labels[score]
-    return float(right.mean()), len(right)
+    return estimate(right.astype(float), np.ones(len(right)), documents[score])
 
 
 @dataclasses.dataclass(frozen=True)

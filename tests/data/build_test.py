@@ -22,6 +22,7 @@ from data.building.workers import Sizes
 from data.corpora.corpus import corpus_bytes, read_documents
 from data.pipeline.batches import Objective, Records, evaluation_batches
 from data.pipeline.masking import MaskingConfig
+from data.records import sketch
 from data.records.manifest import MANIFEST, Counts, Manifest
 
 
@@ -154,8 +155,12 @@ def test_train_and_heldout_are_disjoint_and_together_everything(options, tmp_pat
     train, heldout = ({number for number, _ in parts[s]} for s in ("train", "heldout"))
     assert not train & heldout and train | heldout == set(range(40))
     assert 3 <= len(heldout) <= 21  # 12 expected, three standard deviations are 8.7
-    counts = [Manifest.read(str(tmp_path / s)).counts.documents for s in ("train", "heldout")]
+    manifests = {split: Manifest.read(str(tmp_path / split)) for split in parts}
+    counts = [manifests[split].counts.documents for split in ("train", "heldout")]
     assert counts == [len(train), len(heldout)]
+    sketches = {split: sketch.from_text(each.sketch) for split, each in manifests.items()}
+    assert sketch.merged(sketches["train"], sketches["heldout"]) == sketches["all"]
+    assert len(sketches["all"]) == 40 and len(sketches["heldout"]) == len(heldout)
 
 
 def test_the_manifest_counts_right(tiny_tokenizer, tmp_path):

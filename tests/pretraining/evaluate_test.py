@@ -4,9 +4,10 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 import shutil
 import types
-from typing import cast
+from typing import Any, cast
 
 import pytest
 import tensorflow as tf
@@ -19,8 +20,10 @@ from albert_tf.runtime.run_dir import RunDir
 from albert_tf.text.tokenizer import load_tokenizer
 from data.build import BuildOptions, build
 from data.pipeline.batches import Mixture, Records
+from data.records import sketch
 from pretraining import train
 from pretraining.evaluate import EvaluateOptions, config_of, main, note_overlap, report
+from pretraining.evaluation.intrinsic import KINDS
 from pretraining.experiments import SMOKE
 from pretraining.loop.config import resolve
 
@@ -80,8 +83,9 @@ def test_passages_of_squad(run: RunDir, passages: str, capsys):
     assert result["count/sop"] == counts.sequences - counts.sequences_without_pair > 0
     assert result["trained_with"] == "sop" and result["masking"]["rate"] == 0.15
     assert f"{result['probe/nsp']:.2%}" in table and "they are not held out" not in table
-    assert [line.split("  ")[0] for line in table.splitlines()[2:7]] == [  # then a note or nothing
+    assert [line.strip().split("  ")[0] for line in table.splitlines()[2:10]] == [
         "masked pieces",
+        *KINDS,
         "SOP, pair head",
         "NSP, pair head",
         "SOP, probe",
@@ -116,6 +120,20 @@ def test_fixed_pairs_of_a_converted_checkpoint(tiny_tokenizer: str, converted: s
     assert [note.split(":")[0] for note in result["notes"]] == ["no NSP pairs", "no probe"]
 
 
+def test_kinds_of_masked_pieces_have_rows():
+    figures = {"trained_with": "none", "loss/mlm": 2.0, "baseline/mlm": 0.04, "notes": []}
+    figures |= {"accuracy/mlm": 0.5, "standard_error/mlm": 0.01, "count/mlm": 1000}
+    figures |= {"hidden/accuracy": 0.4, "hidden/standard_error": 0.02, "hidden/count": 800}
+    figures |= {"hidden/loss": 3.0, "hidden/bits_per_character": 1.25}
+    _, head, every, hidden = report(figures).splitlines()
+    assert every.startswith("masked pieces ") and "50.00% ±  1.00%    4.0%        1,000" in every
+    assert hidden.split() == [
+        *("hidden", "40.00%", "±", "2.00%", "800", "loss", "3.000,"),
+        *("1.250", "bits", "per", "character"),
+    ]
+    assert hidden.index("800") + 3 == every.index("1,000") + 5 == head.index("count") + 5
+
+
 @pytest.mark.parametrize(("nsp", "is_noted"), [(0.4, True), (0.6, False)])
 def test_equal_rows_are_explained(nsp: float, is_noted: bool):
     figures = {"trained_with": "sop", "loss/mlm": 1.0, "baseline/pair": 0.5, "notes": []}
@@ -130,28 +148,60 @@ def test_equal_rows_are_explained(nsp: float, is_noted: bool):
 
 def test_records_that_were_trained_on_are_no_held_out_text(run: RunDir, tiny_records: str, capsys):
     main(EvaluateOptions(run.path, tiny_records, dry_run=True))
-    assert "they are not held out" in capsys.readouterr().out
+    assert "note: about 100% of the documents" in capsys.readouterr().out
+
+
+def overlap_note(trained_on: dict[str, Any], own: dict[str, Any], capsys) -> str:
+    """The note on records `own`, beside records that a run was trained on."""
+    values = {"corpus": "c", "split": "all", "sketch": ""}
+    trained_on, own = values | trained_on, values | own
+    manifest = types.SimpleNamespace(
+        build_options={"split": own["split"]},
+        corpus_fingerprint=own["corpus"],
+        sketch=own["sketch"],
+    )
+    records = types.SimpleNamespace(manifest=manifest, folder="there")
+    build = {"corpus": trained_on["corpus"], "build": {"split": trained_on["split"]}}
+    note_overlap(build, trained_on["sketch"], cast(Records, records))
+    return capsys.readouterr().out
+
+
+def test_an_estimate_of_the_documents_in_common(capsys):
+    """Of 300 documents, 30 are among 200 others: from different selections of the same files."""
+    digests = [bytes([i // 256, i % 256]) for i in range(470)]
+    part, whole = (sketch.to_text(sketch.sketch_of(d)) for d in (digests[:300], digests[270:]))
+    given = {"corpus": "d", "split": "heldout", "sketch": part}
+    assert overlap_note({"split": "train", "sketch": whole}, given, capsys) == (
+        "note: about 10% of the documents of there are in the training records (300 compared): "
+        "they are not held out.\n"
+    )
+    other = sketch.to_text(sketch.sketch_of(digests[300:]))
+    assert overlap_note({"split": "train", "sketch": other}, given, capsys) == ""
+
+
+def test_an_estimate_from_a_sample_has_an_error(capsys):
+    """Half of 10,000 documents are in the training records: sqrt(1 / 4 / 1024) is 2 %."""
+    digests = [i.to_bytes(8) for i in range(10_000)]
+    own, theirs = (sketch.to_text(sketch.sketch_of(d)) for d in (digests, digests[::2]))
+    note = overlap_note({"sketch": theirs}, {"sketch": own}, capsys)
+    found = re.match(
+        r"note: about (\d+)% ± 2% of the documents of there .* \(1,024 compared\)", note
+    )
+    assert found and abs(int(found[1]) - 50) < 8
 
 
 @pytest.mark.parametrize(
-    ("split", "fraction", "trained", "its_fraction", "is_noted"),
+    ("theirs", "own", "note"),
     [
-        ("heldout", 0.15, "train", 0.05, True),
-        ("heldout", 0.05, "train", 0.15, False),  # among what was held out
-        ("heldout", 0.05, "train", 0.05, False),
-        ("train", 0.05, "heldout", 0.15, True),
-        ("train", 0.15, "heldout", 0.05, False),
+        ("all", "heldout", "the training records share documents with there"),
+        ("train", "train", "the training records share documents with there"),
+        ("train", "heldout", "whether the training records share documents with there is unknown"),
     ],
 )
-def test_fractions_overlap_where_more_is_held_out_than_was(
-    split: str, fraction: float, trained: str, its_fraction: float, is_noted: bool, capsys
-):
-    build = {"split": split, "heldout_fraction": fraction}
-    manifest = types.SimpleNamespace(options=json.dumps(build), corpus_fingerprint="c")
-    records = types.SimpleNamespace(manifest=manifest, folder="there")
-    its_build = {"split": trained, "heldout_fraction": its_fraction}
-    note_overlap({"corpus": "c", "build": its_build}, cast(Records, records))
-    assert ("share some documents with there," in capsys.readouterr().out) == is_noted
+def test_without_sketches_only_the_same_text_is_known(theirs: str, own: str, note: str, capsys):
+    assert overlap_note({"split": theirs}, {"split": own}, capsys).startswith(f"note: {note}")
+    unknown = overlap_note({"split": theirs}, {"split": own, "corpus": "d"}, capsys)
+    assert unknown.startswith("note: whether the training records share documents with there is")
 
 
 @pytest.mark.parametrize("records", [None, [None], [{"build": {}, "corpus": "c"}], {"build": 1}])
@@ -174,7 +224,8 @@ def test_what_may_be_set(run: RunDir, tiny_records: str, converted: str):
         with pytest.raises(InputError, match=assignment):
             config_of(run, records, (assignment,))
     masked = dataclasses.replace(
-        records, manifest=dataclasses.replace(records.manifest, layout="reference")
+        records,
+        manifest=dataclasses.replace(records.manifest, layout="reference", feature_names="google"),
     )
     with pytest.raises(InputError, match="--set masking.KEY requires .* compact layout"):
         config_of(run, masked, ("masking.rate=0.3",))

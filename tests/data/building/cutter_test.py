@@ -2,7 +2,8 @@
 
 from albert_tf.text.tokenizer import load_tokenizer
 from data.building import cutter
-from data.corpora.corpus import Document, NumberedCorpus, split_of
+from data.corpora.corpus import Document, NumberedCorpus, digest_of, split_of
+from data.records.sketch import sketch_of
 
 
 def test_a_pair_has_a_key_of_its_own(tiny_tokenizer):
@@ -44,6 +45,7 @@ def test_a_document_on_the_other_side_of_the_split_is_read_and_not_cut(tiny_toke
         assert set(pairs.keys.tolist()) <= set(everything.keys.tolist())
         assert (part.documents, part.text_bytes) == (51, tally.text_bytes)
         assert part.counts.documents == len(numbers) > 0
+        assert part.sketch == sketch_of(digest_of(documents[number][1]) for number in numbers)
     assert len(half.cut(documents[50:])[0]) == 0
 
 

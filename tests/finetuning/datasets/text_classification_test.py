@@ -33,7 +33,8 @@ def test_labels_come_from_the_training_part_sorted(tmp_path, capsys):
     assert data.dev == {"dev": [TextExample("x", None, 0)]}
     assert capsys.readouterr().out == (
         "train: 3 examples: a 1 (33.3%), b 2 (66.7%)\ndev: 1 examples: a 1 (100.0%), b 0 (0.0%)\n"
-        "note: no dev example has the label b, so the dev scores do not count it.\n"
+        "note: no dev example has the label b. In macro_f1, its F1 counts as 0 if a prediction "
+        "names it, and otherwise not at all.\n"
     )
 
 
@@ -134,5 +135,7 @@ def test_scores_and_predictions_have_the_labels_names(tmp_path):
     assert TASK.score(predictions, examples) == pytest.approx(
         {"accuracy": 1 / 2, "macro_f1": (0 + 2 / 3) / 2}
     )
+    # Without a prediction of `no`, it does not count.
+    assert TASK.score(predictions[:1], examples[:1]) == {"accuracy": 1.0, "macro_f1": 1.0}
     TASK.write_submission(str(tmp_path / "out.tsv"), predictions, examples)
     assert (tmp_path / "out.tsv").read_text() == "index\tprediction\n0\tyes\n1\tno\n"

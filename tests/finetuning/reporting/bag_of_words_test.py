@@ -1,12 +1,15 @@
 """The baseline without an encoder, on data whose answer words decide."""
 
+import dataclasses
 import json
+import pathlib
 import random
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.linear_model import Ridge
 
 from albert_tf.tasks.classifier import ClassifierTask
 from albert_tf.tasks.examples import TextExample
@@ -40,47 +43,70 @@ def test_a_word_that_decides():
     assert found["baseline"] == np.mean([example.label == most for example in dev])
 
 
-def test_cross_validation_chooses_the_regularization():
-    """200 rare words decide, 60 of them for `good`: with C = 0.1, "bad" is always more probable."""
-
-    def examples(count: int, seed: int) -> list[TextExample]:
-        words = [f"w{i}" for i in random.Random(seed).choices(range(200), k=count)]
-        return [TextExample(f"the {word}", None, int(int(word[1:]) < 60)) for word in words]
-
-    train, dev = examples(1000, 0), examples(300, 1)
-    task = ClassifierTask(("bad", "good"))
-    assert result("sst-2", task, train, dev)["accuracy"] > 0.95
-    features = bag_of_words._features(train, dev)
-    weak = LogisticRegression(C=0.1).fit(features[0], [example.label for example in train])
-    assert not weak.predict(features[1]).any()
+def rare(count: int, seed: int, kind: str) -> list[TextExample]:
+    """200 rare words decide, 60 of them for `good`; no two texts are the same."""
+    words = random.Random(seed).choices(range(200), k=count)
+    labels = [(0,) * (word < 60) if kind == "multi_label" else int(word < 60) for word in words]
+    return [
+        TextExample(f"the w{word} {seed}x{i}", None, label)
+        for i, (word, label) in enumerate(zip(words, labels, strict=True))
+    ]
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.FitFailedWarning")
+@pytest.mark.parametrize(
+    ("name", "task", "metric"),
+    [
+        ("sst-2", ClassifierTask(("bad", "good")), "accuracy"),
+        ("multi_label", MultiLabelTask(("good",)), "macro_f1"),
+    ],
+)
+def test_cross_validation_chooses_the_regularization(name: str, task: Any, metric: str):
+    """With C = 0.1, "bad" is always more probable."""
+    train, dev = rare(1000, 0, task.kind), rare(300, 1, task.kind)
+    found = result(name, task, train, dev)
+    assert found[metric] > 0.95 and found["regularization"] > 0.1
+    data = Data(task, train, {"dev": dev})
+    weak = bag_of_words.result_of(TASKS[name], data, on_dev={"regularization": 0.1})
+    assert weak[metric] == weak.get("baseline") if name == "sst-2" else weak[metric] == 0
+
+
+def test_a_strength_for_tokens(tmp_path: pathlib.Path):
+    """A third of 60 words are names, each seen five times: with C = 0.1, some are missed."""
+    for part, seed in (("train", 0), ("dev", 1)):
+        words = random.Random(seed).choices(range(60), k=300)
+        rows = [f"w{i:02} {'O' if i % 3 else 'B-name'}\n{n} O\n" for n, i in enumerate(words)]
+        (tmp_path / f"{part}.conll").write_text("\n".join(rows))
+    task = TASKS["token_classification"]
+    data = task.read(Source(str(tmp_path)))
+    assert bag_of_words.result_of(task, data)["regularization"] > 0.1
+    weak, strong = (
+        bag_of_words.result_of(task, data, on_dev={"regularization": c}) for c in (0.1, 10.0)
+    )
+    assert weak["f1"] < 0.9 and strong["f1"] == 1
+
+
 @pytest.mark.parametrize("count", [3, 12])
 def test_a_label_that_occurs_once(count):
     """Three examples are too few for five folds; one fold has no example of the rare label."""
     train = [TextExample(f"apple pear {i}", None, 0) for i in range(count - 1)]
     train.append(TextExample("plum", None, 1))
-    predictions = bag_of_words._predict(
-        Data(ClassifierTask(("a", "b")), train, {}), [TextExample("apple")], "accuracy"
-    )
-    assert predictions[0]["label"] == "a"
+    found = result("sst-2", ClassifierTask(("a", "b")), train, [TextExample("apple", None, 0)])
+    assert found["accuracy"] == 1
 
 
 def test_a_label_that_does_not_occur_has_probability_0():
     train = [TextExample(text, None, 2 * int("plum" in text)) for text in texts(50, 0)]
     task = ClassifierTask(("a", "b", "c"))
-    predictions = bag_of_words._predict(Data(task, train, {}), [TextExample("a plum")], "accuracy")
+    predictions = bag_of_words._labels(task, train, [TextExample("a plum")])(1.0)
     assert predictions[0]["probabilities"]["b"] == 0
     assert sum(predictions[0]["probabilities"].values()) == pytest.approx(1)
 
 
 @pytest.mark.parametrize("count", [1, 5])
 def test_a_single_label_is_certain(count):
-    train = [TextExample("apple", None, 1)] * count
-    predictions = bag_of_words._predict(
-        Data(ClassifierTask(("a", "b")), train, {}), [TextExample("pear")], "accuracy"
-    )
+    train, task = [TextExample("apple", None, 1)] * count, ClassifierTask(("a", "b"))
+    assert result("sst-2", task, train, [TextExample("pear", None, 1)])["accuracy"] == 1
+    predictions = bag_of_words._labels(task, train, [TextExample("pear")])(1.0)
     assert predictions == [{"label": "b", "probabilities": {"a": 0.0, "b": 1.0}}]
 
 
@@ -100,8 +126,8 @@ def test_words_that_decide_for_each_label():
     found = result("multi_label", task, train, dev)
     assert found["micro_f1"] > 0.95 and found["metric"] == "macro_f1"
     assert found["macro_f1"] < 0.76  # of c it is 0
-    data, plum = Data(task, train, {}), [TextExample("a plum")]
-    predictions = bag_of_words._predict_label_sets(data, plum, 0.0, False)
+    task = dataclasses.replace(task, thresholds=())
+    predictions = bag_of_words._label_sets(task, train, [TextExample("a plum")])(1.0)
     assert predictions[0]["probabilities"]["c"] == 0 and predictions[0]["probabilities"]["d"] == 1
     assert predictions[0]["labels"] == ["d", "a"]
 
@@ -112,12 +138,11 @@ def test_thresholds_are_those_of_held_out_texts():
         TextExample(text, None, (0,) if "plum" in text and i % 5 == 0 else ())
         for i, text in enumerate(texts(2000, 0))
     ]
-    data = Data(MultiLabelTask(("a",)), train, {})
-    dev = [TextExample("plum saw file"), TextExample("apple saw file")]
-    plain = bag_of_words._predict_label_sets(data, dev, 0.0, False)
-    assert [each["labels"] for each in plain] == [[], []]
-    chosen = bag_of_words._predict_label_sets(data, dev, 0.2, False)
-    assert [each["labels"] for each in chosen] == [["a"], []]
+    dev = [TextExample("plum saw file", None, (0,)), TextExample("apple saw file", None, ())]
+    data = Data(MultiLabelTask(("a",)), train, {"dev": dev})
+    task = TASKS["multi_label"]
+    assert bag_of_words.result_of(task, data)["micro_f1"] == 0
+    assert bag_of_words.result_of(task, data, 0.2)["micro_f1"] == 1
 
 
 def test_similarity_is_seen_by_the_cosine():

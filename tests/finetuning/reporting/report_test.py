@@ -112,6 +112,11 @@ def test_scores_are_given_where_every_answer_is_known():
     known = [QUESTION, SpanExample("?", "x", is_impossible=True)]
     text = scores_if_known(TWO, [span("x y"), span("")], known)
     assert (text or "").startswith("f1 1.0000, exact_match 1.0000")
+    # At the best threshold of these very examples, which a part to report must not choose.
+    _, chosen = (text or "").split("; chosen on these same examples: ")
+    names = [each.split()[0] for each in chosen.split(", ")]
+    assert names == [*TWO.metrics[2:], "best_exact_match", "best_threshold"]
+    assert "chosen" not in (scores_if_known(ONE, [span("x y")], [QUESTION]) or "")
     assert scores_if_known(TWO, [span("x y"), span("")], [QUESTION, SpanExample("?", "x")]) is None
 
 

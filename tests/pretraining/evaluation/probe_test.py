@@ -15,6 +15,7 @@ from data.pipeline.masking import MaskingConfig
 from data.pipeline.record_stream import records_in_order
 from data.records.manifest import Counts, Manifest
 from data.records.schema import COMPACT_VERSION
+from pretraining.evaluation.estimates import Estimate
 from pretraining.evaluation.probe import (
     FIT,
     NEITHER,
@@ -132,40 +133,52 @@ def features_of(labels: np.ndarray, signal: float, seed: int = 0) -> np.ndarray:
 
 LABELS = np.random.default_rng(1).integers(2, size=4000)
 HALVES = np.arange(4000) % 2
+DOCUMENTS_OF_PAIRS = np.arange(4000) // 4
+
+
+def fitted(features: np.ndarray, labels: np.ndarray, halves: np.ndarray) -> Estimate | None:
+    return fit_and_score(features, labels, halves, DOCUMENTS_OF_PAIRS)
+
+
+def accuracy_of(*arrays: np.ndarray) -> tuple[float, float]:
+    found = fitted(*arrays)
+    assert found and found.documents == 1000
+    return found.share, found.count
 
 
 def test_a_feature_that_tells_the_label_is_found():
-    assert fit_and_score(features_of(LABELS, 100), LABELS, HALVES) == (1.0, 2000)
+    assert accuracy_of(features_of(LABELS, 100), LABELS, HALVES) == (1.0, 2000)
     # The best that can be done with two normal distributions 2 apart: Phi(1) = 0.8413.
-    accuracy, count = fit_and_score(features_of(LABELS, 2), LABELS, HALVES)
+    accuracy, count = accuracy_of(features_of(LABELS, 2), LABELS, HALVES)
     assert accuracy == pytest.approx(0.8413, abs=4 * (0.8413 * 0.1587 / count) ** 0.5)
 
 
 def test_noise_tells_nothing():
-    accuracy, count = fit_and_score(features_of(LABELS, 0), LABELS, HALVES)
+    accuracy, count = accuracy_of(features_of(LABELS, 0), LABELS, HALVES)
     assert accuracy == pytest.approx(0.5, abs=4 * (0.25 / count) ** 0.5)
 
 
 def test_units_do_not_matter():
     features = features_of(LABELS, 2).astype(np.float64)
     scaled = features * 10.0 ** np.arange(-8, 8) + 5
-    assert fit_and_score(scaled, LABELS, HALVES) == pytest.approx(
-        fit_and_score(features, LABELS, HALVES)
+    assert accuracy_of(scaled, LABELS, HALVES) == pytest.approx(
+        accuracy_of(features, LABELS, HALVES)
     )
 
 
 def test_what_is_scored_is_not_fitted():
     upside_down = np.where(HALVES == SCORE, 1 - LABELS, LABELS)
-    assert fit_and_score(features_of(LABELS, 100), upside_down, HALVES) == (0.0, 2000)
+    assert accuracy_of(features_of(LABELS, 100), upside_down, HALVES) == (0.0, 2000)
     halves = np.where(np.arange(4000) < 1000, NEITHER, HALVES)
     wrong = np.where(halves == NEITHER, 1 - LABELS, LABELS)
-    assert fit_and_score(features_of(LABELS, 100), wrong, halves) == (1.0, 1500)
+    found = fitted(features_of(LABELS, 100), wrong, halves)
+    assert found == Estimate(1.0, 0.0, 1500, 750)
 
 
 def test_nothing_to_fit_or_to_score():
     features = features_of(LABELS, 100)
-    assert fit_and_score(features, LABELS, np.full(4000, FIT)) is None
-    assert fit_and_score(features, LABELS, np.full(4000, SCORE)) is None
-    assert fit_and_score(features, np.zeros(4000, int), HALVES) is None
+    assert fitted(features, LABELS, np.full(4000, FIT)) is None
+    assert fitted(features, LABELS, np.full(4000, SCORE)) is None
+    assert fitted(features, np.zeros(4000, int), HALVES) is None
     features[7, 3] = np.nan
-    assert fit_and_score(features, LABELS, HALVES) is None
+    assert fitted(features, LABELS, HALVES) is None
