@@ -15,7 +15,6 @@ from albert_tf.runtime import outputs, settings
 from albert_tf.runtime.errors import (
     InputError,
     InputNotFoundError,
-    MachineError,
     reading,
     shortened,
     writing,
@@ -260,11 +259,10 @@ class RunDir:
         """
         if not os.path.isfile(self.metrics_path):
             return []
+        with reading(self.metrics_path), open(self.metrics_path, "rb") as file:
+            lines = [line for line in file if line.endswith(b"\n")]
         try:
-            with reading(self.metrics_path), open(self.metrics_path, encoding="utf-8") as file:
-                return [json.loads(line) for line in file if line.endswith("\n")]
-        except (InputError, MachineError):
-            raise
+            return [json.loads(line) for line in lines]
         except (ValueError, RecursionError) as error:
             raise InputError(f"{self.metrics_path!r} must contain JSON lines: {error}.") from None
 
