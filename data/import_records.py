@@ -134,6 +134,8 @@ def _checked_counts(records: "StaticRecords", tokenizer: Tokenizer, pair: str) -
       InputError: a record is damaged, does not match the tokenizer's vocabulary or [CLS], or has a
         flag, label or position out of range.
     """
+    from data.records.reference_reader import check_ranges
+
     sequences = pieces = label_1_count = 0
     with Progress("records", sum(size for _, size in records.shards)) as progress:
         for batch in _batches(records):
@@ -146,7 +148,7 @@ def _checked_counts(records: "StaticRecords", tokenizer: Tokenizer, pair: str) -
                     f"records contain id {largest} and begin with "
                     f"{sorted(set(ids[:, 0].tolist()))[:5]}. Pass the tokenizer of the records."
                 )
-            _check_ranges(batch, records.seq_length, tokenizer.vocab_size)
+            check_ranges(batch, records.seq_length, tokenizer.vocab_size, "--files")
             sequences += len(ids)
             pieces += int(mask.sum()) - 3 * len(ids)
             label_1_count += int(batch["pair_label"].sum())
@@ -157,18 +159,6 @@ def _checked_counts(records: "StaticRecords", tokenizer: Tokenizer, pair: str) -
         sequences_of_label_1=label_1_count if pair != "none" else 0,
         pieces=pieces,
     )
-
-
-def _check_ranges(batch: dict[str, np.ndarray], seq_length: int, vocab_size: int) -> None:
-    ends = {"input_word_ids": vocab_size, "masked_lm_ids": vocab_size}
-    ends |= {"input_mask": 2, "input_type_ids": 2, "pair_label": 2}
-    for name, end in (ends | {"masked_lm_positions": seq_length}).items():
-        low, high = int(batch[name].min(initial=0)), int(batch[name].max(initial=0))
-        if low < 0 or high >= end:
-            raise InputError(
-                f"--files: `{name}` must be from 0 to {end - 1}. "
-                f"Received: {low if low < 0 else high}. Make the records again."
-            )
 
 
 def _batches(records: "StaticRecords") -> Iterator[dict[str, np.ndarray]]:

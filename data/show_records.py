@@ -88,9 +88,12 @@ def _batches(records: "Records", objective: "Objective", seed: int, count: int) 
     """Yield batches of the first `count` records, without the padding of the last batch."""
     from data.pipeline.batches import evaluation_batches
     from data.pipeline.masking import MaskingConfig
+    from data.records.reference_reader import check_ranges
 
+    manifest = records.manifest
     batches = evaluation_batches(records, objective, MaskingConfig(), _BATCH, seed)
     for begin, batch in zip(range(0, count, _BATCH), batches.as_numpy_iterator(), strict=False):
+        check_ranges(batch, manifest.seq_length, manifest.vocab_size, repr(records.folder))
         yield {name: value[: count - begin] for name, value in batch.items()}
 
 

@@ -9,6 +9,7 @@ import os
 import struct
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import tensorflow as tf
 from google.protobuf import message
 
@@ -115,6 +116,26 @@ def _first_features(path: str) -> Mapping[str, tf.train.Feature]:
             f"{path!r} must be a TFRecord file of masked records, but its first record is damaged "
             "or holds something else. Copy it again, or pass other files."
         ) from None
+
+
+def check_ranges(
+    batch: Mapping[str, np.ndarray], seq_length: int, vocab_size: int, source: str
+) -> None:
+    """Check the values of a model's input.
+
+    Raises:
+      InputError: an id, a flag, a label or a position is out of range; the message begins with
+        `source`.
+    """
+    ends = {"input_word_ids": vocab_size, "masked_lm_ids": vocab_size}
+    ends |= {"input_mask": 2, "input_type_ids": 2, "pair_label": 2}
+    for name, end in (ends | {"masked_lm_positions": seq_length}).items():
+        low, high = int(batch[name].min(initial=0)), int(batch[name].max(initial=0))
+        if low < 0 or high >= end:
+            raise InputError(
+                f"{source}: `{name}` must be from 0 to {end - 1}. "
+                f"Received: {low if low < 0 else high}. Make the records again."
+            )
 
 
 def pair_of(manifest: Manifest) -> str:

@@ -2,13 +2,17 @@
 
 import pathlib
 import re
+import shutil
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from albert_tf.runtime import commands
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.text.tokenizer import Tokenizer
+from data.pipeline.batches import Records
+from data.records.writer import write_records
 from data.show_records import (
     ShowRecordsOptions,
     masked_runs,
@@ -125,3 +129,18 @@ def test_mistakes(tiny_records, tmp_path: pathlib.Path):
         show_records(ShowRecordsOptions(tiny_records, num=-1))
     with pytest.raises(InputError, match="objective.pair.*'swap'"):
         show_records(ShowRecordsOptions(tiny_records, objective="swap"))
+
+
+def test_an_id_beyond_the_vocabulary_is_named(tiny_records, tmp_path: pathlib.Path):
+    records = Records.open(shutil.copytree(tiny_records, tmp_path / "copy").as_posix())
+    ((path, _),) = records.shards()
+    first, *others = (raw.numpy() for raw in tf.data.TFRecordDataset(path))
+    example = tf.train.Example.FromString(first)
+    pieces = example.features.feature["pieces"].bytes_list
+    pieces.value[0] = b"\xff\xff" * (len(pieces.value[0]) // 2)
+    write_records(path, [example.SerializeToString(), *others])
+    words = (
+        rf"copy': `\w+_ids` must be from 0 to {records.manifest.vocab_size - 1}\. Received: 65535"
+    )
+    with pytest.raises(InputError, match=words):
+        show_records(ShowRecordsOptions(records.folder))

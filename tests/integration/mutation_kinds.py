@@ -196,7 +196,7 @@ def reading(task: str) -> tuple[Command, ...]:
             )
         )
 
-    return part, whole, part
+    return part, part, whole, part, part
 
 
 class Kind(NamedTuple):
@@ -232,7 +232,7 @@ KINDS = {
     "checkpoint": Kind("text_classification_run/checkpoints/checkpoint", RUN),
     "google index": Kind("google/model.ckpt-best.index", (FROM_GOOGLE,)),
     "safetensors": Kind("huggingface/model.safetensors", (FROM_HUGGINGFACE,), tensor_header),
-    "compact": Kind(f"compact/{SHARD}", (showing, pretraining), record_content),
+    "compact": Kind(f"compact/{SHARD}", (showing, pretraining, pretraining), record_content),
     "reference": Kind(f"reference/{SHARD}", (showing, importing), record_content),
     **{task: Kind(f"{task}/{table[1]}", reading(task)) for task, table in TABLES.items()},
     "squad2": Kind("squad2/train-v2.0.json", reading("squad2"), json_tree),

@@ -82,6 +82,7 @@ def outcome_of(world: str, name: str, seed: int) -> str:
 def serve(world: str, pipe: Connection) -> None:
     """Answer requests with outcomes, in a process of its own with limited memory."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # TensorFlow's log
+    os.environ["TF_NUM_INTRAOP_THREADS"] = "1"  # there is a worker for each core
     import tests.integration.mutation_kinds  # noqa: F401
 
     pipe.send("ready")
