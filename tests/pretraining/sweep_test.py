@@ -220,7 +220,10 @@ def test_records_that_were_built_again_are_another_sweep_or_evaluated_again(
     [
         ({"tokenizer_fingerprint": "another"}, "--heldout=.* must have the tokenizer of --data"),
         ({"seq_length": 4096}, "at most 64 pieces, `model.max_positions`. Received: 4096"),
-        ({"layout": "reference"}, "--heldout_set requires --heldout records of the compact layout"),
+        (
+            {"layout": "reference", "feature_names": "google"},
+            "--heldout_set requires --heldout records of the compact layout",
+        ),
     ],
 )
 def test_held_out_records_are_checked_before_anything_runs(
