@@ -119,6 +119,7 @@ def reading_compressed(path: str, where: str) -> Iterator[None]:
         zlib.error,
         lzma.LZMAError,
         zipfile.BadZipFile,
+        UnicodeDecodeError,  # a name in a .zip
     ) as error:
         name = _FORMATS[_suffix(path)][0] if _suffix(path) else "zip"
         raise InputError(

@@ -275,7 +275,8 @@ def _only(path: str, flag: str) -> Iterator[TextFile]:
 
 
 def _is_hidden(name: str) -> bool:
-    return any(part.startswith((".", "__MACOSX")) for part in name.split("/"))
+    parts = (part for part in name.split("/") if part not in (".", ".."))
+    return any(part.startswith((".", "__MACOSX")) for part in parts)
 
 
 def _said(path: str, flag: str) -> str:

@@ -1,6 +1,7 @@
 """JSON as people's tools write it: values, and lines with one each."""
 
 import json
+import math
 import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -45,7 +46,12 @@ def _is_rejected(value: Any) -> bool:
 
 
 def as_text(value: Any) -> Any:
-    """Return a number or Boolean of JSON as the text that it was; other values as they are."""
+    """Return a number or Boolean of JSON as the text that it was; other values as they are.
+
+    Numbers that are too large for a float, such as 1e999, count as null, as NaN does.
+    """
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
     return json.dumps(value) if isinstance(value, int | float) else value
 
 

@@ -69,6 +69,10 @@ def test_finished_runs_are_scored_on_another_part(
     shutil.rmtree(RunDir(path).checkpoints_path)
     assert table.main(options, run) == 0  # the scores are those that the run has kept
     assert (tmp_path / "t" / "table-test.md").read_text().splitlines() == lines
+    kept = pathlib.Path(RunDir(path).evaluation_path("test"))
+    kept.write_text(kept.read_text().replace('"rules": ', '"rules": 1'))  # of an earlier version
+    capsys.readouterr()
+    assert table.main(options, run) == commands.USAGE_ERROR  # they would be computed again
     write_test(data, predicted)
     capsys.readouterr()
     assert table.main(options, run) == commands.USAGE_ERROR

@@ -100,6 +100,18 @@ def test_the_files_of_a_zip_come_by_name_without_hidden_ones(tmp_path):
         list(lines_of(str(path)))
 
 
+def test_names_of_a_zip_may_begin_with_the_folder_itself(tmp_path):
+    (tmp_path / "a.zip").write_bytes(zipped(**{"./a.txt": "A", "../b.txt": "B", "./.c.txt": "C"}))
+    assert [file.text() for file in files_of(str(tmp_path / "a.zip"))] == ["B", "A"]
+
+
+def test_a_name_in_a_zip_that_is_not_utf_8_is_damage(tmp_path):
+    content = zipped(**{"\xe9.txt": "A"}).replace("\xe9".encode(), b"\xe9\xe9")
+    (tmp_path / "a.zip").write_bytes(content)
+    with pytest.raises(InputError, match=r"a\.zip must be a complete zip file: .*utf-8"):
+        list(files_of(str(tmp_path / "a.zip")))
+
+
 def test_an_encrypted_zip_is_named(tmp_path):
     content = bytearray(zipped(**{"a.txt": "A", "b.txt": "B"}))
     content[content.rindex(b"PK\1\2") + 8] |= 1  # the last file's entry in the directory

@@ -178,6 +178,7 @@ BAD = {
         [f"a.jsonl:2: the key `label` {NO_VALUE}"],
     ),
     "infinity": ("a.jsonl", '{"text": "a", "label": -Infinity}\n', [f"`label` {NO_VALUE}"]),
+    "infinity as a number": ("a.jsonl", '{"text": "a", "label": 1e999}\n', [f"`label` {NO_VALUE}"]),
     "no key in the first": ("a.jsonl", '{"text": "a"}\n', ["the first object must name", "label"]),
     "commas in .tsv": ("a.tsv", "text,label\na,b\n", ["a.tsv:1", "separated by ',': name it .csv"]),
     "tabs in .csv": ("a.csv", "text\tlabel\na\tb\n", ["separated by '\\t': name it .tsv"]),
