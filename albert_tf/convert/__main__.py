@@ -49,6 +49,8 @@ from albert_tf.runtime import outputs, pretrained
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
 
+MAX_PADDING = 1024  # rows of a word table beyond the vocabulary
+
 
 @dataclasses.dataclass(frozen=True)
 class ConvertOptions:
@@ -172,14 +174,19 @@ def _check_tokenizer(bundle: Bundle, options: ConvertOptions, path: str) -> None
 
 
 def _without_unused_pieces(bundle: Bundle) -> Bundle:
-    """Return the bundle without the rows with which other programs pad the word table."""
+    """Return the bundle without the rows with which other programs pad the word table.
+
+    Raises:
+      InputError: there are more of them than padding explains.
+    """
     size = bundle.tokenizer.vocab_size if bundle.tokenizer else bundle.config.vocab_size
     if size == bundle.config.vocab_size:
         return bundle
-    _warn(
-        f"the model has {bundle.config.vocab_size:,} pieces and its tokenizer {size:,}: the rows "
-        f"of the last {bundle.config.vocab_size - size:,} pieces are left out."
-    )
+    rest = bundle.config.vocab_size - size
+    found = f"the model has {bundle.config.vocab_size:,} pieces and its tokenizer {size:,}"
+    if rest >= MAX_PADDING:
+        raise InputError(f"--from: {found}, so it is another model's. Pass the model's own.")
+    _warn(f"{found}: the rows of the last {rest:,} pieces are left out.")
     weights = {
         name: value[:size] if name in PIECES else value for name, value in bundle.weights.items()
     }

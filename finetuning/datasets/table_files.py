@@ -245,6 +245,11 @@ def _quoted(delimiter: str, path: str) -> Records:
             first = reader.line_num + 1
     except csv.Error as error:
         found = str(error).replace("\t", "\\t")
+        if "new-line character" in found:
+            raise InputError(
+                f"{path}:{first}: some lines end in CR alone and others do not. Convert the line "
+                "ends to LF, for example by saving the file again in an editor."
+            ) from None
         raise InputError(
             f"{path}:{first} must be quoted by the rules of csv: {found}. Put a text that begins "
             "with a quote or has line breaks in quotes, and double the quotes inside it, or write "

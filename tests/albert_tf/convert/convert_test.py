@@ -571,6 +571,18 @@ def test_rows_beyond_the_vocabulary_are_left_out(target, tiny, small_tokenizer, 
         np.testing.assert_array_equal(read.weights[name], value[:size] if cut else value)
 
 
+def test_a_vocabulary_that_is_much_too_small_is_refused(tiny, small_tokenizer, tmp_path):
+    large = tiny.replace(vocab_size=small_tokenizer.vocab_size + 1024)
+    os.mkdir(tmp_path / "theirs")
+    bundle = Bundle(large, random_weights(large), small_tokenizer)
+    huggingface.write(bundle, str(tmp_path / "theirs"))
+    with pytest.raises(
+        InputError, match="has 1,324 pieces and its tokenizer 300, so it is another"
+    ):
+        main(ConvertOptions(f"huggingface:{tmp_path / 'theirs'}", str(tmp_path / "ours")))
+    assert not (tmp_path / "ours").exists()
+
+
 @pytest.mark.parametrize(
     ("kind", "file"),
     [

@@ -178,6 +178,7 @@ BAD = {
         [f"a.jsonl:2: the key `label` {NO_VALUE}"],
     ),
     "infinity": ("a.jsonl", '{"text": "a", "label": -Infinity}\n', [f"`label` {NO_VALUE}"]),
+    "CR and LF": ("a.csv", "text,label\ra,x\rb,y\n", ["a.csv:1: some lines end in CR alone"]),
     "infinity as a number": ("a.jsonl", '{"text": "a", "label": 1e999}\n', [f"`label` {NO_VALUE}"]),
     "no key in the first": ("a.jsonl", '{"text": "a"}\n', ["the first object must name", "label"]),
     "commas in .tsv": ("a.tsv", "text,label\na,b\n", ["a.tsv:1", "separated by ',': name it .csv"]),
