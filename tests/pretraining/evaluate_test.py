@@ -190,6 +190,26 @@ def test_an_estimate_from_a_sample_has_an_error(capsys):
     assert found and abs(int(found[1]) - 50) < 8
 
 
+def test_few_documents_are_no_estimate(capsys):
+    """Of 500 documents, half of which are among 50,000, about 10 can be compared."""
+    digests = [i.to_bytes(4) for i in range(50_250)]
+    whole = sketch.sketch_of(digests[:50_000])
+    part = sketch.sketch_of(digests[-500:])
+    compared = [each for each in part if each <= whole[-1]]
+    shared = len(set(compared) & set(whole))
+    assert 0 < shared < len(compared) < 100
+    own = {"corpus": "d", "split": "heldout", "sketch": sketch.to_text(part)}
+    theirs = {"split": "train", "sketch": sketch.to_text(whole)}
+    assert overlap_note(theirs, own, capsys) == (
+        f"note: {shared} of the {len(compared)} documents of there that can be compared are in the "
+        "training records: they are not held out.\n"
+    )
+    apart = sketch.sketch_of(i.to_bytes(5) for i in range(500))
+    assert 0 < sum(each <= whole[-1] for each in apart) < 100
+    note = overlap_note(theirs, own | {"sketch": sketch.to_text(apart)}, capsys)
+    assert note.startswith("note: whether the training records share documents with there is unkno")
+
+
 @pytest.mark.parametrize(
     ("theirs", "own", "note"),
     [
