@@ -8,14 +8,17 @@ from collections.abc import Container
 
 import sentencepiece
 
-# What replaces which characters. Not the guillemets, the ʻokina, the middle dot or the maqaf: they
-# are the ordinary quotes, a letter and parts of words in some languages.
+# What replaces which characters. Not the guillemets, the ʻokina, the middle dots or the maqaf: they
+# are the ordinary quotes, a letter and parts of words in some languages. A soft hyphen is deleted.
 PUNCTUATION = {
-    "'": "‘’‚‛′‵ʼ",
-    '"': "“”„‟",
+    "'": "‘’‚‛′‵ʼ❛❜",
+    '"': "“”„‟❝❞〝〞",
     "-": "‐‑‒–—―−⸺⸻",
-    "*": "•‣⁃◦∙▪",
+    "*": "•‣⁃◦∙▪●○■□◆◇►➤",
+    "": "\u00ad",
 }
+# NFKC, and ALBERT's removal of accents before a model is applied, divide ″ and ‶ into these.
+_DOUBLE_PRIMES = ("′′", "‵‵")
 _NORMALIZER_SPEC = b"\x1a"  # the tag of ModelProto's field 3
 
 
@@ -63,9 +66,15 @@ def _folding(
         for char in chars
         if char not in kept
     }
+    doubles = {pair: '"' for pair in _DOUBLE_PRIMES if pair[0] in plain}
+
+    def folded(target: str) -> str:
+        for pair in doubles:
+            target = target.replace(pair, '"')
+        return target.translate(str.maketrans(plain))
+
     # The normalizer does not read what it has replaced: its own rules must end in ASCII too.
-    table = str.maketrans(plain)
-    rules = plain | {source: target.translate(table) for source, target in old.decompile()}
+    rules = plain | doubles | {source: folded(target) for source, target in old.decompile()}
     return sentencepiece.SentencePieceNormalizer(norm_map=list(rules.items()))
 
 

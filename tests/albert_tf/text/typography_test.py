@@ -20,8 +20,8 @@ from tests.albert_tf.text.graph_aligner_test import aligner, rows_that_differ
 
 PLAIN = {char: ascii_char for ascii_char, chars in PUNCTUATION.items() for char in chars}
 # What NFKC made of these is replaced too.
-COMPATIBLE = {"‑": "-", "﹘": "-", "︱": "-", "⁻": "-", "₋": "-", "ŉ": "'n"}
-PRIMES = {"″": "''", "‴": "'''", "⁗": "''''", "‶": "''", "‷": "'''"}
+COMPATIBLE = {"￭": "*", "￮": "*", "‑": "-", "﹘": "-", "︱": "-", "⁻": "-", "₋": "-", "ŉ": "'n"}
+PRIMES = {"″": '"', "‴": "\"'", "⁗": '""', "‶": '"', "‷": "\"'", "′′": '"', "‵‵": '"'}
 UNICODE = [chr(c) for c in range(1, sys.maxunicode + 1) if not 0xD800 <= c < 0xE000]
 
 
@@ -76,7 +76,9 @@ def test_on_every_character_and_every_rule(plain, folded):
     sources = [*UNICODE, *rules_of(folded)]
     texts = ["x".join(sources[i : i + 500]) for i in range(0, len(sources), 500)]
     ours = str.maketrans({char: to for char, to in PLAIN.items() if char != "–"})
-    wanted = [text.translate(ours) for text in old.normalize(texts)]
+    wanted = [
+        text.replace("′′", '"').replace("‵‵", '"').translate(ours) for text in old.normalize(texts)
+    ]
     assert new.normalize(texts) == wanted
 
 
