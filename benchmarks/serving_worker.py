@@ -147,13 +147,13 @@ def _export(model: Model, folder: str, precision: str, format: str = "saved_mode
     import tensorflow as tf
 
     from albert_tf.export.constant_stack import with_constants
-    from albert_tf.export.modules.classifier import ClassifierModule
-    from albert_tf.export.onnx.models import write_onnx
+    from albert_tf.export.onnx import write_onnx
     from albert_tf.models.config import AlbertConfig
     from albert_tf.models.encoder import AlbertEncoder
     from albert_tf.runtime import settings
     from albert_tf.runtime.devices import precision_policy
-    from albert_tf.tasks.classifier import ClassifierTask, SequenceClassifier
+    from albert_tf.tasks.classifier.model import ClassifierTask, SequenceClassifier
+    from albert_tf.tasks.classifier.module import ClassifierModule
     from albert_tf.text.tokenizer import load_tokenizer
 
     tokenizer = load_tokenizer(model.tokenizer)

@@ -11,7 +11,8 @@ import tf_keras
 
 import albert_tf
 from albert_tf.optimization import LinearWarmupLinearDecay
-from albert_tf.tasks.classifier import ClassifierTask, SequenceClassifier, featurize_texts
+from albert_tf.tasks.classifier.model import ClassifierTask, SequenceClassifier
+from albert_tf.tasks.texts import featurize_texts
 
 
 def main(

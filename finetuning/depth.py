@@ -21,16 +21,16 @@ import tensorflow as tf
 from scipy.special import logit
 
 from albert_tf import info
-from albert_tf.export.modules.buckets import WIDTHS
-from albert_tf.export.modules.classifier import ClassifierModule
-from albert_tf.export.modules.multi_label import MultiLabelModule
-from albert_tf.export.modules.text_module import TextModule
+from albert_tf.graph.buckets import WIDTHS
+from albert_tf.graph.text_module import TextModule
 from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import commands, settings
 from albert_tf.runtime.bounds import POSITIVE
 from albert_tf.runtime.errors import InputError
+from albert_tf.tasks.classifier.module import ClassifierModule
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.kinds import KINDS
+from albert_tf.tasks.multi_label.module import MultiLabelModule
 from albert_tf.tasks.predictor import load_predictor
 from albert_tf.training.progress import Progress
 from finetuning.datasets import TASKS, reading_of, task_name

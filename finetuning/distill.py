@@ -38,7 +38,7 @@ from albert_tf.tasks.examples import TokenExample
 from albert_tf.tasks.features import Features, concatenate
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import task_of
-from albert_tf.tasks.regressor import SquaredError
+from albert_tf.tasks.regressor.model import SquaredError
 from albert_tf.tasks.task_model import TaskModel
 from albert_tf.tasks.tokens.features import featurize_tokens
 from finetuning.datasets import OWN, TASKS, TRAINED, reading_of, trained_task

@@ -32,6 +32,7 @@ LAYERS = {
         {"text", "optimization"},
         {"models"},
         {"training"},
+        {"graph"},
         {"tasks"},
         {"convert", "export"},
     ],

@@ -19,20 +19,11 @@ from albert_tf.runtime import commands  # first: it silences TensorFlow's start-
 
 # isort: split
 from albert_tf.export import litert, serving
+from albert_tf.export import onnx as onnx_models
 from albert_tf.export.constant_stack import with_constants
-from albert_tf.export.modules.classifier import ClassifierModule
-from albert_tf.export.modules.embedding import POOLINGS, EmbeddingModule
-from albert_tf.export.modules.encoder import load_encoder_module
-from albert_tf.export.modules.fill_mask import FillMaskModule
-from albert_tf.export.modules.multi_label import MultiLabelModule
-from albert_tf.export.modules.multiple_choice import MultipleChoiceModule
-from albert_tf.export.modules.preprocessing import PreprocessingModule
-from albert_tf.export.modules.regressor import RegressorModule
-from albert_tf.export.modules.span import SpanModule
-from albert_tf.export.modules.token_classifier import TokenClassifierModule
-from albert_tf.export.onnx import models as onnx_models
-from albert_tf.export.onnx.graph import import_onnx
-from albert_tf.export.signatures import ServedModule, save
+from albert_tf.export.saved_model import save
+from albert_tf.graph.onnx.graph import import_onnx
+from albert_tf.graph.signatures import ServedModule
 from albert_tf.models.checkpoints import load_config, require_readable
 from albert_tf.models.encoder import load_encoder
 from albert_tf.models.pretrainer import load_pretrainer
@@ -40,8 +31,18 @@ from albert_tf.runtime import devices, outputs, pretrained, settings
 from albert_tf.runtime.bounds import POSITIVE, one_of
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
+from albert_tf.tasks.classifier.module import ClassifierModule
+from albert_tf.tasks.multi_label.module import MultiLabelModule
+from albert_tf.tasks.multiple_choice.module import MultipleChoiceModule
 from albert_tf.tasks.predictor import load_task_model
+from albert_tf.tasks.pretrained.embedding import POOLINGS, EmbeddingModule
+from albert_tf.tasks.pretrained.encoder import load_encoder_module
+from albert_tf.tasks.pretrained.fill_mask import FillMaskModule
+from albert_tf.tasks.pretrained.preprocessing import PreprocessingModule
+from albert_tf.tasks.regressor.module import RegressorModule
+from albert_tf.tasks.spans.module import SpanModule
 from albert_tf.tasks.task_model import TaskModel
+from albert_tf.tasks.tokens.module import TokenClassifierModule
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 
 

@@ -4,10 +4,10 @@ from collections.abc import Iterable
 
 import tensorflow as tf
 
-from albert_tf.export.modules.fill_mask import MASK, FillMaskModule
 from albert_tf.models.pretrainer import load_pretrainer
 from albert_tf.runtime.arguments import list_of
 from albert_tf.runtime.errors import InputError
+from albert_tf.tasks.pretrained.fill_mask import MASK, FillMaskModule
 from albert_tf.text.tokenizer import load_tokenizer
 
 

@@ -9,7 +9,7 @@ import shutil
 
 import tensorflow as tf
 
-from albert_tf.export.signatures import ServedModule
+from albert_tf.graph.signatures import ServedModule
 from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import outputs
 from albert_tf.runtime.errors import InputError

@@ -4,35 +4,27 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from albert_tf.tasks.classifier import (
-    SequenceClassifier,
-    average_logits,
-    decode_labels,
-    featurize_texts,
-)
+from albert_tf.tasks.classifier.model import SequenceClassifier, average_logits, decode_labels
 from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample, TokenExample
 from albert_tf.tasks.features import Features, TextFeatures
-from albert_tf.tasks.multi_label import (
+from albert_tf.tasks.multi_label.model import (
     MultiLabelClassifier,
     average_label_sets,
     decode_label_sets,
     featurize_label_sets,
 )
-from albert_tf.tasks.multiple_choice import (
+from albert_tf.tasks.multiple_choice.model import (
     MultipleChoice,
     average_choices,
     decode_choices,
     featurize_choices,
 )
-from albert_tf.tasks.regressor import (
-    SequenceRegressor,
-    average_scores,
-    decode_scores,
-)
+from albert_tf.tasks.regressor.model import SequenceRegressor, average_scores, decode_scores
 from albert_tf.tasks.spans.answers import average_spans, decode_spans
 from albert_tf.tasks.spans.features import SpanFeatures, featurize_spans
 from albert_tf.tasks.spans.model import SpanModel
 from albert_tf.tasks.task_model import TaskModel
+from albert_tf.tasks.texts import featurize_texts
 from albert_tf.tasks.tokens.entities import decode_tokens
 from albert_tf.tasks.tokens.features import TokenFeatures, featurize_tokens
 from albert_tf.tasks.tokens.model import TokenClassifier

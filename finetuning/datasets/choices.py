@@ -5,7 +5,7 @@ from typing import Any
 
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.examples import ChoiceExample
-from albert_tf.tasks.multiple_choice import option_letter
+from albert_tf.tasks.multiple_choice.model import option_letter
 from finetuning.datasets import metrics
 from finetuning.datasets.table_files import write_predictions
 from finetuning.datasets.task import Prediction

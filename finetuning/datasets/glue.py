@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
-from albert_tf.tasks.classifier import ClassifierTask
+from albert_tf.tasks.classifier.model import ClassifierTask
 from albert_tf.tasks.examples import TextExample
-from albert_tf.tasks.regressor import RegressorTask
+from albert_tf.tasks.regressor.model import RegressorTask
 from finetuning.datasets import metrics
 from finetuning.datasets.selection import limited, with_dev
 from finetuning.datasets.table_files import (

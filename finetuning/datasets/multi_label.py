@@ -8,7 +8,7 @@ from typing import Any
 
 from albert_tf.runtime.errors import InputError, listed
 from albert_tf.tasks.examples import TextExample
-from albert_tf.tasks.multi_label import MultiLabelTask, label_indices
+from albert_tf.tasks.multi_label.model import MultiLabelTask, label_indices
 from finetuning.datasets.json_files import as_text
 from finetuning.datasets.multi_label_metrics import score_label_sets
 from finetuning.datasets.selection import limited, with_dev

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf.tasks.multi_label import THRESHOLD, MultiLabelTask, chosen_labels, indicators
+from albert_tf.tasks.multi_label.model import THRESHOLD, MultiLabelTask, chosen_labels, indicators
 from finetuning.datasets.metrics import require_known
 
 MIN_TEXTS = 5  # from which a label has a threshold of its own

@@ -7,7 +7,7 @@ from typing import Any
 from albert_tf.runtime.compression import format_of
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.examples import ChoiceExample
-from albert_tf.tasks.multiple_choice import MultipleChoiceTask, option_letter
+from albert_tf.tasks.multiple_choice.model import MultipleChoiceTask, option_letter
 from finetuning.datasets.choices import (
     ChoiceDataset,
     choice_example,

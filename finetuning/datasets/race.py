@@ -11,7 +11,7 @@ from albert_tf.runtime.compression import format_of, without_suffix
 from albert_tf.runtime.errors import InputError, InputNotFoundError, reading
 from albert_tf.runtime.text_files import lines_of
 from albert_tf.tasks.examples import ChoiceExample
-from albert_tf.tasks.multiple_choice import MultipleChoiceTask
+from albert_tf.tasks.multiple_choice.model import MultipleChoiceTask
 from finetuning.datasets.choices import (
     ChoiceDataset,
     choice_example,

@@ -2,7 +2,7 @@
 
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.examples import ChoiceExample
-from albert_tf.tasks.multiple_choice import MultipleChoiceTask
+from albert_tf.tasks.multiple_choice.model import MultipleChoiceTask
 from finetuning.datasets.choices import ChoiceDataset, choice_example
 from finetuning.datasets.selection import limited, with_dev
 from finetuning.datasets.table_files import find, open_table

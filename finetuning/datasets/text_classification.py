@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from albert_tf.runtime.errors import InputError, listed
-from albert_tf.tasks.classifier import ClassifierTask
+from albert_tf.tasks.classifier.model import ClassifierTask
 from albert_tf.tasks.examples import TextExample
 from finetuning.datasets import metrics, table_files
 from finetuning.datasets.selection import limited, with_dev

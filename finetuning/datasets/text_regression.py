@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.examples import TextExample
-from albert_tf.tasks.regressor import RegressorTask
+from albert_tf.tasks.regressor.model import RegressorTask
 from finetuning.datasets import metrics
 from finetuning.datasets.selection import limited, with_dev
 from finetuning.datasets.table_files import write_predictions

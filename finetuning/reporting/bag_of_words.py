@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from albert_tf.tasks.examples import TextExample
-from albert_tf.tasks.multi_label import indicators
+from albert_tf.tasks.multi_label.model import indicators
 from finetuning.datasets.multi_label_metrics import (
     at_thresholds,
     best_thresholds,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from albert_tf import info
-from albert_tf.tasks.multi_label import indicators, label_indices
+from albert_tf.tasks.multi_label.model import indicators, label_indices
 from finetuning.datasets.multi_label_metrics import counts_by_label, predicted_labels
 from finetuning.datasets.squad_metrics import score_answer
 from finetuning.datasets.task import Prediction

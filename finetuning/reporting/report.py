@@ -15,8 +15,8 @@ import numpy as np
 from albert_tf import info
 from albert_tf.runtime import outputs
 from albert_tf.runtime.standard_errors import MIN_EXAMPLES
-from albert_tf.tasks.multi_label import indicators
-from albert_tf.tasks.multiple_choice import option_letter
+from albert_tf.tasks.multi_label.model import indicators
+from albert_tf.tasks.multiple_choice.model import option_letter
 from finetuning.datasets.metrics import is_known
 from finetuning.datasets.multi_label_metrics import at_thresholds
 from finetuning.datasets.task import Data, Prediction, Task

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from albert_tf.runtime.errors import ConfigError, InputError
-from albert_tf.tasks.multi_label import indicators
+from albert_tf.tasks.multi_label.model import indicators
 from finetuning.datasets import selection, squad
 from finetuning.datasets.multi_label_metrics import (
     MIN_TEXTS,

@@ -7,10 +7,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from albert_tf.export.modules.encoder import load_encoder_module
-from albert_tf.export.signatures import save
+from albert_tf.export.saved_model import save
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime.run_dir import RunDir
+from albert_tf.tasks.pretrained.encoder import load_encoder_module
 from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.training.best_weights import BestWeights
 from pretraining.loop.config import PretrainConfig

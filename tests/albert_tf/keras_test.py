@@ -33,10 +33,10 @@ from albert_tf.models.layers.shared_stack import SharedStack
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.optimization import AdamW, Lamb, LinearWarmupLinearDecay
 from albert_tf.runtime.errors import ConfigError
-from albert_tf.tasks.classifier import ClassifierTask, SequenceClassifier
-from albert_tf.tasks.multi_label import MultiLabelClassifier, MultiLabelTask
-from albert_tf.tasks.multiple_choice import MultipleChoice, MultipleChoiceTask
-from albert_tf.tasks.regressor import RegressorTask, SequenceRegressor
+from albert_tf.tasks.classifier.model import ClassifierTask, SequenceClassifier
+from albert_tf.tasks.multi_label.model import MultiLabelClassifier, MultiLabelTask
+from albert_tf.tasks.multiple_choice.model import MultipleChoice, MultipleChoiceTask
+from albert_tf.tasks.regressor.model import RegressorTask, SequenceRegressor
 from albert_tf.tasks.spans.heads import AnswerClass, EndLogits, IndependentHead, JointHead
 from albert_tf.tasks.spans.model import SpanModel, SpanTask
 from albert_tf.tasks.tokens.model import TokenClassifier, TokenTask

@@ -8,11 +8,11 @@ import pytest
 from albert_tf.export.serving import check_name
 from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime.errors import InputError
-from albert_tf.tasks.classifier import ClassifierTask
+from albert_tf.tasks.classifier.model import ClassifierTask
 from albert_tf.tasks.examples import TextExample
-from albert_tf.tasks.multi_label import MultiLabelTask
+from albert_tf.tasks.multi_label.model import MultiLabelTask
 from albert_tf.tasks.predictor import load_predictor
-from albert_tf.tasks.regressor import RegressorTask
+from albert_tf.tasks.regressor.model import RegressorTask
 from albert_tf.tasks.spans.model import SpanTask
 from benchmarks import latency
 from benchmarks.latency import CANDIDATES, LatencyOptions

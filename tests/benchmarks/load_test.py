@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
-from albert_tf.tasks.classifier import ClassifierTask
-from albert_tf.tasks.regressor import RegressorTask
+from albert_tf.tasks.classifier.model import ClassifierTask
+from albert_tf.tasks.regressor.model import RegressorTask
 from benchmarks import load, load_targets
 from benchmarks.load import LoadOptions
 from tests.finetuning.untrained import leave_run, leave_weights

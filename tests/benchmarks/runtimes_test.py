@@ -5,8 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from albert_tf.tasks.classifier import ClassifierTask, featurize_texts
+from albert_tf.tasks.classifier.model import ClassifierTask
 from albert_tf.tasks.examples import TextExample
+from albert_tf.tasks.texts import featurize_texts
 from benchmarks.runtimes import Ids
 
 TEXTS = ["the value", "", "of the object " * 30, "naïve 漢字 🙂"]

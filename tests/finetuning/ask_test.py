@@ -10,10 +10,10 @@ import pytest
 from scipy.special import softmax
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
-from albert_tf.tasks.classifier import average_logits
+from albert_tf.tasks.classifier.model import average_logits
 from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample
-from albert_tf.tasks.multi_label import MultiLabelTask
-from albert_tf.tasks.multiple_choice import MultipleChoiceTask
+from albert_tf.tasks.multi_label.model import MultiLabelTask
+from albert_tf.tasks.multiple_choice.model import MultipleChoiceTask
 from albert_tf.tasks.predictor import load_predictor
 from albert_tf.tasks.tokens.model import TokenTask
 from finetuning import ensemble, predict

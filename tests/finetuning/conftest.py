@@ -82,7 +82,7 @@ def begin(start: str):
 @pytest.fixture(scope="module")
 def features(begin, config, fruit: str):
     """The training examples of `fruit`, as a test file's own `config` has them."""
-    from albert_tf.tasks.classifier import featurize_texts
+    from albert_tf.tasks.texts import featurize_texts
     from finetuning.datasets import TASKS
     from finetuning.datasets.task import Source
 

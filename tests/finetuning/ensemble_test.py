@@ -10,9 +10,9 @@ import pytest
 
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
-from albert_tf.tasks.multiple_choice import MultipleChoiceTask
+from albert_tf.tasks.multiple_choice.model import MultipleChoiceTask
 from albert_tf.tasks.predictor import load_predictor
-from albert_tf.tasks.regressor import average_scores
+from albert_tf.tasks.regressor.model import average_scores
 from albert_tf.tasks.spans.model import SpanTask
 from finetuning.datasets import TASKS
 from finetuning.datasets.task import Source

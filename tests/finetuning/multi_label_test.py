@@ -17,9 +17,9 @@ from albert_tf.export import __main__ as export
 from albert_tf.runtime import settings
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.runtime.run_dir import RunDir
-from albert_tf.tasks.multi_label import MultiLabelTask
+from albert_tf.tasks.multi_label.model import MultiLabelTask
 from albert_tf.tasks.predictor import task_of
-from albert_tf.tasks.regressor import RegressorTask
+from albert_tf.tasks.regressor.model import RegressorTask
 from finetuning import depth, distill, ensemble, predict, table
 from finetuning.datasets import TASKS
 from finetuning.datasets.task import Reading, Source

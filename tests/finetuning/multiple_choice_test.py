@@ -11,7 +11,7 @@ import albert_tf
 from albert_tf.export import __main__ as export
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.examples import ChoiceExample
-from albert_tf.tasks.multiple_choice import MultipleChoiceTask
+from albert_tf.tasks.multiple_choice.model import MultipleChoiceTask
 from finetuning import ensemble, predict
 from finetuning.datasets import TASKS
 from finetuning.datasets.task import Source

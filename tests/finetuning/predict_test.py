@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from albert_tf.runtime.errors import InputError
-from albert_tf.tasks.classifier import ClassifierTask
-from albert_tf.tasks.multiple_choice import MultipleChoiceTask
-from albert_tf.tasks.regressor import RegressorTask
+from albert_tf.tasks.classifier.model import ClassifierTask
+from albert_tf.tasks.multiple_choice.model import MultipleChoiceTask
+from albert_tf.tasks.regressor.model import RegressorTask
 from albert_tf.tasks.spans.model import SpanTask
 from finetuning import predict
 from finetuning.datasets import TASKS

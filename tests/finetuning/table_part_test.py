@@ -9,7 +9,7 @@ import pytest
 from albert_tf.runtime import commands
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.run_dir import RunDir
-from albert_tf.tasks.classifier import ClassifierTask
+from albert_tf.tasks.classifier.model import ClassifierTask
 from albert_tf.tasks.predictor import load_predictor
 from finetuning import table
 from finetuning.table import TableOptions

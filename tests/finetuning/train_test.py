@@ -18,11 +18,12 @@ from albert_tf.models.encoder import load_encoder
 from albert_tf.runtime import outputs
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.runtime.run_dir import RunDir
-from albert_tf.tasks.classifier import ClassifierTask, featurize_texts
+from albert_tf.tasks.classifier.model import ClassifierTask
 from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.spans.model import SpanTask
+from albert_tf.tasks.texts import featurize_texts
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from finetuning import train
 from finetuning.datasets import OWN, TASKS

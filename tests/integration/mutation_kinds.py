@@ -14,9 +14,9 @@ from albert_tf.models.config import AlbertConfig
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime import settings
 from albert_tf.runtime.run_dir import RunDir
-from albert_tf.tasks.classifier import ClassifierTask
-from albert_tf.tasks.multi_label import MultiLabelTask
-from albert_tf.tasks.regressor import RegressorTask
+from albert_tf.tasks.classifier.model import ClassifierTask
+from albert_tf.tasks.multi_label.model import MultiLabelTask
+from albert_tf.tasks.regressor.model import RegressorTask
 from albert_tf.tasks.spans.model import SpanTask
 from albert_tf.tasks.tokens.model import TokenTask
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer

@@ -23,13 +23,13 @@ from albert_tf.models.config import AlbertConfig
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.runtime import commands, settings
 from albert_tf.runtime.errors import ConfigError, InputError
-from albert_tf.tasks.classifier import ClassifierTask
+from albert_tf.tasks.classifier.model import ClassifierTask
 from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample
 from albert_tf.tasks.kinds import KINDS
-from albert_tf.tasks.multi_label import MultiLabelTask
-from albert_tf.tasks.multiple_choice import MultipleChoiceTask
+from albert_tf.tasks.multi_label.model import MultiLabelTask
+from albert_tf.tasks.multiple_choice.model import MultipleChoiceTask
 from albert_tf.tasks.predictor import task_of
-from albert_tf.tasks.regressor import RegressorTask
+from albert_tf.tasks.regressor.model import RegressorTask
 from albert_tf.tasks.spans.model import SpanTask
 from albert_tf.tasks.tokens.model import TokenTask
 

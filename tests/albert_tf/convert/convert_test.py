@@ -19,12 +19,12 @@ from albert_tf.convert.huggingface import folder as huggingface
 from albert_tf.convert.huggingface import tokenizer as huggingface_tokenizer
 from albert_tf.convert.huggingface import weights as huggingface_weights
 from albert_tf.convert.unshare import init_groups_from_shared
-from albert_tf.export import signatures
-from albert_tf.export.modules.encoder import EncoderModule
+from albert_tf.graph import signatures
 from albert_tf.models.config import AlbertConfig, sharing_plan
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime import commands, settings
 from albert_tf.runtime.errors import ConfigError, InputError, InputNotFoundError
+from albert_tf.tasks.pretrained.encoder import EncoderModule
 from albert_tf.text.normalization import Normalization
 from albert_tf.text.tokenizer import Tokenizer
 from data.train_tokenizer import TrainTokenizerOptions, train_model

@@ -19,13 +19,13 @@ from albert_tf.convert.__main__ import ConvertOptions, main
 from albert_tf.convert.bundle import Bundle, weight_shapes
 from albert_tf.convert.huggingface import folder as huggingface
 from albert_tf.models.config import AlbertConfig
-from albert_tf.tasks.classifier import ClassifierTask
+from albert_tf.tasks.classifier.model import ClassifierTask
 from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample, TokenExample
 from albert_tf.tasks.kinds import KINDS
-from albert_tf.tasks.multi_label import MultiLabelTask
-from albert_tf.tasks.multiple_choice import MultipleChoiceTask
+from albert_tf.tasks.multi_label.model import MultiLabelTask
+from albert_tf.tasks.multiple_choice.model import MultipleChoiceTask
 from albert_tf.tasks.predictor import load_task_model
-from albert_tf.tasks.regressor import RegressorTask
+from albert_tf.tasks.regressor.model import RegressorTask
 from albert_tf.tasks.spans.model import SpanModel, SpanTask
 from albert_tf.tasks.tokens.model import TokenTask
 from tests.albert_tf.convert.huggingface_test import torch_python  # noqa: F401

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.export.modules.buckets import WIDTHS, bucket_width, run_in_buckets
+from albert_tf.graph.buckets import WIDTHS, bucket_width, run_in_buckets
 
 SEEN = tf.Variable(tf.zeros([0, 2], tf.int32), shape=[None, 2], trainable=False)  # rows, width
 

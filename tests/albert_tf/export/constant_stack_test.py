@@ -8,14 +8,14 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
 from albert_tf.export.constant_stack import ConstantStack, with_constants
-from albert_tf.export.modules.classifier import ClassifierModule
-from albert_tf.export.modules.embedding import EmbeddingModule
-from albert_tf.export.modules.fill_mask import FillMaskModule
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.models.layers.attention import additive_mask
 from albert_tf.models.layers.shared_stack import SharedStack
 from albert_tf.models.pretrainer import AlbertPretrainer
-from albert_tf.tasks.classifier import ClassifierTask, SequenceClassifier
+from albert_tf.tasks.classifier.model import ClassifierTask, SequenceClassifier
+from albert_tf.tasks.classifier.module import ClassifierModule
+from albert_tf.tasks.pretrained.embedding import EmbeddingModule
+from albert_tf.tasks.pretrained.fill_mask import FillMaskModule
 
 NEW = {"norm": "pre", "positions": "rotary", "ffn": "gated"}
 TEXTS = ["the word", "", "one two three four five six seven eight nine ten", "a"]

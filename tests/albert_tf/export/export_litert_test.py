@@ -12,25 +12,25 @@ import tensorflow as tf
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from albert_tf.export.litert import write_litert
-from albert_tf.export.modules.classifier import ClassifierModule
-from albert_tf.export.modules.multi_label import MultiLabelModule
-from albert_tf.export.modules.multiple_choice import MultipleChoiceModule
-from albert_tf.export.modules.regressor import RegressorModule
-from albert_tf.export.modules.span import SpanModule
-from albert_tf.export.modules.text_module import IDS
-from albert_tf.export.modules.token_classifier import TokenClassifierModule
+from albert_tf.graph.text_module import IDS
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.encoder import INPUTS, AlbertEncoder
 from albert_tf.runtime.errors import InputError
-from albert_tf.tasks.classifier import ClassifierTask, SequenceClassifier
+from albert_tf.tasks.classifier.model import ClassifierTask, SequenceClassifier
+from albert_tf.tasks.classifier.module import ClassifierModule
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.kinds import KINDS
-from albert_tf.tasks.multi_label import MultiLabelClassifier, MultiLabelTask
-from albert_tf.tasks.multiple_choice import MultipleChoice, MultipleChoiceTask
+from albert_tf.tasks.multi_label.model import MultiLabelClassifier, MultiLabelTask
+from albert_tf.tasks.multi_label.module import MultiLabelModule
+from albert_tf.tasks.multiple_choice.model import MultipleChoice, MultipleChoiceTask
+from albert_tf.tasks.multiple_choice.module import MultipleChoiceModule
 from albert_tf.tasks.predictor import predict
-from albert_tf.tasks.regressor import RegressorTask, SequenceRegressor
+from albert_tf.tasks.regressor.model import RegressorTask, SequenceRegressor
+from albert_tf.tasks.regressor.module import RegressorModule
 from albert_tf.tasks.spans.model import SpanModel, SpanTask
+from albert_tf.tasks.spans.module import SpanModule
 from albert_tf.tasks.tokens.model import TokenClassifier, TokenTask
+from albert_tf.tasks.tokens.module import TokenClassifierModule
 from albert_tf.text.tokenizer import load_tokenizer
 from examples import ask_litert
 

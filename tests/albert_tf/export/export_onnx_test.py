@@ -11,15 +11,15 @@ import tf_keras
 
 from albert_tf import load_encoder, load_pretrainer
 from albert_tf.export import __main__ as export
-from albert_tf.export.onnx.models import onnx_model
+from albert_tf.export.onnx import onnx_model
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime.errors import InputError
-from albert_tf.tasks.classifier import ClassifierTask
+from albert_tf.tasks.classifier.model import ClassifierTask
 from albert_tf.tasks.kinds import KINDS
-from albert_tf.tasks.multi_label import MultiLabelTask
-from albert_tf.tasks.multiple_choice import MultipleChoiceTask
-from albert_tf.tasks.regressor import RegressorTask
+from albert_tf.tasks.multi_label.model import MultiLabelTask
+from albert_tf.tasks.multiple_choice.model import MultipleChoiceTask
+from albert_tf.tasks.regressor.model import RegressorTask
 from albert_tf.tasks.spans.heads import NEVER
 from albert_tf.tasks.spans.model import SpanTask
 from albert_tf.tasks.tokens.model import TokenTask

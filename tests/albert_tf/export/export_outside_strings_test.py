@@ -15,8 +15,8 @@ from albert_tf.convert import native
 from albert_tf.convert.bundle import Bundle, weight_shapes
 from albert_tf.export.__main__ import ExportOptions, main
 from albert_tf.tasks.examples import ChoiceExample
-from albert_tf.tasks.multi_label import MultiLabelTask
-from albert_tf.tasks.multiple_choice import MultipleChoiceTask
+from albert_tf.tasks.multi_label.model import MultiLabelTask
+from albert_tf.tasks.multiple_choice.model import MultipleChoiceTask
 from albert_tf.tasks.tokens.model import TokenTask
 from finetuning.datasets.task import Reading
 from finetuning.datasets.token_files import read_conll

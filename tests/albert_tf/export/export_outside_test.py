@@ -17,24 +17,24 @@ import tensorflow_hub as hub
 import tf_keras
 
 from albert_tf.export.__main__ import MAKERS
-from albert_tf.export.modules.classifier import ClassifierModule
-from albert_tf.export.modules.embedding import EmbeddingModule
-from albert_tf.export.modules.encoder import load_encoder_module
-from albert_tf.export.modules.multi_label import MultiLabelModule
-from albert_tf.export.modules.multiple_choice import MultipleChoiceModule
-from albert_tf.export.modules.preprocessing import PreprocessingModule
-from albert_tf.export.modules.regressor import RegressorModule
-from albert_tf.export.modules.span import SpanModule
-from albert_tf.export.modules.token_classifier import TokenClassifierModule
-from albert_tf.export.signatures import save
+from albert_tf.export.saved_model import save
 from albert_tf.models.encoder import INPUTS, AlbertEncoder
-from albert_tf.tasks.classifier import ClassifierTask
+from albert_tf.tasks.classifier.model import ClassifierTask
+from albert_tf.tasks.classifier.module import ClassifierModule
 from albert_tf.tasks.kinds import KINDS
-from albert_tf.tasks.multi_label import MultiLabelTask
-from albert_tf.tasks.multiple_choice import MultipleChoiceTask
-from albert_tf.tasks.regressor import RegressorTask
+from albert_tf.tasks.multi_label.model import MultiLabelTask
+from albert_tf.tasks.multi_label.module import MultiLabelModule
+from albert_tf.tasks.multiple_choice.model import MultipleChoiceTask
+from albert_tf.tasks.multiple_choice.module import MultipleChoiceModule
+from albert_tf.tasks.pretrained.embedding import EmbeddingModule
+from albert_tf.tasks.pretrained.encoder import load_encoder_module
+from albert_tf.tasks.pretrained.preprocessing import PreprocessingModule
+from albert_tf.tasks.regressor.model import RegressorTask
+from albert_tf.tasks.regressor.module import RegressorModule
 from albert_tf.tasks.spans.model import SpanTask
+from albert_tf.tasks.spans.module import SpanModule
 from albert_tf.tasks.tokens.model import TokenTask
+from albert_tf.tasks.tokens.module import TokenClassifierModule
 
 ROOT = str(pathlib.Path(__file__).resolve().parents[3])
 TEXTS = ["the value", "", "naïve [MASK] 漢字 🙂 1,000", "of the object " * 30]

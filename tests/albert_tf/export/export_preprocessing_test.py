@@ -7,9 +7,9 @@ import sys
 import pytest
 import tensorflow as tf
 
-from albert_tf.export.modules.preprocessing import PreprocessingModule
-from albert_tf.export.signatures import save
+from albert_tf.export.saved_model import save
 from albert_tf.runtime.errors import InputError
+from albert_tf.tasks.pretrained.preprocessing import PreprocessingModule
 from albert_tf.text.alignment import align
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 

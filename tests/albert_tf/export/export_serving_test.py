@@ -19,16 +19,17 @@ from tensorflow_serving.apis import prediction_log_pb2
 from tensorflow_serving.config import model_server_config_pb2
 
 from albert_tf.export import __main__ as program
-from albert_tf.export import serving, signatures
-from albert_tf.export.modules.classifier import ClassifierModule
-from albert_tf.export.modules.multiple_choice import MultipleChoiceModule
-from albert_tf.export.modules.span import SpanModule
+from albert_tf.export import serving
+from albert_tf.graph import signatures
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.runtime.errors import InputError
-from albert_tf.tasks.classifier import ClassifierTask
+from albert_tf.tasks.classifier.model import ClassifierTask
+from albert_tf.tasks.classifier.module import ClassifierModule
 from albert_tf.tasks.kinds import KINDS
-from albert_tf.tasks.multiple_choice import MultipleChoiceTask
+from albert_tf.tasks.multiple_choice.model import MultipleChoiceTask
+from albert_tf.tasks.multiple_choice.module import MultipleChoiceModule
 from albert_tf.tasks.spans.model import SpanTask
+from albert_tf.tasks.spans.module import SpanModule
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from albert_tf import load_predictor
-from albert_tf.export.modules.graph_windows import cut_windows
-from albert_tf.export.modules.span import SpanModule
-from albert_tf.export.signatures import save
+from albert_tf.export.saved_model import save
+from albert_tf.graph.windows import cut_windows
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.runtime import settings
 from albert_tf.runtime.errors import InputError
@@ -23,6 +22,7 @@ from albert_tf.tasks import windows as span_windows
 from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.predictor import Predictor
 from albert_tf.tasks.spans.model import SpanModel, SpanTask
+from albert_tf.tasks.spans.module import SpanModule
 from albert_tf.text.tokenizer import Normalization, Tokenizer, load_tokenizer
 from finetuning.datasets.squad_reader import questions_of
 from tests.albert_tf.text.alignment_test import PARTS, wordpiece

@@ -9,22 +9,22 @@ import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from albert_tf.export.modules.classifier import ClassifierModule
-from albert_tf.export.modules.embedding import EmbeddingModule
-from albert_tf.export.modules.fill_mask import FillMaskModule
-from albert_tf.export.modules.multiple_choice import MultipleChoiceModule
-from albert_tf.export.modules.preprocessing import PreprocessingModule
-from albert_tf.export.modules.regressor import RegressorModule
-from albert_tf.export.modules.span import SpanModule
-from albert_tf.export.modules.token_classifier import TokenClassifierModule
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.models.pretrainer import AlbertPretrainer
-from albert_tf.tasks.classifier import ClassifierTask, SequenceClassifier
+from albert_tf.tasks.classifier.model import ClassifierTask, SequenceClassifier
+from albert_tf.tasks.classifier.module import ClassifierModule
 from albert_tf.tasks.kinds import KINDS
-from albert_tf.tasks.multiple_choice import MultipleChoiceTask
-from albert_tf.tasks.regressor import RegressorTask
+from albert_tf.tasks.multiple_choice.model import MultipleChoiceTask
+from albert_tf.tasks.multiple_choice.module import MultipleChoiceModule
+from albert_tf.tasks.pretrained.embedding import EmbeddingModule
+from albert_tf.tasks.pretrained.fill_mask import FillMaskModule
+from albert_tf.tasks.pretrained.preprocessing import PreprocessingModule
+from albert_tf.tasks.regressor.model import RegressorTask
+from albert_tf.tasks.regressor.module import RegressorModule
 from albert_tf.tasks.spans.model import SpanTask
+from albert_tf.tasks.spans.module import SpanModule
 from albert_tf.tasks.tokens.model import TokenTask
+from albert_tf.tasks.tokens.module import TokenClassifierModule
 
 TASKS = {
     "classifier": (ClassifierTask(("no", "yes"), seq_length=32), ClassifierModule),

@@ -8,24 +8,24 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.export.modules.classifier import ClassifierModule
-from albert_tf.export.modules.embedding import EmbeddingModule
-from albert_tf.export.modules.multi_label import MultiLabelModule
-from albert_tf.export.modules.multiple_choice import MultipleChoiceModule, fill_blanks
-from albert_tf.export.modules.regressor import RegressorModule
-from albert_tf.export.modules.span import SpanModule
-from albert_tf.export.signatures import save
+from albert_tf.export.saved_model import save
 from albert_tf.models.encoder import INPUTS, AlbertEncoder
 from albert_tf.runtime.errors import InputError
-from albert_tf.tasks.classifier import ClassifierTask, SequenceClassifier
+from albert_tf.tasks.classifier.model import ClassifierTask, SequenceClassifier
+from albert_tf.tasks.classifier.module import ClassifierModule
 from albert_tf.tasks.examples import ChoiceExample, TextExample
 from albert_tf.tasks.kinds import KINDS
-from albert_tf.tasks.multi_label import MultiLabelClassifier, MultiLabelTask
-from albert_tf.tasks.multiple_choice import MultipleChoice, MultipleChoiceTask
-from albert_tf.tasks.multiple_choice import fill_blanks as fill
+from albert_tf.tasks.multi_label.model import MultiLabelClassifier, MultiLabelTask
+from albert_tf.tasks.multi_label.module import MultiLabelModule
+from albert_tf.tasks.multiple_choice.model import MultipleChoice, MultipleChoiceTask
+from albert_tf.tasks.multiple_choice.model import fill_blanks as fill
+from albert_tf.tasks.multiple_choice.module import MultipleChoiceModule, fill_blanks
 from albert_tf.tasks.predictor import predict
-from albert_tf.tasks.regressor import RegressorTask, SequenceRegressor
+from albert_tf.tasks.pretrained.embedding import EmbeddingModule
+from albert_tf.tasks.regressor.model import RegressorTask, SequenceRegressor
+from albert_tf.tasks.regressor.module import RegressorModule
 from albert_tf.tasks.spans.model import SpanTask
+from albert_tf.tasks.spans.module import SpanModule
 
 TEXTS = ("the value", "", "of the object " * 30, "one, two", " \t", "a\0b", "naïve “x” 漢字 🙂")
 OTHERS = ("a", "x", "", "three of the objects in the sequence of the objects", "b", "c", "d")

@@ -14,17 +14,17 @@ import tf_keras
 
 from albert_tf import load_encoder, load_fill_mask, load_pretrainer
 from albert_tf.export import __main__ as program
-from albert_tf.export.modules.classifier import ClassifierModule
-from albert_tf.export.modules.encoder import EncoderModule
-from albert_tf.export.modules.fill_mask import FillMaskModule
-from albert_tf.export.signatures import save
+from albert_tf.export.saved_model import save
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.encoder import INPUTS, AlbertEncoder
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
-from albert_tf.tasks.classifier import ClassifierTask, SequenceClassifier
+from albert_tf.tasks.classifier.model import ClassifierTask, SequenceClassifier
+from albert_tf.tasks.classifier.module import ClassifierModule
 from albert_tf.tasks.features import pack
+from albert_tf.tasks.pretrained.encoder import EncoderModule
+from albert_tf.tasks.pretrained.fill_mask import FillMaskModule
 
 WORD = "with"  # one piece of the small vocabulary, in none of the texts
 NAMES = ("sequence_output", "pooled_output")

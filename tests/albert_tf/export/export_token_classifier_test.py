@@ -11,12 +11,12 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from albert_tf import load_predictor
-from albert_tf.export.modules.token_classifier import TokenClassifierModule
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.runtime import settings
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.tokens.model import TokenClassifier, TokenTask
+from albert_tf.tasks.tokens.module import TokenClassifierModule
 from albert_tf.text.tokenizer import Normalization, Tokenizer
 from tests.albert_tf.export.export_span_test import HARD, traced
 from tests.albert_tf.text.alignment_test import PARTS, wordpiece

@@ -9,12 +9,12 @@ import pytest
 import tf_keras
 
 from albert_tf.export import __main__ as export
-from albert_tf.export.onnx.int8_graph import Int8Graph, quantize
-from albert_tf.export.onnx.models import QUANTIZATIONS, onnx_model
+from albert_tf.export.onnx import QUANTIZATIONS, onnx_model
+from albert_tf.graph.onnx.int8_graph import Int8Graph, quantize
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.models.pretrainer import AlbertPretrainer
-from albert_tf.tasks.classifier import ClassifierTask, SequenceClassifier
+from albert_tf.tasks.classifier.model import ClassifierTask, SequenceClassifier
 from albert_tf.tasks.spans.model import SpanModel, SpanTask
 
 DISABLE_ALL = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL

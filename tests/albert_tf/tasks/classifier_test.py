@@ -11,7 +11,7 @@ import tf_keras
 import albert_tf
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.runtime.errors import ConfigError, InputError
-from albert_tf.tasks.classifier import ClassifierTask, SequenceClassifier
+from albert_tf.tasks.classifier.model import ClassifierTask, SequenceClassifier
 from albert_tf.tasks.features import Features, TextFeatures, concatenate, pack
 from albert_tf.tasks.predictor import load_task_model, predict
 from albert_tf.text.graph_tokenizer import pack_segments

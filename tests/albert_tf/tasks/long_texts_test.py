@@ -7,25 +7,30 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.export.modules.classifier import ClassifierModule
-from albert_tf.export.modules.multi_label import MultiLabelModule
-from albert_tf.export.modules.multiple_choice import MultipleChoiceModule
-from albert_tf.export.modules.regressor import RegressorModule
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.runtime.errors import ConfigError, InputError
-from albert_tf.tasks.classifier import ClassifierTask, decode_labels, featurize_texts
+from albert_tf.tasks.classifier.model import ClassifierTask, decode_labels
+from albert_tf.tasks.classifier.module import ClassifierModule
 from albert_tf.tasks.examples import ChoiceExample, TextExample
 from albert_tf.tasks.features import split_windows
 from albert_tf.tasks.kinds import KINDS
-from albert_tf.tasks.multi_label import MultiLabelTask, decode_label_sets, featurize_label_sets
-from albert_tf.tasks.multiple_choice import (
+from albert_tf.tasks.multi_label.model import (
+    MultiLabelTask,
+    decode_label_sets,
+    featurize_label_sets,
+)
+from albert_tf.tasks.multi_label.module import MultiLabelModule
+from albert_tf.tasks.multiple_choice.model import (
     MultipleChoice,
     MultipleChoiceTask,
     decode_choices,
     featurize_choices,
 )
+from albert_tf.tasks.multiple_choice.module import MultipleChoiceModule
 from albert_tf.tasks.predictor import predict
-from albert_tf.tasks.regressor import RegressorTask, decode_scores
+from albert_tf.tasks.regressor.model import RegressorTask, decode_scores
+from albert_tf.tasks.regressor.module import RegressorModule
+from albert_tf.tasks.texts import featurize_texts
 from tests.albert_tf.tasks.span_features_test import TOKENIZER
 
 LONG = "a b c d e f g h"  # eight pieces: in windows of three, 2 + 3 + 3

@@ -11,7 +11,7 @@ from albert_tf.runtime import settings
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.features import TextFeatures, pack
-from albert_tf.tasks.multi_label import (
+from albert_tf.tasks.multi_label.model import (
     MultiLabelClassifier,
     MultiLabelTask,
     average_label_sets,

@@ -11,7 +11,7 @@ import tf_keras
 from albert_tf.models.encoder import INPUTS, AlbertEncoder
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.tasks.examples import ChoiceExample
-from albert_tf.tasks.multiple_choice import (
+from albert_tf.tasks.multiple_choice.model import (
     ABSENT,
     MultipleChoice,
     MultipleChoiceTask,

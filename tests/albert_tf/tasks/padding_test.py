@@ -7,10 +7,10 @@ import tf_keras
 
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.models.layers import packing
-from albert_tf.tasks.classifier import ClassifierTask, SequenceClassifier
-from albert_tf.tasks.multi_label import MultiLabelClassifier, MultiLabelTask
-from albert_tf.tasks.multiple_choice import MultipleChoice, MultipleChoiceTask
-from albert_tf.tasks.regressor import RegressorTask, SequenceRegressor
+from albert_tf.tasks.classifier.model import ClassifierTask, SequenceClassifier
+from albert_tf.tasks.multi_label.model import MultiLabelClassifier, MultiLabelTask
+from albert_tf.tasks.multiple_choice.model import MultipleChoice, MultipleChoiceTask
+from albert_tf.tasks.regressor.model import RegressorTask, SequenceRegressor
 from albert_tf.tasks.spans.model import SpanModel, SpanTask
 from albert_tf.tasks.task_model import TaskModel
 from albert_tf.tasks.tokens.model import IGNORED, TokenClassifier, TokenTask

@@ -5,7 +5,7 @@ import pytest
 
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.runtime.errors import ConfigError
-from albert_tf.tasks.regressor import RegressorTask, SequenceRegressor
+from albert_tf.tasks.regressor.model import RegressorTask, SequenceRegressor
 
 
 def test_the_head_s_unit_and_the_loss_by_hand(tiny, fake_inputs):

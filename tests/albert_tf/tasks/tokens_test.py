@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.runtime.errors import ConfigError
-from albert_tf.tasks.classifier import average_logits
+from albert_tf.tasks.classifier.model import average_logits
 from albert_tf.tasks.examples import TokenExample
 from albert_tf.tasks.predictor import predict
 from albert_tf.tasks.tokens.entities import decode_tokens

@@ -9,9 +9,9 @@ import pytest
 from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import settings
 from albert_tf.runtime.errors import InputError, InputNotFoundError
-from albert_tf.tasks.classifier import ClassifierTask
+from albert_tf.tasks.classifier.model import ClassifierTask
 from albert_tf.tasks.examples import TextExample
-from albert_tf.tasks.regressor import RegressorTask
+from albert_tf.tasks.regressor.model import RegressorTask
 from finetuning.datasets import TASKS
 from finetuning.datasets.glue import GLUE
 from finetuning.datasets.task import Source

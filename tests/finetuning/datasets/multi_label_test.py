@@ -11,7 +11,7 @@ import pytest
 
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.examples import TextExample
-from albert_tf.tasks.multi_label import label_indices
+from albert_tf.tasks.multi_label.model import label_indices
 from finetuning.datasets import TASKS, dataset_of
 from finetuning.datasets.multi_label import MultiLabel
 from finetuning.datasets.task import Reading, Source

@@ -8,7 +8,7 @@ import pytest
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.tasks.examples import ChoiceExample
-from albert_tf.tasks.multiple_choice import MultipleChoiceTask
+from albert_tf.tasks.multiple_choice.model import MultipleChoiceTask
 from finetuning.datasets.race import RACE
 from finetuning.datasets.task import Source
 

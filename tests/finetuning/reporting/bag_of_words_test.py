@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
-from albert_tf.tasks.classifier import ClassifierTask
+from albert_tf.tasks.classifier.model import ClassifierTask
 from albert_tf.tasks.examples import TextExample
-from albert_tf.tasks.multi_label import MultiLabelTask
-from albert_tf.tasks.regressor import RegressorTask
+from albert_tf.tasks.multi_label.model import MultiLabelTask
+from albert_tf.tasks.regressor.model import RegressorTask
 from finetuning.datasets import TASKS
 from finetuning.datasets.task import Data, Source
 from finetuning.reporting import bag_of_words

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from albert_tf.runtime.run_dir import RunDir
-from albert_tf.tasks.classifier import ClassifierTask
+from albert_tf.tasks.classifier.model import ClassifierTask
 from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample
 from finetuning.datasets.task import Data, Source
 from finetuning.reporting import card

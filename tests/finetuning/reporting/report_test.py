@@ -5,8 +5,8 @@ import json
 import pytest
 
 from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample, TokenExample
-from albert_tf.tasks.multi_label import MultiLabelTask
-from albert_tf.tasks.multiple_choice import MultipleChoiceTask
+from albert_tf.tasks.multi_label.model import MultiLabelTask
+from albert_tf.tasks.multiple_choice.model import MultipleChoiceTask
 from albert_tf.tasks.spans.model import SpanTask
 from finetuning.datasets import TASKS
 from finetuning.datasets.metrics import is_known

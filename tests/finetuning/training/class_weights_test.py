@@ -10,11 +10,12 @@ from scipy.special import log_softmax
 
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.runtime.run_dir import RunDir
-from albert_tf.tasks.classifier import ClassifierTask, featurize_texts
+from albert_tf.tasks.classifier.model import ClassifierTask
 from albert_tf.tasks.examples import TextExample
-from albert_tf.tasks.multiple_choice import MultipleChoiceTask
-from albert_tf.tasks.regressor import RegressorTask
+from albert_tf.tasks.multiple_choice.model import MultipleChoiceTask
+from albert_tf.tasks.regressor.model import RegressorTask
 from albert_tf.tasks.spans.model import SpanTask
+from albert_tf.tasks.texts import featurize_texts
 from finetuning import distill
 from finetuning.datasets.task import Data
 from finetuning.training.config import Plan

@@ -198,7 +198,7 @@ class TestLayers:
         model = dataclasses.replace(config.model, sharing=sharing, num_layers=3)
         other = dataclasses.replace(config, model=model)
         from albert_tf.models.encoder import AlbertEncoder
-        from albert_tf.tasks.classifier import SequenceClassifier
+        from albert_tf.tasks.classifier.model import SequenceClassifier
 
         return SequenceClassifier(AlbertEncoder(other.model), other.task).create_weights()
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 from albert_tf.models.config import sharing_plan
 from albert_tf.models.layers.attention import additive_mask
 from albert_tf.runtime.errors import InputError
-from albert_tf.tasks.classifier import SequenceClassifier
+from albert_tf.tasks.classifier.model import SequenceClassifier
 
 Outputs = dict[str, tf.Tensor]
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from albert_tf.export.modules.graph_windows import GraphWindows
+from albert_tf.graph.windows import GraphWindows
 from albert_tf.tasks.spans.heads import NEVER
 from albert_tf.tasks.spans.model import SpanTask
 from albert_tf.text.graph_aligner import AlignedPieces

@@ -6,8 +6,8 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.export.modules.text_module import IDS, checked_inputs
-from albert_tf.export.signatures import untracked
+from albert_tf.graph.signatures import untracked
+from albert_tf.graph.text_module import IDS, checked_inputs
 from albert_tf.models.checkpoints import has_heads
 from albert_tf.models.encoder import INPUTS, AlbertEncoder, load_encoder
 from albert_tf.models.pretrainer import AlbertPretrainer, load_pretrainer

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
-from albert_tf.export.modules.text_module import Answer, TextModule
+from albert_tf.graph.text_module import Answer, TextModule
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.text.tokenizer import Tokenizer
 

@@ -15,7 +15,7 @@ from albert_tf.models.layers import common
 from albert_tf.runtime.arrays import ragged_ranges
 from albert_tf.runtime.bounds import MOST_PIECES, Bounded, at_least, at_most, between, one_of
 from albert_tf.runtime.errors import InputError
-from albert_tf.tasks.classifier import average_logits
+from albert_tf.tasks.classifier.model import average_logits
 from albert_tf.tasks.examples import ChoiceExample
 from albert_tf.tasks.features import LONG_TEXTS, Sequences, TextFeatures, pack, split_windows
 from albert_tf.tasks.task_model import TaskModel, head_dense

@@ -5,11 +5,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from albert_tf.export.modules.early_exit import EarlyExit
-from albert_tf.export.modules.text_module import Answer, TextModule
-from albert_tf.export.signatures import signature, untracked
+from albert_tf.graph.signatures import signature, untracked
+from albert_tf.graph.text_module import Answer, TextModule
 from albert_tf.runtime.errors import InputError
-from albert_tf.tasks.classifier import SequenceClassifier
+from albert_tf.tasks.classifier.early_exit import EarlyExit
+from albert_tf.tasks.classifier.model import SequenceClassifier
 from albert_tf.text.tokenizer import Tokenizer
 
 

@@ -5,7 +5,7 @@ Shapes: B windows, S positions, H hidden units, P starts, K candidates.
 
 import numpy as np
 
-from albert_tf.export.onnx.encoder import EncoderGraph
+from albert_tf.graph.onnx.encoder import EncoderGraph
 from albert_tf.tasks.spans.heads import NEVER, IndependentHead, JointHead
 
 Outputs = dict[str, str]

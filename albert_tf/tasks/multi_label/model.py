@@ -11,10 +11,10 @@ from scipy.special import expit, logit
 
 from albert_tf.models.layers import common
 from albert_tf.runtime.errors import ConfigError, shortened
-from albert_tf.tasks.classifier import TextTask, featurize_texts
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.features import TextFeatures
 from albert_tf.tasks.task_model import TaskModel, head_dense, require_labels
+from albert_tf.tasks.texts import TextTask, featurize_texts
 from albert_tf.text.tokenizer import Tokenizer
 
 THRESHOLD = 0.5  # of a label whose threshold was not chosen

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -10,41 +10,11 @@ import tf_keras
 from scipy.special import softmax
 
 from albert_tf.models.layers import common
-from albert_tf.runtime.bounds import MOST_PIECES, Bounded, at_least, between, one_of
-from albert_tf.runtime.errors import ConfigError, InputError
+from albert_tf.runtime.errors import ConfigError
 from albert_tf.tasks.examples import TextExample
-from albert_tf.tasks.features import LONG_TEXTS, TextFeatures, pack, split_windows
+from albert_tf.tasks.features import TextFeatures
 from albert_tf.tasks.task_model import TaskModel, head_dense, require_labels
-from albert_tf.text.tokenizer import Tokenizer
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TextTask(Bounded):
-    """The settings shared by the tasks on a text or a pair of texts.
-
-    Attributes:
-      seq_length: the maximum pieces of an example, special pieces included.
-      pair: True if an example is two texts.
-      dropout: the rate before the head's dense layer (paper, Table 14: 0.1).
-      long_texts: `cut` truncates what is longer than `seq_length`. `mean` and `max` read it in
-        windows of equal length, each with the text's label in training, and predict the mean or the
-        maximum of their probabilities or scores.
-    """
-
-    KEY = "`task.{}`"
-
-    seq_length: Annotated[int, at_least(5, "for a pair with its special pieces"), MOST_PIECES] = 128
-    pair: bool = False
-    dropout: Annotated[float, between("[0, 1)")] = 0.1
-    long_texts: Annotated[str, one_of(*LONG_TEXTS)] = "cut"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.pair and self.long_texts != "cut":
-            raise ConfigError(
-                "`task.long_texts` must be cut for pairs of texts, which are not read in windows. "
-                f"Received: {self.long_texts}."
-            )
+from albert_tf.tasks.texts import TextTask
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,6 +26,8 @@ class ClassifierTask(TextTask):
       exit_losses: train the pooler and the head on the output of every layer, not only the last
         one, so that exports with fewer layers or early exits predict well (arXiv 2006.04152).
     """
+
+    LABEL_DTYPE = np.int32
 
     labels: tuple[str, ...]
     exit_losses: bool = False
@@ -121,38 +93,6 @@ class ExitCrossEntropy(tf_keras.losses.Loss):
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(tf.cast(targets, tf.int32), logits)
         weights = tf.range(1.0, tf.cast(tf.shape(losses)[1], tf.float32) + 1)
         return tf.linalg.matvec(losses, weights) / tf.reduce_sum(weights)
-
-
-def featurize_texts(
-    examples: Sequence[TextExample], tokenizer: Tokenizer, task: TextTask
-) -> TextFeatures:
-    """Build the features of texts or pairs, or of the windows of long texts.
-
-    The target `label` [N] exists if every example has a label.
-
-    Raises:
-      InputError: an example is a pair and the task takes single texts, or the reverse.
-    """
-    for number, example in enumerate(examples):
-        if (example.second is not None) != task.pair:
-            raise InputError(
-                f"The task takes {'pairs of texts' if task.pair else 'single texts'}. Example "
-                f"{number} has {'one text' if task.pair else 'two'}: {example.first[:80]!r}."
-            )
-    first = tokenizer.encode_batch([example.first for example in examples])
-    second = None
-    if task.pair:
-        second = tokenizer.encode_batch([example.second or "" for example in examples])
-    row: np.ndarray = np.arange(len(examples), dtype=np.int32)
-    if task.long_texts != "cut":
-        first, row = split_windows(first, task.seq_length - 2)
-    sequences = pack(first, second, task.seq_length, tokenizer.special)
-    features = TextFeatures(sequences, task.seq_length, example=row)
-    labels = [example.label for example in examples]
-    if any(label is None for label in labels):
-        return features
-    dtype = np.int32 if isinstance(task, ClassifierTask) else np.float32
-    return dataclasses.replace(features, targets={"label": np.array(labels, dtype)[row]})
 
 
 def decode_labels(

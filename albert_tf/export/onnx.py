@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf.export.onnx.encoder import EncoderGraph
-from albert_tf.export.onnx.graph import Graph
-from albert_tf.export.onnx.int8_graph import Int8Graph
-from albert_tf.export.onnx.spans import SpanGraph
+from albert_tf.graph.onnx.encoder import EncoderGraph
+from albert_tf.graph.onnx.graph import Graph
+from albert_tf.graph.onnx.int8_graph import Int8Graph
 from albert_tf.models.encoder import INPUTS, AlbertEncoder
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime import outputs
-from albert_tf.tasks.multiple_choice import ABSENT
+from albert_tf.tasks.multiple_choice.model import ABSENT
+from albert_tf.tasks.spans.onnx import SpanGraph
 from albert_tf.tasks.task_model import TaskModel
 from albert_tf.text.tokenizer import Tokenizer
 

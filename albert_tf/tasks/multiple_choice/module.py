@@ -2,13 +2,13 @@
 
 import tensorflow as tf
 
-from albert_tf.export.modules.buckets import run_in_buckets
-from albert_tf.export.modules.graph_windows import equal_parts, pool
-from albert_tf.export.modules.text_module import Answer, checked_inputs, require_same_size
-from albert_tf.export.signatures import signature, untracked
+from albert_tf.graph.buckets import run_in_buckets
+from albert_tf.graph.signatures import signature, untracked
+from albert_tf.graph.text_module import Answer, checked_inputs, require_same_size
+from albert_tf.graph.windows import equal_parts, pool
 from albert_tf.models.encoder import INPUTS
 from albert_tf.models.layers.common import shape_of
-from albert_tf.tasks.multiple_choice import ABSENT, MultipleChoice, option_letter
+from albert_tf.tasks.multiple_choice.model import ABSENT, MultipleChoice, option_letter
 from albert_tf.text.graph_tokenizer import GraphTokenizer
 from albert_tf.text.ragged import row_of, slice_rows
 from albert_tf.text.tokenizer import Tokenizer

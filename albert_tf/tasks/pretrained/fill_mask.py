@@ -2,8 +2,8 @@
 
 import tensorflow as tf
 
-from albert_tf.export.modules.buckets import run_in_buckets
-from albert_tf.export.signatures import untracked
+from albert_tf.graph.buckets import run_in_buckets
+from albert_tf.graph.signatures import untracked
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.text.graph_tokenizer import WHITE_SPACE, GraphTokenizer
 from albert_tf.text.ragged import mask_rows, row_of, slice_rows

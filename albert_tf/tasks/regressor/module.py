@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
-from albert_tf.export.modules.text_module import Answer, TextModule
-from albert_tf.tasks.regressor import SequenceRegressor
+from albert_tf.graph.text_module import Answer, TextModule
+from albert_tf.tasks.regressor.model import SequenceRegressor
 from albert_tf.text.tokenizer import Tokenizer
 
 

@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import tensorflow as tf
 
-from albert_tf.export.modules.buckets import run_in_buckets
-from albert_tf.export.modules.graph_windows import equal_parts, pool
-from albert_tf.export.signatures import signature, untracked
+from albert_tf.graph.buckets import run_in_buckets
+from albert_tf.graph.signatures import signature, untracked
+from albert_tf.graph.windows import equal_parts, pool
 from albert_tf.models.encoder import INPUTS, AlbertEncoder
 from albert_tf.runtime.errors import InputError
 from albert_tf.text.graph_tokenizer import GraphTokenizer

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from albert_tf.export.onnx.graph import Graph
+from albert_tf.graph.onnx.graph import Graph
 
 _INPUTS = 127  # the largest |q| of a product's input
 _WEIGHTS = 64  # the largest |V|

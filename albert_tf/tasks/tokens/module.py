@@ -4,10 +4,10 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from albert_tf.export.modules.buckets import run_in_buckets
-from albert_tf.export.modules.graph_windows import MAX_WINDOWS, GraphWindows, cut_windows
-from albert_tf.export.modules.text_module import IDS, Answer, checked_inputs
-from albert_tf.export.signatures import signature, untracked
+from albert_tf.graph.buckets import run_in_buckets
+from albert_tf.graph.signatures import signature, untracked
+from albert_tf.graph.text_module import IDS, Answer, checked_inputs
+from albert_tf.graph.windows import MAX_WINDOWS, GraphWindows, cut_windows
 from albert_tf.models.encoder import INPUTS
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.tokens.model import OUTSIDE, TokenClassifier, TokenTask
@@ -86,7 +86,9 @@ class TokenClassifierModule(tf.Module):
         pieces, task = self._align(text), self._task
         sizes = tf.cast(pieces.ids.row_lengths(), tf.int32)
         before = tf.ones_like(sizes)  # [CLS]
-        windows = cut_windows("text", sizes, before, task, self._max_windows)
+        windows = cut_windows(
+            "text", sizes, before, task.seq_length, task.doc_stride, self._max_windows
+        )
         tag, score = self._of_pieces(pieces.ids, windows)
         words = self._words(pieces, tag, score)
         return self._answer(labeled_spans(words, task), pieces.codes)

@@ -1,40 +1,17 @@
-"""Signatures of exported modules, and saving them as OUTPUT/VERSION/saved_model.pb."""
+"""Exported modules as OUTPUT/VERSION/saved_model.pb."""
 
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
 
 import tensorflow as tf
-import tf_keras
 
 from albert_tf.export import serving
+from albert_tf.graph.signatures import ServedModule
 from albert_tf.models.checkpoints import EXTRAS
 from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import outputs
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.text.tokenizer import Tokenizer
-
-
-class ServedModule(Protocol):
-    """A trackable module with signatures for TF Serving."""
-
-    def signatures(self) -> Mapping[str, Any]:
-        """Return a `tf.function` with an input signature by name, including `serving_default`."""
-
-
-def untracked(model: tf_keras.Model) -> Callable[..., Any]:
-    """Return the model as a plain function, for a module that tracks the variables itself.
-
-    If the module tracked it as a Keras model, saving would trace it several more times to let Keras
-    load it.
-    """
-    return model.__call__
-
-
-def signature(function: Callable[..., Any], inputs: Sequence[tf.TensorSpec]) -> Any:
-    """Return a function of tensors as a signature. AutoGraph is off: no signature needs it."""
-    return tf.function(function, input_signature=inputs, autograph=False)
 
 
 def save(module: ServedModule, folder: str, tokenizer: Tokenizer, config_path: str) -> None:

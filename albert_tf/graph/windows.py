@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from albert_tf.tasks.spans.model import SpanTask
-from albert_tf.tasks.tokens.model import TokenTask
 from albert_tf.text.ragged import row_of
 
 MAX_WINDOWS = 4096  # of one text
@@ -64,7 +62,8 @@ def cut_windows(
     name: str,
     sizes: tf.Tensor,
     before: tf.Tensor,
-    task: SpanTask | TokenTask,
+    seq_length: int,
+    stride: int,
     max_windows: int,
 ) -> GraphWindows:
     """Split texts into windows, as `tasks.windows.cut_windows` does, in a graph.
@@ -73,18 +72,19 @@ def cut_windows(
       name: the input that holds the texts, for messages.
       sizes: the number of pieces of each text, int32 [B].
       before: the positions before the text in each of its windows, int32 [B]. One follows it.
-      task: `seq_length` and `doc_stride`.
+      seq_length: the positions of a window.
+      stride: the pieces between the starts of two windows.
       max_windows: the largest number of windows of a text.
 
     Raises:
       InvalidArgumentError: a text needs more than `max_windows` windows.
     """
-    max_length = task.seq_length - 1 - before
-    step = tf.minimum(max_length, task.doc_stride)
+    max_length = seq_length - 1 - before
+    step = tf.minimum(max_length, stride)
     count = 1 - (-tf.maximum(sizes - max_length, 0)) // step
     message = (
-        f"`{name}`: each must fit in {max_windows} windows of {task.seq_length} pieces that start "
-        f"{task.doc_stride} pieces apart. Pass a shorter {name}."
+        f"`{name}`: each must fit in {max_windows} windows of {seq_length} pieces that start "
+        f"{stride} pieces apart. Pass a shorter {name}."
     )
     check = tf.debugging.assert_less_equal(count, max_windows, message)
     with tf.control_dependencies([check] if check is not None else []):

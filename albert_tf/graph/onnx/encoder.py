@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf.export.onnx.graph import Graph
+from albert_tf.graph.onnx.graph import Graph
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.models.layers.attention import MASKED, SelfAttention
 from albert_tf.models.layers.embeddings import AlbertEmbeddings

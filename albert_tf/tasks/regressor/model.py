@@ -10,10 +10,10 @@ import tf_keras
 
 from albert_tf.models.layers import common
 from albert_tf.runtime.bounds import FINITE, POSITIVE
-from albert_tf.tasks.classifier import TextTask
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.features import TextFeatures
 from albert_tf.tasks.task_model import TaskModel, head_dense
+from albert_tf.tasks.texts import TextTask
 
 
 @dataclasses.dataclass(frozen=True)

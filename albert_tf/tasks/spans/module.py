@@ -2,13 +2,13 @@
 
 import tensorflow as tf
 
-from albert_tf.export.modules.buckets import run_in_buckets
-from albert_tf.export.modules.graph_windows import MAX_WINDOWS, GraphWindows, cut_windows
-from albert_tf.export.modules.span_ops import best_spans, candidate_spans
-from albert_tf.export.modules.text_module import IDS, Answer, checked_inputs, require_same_size
-from albert_tf.export.signatures import signature, untracked
+from albert_tf.graph.buckets import run_in_buckets
+from albert_tf.graph.signatures import signature, untracked
+from albert_tf.graph.text_module import IDS, Answer, checked_inputs, require_same_size
+from albert_tf.graph.windows import MAX_WINDOWS, GraphWindows, cut_windows
 from albert_tf.models.encoder import INPUTS
 from albert_tf.runtime.errors import InputError
+from albert_tf.tasks.spans.graph_answers import best_spans, candidate_spans
 from albert_tf.tasks.spans.model import SpanModel
 from albert_tf.text.graph_aligner import GraphAligner
 from albert_tf.text.graph_tokenizer import GraphTokenizer
@@ -69,7 +69,14 @@ class SpanModule(tf.Module):
         sizes, question_lengths = (
             tf.cast(each.row_lengths(), tf.int32) for each in (pieces.ids, questions)
         )
-        windows = cut_windows("context", sizes, question_lengths + 2, self._task, self._max_windows)
+        windows = cut_windows(
+            "context",
+            sizes,
+            question_lengths + 2,
+            self._task.seq_length,
+            self._task.doc_stride,
+            self._max_windows,
+        )
         outputs = self._outputs(questions, pieces.ids, windows)
         spans = candidate_spans(outputs, windows, pieces, self._task)
         count = tf.size(context)

@@ -1,1 +1,0 @@
-"""The exported modules, one file for each kind."""

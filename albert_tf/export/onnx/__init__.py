@@ -1,1 +1,0 @@
-"""Export to ONNX: ids in, answers out, with operators of the standard only."""

@@ -1,0 +1,1 @@
+"""What exported graphs share: width buckets, windows, text inputs and signatures."""

@@ -1,0 +1,1 @@
+"""Builders of ONNX graphs: operators, the encoder, int8 weights."""

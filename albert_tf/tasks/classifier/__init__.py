@@ -1,0 +1,1 @@
+"""Sequence classification: a label for a text or a pair of texts."""

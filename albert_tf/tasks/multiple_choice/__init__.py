@@ -1,0 +1,1 @@
+"""Multiple choice: the option that answers a question."""

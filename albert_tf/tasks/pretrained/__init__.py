@@ -1,0 +1,1 @@
+"""What a pretrained model exports without a task."""

@@ -1,0 +1,75 @@
+"""Settings and features that the kinds on a text or a pair of texts share."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Annotated, ClassVar
+
+import numpy as np
+
+from albert_tf.runtime.bounds import MOST_PIECES, Bounded, at_least, between, one_of
+from albert_tf.runtime.errors import ConfigError, InputError
+from albert_tf.tasks.examples import TextExample
+from albert_tf.tasks.features import LONG_TEXTS, TextFeatures, pack, split_windows
+from albert_tf.text.tokenizer import Tokenizer
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextTask(Bounded):
+    """The settings shared by the tasks on a text or a pair of texts.
+
+    Attributes:
+      seq_length: the maximum pieces of an example, special pieces included.
+      pair: True if an example is two texts.
+      dropout: the rate before the head's dense layer (paper, Table 14: 0.1).
+      long_texts: `cut` truncates what is longer than `seq_length`. `mean` and `max` read it in
+        windows of equal length, each with the text's label in training, and predict the mean or the
+        maximum of their probabilities or scores.
+    """
+
+    KEY = "`task.{}`"
+    LABEL_DTYPE: ClassVar[type[np.generic]] = np.float32
+
+    seq_length: Annotated[int, at_least(5, "for a pair with its special pieces"), MOST_PIECES] = 128
+    pair: bool = False
+    dropout: Annotated[float, between("[0, 1)")] = 0.1
+    long_texts: Annotated[str, one_of(*LONG_TEXTS)] = "cut"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.pair and self.long_texts != "cut":
+            raise ConfigError(
+                "`task.long_texts` must be cut for pairs of texts, which are not read in windows. "
+                f"Received: {self.long_texts}."
+            )
+
+
+def featurize_texts(
+    examples: Sequence[TextExample], tokenizer: Tokenizer, task: TextTask
+) -> TextFeatures:
+    """Build the features of texts or pairs, or of the windows of long texts.
+
+    The target `label` [N] exists if every example has a label.
+
+    Raises:
+      InputError: an example is a pair and the task takes single texts, or the reverse.
+    """
+    for number, example in enumerate(examples):
+        if (example.second is not None) != task.pair:
+            raise InputError(
+                f"The task takes {'pairs of texts' if task.pair else 'single texts'}. Example "
+                f"{number} has {'one text' if task.pair else 'two'}: {example.first[:80]!r}."
+            )
+    first = tokenizer.encode_batch([example.first for example in examples])
+    second = None
+    if task.pair:
+        second = tokenizer.encode_batch([example.second or "" for example in examples])
+    row: np.ndarray = np.arange(len(examples), dtype=np.int32)
+    if task.long_texts != "cut":
+        first, row = split_windows(first, task.seq_length - 2)
+    sequences = pack(first, second, task.seq_length, tokenizer.special)
+    features = TextFeatures(sequences, task.seq_length, example=row)
+    labels = [example.label for example in examples]
+    if any(label is None for label in labels):
+        return features
+    label = np.array(labels, task.LABEL_DTYPE)[row]
+    return dataclasses.replace(features, targets={"label": label})
