@@ -67,11 +67,12 @@ def _folding(
         if char not in kept
     }
     doubles = {pair: '"' for pair in _DOUBLE_PRIMES if pair[0] in plain}
+    table = str.maketrans(plain)
 
     def folded(target: str) -> str:
         for pair in doubles:
             target = target.replace(pair, '"')
-        return target.translate(str.maketrans(plain))
+        return target.translate(table)
 
     # The normalizer does not read what it has replaced: its own rules must end in ASCII too.
     rules = plain | doubles | {source: folded(target) for source, target in old.decompile()}
