@@ -236,7 +236,7 @@ def test_light_modules_import_no_tensorflow(module):
 
 
 def test_the_guard_finds_a_chain_to_tensorflow():
-    assert tensorflow_import_chain("albert_tf.export.modules.encoder")[-1] in (
+    assert tensorflow_import_chain("albert_tf.tasks.pretrained.encoder")[-1] in (
         "tensorflow",
         "tf_keras",
     )
