@@ -12,7 +12,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -152,20 +152,22 @@ def _export(model: Model, folder: str, precision: str, format: str = "saved_mode
     from albert_tf.models.encoder import AlbertEncoder
     from albert_tf.runtime import settings
     from albert_tf.runtime.devices import precision_policy
-    from albert_tf.tasks.classifier.model import ClassifierTask, SequenceClassifier
-    from albert_tf.tasks.classifier.module import ClassifierModule
+    from albert_tf.tasks.kind import ExportSettings
+    from albert_tf.tasks.kinds import KINDS
     from albert_tf.text.tokenizer import load_tokenizer
+    from finetuning.datasets import TASKS
 
     tokenizer = load_tokenizer(model.tokenizer)
     config = AlbertConfig.from_preset(model.preset).replace(vocab_size=tokenizer.vocab_size)
-    task = ClassifierTask(LABELS, seq_length=model.seq_length)
+    kind: Any = KINDS[TASKS["sst-2"].kind]
+    task = kind.settings(labels=LABELS, seq_length=model.seq_length)
     with precision_policy(precision):
-        network = SequenceClassifier(AlbertEncoder(config), task).create_weights()
+        network = kind.model(AlbertEncoder(config), task).create_weights()
         for variable in network.variables:  # a graph leaves out additions of constant zeros
             if "bias" in variable.name:
                 variable.assign(tf.random.normal(variable.shape, stddev=0.02))
         if format == "saved_model":
-            module = ClassifierModule(with_constants(network), tokenizer)
+            module = kind.module(with_constants(network), tokenizer, ExportSettings())
             tf.saved_model.save(module, folder, signatures=module.signatures())
             return
     with tempfile.TemporaryDirectory() as run:
@@ -173,7 +175,7 @@ def _export(model: Model, folder: str, precision: str, format: str = "saved_mode
         path = os.path.join(run, "config.json")
         with open(path, "w", encoding="utf-8") as file:
             json.dump(sections, file)
-        write_onnx(network, task.kind, folder, tokenizer, path)
+        write_onnx(kind, network, folder, tokenizer, path)
 
 
 def main(name: str, preset: str, tokenizer: str, seq_length: str, folder: str, cores: str) -> None:

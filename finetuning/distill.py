@@ -127,7 +127,7 @@ class _Distillation:
     def __init__(self, options: DistillOptions) -> None:
         self.options = options
         _check(options)
-        require_settings(KINDS[TASKS[options.task].kind].task, options.set)
+        require_settings(KINDS[TASKS[options.task].kind].settings, options.set)
         outputs.require_folder(options.output, "--output")
         self.strategy = devices.strategy(options.device, options.tpu)
         self.task: Task = TASKS[options.task]
@@ -294,7 +294,7 @@ def _task_of_teacher(options: DistillOptions, dataset_task: Any) -> Any:
             f"--teacher={options.teacher} must be of kind {', '.join(_KINDS)}. Received: a run of "
             f"kind {task.kind!r}, which cannot be distilled here."
         )
-    if getattr(task, "long_texts", "cut") != "cut":
+    if task.long_texts != "cut":
         raise InputError(
             f"--teacher={options.teacher} must truncate long texts: it provides an output for each "
             f"text, not for its windows. Received: a run with task.long_texts={task.long_texts}."
@@ -311,7 +311,7 @@ def _task_of_teacher(options: DistillOptions, dataset_task: Any) -> Any:
                 f"--teacher={options.teacher} must have the same {key} as --data_dir. Received: "
                 f"{shortened(theirs)}, and {shortened(ours)} in the data."
             )
-    return dataclasses.replace(task, exit_losses=False) if hasattr(task, "exit_losses") else task
+    return task.replace(exit_losses=False) if task.exit_losses else task
 
 
 def _with_encoder_of(path: str, config: FinetuneConfig) -> TaskModel:

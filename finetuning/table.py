@@ -106,7 +106,7 @@ def main(options: TableOptions, run_command: Callable[[list[str]], int] | None =
     """
     tasks = _tasks(options)
     for task in tasks:
-        require_settings(KINDS[TASKS[task].kind].task, options.set)
+        require_settings(KINDS[TASKS[task].kind].settings, options.set)
     runs = _runs(options.runs)
     if runs == [BAG_OF_WORDS] and not any(TASKS[task].kind in bag_of_words.KINDS for task in tasks):
         raise InputError(

@@ -107,7 +107,7 @@ def main(options: FinetuneOptions, open_run: Callable[[str], RunDir] = RunDir) -
     if options.cache_dir:
         outputs.require_folder(options.cache_dir, "--cache_dir")
     source = source_of(options.data_dir, options.tfds, _reading(options))
-    require_settings(KINDS[task.kind].task, options.set)
+    require_settings(KINDS[task.kind].settings, options.set)
     recipe = recipe_of(task, options)
     strategy = devices.strategy(options.device, options.tpu)  # must precede all computation
     start = StartingPoint.of(

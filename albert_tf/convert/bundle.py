@@ -11,6 +11,8 @@ import tensorflow as tf
 from albert_tf.models.checkpoints import DAMAGE, readable
 from albert_tf.models.config import AlbertConfig, sharing_plan
 from albert_tf.runtime.errors import InputError
+from albert_tf.tasks.kinds import KINDS
+from albert_tf.tasks.task_settings import TaskSettings
 from albert_tf.text.tokenizer import Tokenizer
 
 # Arrays by attribute path, such as "encoder/stack/attentions/0/query/kernel", in an
@@ -39,7 +41,7 @@ class Bundle:
     config: AlbertConfig
     weights: Weights
     tokenizer: Tokenizer | None
-    task: Any = None
+    task: TaskSettings | None = None
     assumed: tuple[str, ...] = ()
     evaluated_with: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -97,7 +99,9 @@ def _to_float32(value: Any) -> Any:
     return value.astype(np.float32) if getattr(value, "dtype", None) == np.float16 else value
 
 
-def weight_shapes(config: AlbertConfig, task: Any = None) -> dict[str, tuple[int, ...]]:
+def weight_shapes(
+    config: AlbertConfig, task: TaskSettings | None = None
+) -> dict[str, tuple[int, ...]]:
     """Return the shape of every weight by attribute path.
 
     The weights are those of `AlbertPretrainer(config)` or, given the `task` section of a fine-tuned
@@ -107,20 +111,9 @@ def weight_shapes(config: AlbertConfig, task: Any = None) -> dict[str, tuple[int
     return _encoder_shapes(config) | heads
 
 
-def head_shapes(config: AlbertConfig, task: Any) -> dict[str, tuple[int, ...]]:
+def head_shapes(config: AlbertConfig, task: TaskSettings) -> dict[str, tuple[int, ...]]:
     """Return the shapes of the weights of a task's head by attribute path."""
-    hidden = config.hidden_size
-    if task.kind != "span":
-        outputs = task.tags if task.kind == "token_classifier" else getattr(task, "labels", "1")
-        return _dense("head", hidden, len(outputs))
-    if not task.answerable:
-        return _dense("head/dense", hidden, 2)
-    shapes = _dense("head/start_logits", hidden, 1)
-    shapes |= _dense("head/end_logits/dense_0", 2 * hidden, hidden)
-    shapes |= _norm("head/end_logits/layer_norm", hidden)
-    shapes |= _dense("head/end_logits/dense_1", hidden, 1)
-    shapes |= _dense("head/answer_class/dense_0", 2 * hidden, hidden)
-    return shapes | {"head/answer_class/dense_1/kernel": (hidden, 1)}
+    return KINDS[task.kind].head_shapes(config.hidden_size, task)
 
 
 def _pretraining_head_shapes(config: AlbertConfig) -> dict[str, tuple[int, ...]]:
@@ -164,7 +157,7 @@ def _norm(name: str, width: int) -> dict[str, tuple[int, ...]]:
 
 
 def with_initialized_parts(
-    config: AlbertConfig, weights: Weights, task: Any = None
+    config: AlbertConfig, weights: Weights, task: TaskSettings | None = None
 ) -> dict[str, np.ndarray]:
     """Return `weights` with initial values, as before training, for absent weights.
 

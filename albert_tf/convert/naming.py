@@ -3,7 +3,6 @@
 import dataclasses
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from albert_tf.convert.bundle import MismatchPolicy, Weights, weight_shapes
 from albert_tf.models.checkpoints import weight_differences
 from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime.errors import InputError
+from albert_tf.tasks.task_settings import TaskSettings
 
 
 def numberless(name: str) -> str:
@@ -57,7 +57,7 @@ class Naming:
         found: Weights,
         policy: MismatchPolicy,
         source: str,
-        task: Any = None,
+        task: TaskSettings | None = None,
     ) -> dict[str, np.ndarray]:
         """Return their weights under our names, in our layout, as float32.
 

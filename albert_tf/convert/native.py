@@ -25,6 +25,7 @@ from albert_tf.runtime.errors import InputNotFoundError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import task_of
+from albert_tf.tasks.task_settings import TaskSettings
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 
 # A checkpoint names a weight by its attribute path, unless add_weight was given another name.
@@ -54,7 +55,7 @@ def read(path: str, policy: MismatchPolicy) -> Bundle:
     return Bundle(config, weights, _tokenizer(path), task, evaluated_with=evaluated_with)
 
 
-def _naming(config: AlbertConfig, task: Any) -> Naming:
+def _naming(config: AlbertConfig, task: TaskSettings | None) -> Naming:
     patterns = {pattern: pattern for pattern in map(numberless, weight_shapes(config, task))}
     return Naming(patterns | _RENAMED, {}, lambda ours: False)
 
@@ -66,12 +67,12 @@ def _read_exported(path: str) -> tuple[AlbertConfig, Weights]:
     return encoder.config, found
 
 
-def _task(path: str) -> Any:
+def _task(path: str) -> TaskSettings | None:
     """Return the `task` section of a fine-tuned run, or None for any other folder."""
     return task_of(path) if RunDir(path).kind() in KINDS else None
 
 
-def _read_checkpoint(path: str, task: Any) -> Weights:
+def _read_checkpoint(path: str, task: TaskSettings | None) -> Weights:
     """Read the weights of the pretrainer, or of the `task`'s model, without optimizer slots."""
     parts = ("encoder/", "mlm_head/", "pair_head/") if task is None else ("encoder/", HEAD)
 

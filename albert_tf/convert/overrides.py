@@ -23,7 +23,6 @@ _SETTABLE = (
     "rematerialize_chunks",
 )
 _UNSHARING = ("sharing", "num_groups")
-_FIXED_TASK_KEYS = ("kind", "center", "scale")  # keys of `task` that the trained head depends on
 _TASK = "task."
 
 
@@ -87,14 +86,12 @@ def _task(bundle: Bundle, assignments: tuple[str, ...]) -> Any:
             f"--set {assignments[0]} needs a fine-tuned model, and --from is not one: leave it out."
         )
     task = settings.override(_Sections(bundle.task), assignments).task
-    is_other = any(
-        getattr(task, k, None) != getattr(bundle.task, k, None) for k in _FIXED_TASK_KEYS
-    )
+    fixed = ["kind", *(key for key in task.HEAD if key != "labels")]  # labels may have other names
+    is_other = any(getattr(task, key) != getattr(bundle.task, key) for key in fixed)
     if is_other or head_shapes(bundle.config, task) != head_shapes(bundle.config, bundle.task):
         raise ConfigError(
             "--set must not change the head: keep the number of `task.labels` and the values of "
-            f"task.{', task.'.join((*_FIXED_TASK_KEYS, 'answerable'))}. Received: "
-            f"{', '.join(assignments)}."
+            f"task.{', task.'.join(fixed)}. Received: {', '.join(assignments)}."
         )
     _check_length(bundle.config, task)
     return task

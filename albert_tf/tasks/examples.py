@@ -3,8 +3,22 @@
 import dataclasses
 
 
+class Example:
+    """An example of a kind: each kind has a frozen dataclass of them."""
+
+    @property
+    def named_texts(self) -> tuple[tuple[str, str], ...]:
+        """The texts, each with the name of its attribute."""
+        raise NotImplementedError
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The texts."""
+        return tuple(text for _, text in self.named_texts)
+
+
 @dataclasses.dataclass(frozen=True)
-class TextExample:
+class TextExample(Example):
     """A text or a pair of texts.
 
     Attributes:
@@ -19,13 +33,14 @@ class TextExample:
     label: float | tuple[int, ...] | None = None
 
     @property
-    def texts(self) -> tuple[str, ...]:
+    def named_texts(self) -> tuple[tuple[str, str], ...]:
         """The text, or both."""
-        return (self.first,) if self.second is None else (self.first, self.second)
+        first = ("first", self.first)
+        return (first,) if self.second is None else (first, ("second", self.second))
 
 
 @dataclasses.dataclass(frozen=True)
-class SpanExample:
+class SpanExample(Example):
     """A question about a context (SQuAD).
 
     Attributes:
@@ -44,13 +59,13 @@ class SpanExample:
     is_impossible: bool = False
 
     @property
-    def texts(self) -> tuple[str, ...]:
+    def named_texts(self) -> tuple[tuple[str, str], ...]:
         """The question and the context."""
-        return self.question, self.context
+        return ("question", self.question), ("context", self.context)
 
 
 @dataclasses.dataclass(frozen=True)
-class ChoiceExample:
+class ChoiceExample(Example):
     """A question with the options to choose from (RACE).
 
     Attributes:
@@ -66,13 +81,14 @@ class ChoiceExample:
     label: int | None = None
 
     @property
-    def texts(self) -> tuple[str, ...]:
+    def named_texts(self) -> tuple[tuple[str, str], ...]:
         """The question, the context and the options."""
-        return self.question, self.context, *self.options
+        options = tuple(("options", option) for option in self.options)
+        return ("question", self.question), ("context", self.context), *options
 
 
 @dataclasses.dataclass(frozen=True)
-class TokenExample:
+class TokenExample(Example):
     """A text whose words or spans have labels, such as names.
 
     Attributes:
@@ -87,6 +103,6 @@ class TokenExample:
     entities: tuple[tuple[int, int, str], ...] | None = None
 
     @property
-    def texts(self) -> tuple[str, ...]:
+    def named_texts(self) -> tuple[tuple[str, str], ...]:
         """The text."""
-        return (self.text,)
+        return (("text", self.text),)

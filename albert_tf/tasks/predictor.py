@@ -1,24 +1,21 @@
 """Prediction with a fine-tuned run."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.models.checkpoints import is_saved_model, load_config, read_checkpoint
-from albert_tf.models.encoder import AlbertEncoder
-from albert_tf.runtime import pretrained, settings
+from albert_tf.models.checkpoints import is_saved_model
+from albert_tf.runtime import pretrained
 from albert_tf.runtime.arguments import list_of
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
-from albert_tf.tasks.examples import TextExample, TokenExample
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.task_model import TaskModel
+from albert_tf.tasks.task_settings import TaskSettings
 from albert_tf.text.tokenizer import load_tokenizer
-
-_TEXTS = ("first", "text", "question", "context")  # attributes of examples
 
 
 class Predictor:
@@ -64,8 +61,8 @@ class Predictor:
 
     def _examples(self, values: Any) -> list[Any]:
         """Return a list of examples, also from strings if the kind takes single texts."""
-        wanted = self._kind.example
-        takes_strings = wanted in (TextExample, TokenExample)
+        wanted: Any = self._kind.example
+        takes_strings = self._kind.takes_strings
         values = list_of(
             (wanted, str) if takes_strings else wanted,
             values,
@@ -86,7 +83,7 @@ class Predictor:
         """
         examples = self._examples(examples)
         for each in examples:
-            if wrong := [(k, v) for k, v in _texts_of(each) if not isinstance(v, str)]:
+            if wrong := [(k, v) for k, v in each.named_texts if not isinstance(v, str)]:
                 name, value = wrong[0]
                 raise InputError(
                     f"`{name}` of albert_tf.{type(each).__name__} must be a string. Received: "
@@ -95,16 +92,6 @@ class Predictor:
         features = self._kind.featurize(examples, self.tokenizer, self.task)
         outputs = predict(self.model, features, batch_size)
         return self._kind.decode(outputs, features, examples, self.task), features
-
-
-def _texts_of(example: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the texts of an example with their attributes."""
-    for name in _TEXTS:
-        if hasattr(example, name):
-            yield name, getattr(example, name)
-    if getattr(example, "second", None) is not None:
-        yield "second", example.second
-    yield from (("options", each) for each in getattr(example, "options", ()))
 
 
 def load_predictor(path: str) -> Predictor:
@@ -121,7 +108,7 @@ def load_predictor(path: str) -> Predictor:
     return Predictor(path)
 
 
-def task_of(path: str) -> Any:
+def task_of(path: str) -> TaskSettings:
     """Return the `task` section of a fine-tuned run without loading its weights.
 
     Raises:
@@ -140,7 +127,7 @@ def task_of(path: str) -> Any:
             f"{path!r} is not a fine-tuned run: its task is {run.kind()!r}, not one of "
             f"{', '.join(KINDS)}. Fine-tune it first, with finetuning.train --init={path}."
         )
-    return settings.from_dict(kind.task, run.section("task"), "task.")
+    return kind.settings_of(run)
 
 
 def load_task_model(path: str, unroll: bool = True) -> TaskModel:
@@ -148,10 +135,7 @@ def load_task_model(path: str, unroll: bool = True) -> TaskModel:
 
     `unroll` is passed to its encoder. The errors are those of `Predictor`.
     """
-    task, encoder = task_of(path), AlbertEncoder(load_config(path), unroll)
-    model = KINDS[task.kind].model(encoder, task).create_weights()
-    read_checkpoint(tf.train.Checkpoint(model=model), path)
-    return model
+    return KINDS[task_of(path).kind].load(path, unroll)
 
 
 def predict(model: TaskModel, features: Features, batch_size: int) -> Any:

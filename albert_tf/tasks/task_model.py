@@ -1,7 +1,7 @@
 """The base class of task models: an encoder with a head, and dropout that depends on the step."""
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
 import tensorflow as tf
@@ -12,7 +12,7 @@ from albert_tf.models.encoder import INPUTS, AlbertEncoder, call_symbolically
 from albert_tf.models.layers import common
 from albert_tf.models.layers.configured import PolicyMixin
 from albert_tf.runtime import settings
-from albert_tf.runtime.errors import ConfigError, shortened
+from albert_tf.tasks.task_settings import TaskSettings
 from albert_tf.training.step import split_batch, step_dropout_key, sum_over_parts
 
 
@@ -39,7 +39,7 @@ class TaskModel(PolicyMixin, tf_keras.Model):
       ValueError: `dtype` differs from the encoder's.
     """
 
-    task_class: type
+    task_class: type[TaskSettings]
 
     def __init__(
         self,
@@ -177,19 +177,6 @@ class TaskModel(PolicyMixin, tf_keras.Model):
         """Create every weight with one symbolic call; return self."""
         call_symbolically(self, INPUTS)
         return self
-
-
-def require_labels(labels: Sequence[str], least: int) -> None:
-    """Check the setting `task.labels`.
-
-    Raises:
-      ConfigError: there are fewer than `least` labels, or two have the same name.
-    """
-    if len(labels) < least or len(set(labels)) != len(labels):
-        words = {1: "one", 2: "two"}[least]
-        raise ConfigError(
-            f"`task.labels` must be {words} or more different names. Received: {shortened(labels)}."
-        )
 
 
 def head_dense(units: int, name: str, **kwargs: Any) -> tf_keras.layers.Dense:

@@ -6,15 +6,16 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 
-from albert_tf.runtime.bounds import MOST_PIECES, Bounded, at_least, between, one_of
+from albert_tf.runtime.bounds import MOST_PIECES, at_least, between, one_of
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.features import LONG_TEXTS, TextFeatures, pack, split_windows
+from albert_tf.tasks.task_settings import TaskSettings
 from albert_tf.text.tokenizer import Tokenizer
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TextTask(Bounded):
+class TextTask(TaskSettings):
     """The settings shared by the tasks on a text or a pair of texts.
 
     Attributes:
@@ -26,7 +27,6 @@ class TextTask(Bounded):
         maximum of their probabilities or scores.
     """
 
-    KEY = "`task.{}`"
     LABEL_DTYPE: ClassVar[type[np.generic]] = np.float32
 
     seq_length: Annotated[int, at_least(5, "for a pair with its special pieces"), MOST_PIECES] = 128

@@ -18,9 +18,10 @@ from albert_tf.models.encoder import AlbertEncoder, load_encoder
 from albert_tf.runtime import devices, pretrained, settings
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.runtime.run_dir import RunDir
-from albert_tf.tasks.kinds import KINDS, length_limits
+from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import load_task_model, task_of
 from albert_tf.tasks.task_model import TaskModel
+from albert_tf.tasks.task_settings import TaskSettings
 from albert_tf.text.tokenizer import Tokenizer, tokenizer_of_model
 from finetuning.datasets.task import Data
 from finetuning.training.config import FinetuneConfig
@@ -101,7 +102,7 @@ class StartingPoint:
         model = KINDS[config.task.kind].model(encoder, config.task).create_weights()
         if self.is_task:
             source_model = load_task_model(self.path)
-            if _answers(source_model.task) == _answers(config.task):
+            if source_model.task.head() == config.task.head():
                 model.set_weights(source_model.get_weights())
         return model
 
@@ -110,23 +111,21 @@ def _kind_of(path: str) -> Any:
     return RunDir(path).kind()
 
 
-def _answers(task: Any) -> tuple:
-    names = "labels", "scheme", "answerable", "center", "scale"
-    return task.kind, *(getattr(task, name, None) for name in names)
-
-
-def _require_scheme(path: str, task: Any) -> None:
-    """Check that a token classifier with the labels of `task` also has its scheme."""
+def _require_fit(path: str, task: TaskSettings) -> None:
+    """Check that a run with the labels of `task` has all settings that its head depends on."""
     theirs = task_of(path)
-    if not theirs.kind == task.kind == "token_classifier" or theirs.labels != task.labels:
+    if theirs.kind != task.kind or "labels" not in task.HEAD:
         return
-    if theirs.scheme != task.scheme:
-        raise InputError(
-            f"--init_from_task={path} must have the scheme of the data, because it has the same "
-            f"labels. Received: a run with `task.scheme` {theirs.scheme!r}, and data with "
-            f"{task.scheme!r} (bio: entities; words: a label for each token). Correct the tags of "
-            f"the data, or pass --init={path}."
-        )
+    values = {key: (getattr(theirs, key), getattr(task, key)) for key in task.HEAD}
+    if len(set(values.pop("labels"))) > 1:  # a new head
+        return
+    for key, (found, wanted) in values.items():
+        if found != wanted:
+            raise InputError(
+                f"--init_from_task={path} must have the `task.{key}` of the data, because it has "
+                f"the same labels. Received: a run with {found!r}, and data with {wanted!r}. "
+                f"Correct the data, or pass --init={path}."
+            )
 
 
 def resolve(
@@ -140,10 +139,10 @@ def resolve(
 
     Raises:
       ConfigError: a value is impossible, or follows from the data or from --init.
-      InputError: the run of --init_from_task has the same labels in another scheme.
+      InputError: the run of --init_from_task has the same labels, but another head.
     """
     if start.is_task:
-        _require_scheme(start.path, data.task)
+        _require_fit(start.path, data.task)
     require_settings(type(data.task), assignments)
     keys = [assignment.partition("=")[0].strip() for assignment in assignments]
     # The encoder has no dropout unless the recipe or the user sets it (paper, section 4.9).
@@ -182,7 +181,7 @@ def _fit_lengths(task: Any, max_positions: int, chosen: Sequence[str]) -> Any:
     """
     changed = {
         key: value
-        for key, value in length_limits(task, max_positions).items()
+        for key, value in task.limits(max_positions).items()
         if f"task.{key}" not in chosen and value != getattr(task, key)
     }
     if changed:

@@ -10,11 +10,11 @@ import pytest
 from scipy.special import softmax
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
-from albert_tf.tasks.classifier.model import average_logits
 from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample
 from albert_tf.tasks.multi_label.model import MultiLabelTask
 from albert_tf.tasks.multiple_choice.model import MultipleChoiceTask
 from albert_tf.tasks.predictor import load_predictor
+from albert_tf.tasks.probabilities import average_softmax
 from albert_tf.tasks.tokens.model import TokenTask
 from finetuning import ensemble, predict
 from finetuning.predict import PredictOptions, _example
@@ -172,7 +172,7 @@ def test_a_mistake_leaves_no_output(tuned: pathlib.Path, tmp_path: pathlib.Path)
 def test_probabilities_are_averaged():
     """(0.8 + 0.4) / 2 = 0.6."""
     members = [np.log([[0.8, 0.2]]), np.log([[0.4, 0.6]])]
-    np.testing.assert_allclose(softmax(average_logits(members)), [[0.6, 0.4]])
+    np.testing.assert_allclose(softmax(average_softmax(members)), [[0.6, 0.4]])
 
 
 def test_members_are_picked_greedily():

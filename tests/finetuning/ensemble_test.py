@@ -10,9 +10,9 @@ import pytest
 
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
+from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.multiple_choice.model import MultipleChoiceTask
 from albert_tf.tasks.predictor import load_predictor
-from albert_tf.tasks.regressor.model import average_scores
 from albert_tf.tasks.spans.model import SpanTask
 from finetuning.datasets import TASKS
 from finetuning.datasets.task import Source
@@ -23,7 +23,7 @@ from tests.finetuning.untrained import leave_run, leave_weights
 
 def test_scores_are_averaged():
     members = [np.array([1.0, 3.0]), np.array([2.0, -5.0])]
-    np.testing.assert_allclose(average_scores(members), [1.5, -1.0])
+    np.testing.assert_allclose(KINDS["regressor"].average(members), [1.5, -1.0])
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from albert_tf.convert.naming import Naming
 from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import outputs
 from albert_tf.runtime.errors import InputError, InputNotFoundError
+from albert_tf.tasks.task_settings import TaskSettings
 
 KEYS = config_keys.KEYS | {"layer_norm_eps": "layer_norm_eps"}
 # Their plain "gelu" is the erf form, which our models do not have.
@@ -215,7 +216,7 @@ def read_config(values: Mapping[str, Any], source: str) -> AlbertConfig:
     return config.replace(mlm_layer_norm_eps=config.layer_norm_eps)
 
 
-def to_json(config: AlbertConfig, task: Any = None) -> dict[str, Any]:
+def to_json(config: AlbertConfig, task: TaskSettings | None = None) -> dict[str, Any]:
     """Return their config.json, except the keys that depend on the tokenizer."""
     values = config_keys.from_config(config, KEYS)
     values["hidden_act"] = {"gelu": "gelu_new", "relu": "relu"}[config.activation]
@@ -225,7 +226,9 @@ def to_json(config: AlbertConfig, task: Any = None) -> dict[str, Any]:
     return values | {"architectures": ["AlbertForPreTraining"], "classifier_dropout_prob": 0.1}
 
 
-def from_ours(config: AlbertConfig, weights: Weights, task: Any = None) -> dict[str, np.ndarray]:
+def from_ours(
+    config: AlbertConfig, weights: Weights, task: TaskSettings | None = None
+) -> dict[str, np.ndarray]:
     """Return the tensors of their AlbertForPreTraining (its decoder is tied) or task class."""
     tensors = NAMING.from_ours(huggingface_task.from_ours(weights, task))
     if config.embedding_size == config.hidden_size:  # they always project, here by the identity
@@ -235,7 +238,11 @@ def from_ours(config: AlbertConfig, weights: Weights, task: Any = None) -> dict[
 
 
 def to_ours(
-    config: AlbertConfig, tensors: Weights, policy: MismatchPolicy, source: str, task: Any = None
+    config: AlbertConfig,
+    tensors: Weights,
+    policy: MismatchPolicy,
+    source: str,
+    task: TaskSettings | None = None,
 ) -> dict[str, np.ndarray]:
     """Return our weights for their tensors.
 
@@ -262,4 +269,4 @@ def to_ours(
                 "hidden_size, but is not."
             )
     policy = huggingface_task.mismatch_policy(policy, task)
-    return huggingface_task.to_ours(NAMING.to_ours(config, found, policy, source, task), task)
+    return dict(huggingface_task.to_ours(NAMING.to_ours(config, found, policy, source, task), task))

@@ -5,51 +5,31 @@ texts or pairs, lengths) is stored under our own key, which transformers keeps b
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
-
-import numpy as np
+from collections.abc import Mapping
+from typing import Any
 
 from albert_tf.convert.bundle import HEAD, OPTIONAL, MismatchPolicy, Weights
 from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import settings
 from albert_tf.runtime.errors import InputError, shortened
-from albert_tf.tasks.kinds import KINDS, length_limits
+from albert_tf.tasks.kind import Kind
+from albert_tf.tasks.kinds import KINDS
+from albert_tf.tasks.task_settings import TaskSettings
+from albert_tf.tasks.transformers_head import TransformersHead
 
-_Change: TypeAlias = Callable[[np.ndarray], np.ndarray]
 SECTION = "albert_tf_task"
 _MOST_LABELS = 2**20
-_OF_TEXTS = "AlbertForSequenceClassification"
-_OF_TOKENS = "AlbertForTokenClassification"
-ARCHITECTURES = {  # kind -> their class
-    "classifier": _OF_TEXTS,
-    "multi_label": _OF_TEXTS,
-    "regressor": _OF_TEXTS,
-    "span": "AlbertForQuestionAnswering",
-    "multiple_choice": "AlbertForMultipleChoice",
-    "token_classifier": _OF_TOKENS,
-}
-_WITHOUT_POOLER = ("span", "token_classifier")
-_PROBLEM_TYPES = {  # kind -> Hugging Face's name
-    "classifier": "single_label_classification",
-    "multi_label": "multi_label_classification",
-    "regressor": "regression",
-}
+# kind -> its class
+CLASSES = {name: kind.transformers for name, kind in KINDS.items() if kind.transformers}
 HEADS = ("classifier.", "qa_outputs.")  # prefixes of their heads' weights
-# Task keys that a folder made elsewhere does not state and that a user may want to set.
-_OPEN = (
-    "pair",
-    "seq_length",
-    "num_choices",
-    "qa_length",
-    "query_length",
-    "doc_stride",
-    "max_answer_length",
-    "n_best",
-)
+_WITHOUT_HEAD = "drop its head with --ignore=head --allow_missing=mlm_head,pair_head."
 
 
-def check(task: Any) -> list[str]:
+def _class_of(task: TaskSettings | None) -> TransformersHead | None:
+    return None if task is None else CLASSES[task.kind]
+
+
+def check(task: TaskSettings | None) -> list[str]:
     """Return notes on what their class for a task loses.
 
     Raises:
@@ -57,39 +37,33 @@ def check(task: Any) -> list[str]:
     """
     if task is None:
         return []
-    if getattr(task, "answerable", False):
+    if (found := CLASSES.get(task.kind)) is None:
         raise InputError(
-            "transformers has no class for the joint head of SQuAD 2.0. Received: a run with "
-            "`task.answerable` true. Convert a run fine-tuned with --task=squad1, serve this one "
-            "with albert_tf.export, or drop its head with --ignore=head "
-            "--allow_missing=mlm_head,pair_head."
+            f"transformers only has classes for the kinds {', '.join(CLASSES)}. Received: a run of "
+            f"kind {task.kind!r}. Serve it with albert_tf.export, or {_WITHOUT_HEAD}"
         )
-    if task.kind not in ARCHITECTURES:
-        raise InputError(
-            f"transformers only has classes for the kinds {', '.join(ARCHITECTURES)}. Received: a "
-            f"run of kind {task.kind!r}. Serve it with albert_tf.export, or drop its head with "
-            "--ignore=head --allow_missing=mlm_head,pair_head."
-        )
-    if task.kind in _WITHOUT_POOLER:
+    if refusal := found.refusal(task):
+        raise InputError(f"{refusal}, or {_WITHOUT_HEAD}")
+    if not found.has_pooler:
         return [
-            f"{ARCHITECTURES[task.kind]} has no pooler, so yours is dropped. It does not affect "
-            "the answers."
+            f"{found.architecture} has no pooler, so yours is dropped. It does not affect the "
+            "answers."
         ]
     return []
 
 
-def to_json(task: Any) -> dict[str, Any]:
+def to_json(task: TaskSettings) -> dict[str, Any]:
     """Return the keys of their config.json that describe a task."""
+    found = CLASSES[task.kind]
     values: dict[str, Any] = {
-        "architectures": [ARCHITECTURES[task.kind]],
+        "architectures": [found.architecture],
         "classifier_dropout_prob": task.dropout,
         SECTION: settings.to_dict(task),
     }
-    if task.kind in _PROBLEM_TYPES:
-        values |= _labels_to_json(getattr(task, "labels", ("LABEL_0",)))
-        values["problem_type"] = _PROBLEM_TYPES[task.kind]
-    if task.kind == "token_classifier":
-        values |= _labels_to_json(task.tags)
+    if found.label_counts:
+        values |= _labels_to_json(found.labels(task))
+    if found.problem_type:
+        values["problem_type"] = found.problem_type
     return values
 
 
@@ -125,72 +99,75 @@ def read(
     """
     names = values.get("architectures")
     architecture = str(names[0]) if isinstance(names, list) and names else ""
-    if architecture not in ARCHITECTURES.values() or any(map(policy.ignores, (HEAD, *HEADS))):
+    of_class = [name for name, each in CLASSES.items() if each.architecture == architecture]
+    if not of_class or any(map(policy.ignores, (HEAD, *HEADS))):
         return None, ()
-    labels = _labels(values, source) if architecture in (_OF_TEXTS, _OF_TOKENS) else ()
-    kind = _kind(architecture, values.get("problem_type"), labels, source)
+    has_labels = CLASSES[of_class[0]].label_counts is not None
+    labels = _labels(values, source) if has_labels else ()
+    kind = of_class[0]
+    if CLASSES[kind].problem_type:
+        kind = _kind_of_problem(of_class, values.get("problem_type"), labels, source)
     theirs = {"dropout": values.get("classifier_dropout_prob", 0.1)}
-    if kind in ("classifier", "multi_label"):
-        theirs["labels"] = labels
-    if kind == "token_classifier":
-        theirs |= _of_tags(labels, source)
-    written = values.get(SECTION)
-    if not isinstance(written, Mapping) or written.get("kind") != kind:
-        written = {}
-    thresholds = written.get("thresholds")
-    is_same = written.get("labels") == list(labels)
+    if has_labels:
+        theirs |= _settings_of_labels(CLASSES[kind], labels, source)
+    written = _written(values.get(SECTION), KINDS[kind], theirs)
+    task: Any = settings.from_dict(KINDS[kind].settings, {**written, **theirs}, f"{source}: task.")
+    task = dataclasses.replace(task, **task.limits(config.max_positions))
+    return task, tuple(k for k in CLASSES[kind].open_settings if k not in written)
+
+
+def _written(section: Any, kind: Kind, theirs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the settings that we wrote, unless they are of another kind or of other labels."""
+    if not isinstance(section, Mapping) or section.get("kind") != kind.name:
+        return {}
+    thresholds, labels = section.get("thresholds"), theirs.get("labels", ())
+    is_same = section.get("labels") == list(labels)
     if not is_same or not isinstance(thresholds, list) or len(thresholds) != len(labels):
-        written = {key: value for key, value in written.items() if key != "thresholds"}
-    task: Any = settings.from_dict(KINDS[kind].task, {**written, **theirs}, f"{source}: task.")
-    task = dataclasses.replace(task, **length_limits(task, config.max_positions))
-    return task, tuple(k for k in _OPEN if hasattr(task, k) and k not in written)
+        return {key: value for key, value in section.items() if key != "thresholds"}
+    return section
 
 
-def _of_tags(tags: tuple[str, ...], source: str) -> dict[str, Any]:
-    """Return the `labels` and the `scheme` of a token classifier with these tags, in any order.
-
-    Raises:
-      InputError: the tags are of another scheme.
-    """
-    if "O" not in tags and not any(tag.startswith(("B-", "I-")) for tag in tags):
-        return {"labels": tags, "scheme": "words"}
-    labels = tuple(tag[2:] for tag in tags if tag.startswith("B-"))
-    if {*tags} != {"O", *(f"{prefix}-{label}" for label in labels for prefix in "BI")}:
+def _settings_of_labels(
+    found: TransformersHead, labels: tuple[str, ...], source: str
+) -> dict[str, Any]:
+    try:
+        return found.settings_of(labels)
+    except ValueError as error:
         raise InputError(
-            f"{source!r}: `id2label` must be O, and B-X and I-X for each label X, or labels of "
-            f"words without O. Received: {', '.join(tags)}. To read only the encoder, pass "
-            "--ignore=head --allow_missing=mlm_head,pair_head,pooler."
-        )
-    return {"labels": labels, "scheme": "bio"}
+            f"{source!r}: `id2label` must be {error}. Received: {', '.join(labels)}. To read only "
+            "the encoder, pass --ignore=head --allow_missing=mlm_head,pair_head,pooler."
+        ) from None
 
 
-def in_our_order(tensors: Weights, values: Mapping[str, Any], task: Any, source: str) -> Weights:
-    """Return their tensors with the rows of a token classifier's head in the order of our tags.
+def in_our_order(
+    tensors: Weights, values: Mapping[str, Any], task: TaskSettings | None, source: str
+) -> Weights:
+    """Return their tensors with the rows of the head in the order of our labels.
 
     `run_ner.py` of transformers sorts its tags: all B before all I, and O last.
     """
-    if task is None or task.kind != "token_classifier":
+    if task is None or not CLASSES[task.kind].label_counts:
         return tensors
-    tags = _labels(values, source)
-    rows, ours = [tags.index(tag) for tag in task.tags], dict(tensors)
+    theirs, ours = _labels(values, source), CLASSES[task.kind].labels(task)
+    if {*theirs} != {*ours}:  # a number's label has any name
+        return tensors
+    rows, ordered = [theirs.index(label) for label in ours], dict(tensors)
     for name in ("classifier.weight", "classifier.bias"):
-        if name in ours and len(ours[name]) == len(tags):
-            ours[name] = ours[name][rows]
-    return ours
+        if name in ordered and len(ordered[name]) == len(theirs):
+            ordered[name] = ordered[name][rows]
+    return ordered
 
 
-def _kind(architecture: str, problem_type: str | None, labels: tuple[str, ...], source: str) -> str:
-    if architecture != _OF_TEXTS:
-        return next(kind for kind, name in ARCHITECTURES.items() if name == architecture)
-    is_single = len(labels) == 1
+def _kind_of_problem(
+    kinds: list[str], problem_type: str | None, labels: tuple[str, ...], source: str
+) -> str:
+    """Return which of the kinds of one class the `problem_type` and the labels mean."""
     if problem_type is None:  # the rule that transformers applies in training
-        problem_type = "regression" if is_single else "single_label_classification"
-    if problem_type == "regression" and is_single:
-        return "regressor"
-    if problem_type == "single_label_classification" and not is_single:
-        return "classifier"
-    if problem_type == "multi_label_classification":
-        return "multi_label"
+        problem_type = "regression" if len(labels) == 1 else "single_label_classification"
+    for kind in kinds:
+        found = CLASSES[kind]
+        if found.problem_type == problem_type and found.label_counts(len(labels)):
+            return kind
     raise InputError(
         f"{source!r}: `problem_type` must be regression with one label, "
         "single_label_classification with several or multi_label_classification with any number; "
@@ -224,35 +201,24 @@ def _labels(values: Mapping[str, Any], source: str) -> tuple[str, ...]:
     return tuple(str(numbered[key]) for key in keys)
 
 
-def mismatch_policy(policy: MismatchPolicy, task: Any) -> MismatchPolicy:
+def mismatch_policy(policy: MismatchPolicy, task: TaskSettings | None) -> MismatchPolicy:
     """Return `policy`, which also allows a pooler to be missing that the kind does not use."""
-    if task is None or task.kind not in _WITHOUT_POOLER:
+    found = _class_of(task)
+    if found is None or found.has_pooler:
         return policy
     return dataclasses.replace(policy, allow_missing=(*policy.allow_missing, "pooler"))
 
 
-def from_ours(weights: Weights, task: Any) -> Weights:
-    """Return our weights for their class: no pooler it lacks, target units for regressors."""
-    if task is None:
+def from_ours(weights: Weights, task: TaskSettings | None) -> Weights:
+    """Return our weights for their class, without a pooler if it has none."""
+    if (found := _class_of(task)) is None:
         return weights
-    if task.kind in _WITHOUT_POOLER:
-        return {n: v for n, v in weights.items() if not n.startswith(OPTIONAL["pooler"])}
-    if task.kind == "regressor":  # center + scale (x W + b) = x (scale W) + (scale b + center)
-        return _with_head(weights, lambda w: w * task.scale, lambda b: b * task.scale + task.center)
-    return weights
+    if not found.has_pooler:
+        weights = {n: v for n, v in weights.items() if not n.startswith(OPTIONAL["pooler"])}
+    return found.to_theirs(weights, task)
 
 
-def to_ours(weights: Weights, task: Any) -> dict[str, np.ndarray]:
-    """Invert `from_ours`, exactly if scale is a power of two and center is 0."""
-    if task is None or task.kind != "regressor":
-        return dict(weights)
-    return _with_head(weights, lambda w: w / task.scale, lambda b: (b - task.center) / task.scale)
-
-
-def _with_head(weights: Weights, kernel: _Change, bias: _Change) -> dict[str, np.ndarray]:
-    """Return the weights with `kernel` and `bias` applied in float64 to those of the head."""
-    changed = dict(weights)
-    for leaf, change in (("kernel", kernel), ("bias", bias)):
-        exact: np.ndarray = weights[HEAD + leaf].astype(np.float64)
-        changed[HEAD + leaf] = change(exact).astype(np.float32)
-    return changed
+def to_ours(weights: Weights, task: TaskSettings | None) -> Weights:
+    """Invert `from_ours`."""
+    found = _class_of(task)
+    return weights if found is None else found.to_ours(weights, task)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from albert_tf.graph.onnx.graph import Graph
-from albert_tf.models.encoder import AlbertEncoder
+from albert_tf.models.encoder import INPUTS, AlbertEncoder
 from albert_tf.models.layers.attention import MASKED, SelfAttention
 from albert_tf.models.layers.embeddings import AlbertEmbeddings
 from albert_tf.models.layers.feed_forward import FeedForward
@@ -28,11 +28,18 @@ class EncoderGraph:
     def __init__(self, graph: Graph, encoder: AlbertEncoder) -> None:
         self.graph, self.encoder, self.config = graph, encoder, encoder.config
 
-    def sequence_output(self, words: str, mask: str, types: str, first_only: bool = False) -> str:
-        """Return the last layer's output, float32 [B, S, H], for ids int32 [B, S] each.
+    def pooled(self, *ids: str) -> str:
+        """Return the pooled output, float32 [B, H], for `ids` as in `sequence_output`."""
+        return self.pooled_output(self.sequence_output(*ids, first_only=True))
 
-        With `first_only`, return it for the first position, [B, 1, H].
+    def sequence_output(self, *ids: str, first_only: bool = False) -> str:
+        """Return the last layer's output, float32 [B, S, H].
+
+        Args:
+          ids: words, mask and types, int32 [B, S] each; by default the inputs of these names.
+          first_only: return the output of the first position only, [B, 1, H].
         """
+        words, mask, types = ids or INPUTS
         graph, stack = self.graph, self.encoder.stack
         x = self._embeddings(words, types)
         visible = graph.op("Cast", mask, to=1)  # float32

@@ -7,6 +7,8 @@ import numpy as np
 
 from albert_tf.runtime.errors import InputError
 
+# Outputs of a graph: name -> value, dtype, shape.
+Outputs = Mapping[str, tuple[str, Any, Sequence[Any]]]
 OPSET = 20  # the first with Gelu
 _IR_VERSION = 9  # of the same release
 
@@ -105,9 +107,7 @@ class Graph:
     def _transpose(self, value: str) -> str:
         return self.op("Transpose", value, perm=[1, 0])
 
-    def model(
-        self, inputs: Mapping[str, Sequence[str | int]], outputs: Mapping[str, tuple[str, Any, Any]]
-    ) -> Any:
+    def model(self, inputs: Mapping[str, Sequence[str | int]], outputs: Outputs) -> Any:
         """Return the model as an `onnx.ModelProto`, which has been checked.
 
         Args:

@@ -1,19 +1,17 @@
 """Sequence classification: a label for a text or a pair of texts."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 import tf_keras
-from scipy.special import softmax
 
 from albert_tf.models.layers import common
 from albert_tf.runtime.errors import ConfigError
-from albert_tf.tasks.examples import TextExample
-from albert_tf.tasks.features import TextFeatures
-from albert_tf.tasks.task_model import TaskModel, head_dense, require_labels
+from albert_tf.tasks.task_model import TaskModel, head_dense
+from albert_tf.tasks.task_settings import require_labels
 from albert_tf.tasks.texts import TextTask
 
 
@@ -28,6 +26,7 @@ class ClassifierTask(TextTask):
     """
 
     LABEL_DTYPE = np.int32
+    HEAD = ("labels",)
 
     labels: tuple[str, ...]
     exit_losses: bool = False
@@ -93,28 +92,3 @@ class ExitCrossEntropy(tf_keras.losses.Loss):
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(tf.cast(targets, tf.int32), logits)
         weights = tf.range(1.0, tf.cast(tf.shape(losses)[1], tf.float32) + 1)
         return tf.linalg.matvec(losses, weights) / tf.reduce_sum(weights)
-
-
-def decode_labels(
-    logits: np.ndarray,
-    features: TextFeatures,
-    examples: Sequence[TextExample],
-    task: ClassifierTask,
-) -> list[dict[str, Any]]:
-    """Return the `label`, its probability `score` and all `probabilities` of each example."""
-    probabilities = softmax(logits.astype(np.float64), axis=-1)
-    probabilities = features.pooled(probabilities, task.long_texts)
-    probabilities /= probabilities.sum(axis=-1, keepdims=True)  # no longer 1 after `max`
-    return [
-        {
-            "label": task.labels[int(row.argmax())],
-            "score": float(row.max()),
-            "probabilities": dict(zip(task.labels, row.tolist(), strict=True)),
-        }
-        for row in probabilities
-    ]
-
-
-def average_logits(members: Sequence[np.ndarray]) -> np.ndarray:
-    """Return logits [N, C] whose probabilities are the mean of the members'."""
-    return np.log(np.mean([softmax(each.astype(np.float64), axis=-1) for each in members], axis=0))

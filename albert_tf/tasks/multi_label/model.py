@@ -7,15 +7,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 import tf_keras
-from scipy.special import expit, logit
 
 from albert_tf.models.layers import common
 from albert_tf.runtime.errors import ConfigError, shortened
 from albert_tf.tasks.examples import TextExample
-from albert_tf.tasks.features import TextFeatures
-from albert_tf.tasks.task_model import TaskModel, head_dense, require_labels
-from albert_tf.tasks.texts import TextTask, featurize_texts
-from albert_tf.text.tokenizer import Tokenizer
+from albert_tf.tasks.task_model import TaskModel, head_dense
+from albert_tf.tasks.task_settings import require_labels
+from albert_tf.tasks.texts import TextTask
 
 THRESHOLD = 0.5  # of a label whose threshold was not chosen
 
@@ -28,6 +26,8 @@ class MultiLabelTask(TextTask):
       labels: the names of the labels, in the order of the logits.
       thresholds: for each label the probability above which it is predicted. Empty: 0.5 for each.
     """
+
+    HEAD = ("labels",)
 
     labels: tuple[str, ...]
     thresholds: tuple[float, ...] = ()
@@ -77,25 +77,6 @@ class MultiLabelClassifier(TaskModel):
         return tf_keras.losses.BinaryCrossentropy(from_logits=True)
 
 
-def featurize_label_sets(
-    examples: Sequence[TextExample], tokenizer: Tokenizer, task: MultiLabelTask
-) -> TextFeatures:
-    """Build the features of texts or pairs, or of the windows of long texts.
-
-    The target `label`, float32 [N, number of labels] of 0 and 1, exists if the labels of every
-    example are known.
-
-    Raises:
-      InputError: an example is a pair and the task takes single texts, or the reverse.
-    """
-    texts = [TextExample(example.first, example.second) for example in examples]
-    features = featurize_texts(texts, tokenizer, task)
-    if any(example.label is None for example in examples):
-        return features
-    label: np.ndarray = indicators(examples, len(task.labels)).astype(np.float32)
-    return dataclasses.replace(features, targets={"label": label[features.example]})
-
-
 def indicators(examples: Sequence[TextExample], num_labels: int) -> np.ndarray:
     """Return which labels each example has, bool [N, number of labels]."""
     found: np.ndarray = np.zeros([len(examples), num_labels], bool)
@@ -110,23 +91,6 @@ def label_indices(example: TextExample) -> tuple[int, ...]:
     return example.label
 
 
-def decode_label_sets(
-    logits: np.ndarray,
-    features: TextFeatures,
-    examples: Sequence[TextExample],
-    task: MultiLabelTask,
-) -> list[dict[str, Any]]:
-    """Return the `labels` above their thresholds, the most probable first, and `probabilities`."""
-    pooled = features.pooled(expit(logits.astype(np.float64)), task.long_texts)
-    return [
-        {
-            "labels": chosen_labels(row, task),
-            "probabilities": dict(zip(task.labels, row.tolist(), strict=True)),
-        }
-        for row in pooled
-    ]
-
-
 def chosen_labels(probabilities: np.ndarray, task: MultiLabelTask) -> list[str]:
     """Return the labels whose probabilities [number of labels] exceed their thresholds.
 
@@ -135,8 +99,3 @@ def chosen_labels(probabilities: np.ndarray, task: MultiLabelTask) -> list[str]:
     order = np.argsort(-probabilities, kind="stable")
     chosen = probabilities > np.array(task.thresholds)
     return [task.labels[i] for i in order if chosen[i]]
-
-
-def average_label_sets(members: Sequence[np.ndarray]) -> np.ndarray:
-    """Return logits [N, C] whose probabilities are the mean of the members'."""
-    return logit(np.mean([expit(each.astype(np.float64)) for each in members], axis=0))

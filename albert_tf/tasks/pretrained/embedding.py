@@ -2,13 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import tensorflow as tf
 
+from albert_tf.graph.onnx.encoder import EncoderGraph
+from albert_tf.graph.onnx.graph import Outputs
 from albert_tf.graph.text_module import Answer, TextModule
-from albert_tf.models.encoder import AlbertEncoder
+from albert_tf.models.encoder import AlbertEncoder, load_encoder
+from albert_tf.tasks.kind import POOLINGS, Export, ExportSettings
 from albert_tf.text.tokenizer import Tokenizer
-
-POOLINGS = ("mean", "cls")
 
 
 class EmbeddingModule(TextModule):
@@ -50,3 +52,34 @@ class EmbeddingModule(TextModule):
     def answer(self, values: tf.Tensor) -> Answer:
         """Return the signature's output for embeddings [B, H]."""
         return {"embedding": values}
+
+
+class Embedding(Export):
+    """A vector for each text, from the pretrained encoder."""
+
+    name = "embedding"
+    options = ("precision", "depths", "pooling")
+
+    def load(self, path: str, unroll: bool = True) -> AlbertEncoder:
+        """Load the encoder."""
+        return load_encoder(path, unroll=unroll)
+
+    def module(
+        self, model: AlbertEncoder, tokenizer: Tokenizer, values: ExportSettings
+    ) -> EmbeddingModule:
+        """Return the module to save."""
+        return EmbeddingModule(model, tokenizer, values.pooling, values.depths)
+
+    def onnx_outputs(
+        self, encoder: EncoderGraph, model: AlbertEncoder, values: ExportSettings
+    ) -> Outputs:
+        """Add `embedding`, float32 [B, H]."""
+        graph, width = encoder.graph, encoder.config.hidden_size
+        if values.pooling == "cls":
+            return {"embedding": (encoder.pooled(), np.float32, ["B", width])}
+        mask = graph.axes("Unsqueeze", graph.op("Cast", "input_mask", to=1), 2)
+        total = graph.op("Mul", mask, encoder.sequence_output())
+        total = graph.axes("ReduceSum", total, 1, keepdims=0)
+        count = graph.axes("ReduceSum", mask, 1, keepdims=0)
+        mean = graph.op("Div", total, graph.op("Max", count, graph.constant(1.0, np.float32)))
+        return {"embedding": (mean, np.float32, ["B", width])}

@@ -3,14 +3,19 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 import tf_keras
 
+from albert_tf.graph.onnx.encoder import EncoderGraph
+from albert_tf.graph.onnx.graph import Outputs as OnnxOutputs
 from albert_tf.graph.signatures import untracked
 from albert_tf.graph.text_module import IDS, checked_inputs
 from albert_tf.models.checkpoints import has_heads
 from albert_tf.models.encoder import INPUTS, AlbertEncoder, load_encoder
 from albert_tf.models.pretrainer import AlbertPretrainer, load_pretrainer
+from albert_tf.tasks.kind import Export, ExportSettings
+from albert_tf.text.tokenizer import Tokenizer
 
 _POSITIONS = {"masked_lm_positions": tf.TensorSpec([None, None], tf.int32, "masked_lm_positions")}
 Outputs = dict[str, tf.Tensor | list[tf.Tensor]]
@@ -74,7 +79,41 @@ def load_encoder_module(path: str, unroll: bool = True) -> EncoderModule:
 
     Arguments and errors are those of `load_encoder`.
     """
-    if not has_heads(path):
-        return EncoderModule(load_encoder(path, unroll=unroll))
-    pretrainer = load_pretrainer(path, unroll=unroll)
-    return EncoderModule(pretrainer.encoder, pretrainer)
+    return _module(_load(path, unroll))
+
+
+def _load(path: str, unroll: bool) -> AlbertEncoder | AlbertPretrainer:
+    return (load_pretrainer if has_heads(path) else load_encoder)(path, unroll=unroll)
+
+
+def _module(model: AlbertEncoder | AlbertPretrainer) -> EncoderModule:
+    if isinstance(model, AlbertEncoder):
+        return EncoderModule(model)
+    return EncoderModule(model.encoder, model)
+
+
+class Encoder(Export):
+    """The encoder by TF Hub's contract, for further training."""
+
+    name = "encoder"
+    may_freeze = False
+
+    def load(self, path: str, unroll: bool = True) -> AlbertEncoder | AlbertPretrainer:
+        """Load the pretrainer or, if there are no heads, the encoder."""
+        return _load(path, unroll)
+
+    def module(
+        self, model: AlbertEncoder | AlbertPretrainer, tokenizer: Tokenizer, values: ExportSettings
+    ) -> EncoderModule:
+        """Return the module to save."""
+        return _module(model)
+
+    def onnx_outputs(
+        self, encoder: EncoderGraph, model: Any, values: ExportSettings
+    ) -> OnnxOutputs:
+        """Add `pooled_output`, float32 [B, H], and `sequence_output`, float32 [B, S, H]."""
+        hidden, width = encoder.sequence_output(), encoder.config.hidden_size
+        return {
+            "pooled_output": (encoder.pooled_output(hidden), np.float32, ["B", width]),
+            "sequence_output": (hidden, np.float32, ["B", "S", width]),
+        }

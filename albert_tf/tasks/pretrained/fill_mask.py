@@ -1,10 +1,16 @@
 """Fill-mask models as SavedModels: text with [MASK] in, predicted pieces out."""
 
+from collections.abc import Mapping, Sequence
+
+import numpy as np
 import tensorflow as tf
 
 from albert_tf.graph.buckets import run_in_buckets
+from albert_tf.graph.onnx.encoder import EncoderGraph
+from albert_tf.graph.onnx.graph import Outputs
 from albert_tf.graph.signatures import untracked
-from albert_tf.models.pretrainer import AlbertPretrainer
+from albert_tf.models.pretrainer import AlbertPretrainer, load_pretrainer
+from albert_tf.tasks.kind import ONNX, SAVED_MODEL, Export, ExportSettings
 from albert_tf.text.graph_tokenizer import WHITE_SPACE, GraphTokenizer
 from albert_tf.text.ragged import mask_rows, row_of, slice_rows
 from albert_tf.text.tokenizer import WORD_MARK, Tokenizer
@@ -109,3 +115,41 @@ class FillMaskModule(tf.Module):
         last = tf.maximum(ids.row_lengths() - self._max_pieces, 0)
         first = tf.math.unsorted_segment_min(masks.values, row_of(masks), tf.size(last))
         return tf.minimum(tf.maximum(first - self._max_pieces // 2, 0), last)
+
+
+class FillMaskExport(Export):
+    """Filling blanks with the pretrained model."""
+
+    name = "fill_mask"
+    formats = (SAVED_MODEL, ONNX)
+    needs_pretraining_heads = True
+
+    def load(self, path: str, unroll: bool = True) -> AlbertPretrainer:
+        """Load the pretrainer, whose layers are always unrolled."""
+        return load_pretrainer(path)
+
+    def module(
+        self, model: AlbertPretrainer, tokenizer: Tokenizer, values: ExportSettings
+    ) -> FillMaskModule:
+        """Return the module to save."""
+        return FillMaskModule(model, tokenizer)
+
+    def onnx_inputs(self) -> Mapping[str, Sequence[str]]:
+        """Return the shapes of the inputs, with `masked_lm_positions` [B, P]."""
+        return {**super().onnx_inputs(), "masked_lm_positions": ("B", "P")}
+
+    def onnx_outputs(
+        self, encoder: EncoderGraph, model: AlbertPretrainer, values: ExportSettings
+    ) -> Outputs:
+        """Add `mlm_logits`, float32 [B, P, V]."""
+        graph, head, vocab = encoder.graph, model.mlm_head, encoder.config.vocab_size
+        positions = graph.axes("Unsqueeze", graph.index("masked_lm_positions"), 2)
+        positions = graph.op("Cast", positions, to=7)  # int64
+        hidden = encoder.sequence_output()
+        rows = graph.op("GatherND", hidden, positions, batch_dims=1)  # [B, P, H]
+        x = encoder.activation(encoder.affine(rows, "mlm_head/transform", head.transform))
+        x = encoder.layer_norm(x, "mlm_head/layer_norm", head.layer_norm)
+        table = encoder.encoder.embeddings.word_embeddings.numpy()
+        logits = graph.product(x, "embeddings/word_embeddings", table, transposed=True)
+        logits = graph.op("Add", logits, graph.weight("mlm_head/bias", head.bias.numpy()))
+        return {"mlm_logits": (logits, np.float32, ["B", "P", vocab])}

@@ -9,7 +9,10 @@ from typing import Any
 
 import tensorflow as tf
 
+from albert_tf.models.checkpoints import load_config
+from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime.errors import InputError
+from albert_tf.tasks.kind import SAVED_MODEL, Export, ExportSettings
 from albert_tf.text.graph_aligner import GraphAligner, byte_bounds
 from albert_tf.text.graph_tokenizer import GraphTokenizer
 from albert_tf.text.ragged import row_of
@@ -142,3 +145,22 @@ def _special_tokens_function(tokenizer: Tokenizer) -> Any:
         "mask_id": ids.mask,
     }
     return tf.function(lambda: {k: tf.constant(v) for k, v in values.items()}, input_signature=[])
+
+
+class Preprocessing(Export):
+    """The tokenizer by TF Hub's contract; it has no model."""
+
+    name = "preprocessing"
+    options = ()
+    formats = (SAVED_MODEL,)
+    may_freeze = False
+
+    def load(self, path: str, unroll: bool = True) -> AlbertConfig:
+        """Load the configuration of the model."""
+        return load_config(path)
+
+    def module(
+        self, model: AlbertConfig, tokenizer: Tokenizer, values: ExportSettings
+    ) -> PreprocessingModule:
+        """Return the module to save."""
+        return PreprocessingModule(tokenizer, model.max_positions)

@@ -1,17 +1,14 @@
 """Regression: a number for a text or a pair of texts, such as the similarity of two sentences."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any
 
-import numpy as np
 import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.layers import common
 from albert_tf.runtime.bounds import FINITE, POSITIVE
-from albert_tf.tasks.examples import TextExample
-from albert_tf.tasks.features import TextFeatures
 from albert_tf.tasks.task_model import TaskModel, head_dense
 from albert_tf.tasks.texts import TextTask
 
@@ -27,6 +24,8 @@ class RegressorTask(TextTask):
       center: the score for a head output of 0.
       scale: the difference in score per unit of the head's output.
     """
+
+    HEAD = ("center", "scale")
 
     center: Annotated[float, FINITE] = 0.0
     scale: Annotated[float, POSITIVE] = 1.0
@@ -81,19 +80,3 @@ class SquaredError(tf_keras.losses.Loss):
         """Return the loss of each example, [B]."""
         targets = tf.cast(tf.reshape(y_true, tf.shape(y_pred)), tf.float32)
         return tf.square((targets - y_pred) / self.scale)
-
-
-def decode_scores(
-    scores: np.ndarray,
-    features: TextFeatures,
-    examples: Sequence[TextExample],
-    task: RegressorTask,
-) -> list[dict[str, Any]]:
-    """Return the `score` of each example."""
-    pooled = features.pooled(scores.astype(np.float64), task.long_texts)
-    return [{"score": float(score)} for score in pooled]
-
-
-def average_scores(members: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the mean of the members' scores [N]."""
-    return np.mean(members, axis=0)

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy.special import softmax
 
 from albert_tf.tasks.examples import SpanExample
+from albert_tf.tasks.probabilities import softmax
 from albert_tf.tasks.spans.features import SpanFeatures
 from albert_tf.tasks.spans.heads import NEVER
 from albert_tf.tasks.spans.model import SpanTask

@@ -7,13 +7,14 @@ from typing import Annotated, Any
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.runtime.bounds import MOST_PIECES, NUMBER, POSITIVE, Bounded, at_least, between
+from albert_tf.runtime.bounds import MOST_PIECES, NUMBER, POSITIVE, at_least, between
 from albert_tf.tasks.spans.heads import IndependentHead, JointHead
 from albert_tf.tasks.task_model import TaskModel
+from albert_tf.tasks.task_settings import WindowSettings
 
 
 @dataclasses.dataclass(frozen=True)
-class SpanTask(Bounded):
+class SpanTask(WindowSettings):
     """The `task` section of a span run's config.json.
 
     Attributes:
@@ -28,7 +29,7 @@ class SpanTask(Bounded):
       dropout: the rate in the part that predicts whether there is an answer (paper, Table 14: 0.1).
     """
 
-    KEY = "`task.{}`"
+    HEAD = ("answerable",)
 
     seq_length: Annotated[int, at_least(8), MOST_PIECES] = 384
     query_length: Annotated[int, POSITIVE, MOST_PIECES] = 64

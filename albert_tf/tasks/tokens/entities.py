@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy.special import softmax
 
 from albert_tf.tasks.examples import TokenExample
+from albert_tf.tasks.probabilities import softmax
 from albert_tf.tasks.tokens.features import TokenFeatures, first_words
 from albert_tf.tasks.tokens.model import OUTSIDE, TokenTask
 
@@ -30,7 +30,7 @@ def decode_tokens(
       examples: the examples.
       task: the `task` section.
     """
-    rows = softmax(features.of_words(logits).astype(np.float64), axis=-1)
+    rows = softmax(features.of_words(logits))
     tag, score = rows.argmax(axis=-1), rows.max(axis=-1)  # [U]
     bounds = features.word_bounds
     predictions: list[dict[str, Any]] = []

@@ -8,15 +8,16 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.models.layers import common
-from albert_tf.runtime.bounds import MOST_PIECES, POSITIVE, Bounded, at_least, between, one_of
-from albert_tf.tasks.task_model import TaskModel, head_dense, require_labels
+from albert_tf.runtime.bounds import MOST_PIECES, POSITIVE, at_least, between, one_of
+from albert_tf.tasks.task_model import TaskModel, head_dense
+from albert_tf.tasks.task_settings import WindowSettings, require_labels
 
 IGNORED = -1  # the target at positions that are not the first of a word
 OUTSIDE = 0  # with the scheme bio: the tag of words in no entity
 
 
 @dataclasses.dataclass(frozen=True)
-class TokenTask(Bounded):
+class TokenTask(WindowSettings):
     """The `task` section of a token classifier's config.json.
 
     Attributes:
@@ -29,7 +30,7 @@ class TokenTask(Bounded):
       words_per_window: the mean number of words of a training window, by which losses are divided.
     """
 
-    KEY = "`task.{}`"
+    HEAD = ("labels", "scheme")
 
     labels: tuple[str, ...]
     scheme: Annotated[str, one_of("bio", "words")] = "bio"

@@ -16,7 +16,7 @@ from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.classifier.model import ClassifierTask
-from albert_tf.tasks.kinds import KINDS
+from albert_tf.tasks.kinds import EXPORTS, KINDS
 from albert_tf.tasks.multi_label.model import MultiLabelTask
 from albert_tf.tasks.multiple_choice.model import MultipleChoiceTask
 from albert_tf.tasks.regressor.model import RegressorTask
@@ -123,7 +123,7 @@ EVERY = [f"{name}-{key}" for key in MODELS for name in NAMES]
 @pytest.mark.parametrize("name", NAMES)
 def test_every_kind_answers_as_its_model(tiny, fake_inputs, name, changes):
     model = model_of(name, tiny.replace(initializer_range=0.1, **changes))
-    session = session_of(onnx_model(model, name.split()[0]))
+    session = session_of(onnx_model(EXPORTS[name.split()[0]], model))
     assert {each.type for each in session.get_inputs()} == {"tensor(int32)"}
     for shape in ((1, 5), (3, 17, (0, 4, 11)), (2, 40, (0, 30))):
         inputs = inputs_of(name, fake_inputs, *shape)
@@ -134,7 +134,7 @@ def test_shared_weights_are_stored_once(tiny):
     """Twelve layers are larger than one only by their nodes."""
     wide = tiny.replace(hidden_size=256, intermediate_size=1024)
     one, twelve = (
-        onnx_model(AlbertEncoder(wide.replace(num_layers=n)).create_weights(), "encoder")
+        onnx_model(EXPORTS["encoder"], AlbertEncoder(wide.replace(num_layers=n)).create_weights())
         for n in (1, 12)
     )
     names = [each.name for each in twelve.graph.initializer]
@@ -185,7 +185,7 @@ def test_what_cannot_be(pretrained, tmp_path, values, message):
 def test_openvino_reads_it(tiny, fake_inputs, name, changes, tmp_path):
     openvino = pytest.importorskip("openvino")
     model = model_of(name, tiny.replace(initializer_range=0.1, **changes))
-    onnx.save(onnx_model(model, name.split()[0]), str(tmp_path / "model.onnx"))
+    onnx.save(onnx_model(EXPORTS[name.split()[0]], model), str(tmp_path / "model.onnx"))
     core = openvino.Core()
     compiled = core.compile_model(
         str(tmp_path / "model.onnx"), "CPU", {"INFERENCE_PRECISION_HINT": "f32"}

@@ -16,12 +16,11 @@ import tensorflow as tf
 import tensorflow_hub as hub
 import tf_keras
 
-from albert_tf.export.__main__ import MAKERS
 from albert_tf.export.saved_model import save
 from albert_tf.models.encoder import INPUTS, AlbertEncoder
 from albert_tf.tasks.classifier.model import ClassifierTask
 from albert_tf.tasks.classifier.module import ClassifierModule
-from albert_tf.tasks.kinds import KINDS
+from albert_tf.tasks.kinds import EXPORTS, KINDS
 from albert_tf.tasks.multi_label.model import MultiLabelTask
 from albert_tf.tasks.multi_label.module import MultiLabelModule
 from albert_tf.tasks.multiple_choice.model import MultipleChoiceTask
@@ -149,7 +148,7 @@ assert not {"albert_tf", "tensorflow", "tf_keras", "numpy"} & set(sys.modules)
 print(json.dumps(found, default=lambda value: value.decode(errors="replace")))
 """
     # These two are built like classifiers; the slow tests load each alone.
-    exports = {name: export(name) for name in MAKERS.keys() - {"regressor", "multi_label"}}
+    exports = {name: export(name) for name in EXPORTS.keys() - {"regressor", "multi_label"}}
     found = json.loads(isolated("-c", code, C_API, json.dumps(exports)))
     assert found.keys() == exports.keys()
     for name, (path, inputs) in exports.items():

@@ -15,6 +15,7 @@ from albert_tf.models.config import AlbertConfig
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.tasks.classifier.model import ClassifierTask, SequenceClassifier
+from albert_tf.tasks.kinds import EXPORTS
 from albert_tf.tasks.spans.model import SpanModel, SpanTask
 
 DISABLE_ALL = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
@@ -123,8 +124,8 @@ def test_a_byte_a_parameter_and_shared_weights_once():
     config = AlbertConfig(vocab_size=3000, hidden_size=256, num_heads=4, intermediate_size=1024)
     one, twelve = (
         onnx_model(
+            EXPORTS["encoder"],
             AlbertEncoder(config.replace(num_layers=n)).create_weights(),
-            "encoder",
             quantization="int8",
         )
         for n in (1, 12)
@@ -177,7 +178,7 @@ def test_answers_are_near_those_of_float32(tiny, fake_inputs, changes):
     for kind, model in models(tiny.replace(initializer_range=0.1, **changes)):
         inputs = inputs_of(kind, fake_inputs)
         exact, near = (
-            run(onnx_model(model, kind, quantization=each), inputs)[OUTPUT[kind]]
+            run(onnx_model(EXPORTS[kind], model, quantization=each), inputs)[OUTPUT[kind]]
             for each in ("none", "int8")
         )
         assert 0 < np.linalg.norm(near - exact) < 0.05 * np.linalg.norm(exact)
@@ -189,12 +190,12 @@ def test_openvino_reads_it(tiny, fake_inputs, changes, tmp_path):
     openvino = pytest.importorskip("openvino")
     path = str(tmp_path / "model.onnx")
     for kind, model in models(tiny.replace(initializer_range=0.1, **changes)):
-        onnx.save(onnx_model(model, kind, quantization="int8"), path)
+        onnx.save(onnx_model(EXPORTS[kind], model, quantization="int8"), path)
         precision = {"INFERENCE_PRECISION_HINT": "f32"}
         compiled = openvino.Core().compile_model(path, "CPU", precision)
         inputs = inputs_of(kind, fake_inputs)
         found = compiled(inputs)[compiled.output(OUTPUT[kind])]
-        exact = run(onnx_model(model, kind), inputs)[OUTPUT[kind]]
+        exact = run(onnx_model(EXPORTS[kind], model), inputs)[OUTPUT[kind]]
         assert 0 < np.linalg.norm(found - exact) < 0.05 * np.linalg.norm(exact)
 
 
@@ -235,7 +236,7 @@ def test_any_input_has_an_answer(tiny, quantization, changes):
     config = tiny.replace(**changes)
     for kind in ("classifier", "span"):
         model = dict(models(config))[kind]
-        content = onnx_model(model, kind, quantization=quantization).SerializeToString()
+        content = onnx_model(EXPORTS[kind], model, quantization=quantization).SerializeToString()
         session = onnxruntime.InferenceSession(content)
         for inputs in odd_inputs(config, 1700):  # 10,200 in all for each type of weights
             for value in session.run(None, inputs):
@@ -247,7 +248,7 @@ def test_any_input_has_an_answer(tiny, quantization, changes):
 def test_what_cannot_be_answered_is_an_error(tiny, fake_inputs, quantization, positions):
     config = tiny.replace(num_layers=1, positions=positions)
     model = AlbertPretrainer(config).create_weights()
-    content = onnx_model(model, "fill_mask", quantization=quantization).SerializeToString()
+    content = onnx_model(EXPORTS["fill_mask"], model, quantization=quantization).SerializeToString()
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # errors are raised
     session = onnxruntime.InferenceSession(content, options)

@@ -9,26 +9,20 @@ import tf_keras
 
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.runtime.errors import ConfigError, InputError
-from albert_tf.tasks.classifier.model import ClassifierTask, decode_labels
+from albert_tf.tasks.classifier.model import ClassifierTask
 from albert_tf.tasks.classifier.module import ClassifierModule
 from albert_tf.tasks.examples import ChoiceExample, TextExample
 from albert_tf.tasks.features import split_windows
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.multi_label.model import (
     MultiLabelTask,
-    decode_label_sets,
-    featurize_label_sets,
 )
 from albert_tf.tasks.multi_label.module import MultiLabelModule
-from albert_tf.tasks.multiple_choice.model import (
-    MultipleChoice,
-    MultipleChoiceTask,
-    decode_choices,
-    featurize_choices,
-)
+from albert_tf.tasks.multiple_choice.features import featurize_choices
+from albert_tf.tasks.multiple_choice.model import MultipleChoice, MultipleChoiceTask
 from albert_tf.tasks.multiple_choice.module import MultipleChoiceModule
 from albert_tf.tasks.predictor import predict
-from albert_tf.tasks.regressor.model import RegressorTask, decode_scores
+from albert_tf.tasks.regressor.model import RegressorTask
 from albert_tf.tasks.regressor.module import RegressorModule
 from albert_tf.tasks.texts import featurize_texts
 from tests.albert_tf.tasks.span_features_test import TOKENIZER
@@ -62,7 +56,9 @@ def test_windows_have_the_label_of_their_text():
     cut = featurize_texts(examples, TOKENIZER, ClassifierTask(("x", "y"), seq_length=5))
     assert len(cut) == 2 and cut.cut == 1 and "are truncated" in cut.notes()[0]
     examples = [TextExample(LONG, None, (0, 2)), TextExample("a", None, ())]
-    many = featurize_label_sets(examples, TOKENIZER, task_of(MultiLabelTask, labels=tuple("xyz")))
+    many = KINDS["multi_label"].featurize(
+        examples, TOKENIZER, task_of(MultiLabelTask, labels=tuple("xyz"))
+    )
     assert many.targets["label"].tolist() == [[1, 0, 1]] * 3 + [[0, 0, 0]]
 
 
@@ -74,13 +70,13 @@ def test_pooling_by_hand(how, first):
     features = featurize_texts(examples, TOKENIZER, task)
     share = np.array([0.9, 0.3, 0.3, 0.2])
     logits = np.log(np.stack([share, 1 - share], axis=1)) + 7.0
-    one, other = decode_labels(logits, features, examples, task)
+    one, other = KINDS["classifier"].decode(logits, features, examples, task)
     np.testing.assert_allclose([*one["probabilities"].values()], first, rtol=1e-6)
     np.testing.assert_allclose([*other["probabilities"].values()], [0.2, 0.8], rtol=1e-6)
-    scores = decode_scores(share, features, examples, task_of(RegressorTask, how))
+    scores = KINDS["regressor"].decode(share, features, examples, task_of(RegressorTask, how))
     wanted = {"mean": 0.5, "max": 0.9}[how]
     assert [each["score"] for each in scores] == pytest.approx([wanted, 0.2])
-    labels = decode_label_sets(
+    labels = KINDS["multi_label"].decode(
         np.log(share / (1 - share))[:, None],
         features,
         examples,
@@ -146,11 +142,11 @@ def test_windows_of_a_context_by_hand():
     assert inputs["input_word_ids"][1, 0, :8].numpy().tolist() == [2, 7, 8, 9, 3, 28, 29, 3]
     share = np.array([[0.9, 0.1, 0], [0.3, 0.7, 0], [0.3, 0.7, 0], [0.2, 0.3, 0.5]])
     logits = np.log(np.maximum(share, 1e-300))
-    one, other = decode_choices(logits, features, examples, task)
+    one, other = KINDS["multiple_choice"].decode(logits, features, examples, task)
     np.testing.assert_allclose(one["probabilities"], [0.5, 0.5], rtol=1e-6)
     np.testing.assert_allclose(other["probabilities"], [0.2, 0.3, 0.5], rtol=1e-6)
     task = dataclasses.replace(task, long_texts="max")
-    one, other = decode_choices(logits, features, examples, task)
+    one, other = KINDS["multiple_choice"].decode(logits, features, examples, task)
     np.testing.assert_allclose(one["probabilities"], [0.9 / 1.6, 0.7 / 1.6], rtol=1e-6)
 
 
@@ -186,7 +182,7 @@ def test_exports_of_choices_read_the_same_windows(tiny, small_tokenizer, how):
     ]
     features = featurize_choices(examples, small_tokenizer, task)
     assert (len(features) > 3) == (how != "cut")
-    wanted = decode_choices(predict(model, features, 4), features, examples, task)
+    wanted = KINDS["multiple_choice"].decode(predict(model, features, 4), features, examples, task)
     signatures = MultipleChoiceModule(model, small_tokenizer).signatures()
     texts = [tf.constant(each) for each in (questions, contexts, options)]
     found = signatures["serving_default"](*texts)["probabilities"]

@@ -11,12 +11,10 @@ from albert_tf.runtime import settings
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.features import TextFeatures, pack
+from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.multi_label.model import (
     MultiLabelClassifier,
     MultiLabelTask,
-    average_label_sets,
-    decode_label_sets,
-    featurize_label_sets,
 )
 from albert_tf.text.tokenizer import SpecialIds
 
@@ -53,13 +51,13 @@ def test_thresholds_are_a_half_unless_chosen():
 
 def test_targets_are_indicators(small_tokenizer):
     examples = [TextExample("a", label=(0, 2)), TextExample("b c", label=())]
-    features = featurize_label_sets(examples, small_tokenizer, TASK)
+    features = KINDS["multi_label"].featurize(examples, small_tokenizer, TASK)
     label = features.targets["label"]
     assert label.tolist() == [[1, 0, 1], [0, 0, 0]] and label.dtype == np.float32
-    unknown = featurize_label_sets([*examples, TextExample("d")], small_tokenizer, TASK)
+    unknown = KINDS["multi_label"].featurize([*examples, TextExample("d")], small_tokenizer, TASK)
     assert unknown.targets == {} and len(unknown) == 3
     with pytest.raises(InputError, match="takes single texts"):
-        featurize_label_sets([TextExample("a", "b", ())], small_tokenizer, TASK)
+        KINDS["multi_label"].featurize([TextExample("a", "b", ())], small_tokenizer, TASK)
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +96,7 @@ def test_it_learns(tiny, fake_inputs):
 def test_labels_above_their_thresholds_the_best_first():
     task = MultiLabelTask(TASK.labels, (0.5, 0.2, 0.9))
     probabilities = np.array([[0.6, 0.3, 0.8], [0.5, 0.7, 0.95], [0.1, 0.1, 0.1]])
-    answers = decode_label_sets(logit(probabilities), texts(3), [], task)
+    answers = KINDS["multi_label"].decode(logit(probabilities), texts(3), [], task)
     assert [each["labels"] for each in answers] == [["anger", "joy"], ["love", "joy"], []]
     assert list(answers[0]["probabilities"]) == ["anger", "joy", "love"]
     found = [list(each["probabilities"].values()) for each in answers]
@@ -106,10 +104,10 @@ def test_labels_above_their_thresholds_the_best_first():
 
 
 def test_equally_probable_labels_are_in_order():
-    (answer,) = decode_label_sets(np.ones([1, 3]), texts(1), [], TASK)
+    (answer,) = KINDS["multi_label"].decode(np.ones([1, 3]), texts(1), [], TASK)
     assert answer["labels"] == ["anger", "joy", "love"]
 
 
 def test_probabilities_are_averaged():
     members = [logit(np.array([[0.8, 0.2]])), logit(np.array([[0.4, 0.4]]))]
-    np.testing.assert_allclose(expit(average_label_sets(members)), [[0.6, 0.3]])
+    np.testing.assert_allclose(expit(KINDS["multi_label"].average(members)), [[0.6, 0.3]])

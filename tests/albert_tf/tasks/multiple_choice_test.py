@@ -11,14 +11,12 @@ import tf_keras
 from albert_tf.models.encoder import INPUTS, AlbertEncoder
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.tasks.examples import ChoiceExample
+from albert_tf.tasks.kinds import KINDS
+from albert_tf.tasks.multiple_choice.features import featurize_choices, fill_blanks
 from albert_tf.tasks.multiple_choice.model import (
     ABSENT,
     MultipleChoice,
     MultipleChoiceTask,
-    average_choices,
-    decode_choices,
-    featurize_choices,
-    fill_blanks,
     option_letter,
 )
 from albert_tf.tasks.predictor import predict
@@ -29,6 +27,7 @@ EXAMPLES = [
     ChoiceExample("An _ gives items; _ is it.", CONTEXT, ("iterator", "integer", "error"), 0),
     ChoiceExample("What is given?", "A name.", ("an item after another", "none", ""), 1),
 ]
+KIND = KINDS["multiple_choice"]
 TASK = MultipleChoiceTask(seq_length=40, num_choices=3, qa_length=12, dropout=0.0)
 
 
@@ -126,7 +125,7 @@ def test_answers_do_not_depend_on_the_questions_beside(tiny, small_tokenizer):
 
     def answers(examples):
         features = featurize_choices(examples, small_tokenizer, TASK)
-        return decode_choices(predict(model, features, 2), features, examples, TASK)
+        return KIND.decode(predict(model, features, 2), features, examples, TASK)
 
     together = answers(MIXED)
     for example, answer in zip(MIXED, together, strict=True):
@@ -166,7 +165,7 @@ def test_probabilities_are_averaged_without_missing_options():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         features = featurize_choices(examples, TOKENIZER, TASK)
-        answers = decode_choices(average_choices(members), features, examples, TASK)
+        answers = KIND.decode(KIND.average(members), features, examples, TASK)
     np.testing.assert_allclose(answers[0]["probabilities"], [0.6, 0.4])
     np.testing.assert_allclose(answers[1]["probabilities"], [1 / 3] * 3)
 
@@ -224,6 +223,6 @@ def test_fit_learns_which_option_is_right(tiny, small_tokenizer):
 def test_answers():
     logits = np.log([[0.2, 0.5, 0.3], [0.6, 0.3, 0.1]])
     features = featurize_choices(EXAMPLES, TOKENIZER, TASK)
-    answers = decode_choices(logits + 7, features, EXAMPLES, TASK)
+    answers = KIND.decode(logits + 7, features, EXAMPLES, TASK)
     assert [(each["choice"], each["label"]) for each in answers] == [(1, "B"), (0, "A")]
     np.testing.assert_allclose([each["probabilities"] for each in answers], np.exp(logits))

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.runtime.errors import ConfigError
-from albert_tf.tasks.classifier.model import average_logits
 from albert_tf.tasks.examples import TokenExample
 from albert_tf.tasks.predictor import predict
+from albert_tf.tasks.probabilities import average_softmax
 from albert_tf.tasks.tokens.entities import decode_tokens
 from albert_tf.tasks.tokens.features import featurize_tokens, words_per_window
 from albert_tf.tasks.tokens.model import IGNORED, TokenClassifier, TokenCrossEntropy, TokenTask
@@ -173,7 +173,7 @@ def test_predict_pads_batches_of_all_widths(tiny, tmp_path):
 
 def test_the_mean_of_members_is_of_their_probabilities():
     one, other = np.log([[[0.9, 0.1]]]), np.log([[[0.3, 0.7]]])
-    np.testing.assert_allclose(np.exp(average_logits([one, other])), [[[0.6, 0.4]]])
+    np.testing.assert_allclose(np.exp(average_softmax([one, other])), [[[0.6, 0.4]]])
 
 
 @settings(max_examples=40, deadline=None)

@@ -31,14 +31,14 @@ from finetuning.training.keys import require_settings
 )
 def test_keys_that_cannot_be_set(key: str, words: str):
     with pytest.raises(ConfigError, match=words):
-        require_settings(KINDS["classifier"].task, ("seed=1", f"{key}=1"))
+        require_settings(KINDS["classifier"].settings, ("seed=1", f"{key}=1"))
 
 
 def test_keys_that_can():
     chosen = ("seed=1", "training.metric=f1", " task.seq_length =8", "model.hidden_dropout=0.1")
     for kind in KINDS.values():
-        require_settings(kind.task, chosen)
-    require_settings(KINDS["span"].task, ("task.doc_stride=64",))
+        require_settings(kind.settings, chosen)
+    require_settings(KINDS["span"].settings, ("task.doc_stride=64",))
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_keys_that_can():
 def test_values_that_cannot_be_set(assignment: str, words: str):
     for kind in KINDS.values():
         with pytest.raises(ConfigError, match=words):
-            require_settings(kind.task, (assignment,))
+            require_settings(kind.settings, (assignment,))
 
 
 @pytest.mark.parametrize("name", TRAINED)

@@ -62,7 +62,7 @@ def test_another_is_refused_before_anything_is_computed(
     name: str, begin: StartingPoint, tmp_path: pathlib.Path
 ):
     task = TASKS[name]
-    kind = KINDS[task.kind].task
+    kind = KINDS[task.kind].settings
     has_labels = "labels" in {field.name for field in dataclasses.fields(kind)}
     section = kind(labels=("x", "y")) if has_labels else kind()
     strategy = tf.distribute.OneDeviceStrategy("/cpu:0")

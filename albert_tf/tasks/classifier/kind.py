@@ -1,0 +1,88 @@
+"""The kind `classifier`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from albert_tf.graph.onnx.encoder import EncoderGraph
+from albert_tf.graph.onnx.graph import Outputs
+from albert_tf.tasks.classifier.model import ClassifierTask, SequenceClassifier
+from albert_tf.tasks.classifier.module import ClassifierModule
+from albert_tf.tasks.examples import TextExample
+from albert_tf.tasks.features import TextFeatures
+from albert_tf.tasks.kind import ExportSettings, Kind
+from albert_tf.tasks.probabilities import average_softmax, softmax
+from albert_tf.tasks.texts import featurize_texts
+from albert_tf.tasks.transformers_head import TransformersHead
+from albert_tf.text.tokenizer import Tokenizer
+
+
+class Classifier(Kind):
+    """Sequence classification: a label for a text or a pair of texts."""
+
+    name = "classifier"
+    options = ("precision", "depths", "patience")
+    settings, model, example, features = (
+        ClassifierTask,
+        SequenceClassifier,
+        TextExample,
+        TextFeatures,
+    )
+    takes_strings = True
+    transformers = TransformersHead(
+        "AlbertForSequenceClassification",
+        "single_label_classification",
+        lambda count: count > 1,
+        open_settings=("pair", "seq_length"),
+    )
+
+    def num_outputs(self, task: ClassifierTask) -> int:
+        """Return the number of labels."""
+        return len(task.labels)
+
+    def featurize(
+        self, examples: Sequence[TextExample], tokenizer: Tokenizer, task: ClassifierTask
+    ) -> TextFeatures:
+        """Return the features of texts or pairs; the target `label` is int32 [N]."""
+        return featurize_texts(examples, tokenizer, task)
+
+    def decode(
+        self,
+        outputs: np.ndarray,
+        features: TextFeatures,
+        examples: Sequence[TextExample],
+        task: ClassifierTask,
+    ) -> list[dict[str, Any]]:
+        """Return the `label`, its probability `score` and all `probabilities` of each example.
+
+        `outputs` are logits [N, labels].
+        """
+        probabilities = features.pooled(softmax(outputs), task.long_texts)
+        probabilities /= probabilities.sum(axis=-1, keepdims=True)  # no longer 1 after `max`
+        return [
+            {
+                "label": task.labels[int(row.argmax())],
+                "score": float(row.max()),
+                "probabilities": dict(zip(task.labels, row.tolist(), strict=True)),
+            }
+            for row in probabilities
+        ]
+
+    def average(self, members: Sequence[np.ndarray]) -> np.ndarray:
+        """Return logits [N, labels] whose probabilities are the mean of the members'."""
+        return average_softmax(members)
+
+    def module(
+        self, model: SequenceClassifier, tokenizer: Tokenizer, values: ExportSettings
+    ) -> ClassifierModule:
+        """Return the module to save."""
+        return ClassifierModule(model, tokenizer, values.depths, values.patience)
+
+    def onnx_outputs(
+        self, encoder: EncoderGraph, model: SequenceClassifier, values: ExportSettings
+    ) -> Outputs:
+        """Add `probabilities`, float32 [B, labels]."""
+        logits = encoder.affine(encoder.pooled(), "head", model.head)
+        probabilities = encoder.graph.op("Softmax", logits, axis=-1)
+        return {"probabilities": (probabilities, np.float32, ["B", len(model.task.labels)])}

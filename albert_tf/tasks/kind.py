@@ -1,0 +1,157 @@
+"""The contract of a kind of task, and of everything else that can be exported.
+
+A new kind is a room beside this module, whose `kind.py` derives from `Kind`; `finetuning/kinds` has
+its other room. `albert_tf.export`, `albert_tf.convert` and `finetuning` ask the contract only.
+"""
+
+import abc
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar
+
+import tensorflow as tf
+
+from albert_tf.graph.onnx.encoder import EncoderGraph
+from albert_tf.graph.onnx.graph import Outputs
+from albert_tf.graph.signatures import ServedModule
+from albert_tf.models.checkpoints import load_config, read_checkpoint
+from albert_tf.models.encoder import INPUTS, AlbertEncoder
+from albert_tf.runtime import settings
+from albert_tf.runtime.bounds import Bounded, one_of
+from albert_tf.runtime.run_dir import RunDir
+from albert_tf.tasks.examples import Example
+from albert_tf.tasks.features import Features
+from albert_tf.tasks.task_model import TaskModel
+from albert_tf.tasks.task_settings import TaskSettings
+from albert_tf.tasks.transformers_head import TransformersHead
+from albert_tf.text.tokenizer import Tokenizer
+
+POOLINGS = ("mean", "cls")
+SAVED_MODEL, LITERT, ONNX = "saved_model", "litert", "onnx"  # formats of exports
+
+
+@dataclasses.dataclass(frozen=True)
+class ExportSettings(Bounded):
+    """The settings of an export that some kinds take.
+
+    Attributes:
+      depths: for each K, add a signature depth_K that uses the encoder's first K layers.
+      patience: add a signature early_exit, where a text leaves the encoder once this many layers in
+        a row have not changed its label; 0 for none.
+      pooling: how a text's vector is made: the `mean` of the last layer over its pieces, or `cls`,
+        the encoder's pooled output.
+    """
+
+    KEY = "--{}"
+
+    depths: tuple[int, ...] = ()
+    patience: int = 0
+    pooling: Annotated[str, one_of(*POOLINGS)] = "mean"
+
+
+class Export(abc.ABC):
+    """What `albert_tf.export` can write.
+
+    Attributes:
+      name: the value of --kind.
+      options: the options that it takes, of ExportSettings and `precision`.
+      formats: the formats in which it can be written.
+      needs_pretraining_heads: True if a fine-tuned run, which has lost them, cannot be exported so.
+      may_freeze: True if an export in bfloat16 may hold the layers' weights as constants.
+    """
+
+    name: ClassVar[str]
+    options: ClassVar[Sequence[str]] = ("precision",)
+    formats: ClassVar[Sequence[str]] = (SAVED_MODEL, LITERT, ONNX)
+    needs_pretraining_heads: ClassVar[bool] = False
+    may_freeze: ClassVar[bool] = True
+
+    @abc.abstractmethod
+    def load(self, path: str, unroll: bool = True) -> Any:
+        """Load the model of a run; `unroll` is passed to its encoder.
+
+        Raises:
+          InputNotFoundError: `path` is not a run, or has no checkpoint.
+          InputError: the run has no such model, or its checkpoint does not fit.
+        """
+
+    @abc.abstractmethod
+    def module(self, model: Any, tokenizer: Tokenizer, values: ExportSettings) -> ServedModule:
+        """Return the module to save. Its signature `tokens`, if any, is the model in LiteRT.
+
+        Raises:
+          InputError: the model does not have what `values` ask for.
+        """
+
+    def onnx_inputs(self) -> Mapping[str, Sequence[str]]:
+        """Return the shapes of the int32 inputs of the ONNX model by name."""
+        return {name: ("B", "S") for name in INPUTS}
+
+    def onnx_outputs(self, encoder: EncoderGraph, model: Any, values: ExportSettings) -> Outputs:
+        """Add the model to the graph of its encoder, and return its outputs."""
+        raise NotImplementedError
+
+
+class Kind(Export):
+    """A kind of task.
+
+    Attributes:
+      settings: the frozen dataclass of the `task` section.
+      model: the class of the model; its arguments are (encoder, settings).
+      example: the class of the examples.
+      features: the class of the features.
+      takes_strings: True if a string may stand for an example, whose first field it is.
+      transformers: the class of transformers that corresponds to it. None: there is none.
+    """
+
+    settings: ClassVar[type[TaskSettings]]
+    model: ClassVar[type[TaskModel]]
+    example: ClassVar[type[Example]]
+    features: ClassVar[type[Features]]
+    takes_strings: ClassVar[bool] = False
+    transformers: ClassVar[TransformersHead | None] = None
+
+    def load(self, path: str, unroll: bool = True) -> TaskModel:
+        """Load the fine-tuned model of a run."""
+        task, encoder = self.settings_of(RunDir(path)), AlbertEncoder(load_config(path), unroll)
+        model = self.model(encoder, task).create_weights()
+        read_checkpoint(tf.train.Checkpoint(model=model), path)
+        return model
+
+    def settings_of(self, run: RunDir) -> TaskSettings:
+        """Return the `task` section of a run of this kind.
+
+        Raises:
+          ConfigError: a key is unknown, or a value impossible.
+        """
+        return settings.from_dict(self.settings, run.section("task"), "task.")
+
+    def head_shapes(self, hidden_size: int, task: Any) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of the head's weights by attribute path; here of one dense layer."""
+        units = self.num_outputs(task)
+        return {"head/kernel": (hidden_size, units), "head/bias": (units,)}
+
+    def num_outputs(self, task: Any) -> int:
+        """Return the number of the logits of an example, an option or a word."""
+        return 1
+
+    @abc.abstractmethod
+    def featurize(self, examples: Sequence[Any], tokenizer: Tokenizer, task: Any) -> Features:
+        """Return the features that the model reads; with targets if every example has its own.
+
+        Raises:
+          InputError: an example does not fit the task.
+        """
+
+    @abc.abstractmethod
+    def decode(
+        self, outputs: Any, features: Any, examples: Sequence[Any], task: Any
+    ) -> list[dict[str, Any]]:
+        """Return a prediction for each example, from the model's outputs as arrays."""
+
+    @abc.abstractmethod
+    def average(self, members: Sequence[Any]) -> Any:
+        """Return an ensemble's outputs from those of its members on the same features.
+
+        See the paper, section 4.11.
+        """

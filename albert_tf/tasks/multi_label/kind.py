@@ -1,0 +1,100 @@
+"""The kind `multi_label`."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from albert_tf.graph.onnx.encoder import EncoderGraph
+from albert_tf.graph.onnx.graph import Outputs
+from albert_tf.tasks.examples import TextExample
+from albert_tf.tasks.features import TextFeatures
+from albert_tf.tasks.kind import ExportSettings, Kind
+from albert_tf.tasks.multi_label.model import (
+    MultiLabelClassifier,
+    MultiLabelTask,
+    chosen_labels,
+    indicators,
+)
+from albert_tf.tasks.multi_label.module import MultiLabelModule
+from albert_tf.tasks.probabilities import logit, sigmoid
+from albert_tf.tasks.texts import featurize_texts
+from albert_tf.tasks.transformers_head import TransformersHead
+from albert_tf.text.tokenizer import Tokenizer
+
+
+class MultiLabel(Kind):
+    """Multi-label classification: any number of labels, or none, for a text or a pair of texts."""
+
+    name = "multi_label"
+    options = ("precision", "depths")
+    settings, model, example, features = (
+        MultiLabelTask,
+        MultiLabelClassifier,
+        TextExample,
+        TextFeatures,
+    )
+    takes_strings = True
+    transformers = TransformersHead(
+        "AlbertForSequenceClassification",
+        "multi_label_classification",
+        lambda count: count > 0,
+        open_settings=("pair", "seq_length"),
+    )
+
+    def num_outputs(self, task: MultiLabelTask) -> int:
+        """Return the number of labels."""
+        return len(task.labels)
+
+    def featurize(
+        self, examples: Sequence[TextExample], tokenizer: Tokenizer, task: MultiLabelTask
+    ) -> TextFeatures:
+        """Return the features of texts or pairs.
+
+        The target `label`, float32 [N, number of labels] of 0 and 1, exists if the labels of every
+        example are known.
+        """
+        texts = [TextExample(example.first, example.second) for example in examples]
+        features = featurize_texts(texts, tokenizer, task)
+        if any(example.label is None for example in examples):
+            return features
+        label: np.ndarray = indicators(examples, len(task.labels)).astype(np.float32)
+        return dataclasses.replace(features, targets={"label": label[features.example]})
+
+    def decode(
+        self,
+        outputs: np.ndarray,
+        features: TextFeatures,
+        examples: Sequence[TextExample],
+        task: MultiLabelTask,
+    ) -> list[dict[str, Any]]:
+        """Return the `labels` above their thresholds, the most probable first, `probabilities`.
+
+        `outputs` are logits [N, labels].
+        """
+        return [
+            {
+                "labels": chosen_labels(row, task),
+                "probabilities": dict(zip(task.labels, row.tolist(), strict=True)),
+            }
+            for row in features.pooled(sigmoid(outputs), task.long_texts)
+        ]
+
+    def average(self, members: Sequence[np.ndarray]) -> np.ndarray:
+        """Return logits [N, labels] whose probabilities are the mean of the members'."""
+        return logit(np.mean([sigmoid(each) for each in members], axis=0))
+
+    def module(
+        self, model: MultiLabelClassifier, tokenizer: Tokenizer, values: ExportSettings
+    ) -> MultiLabelModule:
+        """Return the module to save."""
+        return MultiLabelModule(model, tokenizer, values.depths)
+
+    def onnx_outputs(
+        self, encoder: EncoderGraph, model: MultiLabelClassifier, values: ExportSettings
+    ) -> Outputs:
+        """Add `probabilities`, float32 [B, labels]."""
+        logits = encoder.affine(encoder.pooled(), "head", model.head)
+        probabilities = encoder.graph.op("Sigmoid", logits)
+        return {"probabilities": (probabilities, np.float32, ["B", len(model.task.labels)])}

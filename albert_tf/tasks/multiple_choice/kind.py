@@ -1,0 +1,103 @@
+"""The kind `multiple_choice`."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from albert_tf.graph.onnx.encoder import EncoderGraph
+from albert_tf.graph.onnx.graph import Outputs
+from albert_tf.models.encoder import INPUTS
+from albert_tf.tasks.examples import ChoiceExample
+from albert_tf.tasks.features import TextFeatures
+from albert_tf.tasks.kind import ExportSettings, Kind
+from albert_tf.tasks.multiple_choice.features import featurize_choices
+from albert_tf.tasks.multiple_choice.model import (
+    ABSENT,
+    MultipleChoice,
+    MultipleChoiceTask,
+    option_letter,
+)
+from albert_tf.tasks.multiple_choice.module import MultipleChoiceModule
+from albert_tf.tasks.probabilities import average_softmax, softmax
+from albert_tf.tasks.transformers_head import TransformersHead
+from albert_tf.text.tokenizer import Tokenizer
+
+_BOOL, _INT32 = 9, 6  # ONNX's numbers
+
+
+class Choice(Kind):
+    """Multiple choice: which of several options answers a question, with or without a context."""
+
+    name = "multiple_choice"
+    settings, model, example, features = (
+        MultipleChoiceTask,
+        MultipleChoice,
+        ChoiceExample,
+        TextFeatures,
+    )
+    transformers = TransformersHead(
+        "AlbertForMultipleChoice", open_settings=("seq_length", "num_choices", "qa_length")
+    )
+
+    def featurize(
+        self, examples: Sequence[ChoiceExample], tokenizer: Tokenizer, task: MultipleChoiceTask
+    ) -> TextFeatures:
+        """Return the features of questions; the target `label` is int32 [N]."""
+        return featurize_choices(examples, tokenizer, task)
+
+    def decode(
+        self,
+        outputs: np.ndarray,
+        features: TextFeatures,
+        examples: Sequence[ChoiceExample],
+        task: MultipleChoiceTask,
+    ) -> list[dict[str, Any]]:
+        """Return a dict for each example.
+
+        `choice` is the index of the best option, `label` is its letter, and `probabilities` are
+        those of the question's own options. `outputs` are logits [N, options].
+        """
+        found = []
+        pooled = features.pooled(softmax(outputs), task.long_texts)
+        for row, example in zip(pooled, examples, strict=True):
+            probabilities = row[: len(example.options)] / row.sum()
+            choice = int(probabilities.argmax())
+            found.append(
+                {
+                    "choice": choice,
+                    "label": option_letter(choice),
+                    "probabilities": probabilities.tolist(),
+                }
+            )
+        return found
+
+    def average(self, members: Sequence[np.ndarray]) -> np.ndarray:
+        """Return logits [N, options] whose probabilities are the mean of the members'."""
+        return average_softmax(members)
+
+    def module(
+        self, model: MultipleChoice, tokenizer: Tokenizer, values: ExportSettings
+    ) -> MultipleChoiceModule:
+        """Return the module to save."""
+        return MultipleChoiceModule(model, tokenizer)
+
+    def onnx_inputs(self) -> Mapping[str, Sequence[str]]:
+        """Return the shapes of the inputs: a sequence for each option."""
+        return {name: ("B", "N", "S") for name in INPUTS}
+
+    def onnx_outputs(
+        self, encoder: EncoderGraph, model: MultipleChoice, values: ExportSettings
+    ) -> Outputs:
+        """Add `choice`, int32 [B], and `probabilities`, float32 [B, N]."""
+        graph = encoder.graph
+        flat = [graph.reshape(name, -1, graph.size(name, 2)) for name in INPUTS]
+        scores = encoder.affine(encoder.pooled(*flat), "head", model.head)
+        scores = graph.reshape(scores, -1, graph.size("input_mask", 1))
+        is_option = graph.op("Cast", graph.axes("ReduceMax", "input_mask", 2, keepdims=0), to=_BOOL)
+        logits = graph.op("Where", is_option, scores, graph.constant(ABSENT, np.float32))
+        choice = graph.op("Cast", graph.op("ArgMax", logits, axis=1, keepdims=0), to=_INT32)
+        return {
+            "choice": (choice, np.int32, ["B"]),
+            "probabilities": (graph.op("Softmax", logits, axis=-1), np.float32, ["B", "N"]),
+        }

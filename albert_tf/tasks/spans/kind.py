@@ -1,0 +1,101 @@
+"""The kind `span`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from albert_tf.graph.onnx.encoder import EncoderGraph
+from albert_tf.graph.onnx.graph import Outputs
+from albert_tf.tasks.examples import SpanExample
+from albert_tf.tasks.kind import ExportSettings, Kind
+from albert_tf.tasks.spans import answers
+from albert_tf.tasks.spans.features import SpanFeatures, featurize_spans
+from albert_tf.tasks.spans.model import SpanModel, SpanTask
+from albert_tf.tasks.spans.module import SpanModule
+from albert_tf.tasks.spans.onnx import SpanGraph
+from albert_tf.tasks.transformers_head import TransformersHead
+from albert_tf.text.tokenizer import Tokenizer
+
+
+class _Head(TransformersHead):
+    def refusal(self, task: SpanTask) -> str | None:
+        """Return why the class cannot hold a joint head, or None for SQuAD 1.1."""
+        if not task.answerable:
+            return None
+        return (
+            "transformers has no class for the joint head of SQuAD 2.0. Received: a run with "
+            "`task.answerable` true. Convert a run fine-tuned with --task=squad1, serve this one "
+            "with albert_tf.export"
+        )
+
+
+class Span(Kind):
+    """Extractive question answering: the span of a context that answers a question (SQuAD)."""
+
+    name = "span"
+    settings, model, example, features = SpanTask, SpanModel, SpanExample, SpanFeatures
+    transformers = _Head(
+        "AlbertForQuestionAnswering",
+        has_pooler=False,
+        open_settings=("seq_length", "query_length", "doc_stride", "max_answer_length", "n_best"),
+    )
+
+    def head_shapes(self, hidden_size: int, task: SpanTask) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of the head's weights by attribute path."""
+        h = hidden_size
+        if not task.answerable:
+            return {"head/dense/kernel": (h, 2), "head/dense/bias": (2,)}
+        return {
+            "head/start_logits/kernel": (h, 1),
+            "head/start_logits/bias": (1,),
+            "head/end_logits/dense_0/kernel": (2 * h, h),
+            "head/end_logits/dense_0/bias": (h,),
+            "head/end_logits/layer_norm/gamma": (h,),
+            "head/end_logits/layer_norm/beta": (h,),
+            "head/end_logits/dense_1/kernel": (h, 1),
+            "head/end_logits/dense_1/bias": (1,),
+            "head/answer_class/dense_0/kernel": (2 * h, h),
+            "head/answer_class/dense_0/bias": (h,),
+            "head/answer_class/dense_1/kernel": (h, 1),
+        }
+
+    def featurize(
+        self, examples: Sequence[SpanExample], tokenizer: Tokenizer, task: SpanTask
+    ) -> SpanFeatures:
+        """Return windows over the contexts; see `featurize_spans`."""
+        return featurize_spans(examples, tokenizer, task)
+
+    def decode(
+        self,
+        outputs: answers.Outputs,
+        features: SpanFeatures,
+        examples: Sequence[SpanExample],
+        task: SpanTask,
+    ) -> list[dict[str, Any]]:
+        """Return the answers; see `decode_spans`."""
+        return answers.decode_spans(outputs, features, examples, task)
+
+    def average(self, members: Sequence[answers.Outputs]) -> dict[str, np.ndarray]:
+        """Return the ensemble's spans; see `average_spans`."""
+        return answers.average_spans(members)
+
+    def module(self, model: SpanModel, tokenizer: Tokenizer, values: ExportSettings) -> SpanModule:
+        """Return the module to save."""
+        return SpanModule(model, tokenizer)
+
+    def onnx_outputs(
+        self, encoder: EncoderGraph, model: SpanModel, values: ExportSettings
+    ) -> Outputs:
+        """Add `start`, `end` int32 [B, K], `score` [B, K] and, for SQuAD 2.0, `null` [B]."""
+        found = SpanGraph(encoder, model.head).outputs(encoder.sequence_output(), "input_type_ids")
+        task = model.task
+        count = task.beam**2 if task.answerable else task.n_best
+        return {
+            name: (
+                value,
+                np.int32 if name in ("start", "end") else np.float32,
+                ["B"] if name == "null" else ["B", count],
+            )
+            for name, value in found.items()
+        }

@@ -1,0 +1,74 @@
+"""The base class of the `task` section of a fine-tuned run's config.json."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self, cast
+
+from albert_tf.runtime.bounds import Bounded
+from albert_tf.runtime.errors import ConfigError, shortened
+
+
+class TaskSettings(Bounded):
+    """The settings of a kind of task: each kind has a frozen dataclass of them.
+
+    Attributes:
+      HEAD: the settings that a trained head depends on; a run with others needs a new head.
+      kind: the name of the kind.
+      seq_length: the maximum pieces of a sequence, special pieces included.
+      dropout: the rate before the head.
+      pair: True if an example is two texts.
+      long_texts: `cut` truncates what is longer than `seq_length`; `mean` and `max` pool windows.
+      exit_losses: True to train the head on the output of every layer.
+    """
+
+    KEY = "`task.{}`"
+    HEAD: ClassVar[tuple[str, ...]] = ()
+
+    kind: str
+    seq_length: int
+    dropout: float
+    pair: bool = False
+    long_texts: str = "cut"
+    exit_losses: bool = False
+
+    def limits(self, max_positions: int) -> dict[str, int]:
+        """Return the changes that limit the sequences to `max_positions` pieces, if any."""
+        return {} if self.seq_length <= max_positions else {"seq_length": max_positions}
+
+    def replace(self, **changes: Any) -> Self:
+        """Return the settings with changes."""
+        return dataclasses.replace(cast(Any, self), **changes)
+
+    def head(self) -> tuple:
+        """Return what a trained head depends on: the kind and the settings in HEAD."""
+        return self.kind, *(getattr(self, name) for name in self.HEAD)
+
+
+class WindowSettings(TaskSettings):
+    """The settings of a kind that reads texts in windows of `seq_length` pieces.
+
+    Attributes:
+      doc_stride: the pieces between the starts of two windows.
+    """
+
+    doc_stride: int
+
+    def limits(self, max_positions: int) -> dict[str, int]:
+        """Return the changes; windows keep their relative overlap."""
+        changes = super().limits(max_positions)
+        if changes:
+            changes["doc_stride"] = max(1, self.doc_stride * max_positions // self.seq_length)
+        return changes
+
+
+def require_labels(labels: Sequence[str], least: int) -> None:
+    """Check the setting `task.labels`.
+
+    Raises:
+      ConfigError: there are fewer than `least` labels, or two have the same name.
+    """
+    if len(labels) < least or len(set(labels)) != len(labels):
+        words = {1: "one", 2: "two"}[least]
+        raise ConfigError(
+            f"`task.labels` must be {words} or more different names. Received: {shortened(labels)}."
+        )

@@ -1,0 +1,88 @@
+"""The kind `token_classifier`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from albert_tf.graph.onnx.encoder import EncoderGraph
+from albert_tf.graph.onnx.graph import Outputs
+from albert_tf.tasks.examples import TokenExample
+from albert_tf.tasks.kind import ExportSettings, Kind
+from albert_tf.tasks.probabilities import average_softmax
+from albert_tf.tasks.tokens.entities import decode_tokens
+from albert_tf.tasks.tokens.features import TokenFeatures, featurize_tokens
+from albert_tf.tasks.tokens.model import TokenClassifier, TokenTask
+from albert_tf.tasks.tokens.module import TokenClassifierModule
+from albert_tf.tasks.transformers_head import TransformersHead
+from albert_tf.text.tokenizer import Tokenizer
+
+
+class _Head(TransformersHead):
+    def labels(self, task: TokenTask) -> tuple[str, ...]:
+        """Return the tags."""
+        return task.tags
+
+    def settings_of(self, labels: tuple[str, ...]) -> dict[str, Any]:
+        """Return `labels` and `scheme` of tags in any order.
+
+        `run_ner.py` of transformers sorts them: all B before all I, and O last.
+        """
+        if "O" not in labels and not any(tag.startswith(("B-", "I-")) for tag in labels):
+            return {"labels": labels, "scheme": "words"}
+        names = tuple(tag[2:] for tag in labels if tag.startswith("B-"))
+        if {*labels} != {"O", *(f"{prefix}-{name}" for name in names for prefix in "BI")}:
+            raise ValueError("O, and B-X and I-X for each label X, or labels of words without O")
+        return {"labels": names, "scheme": "bio"}
+
+
+class Tokens(Kind):
+    """Token classification: labeled spans of a text, or a label for each word."""
+
+    name = "token_classifier"
+    settings, model, example, features = TokenTask, TokenClassifier, TokenExample, TokenFeatures
+    takes_strings = True
+    transformers = _Head(
+        "AlbertForTokenClassification",
+        label_counts=lambda count: count > 0,
+        has_pooler=False,
+        open_settings=("seq_length", "doc_stride"),
+    )
+
+    def num_outputs(self, task: TokenTask) -> int:
+        """Return the number of tags."""
+        return len(task.tags)
+
+    def featurize(
+        self, examples: Sequence[TokenExample], tokenizer: Tokenizer, task: TokenTask
+    ) -> TokenFeatures:
+        """Return windows over the texts; see `featurize_tokens`."""
+        return featurize_tokens(examples, tokenizer, task)
+
+    def decode(
+        self,
+        outputs: np.ndarray,
+        features: TokenFeatures,
+        examples: Sequence[TokenExample],
+        task: TokenTask,
+    ) -> list[dict[str, Any]]:
+        """Return the entities; see `decode_tokens`."""
+        return decode_tokens(outputs, features, examples, task)
+
+    def average(self, members: Sequence[np.ndarray]) -> np.ndarray:
+        """Return logits [N, S, tags] whose probabilities are the mean of the members'."""
+        return average_softmax(members)
+
+    def module(
+        self, model: TokenClassifier, tokenizer: Tokenizer, values: ExportSettings
+    ) -> TokenClassifierModule:
+        """Return the module to save."""
+        return TokenClassifierModule(model, tokenizer)
+
+    def onnx_outputs(
+        self, encoder: EncoderGraph, model: TokenClassifier, values: ExportSettings
+    ) -> Outputs:
+        """Add `probabilities`, float32 [B, S, tags]."""
+        logits = encoder.affine(encoder.sequence_output(), "head", model.head)
+        probabilities = encoder.graph.op("Softmax", logits, axis=-1)
+        return {"probabilities": (probabilities, np.float32, ["B", "S", len(model.task.tags)])}

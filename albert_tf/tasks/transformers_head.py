@@ -1,0 +1,56 @@
+"""What Hugging Face's transformers has for a kind of task: a class, and labels in its config."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+Weights: TypeAlias = Mapping[str, np.ndarray]  # by our names
+
+
+class TransformersHead:
+    """The class of transformers that corresponds to a kind, and how their files state it.
+
+    Args:
+      architecture: the name of the class.
+      problem_type: its `problem_type`, if several kinds have one class.
+      label_counts: the numbers of labels that the kind may have; None: its config has no labels.
+      has_pooler: True if the class has a pooler.
+      open_settings: settings that a folder made elsewhere does not state and a user may set.
+    """
+
+    def __init__(
+        self,
+        architecture: str,
+        problem_type: str | None = None,
+        label_counts: Callable[[int], bool] | None = None,
+        has_pooler: bool = True,
+        open_settings: Sequence[str] = ("seq_length",),
+    ) -> None:
+        self.architecture, self.problem_type = architecture, problem_type
+        self.label_counts, self.has_pooler = label_counts, has_pooler
+        self.open_settings = open_settings
+
+    def refusal(self, task: Any) -> str | None:
+        """Return why the class cannot hold a model with these settings, or None if it can."""
+        return None
+
+    def labels(self, task: Any) -> tuple[str, ...]:
+        """Return the names of the logits; only called if the config has labels."""
+        return task.labels
+
+    def settings_of(self, labels: tuple[str, ...]) -> dict[str, Any]:
+        """Return the settings that the names of the logits, in any order, determine.
+
+        Raises:
+          ValueError: the names are impossible; the message says which are possible.
+        """
+        return {"labels": labels}
+
+    def to_theirs(self, weights: Weights, task: Any) -> Weights:
+        """Return the weights, under our names, as their class uses them."""
+        return weights
+
+    def to_ours(self, weights: Weights, task: Any) -> Weights:
+        """Invert `to_theirs`."""
+        return weights
