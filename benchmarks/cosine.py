@@ -23,7 +23,7 @@ from albert_tf.runtime.errors import InputError
 from benchmarks.load_targets import newest_saved_model
 from finetuning.datasets import TASKS, metrics
 from finetuning.datasets.task import Source
-from finetuning.reporting.bag_of_words import tf_idf
+from finetuning.kinds.baselines.text_features import tf_idf
 
 BATCH = 64
 

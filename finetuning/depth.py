@@ -18,7 +18,6 @@ from typing import Annotated, Any
 
 import numpy as np
 import tensorflow as tf
-from scipy.special import logit
 
 from albert_tf import info
 from albert_tf.graph.buckets import WIDTHS
@@ -27,22 +26,18 @@ from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import commands, settings
 from albert_tf.runtime.bounds import POSITIVE
 from albert_tf.runtime.errors import InputError
-from albert_tf.tasks.classifier.module import ClassifierModule
 from albert_tf.tasks.examples import TextExample
+from albert_tf.tasks.kind import ExportSettings
 from albert_tf.tasks.kinds import KINDS
-from albert_tf.tasks.multi_label.module import MultiLabelModule
 from albert_tf.tasks.predictor import load_predictor
 from albert_tf.training.progress import Progress
 from finetuning.datasets import TASKS, reading_of, task_name
 from finetuning.datasets.metrics import require_known
 from finetuning.datasets.selection import read_part
 from finetuning.datasets.task import source_of
+from finetuning.kinds.registry import FINETUNING
 from finetuning.reporting import report
 
-_MODULES: dict[str, Callable[..., TextModule]] = {
-    "classifier": ClassifierModule,
-    "multi_label": MultiLabelModule,
-}
 _BATCHES = (1, 32)
 Classify = Callable[[Sequence[TextExample]], dict[str, np.ndarray]]
 
@@ -71,12 +66,14 @@ def main(options: DepthOptions) -> None:
     """Print the table of depths."""
     predictor = load_predictor(options.run_dir)
     kind = predictor.task.kind
-    if kind not in _MODULES:
+    tuned, exits_early = FINETUNING[kind], "patience" in KINDS[kind].options
+    if "depths" not in KINDS[kind].options:
+        allowed = (name for name, each in KINDS.items() if "depths" in each.options)
         raise InputError(
-            f"--run_dir={options.run_dir} must be of kind {' or '.join(_MODULES)}. Received: a run "
+            f"--run_dir={options.run_dir} must be of kind {' or '.join(allowed)}. Received: a run "
             f"of kind {kind!r}."
         )
-    if kind != "classifier" and options.patience:
+    if options.patience and not exits_early:
         raise InputError(
             "--patience is for classifiers, whose texts leave early once a single label is stable. "
             f"Received: {options.patience}, and a run of kind {kind!r}. Leave it out."
@@ -90,7 +87,7 @@ def main(options: DepthOptions) -> None:
     task = TASKS[name]
     config = predictor.model.encoder.config
     depths = _numbers("--depths", options.depths) or range(1, config.num_layers)
-    given = options.patience if kind == "classifier" else ""
+    given = options.patience if exits_early else ""
     patience = _numbers("--patience", _patience(config, given))
     classifiers = _make_classifiers(
         predictor, [k for k in depths if k != config.num_layers], patience
@@ -108,12 +105,14 @@ def main(options: DepthOptions) -> None:
     rows, times = [], _times(classifiers, examples, options.requests)
     for name, classify in classifiers.items():
         predictions = _classify_all(name, classify, examples)
-        logits = (np.log if kind == "classifier" else logit)(predictions["probabilities"])
-        answers = KINDS[kind].decode(logits, features, examples, predictor.task)
+        outputs = tuned.outputs_of(predictions)
+        answers = KINDS[kind].decode(outputs, features, examples, predictor.task)
         score = task.score(answers, examples)[metric]
-        error = report.standard_errors(task, kind, answers, examples).get(metric)
-        depth, exits_early = predictions["depth"], name.startswith("patience")
-        flops = _flops(config, seq_length, features.unit_lengths, depth, exits_early)
+        error = tuned.standard_errors(task, answers, examples).get(metric)
+        depth = predictions["depth"]
+        flops = _flops(
+            config, seq_length, features.unit_lengths, depth, name.startswith("patience")
+        )
         costs = [f"{depth.mean():.1f}", f"{flops.mean() / 1e6:,.1f}"]
         latencies = [f"{times[name, size]:.2f}" for size in _BATCHES]
         rows.append((name, report.with_error(score, error), *costs, *latencies))
@@ -137,11 +136,11 @@ def _make_classifiers(
 ) -> dict[str, Classify]:
     """Return a classifier for each depth and patience, by name.
 
-    Each one calls a signature of an export: it takes examples and returns `probabilities` [B, C]
+    Each one calls a signature of an export: it takes examples and returns the signature's outputs
     and `depth` [B].
     """
-    model, tokenizer = predictor.model, predictor.tokenizer
-    module = _MODULES[predictor.task.kind](model, tokenizer, depths)
+    model, tokenizer, kind = predictor.model, predictor.tokenizer, KINDS[predictor.task.kind]
+    module: Any = kind.module(model, tokenizer, ExportSettings(depths=tuple(depths)))
     signatures = module.signatures()
     found = {
         f"depth {depth}": _make_classifier(module, signatures[f"depth_{depth}"], depth)
@@ -152,7 +151,7 @@ def _make_classifiers(
         module, signatures["serving_default"], num_layers
     )
     for number in patience:
-        early_exit = ClassifierModule(model, tokenizer, patience=number)
+        early_exit: Any = kind.module(model, tokenizer, ExportSettings(patience=number))
         found[f"patience {number}"] = _make_classifier(
             early_exit, early_exit.signatures()["early_exit"], None
         )
@@ -164,7 +163,8 @@ def _make_classifier(module: TextModule, function: Any, depth: int | None) -> Cl
         texts = [[e.first for e in examples], [e.second or "" for e in examples]]
         outputs = function(*map(tf.constant, texts[: len(module.text_names)]))
         exit_depth = outputs["depth"].numpy() if depth is None else np.full(len(examples), depth)
-        return {"probabilities": outputs["probabilities"].numpy(), "depth": exit_depth}
+        found = {name: value.numpy() for name, value in outputs.items() if name != "depth"}
+        return found | {"depth": exit_depth}
 
     return classify
 

@@ -34,30 +34,23 @@ from albert_tf.runtime import commands, devices, outputs
 from albert_tf.runtime.bounds import POSITIVE, one_of
 from albert_tf.runtime.errors import InputError, shortened
 from albert_tf.runtime.run_dir import RunDir
-from albert_tf.tasks.examples import TokenExample
 from albert_tf.tasks.features import Features, concatenate
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import task_of
-from albert_tf.tasks.regressor.model import SquaredError
 from albert_tf.tasks.task_model import TaskModel
-from albert_tf.tasks.tokens.features import featurize_tokens
 from finetuning.datasets import OWN, TASKS, TRAINED, reading_of, trained_task
 from finetuning.datasets.task import Data, Task, source_of
-from finetuning.datasets.token_files import text_key_of
+from finetuning.kinds.kind import FinetuningKind
+from finetuning.kinds.registry import FINETUNING
 from finetuning.reporting import comparison
 from finetuning.training import teacher
 from finetuning.training.config import FinetuneConfig, Plan
-from finetuning.training.distillation_losses import (
-    PerWordLoss,
-    SigmoidSoftCrossEntropy,
-    SoftCrossEntropy,
-)
 from finetuning.training.finetuner import Finetuner, TrainingSource
 from finetuning.training.keys import require_settings
 from finetuning.training.starting_point import StartingPoint, resolve
 
 LOSSES = ("cross_entropy", "mse")
-_KINDS = ("classifier", "multi_label", "regressor", "token_classifier")
+_KINDS = tuple(name for name, kind in FINETUNING.items() if kind.can_be_taught)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,12 +140,12 @@ class _Distillation:
         self.identity = teacher.identity_of(options.teacher, self.texts())
         data = dataclasses.replace(self.data, task=teaching)  # with the teacher's sequence length
         config = resolve(self.start, data, {}, options.set, options.device)
-        if getattr(config.task, "long_texts", "cut") != "cut":
+        if config.task.long_texts != "cut":
             raise InputError(
                 "`task.long_texts` must be cut here: the teacher provides an output for each text, "
                 f"not for its windows. Received: {config.task.long_texts}."
             )
-        if getattr(config.task, "exit_losses", False):
+        if config.task.exit_losses:
             raise InputError(
                 "`task.exit_losses` must be false here: the teacher provides outputs of its last "
                 "layer only. Leave it out, and set it for fine-tuning."
@@ -177,25 +170,21 @@ class _Distillation:
         )
 
     @property
-    def _is_tokens(self) -> bool:
-        return self.task.kind == "token_classifier"
-
-    @property
-    def _is_pair(self) -> bool:
-        return getattr(self.data.task, "pair", False)
+    def _kind(self) -> FinetuningKind:
+        return FINETUNING[self.task.kind]
 
     def path(self, name: str) -> str:
         """Return a path in the output folder."""
         return os.path.join(self.options.output, name)
 
-    def texts(self) -> Iterator[teacher.Example]:
+    def texts(self) -> Iterator[Any]:
         """Yield the examples that the teacher predicts."""
         yield from self.data.train
         if self.options.texts:
-            columns, is_tokens = self.reading.text_column, self._is_tokens
-            columns = (text_key_of(columns),) if is_tokens else columns
-            for example in teacher.examples_of(self.options.texts, self._is_pair, columns):
-                yield TokenExample(example.first) if is_tokens else example
+            pair = self.data.task.pair
+            columns = self._kind.text_columns(self.reading.text_column, pair)
+            for texts in teacher.examples_of(self.options.texts, pair, columns):
+                yield self._kind.of_texts(*texts)
 
     def student(self) -> TrainingSource:
         """Return the source of the student, which is trained on the teacher's outputs.
@@ -244,27 +233,16 @@ class _Distillation:
 
         Only one chunk of the texts is in memory at a time.
         """
-        task, folder = self.config.task, self.path("teacher")
-        parts: list[Any] = []
-        if self._is_tokens:
-            for texts, words in teacher.read_word_outputs(folder, len(task.tags)):
-                found = featurize_tokens(texts, self.start.tokenizer, task)
-                targets = {"label": teacher.word_targets(found, words)}
-                parts.append(dataclasses.replace(found, targets=targets))
-            return concatenate(parts)
-        for examples, answers in teacher.read_outputs(folder, self._is_pair):
-            features = KINDS[task.kind].featurize(examples, self.start.tokenizer, task)
-            targets = {"label": answers[:, 0] if task.kind == "regressor" else answers}
+        task, kind, parts = self.config.task, self._kind, []
+        for examples, answers in teacher.read_outputs(self.path("teacher"), task.pair, kind):
+            features = kind.kind.featurize(examples, self.start.tokenizer, task)
+            targets = {"label": kind.taught_targets(features, answers, task)}
             parts.append(dataclasses.replace(features, targets=targets))
         return concatenate(parts)
 
     def _loss(self, task: Any) -> tf_keras.losses.Loss:
-        if task.kind == "regressor":
-            return SquaredError(task.scale)
-        soft = SigmoidSoftCrossEntropy if task.kind == "multi_label" else SoftCrossEntropy
         is_soft = self.options.loss == "cross_entropy"
-        loss = soft(self.options.temperature) if is_soft else tf_keras.losses.MeanSquaredError()
-        return PerWordLoss(loss, task.words_per_window) if self._is_tokens else loss
+        return self._kind.taught_loss(task, is_soft, self.options.temperature)
 
 
 def _check(options: DistillOptions) -> None:

@@ -20,8 +20,6 @@ import sys
 from collections.abc import Sequence
 from typing import Annotated, Any, NamedTuple
 
-import numpy as np
-
 from albert_tf import info
 from albert_tf.runtime import commands, outputs, settings
 from albert_tf.runtime.bounds import POSITIVE, at_least, one_of
@@ -35,6 +33,7 @@ from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.training.progress import Progress
 from finetuning.datasets import dataset_of, reading_of
 from finetuning.datasets.task import Data, Task, source_of
+from finetuning.kinds.registry import FINETUNING
 from finetuning.reporting.report import fingerprint, scores_if_known, write_predictions
 
 
@@ -82,7 +81,7 @@ def main(options: EnsembleOptions) -> None:
     print(_table(result, task))
     with outputs.new_folder(options.output) as partial:  # renamed when complete
         outputs.write_json(os.path.join(partial, "result.json"), result)
-        write_predictions(os.path.join(partial, "predictions.jsonl"), answers, examples)
+        write_predictions(os.path.join(partial, "predictions.jsonl"), section, answers, examples)
         if part is not None:
             members = _Members(result["members"], section, options.batch_size)
             _answer_part(options, task, members, part, partial)
@@ -141,19 +140,20 @@ class _Output(NamedTuple):
 
     Attributes:
       values: the outputs of its model.
-      thresholds: its `task.thresholds`; empty if its kind has none.
+      task: its `task` section.
     """
 
     values: Any
-    thresholds: tuple[float, ...]
+    task: Any
 
 
 class _Members:
     """Runs of one task that predict the same examples."""
 
     def __init__(self, paths: Sequence[str], section: Any, batch_size: int) -> None:
-        self.paths, self._batch_size = paths, batch_size
+        self.paths, self.section, self._batch_size = paths, section, batch_size
         self._kind = KINDS[section.kind]
+        self._thresholds = FINETUNING[section.kind].thresholds
         self._features: Any = None
         self._task: Any = None
 
@@ -164,12 +164,7 @@ class _Members:
         with Progress(f"runs on {name}", len(self.paths)) as progress:
             for path in self.paths:
                 member = load_predictor(path)
-                task, threshold = member.task, getattr(member.task, "null_threshold", 0.0)
-                if threshold:  # each member's own, subtracted from its null scores below
-                    task = dataclasses.replace(task, null_threshold=0.0)
-                thresholds = getattr(task, "thresholds", ())
-                if thresholds:  # each member's own, averaged in `decode`
-                    task = dataclasses.replace(task, thresholds=())
+                task = self._at_common_threshold({}, member.task)[1]
                 key = (member.tokenizer.fingerprint, task)
                 if key not in vocabularies:
                     vocabularies[key] = self._kind.featurize(examples, member.tokenizer, task)
@@ -177,9 +172,8 @@ class _Members:
                         print(f"{name}: {note}", file=sys.stderr)
                 self._features, self._task = vocabularies[key], task
                 output = predict(member.model, self._features, self._batch_size)
-                if threshold:
-                    output = output | {"null": output["null"] - threshold}
-                member_outputs.append(_Output(output, thresholds))
+                output = self._at_common_threshold(output, member.task)[0]
+                member_outputs.append(_Output(output, member.task))
                 progress.advance(1)
         return member_outputs
 
@@ -187,10 +181,12 @@ class _Members:
         """Return the predictions of the mean of some members' outputs."""
         values, task = [each.values for each in members], self._task
         mean = self._kind.average(values) if len(values) > 1 else values[0]
-        if members[0].thresholds:
-            thresholds = np.mean([each.thresholds for each in members], axis=0)
-            task = dataclasses.replace(task, thresholds=tuple(thresholds.tolist()))
+        if self._thresholds:
+            task = self._thresholds.averaged(task, [each.task for each in members])
         return self._kind.decode(mean, self._features, examples, task)
+
+    def _at_common_threshold(self, outputs: Any, task: Any) -> tuple[Any, Any]:
+        return self._thresholds.comparable(outputs, task) if self._thresholds else (outputs, task)
 
 
 def _paths(options: EnsembleOptions) -> list[str]:
@@ -214,7 +210,7 @@ def _common_task(paths: Sequence[str]) -> tuple[Task, Any]:
     sections = [task_of(path) for path in paths]  # raises if a run is not fine-tuned
     configs = [RunDir(path).config() for path in paths]
     answers = [
-        (config["name"], section.kind, getattr(section, "labels", None), config["data"])
+        (config["name"], *section.head(), config["data"])
         for config, section in zip(configs, sections, strict=True)
     ]
     for path, other in zip(paths, answers, strict=True):
@@ -224,8 +220,7 @@ def _common_task(paths: Sequence[str]) -> tuple[Task, Any]:
                 f"{', '.join(map(shortened, answers[0]))} and {path} of "
                 f"{', '.join(map(shortened, other))}."
             )
-    has_windows = any(getattr(section, "long_texts", "cut") != "cut" for section in sections)
-    if has_windows or sections[0].kind in ("span", "token_classifier"):
+    if any(section.reads_windows for section in sections):
         _require_same_windows(paths, sections)
     return dataset_of(answers[0][0], reading_of(paths[0])), sections[0]
 
@@ -238,9 +233,11 @@ def _require_same_windows(paths: Sequence[str], sections: Sequence[Any]) -> None
     Raises:
       InputError: the members differ in vocabulary or task settings.
     """
+    thresholds = FINETUNING[sections[0].kind].thresholds
+    own = {thresholds.key: None} if thresholds else {}  # each member has its own
     first, *others = [
-        settings.to_dict(dataclasses.replace(section, dropout=0.0))
-        | {"null_threshold": None, "thresholds": None}  # each member's own, see `_Members`
+        settings.to_dict(section.replace(dropout=0.0))
+        | own
         | {"vocabulary": load_tokenizer(path).fingerprint}
         for path, section in zip(paths, sections, strict=True)
     ]
@@ -280,8 +277,11 @@ def _answer_part(
     path = options.submission or os.path.join(options.output, f"{options.part}.jsonl")
     # `partial` and --output have the same parent, so relative paths are the same for both.
     relative_path = os.path.relpath(os.path.realpath(path), os.path.realpath(options.output))
-    write = task.write_submission if options.submission else write_predictions
-    write(os.path.join(partial, relative_path), answers, examples)
+    file = os.path.join(partial, relative_path)
+    if options.submission:
+        task.write_submission(file, answers, examples)
+    else:
+        write_predictions(file, members.section, answers, examples)
     print(f"{path}: {len(answers):,} predictions")
     if scores := scores_if_known(task, answers, examples):
         print(scores)

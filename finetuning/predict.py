@@ -43,11 +43,12 @@ from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.predictor import Predictor, load_predictor
 from albert_tf.text.unknown_pieces import UnknownPieces
-from finetuning.datasets import OWN, dataset_of, reading_of, task_name
-from finetuning.datasets.input_lines import example_of, id_of, input_lines
+from finetuning.datasets import OWN, TASKS, dataset_of, reading_of, task_name
 from finetuning.datasets.selection import read_part
 from finetuning.datasets.task import Source, source_of
 from finetuning.datasets.text_classification import open_part
+from finetuning.kinds.input_lines import example_of, id_of, input_lines
+from finetuning.kinds.registry import FINETUNING, THRESHOLDS
 from finetuning.reporting.prediction_writer import FORMATS, PredictionWriter, format_of_output
 from finetuning.reporting.report import scores_if_known
 
@@ -152,19 +153,16 @@ def _require_part(options: PredictOptions) -> None:
 
 def _with_thresholds(task: Any, options: PredictOptions) -> Any:
     """Return the task section with the thresholds that the options set."""
-    received = f"Received: --run_dir={options.run_dir}, a run of kind {task.kind!r}."
-    if options.null_threshold is not None:
-        if not getattr(task, "answerable", False):
+    kind = FINETUNING[task.kind]
+    for flag, thresholds in THRESHOLDS.items():
+        if (value := getattr(options, flag)) is None:
+            continue
+        if kind.thresholds is not thresholds or not kind.has_thresholds(task):
             raise InputError(
-                "--null_threshold requires a run whose questions may have no answer (squad2). "
-                f"{received}"
+                f"--{flag} requires a run on {thresholds.needs}. Received: "
+                f"--run_dir={options.run_dir}, a run of kind {task.kind!r}."
             )
-        task = dataclasses.replace(task, null_threshold=options.null_threshold)
-    if options.threshold is not None:
-        if task.kind != "multi_label":
-            raise InputError(f"--threshold requires a run of --task=multi_label. {received}")
-        thresholds = (options.threshold,) * len(task.labels)
-        task = dataclasses.replace(task, thresholds=thresholds)
+        task = thresholds.at(task, value)
     return task
 
 
@@ -208,7 +206,7 @@ def _output(options: PredictOptions, kind: str) -> Iterator[PredictionWriter]:
 
 def _ids(name: str, source: Source, part: str, examples: Sequence[Any]) -> list[Any]:
     """Return the ids of a part's examples: those of SQuAD, or the column `id` of an own table."""
-    if name in OWN and not getattr(examples[0], "tokens", None):  # CoNLL columns are no table
+    if name in OWN and FINETUNING[TASKS[name].kind].has_table_ids(examples[0]):
         # The dev part may be of training examples. Notes on the file have been printed.
         with (
             contextlib.suppress(InputNotFoundError),

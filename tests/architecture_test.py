@@ -38,7 +38,7 @@ LAYERS = {
     ],
     "data": [{"records"}, {"corpora"}, {"building"}, {"pipeline"}],
     "pretraining": [{"loop"}, {"evaluation", "sweeping", "tpu"}],
-    "finetuning": [{"datasets"}, {"reporting"}, {"training"}],
+    "finetuning": [{"datasets"}, {"kinds"}, {"reporting"}, {"training"}],
 }
 # Worker processes and text tools start without TensorFlow: seconds and hundreds of megabytes each.
 LIGHT = [

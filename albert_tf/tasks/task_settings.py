@@ -31,6 +31,11 @@ class TaskSettings(Bounded):
     long_texts: str = "cut"
     exit_losses: bool = False
 
+    @property
+    def reads_windows(self) -> bool:
+        """True if a text may become several sequences."""
+        return self.long_texts != "cut"
+
     def limits(self, max_positions: int) -> dict[str, int]:
         """Return the changes that limit the sequences to `max_positions` pieces, if any."""
         return {} if self.seq_length <= max_positions else {"seq_length": max_positions}
@@ -52,6 +57,11 @@ class WindowSettings(TaskSettings):
     """
 
     doc_stride: int
+
+    @property
+    def reads_windows(self) -> bool:
+        """True."""
+        return True
 
     def limits(self, max_positions: int) -> dict[str, int]:
         """Return the changes; windows keep their relative overlap."""

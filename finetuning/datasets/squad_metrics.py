@@ -12,6 +12,8 @@ from albert_tf.tasks.examples import SpanExample
 from finetuning.datasets import cmrc_metrics
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
+# SQuAD 2.0's scores at the threshold that is best for the scored examples -> their metrics.
+AT_BEST_THRESHOLD = {"best_f1": "f1", "exact_match_at_best_f1": "exact_match"}
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)  # ASCII only
 
 

@@ -1,29 +1,15 @@
 """Baselines without an encoder: features of words, with logistic or ridge regression."""
 
-import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
-from albert_tf.tasks.examples import TextExample
-from albert_tf.tasks.multi_label.model import indicators
-from finetuning.datasets.multi_label_metrics import (
-    at_thresholds,
-    best_thresholds,
-    probabilities_of,
-)
-from finetuning.datasets.selection import split
 from finetuning.datasets.task import Data, Task
-from finetuning.reporting import report, word_features
-from finetuning.reporting.regularization import (
-    Examples,
-    Predict,
-    Predictions,
-    best_strength,
-    class_probabilities,
-)
+from finetuning.kinds.baselines.regularization import Examples, Predictions, best_strength
+from finetuning.kinds.registry import FINETUNING
+from finetuning.reporting import report
+
+KINDS = tuple(name for name, kind in FINETUNING.items() if kind.has_baseline)
 
 
 def result_of(
@@ -43,28 +29,27 @@ def result_of(
     are best for the same predictions. The result has it as `regularization`.
 
     Args:
-      task: of a kind in `KINDS`.
+      task: of a kind that has such a baseline.
       data: its examples.
       threshold_share: as in `TrainingConfig`, for several labels. If 0, the threshold is 0.5.
       threshold_per_label: as in `TrainingConfig`.
       on_dev: an earlier result, whose strength is taken instead of being chosen again.
     """
     (name, dev), *_ = data.dev.items()
-    section = data.task
+    kind, section, metric = FINETUNING[task.kind], data.task, task.metrics[0]
     train: Examples = data.train
     held_out: Examples = []
-    if task.kind == "multi_label":
-        section = dataclasses.replace(section, thresholds=())
-        train, held_out = split(train, threshold_share, "threshold")
-    prepare, metric = functools.partial(_PREPARE[task.kind], section), task.metrics[0]
+    thresholds = kind.thresholds
+    if thresholds and threshold_share:
+        train, held_out = thresholds.hold_out(train, threshold_share)
+    prepare = functools.partial(kind.baseline, section)
 
     def tuned(predictions: Predictions, known: Predictions, examples: Examples) -> Predictions:
         """Return the predictions at the thresholds that are best for those of known examples."""
-        if not held_out:
+        if not (thresholds and held_out):
             return predictions
-        answers = indicators(examples, len(section.labels))
-        best = best_thresholds(probabilities_of(known), answers, threshold_per_label)
-        return at_thresholds(predictions, dataclasses.replace(section, thresholds=best))
+        best = thresholds.best(known, examples, {}, threshold_per_label)
+        return thresholds.applied(predictions, section.replace(**{thresholds.key: best}))
 
     def score(predictions: Predictions, examples: Examples) -> float:
         return task.score(tuned(predictions, predictions, examples), examples)[metric]
@@ -75,88 +60,3 @@ def result_of(
     scores = {"metric": metric, **task.score(predictions, dev)}
     scores |= {"train_examples": len(data.train), "regularization": strength}
     return scores | report.baselines_and_errors(task, data, name, predictions, metric)
-
-
-def _labels(section: Any, train: Sequence[TextExample], test: Sequence[TextExample]) -> Predict:
-    known, asked = _features(train, test)
-    labels, names = np.array([example.label for example in train], int), section.labels
-
-    def predict(strength: float) -> Predictions:
-        rows = class_probabilities(known, labels, asked, strength, len(names))
-        return [
-            {
-                "label": names[row.argmax()],
-                "probabilities": dict(zip(names, row.tolist(), strict=True)),
-            }
-            for row in rows
-        ]
-
-    return predict
-
-
-def _label_sets(section: Any, train: Sequence[TextExample], test: Sequence[TextExample]) -> Predict:
-    known, asked = _features(train, test)
-    answers, names = indicators(train, len(section.labels)), section.labels
-
-    def predict(strength: float) -> Predictions:
-        columns = [
-            class_probabilities(known, answer.astype(int), asked, strength, 2)[:, 1]
-            for answer in answers.T
-        ]
-        rows = np.stack(columns, 1).tolist()
-        probabilities = [{"probabilities": dict(zip(names, row, strict=True))} for row in rows]
-        return at_thresholds(probabilities, section)
-
-    return predict
-
-
-def _numbers(section: Any, train: Sequence[TextExample], test: Sequence[TextExample]) -> Predict:
-    from sklearn.linear_model import Ridge
-
-    known, asked = _features(train, test)
-    labels = [example.label for example in train]
-
-    def predict(strength: float) -> Predictions:
-        scores = Ridge(strength).fit(known, labels).predict(asked)
-        return [{"score": score} for score in scores.tolist()]
-
-    return predict
-
-
-_PREPARE: dict[str, Callable[[Any, Examples, Examples], Predict]] = {
-    "classifier": _labels,
-    "multi_label": _label_sets,
-    "regressor": _numbers,
-    "token_classifier": word_features.prepare,
-}
-KINDS = tuple(_PREPARE)
-
-
-def _features(train: Sequence[TextExample], dev: Sequence[TextExample]) -> tuple[Any, Any]:
-    """Return the features of both parts, sparse [examples, features]."""
-    from scipy.sparse import csr_matrix, hstack
-
-    texts = [text for example in train for text in (example.first, example.second) if text]
-    vectors = tf_idf(texts)
-
-    def features(examples: Sequence[TextExample]) -> Any:
-        a = vectors([example.first for example in examples])
-        if examples[0].second is None:
-            return a
-        b = vectors([example.second for example in examples])
-        products = a.multiply(b).tocsr()
-        cosine = csr_matrix(products.sum(axis=1))
-        return hstack([a, b, products, abs(a - b), cosine]).tocsr()
-
-    return features(train), features(dev)
-
-
-def tf_idf(training: Sequence[str]) -> Callable[[Sequence[str]], Any]:
-    """Return a function from texts to sparse TF-IDF vectors [texts, words] of length 1.
-
-    Counts are logarithmic; words and their rarity are those of the training texts.
-    """
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-    tokens = r"\w+|[^\w\s]"  # words of any length, and punctuation marks
-    return TfidfVectorizer(sublinear_tf=True, token_pattern=tokens).fit(training).transform

@@ -9,10 +9,12 @@ from albert_tf.runtime import outputs, settings
 from albert_tf.runtime.errors import shortened
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.runtime.standard_errors import MIN_EXAMPLES
+from albert_tf.tasks.predictor import task_of
 from finetuning.datasets.task import Data, Prediction, Source
-from finetuning.reporting import entity_mistakes, mistakes
+from finetuning.kinds import mistakes
+from finetuning.kinds.registry import FINETUNING
 from finetuning.reporting.hub_header import hub_header
-from finetuning.reporting.report import UPPER_BOUNDS, constant_answer
+from finetuning.reporting.report import UPPER_BOUNDS
 
 
 def write(
@@ -23,7 +25,7 @@ def write(
     predictions: Sequence[Prediction],
 ) -> None:
     """Write the card of a run that is about to be complete."""
-    config = run.config()
+    config, task = run.config(), task_of(run.path)
     name, examples = next(iter(data.dev.items()))
     values = [
         (f"{section}.{key}", mistakes.cell(value if isinstance(value, str) else shortened(value)))
@@ -40,7 +42,7 @@ def write(
         _scores(result),
         _explanation(data, result),
         "![loss](plots/loss.png) ![dev](plots/dev.png)",
-        *_mistakes(config["task"], predictions, examples),
+        *FINETUNING[task.kind].card_sections(task, predictions, examples),
         "## Settings",
         info.markdown_table(("key", "value"), values),
         "## Use",
@@ -48,14 +50,6 @@ def write(
     ]
     with outputs.new_file(run.card_path) as partial, open(partial, "w", encoding="utf-8") as file:
         file.write("\n\n".join(parts) + "\n")
-
-
-def _mistakes(
-    task: Mapping[str, Any], predictions: Sequence[Prediction], examples: Sequence[Any]
-) -> list[str]:
-    if task["kind"] == "token_classifier":
-        return entity_mistakes.sections(predictions, examples)
-    return mistakes.sections(task, predictions, examples)
 
 
 def _origin(
@@ -110,7 +104,7 @@ def _explanation(data: Data, result: Mapping[str, Any]) -> str:
             "so the scores are somewhat too high. For a fair estimate, report scores on a part "
             "that was not used to choose the weights."
         )
-    if constant := constant_answer(data):
+    if constant := FINETUNING[data.task.kind].constant_answer(data):
         parts.append(f"The baseline is to answer without reading the text: {constant[0]}.")
     return " ".join(parts)
 

@@ -9,6 +9,7 @@ from albert_tf import info
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import load_predictor, predict
 from finetuning.datasets.task import Task
+from finetuning.kinds.registry import FINETUNING
 from finetuning.reporting import report
 
 _TIMED, _ROUNDS = 512, 5  # dev examples in a speed measurement, and measurements
@@ -29,7 +30,7 @@ def measured(path: str, task: Task, examples: Sequence[Any]) -> dict[str, Any]:
     answers = kind.decode(predictions, features, examples, predictor.task)
     return task.score(answers, examples) | {
         "metric": task.metrics[0],
-        "standard_errors": report.standard_errors(task, predictor.task.kind, answers, examples),
+        "standard_errors": FINETUNING[predictor.task.kind].standard_errors(task, answers, examples),
         "parameters": predictor.model.count_params(),
         "layers": predictor.model.encoder.config.num_layers,
         "examples_per_s": len(examples[:_TIMED]) / statistics.median(seconds),

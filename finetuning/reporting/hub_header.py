@@ -11,16 +11,9 @@ import yaml
 
 from finetuning.datasets.glue import GLUE
 from finetuning.datasets.race import RACE
+from finetuning.kinds.registry import FINETUNING
 
-# The Hub's names of tasks and metrics.
-_TASKS = {
-    "classifier": "text-classification",
-    "multi_label": "text-classification",
-    "regressor": "text-classification",
-    "multiple_choice": "multiple-choice",
-    "span": "question-answering",
-    "token_classifier": "token-classification",
-}
+# The Hub's names of metrics.
 _METRICS = {
     "accuracy": "accuracy",
     "f1": "f1",
@@ -50,7 +43,7 @@ def hub_header(
       result: the content of its result.json.
       dev: the names of the dev sets, of which the first has no suffix in `result`.
     """
-    name, task = config["name"], _TASKS[config["task"]["kind"]]
+    name, task = config["name"], FINETUNING[config["task"]["kind"]].hub_task
     results: list[dict[str, Any]] = [
         {
             "task": {"type": task},

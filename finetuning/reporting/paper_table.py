@@ -14,7 +14,7 @@ from albert_tf.runtime.run_dir import RunDir
 from finetuning.datasets import TASKS
 from finetuning.reporting.bag_of_words import KINDS
 from finetuning.reporting.part_scores import AT_DEV_THRESHOLD
-from finetuning.reporting.report import AT_BEST_THRESHOLD, by_metric
+from finetuning.reporting.report import AT_BEST_THRESHOLD
 
 CONSTANT = "always the same answer"
 BAG_OF_WORDS = "bag-of-words"  # a row without an encoder
@@ -52,7 +52,7 @@ def write(
 
 def _flat(result: Mapping[str, Any], part: str) -> dict[str, Any]:
     """Return a result with a column for the standard error of each metric."""
-    errors = by_metric(result, "standard_error")
+    errors = result.get("standard_errors", {})
     single = {key: value for key, value in result.items() if not isinstance(value, dict)}
     single[f"{part}_examples"] = single.pop("dev_examples")
     return single | {f"standard_error_{metric}": error for metric, error in errors.items()}
@@ -76,7 +76,7 @@ def table_of(
                 continue
             every = results[run, task]
             values = _medians(every)
-            errors = _medians([by_metric(each, "standard_error") for each in every])
+            errors = _medians([each.get("standard_errors", {}) for each in every])
             cells.append(_cell(names, values, errors, every))
             if title == task:
                 averaged.append(statistics.mean(100 * values[name] for name in names))
@@ -92,7 +92,7 @@ def table_of(
             )
         )
     of_data = [(names, _any_result(task, results)) for task, names in columns.values()]
-    constant = [_cell(names, by_metric(result, "baseline"), {}) for names, result in of_data]
+    constant = [_cell(names, result.get("baselines", {}), {}) for names, result in of_data]
     counts = [f"{result['dev_examples']:,}" if result else "" for _, result in of_data]
     rows += [(CONSTANT, "", *constant, "", ""), (f"{part} examples", "", *counts, "", "")]
     return info.markdown_table(("run", "parameters", *columns, "Avg", "speed-up"), rows)
@@ -100,7 +100,7 @@ def table_of(
 
 def _baselines_by_task(tasks: Sequence[str], results: Results) -> dict[str, dict[str, float]]:
     """Return the scores of always giving the same answer, for the tasks that have one."""
-    found = {task: by_metric(_any_result(task, results), "baseline") for task in tasks}
+    found = {task: _any_result(task, results).get("baselines", {}) for task in tasks}
     return {task: scores for task, scores in found.items() if scores}
 
 

@@ -11,6 +11,7 @@ from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.predictor import load_predictor
 from finetuning.datasets.metrics import is_known
 from finetuning.datasets.task import Data, Prediction, Source, Task
+from finetuning.kinds.registry import FINETUNING
 from finetuning.reporting import report
 
 _RULES = 2  # of scoring; evaluations that were kept under others are made again
@@ -80,7 +81,9 @@ def scores_of(
     result = scores(predictions)
     if (threshold := on_dev.get("best_threshold")) is None:
         return result
-    other = scores([report.answered(each, threshold) for each in predictions])
+    thresholds = FINETUNING[task.kind].thresholds
+    assert thresholds is not None
+    other = scores(thresholds.applied(predictions, thresholds.at(data.task, threshold)))
     metric = AT_DEV_THRESHOLD.get(metric, metric)
     fixed = _at_dev_threshold(result, other) | {"metric": metric}
     for key in {"baselines", "standard_errors"} & result.keys():

@@ -10,9 +10,9 @@ from typing import IO, Any
 from albert_tf.runtime.compression import SUFFIXES
 from albert_tf.runtime.errors import InputError
 from finetuning.datasets.task import Prediction
+from finetuning.kinds.registry import FINETUNING
 
 FORMATS = ("jsonl", "tsv", "csv")
-_SPAN = ("start", "end", "label", "score", "text")
 # Extensions of formats that are not written. Any others may be of texts.
 _OTHERS = (
     *(".arrow", ".db", ".feather", ".h5", ".html", ".npy", ".npz", ".ods", ".parquet", ".pdf"),
@@ -50,7 +50,8 @@ class PredictionWriter:
 
     def __init__(self, out: IO[str], kind: str, format: str) -> None:
         self._out, self._format = out, format
-        self._has_spans = format != "jsonl" and kind == "token_classifier"
+        self._kind = FINETUNING[kind]
+        self._has_spans = format != "jsonl" and bool(self._kind.table_columns)
         self._names: tuple[str, ...] = ()  # of the columns
         self._count = 0
 
@@ -63,7 +64,7 @@ class PredictionWriter:
         """
         given = [each for each in ids if each is not None]
         if not self._names and predictions:
-            names = _SPAN if self._has_spans else tuple(predictions[0])
+            names = self._kind.table_columns if self._has_spans else tuple(predictions[0])
             first = ("id",) if given else ("index",) if self._has_spans else ()
             self._names = (*first, *names)
             if self._has_spans or self._format == "csv":
@@ -83,8 +84,8 @@ class PredictionWriter:
     def _rows(self, prediction: Prediction, name: Any) -> Iterator[Any]:
         if self._has_spans:
             first = self._count if name is None else name
-            for span in prediction["entities"]:
-                yield [first, *(span[key] for key in _SPAN)]
+            for row in self._kind.rows_of(prediction):
+                yield [first, *row]
             return
         values = prediction if name is None else {"id": name, **prediction}
         yield values if self._format == "jsonl" else [values.get(key, "") for key in self._names]

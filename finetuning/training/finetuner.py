@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import devices, outputs, settings
 from albert_tf.runtime.errors import ConfigError, InputError, writing
 from albert_tf.runtime.plots import plot_metrics
@@ -21,15 +20,15 @@ from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import predict
 from albert_tf.tasks.task_model import TaskModel
-from albert_tf.tasks.tokens.features import words_per_window
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from albert_tf.text.unknown_pieces import UnknownPieces
-from finetuning.datasets.task import Data, Prediction, Reading, Source, Task
+from finetuning.datasets.task import Data, Prediction, Source, Task
+from finetuning.kinds.registry import FINETUNING
+from finetuning.kinds.thresholds import Thresholds
 from finetuning.reporting import card, report
 from finetuning.training.config import FinetuneConfig, Plan, TrainingConfig
 from finetuning.training.feature_cache import features_of
 from finetuning.training.fit import Scores, compiled, fine_tune, mean_loss
-from finetuning.training.thresholds import RULES
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +75,7 @@ class Finetuner:
         self.fingerprint = report.fingerprint(data)
         self.held_out: Sequence[Any] = ()
         if threshold_share:
-            train, self.held_out = RULES[task.kind].hold_out(data.train, threshold_share)
+            train, self.held_out = _thresholds(task).hold_out(data.train, threshold_share)
             data = dataclasses.replace(data, train=train)
         self.name, self.task, self.data, self.tokenizer = name, task, data, tokenizer
         self.strategy, self.cache_dir, self.source = strategy, cache_dir, source
@@ -88,16 +87,7 @@ class Finetuner:
         """Complete a run; with `dry_run`, make everything but write nothing."""
         metric = self._deciding_metric(config)
         run_config = self._config_of(config, run, source)
-        # For runs of older versions, which lack these keys. No other key of `training` or `task` is
-        # listed: where one is missing, the older version did not behave like today's default.
-        defaults = {
-            "model": settings.to_dict(AlbertConfig()),
-            "task": {"long_texts": "cut"} if hasattr(config.task, "long_texts") else {},
-            "training": {"class_weights": "none", "threshold_per_label": False},
-            "reading": settings.to_dict(Reading()),
-            "init_weights": source.fingerprint,
-        }
-        run.check(run_config, defaults)
+        run.check(run_config)
         self._require_same_vocabulary(run)
         if _is_complete(run):
             return
@@ -107,10 +97,9 @@ class Finetuner:
             self._print_notes("train", train, ())
         else:
             train = self.features("train", self.data.train, config.task)
-        if config.task.kind == "token_classifier":
-            task = dataclasses.replace(config.task, words_per_window=words_per_window(train))
-            config = dataclasses.replace(config, task=task)
-            run_config["task"] = settings.to_dict(task)
+        task = FINETUNING[self.task.kind].with_counts(config.task, train)
+        config = dataclasses.replace(config, task=task)
+        run_config["task"] = settings.to_dict(task)
         plan = Plan.of(config.training, len(train))
         loss = source.loss(config.task) if source.loss else None
         with devices.precision_policy(config.training.precision):
@@ -121,7 +110,7 @@ class Finetuner:
             print(json.dumps(run_config, indent=1))
             return
         if is_chief:  # all checks have passed
-            run.begin(run_config, self.tokenizer, defaults)
+            run.begin(run_config, self.tokenizer)
         with run.locked() if is_chief else contextlib.nullcontext(), writing(run.path):
             if _is_complete(run):  # by another process, since the first check
                 return
@@ -142,7 +131,7 @@ class Finetuner:
 
     def _deciding_metric(self, config: FinetuneConfig) -> str:
         """Return the name of the score that chooses the best weights."""
-        default = RULES[self.task.kind].metric if self.held_out else None
+        default = _thresholds(self.task).metric if self.held_out else None
         metric = config.training.metric or default or self.task.metrics[0]
         if metric not in self.task.metrics:
             raise ConfigError(
@@ -163,9 +152,9 @@ class Finetuner:
             **source.extra_config,
         }
         if os.path.isfile(run.config_path):  # with what the run has chosen or counted
-            keys = (RULES[self.task.kind].key,) if self.held_out else ("words_per_window",)
-            stored = run.section("task")
-            values["task"] |= {key: stored.get(key) for key in keys if key in values["task"]}
+            chosen = (_thresholds(self.task).key,) if self.held_out else ()
+            stored, keys = run.section("task"), (*chosen, *FINETUNING[self.task.kind].counted)
+            values["task"] |= {key: stored.get(key) for key in keys}
         return values
 
     def _announce(self, config: FinetuneConfig, count: int, plan: Plan) -> None:
@@ -229,10 +218,14 @@ class Finetuner:
 
     def _choose_threshold(self, model: TaskModel, values: TrainingConfig) -> str:
         """Set the thresholds that are best for the held-out examples; return a sentence on them."""
-        rule, examples, per_label = RULES[self.task.kind], self.held_out, values.threshold_per_label
+        rule, examples, per_label = (
+            _thresholds(self.task),
+            self.held_out,
+            values.threshold_per_label,
+        )
         scores, predictions = self.scores(model, "held out", examples, values)
         best = rule.best(predictions, examples, scores, per_label)
-        model.task = dataclasses.replace(model.task, **{rule.key: best})
+        model.task = model.task.replace(**{rule.key: best})
         return rule.describe(best, examples, len(self.data.train), per_label)
 
     def _finish(
@@ -265,12 +258,11 @@ class Finetuner:
         if thresholds:
             result["thresholds"] = thresholds
             print(thresholds)
-            if self.task.kind == "multi_label":
-                result["at_default_threshold"] = report.at_default_threshold(
-                    self.task, model.task, predictions, examples
-                )
+            if at_default := report.at_default(self.task, model.task, predictions, examples):
+                result["at_default_threshold"] = at_default
         for name, (_, answers) in parts.items():
-            report.write_predictions(run.predictions_path(name), answers, self.data.dev[name])
+            examples_of = self.data.dev[name]
+            report.write_predictions(run.predictions_path(name), model.task, answers, examples_of)
         losses = ("loss/train", "dev/loss")
         panels = {"loss": losses, "dev": tuple(f"dev/{m}" for m in self.task.metrics)}
         plot_metrics(run, panels, "step")
@@ -280,6 +272,12 @@ class Finetuner:
         print(f"{run.path}: {report.line(result)}")
         if note := report.empty_note(self.task.kind, predictions, examples, result["steps"]):
             print(note)
+
+
+def _thresholds(task: Task) -> Thresholds:
+    found = FINETUNING[task.kind].thresholds
+    assert found is not None
+    return found
 
 
 def _is_complete(run: RunDir) -> bool:

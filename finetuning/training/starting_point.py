@@ -24,9 +24,9 @@ from albert_tf.tasks.task_model import TaskModel
 from albert_tf.tasks.task_settings import TaskSettings
 from albert_tf.text.tokenizer import Tokenizer, tokenizer_of_model
 from finetuning.datasets.task import Data
-from finetuning.training.config import FinetuneConfig
+from finetuning.kinds.registry import FINETUNING, THRESHOLDS
+from finetuning.training.config import FinetuneConfig, TrainingConfig
 from finetuning.training.keys import require_settings
-from finetuning.training.thresholds import require_thresholds
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,16 +162,39 @@ def resolve(
         )
     precision = devices.resolve_precision(config.training.precision, device)
     training = dataclasses.replace(config.training, precision=precision)
-    require_thresholds(config.task, training)
-    if training.class_weights != "none" and config.task.kind != "classifier":
-        raise ConfigError(
-            "`training.class_weights` requires a classifier. Received: "
-            f"{training.class_weights!r}, for a task of kind {config.task.kind!r}."
-        )
+    _require_applicable(config.task, training)
     if device == "tpu" and training.pad_to_longest:  # it compiles a program for each shape
         print(f"On a TPU all batches are padded to task.seq_length={config.task.seq_length}.")
         training = dataclasses.replace(training, pad_to_longest=False)
     return dataclasses.replace(config, training=training)
+
+
+def _require_applicable(task: TaskSettings, training: TrainingConfig) -> None:
+    """Check that the task has what the settings are about.
+
+    Raises:
+      ConfigError: it has not, or `threshold_per_label` is set without held-out examples.
+    """
+    kind, share = FINETUNING[task.kind], training.threshold_share
+    has_thresholds = kind.has_thresholds(task)
+    if share and not has_thresholds:
+        raise ConfigError(
+            "`training.threshold_share` requires "
+            f"{' or '.join(each.needs for each in THRESHOLDS.values())}. Received: {share}, for a "
+            f"task of kind {task.kind!r}."
+        )
+    per_label = bool(kind.thresholds and kind.thresholds.per_label)
+    if training.threshold_per_label and not (share and per_label):
+        raise ConfigError(
+            "`training.threshold_per_label` requires texts with several labels (multi_label) and "
+            f"`training.threshold_share`. Received: a task of kind {task.kind!r} and "
+            f"{share}."
+        )
+    if training.class_weights != "none" and not kind.has_class_weights:
+        raise ConfigError(
+            "`training.class_weights` requires a classifier. Received: "
+            f"{training.class_weights!r}, for a task of kind {task.kind!r}."
+        )
 
 
 def _fit_lengths(task: Any, max_positions: int, chosen: Sequence[str]) -> Any:

@@ -15,13 +15,12 @@ from albert_tf.runtime import outputs, settings
 from albert_tf.runtime.compression import format_of
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.text_files import lines_of, require_file
-from albert_tf.tasks.examples import TextExample, TokenExample
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import Predictor, load_predictor, predict
-from albert_tf.tasks.tokens.features import TokenFeatures
 from albert_tf.training.progress import Progress
 from finetuning.datasets.table_files import FORMATS, open_table
-from finetuning.datasets.text_classification import PAIR, SINGLE
+from finetuning.kinds.kind import FinetuningKind, TaughtOutput
+from finetuning.kinds.registry import FINETUNING
 
 CHUNK = 4096  # texts in memory at a time
 _SCHEMA = {
@@ -30,15 +29,13 @@ _SCHEMA = {
     "output": tf.io.VarLenFeature(tf.float32),
     "word_first": tf.io.VarLenFeature(tf.int64),  # only of token classifiers
 }
-Example = TextExample | TokenExample
 
 
-def examples_of(path: str, pair: bool, columns: Sequence[str] = ()) -> Iterator[TextExample]:
+def examples_of(path: str, pair: bool, columns: Sequence[str]) -> Iterator[tuple[str, str | None]]:
     """Yield the texts, or pairs, of a table or of plain lines; either may be compressed.
 
-    A .csv, .tsv or .jsonl file is a table with the column text, or with text_a and text_b, or with
-    the teacher's own `columns`; others are ignored. In any other file, each line is a text, or two
-    separated by a tab.
+    A .csv, .tsv or .jsonl file is a table with these `columns`; others are ignored. In any
+    other file, each line is a text, or two separated by a tab.
 
     Raises:
       InputNotFoundError: there is no such file.
@@ -49,8 +46,8 @@ def examples_of(path: str, pair: bool, columns: Sequence[str] = ()) -> Iterator[
     if format_of(path) in FORMATS:
         remedy = "Rename the column, or the file to .txt if its lines are texts."
         table = dataclasses.replace(open_table(path), remedy=remedy)
-        for _, cells in table.select(columns or (PAIR if pair else SINGLE)):
-            yield TextExample(cells[0], cells[1] if pair else None)
+        for _, cells in table.select(columns):
+            yield cells[0], cells[1] if pair else None
         return
     for number, line in lines_of(path, "--texts"):
         cells = line.rstrip("\r\n").split("\t")
@@ -60,17 +57,17 @@ def examples_of(path: str, pair: bool, columns: Sequence[str] = ()) -> Iterator[
                 f"{'two texts separated by a tab' if pair else 'a text without tabs'}. "
                 f"Received: {line[:80]!r}."
             )
-        yield TextExample(cells[0], cells[1] if pair else None)
+        yield cells[0], cells[1] if pair else None
 
 
-def identity_of(teacher: str, examples: Iterable[Example]) -> dict[str, Any]:
+def identity_of(teacher: str, examples: Iterable[Any]) -> dict[str, Any]:
     """Return what the teacher's outputs depend on: its weights and the texts.
 
     The texts are read once, from first to last.
     """
     digest, count = hashlib.sha256(), 0
     for example in examples:
-        digest.update(repr(_texts(example)).encode())
+        digest.update(repr(_pair(example)).encode())
         count += 1
     with open(latest_checkpoint(teacher) + ".index", "rb") as file:  # has the weights' checksums
         weights = hashlib.sha256(file.read()).hexdigest()
@@ -82,14 +79,13 @@ def identity_of(teacher: str, examples: Iterable[Example]) -> dict[str, Any]:
     }
 
 
-def _texts(example: Example) -> tuple[str, str | None]:
-    if isinstance(example, TokenExample):
-        return example.text, None
-    return example.first, example.second
+def _pair(example: Any) -> tuple[str, str | None]:
+    first, *second = example.texts
+    return first, second[0] if second else None
 
 
 def write_outputs(
-    identity: Mapping[str, Any], examples: Iterable[Example], folder: str, batch_size: int
+    identity: Mapping[str, Any], examples: Iterable[Any], folder: str, batch_size: int
 ) -> None:
     """Write texts and the teacher's outputs to `folder`, unless they are already there.
 
@@ -124,23 +120,17 @@ def _manifest(folder: str) -> dict[str, Any]:
     return outputs.read_json(os.path.join(folder, "manifest.json"))
 
 
-def _records(predictor: Predictor, examples: list[Example], batch_size: int) -> Iterator[bytes]:
-    kind = KINDS[predictor.task.kind]
+def _records(predictor: Predictor, examples: list[Any], batch_size: int) -> Iterator[bytes]:
+    kind, tuned = KINDS[predictor.task.kind], FINETUNING[predictor.task.kind]
     features = kind.featurize(examples, predictor.tokenizer, predictor.task)
-    rows = predict(predictor.model, features, batch_size)
-    if isinstance(features, TokenFeatures):
-        logits, bounds = features.of_words(rows), features.word_bounds
-        rows = np.split(logits, bounds[1:-1])
-        firsts = np.split(features.word_first, bounds[1:-1])
-    else:
-        firsts = [np.zeros(0, np.int64)] * len(examples)
-    for example, output, first in zip(examples, rows, firsts, strict=True):
-        one, other = _texts(example)
+    taught = tuned.taught_outputs(features, predict(predictor.model, features, batch_size))
+    for example, (words, output) in zip(examples, taught, strict=True):
+        one, other = _pair(example)
         values = {
             "first": _bytes(one),
             "second": _bytes(other or ""),
             "output": tf.train.Feature(float_list=tf.train.FloatList(value=np.ravel(output))),
-            "word_first": tf.train.Feature(int64_list=tf.train.Int64List(value=first)),
+            "word_first": tf.train.Feature(int64_list=tf.train.Int64List(value=words)),
         }
         yield tf.train.Example(features=tf.train.Features(feature=values)).SerializeToString()
 
@@ -149,54 +139,24 @@ def _bytes(text: str) -> tf.train.Feature:
     return tf.train.Feature(bytes_list=tf.train.BytesList(value=[text.encode()]))
 
 
-def read_outputs(folder: str, pair: bool) -> Iterator[tuple[list[TextExample], np.ndarray]]:
-    """Yield (texts, outputs float32 [n, C]) from `write_outputs`, at most CHUNK at a time."""
+def read_outputs(
+    folder: str, pair: bool, kind: FinetuningKind
+) -> Iterator[tuple[list[Any], list[TaughtOutput]]]:
+    """Yield (examples, their outputs) from `write_outputs`, at most CHUNK at a time.
+
+    The outputs of an example are the first character of each of its words, int64, if there are
+    any, and the teacher's outputs, flat float32.
+    """
     for batch in _batches(folder):
         second = batch["second"].numpy() if pair else [None] * len(batch["first"])
         texts = zip(batch["first"].numpy(), second, strict=True)
-        examples = [
-            TextExample(one.decode(), other.decode() if pair else None) for one, other in texts
-        ]
-        yield examples, tf.sparse.to_dense(batch["output"]).numpy()
-
-
-def read_word_outputs(
-    folder: str, num_tags: int
-) -> Iterator[tuple[list[TokenExample], list[tuple[np.ndarray, np.ndarray]]]]:
-    """Yield texts and their words' outputs from `write_outputs`, at most CHUNK at a time.
-
-    The outputs of a text are the first character of each of its words, int64 [U], and the logits of
-    the words' tags, float32 [U, `num_tags`].
-    """
-    for batch in _batches(folder):
         firsts, outputs = (
             tf.RaggedTensor.from_sparse(batch[name]) for name in ("word_first", "output")
         )
-        rows = zip(firsts, outputs, strict=True)
         yield (
-            [TokenExample(text.decode()) for text in batch["first"].numpy()],
-            [(first.numpy(), output.numpy().reshape(-1, num_tags)) for first, output in rows],
+            [kind.of_texts(one.decode(), other.decode() if pair else None) for one, other in texts],
+            [(f.numpy(), o.numpy()) for f, o in zip(firsts, outputs, strict=True)],
         )
-
-
-def word_targets(
-    features: TokenFeatures, answers: Sequence[tuple[np.ndarray, np.ndarray]]
-) -> np.ndarray:
-    """Return the teacher's logits at the student's words, float32 [N, S, tags], NaN elsewhere.
-
-    `answers` are those of `read_word_outputs` for the same texts. Words are matched by their first
-    characters; one that the teacher's vocabulary does not have has no target.
-    """
-    shape = [len(features), features.seq_length, answers[0][1].shape[1]]
-    targets: np.ndarray = np.full(shape, np.nan, np.float32)
-    for row, (first, logits) in enumerate(answers):
-        words = np.arange(*features.word_bounds[row : row + 2])
-        at: Any = np.searchsorted(first, features.word_first[words])
-        is_shared = np.append(first, -1)[at] == features.word_first[words]
-        shared = words[is_shared]
-        place = features.word_window[shared], features.word_position[shared]
-        targets[place] = logits[at[is_shared]]
-    return targets
 
 
 def _batches(folder: str) -> Iterator[dict[str, Any]]:

@@ -9,7 +9,7 @@ from albert_tf import info
 from albert_tf.tasks.examples import TokenExample
 from finetuning.datasets.entity_scores import counts_by_label
 from finetuning.datasets.task import Prediction
-from finetuning.reporting.mistakes import shortened
+from finetuning.kinds.mistakes import shortened
 
 _SHOWN = 12  # mistakes at most
 _AROUND = 40  # characters of the text on each side of a span

@@ -9,10 +9,8 @@ from typing import Any
 from albert_tf.runtime.compression import format_of
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.text_files import lines_of, require_file
-from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample, TokenExample
-from albert_tf.tasks.kinds import KINDS
 from finetuning.datasets.json_files import parse_json
-from finetuning.datasets.token_files import text_key_of
+from finetuning.kinds.registry import FINETUNING
 
 _DATA = re.compile(  # of JSON or Python
     r"\[?\s*\{.*"  # begins as an object or a list of objects
@@ -69,71 +67,20 @@ def _object(line: str, path: str) -> dict[str, Any] | None:
 
 
 def example_of(line: str, task: Any, path: str, number: int, columns: Sequence[str] = ()) -> Any:
-    """Return the example in a line; `columns` are the run's own names of the texts.
+    """Return the example in a line for a run with the section `task`.
+
+    `columns` are the run's own names of the texts.
 
     Raises:
       InputError: the line is not a valid example; the message gives its number.
     """
-    line = line.rstrip("\r\n")
+    line, kind = line.rstrip("\r\n"), FINETUNING[task.kind]
     try:
-        row = _object(line, path)
-        return (
-            _from_json(row, task, columns)
-            if row is not None
-            else _from_cells(line.split("\t"), task)
-        )
+        if (row := _object(line, path)) is not None:
+            return kind.of_json(row, task, columns)
+        return kind.of_cells(line.split("\t"), task)
     except ValueError as error:
         problem = f"{error}. " if str(error) else ""
         raise InputError(
-            f"--input={path}:{number}: {problem}{_expected_line(task)} Received: {line[:80]!r}."
+            f"--input={path}:{number}: {problem}{kind.expected_line(task)} Received: {line[:80]!r}."
         ) from None
-
-
-def _from_cells(cells: list[str], task: Any) -> TextExample | TokenExample:
-    if task.kind == "token_classifier":
-        return TokenExample("\t".join(cells))
-    if not _takes_texts(task) or len(cells) != 1 + task.pair:
-        raise ValueError
-    return TextExample(cells[0], cells[1] if task.pair else None)
-
-
-def _from_json(row: dict[str, Any], task: Any, columns: Sequence[str]) -> Any:
-    if _takes_texts(task):
-        names: Sequence[str] = ("text_a", "text_b") if task.pair else ("text",)
-        if columns and columns[0] in row:
-            names = columns
-        texts = [_text(row, name) for name in names]
-        return TextExample(texts[0], texts[1] if task.pair else None)
-    if task.kind == "token_classifier":
-        return TokenExample(_text(row, text_key_of(columns)))
-    question = _text(row, "question")
-    if task.kind == "span":
-        context = _text(row, "context")
-        return SpanExample(question, context)
-    context, options = _text({"context": ""} | row, "context"), row.get("options")
-    if not isinstance(options, list) or len(options) < 2:
-        raise ValueError("options must be a list of at least two texts")
-    return ChoiceExample(question, context, tuple(_text({"option": o}, "option") for o in options))
-
-
-def _takes_texts(task: Any) -> bool:
-    return KINDS[task.kind].example is TextExample
-
-
-def _text(row: dict[str, Any], name: str) -> str:
-    text = row.get(name)
-    if not isinstance(text, str):
-        raise ValueError(f"the key `{name}` must hold a text")
-    return text
-
-
-def _expected_line(task: Any) -> str:
-    """Return a description of a valid line for the run's kind."""
-    if task.kind == "span":
-        return "A line must be a JSON object with question and context."
-    if task.kind == "multiple_choice":
-        return "A line must be a JSON object with question, options and, if any, context."
-    if getattr(task, "pair", False):
-        return "A line must be two texts separated by a tab, or a JSON object."
-    tabs = "" if task.kind == "token_classifier" else " without tabs"
-    return f"A line must be a text{tabs}, or a JSON object with the key text."

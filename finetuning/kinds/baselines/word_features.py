@@ -9,7 +9,7 @@ import numpy as np
 from albert_tf.tasks.examples import TokenExample
 from albert_tf.tasks.tokens.entities import join_tags
 from albert_tf.tasks.tokens.model import TokenTask
-from finetuning.reporting.regularization import Predict, Predictions, class_probabilities
+from finetuning.kinds.baselines.regularization import Predict, Predictions, class_probabilities
 
 _WORD = re.compile(r"\w+|[^\w\s]")
 _EDGE = "\n"  # the neighbor of the first and the last word

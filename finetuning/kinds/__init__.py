@@ -1,0 +1,1 @@
+"""What fine-tuning knows of each kind of task."""

@@ -1,0 +1,1 @@
+"""Baselines without an encoder, by scikit-learn."""

@@ -1,0 +1,184 @@
+"""The contract of a kind in fine-tuning; `albert_tf.tasks.kind` has that of loading and serving."""
+
+import abc
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import tf_keras
+
+from albert_tf.runtime.standard_errors import MIN_EXAMPLES
+from albert_tf.tasks.kind import Kind
+from finetuning.datasets.task import Data, Prediction, Task
+from finetuning.kinds.baselines.regularization import Examples, Predict
+from finetuning.kinds.thresholds import Thresholds
+
+_RESAMPLES = 200
+TaughtOutput = tuple[np.ndarray, np.ndarray]  # the first characters of words, and the outputs
+
+
+class FinetuningKind(abc.ABC):
+    """A kind of task in fine-tuning.
+
+    Attributes:
+      kind: the kind.
+      hub_task: the Hugging Face Hub's name of the task.
+      thresholds: its thresholds, if it has any.
+      has_class_weights: True if `training.class_weights` may weight its loss.
+      found: (key of a prediction, attribute of an example) of what a model may find none of.
+      table_columns: the columns of a table of predictions with a row for each of what is found.
+        Empty: a row for each prediction, of its values.
+      counted: the settings that `with_counts` sets.
+      can_be_taught: True if a student can be trained on the outputs of a teacher.
+      baseline: (the `task` section, training examples, examples to predict) -> a function from the
+        strength of the regularization to predictions. None: there is no such baseline.
+    """
+
+    kind: ClassVar[Kind]
+    hub_task: ClassVar[str]
+    thresholds: ClassVar[Thresholds | None] = None
+    has_class_weights: ClassVar[bool] = False
+    found: ClassVar[tuple[str, str] | None] = None
+    empty_remedy: ClassVar[str] = ""
+    table_columns: ClassVar[tuple[str, ...]] = ()
+    counted: ClassVar[Sequence[str]] = ()
+    can_be_taught: ClassVar[bool] = False
+    has_baseline: ClassVar[bool] = False
+
+    # A line of `finetuning.predict --input`.
+
+    @abc.abstractmethod
+    def expected_line(self, task: Any) -> str:
+        """Return a description of a valid line."""
+
+    def of_cells(self, cells: Sequence[str], task: Any) -> Any:
+        """Return the example in the cells of a line, which tabs separate.
+
+        Raises:
+          ValueError: the line must be a JSON object, or must have another number of cells.
+        """
+        raise ValueError
+
+    @abc.abstractmethod
+    def of_json(self, row: Mapping[str, Any], task: Any, columns: Sequence[str]) -> Any:
+        """Return the example in a JSON object; `columns` are the run's own names of the texts.
+
+        Raises:
+          ValueError: a key is missing, or has another type; the message says so.
+        """
+
+    # Scores and the model card.
+
+    @abc.abstractmethod
+    def constant_answer(self, data: Data) -> tuple[str, Prediction] | None:
+        """Return the answer to give without reading the text, in words and as a prediction.
+
+        Return None if the examples have no answer in common.
+        """
+
+    @abc.abstractmethod
+    def card_sections(
+        self, task: Any, predictions: Sequence[Prediction], examples: Sequence[Any]
+    ) -> list[str]:
+        """Return the sections of a model card about predictions and their mistakes."""
+
+    def rows_of(self, prediction: Prediction) -> Sequence[Sequence[Any]]:
+        """Return the rows with `table_columns` of a prediction."""
+        raise NotImplementedError
+
+    def has_table_ids(self, example: Any) -> bool:
+        """Return True if examples of an own table may have a column of ids."""
+        return True
+
+    def by_name(self, example: dict[str, Any], task: Any) -> dict[str, Any]:
+        """Return the fields of an example with labels by name instead of by number."""
+        return example
+
+    def standard_errors(
+        self, dataset: Task, predictions: Sequence[Prediction], examples: Sequence[Any]
+    ) -> dict[str, float]:
+        """Return the standard errors of the main metrics, from the number of examples.
+
+        For an accuracy p over n examples, it is sqrt(p (1 - p) / n). For spans, whose scores lie
+        between right and wrong, it is the standard deviation of their scores over sqrt(n), with the
+        threshold fixed. Otherwise it is the standard deviation over resamples of the examples.
+
+        There are none for fewer than `MIN_EXAMPLES` examples: ± is read as the width of a normal
+        distribution, which is then a poor approximation.
+        """
+        count = len(examples)
+        if count < MIN_EXAMPLES:
+            return {}
+        errors = {}
+        if set(dataset.metrics) != {"accuracy"}:
+            rng = np.random.default_rng(0)
+            resampled = []
+            for _ in range(_RESAMPLES):
+                rows = rng.integers(count, size=count)
+                answers = [predictions[row] for row in rows]
+                resampled.append(dataset.score(answers, [examples[row] for row in rows]))
+            errors = {name: deviation(resampled, name) for name in dataset.metrics}
+        if "accuracy" in dataset.metrics:
+            value = dataset.score(predictions, examples)["accuracy"]
+            errors["accuracy"] = math.sqrt(value * (1 - value) / count)
+        return errors
+
+    def baseline(self, task: Any, train: Examples, test: Examples) -> Predict:
+        """Return a function from the strength of the regularization to predictions for `test`."""
+        raise NotImplementedError
+
+    # Training.
+
+    def with_counts(self, task: Any, train: Any) -> Any:
+        """Return the settings with what is counted in the training features."""
+        return task
+
+    def has_thresholds(self, task: Any) -> bool:
+        """Return True if models with these settings have thresholds."""
+        return self.thresholds is not None
+
+    def outputs_of(self, served: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Return the model's outputs from those of a signature of its export, if it has depths."""
+        raise NotImplementedError
+
+    # Distillation, if it can be taught.
+
+    def text_columns(self, columns: Sequence[str], pair: bool) -> Sequence[str]:
+        """Return the columns of the texts in a table; `columns` are the run's own, if any."""
+        raise NotImplementedError
+
+    def of_texts(self, first: str, second: str | None) -> Any:
+        """Return the example of a text or a pair; `example.texts` has them again."""
+        raise NotImplementedError
+
+    def taught_outputs(self, features: Any, outputs: np.ndarray) -> Sequence[TaughtOutput]:
+        """Return a teacher's output for each example, from those of its features' units."""
+        raise NotImplementedError
+
+    def taught_targets(
+        self, features: Any, answers: Sequence[TaughtOutput], task: Any
+    ) -> np.ndarray:
+        """Return the target `label` of a student's features from its teacher's outputs, flat."""
+        raise NotImplementedError
+
+    def taught_loss(self, task: Any, is_soft: bool, temperature: float) -> tf_keras.losses.Loss:
+        """Return the loss of a student: cross-entropies at a temperature, or squared errors."""
+        raise NotImplementedError
+
+
+def deviation(scores: Sequence[Mapping[str, float]], name: str) -> float:
+    """Return the standard deviation of a score."""
+    return float(np.std([each[name] for each in scores]))
+
+
+def text_of(row: Mapping[str, Any], name: str) -> str:
+    """Return the text under a key of a JSON object.
+
+    Raises:
+      ValueError: there is none.
+    """
+    text = row.get(name)
+    if not isinstance(text, str):
+        raise ValueError(f"the key `{name}` must hold a text")
+    return text

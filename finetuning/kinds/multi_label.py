@@ -1,0 +1,175 @@
+"""Multi-label classifiers in fine-tuning."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tf_keras
+
+from albert_tf.runtime.errors import InputError
+from albert_tf.tasks.examples import TextExample
+from albert_tf.tasks.kinds import KINDS
+from albert_tf.tasks.multi_label.model import MultiLabelTask, indicators, label_indices
+from albert_tf.tasks.probabilities import logit
+from finetuning.datasets import selection
+from finetuning.datasets.multi_label_metrics import (
+    MIN_TEXTS,
+    at_thresholds,
+    best_thresholds,
+    counts_by_label,
+    has_own_threshold,
+    predicted_labels,
+    probabilities_of,
+)
+from finetuning.datasets.task import Data, Prediction
+from finetuning.kinds import mistakes
+from finetuning.kinds.baselines.regularization import Predict, Predictions, class_probabilities
+from finetuning.kinds.baselines.text_features import features_of
+from finetuning.kinds.distillation_losses import SigmoidSoftCrossEntropy
+from finetuning.kinds.text_kind import TextKind, shown
+from finetuning.kinds.thresholds import Examples, Parts, Thresholds
+
+
+class LabelThresholds(Thresholds):
+    """The probabilities above which labels are predicted."""
+
+    key, flag, metric = "thresholds", "threshold", "average_precision"
+    needs, examples = "texts with several labels (multi_label)", "texts"
+    default = {"thresholds": ()}
+    per_label = True
+
+    def hold_out(self, examples: Examples, share: float) -> Parts:
+        """Return the rest and the held-out texts; equal texts are in one part."""
+        rest, held_out = selection.split(examples, share, "threshold")
+        if not all(any(example.label for example in part) for part in (rest, held_out)):
+            raise InputError(
+                "`training.threshold_share` must leave texts with labels in both parts. "
+                f"Received: {share}, of {len(examples):,} texts. Pass another share."
+            )
+        return rest, held_out
+
+    def at(self, task: MultiLabelTask, value: float) -> MultiLabelTask:
+        """Return the settings with one threshold for all labels."""
+        return task.replace(thresholds=(value,) * len(task.labels))
+
+    def best(
+        self,
+        predictions: Sequence[Prediction],
+        examples: Examples,
+        scores: Mapping[str, float],
+        per_label: bool,
+    ) -> tuple[float, ...]:
+        """Return the thresholds with the best micro F1 or, `per_label`, with each label's own."""
+        probabilities: np.ndarray = probabilities_of(predictions)
+        answers = indicators(examples, probabilities.shape[1])
+        return best_thresholds(probabilities, answers, per_label)
+
+    def applied(self, predictions: Sequence[Prediction], task: MultiLabelTask) -> list[Prediction]:
+        """Return the predictions at `task.thresholds`."""
+        return at_thresholds(predictions, task)
+
+    def comparable(self, outputs: Any, task: MultiLabelTask) -> tuple[Any, MultiLabelTask]:
+        """Return the outputs, and the default thresholds."""
+        return outputs, task.replace(thresholds=())
+
+    def averaged(self, task: MultiLabelTask, members: Sequence[MultiLabelTask]) -> MultiLabelTask:
+        """Return the settings with the mean of each label's thresholds."""
+        mean = np.mean([member.thresholds for member in members], axis=0)
+        return task.replace(thresholds=tuple(mean.tolist()))
+
+    def describe(self, value: Any, held_out: Examples, rest: int, per_label: bool) -> str:
+        """Return a sentence, also on labels that have the common threshold."""
+        text = super().describe(value, held_out, rest, per_label)
+        if not per_label:
+            return text
+        own = has_own_threshold(indicators(held_out, len(value)))
+        return (
+            f"{text[:-1]}; {np.count_nonzero(~own):,} of {len(own):,} labels are in fewer than "
+            f"{MIN_TEXTS} of them and have the common threshold."
+        )
+
+
+class MultiLabel(TextKind):
+    """Any number of labels for a text or a pair of texts."""
+
+    has_baseline = True
+    kind = KINDS["multi_label"]
+    thresholds = LabelThresholds()
+    found = ("labels", "label")
+    empty_remedy = " Rare labels also need lower thresholds: training.threshold_share=0.1."
+
+    def constant_answer(self, data: Data) -> tuple[str, Prediction]:
+        """Return the labels of at least half of the training examples, or else the most frequent.
+
+        The probability of each label is its share of the training examples.
+        """
+        labels = data.task.labels
+        shares = indicators(data.train, len(labels)).mean(axis=0)
+        chosen = [labels[i] for i in np.argsort(-shares, kind="stable") if shares[i] >= 0.5]
+        words = "the labels of at least half of the training examples"
+        if not chosen:
+            chosen, words = [labels[int(shares.argmax())]], "the most frequent label in training"
+        probabilities = dict(zip(labels, shares.tolist(), strict=True))
+        names = " and ".join(f"`{name}`" for name in chosen)
+        return f"always {names}, {words}", {"labels": chosen, "probabilities": probabilities}
+
+    def card_sections(
+        self,
+        task: MultiLabelTask,
+        predictions: Sequence[Prediction],
+        examples: Sequence[TextExample],
+    ) -> list[str]:
+        """Return scores and thresholds by label, and mistakes."""
+        labels = task.labels
+        counts = counts_by_label(
+            indicators(examples, len(labels)), predicted_labels(predictions, labels)
+        )
+        table = mistakes.by_label(labels, counts, {"threshold": task.thresholds})
+        pairs = zip(predictions, examples, strict=True)
+        return ["## Labels", table, *mistakes.worst([_compared(task, *pair) for pair in pairs])]
+
+    def label_names(self, task: MultiLabelTask, label: tuple[int, ...]) -> list[str]:
+        """Return the names of labels."""
+        return [task.labels[i] for i in label]
+
+    def taught_loss(
+        self, task: MultiLabelTask, is_soft: bool, temperature: float
+    ) -> tf_keras.losses.Loss:
+        """Return the loss of a student."""
+        if is_soft:
+            return SigmoidSoftCrossEntropy(temperature)
+        return tf_keras.losses.MeanSquaredError()
+
+    def outputs_of(self, served: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Return the model's outputs from those of a signature."""
+        return logit(served["probabilities"])
+
+    def baseline(
+        self, task: MultiLabelTask, train: Sequence[TextExample], test: Sequence[TextExample]
+    ) -> Predict:
+        """A logistic regression for each label on TF-IDF."""
+        known, asked = features_of(train, test)
+        answers, names = indicators(train, len(task.labels)), task.labels
+
+        def predict(strength: float) -> Predictions:
+            columns = [
+                class_probabilities(known, answer.astype(int), asked, strength, 2)[:, 1]
+                for answer in answers.T
+            ]
+            rows = np.stack(columns, 1).tolist()
+            probabilities = [{"probabilities": dict(zip(names, row, strict=True))} for row in rows]
+            return at_thresholds(probabilities, task.replace(thresholds=()))
+
+        return predict
+
+
+def _compared(task: MultiLabelTask, prediction: Prediction, example: TextExample) -> mistakes.Row:
+    """Return the row of two label sets, ranked by the largest error of a probability."""
+    right = {task.labels[i] for i in label_indices(example)}
+    given = set(prediction["labels"])
+    errors = [abs(prediction["probabilities"][name] - (name in right)) for name in right ^ given]
+
+    def joined(names: set[str]) -> str:
+        return ", ".join(name for name in task.labels if name in names) or "(no label)"
+
+    return mistakes.Row(shown(example), joined(right), joined(given), max(errors, default=0.0))

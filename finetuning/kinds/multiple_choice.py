@@ -1,0 +1,59 @@
+"""Multiple choice in fine-tuning."""
+
+import collections
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from albert_tf.tasks.examples import ChoiceExample
+from albert_tf.tasks.kinds import KINDS
+from albert_tf.tasks.multiple_choice.model import MultipleChoiceTask, option_letter
+from finetuning.datasets.task import Data, Prediction
+from finetuning.kinds import mistakes
+from finetuning.kinds.kind import FinetuningKind, text_of
+
+
+class MultipleChoice(FinetuningKind):
+    """Which of several options answers a question."""
+
+    kind = KINDS["multiple_choice"]
+    hub_task = "multiple-choice"
+
+    def expected_line(self, task: MultipleChoiceTask) -> str:
+        """Return a description of a valid line."""
+        return "A line must be a JSON object with question, options and, if any, context."
+
+    def of_json(
+        self, row: Mapping[str, Any], task: MultipleChoiceTask, columns: Sequence[str]
+    ) -> ChoiceExample:
+        """Return the example in an object with question, options and, if any, context."""
+        question = text_of(row, "question")
+        context, options = text_of({"context": "", **row}, "context"), row.get("options")
+        if not isinstance(options, list) or len(options) < 2:
+            raise ValueError("options must be a list of at least two texts")
+        texts = tuple(text_of({"option": option}, "option") for option in options)
+        return ChoiceExample(question, context, texts)
+
+    def constant_answer(self, data: Data) -> tuple[str, Prediction]:
+        """Return the most frequent option."""
+        (most, _), *_ = collections.Counter(each.label for each in data.train).most_common(1)
+        words = f"always option {option_letter(int(most))}, the most frequent in training"
+        return words, {"choice": most}
+
+    def card_sections(
+        self,
+        task: MultipleChoiceTask,
+        predictions: Sequence[Prediction],
+        examples: Sequence[ChoiceExample],
+    ) -> list[str]:
+        """Return mistakes."""
+        return mistakes.worst(
+            [
+                mistakes.Row(
+                    example.question,
+                    example.options[example.label or 0],
+                    example.options[prediction["choice"]],
+                    max(prediction["probabilities"]),
+                )
+                for prediction, example in zip(predictions, examples, strict=True)
+            ]
+        )

@@ -1,0 +1,22 @@
+"""The kinds in fine-tuning, by name."""
+
+from finetuning.kinds.classifier import Classifier
+from finetuning.kinds.kind import FinetuningKind
+from finetuning.kinds.multi_label import MultiLabel
+from finetuning.kinds.multiple_choice import MultipleChoice
+from finetuning.kinds.regressor import Regressor
+from finetuning.kinds.spans import Span
+from finetuning.kinds.tokens import Tokens
+
+FINETUNING: dict[str, FinetuningKind] = {
+    "classifier": Classifier(),
+    "multi_label": MultiLabel(),
+    "regressor": Regressor(),
+    "multiple_choice": MultipleChoice(),
+    "span": Span(),
+    "token_classifier": Tokens(),
+}
+# Option of `finetuning.predict` -> the thresholds that it sets.
+THRESHOLDS = {
+    kind.thresholds.flag: kind.thresholds for kind in FINETUNING.values() if kind.thresholds
+}

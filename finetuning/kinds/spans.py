@@ -1,0 +1,122 @@
+"""Span models in fine-tuning."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from albert_tf.runtime.standard_errors import MIN_EXAMPLES
+from albert_tf.tasks.examples import SpanExample
+from albert_tf.tasks.kinds import KINDS
+from albert_tf.tasks.spans.model import SpanTask
+from finetuning.datasets import squad
+from finetuning.datasets.squad_metrics import AT_BEST_THRESHOLD, score_answer
+from finetuning.datasets.task import Data, Prediction, Task
+from finetuning.kinds import mistakes
+from finetuning.kinds.kind import FinetuningKind, deviation, text_of
+from finetuning.kinds.thresholds import Examples, Parts, Thresholds
+
+_NONE = "(no answer)"
+
+
+class NullThreshold(Thresholds):
+    """The null score above which there is no answer."""
+
+    key = flag = "null_threshold"
+    needs, examples = "questions that may have no answer (squad2)", "questions"
+
+    def hold_out(self, examples: Examples, share: float) -> Parts:
+        """Return the remaining questions, and those of every 1 / share-th context."""
+        return squad.hold_out(examples, share)
+
+    def best(
+        self,
+        predictions: Sequence[Prediction],
+        examples: Examples,
+        scores: Mapping[str, float],
+        per_label: bool,
+    ) -> float:
+        """Return the threshold with the best F1."""
+        return scores["best_threshold"]
+
+    def applied(self, predictions: Sequence[Prediction], task: SpanTask) -> list[Prediction]:
+        """Return the predictions at `task.null_threshold`."""
+        return [answered(each, task.null_threshold) for each in predictions]
+
+    def comparable(self, outputs: Any, task: SpanTask) -> tuple[Any, SpanTask]:
+        """Return null scores minus the threshold, and the threshold 0."""
+        if not task.null_threshold:
+            return outputs, task
+        nulls = outputs["null"] - task.null_threshold
+        return outputs | {"null": nulls}, task.replace(null_threshold=0.0)
+
+
+class Span(FinetuningKind):
+    """The span of a context that answers a question (SQuAD)."""
+
+    kind = KINDS["span"]
+    hub_task = "question-answering"
+    thresholds = NullThreshold()
+
+    def expected_line(self, task: SpanTask) -> str:
+        """Return a description of a valid line."""
+        return "A line must be a JSON object with question and context."
+
+    def of_json(
+        self, row: Mapping[str, Any], task: SpanTask, columns: Sequence[str]
+    ) -> SpanExample:
+        """Return the example in an object with question and context."""
+        return SpanExample(text_of(row, "question"), text_of(row, "context"))
+
+    def constant_answer(self, data: Data) -> tuple[str, Prediction] | None:
+        """Return no answer; None for SQuAD 1.1."""
+        empty: Prediction = {"answer": "", "n_best": [], "null_score": 0.0}
+        return ("no answer to any question", empty) if data.task.answerable else None
+
+    def card_sections(
+        self, task: SpanTask, predictions: Sequence[Prediction], examples: Sequence[SpanExample]
+    ) -> list[str]:
+        """Return missed, invented and wrong answers."""
+        pairs = zip(predictions, examples, strict=True)
+        return mistakes.worst_of_kinds([_compared(task, *pair) for pair in pairs])
+
+    def standard_errors(
+        self, dataset: Task, predictions: Sequence[Prediction], examples: Sequence[SpanExample]
+    ) -> dict[str, float]:
+        """Return the standard deviations of the questions' scores over sqrt(n)."""
+        if len(examples) < MIN_EXAMPLES:
+            return {}
+
+        def each(answers: Sequence[Prediction]) -> list[dict[str, float]]:
+            return [dataset.score([a], [e]) for a, e in zip(answers, examples, strict=True)]
+
+        given = best = each(predictions)
+        if set(dataset.metrics) & set(AT_BEST_THRESHOLD):
+            threshold = dataset.score(predictions, examples)["best_threshold"]
+            best = each([answered(prediction, threshold) for prediction in predictions])
+        return {
+            name: deviation(
+                best if name in AT_BEST_THRESHOLD else given, AT_BEST_THRESHOLD.get(name, name)
+            )
+            / math.sqrt(len(examples))
+            for name in dataset.metrics
+        }
+
+    def has_thresholds(self, task: SpanTask) -> bool:
+        """Return True for SQuAD 2.0."""
+        return task.answerable
+
+
+def answered(prediction: Prediction, threshold: float) -> Prediction:
+    """Return the prediction that another threshold on the null score would give."""
+    is_answered = prediction["n_best"] and prediction["null_score"] <= threshold
+    return {**prediction, "answer": prediction["n_best"][0]["text"] if is_answered else ""}
+
+
+def _compared(task: SpanTask, prediction: Prediction, example: SpanExample) -> mistakes.Row:
+    texts, answer = [text for _, text in example.answers], prediction["answer"]
+    exact, _ = score_answer(answer, example, task.answerable)
+    right = answer if exact else texts[0] if texts else ""
+    name = "wrong span" if answer and right else "invented answer" if answer else "missed answer"
+    # Only mistakes of one kind are compared.
+    rank = prediction["score"] if answer else prediction.get("null_score", 0.0)
+    return mistakes.Row(example.question, right or _NONE, answer or _NONE, rank, name)

@@ -1,0 +1,78 @@
+"""What the kinds on a text or a pair of texts share."""
+
+import abc
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tf_keras
+
+from albert_tf.tasks.examples import TextExample
+from albert_tf.tasks.features import TextFeatures
+from finetuning.datasets.text_classification import PAIR, SINGLE
+from finetuning.kinds.distillation_losses import SoftCrossEntropy
+from finetuning.kinds.kind import FinetuningKind, TaughtOutput, text_of
+
+
+class TextKind(FinetuningKind):
+    """A kind whose examples are texts or pairs of texts."""
+
+    hub_task = "text-classification"
+    can_be_taught = True
+
+    def expected_line(self, task: Any) -> str:
+        """Return a description of a valid line."""
+        if task.pair:
+            return "A line must be two texts separated by a tab, or a JSON object."
+        return "A line must be a text without tabs, or a JSON object with the key text."
+
+    def of_cells(self, cells: Sequence[str], task: Any) -> TextExample:
+        """Return the text or the pair in the cells of a line."""
+        if len(cells) != 1 + task.pair:
+            raise ValueError
+        return self.of_texts(cells[0], cells[1] if task.pair else None)
+
+    def of_json(self, row: Mapping[str, Any], task: Any, columns: Sequence[str]) -> TextExample:
+        """Return the example in an object with text, or with text_a and text_b."""
+        names: Sequence[str] = PAIR if task.pair else SINGLE
+        if columns and columns[0] in row:
+            names = columns
+        texts = [text_of(row, name) for name in names]
+        return self.of_texts(texts[0], texts[1] if task.pair else None)
+
+    def by_name(self, example: dict[str, Any], task: Any) -> dict[str, Any]:
+        """Return the fields of an example with its label by name, if it is known."""
+        label = example["label"]
+        return example if label is None else {**example, "label": self.label_names(task, label)}
+
+    @abc.abstractmethod
+    def label_names(self, task: Any, label: Any) -> Any:
+        """Return the label of an example by name."""
+
+    def text_columns(self, columns: Sequence[str], pair: bool) -> Sequence[str]:
+        """Return the columns of the texts in a table."""
+        return columns or (PAIR if pair else SINGLE)
+
+    def of_texts(self, first: str, second: str | None) -> TextExample:
+        """Return the example of a text or a pair."""
+        return TextExample(first, second)
+
+    def taught_outputs(self, features: TextFeatures, outputs: np.ndarray) -> list[TaughtOutput]:
+        """Return a teacher's output for each text, which has no words."""
+        no_words: np.ndarray = np.zeros(0, np.int64)
+        return [(no_words, output) for output in outputs]
+
+    def taught_targets(
+        self, features: TextFeatures, answers: Sequence[TaughtOutput], task: Any
+    ) -> np.ndarray:
+        """Return the teacher's outputs, float32 [N, C]."""
+        return np.stack([output for _, output in answers])
+
+    def taught_loss(self, task: Any, is_soft: bool, temperature: float) -> tf_keras.losses.Loss:
+        """Return the loss of a student."""
+        return SoftCrossEntropy(temperature) if is_soft else tf_keras.losses.MeanSquaredError()
+
+
+def shown(example: TextExample) -> str:
+    """Return the text or the pair of an example for a table."""
+    return f"{example.first} ‖ {example.second}" if example.second else example.first

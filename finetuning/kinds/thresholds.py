@@ -1,0 +1,80 @@
+"""Decision thresholds, chosen on training examples that are held out of training.
+
+`training.threshold_share` is the share of them.
+"""
+
+import abc
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from finetuning.datasets.task import Prediction
+
+Examples = Sequence[Any]
+Parts = tuple[list[Any], list[Any]]  # the rest, and the held-out examples
+
+
+class Thresholds(abc.ABC):
+    """The thresholds of a kind of task.
+
+    Attributes:
+      key: the setting in the `task` section.
+      flag: the option of `finetuning.predict` that sets it.
+      needs: the examples that have it, for messages.
+      examples: a name for the examples in messages.
+      metric: the score that chooses the best weights unless `training.metric` is set, since the
+        thresholds are chosen after training. None: the dataset's first.
+      default: the settings before a choice, with which results are compared. None: without.
+      per_label: True if each label may have one.
+    """
+
+    key: ClassVar[str]
+    flag: ClassVar[str]
+    needs: ClassVar[str]
+    examples: ClassVar[str]
+    metric: ClassVar[str | None] = None
+    default: ClassVar[Mapping[str, Any] | None] = None
+    per_label: ClassVar[bool] = False
+
+    @abc.abstractmethod
+    def hold_out(self, examples: Examples, share: float) -> Parts:
+        """Return the rest and the held-out examples.
+
+        Raises:
+          InputError: a part would lack examples that the choice needs.
+        """
+
+    @abc.abstractmethod
+    def best(
+        self,
+        predictions: Sequence[Prediction],
+        examples: Examples,
+        scores: Mapping[str, float],
+        per_label: bool,
+    ) -> Any:
+        """Return the setting's best value for held-out examples with these scores."""
+
+    def at(self, task: Any, value: float) -> Any:
+        """Return the settings with a value of the flag."""
+        return task.replace(**{self.key: value})
+
+    @abc.abstractmethod
+    def applied(self, predictions: Sequence[Prediction], task: Any) -> list[Prediction]:
+        """Return the predictions at the thresholds of the `task` section."""
+
+    def comparable(self, outputs: Any, task: Any) -> tuple[Any, Any]:
+        """Return a model's outputs and its settings at thresholds that all members may have."""
+        return outputs, task
+
+    def averaged(self, task: Any, members: Sequence[Any]) -> Any:
+        """Return such settings with the mean of the members' thresholds."""
+        return task
+
+    def describe(self, value: Any, held_out: Examples, rest: int, per_label: bool) -> str:
+        """Return a sentence on the value that was chosen while `rest` examples were trained on."""
+        values = sorted(set(value)) if isinstance(value, tuple) else [value]
+        shown = f"{values[0]:.4f}" + (f" to {values[-1]:.4f}" if len(values) > 1 else "")
+        count, total = len(held_out), len(held_out) + rest
+        return (
+            f"task.{self.key} {shown}, the best for {count:,} {self.examples} held out of training "
+            f"({count / total:.1%} of {total:,})."
+        )

@@ -1,0 +1,115 @@
+"""Token classifiers in fine-tuning."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tf_keras
+
+from albert_tf.tasks.examples import TokenExample
+from albert_tf.tasks.kinds import KINDS
+from albert_tf.tasks.tokens.features import TokenFeatures, words_per_window
+from albert_tf.tasks.tokens.model import TokenTask
+from finetuning.datasets.task import Data, Prediction
+from finetuning.datasets.token_files import text_key_of
+from finetuning.kinds import entity_mistakes
+from finetuning.kinds.baselines import word_features
+from finetuning.kinds.baselines.regularization import Predict
+from finetuning.kinds.distillation_losses import PerWordLoss, SoftCrossEntropy
+from finetuning.kinds.kind import FinetuningKind, TaughtOutput, text_of
+
+
+class Tokens(FinetuningKind):
+    """Labeled spans of a text, or a label for each word."""
+
+    kind = KINDS["token_classifier"]
+    hub_task = "token-classification"
+    found = ("entities", "entities")
+    table_columns = ("start", "end", "label", "score", "text")
+    counted = ("words_per_window",)
+    can_be_taught = True
+    has_baseline = True
+
+    def expected_line(self, task: TokenTask) -> str:
+        """Return a description of a valid line."""
+        return "A line must be a text, or a JSON object with the key text."
+
+    def of_cells(self, cells: Sequence[str], task: TokenTask) -> TokenExample:
+        """Return the text of a line, which may have tabs."""
+        return TokenExample("\t".join(cells))
+
+    def of_json(
+        self, row: Mapping[str, Any], task: TokenTask, columns: Sequence[str]
+    ) -> TokenExample:
+        """Return the example in an object with text."""
+        return TokenExample(text_of(row, text_key_of(columns)))
+
+    def constant_answer(self, data: Data) -> tuple[str, Prediction] | None:
+        """Return no entity; None if every word has a label."""
+        if data.task.scheme == "words":
+            return None
+        return "no entity in any text", {"entities": []}
+
+    def card_sections(
+        self, task: TokenTask, predictions: Sequence[Prediction], examples: Sequence[TokenExample]
+    ) -> list[str]:
+        """Return scores by label, and wrong spans."""
+        return entity_mistakes.sections(predictions, examples)
+
+    def rows_of(self, prediction: Prediction) -> list[list[Any]]:
+        """Return a row for each span."""
+        return [[span[key] for key in self.table_columns] for span in prediction["entities"]]
+
+    def has_table_ids(self, example: TokenExample) -> bool:
+        """Return False for CoNLL columns, which are no table."""
+        return example.tokens is None
+
+    def with_counts(self, task: TokenTask, train: TokenFeatures) -> TokenTask:
+        """Return the settings with the words of a training window."""
+        return task.replace(words_per_window=words_per_window(train))
+
+    def text_columns(self, columns: Sequence[str], pair: bool) -> Sequence[str]:
+        """Return the column of the text in a table."""
+        return (text_key_of(columns),)
+
+    def of_texts(self, first: str, second: str | None) -> TokenExample:
+        """Return the example of a text."""
+        return TokenExample(first)
+
+    def taught_outputs(self, features: TokenFeatures, outputs: np.ndarray) -> list[TaughtOutput]:
+        """Return the first characters of a text's words, and the logits of their tags."""
+        ends = features.word_bounds[1:-1]
+        logits = np.split(features.of_words(outputs), ends)
+        return list(zip(np.split(features.word_first, ends), logits, strict=True))
+
+    def taught_targets(
+        self, features: TokenFeatures, answers: Sequence[TaughtOutput], task: TokenTask
+    ) -> np.ndarray:
+        """Return the teacher's logits at the student's words, float32 [N, S, tags], else NaN.
+
+        Words are matched by their first characters; one that the teacher's vocabulary does not have
+        has no target.
+        """
+        shape = [len(features), features.seq_length, len(task.tags)]
+        targets: np.ndarray = np.full(shape, np.nan, np.float32)
+        for row, (first, flat) in enumerate(answers):
+            words = np.arange(*features.word_bounds[row : row + 2])
+            at: Any = np.searchsorted(first, features.word_first[words])
+            is_shared = np.append(first, -1)[at] == features.word_first[words]
+            shared = words[is_shared]
+            place = features.word_window[shared], features.word_position[shared]
+            targets[place] = flat.reshape(-1, shape[2])[at[is_shared]]
+        return targets
+
+    def taught_loss(
+        self, task: TokenTask, is_soft: bool, temperature: float
+    ) -> tf_keras.losses.Loss:
+        """Return the loss of a student, over the words."""
+        loss = SoftCrossEntropy(temperature) if is_soft else tf_keras.losses.MeanSquaredError()
+        return PerWordLoss(loss, task.words_per_window)
+
+    def baseline(
+        self, task: TokenTask, train: Sequence[TokenExample], test: Sequence[TokenExample]
+    ) -> Predict:
+        """Logistic regression on features of words; see `word_features`."""
+        return word_features.prepare(task, train, test)
