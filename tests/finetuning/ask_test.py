@@ -17,7 +17,7 @@ from albert_tf.tasks.predictor import load_predictor
 from albert_tf.tasks.probabilities import average_softmax
 from albert_tf.tasks.tokens.model import TokenTask
 from finetuning import ensemble, predict
-from finetuning.datasets.input_lines import example_of
+from finetuning.kinds.input_lines import example_of
 from finetuning.predict import PredictOptions
 from tests.finetuning.untrained import leave_run, leave_weights
 

@@ -15,7 +15,9 @@ from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.predictor import load_predictor, task_of
 from finetuning import distill
-from finetuning.distill import DistillOptions, SoftCrossEntropy
+from finetuning.distill import DistillOptions
+from finetuning.kinds.distillation_losses import SoftCrossEntropy
+from finetuning.kinds.registry import FINETUNING
 from finetuning.training import teacher
 from tests.finetuning.conftest import QUICK
 
@@ -35,8 +37,9 @@ def test_the_teacher_is_asked_once(tuned: pathlib.Path, tmp_path: pathlib.Path, 
     examples = [TextExample("pear apple"), TextExample("saw"), TextExample("naïve 漢字 plum")]
     identity = teacher.identity_of(path, examples)
     teacher.write_outputs(identity, examples, folder, 2)
-    ((kept, outputs),) = teacher.read_outputs(folder, pair=False)
-    assert kept == examples
+    ((kept, answers),) = teacher.read_outputs(folder, False, FINETUNING["classifier"])
+    assert kept == examples and not any(len(words) for words, _ in answers)
+    outputs = np.stack([output for _, output in answers])
     wanted = [answer["probabilities"]["fruit"] for answer in load_predictor(path)(examples)]
     powers = np.exp(outputs)
     np.testing.assert_allclose(powers[:, 0] / powers.sum(axis=1), wanted, atol=1e-5)
@@ -54,31 +57,32 @@ def test_texts_that_do_not_fit(tmp_path: pathlib.Path):
     file = tmp_path / "texts.txt"
     file.write_text("one\ntwo\tthree\n")
     with pytest.raises(InputError, match=r"texts.txt:2: a line must be a text without tabs"):
-        list(teacher.examples_of(str(file), pair=False))
+        list(teacher.examples_of(str(file), False, ("text",)))
     with pytest.raises(InputNotFoundError, match="--texts: no file"):
-        list(teacher.examples_of(str(tmp_path / "no"), pair=False))
+        list(teacher.examples_of(str(tmp_path / "no"), False, ("text",)))
 
 
 def test_texts_of_a_table(tmp_path: pathlib.Path):
     """The header and other columns are no texts; quotes are those of csv."""
     files = {
-        "one.csv": ('label,text\nx,"a saw, a file"\n', [TextExample("a saw, a file")]),
-        "one.jsonl": ('{"text": "a\\tb", "id": 1}\n', [TextExample("a\tb")]),
-        "two.tsv": ("text_a\ttext_b\tlabel\na\tb\tx\n", [TextExample("a", "b")]),
+        "one.csv": ('label,text\nx,"a saw, a file"\n', [("a saw, a file", None)]),
+        "one.jsonl": ('{"text": "a\\tb", "id": 1}\n', [("a\tb", None)]),
+        "two.tsv": ("text_a\ttext_b\tlabel\na\tb\tx\n", [("a", "b")]),
     }
     for name, (content, examples) in files.items():
         (tmp_path / name).write_text(content)
         path, pair = str(tmp_path / name), name.startswith("two")
-        assert list(teacher.examples_of(path, pair)) == examples
+        columns = {each: FINETUNING["classifier"].text_columns((), each) for each in (True, False)}
+        assert list(teacher.examples_of(path, pair, columns[pair])) == examples
         with pytest.raises(InputError, match="Rename the column, or the file to .txt"):
-            list(teacher.examples_of(path, not pair))
+            list(teacher.examples_of(path, not pair, columns[not pair]))
     with gzip.open(tmp_path / "own.csv.gz", "wt") as file:
         file.write("body\na saw\n")
     own = teacher.examples_of(str(tmp_path / "own.csv.gz"), False, ("body",))
-    assert list(own) == [TextExample("a saw")]
+    assert list(own) == [("a saw", None)]
     (tmp_path / "empty.csv").write_text("text\na saw\n  \n")
     with pytest.raises(InputError, match=r"empty.csv:3: `text` is empty"):
-        list(teacher.examples_of(str(tmp_path / "empty.csv"), False))
+        list(teacher.examples_of(str(tmp_path / "empty.csv"), False, ("text",)))
 
 
 def test_the_output_and_the_teacher_are_checked_first(

@@ -23,7 +23,7 @@ from albert_tf.tasks.regressor.model import RegressorTask
 from finetuning import depth, distill, ensemble, predict, table
 from finetuning.datasets import TASKS
 from finetuning.datasets.task import Reading, Source
-from finetuning.distill import SigmoidSoftCrossEntropy
+from finetuning.kinds.distillation_losses import SigmoidSoftCrossEntropy
 from finetuning.reporting.report import fingerprint
 from finetuning.train import FinetuneOptions, main
 from tests.finetuning import conftest

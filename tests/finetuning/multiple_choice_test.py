@@ -15,7 +15,8 @@ from albert_tf.tasks.multiple_choice.model import MultipleChoiceTask
 from finetuning import ensemble, predict
 from finetuning.datasets import TASKS
 from finetuning.datasets.task import Source
-from finetuning.reporting.report import baselines_of, constant_answer, fingerprint
+from finetuning.kinds.registry import FINETUNING
+from finetuning.reporting.report import baselines_of, fingerprint
 from finetuning.train import FinetuneOptions, main
 from tests.finetuning.untrained import leave_run, leave_weights
 
@@ -127,5 +128,7 @@ def test_a_dry_run(start: str, data: Source, tmp_path: pathlib.Path, capsys):
 def test_the_baseline_may_be_an_option_that_a_question_lacks(data: Source):
     """Option C and A are correct once in training, C first; in dev C is correct once of 3."""
     read = TASKS["multiple_choice"].read(data)
-    assert (constant_answer(read) or [""])[0].startswith("always option C")
+    assert (FINETUNING["multiple_choice"].constant_answer(read) or [""])[0].startswith(
+        "always option C"
+    )
     assert baselines_of(TASKS["multiple_choice"], read, "dev") == {"accuracy": pytest.approx(1 / 3)}

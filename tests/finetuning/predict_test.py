@@ -16,8 +16,8 @@ from albert_tf.tasks.regressor.model import RegressorTask
 from albert_tf.tasks.spans.model import SpanTask
 from finetuning import predict
 from finetuning.datasets import TASKS
-from finetuning.datasets.input_lines import id_of
 from finetuning.datasets.task import Source
+from finetuning.kinds.input_lines import id_of
 from finetuning.predict import PredictOptions
 from finetuning.reporting.prediction_writer import PredictionWriter, format_of_output
 from tests.finetuning.untrained import leave_run, leave_weights

@@ -22,10 +22,10 @@ from albert_tf.text.tokenizer import load_tokenizer
 from finetuning import distill, ensemble, predict, train
 from finetuning.datasets import TASKS
 from finetuning.datasets.task import Source
+from finetuning.kinds.distillation_losses import PerWordLoss, SoftCrossEntropy
+from finetuning.kinds.registry import FINETUNING
 from finetuning.reporting.report import fingerprint
 from finetuning.train import FinetuneOptions
-from finetuning.training.distillation_losses import PerWordLoss, SoftCrossEntropy
-from finetuning.training.teacher import word_targets
 from tests.finetuning.untrained import leave_run, leave_weights
 
 NAME = "token_classification"
@@ -163,7 +163,8 @@ def test_targets_of_another_vocabulary(start):
     features = featurize_tokens([TokenExample('a " b c')], load_tokenizer(start), SECTION)
     assert features.word_first.tolist() == [0, 2, 4, 6]
     logits = np.arange(15, dtype=np.float32).reshape(3, 5)
-    targets = word_targets(features, [(np.array([0, 4, 6]), logits)])
+    answers = [(np.array([0, 4, 6]), logits.ravel())]
+    targets = FINETUNING["token_classifier"].taught_targets(features, answers, SECTION)
     at = targets[features.word_window, features.word_position]
     np.testing.assert_array_equal(at[[0, 2, 3]], logits)
     assert np.isnan(at[1]).all() and np.isnan(targets).sum() == targets.size - 15

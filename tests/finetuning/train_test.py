@@ -29,7 +29,7 @@ from finetuning import train
 from finetuning.datasets import OWN, TASKS
 from finetuning.datasets.task import Source
 from finetuning.datasets.text_classification import TextClassification
-from finetuning.reporting import report
+from finetuning.kinds.registry import FINETUNING
 from finetuning.train import FinetuneOptions, main
 from finetuning.training.config import FinetuneConfig, Plan, TrainingConfig
 from finetuning.training.feature_cache import features_of
@@ -382,7 +382,7 @@ def test_the_standard_error_of_a_correlation_is_that_of_resamples():
         {"label": str(label), "probabilities": {"0": 1 - label, "1": label}}
         for label in (rng.randint(0, 1) for _ in examples)
     ]
-    errors = report.standard_errors(TASKS["cola"], "classifier", answers, examples)
+    errors = FINETUNING["classifier"].standard_errors(TASKS["cola"], answers, examples)
     assert errors["mcc"] == pytest.approx(1 / 20, rel=0.2)
 
 

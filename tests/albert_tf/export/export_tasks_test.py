@@ -17,8 +17,8 @@ from albert_tf.tasks.examples import ChoiceExample, TextExample
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.multi_label.model import MultiLabelClassifier, MultiLabelTask
 from albert_tf.tasks.multi_label.module import MultiLabelModule
+from albert_tf.tasks.multiple_choice.features import fill_blanks as fill
 from albert_tf.tasks.multiple_choice.model import MultipleChoice, MultipleChoiceTask
-from albert_tf.tasks.multiple_choice.model import fill_blanks as fill
 from albert_tf.tasks.multiple_choice.module import MultipleChoiceModule, fill_blanks
 from albert_tf.tasks.predictor import predict
 from albert_tf.tasks.pretrained.embedding import EmbeddingModule

@@ -14,7 +14,7 @@ from albert_tf.tasks.regressor.model import RegressorTask, SequenceRegressor
 from albert_tf.tasks.spans.model import SpanModel, SpanTask
 from albert_tf.tasks.task_model import TaskModel
 from albert_tf.tasks.tokens.model import IGNORED, TokenClassifier, TokenTask
-from finetuning.training.distillation_losses import PerWordLoss, SoftCrossEntropy
+from finetuning.kinds.distillation_losses import PerWordLoss, SoftCrossEntropy
 
 # [CLS] a a [SEP] b b b [SEP], with padding behind three of four.
 LENGTHS, SIZE = np.array([8, 6, 8, 5]), (4, 10)

@@ -17,6 +17,8 @@ from albert_tf.tasks.multi_label.model import MultiLabelTask
 from albert_tf.tasks.regressor.model import RegressorTask
 from finetuning.datasets import TASKS
 from finetuning.datasets.task import Data, Source
+from finetuning.kinds.baselines.text_features import features_of
+from finetuning.kinds.registry import FINETUNING
 from finetuning.reporting import bag_of_words
 
 WORDS = ("apple", "saw", "pear", "hammer", "plum", "file")
@@ -97,7 +99,7 @@ def test_a_label_that_occurs_once(count):
 def test_a_label_that_does_not_occur_has_probability_0():
     train = [TextExample(text, None, 2 * int("plum" in text)) for text in texts(50, 0)]
     task = ClassifierTask(("a", "b", "c"))
-    predictions = bag_of_words._labels(task, train, [TextExample("a plum")])(1.0)
+    predictions = FINETUNING["classifier"].baseline(task, train, [TextExample("a plum")])(1.0)
     assert predictions[0]["probabilities"]["b"] == 0
     assert sum(predictions[0]["probabilities"].values()) == pytest.approx(1)
 
@@ -106,7 +108,7 @@ def test_a_label_that_does_not_occur_has_probability_0():
 def test_a_single_label_is_certain(count):
     train, task = [TextExample("apple", None, 1)] * count, ClassifierTask(("a", "b"))
     assert result("sst-2", task, train, [TextExample("pear", None, 1)])["accuracy"] == 1
-    predictions = bag_of_words._labels(task, train, [TextExample("pear")])(1.0)
+    predictions = FINETUNING["classifier"].baseline(task, train, [TextExample("pear")])(1.0)
     assert predictions == [{"label": "b", "probabilities": {"a": 0.0, "b": 1.0}}]
 
 
@@ -127,7 +129,7 @@ def test_words_that_decide_for_each_label():
     assert found["micro_f1"] > 0.95 and found["metric"] == "macro_f1"
     assert found["macro_f1"] < 0.76  # of c it is 0
     task = dataclasses.replace(task, thresholds=())
-    predictions = bag_of_words._label_sets(task, train, [TextExample("a plum")])(1.0)
+    predictions = FINETUNING["multi_label"].baseline(task, train, [TextExample("a plum")])(1.0)
     assert predictions[0]["probabilities"]["c"] == 0 and predictions[0]["probabilities"]["d"] == 1
     assert predictions[0]["labels"] == ["d", "a"]
 
@@ -158,7 +160,7 @@ def test_similarity_is_seen_by_the_cosine():
 
     train, dev = examples(0), examples(500)
     assert result("sts-b", RegressorTask(pair=True), train, dev)["pearson"] > 0.8
-    features = [each[:, :-1] for each in bag_of_words._features(train, dev)]
+    features = [each[:, :-1] for each in features_of(train, dev)]
     blind = Ridge().fit(features[0], [example.label for example in train]).predict(features[1])
     assert np.corrcoef(blind, [example.label for example in dev])[0, 1] < 0.6
 

@@ -9,17 +9,27 @@ import yaml
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.classifier.model import ClassifierTask
 from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample
+from albert_tf.tasks.multi_label.model import MultiLabelTask
+from albert_tf.tasks.multiple_choice.model import MultipleChoiceTask
+from albert_tf.tasks.regressor.model import RegressorTask
+from albert_tf.tasks.spans.model import SpanTask
+from albert_tf.tasks.task_settings import TaskSettings
 from finetuning.datasets.task import Data, Source
+from finetuning.kinds.mistakes import of_classes
+from finetuning.kinds.registry import FINETUNING
 from finetuning.reporting import card
 from finetuning.reporting.hub_header import hub_header
-from finetuning.reporting.mistakes import by_class, sections
 from finetuning.training.config import TrainingConfig
 from tests.finetuning.untrained import leave_run
 
-ONE, TWO = {"kind": "span", "answerable": False}, {"kind": "span", "answerable": True}
+ONE, TWO = SpanTask(), SpanTask(answerable=True)
 NONE = SpanExample("who?", "Jane wrote", is_impossible=True)
 SPAN = SpanExample("who?", "Jane wrote", answers=((0, "Jane"),))
 CHOICE = ChoiceExample("q", "c", ("x", "y"), 0)
+
+
+def sections_of(task: TaskSettings, predictions: list, examples: list) -> list[str]:
+    return FINETUNING[task.kind].card_sections(task, predictions, examples)
 
 
 @pytest.mark.parametrize(
@@ -47,21 +57,21 @@ CHOICE = ChoiceExample("q", "c", ("x", "y"), 0)
             "| who? | invented answer | (no answer) | Jane |",
         ),
         (
-            {"kind": "multiple_choice"},
+            MultipleChoiceTask(),
             CHOICE,
             {"choice": 0, "probabilities": [0.9, 0.1]},
             {"choice": 1, "probabilities": [0.2, 0.8]},
             "| q | x | y |",
         ),
         (
-            {"kind": "regressor"},
+            RegressorTask(),
             TextExample("a", "b", 2.0),
             {"score": 2.0},
             {"score": 4.5},
             "| a ‖ b | 2.00 | 4.50 |",
         ),
         (
-            {"kind": "classifier", "labels": ["no", "yes"]},
+            ClassifierTask(("no", "yes")),
             TextExample("a|b", label=1),
             {"label": "yes", "score": 0.9},
             {"label": "no", "score": 0.8},
@@ -69,8 +79,8 @@ CHOICE = ChoiceExample("q", "c", ("x", "y"), 0)
         ),
     ],
 )
-def test_mistakes(task: dict, example: object, right: dict, wrong: dict, row: str):
-    table = sections(task, [right, wrong], [example, example])[-1]
+def test_mistakes(task: TaskSettings, example: object, right: dict, wrong: dict, row: str):
+    table = sections_of(task, [right, wrong], [example, example])[-1]
     assert table.splitlines()[2:] == [row]
 
 
@@ -80,7 +90,7 @@ def test_labels_by_hand():
     Of the second row, a is missed with an error of 0.6; of the third, a is invented with one of
     0.9.
     """
-    task = {"kind": "multi_label", "labels": ["a", "b"], "thresholds": [0.5, 0.25]}
+    task = MultiLabelTask(("a", "b"), thresholds=(0.5, 0.25))
     rows = [
         ("x", (0, 1), ["b", "a"], (0.8, 0.9)),
         ("y", (0,), [], (0.4, 0.1)),
@@ -91,7 +101,7 @@ def test_labels_by_hand():
         {"labels": given, "probabilities": dict(zip("ab", values, strict=True))}
         for _, _, given, values in rows
     ]
-    parts = sections(task, predictions, examples)
+    parts = sections_of(task, predictions, examples)
     assert parts[0::2] == ["## Labels", "## Worst mistakes"]
     assert parts[1].splitlines() == [
         "|  | examples | precision | recall | F1 | threshold |",
@@ -109,7 +119,7 @@ def test_mistakes_of_every_kind_are_shown():
     for example, scores in ((NONE, (0.3, 0.4)), (SPAN, (0.1,))):
         predictions += [{"answer": "wrote", "score": s, "null_score": -1.0} for s in scores]
         examples += [example] * len(scores)
-    count, table = sections(TWO, predictions, examples)[-2:]
+    count, table = sections_of(TWO, predictions, examples)[-2:]
     listed = "20 x missed answer, 2 x invented answer, 1 x wrong span"
     assert count == f"23 of 23 answers do not match exactly: {listed}."
     kinds = [line.split(" | ")[1].split()[0] for line in table.splitlines()[2:]]
@@ -117,8 +127,8 @@ def test_mistakes_of_every_kind_are_shown():
 
 
 def test_a_label_with_a_bar_is_one_cell():
-    task = {"kind": "classifier", "labels": ["a|b", "c"]}
-    parts = sections(task, [{"label": "c", "score": 1.0}], [TextExample("x", label=0)])
+    task = ClassifierTask(("a|b", "c"))
+    parts = sections_of(task, [{"label": "c", "score": 1.0}], [TextExample("x", label=0)])
     confusion = parts[parts.index("## Confusion") + 2].splitlines()
     assert confusion[0] == r"|  | a\|b | c |"
     assert confusion[2:] == [r"| a\|b | 0 | 1 |", "| c | 0 | 0 |"]
@@ -130,10 +140,10 @@ def test_classes_by_hand():
     Label b: 1 of 2 found, one a mislabeled b; both are 1/2. Nothing is c: 0.
     """
     answers = dict(zip("123456", "aaabab", strict=True))
-    task = {"kind": "classifier", "labels": ["a", "b", "c"]}
+    task = ClassifierTask(("a", "b", "c"))
     examples = [TextExample("", label=0)] * 4 + [TextExample("", label=1)] * 2
     predictions = [{"label": label, "score": 0.5} for label in answers.values()]
-    parts = sections(task, predictions, examples)
+    parts = sections_of(task, predictions, examples)
     assert parts[parts.index("## Classes") + 1].splitlines() == [
         "|  | examples | precision | recall | F1 |",
         "| --- | ---: | ---: | ---: | ---: |",
@@ -141,7 +151,7 @@ def test_classes_by_hand():
         "| b | 2 | 0.5000 | 0.5000 | 0.5000 |",
         "| c | 0 | 0.0000 | 0.0000 | 0.0000 |",
     ]
-    assert by_class(["a"], []).endswith("| a | 0 | 0.0000 | 0.0000 | 0.0000 |")
+    assert of_classes(["a"], [])[0].endswith("| a | 0 | 0.0000 | 0.0000 | 0.0000 |")
 
 
 @pytest.mark.parametrize(

@@ -11,15 +11,14 @@ from albert_tf.tasks.spans.model import SpanTask
 from finetuning.datasets import TASKS
 from finetuning.datasets.metrics import is_known
 from finetuning.datasets.task import Data
+from finetuning.kinds.registry import FINETUNING
 from finetuning.reporting.report import (
-    at_default_threshold,
+    at_default,
     baselines_of,
-    constant_answer,
     empty_note,
     line,
     result_of,
     scores_if_known,
-    standard_errors,
     write_predictions,
 )
 
@@ -37,9 +36,11 @@ def test_of_f1_it_is_the_deviation_of_each_answer_s(task):
 
     Of exact match, 0 and 1, it is 1/2.
     """
-    alike = standard_errors(task, "span", [span("x")] * 100, [QUESTION] * 100)
+    alike = FINETUNING["span"].standard_errors(task, [span("x")] * 100, [QUESTION] * 100)
     assert alike["f1"] == pytest.approx(0.0, abs=1e-12)
-    errors = standard_errors(task, "span", [span("x"), span("x y")] * 50, [QUESTION] * 100)
+    errors = FINETUNING["span"].standard_errors(
+        task, [span("x"), span("x y")] * 50, [QUESTION] * 100
+    )
     assert list(errors) == list(task.metrics)
     assert errors["f1"] == pytest.approx(1 / 6 / 10)
     assert errors["exact_match"] == pytest.approx(1 / 2 / 10)
@@ -55,14 +56,14 @@ def test_at_the_best_threshold_it_is_that_of_the_answers_given_there():
     given = [span(text) | {"null_score": float(i)} for i, text in enumerate(texts)]
     given = [{**each, "answer": each["answer"] if i == 0 else ""} for i, each in enumerate(given)]
     questions = [QUESTION] * 3 + [SpanExample("?", "x y z", is_impossible=True)]
-    errors = standard_errors(TWO, "span", given * 25, questions * 25)
+    errors = FINETUNING["span"].standard_errors(TWO, given * 25, questions * 25)
     assert errors["best_f1"] == pytest.approx(1 / 48**0.5 / 10)
     assert errors["f1"] == pytest.approx(0.5 / 10)
 
 
 def test_of_an_accuracy_it_is_binomial():
     """30 of 40 right: sqrt(0.75 * 0.25 / 40)."""
-    errors = standard_errors(TASKS["rte"], "classifier", *labelled("1110" * 10))
+    errors = FINETUNING["classifier"].standard_errors(TASKS["rte"], *labelled("1110" * 10))
     assert errors == {"accuracy": pytest.approx((0.75 * 0.25 / 40) ** 0.5)}
 
 
@@ -133,7 +134,7 @@ def test_the_baseline_of_label_sets():
     for more, words in ((0, "labels of at least half"), (2, "labels of"), (3, "most frequent")):
         train = [TextExample("", label=label) for label in sets + [()] * more]
         data = Data(task, train, {"dev": dev})
-        constant = constant_answer(data)
+        constant = FINETUNING[data.task.kind].constant_answer(data)
         assert constant and constant[0].startswith("always `b`, the ") and words in constant[0]
         assert constant[1]["labels"] == ["b"]
         assert constant[1]["probabilities"]["a"] == pytest.approx(1 / (4 + more))
@@ -141,7 +142,9 @@ def test_the_baseline_of_label_sets():
             {"macro_f1": 2 / 9, "micro_f1": 1 / 2, "average_precision": 1 / 3}
         )
     both = Data(task, [TextExample("", label=(0, 1))] * 2, {"dev": dev})
-    assert (constant_answer(both) or [""])[0].startswith("always `a` and `b`, the labels of")
+    assert (FINETUNING[both.task.kind].constant_answer(both) or [""])[0].startswith(
+        "always `a` and `b`, the labels of"
+    )
 
 
 def test_scores_at_the_default_threshold():
@@ -150,7 +153,7 @@ def test_scores_at_the_default_threshold():
     answers = [{"labels": ["a", "b"], "probabilities": {"a": 0.6, "b": 0.5}}] * 2
     examples = [TextExample("", label=label) for label in ((0,), (1,))]
     task = TASKS["multi_label"]
-    found = at_default_threshold(task, section, answers, examples)
+    found = at_default(task, section, answers, examples)
     assert found == pytest.approx({"macro_f1": 1 / 3, "micro_f1": 1 / 2})
     result = {"metric": "macro_f1", "dev_examples": 2, **task.score(answers, examples)}
     text = line(result | {"at_default_threshold": found})
@@ -189,7 +192,8 @@ def test_a_model_that_predicts_nothing_is_noted():
 def test_names_of_labels_in_predictions(tmp_path):
     examples = [TextExample("x", label=label) for label in ((0, 2), (), None)]
     answer = {"labels": ["b"], "probabilities": dict.fromkeys("abc", 0.5)}
-    write_predictions(str(tmp_path / "out.jsonl"), [answer] * 3, examples)
+    task = MultiLabelTask(("a", "b", "c"))
+    write_predictions(str(tmp_path / "out.jsonl"), task, [answer] * 3, examples)
     rows = [json.loads(line)["example"] for line in (tmp_path / "out.jsonl").open()]
     assert [row["label"] for row in rows] == [["a", "c"], [], None]
 
@@ -198,7 +202,7 @@ def test_the_baseline_is_one_and_the_same_answer():
     """Of three training examples two have the second label or the last choice."""
 
     def baseline(name: str, data: Data) -> tuple[str, dict[str, float]]:
-        constant = constant_answer(data)
+        constant = FINETUNING[data.task.kind].constant_answer(data)
         return constant[0] if constant else "", baselines_of(TASKS[name], data, "dev")
 
     texts = [TextExample("", "", label) for label in (1, 0, 1)]

@@ -9,7 +9,7 @@ import pytest
 
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.classifier.model import ClassifierTask
-from finetuning.datasets.input_lines import example_of, input_lines
+from finetuning.kinds.input_lines import example_of, input_lines
 
 SINGLE = ClassifierTask(labels=("a", "b"))
 

@@ -3,7 +3,7 @@
 import pytest
 
 from albert_tf.tasks.examples import TextExample
-from finetuning.reporting.regularization import DEFAULT, FOLDS, STRENGTHS, best_strength
+from finetuning.kinds.baselines.regularization import DEFAULT, FOLDS, STRENGTHS, best_strength
 
 
 def examples(count: int, of_each: int) -> list[TextExample]:

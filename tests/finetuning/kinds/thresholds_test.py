@@ -14,7 +14,7 @@ from albert_tf.tasks.predictor import load_predictor
 from finetuning import ensemble, predict, train
 from finetuning.datasets.selection import split
 from finetuning.datasets.squad import SQUAD, hold_out
-from finetuning.training.thresholds import RULES
+from finetuning.kinds.registry import THRESHOLDS
 
 
 def questions(contexts: int) -> list[SpanExample]:
@@ -46,12 +46,12 @@ def test_texts_are_left_out_whatever_the_dev_part_took():
     """The hash for thresholds is another one than for --dev_fraction."""
     every = [TextExample(f"text {i // 2}", label=(0,)) for i in range(2000)]
     rest, _ = split(every, 0.2)
-    rest, held_out = RULES["multi_label"].hold_out(rest, 0.2)
+    rest, held_out = THRESHOLDS["threshold"].hold_out(rest, 0.2)
     assert 0.15 < len(held_out) / (len(rest) + len(held_out)) < 0.25
     assert not {each.first for each in rest} & {each.first for each in held_out}
     unlabeled = [TextExample(str(i), label=()) for i in range(20)]
     with pytest.raises(InputError, match=r"texts with labels in both parts\. Received: 0.5, of 20"):
-        RULES["multi_label"].hold_out(unlabeled, 0.5)
+        THRESHOLDS["threshold"].hold_out(unlabeled, 0.5)
 
 
 @pytest.mark.parametrize("per_label", [False, True])
@@ -63,7 +63,7 @@ def test_a_label_in_four_held_out_texts_has_the_common_threshold(per_label: bool
     examples = [TextExample("", label=(*[0] * (i < 5), *[1] * (i < 4))) for i in range(10)]
     pairs = [(0.9 if i < 5 else 0.5, 0.6 if i < 4 else 0.3) for i in range(10)]
     predictions = [{"probabilities": {"a": a, "b": b}} for a, b in pairs]
-    rule = RULES["multi_label"]
+    rule = THRESHOLDS["threshold"]
     found = rule.best(predictions, examples, {}, per_label)
     assert found == pytest.approx((0.7, 0.55) if per_label else (0.55, 0.55))
     text = rule.describe(found, examples, 30, per_label)
