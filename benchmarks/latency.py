@@ -32,7 +32,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
-from scipy.special import logit
 
 from albert_tf import info
 from albert_tf.export import __main__ as export
@@ -52,8 +51,10 @@ from finetuning.datasets import TASKS, reading_of, task_name
 from finetuning.datasets.metrics import require_known
 from finetuning.datasets.selection import read_part
 from finetuning.datasets.task import source_of
+from finetuning.kinds.registry import FINETUNING
 
-KINDS_OF_RUN = ("classifier", "multi_label", "regressor")
+KINDS_OF_RUN = tuple(name for name, kind in KINDS.items() if "depths" in kind.options)
+_ANSWERS = ("probabilities", "score")  # what the signatures call them
 BATCHES = (1, 32)
 
 
@@ -144,13 +145,9 @@ class Dev(NamedTuple):
 
     def score(self, values: Sequence[Any]) -> float:
         """Return the score of the probabilities [N, C] or scores [N] of a system."""
-        kind = KINDS[self.section.kind]
-        outputs = np.array(values, np.float64)
+        kind, found = KINDS[self.section.kind], np.array(values, np.float64)
         with np.errstate(divide="ignore"):  # of a probability of 0
-            if self.section.kind == "classifier":
-                outputs = np.log(outputs)
-            elif self.section.kind == "multi_label":
-                outputs = logit(outputs)
+            outputs = FINETUNING[self.section.kind].outputs_of(dict.fromkeys(_ANSWERS, found))
         features = kind.featurize(self.examples, self.tokenizer, self.section)
         answers = kind.decode(outputs, features, self.examples, self.section)
         return TASKS[self.name].score(answers, self.examples)[self.metric]
@@ -186,7 +183,7 @@ def candidates_of(
     is_one_block = config.sharing == "all" and config.num_groups == 1
     changes: dict[str, Any] = {"depths": ",".join(map(str, depths))} if depths else {}
     signatures = [f"depth_{depth}" for depth in depths]
-    leaves_early = section.kind == "classifier" and is_one_block
+    leaves_early = "patience" in KINDS[section.kind].options and is_one_block
     if leaves_early and 0 < options.patience < config.num_layers - 1:
         changes, signatures = changes | {"patience": options.patience}, [*signatures, "early_exit"]
     return CANDIDATES | {

@@ -73,7 +73,7 @@ def main(path: str, texts: Sequence[str]) -> None:
         batch = texts[begin : begin + count]
         outputs = model(*batch)
         print(" | ".join(batch))
-        if model.task["kind"] == "multi_label":
+        if "chosen" in outputs:
             chosen = zip(model.task["labels"], outputs["chosen"][0], strict=True)
             names = ", ".join(name for name, is_chosen in chosen if is_chosen)
             print(f"    {names or '(no label)'}")

@@ -53,7 +53,7 @@ class EnsembleOptions(commands.CommandOptions):
     )
     part: str | None = commands.option("also predict this part, such as test", None)
     submission: str | None = commands.option(
-        "with --part: write the leaderboard's file here", None, path=True
+        "with --part: write the leaderboard's file here", None, path=True, needs="part"
     )
     batch_size: Annotated[int, POSITIVE] = commands.option("examples per batch", 32)
     dry_run: bool = commands.option("print the runs, but average nothing", False)
@@ -61,7 +61,6 @@ class EnsembleOptions(commands.CommandOptions):
 
 def main(options: EnsembleOptions) -> None:
     """Average the predictions of the runs that `options` name."""
-    _check(options)
     paths = _paths(options)
     task, section = _common_task(paths)
     outputs.require_new(options.output)
@@ -248,11 +247,6 @@ def _require_same_windows(paths: Sequence[str], sections: Sequence[Any]) -> None
                 f"and the same task settings. Received: {paths[0]} and {path}, which differ in "
                 f"{'; '.join(differing)}. Leave one out."
             )
-
-
-def _check(options: EnsembleOptions) -> None:
-    if options.submission and not options.part:
-        raise InputError("--submission requires --part, the part whose predictions it holds.")
 
 
 def _check_data(paths: Sequence[str], data: Data) -> None:

@@ -65,16 +65,18 @@ class PredictOptions(commands.CommandOptions):
     format: Annotated[str | None, one_of(*FORMATS)] = commands.option(
         "format of the predictions: jsonl, tsv or csv; by default that of --output's name", None
     )
-    task: str | None = commands.option("with --part: the dataset; by default the run's own", None)
+    task: str | None = commands.option(
+        "with --part: the dataset; by default the run's own", None, needs="part"
+    )
     data_dir: str | None = commands.option(
-        "with --part: the folder of the dataset's files", None, path=True
+        "with --part: the folder of the dataset's files", None, path=True, needs="part"
     )
     tfds: bool = commands.option(
-        "with --part: read the dataset prepared by TFDS; nothing is downloaded", False
+        "with --part: read the dataset prepared by TFDS; nothing is downloaded", False, needs="part"
     )
     part: str | None = commands.option("a part of the dataset, such as test", None)
     submission: str | None = commands.option(
-        "with --part: write the leaderboard's file here", None, path=True
+        "with --part: write the leaderboard's file here", None, path=True, needs="part"
     )
     null_threshold: float | None = commands.option(
         "SQuAD 2.0: null scores above it mean no answer; by default the run's task.null_threshold",
@@ -91,7 +93,6 @@ class PredictOptions(commands.CommandOptions):
 
 def main(options: PredictOptions, chunk_size: int = CHUNK) -> None:
     """Write the predictions that `options` describe."""
-    _require_part(options)
     for flag in ("output", "submission"):
         if (path := getattr(options, flag)) not in (None, "-"):
             outputs.require_file(path, f"--{flag}")
@@ -139,16 +140,6 @@ def _say_written(options: PredictOptions, count: int, replaces: bool) -> None:
     if options.output != "-":
         note = ", in place of the file that was there" if replaces else ""
         print(f"{options.output}: {count:,} predictions of {options.run_dir}{note}")
-
-
-def _require_part(options: PredictOptions) -> None:
-    """Check that no option of --part is set without it."""
-    for flag in ("submission", "data_dir", "tfds", "task"):
-        if getattr(options, flag) and not options.part:
-            raise InputError(
-                f"--{flag} requires --part, the part of the dataset to predict, such as dev. "
-                f"Received: --{flag}={getattr(options, flag)} without --part."
-            )
 
 
 def _with_thresholds(task: Any, options: PredictOptions) -> Any:

@@ -48,19 +48,23 @@ class FinetuneOptions(commands.CommandOptions):
         "the column of the text in your own table; given twice for pairs; in CoNLL columns, its "
         "number from 0",
         (),
+        only_for={"task": tuple(OWN)},
     )
     label_column: str = commands.option(
         "the column of the label in your own table; in CoNLL columns, its number from 0 (the last "
         "one if not given)",
         "label",
+        only_for={"task": tuple(OWN)},
     )
     label_separator: str = commands.option(
-        "for --task=multi_label: the separator of the labels in a cell of your own table", ","
+        "the separator of the labels in a cell of your own table",
+        ",",
+        only_for={"task": ("multi_label",)},
     )
     column_separator: str = commands.option(
-        "for --task=token_classification: the separator of CoNLL columns, such as '|' or '\\t'; by "
-        "default tabs, or else spaces",
+        "the separator of CoNLL columns, such as '|' or '\\t'; by default tabs, or else spaces",
         "",
+        only_for={"task": ("token_classification",)},
     )
     dev_fraction: float = commands.option(
         "the share of the training examples to use as the dev part, if there is none", 0.0
@@ -140,25 +144,10 @@ def _reading(options: FinetuneOptions) -> Reading:
         label_separator=options.label_separator,
         column_separator=options.column_separator,
     )
-    if options.column_separator and options.task != "token_classification":
-        raise InputError(
-            "--column_separator is for the CoNLL columns of --task=token_classification. Received: "
-            f"--task={options.task}. Leave it out."
-        )
     if options.task == "token_classification" and len(options.text_column) > 1:
         raise InputError(
             "--text_column must be given once for --task=token_classification. Received: "
             f"{', '.join(options.text_column)}."
-        )
-    if columns != (Reading().text_column, Reading().label_column) and options.task not in OWN:
-        raise InputError(
-            f"--text_column and --label_column are for your own tables ({', '.join(OWN)}). "
-            f"Received: --task={options.task}, whose files have fixed columns. Leave them out."
-        )
-    if reading.label_separator != Reading().label_separator and options.task != "multi_label":
-        raise InputError(
-            "--label_separator is only for --task=multi_label. Received: "
-            f"--task={options.task}. Leave it out."
         )
     return reading
 

@@ -12,6 +12,7 @@ OUTPUT/VERSION/model.tflite or model.onnx, which take ids, and the tokenizer.
 
 import dataclasses
 import os
+from collections.abc import Sequence
 from typing import Annotated
 
 from albert_tf.runtime import commands  # first: it silences TensorFlow's start-up notes
@@ -31,6 +32,12 @@ from albert_tf.tasks.kinds import EXPORTS, KINDS, PRETRAINED
 from albert_tf.text.tokenizer import load_tokenizer
 
 
+def _only_for(name: str, *formats: str) -> dict[str, Sequence[str]]:
+    """Return where an option applies: to the kinds that take it, in these formats or in all."""
+    kinds = [kind for kind, export in EXPORTS.items() if name in export.options]
+    return {"kind": kinds} | ({"format": formats} if formats else {})
+
+
 @dataclasses.dataclass(frozen=True)
 class ExportOptions(commands.CommandOptions):
     """The command line of `albert_tf.export`."""
@@ -42,19 +49,23 @@ class ExportOptions(commands.CommandOptions):
     )
     version: Annotated[int, POSITIVE] = commands.option("version number; must not exist yet", 1)
     pooling: Annotated[str, one_of(*POOLINGS)] = commands.option(
-        "for --kind=embedding: mean or cls", "mean"
+        "mean or cls", "mean", only_for=_only_for("pooling")
     )
     depths: str = commands.option(
         "for text exports, such as 3,6: for each K, add a signature depth_K that uses K layers",
         "",
+        only_for=_only_for("depths", SAVED_MODEL),
     )
     patience: int = commands.option(
-        "for --kind=classifier: add a signature early_exit, where a text leaves the encoder once "
-        "this many layers in a row have not changed its label; 0: do not add it",
+        "add a signature early_exit, where a text leaves the encoder once this many layers in a "
+        "row have not changed its label; 0: do not add it",
         0,
+        only_for=_only_for("patience", SAVED_MODEL),
     )
     precision: Annotated[str, one_of("float32", "mixed_bfloat16")] = commands.option(
-        "compute precision: float32 or mixed_bfloat16", "float32"
+        "compute precision: float32 or mixed_bfloat16",
+        "float32",
+        only_for=_only_for("precision", SAVED_MODEL),
     )
     format: Annotated[str, one_of(SAVED_MODEL, LITERT, ONNX)] = commands.option(
         "saved_model; or, with ids as input, litert (for phones) or onnx (for ONNX Runtime and "
@@ -65,9 +76,10 @@ class ExportOptions(commands.CommandOptions):
         "type of the weights: none (float32), int8 or, only for --format=litert, float16", "none"
     )
     seq_length: int | None = commands.option(
-        "for --format=litert: fixed input of one text with this many pieces, for accelerators that "
-        "need one shape; default: any number of texts and pieces",
+        "fixed input of one text with this many pieces, for accelerators that need one shape; "
+        "default: any number of texts and pieces",
         None,
+        only_for={"format": (LITERT,)},
     )
     unfinished: bool = commands.option(
         "export the last checkpoint of a run that has not ended", False
@@ -76,19 +88,11 @@ class ExportOptions(commands.CommandOptions):
 
 
 FILES = ("saved_model.pb", litert.MODEL_FILE, onnx.MODEL_FILE)  # one of them is in each version
-# Options that only one format takes; a kind says which of the others it takes.
-_FORMAT_OF = {
-    "depths": SAVED_MODEL,
-    "patience": SAVED_MODEL,
-    "precision": SAVED_MODEL,
-    "seq_length": LITERT,
-}
 _QUANTIZATIONS_OF = {
     SAVED_MODEL: ("none",),
     LITERT: litert.QUANTIZATIONS,
     ONNX: onnx.QUANTIZATIONS,
 }
-_OF_KINDS = ("depths", "patience", "pooling", "precision")
 
 
 def main(options: ExportOptions) -> None:
@@ -96,7 +100,7 @@ def main(options: ExportOptions) -> None:
     options = dataclasses.replace(options, run_dir=pretrained.locate(options.run_dir))
     run = RunDir(options.run_dir)
     kind = _kind(options, run.kind())
-    _check(options, kind)
+    _check(dataclasses.replace(options, kind=kind), kind)
     run.require_ended("--run_dir", options.unfinished)
     serving.check_name(options.output)
     folder = os.path.join(options.output, str(options.version))
@@ -144,24 +148,11 @@ def _unroll(options: ExportOptions) -> bool:
 
 
 def _check(options: ExportOptions, kind: str) -> None:
-    """Check that no option is set that this export does not use.
+    """Check that the kind can be exported in the format, with its weights in the given type.
 
     Raises:
-      InputError: such an option is set, or the kind cannot be exported in the format.
+      InputError: it cannot.
     """
-    for field in dataclasses.fields(options):
-        if getattr(options, field.name) == field.default:
-            continue
-        if field.name in _OF_KINDS and field.name not in EXPORTS[kind].options:
-            kinds = (name for name, export in EXPORTS.items() if field.name in export.options)
-            raise InputError(
-                f"--{field.name} is only for --kind={', '.join(kinds)}. Received: --kind={kind}."
-            )
-        if _FORMAT_OF.get(field.name) not in (None, options.format):
-            raise InputError(
-                f"--{field.name} is only for --format={_FORMAT_OF[field.name]}. "
-                f"Received: --format={options.format}."
-            )
     if options.quantization not in (allowed := _QUANTIZATIONS_OF[options.format]):
         raise InputError(
             f"--quantization must be {' or '.join(allowed)} for --format={options.format}. "

@@ -24,7 +24,7 @@ import os
 import signal
 import sys
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from absl import flags
@@ -67,13 +67,37 @@ _DEFINERS: dict[type, Callable] = {
 
 
 class CommandOptions(Bounded):
-    """A mixin for the options of a command; error messages about values show the flags."""
+    """A mixin for the options of a command; error messages about values show the flags.
+
+    Raises:
+      InputError: an option is set that does not apply beside the others.
+    """
 
     KEY = "--{}"
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for field in dataclasses.fields(typing.cast(Any, self)):
+            if getattr(self, field.name) == field.default:
+                continue
+            flag = field.metadata.get("flag", field.name)
+            if (needed := field.metadata["needs"]) and not getattr(self, needed):
+                raise InputError(f"--{flag} requires --{needed}. Pass both, or leave it out.")
+            for other, values in field.metadata["only_for"].items():
+                if (given := getattr(self, other)) not in (None, *values):
+                    raise InputError(
+                        f"--{flag} is only for --{other}={', '.join(values)}. Received: "
+                        f"--{other}={given}. Leave it out."
+                    )
+
 
 def option(
-    help: str, default: Any = dataclasses.MISSING, flag: str | None = None, path: bool = False
+    help: str,
+    default: Any = dataclasses.MISSING,
+    flag: str | None = None,
+    path: bool = False,
+    only_for: Mapping[str, Sequence[str]] | None = None,
+    needs: str | None = None,
 ) -> Any:
     """Return a field of an options dataclass; without a default the flag is required.
 
@@ -82,8 +106,12 @@ def option(
       default: the default value.
       flag: a flag name that cannot be a field name, such as --from.
       path: True for a path, with or without a prefix, or several; `paths.expand` applies to it.
+      only_for: other options -> the values beside which this one may be set. One that is None,
+        since its default depends on the input, is checked when `dataclasses.replace` sets it.
+      needs: an option that must be set with this one.
     """
-    metadata = {"help": help, "path": path} | ({"flag": flag} if flag else {})
+    metadata: dict[str, Any] = {"help": help, "path": path, "only_for": only_for or {}}
+    metadata |= {"needs": needs} | ({"flag": flag} if flag else {})
     return dataclasses.field(default=default, metadata=metadata)
 
 
