@@ -21,8 +21,8 @@ from tensorflow.core.protobuf import saved_model_pb2
 from albert_tf.runtime import commands
 from albert_tf.runtime.errors import InputError
 from benchmarks.load_targets import newest_saved_model
-from finetuning.datasets import TASKS, metrics
-from finetuning.datasets.task import Source
+from finetuning.datasets import DATASETS, metrics
+from finetuning.datasets.dataset import Source
 from finetuning.kinds.baselines.text_features import tf_idf
 
 BATCH = 64
@@ -45,7 +45,7 @@ def main(options: CosineOptions) -> None:
             f"--export={options.export} must be an export of the kind embedding. Its outputs are "
             f"{', '.join(names)}."
         )
-    data = TASKS["sts-b"].read(Source(options.data_dir))
+    data = DATASETS["sts-b"].read(Source(options.data_dir))
     dev = data.dev["dev"]
     first, second = [each.first for each in dev], [each.second for each in dev]
     training = [text for each in data.train for text in (each.first, each.second)]

@@ -47,10 +47,10 @@ from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from albert_tf.training.progress import Progress
 from benchmarks import workers
 from benchmarks.serving import make_text
-from finetuning.datasets import TASKS, reading_of, task_name
+from finetuning.datasets import DATASETS, dataset_name, reading_of
+from finetuning.datasets.dataset import source_of
 from finetuning.datasets.metrics import require_known
 from finetuning.datasets.selection import read_part
-from finetuning.datasets.task import source_of
 from finetuning.kinds.registry import FINETUNING
 
 KINDS_OF_RUN = tuple(name for name, kind in KINDS.items() if "depths" in kind.options)
@@ -135,7 +135,7 @@ class Dev(NamedTuple):
     @property
     def metric(self) -> str:
         """The name of the score."""
-        return TASKS[self.name].metrics[0]
+        return DATASETS[self.name].metrics[0]
 
     def requests(self) -> list[list[Any]]:
         """Return the texts, or [first, second] of pairs, in requests of 32."""
@@ -150,7 +150,7 @@ class Dev(NamedTuple):
             outputs = FINETUNING[self.section.kind].outputs_of(dict.fromkeys(_ANSWERS, found))
         features = kind.featurize(self.examples, self.tokenizer, self.section)
         answers = kind.decode(outputs, features, self.examples, self.section)
-        return TASKS[self.name].score(answers, self.examples)[self.metric]
+        return DATASETS[self.name].score(answers, self.examples)[self.metric]
 
 
 def main(options: LatencyOptions) -> None:
@@ -299,9 +299,9 @@ def _chosen(options: LatencyOptions, known: Mapping[str, Candidate]) -> dict[str
 
 
 def _dev(options: LatencyOptions, section: Any, tokenizer: Tokenizer) -> Dev:
-    name = task_name(options.run_dir, options.task)
+    name = dataset_name(options.run_dir, options.task)
     source = source_of(options.data_dir, False, reading_of(options.run_dir, name))
-    examples = read_part(TASKS[name], source, "dev", section)
+    examples = read_part(DATASETS[name], source, "dev", section)
     require_known(examples)
     return Dev(name, examples, section, tokenizer)
 

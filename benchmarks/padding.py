@@ -18,8 +18,8 @@ import tensorflow as tf
 from albert_tf.optimization import AdamW
 from albert_tf.runtime import commands, devices
 from albert_tf.tasks.kinds import KINDS
-from finetuning.datasets import TASKS
-from finetuning.datasets.task import Source
+from finetuning.datasets import DATASETS
+from finetuning.datasets.dataset import Source
 from finetuning.training.batches import training_batches
 from finetuning.training.starting_point import StartingPoint, resolve
 
@@ -31,7 +31,7 @@ DEV_EXAMPLES = 256
 class PaddingOptions:
     """The command line of `benchmarks.padding`."""
 
-    task: str = commands.option("the task: " + ", ".join(TASKS))
+    task: str = commands.option("the task: " + ", ".join(DATASETS))
     data_dir: str = commands.option("the folder of its files", path=True)
     init: str = commands.option("a run folder or a converted folder", path=True)
     steps: int = commands.option("steps per round", 20)
@@ -43,7 +43,7 @@ class PaddingOptions:
 def main(options: PaddingOptions) -> None:
     """Measure and print the line."""
     start = StartingPoint.of(options.init, None, None, unfinished=True)
-    data = TASKS[options.task].read(Source(options.data_dir))
+    data = DATASETS[options.task].read(Source(options.data_dir))
     config = resolve(start, data, {}, options.set, options.device)
     if options.dry_run:
         print(config)

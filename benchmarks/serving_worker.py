@@ -155,11 +155,11 @@ def _export(model: Model, folder: str, precision: str, format: str = "saved_mode
     from albert_tf.tasks.kind import ExportSettings
     from albert_tf.tasks.kinds import KINDS
     from albert_tf.text.tokenizer import load_tokenizer
-    from finetuning.datasets import TASKS
+    from finetuning.datasets import DATASETS
 
     tokenizer = load_tokenizer(model.tokenizer)
     config = AlbertConfig.from_preset(model.preset).replace(vocab_size=tokenizer.vocab_size)
-    kind: Any = KINDS[TASKS["sst-2"].kind]
+    kind: Any = KINDS[DATASETS["sst-2"].kind]
     task = kind.settings(labels=LABELS, seq_length=model.seq_length)
     with precision_policy(precision):
         network = kind.model(AlbertEncoder(config), task).create_weights()

@@ -20,7 +20,7 @@ from albert_tf.runtime.commands import CommandOptions, option, run
 
 if TYPE_CHECKING:
     from albert_tf.tasks.examples import SpanExample
-    from albert_tf.tasks.spans.model import SpanTask
+    from albert_tf.tasks.spans.model import SpanSettings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,13 +47,13 @@ def squad_features(options: SquadFeaturesOptions) -> None:
 def measure(options: SquadFeaturesOptions) -> dict:
     """Return the line."""
     from albert_tf.tasks.spans.features import featurize_spans
-    from albert_tf.tasks.spans.model import SpanTask
+    from albert_tf.tasks.spans.model import SpanSettings
     from albert_tf.text.tokenizer import load_tokenizer
     from finetuning.datasets.squad_reader import questions_of
 
     examples = [example for example in questions_of(options.data) if example.answers]
     sample = examples[: options.examples]
-    tokenizer, task = load_tokenizer(options.tokenizer), SpanTask()
+    tokenizer, task = load_tokenizer(options.tokenizer), SpanSettings()
     ours, ours_all = (
         max(
             len(part) / _cpu_seconds(lambda part=part: featurize_spans(part, tokenizer, task))
@@ -74,7 +74,7 @@ def measure(options: SquadFeaturesOptions) -> dict:
 
 
 def _model_garden_run(
-    examples: Sequence["SpanExample"], model: str, task: "SpanTask"
+    examples: Sequence["SpanExample"], model: str, task: "SpanSettings"
 ) -> Callable[[], object]:
     """Return a function that runs Model Garden's featurization."""
     from absl import logging

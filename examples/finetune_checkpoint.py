@@ -11,7 +11,7 @@ import tf_keras
 
 import albert_tf
 from albert_tf.optimization import LinearWarmupLinearDecay
-from albert_tf.tasks.classifier.model import ClassifierTask, SequenceClassifier
+from albert_tf.tasks.classifier.model import ClassifierSettings, SequenceClassifier
 from albert_tf.tasks.texts import featurize_texts
 
 
@@ -26,7 +26,7 @@ def main(
     labels = tuple(sorted({label for _, label in rows}))
     examples = [albert_tf.TextExample(text, label=labels.index(label)) for text, label in rows]
 
-    task = ClassifierTask(labels, seq_length=64)
+    task = ClassifierSettings(labels, seq_length=64)
     features = featurize_texts(examples, albert_tf.load_tokenizer(init), task)
     model = SequenceClassifier(albert_tf.load_encoder(init), task)
 

@@ -31,10 +31,10 @@ from albert_tf.tasks.kind import ExportSettings
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import load_predictor
 from albert_tf.training.progress import Progress
-from finetuning.datasets import TASKS, reading_of, task_name
+from finetuning.datasets import DATASETS, dataset_name, reading_of
+from finetuning.datasets.dataset import source_of
 from finetuning.datasets.metrics import require_known
 from finetuning.datasets.selection import read_part
-from finetuning.datasets.task import source_of
 from finetuning.kinds.registry import FINETUNING
 from finetuning.reporting import report
 
@@ -83,8 +83,8 @@ def main(options: DepthOptions) -> None:
             f"--run_dir={options.run_dir} must truncate long texts. Received: a run with "
             f"task.long_texts={predictor.task.long_texts}, which reads them in windows."
         )
-    name = task_name(options.run_dir, options.task)
-    task = TASKS[name]
+    name = dataset_name(options.run_dir, options.task)
+    task = DATASETS[name]
     config = predictor.model.encoder.config
     depths = _numbers("--depths", options.depths) or range(1, config.num_layers)
     given = options.patience if exits_early else ""

@@ -38,8 +38,8 @@ from albert_tf.tasks.features import Features, concatenate
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import task_of
 from albert_tf.tasks.task_model import TaskModel
-from finetuning.datasets import OWN, TASKS, TRAINED, reading_of, trained_task
-from finetuning.datasets.task import Data, Task, source_of
+from finetuning.datasets import DATASETS, OWN, TRAINED, reading_of, trained_dataset
+from finetuning.datasets.dataset import Data, Dataset, source_of
 from finetuning.kinds.kind import FinetuningKind
 from finetuning.kinds.registry import FINETUNING
 from finetuning.reporting import comparison
@@ -120,10 +120,10 @@ class _Distillation:
     def __init__(self, options: DistillOptions) -> None:
         self.options = options
         _check(options)
-        require_settings(KINDS[TASKS[options.task].kind].settings, options.set)
+        require_settings(KINDS[DATASETS[options.task].kind].settings, options.set)
         outputs.require_folder(options.output, "--output")
         self.strategy = devices.strategy(options.device, options.tpu)
-        self.task: Task = TASKS[options.task]
+        self.task: Dataset = DATASETS[options.task]
         self.reading = reading_of(options.teacher, options.task)
         source = source_of(options.data_dir, options.tfds, self.reading)
         self.data: Data = self.task.read(source)
@@ -246,7 +246,7 @@ class _Distillation:
 
 
 def _check(options: DistillOptions) -> None:
-    trained_task(options.task, "--task")
+    trained_dataset(options.task, "--task")
     if (options.student is None) == (options.student_layers is None):
         raise InputError(
             "pass either --student or --student_layers. Received: "

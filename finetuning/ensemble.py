@@ -32,7 +32,7 @@ from albert_tf.tasks.predictor import load_predictor, predict, task_of
 from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.training.progress import Progress
 from finetuning.datasets import dataset_of, reading_of
-from finetuning.datasets.task import Data, Task, source_of
+from finetuning.datasets.dataset import Data, Dataset, source_of
 from finetuning.kinds.registry import FINETUNING
 from finetuning.reporting.report import fingerprint, scores_if_known, write_predictions
 
@@ -88,7 +88,7 @@ def main(options: EnsembleOptions) -> None:
 
 def _on_dev(
     options: EnsembleOptions,
-    task: Task,
+    task: Dataset,
     ensemble: "_Members",
     outputs_of: Sequence[Any],
     examples: Sequence[Any],
@@ -200,7 +200,7 @@ def _paths(options: EnsembleOptions) -> list[str]:
     return runs
 
 
-def _common_task(paths: Sequence[str]) -> tuple[Task, Any]:
+def _common_task(paths: Sequence[str]) -> tuple[Dataset, Any]:
     """Return the task of the runs and the first run's `task` section.
 
     Raises:
@@ -264,7 +264,11 @@ def _check_data(paths: Sequence[str], data: Data) -> None:
 
 
 def _answer_part(
-    options: EnsembleOptions, task: Task, members: _Members, examples: Sequence[Any], partial: str
+    options: EnsembleOptions,
+    task: Dataset,
+    members: _Members,
+    examples: Sequence[Any],
+    partial: str,
 ) -> None:
     """Write the predictions for a part into `partial`, the unfinished --output."""
     answers = members.decode(members.outputs(examples, str(options.part)), examples)
@@ -281,7 +285,7 @@ def _answer_part(
         print(scores)
 
 
-def _table(result: dict[str, Any], task: Task) -> str:
+def _table(result: dict[str, Any], task: Dataset) -> str:
     rows = [
         (path, "yes" if path in result["members"] else "", *_values(scores, task))
         for path, scores in result["singles"].items()
@@ -290,7 +294,7 @@ def _table(result: dict[str, Any], task: Task) -> str:
     return info.markdown_table(("run", "member", *task.metrics), rows)
 
 
-def _values(scores: dict[str, float], task: Task) -> list[str]:
+def _values(scores: dict[str, float], task: Dataset) -> list[str]:
     return [f"{scores[metric]:.4f}" for metric in task.metrics]
 
 

@@ -43,9 +43,9 @@ from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.predictor import Predictor, load_predictor
 from albert_tf.text.unknown_pieces import UnknownPieces
-from finetuning.datasets import OWN, TASKS, dataset_of, reading_of, task_name
+from finetuning.datasets import DATASETS, OWN, dataset_name, dataset_of, reading_of
+from finetuning.datasets.dataset import Source, source_of
 from finetuning.datasets.selection import read_part
-from finetuning.datasets.task import Source, source_of
 from finetuning.datasets.text_classification import open_part
 from finetuning.kinds.input_lines import example_of, id_of, input_lines
 from finetuning.kinds.registry import FINETUNING, THRESHOLDS
@@ -158,7 +158,7 @@ def _with_thresholds(task: Any, options: PredictOptions) -> Any:
 
 
 def _predict_part(options: PredictOptions, predictor: Predictor) -> None:
-    name = task_name(options.run_dir, options.task)
+    name = dataset_name(options.run_dir, options.task)
     reading = reading_of(options.run_dir, name)
     task, source = dataset_of(name, reading), source_of(options.data_dir, options.tfds, reading)
     examples = read_part(task, source, str(options.part), predictor.task)
@@ -197,7 +197,7 @@ def _output(options: PredictOptions, kind: str) -> Iterator[PredictionWriter]:
 
 def _ids(name: str, source: Source, part: str, examples: Sequence[Any]) -> list[Any]:
     """Return the ids of a part's examples: those of SQuAD, or the column `id` of an own table."""
-    if name in OWN and FINETUNING[TASKS[name].kind].has_table_ids(examples[0]):
+    if name in OWN and FINETUNING[DATASETS[name].kind].has_table_ids(examples[0]):
         # The dev part may be of training examples. Notes on the file have been printed.
         with (
             contextlib.suppress(InputNotFoundError),

@@ -50,8 +50,8 @@ from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.paths import matching
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.kinds import KINDS
-from finetuning.datasets import TASKS, TRAINED, trained_task
-from finetuning.datasets.task import Data, Reading, Source
+from finetuning.datasets import DATASETS, TRAINED, trained_dataset
+from finetuning.datasets.dataset import Data, Reading, Source
 from finetuning.datasets.task_folders import task_folder
 from finetuning.reporting import bag_of_words, part_scores
 from finetuning.reporting.paper_table import BAG_OF_WORDS, Results, name_of, speed_of, write
@@ -106,9 +106,11 @@ def main(options: TableOptions, run_command: Callable[[list[str]], int] | None =
     """
     tasks = _tasks(options)
     for task in tasks:
-        require_settings(KINDS[TASKS[task].kind].settings, options.set)
+        require_settings(KINDS[DATASETS[task].kind].settings, options.set)
     runs = _runs(options.runs)
-    if runs == [BAG_OF_WORDS] and not any(TASKS[task].kind in bag_of_words.KINDS for task in tasks):
+    if runs == [BAG_OF_WORDS] and not any(
+        DATASETS[task].kind in bag_of_words.KINDS for task in tasks
+    ):
         raise InputError(
             f"--runs={BAG_OF_WORDS} is a baseline for the kinds {', '.join(bag_of_words.KINDS)} "
             f"only. Received: --tasks={options.tasks}. Add a run, or another task."
@@ -121,7 +123,7 @@ def main(options: TableOptions, run_command: Callable[[list[str]], int] | None =
         for task in tasks
     }
     parts = {
-        task: part_scores.read(TASKS[task], sources[task], options.part)
+        task: part_scores.read(DATASETS[task], sources[task], options.part)
         for task in tasks
         if options.part
     }
@@ -137,7 +139,7 @@ def main(options: TableOptions, run_command: Callable[[list[str]], int] | None =
     def on_part(run: str, task: str) -> list[dict[str, Any]]:
         if run == BAG_OF_WORDS:
             return [_bag_of_words(options, task, parts[task], tuned[run, task][0])]
-        dataset, data = TASKS[task], parts[task]
+        dataset, data = DATASETS[task], parts[task]
         members = _members(_target(options, run, task), options.seeds)
         return [_seed_of(each) | part_scores.result_of(dataset, data, each) for each in members]
 
@@ -184,12 +186,12 @@ def _fine_tuned(
       InputError: it failed.
     """
     if run == BAG_OF_WORDS:
-        if TASKS[task].kind not in bag_of_words.KINDS:
+        if DATASETS[task].kind not in bag_of_words.KINDS:
             return []
         if options.dry_run:
             print("   scikit-learn, in this process")
             return []
-        return [_bag_of_words(options, task, TASKS[task].read(source))]
+        return [_bag_of_words(options, task, DATASETS[task].read(source))]
     if RunDir(run).is_unfinished:
         raise InputError(f"{run} is not complete. Repeat its command to finish it.")
     target = _target(options, run, task)
@@ -215,7 +217,7 @@ def _bag_of_words(
 ) -> dict[str, Any]:
     of_run = settings.override(FinetuneConfig(AlbertConfig(), data.task), options.set).training
     thresholds = of_run.threshold_share, of_run.threshold_per_label
-    return bag_of_words.result_of(TASKS[task], data, *thresholds, on_dev)
+    return bag_of_words.result_of(DATASETS[task], data, *thresholds, on_dev)
 
 
 def _start(options: TableOptions, run: str, task: str) -> str:
@@ -337,7 +339,7 @@ def _tasks(options: TableOptions) -> list[str]:
     names = options.tasks
     tasks = [name for name in names.split(",") if name]
     for name in tasks:
-        trained_task(name, "--tasks")
+        trained_dataset(name, "--tasks")
     if not tasks:
         raise InputError(f"--tasks must name at least one task. Received: {json.dumps(names)}.")
     if options.from_mnli and "mnli" not in tasks:

@@ -26,8 +26,8 @@ from albert_tf.runtime.bounds import POSITIVE, one_of
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.kinds import KINDS
-from finetuning.datasets import OWN, TRAINED, trained_task
-from finetuning.datasets.task import Reading, Task, source_of
+from finetuning.datasets import OWN, TRAINED, trained_dataset
+from finetuning.datasets.dataset import Dataset, Reading, source_of
 from finetuning.reporting import report
 from finetuning.training.finetuner import Finetuner, TrainingSource
 from finetuning.training.keys import require_settings
@@ -107,7 +107,7 @@ class FinetuneOptions(commands.CommandOptions):
 
 def main(options: FinetuneOptions, open_run: Callable[[str], RunDir] = RunDir) -> None:
     """Fine-tune as `options` describe; `open_run` makes the folder of each run."""
-    task = trained_task(options.task, "--task")
+    task = trained_dataset(options.task, "--task")
     if options.cache_dir:
         outputs.require_folder(options.cache_dir, "--cache_dir")
     source = source_of(options.data_dir, options.tfds, _reading(options))
@@ -152,7 +152,7 @@ def _reading(options: FinetuneOptions) -> Reading:
     return reading
 
 
-def recipe_of(task: Task, options: FinetuneOptions) -> dict[str, Any]:
+def recipe_of(task: Dataset, options: FinetuneOptions) -> dict[str, Any]:
     """Return the settings of --recipe, without its steps if the user sets the epochs.
 
     The warm-up is a fraction of the steps, so that it fits any number of them.

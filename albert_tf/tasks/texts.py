@@ -15,7 +15,7 @@ from albert_tf.text.tokenizer import Tokenizer
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TextTask(TaskSettings):
+class TextSettings(TaskSettings):
     """The settings shared by the tasks on a text or a pair of texts.
 
     Attributes:
@@ -44,7 +44,7 @@ class TextTask(TaskSettings):
 
 
 def featurize_texts(
-    examples: Sequence[TextExample], tokenizer: Tokenizer, task: TextTask
+    examples: Sequence[TextExample], tokenizer: Tokenizer, task: TextSettings
 ) -> TextFeatures:
     """Build the features of texts or pairs, or of the windows of long texts.
 

@@ -5,31 +5,31 @@ import dataclasses
 from albert_tf.runtime import settings
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
+from finetuning.datasets.dataset import Dataset, Reading
 from finetuning.datasets.glue import GLUE
 from finetuning.datasets.multi_label import MultiLabel
 from finetuning.datasets.multiple_choice import MultipleChoiceTable
 from finetuning.datasets.race import RACE
 from finetuning.datasets.squad import SQUAD
 from finetuning.datasets.swag import Swag
-from finetuning.datasets.task import Reading, Task
 from finetuning.datasets.text_classification import TextClassification
 from finetuning.datasets.text_regression import TextRegression
 from finetuning.datasets.token_classification import TokenClassification
 
 # The tasks whose files are the user's own.
-OWN: dict[str, Task] = {
+OWN: dict[str, Dataset] = {
     "text_classification": TextClassification(),
     "text_regression": TextRegression(),
     "multi_label": MultiLabel(),
     "multiple_choice": MultipleChoiceTable(),
     "token_classification": TokenClassification(),
 }
-TASKS: dict[str, Task] = {**GLUE, **SQUAD, **RACE, "swag": Swag(), **OWN}
+DATASETS: dict[str, Dataset] = {**GLUE, **SQUAD, **RACE, "swag": Swag(), **OWN}
 # The tasks with a training part.
-TRAINED = {name: task for name, task in TASKS.items() if name != "ax"}
+TRAINED = {name: task for name, task in DATASETS.items() if name != "ax"}
 
 
-def trained_task(name: str, flag: str) -> Task:
+def trained_dataset(name: str, flag: str) -> Dataset:
     """Return the task `name` of `flag`, such as "--task".
 
     Raises:
@@ -45,8 +45,8 @@ def trained_task(name: str, flag: str) -> Task:
     return TRAINED[name]
 
 
-def task_name(run_dir: str, given: str | None) -> str:
-    """Return the name in TASKS of the dataset to read for a run.
+def dataset_name(run_dir: str, given: str | None) -> str:
+    """Return the name in DATASETS of the dataset to read for a run.
 
     Args:
       run_dir: the run.
@@ -59,10 +59,10 @@ def task_name(run_dir: str, given: str | None) -> str:
     if name is None:
         raise InputError(
             f"--run_dir={run_dir} is a converted model and does not state its dataset. Pass "
-            f"--task, one of {', '.join(TASKS)}."
+            f"--task, one of {', '.join(DATASETS)}."
         )
-    if str(name) not in TASKS:
-        raise InputError(f"--task: {settings.unknown_key(str(name), TASKS, 'task')}")
+    if str(name) not in DATASETS:
+        raise InputError(f"--task: {settings.unknown_key(str(name), DATASETS, 'task')}")
     return name
 
 
@@ -77,9 +77,9 @@ def reading_of(run_dir: str, name: str | None = None) -> Reading:
     return settings.from_dict(Reading, config.get("reading", {}), "reading.")
 
 
-def dataset_of(name: str, reading: Reading) -> Task:
+def dataset_of(name: str, reading: Reading) -> Dataset:
     """Return the dataset `name`, which writes several labels with the separator that it reads."""
-    task = TASKS[name]
+    task = DATASETS[name]
     if isinstance(task, MultiLabel):
         return dataclasses.replace(task, separator=reading.label_separator)
     return task

@@ -7,8 +7,8 @@ from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.examples import ChoiceExample
 from albert_tf.tasks.multiple_choice.model import option_letter
 from finetuning.datasets import metrics
+from finetuning.datasets.dataset import Prediction
 from finetuning.datasets.table_files import write_predictions
-from finetuning.datasets.task import Prediction
 
 
 def choice_example(
@@ -76,7 +76,7 @@ def most_options(examples: Sequence[ChoiceExample]) -> int:
 
 
 class ChoiceDataset:
-    """What all multiple-choice datasets share; see `finetuning.datasets.task.Task`."""
+    """What all multiple-choice datasets share; see `finetuning.datasets.dataset.Dataset`."""
 
     kind: str = "multiple_choice"
     metrics: tuple[str, ...] = ("accuracy",)

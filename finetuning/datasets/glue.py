@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
-from albert_tf.tasks.classifier.model import ClassifierTask
+from albert_tf.tasks.classifier.model import ClassifierSettings
 from albert_tf.tasks.examples import TextExample
-from albert_tf.tasks.regressor.model import RegressorTask
+from albert_tf.tasks.regressor.model import RegressorSettings
 from finetuning.datasets import metrics
+from finetuning.datasets.dataset import Data, Prediction, Source, require_section
 from finetuning.datasets.selection import limited, with_dev
 from finetuning.datasets.table_files import (
     find,
@@ -21,7 +22,6 @@ from finetuning.datasets.table_files import (
     open_table,
     write_predictions,
 )
-from finetuning.datasets.task import Data, Prediction, Source, require_section
 from finetuning.datasets.tfds_rows import tfds_rows
 
 # The files' names for the columns `label`, `sentence1` and `sentence2` of the table below.
@@ -62,7 +62,7 @@ def paper_settings(
 
 @dataclasses.dataclass(frozen=True)
 class GlueTask:
-    """A task of the benchmark, with the interface of `finetuning.datasets.task.Task`.
+    """A task of the benchmark, with the interface of `finetuning.datasets.dataset.Dataset`.
 
     `--data_dir` is the folder of its files (glue/CoLA) or that folder's parent (glue).
 
@@ -147,12 +147,12 @@ class GlueTask:
         return self.section.kind
 
     @property
-    def section(self) -> ClassifierTask | RegressorTask:
+    def section(self) -> ClassifierSettings | RegressorSettings:
         """The default `task` section of the task's runs."""
         pair = len(self.texts) > 1
         if not self.labels:
-            return RegressorTask(pair=pair)
-        return ClassifierTask(pair=pair, labels=self.labels)
+            return RegressorSettings(pair=pair)
+        return ClassifierSettings(pair=pair, labels=self.labels)
 
     def _read(self, source: Source, part: str, allow_empty: bool = False) -> list[TextExample]:
         rows = (

@@ -8,13 +8,8 @@ from typing import Any
 
 from albert_tf.runtime.errors import InputError, listed
 from albert_tf.tasks.examples import TextExample
-from albert_tf.tasks.multi_label.model import MultiLabelTask, label_indices
-from finetuning.datasets.joined_labels import note_joined
-from finetuning.datasets.json_files import as_text
-from finetuning.datasets.multi_label_metrics import score_label_sets
-from finetuning.datasets.selection import limited, with_dev
-from finetuning.datasets.table_files import Table, write_predictions
-from finetuning.datasets.task import (
+from albert_tf.tasks.multi_label.model import MultiLabelSettings, label_indices
+from finetuning.datasets.dataset import (
     LABELS_SHOWN,
     Data,
     Prediction,
@@ -22,6 +17,11 @@ from finetuning.datasets.task import (
     Source,
     require_section,
 )
+from finetuning.datasets.joined_labels import note_joined
+from finetuning.datasets.json_files import as_text
+from finetuning.datasets.multi_label_metrics import score_label_sets
+from finetuning.datasets.selection import limited, with_dev
+from finetuning.datasets.table_files import Table, write_predictions
 from finetuning.datasets.text_classification import PAIR, named, open_part, text_columns
 
 # `file:line`, text and second text, and the labels if the part has labels.
@@ -60,7 +60,7 @@ class MultiLabel:
                 "least one row. Received: none. Fill it in, or pass --label_column."
             )
         note_joined([(location, labels or ()) for location, _, labels in rows])
-        task = MultiLabelTask(pair=len(columns) > 1, labels=tuple(names))
+        task = MultiLabelSettings(pair=len(columns) > 1, labels=tuple(names))
 
         def read_dev() -> list[TextExample]:
             return _examples(_rows(source, open_part(source, "dev"), columns, False), task)
@@ -77,7 +77,7 @@ class MultiLabel:
             )
         return Data(task, train, dev)
 
-    def read_part(self, source: Source, part: str, task: MultiLabelTask) -> list[TextExample]:
+    def read_part(self, source: Source, part: str, task: MultiLabelSettings) -> list[TextExample]:
         """Read the examples of the file named `part`."""
         require_section("multi_label", task, kind="multi_label")
         columns = source.reading.text_column or (PAIR if task.pair else ("text",))
@@ -145,7 +145,7 @@ def _labels(cell: Any, source: Source, location: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _examples(rows: Rows, task: MultiLabelTask) -> list[TextExample]:
+def _examples(rows: Rows, task: MultiLabelSettings) -> list[TextExample]:
     number = {name: i for i, name in enumerate(task.labels)}
     examples = []
     for location, texts, labels in rows:

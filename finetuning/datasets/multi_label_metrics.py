@@ -9,7 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf.tasks.multi_label.model import THRESHOLD, MultiLabelTask, chosen_labels, indicators
+from albert_tf.tasks.multi_label.model import (
+    THRESHOLD,
+    MultiLabelSettings,
+    chosen_labels,
+    indicators,
+)
 from finetuning.datasets.metrics import require_known
 
 MIN_TEXTS = 5  # from which a label has a threshold of its own
@@ -40,7 +45,7 @@ def probabilities_of(predictions: Sequence[Mapping[str, Any]]) -> np.ndarray:
 
 
 def at_thresholds(
-    predictions: Sequence[Mapping[str, Any]], task: MultiLabelTask
+    predictions: Sequence[Mapping[str, Any]], task: MultiLabelSettings
 ) -> list[dict[str, Any]]:
     """Return predictions with the `labels` that `task.thresholds` give for their probabilities."""
     rows = zip(predictions, probabilities_of(predictions), strict=True)

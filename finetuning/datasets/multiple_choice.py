@@ -7,17 +7,17 @@ from typing import Any
 from albert_tf.runtime.compression import format_of
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.examples import ChoiceExample
-from albert_tf.tasks.multiple_choice.model import MultipleChoiceTask, option_letter
+from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings, option_letter
 from finetuning.datasets.choices import (
     ChoiceDataset,
     choice_example,
     index_of_answer,
     most_options,
 )
+from finetuning.datasets.dataset import Data, Source, require_section
 from finetuning.datasets.json_files import as_text
 from finetuning.datasets.selection import limited, with_dev
 from finetuning.datasets.table_files import Table
-from finetuning.datasets.task import Data, Source, require_section
 from finetuning.datasets.text_classification import open_part
 
 LIST = "options"  # the column of all options, in JSON lines
@@ -41,7 +41,7 @@ class MultipleChoiceTable(ChoiceDataset):
     def read(self, source: Source) -> Data:
         """Read the training and dev examples, and print how many options the questions have."""
         train = list(_examples(source, "train"))
-        task = MultipleChoiceTask(num_choices=most_options(train))
+        task = MultipleChoiceSettings(num_choices=most_options(train))
         rest, dev = with_dev(source, train, {"dev": lambda: list(_examples(source, "dev"))})
         chosen = limited(source, rest)
         for part, examples in {"train": chosen, **dev}.items():
@@ -51,7 +51,9 @@ class MultipleChoiceTable(ChoiceDataset):
             )
         return Data(task, chosen, dev)
 
-    def read_part(self, source: Source, part: str, task: MultipleChoiceTask) -> list[ChoiceExample]:
+    def read_part(
+        self, source: Source, part: str, task: MultipleChoiceSettings
+    ) -> list[ChoiceExample]:
         """Read the examples of the file named `part`."""
         require_section("multiple_choice", task, kind="multiple_choice")
         return list(_examples(source, part, to_predict=True))

@@ -11,17 +11,17 @@ from albert_tf.runtime.compression import format_of, without_suffix
 from albert_tf.runtime.errors import InputError, InputNotFoundError, reading
 from albert_tf.runtime.text_files import lines_of
 from albert_tf.tasks.examples import ChoiceExample
-from albert_tf.tasks.multiple_choice.model import MultipleChoiceTask
+from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
 from finetuning.datasets.choices import (
     ChoiceDataset,
     choice_example,
     index_of_letter,
     most_options,
 )
+from finetuning.datasets.dataset import Data, Source, require_section
 from finetuning.datasets.glue import paper_settings
 from finetuning.datasets.json_files import parse_json
 from finetuning.datasets.selection import limited, with_dev
-from finetuning.datasets.task import Data, Source, require_section
 from finetuning.datasets.tfds_rows import tfds_rows
 
 LEVELS = ("middle", "high")
@@ -31,7 +31,7 @@ KEYS = {"article": str, "questions": list, "options": list}
 
 @dataclasses.dataclass(frozen=True)
 class RaceTask(ChoiceDataset):
-    """The examinations of some levels, with the interface of `finetuning.datasets.task.Task`.
+    """The examinations of some levels, with the interface of `finetuning.datasets.dataset.Dataset`.
 
     `--data_dir` is the released folder RACE or its parent. It holds one passage per file, such as
     RACE/train/middle/1.txt, or all.txt in the same folder with one passage per line. The parts are
@@ -48,7 +48,7 @@ class RaceTask(ChoiceDataset):
     def read(self, source: Source) -> Data:
         """Read the training and dev examples; with several levels, dev is `all` and each level."""
         train = self._read(source, "train")
-        task = MultipleChoiceTask(num_choices=most_options(train))
+        task = MultipleChoiceSettings(num_choices=most_options(train))
         parts = {
             level: functools.partial(self._read, source, f"dev_{level}") for level in self.levels
         }
@@ -59,7 +59,9 @@ class RaceTask(ChoiceDataset):
             dev = {"dev": next(iter(dev.values()))}
         return Data(task, limited(source, rest), dev)
 
-    def read_part(self, source: Source, part: str, task: MultipleChoiceTask) -> list[ChoiceExample]:
+    def read_part(
+        self, source: Source, part: str, task: MultipleChoiceSettings
+    ) -> list[ChoiceExample]:
         """Read the examples of a part, such as test or test_high."""
         require_section("RACE", task, kind="multiple_choice")
         return self._read(source, part, allow_empty=True)

@@ -14,8 +14,8 @@ from typing import Any
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.tasks.examples import TextExample, TokenExample
+from finetuning.datasets.dataset import Dataset, Source
 from finetuning.datasets.near_duplicates import hosts
-from finetuning.datasets.task import Source, Task
 
 _MIN_DOCUMENTS = 5  # that are divided; fewer are too uneven
 
@@ -98,7 +98,7 @@ def limited(source: Source, train: Sequence[Any]) -> Sequence[Any]:
     return [train[row] for row in sorted(chosen)]
 
 
-def read_part(task: Task, source: Source, part: str, section: Any) -> Sequence[Any]:
+def read_part(task: Dataset, source: Source, part: str, section: Any) -> Sequence[Any]:
     """Return the examples of a part for a run whose `task` section is known.
 
     If the dataset has no part `dev`, it is the one that the run took from the training examples.

@@ -10,7 +10,8 @@ import numpy as np
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.outputs import write_json
 from albert_tf.tasks.examples import SpanExample
-from albert_tf.tasks.spans.model import SpanTask
+from albert_tf.tasks.spans.model import SpanSettings
+from finetuning.datasets.dataset import Data, Prediction, Source, require_section
 from finetuning.datasets.glue import paper_settings
 from finetuning.datasets.metrics import require_known
 from finetuning.datasets.selection import limited, with_dev
@@ -21,12 +22,11 @@ from finetuning.datasets.squad_reader import (
     require_answers,
     require_version,
 )
-from finetuning.datasets.task import Data, Prediction, Source, require_section
 
 
 @dataclasses.dataclass(frozen=True)
 class SquadTask:
-    """A version of SQuAD, with the interface of `finetuning.datasets.task.Task`.
+    """A version of SQuAD, with the interface of `finetuning.datasets.dataset.Dataset`.
 
     `--data_dir` holds train-v1.1.json and dev-v1.1.json, or train.json and dev.json, plain or
     compressed, in SQuAD's or in CMRC's layout (`squad_reader`).
@@ -58,7 +58,7 @@ class SquadTask:
         train = drop_misplaced(location, list(rest))
         if self._answerable and not any(example.is_impossible for example in train):
             print(f"{location}: every question has an answer; use --task=squad1 for such data")
-        return Data(SpanTask(answerable=self._answerable), limited(source, train), dev)
+        return Data(SpanSettings(answerable=self._answerable), limited(source, train), dev)
 
     def _read(self, source: Source, part: str) -> tuple[str, list[SpanExample]]:
         location, examples = read_part(source, part, self.version)

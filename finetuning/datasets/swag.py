@@ -2,18 +2,18 @@
 
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.examples import ChoiceExample
-from albert_tf.tasks.multiple_choice.model import MultipleChoiceTask
+from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
 from finetuning.datasets.choices import ChoiceDataset, choice_example
+from finetuning.datasets.dataset import Data, Source, require_section
 from finetuning.datasets.selection import limited, with_dev
 from finetuning.datasets.table_files import find, open_table
-from finetuning.datasets.task import Data, Source, require_section
 
 TEXTS = ("sent1", "sent2", "ending0", "ending1", "ending2", "ending3")
 FILES = {"dev": ["val.csv", "dev.csv"]}  # of a part; otherwise its name and .csv
 
 
 class Swag(ChoiceDataset):
-    """The dataset; see `finetuning.datasets.task.Task`.
+    """The dataset; see `finetuning.datasets.dataset.Dataset`.
 
     `--data_dir` holds train.csv, val.csv (the part `dev`) and test.csv (without labels). The first
     sentence is the context, the beginning of the second one is the question, and the endings are
@@ -24,9 +24,13 @@ class Swag(ChoiceDataset):
         """Read the training and dev examples."""
         train = _read(source, "train")
         rest, dev = with_dev(source, train, {"dev": lambda: _read(source, "dev")})
-        return Data(MultipleChoiceTask(num_choices=4, seq_length=128), limited(source, rest), dev)
+        return Data(
+            MultipleChoiceSettings(num_choices=4, seq_length=128), limited(source, rest), dev
+        )
 
-    def read_part(self, source: Source, part: str, task: MultipleChoiceTask) -> list[ChoiceExample]:
+    def read_part(
+        self, source: Source, part: str, task: MultipleChoiceSettings
+    ) -> list[ChoiceExample]:
         """Read the examples of a part, such as test."""
         require_section("SWAG", task, kind="multiple_choice")
         return _read(source, part, to_predict=True)

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from albert_tf.runtime.errors import InputError, listed
-from albert_tf.tasks.classifier.model import ClassifierTask
+from albert_tf.tasks.classifier.model import ClassifierSettings
 from albert_tf.tasks.examples import TextExample
 from finetuning.datasets import metrics, prodigy, table_files
+from finetuning.datasets.dataset import LABELS_SHOWN, Data, Prediction, Source, require_section
 from finetuning.datasets.joined_labels import note_joined
 from finetuning.datasets.selection import limited, with_dev
 from finetuning.datasets.table_files import FORMATS, Table, find, open_table, write_predictions
-from finetuning.datasets.task import LABELS_SHOWN, Data, Prediction, Source, require_section
 
 SINGLE, PAIR = ("text",), ("text_a", "text_b")
 # Of vectors of 0 and 1, as JSON, Python, numpy and csv files have them.
@@ -47,7 +47,7 @@ class TextClassification:
                 f"{table.path} must hold at least two labels. Received: {', '.join(counts)}."
             )
         note_joined([(at, [label]) for at, _, label in rows], "--task=multi_label ")
-        task = ClassifierTask(pair=len(columns) > 1, labels=tuple(sorted(counts)))
+        task = ClassifierSettings(pair=len(columns) > 1, labels=tuple(sorted(counts)))
         number = {label: i for i, label in enumerate(task.labels)}
 
         def read_dev() -> list[TextExample]:
@@ -67,7 +67,7 @@ class TextClassification:
             )
         return Data(task, train, dev)
 
-    def read_part(self, source: Source, part: str, task: ClassifierTask) -> list[TextExample]:
+    def read_part(self, source: Source, part: str, task: ClassifierSettings) -> list[TextExample]:
         """Read the examples of the file named `part`."""
         require_section("text_classification", task, kind="classifier")
         return _examples(rows_to_predict(source, part, task.pair), task)
@@ -188,7 +188,7 @@ def rows_to_predict(source: Source, part: str, pair: bool) -> Rows:
     return rows_of(table, texts, label if label in table.columns else None, allow_empty=True)
 
 
-def _examples(rows: Rows, task: ClassifierTask) -> list[TextExample]:
+def _examples(rows: Rows, task: ClassifierSettings) -> list[TextExample]:
     number = {label: i for i, label in enumerate(task.labels)}
     examples = []
     for location, texts, label in rows:

@@ -7,11 +7,11 @@ from typing import Any, cast
 
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.examples import TextExample
-from albert_tf.tasks.regressor.model import RegressorTask
+from albert_tf.tasks.regressor.model import RegressorSettings
 from finetuning.datasets import metrics
+from finetuning.datasets.dataset import Data, Prediction, Source, require_section
 from finetuning.datasets.selection import limited, with_dev
 from finetuning.datasets.table_files import write_predictions
-from finetuning.datasets.task import Data, Prediction, Source, require_section
 from finetuning.datasets.text_classification import (
     Rows,
     open_part,
@@ -54,10 +54,10 @@ class TextRegression:
                 f"{table.path} must hold different numbers. Received: only {numbers[0]}."
             )
         center, scale = statistics.fmean(numbers), statistics.pstdev(numbers)
-        task = RegressorTask(pair=len(columns) > 1, center=center, scale=scale)
+        task = RegressorSettings(pair=len(columns) > 1, center=center, scale=scale)
         return Data(task, train, dev)
 
-    def read_part(self, source: Source, part: str, task: RegressorTask) -> list[TextExample]:
+    def read_part(self, source: Source, part: str, task: RegressorSettings) -> list[TextExample]:
         """Read the examples of the file named `part`."""
         require_section("text_regression", task, kind="regressor")
         return _examples(rows_to_predict(source, part, task.pair))

@@ -10,13 +10,13 @@ from albert_tf.runtime.compression import format_of
 from albert_tf.runtime.errors import InputError, InputNotFoundError, listed
 from albert_tf.runtime.outputs import new_file
 from albert_tf.tasks.examples import TokenExample
-from albert_tf.tasks.tokens.model import TokenTask
+from albert_tf.tasks.tokens.model import TokenSettings
 from finetuning.datasets import conll_tags, token_files
+from finetuning.datasets.dataset import LABELS_SHOWN, Data, Prediction, Source, require_section
 from finetuning.datasets.entity_scores import score_entities
 from finetuning.datasets.other_layouts import require_known_files, require_not_brat
 from finetuning.datasets.selection import InDocuments, limited, with_dev
 from finetuning.datasets.table_files import find
-from finetuning.datasets.task import LABELS_SHOWN, Data, Prediction, Source, require_section
 
 
 class TokenClassification:
@@ -41,7 +41,7 @@ class TokenClassification:
                 "column, pass --label_column."
             )
         scheme = "words" if scheme == "words" else "bio"
-        task = TokenTask(tuple(labels), scheme)
+        task = TokenSettings(tuple(labels), scheme)
         train, dev = with_dev(
             source,
             InDocuments([example for _, example in located], documents),
@@ -52,7 +52,7 @@ class TokenClassification:
             print(f"{part}: {_counts(examples, task)}")
         return Data(task, train, dev)
 
-    def read_part(self, source: Source, part: str, task: TokenTask) -> list[TokenExample]:
+    def read_part(self, source: Source, part: str, task: TokenSettings) -> list[TokenExample]:
         """Read the examples of the file named `part`."""
         require_section("token_classification", task, kind="token_classifier")
         return self._part(source, part, task, allow_empty=True)
@@ -81,7 +81,7 @@ class TokenClassification:
         self,
         source: Source,
         part: str,
-        task: TokenTask,
+        task: TokenSettings,
         allow_empty: bool = False,
         is_labeled: bool = False,
     ) -> list[TokenExample]:
@@ -106,7 +106,7 @@ def _path(source: Source, part: str) -> str:
 
 
 def _read(
-    path: str, source: Source, task: TokenTask | None = None, allow_empty: bool = False
+    path: str, source: Source, task: TokenSettings | None = None, allow_empty: bool = False
 ) -> tuple[list[tuple[str, TokenExample]], list[int], str]:
     """Return `file:line` and the example of each text, their documents, and the tags' scheme."""
     if format_of(path) == ".jsonl":
@@ -142,7 +142,7 @@ def _read(
     return located, [each.document for each in sentences], scheme
 
 
-def _require_known(label: str, task: TokenTask | None, location: str) -> None:
+def _require_known(label: str, task: TokenSettings | None, location: str) -> None:
     if task is not None and label not in task.labels:
         raise InputError(
             f"{location}: label {label!r} does not occur in the training part, which has "
@@ -166,7 +166,7 @@ def _require_labels(located: Sequence[tuple[str, TokenExample]]) -> None:
         )
 
 
-def _counts(examples: Sequence[TokenExample], task: TokenTask) -> str:
+def _counts(examples: Sequence[TokenExample], task: TokenSettings) -> str:
     counts = collections.Counter(_labels(examples))
     names = "words" if task.scheme == "words" else "entities"
     shares = [f"{label} {counts[label]:,}" for label in task.labels]

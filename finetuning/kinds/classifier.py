@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf.tasks.classifier.model import ClassifierTask
+from albert_tf.tasks.classifier.model import ClassifierSettings
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.kinds import KINDS
-from finetuning.datasets.task import Data, Prediction
+from finetuning.datasets.dataset import Data, Prediction
 from finetuning.kinds import mistakes
 from finetuning.kinds.baselines.regularization import Predict, Predictions, class_probabilities
 from finetuning.kinds.baselines.text_features import features_of
@@ -33,7 +33,7 @@ class Classifier(TextKind):
 
     def card_sections(
         self,
-        task: ClassifierTask,
+        task: ClassifierSettings,
         predictions: Sequence[Prediction],
         examples: Sequence[TextExample],
     ) -> list[str]:
@@ -49,7 +49,7 @@ class Classifier(TextKind):
         ]
         return ["## Classes", *mistakes.of_classes(task.labels, rows), *mistakes.worst(rows)]
 
-    def label_names(self, task: ClassifierTask, label: Any) -> str:
+    def label_names(self, task: ClassifierSettings, label: Any) -> str:
         """Return the name of a label."""
         return task.labels[int(label)]
 
@@ -58,7 +58,7 @@ class Classifier(TextKind):
         return np.log(served["probabilities"])
 
     def baseline(
-        self, task: ClassifierTask, train: Sequence[TextExample], test: Sequence[TextExample]
+        self, task: ClassifierSettings, train: Sequence[TextExample], test: Sequence[TextExample]
     ) -> Predict:
         """Logistic regression on TF-IDF features."""
         known, asked = features_of(train, test)

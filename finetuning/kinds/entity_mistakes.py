@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from albert_tf import info
 from albert_tf.tasks.examples import TokenExample
+from finetuning.datasets.dataset import Prediction
 from finetuning.datasets.entity_scores import counts_by_label
-from finetuning.datasets.task import Prediction
 from finetuning.kinds.mistakes import shortened
 
 _SHOWN = 12  # mistakes at most

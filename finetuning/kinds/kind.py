@@ -10,7 +10,7 @@ import tf_keras
 
 from albert_tf.runtime.standard_errors import MIN_EXAMPLES
 from albert_tf.tasks.kind import Kind
-from finetuning.datasets.task import Data, Prediction, Task
+from finetuning.datasets.dataset import Data, Dataset, Prediction
 from finetuning.kinds.baselines.regularization import Examples, Predict
 from finetuning.kinds.thresholds import Thresholds
 
@@ -96,7 +96,7 @@ class FinetuningKind(abc.ABC):
         return example
 
     def standard_errors(
-        self, dataset: Task, predictions: Sequence[Prediction], examples: Sequence[Any]
+        self, dataset: Dataset, predictions: Sequence[Prediction], examples: Sequence[Any]
     ) -> dict[str, float]:
         """Return the standard errors of the main metrics, from the number of examples.
 

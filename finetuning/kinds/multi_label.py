@@ -9,9 +9,10 @@ import tf_keras
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.kinds import KINDS
-from albert_tf.tasks.multi_label.model import MultiLabelTask, indicators, label_indices
+from albert_tf.tasks.multi_label.model import MultiLabelSettings, indicators, label_indices
 from albert_tf.tasks.probabilities import logit
 from finetuning.datasets import selection
+from finetuning.datasets.dataset import Data, Prediction
 from finetuning.datasets.multi_label_metrics import (
     MIN_TEXTS,
     at_thresholds,
@@ -21,7 +22,6 @@ from finetuning.datasets.multi_label_metrics import (
     predicted_labels,
     probabilities_of,
 )
-from finetuning.datasets.task import Data, Prediction
 from finetuning.kinds import mistakes
 from finetuning.kinds.baselines.regularization import Predict, Predictions, class_probabilities
 from finetuning.kinds.baselines.text_features import features_of
@@ -48,7 +48,7 @@ class LabelThresholds(Thresholds):
             )
         return rest, held_out
 
-    def at(self, task: MultiLabelTask, value: float) -> MultiLabelTask:
+    def at(self, task: MultiLabelSettings, value: float) -> MultiLabelSettings:
         """Return the settings with one threshold for all labels."""
         return task.replace(thresholds=(value,) * len(task.labels))
 
@@ -64,15 +64,19 @@ class LabelThresholds(Thresholds):
         answers = indicators(examples, probabilities.shape[1])
         return best_thresholds(probabilities, answers, per_label)
 
-    def applied(self, predictions: Sequence[Prediction], task: MultiLabelTask) -> list[Prediction]:
+    def applied(
+        self, predictions: Sequence[Prediction], task: MultiLabelSettings
+    ) -> list[Prediction]:
         """Return the predictions at `task.thresholds`."""
         return at_thresholds(predictions, task)
 
-    def comparable(self, outputs: Any, task: MultiLabelTask) -> tuple[Any, MultiLabelTask]:
+    def comparable(self, outputs: Any, task: MultiLabelSettings) -> tuple[Any, MultiLabelSettings]:
         """Return the outputs, and the default thresholds."""
         return outputs, task.replace(thresholds=())
 
-    def averaged(self, task: MultiLabelTask, members: Sequence[MultiLabelTask]) -> MultiLabelTask:
+    def averaged(
+        self, task: MultiLabelSettings, members: Sequence[MultiLabelSettings]
+    ) -> MultiLabelSettings:
         """Return the settings with the mean of each label's thresholds."""
         mean = np.mean([member.thresholds for member in members], axis=0)
         return task.replace(thresholds=tuple(mean.tolist()))
@@ -115,7 +119,7 @@ class MultiLabel(TextKind):
 
     def card_sections(
         self,
-        task: MultiLabelTask,
+        task: MultiLabelSettings,
         predictions: Sequence[Prediction],
         examples: Sequence[TextExample],
     ) -> list[str]:
@@ -128,12 +132,12 @@ class MultiLabel(TextKind):
         pairs = zip(predictions, examples, strict=True)
         return ["## Labels", table, *mistakes.worst([_compared(task, *pair) for pair in pairs])]
 
-    def label_names(self, task: MultiLabelTask, label: tuple[int, ...]) -> list[str]:
+    def label_names(self, task: MultiLabelSettings, label: tuple[int, ...]) -> list[str]:
         """Return the names of labels."""
         return [task.labels[i] for i in label]
 
     def taught_loss(
-        self, task: MultiLabelTask, is_soft: bool, temperature: float
+        self, task: MultiLabelSettings, is_soft: bool, temperature: float
     ) -> tf_keras.losses.Loss:
         """Return the loss of a student."""
         if is_soft:
@@ -145,7 +149,7 @@ class MultiLabel(TextKind):
         return logit(served["probabilities"])
 
     def baseline(
-        self, task: MultiLabelTask, train: Sequence[TextExample], test: Sequence[TextExample]
+        self, task: MultiLabelSettings, train: Sequence[TextExample], test: Sequence[TextExample]
     ) -> Predict:
         """A logistic regression for each label on TF-IDF."""
         known, asked = features_of(train, test)
@@ -163,7 +167,9 @@ class MultiLabel(TextKind):
         return predict
 
 
-def _compared(task: MultiLabelTask, prediction: Prediction, example: TextExample) -> mistakes.Row:
+def _compared(
+    task: MultiLabelSettings, prediction: Prediction, example: TextExample
+) -> mistakes.Row:
     """Return the row of two label sets, ranked by the largest error of a probability."""
     right = {task.labels[i] for i in label_indices(example)}
     given = set(prediction["labels"])

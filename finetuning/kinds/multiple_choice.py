@@ -6,8 +6,8 @@ from typing import Any
 
 from albert_tf.tasks.examples import ChoiceExample
 from albert_tf.tasks.kinds import KINDS
-from albert_tf.tasks.multiple_choice.model import MultipleChoiceTask, option_letter
-from finetuning.datasets.task import Data, Prediction
+from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings, option_letter
+from finetuning.datasets.dataset import Data, Prediction
 from finetuning.kinds import mistakes
 from finetuning.kinds.kind import FinetuningKind, text_of
 
@@ -18,12 +18,12 @@ class MultipleChoice(FinetuningKind):
     kind = KINDS["multiple_choice"]
     hub_task = "multiple-choice"
 
-    def expected_line(self, task: MultipleChoiceTask) -> str:
+    def expected_line(self, task: MultipleChoiceSettings) -> str:
         """Return a description of a valid line."""
         return "A line must be a JSON object with question, options and, if any, context."
 
     def of_json(
-        self, row: Mapping[str, Any], task: MultipleChoiceTask, columns: Sequence[str]
+        self, row: Mapping[str, Any], task: MultipleChoiceSettings, columns: Sequence[str]
     ) -> ChoiceExample:
         """Return the example in an object with question, options and, if any, context."""
         question = text_of(row, "question")
@@ -41,7 +41,7 @@ class MultipleChoice(FinetuningKind):
 
     def card_sections(
         self,
-        task: MultipleChoiceTask,
+        task: MultipleChoiceSettings,
         predictions: Sequence[Prediction],
         examples: Sequence[ChoiceExample],
     ) -> list[str]:

@@ -10,8 +10,8 @@ import tf_keras
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.features import TextFeatures
 from albert_tf.tasks.kinds import KINDS
-from albert_tf.tasks.regressor.model import RegressorTask, SquaredError
-from finetuning.datasets.task import Data, Prediction
+from albert_tf.tasks.regressor.model import RegressorSettings, SquaredError
+from finetuning.datasets.dataset import Data, Prediction
 from finetuning.kinds import mistakes
 from finetuning.kinds.baselines.regularization import Predict, Predictions
 from finetuning.kinds.baselines.text_features import features_of
@@ -33,7 +33,7 @@ class Regressor(TextKind):
 
     def card_sections(
         self,
-        task: RegressorTask,
+        task: RegressorSettings,
         predictions: Sequence[Prediction],
         examples: Sequence[TextExample],
     ) -> list[str]:
@@ -50,7 +50,7 @@ class Regressor(TextKind):
             ]
         )
 
-    def label_names(self, task: RegressorTask, label: float) -> float:
+    def label_names(self, task: RegressorSettings, label: float) -> float:
         """Return the number."""
         return label
 
@@ -61,7 +61,7 @@ class Regressor(TextKind):
         return super().taught_targets(features, answers, task)[:, 0]
 
     def taught_loss(
-        self, task: RegressorTask, is_soft: bool, temperature: float
+        self, task: RegressorSettings, is_soft: bool, temperature: float
     ) -> tf_keras.losses.Loss:
         """Return the squared error, the only loss of a student."""
         return SquaredError(task.scale)
@@ -71,7 +71,7 @@ class Regressor(TextKind):
         return served["score"]
 
     def baseline(
-        self, task: RegressorTask, train: Sequence[TextExample], test: Sequence[TextExample]
+        self, task: RegressorSettings, train: Sequence[TextExample], test: Sequence[TextExample]
     ) -> Predict:
         """Ridge regression on TF-IDF features."""
         from sklearn.linear_model import Ridge

@@ -7,10 +7,10 @@ from typing import Any
 from albert_tf.runtime.standard_errors import MIN_EXAMPLES
 from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.kinds import KINDS
-from albert_tf.tasks.spans.model import SpanTask
+from albert_tf.tasks.spans.model import SpanSettings
 from finetuning.datasets import squad
+from finetuning.datasets.dataset import Data, Dataset, Prediction
 from finetuning.datasets.squad_metrics import AT_BEST_THRESHOLD, score_answer
-from finetuning.datasets.task import Data, Prediction, Task
 from finetuning.kinds import mistakes
 from finetuning.kinds.kind import FinetuningKind, deviation, text_of
 from finetuning.kinds.thresholds import Examples, Parts, Thresholds
@@ -38,11 +38,11 @@ class NullThreshold(Thresholds):
         """Return the threshold with the best F1."""
         return scores["best_threshold"]
 
-    def applied(self, predictions: Sequence[Prediction], task: SpanTask) -> list[Prediction]:
+    def applied(self, predictions: Sequence[Prediction], task: SpanSettings) -> list[Prediction]:
         """Return the predictions at `task.null_threshold`."""
         return [answered(each, task.null_threshold) for each in predictions]
 
-    def comparable(self, outputs: Any, task: SpanTask) -> tuple[Any, SpanTask]:
+    def comparable(self, outputs: Any, task: SpanSettings) -> tuple[Any, SpanSettings]:
         """Return null scores minus the threshold, and the threshold 0."""
         if not task.null_threshold:
             return outputs, task
@@ -57,12 +57,12 @@ class Span(FinetuningKind):
     hub_task = "question-answering"
     thresholds = NullThreshold()
 
-    def expected_line(self, task: SpanTask) -> str:
+    def expected_line(self, task: SpanSettings) -> str:
         """Return a description of a valid line."""
         return "A line must be a JSON object with question and context."
 
     def of_json(
-        self, row: Mapping[str, Any], task: SpanTask, columns: Sequence[str]
+        self, row: Mapping[str, Any], task: SpanSettings, columns: Sequence[str]
     ) -> SpanExample:
         """Return the example in an object with question and context."""
         return SpanExample(text_of(row, "question"), text_of(row, "context"))
@@ -73,14 +73,14 @@ class Span(FinetuningKind):
         return ("no answer to any question", empty) if data.task.answerable else None
 
     def card_sections(
-        self, task: SpanTask, predictions: Sequence[Prediction], examples: Sequence[SpanExample]
+        self, task: SpanSettings, predictions: Sequence[Prediction], examples: Sequence[SpanExample]
     ) -> list[str]:
         """Return missed, invented and wrong answers."""
         pairs = zip(predictions, examples, strict=True)
         return mistakes.worst_of_kinds([_compared(task, *pair) for pair in pairs])
 
     def standard_errors(
-        self, dataset: Task, predictions: Sequence[Prediction], examples: Sequence[SpanExample]
+        self, dataset: Dataset, predictions: Sequence[Prediction], examples: Sequence[SpanExample]
     ) -> dict[str, float]:
         """Return the standard deviations of the questions' scores over sqrt(n)."""
         if len(examples) < MIN_EXAMPLES:
@@ -101,7 +101,7 @@ class Span(FinetuningKind):
             for name in dataset.metrics
         }
 
-    def has_thresholds(self, task: SpanTask) -> bool:
+    def has_thresholds(self, task: SpanSettings) -> bool:
         """Return True for SQuAD 2.0."""
         return task.answerable
 
@@ -112,7 +112,7 @@ def answered(prediction: Prediction, threshold: float) -> Prediction:
     return {**prediction, "answer": prediction["n_best"][0]["text"] if is_answered else ""}
 
 
-def _compared(task: SpanTask, prediction: Prediction, example: SpanExample) -> mistakes.Row:
+def _compared(task: SpanSettings, prediction: Prediction, example: SpanExample) -> mistakes.Row:
     texts, answer = [text for _, text in example.answers], prediction["answer"]
     exact, _ = score_answer(answer, example, task.answerable)
     right = answer if exact else texts[0] if texts else ""

@@ -7,7 +7,7 @@ import abc
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from finetuning.datasets.task import Prediction
+from finetuning.datasets.dataset import Prediction
 
 Examples = Sequence[Any]
 Parts = tuple[list[Any], list[Any]]  # the rest, and the held-out examples

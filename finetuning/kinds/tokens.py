@@ -9,8 +9,8 @@ import tf_keras
 from albert_tf.tasks.examples import TokenExample
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.tokens.features import TokenFeatures, words_per_window
-from albert_tf.tasks.tokens.model import TokenTask
-from finetuning.datasets.task import Data, Prediction
+from albert_tf.tasks.tokens.model import TokenSettings
+from finetuning.datasets.dataset import Data, Prediction
 from finetuning.datasets.token_files import text_key_of
 from finetuning.kinds import entity_mistakes
 from finetuning.kinds.baselines import word_features
@@ -30,16 +30,16 @@ class Tokens(FinetuningKind):
     can_be_taught = True
     has_baseline = True
 
-    def expected_line(self, task: TokenTask) -> str:
+    def expected_line(self, task: TokenSettings) -> str:
         """Return a description of a valid line."""
         return "A line must be a text, or a JSON object with the key text."
 
-    def of_cells(self, cells: Sequence[str], task: TokenTask) -> TokenExample:
+    def of_cells(self, cells: Sequence[str], task: TokenSettings) -> TokenExample:
         """Return the text of a line, which may have tabs."""
         return TokenExample("\t".join(cells))
 
     def of_json(
-        self, row: Mapping[str, Any], task: TokenTask, columns: Sequence[str]
+        self, row: Mapping[str, Any], task: TokenSettings, columns: Sequence[str]
     ) -> TokenExample:
         """Return the example in an object with text."""
         return TokenExample(text_of(row, text_key_of(columns)))
@@ -51,7 +51,10 @@ class Tokens(FinetuningKind):
         return "no entity in any text", {"entities": []}
 
     def card_sections(
-        self, task: TokenTask, predictions: Sequence[Prediction], examples: Sequence[TokenExample]
+        self,
+        task: TokenSettings,
+        predictions: Sequence[Prediction],
+        examples: Sequence[TokenExample],
     ) -> list[str]:
         """Return scores by label, and wrong spans."""
         return entity_mistakes.sections(predictions, examples)
@@ -64,7 +67,7 @@ class Tokens(FinetuningKind):
         """Return False for CoNLL columns, which are no table."""
         return example.tokens is None
 
-    def with_counts(self, task: TokenTask, train: TokenFeatures) -> TokenTask:
+    def with_counts(self, task: TokenSettings, train: TokenFeatures) -> TokenSettings:
         """Return the settings with the words of a training window."""
         return task.replace(words_per_window=words_per_window(train))
 
@@ -83,7 +86,7 @@ class Tokens(FinetuningKind):
         return list(zip(np.split(features.word_first, ends), logits, strict=True))
 
     def taught_targets(
-        self, features: TokenFeatures, answers: Sequence[TaughtOutput], task: TokenTask
+        self, features: TokenFeatures, answers: Sequence[TaughtOutput], task: TokenSettings
     ) -> np.ndarray:
         """Return the teacher's logits at the student's words, float32 [N, S, tags], else NaN.
 
@@ -102,14 +105,14 @@ class Tokens(FinetuningKind):
         return targets
 
     def taught_loss(
-        self, task: TokenTask, is_soft: bool, temperature: float
+        self, task: TokenSettings, is_soft: bool, temperature: float
     ) -> tf_keras.losses.Loss:
         """Return the loss of a student, over the words."""
         loss = SoftCrossEntropy(temperature) if is_soft else tf_keras.losses.MeanSquaredError()
         return PerWordLoss(loss, task.words_per_window)
 
     def baseline(
-        self, task: TokenTask, train: Sequence[TokenExample], test: Sequence[TokenExample]
+        self, task: TokenSettings, train: Sequence[TokenExample], test: Sequence[TokenExample]
     ) -> Predict:
         """Logistic regression on features of words; see `word_features`."""
         return word_features.prepare(task, train, test)

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-from finetuning.datasets.task import Data, Task
+from finetuning.datasets.dataset import Data, Dataset
 from finetuning.kinds.baselines.regularization import Examples, Predictions, best_strength
 from finetuning.kinds.registry import FINETUNING
 from finetuning.reporting import report
@@ -13,7 +13,7 @@ KINDS = tuple(name for name, kind in FINETUNING.items() if kind.has_baseline)
 
 
 def result_of(
-    task: Task,
+    task: Dataset,
     data: Data,
     threshold_share: float = 0.0,
     threshold_per_label: bool = False,

@@ -10,7 +10,7 @@ from albert_tf.runtime.errors import shortened
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.runtime.standard_errors import MIN_EXAMPLES
 from albert_tf.tasks.predictor import task_of
-from finetuning.datasets.task import Data, Prediction, Source
+from finetuning.datasets.dataset import Data, Prediction, Source
 from finetuning.kinds import mistakes
 from finetuning.kinds.registry import FINETUNING
 from finetuning.reporting.hub_header import hub_header

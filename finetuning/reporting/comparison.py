@@ -8,14 +8,14 @@ from typing import Any
 from albert_tf import info
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import load_predictor, predict
-from finetuning.datasets.task import Task
+from finetuning.datasets.dataset import Dataset
 from finetuning.kinds.registry import FINETUNING
 from finetuning.reporting import report
 
 _TIMED, _ROUNDS = 512, 5  # dev examples in a speed measurement, and measurements
 
 
-def measured(path: str, task: Task, examples: Sequence[Any]) -> dict[str, Any]:
+def measured(path: str, task: Dataset, examples: Sequence[Any]) -> dict[str, Any]:
     """Return a run's scores, parameters, and examples/s in batches of 32 on one device."""
     predictor = load_predictor(path)
     kind = KINDS[predictor.task.kind]

@@ -11,7 +11,7 @@ from albert_tf.models.checkpoints import load_config
 from albert_tf.runtime import outputs, pretrained
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
-from finetuning.datasets import TASKS
+from finetuning.datasets import DATASETS
 from finetuning.reporting.bag_of_words import KINDS
 from finetuning.reporting.part_scores import AT_DEV_THRESHOLD
 from finetuning.reporting.report import AT_BEST_THRESHOLD
@@ -71,7 +71,7 @@ def table_of(
         cells, averaged = [], []
         for title, (task, names) in columns.items():
             if (run, task) not in results:
-                is_excluded = run == BAG_OF_WORDS and TASKS[task].kind not in KINDS
+                is_excluded = run == BAG_OF_WORDS and DATASETS[task].kind not in KINDS
                 cells.append("" if is_excluded else "failed")
                 continue
             every = results[run, task]
@@ -140,7 +140,7 @@ def _columns(task: str, part: str) -> dict[str, tuple[str, ...]]:
         return {task: tuple(chosen_on_dev), f"{task}, own threshold": at_its_own}
     if task == "multi_label":
         return {task: ("macro_f1",), f"{task}, average precision": ("average_precision",)}
-    return {task: at_its_own if task == "squad1" else TASKS[task].metrics[:1]}
+    return {task: at_its_own if task == "squad1" else DATASETS[task].metrics[:1]}
 
 
 def _medians(every: Sequence[Mapping[str, Any]]) -> dict[str, float]:

@@ -9,8 +9,8 @@ from albert_tf.runtime import outputs
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.predictor import load_predictor
+from finetuning.datasets.dataset import Data, Dataset, Prediction, Source
 from finetuning.datasets.metrics import is_known
-from finetuning.datasets.task import Data, Prediction, Source, Task
 from finetuning.kinds.registry import FINETUNING
 from finetuning.reporting import report
 
@@ -23,7 +23,7 @@ AT_DEV_THRESHOLD = {
 }
 
 
-def read(task: Task, source: Source, part: str) -> Data:
+def read(task: Dataset, source: Source, part: str) -> Data:
     """Return a dataset with a part in place of its dev parts.
 
     Raises:
@@ -40,7 +40,7 @@ def read(task: Task, source: Source, part: str) -> Data:
     return dataclasses.replace(data, dev={part: examples})
 
 
-def result_of(task: Task, data: Data, run: RunDir) -> dict[str, Any]:
+def result_of(task: Dataset, data: Data, run: RunDir) -> dict[str, Any]:
     """Return a run's scores on the only part in `data.dev`, in the form of result.json.
 
     The run keeps them as evaluations/PART.json, which is used again while the data is the same.
@@ -58,7 +58,7 @@ def result_of(task: Task, data: Data, run: RunDir) -> dict[str, Any]:
 
 
 def scores_of(
-    task: Task, data: Data, predictions: Sequence[Prediction], on_dev: Mapping[str, Any]
+    task: Dataset, data: Data, predictions: Sequence[Prediction], on_dev: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the scores of predictions for the only part in `data.dev`.
 

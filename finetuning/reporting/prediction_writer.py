@@ -9,7 +9,7 @@ from typing import IO, Any
 
 from albert_tf.runtime.compression import SUFFIXES
 from albert_tf.runtime.errors import InputError
-from finetuning.datasets.task import Prediction
+from finetuning.datasets.dataset import Prediction
 from finetuning.kinds.registry import FINETUNING
 
 FORMATS = ("jsonl", "tsv", "csv")

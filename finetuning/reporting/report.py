@@ -10,9 +10,9 @@ from typing import Any
 
 from albert_tf import info
 from albert_tf.runtime import outputs
+from finetuning.datasets.dataset import Data, Dataset, Prediction
 from finetuning.datasets.metrics import is_known
 from finetuning.datasets.squad_metrics import AT_BEST_THRESHOLD
-from finetuning.datasets.task import Data, Prediction, Task
 from finetuning.kinds.registry import FINETUNING
 
 # All values that are chosen on the scored examples, which makes them upper bounds.
@@ -29,7 +29,7 @@ def fingerprint(data: Data) -> str:
 
 
 def result_of(
-    task: Task,
+    task: Dataset,
     data: Data,
     parts: Mapping[str, tuple[dict[str, float], list[Prediction]]],
     rows: Sequence[Mapping[str, float]],
@@ -62,7 +62,7 @@ def result_of(
 
 
 def baselines_and_errors(
-    task: Task, data: Data, name: str, predictions: Sequence[Prediction], deciding: str
+    task: Dataset, data: Data, name: str, predictions: Sequence[Prediction], deciding: str
 ) -> dict[str, Any]:
     """Return what puts the scores on the dev set `name` in perspective, as in result.json."""
     result: dict[str, Any] = {"dev_examples": len(data.dev[name])}
@@ -92,7 +92,7 @@ def empty_note(
 
 
 def at_default(
-    task: Task, section: Any, predictions: Sequence[Prediction], examples: Sequence[Any]
+    task: Dataset, section: Any, predictions: Sequence[Prediction], examples: Sequence[Any]
 ) -> dict[str, float] | None:
     """Return the metrics that depend on thresholds at their defaults, None if these have none."""
     thresholds = FINETUNING[section.kind].thresholds
@@ -103,7 +103,7 @@ def at_default(
     return {name: scores[name] for name in task.metrics if name != thresholds.metric}
 
 
-def baselines_of(task: Task, data: Data, name: str) -> dict[str, float]:
+def baselines_of(task: Dataset, data: Data, name: str) -> dict[str, float]:
     """Return the main metrics of the constant answer on a dev set, none if there is none."""
     if (constant := FINETUNING[data.task.kind].constant_answer(data)) is None:
         return {}
@@ -125,7 +125,7 @@ def write_predictions(
 
 
 def scores_if_known(
-    task: Task, predictions: Sequence[Prediction], examples: Sequence[Any]
+    task: Dataset, predictions: Sequence[Prediction], examples: Sequence[Any]
 ) -> str | None:
     """Return the metrics in one line, or None if an example has no known answer."""
     if not all(map(is_known, examples)):

@@ -22,7 +22,7 @@ from albert_tf.tasks.predictor import predict
 from albert_tf.tasks.task_model import TaskModel
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from albert_tf.text.unknown_pieces import UnknownPieces
-from finetuning.datasets.task import Data, Prediction, Source, Task
+from finetuning.datasets.dataset import Data, Dataset, Prediction, Source
 from finetuning.kinds.registry import FINETUNING
 from finetuning.kinds.thresholds import Thresholds
 from finetuning.reporting import card, report
@@ -56,7 +56,7 @@ class Finetuner:
     """A trainer of runs on one dataset, which share its examples and features.
 
     Args:
-      name: the task's name in `finetuning.datasets.TASKS`.
+      name: the task's name in `finetuning.datasets.DATASETS`.
       source: the location of `data`, and its `reading`, which is part of each run's config.
       threshold_share: as `training.threshold_share`.
     """
@@ -64,7 +64,7 @@ class Finetuner:
     def __init__(
         self,
         name: str,
-        task: Task,
+        task: Dataset,
         data: Data,
         source: Source,
         tokenizer: Tokenizer,
@@ -274,7 +274,7 @@ class Finetuner:
             print(note)
 
 
-def _thresholds(task: Task) -> Thresholds:
+def _thresholds(task: Dataset) -> Thresholds:
     found = FINETUNING[task.kind].thresholds
     assert found is not None
     return found

@@ -23,7 +23,7 @@ from albert_tf.tasks.predictor import load_task_model, task_of
 from albert_tf.tasks.task_model import TaskModel
 from albert_tf.tasks.task_settings import TaskSettings
 from albert_tf.text.tokenizer import Tokenizer, tokenizer_of_model
-from finetuning.datasets.task import Data
+from finetuning.datasets.dataset import Data
 from finetuning.kinds.registry import FINETUNING, THRESHOLDS
 from finetuning.training.config import FinetuneConfig, TrainingConfig
 from finetuning.training.keys import require_settings

@@ -33,13 +33,13 @@ from albert_tf.models.layers.shared_stack import SharedStack
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.optimization import AdamW, Lamb, LinearWarmupLinearDecay
 from albert_tf.runtime.errors import ConfigError
-from albert_tf.tasks.classifier.model import ClassifierTask, SequenceClassifier
-from albert_tf.tasks.multi_label.model import MultiLabelClassifier, MultiLabelTask
-from albert_tf.tasks.multiple_choice.model import MultipleChoice, MultipleChoiceTask
-from albert_tf.tasks.regressor.model import RegressorTask, SequenceRegressor
+from albert_tf.tasks.classifier.model import ClassifierSettings, SequenceClassifier
+from albert_tf.tasks.multi_label.model import MultiLabelClassifier, MultiLabelSettings
+from albert_tf.tasks.multiple_choice.model import MultipleChoice, MultipleChoiceSettings
+from albert_tf.tasks.regressor.model import RegressorSettings, SequenceRegressor
 from albert_tf.tasks.spans.heads import AnswerClass, EndLogits, IndependentHead, JointHead
-from albert_tf.tasks.spans.model import SpanModel, SpanTask
-from albert_tf.tasks.tokens.model import TokenClassifier, TokenTask
+from albert_tf.tasks.spans.model import SpanModel, SpanSettings
+from albert_tf.tasks.tokens.model import TokenClassifier, TokenSettings
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CONFIG = AlbertConfig(
@@ -100,19 +100,21 @@ CASES = {
     "AlbertEncoder": of_config(AlbertEncoder, IDS),
     "AlbertPretrainer": of_config(AlbertPretrainer, IDS | {"masked_lm_positions": POSITIONS}),
     "SequenceClassifier": of_encoder(
-        SequenceClassifier, ClassifierTask(seq_length=S, labels=("no", "yes", "ça")), IDS
+        SequenceClassifier, ClassifierSettings(seq_length=S, labels=("no", "yes", "ça")), IDS
     ),
     "MultiLabelClassifier": of_encoder(
-        MultiLabelClassifier, MultiLabelTask(seq_length=S, labels=("no", "yes", "ça")), IDS
+        MultiLabelClassifier, MultiLabelSettings(seq_length=S, labels=("no", "yes", "ça")), IDS
     ),
-    "TokenClassifier": of_encoder(TokenClassifier, TokenTask(("x", "ça"), seq_length=S), IDS),
-    "SequenceRegressor": of_encoder(SequenceRegressor, RegressorTask(seq_length=S, scale=2.0), IDS),
+    "TokenClassifier": of_encoder(TokenClassifier, TokenSettings(("x", "ça"), seq_length=S), IDS),
+    "SequenceRegressor": of_encoder(
+        SequenceRegressor, RegressorSettings(seq_length=S, scale=2.0), IDS
+    ),
     "MultipleChoice": of_encoder(
-        MultipleChoice, MultipleChoiceTask(seq_length=S, num_choices=2), CHOICES
+        MultipleChoice, MultipleChoiceSettings(seq_length=S, num_choices=2), CHOICES
     ),
-    "SpanModel": of_encoder(SpanModel, SpanTask(seq_length=S, n_best=3), IDS),
+    "SpanModel": of_encoder(SpanModel, SpanSettings(seq_length=S, n_best=3), IDS),
     "SpanModel answerable": of_encoder(
-        SpanModel, SpanTask(seq_length=S, beam=2, answerable=True), IDS
+        SpanModel, SpanSettings(seq_length=S, beam=2, answerable=True), IDS
     ),
     "AlbertEmbeddings": of_config(AlbertEmbeddings, IDS),
     "SharedStack": of_config(SharedStack, HIDDEN, MASK),
@@ -282,7 +284,9 @@ def test_a_new_process_predicts_the_same(name: str, dtype: str, tmp_path: pathli
 
 
 def classifier(encoder: AlbertEncoder, **kwargs: Any) -> SequenceClassifier:
-    return SequenceClassifier(encoder, ClassifierTask(seq_length=S, labels=("no", "yes")), **kwargs)
+    return SequenceClassifier(
+        encoder, ClassifierSettings(seq_length=S, labels=("no", "yes")), **kwargs
+    )
 
 
 def fitted(model: tf_keras.Model, optimizer: Any) -> tf_keras.Model:

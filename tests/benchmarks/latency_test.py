@@ -8,22 +8,22 @@ import pytest
 from albert_tf.export.serving import check_name
 from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime.errors import InputError
-from albert_tf.tasks.classifier.model import ClassifierTask
+from albert_tf.tasks.classifier.model import ClassifierSettings
 from albert_tf.tasks.examples import TextExample
-from albert_tf.tasks.multi_label.model import MultiLabelTask
+from albert_tf.tasks.multi_label.model import MultiLabelSettings
 from albert_tf.tasks.predictor import load_predictor
-from albert_tf.tasks.regressor.model import RegressorTask
-from albert_tf.tasks.spans.model import SpanTask
+from albert_tf.tasks.regressor.model import RegressorSettings
+from albert_tf.tasks.spans.model import SpanSettings
 from benchmarks import latency
 from benchmarks.latency import CANDIDATES, LatencyOptions
 from benchmarks.runtimes import RUNTIMES
-from finetuning.datasets import TASKS
-from finetuning.datasets.task import Source
+from finetuning.datasets import DATASETS
+from finetuning.datasets.dataset import Source
 from tests.finetuning.untrained import leave_run, leave_weights
 
 TEXTS = ["the value", "", "of the object " * 30, "naïve 漢字 🙂"]
-TASK = ClassifierTask(("fruit", "tool"), seq_length=24)
-MULTI_LABEL = MultiLabelTask(("fruit", "tool"), seq_length=24)
+TASK = ClassifierSettings(("fruit", "tool"), seq_length=24)
+MULTI_LABEL = MultiLabelSettings(("fruit", "tool"), seq_length=24)
 
 
 @pytest.mark.parametrize(
@@ -91,9 +91,9 @@ def run(pretrained, tmp_path_factory):
 @pytest.mark.parametrize(
     ("section", "name", "options", "words"),
     [
-        (SpanTask(), "squad1", {}, "classifier, multi_label, regressor. .* of kind 'span'"),
+        (SpanSettings(), "squad1", {}, "classifier, multi_label, regressor. .* of kind 'span'"),
         (
-            ClassifierTask(("a", "b"), long_texts="mean"),
+            ClassifierSettings(("a", "b"), long_texts="mean"),
             "text_classification",
             {},
             "task.long_texts=mean",
@@ -134,9 +134,9 @@ def test_tables_show_what_is_known():
 @pytest.mark.parametrize(
     ("section", "name"),
     [
-        (ClassifierTask(("fruit", "tool"), seq_length=24, pair=True), "text_classification"),
+        (ClassifierSettings(("fruit", "tool"), seq_length=24, pair=True), "text_classification"),
         (MULTI_LABEL, "multi_label"),
-        (RegressorTask(center=2.0, scale=3.0, seq_length=24), "text_regression"),
+        (RegressorSettings(center=2.0, scale=3.0, seq_length=24), "text_regression"),
     ],
 )
 def test_each_runtime_answers_as_the_run(run, section, name, tmp_path):
@@ -190,7 +190,7 @@ def test_the_lines(run, tmp_path, capsys, monkeypatch):
     assert [(line["load"], line["system"]) for line in lines] == [
         (load, name) for load in loads for name in names[:-1]
     ]
-    dataset = TASKS["text_classification"]
+    dataset = DATASETS["text_classification"]
     examples = dataset.read_part(Source(str(tmp_path)), "dev", TASK)
     score = dataset.score(load_predictor(path)(examples), examples)["accuracy"]
     assert {line["accuracy"] for line in lines if line["system"] in names[:2]} == {round(score, 4)}

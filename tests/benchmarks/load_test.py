@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
-from albert_tf.tasks.classifier.model import ClassifierTask
-from albert_tf.tasks.regressor.model import RegressorTask
+from albert_tf.tasks.classifier.model import ClassifierSettings
+from albert_tf.tasks.regressor.model import RegressorSettings
 from benchmarks import load, load_targets
 from benchmarks.load import LoadOptions
 from tests.finetuning.untrained import leave_run, leave_weights
@@ -170,8 +170,8 @@ def leave_export(pretrained, tmp_path, name, section) -> str:
 
 
 SECTIONS = {
-    "text_classification": ClassifierTask(("no", "yes"), seq_length=24),
-    "text_regression": RegressorTask(seq_length=24),
+    "text_classification": ClassifierSettings(("no", "yes"), seq_length=24),
+    "text_regression": RegressorSettings(seq_length=24),
 }
 
 
@@ -195,7 +195,7 @@ def test_both_ways(pretrained, tmp_path, name):
 
 @pytest.mark.slow
 def test_pairs_end_the_command_without_a_traceback(pretrained, tmp_path):
-    section = ClassifierTask(("no", "yes"), pair=True, seq_length=24)
+    section = ClassifierSettings(("no", "yes"), pair=True, seq_length=24)
     run = ended(leave_export(pretrained, tmp_path, "mnli", section))
     assert run.returncode == 2
     assert "must be a classifier or regressor of single texts" in run.stderr.splitlines()[-1]

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from albert_tf.tasks.classifier.model import ClassifierTask
+from albert_tf.tasks.classifier.model import ClassifierSettings
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.texts import featurize_texts
 from benchmarks.runtimes import Ids
@@ -15,7 +15,7 @@ TEXTS = ["the value", "", "of the object " * 30, "naïve 漢字 🙂"]
 
 @pytest.mark.parametrize("pair", [False, True])
 def test_ids_are_those_of_the_model_padded_to_the_longest(small_tokenizer, tmp_path, pair):
-    task = ClassifierTask(("no", "yes"), seq_length=24, pair=pair)
+    task = ClassifierSettings(("no", "yes"), seq_length=24, pair=pair)
     small_tokenizer.save(tmp_path / "tokenizer")
     (tmp_path / "config.json").write_text(json.dumps({"task": {"seq_length": 24}}))
     find = Ids.of(str(tmp_path))

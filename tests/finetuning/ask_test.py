@@ -11,11 +11,11 @@ from scipy.special import softmax
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample
-from albert_tf.tasks.multi_label.model import MultiLabelTask
-from albert_tf.tasks.multiple_choice.model import MultipleChoiceTask
+from albert_tf.tasks.multi_label.model import MultiLabelSettings
+from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
 from albert_tf.tasks.predictor import load_predictor
 from albert_tf.tasks.probabilities import average_softmax
-from albert_tf.tasks.tokens.model import TokenTask
+from albert_tf.tasks.tokens.model import TokenSettings
 from finetuning import ensemble, predict
 from finetuning.kinds.input_lines import example_of
 from finetuning.predict import PredictOptions
@@ -84,9 +84,9 @@ def test_the_snippet_of_the_docs(start: str, tmp_path: pathlib.Path, monkeypatch
     snippets = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     (snippet,) = (each for each in snippets if "load_predictor" in each)
     tasks = {
-        "names": TokenTask(("person", "place"), seq_length=64),
-        "emotions": MultiLabelTask(labels=("joy", "surprise"), seq_length=64),
-        "questions": MultipleChoiceTask(seq_length=64),
+        "names": TokenSettings(("person", "place"), seq_length=64),
+        "emotions": MultiLabelSettings(labels=("joy", "surprise"), seq_length=64),
+        "questions": MultipleChoiceSettings(seq_length=64),
     }
     for name, task in tasks.items():
         leave_weights(leave_run(start, tmp_path / "runs" / name, name, task), seed=1)

@@ -83,10 +83,10 @@ def begin(start: str):
 def features(begin, config, fruit: str):
     """The training examples of `fruit`, as a test file's own `config` has them."""
     from albert_tf.tasks.texts import featurize_texts
-    from finetuning.datasets import TASKS
-    from finetuning.datasets.task import Source
+    from finetuning.datasets import DATASETS
+    from finetuning.datasets.dataset import Source
 
-    data = TASKS["text_classification"].read(Source(fruit))
+    data = DATASETS["text_classification"].read(Source(fruit))
     return featurize_texts(data.train, begin.tokenizer, config.task)
 
 

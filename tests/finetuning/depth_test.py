@@ -9,8 +9,8 @@ import pytest
 from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.predictor import load_predictor
-from finetuning.datasets import TASKS
-from finetuning.datasets.task import Source
+from finetuning.datasets import DATASETS
+from finetuning.datasets.dataset import Source
 from finetuning.depth import DepthOptions, _flops, main
 
 
@@ -33,8 +33,8 @@ def test_the_table(tuned, fruit, tmp_path, capsys):
     predictor = load_predictor(run)
     layers = predictor.model.encoder.config.num_layers
     assert list(rows) == [f"depth {k}" for k in range(1, layers + 1)]
-    examples = next(iter(TASKS["text_classification"].read(Source(fruit)).dev.values()))
-    score = TASKS["text_classification"].score(predictor(examples), examples)["accuracy"]
+    examples = next(iter(DATASETS["text_classification"].read(Source(fruit)).dev.values()))
+    score = DATASETS["text_classification"].score(predictor(examples), examples)["accuracy"]
     whole = rows[f"depth {layers}"]
     assert whole[0] == pytest.approx(score, abs=1e-4)
     assert [row[1] for row in rows.values()] == list(range(1, layers + 1))

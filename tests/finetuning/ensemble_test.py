@@ -11,11 +11,11 @@ import pytest
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.kinds import KINDS
-from albert_tf.tasks.multiple_choice.model import MultipleChoiceTask
+from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
 from albert_tf.tasks.predictor import load_predictor
-from albert_tf.tasks.spans.model import SpanTask
-from finetuning.datasets import TASKS
-from finetuning.datasets.task import Source
+from albert_tf.tasks.spans.model import SpanSettings
+from finetuning.datasets import DATASETS
+from finetuning.datasets.dataset import Source
 from finetuning.ensemble import EnsembleOptions, main
 from finetuning.reporting.report import fingerprint
 from tests.finetuning.untrained import leave_run, leave_weights
@@ -40,9 +40,9 @@ def race(start: str, tmp_path: pathlib.Path) -> Source:
         }
         (folder / "1.txt").write_text(json.dumps(passage))
     source = Source(str(tmp_path / "RACE"))
-    data = fingerprint(TASKS["race-middle"].read(source))
+    data = fingerprint(DATASETS["race-middle"].read(source))
     for seed in (1, 2):
-        section = MultipleChoiceTask(num_choices=3, seq_length=16 * seed)  # each its own
+        section = MultipleChoiceSettings(num_choices=3, seq_length=16 * seed)  # each its own
         run = leave_run(start, tmp_path / "runs" / str(seed), "race-middle", section, data)
         leave_weights(run, seed)
     return source
@@ -69,7 +69,7 @@ def test_an_ensemble_of_multiple_choice(race: Source, tmp_path: pathlib.Path):
         main(options(tmp_path / "none" / "test.tsv"))
     assert not output.exists()  # so that the same command can be given again
     main(options(output / "test.tsv"))
-    examples = TASKS["race-middle"].read(race).dev["dev"]
+    examples = DATASETS["race-middle"].read(race).dev["dev"]
     members = [load_predictor(str(tmp_path / "runs" / name))(examples) for name in "12"]
     wanted = np.mean([[each["probabilities"] for each in member] for member in members], axis=0)
     lines = (output / "predictions.jsonl").read_text().splitlines()
@@ -84,7 +84,7 @@ def test_an_ensemble_of_multiple_choice(race: Source, tmp_path: pathlib.Path):
 
 
 def test_a_pretraining_run_among_the_members(start: str, tmp_path: pathlib.Path):
-    leave_run(start, tmp_path / "a", "squad1", SpanTask())
+    leave_run(start, tmp_path / "a", "squad1", SpanSettings())
     shutil.copytree(start, tmp_path / "b")
     RunDir(str(tmp_path / "b")).finish({})
     with pytest.raises(InputError, match="b' is not a fine-tuned run: its task is 'pretraining'"):
@@ -103,8 +103,8 @@ def test_a_pretraining_run_among_the_members(start: str, tmp_path: pathlib.Path)
 def test_members_whose_spans_do_not_fit(
     changes: dict[str, Any], words: str | None, start: str, tmp_path: pathlib.Path, capsys
 ):
-    leave_run(start, tmp_path / "a", "squad1", SpanTask())
-    leave_run(start, tmp_path / "b", "squad1", SpanTask(**changes))
+    leave_run(start, tmp_path / "a", "squad1", SpanSettings())
+    leave_run(start, tmp_path / "b", "squad1", SpanSettings(**changes))
     options = EnsembleOptions((f"{tmp_path}/?",), str(tmp_path / "out"), "nowhere", dry_run=True)
     if words is None:
         main(options)

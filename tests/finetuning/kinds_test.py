@@ -10,8 +10,8 @@ from albert_tf.models.encoder import load_encoder
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.predictor import load_task_model
 from finetuning import train
-from finetuning.datasets import TASKS
-from finetuning.datasets.task import Source
+from finetuning.datasets import DATASETS
+from finetuning.datasets.dataset import Source
 from tests.finetuning.datasets import race_test
 
 RATE, STEPS = 1e-3, 2
@@ -108,14 +108,16 @@ def test_a_run_is_whole(name, kind, write, count, metric, start: str, tmp_path: 
             set=(*VALUES, *more),
         )
     )
-    result, examples = run.result(), TASKS[name].read(Source(str(data))).dev["dev"]
+    result, examples = run.result(), DATASETS[name].read(Source(str(data))).dev["dev"]
     assert run.config()["task"]["kind"] == kind and run.metrics()[-1]["step"] == STEPS
     assert (result["train_examples"], result["dev_examples"], len(examples)) == (4, count, count)
     assert result["metric"] == metric and -1 <= result[metric] <= 1 and np.isfinite(result["loss"])
     lines = pathlib.Path(run.predictions_path("dev")).read_text(encoding="utf-8").splitlines()
     answers = [json.loads(line)["prediction"] for line in lines]
     assert len(answers) == count
-    assert TASKS[name].score(answers, examples)[metric] == pytest.approx(result[metric], abs=1e-6)
+    assert DATASETS[name].score(answers, examples)[metric] == pytest.approx(
+        result[metric], abs=1e-6
+    )
     # Its weights are two steps of Adam away from the start's, but for those without a gradient.
     old, new = load_encoder(start), load_task_model(run.path).encoder
     moved = {

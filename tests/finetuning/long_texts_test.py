@@ -10,8 +10,8 @@ import albert_tf
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
 from finetuning import depth, distill, train
-from finetuning.datasets import TASKS
-from finetuning.datasets.task import Source
+from finetuning.datasets import DATASETS
+from finetuning.datasets.dataset import Source
 
 pytestmark = pytest.mark.slow  # the windows themselves: tests/albert_tf/tasks/long_texts_test.py
 
@@ -38,8 +38,8 @@ def test_dev_texts_are_predicted_from_all_of_their_windows(run: RunDir, fruit: s
     assert result["dev_examples"] == 40 and np.isfinite(result["loss"])
     lines = pathlib.Path(run.predictions_path("dev")).read_text(encoding="utf-8").splitlines()
     answers = [json.loads(line)["prediction"] for line in lines]
-    examples = TASKS["text_classification"].read(Source(fruit)).dev["dev"]
-    score = TASKS["text_classification"].score(answers, examples)
+    examples = DATASETS["text_classification"].read(Source(fruit)).dev["dev"]
+    score = DATASETS["text_classification"].score(answers, examples)
     assert score["accuracy"] == pytest.approx(result["accuracy"])
     predictor = albert_tf.load_predictor(run.path)
     again = predictor(examples)

@@ -17,12 +17,12 @@ from albert_tf.export import __main__ as export
 from albert_tf.runtime import settings
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.runtime.run_dir import RunDir
-from albert_tf.tasks.multi_label.model import MultiLabelTask
+from albert_tf.tasks.multi_label.model import MultiLabelSettings
 from albert_tf.tasks.predictor import task_of
-from albert_tf.tasks.regressor.model import RegressorTask
+from albert_tf.tasks.regressor.model import RegressorSettings
 from finetuning import depth, distill, ensemble, predict, table
-from finetuning.datasets import TASKS
-from finetuning.datasets.task import Reading, Source
+from finetuning.datasets import DATASETS
+from finetuning.datasets.dataset import Reading, Source
 from finetuning.kinds.distillation_losses import SigmoidSoftCrossEntropy
 from finetuning.reporting.report import fingerprint
 from finetuning.train import FinetuneOptions, main
@@ -60,9 +60,9 @@ def runs(start: str, data: pathlib.Path, tmp_path_factory: pytest.TempPathFactor
     """Two runs with random weights and thresholds of their own."""
     folder = tmp_path_factory.mktemp("runs")
     reading = Reading(label_separator=";")
-    digest = fingerprint(TASKS["multi_label"].read(Source(str(data), reading=reading)))
+    digest = fingerprint(DATASETS["multi_label"].read(Source(str(data), reading=reading)))
     for seed, thresholds in ((0, (0.5, 0.4)), (1, (0.3, 0.6))):
-        section = MultiLabelTask(("fruit", "tool"), thresholds, seq_length=32)
+        section = MultiLabelSettings(("fruit", "tool"), thresholds, seq_length=32)
         run = leave_run(start, folder / str(seed), "multi_label", section, digest)
         config = RunDir(run).config() | {"reading": settings.to_dict(reading)}
         pathlib.Path(RunDir(run).config_path).write_text(json.dumps(config))
@@ -97,7 +97,7 @@ def test_another_threshold(runs: pathlib.Path, tmp_path: pathlib.Path, threshold
 
 
 def test_a_threshold_needs_labels(start: str, tmp_path: pathlib.Path):
-    run = leave_run(start, tmp_path / "run", "text_regression", RegressorTask())
+    run = leave_run(start, tmp_path / "run", "text_regression", RegressorSettings())
     leave_weights(run, 0)
     with pytest.raises(InputError, match="--threshold requires a run of --task=multi_label"):
         predict.main(predict.PredictOptions(run, threshold=0.5))
@@ -138,7 +138,7 @@ def test_an_ensemble_averages_probabilities_and_thresholds(
         )
     )
     reading = Reading(label_separator=";")
-    examples = TASKS["multi_label"].read(Source(str(data), reading=reading)).dev["dev"]
+    examples = DATASETS["multi_label"].read(Source(str(data), reading=reading)).dev["dev"]
     members = [albert_tf.load_predictor(str(runs / name))(examples) for name in "01"]
     values = [[list(each["probabilities"].values()) for each in member] for member in members]
     wanted = np.mean(values, axis=0)
@@ -161,14 +161,14 @@ def test_the_table_of_depths(runs: pathlib.Path, data: pathlib.Path, start: str,
     rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines()[2:]]
     assert [row[0] for row in rows] == ["| depth 1", "| depth 2"]
     reading = Reading(label_separator=";")
-    task = TASKS["multi_label"]
+    task = DATASETS["multi_label"]
     examples = task.read(Source(str(data), reading=reading)).dev["dev"]
     predictions = albert_tf.load_predictor(options.run_dir)(examples)
     scores = task.score(predictions, examples)
     assert float(rows[1][1].split(" ")[0]) == pytest.approx(scores["macro_f1"], abs=1e-4)
     with pytest.raises(InputError, match="--patience is for classifiers"):
         depth.main(dataclasses.replace(options, patience="1"))
-    other = leave_run(start, tmp_path / "run", "text_regression", RegressorTask())
+    other = leave_run(start, tmp_path / "run", "text_regression", RegressorSettings())
     leave_weights(other, 0)
     with pytest.raises(InputError, match="must be of kind classifier or multi_label. .* 'regress"):
         depth.main(depth.DepthOptions(other, str(data)))

@@ -11,10 +11,10 @@ import albert_tf
 from albert_tf.export import __main__ as export
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.examples import ChoiceExample
-from albert_tf.tasks.multiple_choice.model import MultipleChoiceTask
+from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
 from finetuning import ensemble, predict
-from finetuning.datasets import TASKS
-from finetuning.datasets.task import Source
+from finetuning.datasets import DATASETS
+from finetuning.datasets.dataset import Source
 from finetuning.kinds.registry import FINETUNING
 from finetuning.reporting.report import baselines_of, fingerprint
 from finetuning.train import FinetuneOptions, main
@@ -39,8 +39,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Source:
 @pytest.fixture(scope="module")
 def runs(start: str, data: Source, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     folder = tmp_path_factory.mktemp("runs")
-    section = MultipleChoiceTask(num_choices=3, seq_length=32)
-    digest = fingerprint(TASKS["multiple_choice"].read(data))
+    section = MultipleChoiceSettings(num_choices=3, seq_length=32)
+    digest = fingerprint(DATASETS["multiple_choice"].read(data))
     for seed in (0, 1):
         path = leave_run(start, folder / str(seed), "multiple_choice", section, digest)
         leave_weights(path, seed)
@@ -52,7 +52,7 @@ def test_lines_and_parts_are_answered(runs, data: Source, tmp_path: pathlib.Path
     lines.write_text("\n".join(map(json.dumps, ROWS)) + "\n")
     predict.main(predict.PredictOptions(run, str(lines), str(out)))
     answers = [json.loads(line) for line in out.read_text().splitlines()]
-    examples = TASKS["multiple_choice"].read(data).dev["dev"]
+    examples = DATASETS["multiple_choice"].read(data).dev["dev"]
     for answer, wanted in zip(answers, albert_tf.load_predictor(run)(examples), strict=True):
         np.testing.assert_allclose(answer["probabilities"], wanted["probabilities"], atol=1e-5)
     assert [len(answer["probabilities"]) for answer in answers] == [3, 2, 4]
@@ -82,7 +82,7 @@ def test_an_ensemble_averages_each_question_s_options(runs, data: Source, tmp_pa
     output = tmp_path / "both"
     members = (str(runs / "*"),)
     ensemble.main(ensemble.EnsembleOptions(members, str(output), str(data.data_dir), select="all"))
-    examples = TASKS["multiple_choice"].read(data).dev["dev"]
+    examples = DATASETS["multiple_choice"].read(data).dev["dev"]
     answers = [albert_tf.load_predictor(str(runs / name))(examples) for name in "01"]
     lines = [json.loads(line) for line in (output / "predictions.jsonl").read_text().splitlines()]
     for line, *pair in zip(lines, *answers, strict=True):
@@ -127,8 +127,10 @@ def test_a_dry_run(start: str, data: Source, tmp_path: pathlib.Path, capsys):
 
 def test_the_baseline_may_be_an_option_that_a_question_lacks(data: Source):
     """Option C and A are correct once in training, C first; in dev C is correct once of 3."""
-    read = TASKS["multiple_choice"].read(data)
+    read = DATASETS["multiple_choice"].read(data)
     assert (FINETUNING["multiple_choice"].constant_answer(read) or [""])[0].startswith(
         "always option C"
     )
-    assert baselines_of(TASKS["multiple_choice"], read, "dev") == {"accuracy": pytest.approx(1 / 3)}
+    assert baselines_of(DATASETS["multiple_choice"], read, "dev") == {
+        "accuracy": pytest.approx(1 / 3)
+    }

@@ -10,19 +10,21 @@ from typing import Any
 import pytest
 
 from albert_tf.runtime.errors import InputError
-from albert_tf.tasks.classifier.model import ClassifierTask
-from albert_tf.tasks.multiple_choice.model import MultipleChoiceTask
-from albert_tf.tasks.regressor.model import RegressorTask
-from albert_tf.tasks.spans.model import SpanTask
+from albert_tf.tasks.classifier.model import ClassifierSettings
+from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
+from albert_tf.tasks.regressor.model import RegressorSettings
+from albert_tf.tasks.spans.model import SpanSettings
 from finetuning import predict
-from finetuning.datasets import TASKS
-from finetuning.datasets.task import Source
+from finetuning.datasets import DATASETS
+from finetuning.datasets.dataset import Source
 from finetuning.kinds.input_lines import id_of
 from finetuning.predict import PredictOptions
 from finetuning.reporting.prediction_writer import PredictionWriter, format_of_output
 from tests.finetuning.untrained import leave_run, leave_weights
 
-MNLI = ClassifierTask(pair=True, labels=("contradiction", "entailment", "neutral"), seq_length=32)
+MNLI = ClassifierSettings(
+    pair=True, labels=("contradiction", "entailment", "neutral"), seq_length=32
+)
 ROW = "0\tA first.\tA second."
 
 
@@ -31,20 +33,24 @@ ROW = "0\tA first.\tA second."
     [
         ("rte", MNLI, r"RTE .*labels\W+\('entailment', 'not_entail.* with .*'contradiction'"),
         ("sts-b", MNLI, r"STS-B .*kind` 'regressor' .* with .*'classifier'"),
-        ("cola", ClassifierTask(pair=True, labels=("0", "1")), r"CoLA .*pair` False.*pair` True"),
-        ("mrpc", ClassifierTask(labels=("0", "1")), r"MRPC .*pair` True.*pair` False"),
-        ("squad2", SpanTask(), r"SQuAD 2.0 .*answerable` True.*answerable` False"),
-        ("squad1", SpanTask(answerable=True), r"SQuAD 1.1 .*answerable` False.* True"),
-        ("race", SpanTask(), r"RACE .*kind` 'multiple_choice'.* 'span'"),
-        ("text_classification", RegressorTask(), r"kind` 'classifier'.* 'regressor'"),
-        ("text_regression", MultipleChoiceTask(), r"kind` 'regressor'.* 'multiple_choice'"),
+        (
+            "cola",
+            ClassifierSettings(pair=True, labels=("0", "1")),
+            r"CoLA .*pair` False.*pair` True",
+        ),
+        ("mrpc", ClassifierSettings(labels=("0", "1")), r"MRPC .*pair` True.*pair` False"),
+        ("squad2", SpanSettings(), r"SQuAD 2.0 .*answerable` True.*answerable` False"),
+        ("squad1", SpanSettings(answerable=True), r"SQuAD 1.1 .*answerable` False.* True"),
+        ("race", SpanSettings(), r"RACE .*kind` 'multiple_choice'.* 'span'"),
+        ("text_classification", RegressorSettings(), r"kind` 'classifier'.* 'regressor'"),
+        ("text_regression", MultipleChoiceSettings(), r"kind` 'regressor'.* 'multiple_choice'"),
     ],
 )
 def test_data_with_other_answers_are_refused_before_they_are_read(
     name: str, section: Any, words: str, tmp_path: pathlib.Path
 ):
     with pytest.raises(InputError, match=words):
-        TASKS[name].read_part(Source(str(tmp_path)), "dev", section)
+        DATASETS[name].read_part(Source(str(tmp_path)), "dev", section)
 
 
 def test_a_run_of_mnli_answers_ax_and_not_rte(start: str, tmp_path: pathlib.Path, capsys):
@@ -64,7 +70,7 @@ def test_a_run_of_mnli_answers_ax_and_not_rte(start: str, tmp_path: pathlib.Path
 
 
 def test_an_empty_question_or_context_is_answered(start: str, tmp_path: pathlib.Path):
-    task = SpanTask(answerable=True, seq_length=32, doc_stride=8)
+    task = SpanSettings(answerable=True, seq_length=32, doc_stride=8)
     run = leave_run(start, tmp_path / "run", "squad2", task)
     leave_weights(run, 1)
     rows = [{"question": q, "context": c} for q, c in (("", "a file"), ("who?", ""), ("", ""))]
@@ -76,9 +82,13 @@ def test_an_empty_question_or_context_is_answered(start: str, tmp_path: pathlib.
 
 
 EMPTY = {
-    "text_classification": ("test.csv", 'text,label\n"",b\n', ClassifierTask(labels=("a", "b"))),
-    "text_regression": ("test.jsonl", '{"text": " ", "label": 2}\n', RegressorTask()),
-    "cola": ("test.tsv", "index\tsentence\n0\t\n", ClassifierTask(labels=("0", "1"))),
+    "text_classification": (
+        "test.csv",
+        'text,label\n"",b\n',
+        ClassifierSettings(labels=("a", "b")),
+    ),
+    "text_regression": ("test.jsonl", '{"text": " ", "label": 2}\n', RegressorSettings()),
+    "cola": ("test.tsv", "index\tsentence\n0\t\n", ClassifierSettings(labels=("0", "1"))),
     "squad1": (
         "test.json",
         json.dumps(
@@ -89,12 +99,12 @@ EMPTY = {
                 ]
             }
         ),
-        SpanTask(),
+        SpanSettings(),
     ),
     "race": (
         "test/all/1.txt",
         json.dumps({"article": "", "questions": [""], "options": [["a", "b"]]}),
-        MultipleChoiceTask(num_choices=2),
+        MultipleChoiceSettings(num_choices=2),
     ),
 }
 
@@ -106,11 +116,11 @@ def test_empty_texts_of_a_part_are_examples(name: str, tmp_path: pathlib.Path):
         path = tmp_path / file.replace("all", level)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content, encoding="utf-8")
-    assert len(TASKS[name].read_part(Source(str(tmp_path)), "test", section)) in (1, 2)
+    assert len(DATASETS[name].read_part(Source(str(tmp_path)), "test", section)) in (1, 2)
 
 
 def test_an_empty_text_of_a_part_is_answered(start: str, tmp_path: pathlib.Path):
-    section = ClassifierTask(labels=("a", "b"), seq_length=16)
+    section = ClassifierSettings(labels=("a", "b"), seq_length=16)
     run = leave_run(start, tmp_path / "run", "text_classification", section)
     leave_weights(run, 1)
     (tmp_path / "dev.csv").write_text('text,label\n"",b\nfine,a\n')
@@ -124,7 +134,7 @@ def test_an_empty_text_of_a_part_is_answered(start: str, tmp_path: pathlib.Path)
 
 def test_unknown_characters_are_told(start: str, tmp_path: pathlib.Path, capsys):
     """Those of all chunks together, and of a part."""
-    section = ClassifierTask(labels=("a", "b"), seq_length=16)
+    section = ClassifierSettings(labels=("a", "b"), seq_length=16)
     run = leave_run(start, tmp_path / "run", "text_classification", section)
     leave_weights(run, 1)
     rows = ["红楼", "saw 红", "saw"]
@@ -146,7 +156,7 @@ def test_unknown_characters_are_told(start: str, tmp_path: pathlib.Path, capsys)
 
 def test_texts_in_windows_are_counted(start: str, tmp_path: pathlib.Path, capsys):
     """Of all chunks together; each long text has 160 pieces, in windows of up to 14."""
-    section = ClassifierTask(labels=("a", "b"), seq_length=16, long_texts="mean")
+    section = ClassifierSettings(labels=("a", "b"), seq_length=16, long_texts="mean")
     run = leave_run(start, tmp_path / "run", "text_classification", section)
     leave_weights(run, 1)
     long = " ".join(["pear"] * 40)
@@ -191,7 +201,7 @@ def test_an_id_comes_back():
     ],
 )
 def test_ids_of_a_table_come_back(start: str, tmp_path: pathlib.Path, file, content, ids):
-    section = ClassifierTask(labels=("a", "b"), seq_length=16)
+    section = ClassifierSettings(labels=("a", "b"), seq_length=16)
     run = leave_run(start, tmp_path / "run", "text_classification", section)
     leave_weights(run, 1)
     (tmp_path / file).write_text(content)
@@ -209,7 +219,7 @@ def test_ids_of_a_table_come_back(start: str, tmp_path: pathlib.Path, file, cont
 
 def test_lines_that_were_rejected_have_no_prediction(start: str, tmp_path: pathlib.Path, capsys):
     run = leave_run(
-        start, tmp_path / "run", "text_classification", ClassifierTask(labels=("a", "b"))
+        start, tmp_path / "run", "text_classification", ClassifierSettings(labels=("a", "b"))
     )
     leave_weights(run, 1)
     (tmp_path / "test.csv").write_text("id,text,answer\n1,x,accept\n2,y,reject\n3,z,accept\n")

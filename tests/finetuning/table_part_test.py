@@ -9,7 +9,7 @@ import pytest
 from albert_tf.runtime import commands
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.run_dir import RunDir
-from albert_tf.tasks.classifier.model import ClassifierTask
+from albert_tf.tasks.classifier.model import ClassifierSettings
 from albert_tf.tasks.predictor import load_predictor
 from finetuning import table
 from finetuning.table import TableOptions
@@ -33,7 +33,7 @@ def write_test(data: pathlib.Path, labels: list[str]) -> None:
 def test_finished_runs_are_scored_on_another_part(
     start: str, data: pathlib.Path, tmp_path: pathlib.Path, capsys
 ):
-    section = ClassifierTask(labels=("fruit", "tool"), seq_length=16)
+    section = ClassifierSettings(labels=("fruit", "tool"), seq_length=16)
     path = str(tmp_path / "t" / pathlib.Path(start).name / NAME)
 
     def run(command: list[str]) -> int:

@@ -17,11 +17,11 @@ from albert_tf.tasks.examples import TokenExample
 from albert_tf.tasks.predictor import load_task_model
 from albert_tf.tasks.predictor import predict as predict_all
 from albert_tf.tasks.tokens.features import featurize_tokens
-from albert_tf.tasks.tokens.model import TokenTask
+from albert_tf.tasks.tokens.model import TokenSettings
 from albert_tf.text.tokenizer import load_tokenizer
 from finetuning import distill, ensemble, predict, train
-from finetuning.datasets import TASKS
-from finetuning.datasets.task import Source
+from finetuning.datasets import DATASETS
+from finetuning.datasets.dataset import Source
 from finetuning.kinds.distillation_losses import PerWordLoss, SoftCrossEntropy
 from finetuning.kinds.registry import FINETUNING
 from finetuning.reporting.report import fingerprint
@@ -29,7 +29,7 @@ from finetuning.train import FinetuneOptions
 from tests.finetuning.untrained import leave_run, leave_weights
 
 NAME = "token_classification"
-SECTION = TokenTask(("person", "place"), seq_length=24, doc_stride=8)
+SECTION = TokenSettings(("person", "place"), seq_length=24, doc_stride=8)
 ROWS = "An O\napple O\nfrom O\nNew B-place\nYork I-place\n\nAnn B-person\n"
 
 
@@ -39,7 +39,7 @@ def runs(start: str, tmp_path: pathlib.Path) -> list[str]:
     (tmp_path / "data").mkdir()
     for part in ("train", "dev", "test"):
         (tmp_path / "data" / f"{part}.conll").write_text(ROWS)
-    data = fingerprint(TASKS[NAME].read(Source(str(tmp_path / "data"))))
+    data = fingerprint(DATASETS[NAME].read(Source(str(tmp_path / "data"))))
     paths = [leave_run(start, tmp_path / name, NAME, SECTION, data) for name in ("a", "b")]
     for seed, path in enumerate(paths):
         leave_weights(path, seed)

@@ -18,16 +18,16 @@ from albert_tf.models.encoder import load_encoder
 from albert_tf.runtime import outputs
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.runtime.run_dir import RunDir
-from albert_tf.tasks.classifier.model import ClassifierTask
+from albert_tf.tasks.classifier.model import ClassifierSettings
 from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds import KINDS
-from albert_tf.tasks.spans.model import SpanTask
+from albert_tf.tasks.spans.model import SpanSettings
 from albert_tf.tasks.texts import featurize_texts
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from finetuning import train
-from finetuning.datasets import OWN, TASKS
-from finetuning.datasets.task import Source
+from finetuning.datasets import DATASETS, OWN
+from finetuning.datasets.dataset import Source
 from finetuning.datasets.text_classification import TextClassification
 from finetuning.kinds.registry import FINETUNING
 from finetuning.train import FinetuneOptions, main
@@ -73,7 +73,7 @@ def test_the_seeds_are_summarized(tuned: pathlib.Path):
 def test_features_are_read_from_the_cache(
     tuned: pathlib.Path, fruit: str, start: str, monkeypatch: pytest.MonkeyPatch
 ):
-    task = TASKS["text_classification"]
+    task = DATASETS["text_classification"]
     data = task.read(Source(fruit))
     config = RunDir(str(tuned / "seed-0")).config()
     section = type(data.task)(labels=tuple(config["task"]["labels"]), seq_length=32)
@@ -110,7 +110,7 @@ def assert_same(one: Any, other: Any) -> None:
 def test_a_cache_cannot_run_code(begin: StartingPoint, tmp_path: pathlib.Path, capsys):
     """Spans have the most kinds of fields; a pickle in the place of arrays is refused."""
     examples = [SpanExample("Which?", "An apple, a plum and a pear.", "1", ((3, "apple"),))]
-    task, folder = SpanTask(seq_length=16, doc_stride=4), str(tmp_path / "cache")
+    task, folder = SpanSettings(seq_length=16, doc_stride=4), str(tmp_path / "cache")
     made, read = (features_of(examples, begin.tokenizer, task, folder) for _ in range(2))
     assert_same(made, read)
     (path,) = (tmp_path / "cache").iterdir()
@@ -165,7 +165,7 @@ def test_the_weights_with_the_best_metric_are_kept(
         def score(self, *_: object) -> dict[str, float]:
             return scores.pop(0) if scores else {"accuracy": 0.5, "macro_f1": 0.5}
 
-    monkeypatch.setitem(TASKS, "text_classification", Scripted())
+    monkeypatch.setitem(DATASETS, "text_classification", Scripted())
     chosen = ("training.steps=4", "training.evaluate_every=2", f"training.metric={metric}")
     chosen = (*chosen, "training.batch_size=8", "task.seq_length=32")
     run = RunDir(str(tmp_path / "run"))
@@ -296,7 +296,7 @@ def test_the_paper_s_recipe_gives_way_to_the_user(start: str):
 
     def recipe(*assignments: str, name: str = "paper") -> dict:
         options = FinetuneOptions("cola", "r", recipe=name, set=assignments)
-        return train.recipe_of(TASKS["cola"], options)
+        return train.recipe_of(DATASETS["cola"], options)
 
     paper = recipe()
     assert (paper["training.steps"], paper["training.learning_rate"]) == (5336, 1e-5)
@@ -311,12 +311,12 @@ def test_the_paper_s_recipe_gives_way_to_the_user(start: str):
 
 def test_the_recipes_read_the_dev_examples_as_often_as_the_reference():
     """run_glue.sh, run_race.py and the SQuAD programs: `save_checkpoints_steps`."""
-    every = {name: task.recipe.get("training.evaluate_every") for name, task in TASKS.items()}
+    every = {name: task.recipe.get("training.evaluate_every") for name, task in DATASETS.items()}
     own = ("ax", "swag", *OWN)
     others = {"qnli": 200, "squad1": 1000, "squad2": 1000} | dict.fromkeys(own)
-    assert every == dict.fromkeys(TASKS, 100) | others
-    assert TASKS["squad2"].recipe["training.metric"] == "best_f1"
-    assert "best_f1" in TASKS["squad2"].metrics
+    assert every == dict.fromkeys(DATASETS, 100) | others
+    assert DATASETS["squad2"].recipe["training.metric"] == "best_f1"
+    assert "best_f1" in DATASETS["squad2"].metrics
 
 
 @pytest.mark.parametrize(
@@ -362,7 +362,7 @@ def test_the_head_of_the_same_task_is_kept(tuned: pathlib.Path, fruit: str, star
 
     path = str(tuned / "seed-1")
     begin = StartingPoint.of(None, path, None)
-    data = TASKS["text_classification"].read(Source(fruit))
+    data = DATASETS["text_classification"].read(Source(fruit))
     config = resolve(begin, data, {}, ("task.seq_length=32",), "cpu")
     kept = begin.model(config).head.get_weights()[0]
     assert (kept == load_task_model(path).head.get_weights()[0]).all()
@@ -382,7 +382,7 @@ def test_the_standard_error_of_a_correlation_is_that_of_resamples():
         {"label": str(label), "probabilities": {"0": 1 - label, "1": label}}
         for label in (rng.randint(0, 1) for _ in examples)
     ]
-    errors = FINETUNING["classifier"].standard_errors(TASKS["cola"], answers, examples)
+    errors = FINETUNING["classifier"].standard_errors(DATASETS["cola"], answers, examples)
     assert errors["mcc"] == pytest.approx(1 / 20, rel=0.2)
 
 
@@ -390,7 +390,7 @@ def test_a_random_start_has_the_shape_of_its_run(start: str):
     given = StartingPoint.of(start, None, None)
     random = StartingPoint.of(f"random:{start}", None, None)
     assert random.origin == f"random:{given.origin}" and given.origin == start
-    config = FinetuneConfig(given.config, ClassifierTask(("a", "b")))
+    config = FinetuneConfig(given.config, ClassifierSettings(("a", "b")))
     tf_keras.utils.set_random_seed(2)
     first, second, trained = (point.model(config).encoder for point in (random, random, given))
     for a, b in zip(trained.weights, load_encoder(start).weights, strict=True):

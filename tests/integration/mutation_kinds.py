@@ -14,11 +14,11 @@ from albert_tf.models.config import AlbertConfig
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime import settings
 from albert_tf.runtime.run_dir import RunDir
-from albert_tf.tasks.classifier.model import ClassifierTask
-from albert_tf.tasks.multi_label.model import MultiLabelTask
-from albert_tf.tasks.regressor.model import RegressorTask
-from albert_tf.tasks.spans.model import SpanTask
-from albert_tf.tasks.tokens.model import TokenTask
+from albert_tf.tasks.classifier.model import ClassifierSettings
+from albert_tf.tasks.multi_label.model import MultiLabelSettings
+from albert_tf.tasks.regressor.model import RegressorSettings
+from albert_tf.tasks.spans.model import SpanSettings
+from albert_tf.tasks.tokens.model import TokenSettings
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from data import build, import_records, show_records, train_tokenizer
 from finetuning import predict
@@ -37,31 +37,31 @@ NO_ANSWER = {"id": "q2", "question": "When?", "answers": [], "is_impossible": Tr
 PASSAGE = {"context": "Ann met Bo.\nOn 2,010 days.", "qas": [QUESTION, NO_ANSWER]}
 TABLES = {  # the dataset: the section of a run on it, its file, a header, a pattern of its rows
     "text_classification": (
-        ClassifierTask(seq_length=32, labels=("0", "1")),
+        ClassifierSettings(seq_length=32, labels=("0", "1")),
         "train.csv",
         "text,label",
         'a "line" {0},{1}',
     ),
     "text_regression": (
-        RegressorTask(seq_length=32),
+        RegressorSettings(seq_length=32),
         "train.tsv",
         "text\tlabel",
         "line {0}\t{0}.5",
     ),
     "multi_label": (
-        MultiLabelTask(seq_length=32, labels=("x", "y")),
+        MultiLabelSettings(seq_length=32, labels=("x", "y")),
         "train.jsonl",
         "",
         '{{"text": "line {0} é", "label": ["x", "y"]}}',
     ),
     "token_classification": (
-        TokenTask(("A",), seq_length=32),
+        TokenSettings(("A",), seq_length=32),
         "train.conll",
         "",
         "Ann B-A\nmet O\nBo{0} B-A\n",
     ),
     "squad2": (
-        SpanTask(seq_length=32, query_length=8, doc_stride=8, answerable=True),
+        SpanSettings(seq_length=32, query_length=8, doc_stride=8, answerable=True),
         "train-v2.0.json",
         json.dumps({"version": "2.0", "data": [{"title": "x", "paragraphs": [PASSAGE]}]}),
         "",

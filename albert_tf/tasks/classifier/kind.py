@@ -7,7 +7,7 @@ import numpy as np
 
 from albert_tf.graph.onnx.encoder import EncoderGraph
 from albert_tf.graph.onnx.graph import Outputs
-from albert_tf.tasks.classifier.model import ClassifierTask, SequenceClassifier
+from albert_tf.tasks.classifier.model import ClassifierSettings, SequenceClassifier
 from albert_tf.tasks.classifier.module import ClassifierModule
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.features import TextFeatures
@@ -24,7 +24,7 @@ class Classifier(Kind):
     name = "classifier"
     options = ("precision", "depths", "patience")
     settings, model, example, features = (
-        ClassifierTask,
+        ClassifierSettings,
         SequenceClassifier,
         TextExample,
         TextFeatures,
@@ -37,12 +37,12 @@ class Classifier(Kind):
         open_settings=("pair", "seq_length"),
     )
 
-    def num_outputs(self, task: ClassifierTask) -> int:
+    def num_outputs(self, task: ClassifierSettings) -> int:
         """Return the number of labels."""
         return len(task.labels)
 
     def featurize(
-        self, examples: Sequence[TextExample], tokenizer: Tokenizer, task: ClassifierTask
+        self, examples: Sequence[TextExample], tokenizer: Tokenizer, task: ClassifierSettings
     ) -> TextFeatures:
         """Return the features of texts or pairs; the target `label` is int32 [N]."""
         return featurize_texts(examples, tokenizer, task)
@@ -52,7 +52,7 @@ class Classifier(Kind):
         outputs: np.ndarray,
         features: TextFeatures,
         examples: Sequence[TextExample],
-        task: ClassifierTask,
+        task: ClassifierSettings,
     ) -> list[dict[str, Any]]:
         """Return the `label`, its probability `score` and all `probabilities` of each example.
 

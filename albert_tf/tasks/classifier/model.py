@@ -12,11 +12,11 @@ from albert_tf.models.layers import common
 from albert_tf.runtime.errors import ConfigError
 from albert_tf.tasks.task_model import TaskModel, head_dense
 from albert_tf.tasks.task_settings import require_labels
-from albert_tf.tasks.texts import TextTask
+from albert_tf.tasks.texts import TextSettings
 
 
 @dataclasses.dataclass(frozen=True)
-class ClassifierTask(TextTask):
+class ClassifierSettings(TextSettings):
     """The `task` section of a classifier's config.json.
 
     Attributes:
@@ -45,12 +45,12 @@ class SequenceClassifier(TaskModel):
     training with `task.exit_losses` the logits of every layer, [B, layers, number of labels].
     """
 
-    task_class = ClassifierTask
+    task_class = ClassifierSettings
 
     def __init__(
         self,
         encoder: tf_keras.layers.Layer,
-        task: ClassifierTask,
+        task: ClassifierSettings,
         **kwargs: Any,
     ) -> None:
         super().__init__(encoder, task, **kwargs)

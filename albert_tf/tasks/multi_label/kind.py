@@ -13,7 +13,7 @@ from albert_tf.tasks.features import TextFeatures
 from albert_tf.tasks.kind import ExportSettings, Kind
 from albert_tf.tasks.multi_label.model import (
     MultiLabelClassifier,
-    MultiLabelTask,
+    MultiLabelSettings,
     chosen_labels,
     indicators,
 )
@@ -30,7 +30,7 @@ class MultiLabel(Kind):
     name = "multi_label"
     options = ("precision", "depths")
     settings, model, example, features = (
-        MultiLabelTask,
+        MultiLabelSettings,
         MultiLabelClassifier,
         TextExample,
         TextFeatures,
@@ -43,12 +43,12 @@ class MultiLabel(Kind):
         open_settings=("pair", "seq_length"),
     )
 
-    def num_outputs(self, task: MultiLabelTask) -> int:
+    def num_outputs(self, task: MultiLabelSettings) -> int:
         """Return the number of labels."""
         return len(task.labels)
 
     def featurize(
-        self, examples: Sequence[TextExample], tokenizer: Tokenizer, task: MultiLabelTask
+        self, examples: Sequence[TextExample], tokenizer: Tokenizer, task: MultiLabelSettings
     ) -> TextFeatures:
         """Return the features of texts or pairs.
 
@@ -67,7 +67,7 @@ class MultiLabel(Kind):
         outputs: np.ndarray,
         features: TextFeatures,
         examples: Sequence[TextExample],
-        task: MultiLabelTask,
+        task: MultiLabelSettings,
     ) -> list[dict[str, Any]]:
         """Return the `labels` above their thresholds, the most probable first, `probabilities`.
 

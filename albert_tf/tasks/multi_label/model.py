@@ -13,13 +13,13 @@ from albert_tf.runtime.errors import ConfigError, shortened
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.task_model import TaskModel, head_dense
 from albert_tf.tasks.task_settings import require_labels
-from albert_tf.tasks.texts import TextTask
+from albert_tf.tasks.texts import TextSettings
 
 THRESHOLD = 0.5  # of a label whose threshold was not chosen
 
 
 @dataclasses.dataclass(frozen=True)
-class MultiLabelTask(TextTask):
+class MultiLabelSettings(TextSettings):
     """The `task` section of a multi-label classifier's config.json.
 
     Attributes:
@@ -56,12 +56,12 @@ class MultiLabelClassifier(TaskModel):
     Inputs: the encoder's dict of int32 [B, S]. Output: logits float32 [B, number of labels].
     """
 
-    task_class = MultiLabelTask
+    task_class = MultiLabelSettings
 
     def __init__(
         self,
         encoder: tf_keras.layers.Layer,
-        task: MultiLabelTask,
+        task: MultiLabelSettings,
         **kwargs: Any,
     ) -> None:
         super().__init__(encoder, task, **kwargs)
@@ -91,7 +91,7 @@ def label_indices(example: TextExample) -> tuple[int, ...]:
     return example.label
 
 
-def chosen_labels(probabilities: np.ndarray, task: MultiLabelTask) -> list[str]:
+def chosen_labels(probabilities: np.ndarray, task: MultiLabelSettings) -> list[str]:
     """Return the labels whose probabilities [number of labels] exceed their thresholds.
 
     The most probable label comes first; of equally probable ones, the first in `task.labels`.

@@ -9,12 +9,12 @@ from albert_tf.runtime.arrays import ragged_ranges
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.examples import ChoiceExample
 from albert_tf.tasks.features import Sequences, TextFeatures, pack, split_windows
-from albert_tf.tasks.multiple_choice.model import MultipleChoiceTask
+from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
 from albert_tf.text.tokenizer import Tokenizer
 
 
 def featurize_choices(
-    examples: Sequence[ChoiceExample], tokenizer: Tokenizer, task: MultipleChoiceTask
+    examples: Sequence[ChoiceExample], tokenizer: Tokenizer, task: MultipleChoiceSettings
 ) -> TextFeatures:
     """Build [CLS] context [SEP] question and option [SEP] for each option.
 
@@ -72,7 +72,7 @@ def featurize_choices(
     )
 
 
-def _limits(task: MultipleChoiceTask) -> str:
+def _limits(task: MultipleChoiceSettings) -> str:
     """Return the limits beyond which a question is truncated, for notes."""
     whole, question = f"task.seq_length={task.seq_length}", f"task.qa_length={task.qa_length}"
     if task.long_texts == "cut":

@@ -15,7 +15,7 @@ from albert_tf.tasks.multiple_choice.features import featurize_choices
 from albert_tf.tasks.multiple_choice.model import (
     ABSENT,
     MultipleChoice,
-    MultipleChoiceTask,
+    MultipleChoiceSettings,
     option_letter,
 )
 from albert_tf.tasks.multiple_choice.module import MultipleChoiceModule
@@ -31,7 +31,7 @@ class Choice(Kind):
 
     name = "multiple_choice"
     settings, model, example, features = (
-        MultipleChoiceTask,
+        MultipleChoiceSettings,
         MultipleChoice,
         ChoiceExample,
         TextFeatures,
@@ -41,7 +41,7 @@ class Choice(Kind):
     )
 
     def featurize(
-        self, examples: Sequence[ChoiceExample], tokenizer: Tokenizer, task: MultipleChoiceTask
+        self, examples: Sequence[ChoiceExample], tokenizer: Tokenizer, task: MultipleChoiceSettings
     ) -> TextFeatures:
         """Return the features of questions; the target `label` is int32 [N]."""
         return featurize_choices(examples, tokenizer, task)
@@ -51,7 +51,7 @@ class Choice(Kind):
         outputs: np.ndarray,
         features: TextFeatures,
         examples: Sequence[ChoiceExample],
-        task: MultipleChoiceTask,
+        task: MultipleChoiceSettings,
     ) -> list[dict[str, Any]]:
         """Return a dict for each example.
 

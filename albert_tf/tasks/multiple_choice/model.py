@@ -18,7 +18,7 @@ ABSENT = -1e9  # the logit of an option that a question does not have
 
 
 @dataclasses.dataclass(frozen=True)
-class MultipleChoiceTask(TaskSettings):
+class MultipleChoiceSettings(TaskSettings):
     """The `task` section of a multiple-choice run's config.json.
 
     Attributes:
@@ -56,12 +56,12 @@ class MultipleChoice(TaskModel):
     logits float32 [B, C], `ABSENT` for those rows.
     """
 
-    task_class = MultipleChoiceTask
+    task_class = MultipleChoiceSettings
 
     def __init__(
         self,
         encoder: tf_keras.layers.Layer,
-        task: MultipleChoiceTask,
+        task: MultipleChoiceSettings,
         **kwargs: Any,
     ) -> None:
         super().__init__(encoder, task, **kwargs)

@@ -10,7 +10,7 @@ from albert_tf.graph.onnx.graph import Outputs
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.features import TextFeatures
 from albert_tf.tasks.kind import ExportSettings, Kind
-from albert_tf.tasks.regressor.model import RegressorTask, SequenceRegressor
+from albert_tf.tasks.regressor.model import RegressorSettings, SequenceRegressor
 from albert_tf.tasks.regressor.module import RegressorModule
 from albert_tf.tasks.texts import featurize_texts
 from albert_tf.tasks.transformers_head import TransformersHead, Weights
@@ -20,7 +20,7 @@ from albert_tf.text.tokenizer import Tokenizer
 class _Head(TransformersHead):
     """Theirs predicts in the unit of the labels; ours is scaled after the head."""
 
-    def labels(self, task: RegressorTask) -> tuple[str, ...]:
+    def labels(self, task: RegressorSettings) -> tuple[str, ...]:
         """Return their default name."""
         return ("LABEL_0",)
 
@@ -28,11 +28,11 @@ class _Head(TransformersHead):
         """Return none: a number has no name."""
         return {}
 
-    def to_theirs(self, weights: Weights, task: RegressorTask) -> Weights:
+    def to_theirs(self, weights: Weights, task: RegressorSettings) -> Weights:
         """Return the weights of center + scale (x W + b) = x (scale W) + (scale b + center)."""
         return _with_head(weights, lambda w: w * task.scale, lambda b: b * task.scale + task.center)
 
-    def to_ours(self, weights: Weights, task: RegressorTask) -> Weights:
+    def to_ours(self, weights: Weights, task: RegressorSettings) -> Weights:
         """Invert `to_theirs`, exactly if scale is a power of two and center is 0."""
         return _with_head(
             weights, lambda w: w / task.scale, lambda b: (b - task.center) / task.scale
@@ -57,7 +57,12 @@ class Regressor(Kind):
 
     name = "regressor"
     options = ("precision", "depths")
-    settings, model, example, features = RegressorTask, SequenceRegressor, TextExample, TextFeatures
+    settings, model, example, features = (
+        RegressorSettings,
+        SequenceRegressor,
+        TextExample,
+        TextFeatures,
+    )
     takes_strings = True
     transformers = _Head(
         "AlbertForSequenceClassification",
@@ -67,7 +72,7 @@ class Regressor(Kind):
     )
 
     def featurize(
-        self, examples: Sequence[TextExample], tokenizer: Tokenizer, task: RegressorTask
+        self, examples: Sequence[TextExample], tokenizer: Tokenizer, task: RegressorSettings
     ) -> TextFeatures:
         """Return the features of texts or pairs; the target `label` is float32 [N]."""
         return featurize_texts(examples, tokenizer, task)
@@ -77,7 +82,7 @@ class Regressor(Kind):
         outputs: np.ndarray,
         features: TextFeatures,
         examples: Sequence[TextExample],
-        task: RegressorTask,
+        task: RegressorSettings,
     ) -> list[dict[str, Any]]:
         """Return the `score` of each example, from scores [N]."""
         pooled = features.pooled(outputs.astype(np.float64), task.long_texts)

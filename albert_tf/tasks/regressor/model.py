@@ -10,11 +10,11 @@ import tf_keras
 from albert_tf.models.layers import common
 from albert_tf.runtime.bounds import FINITE, POSITIVE
 from albert_tf.tasks.task_model import TaskModel, head_dense
-from albert_tf.tasks.texts import TextTask
+from albert_tf.tasks.texts import TextSettings
 
 
 @dataclasses.dataclass(frozen=True)
-class RegressorTask(TextTask):
+class RegressorSettings(TextSettings):
     """The `task` section of a regressor's config.json.
 
     For a user's own labels, `center` and `scale` are their mean and standard deviation, so that
@@ -39,12 +39,12 @@ class SequenceRegressor(TaskModel):
     Inputs: the encoder's dict of int32 [B, S]. Output: float32 [B], in the unit of the labels.
     """
 
-    task_class = RegressorTask
+    task_class = RegressorSettings
 
     def __init__(
         self,
         encoder: tf_keras.layers.Layer,
-        task: RegressorTask,
+        task: RegressorSettings,
         **kwargs: Any,
     ) -> None:
         super().__init__(encoder, task, **kwargs)

@@ -9,14 +9,14 @@ from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.probabilities import softmax
 from albert_tf.tasks.spans.features import SpanFeatures
 from albert_tf.tasks.spans.heads import NEVER
-from albert_tf.tasks.spans.model import SpanTask
+from albert_tf.tasks.spans.model import SpanSettings
 from albert_tf.text.words import visible_part
 
 Outputs = Mapping[str, np.ndarray]
 
 
 def decode_spans(
-    outputs: Outputs, features: SpanFeatures, examples: Sequence[SpanExample], task: SpanTask
+    outputs: Outputs, features: SpanFeatures, examples: Sequence[SpanExample], task: SpanSettings
 ) -> list[dict[str, Any]]:
     """Return a dict for each example.
 
@@ -75,7 +75,7 @@ def average_spans(members: Sequence[Outputs]) -> dict[str, np.ndarray]:
     return result
 
 
-def _spans(outputs: Outputs, features: SpanFeatures, task: SpanTask) -> tuple[np.ndarray, ...]:
+def _spans(outputs: Outputs, features: SpanFeatures, task: SpanSettings) -> tuple[np.ndarray, ...]:
     """Return the valid spans by example, best first: bounds, first and last characters, scores.
 
     The spans of example i are those from bounds[i] to bounds[i + 1]; bounds are int64

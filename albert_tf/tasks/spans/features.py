@@ -13,7 +13,7 @@ import numpy as np
 from albert_tf.runtime.arrays import ragged_ranges
 from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.features import Features, Sequences
-from albert_tf.tasks.spans.model import SpanTask
+from albert_tf.tasks.spans.model import SpanSettings
 from albert_tf.tasks.windows import Windows, cut_windows
 from albert_tf.text.alignment import Pieces, align
 from albert_tf.text.tokenizer import Tokenizer
@@ -87,7 +87,7 @@ class SpanFeatures(Features):
 
 
 def featurize_spans(
-    examples: Sequence[SpanExample], tokenizer: Tokenizer, task: SpanTask
+    examples: Sequence[SpanExample], tokenizer: Tokenizer, task: SpanSettings
 ) -> SpanFeatures:
     """Build [CLS] question [SEP] part of the context [SEP] for each window.
 
@@ -146,7 +146,7 @@ def _contexts(
 
 
 def _questions(
-    examples: Sequence[SpanExample], tokenizer: Tokenizer, task: SpanTask
+    examples: Sequence[SpanExample], tokenizer: Tokenizer, task: SpanSettings
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the ids of all questions end to end, their lengths, and which are truncated."""
     max_pieces = min(task.query_length, (task.seq_length - 3) // 2)

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from albert_tf.graph.windows import GraphWindows
 from albert_tf.tasks.spans.heads import NEVER
-from albert_tf.tasks.spans.model import SpanTask
+from albert_tf.tasks.spans.model import SpanSettings
 from albert_tf.text.graph_aligner import AlignedPieces
 from albert_tf.text.words import invisible_bounds
 
@@ -36,7 +36,10 @@ class Spans(NamedTuple):
 
 
 def candidate_spans(
-    outputs: Mapping[str, tf.Tensor], windows: GraphWindows, pieces: AlignedPieces, task: SpanTask
+    outputs: Mapping[str, tf.Tensor],
+    windows: GraphWindows,
+    pieces: AlignedPieces,
+    task: SpanSettings,
 ) -> Spans:
     """Return the candidates [W, K] that may be answers, sorted by example and then best first.
 

@@ -11,7 +11,7 @@ from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.kind import ExportSettings, Kind
 from albert_tf.tasks.spans import answers
 from albert_tf.tasks.spans.features import SpanFeatures, featurize_spans
-from albert_tf.tasks.spans.model import SpanModel, SpanTask
+from albert_tf.tasks.spans.model import SpanModel, SpanSettings
 from albert_tf.tasks.spans.module import SpanModule
 from albert_tf.tasks.spans.onnx import SpanGraph
 from albert_tf.tasks.transformers_head import TransformersHead
@@ -19,7 +19,7 @@ from albert_tf.text.tokenizer import Tokenizer
 
 
 class _Head(TransformersHead):
-    def refusal(self, task: SpanTask) -> str | None:
+    def refusal(self, task: SpanSettings) -> str | None:
         """Return why the class cannot hold a joint head, or None for SQuAD 1.1."""
         if not task.answerable:
             return None
@@ -34,14 +34,14 @@ class Span(Kind):
     """Extractive question answering: the span of a context that answers a question (SQuAD)."""
 
     name = "span"
-    settings, model, example, features = SpanTask, SpanModel, SpanExample, SpanFeatures
+    settings, model, example, features = SpanSettings, SpanModel, SpanExample, SpanFeatures
     transformers = _Head(
         "AlbertForQuestionAnswering",
         has_pooler=False,
         open_settings=("seq_length", "query_length", "doc_stride", "max_answer_length", "n_best"),
     )
 
-    def head_shapes(self, hidden_size: int, task: SpanTask) -> dict[str, tuple[int, ...]]:
+    def head_shapes(self, hidden_size: int, task: SpanSettings) -> dict[str, tuple[int, ...]]:
         """Return the shapes of the head's weights by attribute path."""
         h = hidden_size
         if not task.answerable:
@@ -61,7 +61,7 @@ class Span(Kind):
         }
 
     def featurize(
-        self, examples: Sequence[SpanExample], tokenizer: Tokenizer, task: SpanTask
+        self, examples: Sequence[SpanExample], tokenizer: Tokenizer, task: SpanSettings
     ) -> SpanFeatures:
         """Return windows over the contexts; see `featurize_spans`."""
         return featurize_spans(examples, tokenizer, task)
@@ -71,7 +71,7 @@ class Span(Kind):
         outputs: answers.Outputs,
         features: SpanFeatures,
         examples: Sequence[SpanExample],
-        task: SpanTask,
+        task: SpanSettings,
     ) -> list[dict[str, Any]]:
         """Return the answers; see `decode_spans`."""
         return answers.decode_spans(outputs, features, examples, task)

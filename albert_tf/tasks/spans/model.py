@@ -14,7 +14,7 @@ from albert_tf.tasks.task_settings import WindowSettings
 
 
 @dataclasses.dataclass(frozen=True)
-class SpanTask(WindowSettings):
+class SpanSettings(WindowSettings):
     """The `task` section of a span run's config.json.
 
     Attributes:
@@ -59,12 +59,12 @@ class SpanModel(TaskModel):
     there being no answer. In training, the outputs are logits under the names of the targets.
     """
 
-    task_class = SpanTask
+    task_class = SpanSettings
 
     def __init__(
         self,
         encoder: tf_keras.layers.Layer,
-        task: SpanTask,
+        task: SpanSettings,
         **kwargs: Any,
     ) -> None:
         super().__init__(encoder, task, **kwargs)

@@ -8,14 +8,14 @@ import numpy as np
 from albert_tf.tasks.examples import TokenExample
 from albert_tf.tasks.probabilities import softmax
 from albert_tf.tasks.tokens.features import TokenFeatures, first_words
-from albert_tf.tasks.tokens.model import OUTSIDE, TokenTask
+from albert_tf.tasks.tokens.model import OUTSIDE, TokenSettings
 
 
 def decode_tokens(
     logits: np.ndarray,
     features: TokenFeatures,
     examples: Sequence[TokenExample],
-    task: TokenTask,
+    task: TokenSettings,
 ) -> list[dict[str, Any]]:
     """Return a dict for each example.
 
@@ -59,7 +59,7 @@ def _of_tokens(
 
 
 def join_tags(
-    text: str, spans: np.ndarray, tag: np.ndarray, score: np.ndarray, task: TokenTask
+    text: str, spans: np.ndarray, tag: np.ndarray, score: np.ndarray, task: TokenSettings
 ) -> list[dict[str, Any]]:
     """Return the labeled spans that the words' tags mark, as in a prediction.
 

@@ -9,7 +9,7 @@ import numpy as np
 from albert_tf.runtime.arrays import ragged_ranges
 from albert_tf.tasks.examples import TokenExample
 from albert_tf.tasks.features import Features, Sequences
-from albert_tf.tasks.tokens.model import IGNORED, OUTSIDE, TokenTask
+from albert_tf.tasks.tokens.model import IGNORED, OUTSIDE, TokenSettings
 from albert_tf.tasks.windows import Windows, cut_windows
 from albert_tf.text.alignment import Pieces, align
 from albert_tf.text.tokenizer import Tokenizer
@@ -72,7 +72,7 @@ class TokenFeatures(Features):
 
 
 def featurize_tokens(
-    examples: Sequence[TokenExample], tokenizer: Tokenizer, task: TokenTask
+    examples: Sequence[TokenExample], tokenizer: Tokenizer, task: TokenSettings
 ) -> TokenFeatures:
     """Build the windows of texts; the target `label` exists if every example has entities."""
     texts = [example.text for example in examples]
@@ -163,7 +163,7 @@ def _sequences(
 
 
 def _tags(
-    examples: Sequence[TokenExample], features: TokenFeatures, task: TokenTask
+    examples: Sequence[TokenExample], features: TokenFeatures, task: TokenSettings
 ) -> tuple[np.ndarray, int, int]:
     """Return the words' tags, int32 [U], and the numbers of inexact and of unseen spans."""
     numbers = {label: number for number, label in enumerate(task.labels)}

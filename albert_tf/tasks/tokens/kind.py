@@ -12,14 +12,14 @@ from albert_tf.tasks.kind import ExportSettings, Kind
 from albert_tf.tasks.probabilities import average_softmax
 from albert_tf.tasks.tokens.entities import decode_tokens
 from albert_tf.tasks.tokens.features import TokenFeatures, featurize_tokens
-from albert_tf.tasks.tokens.model import TokenClassifier, TokenTask
+from albert_tf.tasks.tokens.model import TokenClassifier, TokenSettings
 from albert_tf.tasks.tokens.module import TokenClassifierModule
 from albert_tf.tasks.transformers_head import TransformersHead
 from albert_tf.text.tokenizer import Tokenizer
 
 
 class _Head(TransformersHead):
-    def labels(self, task: TokenTask) -> tuple[str, ...]:
+    def labels(self, task: TokenSettings) -> tuple[str, ...]:
         """Return the tags."""
         return task.tags
 
@@ -40,7 +40,7 @@ class Tokens(Kind):
     """Token classification: labeled spans of a text, or a label for each word."""
 
     name = "token_classifier"
-    settings, model, example, features = TokenTask, TokenClassifier, TokenExample, TokenFeatures
+    settings, model, example, features = TokenSettings, TokenClassifier, TokenExample, TokenFeatures
     takes_strings = True
     transformers = _Head(
         "AlbertForTokenClassification",
@@ -49,12 +49,12 @@ class Tokens(Kind):
         open_settings=("seq_length", "doc_stride"),
     )
 
-    def num_outputs(self, task: TokenTask) -> int:
+    def num_outputs(self, task: TokenSettings) -> int:
         """Return the number of tags."""
         return len(task.tags)
 
     def featurize(
-        self, examples: Sequence[TokenExample], tokenizer: Tokenizer, task: TokenTask
+        self, examples: Sequence[TokenExample], tokenizer: Tokenizer, task: TokenSettings
     ) -> TokenFeatures:
         """Return windows over the texts; see `featurize_tokens`."""
         return featurize_tokens(examples, tokenizer, task)
@@ -64,7 +64,7 @@ class Tokens(Kind):
         outputs: np.ndarray,
         features: TokenFeatures,
         examples: Sequence[TokenExample],
-        task: TokenTask,
+        task: TokenSettings,
     ) -> list[dict[str, Any]]:
         """Return the entities; see `decode_tokens`."""
         return decode_tokens(outputs, features, examples, task)

@@ -17,7 +17,7 @@ OUTSIDE = 0  # with the scheme bio: the tag of words in no entity
 
 
 @dataclasses.dataclass(frozen=True)
-class TokenTask(WindowSettings):
+class TokenSettings(WindowSettings):
     """The `task` section of a token classifier's config.json.
 
     Attributes:
@@ -64,12 +64,12 @@ class TokenClassifier(TaskModel):
     count at the first piece of each word. `predict` pads S to `task.seq_length`.
     """
 
-    task_class = TokenTask
+    task_class = TokenSettings
 
     def __init__(
         self,
         encoder: tf_keras.layers.Layer,
-        task: TokenTask,
+        task: TokenSettings,
         **kwargs: Any,
     ) -> None:
         super().__init__(encoder, task, **kwargs)

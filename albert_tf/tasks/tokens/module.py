@@ -10,7 +10,7 @@ from albert_tf.graph.text_module import IDS, Answer, checked_inputs
 from albert_tf.graph.windows import MAX_WINDOWS, GraphWindows, cut_windows
 from albert_tf.models.encoder import INPUTS
 from albert_tf.runtime.errors import InputError
-from albert_tf.tasks.tokens.model import OUTSIDE, TokenClassifier, TokenTask
+from albert_tf.tasks.tokens.model import OUTSIDE, TokenClassifier, TokenSettings
 from albert_tf.text.graph_aligner import AlignedPieces, GraphAligner
 from albert_tf.text.graph_tokenizer import GraphTokenizer
 from albert_tf.text.ragged import row_of, slice_rows
@@ -48,7 +48,7 @@ class TokenClassifierModule(tf.Module):
         [start, end), then -1; `score` float32 [B, E], the mean probability of its words' tags, then
         0. Each malformed UTF-8 sequence counts as one U+FFFD and is returned as U+FFFD.
       tokens: the encoder's inputs, int32 [W, S] -> `probabilities` float32 [W, S, tags], in the
-        order of `TokenTask.tags`.
+        order of `TokenSettings.tags`.
 
     Args:
       model: the fine-tuned model.
@@ -180,7 +180,7 @@ class TokenClassifierModule(tf.Module):
         }
 
 
-def labeled_spans(words: Words, task: TokenTask) -> Words:
+def labeled_spans(words: Words, task: TokenSettings) -> Words:
     """Return the labeled spans of the words, as `tasks.tokens.entities` does in Python."""
     if task.scheme == "words":
         return words

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from finetuning.datasets.dataset import Prediction
 from finetuning.datasets.selection import groups
-from finetuning.datasets.task import Prediction
 
 STRENGTHS = (0.1, 1.0, 10.0, 100.0, 1000.0)  # C of logistic, alpha of ridge regression
 DEFAULT = 1.0  # scikit-learn's

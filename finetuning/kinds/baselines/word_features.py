@@ -8,7 +8,7 @@ import numpy as np
 
 from albert_tf.tasks.examples import TokenExample
 from albert_tf.tasks.tokens.entities import join_tags
-from albert_tf.tasks.tokens.model import TokenTask
+from albert_tf.tasks.tokens.model import TokenSettings
 from finetuning.kinds.baselines.regularization import Predict, Predictions, class_probabilities
 
 _WORD = re.compile(r"\w+|[^\w\s]")
@@ -16,7 +16,7 @@ _EDGE = "\n"  # the neighbor of the first and the last word
 
 
 def prepare(
-    task: TokenTask, train: Sequence[TokenExample], test: Sequence[TokenExample]
+    task: TokenSettings, train: Sequence[TokenExample], test: Sequence[TokenExample]
 ) -> Predict:
     """Return a function from the strength of the regularization to the predictions for `test`.
 
@@ -56,7 +56,7 @@ def _spans(example: TokenExample) -> np.ndarray:
     return np.array(tokens, np.int64).reshape(-1, 2)
 
 
-def _tags(example: TokenExample, spans: np.ndarray, task: TokenTask) -> np.ndarray:
+def _tags(example: TokenExample, spans: np.ndarray, task: TokenSettings) -> np.ndarray:
     """Return the words' tags, int64 [U]; -1 for a word without a label if every word has one."""
     tags = np.full(len(spans), -1 if task.scheme == "words" else 0)
     for begin, end, label in example.entities or ():

@@ -19,26 +19,26 @@ from albert_tf.convert.__main__ import ConvertOptions, main
 from albert_tf.convert.bundle import Bundle, weight_shapes
 from albert_tf.convert.huggingface import folder as huggingface
 from albert_tf.models.config import AlbertConfig
-from albert_tf.tasks.classifier.model import ClassifierTask
+from albert_tf.tasks.classifier.model import ClassifierSettings
 from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample, TokenExample
 from albert_tf.tasks.kinds import KINDS
-from albert_tf.tasks.multi_label.model import MultiLabelTask
-from albert_tf.tasks.multiple_choice.model import MultipleChoiceTask
+from albert_tf.tasks.multi_label.model import MultiLabelSettings
+from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
 from albert_tf.tasks.predictor import load_task_model
-from albert_tf.tasks.regressor.model import RegressorTask
-from albert_tf.tasks.spans.model import SpanModel, SpanTask
-from albert_tf.tasks.tokens.model import TokenTask
+from albert_tf.tasks.regressor.model import RegressorSettings
+from albert_tf.tasks.spans.model import SpanModel, SpanSettings
+from albert_tf.tasks.tokens.model import TokenSettings
 from tests.albert_tf.convert.huggingface_test import torch_python  # noqa: F401
 
 TOLERANCE = 2e-5
 LABELS = ("contradiction", "entailment", "neutral")
-TASKS = {
-    "classifier": ClassifierTask(LABELS, pair=True),
-    "multi_label": MultiLabelTask(("joy", "love"), (0.25, 0.5)),
-    "regressor": RegressorTask(center=2.5, scale=1.5),
-    "span": SpanTask(seq_length=64, doc_stride=16),
-    "multiple_choice": MultipleChoiceTask(seq_length=64, num_choices=3, qa_length=32),
-    "token_classifier": TokenTask(("place", "person")),
+DATASETS = {
+    "classifier": ClassifierSettings(LABELS, pair=True),
+    "multi_label": MultiLabelSettings(("joy", "love"), (0.25, 0.5)),
+    "regressor": RegressorSettings(center=2.5, scale=1.5),
+    "span": SpanSettings(seq_length=64, doc_stride=16),
+    "multiple_choice": MultipleChoiceSettings(seq_length=64, num_choices=3, qa_length=32),
+    "token_classifier": TokenSettings(("place", "person")),
 }
 # No number with a comma: the tokenizer of transformers 5 lacks ALBERT's rule for those.
 SHORT = "Sentences of one batch have different lengths, so the short ones are padded."
@@ -156,7 +156,7 @@ def tokenizer(shared_data):
 def test_ours_answers_there(size, tokenizer, torch_python, tmp_path):  # noqa: F811
     config, inputs = MODELS[size], {}
     rng = np.random.default_rng(3)
-    for kind, task in TASKS.items():
+    for kind, task in DATASETS.items():
         weights = {
             name: rng.normal(name.endswith("/gamma"), config.initializer_range, shape)
             for name, shape in weight_shapes(config, task).items()
@@ -169,8 +169,8 @@ def test_ours_answers_there(size, tokenizer, torch_python, tmp_path):  # noqa: F
         inputs[kind] = inputs_of(task, tokenizer)
         texts = dataclasses.astuple(EXAMPLES["classifier"][0])[:2]
         np.savez(tmp_path / kind / "inputs.npz", texts=np.array(texts), **inputs[kind])
-    ask(torch_python, *(tmp_path / kind for kind in TASKS))
-    for kind, task in TASKS.items():
+    ask(torch_python, *(tmp_path / kind for kind in DATASETS))
+    for kind, task in DATASETS.items():
         report = json.loads((tmp_path / kind / "report.json").read_text())
         assert not any(report["wrong"].values()), report["wrong"]
         assert report["kept"]["kind"] == kind
@@ -200,10 +200,10 @@ def test_theirs_answers_here(size, tokenizer, torch_python, tmp_path):  # noqa: 
         "multiple_choice": ("AlbertForMultipleChoice", {}),
         "token_classifier": (
             "AlbertForTokenClassification",
-            {"id2label": dict(enumerate(TASKS["token_classifier"].tags))},
+            {"id2label": dict(enumerate(DATASETS["token_classifier"].tags))},
         ),
     }
-    tasks = TASKS | {"regressor": RegressorTask()}
+    tasks = DATASETS | {"regressor": RegressorSettings()}
     inputs = {kind: inputs_of(task, tokenizer) for kind, task in tasks.items()}
     for kind, (architecture, values) in heads.items():
         (tmp_path / kind).mkdir()

@@ -12,7 +12,7 @@ from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.models.layers.attention import additive_mask
 from albert_tf.models.layers.shared_stack import SharedStack
 from albert_tf.models.pretrainer import AlbertPretrainer
-from albert_tf.tasks.classifier.model import ClassifierTask, SequenceClassifier
+from albert_tf.tasks.classifier.model import ClassifierSettings, SequenceClassifier
 from albert_tf.tasks.classifier.module import ClassifierModule
 from albert_tf.tasks.pretrained.embedding import EmbeddingModule
 from albert_tf.tasks.pretrained.fill_mask import FillMaskModule
@@ -103,7 +103,7 @@ def test_export_answers_the_same_and_holds_the_block_once(tiny, small_tokenizer,
     config = tiny.replace(num_layers=4, vocab_size=small_tokenizer.vocab_size)
     encoder = AlbertEncoder(config, dtype="mixed_bfloat16")
     model = SequenceClassifier(
-        encoder, ClassifierTask(("no", "yes"), seq_length=16)
+        encoder, ClassifierSettings(("no", "yes"), seq_length=16)
     ).create_weights()
     shaken(model.variables)
     affine = [v for v in encoder.stack.variables if v.name.endswith(("kernel:0", "bias:0"))]

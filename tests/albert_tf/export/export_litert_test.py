@@ -16,20 +16,20 @@ from albert_tf.graph.text_module import IDS
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.encoder import INPUTS, AlbertEncoder
 from albert_tf.runtime.errors import InputError
-from albert_tf.tasks.classifier.model import ClassifierTask, SequenceClassifier
+from albert_tf.tasks.classifier.model import ClassifierSettings, SequenceClassifier
 from albert_tf.tasks.classifier.module import ClassifierModule
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.kinds import KINDS
-from albert_tf.tasks.multi_label.model import MultiLabelClassifier, MultiLabelTask
+from albert_tf.tasks.multi_label.model import MultiLabelClassifier, MultiLabelSettings
 from albert_tf.tasks.multi_label.module import MultiLabelModule
-from albert_tf.tasks.multiple_choice.model import MultipleChoice, MultipleChoiceTask
+from albert_tf.tasks.multiple_choice.model import MultipleChoice, MultipleChoiceSettings
 from albert_tf.tasks.multiple_choice.module import MultipleChoiceModule
 from albert_tf.tasks.predictor import predict
-from albert_tf.tasks.regressor.model import RegressorTask, SequenceRegressor
+from albert_tf.tasks.regressor.model import RegressorSettings, SequenceRegressor
 from albert_tf.tasks.regressor.module import RegressorModule
-from albert_tf.tasks.spans.model import SpanModel, SpanTask
+from albert_tf.tasks.spans.model import SpanModel, SpanSettings
 from albert_tf.tasks.spans.module import SpanModule
-from albert_tf.tasks.tokens.model import TokenClassifier, TokenTask
+from albert_tf.tasks.tokens.model import TokenClassifier, TokenSettings
 from albert_tf.tasks.tokens.module import TokenClassifierModule
 from albert_tf.text.tokenizer import load_tokenizer
 from examples import ask_litert
@@ -207,14 +207,14 @@ class TestTasks:
 
     @pytest.mark.slow
     def test_regressor(self, tiny, small_tokenizer, write, fake_inputs):
-        task = RegressorTask(seq_length=40, center=3.0, scale=2.0)
+        task = RegressorSettings(seq_length=40, center=3.0, scale=2.0)
         model = SequenceRegressor(AlbertEncoder(tiny), task).create_weights()
         path = write(RegressorModule(rolled(model), small_tokenizer), tiny, task)
         self.check(path, model, fake_inputs(3, 20, (0, 7, 15)), lambda score: {"score": score})
 
     @pytest.mark.slow
     def test_multi_label(self, tiny, small_tokenizer, write, fake_inputs, capsys):
-        task = MultiLabelTask(("a", "b", "c"), (0.5, 0.4, 0.6), seq_length=40)
+        task = MultiLabelSettings(("a", "b", "c"), (0.5, 0.4, 0.6), seq_length=40)
         model = MultiLabelClassifier(AlbertEncoder(tiny), task).create_weights()
         model.head.kernel.assign(8.0 * model.head.kernel)
         path = write(MultiLabelModule(rolled(model), small_tokenizer), tiny, task)
@@ -237,7 +237,7 @@ class TestTasks:
 
     @pytest.mark.slow
     def test_multiple_choice(self, tiny, small_tokenizer, write, fake_inputs):
-        task = MultipleChoiceTask(seq_length=40, num_choices=3)
+        task = MultipleChoiceSettings(seq_length=40, num_choices=3)
         model = MultipleChoice(AlbertEncoder(tiny), task).create_weights()
         model.head.kernel.assign(8.0 * model.head.kernel)
         path = write(MultipleChoiceModule(rolled(model), small_tokenizer), tiny, task)
@@ -251,7 +251,7 @@ class TestTasks:
 
     @pytest.mark.slow
     def test_token_classifier(self, tiny, small_tokenizer, write, fake_inputs):
-        task = TokenTask(("place", "person"), seq_length=40)
+        task = TokenSettings(("place", "person"), seq_length=40)
         model = TokenClassifier(AlbertEncoder(tiny), task).create_weights()
         path = write(TokenClassifierModule(rolled(model), small_tokenizer), tiny, task)
         inputs = fake_inputs(2, 30, (0, 6))
@@ -260,7 +260,9 @@ class TestTasks:
     @pytest.mark.slow
     @pytest.mark.parametrize("answerable", [False, True])
     def test_span(self, tiny, small_tokenizer, write, fake_inputs, answerable):
-        task = SpanTask(seq_length=40, max_answer_length=5, n_best=6, answerable=answerable, beam=3)
+        task = SpanSettings(
+            seq_length=40, max_answer_length=5, n_best=6, answerable=answerable, beam=3
+        )
         model = SpanModel(AlbertEncoder(tiny), task).create_weights()
         path = write(SpanModule(rolled(model), small_tokenizer), tiny, task)
         inputs = fake_inputs(2, 30, (0, 6))
@@ -273,7 +275,7 @@ class TestClassifier:
 
     @pytest.fixture(scope="class")
     def model(self, tiny):
-        task = ClassifierTask(seq_length=24, labels=("no", "yes", "ça"))
+        task = ClassifierSettings(seq_length=24, labels=("no", "yes", "ça"))
         model = SequenceClassifier(AlbertEncoder(tiny), task).create_weights()
         rng = np.random.default_rng(0)  # what Keras draws differs from run to run
         for each in model.trainable_variables:

@@ -15,25 +15,25 @@ from albert_tf.export.onnx import onnx_model
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime.errors import InputError
-from albert_tf.tasks.classifier.model import ClassifierTask
+from albert_tf.tasks.classifier.model import ClassifierSettings
 from albert_tf.tasks.kinds import EXPORTS, KINDS
-from albert_tf.tasks.multi_label.model import MultiLabelTask
-from albert_tf.tasks.multiple_choice.model import MultipleChoiceTask
-from albert_tf.tasks.regressor.model import RegressorTask
+from albert_tf.tasks.multi_label.model import MultiLabelSettings
+from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
+from albert_tf.tasks.regressor.model import RegressorSettings
 from albert_tf.tasks.spans.heads import NEVER
-from albert_tf.tasks.spans.model import SpanTask
-from albert_tf.tasks.tokens.model import TokenTask
+from albert_tf.tasks.spans.model import SpanSettings
+from albert_tf.tasks.tokens.model import TokenSettings
 
-TASKS = {
-    "classifier": ClassifierTask(("a", "b", "c")),
-    "multi_label": MultiLabelTask(("a", "b")),
-    "regressor": RegressorTask(center=2.0, scale=3.0),
-    "token_classifier": TokenTask(("a",)),
-    "multiple_choice": MultipleChoiceTask(num_choices=3),
-    "span": SpanTask(n_best=5, max_answer_length=4),
-    "span 2.0": SpanTask(answerable=True, beam=3),
+DATASETS = {
+    "classifier": ClassifierSettings(("a", "b", "c")),
+    "multi_label": MultiLabelSettings(("a", "b")),
+    "regressor": RegressorSettings(center=2.0, scale=3.0),
+    "token_classifier": TokenSettings(("a",)),
+    "multiple_choice": MultipleChoiceSettings(num_choices=3),
+    "span": SpanSettings(n_best=5, max_answer_length=4),
+    "span 2.0": SpanSettings(answerable=True, beam=3),
 }
-NAMES = ["encoder", "embedding", "fill_mask", *TASKS]
+NAMES = ["encoder", "embedding", "fill_mask", *DATASETS]
 MODELS = {  # changes of the tiny model
     "the paper's": {},
     "pre-norm, rotary, gated": {"norm": "pre", "positions": "rotary", "ffn": "gated"},
@@ -46,9 +46,9 @@ def model_of(name: str, config):
     if name == "fill_mask":
         return AlbertPretrainer(config).create_weights()
     encoder = AlbertEncoder(config).create_weights()
-    if name not in TASKS:
+    if name not in DATASETS:
         return encoder
-    model = KINDS[TASKS[name].kind].model(encoder, TASKS[name]).create_weights()
+    model = KINDS[DATASETS[name].kind].model(encoder, DATASETS[name]).create_weights()
     for weight in model.head.trainable_variables:  # or all answers are about as likely
         weight.assign(20.0 * weight)
     return model

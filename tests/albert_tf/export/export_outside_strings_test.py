@@ -15,19 +15,19 @@ from albert_tf.convert import native
 from albert_tf.convert.bundle import Bundle, weight_shapes
 from albert_tf.export.__main__ import ExportOptions, main
 from albert_tf.tasks.examples import ChoiceExample
-from albert_tf.tasks.multi_label.model import MultiLabelTask
-from albert_tf.tasks.multiple_choice.model import MultipleChoiceTask
-from albert_tf.tasks.tokens.model import TokenTask
-from finetuning.datasets.task import Reading
+from albert_tf.tasks.multi_label.model import MultiLabelSettings
+from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
+from albert_tf.tasks.tokens.model import TokenSettings
+from finetuning.datasets.dataset import Reading
 from finetuning.datasets.token_files import read_conll
 from tests.albert_tf.export.export_outside_test import C_API, isolated
 from tests.albert_tf.export.export_strings_test import CALM, STRINGS
 from tests.albert_tf.export.export_token_classifier_test import TEXT
 
-TASKS = [
-    TokenTask(("place", "person"), seq_length=32, doc_stride=8),
-    MultiLabelTask(("no", "yes", "maybe"), (0.25, 0.5, 0.75), seq_length=32),
-    MultipleChoiceTask(seq_length=40, num_choices=2, qa_length=16),
+DATASETS = [
+    TokenSettings(("place", "person"), seq_length=32, doc_stride=8),
+    MultiLabelSettings(("no", "yes", "maybe"), (0.25, 0.5, 0.75), seq_length=32),
+    MultipleChoiceSettings(seq_length=40, num_choices=2, qa_length=16),
 ]
 COUNT, BATCH = 10_000, 64
 ASK = """
@@ -142,7 +142,7 @@ def run(request, tiny, small_tokenizer, tmp_path) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("texts", ["generated", "real"], indirect=True)
-@pytest.mark.parametrize("run", TASKS, ids=lambda task: task.kind, indirect=True)
+@pytest.mark.parametrize("run", DATASETS, ids=lambda task: task.kind, indirect=True)
 def test_ten_thousand_strings(run, texts, tmp_path):
     assert len(texts) >= COUNT
     main(ExportOptions(run, str(tmp_path / "export")))

@@ -18,21 +18,21 @@ import tf_keras
 
 from albert_tf.export.saved_model import save
 from albert_tf.models.encoder import INPUTS, AlbertEncoder
-from albert_tf.tasks.classifier.model import ClassifierTask
+from albert_tf.tasks.classifier.model import ClassifierSettings
 from albert_tf.tasks.classifier.module import ClassifierModule
 from albert_tf.tasks.kinds import EXPORTS, KINDS
-from albert_tf.tasks.multi_label.model import MultiLabelTask
+from albert_tf.tasks.multi_label.model import MultiLabelSettings
 from albert_tf.tasks.multi_label.module import MultiLabelModule
-from albert_tf.tasks.multiple_choice.model import MultipleChoiceTask
+from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
 from albert_tf.tasks.multiple_choice.module import MultipleChoiceModule
 from albert_tf.tasks.pretrained.embedding import EmbeddingModule
 from albert_tf.tasks.pretrained.encoder import load_encoder_module
 from albert_tf.tasks.pretrained.preprocessing import PreprocessingModule
-from albert_tf.tasks.regressor.model import RegressorTask
+from albert_tf.tasks.regressor.model import RegressorSettings
 from albert_tf.tasks.regressor.module import RegressorModule
-from albert_tf.tasks.spans.model import SpanTask
+from albert_tf.tasks.spans.model import SpanSettings
 from albert_tf.tasks.spans.module import SpanModule
-from albert_tf.tasks.tokens.model import TokenTask
+from albert_tf.tasks.tokens.model import TokenSettings
 from albert_tf.tasks.tokens.module import TokenClassifierModule
 
 ROOT = str(pathlib.Path(__file__).resolve().parents[3])
@@ -41,27 +41,27 @@ PAIRS = {"text_a": TEXTS, "text_b": TEXTS[::-1]}
 CHOICES = {"question": TEXTS, "context": TEXTS[::-1], "options": [["a", "the"]] * 4}
 SPANS = {"question": TEXTS, "context": TEXTS[::-1]}
 IDS = {name: [[2, 9, 3]] if name == "input_word_ids" else [[1, 1, 0]] for name in INPUTS}
-CLASSIFIER = ClassifierTask(("no", "yes"), seq_length=32)
+CLASSIFIER = ClassifierSettings(("no", "yes"), seq_length=32)
 FEWER_LAYERS = functools.partial(ClassifierModule, depths=(1, 2), patience=1)
 KINDS_OF_EXPORT = {
     "classifier": (CLASSIFIER, ClassifierModule, {"text": TEXTS}),
     "fewer layers": (CLASSIFIER, FEWER_LAYERS, {"text": TEXTS}),
-    "pairs": (ClassifierTask(("no", "yes"), seq_length=32, pair=True), ClassifierModule, PAIRS),
+    "pairs": (ClassifierSettings(("no", "yes"), seq_length=32, pair=True), ClassifierModule, PAIRS),
     "multi_label": (
-        MultiLabelTask(("no", "yes"), seq_length=32),
+        MultiLabelSettings(("no", "yes"), seq_length=32),
         MultiLabelModule,
         {"text": TEXTS},
     ),
-    "regressor": (RegressorTask(seq_length=32), RegressorModule, {"text": TEXTS}),
+    "regressor": (RegressorSettings(seq_length=32), RegressorModule, {"text": TEXTS}),
     "multiple_choice": (
-        MultipleChoiceTask(seq_length=32, num_choices=2),
+        MultipleChoiceSettings(seq_length=32, num_choices=2),
         MultipleChoiceModule,
         CHOICES,
     ),
-    "span": (SpanTask(seq_length=32, doc_stride=8), SpanModule, SPANS),
-    "span 2.0": (SpanTask(seq_length=32, doc_stride=8, answerable=True), SpanModule, SPANS),
+    "span": (SpanSettings(seq_length=32, doc_stride=8), SpanModule, SPANS),
+    "span 2.0": (SpanSettings(seq_length=32, doc_stride=8, answerable=True), SpanModule, SPANS),
     "token_classifier": (
-        TokenTask(("place", "person"), seq_length=32, doc_stride=8),
+        TokenSettings(("place", "person"), seq_length=32, doc_stride=8),
         TokenClassifierModule,
         {"text": TEXTS},
     ),

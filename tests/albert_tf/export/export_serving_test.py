@@ -23,12 +23,12 @@ from albert_tf.export import serving
 from albert_tf.graph import signatures
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.runtime.errors import InputError
-from albert_tf.tasks.classifier.model import ClassifierTask
+from albert_tf.tasks.classifier.model import ClassifierSettings
 from albert_tf.tasks.classifier.module import ClassifierModule
 from albert_tf.tasks.kinds import KINDS
-from albert_tf.tasks.multiple_choice.model import MultipleChoiceTask
+from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
 from albert_tf.tasks.multiple_choice.module import MultipleChoiceModule
-from albert_tf.tasks.spans.model import SpanTask
+from albert_tf.tasks.spans.model import SpanSettings
 from albert_tf.tasks.spans.module import SpanModule
 
 
@@ -57,7 +57,7 @@ def test_warm_up_requests_are_answered(exported, kind):
 
 
 def test_classify_is_warmed_up_by_examples(tiny, small_tokenizer, tmp_path):
-    task = ClassifierTask(("no", "yes"), seq_length=16, pair=True)
+    task = ClassifierSettings(("no", "yes"), seq_length=16, pair=True)
     encoder = AlbertEncoder(tiny.replace(num_layers=1))
     model = KINDS[task.kind].model(encoder, task).create_weights()
     signatures = ClassifierModule(model, small_tokenizer).signatures()
@@ -73,7 +73,7 @@ def test_classify_is_warmed_up_by_examples(tiny, small_tokenizer, tmp_path):
 
 
 def test_every_signature_of_multiple_choice_answers_its_warm_up(tiny, small_tokenizer, tmp_path):
-    task = MultipleChoiceTask(seq_length=16)
+    task = MultipleChoiceSettings(seq_length=16)
     encoder = AlbertEncoder(tiny.replace(num_layers=1))
     model = KINDS[task.kind].model(encoder, task).create_weights()
     signatures = MultipleChoiceModule(model, small_tokenizer).signatures()
@@ -125,9 +125,11 @@ class TestRequestsOfTheDocumentation:
 
         labels, of_pairs = ("no", "yes"), {"seq_length": 16, "pair": True}
         return {
-            "reviews": ClassifierModule(model(ClassifierTask(labels)), small_tokenizer),
-            "pairs": ClassifierModule(model(ClassifierTask(labels, **of_pairs)), small_tokenizer),
-            "squad": SpanModule(model(SpanTask(seq_length=16)), small_tokenizer),
+            "reviews": ClassifierModule(model(ClassifierSettings(labels)), small_tokenizer),
+            "pairs": ClassifierModule(
+                model(ClassifierSettings(labels, **of_pairs)), small_tokenizer
+            ),
+            "squad": SpanModule(model(SpanSettings(seq_length=16)), small_tokenizer),
         }
 
     @pytest.mark.parametrize(

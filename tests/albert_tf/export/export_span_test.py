@@ -21,14 +21,14 @@ from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks import windows as span_windows
 from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.predictor import Predictor
-from albert_tf.tasks.spans.model import SpanModel, SpanTask
+from albert_tf.tasks.spans.model import SpanModel, SpanSettings
 from albert_tf.tasks.spans.module import SpanModule
 from albert_tf.text.tokenizer import Normalization, Tokenizer, load_tokenizer
 from finetuning.datasets.squad_reader import questions_of
 from tests.albert_tf.text.alignment_test import PARTS, wordpiece
 
-SHORT = SpanTask(seq_length=32, query_length=8, doc_stride=7, max_answer_length=9, n_best=6)
-SHORT_2 = SpanTask(
+SHORT = SpanSettings(seq_length=32, query_length=8, doc_stride=7, max_answer_length=9, n_best=6)
+SHORT_2 = SpanSettings(
     seq_length=32, query_length=8, doc_stride=7, max_answer_length=9, answerable=True, beam=3
 )
 HARD = [
@@ -50,7 +50,7 @@ HARD = [
 PAIRS = [(question, context) for context in HARD for question in ("", "what is it?", "x" * 99)]
 
 
-def predictor_of(config, task: SpanTask, tokenizer: Tokenizer, folder, pairs) -> Predictor:
+def predictor_of(config, task: SpanSettings, tokenizer: Tokenizer, folder, pairs) -> Predictor:
     """The Python predictor of a run of random weights, whose threshold parts `pairs`."""
     run = RunDir(str(folder / "run"))
     config = config.replace(vocab_size=tokenizer.vocab_size, max_positions=task.seq_length)
@@ -195,7 +195,7 @@ def test_no_operation_is_python_s(both):
 
 
 def test_windows_of_each_context_are_limited_alone():
-    task = SpanTask(seq_length=32, doc_stride=7)  # of 29 pieces, one more for each further 7
+    task = SpanSettings(seq_length=32, doc_stride=7)  # of 29 pieces, one more for each further 7
     sizes, question_lengths = tf.constant([29 + 7 * 9] * 50), tf.zeros([50], tf.int32)
     assert cut_windows("context", sizes, question_lengths + 2, task, 10).example.shape == (500,)
     with pytest.raises(tf.errors.InvalidArgumentError, match="each must fit in 9 windows of 32"):
@@ -204,7 +204,7 @@ def test_windows_of_each_context_are_limited_alone():
 
 @pytest.mark.parametrize(("seq_length", "stride"), [(32, 7), (32, 100), (64, 29), (9, 1)])
 def test_windows_are_the_python_face_s(seq_length, stride):
-    task = SpanTask(seq_length=seq_length, doc_stride=stride)
+    task = SpanSettings(seq_length=seq_length, doc_stride=stride)
     sizes, question_lengths = (
         part.ravel() for part in np.mgrid[0:150:3, 0 : (seq_length - 3) // 2 + 1]
     )
@@ -238,7 +238,7 @@ REAL = [
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "vocabulary", "answerable"), REAL)
 def test_real_questions(shared_data, tmp_path, tiny, name, vocabulary, answerable):
-    task = SpanTask(seq_length=96, query_length=24, doc_stride=40, answerable=answerable)
+    task = SpanSettings(seq_length=96, query_length=24, doc_stride=40, answerable=answerable)
     tokenizer = load_tokenizer(shared_data / "vocab" / vocabulary)
     examples = questions_of(str(shared_data / "squad" / f"{name}.json.gz"))
     pairs = [(each.question, each.context) for each in examples]

@@ -11,32 +11,35 @@ from hypothesis import strategies as st
 
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.models.pretrainer import AlbertPretrainer
-from albert_tf.tasks.classifier.model import ClassifierTask, SequenceClassifier
+from albert_tf.tasks.classifier.model import ClassifierSettings, SequenceClassifier
 from albert_tf.tasks.classifier.module import ClassifierModule
 from albert_tf.tasks.kinds import KINDS
-from albert_tf.tasks.multiple_choice.model import MultipleChoiceTask
+from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
 from albert_tf.tasks.multiple_choice.module import MultipleChoiceModule
 from albert_tf.tasks.pretrained.embedding import EmbeddingModule
 from albert_tf.tasks.pretrained.fill_mask import FillMaskModule
 from albert_tf.tasks.pretrained.preprocessing import PreprocessingModule
-from albert_tf.tasks.regressor.model import RegressorTask
+from albert_tf.tasks.regressor.model import RegressorSettings
 from albert_tf.tasks.regressor.module import RegressorModule
-from albert_tf.tasks.spans.model import SpanTask
+from albert_tf.tasks.spans.model import SpanSettings
 from albert_tf.tasks.spans.module import SpanModule
-from albert_tf.tasks.tokens.model import TokenTask
+from albert_tf.tasks.tokens.model import TokenSettings
 from albert_tf.tasks.tokens.module import TokenClassifierModule
 
-TASKS = {
-    "classifier": (ClassifierTask(("no", "yes"), seq_length=32), ClassifierModule),
-    "pairs": (ClassifierTask(("no", "yes"), seq_length=32, pair=True), ClassifierModule),
-    "regressor": (RegressorTask(seq_length=32), RegressorModule),
-    "choices": (MultipleChoiceTask(seq_length=32, num_choices=2), MultipleChoiceModule),
-    "span": (SpanTask(seq_length=32, doc_stride=8), SpanModule),
-    "span 2.0": (SpanTask(seq_length=32, doc_stride=8, answerable=True), SpanModule),
-    "tokens": (TokenTask(("place", "person"), seq_length=32, doc_stride=8), TokenClassifierModule),
+DATASETS = {
+    "classifier": (ClassifierSettings(("no", "yes"), seq_length=32), ClassifierModule),
+    "pairs": (ClassifierSettings(("no", "yes"), seq_length=32, pair=True), ClassifierModule),
+    "regressor": (RegressorSettings(seq_length=32), RegressorModule),
+    "choices": (MultipleChoiceSettings(seq_length=32, num_choices=2), MultipleChoiceModule),
+    "span": (SpanSettings(seq_length=32, doc_stride=8), SpanModule),
+    "span 2.0": (SpanSettings(seq_length=32, doc_stride=8, answerable=True), SpanModule),
+    "tokens": (
+        TokenSettings(("place", "person"), seq_length=32, doc_stride=8),
+        TokenClassifierModule,
+    ),
 }
 OF_CLASSIFIER = ["classify", "depth_1", "early_exit"]  # its signatures beside serving_default
-NAMES = [*TASKS, *OF_CLASSIFIER, "embedding", "fill_mask", "preprocessing"]
+NAMES = [*DATASETS, *OF_CLASSIFIER, "embedding", "fill_mask", "preprocessing"]
 SLOW = ["pairs", "regressor", "span", "classify", "depth_1"]  # each is like one that is not
 HARD = [
     "",
@@ -71,10 +74,10 @@ def signature(tiny, small_tokenizer):
     def module(name):
         if name in ("depth_1", "early_exit"):
             encoder = AlbertEncoder(tiny.replace(num_layers=4))
-            model = SequenceClassifier(encoder, TASKS["classifier"][0]).create_weights()
+            model = SequenceClassifier(encoder, DATASETS["classifier"][0]).create_weights()
             return ClassifierModule(model, small_tokenizer, (1,), patience=2)
-        if name in [*TASKS, "classify"]:
-            task, kind = TASKS.get(name, TASKS["classifier"])
+        if name in [*DATASETS, "classify"]:
+            task, kind = DATASETS.get(name, DATASETS["classifier"])
             model = KINDS[task.kind].model(AlbertEncoder(one), task).create_weights()
             return kind(model, small_tokenizer)
         if name == "embedding":

@@ -11,20 +11,20 @@ import tf_keras
 from albert_tf.export.saved_model import save
 from albert_tf.models.encoder import INPUTS, AlbertEncoder
 from albert_tf.runtime.errors import InputError
-from albert_tf.tasks.classifier.model import ClassifierTask, SequenceClassifier
+from albert_tf.tasks.classifier.model import ClassifierSettings, SequenceClassifier
 from albert_tf.tasks.classifier.module import ClassifierModule
 from albert_tf.tasks.examples import ChoiceExample, TextExample
 from albert_tf.tasks.kinds import KINDS
-from albert_tf.tasks.multi_label.model import MultiLabelClassifier, MultiLabelTask
+from albert_tf.tasks.multi_label.model import MultiLabelClassifier, MultiLabelSettings
 from albert_tf.tasks.multi_label.module import MultiLabelModule
 from albert_tf.tasks.multiple_choice.features import fill_blanks as fill
-from albert_tf.tasks.multiple_choice.model import MultipleChoice, MultipleChoiceTask
+from albert_tf.tasks.multiple_choice.model import MultipleChoice, MultipleChoiceSettings
 from albert_tf.tasks.multiple_choice.module import MultipleChoiceModule, fill_blanks
 from albert_tf.tasks.predictor import predict
 from albert_tf.tasks.pretrained.embedding import EmbeddingModule
-from albert_tf.tasks.regressor.model import RegressorTask, SequenceRegressor
+from albert_tf.tasks.regressor.model import RegressorSettings, SequenceRegressor
 from albert_tf.tasks.regressor.module import RegressorModule
-from albert_tf.tasks.spans.model import SpanTask
+from albert_tf.tasks.spans.model import SpanSettings
 from albert_tf.tasks.spans.module import SpanModule
 
 TEXTS = ("the value", "", "of the object " * 30, "one, two", " \t", "a\0b", "naïve “x” 漢字 🙂")
@@ -75,7 +75,7 @@ class TestRegressor:
     @pytest.mark.slow_parameters("False")
     @pytest.mark.parametrize("pair", [False, True])
     def test_scores(self, tiny, small_tokenizer, load, pair):
-        task = RegressorTask(seq_length=16, pair=pair)
+        task = RegressorSettings(seq_length=16, pair=pair)
         model = varied(SequenceRegressor(AlbertEncoder(tiny), task).create_weights())
         loaded = load(RegressorModule(model, small_tokenizer), task)
         serve, tokens = loaded.signatures["serving_default"], loaded.signatures["tokens"]
@@ -93,7 +93,7 @@ class TestRegressor:
 
     @pytest.mark.slow
     def test_texts_that_are_no_pairs(self, tiny, small_tokenizer, load):
-        task = RegressorTask(seq_length=16, pair=True)
+        task = RegressorSettings(seq_length=16, pair=True)
         model = SequenceRegressor(AlbertEncoder(tiny), task).create_weights()
         serve = load(RegressorModule(model, small_tokenizer), task).signatures["serving_default"]
         with pytest.raises(
@@ -120,7 +120,7 @@ class TestDepth:
         config = tiny.replace(
             num_layers=6, sharing="all", num_groups=1, initializer_range=0.5, **request.param
         )
-        task = ClassifierTask(("no", "yes", "maybe"), seq_length=40)
+        task = ClassifierSettings(("no", "yes", "maybe"), seq_length=40)
         tf_keras.utils.set_random_seed(8)
         return varied(SequenceClassifier(AlbertEncoder(config), task).create_weights())
 
@@ -186,7 +186,7 @@ class TestDepth:
 class TestClassify:
     @pytest.mark.slow
     def test_tf_serving_s_classification(self, tiny, small_tokenizer, load):
-        task = ClassifierTask(("no", "yes"), seq_length=16)
+        task = ClassifierSettings(("no", "yes"), seq_length=16)
         model = varied(SequenceClassifier(AlbertEncoder(tiny), task).create_weights())
         signatures = load(ClassifierModule(model, small_tokenizer), task).signatures
         wanted = signatures["serving_default"](text=tf.constant(TEXTS))["probabilities"]
@@ -206,7 +206,7 @@ class TestClassify:
 
 
 class TestMultiLabel:
-    TASK = MultiLabelTask(("no", "yes", "maybe"), (0.5, 0.1, 0.9), seq_length=16)
+    TASK = MultiLabelSettings(("no", "yes", "maybe"), (0.5, 0.1, 0.9), seq_length=16)
 
     def test_labels(self, tiny, small_tokenizer, load):
         model = varied(MultiLabelClassifier(AlbertEncoder(tiny), self.TASK).create_weights())
@@ -271,7 +271,7 @@ class TestMultipleChoice:
     QUESTIONS = ("who said _ to _ ?", "", "of the value", "_", "a_b", "ends with _", "the object")
 
     def test_choices(self, tiny, small_tokenizer, load):
-        task = MultipleChoiceTask(seq_length=24, num_choices=3, qa_length=9)
+        task = MultipleChoiceSettings(seq_length=24, num_choices=3, qa_length=9)
         model = varied(MultipleChoice(AlbertEncoder(tiny), task).create_weights())
         loaded = load(MultipleChoiceModule(model, small_tokenizer), task)
         serve = loaded.signatures["serving_default"]
@@ -305,7 +305,7 @@ class TestMultipleChoice:
 
     def test_any_number_of_options(self, tiny, small_tokenizer, load):
         """Of 2, 5 and 3 options, with a model of 3: what is behind them does not count."""
-        task = MultipleChoiceTask(seq_length=24, num_choices=3, qa_length=9)
+        task = MultipleChoiceSettings(seq_length=24, num_choices=3, qa_length=9)
         model = varied(MultipleChoice(AlbertEncoder(tiny), task).create_weights())
         loaded = load(MultipleChoiceModule(model, small_tokenizer), task)
         ask = loaded.signatures["padded"]
@@ -346,7 +346,7 @@ class TestMultipleChoice:
 
     @pytest.mark.parametrize("counts", [[0], [3], [1, 2]])
     def test_numbers_of_options_that_do_not_fit(self, tiny, small_tokenizer, counts):
-        task = MultipleChoiceTask(seq_length=24, num_choices=3)
+        task = MultipleChoiceSettings(seq_length=24, num_choices=3)
         model = MultipleChoice(AlbertEncoder(tiny), task).create_weights()
         ask = MultipleChoiceModule(model, small_tokenizer).signatures()["padded"]
         with pytest.raises(tf.errors.InvalidArgumentError, match="num_options"):
@@ -395,9 +395,9 @@ class TestTokens:
     def tokens(self, request, tiny, small_tokenizer):
         """The least S, and (S of each input, B of each) -> the outputs."""
         task, kind = {
-            "regressor": (RegressorTask(seq_length=16), RegressorModule),
-            "span": (SpanTask(seq_length=16, query_length=4, doc_stride=4), SpanModule),
-            "choices": (MultipleChoiceTask(seq_length=16, num_choices=2), MultipleChoiceModule),
+            "regressor": (RegressorSettings(seq_length=16), RegressorModule),
+            "span": (SpanSettings(seq_length=16, query_length=4, doc_stride=4), SpanModule),
+            "choices": (MultipleChoiceSettings(seq_length=16, num_choices=2), MultipleChoiceModule),
         }[request.param]
         model = KINDS[task.kind].model(AlbertEncoder(tiny), task).create_weights()
         signature = kind(model, small_tokenizer).signatures()["tokens"]

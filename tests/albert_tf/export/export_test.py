@@ -20,7 +20,7 @@ from albert_tf.models.encoder import INPUTS, AlbertEncoder
 from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
-from albert_tf.tasks.classifier.model import ClassifierTask, SequenceClassifier
+from albert_tf.tasks.classifier.model import ClassifierSettings, SequenceClassifier
 from albert_tf.tasks.classifier.module import ClassifierModule
 from albert_tf.tasks.features import pack
 from albert_tf.tasks.pretrained.encoder import EncoderModule
@@ -311,7 +311,7 @@ class TestClassifier:
     OTHERS = ("a", "x", "", "three of the objects in the sequence of the objects")
 
     def make(self, tiny, pair: bool) -> SequenceClassifier:
-        task = ClassifierTask(("no", "yes", "maybe"), seq_length=16, pair=pair)
+        task = ClassifierSettings(("no", "yes", "maybe"), seq_length=16, pair=pair)
         encoder = AlbertEncoder(tiny.replace(num_layers=1))
         model = SequenceClassifier(encoder, task).create_weights()
         model.head.kernel.assign(np.random.default_rng(0).normal(size=[32, 3]))

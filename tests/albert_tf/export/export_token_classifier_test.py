@@ -15,14 +15,14 @@ from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.runtime import settings
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
-from albert_tf.tasks.tokens.model import TokenClassifier, TokenTask
+from albert_tf.tasks.tokens.model import TokenClassifier, TokenSettings
 from albert_tf.tasks.tokens.module import TokenClassifierModule
 from albert_tf.text.tokenizer import Normalization, Tokenizer
 from tests.albert_tf.export.export_span_test import HARD, traced
 from tests.albert_tf.text.alignment_test import PARTS, wordpiece
 
-TASK = TokenTask(("place", "person"), seq_length=24, doc_stride=7)
-WORDS = TokenTask(("noun", "verb", "other"), scheme="words", seq_length=24, doc_stride=11)
+TASK = TokenSettings(("place", "person"), seq_length=24, doc_stride=7)
+WORDS = TokenSettings(("noun", "verb", "other"), scheme="words", seq_length=24, doc_stride=11)
 
 
 @pytest.fixture(scope="module", params=["sentencepiece", "wordpiece"])

@@ -14,9 +14,9 @@ from albert_tf.graph.onnx.int8_graph import Int8Graph, quantize
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.models.pretrainer import AlbertPretrainer
-from albert_tf.tasks.classifier.model import ClassifierTask, SequenceClassifier
+from albert_tf.tasks.classifier.model import ClassifierSettings, SequenceClassifier
 from albert_tf.tasks.kinds import EXPORTS
-from albert_tf.tasks.spans.model import SpanModel, SpanTask
+from albert_tf.tasks.spans.model import SpanModel, SpanSettings
 
 DISABLE_ALL = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
 
@@ -145,9 +145,9 @@ def models(config):
     tf_keras.utils.set_random_seed(1)
     yield "fill_mask", AlbertPretrainer(config).create_weights()
     yield "encoder", AlbertEncoder(config).create_weights()
-    task = ClassifierTask(("a", "b", "c"))
+    task = ClassifierSettings(("a", "b", "c"))
     yield "classifier", SequenceClassifier(AlbertEncoder(config), task).create_weights()
-    task = SpanTask(answerable=True, beam=3)
+    task = SpanSettings(answerable=True, beam=3)
     yield "span", SpanModel(AlbertEncoder(config), task).create_weights()
 
 

@@ -11,14 +11,14 @@ import tf_keras
 import albert_tf
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.runtime.errors import ConfigError, InputError
-from albert_tf.tasks.classifier.model import ClassifierTask, SequenceClassifier
+from albert_tf.tasks.classifier.model import ClassifierSettings, SequenceClassifier
 from albert_tf.tasks.features import Features, TextFeatures, concatenate, pack
 from albert_tf.tasks.predictor import load_task_model, predict
 from albert_tf.text.graph_tokenizer import pack_segments
 from albert_tf.text.tokenizer import SpecialIds
 
 SPECIAL = SpecialIds(pad=0, unk=1, cls=2, sep=3, mask=4)
-TASK = ClassifierTask(labels=("no", "yes", "maybe"), seq_length=12, dropout=0.5)
+TASK = ClassifierSettings(labels=("no", "yes", "maybe"), seq_length=12, dropout=0.5)
 
 
 def padded(first, second, seq_length: int) -> dict[str, np.ndarray]:
@@ -87,7 +87,7 @@ def test_no_examples():
 @pytest.mark.parametrize("labels", [(), ("a",), ("a", "a"), ("a", "b", "a")])
 def test_labels_must_differ(labels):
     with pytest.raises(ConfigError, match=r"`task.labels`.*Received: \("):
-        ClassifierTask(labels)
+        ClassifierSettings(labels)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_labels_must_differ(labels):
 )
 def test_impossible_values(changes, word):
     with pytest.raises(ConfigError, match=rf"`task.{word}`"):
-        ClassifierTask(("a", "b"), **changes)
+        ClassifierSettings(("a", "b"), **changes)
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +121,7 @@ def test_dropout_only_in_training(model, fake_inputs):
 @pytest.mark.slow
 def test_it_learns(tiny, fake_inputs):
     tf_keras.utils.set_random_seed(0)
-    task = ClassifierTask(("no", "yes"), dropout=0.0)
+    task = ClassifierSettings(("no", "yes"), dropout=0.0)
     model = SequenceClassifier(AlbertEncoder(tiny.replace(num_layers=1)), task).create_weights()
     inputs = fake_inputs(16, 8)
     labels = np.arange(16) % 2
@@ -207,7 +207,7 @@ def test_dropout_in_fit_follows_seed_and_step(tiny, fake_inputs):
 
 class TestExitLosses:
     def test_every_layer_is_trained_by_hand_computed_weights(self, tiny):
-        task = ClassifierTask(("no", "yes"), seq_length=12, dropout=0.0, exit_losses=True)
+        task = ClassifierSettings(("no", "yes"), seq_length=12, dropout=0.0, exit_losses=True)
         encoder = AlbertEncoder(
             tiny.replace(num_layers=3, hidden_dropout=0.0, attention_dropout=0.0)
         )
@@ -226,7 +226,7 @@ class TestExitLosses:
 
     @pytest.mark.slow
     def test_fit_learns_them(self, tiny):
-        task = ClassifierTask(("no", "yes"), seq_length=12, exit_losses=True)
+        task = ClassifierSettings(("no", "yes"), seq_length=12, exit_losses=True)
         model = SequenceClassifier(AlbertEncoder(tiny.replace(num_layers=3)), task).create_weights()
         inputs, labels = padded([[7, 8], [9]] * 8, None, 12), np.array([1, 0] * 8)
         model.compile(tf_keras.optimizers.legacy.Adam(0.01), loss=model.training_losses())
@@ -234,6 +234,6 @@ class TestExitLosses:
         assert last < first / 2
 
     def test_it_needs_every_layer(self, tiny):
-        task = ClassifierTask(("no", "yes"), exit_losses=True)
+        task = ClassifierSettings(("no", "yes"), exit_losses=True)
         with pytest.raises(ConfigError, match=r"`task.exit_losses` needs.*rematerialize=false"):
             SequenceClassifier(AlbertEncoder(tiny.replace(rematerialize=True)), task)

@@ -9,20 +9,20 @@ import tf_keras
 
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.runtime.errors import ConfigError, InputError
-from albert_tf.tasks.classifier.model import ClassifierTask
+from albert_tf.tasks.classifier.model import ClassifierSettings
 from albert_tf.tasks.classifier.module import ClassifierModule
 from albert_tf.tasks.examples import ChoiceExample, TextExample
 from albert_tf.tasks.features import split_windows
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.multi_label.model import (
-    MultiLabelTask,
+    MultiLabelSettings,
 )
 from albert_tf.tasks.multi_label.module import MultiLabelModule
 from albert_tf.tasks.multiple_choice.features import featurize_choices
-from albert_tf.tasks.multiple_choice.model import MultipleChoice, MultipleChoiceTask
+from albert_tf.tasks.multiple_choice.model import MultipleChoice, MultipleChoiceSettings
 from albert_tf.tasks.multiple_choice.module import MultipleChoiceModule
 from albert_tf.tasks.predictor import predict
-from albert_tf.tasks.regressor.model import RegressorTask
+from albert_tf.tasks.regressor.model import RegressorSettings
 from albert_tf.tasks.regressor.module import RegressorModule
 from albert_tf.tasks.texts import featurize_texts
 from tests.albert_tf.tasks.span_features_test import TOKENIZER
@@ -46,18 +46,18 @@ def test_rows_are_split_evenly():
 
 def test_windows_have_the_label_of_their_text():
     examples = [TextExample(LONG, None, 1), TextExample("a", None, 0)]
-    features = featurize_texts(examples, TOKENIZER, task_of(ClassifierTask, labels=("x", "y")))
+    features = featurize_texts(examples, TOKENIZER, task_of(ClassifierSettings, labels=("x", "y")))
     assert features.sequences.lengths.tolist() == [4, 5, 5, 3]
     assert features.targets["label"].tolist() == [1, 1, 1, 0]
     assert features.example.tolist() == [0, 0, 0, 1] and features.cut == 0
     assert features.notes() == [
         "1 of 2 texts are longer than task.seq_length=5 and are read in windows, 4 in all"
     ]
-    cut = featurize_texts(examples, TOKENIZER, ClassifierTask(("x", "y"), seq_length=5))
+    cut = featurize_texts(examples, TOKENIZER, ClassifierSettings(("x", "y"), seq_length=5))
     assert len(cut) == 2 and cut.cut == 1 and "are truncated" in cut.notes()[0]
     examples = [TextExample(LONG, None, (0, 2)), TextExample("a", None, ())]
     many = KINDS["multi_label"].featurize(
-        examples, TOKENIZER, task_of(MultiLabelTask, labels=tuple("xyz"))
+        examples, TOKENIZER, task_of(MultiLabelSettings, labels=tuple("xyz"))
     )
     assert many.targets["label"].tolist() == [[1, 0, 1]] * 3 + [[0, 0, 0]]
 
@@ -66,28 +66,28 @@ def test_windows_have_the_label_of_their_text():
 def test_pooling_by_hand(how, first):
     """Windows of probability 0.9, 0.3 and 0.3 for the first label; a text of one window of 0.2."""
     examples = [TextExample(LONG), TextExample("a")]
-    task = task_of(ClassifierTask, how, labels=("x", "y"))
+    task = task_of(ClassifierSettings, how, labels=("x", "y"))
     features = featurize_texts(examples, TOKENIZER, task)
     share = np.array([0.9, 0.3, 0.3, 0.2])
     logits = np.log(np.stack([share, 1 - share], axis=1)) + 7.0
     one, other = KINDS["classifier"].decode(logits, features, examples, task)
     np.testing.assert_allclose([*one["probabilities"].values()], first, rtol=1e-6)
     np.testing.assert_allclose([*other["probabilities"].values()], [0.2, 0.8], rtol=1e-6)
-    scores = KINDS["regressor"].decode(share, features, examples, task_of(RegressorTask, how))
+    scores = KINDS["regressor"].decode(share, features, examples, task_of(RegressorSettings, how))
     wanted = {"mean": 0.5, "max": 0.9}[how]
     assert [each["score"] for each in scores] == pytest.approx([wanted, 0.2])
     labels = KINDS["multi_label"].decode(
         np.log(share / (1 - share))[:, None],
         features,
         examples,
-        task_of(MultiLabelTask, how, labels=("x",)),
+        task_of(MultiLabelSettings, how, labels=("x",)),
     )
     assert [each["probabilities"]["x"] for each in labels] == pytest.approx([wanted, 0.2])
 
 
 def test_pairs_are_not_read_in_windows():
     with pytest.raises(ConfigError, match="`task.long_texts` must be cut for pairs"):
-        task_of(ClassifierTask, labels=("x", "y"), pair=True)
+        task_of(ClassifierSettings, labels=("x", "y"), pair=True)
 
 
 @pytest.mark.slow_parameters(
@@ -97,9 +97,9 @@ def test_pairs_are_not_read_in_windows():
 @pytest.mark.parametrize(
     ("task", "module"),
     [
-        (ClassifierTask(("x", "y", "z"), seq_length=8), ClassifierModule),
-        (MultiLabelTask(("x", "y", "z"), seq_length=8), MultiLabelModule),
-        (RegressorTask(seq_length=8, center=3.0, scale=2.0), RegressorModule),
+        (ClassifierSettings(("x", "y", "z"), seq_length=8), ClassifierModule),
+        (MultiLabelSettings(("x", "y", "z"), seq_length=8), MultiLabelModule),
+        (RegressorSettings(seq_length=8, center=3.0, scale=2.0), RegressorModule),
     ],
 )
 def test_exports_pool_like_the_predictor(tiny, small_tokenizer, task, module, how):
@@ -131,7 +131,7 @@ def test_windows_of_a_context_by_hand():
         ChoiceExample("x", LONG, ("y", "y z"), 1),
         ChoiceExample("x", "", ("y", "z", "y"), 0),
     ]
-    task = MultipleChoiceTask(seq_length=9, num_choices=3, long_texts="mean")
+    task = MultipleChoiceSettings(seq_length=9, num_choices=3, long_texts="mean")
     features = featurize_choices(examples, TOKENIZER, task)
     assert features.example.tolist() == [0, 0, 0, 1] and features.cut == 0
     inputs, targets = features.batch(np.arange(4), 9)
@@ -156,7 +156,7 @@ def test_questions_cut_in_each_window_count_once():
         ChoiceExample("x", " ".join("abcdefgh" * 3), ("y", "a b c d"), 1),
         ChoiceExample("x", "a b c d e", ("y", "z"), 0),
     ]
-    task = MultipleChoiceTask(seq_length=9, num_choices=2, long_texts="mean")
+    task = MultipleChoiceSettings(seq_length=9, num_choices=2, long_texts="mean")
     features = featurize_choices(examples, TOKENIZER, task)
     assert features.example.tolist() == [0] * 8 + [1] * 2
     assert (features.cut, features.num_examples, len(features)) == (1, 2, 10)
@@ -171,7 +171,7 @@ def test_questions_cut_in_each_window_count_once():
 @pytest.mark.parametrize("how", ["cut", "mean", "max"])
 def test_exports_of_choices_read_the_same_windows(tiny, small_tokenizer, how):
     tf_keras.utils.set_random_seed(3)
-    task = MultipleChoiceTask(seq_length=12, num_choices=2, qa_length=6, long_texts=how)
+    task = MultipleChoiceSettings(seq_length=12, num_choices=2, qa_length=6, long_texts=how)
     encoder = AlbertEncoder(tiny.replace(num_layers=1, initializer_range=0.3))
     model = MultipleChoice(encoder, task).create_weights()
     contexts = ["of the object " * 20, "", "the value"]

@@ -14,11 +14,11 @@ from albert_tf.tasks.features import TextFeatures, pack
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.multi_label.model import (
     MultiLabelClassifier,
-    MultiLabelTask,
+    MultiLabelSettings,
 )
 from albert_tf.text.tokenizer import SpecialIds
 
-TASK = MultiLabelTask(labels=("anger", "joy", "love"), seq_length=12)
+TASK = MultiLabelSettings(labels=("anger", "joy", "love"), seq_length=12)
 
 
 def texts(count: int) -> TextFeatures:
@@ -32,21 +32,21 @@ def texts(count: int) -> TextFeatures:
 @pytest.mark.parametrize("labels", [(), ("a", "a"), ("a", "b", "a")])
 def test_labels_must_differ(labels):
     with pytest.raises(ConfigError, match=r"`task.labels` must be one or more.*Received: \("):
-        MultiLabelTask(labels)
+        MultiLabelSettings(labels)
 
 
 @pytest.mark.parametrize("thresholds", [(0.5,), (0.5,) * 4, (0.5, 0.5, 1.1), (0.5, 0.5, -0.1)])
 def test_thresholds_must_fit(thresholds):
     with pytest.raises(ConfigError, match=r"`task.thresholds` .* each of the 3 labels\. Received"):
-        MultiLabelTask(TASK.labels, thresholds)
+        MultiLabelSettings(TASK.labels, thresholds)
 
 
 def test_thresholds_are_a_half_unless_chosen():
     assert TASK.thresholds == (0.5, 0.5, 0.5)
     values = settings.to_dict(TASK)
-    assert settings.from_dict(MultiLabelTask, values) == TASK
+    assert settings.from_dict(MultiLabelSettings, values) == TASK
     del values["thresholds"]
-    assert settings.from_dict(MultiLabelTask, values) == TASK
+    assert settings.from_dict(MultiLabelSettings, values) == TASK
 
 
 def test_targets_are_indicators(small_tokenizer):
@@ -84,7 +84,7 @@ def test_the_loss_by_hand(model):
 @pytest.mark.slow
 def test_it_learns(tiny, fake_inputs):
     tf_keras.utils.set_random_seed(0)
-    task = MultiLabelTask(("first", "second"), dropout=0.0)
+    task = MultiLabelSettings(("first", "second"), dropout=0.0)
     model = MultiLabelClassifier(AlbertEncoder(tiny.replace(num_layers=1)), task).create_weights()
     inputs, labels = fake_inputs(16, 8), np.stack([np.arange(16) % 2, np.arange(16) // 2 % 2], 1)
     inputs["input_word_ids"][:, :2] = 10 + labels  # any combination of them
@@ -94,7 +94,7 @@ def test_it_learns(tiny, fake_inputs):
 
 
 def test_labels_above_their_thresholds_the_best_first():
-    task = MultiLabelTask(TASK.labels, (0.5, 0.2, 0.9))
+    task = MultiLabelSettings(TASK.labels, (0.5, 0.2, 0.9))
     probabilities = np.array([[0.6, 0.3, 0.8], [0.5, 0.7, 0.95], [0.1, 0.1, 0.1]])
     answers = KINDS["multi_label"].decode(logit(probabilities), texts(3), [], task)
     assert [each["labels"] for each in answers] == [["anger", "joy"], ["love", "joy"], []]

@@ -16,7 +16,7 @@ from albert_tf.tasks.multiple_choice.features import featurize_choices, fill_bla
 from albert_tf.tasks.multiple_choice.model import (
     ABSENT,
     MultipleChoice,
-    MultipleChoiceTask,
+    MultipleChoiceSettings,
     option_letter,
 )
 from albert_tf.tasks.predictor import predict
@@ -28,7 +28,7 @@ EXAMPLES = [
     ChoiceExample("What is given?", "A name.", ("an item after another", "none", ""), 1),
 ]
 KIND = KINDS["multiple_choice"]
-TASK = MultipleChoiceTask(seq_length=40, num_choices=3, qa_length=12, dropout=0.0)
+TASK = MultipleChoiceSettings(seq_length=40, num_choices=3, qa_length=12, dropout=0.0)
 
 
 def test_the_option_stands_in_the_blanks_or_behind():
@@ -41,7 +41,7 @@ def test_the_option_stands_in_the_blanks_or_behind():
 @pytest.mark.parametrize("seq_length", [16, 17, 40, 64])
 @pytest.mark.parametrize("qa_length", [1, 5, 100])
 def test_features(small_tokenizer, seq_length, qa_length):
-    task = MultipleChoiceTask(seq_length, 3, qa_length)
+    task = MultipleChoiceSettings(seq_length, 3, qa_length)
     features = featurize_choices(EXAMPLES, small_tokenizer, task)
     assert (len(features), features.per_unit, features.targets["label"].tolist()) == (2, 3, [0, 1])
     inputs, targets = features.batch(tf.constant([1, 0]), seq_length)
@@ -75,7 +75,7 @@ def test_questions_whose_context_or_answer_is_cut_are_counted(
         for text in (fill_blanks(each.question, option) for option in each.options)
     ]
     features = featurize_choices(
-        EXAMPLES, small_tokenizer, MultipleChoiceTask(seq_length, 3, qa_length)
+        EXAMPLES, small_tokenizer, MultipleChoiceSettings(seq_length, 3, qa_length)
     )
     is_cut = [
         question > min(qa_length, seq_length - 3)
@@ -183,7 +183,7 @@ def test_unknown_answers_are_no_targets(small_tokenizer):
 @pytest.mark.parametrize("key", ["seq_length", "num_choices", "qa_length", "dropout"])
 def test_impossible_settings_are_refused(key):
     with pytest.raises(ConfigError, match=f"`task.{key}`.*Received: -1"):
-        MultipleChoiceTask(**{key: -1})
+        MultipleChoiceSettings(**{key: -1})
 
 
 def test_each_option_is_scored_by_itself(tiny, small_tokenizer):

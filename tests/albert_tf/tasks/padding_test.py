@@ -7,13 +7,13 @@ import tf_keras
 
 from albert_tf.models.encoder import AlbertEncoder
 from albert_tf.models.layers import packing
-from albert_tf.tasks.classifier.model import ClassifierTask, SequenceClassifier
-from albert_tf.tasks.multi_label.model import MultiLabelClassifier, MultiLabelTask
-from albert_tf.tasks.multiple_choice.model import MultipleChoice, MultipleChoiceTask
-from albert_tf.tasks.regressor.model import RegressorTask, SequenceRegressor
-from albert_tf.tasks.spans.model import SpanModel, SpanTask
+from albert_tf.tasks.classifier.model import ClassifierSettings, SequenceClassifier
+from albert_tf.tasks.multi_label.model import MultiLabelClassifier, MultiLabelSettings
+from albert_tf.tasks.multiple_choice.model import MultipleChoice, MultipleChoiceSettings
+from albert_tf.tasks.regressor.model import RegressorSettings, SequenceRegressor
+from albert_tf.tasks.spans.model import SpanModel, SpanSettings
 from albert_tf.tasks.task_model import TaskModel
-from albert_tf.tasks.tokens.model import IGNORED, TokenClassifier, TokenTask
+from albert_tf.tasks.tokens.model import IGNORED, TokenClassifier, TokenSettings
 from finetuning.kinds.distillation_losses import PerWordLoss, SoftCrossEntropy
 
 # [CLS] a a [SEP] b b b [SEP], with padding behind three of four.
@@ -25,32 +25,36 @@ TAGS = np.where(MASK & (np.arange(10) % 2 > 0), IDS % 3, IGNORED)
 TEACHER = np.where(TAGS[:, :, None] != IGNORED, np.sin(IDS)[:, :, None] * [1, 2, 3], np.nan)
 NAMES = ("a", "b", "c")
 SPANS = {"start_position": np.array([5, 4, 0, 4]), "end_position": np.array([6, 4, 0, 4])}
-WORDS = TokenTask(NAMES, scheme="words", dropout=0.0)
+WORDS = TokenSettings(NAMES, scheme="words", dropout=0.0)
 
 CASES = {
-    "classifier": (SequenceClassifier, ClassifierTask(NAMES, dropout=0.0), np.array([0, 2, 1, 2])),
+    "classifier": (
+        SequenceClassifier,
+        ClassifierSettings(NAMES, dropout=0.0),
+        np.array([0, 2, 1, 2]),
+    ),
     "every layer": (
         SequenceClassifier,
-        ClassifierTask(NAMES, dropout=0.0, exit_losses=True),
+        ClassifierSettings(NAMES, dropout=0.0, exit_losses=True),
         np.array([0, 2, 1, 2]),
     ),
     "regressor": (
         SequenceRegressor,
-        RegressorTask(dropout=0.0),
+        RegressorSettings(dropout=0.0),
         np.array([0.5, 2, -1, 0], np.float32),
     ),
     "multi-label": (
         MultiLabelClassifier,
-        MultiLabelTask(NAMES, dropout=0.0),
+        MultiLabelSettings(NAMES, dropout=0.0),
         np.eye(4, 3, dtype=np.float32),
     ),
-    "choice": (MultipleChoice, MultipleChoiceTask(dropout=0.0), np.array([1, 0])),
+    "choice": (MultipleChoice, MultipleChoiceSettings(dropout=0.0), np.array([1, 0])),
     "tokens": (TokenClassifier, WORDS, TAGS),
     "tokens of a teacher": (TokenClassifier, WORDS, TEACHER.astype(np.float32)),
-    "span": (SpanModel, SpanTask(dropout=0.0), SPANS),
+    "span": (SpanModel, SpanSettings(dropout=0.0), SPANS),
     "span or none": (
         SpanModel,
-        SpanTask(answerable=True, dropout=0.0),
+        SpanSettings(answerable=True, dropout=0.0),
         SPANS | {"is_impossible": np.array([0, 0, 1, 0])},
     ),
 }

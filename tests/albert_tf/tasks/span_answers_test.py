@@ -8,13 +8,13 @@ import pytest
 from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.spans.answers import average_spans, decode_spans
 from albert_tf.tasks.spans.features import SpanFeatures, featurize_spans
-from albert_tf.tasks.spans.model import SpanTask
+from albert_tf.tasks.spans.model import SpanSettings
 from albert_tf.text.tokenizer import Normalization, Tokenizer, load_tokenizer
 from finetuning.datasets.squad_reader import questions_of
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz"]
 TOKENIZER = Tokenizer("\n".join(PIECES).encode(), Normalization())
-TASK = SpanTask(seq_length=10, doc_stride=3, max_answer_length=3, n_best=3)
+TASK = SpanSettings(seq_length=10, doc_stride=3, max_answer_length=3, n_best=3)
 # Windows of five pieces at 0, 3 and 6 of ten, behind [CLS] z y [SEP]; see span_features_test.
 EXAMPLES = [
     SpanExample("z y", "a b c d e f g h i j", "one"),
@@ -68,15 +68,15 @@ def test_invisible_characters_around_an_answer(small_tokenizer, mark: str):
     start = context.index("Ann")
     questions = [SpanExample("who?", context, answers=((start, "Ann"),))]
     for tokenizer in (small_tokenizer, TOKENIZER):
-        made = featurize_spans(questions, tokenizer, SpanTask(seq_length=64, query_length=8))
+        made = featurize_spans(questions, tokenizer, SpanSettings(seq_length=64, query_length=8))
         assert made.undecodable == made.lost == ()
         first, last = (int(made.targets[f"{name}_position"][0]) for name in ("start", "end"))
-        (answer,) = decode_spans(outputs([(first, last, -1.0)]), made, questions, SpanTask())
+        (answer,) = decode_spans(outputs([(first, last, -1.0)]), made, questions, SpanSettings())
         assert (answer["answer"], answer["start"]) == ("Ann", start)
 
 
 def test_the_n_best_are_cut():
-    task = SpanTask(seq_length=10, doc_stride=3, max_answer_length=3, n_best=1)
+    task = SpanSettings(seq_length=10, doc_stride=3, max_answer_length=3, n_best=1)
     one, _ = decode_spans(BY_HAND, features(), EXAMPLES, task)
     assert [each["text"] for each in one["n_best"]] == ["e"] and one["score"] == 1.0
 
@@ -90,7 +90,7 @@ def test_without_a_possible_span_the_answer_is_empty():
 @pytest.mark.parametrize(("threshold", "answer"), [(-1.1, ""), (-1.0, "e"), (3.0, "e")])
 def test_a_null_score_above_the_threshold_empties_the_answer(threshold, answer):
     """It is the lowest of the windows: -1; the second example's 2 is above any of these but 3."""
-    task = SpanTask(10, 64, 3, 3, 3, answerable=True, null_threshold=threshold)
+    task = SpanSettings(10, 64, 3, 3, 3, answerable=True, null_threshold=threshold)
     made = BY_HAND | {"null": np.array([4, -1, 5, 2], np.float32)}
     one, two = decode_spans(made, features(), EXAMPLES, task)
     assert (one["answer"], one["null_score"], two["null_score"]) == (answer, -1.0, 2.0)
@@ -109,7 +109,7 @@ def test_an_ensemble_by_hand():
         spans = zip(*(both[name][row].tolist() for name in ("start", "end", "score")), strict=True)
         kept = {(start, end): score for start, end, score in spans if score > -1e29}
         assert kept == {(5, 6): -3.0, (4, 4): -1.0, (7, 7): -6.0}
-    task = SpanTask(10, 64, 3, 3, 3, answerable=True)
+    task = SpanSettings(10, 64, 3, 3, 3, answerable=True)
     one, _ = decode_spans(both, features(), EXAMPLES, task)
     assert one["null_score"] == (-3 + -5) / 2
 
@@ -140,7 +140,7 @@ def test_gold_answers_come_back_letter_by_letter(shared_data, name, vocabulary, 
     """All of de and zh; but one of en and two of 2.0, whose annotation ends inside a word."""
     examples = list(questions_of(str(shared_data / "squad" / f"{name}.json.gz")))
     tokenizer = load_tokenizer(shared_data / "vocab" / vocabulary)
-    task = SpanTask(answerable="squad2" in name, max_answer_length=384)
+    task = SpanSettings(answerable="squad2" in name, max_answer_length=384)
     made = featurize_spans(examples, tokenizer, task)
     assert (len(examples), len(made), made.lost) == (count, windows, ())
     gold = {

@@ -9,7 +9,7 @@ from albert_tf.runtime.errors import ConfigError
 from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.spans.answers import decode_spans
 from albert_tf.tasks.spans.features import featurize_spans
-from albert_tf.tasks.spans.model import SpanTask
+from albert_tf.tasks.spans.model import SpanSettings
 from albert_tf.tasks.windows import cut_windows
 from albert_tf.text.tokenizer import Normalization, Tokenizer, load_tokenizer
 from finetuning.datasets.squad_reader import questions_of
@@ -26,7 +26,7 @@ def example(question="z y", answers=(), impossible=False, context=CONTEXT) -> Sp
 
 def test_windows_by_hand():
     """Two pieces of question and five of context in ten: windows at 0, 3, 6 of ten pieces."""
-    task = SpanTask(seq_length=10, doc_stride=3, answerable=True)
+    task = SpanSettings(seq_length=10, doc_stride=3, answerable=True)
     features = featurize_spans([example(answers=[(8, "e f")])], TOKENIZER, task)
     inputs, targets = features.batch(np.arange(3), 10)
     assert inputs["input_word_ids"].numpy().tolist() == [
@@ -49,7 +49,7 @@ def test_windows_by_hand():
 
 
 def test_a_long_question_and_one_that_leaves_no_room():
-    task = SpanTask(seq_length=11, query_length=3)
+    task = SpanSettings(seq_length=11, query_length=3)
     features = featurize_spans([example("a b c d e f"), example()], TOKENIZER, task)
     lengths = features.sequences.first_lengths[features.example == 0]
     assert set(lengths.tolist()) == {5}  # [CLS] a b c [SEP]
@@ -58,7 +58,7 @@ def test_a_long_question_and_one_that_leaves_no_room():
         "1 of 2 questions are longer than `task.query_length`, or half of the window, and are "
         "truncated"
     ]
-    task = SpanTask(seq_length=11, query_length=64)
+    task = SpanSettings(seq_length=11, query_length=64)
     lengths = featurize_spans([example("a b c d e f")], TOKENIZER, task).sequences.first_lengths
     assert set(lengths.tolist()) == {6}  # half of the eight that are left
 
@@ -106,7 +106,7 @@ def test_windows_by_definition():
 
 
 def test_targets_need_every_answer():
-    task = SpanTask(seq_length=32)
+    task = SpanSettings(seq_length=32)
     assert featurize_spans([example(answers=[(0, "a")]), example()], TOKENIZER, task).targets == {}
     known = [example(answers=[(0, "a")]), example(impossible=True)]
     features = featurize_spans(known, TOKENIZER, task)
@@ -118,7 +118,7 @@ def test_targets_need_every_answer():
 
 
 def test_an_answer_that_no_window_holds_is_told():
-    task = SpanTask(seq_length=10, doc_stride=3)
+    task = SpanSettings(seq_length=10, doc_stride=3)
     answers = [[(0, "a b c d e f")], [(1, " ")], [(18, "j k")], [(-4, "a")], [(0, "a ")]]
     features = featurize_spans([example(answers=a) for a in answers], TOKENIZER, task)
     assert features.lost == (0, 1, 2, 3)
@@ -137,10 +137,10 @@ def test_answers_that_decoding_cannot_give():
         [(18, "j k")],  # in no window
         [],  # not known
     ]
-    task = SpanTask(seq_length=10, doc_stride=3, max_answer_length=2)
+    task = SpanSettings(seq_length=10, doc_stride=3, max_answer_length=2)
     features = featurize_spans([example(answers=a) for a in answers], TOKENIZER, task)
     assert features.undecodable == (1, 3, 6)
-    task = SpanTask(seq_length=10, doc_stride=3)
+    task = SpanSettings(seq_length=10, doc_stride=3)
     features = featurize_spans([example(answers=a) for a in answers], TOKENIZER, task)
     assert features.undecodable == (3, 6)
 
@@ -148,7 +148,7 @@ def test_answers_that_decoding_cannot_give():
 def test_an_answer_that_ends_inside_a_piece_cannot_be_given():
     tokenizer = Tokenizer("\n".join([*SPECIAL, "ab", "c"]).encode(), Normalization())
     examples = [example(answers=[(0, text)], context="ab c") for text in ("ab", "a", "ab c ")]
-    features = featurize_spans(examples, tokenizer, SpanTask())
+    features = featurize_spans(examples, tokenizer, SpanSettings())
     assert (features.lost, features.undecodable) == ((), (1,))
 
 
@@ -165,7 +165,7 @@ def test_undecodable_is_what_decoding_loses(shared_data, name, vocabulary, singl
     """Short windows: every annotator's span is proposed in each window that holds it."""
     examples = list(questions_of(str(shared_data / "squad" / f"{name}.json.gz")))
     tokenizer = load_tokenizer(shared_data / "vocab" / vocabulary)
-    task = SpanTask(seq_length=64, query_length=16, doc_stride=stride, n_best=99)
+    task = SpanSettings(seq_length=64, query_length=16, doc_stride=stride, n_best=99)
     made = featurize_spans(examples, tokenizer, task)
     columns = []
     for column in range(max(len(each.answers) for each in examples)):  # an annotator each
@@ -192,15 +192,15 @@ def test_undecodable_is_what_decoding_loses(shared_data, name, vocabulary, singl
 
 
 def test_an_empty_context_has_a_window():
-    features = featurize_spans([example(context=" \u200b"), example()], TOKENIZER, SpanTask())
+    features = featurize_spans([example(context=" \u200b"), example()], TOKENIZER, SpanSettings())
     assert features.sequences.lengths.tolist() == [5, 15] and features.example.tolist() == [0, 1]
-    assert len(featurize_spans([], TOKENIZER, SpanTask())) == 0
+    assert len(featurize_spans([], TOKENIZER, SpanSettings())) == 0
 
 
 def test_a_context_of_100_000_characters():
     """50,000 pieces at 379 a window, 128 apart: 1 + ceil((50000 - 379) / 128) windows."""
     context = "".join(f"{letter} " for letter in (LETTERS[:25] * 2000))
-    task = SpanTask()
+    task = SpanSettings()
     features = featurize_spans([example(context=context, answers=[(99_998, "y")])], TOKENIZER, task)
     assert len(context) == 100_000 and len(features) == 1 + -(-(50_000 - 379) // 128)
     assert np.flatnonzero(features.targets["start_position"]).tolist() == [len(features) - 1]
@@ -222,7 +222,7 @@ def test_a_context_of_100_000_characters():
 )
 def test_impossible_values(key, value):
     with pytest.raises(ConfigError, match=rf"`task.{key}`.*Received: {value}"):
-        SpanTask(**{key: value})
+        SpanSettings(**{key: value})
 
 
 @pytest.mark.slow_parameters("xquad.de")
@@ -251,7 +251,7 @@ def test_as_model_garden_s_featuriser(shared_data, name):
         output_fn=theirs.append,
         do_lower_case=True,
     )
-    task = SpanTask(seq_length=128, doc_stride=48)
+    task = SpanSettings(seq_length=128, doc_stride=48)
     mine = featurize_spans(examples, load_tokenizer(model), task)
     inputs, targets = mine.batch(np.arange(len(mine)), 128)
     assert len(mine) == len(theirs)

@@ -13,12 +13,12 @@ from albert_tf.tasks.predictor import predict
 from albert_tf.tasks.spans.answers import decode_spans
 from albert_tf.tasks.spans.features import featurize_spans
 from albert_tf.tasks.spans.heads import IndependentHead
-from albert_tf.tasks.spans.model import SpanModel, SpanTask, allowed_positions
+from albert_tf.tasks.spans.model import SpanModel, SpanSettings, allowed_positions
 from albert_tf.text.tokenizer import Normalization, Tokenizer, load_tokenizer
 from finetuning.datasets.squad_reader import questions_of
 
-ONE = SpanTask(seq_length=16, max_answer_length=3, n_best=7, dropout=0.5)
-TWO = SpanTask(seq_length=16, answerable=True, beam=3, dropout=0.5)
+ONE = SpanSettings(seq_length=16, max_answer_length=3, n_best=7, dropout=0.5)
+TWO = SpanSettings(seq_length=16, answerable=True, beam=3, dropout=0.5)
 # [CLS] q q [SEP] c c c c c [SEP] pad pad, and one with a single piece of context.
 TYPES = np.array([[0] * 4 + [1] * 6 + [0] * 2, [0] * 10 + [1] * 2], np.int32)
 ALLOWED = np.array([[1, 0, 0, 0, 1, 1, 1, 1, 1, 0, 0, 0], [1] + [0] * 9 + [1, 0]], bool)
@@ -132,7 +132,7 @@ def test_windows_are_compared_by_their_logits(tiny):
     """Two windows of one context: the second is less sure, but of higher logits."""
     vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh"]
     tokenizer = Tokenizer("\n".join(vocabulary).encode(), Normalization())
-    task = SpanTask(seq_length=8, doc_stride=4, max_answer_length=1, n_best=4)
+    task = SpanSettings(seq_length=8, doc_stride=4, max_answer_length=1, n_best=4)
     examples = [SpanExample("h", "a b c d e f g", "q")]  # "a" to "d", and "e" to "g"
     features = featurize_spans(examples, tokenizer, task)
     assert features.sequences.lengths.tolist() == [8, 7]
@@ -153,7 +153,7 @@ def test_windows_are_compared_by_their_logits(tiny):
     assert prediction["score"] == pytest.approx(powers[0] / powers.sum())
 
 
-def reference_answer(starts, ends, features, row: int, example, task: SpanTask) -> str:
+def reference_answer(starts, ends, features, row: int, example, task: SpanSettings) -> str:
     """The best text by definition: the span of highest start logit + end logit in any window.
 
     As google-research/bert and albert rank them, over all spans instead of 20 starts by 20 ends.
@@ -176,7 +176,7 @@ def test_real_windows_are_ranked_as_by_the_reference(shared_data, tiny):
     """XQuAD in windows of 64 pieces, random weights: normalising each window would differ."""
     examples = list(questions_of(str(shared_data / "squad" / "xquad.en.json.gz")))[:150]
     tokenizer = load_tokenizer(shared_data / "vocab" / "albert_en_30k" / "spiece.model")
-    task = SpanTask(seq_length=64, query_length=16, doc_stride=24, n_best=200)
+    task = SpanSettings(seq_length=64, query_length=16, doc_stride=24, n_best=200)
     features = featurize_spans(examples, tokenizer, task)
     tf_keras.utils.set_random_seed(1)
     config = tiny.replace(vocab_size=tokenizer.vocab_size, max_positions=64, num_layers=1)
@@ -281,7 +281,10 @@ def test_any_layer_of_the_hub_s_contract_is_an_encoder(tiny, inputs):
 
 
 def test_fewer_positions_than_candidates(tiny, fake_inputs):
-    for task in (SpanTask(n_best=20, max_answer_length=1), SpanTask(answerable=True, beam=11)):
+    for task in (
+        SpanSettings(n_best=20, max_answer_length=1),
+        SpanSettings(answerable=True, beam=11),
+    ):
         model = SpanModel(AlbertEncoder(tiny), task).create_weights()
         score = model(fake_inputs(1, 8))["score"].numpy()
         assert score.shape == (1, 121 if task.answerable else 20) and not np.isnan(score).any()
@@ -306,7 +309,7 @@ def test_it_learns(tiny, answerable):
             examples.append(SpanExample("?", context.replace("x", "?"), str(number), (), True))
         else:
             examples.append(SpanExample("?", context, str(number), answers))
-    task = SpanTask(seq_length=12, answerable=answerable, max_answer_length=2, dropout=0.0)
+    task = SpanSettings(seq_length=12, answerable=answerable, max_answer_length=2, dropout=0.0)
     features = featurize_spans(examples, tokenizer, task)
     tf_keras.utils.set_random_seed(0)
     model = SpanModel(AlbertEncoder(tiny.replace(num_layers=1)), task).create_weights()

@@ -16,12 +16,12 @@ from albert_tf.tasks.predictor import predict
 from albert_tf.tasks.probabilities import average_softmax
 from albert_tf.tasks.tokens.entities import decode_tokens
 from albert_tf.tasks.tokens.features import featurize_tokens, words_per_window
-from albert_tf.tasks.tokens.model import IGNORED, TokenClassifier, TokenCrossEntropy, TokenTask
+from albert_tf.tasks.tokens.model import IGNORED, TokenClassifier, TokenCrossEntropy, TokenSettings
 from tests.albert_tf.tasks.span_features_test import TOKENIZER
 from tests.albert_tf.text.alignment_test import PARTS, wordpiece
 
-TASK = TokenTask(("place", "person"), seq_length=8, doc_stride=3)
-WORDS = TokenTask(("noun", "verb"), scheme="words", seq_length=8, doc_stride=3)
+TASK = TokenSettings(("place", "person"), seq_length=8, doc_stride=3)
+WORDS = TokenSettings(("noun", "verb"), scheme="words", seq_length=8, doc_stride=3)
 NONE, B_PLACE, I_PLACE, B_PERSON, I_PERSON = range(5)
 
 
@@ -45,7 +45,7 @@ def test_names_of_tags():
     assert WORDS.tags == ("noun", "verb")
     for labels in ((), ("a", "a")):
         with pytest.raises(ConfigError, match="one or more different names"):
-            TokenTask(labels)
+            TokenSettings(labels)
 
 
 def test_windows_and_tags_by_hand():
@@ -158,7 +158,7 @@ def test_the_loss_by_hand():
 
 def test_predict_pads_batches_of_all_widths(tiny, tmp_path):
     tf_keras.utils.set_random_seed(1)
-    task = TokenTask(("x",), seq_length=40, doc_stride=20)
+    task = TokenSettings(("x",), seq_length=40, doc_stride=20)
     model = TokenClassifier(AlbertEncoder(tiny), task).create_weights()
     examples = [TokenExample("a b c"), TokenExample("d " * 60)]
     features = featurize_tokens(examples, TOKENIZER, task)
@@ -185,7 +185,7 @@ def test_the_mean_of_members_is_of_their_probabilities():
 )
 def test_every_word_is_predicted_once_and_tags_survive(texts, seq_length, stride, random):
     """Whatever the text and the windows, spans of whole words come back from their own tags."""
-    task = TokenTask(("x", "y"), seq_length=seq_length, doc_stride=stride)
+    task = TokenSettings(("x", "y"), seq_length=seq_length, doc_stride=stride)
     tokenizer = wordpiece()
     bare = featurize_tokens([TokenExample(text) for text in texts], tokenizer, task)
     cells = set(zip(bare.word_window.tolist(), bare.word_position.tolist(), strict=True))

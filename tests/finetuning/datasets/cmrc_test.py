@@ -13,15 +13,15 @@ from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.spans.features import featurize_spans
-from albert_tf.tasks.spans.model import SpanTask
+from albert_tf.tasks.spans.model import SpanSettings
 from albert_tf.text.tokenizer import Normalization, Tokenizer
 from finetuning import predict, train
 from finetuning.datasets.cmrc_metrics import is_chinese, units, words
+from finetuning.datasets.dataset import Source
 from finetuning.datasets.squad import SQUAD
 from finetuning.datasets.squad_metrics import CMRC, score_answer, scorer_of
 from finetuning.datasets.squad_metrics import SQUAD as WORDS
 from finetuning.datasets.squad_reader import questions_of
-from finetuning.datasets.task import Source
 
 ONE, TWO = SQUAD["squad1"], SQUAD["squad2"]
 CONTEXT = "游戏由韩国Nexon开发与发行。"
@@ -220,13 +220,13 @@ def test_dev_answers_out_of_the_context_count(tmp_path):
     assert scores == {"f1": 3.5 / 4, "exact_match": 3 / 4}
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *sorted(set(CONTEXT)), "nexon"]
     tokenizer = Tokenizer("\n".join(pieces).encode(), Normalization())
-    features = featurize_spans(examples, tokenizer, SpanTask(seq_length=32))
+    features = featurize_spans(examples, tokenizer, SpanSettings(seq_length=32))
     assert (features.lost, features.undecodable) == ((2,), (2,))
 
 
 def test_a_part_without_answers_and_its_submission(tmp_path):
     (tmp_path / "test.json").write_text(json.dumps([passage(("q1", [])), passage(("q2", []))]))
-    examples = ONE.read_part(Source(str(tmp_path)), "test", SpanTask())
+    examples = ONE.read_part(Source(str(tmp_path)), "test", SpanSettings())
     assert [(example.id, example.answers) for example in examples] == [("q1", ()), ("q2", ())]
     predictions = [{"answer": text, "n_best": []} for text in ("韩国", "开发")]
     ONE.write_submission(str(tmp_path / "out.json"), predictions, examples)

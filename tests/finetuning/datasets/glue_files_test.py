@@ -6,8 +6,8 @@ import pathlib
 import pytest
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
+from finetuning.datasets.dataset import Reading, Source
 from finetuning.datasets.glue import GLUE
-from finetuning.datasets.task import Reading, Source
 from tests.finetuning.datasets.glue_test import LAYOUTS, PAIR, write
 
 MSRP = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"

@@ -9,12 +9,12 @@ import pytest
 from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import settings
 from albert_tf.runtime.errors import InputError, InputNotFoundError
-from albert_tf.tasks.classifier.model import ClassifierTask
+from albert_tf.tasks.classifier.model import ClassifierSettings
 from albert_tf.tasks.examples import TextExample
-from albert_tf.tasks.regressor.model import RegressorTask
-from finetuning.datasets import TASKS
+from albert_tf.tasks.regressor.model import RegressorSettings
+from finetuning.datasets import DATASETS
+from finetuning.datasets.dataset import Source
 from finetuning.datasets.glue import GLUE
-from finetuning.datasets.task import Source
 from finetuning.training.config import FinetuneConfig
 
 MNLI = (
@@ -119,7 +119,7 @@ def test_layouts(tmp_path, name):
     for folder in (tmp_path, tmp_path / task.folder):
         for part, expected in parts.items():
             assert task.read_part(Source(str(folder)), part, task.section) == expected
-    assert set(LAYOUTS) == set(GLUE) <= set(TASKS)
+    assert set(LAYOUTS) == set(GLUE) <= set(DATASETS)
 
 
 def test_mnli_has_two_dev_parts_and_the_matched_one_chooses(tmp_path):
@@ -236,11 +236,11 @@ def test_recipes_are_settings():
     for name, task in GLUE.items():
         values = [f"{key}={value}" for key, value in task.recipe.items()]
         config = settings.override(
-            FinetuneConfig(encoder, ClassifierTask(labels=("a", "b"))), values
+            FinetuneConfig(encoder, ClassifierSettings(labels=("a", "b"))), values
         )
         assert (config.task.seq_length == 512) is bool(values) is (name != "ax")
     qqp = settings.override(
-        FinetuneConfig(encoder, RegressorTask()),
+        FinetuneConfig(encoder, RegressorSettings()),
         [f"{key}={value}" for key, value in GLUE["qqp"].recipe.items()],
     )
     assert (qqp.model.hidden_dropout, qqp.model.attention_dropout, qqp.task.dropout) == (0.1,) * 3

@@ -12,9 +12,9 @@ import pytest
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.multi_label.model import label_indices
-from finetuning.datasets import TASKS, dataset_of
+from finetuning.datasets import DATASETS, dataset_of
+from finetuning.datasets.dataset import Reading, Source
 from finetuning.datasets.multi_label import MultiLabel
-from finetuning.datasets.task import Reading, Source
 from tests.finetuning.datasets.text_classification_test import write
 
 TASK = MultiLabel()
@@ -198,7 +198,7 @@ def test_the_submission(tmp_path: pathlib.Path):
     with pytest.raises(InputError, match=r"separator ';'\. Received: 'love; or so'"):
         other.write_submission(str(out), predictions, [])
     assert not out.exists()
-    assert dataset_of("cola", Reading()) is TASKS["cola"]
+    assert dataset_of("cola", Reading()) is DATASETS["cola"]
 
 
 def test_goemotions(shared_data: pathlib.Path, tmp_path: pathlib.Path, capsys):

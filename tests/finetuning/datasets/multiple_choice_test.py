@@ -7,10 +7,10 @@ import pytest
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.tasks.examples import ChoiceExample
-from finetuning.datasets import TASKS
+from finetuning.datasets import DATASETS
+from finetuning.datasets.dataset import Reading, Source
 from finetuning.datasets.multiple_choice import MultipleChoiceTable
 from finetuning.datasets.swag import Swag
-from finetuning.datasets.task import Reading, Source
 from tests.finetuning.datasets.text_classification_test import write
 
 TASK = MultipleChoiceTable()
@@ -164,7 +164,7 @@ def swag(folder: pathlib.Path, label: str = "2", parts: tuple[str, ...] = ("trai
 
 
 def test_swag(tmp_path: pathlib.Path):
-    source, task = swag(tmp_path), TASKS["swag"]
+    source, task = swag(tmp_path), DATASETS["swag"]
     data = task.read(source)
     assert data.train == data.dev["dev"] == [ChoiceExample(*EXAMPLE, 2)]
     assert data.task.num_choices == 4

@@ -7,15 +7,15 @@ import pytest
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.spans.features import featurize_spans
 from albert_tf.text.tokenizer import load_tokenizer
-from finetuning.datasets import TASKS
-from finetuning.datasets.task import Data, Reading, Source
+from finetuning.datasets import DATASETS
+from finetuning.datasets.dataset import Data, Reading, Source
 
 NO_VALUE = "is missing, or its value is null, NaN or Infinity"
 
 
 def read(shared_data: pathlib.Path, folder: str, task: str, **reading) -> Data:
     path = str(shared_data / "odd_files" / folder)
-    return TASKS[task].read(Source(path, reading=Reading(**reading)))
+    return DATASETS[task].read(Source(path, reading=Reading(**reading)))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from albert_tf.runtime.errors import InputError
-from finetuning.datasets.task import Reading, Source
+from finetuning.datasets.dataset import Reading, Source
 from finetuning.datasets.text_classification import TextClassification
 from tests.finetuning.datasets.text_classification_test import write
 

@@ -8,9 +8,9 @@ import pytest
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.tasks.examples import ChoiceExample
-from albert_tf.tasks.multiple_choice.model import MultipleChoiceTask
+from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
+from finetuning.datasets.dataset import Source
 from finetuning.datasets.race import RACE
-from finetuning.datasets.task import Source
 
 OPTIONS = ["one", "two", "three", "four"]
 
@@ -101,7 +101,7 @@ def test_any_number_of_options(tmp_path):
     assert [example.options for example in data.train] == [("one", "two"), ("one", "two", "three")]
     assert data.task.num_choices == 3
     assert {len(example.options) for example in data.dev["dev"]} == {4}
-    other = MultipleChoiceTask(num_choices=2)
+    other = MultipleChoiceSettings(num_choices=2)
     assert RACE["race-high"].read_part(source, "dev", other) == data.dev["dev"]
 
 

@@ -9,11 +9,11 @@ import pytest
 
 from albert_tf.runtime.errors import ConfigError, InputError, InputNotFoundError
 from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample, TokenExample
-from finetuning.datasets import OWN, TASKS
+from finetuning.datasets import DATASETS, OWN
+from finetuning.datasets.dataset import Reading, Source
 from finetuning.datasets.race import RACE
 from finetuning.datasets.selection import InDocuments, limited, read_part, split, with_dev
 from finetuning.datasets.squad import SQUAD
-from finetuning.datasets.task import Reading, Source
 from tests.finetuning.datasets.race_test import archive, passage, write
 from tests.finetuning.datasets.squad_test import content, question
 
@@ -96,7 +96,7 @@ def test_documents_of_conll_files(tmp_path: pathlib.Path, name: str, mark: str, 
     sentences = [row.format(f"d{i // 5}-{i}") + "\n" * (i != 4) for i in range(35)]
     text = "".join(mark * (i % 5 == 0) + each for i, each in enumerate(sentences))
     (tmp_path / name).write_text(text)
-    task = TASKS["token_classification"]
+    task = DATASETS["token_classification"]
     made = Source(str(tmp_path), reading=Reading(dev_fraction=0.3))
     data = task.read(made)
     train, dev = ({each.text[:2] for each in part} for part in (data.train, data.dev["dev"]))
@@ -170,7 +170,7 @@ def test_own_tables(tmp_path: pathlib.Path, name: str, capsys):
     header, row = TABLES.get(name, ("text\tlabel\n", "text {}\t{}\n"))
     rows = "".join(row.format(i, i % 3) for i in range(100))
     (tmp_path / "train.tsv").write_text(header + rows)
-    task, reading = TASKS[name], Reading(dev_fraction=0.2, max_train_examples=30)
+    task, reading = DATASETS[name], Reading(dev_fraction=0.2, max_train_examples=30)
     made = Source(str(tmp_path), reading=reading)
     data = task.read(made)
     every = task.read_part(made, "train", data.task)

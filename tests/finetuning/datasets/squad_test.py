@@ -9,10 +9,10 @@ import pytest
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.tasks.examples import SpanExample
-from albert_tf.tasks.spans.model import SpanTask
+from albert_tf.tasks.spans.model import SpanSettings
+from finetuning.datasets.dataset import Source
 from finetuning.datasets.squad import SQUAD
 from finetuning.datasets.squad_metrics import best_threshold, score_answer
-from finetuning.datasets.task import Source
 
 ONE, TWO = SQUAD["squad1"], SQUAD["squad2"]
 
@@ -113,7 +113,7 @@ def test_no_file_and_no_json(tmp_path):
 
 def test_another_part_may_have_no_answers(tmp_path):
     (tmp_path / "test.json").write_text(json.dumps(content(question("q1"))))
-    (example,) = TWO.read_part(Source(str(tmp_path)), "test", SpanTask(answerable=True))
+    (example,) = TWO.read_part(Source(str(tmp_path)), "test", SpanSettings(answerable=True))
     assert example.answers == () and not example.is_impossible
     with pytest.raises(InputError, match=r"'q1'"):
         TWO.score([{"answer": "", "null_score": 0.0, "n_best": []}], [example])
@@ -122,7 +122,7 @@ def test_another_part_may_have_no_answers(tmp_path):
 def test_a_part_of_1_1_has_an_answer_to_every_question(tmp_path):
     (tmp_path / "test.json").write_text(json.dumps(content(question("q1", is_impossible=True))))
     with pytest.raises(InputError, match=r"'q1'.*must not be set for --task=squad1"):
-        ONE.read_part(Source(str(tmp_path)), "test", SpanTask())
+        ONE.read_part(Source(str(tmp_path)), "test", SpanSettings())
 
 
 def test_a_prepared_tfds(tmp_path):
@@ -172,7 +172,7 @@ def real(request, shared_data) -> tuple:
     """The task, the official content, its examples, and answers of every quality."""
     task = TWO if "squad2" in request.param else ONE
     source = Source(str(shared_data / "squad"))
-    examples = task.read_part(source, request.param, SpanTask(answerable=task is TWO))
+    examples = task.read_part(source, request.param, SpanSettings(answerable=task is TWO))
     with gzip.open(shared_data / "squad" / f"{request.param}.json.gz") as file:
         dataset = json.load(file)["data"]
     rng = np.random.default_rng(0)
@@ -253,7 +253,7 @@ def test_the_best_f1_is_the_official_evaluator_s_with_its_ties(shared_data, deci
     from official.nlp.tools import squad_evaluate_v2_0
 
     examples = TWO.read_part(
-        Source(str(shared_data / "squad")), "squad2_subset_a", SpanTask(answerable=True)
+        Source(str(shared_data / "squad")), "squad2_subset_a", SpanSettings(answerable=True)
     )[:700]
     rng = np.random.default_rng(decimals)
     texts, nulls = {}, {}

@@ -7,8 +7,8 @@ import pytest
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.tasks.examples import TextExample
-from finetuning.datasets import TASKS
-from finetuning.datasets.task import Reading, Source
+from finetuning.datasets import DATASETS
+from finetuning.datasets.dataset import Reading, Source
 from finetuning.datasets.text_classification import TextClassification
 
 TASK = TextClassification()
@@ -90,7 +90,7 @@ VECTORS = [
 @pytest.mark.parametrize("labels", VECTORS)
 def test_vectors_are_no_names(tmp_path, labels: tuple[str, str]):
     source = write(tmp_path, train_tsv="text\tlabel\n" + "".join(f"x\t{e}\n" for e in labels))
-    for task in (TASK, TASKS["multi_label"]):
+    for task in (TASK, DATASETS["multi_label"]):
         with pytest.raises(InputError, match=r"train.tsv:2: .* hold the names .*--task=multi_lab"):
             task.read(source)
 

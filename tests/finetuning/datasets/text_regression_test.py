@@ -12,7 +12,7 @@ from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.predictor import load_predictor
 from finetuning import distill, train
-from finetuning.datasets.task import Reading
+from finetuning.datasets.dataset import Reading
 from finetuning.datasets.text_regression import TextRegression
 from tests.finetuning.conftest import QUICK
 from tests.finetuning.datasets.text_classification_test import write

@@ -12,14 +12,14 @@ from seqeval.metrics.sequence_labeling import get_entities
 
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.examples import TokenExample
-from albert_tf.tasks.tokens.model import TokenTask
-from finetuning.datasets import TASKS
+from albert_tf.tasks.tokens.model import TokenSettings
+from finetuning.datasets import DATASETS
 from finetuning.datasets.conll_tags import example_of, spans_of, unbegun
+from finetuning.datasets.dataset import Reading, Source
 from finetuning.datasets.entity_scores import counts_by_label, score_entities
-from finetuning.datasets.task import Reading, Source
 from finetuning.datasets.token_files import Sentence, read_conll
 
-TASK = TASKS["token_classification"]
+TASK = DATASETS["token_classification"]
 BYTES = '{"text": "Åse met Bo.", "entities": [{"start": 9, "end": 11, "label": "P", "%s": "Bo"}]}'
 ONTONOTES = """#begin document (bc/cctv/00/cctv_0000); part 000
 bc/cctv 0 0 Ann NNP (TOP(S(NP*) - - - - (PERSON) (ARG0*) (1)
@@ -46,7 +46,7 @@ def entities(data) -> list[list[tuple[str, str]]]:
 
 def test_conll_columns(tmp_path, capsys):
     data = read(tmp_path, CONLL)
-    assert data.task == TokenTask(("person", "place"))
+    assert data.task == TokenSettings(("person", "place"))
     assert data.train == [
         TokenExample("In New York .", ((0, 2), (3, 6), (7, 11), (12, 13)), ((3, 11, "place"),)),
         TokenExample("Ann", ((0, 3),), ((0, 3, "person"),)),
@@ -112,7 +112,7 @@ def test_parts_of_speech_and_conllu(tmp_path):
     rows += "2\tis\tbe\tAUX\tVBZ\n3\tn't\tnot\tPART\tRB\n3.1\tx\t_\t_\t_\n"
     data = read(tmp_path, rows, name="conllu")
     assert entities(data) == [[("Ann", "PROPN"), ("is", "AUX"), ("n't", "PART")]]
-    assert data.task == TokenTask(("AUX", "PART", "PROPN"), "words")
+    assert data.task == TokenSettings(("AUX", "PART", "PROPN"), "words")
 
 
 def test_lines_are_those_of_the_file(tmp_path):
@@ -121,7 +121,7 @@ def test_lines_are_those_of_the_file(tmp_path):
     with pytest.raises(InputError, match=r"dev.conllu:4: label 'V' does not occur"):
         read(tmp_path, rows.format("N"), rows.format("V"), name="conllu")
     (tmp_path / "test.conllu").write_text("1\ta\t_\t_\n")
-    task = TokenTask(("N",), "words")
+    task = TokenSettings(("N",), "words")
     assert TASK.read_part(Source(str(tmp_path)), "test", task) == [TokenExample("a", ((0, 1),))]
 
 

@@ -8,10 +8,10 @@ import sys
 import pytest
 
 from albert_tf.runtime.errors import InputError
-from albert_tf.tasks.classifier.model import ClassifierTask
+from albert_tf.tasks.classifier.model import ClassifierSettings
 from finetuning.kinds.input_lines import example_of, input_lines
 
-SINGLE = ClassifierTask(labels=("a", "b"))
+SINGLE = ClassifierSettings(labels=("a", "b"))
 
 
 def test_stdin_is_read_as_files_are(tmp_path: pathlib.Path, monkeypatch):

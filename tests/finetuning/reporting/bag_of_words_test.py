@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
-from albert_tf.tasks.classifier.model import ClassifierTask
+from albert_tf.tasks.classifier.model import ClassifierSettings
 from albert_tf.tasks.examples import TextExample
-from albert_tf.tasks.multi_label.model import MultiLabelTask
-from albert_tf.tasks.regressor.model import RegressorTask
-from finetuning.datasets import TASKS
-from finetuning.datasets.task import Data, Source
+from albert_tf.tasks.multi_label.model import MultiLabelSettings
+from albert_tf.tasks.regressor.model import RegressorSettings
+from finetuning.datasets import DATASETS
+from finetuning.datasets.dataset import Data, Source
 from finetuning.kinds.baselines.text_features import features_of
 from finetuning.kinds.registry import FINETUNING
 from finetuning.reporting import bag_of_words
@@ -30,7 +30,7 @@ def texts(count: int, seed: int) -> list[str]:
 
 
 def result(name: str, task: object, train: Sequence, dev: Sequence) -> dict:
-    return bag_of_words.result_of(TASKS[name], Data(task, train, {"dev": dev}))
+    return bag_of_words.result_of(DATASETS[name], Data(task, train, {"dev": dev}))
 
 
 def test_a_word_that_decides():
@@ -38,7 +38,7 @@ def test_a_word_that_decides():
         return [TextExample(each, None, int("plum" in each)) for each in texts(count, seed)]
 
     train, dev = examples(400, 0), examples(100, 1)
-    found = result("sst-2", ClassifierTask(("bad", "good")), train, dev)
+    found = result("sst-2", ClassifierSettings(("bad", "good")), train, dev)
     assert found["accuracy"] > 0.95 and found["metric"] == "accuracy"
     assert found["dev_examples"] == 100
     most = round(np.mean([example.label for example in train]))
@@ -58,8 +58,8 @@ def rare(count: int, seed: int, kind: str) -> list[TextExample]:
 @pytest.mark.parametrize(
     ("name", "task", "metric"),
     [
-        ("sst-2", ClassifierTask(("bad", "good")), "accuracy"),
-        ("multi_label", MultiLabelTask(("good",)), "macro_f1"),
+        ("sst-2", ClassifierSettings(("bad", "good")), "accuracy"),
+        ("multi_label", MultiLabelSettings(("good",)), "macro_f1"),
     ],
 )
 def test_cross_validation_chooses_the_regularization(name: str, task: Any, metric: str):
@@ -68,7 +68,7 @@ def test_cross_validation_chooses_the_regularization(name: str, task: Any, metri
     found = result(name, task, train, dev)
     assert found[metric] > 0.95 and found["regularization"] > 0.1
     data = Data(task, train, {"dev": dev})
-    weak = bag_of_words.result_of(TASKS[name], data, on_dev={"regularization": 0.1})
+    weak = bag_of_words.result_of(DATASETS[name], data, on_dev={"regularization": 0.1})
     assert weak[metric] == weak.get("baseline") if name == "sst-2" else weak[metric] == 0
 
 
@@ -78,7 +78,7 @@ def test_a_strength_for_tokens(tmp_path: pathlib.Path):
         words = random.Random(seed).choices(range(60), k=300)
         rows = [f"w{i:02} {'O' if i % 3 else 'B-name'}\n{n} O\n" for n, i in enumerate(words)]
         (tmp_path / f"{part}.conll").write_text("\n".join(rows))
-    task = TASKS["token_classification"]
+    task = DATASETS["token_classification"]
     data = task.read(Source(str(tmp_path)))
     assert bag_of_words.result_of(task, data)["regularization"] > 0.1
     weak, strong = (
@@ -92,13 +92,13 @@ def test_a_label_that_occurs_once(count):
     """Three examples are too few for five folds; one fold has no example of the rare label."""
     train = [TextExample(f"apple pear {i}", None, 0) for i in range(count - 1)]
     train.append(TextExample("plum", None, 1))
-    found = result("sst-2", ClassifierTask(("a", "b")), train, [TextExample("apple", None, 0)])
+    found = result("sst-2", ClassifierSettings(("a", "b")), train, [TextExample("apple", None, 0)])
     assert found["accuracy"] == 1
 
 
 def test_a_label_that_does_not_occur_has_probability_0():
     train = [TextExample(text, None, 2 * int("plum" in text)) for text in texts(50, 0)]
-    task = ClassifierTask(("a", "b", "c"))
+    task = ClassifierSettings(("a", "b", "c"))
     predictions = FINETUNING["classifier"].baseline(task, train, [TextExample("a plum")])(1.0)
     assert predictions[0]["probabilities"]["b"] == 0
     assert sum(predictions[0]["probabilities"].values()) == pytest.approx(1)
@@ -106,7 +106,7 @@ def test_a_label_that_does_not_occur_has_probability_0():
 
 @pytest.mark.parametrize("count", [1, 5])
 def test_a_single_label_is_certain(count):
-    train, task = [TextExample("apple", None, 1)] * count, ClassifierTask(("a", "b"))
+    train, task = [TextExample("apple", None, 1)] * count, ClassifierSettings(("a", "b"))
     assert result("sst-2", task, train, [TextExample("pear", None, 1)])["accuracy"] == 1
     predictions = FINETUNING["classifier"].baseline(task, train, [TextExample("pear")])(1.0)
     assert predictions == [{"label": "b", "probabilities": {"a": 0.0, "b": 1.0}}]
@@ -124,7 +124,7 @@ def test_words_that_decide_for_each_label():
         ]
 
     train, dev = examples(400, 0), examples(100, 1)
-    task = MultiLabelTask(tuple("abcd"), (0.9,) * 4)
+    task = MultiLabelSettings(tuple("abcd"), (0.9,) * 4)
     found = result("multi_label", task, train, dev)
     assert found["micro_f1"] > 0.95 and found["metric"] == "macro_f1"
     assert found["macro_f1"] < 0.76  # of c it is 0
@@ -141,8 +141,8 @@ def test_thresholds_are_those_of_held_out_texts():
         for i, text in enumerate(texts(2000, 0))
     ]
     dev = [TextExample("plum saw file", None, (0,)), TextExample("apple saw file", None, ())]
-    data = Data(MultiLabelTask(("a",)), train, {"dev": dev})
-    task = TASKS["multi_label"]
+    data = Data(MultiLabelSettings(("a",)), train, {"dev": dev})
+    task = DATASETS["multi_label"]
     assert bag_of_words.result_of(task, data)["micro_f1"] == 0
     assert bag_of_words.result_of(task, data, 0.2)["micro_f1"] == 1
 
@@ -159,7 +159,7 @@ def test_similarity_is_seen_by_the_cosine():
         return pairs
 
     train, dev = examples(0), examples(500)
-    assert result("sts-b", RegressorTask(pair=True), train, dev)["pearson"] > 0.8
+    assert result("sts-b", RegressorSettings(pair=True), train, dev)["pearson"] > 0.8
     features = [each[:, :-1] for each in features_of(train, dev)]
     blind = Ridge().fit(features[0], [example.label for example in train]).predict(features[1])
     assert np.corrcoef(blind, [example.label for example in dev])[0, 1] < 0.6
@@ -167,7 +167,7 @@ def test_similarity_is_seen_by_the_cosine():
 
 def test_words_of_entities_and_their_neighbors(tmp_path):
     """Names follow "at"; the words themselves are new in dev, in tokens and in plain texts."""
-    task = TASKS["token_classification"]
+    task = DATASETS["token_classification"]
     for part, names in (("train", "Abcd Efgh Ijkl Mnop Qrst"), ("dev", "Uvwx Yzab")):
         rows = "\n".join(
             f"we O\nmet O\nat O\n{name} B-place\nHall I-place\n. O\n" for name in names.split()

@@ -7,14 +7,14 @@ import pytest
 import yaml
 
 from albert_tf.runtime.run_dir import RunDir
-from albert_tf.tasks.classifier.model import ClassifierTask
+from albert_tf.tasks.classifier.model import ClassifierSettings
 from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample
-from albert_tf.tasks.multi_label.model import MultiLabelTask
-from albert_tf.tasks.multiple_choice.model import MultipleChoiceTask
-from albert_tf.tasks.regressor.model import RegressorTask
-from albert_tf.tasks.spans.model import SpanTask
+from albert_tf.tasks.multi_label.model import MultiLabelSettings
+from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
+from albert_tf.tasks.regressor.model import RegressorSettings
+from albert_tf.tasks.spans.model import SpanSettings
 from albert_tf.tasks.task_settings import TaskSettings
-from finetuning.datasets.task import Data, Source
+from finetuning.datasets.dataset import Data, Source
 from finetuning.kinds.mistakes import of_classes
 from finetuning.kinds.registry import FINETUNING
 from finetuning.reporting import card
@@ -22,7 +22,7 @@ from finetuning.reporting.hub_header import hub_header
 from finetuning.training.config import TrainingConfig
 from tests.finetuning.untrained import leave_run
 
-ONE, TWO = SpanTask(), SpanTask(answerable=True)
+ONE, TWO = SpanSettings(), SpanSettings(answerable=True)
 NONE = SpanExample("who?", "Jane wrote", is_impossible=True)
 SPAN = SpanExample("who?", "Jane wrote", answers=((0, "Jane"),))
 CHOICE = ChoiceExample("q", "c", ("x", "y"), 0)
@@ -57,21 +57,21 @@ def sections_of(task: TaskSettings, predictions: list, examples: list) -> list[s
             "| who? | invented answer | (no answer) | Jane |",
         ),
         (
-            MultipleChoiceTask(),
+            MultipleChoiceSettings(),
             CHOICE,
             {"choice": 0, "probabilities": [0.9, 0.1]},
             {"choice": 1, "probabilities": [0.2, 0.8]},
             "| q | x | y |",
         ),
         (
-            RegressorTask(),
+            RegressorSettings(),
             TextExample("a", "b", 2.0),
             {"score": 2.0},
             {"score": 4.5},
             "| a ‖ b | 2.00 | 4.50 |",
         ),
         (
-            ClassifierTask(("no", "yes")),
+            ClassifierSettings(("no", "yes")),
             TextExample("a|b", label=1),
             {"label": "yes", "score": 0.9},
             {"label": "no", "score": 0.8},
@@ -90,7 +90,7 @@ def test_labels_by_hand():
     Of the second row, a is missed with an error of 0.6; of the third, a is invented with one of
     0.9.
     """
-    task = MultiLabelTask(("a", "b"), thresholds=(0.5, 0.25))
+    task = MultiLabelSettings(("a", "b"), thresholds=(0.5, 0.25))
     rows = [
         ("x", (0, 1), ["b", "a"], (0.8, 0.9)),
         ("y", (0,), [], (0.4, 0.1)),
@@ -127,7 +127,7 @@ def test_mistakes_of_every_kind_are_shown():
 
 
 def test_a_label_with_a_bar_is_one_cell():
-    task = ClassifierTask(("a|b", "c"))
+    task = ClassifierSettings(("a|b", "c"))
     parts = sections_of(task, [{"label": "c", "score": 1.0}], [TextExample("x", label=0)])
     confusion = parts[parts.index("## Confusion") + 2].splitlines()
     assert confusion[0] == r"|  | a\|b | c |"
@@ -140,7 +140,7 @@ def test_classes_by_hand():
     Label b: 1 of 2 found, one a mislabeled b; both are 1/2. Nothing is c: 0.
     """
     answers = dict(zip("123456", "aaabab", strict=True))
-    task = ClassifierTask(("a", "b", "c"))
+    task = ClassifierSettings(("a", "b", "c"))
     examples = [TextExample("", label=0)] * 4 + [TextExample("", label=1)] * 2
     predictions = [{"label": label, "score": 0.5} for label in answers.values()]
     parts = sections_of(task, predictions, examples)
@@ -218,7 +218,7 @@ def test_the_header_is_the_hub_s_yaml(name, kind, result, pipeline, language, me
 
 def test_what_the_scores_are_worth(start: str, tmp_path: pathlib.Path):
     """Loss, errors and baselines beside the scores; path, commit, and how often they were read."""
-    task = ClassifierTask(labels=("no", "yes"))
+    task = ClassifierSettings(labels=("no", "yes"))
     run = RunDir(leave_run(start, tmp_path / "run", "text_classification", task))
     config = run.config() | {
         "init": start,

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from albert_tf.tasks.examples import SpanExample
-from albert_tf.tasks.spans.model import SpanTask
-from finetuning.datasets import TASKS
-from finetuning.datasets.task import Data
+from albert_tf.tasks.spans.model import SpanSettings
+from finetuning.datasets import DATASETS
+from finetuning.datasets.dataset import Data
 from finetuning.reporting import paper_table
 from finetuning.reporting.part_scores import scores_of
 
@@ -31,9 +31,9 @@ def result() -> dict[str, Any]:
     """
     predictions = [span(1.0), span(2.0, "x"), span(3.0), span(3.0)] * 10
     examples = [QUESTION, QUESTION, QUESTION, UNANSWERABLE] * 10
-    data = Data(SpanTask(answerable=True), [], {"test": examples})
+    data = Data(SpanSettings(answerable=True), [], {"test": examples})
     on_dev = {"metric": "best_f1", "best_f1": 0.9, "best_threshold": 1.0}
-    return scores_of(TASKS["squad2"], data, predictions, on_dev)
+    return scores_of(DATASETS["squad2"], data, predictions, on_dev)
 
 
 def test_the_threshold_is_the_run_s_or_that_of_dev(result: dict[str, Any]):
@@ -60,6 +60,6 @@ def test_the_table_of_a_part_has_both(result: dict[str, Any]):
 
 def test_other_tasks_have_no_threshold():
     predictions = [span(0.0)] * 40
-    data = Data(SpanTask(answerable=False), [], {"test": [QUESTION] * 40})
-    found = scores_of(TASKS["squad1"], data, predictions, {"metric": "f1", "f1": 0.3})
+    data = Data(SpanSettings(answerable=False), [], {"test": [QUESTION] * 40})
+    found = scores_of(DATASETS["squad1"], data, predictions, {"metric": "f1", "f1": 0.3})
     assert (found["metric"], found["f1"], found["standard_error"]) == ("f1", 1.0, 0.0)

@@ -5,12 +5,12 @@ import json
 import pytest
 
 from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample, TokenExample
-from albert_tf.tasks.multi_label.model import MultiLabelTask
-from albert_tf.tasks.multiple_choice.model import MultipleChoiceTask
-from albert_tf.tasks.spans.model import SpanTask
-from finetuning.datasets import TASKS
+from albert_tf.tasks.multi_label.model import MultiLabelSettings
+from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
+from albert_tf.tasks.spans.model import SpanSettings
+from finetuning.datasets import DATASETS
+from finetuning.datasets.dataset import Data
 from finetuning.datasets.metrics import is_known
-from finetuning.datasets.task import Data
 from finetuning.kinds.registry import FINETUNING
 from finetuning.reporting.report import (
     at_default,
@@ -22,7 +22,7 @@ from finetuning.reporting.report import (
     write_predictions,
 )
 
-ONE, TWO = TASKS["squad1"], TASKS["squad2"]
+ONE, TWO = DATASETS["squad1"], DATASETS["squad2"]
 QUESTION = SpanExample("?", "x y z", answers=((0, "x y"),))
 
 
@@ -63,7 +63,7 @@ def test_at_the_best_threshold_it_is_that_of_the_answers_given_there():
 
 def test_of_an_accuracy_it_is_binomial():
     """30 of 40 right: sqrt(0.75 * 0.25 / 40)."""
-    errors = FINETUNING["classifier"].standard_errors(TASKS["rte"], *labelled("1110" * 10))
+    errors = FINETUNING["classifier"].standard_errors(DATASETS["rte"], *labelled("1110" * 10))
     assert errors == {"accuracy": pytest.approx((0.75 * 0.25 / 40) ** 0.5)}
 
 
@@ -83,7 +83,7 @@ def labelled(given: str) -> tuple[list[dict], list[TextExample]]:
 )
 def test_few_examples_and_equal_ones_have_no_error(given: str, text: str):
     """The number of examples is told in any case."""
-    task, (answers, examples) = TASKS["rte"], labelled(given)
+    task, (answers, examples) = DATASETS["rte"], labelled(given)
     data = Data(task.section, examples, {"dev": examples})
     rows = [{"step": 1.0, "dev/accuracy": 1.0, "seconds": 1.0}]
     parts = {"dev": (task.score(answers, examples), answers)}
@@ -128,7 +128,7 @@ def test_the_baseline_of_label_sets():
     it is in half. With a third it is the most frequent one. On dev, b is right once of twice, and
     a is missed once.
     """
-    task = MultiLabelTask(("a", "b", "c"))
+    task = MultiLabelSettings(("a", "b", "c"))
     sets: list[tuple[int, ...]] = [(0, 1), (1,), (), (1, 2)]
     dev = [TextExample("", label=label) for label in ((1,), (0,))]
     for more, words in ((0, "labels of at least half"), (2, "labels of"), (3, "most frequent")):
@@ -138,7 +138,7 @@ def test_the_baseline_of_label_sets():
         assert constant and constant[0].startswith("always `b`, the ") and words in constant[0]
         assert constant[1]["labels"] == ["b"]
         assert constant[1]["probabilities"]["a"] == pytest.approx(1 / (4 + more))
-        assert baselines_of(TASKS["multi_label"], data, "dev") == pytest.approx(
+        assert baselines_of(DATASETS["multi_label"], data, "dev") == pytest.approx(
             {"macro_f1": 2 / 9, "micro_f1": 1 / 2, "average_precision": 1 / 3}
         )
     both = Data(task, [TextExample("", label=(0, 1))] * 2, {"dev": dev})
@@ -149,10 +149,10 @@ def test_the_baseline_of_label_sets():
 
 def test_scores_at_the_default_threshold():
     """Above 0.5 is only a, once right and once wrong; b is missed: F1 is 2/3 and 0, and 2/4."""
-    section = MultiLabelTask(("a", "b"), (0.2, 0.1))
+    section = MultiLabelSettings(("a", "b"), (0.2, 0.1))
     answers = [{"labels": ["a", "b"], "probabilities": {"a": 0.6, "b": 0.5}}] * 2
     examples = [TextExample("", label=label) for label in ((0,), (1,))]
-    task = TASKS["multi_label"]
+    task = DATASETS["multi_label"]
     found = at_default(task, section, answers, examples)
     assert found == pytest.approx({"macro_f1": 1 / 3, "micro_f1": 1 / 2})
     result = {"metric": "macro_f1", "dev_examples": 2, **task.score(answers, examples)}
@@ -192,7 +192,7 @@ def test_a_model_that_predicts_nothing_is_noted():
 def test_names_of_labels_in_predictions(tmp_path):
     examples = [TextExample("x", label=label) for label in ((0, 2), (), None)]
     answer = {"labels": ["b"], "probabilities": dict.fromkeys("abc", 0.5)}
-    task = MultiLabelTask(("a", "b", "c"))
+    task = MultiLabelSettings(("a", "b", "c"))
     write_predictions(str(tmp_path / "out.jsonl"), task, [answer] * 3, examples)
     rows = [json.loads(line)["example"] for line in (tmp_path / "out.jsonl").open()]
     assert [row["label"] for row in rows] == [["a", "c"], [], None]
@@ -203,26 +203,26 @@ def test_the_baseline_is_one_and_the_same_answer():
 
     def baseline(name: str, data: Data) -> tuple[str, dict[str, float]]:
         constant = FINETUNING[data.task.kind].constant_answer(data)
-        return constant[0] if constant else "", baselines_of(TASKS[name], data, "dev")
+        return constant[0] if constant else "", baselines_of(DATASETS[name], data, "dev")
 
     texts = [TextExample("", "", label) for label in (1, 0, 1)]
-    words, scores = baseline("mrpc", Data(TASKS["mrpc"].section, texts, {"dev": texts[:2]}))
+    words, scores = baseline("mrpc", Data(DATASETS["mrpc"].section, texts, {"dev": texts[:2]}))
     assert words == "always `1`, the most frequent label in training"
     assert scores == {"accuracy": 0.5, "f1": pytest.approx(2 / 3)}
     choices = [ChoiceExample("q", "c", tuple("wxyz"), label) for label in (3, 3, 0)]
-    words, scores = baseline("race", Data(MultipleChoiceTask(), choices, {"dev": choices}))
+    words, scores = baseline("race", Data(MultipleChoiceSettings(), choices, {"dev": choices}))
     assert words.startswith("always option D") and scores == {"accuracy": pytest.approx(2 / 3)}
     scored = [TextExample("", "", score) for score in (1.0, 2.5)]
-    words, scores = baseline("sts-b", Data(TASKS["sts-b"].section, scored, {"dev": scored}))
+    words, scores = baseline("sts-b", Data(DATASETS["sts-b"].section, scored, {"dev": scored}))
     assert words.startswith("always 1.75, the mean") and scores == {"pearson": 0.0, "spearman": 0.0}
     empty = SpanExample("?", "x", is_impossible=True)
     questions = [QUESTION, empty, empty, empty]
-    squad = Data(SpanTask(answerable=True), [QUESTION], {"dev": questions})
+    squad = Data(SpanSettings(answerable=True), [QUESTION], {"dev": questions})
     words, scores = baseline("squad2", squad)
     assert (
         words == "no answer to any question"
         and set(scores.values()) == {0.75}
         and "best_f1" in scores
     )
-    answered = Data(SpanTask(answerable=False), [], {"dev": [QUESTION]})
+    answered = Data(SpanSettings(answerable=False), [], {"dev": [QUESTION]})
     assert baseline("squad1", answered) == ("", {})

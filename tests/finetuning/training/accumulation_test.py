@@ -12,9 +12,9 @@ from albert_tf.runtime.devices import precision_policy
 from albert_tf.runtime.errors import ConfigError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.features import Features
-from albert_tf.tasks.spans.model import SpanModel, SpanTask
-from finetuning.datasets import TASKS
-from finetuning.datasets.task import Source
+from albert_tf.tasks.spans.model import SpanModel, SpanSettings
+from finetuning.datasets import DATASETS
+from finetuning.datasets.dataset import Source
 from finetuning.training.batches import training_batches
 from finetuning.training.config import FinetuneConfig, Plan, TrainingConfig
 from finetuning.training.fit import compiled, fine_tune
@@ -24,7 +24,7 @@ from finetuning.training.starting_point import StartingPoint, resolve
 
 @pytest.fixture(scope="module")
 def config(begin: StartingPoint, fruit: str) -> FinetuneConfig:
-    data = TASKS["text_classification"].read(Source(fruit))
+    data = DATASETS["text_classification"].read(Source(fruit))
     chosen = (
         "training.steps=6",
         "training.evaluate_every=2",
@@ -115,7 +115,7 @@ def test_each_part_has_a_dropout_of_its_own(begin, config, features, monkeypatch
 @pytest.mark.parametrize("precision", ["float32", "mixed_bfloat16"])
 def test_a_pooler_without_a_gradient_stays(begin, config, precision: str):
     """Of spans: several targets, hints, and a weight that decay alone would move."""
-    task = SpanTask(answerable=True, dropout=0.0)
+    task = SpanSettings(answerable=True, dropout=0.0)
     rng = np.random.default_rng(0)
     ids = rng.integers(5, 20, [4, 12]).astype(np.int32)
     inputs = {

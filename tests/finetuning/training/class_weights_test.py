@@ -10,19 +10,19 @@ from scipy.special import log_softmax
 
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.runtime.run_dir import RunDir
-from albert_tf.tasks.classifier.model import ClassifierTask
+from albert_tf.tasks.classifier.model import ClassifierSettings
 from albert_tf.tasks.examples import TextExample
-from albert_tf.tasks.multiple_choice.model import MultipleChoiceTask
-from albert_tf.tasks.regressor.model import RegressorTask
-from albert_tf.tasks.spans.model import SpanTask
+from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
+from albert_tf.tasks.regressor.model import RegressorSettings
+from albert_tf.tasks.spans.model import SpanSettings
 from albert_tf.tasks.texts import featurize_texts
 from finetuning import distill
-from finetuning.datasets.task import Data
+from finetuning.datasets.dataset import Data
 from finetuning.training.config import Plan
 from finetuning.training.fit import balanced_weights, compiled, fine_tune
 from finetuning.training.starting_point import StartingPoint, resolve
 
-TASK = ClassifierTask(labels=("fruit", "tool", "animal"), dropout=0.0)
+TASK = ClassifierSettings(labels=("fruit", "tool", "animal"), dropout=0.0)
 EXAMPLES = [
     TextExample(text, None, label)
     for text, label in (("apple pear", 0), ("plum", 0), ("melon melon cherry", 0), ("saw", 1))
@@ -65,7 +65,7 @@ def test_the_loss_by_hand(
     assert row["loss/train"] == pytest.approx(np.dot(weights, losses) / 4, rel=1e-5)
 
 
-@pytest.mark.parametrize("section", [RegressorTask(), SpanTask(), MultipleChoiceTask()])
+@pytest.mark.parametrize("section", [RegressorSettings(), SpanSettings(), MultipleChoiceSettings()])
 def test_other_kinds_have_none(begin: StartingPoint, section: object):
     data = Data(dataclasses.replace(section, seq_length=64), [], {})
     with pytest.raises(ConfigError, match="`training.class_weights` requires a classifier"):

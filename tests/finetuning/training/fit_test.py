@@ -16,9 +16,9 @@ from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.spans.features import featurize_spans
-from albert_tf.tasks.spans.model import SpanModel, SpanTask
-from finetuning.datasets import TASKS
-from finetuning.datasets.task import Data, Source
+from albert_tf.tasks.spans.model import SpanModel, SpanSettings
+from finetuning.datasets import DATASETS
+from finetuning.datasets.dataset import Data, Source
 from finetuning.train import FinetuneOptions, main
 from finetuning.training.batches import training_batches
 from finetuning.training.config import FinetuneConfig, Plan, TrainingConfig
@@ -31,7 +31,7 @@ CPU = tf.distribute.OneDeviceStrategy("/cpu:0")
 
 @pytest.fixture(scope="module")
 def config(begin: StartingPoint, fruit: str) -> FinetuneConfig:
-    data = TASKS["text_classification"].read(Source(fruit))
+    data = DATASETS["text_classification"].read(Source(fruit))
     chosen = (
         "training.steps=6",
         "training.evaluate_every=2",
@@ -254,7 +254,7 @@ class TestLayers:
 
 
 def test_a_tpu_has_one_shape_and_says_so(begin, fruit, capsys):
-    data = TASKS["text_classification"].read(Source(fruit))
+    data = DATASETS["text_classification"].read(Source(fruit))
     chosen = ("task.seq_length=32",)
     assert not resolve(begin, data, {}, chosen, "tpu").training.pad_to_longest
     assert "padded to task.seq_length=32" in capsys.readouterr().out
@@ -296,7 +296,7 @@ def test_the_loss_of_spans_by_hand(begin: StartingPoint):
         ),
         SpanExample("file?", "a hammer", answers=((2, "hammer"),)),
     ]
-    task = SpanTask(seq_length=16, doc_stride=4, dropout=0.0)
+    task = SpanSettings(seq_length=16, doc_stride=4, dropout=0.0)
     features = featurize_spans(examples, begin.tokenizer, task)
     assert len(features) > 3
     model = SpanModel(AlbertEncoder(begin.config), task).create_weights()
@@ -314,14 +314,18 @@ def test_the_loss_of_spans_by_hand(begin: StartingPoint):
 def test_the_lengths_that_are_shortened_are_told(begin: StartingPoint, capsys):
     """To 64 positions; 128 * 64 // 384 is 21."""
 
-    def note(task: SpanTask, *chosen: str) -> str:
+    def note(task: SpanSettings, *chosen: str) -> str:
         resolve(begin, Data(task, [], {}), {}, chosen, "cpu")
         return capsys.readouterr().out
 
     begins = "The encoder has 64 positions: `task.seq_length` 384 -> 64"
-    assert note(SpanTask()) == f"{begins}, `task.doc_stride` 128 -> 21.\n"
-    assert note(SpanTask(), "task.doc_stride=9") == note(SpanTask(doc_stride=1)) == f"{begins}.\n"
-    assert note(SpanTask(seq_length=64)) == note(SpanTask(), "task.seq_length=32") == ""
+    assert note(SpanSettings()) == f"{begins}, `task.doc_stride` 128 -> 21.\n"
+    assert (
+        note(SpanSettings(), "task.doc_stride=9")
+        == note(SpanSettings(doc_stride=1))
+        == f"{begins}.\n"
+    )
+    assert note(SpanSettings(seq_length=64)) == note(SpanSettings(), "task.seq_length=32") == ""
 
 
 @pytest.mark.slow

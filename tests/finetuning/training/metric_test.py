@@ -12,8 +12,8 @@ from albert_tf.runtime.errors import ConfigError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample, TokenExample
 from albert_tf.tasks.kinds import KINDS
-from finetuning.datasets import TASKS
-from finetuning.datasets.task import Data, Source
+from finetuning.datasets import DATASETS
+from finetuning.datasets.dataset import Data, Source
 from finetuning.training.config import FinetuneConfig, TrainingConfig
 from finetuning.training.finetuner import Finetuner, TrainingSource
 from finetuning.training.starting_point import StartingPoint
@@ -48,20 +48,20 @@ ANSWERS: dict[str, tuple[list[Any], list[dict[str, Any]]]] = {
 }
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", DATASETS)
 def test_every_metric_is_among_the_scores(name: str):
-    task = TASKS[name]
+    task = DATASETS[name]
     examples, predictions = ANSWERS[task.kind]
     scores = task.score(predictions, examples)
     assert set(task.metrics) <= set(scores)
     assert all(isinstance(scores[metric], float) for metric in task.metrics)
 
 
-@pytest.mark.parametrize("name", {task.kind: name for name, task in TASKS.items()}.values())
+@pytest.mark.parametrize("name", {task.kind: name for name, task in DATASETS.items()}.values())
 def test_another_is_refused_before_anything_is_computed(
     name: str, begin: StartingPoint, tmp_path: pathlib.Path
 ):
-    task = TASKS[name]
+    task = DATASETS[name]
     kind = KINDS[task.kind].settings
     has_labels = "labels" in {field.name for field in dataclasses.fields(kind)}
     section = kind(labels=("x", "y")) if has_labels else kind()

@@ -1,4 +1,4 @@
-"""The interface of a fine-tuning task."""
+"""The interface of a dataset."""
 
 import dataclasses
 import os
@@ -99,7 +99,7 @@ class Data:
     dev: Mapping[str, Sequence[Any]]
 
 
-class Task(Protocol):
+class Dataset(Protocol):
     """A dataset in its own layout.
 
     1. `read` returns the training and dev examples, chosen with `with_dev` and `limited` of
