@@ -1,14 +1,12 @@
 """Rows of multiple-choice datasets as examples: their options and answers are checked here."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.examples import ChoiceExample
 from albert_tf.tasks.multiple_choice.model import option_letter
-from finetuning.datasets import metrics
-from finetuning.datasets.dataset import Prediction
-from finetuning.datasets.table_files import write_predictions
+from finetuning.datasets.dataset import Dataset, Prediction
 
 
 def choice_example(
@@ -75,24 +73,12 @@ def most_options(examples: Sequence[ChoiceExample]) -> int:
     return max(len(example.options) for example in examples)
 
 
-class ChoiceDataset:
-    """What all multiple-choice datasets share; see `finetuning.datasets.dataset.Dataset`."""
+class ChoiceDataset(Dataset):
+    """What all multiple-choice datasets share; none of them defines a format of submissions."""
 
     kind: str = "multiple_choice"
     metrics: tuple[str, ...] = ("accuracy",)
-    recipe: Mapping[str, Any] = {}
 
-    def score(
-        self, predictions: Sequence[Prediction], examples: Sequence[ChoiceExample]
-    ) -> dict[str, float]:
-        """Return the accuracy."""
-        return metrics.score_numbers(self.metrics, "choice", predictions, examples)
-
-    def write_submission(
-        self, path: str, predictions: Sequence[Prediction], examples: Sequence[ChoiceExample]
-    ) -> None:
-        """Write `index`, counted from 0, and `prediction`, a letter.
-
-        None of the datasets defines a format of its own.
-        """
-        write_predictions(path, [each["label"] for each in predictions])
+    def number(self, prediction: Prediction) -> float:
+        """Return the number of the option."""
+        return prediction["choice"]

@@ -1,12 +1,15 @@
 """The interface of a dataset."""
 
+import abc
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 from albert_tf.runtime.bounds import POSITIVE, Bounded, between
 from albert_tf.runtime.errors import InputError, shortened
+from finetuning.datasets import metrics
+from finetuning.datasets.table_files import write_predictions
 
 LABELS_SHOWN = 50  # in a log
 Prediction = dict[str, Any]  # of one example, from `decode` of the task's kind
@@ -99,45 +102,62 @@ class Data:
     dev: Mapping[str, Sequence[Any]]
 
 
-class Dataset(Protocol):
+class Dataset(abc.ABC):
     """A dataset in its own layout.
 
-    1. `read` returns the training and dev examples, chosen with `with_dev` and `limited` of
-       `finetuning.datasets.selection`. `read_part` returns another part, such as `test`, whose
-       examples may have no answers and whose texts may be empty, for a run whose `task` section is
-       known. For an invalid row, both raise `InputError`, which names file, row and remedy.
-    2. Examples are of the types in `albert_tf.tasks.examples`. `albert_tf.tasks.kinds` turns them
-       into features, and outputs into predictions. A served model, which does not import this
-       package, therefore does the same.
-    3. `score` compares predictions with examples that have answers: metric -> value.
-    4. `write_submission` writes predictions in the leaderboard's format.
+    Examples are of the types in `albert_tf.tasks.examples`. `albert_tf.tasks.kinds` turns them into
+    features, and outputs into predictions. A served model, which does not import this package,
+    therefore does the same.
+
+    Attributes:
+      kind: the kind of the task, a key of `albert_tf.tasks.kinds.KINDS`.
+      metrics: the names of the main metrics; the first one chooses the best weights by default.
+      recipe: the paper's settings as `key: value` for --set.
+      columns: the columns of `finetuning.table`: the end of the title -> its metrics. The mean of
+        the first column's counts in the average. Empty: one column with the first metric.
     """
 
-    @property
-    def kind(self) -> str:
-        """The kind of the task, a key of `albert_tf.tasks.kinds.KINDS`."""
+    kind: str
+    metrics: tuple[str, ...]
+    recipe: Mapping[str, Any] = {}
+    columns: Mapping[str, tuple[str, ...]] = {}
 
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        """The names of the main metrics; the first one chooses the best weights by default."""
-
-    @property
-    def recipe(self) -> Mapping[str, Any]:
-        """The paper's settings as `key: value` for --set."""
-
+    @abc.abstractmethod
     def read(self, source: Source) -> Data:
-        """Return the training and dev examples."""
+        """Return the training and dev examples.
 
+        They are chosen with `with_dev` and `limited` of `finetuning.datasets.selection`.
+
+        Raises:
+          InputNotFoundError: a file is missing.
+          InputError: a row is invalid; the message names file, row and remedy.
+        """
+
+    @abc.abstractmethod
     def read_part(self, source: Source, part: str, task: Any) -> Sequence[Any]:
-        """Return the examples of another part."""
+        """Return the examples of another part, such as `test`, for a run whose section is `task`.
+
+        They may have no answers, and their texts may be empty. The errors are those of `read`.
+        """
 
     def score(self, predictions: Sequence[Prediction], examples: Sequence[Any]) -> dict[str, float]:
         """Return the metrics, in [-1, 1], and other values of the official scorer."""
+        answers = metrics.answers_of(examples)
+        return metrics.compare(self.metrics, answers, [self.number(each) for each in predictions])
+
+    def number(self, prediction: Prediction) -> float:
+        """Return what is compared with the label of an example; here the number of the label."""
+        return list(prediction["probabilities"]).index(prediction["label"])
 
     def write_submission(
         self, path: str, predictions: Sequence[Prediction], examples: Sequence[Any]
     ) -> None:
-        """Write the leaderboard's file."""
+        """Write the leaderboard's file; here `index`, counted from 0, and `prediction`."""
+        write_predictions(path, [self.answer(each) for each in predictions])
+
+    def answer(self, prediction: Prediction) -> str:
+        """Return the cell of a prediction in that file; here the label."""
+        return prediction["label"]
 
 
 def require_section(name: str, task: Any, **expected: Any) -> None:

@@ -1,7 +1,6 @@
 """GLUE: nine tasks and their diagnostic set, from the benchmark's own files or from TFDS."""
 
 import dataclasses
-import functools
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,15 +12,9 @@ from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.tasks.classifier.model import ClassifierSettings
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.regressor.model import RegressorSettings
-from finetuning.datasets import metrics
-from finetuning.datasets.dataset import Data, Prediction, Source, require_section
-from finetuning.datasets.selection import limited, with_dev
-from finetuning.datasets.table_files import (
-    find,
-    note_if_quoted,
-    open_table,
-    write_predictions,
-)
+from finetuning.datasets.dataset import Data, Prediction, Source
+from finetuning.datasets.labeled_texts import LabeledTexts
+from finetuning.datasets.table_files import Rows, Table, find, note_if_quoted, open_table
 from finetuning.datasets.tfds_rows import tfds_rows
 
 # The files' names for the columns `label`, `sentence1` and `sentence2` of the table below.
@@ -61,13 +54,13 @@ def paper_settings(
 
 
 @dataclasses.dataclass(frozen=True)
-class GlueTask:
-    """A task of the benchmark, with the interface of `finetuning.datasets.dataset.Dataset`.
+class GlueTask(LabeledTexts):
+    """A task of the benchmark.
 
     `--data_dir` is the folder of its files (glue/CoLA) or that folder's parent (glue).
 
     Attributes:
-      folder: the name of the folder and of the submission.
+      name: the name of the folder, of the submission and in messages.
       tfds: the name in TFDS, under `glue/`.
       recipe: the paper's settings; empty if there is no training part.
       labels: the labels in the order of the logits; empty if the task predicts a score from 0 to 5.
@@ -81,7 +74,7 @@ class GlueTask:
         readers do; the released files contain both.
     """
 
-    folder: str
+    name: str
     tfds: str
     recipe: Mapping[str, Any]
     labels: tuple[str, ...] = ("0", "1")
@@ -104,87 +97,64 @@ class GlueTask:
                 f"--task: {self.tfds} has no training part. Train on mnli, and predict {self.tfds} "
                 "with that run."
             )
-        parts = {
-            part.removeprefix("dev_"): functools.partial(self._read, source, part)
-            for part in self.dev
-        }
-        train, dev = with_dev(source, self._read(source, "train"), parts)
-        if self.official:
-            train = _without(train, dev)
-        return Data(self.section, limited(source, train), dev)
+        return super().read(source)
+
+    def without(
+        self, train: Sequence[TextExample], dev: Mapping[str, Sequence[TextExample]]
+    ) -> Sequence[TextExample]:
+        """Return the training examples; without those of the dev part, if a file has both."""
+        return _without(train, dev) if self.official else train
 
     def read_part(self, source: Source, part: str, task: Any) -> list[TextExample]:
         """Read the examples of a part; for MNLI, `dev` and `test` are the matched ones."""
-        section, labels = self.section, self.labels or None
-        require_section(self.folder, task, kind=section.kind, pair=section.pair, labels=labels)
         name = {"dev": self.dev[0], "test": self.test}.get(part, part)
-        return self._read(source, name, allow_empty=True)
+        return super().read_part(source, name, task)
 
-    def score(
-        self, predictions: Sequence[Prediction], examples: Sequence[TextExample]
-    ) -> dict[str, float]:
-        """Return the task's metrics."""
-        if not self.labels:
-            return metrics.score_numbers(self.metrics, "score", predictions, examples)
-        return metrics.score_labels(self.metrics, predictions, examples)
+    def number(self, prediction: Prediction) -> float:
+        """Return the number of the label, or the score."""
+        return super().number(prediction) if self.labels else prediction["score"]
 
-    def write_submission(
-        self, path: str, predictions: Sequence[Prediction], examples: Sequence[TextExample]
-    ) -> None:
-        """Write `index` and `prediction`.
+    def answer(self, prediction: Prediction) -> str:
+        """Return the label, or the score within its limits, with three decimals.
 
         GLUE expects the file name CoLA.tsv, and for MNLI MNLI-m.tsv.
         """
         if self.labels:
-            write_predictions(path, [each["label"] for each in predictions])
-        else:
-            scores = np.clip([each["score"] for each in predictions], 0, LARGEST_SCORE)
-            write_predictions(path, [f"{score:.3f}" for score in scores])
+            return prediction["label"]
+        return f"{np.clip(prediction['score'], 0, LARGEST_SCORE):.3f}"
 
     @property
-    def kind(self) -> str:
+    def kind(self) -> str:  # type: ignore[override]
         """The kind of the task."""
         return self.section.kind
 
     @property
     def section(self) -> ClassifierSettings | RegressorSettings:
         """The default `task` section of the task's runs."""
-        pair = len(self.texts) > 1
-        if not self.labels:
-            return RegressorSettings(pair=pair)
-        return ClassifierSettings(pair=pair, labels=self.labels)
+        return super().section if self.labels else RegressorSettings(pair=len(self.texts) > 1)
 
-    def _read(self, source: Source, part: str, allow_empty: bool = False) -> list[TextExample]:
-        rows = (
-            self._tfds_rows(source, part)
-            if source.tfds
-            else self._rows(source, part, allow_empty or self.lenient)
-        )
-        examples = []
-        for location, cells in rows:
-            second = cells[1] if len(self.texts) > 1 else None
-            label = self._number(cells[-1], location) if len(cells) > len(self.texts) else None
-            examples.append(TextExample(cells[0], second, label))
-        return examples
-
-    def _rows(
-        self, source: Source, part: str, allow_empty: bool
-    ) -> Iterator[tuple[str, list[str]]]:
-        """Return `file:line`, the texts, and the label if the file has one, for each row."""
+    def table(self, source: Source, part: str) -> Table:
+        """Return the table of a part, with the names of `ALIASES`."""
         has_labels = part == "train" or part in self.dev
         header = self.headless if has_labels else ()
         table = open_table(self._file(source, part), header, quotes_are_text=True)
         columns = tuple(ALIASES.get(name, name) for name in table.columns)
-        has_labels = has_labels or "label" in columns
+        return dataclasses.replace(table, columns=columns)
+
+    def rows(self, source: Source, part: str, allow_empty: bool) -> Rows:
+        """Return `file:line`, the texts, and the label if the file has one, for each row."""
+        if source.tfds:
+            return self._tfds_rows(source, part)
+        table, is_known = self.table(source, part), part == "train" or part in self.dev
+        has_labels = is_known or "label" in table.columns
         names = (*self.texts, "label") if has_labels else self.texts
-        table = dataclasses.replace(table, columns=columns)
-        rows = table.select(names, self.lenient and has_labels, allow_empty)
+        rows = table.select(names, self.lenient and has_labels, allow_empty or self.lenient)
         return note_if_quoted(rows, len(self.texts))
 
     def _file(self, source: Source, part: str) -> str:
         folder = source.data_dir or ""
-        if os.path.isdir(os.path.join(folder, self.folder)):
-            folder = os.path.join(folder, self.folder)
+        if os.path.isdir(os.path.join(folder, self.name)):
+            folder = os.path.join(folder, self.name)
         try:
             return find(folder, [f"{part}.tsv"])
         except InputNotFoundError as error:
@@ -212,21 +182,21 @@ class GlueTask:
                 cells.append(names[row["label"]] if names else str(row["label"]))
             yield f"{name}:{split}:{row['idx']}", cells
 
-    def _number(self, label: str, location: str) -> float:
+    def label(self, text: str, location: str) -> float:
+        """Return the number of a label, or a score.
+
+        Raises:
+          InputError: it is none.
+        """
         if self.labels:
-            if label not in self.labels:
-                raise InputError(
-                    f"{location}: label {label!r} is not one of {', '.join(self.labels)}. Correct "
-                    "or remove the row."
-                )
-            return self.labels.index(label)
+            return super().label(text, location)
         try:
-            score = float(label)
+            score = float(text)
         except ValueError:
             score = math.nan
         if not 0 <= score <= LARGEST_SCORE:
             raise InputError(
-                f"{location}: the score must be a number from 0 to 5. Received: {label!r}. Correct "
+                f"{location}: the score must be a number from 0 to 5. Received: {text!r}. Correct "
                 "or remove the row."
             )
         return score

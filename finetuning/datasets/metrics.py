@@ -1,6 +1,6 @@
 """Metrics as the leaderboards define them; 0 if undefined, as for constant predictions."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -63,32 +63,6 @@ METRICS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
 }
 
 
-def score_labels(
-    names: Sequence[str], predictions: Sequence[Mapping[str, Any]], examples: Sequence[Any]
-) -> dict[str, float]:
-    """Return the metrics of a classifier's predictions.
-
-    Raises:
-      InputError: an example has no known answer.
-    """
-    predicted = [list(each["probabilities"]).index(each["label"]) for each in predictions]
-    return compare(names, _answers(examples), predicted)
-
-
-def score_numbers(
-    names: Sequence[str],
-    key: str,
-    predictions: Sequence[Mapping[str, Any]],
-    examples: Sequence[Any],
-) -> dict[str, float]:
-    """Return the metrics of the numbers under a key of the predictions.
-
-    Raises:
-      InputError: an example has no known answer.
-    """
-    return compare(names, _answers(examples), [each[key] for each in predictions])
-
-
 def compare(
     names: Sequence[str], answers: Sequence[float], predicted: Sequence[float]
 ) -> dict[str, float]:
@@ -96,7 +70,12 @@ def compare(
     return {name: METRICS[name](np.asarray(answers), np.asarray(predicted)) for name in names}
 
 
-def _answers(examples: Sequence[Any]) -> list[float]:
+def answers_of(examples: Sequence[Any]) -> list[float]:
+    """Return the labels.
+
+    Raises:
+      InputError: an example has no known answer.
+    """
     require_known(examples)
     return [example.label for example in examples]
 

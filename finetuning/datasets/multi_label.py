@@ -3,7 +3,7 @@
 import collections
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from albert_tf.runtime.errors import InputError, listed
@@ -12,6 +12,7 @@ from albert_tf.tasks.multi_label.model import MultiLabelSettings, label_indices
 from finetuning.datasets.dataset import (
     LABELS_SHOWN,
     Data,
+    Dataset,
     Prediction,
     Reading,
     Source,
@@ -29,7 +30,7 @@ Rows = Iterator[tuple[str, tuple[str, str | None], tuple[str, ...] | None]]
 
 
 @dataclasses.dataclass(frozen=True)
-class MultiLabel:
+class MultiLabel(Dataset):
     """Texts (column `text`) or pairs (`text_a`, `text_b`) with any number of labels (`label`).
 
     The labels of a row are a list in JSON lines, and in any format a text that
@@ -44,9 +45,10 @@ class MultiLabel:
     """
 
     separator: str = Reading().label_separator
-    kind: str = "multi_label"
-    metrics: tuple[str, ...] = ("macro_f1", "micro_f1", "average_precision")
-    recipe: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    kind = "multi_label"
+    metrics = ("macro_f1", "micro_f1", "average_precision")
+    columns = {"": ("macro_f1",), ", average precision": ("average_precision",)}
 
     def read(self, source: Source) -> Data:
         """Read the training and dev examples, and print the frequency of each label."""

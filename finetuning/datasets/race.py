@@ -31,7 +31,7 @@ KEYS = {"article": str, "questions": list, "options": list}
 
 @dataclasses.dataclass(frozen=True)
 class RaceTask(ChoiceDataset):
-    """The examinations of some levels, with the interface of `finetuning.datasets.dataset.Dataset`.
+    """The examinations of some levels.
 
     `--data_dir` is the released folder RACE or its parent. It holds one passage per file, such as
     RACE/train/middle/1.txt, or all.txt in the same folder with one passage per line. The parts are

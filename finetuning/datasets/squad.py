@@ -11,11 +11,11 @@ from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.outputs import write_json
 from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.spans.model import SpanSettings
-from finetuning.datasets.dataset import Data, Prediction, Source, require_section
+from finetuning.datasets.dataset import Data, Dataset, Prediction, Source, require_section
 from finetuning.datasets.glue import paper_settings
 from finetuning.datasets.metrics import require_known
 from finetuning.datasets.selection import limited, with_dev
-from finetuning.datasets.squad_metrics import best_threshold, score_answer
+from finetuning.datasets.squad_metrics import AT_BEST_THRESHOLD, best_threshold, score_answer
 from finetuning.datasets.squad_reader import (
     drop_misplaced,
     read_part,
@@ -23,10 +23,12 @@ from finetuning.datasets.squad_reader import (
     require_version,
 )
 
+SCORES = ("f1", "exact_match")
+
 
 @dataclasses.dataclass(frozen=True)
-class SquadTask:
-    """A version of SQuAD, with the interface of `finetuning.datasets.dataset.Dataset`.
+class SquadTask(Dataset):
+    """A version of SQuAD.
 
     `--data_dir` holds train-v1.1.json and dev-v1.1.json, or train.json and dev.json, plain or
     compressed, in SQuAD's or in CMRC's layout (`squad_reader`).
@@ -35,12 +37,15 @@ class SquadTask:
       version: "1.1", or "2.0", whose questions may have no answer.
       recipe: the paper's settings.
       metrics: the names of the main metrics.
+      columns: those of `finetuning.table`; as in the paper, at the best threshold of the dev part.
     """
 
     version: str
     recipe: Mapping[str, Any]
-    metrics: tuple[str, ...] = ("f1", "exact_match")
-    kind: str = "span"
+    metrics: tuple[str, ...] = SCORES
+    columns: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=lambda: {"": SCORES})
+
+    kind = "span"
 
     @property
     def _answerable(self) -> bool:
@@ -177,6 +182,7 @@ SQUAD = {
     "squad2": SquadTask(
         "2.0",
         paper_settings(3e-5, 48, 8144, 814, evaluate_every=1000) | {"training.metric": "best_f1"},
-        ("f1", "exact_match", "best_f1", "exact_match_at_best_f1"),
+        (*SCORES, *AT_BEST_THRESHOLD),
+        {"": tuple(AT_BEST_THRESHOLD), ", own threshold": SCORES},
     ),
 }

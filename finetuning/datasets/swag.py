@@ -13,7 +13,7 @@ FILES = {"dev": ["val.csv", "dev.csv"]}  # of a part; otherwise its name and .cs
 
 
 class Swag(ChoiceDataset):
-    """The dataset; see `finetuning.datasets.dataset.Dataset`.
+    """The dataset.
 
     `--data_dir` holds train.csv, val.csv (the part `dev`) and test.csv (without labels). The first
     sentence is the context, the beginning of the second one is the question, and the endings are

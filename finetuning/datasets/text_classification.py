@@ -3,17 +3,23 @@
 import collections
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from albert_tf.runtime.errors import InputError, listed
 from albert_tf.tasks.classifier.model import ClassifierSettings
 from albert_tf.tasks.examples import TextExample
-from finetuning.datasets import metrics, prodigy, table_files
-from finetuning.datasets.dataset import LABELS_SHOWN, Data, Prediction, Source, require_section
+from finetuning.datasets import prodigy, table_files
+from finetuning.datasets.dataset import (
+    LABELS_SHOWN,
+    Data,
+    Dataset,
+    Source,
+    require_section,
+)
 from finetuning.datasets.joined_labels import note_joined
 from finetuning.datasets.selection import limited, with_dev
-from finetuning.datasets.table_files import FORMATS, Table, find, open_table, write_predictions
+from finetuning.datasets.table_files import FORMATS, Table, find, open_table
 
 SINGLE, PAIR = ("text",), ("text_a", "text_b")
 # Of vectors of 0 and 1, as JSON, Python, numpy and csv files have them.
@@ -23,7 +29,7 @@ _BINARY = re.compile(r"[01](\.0*)?|true|false", re.IGNORECASE)
 Rows = Iterator[tuple[str, tuple[str, str | None], str | None]]
 
 
-class TextClassification:
+class TextClassification(Dataset):
     """Texts (column `text`) or pairs (`text_a`, `text_b`) with any set of labels (`label`).
 
     `Source.reading` may name other columns. The labels are those of the training part, sorted by
@@ -32,7 +38,6 @@ class TextClassification:
 
     kind: str = "classifier"
     metrics: tuple[str, ...] = ("accuracy", "macro_f1")
-    recipe: Mapping[str, Any] = {}
 
     def read(self, source: Source) -> Data:
         """Read the training and dev examples, and print the frequency of each label."""
@@ -71,18 +76,6 @@ class TextClassification:
         """Read the examples of the file named `part`."""
         require_section("text_classification", task, kind="classifier")
         return _examples(rows_to_predict(source, part, task.pair), task)
-
-    def score(
-        self, predictions: Sequence[Prediction], examples: Sequence[TextExample]
-    ) -> dict[str, float]:
-        """Return accuracy and macro F1."""
-        return metrics.score_labels(self.metrics, predictions, examples)
-
-    def write_submission(
-        self, path: str, predictions: Sequence[Prediction], examples: Sequence[TextExample]
-    ) -> None:
-        """Write `index`, counted from 0, and `prediction`, the label's name."""
-        write_predictions(path, [each["label"] for each in predictions])
 
 
 def open_part(source: Source, part: str, optional: Sequence[str] = ()) -> Table:

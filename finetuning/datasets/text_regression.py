@@ -2,16 +2,14 @@
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import cast
 
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.regressor.model import RegressorSettings
-from finetuning.datasets import metrics
-from finetuning.datasets.dataset import Data, Prediction, Source, require_section
+from finetuning.datasets.dataset import Data, Dataset, Prediction, Source, require_section
 from finetuning.datasets.selection import limited, with_dev
-from finetuning.datasets.table_files import write_predictions
 from finetuning.datasets.text_classification import (
     Rows,
     open_part,
@@ -21,7 +19,7 @@ from finetuning.datasets.text_classification import (
 )
 
 
-class TextRegression:
+class TextRegression(Dataset):
     """Texts (column `text`) or pairs (`text_a`, `text_b`) with any numbers (`label`).
 
     `Source.reading` may name other columns. A part to predict, such as `test`, may have no column
@@ -30,7 +28,6 @@ class TextRegression:
 
     kind: str = "regressor"
     metrics: tuple[str, ...] = ("pearson", "spearman")
-    recipe: Mapping[str, Any] = {}
 
     def read(self, source: Source) -> Data:
         """Read the training and dev examples.
@@ -62,17 +59,13 @@ class TextRegression:
         require_section("text_regression", task, kind="regressor")
         return _examples(rows_to_predict(source, part, task.pair))
 
-    def score(
-        self, predictions: Sequence[Prediction], examples: Sequence[TextExample]
-    ) -> dict[str, float]:
-        """Return Pearson's and Spearman's correlation."""
-        return metrics.score_numbers(self.metrics, "score", predictions, examples)
+    def number(self, prediction: Prediction) -> float:
+        """Return the score."""
+        return prediction["score"]
 
-    def write_submission(
-        self, path: str, predictions: Sequence[Prediction], examples: Sequence[TextExample]
-    ) -> None:
-        """Write `index`, counted from 0, and `prediction`, the number."""
-        write_predictions(path, [str(each["score"]) for each in predictions])
+    def answer(self, prediction: Prediction) -> str:
+        """Return the score."""
+        return str(prediction["score"])
 
 
 def _examples(rows: Rows) -> list[TextExample]:

@@ -3,8 +3,7 @@
 import collections
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from albert_tf.runtime.compression import format_of
 from albert_tf.runtime.errors import InputError, InputNotFoundError, listed
@@ -12,14 +11,21 @@ from albert_tf.runtime.outputs import new_file
 from albert_tf.tasks.examples import TokenExample
 from albert_tf.tasks.tokens.model import TokenSettings
 from finetuning.datasets import conll_tags, token_files
-from finetuning.datasets.dataset import LABELS_SHOWN, Data, Prediction, Source, require_section
+from finetuning.datasets.dataset import (
+    LABELS_SHOWN,
+    Data,
+    Dataset,
+    Prediction,
+    Source,
+    require_section,
+)
 from finetuning.datasets.entity_scores import score_entities
 from finetuning.datasets.other_layouts import require_known_files, require_not_brat
 from finetuning.datasets.selection import InDocuments, limited, with_dev
 from finetuning.datasets.table_files import find
 
 
-class TokenClassification:
+class TokenClassification(Dataset):
     """Named entities, parts of speech and other labels of words or spans.
 
     The labels are those of the training part, sorted by name. A part to predict may have none.
@@ -27,7 +33,6 @@ class TokenClassification:
 
     kind: str = "token_classifier"
     metrics: tuple[str, ...] = ("f1",)
-    recipe: Mapping[str, Any] = {}
 
     def read(self, source: Source) -> Data:
         """Read the training and dev examples, and print the frequency of each label."""

@@ -14,7 +14,6 @@ from albert_tf.runtime.run_dir import RunDir
 from finetuning.datasets import DATASETS
 from finetuning.reporting.bag_of_words import KINDS
 from finetuning.reporting.part_scores import AT_DEV_THRESHOLD
-from finetuning.reporting.report import AT_BEST_THRESHOLD
 
 CONSTANT = "always the same answer"
 BAG_OF_WORDS = "bag-of-words"  # a row without an encoder
@@ -134,13 +133,14 @@ def _columns(task: str, part: str) -> dict[str, tuple[str, ...]]:
 
     As in the paper, Avg takes the mean of the first column's metrics.
     """
-    at_its_own = ("f1", "exact_match")
-    if task == "squad2":
-        chosen_on_dev = AT_BEST_THRESHOLD if part == "dev" else AT_DEV_THRESHOLD.values()
-        return {task: tuple(chosen_on_dev), f"{task}, own threshold": at_its_own}
-    if task == "multi_label":
-        return {task: ("macro_f1",), f"{task}, average precision": ("average_precision",)}
-    return {task: at_its_own if task == "squad1" else DATASETS[task].metrics[:1]}
+    dataset = DATASETS[task]
+    columns = dataset.columns or {"": dataset.metrics[:1]}
+    if part == "dev":
+        return {task + end: names for end, names in columns.items()}
+    return {
+        task + end: tuple(AT_DEV_THRESHOLD.get(name, name) for name in names)
+        for end, names in columns.items()
+    }
 
 
 def _medians(every: Sequence[Mapping[str, Any]]) -> dict[str, float]:
