@@ -76,7 +76,7 @@ class GlueTask(LabeledTexts):
 
     name: str
     tfds: str
-    recipe: Mapping[str, Any]
+    recipe: Mapping[str, Any] = dataclasses.field()
     labels: tuple[str, ...] = ("0", "1")
     texts: tuple[str, ...] = ("sentence1", "sentence2")
     metrics: tuple[str, ...] = ("accuracy",)

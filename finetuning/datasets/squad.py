@@ -41,7 +41,7 @@ class SquadTask(Dataset):
     """
 
     version: str
-    recipe: Mapping[str, Any]
+    recipe: Mapping[str, Any] = dataclasses.field()
     metrics: tuple[str, ...] = SCORES
     columns: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=lambda: {"": SCORES})
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from albert_tf.runtime.errors import InputError
-from finetuning.datasets.metrics import METRICS, compare, score_labels, score_numbers
+from finetuning.datasets import DATASETS
+from finetuning.datasets.metrics import METRICS, compare
 
 
 def test_by_hand():
@@ -68,16 +69,14 @@ def test_labels_are_numbered_as_their_probabilities_are():
     predictions = [
         {"label": label, "probabilities": {"b": 0.5, "a": 0.2, "c": 0.3}} for label in "cba"
     ]
-    assert score_labels(["accuracy"], predictions, examples) == {"accuracy": 1.0}
-    assert score_labels(["accuracy"], predictions[1:] + predictions[:1], examples) == {
-        "accuracy": 0.0
-    }
-    assert score_numbers(
-        ["accuracy"], "choice", [{"choice": n} for n in (2, 0, 0)], examples
-    ) == pytest.approx({"accuracy": 2 / 3})
+    dataset = DATASETS["rte"]
+    assert dataset.score(predictions, examples) == {"accuracy": 1.0}
+    assert dataset.score(predictions[1:] + predictions[:1], examples) == {"accuracy": 0.0}
+    choices = [{"choice": n} for n in (2, 0, 0)]
+    assert DATASETS["race"].score(choices, examples) == pytest.approx({"accuracy": 2 / 3})
 
 
 def test_scores_need_answers():
     examples = [SimpleNamespace(label=1.0), SimpleNamespace(label=None)]
     with pytest.raises(InputError, match="Example 1 has none"):
-        score_numbers(["pearson"], "score", [{"score": 1.0}] * 2, examples)
+        DATASETS["sts-b"].score([{"score": 1.0}] * 2, examples)
