@@ -9,13 +9,13 @@ The tables are Markdown. --paper prints the sizes in the paper's tables, publish
 
 import dataclasses
 import json
-from collections.abc import Iterable, Sequence
 
 from albert_tf.models.config import SHARINGS, AlbertConfig, head_param_counts, param_counts
 from albert_tf.models.published_sizes import MODELS_M, SHARING_M
 from albert_tf.runtime import settings
 from albert_tf.runtime.commands import option, run
 from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.markdown import markdown_table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,12 +136,6 @@ def _compared(row: PublishedSize) -> tuple[str, str, str, str]:
         f"{row.computed_m:.1f}M",
         f"{difference:+.1f}M ({difference / row.published_m:+.1%})",
     )
-
-
-def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table: the first column left-aligned, the others right-aligned."""
-    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 if __name__ == "__main__":

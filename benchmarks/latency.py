@@ -33,7 +33,6 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from albert_tf import info
 from albert_tf.export import __main__ as export
 from albert_tf.models.checkpoints import load_config
 from albert_tf.models.config import AlbertConfig
@@ -41,6 +40,7 @@ from albert_tf.runtime import commands, settings
 from albert_tf.runtime.bounds import POSITIVE
 from albert_tf.runtime.devices import has_bfloat16_products
 from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.markdown import markdown_table
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import task_of
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
@@ -269,7 +269,7 @@ def tables(lines: Sequence[Mapping[str, Any]], metric: str | None) -> str:
             for line in lines
             if line.get("load") == load
         ]
-        parts.append(info.markdown_table((load, *titles), rows))
+        parts.append(markdown_table((load, *titles), rows))
     absent = [f"{line['system']}: {line['absent']}" for line in lines if "absent" in line]
     return "\n\n".join([*parts, *absent])
 

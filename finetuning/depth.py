@@ -19,13 +19,13 @@ from typing import Annotated, Any
 import numpy as np
 import tensorflow as tf
 
-from albert_tf import info
 from albert_tf.graph.buckets import WIDTHS
 from albert_tf.graph.text_module import TextModule
 from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import commands, settings
 from albert_tf.runtime.bounds import POSITIVE
 from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.markdown import markdown_table
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.kind import ExportSettings
 from albert_tf.tasks.kinds import KINDS
@@ -118,7 +118,7 @@ def main(options: DepthOptions) -> None:
         rows.append((name, report.with_error(score, error), *costs, *latencies))
     columns = ("layers", "MFLOPs/text", "ms/text, batch 1", "ms/text, batch 32")
     header = (f"{len(examples):,} dev examples", metric, *columns)
-    print(info.markdown_table(header, rows))
+    print(markdown_table(header, rows))
 
 
 def _patience(config: AlbertConfig, given: str | None) -> str:

@@ -20,10 +20,10 @@ import sys
 from collections.abc import Sequence
 from typing import Annotated, Any, NamedTuple
 
-from albert_tf import info
 from albert_tf.runtime import commands, outputs, settings
 from albert_tf.runtime.bounds import POSITIVE, at_least, one_of
 from albert_tf.runtime.errors import InputError, InputNotFoundError, shortened
+from albert_tf.runtime.markdown import markdown_table
 from albert_tf.runtime.paths import matching
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.features import Features
@@ -291,7 +291,7 @@ def _table(result: dict[str, Any], task: Dataset) -> str:
         for path, scores in result["singles"].items()
     ]
     rows.append(("**ensemble**", str(len(result["members"])), *_values(result["ensemble"], task)))
-    return info.markdown_table(("run", "member", *task.metrics), rows)
+    return markdown_table(("run", "member", *task.metrics), rows)
 
 
 def _values(scores: dict[str, float], task: Dataset) -> list[str]:

@@ -12,11 +12,11 @@ import dataclasses
 import itertools
 from collections.abc import Mapping
 
-from albert_tf import info
 from albert_tf.models.config import FFNS, NORMS, POSITIONS, SHARINGS, AlbertConfig
 from albert_tf.models.published_sizes import MODELS_M, SHARING_M, WIDTHS_M
 from albert_tf.runtime import commands, settings
 from albert_tf.runtime.errors import ConfigError
+from albert_tf.runtime.markdown import markdown_table
 from data.pipeline.batches import Objective
 from data.pipeline.masking import MaskingConfig
 from pretraining.loop.config import LoopConfig, OptimizerConfig, PretrainConfig
@@ -327,7 +327,7 @@ def group_table(name: str) -> str:
             (f"{name}/{row}", value.preset, changes, str(model.num_heads), size, published)
         )
     header = ("experiment", "model", "changes", "heads", "parameters", "published")
-    return f"**{group.title}**\n\n{info.markdown_table(header, cells)}"
+    return f"**{group.title}**\n\n{markdown_table(header, cells)}"
 
 
 @dataclasses.dataclass(frozen=True)

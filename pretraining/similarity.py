@@ -19,12 +19,12 @@ from typing import Annotated
 import numpy as np
 import tensorflow as tf
 
-from albert_tf import info
 from albert_tf.models.checkpoints import load_config, note_unfinished
 from albert_tf.models.encoder import INPUTS, AlbertEncoder, load_encoder
 from albert_tf.runtime import commands, outputs, pretrained
 from albert_tf.runtime.bounds import POSITIVE
 from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.markdown import markdown_table
 from albert_tf.runtime.plots import plot_lines
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.training.progress import Progress
@@ -131,7 +131,7 @@ def table(result: dict[str, list[float]]) -> str:
         (str(layer), f"{distance:.3f}", f"{angle:.2f}")
         for layer, (distance, angle) in enumerate(zip(result[L2], result[ANGLE], strict=True), 1)
     ]
-    return info.markdown_table(("layer", L2, ANGLE), rows)
+    return markdown_table(("layer", L2, ANGLE), rows)
 
 
 if __name__ == "__main__":

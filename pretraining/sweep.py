@@ -34,9 +34,9 @@ import tempfile
 from collections.abc import Callable
 from typing import Any
 
-from albert_tf import info
 from albert_tf.runtime import commands, outputs, settings
 from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.markdown import markdown_table
 from albert_tf.runtime.run_dir import RunDir
 from data.pipeline.batches import Mixture
 from data.records.manifest import COMPACT, Manifest
@@ -283,7 +283,7 @@ class Sweep:
             size, steps = self.config(member).model.param_count(), self.steps(member)
             length = "to be timed" if steps is None else f"{steps:,}"
             rows.append((self.run_dir(member, number).path, f"{size:,}", length))
-        return info.markdown_table(("run", "parameters", "steps"), rows)
+        return markdown_table(("run", "parameters", "steps"), rows)
 
 
 def call(module: str, *flags: str) -> None:

@@ -5,11 +5,10 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from albert_tf import info
+from albert_tf.runtime.markdown import markdown_table, shortened
 from albert_tf.tasks.examples import TokenExample
 from finetuning.datasets.dataset import Prediction
 from finetuning.datasets.entity_scores import counts_by_label
-from finetuning.kinds.mistakes import shortened
 
 _SHOWN = 12  # mistakes at most
 _AROUND = 40  # characters of the text on each side of a span
@@ -52,10 +51,10 @@ def sections(predictions: Sequence[Prediction], examples: Sequence[TokenExample]
     kinds = collections.Counter(mistake.kind for mistake in wrong)
     listed = ", ".join(f"{count:,} x {kind}" for kind, count in kinds.most_common())
     shown = [tuple(map(shortened, mistake[:4])) for mistake in _worst(wrong)]
-    table = info.markdown_table(("mistake", "text", "correct", "predicted"), shown)
+    table = markdown_table(("mistake", "text", "correct", "predicted"), shown)
     return [
         "## Labels",
-        info.markdown_table(header, cells),
+        markdown_table(header, cells),
         "## Worst mistakes",
         f"There are {len(wrong):,} mistakes: {listed}." if wrong else "There are none.",
         *([table] if shown else []),

@@ -7,10 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from albert_tf import info
+from albert_tf.runtime.markdown import markdown_table, shortened
 
 _SHOWN = 10  # wrong predictions at most
-_TEXT = 160  # characters of a text at most
 _LABELS = 20  # labels of a confusion matrix at most
 _BY_LABEL = ("", "examples", "precision", "recall", "F1")
 
@@ -76,7 +75,7 @@ def by_label(
             strict=False,
         )
     ]
-    return info.markdown_table((*_BY_LABEL, *columns), cells)
+    return markdown_table((*_BY_LABEL, *columns), cells)
 
 
 def _label_row(label: str, right: int, given: int, both: int) -> tuple[str, ...]:
@@ -91,14 +90,14 @@ def confusion(labels: Sequence[str], rows: Sequence[Row]) -> str:
     cells = [
         (shortened(right), *(str(counts[right, given]) for given in labels)) for right in labels
     ]
-    return info.markdown_table(("", *map(shortened, labels)), cells)
+    return markdown_table(("", *map(shortened, labels)), cells)
 
 
 def worst(rows: Sequence[Row]) -> list[str]:
     """Return the section of the worst mistakes."""
     texts = [tuple(map(shortened, row[:3])) for row in _shown(_wrong(rows))]
     header = ("example", "correct", "predicted")
-    return ["## Worst mistakes", info.markdown_table(header, texts) if texts else "There are none."]
+    return ["## Worst mistakes", markdown_table(header, texts) if texts else "There are none."]
 
 
 def worst_of_kinds(rows: Sequence[Row]) -> list[str]:
@@ -110,7 +109,7 @@ def worst_of_kinds(rows: Sequence[Row]) -> list[str]:
     return [
         "## Worst mistakes",
         f"{len(wrong):,} of {len(rows):,} answers do not match exactly: {listed or 'none'}.",
-        info.markdown_table(("question", "mistake", "correct", "predicted"), texts),
+        markdown_table(("question", "mistake", "correct", "predicted"), texts),
     ]
 
 
@@ -129,14 +128,3 @@ def _in_turns(wrong: Sequence[Row]) -> Iterator[Row]:
         kinds.setdefault(row.name, []).append(row)
     for turn in itertools.zip_longest(*kinds.values()):
         yield from filter(None, turn)
-
-
-def shortened(text: str) -> str:
-    """Return a text as a cell of a table: one line, not too long, without bars."""
-    text = " ".join(text.split())
-    return cell(text if len(text) <= _TEXT else text[: _TEXT - 1] + "…")
-
-
-def cell(text: str) -> str:
-    """Escape bars, which would start another cell."""
-    return text.replace("|", "\\|")

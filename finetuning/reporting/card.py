@@ -3,15 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from albert_tf import info
 from albert_tf.models.config import AlbertConfig
 from albert_tf.runtime import outputs, settings
 from albert_tf.runtime.errors import shortened
+from albert_tf.runtime.markdown import cell, markdown_table
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.runtime.standard_errors import MIN_EXAMPLES
 from albert_tf.tasks.predictor import task_of
 from finetuning.datasets.dataset import Data, Prediction, Source
-from finetuning.kinds import mistakes
 from finetuning.kinds.registry import FINETUNING
 from finetuning.reporting.hub_header import hub_header
 from finetuning.reporting.report import UPPER_BOUNDS
@@ -28,7 +27,7 @@ def write(
     config, task = run.config(), task_of(run.path)
     name, examples = next(iter(data.dev.items()))
     values = [
-        (f"{section}.{key}", mistakes.cell(value if isinstance(value, str) else shortened(value)))
+        (f"{section}.{key}", cell(value if isinstance(value, str) else shortened(value)))
         for section in ("training", "task")
         for key, value in config[section].items()
         if value is not None
@@ -44,7 +43,7 @@ def write(
         "![loss](plots/loss.png) ![dev](plots/dev.png)",
         *FINETUNING[task.kind].card_sections(task, predictions, examples),
         "## Settings",
-        info.markdown_table(("key", "value"), values),
+        markdown_table(("key", "value"), values),
         "## Use",
         f"    python -m finetuning.predict --run_dir={run.path} --input=FILE",
     ]
@@ -82,7 +81,7 @@ def _scores(result: Mapping[str, Any]) -> str:
         for name, value in result.items()
         if isinstance(value, float) and name not in ("seconds", "baseline", "standard_error")
     ]
-    return info.markdown_table(("", "value", *columns), rows)
+    return markdown_table(("", "value", *columns), rows)
 
 
 def _explanation(data: Data, result: Mapping[str, Any]) -> str:

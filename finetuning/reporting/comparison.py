@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from albert_tf import info
+from albert_tf.runtime.markdown import markdown_table
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import load_predictor, predict
 from finetuning.datasets.dataset import Dataset
@@ -58,4 +58,4 @@ def table(results: Mapping[str, Mapping[str, Any]], metrics: Sequence[str]) -> s
         )
     count = results["teacher"]["dev_examples"]
     header = (f"{count:,} dev examples", "layers", "parameters", *metrics, "examples/s", "speed-up")
-    return info.markdown_table(header, rows)
+    return markdown_table(header, rows)

@@ -6,10 +6,10 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from albert_tf import info
 from albert_tf.models.checkpoints import load_config
 from albert_tf.runtime import outputs, pretrained
 from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.markdown import markdown_table
 from albert_tf.runtime.run_dir import RunDir
 from finetuning.datasets import DATASETS
 from finetuning.reporting.bag_of_words import KINDS
@@ -94,7 +94,7 @@ def table_of(
     constant = [_cell(names, result.get("baselines", {}), {}) for names, result in of_data]
     counts = [f"{result['dev_examples']:,}" if result else "" for _, result in of_data]
     rows += [(CONSTANT, "", *constant, "", ""), (f"{part} examples", "", *counts, "", "")]
-    return info.markdown_table(("run", "parameters", *columns, "Avg", "speed-up"), rows)
+    return markdown_table(("run", "parameters", *columns, "Avg", "speed-up"), rows)
 
 
 def _baselines_by_task(tasks: Sequence[str], results: Results) -> dict[str, dict[str, float]]:

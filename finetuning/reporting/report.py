@@ -8,8 +8,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from albert_tf import info
 from albert_tf.runtime import outputs
+from albert_tf.runtime.markdown import markdown_table
 from finetuning.datasets.dataset import Data, Dataset, Prediction
 from finetuning.datasets.metrics import is_known
 from finetuning.datasets.squad_metrics import AT_BEST_THRESHOLD
@@ -183,4 +183,4 @@ def summarize(folder: str, results: Sequence[Mapping[str, Any]]) -> str:
     rows = [
         (name, *(f"{value:.4f}" for value in figures.values())) for name, figures in summary.items()
     ]
-    return info.markdown_table((f"{len(results)} seeds", *summary[names[0]]), rows)
+    return markdown_table((f"{len(results)} seeds", *summary[names[0]]), rows)

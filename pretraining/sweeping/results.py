@@ -6,8 +6,8 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from albert_tf import info
 from albert_tf.runtime import outputs
+from albert_tf.runtime.markdown import markdown_table
 from albert_tf.runtime.plots import plot_errors
 from albert_tf.runtime.standard_errors import MIN_EXAMPLES
 
@@ -51,7 +51,7 @@ def compare(results: Sequence[Result], image: str) -> str:
         )
         for number, (name, members) in enumerate(groups.items())
     ]
-    table = info.markdown_table(("configuration", "runs", "parameters", "steps", *metrics), rows)
+    table = markdown_table(("configuration", "runs", "parameters", "steps", *metrics), rows)
     note = "±: standard error of the mean over the runs; for one run, over its held-out sample"
     return f"{table}\n\n{note}"
 
