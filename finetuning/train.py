@@ -23,15 +23,19 @@ from typing import Annotated, Any
 
 from albert_tf.runtime import commands, devices, outputs
 from albert_tf.runtime.bounds import POSITIVE, one_of
-from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.kinds import KINDS
-from finetuning.datasets import OWN, TRAINED, trained_dataset
+from finetuning.datasets import DATASETS, TRAINED, trained_dataset
 from finetuning.datasets.dataset import Dataset, Reading, source_of
 from finetuning.reporting import report
 from finetuning.training.finetuner import Finetuner, TrainingSource
 from finetuning.training.keys import require_settings
 from finetuning.training.starting_point import StartingPoint, resolve
+
+
+def _only_for(name: str) -> dict[str, list[str]]:
+    """Return where an option about files applies: to the datasets that have it."""
+    return {"task": [task for task, dataset in DATASETS.items() if name in dataset.options]}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,23 +52,23 @@ class FinetuneOptions(commands.CommandOptions):
         "the column of the text in your own table; given twice for pairs; in CoNLL columns, its "
         "number from 0",
         (),
-        only_for={"task": tuple(OWN)},
+        only_for=_only_for("text_column"),
     )
     label_column: str = commands.option(
         "the column of the label in your own table; in CoNLL columns, its number from 0 (the last "
         "one if not given)",
         "label",
-        only_for={"task": tuple(OWN)},
+        only_for=_only_for("label_column"),
     )
     label_separator: str = commands.option(
         "the separator of the labels in a cell of your own table",
         ",",
-        only_for={"task": ("multi_label",)},
+        only_for=_only_for("label_separator"),
     )
     column_separator: str = commands.option(
         "the separator of CoNLL columns, such as '|' or '\\t'; by default tabs, or else spaces",
         "",
-        only_for={"task": ("token_classification",)},
+        only_for=_only_for("column_separator"),
     )
     dev_fraction: float = commands.option(
         "the share of the training examples to use as the dev part, if there is none", 0.0
@@ -137,19 +141,13 @@ def main(options: FinetuneOptions, open_run: Callable[[str], RunDir] = RunDir) -
 
 def _reading(options: FinetuneOptions) -> Reading:
     columns = tuple(options.text_column), options.label_column
-    reading = Reading(
+    return Reading(
         *columns,
         dev_fraction=options.dev_fraction,
         max_train_examples=options.max_train_examples,
         label_separator=options.label_separator,
         column_separator=options.column_separator,
     )
-    if options.task == "token_classification" and len(options.text_column) > 1:
-        raise InputError(
-            "--text_column must be given once for --task=token_classification. Received: "
-            f"{', '.join(options.text_column)}."
-        )
-    return reading
 
 
 def recipe_of(task: Dataset, options: FinetuneOptions) -> dict[str, Any]:

@@ -113,6 +113,7 @@ class Dataset(abc.ABC):
       kind: the kind of the task, a key of `albert_tf.tasks.kinds.KINDS`.
       metrics: the names of the main metrics; the first one chooses the best weights by default.
       recipe: the paper's settings as `key: value` for --set.
+      options: the options of `finetuning.train` about its files, attributes of `Reading`.
       columns: the columns of `finetuning.table`: the end of the title -> its metrics. The mean of
         the first column's counts in the average. Empty: one column with the first metric.
     """
@@ -120,6 +121,7 @@ class Dataset(abc.ABC):
     kind: str
     metrics: tuple[str, ...]
     recipe: Mapping[str, Any] = {}
+    options: tuple[str, ...] = ()
     columns: Mapping[str, tuple[str, ...]] = {}
 
     @abc.abstractmethod

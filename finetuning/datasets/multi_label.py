@@ -48,6 +48,7 @@ class MultiLabel(Dataset):
 
     kind = "multi_label"
     metrics = ("macro_f1", "micro_f1", "average_precision")
+    options = ("text_column", "label_column", "label_separator")
     columns = {"": ("macro_f1",), ", average precision": ("average_precision",)}
 
     def read(self, source: Source) -> Data:

@@ -38,6 +38,8 @@ class MultipleChoiceTable(ChoiceDataset):
     have none.
     """
 
+    options = ("text_column", "label_column")
+
     def read(self, source: Source) -> Data:
         """Read the training and dev examples, and print how many options the questions have."""
         train = list(_examples(source, "train"))

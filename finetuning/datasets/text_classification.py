@@ -38,6 +38,7 @@ class TextClassification(Dataset):
 
     kind: str = "classifier"
     metrics: tuple[str, ...] = ("accuracy", "macro_f1")
+    options = ("text_column", "label_column")
 
     def read(self, source: Source) -> Data:
         """Read the training and dev examples, and print the frequency of each label."""

@@ -28,6 +28,7 @@ class TextRegression(Dataset):
 
     kind: str = "regressor"
     metrics: tuple[str, ...] = ("pearson", "spearman")
+    options = ("text_column", "label_column")
 
     def read(self, source: Source) -> Data:
         """Read the training and dev examples.

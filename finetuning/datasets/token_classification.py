@@ -33,9 +33,15 @@ class TokenClassification(Dataset):
 
     kind: str = "token_classifier"
     metrics: tuple[str, ...] = ("f1",)
+    options = ("text_column", "label_column", "column_separator")
 
     def read(self, source: Source) -> Data:
         """Read the training and dev examples, and print the frequency of each label."""
+        if len(columns := source.reading.text_column) > 1:
+            raise InputError(
+                "--text_column must be given once for --task=token_classification. Received: "
+                f"{', '.join(columns)}."
+            )
         path = _path(source, "train")
         located, documents, scheme = _read(path, source)
         _require_labels(located)
