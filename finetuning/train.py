@@ -140,9 +140,9 @@ def main(options: FinetuneOptions, open_run: Callable[[str], RunDir] = RunDir) -
 
 
 def _reading(options: FinetuneOptions) -> Reading:
-    columns = tuple(options.text_column), options.label_column
     return Reading(
-        *columns,
+        tuple(options.text_column),
+        options.label_column,
         dev_fraction=options.dev_fraction,
         max_train_examples=options.max_train_examples,
         label_separator=options.label_separator,
