@@ -14,7 +14,6 @@ from albert_tf.runtime.errors import ConfigError, InputError, InputNotFoundError
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from data.records import locations
 from data.records.schema import COMPACT_VERSION, FOREIGN_NAMES, RecordSchema, compact_schema
-from data.records.sketch import from_text
 
 COMPACT, REFERENCE = "compact", "reference"  # layouts
 MANIFEST = "manifest.json"
@@ -48,12 +47,12 @@ class Manifest(Bounded):
 
     `shards` are the numbers of records, in the order of the files. `special_ids` are the ids of
     <pad>, <unk>, [CLS], [SEP] and [MASK]. `options` are the options of the command; a rerun
-    compares them to identify the build. `sketch` is that of the documents (`data.records.sketch`),
-    empty if they are unknown.
+    compares them to identify the build. `sketch` is that of the documents (`data.records.sketch`);
+    anything that is no sketch means that they are unknown.
 
     Raises:
       ConfigError: a value is impossible.
-      InputError: `options` is not JSON, or `sketch` is none.
+      InputError: `options` is not JSON.
     """
 
     schema_version: int
@@ -84,7 +83,6 @@ class Manifest(Bounded):
             if not holds:
                 raise ConfigError(f"a manifest must {rule}, but does not.")
         self.build_options  # noqa: B018 (raises an error)
-        from_text(self.sketch)  # raises an error
 
     @functools.cached_property
     def build_options(self) -> dict[str, Any]:
