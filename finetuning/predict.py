@@ -38,8 +38,9 @@ from albert_tf.runtime import commands, outputs
 from albert_tf.runtime.bounds import POSITIVE, between, one_of
 from albert_tf.runtime.compression import format_of
 from albert_tf.runtime.errors import InputError, InputNotFoundError, shortened
+from albert_tf.runtime.paths import require_file
 from albert_tf.runtime.run_dir import RunDir
-from albert_tf.runtime.text_files import lines_of, require_file
+from albert_tf.runtime.text_files import lines_of
 from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample, TokenExample
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds import KINDS

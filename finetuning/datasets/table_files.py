@@ -17,7 +17,8 @@ from typing import Any
 from albert_tf.runtime.compression import SUFFIXES, format_of
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.outputs import new_file
-from albert_tf.runtime.text_files import lines_of, require_file
+from albert_tf.runtime.paths import require_file
+from albert_tf.runtime.text_files import lines_of
 from finetuning.datasets.json_files import as_text, json_lines
 
 Records = Iterator[tuple[int, list[Any]]]  # line number from 1, cells

@@ -247,7 +247,7 @@ def test_a_glob_that_matches_nothing_is_named_with_the_working_directory(kind):
     assert os.getcwd() in str(raised.value)
 
 
-def test_a_pipe_is_refused_and_a_glob_takes_files_only(tmp_path):
+def test_a_pipe_is_refused_and_a_glob_takes_files_only(tmp_path, capsys):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(InputError, match=r"--corpus: .*/pipe must be a file\. Received: a pipe\."):
         read_documents(f"text:{tmp_path}/pipe")
@@ -255,6 +255,13 @@ def test_a_pipe_is_refused_and_a_glob_takes_files_only(tmp_path):
     (tmp_path / "folder.txt").mkdir()
     write(tmp_path / ".hidden.txt", "Hidden.")
     assert read(f"text:{tmp_path}/*") == [("One.",)]
+    note = (
+        f"note: --corpus: these matches of '{tmp_path}/*' are no files and left out: "
+        f"{tmp_path}/folder.txt (a folder), {tmp_path}/pipe (a pipe).\n"
+    )
+    assert capsys.readouterr().err == note, "once"
+    assert read(f"text:{tmp_path}/**") == [("One.",)]
+    assert capsys.readouterr().err.endswith(f"left out: {tmp_path}/pipe (a pipe).\n")
 
 
 @pytest.mark.parametrize("kind", ["text", "sentences", "jsonl", "wikiextractor", "squad", "race"])
@@ -293,6 +300,21 @@ def read_one(corpus):
     return tuple(itertools.chain.from_iterable(read(corpus)))
 
 
+@pytest.mark.parametrize("ends", [b"\r", b"\r\n", b"\r\r\n"])
+@pytest.mark.parametrize(
+    ("kind", "content"),
+    [
+        ("text", b"One.\nTwo.\n\nTree.\n"),
+        ("sentences", b"One.\nTwo.\n\nTree.\n"),
+        ("wikiextractor", b"<doc>\nOne.\nTwo.\n</doc>\n<doc>\nTree.\n</doc>\n"),
+        ("jsonl", b'{"text": "One. Two."}\n{"text": "Tree."}\n'),
+    ],
+)
+def test_the_line_ends_of_every_system(tmp_path, kind, content, ends):
+    path = write(tmp_path / "a", content.replace(b"\n", ends))
+    assert read(f"{kind}:{path}") == [("One.", "Two."), ("Tree.",)]
+
+
 @pytest.mark.parametrize("kind", ["text", "sentences", "jsonl", "wikiextractor", "squad", "race"])
 def test_a_document_that_is_too_long_is_divided_and_noted(tmp_path, capsys, kind):
     line = "Ab cd.\n"
@@ -327,6 +349,7 @@ def test_a_document_of_the_greatest_length_is_whole(tmp_path, capsys):
 
 # 105 MB of each in a small file
 BOMBS = {"one line": b"words " * 2**17, "no blank": b"x" * 2**19, "lines": b"Ab cd.\n" * 2**16}
+BOMBS["CR"] = BOMBS["lines"].replace(b"\n", b"\r")
 
 
 @pytest.mark.parametrize("bomb", BOMBS)
@@ -346,7 +369,7 @@ def test_the_memory_does_not_grow_with_the_text(tmp_path, bomb):
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     size, memory_kb = map(int, done.stdout.split())
-    assert size == times * len(BOMBS[bomb].replace(b"\n", b""))
+    assert size == times * len(BOMBS[bomb].translate(None, b"\r\n"))
     assert memory_kb < 200_000
 
 

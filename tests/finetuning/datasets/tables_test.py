@@ -260,9 +260,9 @@ def test_a_pipe_among_the_tables_is_refused(tmp_path):
 
 @pytest.mark.parametrize("name", ["a.csv", "a.csv.gz"])
 def test_lines_may_end_in_cr_alone(tmp_path, name):
-    """In files without other line ends; elsewhere CR is text, also in the first line."""
+    """In files without other line ends, as LF; elsewhere CR is text, also in the first line."""
     path = written(tmp_path, name, '\ufefftext,label\ra,x\r"b\rc",y\r')
-    assert cells(path, "text", "label") == [(2, ["a", "x"]), (3, ["b\rc", "y"])]
+    assert cells(path, "text", "label") == [(2, ["a", "x"]), (3, ["b\nc", "y"])]
     path = written(tmp_path, name, "text\r,label\r\na,x\r\n")
     assert list(lines_of(str(path))) == [(1, "text\r,label\r\n"), (2, "a,x\r\n")]
 
