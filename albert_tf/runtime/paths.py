@@ -40,7 +40,7 @@ def files_matching(pattern: str, flag: str) -> list[str]:
         kinds = {path: kind for path, kind in kinds.items() if kind != _SPECIAL[stat.S_IFDIR]}
     if files and kinds:
         others = listed([f"{path} ({kind})" for path, kind in kinds.items()], 3)
-        note_once(f"{flag}: these matches of {pattern!r} are no files and left out: {others}.")
+        note_once(f"{flag}: these matches of {pattern!r} are not files and are left out: {others}.")
     return files
 
 

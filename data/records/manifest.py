@@ -8,9 +8,10 @@ import pathlib
 import tempfile
 from typing import Annotated, Any
 
-from albert_tf.runtime import outputs, settings
+from albert_tf.runtime import settings
 from albert_tf.runtime.bounds import NOT_NEGATIVE, POSITIVE, Bounded, at_least, at_most, one_of
 from albert_tf.runtime.errors import ConfigError, InputError, InputNotFoundError, reading
+from albert_tf.runtime.json_text import json_object
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from data.records import locations
 from data.records.schema import COMPACT_VERSION, FOREIGN_NAMES, RecordSchema, compact_schema
@@ -87,7 +88,7 @@ class Manifest(Bounded):
     @functools.cached_property
     def build_options(self) -> dict[str, Any]:
         """The options of the command."""
-        return outputs.json_object(self.options.encode(), "`options` of a manifest")
+        return json_object(self.options, "`options` of a manifest")
 
     @property
     def schema(self) -> RecordSchema:
@@ -166,7 +167,7 @@ def _checked_values(path: str) -> dict[str, Any]:
     """
     try:
         with reading(path), locations.reader_of(path).open(path, "rb") as file:
-            values = outputs.json_object(file.read(), path)
+            values = json_object(file.read(), path)
         version = values["schema_version"]
         keys = values.keys() if version == COMPACT_VERSION else _KEYS
     except (ValueError, KeyError):

@@ -9,6 +9,7 @@ from typing import Any
 
 from albert_tf.runtime.compression import format_of, without_suffix
 from albert_tf.runtime.errors import InputError, InputNotFoundError, reading
+from albert_tf.runtime.json_text import parse_json
 from albert_tf.runtime.text_files import lines_of
 from albert_tf.tasks.examples import ChoiceExample
 from albert_tf.tasks.multiple_choice import MultipleChoiceTask
@@ -19,7 +20,6 @@ from finetuning.datasets.choices import (
     most_options,
 )
 from finetuning.datasets.glue import paper_settings
-from finetuning.datasets.json_files import parse_json
 from finetuning.datasets.selection import limited, with_dev
 from finetuning.datasets.task import Data, Source, require_section
 from finetuning.datasets.tfds_rows import tfds_rows

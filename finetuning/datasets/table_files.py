@@ -118,8 +118,8 @@ class Table:
         for cell, name in cells:
             if cell is None:
                 raise InputError(
-                    f"{self.path}:{line}: the key `{name}` is missing, or its value is null, NaN "
-                    "or Infinity. Add it, or remove the row."
+                    f"{self.path}:{line}: the key `{name}` is missing, or its value is null. Add "
+                    "it, or remove the row."
                 )
             if not isinstance(cell, str):
                 raise InputError(

@@ -199,7 +199,7 @@ def test_what_is_a_text_or_an_object():
         assert _example(text, SINGLE, "in", 1).first == text
     for line in (' {"text": " a"}', '\t{"text": " a"} \n'):
         assert _example(line, SINGLE, "in", 1).first == " a"
-    with pytest.raises(InputError, match="in:1: text must be a text. A line"):
+    with pytest.raises(InputError, match="in:1: the line is not a complete JSON"):
         _example('{"text": NaN}', SINGLE, "in", 1)
 
 

@@ -117,7 +117,7 @@ def test_what_matches_and_is_no_file_is_noted(tmp_path: pathlib.Path, capsys):
     (tmp_path / "e").symlink_to("/dev/null")
     assert paths.files_matching(f"{tmp_path}/*", "--x") == [str(tmp_path / "b")]
     assert capsys.readouterr().err == (
-        f"note: --x: these matches of '{tmp_path}/*' are no files and left out: {tmp_path}/a "
+        f"note: --x: these matches of '{tmp_path}/*' are not files and are left out: {tmp_path}/a "
         f"(a pipe), {tmp_path}/c (a broken link), {tmp_path}/d (a folder) and 1 more.\n"
     )
     assert paths.files_matching(f"{tmp_path}/[a]", "--x") == []

@@ -156,7 +156,7 @@ def test_other_columns_and_parts(tmp_path):
         ({"train_jsonl": '{"text": "x", "label": [true, false]}\n'}, ("[True, False], and such",)),
         ({"train_csv": 'text,label\nx,"0,1"\ny,"1,1"\n'}, ("train.csv:2: `label`", "'0,1'")),
         ({"train_csv": "text,label\nx,0 1\ny,1|1\n"}, ("train.csv:2: `label`", "'0 1'")),
-        ({"train_jsonl": '{"text": "x", "label": NaN}\n'}, ("train.jsonl:1", "`label`", "None")),
+        ({"train_jsonl": '{"text": "x", "label": NaN}\n'}, ("train.jsonl:1", "NaN is not a JSON")),
         ({"train_jsonl": '{"text": "x", "label": [["a"]]}\n'}, ("train.jsonl:1", "[['a']]")),
         ({"train_jsonl": '{"text": "x", "label": {"a": 1}}\n'}, ("train.jsonl:1", "`label`")),
         ({"train_jsonl": '{"text": "x", "label": ["a", " "]}\n'}, ("train.jsonl:1", "empty label")),

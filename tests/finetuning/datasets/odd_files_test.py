@@ -10,8 +10,6 @@ from albert_tf.text.tokenizer import load_tokenizer
 from finetuning.datasets import TASKS
 from finetuning.datasets.task import Data, Reading, Source
 
-NO_VALUE = "is missing, or its value is null, NaN or Infinity"
-
 
 def read(shared_data: pathlib.Path, folder: str, task: str, **reading) -> Data:
     path = str(shared_data / "odd_files" / folder)
@@ -21,8 +19,8 @@ def read(shared_data: pathlib.Path, folder: str, task: str, **reading) -> Data:
 @pytest.mark.parametrize(
     ("folder", "task", "message"),
     [
-        ("T05", "text_classification", rf"train.jsonl:1: the key `label` {NO_VALUE}"),
-        ("T06", "text_classification", rf"train.jsonl:1: the key `text` {NO_VALUE}"),
+        ("T05", "text_classification", "train.jsonl:1 must be JSON: NaN is not a JSON value"),
+        ("T06", "text_classification", "train.jsonl:1 must be JSON: NaN is not a JSON value"),
         ("T29", "text_classification", r"train.csv must be text. Received: an Excel workbook"),
         ("M04", "multi_label", r"train.jsonl:1: `label` must hold the names .* \[0, 0, 1\], and"),
         ("M07", "multi_label", r"train.csv:2: `label` must hold the names .* '0,0,1', and such"),

@@ -15,7 +15,6 @@ import pytest
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.text_files import lines_of
-from finetuning.datasets.json_files import parse_json
 from finetuning.datasets.table_files import (
     find,
     note_if_quoted,
@@ -128,13 +127,13 @@ def test_csv_has_quoting(tmp_path):
 
 
 def test_json_lines_have_keys_for_columns(tmp_path):
-    lines = '{"text": "a\\nb", "label": 1}\n\n{"label": true, "more": [], "text": "\\ud83dc"}\n'
+    lines = '{"text": "a\\nb", "label": 1}\n\n{"label": true, "more": [], "text": "c"}\n'
     path = written(tmp_path, "a.jsonl.gz", lines)
     assert open_table(str(path)).columns == ("text", "label")
-    assert cells(path, "text", "label") == [(1, ["a\nb", "1"]), (3, ["?c", "true"])]
+    assert cells(path, "text", "label") == [(1, ["a\nb", "1"]), (3, ["c", "true"])]
 
 
-NO_VALUE = "is missing, or its value is null, NaN or Infinity. Add it, or remove the row."
+NO_VALUE = "is missing, or its value is null. Add it, or remove the row."
 WORKBOOK = "must be text. Received: an Excel workbook. Save it as CSV UTF-8."
 BAD = {
     "empty": ("a.tsv", "", ["a.tsv is empty"]),
@@ -170,16 +169,20 @@ BAD = {
     "NaN as text": (
         "a.jsonl",
         '{"text": NaN, "label": 0}\n',
-        [f"a.jsonl:1: the key `text` {NO_VALUE}"],
+        ["a.jsonl:1 must be JSON: NaN is not a JSON value"],
     ),
     "NaN as label": (
         "a.jsonl",
         '{"text": "a", "label": 0}\n{"text": "b", "label": NaN}\n',
-        [f"a.jsonl:2: the key `label` {NO_VALUE}"],
+        ["a.jsonl:2 must be JSON: NaN is not a JSON value"],
     ),
-    "infinity": ("a.jsonl", '{"text": "a", "label": -Infinity}\n', [f"`label` {NO_VALUE}"]),
+    "infinity": ("a.jsonl", '{"text": "a", "label": -Infinity}\n', ["a.jsonl:1", "-Infinity is"]),
     "CR and LF": ("a.csv", "text,label\ra,x\rb,y\n", ["a.csv:1: some lines end in CR alone"]),
-    "infinity as a number": ("a.jsonl", '{"text": "a", "label": 1e999}\n', [f"`label` {NO_VALUE}"]),
+    "infinity as a number": (
+        "a.jsonl",
+        '{"text": "a", "label": 1e999}\n',
+        ["a.jsonl:1", "too large"],
+    ),
     "no key in the first": ("a.jsonl", '{"text": "a"}\n', ["the first object must name", "label"]),
     "commas in .tsv": ("a.tsv", "text,label\na,b\n", ["a.tsv:1", "separated by ',': name it .csv"]),
     "tabs in .csv": ("a.csv", "text\tlabel\na\tb\n", ["separated by '\\t': name it .tsv"]),
@@ -286,10 +289,6 @@ def test_rejected_lines_of_prodigy_are_left_out(tmp_path, capsys):
     assert [found for _, (found,) in cells(path, "text")] == ["0", "3", "own"]
     note = f"note: {path}: 2 lines of Prodigy whose `answer` is reject or ignore are left out, "
     assert capsys.readouterr().err == f"{note}the first at line 2.\n"
-
-
-def test_whole_surrogate_pairs_stay():
-    assert parse_json('["\\ud83d\\ude00", "\\uDC00", "é"]', "x") == ["😀", "?", "é"]
 
 
 def test_predictions_in_csv(tmp_path):
