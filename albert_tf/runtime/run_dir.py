@@ -15,7 +15,6 @@ from albert_tf.runtime import outputs, settings
 from albert_tf.runtime.errors import (
     InputError,
     InputNotFoundError,
-    reading,
     shortened,
     writing,
 )
@@ -255,16 +254,9 @@ class RunDir:
         """Return the rows of metrics.jsonl, without an incomplete last line.
 
         Raises:
-          InputError: a line is not JSON.
+          InputError: a line is not a JSON object.
         """
-        if not os.path.isfile(self.metrics_path):
-            return []
-        with reading(self.metrics_path), open(self.metrics_path, "rb") as file:
-            lines = [line for line in file if line.endswith(b"\n")]
-        try:
-            return [json.loads(line) for line in lines]
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"{self.metrics_path!r} must contain JSON lines: {error}.") from None
+        return outputs.read_rows(self.metrics_path)
 
     def truncate_metrics(self, step: int) -> None:
         """Drop the rows after `step`, because a restart from a checkpoint writes them again."""

@@ -18,10 +18,7 @@ Numbers = Callable[[int], list[tuple[str, int, int]]]
 
 def skipped_steps(run: RunDir) -> list[dict]:
     """Return the rows of the run's skipped.jsonl, without a truncated last line."""
-    if not os.path.isfile(run.skipped_path):
-        return []
-    with open(run.skipped_path, encoding="utf-8") as file:
-        return [json.loads(line) for line in file if line.endswith("\n")]
+    return outputs.read_rows(run.skipped_path)
 
 
 class Guard(tf.Module):

@@ -208,9 +208,9 @@ def test_the_kind_of_a_run_and_of_a_folder_without_one(run, tmp_path):
     assert RunDir(str(tmp_path)).kind() is None
 
 
-@pytest.mark.parametrize("line", [b'{"step": \xff}\n', b"[" * 100_000 + b"\n"])
+@pytest.mark.parametrize("line", [b'{"step": \xff}\n', b"[" * 100_000 + b"\n", b"[1]\n"])
 def test_damaged_metrics_are_named(run, line):
     with open(run.metrics_path, "wb") as file:
-        file.write(line)
-    with pytest.raises(InputError, match="metrics.jsonl' must contain JSON lines"):
+        file.write(b'{"loss": NaN}\n' + line)
+    with pytest.raises(InputError, match=r"metrics.jsonl:2 must (be JSON|contain a JSON object)"):
         run.metrics()
