@@ -29,12 +29,7 @@ def parse_json(
     try:
         if isinstance(content, bytes):
             content = content.decode(json.detect_encoding(content))
-        value = json.loads(
-            content,
-            parse_constant=None if allow_nan else _refused,
-            parse_float=None if allow_nan else _float,
-            parse_int=_integer,
-        )
+        value = (_WITH_NAN if allow_nan else _DECODER).decode(content)
         if _MAYBE_HALF.search(content):
             value = _whole(value, errors)
     except (ValueError, RecursionError) as error:  # also for long integers and deep nesting
@@ -90,3 +85,7 @@ def _whole(value: Any, errors: str | None) -> Any:
             f"{half} is half a surrogate pair; write the whole character{advice}"
         ) from None
     return value
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refused, parse_float=_float, parse_int=_integer)
+_WITH_NAN = json.JSONDecoder(parse_int=_integer)
