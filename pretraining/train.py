@@ -134,7 +134,8 @@ def main(
         for part in (*records.parts, heldout):
             if part and not part.skip_corrupt:
                 part.check_files()
-        print(json.dumps(run_config, indent=1))
+        shown = {key: value for key, value in run_config.items() if key != "records_sketches"}
+        print(json.dumps(shown, indent=1))
         return
     if devices.is_chief(strategy):  # only one of several workers writes the run
         run.begin(run_config, tokenizer_of(records.parts[0].folder), defaults)
