@@ -134,8 +134,9 @@ def main(
         for part in (*records.parts, heldout):
             if part and not part.skip_corrupt:
                 part.check_files()
-        shown = {key: value for key, value in run_config.items() if key != "records_sketches"}
-        print(json.dumps(shown, indent=1))
+        print(
+            json.dumps({k: run_config[k] for k in run_config if k != "records_sketches"}, indent=1)
+        )
         return
     if devices.is_chief(strategy):  # only one of several workers writes the run
         run.begin(run_config, tokenizer_of(records.parts[0].folder), defaults)
