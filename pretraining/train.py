@@ -134,9 +134,7 @@ def main(
         for part in (*records.parts, heldout):
             if part and not part.skip_corrupt:
                 part.check_files()
-        print(
-            json.dumps({k: run_config[k] for k in run_config if k != "records_sketches"}, indent=1)
-        )
+        print(_to_text(run_config))
         return
     if devices.is_chief(strategy):  # only one of several workers writes the run
         run.begin(run_config, tokenizer_of(records.parts[0].folder), defaults)
@@ -224,6 +222,12 @@ def finish(run: RunDir) -> None:
     # heldout/loss/pair repeats heldout/loss/sop or nsp.
     shown = {n: v for n, v in result.items() if not (n.startswith("heldout/") and "/pair" in n)}
     print(f"{run.path}: " + ", ".join(f"{name} {value:.4g}" for name, value in shown.items()))
+
+
+def _to_text(run_config: Mapping[str, Any]) -> str:
+    """Return a run's configuration for the terminal, without the long sketches."""
+    shown = {key: value for key, value in run_config.items() if key != "records_sketches"}
+    return json.dumps(shown, indent=1)
 
 
 def _defaults(run_config: Mapping[str, Any]) -> dict[str, Any]:
