@@ -114,7 +114,7 @@ def _rows(source: Source, table: Table, columns: Sequence[str], allow_empty: boo
     names = (*columns, name) if name else columns
     unchecked = (name,) if name else ()
     rows = table.select(names, allow_empty=allow_empty, unchecked=unchecked)
-    for location, cells in named(rows, name) if name else rows:
+    for location, cells in named(rows, name, digits=True) if name else rows:
         texts = (cells[0], cells[1] if len(columns) > 1 else None)
         yield location, texts, _labels(cells[-1], source, location) if name else None
 

@@ -122,8 +122,9 @@ class Table:
                 )
             if not isinstance(cell, str):
                 raise InputError(
-                    f"{self.path}:{line}: `{name}` must be text. Received: {cell!r}. Put it in "
-                    "quotes, or remove the row."
+                    f"{self.path}:{line}: `{name}` must be text. Received: {cell!r}. Write one "
+                    "text, or remove the row. Lists of the names of labels are for "
+                    "--task=multi_label."
                 )
             if not allow_empty and not cell.strip():
                 raise InputError(

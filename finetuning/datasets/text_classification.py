@@ -15,7 +15,9 @@ from finetuning.datasets.table_files import FORMATS, Table, find, open_table, wr
 from finetuning.datasets.task import LABELS_SHOWN, Data, Prediction, Source, require_section
 
 SINGLE, PAIR = ("text",), ("text_a", "text_b")
-_BINARY = ("0", "1", "True", "False")
+# Of vectors of 0 and 1, as JSON, Python, numpy and csv files have them.
+_VALUE, _DIGITS = re.compile(r"[^\s,;|\[\]()'\"]+"), re.compile("[01]{3,}")
+_BINARY = re.compile(r"[01](\.0*)?|true|false", re.IGNORECASE)
 # `file:line`, text and second text, and the label if the part has labels.
 Rows = Iterator[tuple[str, tuple[str, str | None], str | None]]
 
@@ -138,30 +140,39 @@ def rows_of(
         )
 
 
-def named(rows: table_files.Rows, column: str) -> table_files.Rows:
-    """Yield rows whose last cell has the label or labels, and check that they are names.
+def named(rows: table_files.Rows, column: str, digits: bool = False) -> table_files.Rows:
+    """Yield rows whose last cell has the label or labels, after a check that they are names.
+
+    Args:
+      rows: all rows of a part.
+      column: the name of the last cell.
+      digits: take texts such as 001 for vectors too.
 
     Raises:
-      InputError: all are vectors of 0 and 1, of the same length.
+      InputError: all that are not empty are vectors of 0 and 1, of the same length.
     """
-    lengths, first = set(), None
-    for location, cells in rows:
-        lengths.add(_vector_length(cells[-1]))
-        first = first or (location, cells[-1])
-        yield location, cells
-    if first and len(lengths) == 1 and lengths.pop() > 1:
+    read = list(rows)
+    lengths = [_vector_length(cells[-1], digits) for _, cells in read]
+    (first, cells), length = next(
+        ((row, each) for row, each in zip(read, lengths, strict=True) if each != 0),
+        (("", [""]), 1),
+    )
+    if length > 1 and set(lengths) <= {0, length}:
         raise InputError(
-            f"{first[0]}: `{column}` must hold the names of labels. Received: {first[1]!r}, and "
-            "such a vector of 0 and 1 in every row. Write the names of the labels that have a 1, "
-            "such as joy,love or, in JSON lines, a list of them, for --task=multi_label."
+            f"{first}: `{column}` must hold the names of labels. Received: {cells[-1]!r}, and "
+            "such a vector of 0 and 1 in every row that has labels. Write the names of the labels "
+            "that have a 1, such as joy,love or, in JSON lines, a list of them, for "
+            "--task=multi_label."
         )
+    yield from read
 
 
-def _vector_length(cell: Any) -> int:
-    """Return the number of the values of a vector of 0 and 1; 0 if the cell is none."""
-    values = re.split(r"[\s,;|]+", cell.strip(" []")) if isinstance(cell, str) else cell
-    is_vector = isinstance(values, list) and all(str(each) in _BINARY for each in values)
-    return len(values) if is_vector else 0
+def _vector_length(cell: Any, digits: bool) -> int:
+    """Return the number of the values of a vector of 0 and 1: 0 if it is empty, 1 if it is none."""
+    values = _VALUE.findall(str(cell))
+    if digits and isinstance(cell, str) and len(values) == 1 and _DIGITS.fullmatch(values[0]):
+        values = list(values[0])
+    return len(values) if all(map(_BINARY.fullmatch, values)) else 1
 
 
 def rows_to_predict(source: Source, part: str, pair: bool) -> Rows:

@@ -94,6 +94,29 @@ def test_labels_named_0_and_1(tmp_path):
     assert TASK.read(write(tmp_path, train_csv=lines, dev_csv=lines)).task.labels == ("0", "1")
 
 
+@pytest.mark.parametrize(
+    ("rows", "first"),
+    [
+        ((("001", "110")), 1),
+        ((("", "001", "110")), 2),
+        (([], [0, 0, 1], [1, 0, 0]), 2),
+        (([0.0, 1.0], ["1", "1"]), 1),
+    ],
+)
+def test_vectors_are_no_names(tmp_path, rows: tuple, first: int):
+    lines = "".join(json.dumps({"text": "x", "label": label}) + "\n" for label in rows)
+    with pytest.raises(InputError, match=f"jsonl:{first}: `label` must hold the names of labels"):
+        TASK.read(write(tmp_path, train_jsonl=lines))
+
+
+@pytest.mark.parametrize(
+    "rows", [("01", "10"), ("001", "01"), ("100", "102"), ("100", "a"), (["100"], ["101"])]
+)
+def test_numbers_that_are_names(tmp_path, rows: tuple):
+    lines = "".join(json.dumps({"text": "x", "label": label}) + "\n" for label in rows)
+    assert len(TASK.read(write(tmp_path, train_jsonl=lines, dev_jsonl=lines)).task.labels) == 2
+
+
 def test_many_labels_are_shortened(tmp_path, capsys):
     rows = "".join(f"x,label {i:04}\n" for i in range(1500))
     TASK.read(
