@@ -178,8 +178,16 @@ def test_spans_that_are_not_whole_words_are_counted(tmp_path, capsys):
         ),
         ("conll", "a\tB-A\n\tO\n", "train.conll:2: the token or its tag is empty"),
         ("conll", "a B-A\nb X-A\n", r"train.conll:2: every tag other than O must begin.*'X-A'"),
-        ("conll", "1 a O\n2 b B-A\n\n1 c O\n", r"train.conll: .* Pass --text_column, .*column=1\."),
-        ("conll", "5-6 a O\n5 b B-A\n6 d O\n\n7 c O\n", "hold words. Received: the number of each"),
+        (
+            "conll",
+            "1 a O\n2 b B-A\n\n1 c O\n",
+            r"train.conll: .* Pass --text_column, .*column=1, or",
+        ),
+        ("conll", "5-6 a O\n5 b B-A\n\n7 c O\n", "hold words. Received: 3 integers among 3 tokens"),
+        ("conll", "1 a O\n3 b B-A\n\n2 c O\n", "hold words"),  # a gap
+        ("conll", "1 a O\n1 b B-A\n\n2 c O\n", "hold words"),  # of sentences
+        ("conll", "1 a O\n\n2 b B-A\n", "--text_column=0 if they are the words"),
+        ("conll", "1 a O\n2 b B-A\n\n" * 10 + "x c O\n", "Received: 20 integers among 21 tokens"),
         ("txt", "Sentence #,Word,POS,Tag\nSentence: 1,a,N,O\n,b,N,O\n", "Kaggle's table `Sent"),
         ("conll", ONTONOTES, r"train.conll must .*columns of CoNLL-2012 .* as BIO"),
         ("conll", "\n\t\n", "train.conll holds no tokens"),
@@ -217,6 +225,19 @@ def test_spans_that_are_not_whole_words_are_counted(tmp_path, capsys):
 def test_mistakes_name_the_line(tmp_path, name, train, message):
     with pytest.raises(InputError, match=message):
         read(tmp_path, train, name=name)
+
+
+@pytest.mark.parametrize(
+    ("train", "reading"),
+    [
+        ("1 a O\n2 b B-A\n", {"text_column": ("0",)}),
+        ("1984 B-A\n", {}),
+        ("1 O\n2 B-A\n" * 9 + "x O\n", {}),  # 18 of 19 are fewer than 95 %
+    ],
+)
+def test_integers_that_are_words(tmp_path, train: str, reading: dict):
+    (word, *_), *_ = [line.split() for line in train.splitlines()]
+    assert read(tmp_path, train, **reading).train[0].text.startswith(word)
 
 
 def test_other_layouts_are_named(tmp_path):
