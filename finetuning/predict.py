@@ -27,6 +27,7 @@ odds in NAME_null_odds.json.
 import collections
 import contextlib
 import dataclasses
+import io
 import itertools
 import os
 import re
@@ -232,7 +233,11 @@ def _output(options: PredictOptions, kind: str) -> Iterator[PredictionWriter]:
 def _ids(name: str, source: Source, part: str, examples: Sequence[Any]) -> list[Any]:
     """Return the ids of a part's examples: those of SQuAD, or the column `id` of an own table."""
     if name in OWN and not getattr(examples[0], "tokens", None):  # CoNLL columns are no table
-        with contextlib.suppress(InputNotFoundError):  # the dev part may be of training examples
+        # The dev part may be of training examples. Notes on the file have been printed.
+        with (
+            contextlib.suppress(InputNotFoundError),
+            contextlib.redirect_stderr(io.StringIO()),
+        ):
             table = open_part(source, part, optional=("id",))
             if "id" in table.columns:
                 return [_known(cells[0]) for _, cells in table.select(("id",), unchecked=("id",))]

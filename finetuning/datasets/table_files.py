@@ -18,6 +18,7 @@ from albert_tf.runtime.compression import SUFFIXES, format_of
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.outputs import new_file
 from albert_tf.runtime.text_files import lines_of, require_file
+from finetuning.datasets import prodigy
 from finetuning.datasets.json_files import as_text, json_lines
 
 Records = Iterator[tuple[int, list[Any]]]  # line number from 1, cells
@@ -166,14 +167,18 @@ def open_table(
     header: Sequence[str] = (),
     quotes_are_text: bool = False,
     optional: Sequence[str] = (),
+    keep_rejected: bool = False,
 ) -> Table:
     """Return a table, whose rows are checked when they are read.
+
+    Rows that were rejected in Prodigy are left out; see `prodigy.accepted`.
 
     Args:
       path: the file.
       header: the columns of a file without a header line.
       quotes_are_text: only tabs separate cells, whatever the file's extension.
       optional: in JSON lines, columns that exist even if the first object lacks them.
+      keep_rejected: keep the rows that were rejected in Prodigy.
 
     Raises:
       InputError: the file is empty or cannot be read.
@@ -186,7 +191,11 @@ def open_table(
         _, header = next(records, (0, ()))
     if not header:
         raise InputError(f"{path} is empty: its first line must name the columns.")
-    return Table(path, tuple(header), records, quotes_are_text)
+    columns = tuple(header)
+    if prodigy.KEY in columns and not keep_rejected:
+        column = columns.index(prodigy.KEY)
+        records = prodigy.accepted(path, records, lambda row: next(iter(row[1][column:]), None))
+    return Table(path, columns, records, quotes_are_text)
 
 
 def note_if_quoted(rows: Rows, num_texts: int) -> Rows:

@@ -9,7 +9,7 @@ from typing import Any
 from albert_tf.runtime.errors import InputError, listed
 from albert_tf.tasks.classifier import ClassifierTask
 from albert_tf.tasks.examples import TextExample
-from finetuning.datasets import metrics, table_files
+from finetuning.datasets import metrics, prodigy, table_files
 from finetuning.datasets.selection import limited, with_dev
 from finetuning.datasets.table_files import FORMATS, Table, find, open_table, write_predictions
 from finetuning.datasets.task import LABELS_SHOWN, Data, Prediction, Source, require_section
@@ -93,8 +93,10 @@ def open_part(source: Source, part: str, optional: Sequence[str] = ()) -> Table:
             "--tfds must not be set for your own table, which is read from files. Pass --data_dir "
             "alone."
         )
+    path = find(source.data_dir or "", [part + end for end in FORMATS])
+    used = (*source.reading.text_column, source.reading.label_column)
     return dataclasses.replace(
-        open_table(find(source.data_dir or "", [part + end for end in FORMATS]), optional=optional),
+        open_table(path, optional=optional, keep_rejected=prodigy.KEY in used),
         remedy="Rename the columns (or add a header, if the file has none), or train with "
         "--text_column and --label_column.",
     )

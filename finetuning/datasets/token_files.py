@@ -21,6 +21,7 @@ from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.text_files import lines_of
 from albert_tf.tasks.examples import TokenExample
 from albert_tf.text.words import in_ranges, word_bounds
+from finetuning.datasets import prodigy
 from finetuning.datasets.json_files import json_lines
 from finetuning.datasets.other_layouts import require_columns
 from finetuning.datasets.task import Reading
@@ -113,12 +114,7 @@ def read_conll(path: str, reading: Reading) -> list[Sentence]:
         raise InputError(f"{path} holds no tokens. Write a token and its tag on each line.")
     if expected > 1 and not reading.text_column:
         _require_words(path, sentences, columns[0])
-    if len(sentences) == 1 and len(sentences[0].tokens) > _LONG_SENTENCE:
-        print(
-            f"note: {path} is one sentence of {len(sentences[0].tokens):,} tokens. Put a blank "
-            "line after each sentence.",
-            file=sys.stderr,
-        )
+    _note_long_sentence(path, sentences)
     if is_conllu:
         sentences = [_without_underscores(each) for each in sentences]
     return sentences
@@ -134,6 +130,15 @@ def _require_words(path: str, sentences: Sequence[Sentence], column: int) -> Non
             f"among {len(tokens):,} tokens, such as the number of each word. Pass --text_column, "
             "the number of the words' column counted from 0, such as --text_column=1, or "
             f"--text_column={column} if they are the words."
+        )
+
+
+def _note_long_sentence(path: str, sentences: Sequence[Sentence]) -> None:
+    if len(sentences) == 1 and len(sentences[0].tokens) > _LONG_SENTENCE:
+        print(
+            f"note: {path} is one sentence of {len(sentences[0].tokens):,} tokens. Put a blank "
+            "line after each sentence.",
+            file=sys.stderr,
         )
 
 
@@ -248,7 +253,8 @@ def read_spans(
     is_default = reading.label_column == "label" or reading.label_column.isdecimal()
     keys = _SPANS if is_default else (reading.label_column,)
     location = None
-    for number, line, row in json_lines(path, lines_of(path)):
+    rows = prodigy.accepted(path, json_lines(path, lines_of(path)), _answer)
+    for number, line, row in rows:
         location = f"{path}:{number}"
         text = row.get(text_key) if isinstance(row, dict) else None
         if not isinstance(text, str) or not (allow_empty or text.strip()):
@@ -268,6 +274,10 @@ def read_spans(
             f"space or inside a word. {_OFFSETS}.",
             file=sys.stderr,
         )
+
+
+def _answer(row: tuple[int, str, Any]) -> Any:
+    return row[2].get(prodigy.KEY) if isinstance(row[2], dict) else None
 
 
 def text_key_of(text_column: Sequence[str]) -> str:

@@ -267,6 +267,18 @@ def test_ids_of_a_table_come_back(start: str, tmp_path: pathlib.Path, file, cont
     assert first[-3] in section.labels and first[:-3] == [each for each in ids[:1] if each]
 
 
+def test_lines_that_were_rejected_have_no_prediction(start: str, tmp_path: pathlib.Path, capsys):
+    run = leave_run(
+        start, tmp_path / "run", "text_classification", ClassifierTask(labels=("a", "b"))
+    )
+    leave_weights(run, 1)
+    (tmp_path / "test.csv").write_text("id,text,answer\n1,x,accept\n2,y,reject\n3,z,accept\n")
+    out = tmp_path / "out.jsonl"
+    predict.main(PredictOptions(run, output=str(out), data_dir=str(tmp_path), part="test"))
+    assert [json.loads(line)["id"] for line in out.read_text().splitlines()] == ["1", "3"]
+    assert capsys.readouterr().err.count("1 lines of Prodigy") == 1  # the table is read twice
+
+
 def test_comma_separated_values():
     """With a header, also of spans; an example without an id has an empty cell."""
     out = io.StringIO()

@@ -269,11 +269,13 @@ def test_offsets_in_utf_16_units(tmp_path, capsys):
 
 
 def test_rejected_lines_of_prodigy_are_left_out(tmp_path, capsys):
-    row = {"text": "Ann", "spans": [{"start": 0, "end": 3, "label": "A"}], "_task_hash": 1}
+    row = {"text": "Ann", "spans": [{"start": 0, "end": 3, "label": "A"}], "answer": "accept"}
     other = row | {"text": "Bob", "answer": "reject"}
     data = read(tmp_path, f"{json.dumps(row)}\n{json.dumps(other)}", name="jsonl")
     assert entities(data) == [[("Ann", "A")]]
     assert "train.jsonl: 1 lines of Prodigy" in capsys.readouterr().err
+    with pytest.raises(InputError, match=r"must hold lines that were accepted\. Received: 1 lines"):
+        read(tmp_path, json.dumps(other), name="jsonl")
 
 
 def test_mistakes_of_options_and_of_other_parts(tmp_path):
