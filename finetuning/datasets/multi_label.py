@@ -9,6 +9,7 @@ from typing import Any
 from albert_tf.runtime.errors import InputError, listed
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.multi_label import MultiLabelTask, label_indices
+from finetuning.datasets.joined_labels import note_joined
 from finetuning.datasets.json_files import as_text
 from finetuning.datasets.multi_label_metrics import score_label_sets
 from finetuning.datasets.selection import limited, with_dev
@@ -23,7 +24,6 @@ from finetuning.datasets.task import (
 )
 from finetuning.datasets.text_classification import PAIR, named, open_part, text_columns
 
-_MARKS = ";|#/&+"  # that often separate labels
 # `file:line`, text and second text, and the labels if the part has labels.
 Rows = Iterator[tuple[str, tuple[str, str | None], tuple[str, ...] | None]]
 
@@ -59,7 +59,7 @@ class MultiLabel:
                 f"{table.path}: the column `{source.reading.label_column}` must hold a label in at "
                 "least one row. Received: none. Fill it in, or pass --label_column."
             )
-        _note_other_separator(rows)
+        note_joined([(location, labels or ()) for location, _, labels in rows])
         task = MultiLabelTask(pair=len(columns) > 1, labels=tuple(names))
 
         def read_dev() -> list[TextExample]:
@@ -143,23 +143,6 @@ def _labels(cell: Any, source: Source, location: str) -> tuple[str, ...]:
             f"{location}: `{key}` has an empty label among {cell!r}. Remove the empty one."
         )
     return tuple(dict.fromkeys(names))
-
-
-def _note_other_separator(rows: Sequence[tuple[str, Any, tuple[str, ...] | None]]) -> None:
-    """Print a note if no row has two labels, and several have one with a sign between labels."""
-    if any(len(labels or ()) > 1 for _, _, labels in rows):
-        return
-    names = {labels[0] for _, _, labels in rows if labels}
-    for mark in _MARKS:
-        found = [(location, each) for location, _, each in rows if each and mark in each[0]]
-        divided = [[part.strip() for part in name.split(mark)] for name in names]
-        parts = collections.Counter(part for each in divided if all(each) for part in each)
-        if len(found) > 1 and max(parts.values(), default=0) > 1:
-            location, (label,) = found[0]
-            print(
-                f"note: {location}: {label!r} is read as one label, and {len(found):,} rows have a "
-                f"label with {mark!r}. If it separates labels, pass --label_separator='{mark}'."
-            )
 
 
 def _examples(rows: Rows, task: MultiLabelTask) -> list[TextExample]:

@@ -10,6 +10,7 @@ from albert_tf.runtime.errors import InputError, listed
 from albert_tf.tasks.classifier import ClassifierTask
 from albert_tf.tasks.examples import TextExample
 from finetuning.datasets import metrics, prodigy, table_files
+from finetuning.datasets.joined_labels import note_joined
 from finetuning.datasets.selection import limited, with_dev
 from finetuning.datasets.table_files import FORMATS, Table, find, open_table, write_predictions
 from finetuning.datasets.task import LABELS_SHOWN, Data, Prediction, Source, require_section
@@ -37,19 +38,22 @@ class TextClassification:
         """Read the training and dev examples, and print the frequency of each label."""
         table, label_column = open_part(source, "train"), source.reading.label_column
         columns = text_columns(source, table)
-        rows = [(texts, str(label)) for _, texts, label in rows_of(table, columns, label_column)]
-        counts = collections.Counter(label for _, label in rows)
+        rows = [
+            (at, texts, str(label)) for at, texts, label in rows_of(table, columns, label_column)
+        ]
+        counts = collections.Counter(label for _, _, label in rows)
         if len(counts) < 2:
             raise InputError(
                 f"{table.path} must hold at least two labels. Received: {', '.join(counts)}."
             )
+        note_joined([(at, [label]) for at, _, label in rows], "--task=multi_label ")
         task = ClassifierTask(pair=len(columns) > 1, labels=tuple(sorted(counts)))
         number = {label: i for i, label in enumerate(task.labels)}
 
         def read_dev() -> list[TextExample]:
             return _examples(rows_of(open_part(source, "dev"), columns, label_column), task)
 
-        every = [TextExample(*texts, number[label]) for texts, label in rows]
+        every = [TextExample(*texts, number[label]) for _, texts, label in rows]
         train, dev = with_dev(source, every, {"dev": read_dev})
         train = limited(source, train)
         for part, examples in {"train": train, **dev}.items():

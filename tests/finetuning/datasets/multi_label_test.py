@@ -60,30 +60,6 @@ def test_separators(tmp_path, separator: str, cell: str):
     assert task.labels == (("a, b", "joy") if separator == "|" else ("joy", "love"))
 
 
-@pytest.mark.parametrize(
-    ("cells", "mark"),
-    [
-        (("joy;love", "hate;joy"), ";"),
-        (("joy|love", "hate | joy"), "|"),
-        (("joy#love", "joy # hate"), "#"),
-        (("C#", "C#"), None),  # nothing follows the sign
-        (("rock/pop", "hate/fear"), None),  # no part occurs twice
-        (("joy/love", "joy/love"), "/"),  # joy occurs alone
-        (("joy;love", "hate"), None),
-        (("joy;love", '"hate;joy,joy"'), None),
-    ],
-)
-def test_a_note_on_another_separator(tmp_path, capsys, cells, mark):
-    """Unless a row has several labels, or only one row has such a sign."""
-    train = "text,label\na,joy\nb,\n" + "".join(f"c,{cell}\n" for cell in cells)
-    TASK.read(write(tmp_path, train_csv=train, dev_csv=DEV))
-    printed = capsys.readouterr().out
-    assert ("--label_separator" in printed) == (mark is not None)
-    if mark:
-        assert f"train.csv:4: {cells[0]!r} is read as one label, and 2 rows have" in printed
-        assert f"pass --label_separator='{mark}'." in printed
-
-
 def test_labels_named_0_and_1(tmp_path):
     """Lists of different lengths, or single ones, are no vectors."""
     lines = '{"text": "x", "label": [0, 1]}\n{"text": "y", "label": [1]}\n'
