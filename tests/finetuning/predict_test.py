@@ -203,7 +203,8 @@ def test_ids_of_a_table_come_back(start: str, tmp_path: pathlib.Path, file, cont
     out = tmp_path / "out.tsv"  # the format follows from the name
     predict.main(PredictOptions(run, output=str(out), data_dir=str(tmp_path), part="test"))
     first = out.read_text().splitlines()[0].split("\t")
-    assert first[-3] in section.labels and first[:-3] == [each for each in ids[:1] if each]
+    assert first[-3] in section.labels
+    assert first[:-3] == ([] if ids == [None, None] else [ids[0] or ""])
 
 
 def test_lines_that_were_rejected_have_no_prediction(start: str, tmp_path: pathlib.Path, capsys):
@@ -233,6 +234,22 @@ def test_comma_separated_values():
     span = {"label": "A", "text": "b, c", "start": 0, "end": 4, "score": 0.5}
     PredictionWriter(out, "token_classifier", "csv").write([{"entities": [span]}], [None])
     assert out.getvalue() == 'index,start,end,label,score,text\n0,0,4,A,0.5,"b, c"\n'
+
+
+@pytest.mark.parametrize(("format", "mark"), [("csv", ","), ("tsv", "\t")])
+def test_ids_of_some_examples(format: str, mark: str):
+    """Their column is known after the first call."""
+    out, answer = io.StringIO(), {"label": "a"}
+    writer = PredictionWriter(out, "classifier", format)
+    writer.write([answer] * 2, [None, 7])
+    writer.write([answer], [None])
+    rows = [row.split(mark) for row in out.getvalue().splitlines()]
+    assert rows[-3:] == [["", "a"], ["7", "a"], ["", "a"]]
+    for kind, answer in (("classifier", {"label": "a"}), ("token_classifier", {"entities": []})):
+        writer = PredictionWriter(io.StringIO(), kind, format)
+        writer.write([answer] * 2, [None, None])
+        with pytest.raises(InputError, match=rf"--format={format}: .* first 2 .* the id 7 after"):
+            writer.write([answer], [7])
 
 
 @pytest.mark.parametrize(
