@@ -293,7 +293,7 @@ def write_predictions(path: str, predictions: Sequence[str]) -> None:
     Tabs separate the cells, in a file named .csv commas.
     """
     with new_file(path) as partial, open(partial, "w", encoding="utf-8") as file:
-        if path.endswith(".csv"):
+        if path.lower().endswith(".csv"):
             writer = csv.writer(file, lineterminator="\n")
             writer.writerows([("index", "prediction"), *enumerate(predictions)])
             return

@@ -7,12 +7,17 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
+from albert_tf.runtime.compression import SUFFIXES
 from albert_tf.runtime.errors import InputError
 from finetuning.datasets.task import Prediction
 
 FORMATS = ("jsonl", "tsv", "csv")
 _SPAN = ("start", "end", "label", "score", "text")
-_NO_FORMAT = ("", ".json", ".txt")  # extensions of any text
+# Extensions of formats that are not written. Any others may be of texts.
+_OTHERS = (
+    *(".arrow", ".db", ".feather", ".h5", ".html", ".npy", ".npz", ".ods", ".parquet", ".pdf"),
+    *(".pickle", ".pkl", ".sqlite", ".xls", ".xlsx", ".xml", ".yaml", ".yml", *SUFFIXES),
+)
 
 
 def format_of_output(path: str) -> str:
@@ -21,15 +26,13 @@ def format_of_output(path: str) -> str:
     Raises:
       InputError: it stands for another format.
     """
-    extension = os.path.splitext(path)[1]
-    if extension[1:] in FORMATS:
-        return extension[1:]
-    if extension not in _NO_FORMAT:
+    extension = os.path.splitext(path)[1].lower()
+    if extension in _OTHERS:
         raise InputError(
             f"--output must end in .{', .'.join(FORMATS)}. Received: {path!r}. Rename it, or pass "
             "--format."
         )
-    return FORMATS[0]
+    return extension[1:] if extension[1:] in FORMATS else FORMATS[0]
 
 
 class PredictionWriter:

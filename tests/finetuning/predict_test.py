@@ -248,18 +248,27 @@ def test_ids_of_some_examples(format: str, mark: str):
     for kind, answer in (("classifier", {"label": "a"}), ("token_classifier", {"entities": []})):
         writer = PredictionWriter(io.StringIO(), kind, format)
         writer.write([answer] * 2, [None, None])
-        with pytest.raises(InputError, match=rf"--format={format}: .* first 2 .* the id 7 after"):
+        with pytest.raises(InputError, match=rf"--format={format}: .* the first 2, .* id 7 after"):
             writer.write([answer], [7])
 
 
 @pytest.mark.parametrize(
-    ("name", "format"), [("a.csv", "csv"), ("a.tsv", "tsv"), ("-", "jsonl"), ("a/b.c/d", "jsonl")]
+    ("name", "format"),
+    [
+        ("a.csv", "csv"),
+        ("a.CSV", "csv"),
+        ("a.tsv", "tsv"),
+        *(
+            (name, "jsonl")
+            for name in ("-", "a/b.c/d", "a.ndjson", "a.log", "preds.2024", "a.json")
+        ),
+    ],
 )
 def test_the_format_follows_the_name(name: str, format: str):
     assert format_of_output(name) == format
 
 
-@pytest.mark.parametrize("name", ["out.xlsx", "out.csv.gz"])
+@pytest.mark.parametrize("name", ["out.xlsx", "out.csv.gz", "out.Parquet"])
 def test_a_name_of_another_format_is_refused(tmp_path: pathlib.Path, name: str):
     with pytest.raises(
         InputError, match=r"--output must end in \.jsonl, \.tsv, \.csv\. .*--format"
