@@ -22,7 +22,13 @@ from finetuning.datasets.task import (
     Source,
     require_section,
 )
-from finetuning.datasets.text_classification import PAIR, named, open_part, text_columns
+from finetuning.datasets.text_classification import (
+    PAIR,
+    named,
+    note_absent,
+    open_part,
+    text_columns,
+)
 
 # `file:line`, text and second text, and the labels if the part has labels.
 Rows = Iterator[tuple[str, tuple[str, str | None], tuple[str, ...] | None]]
@@ -70,11 +76,7 @@ class MultiLabel:
         for part, examples in {"train": train, **dev}.items():
             print(f"{part}: {_balance(examples, task.labels)}")
         found = {i for examples in dev.values() for each in examples for i in label_indices(each)}
-        if absent := [name for i, name in enumerate(task.labels) if i not in found]:
-            print(
-                f"note: no dev example has the label {listed(absent)}, whose F1 score is then 0."
-                + (" Raise --dev_fraction." if source.reading.dev_fraction else "")
-            )
+        note_absent([name for i, name in enumerate(task.labels) if i not in found], source)
         return Data(task, train, dev)
 
     def read_part(self, source: Source, part: str, task: MultiLabelTask) -> list[TextExample]:

@@ -38,7 +38,7 @@ def test_labels_in_cells(tmp_path, capsys):
     assert capsys.readouterr().out == (
         "train: 4 examples, 0.75 labels each, 2 without one: joy 2 (50.0%), love 1 (25.0%)\n"
         "dev: 1 examples, 1.00 labels each, 0 without one: joy 1 (100.0%), love 0 (0.0%)\n"
-        "note: no dev example has the label love, whose F1 score is then 0.\n"
+        "note: no dev example has the label love. In macro_f1, its F1 counts as 0.\n"
     )
 
 
