@@ -38,6 +38,7 @@ from finetuning.datasets.metrics import require_known
 from finetuning.datasets.selection import read_part
 from finetuning.datasets.task import source_of
 from finetuning.reporting import report
+from finetuning.reporting.notes import notes_of
 
 _MODULES: dict[str, Callable[..., TextModule]] = {
     "classifier": ClassifierModule,
@@ -102,7 +103,7 @@ def main(options: DepthOptions) -> None:
         print(f"{options.run_dir}: {', '.join(classifiers)} on {len(examples):,} examples")
         return
     features = KINDS[kind].featurize(examples, predictor.tokenizer, predictor.task)
-    for note in features.notes():
+    for note in notes_of(features, examples, predictor.tokenizer, "the run"):
         print(note, file=sys.stderr)
     metric, seq_length = task.metrics[0], predictor.task.seq_length
     rows, times = [], _times(classifiers, examples, options.requests)

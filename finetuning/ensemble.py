@@ -35,6 +35,7 @@ from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.training.progress import Progress
 from finetuning.datasets import dataset_of, reading_of
 from finetuning.datasets.task import Data, Task, source_of
+from finetuning.reporting.notes import notes_of
 from finetuning.reporting.report import fingerprint, scores_if_known, write_predictions
 
 
@@ -173,7 +174,7 @@ class _Members:
                 key = (member.tokenizer.fingerprint, task)
                 if key not in vocabularies:
                     vocabularies[key] = self._kind.featurize(examples, member.tokenizer, task)
-                    for note in vocabularies[key].notes():
+                    for note in notes_of(vocabularies[key], examples, member.tokenizer, path):
                         print(f"{name}: {note}", file=sys.stderr)
                 self._features, self._task = vocabularies[key], task
                 output = predict(member.model, self._features, self._batch_size)

@@ -8,6 +8,8 @@ r"""Predict examples from a file, stdin or a dataset with a fine-tuned run.
 Each line of --input is one example: a text; for pairs, two texts separated by a tab; or, for any
 task, a JSON object with the keys text, or text_a and text_b, or question and context, or question
 and options (a list of any number) and, if there is one, context. An empty text is an example too.
+A line that begins with {, or is a list in brackets, or has only brackets, is no text: put such a
+text in an object. A text in quotes keeps them.
 --output receives one line per example, in the same order: a JSON object, or with --format=tsv or
 csv (the default for a file that ends so) its values separated by tabs or commas. For token
 classification, these have a line per span: id, start, end, label, score and text, where id is the
@@ -27,36 +29,29 @@ odds in NAME_null_odds.json.
 import collections
 import contextlib
 import dataclasses
+import io
 import itertools
 import os
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 from albert_tf.runtime import commands, outputs
 from albert_tf.runtime.bounds import POSITIVE, between, one_of
-from albert_tf.runtime.compression import format_of
 from albert_tf.runtime.errors import InputError, InputNotFoundError, shortened
-from albert_tf.runtime.paths import require_file
 from albert_tf.runtime.run_dir import RunDir
-from albert_tf.runtime.text_files import lines_of
-from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample, TokenExample
-from albert_tf.tasks.features import Features
-from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import Predictor, load_predictor
 from albert_tf.text.unknown_pieces import UnknownPieces
 from finetuning.datasets import OWN, dataset_of, reading_of, task_name
-from finetuning.datasets.json_files import parse_json
+from finetuning.datasets.input_lines import example_of, id_of, input_lines
 from finetuning.datasets.selection import read_part
 from finetuning.datasets.task import Source, source_of
 from finetuning.datasets.text_classification import open_part
-from finetuning.datasets.token_files import text_key_of
+from finetuning.reporting.notes import notes_of, unknown_pieces
 from finetuning.reporting.prediction_writer import FORMATS, PredictionWriter, format_of_output
 from finetuning.reporting.report import scores_if_known
 
 CHUNK = 1024  # examples in memory at a time
-_JSON = re.compile(r"[\[{][\s\[{]*(\"|$)")  # how an object or a list of JSON begins
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,7 +104,7 @@ def main(options: PredictOptions, chunk_size: int = CHUNK) -> None:
         _predict_part(options, predictor)
         return
     columns = reading_of(options.run_dir).text_column
-    lines = _lines(options.input, columns)
+    lines = input_lines(options.input, columns)
     if options.dry_run:
         values = ", ".join(f"{k}={shortened(v)}" for k, v in vars(predictor.task).items())
         print(f"{options.run_dir}: {values}")
@@ -119,24 +114,17 @@ def main(options: PredictOptions, chunk_size: int = CHUNK) -> None:
     with _output(options, predictor.task.kind) as writer:
         while chunk := list(itertools.islice(lines, chunk_size)):
             examples = [
-                _example(line, predictor.task, options.input, n, columns) for n, line in chunk
+                example_of(line, predictor.task, options.input, n, columns) for n, line in chunk
             ]
             answers, features = predictor.answer(examples, options.batch_size)
-            writer.write(answers, [_id(line, options.input) for _, line in chunk])
+            writer.write(answers, [_known(id_of(line, options.input)) for _, line in chunk])
             count += len(examples)
             totals.update(features.totals())
-            unknown += _unknown_pieces(features, examples, predictor)
+            unknown += unknown_pieces(features, examples, predictor.tokenizer)
     for note in (*features.length_notes(totals), unknown.note("the run")) if count else ():
         if note:
             print(note, file=sys.stderr)
     _say_written(options, count, replaces)
-
-
-def _unknown_pieces(
-    features: Features, examples: Sequence[Any], predictor: Predictor
-) -> UnknownPieces:
-    texts = itertools.chain.from_iterable(each.texts for each in examples)
-    return UnknownPieces.of(features.sequences.ids, texts, predictor.tokenizer)
 
 
 def _say_written(options: PredictOptions, count: int, replaces: bool) -> None:
@@ -182,12 +170,8 @@ def _predict_part(options: PredictOptions, predictor: Predictor) -> None:
         print(f"{options.run_dir}: {len(examples):,} examples in part {options.part} of {name}")
         return
     answers, features = predictor.answer(examples, options.batch_size)
-    for note in (
-        *features.notes(),
-        _unknown_pieces(features, examples, predictor).note("the run"),
-    ):
-        if note:
-            print(f"{name} {options.part}: {note}", file=sys.stderr)
+    for note in notes_of(features, examples, predictor.tokenizer, "the run"):
+        print(f"{name} {options.part}: {note}", file=sys.stderr)
     scores = scores_if_known(task, answers, examples)
     if options.submission:
         task.write_submission(options.submission, answers, examples)
@@ -199,25 +183,6 @@ def _predict_part(options: PredictOptions, predictor: Predictor) -> None:
         _say_written(options, len(answers), replaces)
     if scores:
         print(f"{name} {options.part}: {scores}", file=sys.stderr)
-
-
-def _lines(path: str, columns: Sequence[str] = ()) -> Iterator[tuple[int, str]]:
-    """Return the numbered lines of --input, which is no table; `columns` are the run's own."""
-    if path != "-":
-        require_file(path, "--input", "Pass --input=- and pipe the examples to stdin.")
-    lines = lines_of(path, "--input")
-    is_table = format_of(path) == ".csv"
-    if format_of(path) == ".tsv":  # may hold pairs, without a header
-        first = list(itertools.islice(lines, 1))
-        cells = {cell for _, line in first for cell in line.rstrip("\r\n").split("\t")}
-        is_table = not cells.isdisjoint(("text", "text_a", "label", *columns))
-        lines = itertools.chain(first, lines)
-    if is_table:  # its header and labels would be read as texts
-        raise InputError(
-            f"--input must hold a text or a JSON object per line. Received: {path!r}, a table. For "
-            "a table, pass its folder as --data_dir and its name without the extension as --part."
-        )
-    return lines
 
 
 @contextlib.contextmanager
@@ -233,7 +198,11 @@ def _output(options: PredictOptions, kind: str) -> Iterator[PredictionWriter]:
 def _ids(name: str, source: Source, part: str, examples: Sequence[Any]) -> list[Any]:
     """Return the ids of a part's examples: those of SQuAD, or the column `id` of an own table."""
     if name in OWN and not getattr(examples[0], "tokens", None):  # CoNLL columns are no table
-        with contextlib.suppress(InputNotFoundError):  # the dev part may be of training examples
+        # The dev part may be of training examples. Notes on the file have been printed.
+        with (
+            contextlib.suppress(InputNotFoundError),
+            contextlib.redirect_stderr(io.StringIO()),
+        ):
             table = open_part(source, part, optional=("id",))
             if "id" in table.columns:
                 return [_known(cells[0]) for _, cells in table.select(("id",), unchecked=("id",))]
@@ -242,101 +211,6 @@ def _ids(name: str, source: Source, part: str, examples: Sequence[Any]) -> list[
 
 def _known(name: Any) -> Any:
     return None if name == "" else name
-
-
-def _id(line: str, path: str) -> Any:
-    """Return the id in a line, None if it has none."""
-    row = _object(line, path)
-    return _known(row.get("id")) if row else None
-
-
-def _object(line: str, path: str) -> dict[str, Any] | None:
-    """Return the JSON object in a line, None for a text, which may begin with a brace.
-
-    Raises:
-      ValueError: the line begins with JSON's braces and quotes, but is not an object.
-    """
-    row = None
-    if (line := line.strip()).startswith("{"):
-        with contextlib.suppress(InputError):
-            row = parse_json(line, path)
-    if row is None and _JSON.match(line):
-        raise ValueError(
-            "the line is not a complete JSON object, although it begins like JSON; a text that "
-            "begins so must be in such an object"
-        )
-    return row
-
-
-def _example(line: str, task: Any, path: str, number: int, columns: Sequence[str] = ()) -> Any:
-    """Return the example in a line; `columns` are the run's own names of the texts.
-
-    Raises:
-      InputError: the line is not a valid example; the message gives its number.
-    """
-    line = line.rstrip("\r\n")
-    try:
-        row = _object(line, path)
-        return (
-            _from_json(row, task, columns)
-            if row is not None
-            else _from_cells(line.split("\t"), task)
-        )
-    except ValueError as error:
-        problem = f"{error}. " if str(error) else ""
-        raise InputError(
-            f"--input={path}:{number}: {problem}{_expected_line(task)} Received: {line[:80]!r}."
-        ) from None
-
-
-def _from_cells(cells: list[str], task: Any) -> TextExample | TokenExample:
-    if task.kind == "token_classifier":
-        return TokenExample("\t".join(cells))
-    if not _takes_texts(task) or len(cells) != 1 + task.pair:
-        raise ValueError
-    return TextExample(cells[0], cells[1] if task.pair else None)
-
-
-def _from_json(row: dict[str, Any], task: Any, columns: Sequence[str]) -> Any:
-    if _takes_texts(task):
-        names: Sequence[str] = ("text_a", "text_b") if task.pair else ("text",)
-        if columns and columns[0] in row:
-            names = columns
-        texts = [_text(row, name) for name in names]
-        return TextExample(texts[0], texts[1] if task.pair else None)
-    if task.kind == "token_classifier":
-        return TokenExample(_text(row, text_key_of(columns)))
-    question = _text(row, "question")
-    if task.kind == "span":
-        context = _text(row, "context")
-        return SpanExample(question, context)
-    context, options = _text({"context": ""} | row, "context"), row.get("options")
-    if not isinstance(options, list) or len(options) < 2:
-        raise ValueError("options must be a list of at least two texts")
-    return ChoiceExample(question, context, tuple(_text({"option": o}, "option") for o in options))
-
-
-def _takes_texts(task: Any) -> bool:
-    return KINDS[task.kind].example is TextExample
-
-
-def _text(row: dict[str, Any], name: str) -> str:
-    text = row.get(name)
-    if not isinstance(text, str):
-        raise ValueError(f"{name} must be a text")
-    return text
-
-
-def _expected_line(task: Any) -> str:
-    """Return a description of a valid line for the run's kind."""
-    if task.kind == "span":
-        return "A line must be a JSON object with question and context."
-    if task.kind == "multiple_choice":
-        return "A line must be a JSON object with question, options and, if any, context."
-    if getattr(task, "pair", False):
-        return "A line must be two texts separated by a tab, or a JSON object."
-    tabs = "" if task.kind == "token_classifier" else " without tabs"
-    return f"A line must be a text{tabs}, or a JSON object with the key text."
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from typing import Any
 from albert_tf.runtime.errors import InputError, listed
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.multi_label import MultiLabelTask, label_indices
+from finetuning.datasets.joined_labels import note_joined
 from finetuning.datasets.json_files import as_text
 from finetuning.datasets.multi_label_metrics import score_label_sets
 from finetuning.datasets.selection import limited, with_dev
@@ -21,9 +22,14 @@ from finetuning.datasets.task import (
     Source,
     require_section,
 )
-from finetuning.datasets.text_classification import PAIR, named, open_part, text_columns
+from finetuning.datasets.text_classification import (
+    PAIR,
+    named,
+    note_absent,
+    open_part,
+    text_columns,
+)
 
-_MARKS = ";|#/&+"  # that often separate labels
 # `file:line`, text and second text, and the labels if the part has labels.
 Rows = Iterator[tuple[str, tuple[str, str | None], tuple[str, ...] | None]]
 
@@ -59,7 +65,7 @@ class MultiLabel:
                 f"{table.path}: the column `{source.reading.label_column}` must hold a label in at "
                 "least one row. Received: none. Fill it in, or pass --label_column."
             )
-        _note_other_separator(rows)
+        note_joined([(location, labels or ()) for location, _, labels in rows])
         task = MultiLabelTask(pair=len(columns) > 1, labels=tuple(names))
 
         def read_dev() -> list[TextExample]:
@@ -70,11 +76,7 @@ class MultiLabel:
         for part, examples in {"train": train, **dev}.items():
             print(f"{part}: {_balance(examples, task.labels)}")
         found = {i for examples in dev.values() for each in examples for i in label_indices(each)}
-        if absent := [name for i, name in enumerate(task.labels) if i not in found]:
-            print(
-                f"note: no dev example has the label {listed(absent)}, whose F1 score is then 0."
-                + (" Raise --dev_fraction." if source.reading.dev_fraction else "")
-            )
+        note_absent([name for i, name in enumerate(task.labels) if i not in found], source)
         return Data(task, train, dev)
 
     def read_part(self, source: Source, part: str, task: MultiLabelTask) -> list[TextExample]:
@@ -114,7 +116,7 @@ def _rows(source: Source, table: Table, columns: Sequence[str], allow_empty: boo
     names = (*columns, name) if name else columns
     unchecked = (name,) if name else ()
     rows = table.select(names, allow_empty=allow_empty, unchecked=unchecked)
-    for location, cells in named(rows, name) if name else rows:
+    for location, cells in named(rows, name, digits=True) if name else rows:
         texts = (cells[0], cells[1] if len(columns) > 1 else None)
         yield location, texts, _labels(cells[-1], source, location) if name else None
 
@@ -143,23 +145,6 @@ def _labels(cell: Any, source: Source, location: str) -> tuple[str, ...]:
             f"{location}: `{key}` has an empty label among {cell!r}. Remove the empty one."
         )
     return tuple(dict.fromkeys(names))
-
-
-def _note_other_separator(rows: Sequence[tuple[str, Any, tuple[str, ...] | None]]) -> None:
-    """Print a note if no row has two labels, and several have one with a sign between labels."""
-    if any(len(labels or ()) > 1 for _, _, labels in rows):
-        return
-    names = {labels[0] for _, _, labels in rows if labels}
-    for mark in _MARKS:
-        found = [(location, each) for location, _, each in rows if each and mark in each[0]]
-        divided = [[part.strip() for part in name.split(mark)] for name in names]
-        parts = collections.Counter(part for each in divided if all(each) for part in each)
-        if len(found) > 1 and max(parts.values(), default=0) > 1:
-            location, (label,) = found[0]
-            print(
-                f"note: {location}: {label!r} is read as one label, and {len(found):,} rows have a "
-                f"label with {mark!r}. If it separates labels, pass --label_separator='{mark}'."
-            )
 
 
 def _examples(rows: Rows, task: MultiLabelTask) -> list[TextExample]:

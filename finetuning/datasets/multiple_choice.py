@@ -126,7 +126,7 @@ def _text(value: Any, name: str, location: str) -> str:
     value = as_text(value)
     if value is not None and not isinstance(value, str):
         raise InputError(
-            f"{location}: `{name}` must be text. Received: {value!r}. Put it in quotes, or remove "
+            f"{location}: `{name}` must be text. Received: {value!r}. Write one text, or remove "
             "the row."
         )
     return value or ""

@@ -19,6 +19,7 @@ from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.outputs import new_file
 from albert_tf.runtime.paths import require_file
 from albert_tf.runtime.text_files import lines_of
+from finetuning.datasets import prodigy
 from finetuning.datasets.json_files import as_text, json_lines
 
 Records = Iterator[tuple[int, list[Any]]]  # line number from 1, cells
@@ -123,8 +124,9 @@ class Table:
                 )
             if not isinstance(cell, str):
                 raise InputError(
-                    f"{self.path}:{line}: `{name}` must be text. Received: {cell!r}. Put it in "
-                    "quotes, or remove the row."
+                    f"{self.path}:{line}: `{name}` must be text. Received: {cell!r}. Write one "
+                    "text, or remove the row. Lists of the names of labels are for "
+                    "--task=multi_label."
                 )
             if not allow_empty and not cell.strip():
                 raise InputError(
@@ -166,14 +168,18 @@ def open_table(
     header: Sequence[str] = (),
     quotes_are_text: bool = False,
     optional: Sequence[str] = (),
+    keep_rejected: bool = False,
 ) -> Table:
     """Return a table, whose rows are checked when they are read.
+
+    Rows that were rejected in Prodigy are left out; see `prodigy.accepted`.
 
     Args:
       path: the file.
       header: the columns of a file without a header line.
       quotes_are_text: only tabs separate cells, whatever the file's extension.
       optional: in JSON lines, columns that exist even if the first object lacks them.
+      keep_rejected: keep the rows that were rejected in Prodigy.
 
     Raises:
       InputError: the file is empty or cannot be read.
@@ -186,7 +192,11 @@ def open_table(
         _, header = next(records, (0, ()))
     if not header:
         raise InputError(f"{path} is empty: its first line must name the columns.")
-    return Table(path, tuple(header), records, quotes_are_text)
+    columns = tuple(header)
+    if prodigy.KEY in columns and not keep_rejected:
+        column = columns.index(prodigy.KEY)
+        records = prodigy.accepted(path, records, lambda row: next(iter(row[1][column:]), None))
+    return Table(path, columns, records, quotes_are_text)
 
 
 def note_if_quoted(rows: Rows, num_texts: int) -> Rows:
@@ -284,7 +294,7 @@ def write_predictions(path: str, predictions: Sequence[str]) -> None:
     Tabs separate the cells, in a file named .csv commas.
     """
     with new_file(path) as partial, open(partial, "w", encoding="utf-8") as file:
-        if path.endswith(".csv"):
+        if path.lower().endswith(".csv"):
             writer = csv.writer(file, lineterminator="\n")
             writer.writerows([("index", "prediction"), *enumerate(predictions)])
             return

@@ -9,13 +9,16 @@ from typing import Any
 from albert_tf.runtime.errors import InputError, listed
 from albert_tf.tasks.classifier import ClassifierTask
 from albert_tf.tasks.examples import TextExample
-from finetuning.datasets import metrics, table_files
+from finetuning.datasets import metrics, prodigy, table_files
+from finetuning.datasets.joined_labels import note_joined
 from finetuning.datasets.selection import limited, with_dev
 from finetuning.datasets.table_files import FORMATS, Table, find, open_table, write_predictions
 from finetuning.datasets.task import LABELS_SHOWN, Data, Prediction, Source, require_section
 
 SINGLE, PAIR = ("text",), ("text_a", "text_b")
-_BINARY = ("0", "1", "True", "False")
+# Of vectors of 0 and 1, as JSON, Python, numpy and csv files have them.
+_VALUE, _DIGITS = re.compile(r"[^\s,;|\[\]()'\"]+"), re.compile("[01]{3,}")
+_BINARY = re.compile(r"[01](\.0*)?|true|false", re.IGNORECASE)
 # `file:line`, text and second text, and the label if the part has labels.
 Rows = Iterator[tuple[str, tuple[str, str | None], str | None]]
 
@@ -35,30 +38,29 @@ class TextClassification:
         """Read the training and dev examples, and print the frequency of each label."""
         table, label_column = open_part(source, "train"), source.reading.label_column
         columns = text_columns(source, table)
-        rows = [(texts, str(label)) for _, texts, label in rows_of(table, columns, label_column)]
-        counts = collections.Counter(label for _, label in rows)
+        rows = [
+            (at, texts, str(label)) for at, texts, label in rows_of(table, columns, label_column)
+        ]
+        counts = collections.Counter(label for _, _, label in rows)
         if len(counts) < 2:
             raise InputError(
                 f"{table.path} must hold at least two labels. Received: {', '.join(counts)}."
             )
+        note_joined([(at, [label]) for at, _, label in rows], "--task=multi_label ")
         task = ClassifierTask(pair=len(columns) > 1, labels=tuple(sorted(counts)))
         number = {label: i for i, label in enumerate(task.labels)}
 
         def read_dev() -> list[TextExample]:
             return _examples(rows_of(open_part(source, "dev"), columns, label_column), task)
 
-        every = [TextExample(*texts, number[label]) for texts, label in rows]
+        every = [TextExample(*texts, number[label]) for _, texts, label in rows]
         train, dev = with_dev(source, every, {"dev": read_dev})
         train = limited(source, train)
         for part, examples in {"train": train, **dev}.items():
             print(f"{part}: {_balance(examples, task.labels)}")
         found = {example.label for examples in dev.values() for example in examples}
-        if absent := [label for i, label in enumerate(task.labels) if i not in found]:
-            print(
-                f"note: no dev example has the label {listed(absent)}. In macro_f1, its F1 counts "
-                "as 0 if a prediction names it, and otherwise not at all."
-                + (" Raise --dev_fraction." if source.reading.dev_fraction else "")
-            )
+        absent = [label for i, label in enumerate(task.labels) if i not in found]
+        note_absent(absent, source, " if a prediction names it, and otherwise not at all")
         return Data(task, train, dev)
 
     def read_part(self, source: Source, part: str, task: ClassifierTask) -> list[TextExample]:
@@ -79,6 +81,21 @@ class TextClassification:
         write_predictions(path, [each["label"] for each in predictions])
 
 
+def note_absent(labels: Sequence[str], source: Source, condition: str = "") -> None:
+    """Print a note on the labels, if any, that no dev example has.
+
+    Args:
+      labels: the labels.
+      source: the location of the data.
+      condition: when their F1 counts as 0; empty: always.
+    """
+    if labels:
+        print(
+            f"note: no dev example has the label {listed(labels)}. In macro_f1, its F1 counts as "
+            f"0{condition}." + (" Raise --dev_fraction." if source.reading.dev_fraction else "")
+        )
+
+
 def open_part(source: Source, part: str, optional: Sequence[str] = ()) -> Table:
     """Return the table of a part; see `open_table` for `optional`.
 
@@ -91,8 +108,10 @@ def open_part(source: Source, part: str, optional: Sequence[str] = ()) -> Table:
             "--tfds must not be set for your own table, which is read from files. Pass --data_dir "
             "alone."
         )
+    path = find(source.data_dir or "", [part + end for end in FORMATS])
+    used = (*source.reading.text_column, source.reading.label_column)
     return dataclasses.replace(
-        open_table(find(source.data_dir or "", [part + end for end in FORMATS]), optional=optional),
+        open_table(path, optional=optional, keep_rejected=prodigy.KEY in used),
         remedy="Rename the columns (or add a header, if the file has none), or train with "
         "--text_column and --label_column.",
     )
@@ -138,30 +157,39 @@ def rows_of(
         )
 
 
-def named(rows: table_files.Rows, column: str) -> table_files.Rows:
-    """Yield rows whose last cell has the label or labels, and check that they are names.
+def named(rows: table_files.Rows, column: str, digits: bool = False) -> table_files.Rows:
+    """Yield rows whose last cell has the label or labels, after a check that they are names.
+
+    Args:
+      rows: all rows of a part.
+      column: the name of the last cell.
+      digits: take texts such as 001 for vectors too.
 
     Raises:
-      InputError: all are vectors of 0 and 1, of the same length.
+      InputError: all that are not empty are vectors of 0 and 1, of the same length.
     """
-    lengths, first = set(), None
-    for location, cells in rows:
-        lengths.add(_vector_length(cells[-1]))
-        first = first or (location, cells[-1])
-        yield location, cells
-    if first and len(lengths) == 1 and lengths.pop() > 1:
+    read = list(rows)
+    lengths = [_vector_length(cells[-1], digits) for _, cells in read]
+    (first, cells), length = next(
+        ((row, each) for row, each in zip(read, lengths, strict=True) if each != 0),
+        (("", [""]), 1),
+    )
+    if length > 1 and set(lengths) <= {0, length}:
         raise InputError(
-            f"{first[0]}: `{column}` must hold the names of labels. Received: {first[1]!r}, and "
-            "such a vector of 0 and 1 in every row. Write the names of the labels that have a 1, "
-            "such as joy,love or, in JSON lines, a list of them, for --task=multi_label."
+            f"{first}: `{column}` must hold the names of labels. Received: {cells[-1]!r}, and "
+            "such a vector of 0 and 1 in every row that has labels. Write the names of the labels "
+            "that have a 1, such as joy,love or, in JSON lines, a list of them, for "
+            "--task=multi_label."
         )
+    yield from read
 
 
-def _vector_length(cell: Any) -> int:
-    """Return the number of the values of a vector of 0 and 1; 0 if the cell is none."""
-    values = re.split(r"[\s,;|]+", cell.strip(" []")) if isinstance(cell, str) else cell
-    is_vector = isinstance(values, list) and all(str(each) in _BINARY for each in values)
-    return len(values) if is_vector else 0
+def _vector_length(cell: Any, digits: bool) -> int:
+    """Return the number of the values of a vector of 0 and 1: 0 if it is empty, 1 if it is none."""
+    values = _VALUE.findall(str(cell))
+    if digits and isinstance(cell, str) and len(values) == 1 and _DIGITS.fullmatch(values[0]):
+        values = list(values[0])
+    return len(values) if all(map(_BINARY.fullmatch, values)) else 1
 
 
 def rows_to_predict(source: Source, part: str, pair: bool) -> Rows:

@@ -21,6 +21,7 @@ from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.text_files import lines_of
 from albert_tf.tasks.examples import TokenExample
 from albert_tf.text.words import in_ranges, word_bounds
+from finetuning.datasets import prodigy
 from finetuning.datasets.json_files import json_lines
 from finetuning.datasets.other_layouts import require_columns
 from finetuning.datasets.task import Reading
@@ -29,6 +30,7 @@ CONLL = (".conll", ".conllu", ".bio", ".txt", ".tsv")
 FORMATS = (*CONLL, ".jsonl")
 _PEEKED_LINES = 100  # from which the separator and the number of columns are inferred
 _LONG_SENTENCE = 100  # tokens; a longer one is due a note if it is the whole file
+_MAX_NUMBERS = 0.95  # the share of tokens that may be integers
 _BLANKS = " \t\r\n"  # other white space, such as U+00A0, may be a token or in one
 # What lies between runs of spaces and tabs, or between runs of spaces, by separator.
 _BETWEEN_RUNS = {"": re.compile(r"[^ \t]+"), " ": re.compile("[^ ]+")}
@@ -72,7 +74,7 @@ def read_conll(path: str, reading: Reading) -> list[Sentence]:
 
     Raises:
       InputError: a line has another number of columns than most, or an empty token or tag, or there
-        are no tokens, or they are the numbers of words, or the file has another layout.
+        are no tokens, or they are numbers, or the file has another layout.
     """
     is_conllu = format_of(path) == ".conllu"
     lines = lines_of(path)
@@ -110,35 +112,34 @@ def read_conll(path: str, reading: Reading) -> list[Sentence]:
     sentences += sentence.ended()
     if not sentences:
         raise InputError(f"{path} holds no tokens. Write a token and its tag on each line.")
-    _require_words(path, sentences)
+    if expected > 1 and not reading.text_column:
+        _require_words(path, sentences, columns[0])
+    _note_long_sentence(path, sentences)
+    if is_conllu:
+        sentences = [_without_underscores(each) for each in sentences]
+    return sentences
+
+
+def _require_words(path: str, sentences: Sequence[Sentence], column: int) -> None:
+    """Check that the tokens of a column are not numbers of words or sentences."""
+    tokens = [token for each in sentences for token in each.tokens]
+    numbers = sum(token.isdecimal() or bool(_RANGE.fullmatch(token)) for token in tokens)
+    if len(tokens) > 1 and numbers > _MAX_NUMBERS * len(tokens):
+        raise InputError(
+            f"{path}: the column of the tokens must hold words. Received: {numbers:,} integers "
+            f"among {len(tokens):,} tokens, such as the number of each word. Pass --text_column, "
+            "the number of the words' column counted from 0, such as --text_column=1, or "
+            f"--text_column={column} if they are the words."
+        )
+
+
+def _note_long_sentence(path: str, sentences: Sequence[Sentence]) -> None:
     if len(sentences) == 1 and len(sentences[0].tokens) > _LONG_SENTENCE:
         print(
             f"note: {path} is one sentence of {len(sentences[0].tokens):,} tokens. Put a blank "
             "line after each sentence.",
             file=sys.stderr,
         )
-    if is_conllu:
-        sentences = [_without_underscores(each) for each in sentences]
-    return sentences
-
-
-def _require_words(path: str, sentences: Sequence[Sentence]) -> None:
-    """Check that the tokens are not the numbers of the words of each sentence."""
-    tokens = [each.tokens for each in sentences]
-    if max(map(len, tokens)) > 1 and all(map(_are_numbers, tokens)):
-        raise InputError(
-            f"{path}: the column of the tokens must hold words. Received: the number of each word "
-            "(1, 2, 3 and so on). Pass --text_column, the number of the words' column counted "
-            "from 0, such as --text_column=1."
-        )
-
-
-def _are_numbers(tokens: Sequence[str]) -> bool:
-    """Return True for consecutive integers, as 1 2 3; 1-2 and 1.1 do not count (CoNLL-U)."""
-    words = [token for token in tokens if not _RANGE.fullmatch(token)]
-    return all(token.isdecimal() for token in words) and all(
-        int(other) == int(one) + 1 for one, other in itertools.pairwise(words)
-    )
 
 
 def _ends_sentence(line: str) -> bool:
@@ -252,7 +253,8 @@ def read_spans(
     is_default = reading.label_column == "label" or reading.label_column.isdecimal()
     keys = _SPANS if is_default else (reading.label_column,)
     location = None
-    for number, line, row in json_lines(path, lines_of(path)):
+    rows = prodigy.accepted(path, json_lines(path, lines_of(path)), _answer)
+    for number, line, row in rows:
         location = f"{path}:{number}"
         text = row.get(text_key) if isinstance(row, dict) else None
         if not isinstance(text, str) or not (allow_empty or text.strip()):
@@ -272,6 +274,10 @@ def read_spans(
             f"space or inside a word. {_OFFSETS}.",
             file=sys.stderr,
         )
+
+
+def _answer(row: tuple[int, str, Any]) -> Any:
+    return row[2].get(prodigy.KEY) if isinstance(row[2], dict) else None
 
 
 def text_key_of(text_column: Sequence[str]) -> str:

@@ -7,12 +7,17 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
+from albert_tf.runtime.compression import SUFFIXES
 from albert_tf.runtime.errors import InputError
 from finetuning.datasets.task import Prediction
 
 FORMATS = ("jsonl", "tsv", "csv")
 _SPAN = ("start", "end", "label", "score", "text")
-_NO_FORMAT = ("", ".json", ".txt")  # extensions of any text
+# Extensions of formats that are not written. Any others may be of texts.
+_OTHERS = (
+    *(".arrow", ".db", ".feather", ".h5", ".html", ".npy", ".npz", ".ods", ".parquet", ".pdf"),
+    *(".pickle", ".pkl", ".sqlite", ".xls", ".xlsx", ".xml", ".yaml", ".yml", *SUFFIXES),
+)
 
 
 def format_of_output(path: str) -> str:
@@ -21,15 +26,13 @@ def format_of_output(path: str) -> str:
     Raises:
       InputError: it stands for another format.
     """
-    extension = os.path.splitext(path)[1]
-    if extension[1:] in FORMATS:
-        return extension[1:]
-    if extension not in _NO_FORMAT:
+    extension = os.path.splitext(path)[1].lower()
+    if extension in _OTHERS:
         raise InputError(
             f"--output must end in .{', .'.join(FORMATS)}. Received: {path!r}. Rename it, or pass "
             "--format."
         )
-    return FORMATS[0]
+    return extension[1:] if extension[1:] in FORMATS else FORMATS[0]
 
 
 class PredictionWriter:
@@ -52,14 +55,25 @@ class PredictionWriter:
         self._count = 0
 
     def write(self, predictions: Sequence[Prediction], ids: Sequence[Any]) -> None:
-        """Write the predictions of more examples; the id of an example without one is None."""
+        """Write the predictions of more examples; the id of an example without one is None.
+
+        Raises:
+          InputError: examples have ids, but those of earlier calls have none, and the format is a
+            table, whose columns are those of the first call.
+        """
+        given = [each for each in ids if each is not None]
         if not self._names and predictions:
-            has_ids = any(each is not None for each in ids)
             names = _SPAN if self._has_spans else tuple(predictions[0])
-            first = ("id",) if has_ids else ("index",) if self._has_spans else ()
+            first = ("id",) if given else ("index",) if self._has_spans else ()
             self._names = (*first, *names)
             if self._has_spans or self._format == "csv":
                 self._write(self._names)
+        if given and "id" not in self._names and self._format != "jsonl":
+            raise InputError(
+                f"--format={self._format}: an example with an id must be among the first "
+                f"{self._count:,}, or the table has no column for ids. Received: the id "
+                f"{given[0]!r} after them. Give the first example one too, or pass --format=jsonl."
+            )
         for prediction, name in zip(predictions, ids, strict=True):
             for row in self._rows(prediction, name):
                 self._write(row)
@@ -73,12 +87,7 @@ class PredictionWriter:
                 yield [first, *(span[key] for key in _SPAN)]
             return
         values = prediction if name is None else {"id": name, **prediction}
-        if self._format == "jsonl":
-            yield values
-        elif self._format == "csv":
-            yield [values.get(key, "") for key in self._names]
-        else:
-            yield list(values.values())
+        yield values if self._format == "jsonl" else [values.get(key, "") for key in self._names]
 
     def _write(self, row: Any) -> None:
         if self._format == "jsonl":

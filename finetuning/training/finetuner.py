@@ -2,11 +2,10 @@
 
 import contextlib
 import dataclasses
-import itertools
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,9 +22,9 @@ from albert_tf.tasks.predictor import predict
 from albert_tf.tasks.task_model import TaskModel
 from albert_tf.tasks.tokens.features import words_per_window
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
-from albert_tf.text.unknown_pieces import UnknownPieces
 from finetuning.datasets.task import Data, Prediction, Reading, Source, Task
 from finetuning.reporting import card, report
+from finetuning.reporting.notes import notes_of
 from finetuning.training.config import FinetuneConfig, Plan, TrainingConfig
 from finetuning.training.feature_cache import features_of
 from finetuning.training.fit import Scores, compiled, fine_tune, mean_loss
@@ -41,6 +40,7 @@ class TrainingSource:
       model: returns a model with these weights.
       fingerprint: that of the weights; empty for new ones.
       train: returns the training features. None: those of the training examples.
+      examples: returns the examples of `train`.
       loss: (the `task` section) -> the loss, as for `compile`. None: the task's own.
       extra_config: further entries of the run's config.json.
     """
@@ -49,6 +49,7 @@ class TrainingSource:
     model: Callable[[FinetuneConfig], TaskModel]
     fingerprint: str
     train: Callable[[], Features] | None = None
+    examples: Callable[[], Iterable[Any]] = tuple
     loss: Callable[[Any], Any] | None = None
     extra_config: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -104,7 +105,7 @@ class Finetuner:
         is_chief = devices.is_chief(self.strategy)
         if source.train:
             train = source.train()
-            self._print_notes("train", train, ())
+            self._print_notes("train", train, source.examples())
         else:
             train = self.features("train", self.data.train, config.task)
         if config.task.kind == "token_classifier":
@@ -189,12 +190,9 @@ class Finetuner:
             self._print_notes(name.removeprefix("dev "), self._features[name], examples)
         return self._features[name]
 
-    def _print_notes(self, name: str, features: Features, examples: Sequence[Any]) -> None:
-        texts = itertools.chain.from_iterable(each.texts for each in examples)
-        unknown = UnknownPieces.of(features.sequences.ids, texts, self.tokenizer)
-        for note in (*features.notes(), unknown.note("the encoder")):
-            if note:
-                print(f"{name}: {note}", flush=True)
+    def _print_notes(self, name: str, features: Features, examples: Iterable[Any]) -> None:
+        for note in notes_of(features, examples, self.tokenizer, "the encoder"):
+            print(f"{name}: {note}", flush=True)
 
     def scores(
         self, model: TaskModel, name: str, examples: Sequence[Any], values: TrainingConfig

@@ -17,7 +17,8 @@ from albert_tf.tasks.multiple_choice import MultipleChoiceTask
 from albert_tf.tasks.predictor import load_predictor
 from albert_tf.tasks.tokens.model import TokenTask
 from finetuning import ensemble, predict
-from finetuning.predict import PredictOptions, _example
+from finetuning.datasets.input_lines import example_of
+from finetuning.predict import PredictOptions
 from tests.finetuning.untrained import leave_run, leave_weights
 
 
@@ -119,15 +120,14 @@ class Section:
 
 def test_lines_of_every_kind():
     pair, span, choice = Section("regressor", True), Section("span"), Section("multiple_choice")
-    assert _example("a b\tc\n", pair, "-", 1) == TextExample("a b", "c")
-    assert _example('{"text_a": "a", "text_b": "b"}', pair, "-", 1) == TextExample("a", "b")
+    assert example_of("a b\tc\n", pair, "-", 1) == TextExample("a b", "c")
+    assert example_of('{"text_a": "a", "text_b": "b"}', pair, "-", 1) == TextExample("a", "b")
     question = '{"question": "q", "context": "c"'
-    assert _example(question + "}", span, "-", 1) == SpanExample("q", "c")
+    assert example_of(question + "}", span, "-", 1) == SpanExample("q", "c")
     options = question + ', "options": ["x", "y"]}'
-    assert _example(options, choice, "-", 1) == ChoiceExample("q", "c", ("x", "y"))
+    assert example_of(options, choice, "-", 1) == ChoiceExample("q", "c", ("x", "y"))
     more = '{"question": "q", "options": ["x", "y", "z"]}'  # of any number, without a context
-    assert _example(more, choice, "-", 1) == ChoiceExample("q", "", ("x", "y", "z"))
-    assert _example("{a} set", Section("classifier"), "-", 1) == TextExample("{a} set")
+    assert example_of(more, choice, "-", 1) == ChoiceExample("q", "", ("x", "y", "z"))
 
 
 @pytest.mark.parametrize(
@@ -136,8 +136,8 @@ def test_lines_of_every_kind():
         ("a\tb", Section("classifier"), "in.txt:7: A line must be a text without tabs"),
         ("a", Section("classifier", True), "in.txt:7: A line must be two texts separated by a tab"),
         ("what?", Section("span"), "in.txt:7: A line must be a JSON object with question"),
-        ('{"context": "c"}', Section("span"), "in.txt:7: question must be a text"),
-        ('{"text": null}', Section("classifier"), "in.txt:7: text must be a text"),
+        ('{"context": "c"}', Section("span"), "in.txt:7: the key `question` must hold a text"),
+        ('{"text": null}', Section("classifier"), "in.txt:7: the key `text` must hold a text"),
         ("", Section("classifier", True), "in.txt:7: A line must be two texts separated by a tab"),
         (
             '{"question": "q", "context": "c", "options": "ab"}',
@@ -152,13 +152,13 @@ def test_lines_of_every_kind():
         (
             '{"question": "q", "context": 1, "options": ["a", "b"]}',
             Section("multiple_choice"),
-            "in.txt:7: context must be a text",
+            "in.txt:7: the key `context` must hold a text",
         ),
     ],
 )
 def test_lines_that_do_not_fit(line: str, section: Section, words: str):
     with pytest.raises(InputError, match=words):
-        _example(line, section, "in.txt", 7)
+        example_of(line, section, "in.txt", 7)
 
 
 def test_a_mistake_leaves_no_output(tuned: pathlib.Path, tmp_path: pathlib.Path):

@@ -3,11 +3,8 @@
 import csv
 import io
 import json
-import os
 import pathlib
 import re
-import sys
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,14 +16,14 @@ from albert_tf.tasks.regressor import RegressorTask
 from albert_tf.tasks.spans.model import SpanTask
 from finetuning import predict
 from finetuning.datasets import TASKS
+from finetuning.datasets.input_lines import id_of
 from finetuning.datasets.task import Source
-from finetuning.predict import PredictOptions, _example
+from finetuning.predict import PredictOptions
 from finetuning.reporting.prediction_writer import PredictionWriter, format_of_output
 from tests.finetuning.untrained import leave_run, leave_weights
 
 MNLI = ClassifierTask(pair=True, labels=("contradiction", "entailment", "neutral"), seq_length=32)
 ROW = "0\tA first.\tA second."
-SINGLE = SimpleNamespace(kind="classifier", pair=False)
 
 
 @pytest.mark.parametrize(
@@ -164,64 +161,6 @@ def test_texts_in_windows_are_counted(start: str, tmp_path: pathlib.Path, capsys
     assert "windows" not in capsys.readouterr().err
 
 
-def test_stdin_is_read_as_files_are(tmp_path: pathlib.Path, monkeypatch):
-    def lines(content: bytes) -> list:
-        (tmp_path / "in.txt").write_bytes(content)
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content), "ascii"))
-        read = list(predict._lines("-"))
-        assert read == list(predict._lines(str(tmp_path / "in.txt")))
-        return read
-
-    assert lines(b"\xef\xbb\xbf\xc3\xa9\r\na\rb") == [(1, "é\r\n"), (2, "a\rb")]
-    with pytest.raises(InputError, match="-:2 must be UTF-8"):
-        lines(b"fine\n\xff\n")
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        '{"question": ' + "[" * 100_000,
-        '[{"text": "a"}, {"text": "b"}]',
-        '{"text": "a"},',
-        '{"text": "a',
-        ' ["a"]',
-        "[",
-        "{",
-    ],
-)
-def test_json_that_is_no_object_is_a_mistake(line: str):
-    with pytest.raises(InputError, match="in:7: the line is not a complete JSON object, although"):
-        _example(line, SINGLE, "in", 7)
-
-
-def test_what_is_a_text_or_an_object():
-    for text in ("{a", "[MASK] a", "[1, 2]", "{}}", " a", "[]"):
-        assert _example(text, SINGLE, "in", 1).first == text
-    for line in (' {"text": " a"}', '\t{"text": " a"} \n'):
-        assert _example(line, SINGLE, "in", 1).first == " a"
-    with pytest.raises(InputError, match="in:1: the line is not a complete JSON"):
-        _example('{"text": NaN}', SINGLE, "in", 1)
-
-
-def test_a_pipe_is_refused_with_what_to_pass(tmp_path: pathlib.Path):
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(InputError, match=r"--input: .* Received: a pipe\. Pass --input=- and pipe"):
-        predict._lines(str(tmp_path / "pipe"))
-
-
-@pytest.mark.parametrize(
-    ("header", "columns"), [("text\tlabel", ()), ("text_a\ttext_b", ()), ("a\tb", ("b",))]
-)
-def test_a_table_is_read_as_a_part(tmp_path: pathlib.Path, header: str, columns: tuple[str, ...]):
-    (tmp_path / "x.tsv").write_text(f"{header}\none\tother\n")
-    with pytest.raises(
-        InputError, match=r"x.tsv', a table\. .* as --data_dir and its name .*--part"
-    ):
-        predict._lines(str(tmp_path / "x.tsv"), columns)
-    (tmp_path / "x.tsv").write_text("one\tother\n")
-    assert list(predict._lines(str(tmp_path / "x.tsv"), columns)) == [(1, "one\tother\n")]
-
-
 @pytest.mark.parametrize(
     "given", [{"data_dir": "d"}, {"tfds": True}, {"task": "ax"}, {"submission": "s"}]
 )
@@ -231,8 +170,8 @@ def test_what_belongs_to_a_part_needs_one(given: dict):
 
 
 def test_an_id_comes_back():
-    lines = ['{"text": "a", "id": "q7"}', '{"text": "b", "id": 7}', '{"id": null}', "{a", "b"]
-    ids = [predict._id(line, "-") for line in lines]
+    lines = ['{"text": "a", "id": "q7"}', '{"text": "b", "id": 7}', '{"id": null}', "a", "b"]
+    ids = [id_of(line, "-") for line in lines]
     assert ids == ["q7", 7, None, None, None]
     out = io.StringIO()
     PredictionWriter(out, "span", "jsonl").write([{"answer": "c"}] * 5, ids)
@@ -264,7 +203,20 @@ def test_ids_of_a_table_come_back(start: str, tmp_path: pathlib.Path, file, cont
     out = tmp_path / "out.tsv"  # the format follows from the name
     predict.main(PredictOptions(run, output=str(out), data_dir=str(tmp_path), part="test"))
     first = out.read_text().splitlines()[0].split("\t")
-    assert first[-3] in section.labels and first[:-3] == [each for each in ids[:1] if each]
+    assert first[-3] in section.labels
+    assert first[:-3] == ([] if ids == [None, None] else [ids[0] or ""])
+
+
+def test_lines_that_were_rejected_have_no_prediction(start: str, tmp_path: pathlib.Path, capsys):
+    run = leave_run(
+        start, tmp_path / "run", "text_classification", ClassifierTask(labels=("a", "b"))
+    )
+    leave_weights(run, 1)
+    (tmp_path / "test.csv").write_text("id,text,answer\n1,x,accept\n2,y,reject\n3,z,accept\n")
+    out = tmp_path / "out.jsonl"
+    predict.main(PredictOptions(run, output=str(out), data_dir=str(tmp_path), part="test"))
+    assert [json.loads(line)["id"] for line in out.read_text().splitlines()] == ["1", "3"]
+    assert capsys.readouterr().err.count("1 lines of Prodigy") == 1  # the table is read twice
 
 
 def test_comma_separated_values():
@@ -284,14 +236,39 @@ def test_comma_separated_values():
     assert out.getvalue() == 'index,start,end,label,score,text\n0,0,4,A,0.5,"b, c"\n'
 
 
+@pytest.mark.parametrize(("format", "mark"), [("csv", ","), ("tsv", "\t")])
+def test_ids_of_some_examples(format: str, mark: str):
+    """Their column is known after the first call."""
+    out, answer = io.StringIO(), {"label": "a"}
+    writer = PredictionWriter(out, "classifier", format)
+    writer.write([answer] * 2, [None, 7])
+    writer.write([answer], [None])
+    rows = [row.split(mark) for row in out.getvalue().splitlines()]
+    assert rows[-3:] == [["", "a"], ["7", "a"], ["", "a"]]
+    for kind, answer in (("classifier", {"label": "a"}), ("token_classifier", {"entities": []})):
+        writer = PredictionWriter(io.StringIO(), kind, format)
+        writer.write([answer] * 2, [None, None])
+        with pytest.raises(InputError, match=rf"--format={format}: .* the first 2, .* id 7 after"):
+            writer.write([answer], [7])
+
+
 @pytest.mark.parametrize(
-    ("name", "format"), [("a.csv", "csv"), ("a.tsv", "tsv"), ("-", "jsonl"), ("a/b.c/d", "jsonl")]
+    ("name", "format"),
+    [
+        ("a.csv", "csv"),
+        ("a.CSV", "csv"),
+        ("a.tsv", "tsv"),
+        *(
+            (name, "jsonl")
+            for name in ("-", "a/b.c/d", "a.ndjson", "a.log", "preds.2024", "a.json")
+        ),
+    ],
 )
 def test_the_format_follows_the_name(name: str, format: str):
     assert format_of_output(name) == format
 
 
-@pytest.mark.parametrize("name", ["out.xlsx", "out.csv.gz"])
+@pytest.mark.parametrize("name", ["out.xlsx", "out.csv.gz", "out.Parquet"])
 def test_a_name_of_another_format_is_refused(tmp_path: pathlib.Path, name: str):
     with pytest.raises(
         InputError, match=r"--output must end in \.jsonl, \.tsv, \.csv\. .*--format"

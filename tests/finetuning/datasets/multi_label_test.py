@@ -38,7 +38,7 @@ def test_labels_in_cells(tmp_path, capsys):
     assert capsys.readouterr().out == (
         "train: 4 examples, 0.75 labels each, 2 without one: joy 2 (50.0%), love 1 (25.0%)\n"
         "dev: 1 examples, 1.00 labels each, 0 without one: joy 1 (100.0%), love 0 (0.0%)\n"
-        "note: no dev example has the label love, whose F1 score is then 0.\n"
+        "note: no dev example has the label love. In macro_f1, its F1 counts as 0.\n"
     )
 
 
@@ -60,30 +60,6 @@ def test_separators(tmp_path, separator: str, cell: str):
     assert task.labels == (("a, b", "joy") if separator == "|" else ("joy", "love"))
 
 
-@pytest.mark.parametrize(
-    ("cells", "mark"),
-    [
-        (("joy;love", "hate;joy"), ";"),
-        (("joy|love", "hate | joy"), "|"),
-        (("joy#love", "joy # hate"), "#"),
-        (("C#", "C#"), None),  # nothing follows the sign
-        (("rock/pop", "hate/fear"), None),  # no part occurs twice
-        (("joy/love", "joy/love"), "/"),  # joy occurs alone
-        (("joy;love", "hate"), None),
-        (("joy;love", '"hate;joy,joy"'), None),
-    ],
-)
-def test_a_note_on_another_separator(tmp_path, capsys, cells, mark):
-    """Unless a row has several labels, or only one row has such a sign."""
-    train = "text,label\na,joy\nb,\n" + "".join(f"c,{cell}\n" for cell in cells)
-    TASK.read(write(tmp_path, train_csv=train, dev_csv=DEV))
-    printed = capsys.readouterr().out
-    assert ("--label_separator" in printed) == (mark is not None)
-    if mark:
-        assert f"train.csv:4: {cells[0]!r} is read as one label, and 2 rows have" in printed
-        assert f"pass --label_separator='{mark}'." in printed
-
-
 def test_labels_named_0_and_1(tmp_path):
     """Lists of different lengths, or single ones, are no vectors."""
     lines = '{"text": "x", "label": [0, 1]}\n{"text": "y", "label": [1]}\n'
@@ -92,6 +68,29 @@ def test_labels_named_0_and_1(tmp_path):
     (tmp_path / "train.jsonl").unlink()
     (tmp_path / "dev.jsonl").unlink()
     assert TASK.read(write(tmp_path, train_csv=lines, dev_csv=lines)).task.labels == ("0", "1")
+
+
+@pytest.mark.parametrize(
+    ("rows", "first"),
+    [
+        ((("001", "110")), 1),
+        ((("", "001", "110")), 2),
+        (([], [0, 0, 1], [1, 0, 0]), 2),
+        (([0.0, 1.0], ["1", "1"]), 1),
+    ],
+)
+def test_vectors_are_no_names(tmp_path, rows: tuple, first: int):
+    lines = "".join(json.dumps({"text": "x", "label": label}) + "\n" for label in rows)
+    with pytest.raises(InputError, match=f"jsonl:{first}: `label` must hold the names of labels"):
+        TASK.read(write(tmp_path, train_jsonl=lines))
+
+
+@pytest.mark.parametrize(
+    "rows", [("01", "10"), ("001", "01"), ("100", "102"), ("100", "a"), (["100"], ["101"])]
+)
+def test_numbers_that_are_names(tmp_path, rows: tuple):
+    lines = "".join(json.dumps({"text": "x", "label": label}) + "\n" for label in rows)
+    assert len(TASK.read(write(tmp_path, train_jsonl=lines, dev_jsonl=lines)).task.labels) == 2
 
 
 def test_many_labels_are_shortened(tmp_path, capsys):

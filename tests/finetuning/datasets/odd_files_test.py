@@ -2,9 +2,11 @@
 
 import pathlib
 
+import numpy as np
 import pytest
 
 from albert_tf.runtime.errors import InputError
+from albert_tf.tasks.spans.answers import decode_spans
 from albert_tf.tasks.spans.features import featurize_spans
 from albert_tf.text.tokenizer import load_tokenizer
 from finetuning.datasets import TASKS
@@ -71,4 +73,10 @@ def test_a_zero_width_character_before_an_answer(shared_data):
     data = read(shared_data, "Q08", "squad1")
     for name in ("albert_en_30k/spiece.model", "albert_zh/vocab_chinese.txt"):
         tokenizer = load_tokenizer(shared_data / "vocab" / name)
-        assert featurize_spans(data.train, tokenizer, data.task).undecodable == ()
+        features = featurize_spans(data.train, tokenizer, data.task)
+        start, end = (features.targets[f"{side}_position"] for side in ("start", "end"))
+        spans = {"start": start[:, None], "end": end[:, None], "score": np.zeros([len(start), 1])}
+        predictions = decode_spans(spans, features, data.train, data.task)
+        assert [each["answer"] for each in predictions] == [
+            *("Bo Berg", "1987", "Ann", "Nokia Oy", "Turku\xa0Market", "1987.\nHis sister")
+        ]

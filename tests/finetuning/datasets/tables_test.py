@@ -4,7 +4,6 @@ import bz2
 import csv
 import gzip
 import io
-import json
 import lzma
 import os
 import pathlib
@@ -277,18 +276,6 @@ def test_a_workbook_is_named(tmp_path):
     with pytest.raises(InputError) as error:
         cells(tmp_path / "a.csv", "text")
     assert str(error.value) == f"{tmp_path / 'a.csv'} {WORKBOOK}"
-
-
-PRODIGY = [{"answer": "accept"}, {"answer": "reject"}, {"answer": "ignore"}, {}]
-
-
-def test_rejected_lines_of_prodigy_are_left_out(tmp_path, capsys):
-    rows = [{"text": str(i), "label": "a", "_input_hash": 0, **x} for i, x in enumerate(PRODIGY)]
-    rows += [{"text": "own", "label": "a", "answer": "reject"}]  # no line of Prodigy
-    path = written(tmp_path, "a.jsonl", "\n".join(map(json.dumps, rows)))
-    assert [found for _, (found,) in cells(path, "text")] == ["0", "3", "own"]
-    note = f"note: {path}: 2 lines of Prodigy whose `answer` is reject or ignore are left out, "
-    assert capsys.readouterr().err == f"{note}the first at line 2.\n"
 
 
 def test_predictions_in_csv(tmp_path):

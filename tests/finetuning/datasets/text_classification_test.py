@@ -7,6 +7,7 @@ import pytest
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.tasks.examples import TextExample
+from finetuning.datasets import TASKS
 from finetuning.datasets.task import Reading, Source
 from finetuning.datasets.text_classification import TextClassification
 
@@ -73,6 +74,55 @@ def test_what_does_not_fit_is_named(tmp_path, train: str, dev: str, words: tuple
     with pytest.raises(InputError) as error:
         TASK.read(write(tmp_path, train_tsv=train, dev_tsv=dev))
     assert all(word in str(error.value) for word in words), error.value
+
+
+VECTORS = [
+    ("0,0,1", "1,0,0"),
+    ("[0. 0. 1.]", "[1. 0. 0.]"),  # numpy's
+    ("0.0,0.0,1.0", "1.0,0.0,0.0"),
+    ("true,false,true", "False, False, True"),
+    ("['0', '1']", "['1', '0']"),
+    ("(0, 1)", "(1, 1)"),
+    ("[0 0 1]", "[]"),
+]
+
+
+@pytest.mark.parametrize("labels", VECTORS)
+def test_vectors_are_no_names(tmp_path, labels: tuple[str, str]):
+    source = write(tmp_path, train_tsv="text\tlabel\n" + "".join(f"x\t{e}\n" for e in labels))
+    for task in (TASK, TASKS["multi_label"]):
+        with pytest.raises(InputError, match=r"train.tsv:2: .* hold the names .*--task=multi_lab"):
+            task.read(source)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ("0", "1"),
+        ("0", "1", "10"),
+        ("0.0", "1.0"),
+        ("true", "false"),
+        ("001", "010"),  # classes by number
+        ("0,1", "1,0", "a"),
+        ("0 1", "1 0 1"),
+        ("1/0", "0/1"),
+        ("[]", "()"),
+    ],
+)
+def test_labels_that_are_no_vectors(tmp_path, labels: tuple[str, ...]):
+    rows = "text\tlabel\n" + "".join(f"x\t{each}\n" for each in labels)
+    data = TASK.read(write(tmp_path, train_tsv=rows, dev_tsv=rows))
+    assert data.task.labels == tuple(sorted(labels))
+
+
+def test_a_list_is_no_label(tmp_path):
+    source = write(tmp_path, train_jsonl='{"text": "x", "label": [0, 0, 1]}\n')
+    with pytest.raises(
+        InputError, match=r"train.jsonl:1: `label` must be text\. .*\[0, 0, 1\]\. W"
+    ):
+        TASK.read(source)
+    with pytest.raises(InputError, match="names of labels are for --task=multi_label"):
+        TASK.read(source)
 
 
 @pytest.mark.parametrize("names", [("review",), ("question", "answer")])

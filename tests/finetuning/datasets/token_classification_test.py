@@ -178,9 +178,18 @@ def test_spans_that_are_not_whole_words_are_counted(tmp_path, capsys):
         ),
         ("conll", "a\tB-A\n\tO\n", "train.conll:2: the token or its tag is empty"),
         ("conll", "a B-A\nb X-A\n", r"train.conll:2: every tag other than O must begin.*'X-A'"),
-        ("conll", "1 a O\n2 b B-A\n\n1 c O\n", r"train.conll: .* Pass --text_column, .*column=1\."),
-        ("conll", "5-6 a O\n5 b B-A\n6 d O\n\n7 c O\n", "hold words. Received: the number of each"),
+        (
+            "conll",
+            "1 a O\n2 b B-A\n\n1 c O\n",
+            r"train.conll: .* Pass --text_column, .*column=1, or",
+        ),
+        ("conll", "5-6 a O\n5 b B-A\n\n7 c O\n", "hold words. Received: 3 integers among 3 tokens"),
+        ("conll", "1 a O\n3 b B-A\n\n2 c O\n", "hold words"),  # a gap
+        ("conll", "1 a O\n1 b B-A\n\n2 c O\n", "hold words"),  # of sentences
+        ("conll", "1 a O\n\n2 b B-A\n", "--text_column=0 if they are the words"),
+        ("conll", "1 a O\n2 b B-A\n\n" * 10 + "x c O\n", "Received: 20 integers among 21 tokens"),
         ("txt", "Sentence #,Word,POS,Tag\nSentence: 1,a,N,O\n,b,N,O\n", "Kaggle's table `Sent"),
+        ("txt", '"Sentence #","Word","POS","Tag"\n"1","b","N","O"\n', "Kaggle's table `Sent"),
         ("conll", ONTONOTES, r"train.conll must .*columns of CoNLL-2012 .* as BIO"),
         ("conll", "\n\t\n", "train.conll holds no tokens"),
         ("conll", "token tag\n\na A\nb O\n", "train.conll:1 must be a token, not a header"),
@@ -219,6 +228,19 @@ def test_mistakes_name_the_line(tmp_path, name, train, message):
         read(tmp_path, train, name=name)
 
 
+@pytest.mark.parametrize(
+    ("train", "reading"),
+    [
+        ("1 a O\n2 b B-A\n", {"text_column": ("0",)}),
+        ("1984 B-A\n", {}),
+        ("1 O\n2 B-A\n" * 9 + "x O\n", {}),  # 18 of 19 are fewer than 95 %
+    ],
+)
+def test_integers_that_are_words(tmp_path, train: str, reading: dict):
+    (word, *_), *_ = [line.split() for line in train.splitlines()]
+    assert read(tmp_path, train, **reading).train[0].text.startswith(word)
+
+
 def test_other_layouts_are_named(tmp_path):
     source = Source(str(tmp_path))
     (tmp_path / "ner.csv").write_bytes(
@@ -226,9 +248,13 @@ def test_other_layouts_are_named(tmp_path):
     )
     with pytest.raises(InputError, match=r"ner.csv must .* Received: Kaggle's table .* as UTF-8"):
         TASK.read(source)
+    (tmp_path / "ner.csv").unlink()
+    (tmp_path / "ner.csv.gz").write_bytes(gzip.compress(b'"Sentence #","Word","POS","Tag"\n'))
+    with pytest.raises(InputError, match=r"ner.csv.gz must .* Received: Kaggle's table"):
+        TASK.read(source)
     (tmp_path / "train").mkdir()
     (tmp_path / "train" / "1.ann").write_text("T1\tA 0 1\ta\n")
-    (tmp_path / "ner.csv").unlink()
+    (tmp_path / "ner.csv.gz").unlink()
     with pytest.raises(InputError, match=r"'.*1\.ann', in brat's layout .* a JSON line with its"):
         TASK.read(source)
     (tmp_path / "train.txt").write_text("a\n")
@@ -248,11 +274,13 @@ def test_offsets_in_utf_16_units(tmp_path, capsys):
 
 
 def test_rejected_lines_of_prodigy_are_left_out(tmp_path, capsys):
-    row = {"text": "Ann", "spans": [{"start": 0, "end": 3, "label": "A"}], "_task_hash": 1}
+    row = {"text": "Ann", "spans": [{"start": 0, "end": 3, "label": "A"}], "answer": "accept"}
     other = row | {"text": "Bob", "answer": "reject"}
     data = read(tmp_path, f"{json.dumps(row)}\n{json.dumps(other)}", name="jsonl")
     assert entities(data) == [[("Ann", "A")]]
     assert "train.jsonl: 1 lines of Prodigy" in capsys.readouterr().err
+    with pytest.raises(InputError, match=r"must hold lines that were accepted\. Received: 1 lines"):
+        read(tmp_path, json.dumps(other), name="jsonl")
 
 
 def test_mistakes_of_options_and_of_other_parts(tmp_path):

@@ -1,0 +1,45 @@
+"""Lines of Prodigy, whose key `answer` says what the annotator did."""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+from albert_tf.runtime.errors import InputError
+
+KEY = "answer"
+_REJECTED = ("reject", "ignore")
+_ANSWERS = ("accept", *_REJECTED)
+Row = TypeVar("Row", bound=tuple[Any, ...])
+
+
+def accepted(path: str, rows: Iterable[Row], answer: Callable[[Row], Any]) -> Iterator[Row]:
+    """Yield the rows that were not rejected or ignored in Prodigy, and print the others' number.
+
+    In a file of Prodigy, the first row has an answer, and all answers are accept, reject or ignore.
+    All rows of other files are yielded.
+
+    Args:
+      path: the file.
+      rows: its rows, which begin with the line's number.
+      answer: returns the answer in a row; None if it has none.
+
+    Raises:
+      InputError: all rows were rejected or ignored.
+    """
+    rows = list(rows)
+    answers = [answer(row) for row in rows]
+    rejected = [row for row, each in zip(rows, answers, strict=True) if each in _REJECTED]
+    is_of_prodigy = all(each in (*_ANSWERS, "", None) for each in answers)
+    if not (rejected and is_of_prodigy and answers[0] in _ANSWERS):
+        yield from rows
+        return
+    what = f"{len(rejected):,} lines of Prodigy whose `{KEY}` is reject or ignore"
+    if len(rejected) == len(rows):
+        raise InputError(
+            f"{path} must hold lines that were accepted. Received: {what}, and no others. Add "
+            "accepted ones."
+        )
+    print(
+        f"note: {path}: {what} are left out, the first at line {rejected[0][0]}.", file=sys.stderr
+    )
+    yield from (row for row, each in zip(rows, answers, strict=True) if each not in _REJECTED)

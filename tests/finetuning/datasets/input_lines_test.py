@@ -1,0 +1,90 @@
+"""The lines of --input: what is a text, what is an object, and what is a mistake."""
+
+import io
+import os
+import pathlib
+import sys
+
+import pytest
+
+from albert_tf.runtime.errors import InputError
+from albert_tf.tasks.classifier import ClassifierTask
+from finetuning.datasets.input_lines import example_of, input_lines
+
+SINGLE = ClassifierTask(labels=("a", "b"))
+
+
+def test_stdin_is_read_as_files_are(tmp_path: pathlib.Path, monkeypatch):
+    def lines(content: bytes) -> list:
+        (tmp_path / "in.txt").write_bytes(content)
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content), "ascii"))
+        read = list(input_lines("-"))
+        assert read == list(input_lines(str(tmp_path / "in.txt")))
+        return read
+
+    assert lines(b"\xef\xbb\xbf\xc3\xa9\r\na\rb") == [(1, "é\r\n"), (2, "a\rb")]
+    with pytest.raises(InputError, match="-:2 must be UTF-8"):
+        lines(b"fine\n\xff\n")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"question": ' + "[" * 100_000,
+        '[{"text": "a"}, {"text": "b"}]',
+        '{"text": "a"},',
+        '{"text": "a',
+        "{'text': 'a'}",
+        '{text: "a"}',
+        "{a",
+        ' ["a"]',
+        '["a", 1],',
+        "['a', 'b']",
+        '[null, "x"]',
+        "[1, 2]",
+        "[]",
+        "[{",
+        *"[]{}",
+        "},",
+    ],
+)
+def test_data_that_is_no_object_is_a_mistake(line: str):
+    with pytest.raises(InputError, match="in:7: the line looks like JSON or Python data, but is n"):
+        example_of(line, SINGLE, "in", 7)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(" a", "", "[MASK] a", "[1] and [2]", "[Chorus] la la", "[[Link]] of a wiki", "(a)", "a}"),
+        *('"a text"', '"Well," she said.', "['Tis the season]", "[sic]", "1, 2", ","),
+    ],
+)
+def test_what_is_a_text(text: str):
+    assert example_of(text, SINGLE, "in", 1).first == text
+
+
+def test_what_is_an_object():
+    for line in (' {"text": " a"}', '\t{"text": " a"} \n'):
+        assert example_of(line, SINGLE, "in", 1).first == " a"
+    with pytest.raises(InputError, match="in:1: the key `text` must hold a text. A line"):
+        example_of('{"text": NaN}', SINGLE, "in", 1)
+
+
+def test_a_pipe_is_refused_with_what_to_pass(tmp_path: pathlib.Path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match=r"--input: .* Received: a pipe\. Pass --input=- and pipe"):
+        input_lines(str(tmp_path / "pipe"))
+
+
+@pytest.mark.parametrize(
+    ("header", "columns"), [("text\tlabel", ()), ("text_a\ttext_b", ()), ("a\tb", ("b",))]
+)
+def test_a_table_is_read_as_a_part(tmp_path: pathlib.Path, header: str, columns: tuple[str, ...]):
+    (tmp_path / "x.tsv").write_text(f"{header}\none\tother\n")
+    with pytest.raises(
+        InputError, match=r"x.tsv', a table\. .* as --data_dir and its name .*--part"
+    ):
+        input_lines(str(tmp_path / "x.tsv"), columns)
+    (tmp_path / "x.tsv").write_text("one\tother\n")
+    assert list(input_lines(str(tmp_path / "x.tsv"), columns)) == [(1, "one\tother\n")]
