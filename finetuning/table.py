@@ -53,8 +53,15 @@ from albert_tf.tasks.kinds import KINDS
 from finetuning.datasets import TASKS, TRAINED, trained_task
 from finetuning.datasets.task import Data, Reading, Source
 from finetuning.datasets.task_folders import task_folder
-from finetuning.reporting import bag_of_words, part_scores
-from finetuning.reporting.paper_table import BAG_OF_WORDS, Results, name_of, speed_of, write
+from finetuning.reporting import bag_of_words, part_scores, report
+from finetuning.reporting.paper_table import (
+    BAG_OF_WORDS,
+    Results,
+    name_of,
+    require_scores,
+    speed_of,
+    write,
+)
 from finetuning.training.config import FinetuneConfig
 from finetuning.training.keys import require_settings
 
@@ -132,14 +139,18 @@ def main(options: TableOptions, run_command: Callable[[list[str]], int] | None =
     ]
 
     def fine_tuned(run: str, task: str) -> list[dict[str, Any]]:
-        return _fine_tuned(options, run, task, sources[task], run_command or _run)
+        results = _fine_tuned(options, run, task, sources[task], run_command or _run)
+        require_scores(results, task, _target(options, run, task))
+        return results
 
     def on_part(run: str, task: str) -> list[dict[str, Any]]:
         if run == BAG_OF_WORDS:
             return [_bag_of_words(options, task, parts[task], tuned[run, task][0])]
         dataset, data = TASKS[task], parts[task]
         members = _members(_target(options, run, task), options.seeds)
-        return [_seed_of(each) | part_scores.result_of(dataset, data, each) for each in members]
+        results = [_seed_of(each) | part_scores.result_of(dataset, data, each) for each in members]
+        require_scores(results, task, _target(options, run, task), str(options.part))
+        return results
 
     tuned, failures = _collect(options, pairs, fine_tuned)
     if tuned:
@@ -234,7 +245,7 @@ def _start(options: TableOptions, run: str, task: str) -> str:
     mnli = _target(options, run, "mnli")
     finished = [seed for seed in _seeds_at(mnli) if seed.is_complete]
     if finished:
-        best = max(finished, key=lambda seed: seed.result()["accuracy"])
+        best = max(finished, key=lambda seed: report.read_result(seed)["accuracy"])
         return f"--init_from_task={best.path}"
     if not options.dry_run:
         raise InputError(f"no finished run in {mnli}")

@@ -128,7 +128,7 @@ def main(options: FinetuneOptions, open_run: Callable[[str], RunDir] = RunDir) -
         seeded = dataclasses.replace(config, seed=config.seed + number)
         finetuner.run(seeded, run, training_source, options.dry_run)
     if not options.dry_run and devices.is_chief(strategy):
-        print(report.summarize(options.run_dir, [run.result() for run in runs]))
+        print(report.summarize(options.run_dir, [report.read_result(run) for run in runs]))
 
 
 def _reading(options: FinetuneOptions) -> Reading:

@@ -7,7 +7,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
@@ -183,6 +183,8 @@ class RunDir:
         """Check the folder as `begin` does, without writing anything."""
         if os.path.isfile(self.config_path):
             self._require_same_config(config, defaults)
+            if not self.is_complete:
+                self.metrics()  # else a resumed run fails only after its model is made
         else:
             outputs.require_new(self.path, "--run_dir")
 
@@ -251,20 +253,52 @@ class RunDir:
             )
         return kind
 
-    def metrics(self) -> list[dict[str, float]]:
+    def metrics(self, *names: str) -> list[dict[str, float]]:
         """Return the rows of metrics.jsonl, without an incomplete last line.
 
+        Args:
+          *names: the metrics that each row must have; with any, there must be a row.
+
         Raises:
-          InputError: a line is not JSON.
+          InputError: a line is not a JSON object of numbers with `step`, or a metric is missing.
         """
-        if not os.path.isfile(self.metrics_path):
+        rows = self._rows(self.metrics_path)
+        is_intact = all(
+            isinstance(row, dict) and has_numbers(row, ("step", *names)) and has_numbers(row, row)
+            for row in rows
+        )
+        if not is_intact or (names and not rows):
+            raise InputError(
+                f"{self.metrics_path!r} must have a line of numbers, with "
+                f"{', '.join(('step', *names))}, for each part of the training. Restore the file, "
+                "or train in another --run_dir."
+            )
+        return rows
+
+    def skipped(self) -> list[dict[str, Any]]:
+        """Return the rows of skipped.jsonl, without an incomplete last line.
+
+        Raises:
+          InputError: a line is not a JSON object with the numbers `restores` and `step`.
+        """
+        rows = self._rows(self.skipped_path)
+        names = ("restores", "step")
+        if not all(isinstance(row, dict) and has_numbers(row, names) for row in rows):
+            raise InputError(
+                f"{self.skipped_path!r} must have {' and '.join(names)} in each line. Restore the "
+                "file, or remove it."
+            )
+        return rows
+
+    def _rows(self, path: str) -> list[Any]:
+        if not os.path.isfile(path):
             return []
-        with reading(self.metrics_path), open(self.metrics_path, "rb") as file:
+        with reading(path), open(path, "rb") as file:
             lines = [line for line in file if line.endswith(b"\n")]
         try:
             return [json.loads(line) for line in lines]
         except (ValueError, RecursionError) as error:
-            raise InputError(f"{self.metrics_path!r} must contain JSON lines: {error}.") from None
+            raise InputError(f"{path!r} must contain JSON lines: {error}.") from None
 
     def truncate_metrics(self, step: int) -> None:
         """Drop the rows after `step`, because a restart from a checkpoint writes them again."""
@@ -285,6 +319,12 @@ class RunDir:
     def result(self) -> dict[str, Any]:
         """Return the result that `finish` wrote."""
         return outputs.read_json(self.result_path, allow_nan=True)
+
+
+def has_numbers(values: Mapping[str, Any], names: Iterable[str]) -> bool:
+    """Return True if the value of each name is a number; JSON's integers have no bounds."""
+    found = [values.get(name) for name in names]
+    return all(isinstance(n, float) or (type(n) is int and abs(n) < 2**63) for n in found)
 
 
 def _kind_of(config: Mapping[str, Any]) -> str:

@@ -49,9 +49,10 @@ def result_of(task: Task, data: Data, run: RunDir) -> dict[str, Any]:
     if os.path.isfile(path):
         kept = outputs.read_json(path, allow_nan=True)
         if identity.items() <= kept.items():
+            report.require_intact(kept.get("result"), path)
             return kept["result"]
     predictions, _ = load_predictor(run.path).answer(examples, 32)
-    result = scores_of(task, data, predictions, run.result())
+    result = scores_of(task, data, predictions, report.read_result(run))
     outputs.write_json(path, identity | {"result": result})
     return result
 

@@ -259,7 +259,9 @@ class Finetuner:
             return
         if thresholds:
             outputs.write_json(run.config_path, run_config | {"task": settings.to_dict(model.task)})
-        result = report.result_of(self.task, self.data, parts, run.metrics(), metric, best_step)
+        result = report.result_of(
+            self.task, self.data, parts, run.metrics("seconds"), metric, best_step
+        )
         result |= {"train_examples": count, "training_precision": config.training.precision}
         predictions, (examples, *_) = next(iter(parts.values()))[1], self.data.dev.values()
         if thresholds:
@@ -284,5 +286,5 @@ class Finetuner:
 
 def _is_complete(run: RunDir) -> bool:
     if run.is_complete:
-        print(f"{run.path} is already complete: {report.line(run.result())}")
+        print(f"{run.path} is already complete: {report.line(report.read_result(run))}")
     return run.is_complete
