@@ -12,6 +12,7 @@ from albert_tf.tasks.predictor import load_predictor
 from data import build, import_records, show_records
 from finetuning import learning_curve, predict, table
 from finetuning import train as finetune
+from finetuning.reporting import part_scores
 from pretraining import evaluate, sweep
 from pretraining import train as pretrain
 from pretraining.sweeping import results
@@ -148,8 +149,11 @@ def sweeping_without_plot(at: Place) -> None:
 
 
 def tabulating(at: Place) -> None:
-    """Read a finished table, whose commands all do nothing."""
-    table.main(table_options(at.world, "text_classification", at.damaged), lambda command: 0)
+    """Read a finished table, whose commands all do nothing; its weights are those of the world."""
+    with mock.patch.object(
+        part_scores, "load_predictor", lambda path: _loaded(f"{at.world}/{RESULTS}")
+    ):
+        table.main(table_options(at.world, "text_classification", at.damaged), lambda command: 0)
 
 
 def comparing_speeds(at: Place) -> None:
