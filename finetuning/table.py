@@ -53,7 +53,8 @@ from albert_tf.tasks.kinds import KINDS
 from finetuning.datasets import TASKS, TRAINED, trained_task
 from finetuning.datasets.task import Data, Reading, Source
 from finetuning.datasets.task_folders import task_folder
-from finetuning.reporting import bag_of_words, part_scores, report
+from finetuning.reporting import bag_of_words, part_scores
+from finetuning.reporting.intact_results import read_result
 from finetuning.reporting.paper_table import (
     BAG_OF_WORDS,
     Results,
@@ -139,24 +140,20 @@ def main(options: TableOptions, run_command: Callable[[list[str]], int] | None =
     ]
 
     def fine_tuned(run: str, task: str) -> list[dict[str, Any]]:
-        results = _fine_tuned(options, run, task, sources[task], run_command or _run)
-        require_scores(results, task, _target(options, run, task))
-        return results
+        return _fine_tuned(options, run, task, sources[task], run_command or _run)
 
     def on_part(run: str, task: str) -> list[dict[str, Any]]:
         if run == BAG_OF_WORDS:
             return [_bag_of_words(options, task, parts[task], tuned[run, task][0])]
         dataset, data = TASKS[task], parts[task]
         members = _members(_target(options, run, task), options.seeds)
-        results = [_seed_of(each) | part_scores.result_of(dataset, data, each) for each in members]
-        require_scores(results, task, _target(options, run, task), str(options.part))
-        return results
+        return [_seed_of(each) | part_scores.result_of(dataset, data, each) for each in members]
 
     tuned, failures = _collect(options, pairs, fine_tuned)
     if tuned:
         print(write(options.output, runs, tasks, tuned, baseline))
     if tuned and options.part:
-        results, others = _collect(options, list(tuned), on_part)
+        results, others = _collect(options, list(tuned), on_part, options.part)
         print(write(options.output, runs, tasks, results, baseline, options.part))
         failures += others
     print("\n".join(failures), file=sys.stderr, end="\n" if failures else "")
@@ -167,6 +164,7 @@ def _collect(
     options: TableOptions,
     pairs: Sequence[tuple[str, str]],
     results_of: Callable[[str, str], list[dict[str, Any]]],
+    part: str = "dev",
 ) -> tuple[Results, list[str]]:
     """Return the results of each run and task that has any, and a line for each that failed."""
     results: Results = {}
@@ -176,6 +174,7 @@ def _collect(
         print(f"== {target}", flush=True)
         try:
             if found := results_of(run, task):
+                require_scores(found, task, target, part)
                 results[run, task] = found
         except InputError as error:
             failures.append(f"failed: {target}: {error}")
@@ -245,7 +244,7 @@ def _start(options: TableOptions, run: str, task: str) -> str:
     mnli = _target(options, run, "mnli")
     finished = [seed for seed in _seeds_at(mnli) if seed.is_complete]
     if finished:
-        best = max(finished, key=lambda seed: report.read_result(seed)["accuracy"])
+        best = max(finished, key=lambda seed: read_result(seed)["accuracy"])
         return f"--init_from_task={best.path}"
     if not options.dry_run:
         raise InputError(f"no finished run in {mnli}")

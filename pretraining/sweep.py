@@ -37,7 +37,8 @@ from typing import Any
 from albert_tf import info
 from albert_tf.runtime import commands, outputs, settings
 from albert_tf.runtime.errors import InputError, shortened
-from albert_tf.runtime.run_dir import RunDir, has_numbers
+from albert_tf.runtime.log_rows import has_numbers
+from albert_tf.runtime.run_dir import RunDir
 from data.pipeline.batches import Mixture
 from data.records.manifest import COMPACT, Manifest
 from pretraining.experiments import experiment

@@ -7,15 +7,14 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-from albert_tf.runtime import outputs, settings
+from albert_tf.runtime import log_rows, outputs, settings
 from albert_tf.runtime.errors import (
     InputError,
     InputNotFoundError,
-    reading,
     shortened,
     writing,
 )
@@ -254,51 +253,12 @@ class RunDir:
         return kind
 
     def metrics(self, *names: str) -> list[dict[str, float]]:
-        """Return the rows of metrics.jsonl, without an incomplete last line.
-
-        Args:
-          *names: the metrics that each row must have; with any, there must be a row.
-
-        Raises:
-          InputError: a line is not a JSON object of numbers with `step`, or a metric is missing.
-        """
-        rows = self._rows(self.metrics_path)
-        is_intact = all(
-            isinstance(row, dict) and has_numbers(row, ("step", *names)) and has_numbers(row, row)
-            for row in rows
-        )
-        if not is_intact or (names and not rows):
-            raise InputError(
-                f"{self.metrics_path!r} must have a line of numbers, with "
-                f"{', '.join(('step', *names))}, for each part of the training. Restore the file, "
-                "or train in another --run_dir."
-            )
-        return rows
+        """Return the rows of metrics.jsonl; the arguments and errors are those of `metrics_in`."""
+        return log_rows.metrics_in(self.metrics_path, *names)
 
     def skipped(self) -> list[dict[str, Any]]:
-        """Return the rows of skipped.jsonl, without an incomplete last line.
-
-        Raises:
-          InputError: a line is not a JSON object with the numbers `restores` and `step`.
-        """
-        rows = self._rows(self.skipped_path)
-        names = ("restores", "step")
-        if not all(isinstance(row, dict) and has_numbers(row, names) for row in rows):
-            raise InputError(
-                f"{self.skipped_path!r} must have {' and '.join(names)} in each line. Restore the "
-                "file, or remove it."
-            )
-        return rows
-
-    def _rows(self, path: str) -> list[Any]:
-        if not os.path.isfile(path):
-            return []
-        with reading(path), open(path, "rb") as file:
-            lines = [line for line in file if line.endswith(b"\n")]
-        try:
-            return [json.loads(line) for line in lines]
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"{path!r} must contain JSON lines: {error}.") from None
+        """Return the rows of skipped.jsonl; the errors are those of `skipped_in`."""
+        return log_rows.skipped_in(self.skipped_path)
 
     def truncate_metrics(self, step: int) -> None:
         """Drop the rows after `step`, because a restart from a checkpoint writes them again."""
@@ -319,12 +279,6 @@ class RunDir:
     def result(self) -> dict[str, Any]:
         """Return the result that `finish` wrote."""
         return outputs.read_json(self.result_path, allow_nan=True)
-
-
-def has_numbers(values: Mapping[str, Any], names: Iterable[str]) -> bool:
-    """Return True if the value of each name is a number; JSON's integers have no bounds."""
-    found = [values.get(name) for name in names]
-    return all(isinstance(n, float) or (type(n) is int and abs(n) < 2**63) for n in found)
 
 
 def _kind_of(config: Mapping[str, Any]) -> str:

@@ -11,10 +11,11 @@ from albert_tf import info
 from albert_tf.models.checkpoints import load_config
 from albert_tf.runtime import outputs, pretrained
 from albert_tf.runtime.errors import InputError, shortened
-from albert_tf.runtime.run_dir import RunDir, has_numbers
+from albert_tf.runtime.log_rows import has_numbers
+from albert_tf.runtime.run_dir import RunDir
 from finetuning.datasets import TASKS
-from finetuning.reporting import report
 from finetuning.reporting.bag_of_words import KINDS
+from finetuning.reporting.intact_results import require_intact
 from finetuning.reporting.part_scores import AT_DEV_THRESHOLD
 from finetuning.reporting.report import AT_BEST_THRESHOLD, by_metric
 
@@ -70,7 +71,7 @@ def require_scores(
     """
     names = list(itertools.chain.from_iterable(_columns(task, part).values()))
     for result in results:
-        report.require_intact(result, where, names)
+        require_intact(result, where, names)
 
 
 def table_of(

@@ -26,6 +26,7 @@ from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from albert_tf.text.unknown_pieces import UnknownPieces
 from finetuning.datasets.task import Data, Prediction, Reading, Source, Task
 from finetuning.reporting import card, report
+from finetuning.reporting.intact_results import read_result
 from finetuning.training.config import FinetuneConfig, Plan, TrainingConfig
 from finetuning.training.feature_cache import features_of
 from finetuning.training.fit import Scores, compiled, fine_tune, mean_loss
@@ -286,5 +287,5 @@ class Finetuner:
 
 def _is_complete(run: RunDir) -> bool:
     if run.is_complete:
-        print(f"{run.path} is already complete: {report.line(report.read_result(run))}")
+        print(f"{run.path} is already complete: {report.line(read_result(run))}")
     return run.is_complete

@@ -12,7 +12,7 @@ from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.classifier import ClassifierTask
 from albert_tf.tasks.predictor import load_predictor
 from finetuning import table
-from finetuning.reporting import report
+from finetuning.reporting.intact_results import read_result
 from finetuning.table import TableOptions
 from tests.finetuning.untrained import leave_run, leave_weights
 
@@ -108,7 +108,7 @@ def test_a_damaged_result_is_a_failure_of_its_run(
     assert table.main(options, lambda command: 0) == commands.USAGE_ERROR
     assert capsys.readouterr().err.startswith(f"failed: {run.path}: '{run.path}' must have the ")
     with pytest.raises(InputError, match="result.json' must have the scores"):
-        report.read_result(run)
+        read_result(run)
 
 
 def test_a_damaged_evaluation_is_a_failure_of_its_run(
