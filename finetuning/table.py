@@ -53,16 +53,8 @@ from albert_tf.tasks.kinds import KINDS
 from finetuning.datasets import TASKS, TRAINED, trained_task
 from finetuning.datasets.task import Data, Reading, Source
 from finetuning.datasets.task_folders import task_folder
-from finetuning.reporting import bag_of_words, part_scores
-from finetuning.reporting.intact_results import read_result
-from finetuning.reporting.paper_table import (
-    BAG_OF_WORDS,
-    Results,
-    name_of,
-    require_scores,
-    speed_of,
-    write,
-)
+from finetuning.reporting import bag_of_words, intact_results, paper_table, part_scores
+from finetuning.reporting.paper_table import BAG_OF_WORDS, Results, name_of, speed_of, write
 from finetuning.training.config import FinetuneConfig
 from finetuning.training.keys import require_settings
 
@@ -174,8 +166,7 @@ def _collect(
         print(f"== {target}", flush=True)
         try:
             if found := results_of(run, task):
-                require_scores(found, task, target, part)
-                results[run, task] = found
+                results[run, task] = paper_table.checked(found, task, target, part)
         except InputError as error:
             failures.append(f"failed: {target}: {error}")
     return results, failures
@@ -244,7 +235,7 @@ def _start(options: TableOptions, run: str, task: str) -> str:
     mnli = _target(options, run, "mnli")
     finished = [seed for seed in _seeds_at(mnli) if seed.is_complete]
     if finished:
-        best = max(finished, key=lambda seed: read_result(seed)["accuracy"])
+        best = max(finished, key=lambda seed: intact_results.read_result(seed)["accuracy"])
         return f"--init_from_task={best.path}"
     if not options.dry_run:
         raise InputError(f"no finished run in {mnli}")

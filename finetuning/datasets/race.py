@@ -123,8 +123,8 @@ def _examples(passage: Any, location: str, allow_empty: bool) -> Iterator[Choice
         isinstance(passage.get(key), kind) for key, kind in KEYS.items()
     ):
         raise InputError(
-            f"{location} must be a passage of RACE, with article, questions, options and, if known, answers. Received: "
-            f"{json.dumps(passage)[:80]}. Download the archive again."
+            f"{location} must be a passage of RACE, with article, questions, options and possibly "
+            f"answers. Received: {json.dumps(passage)[:80]}. Download the archive again."
         )
     questions, options = passage["questions"], passage["options"]
     answers = passage.get("answers") or [None] * len(questions)

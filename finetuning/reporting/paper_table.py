@@ -61,10 +61,10 @@ def _flat(result: Mapping[str, Any], part: str) -> dict[str, Any]:
     return single | {f"standard_error_{metric}": error for metric, error in errors.items()}
 
 
-def require_scores(
-    results: Sequence[Mapping[str, Any]], task: str, where: str, part: str = "dev"
-) -> None:
-    """Check that the results of all seeds of a run have the scores in the table.
+def checked(
+    results: list[dict[str, Any]], task: str, where: str, part: str
+) -> list[dict[str, Any]]:
+    """Return the results of all seeds of a run, if they have the scores in the table.
 
     Raises:
       InputError: one does not; the message names the folder `where`.
@@ -72,6 +72,7 @@ def require_scores(
     names = list(itertools.chain.from_iterable(_columns(task, part).values()))
     for result in results:
         require_intact(result, where, names)
+    return results
 
 
 def table_of(
