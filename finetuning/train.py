@@ -29,6 +29,7 @@ from albert_tf.tasks.kinds import KINDS
 from finetuning.datasets import OWN, TRAINED, trained_task
 from finetuning.datasets.task import Reading, Task, source_of
 from finetuning.reporting import report
+from finetuning.reporting.intact_results import read_result
 from finetuning.training.finetuner import Finetuner, TrainingSource
 from finetuning.training.keys import require_settings
 from finetuning.training.starting_point import StartingPoint, resolve
@@ -128,7 +129,7 @@ def main(options: FinetuneOptions, open_run: Callable[[str], RunDir] = RunDir) -
         seeded = dataclasses.replace(config, seed=config.seed + number)
         finetuner.run(seeded, run, training_source, options.dry_run)
     if not options.dry_run and devices.is_chief(strategy):
-        print(report.summarize(options.run_dir, [run.result() for run in runs]))
+        print(report.summarize(options.run_dir, [read_result(run) for run in runs]))
 
 
 def _reading(options: FinetuneOptions) -> Reading:

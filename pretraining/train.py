@@ -35,7 +35,6 @@ from pretraining.evaluate import note_overlap
 from pretraining.evaluation.intrinsic import Evaluator
 from pretraining.experiments import experiment
 from pretraining.loop.config import PretrainConfig, resolve
-from pretraining.loop.divergence_guard import skipped_steps
 from pretraining.loop.selection import Evaluate
 from pretraining.loop.train_step import TrainStep, parts_of_batch
 from pretraining.loop.training import MakeStep, check_batch, train
@@ -206,7 +205,7 @@ def precision_of(run: RunDir) -> list[str]:
 
 def finish(run: RunDir) -> None:
     """Plot the curves and write the result: the last row, and values over the whole run."""
-    rows = run.metrics()
+    rows = run.metrics("tokens_per_s", "step_ms")
     names = {name for row in rows for name in row}
     panels = {title: columns for title, columns in PANELS.items() if names & set(columns)}
     plot_metrics(run, panels, "step")
@@ -216,7 +215,7 @@ def finish(run: RunDir) -> None:
     result = rows[-1] | {
         "tokens_per_s": speed,
         "training_s": sum(n * row["step_ms"] for n, row in zip(loops, rows, strict=True)) / 1000,
-        "skipped": len(skipped_steps(run)),
+        "skipped": len(run.skipped()),
     }
     run.finish(result)
     # heldout/loss/pair repeats heldout/loss/sop or nsp.

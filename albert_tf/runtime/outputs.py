@@ -235,20 +235,6 @@ def read_json(path: str, allow_nan: bool = False) -> dict[str, Any]:
         return json_object(file.read(), repr(path), allow_nan)
 
 
-def read_rows(path: str) -> list[dict[str, Any]]:
-    """Return the objects in the lines of a log, which may have NaN, without an incomplete last one.
-
-    Raises:
-      InputError: a line is not a JSON object.
-      MachineError: the file cannot be read.
-    """
-    if not os.path.isfile(path):
-        return []
-    with reading(path), open(path, "rb") as file:
-        lines = [line for line in file if line.endswith(b"\n")]
-    return [json_object(line, f"{path}:{n}", allow_nan=True) for n, line in enumerate(lines, 1)]
-
-
 def write_json(path: str, values: Any) -> None:
     """Write JSON atomically: `path` holds either the old content or all of the new."""
     with new_file(path) as partial, open(partial, "w", encoding="utf-8") as file:

@@ -63,8 +63,8 @@ def _object(line: str, path: str) -> dict[str, Any] | None:
         return value
     if value is not None or _DATA.fullmatch(line):
         raise ValueError(
-            "the line looks like JSON or Python data, but is not a complete and valid JSON object. Put a "
-            'text that looks so into one, such as {"text": "[1, 2]"}'
+            "the line looks like JSON or Python data, but is not a complete and valid JSON object. "
+            'Put a text that looks so into one, such as {"text": "[1, 2]"}'
         )
     return None
 

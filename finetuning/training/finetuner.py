@@ -24,6 +24,7 @@ from albert_tf.tasks.tokens.features import words_per_window
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from finetuning.datasets.task import Data, Prediction, Reading, Source, Task
 from finetuning.reporting import card, report
+from finetuning.reporting.intact_results import read_result
 from finetuning.reporting.notes import notes_of
 from finetuning.training.config import FinetuneConfig, Plan, TrainingConfig
 from finetuning.training.feature_cache import features_of
@@ -257,7 +258,9 @@ class Finetuner:
             return
         if thresholds:
             outputs.write_json(run.config_path, run_config | {"task": settings.to_dict(model.task)})
-        result = report.result_of(self.task, self.data, parts, run.metrics(), metric, best_step)
+        result = report.result_of(
+            self.task, self.data, parts, run.metrics("seconds"), metric, best_step
+        )
         result |= {"train_examples": count, "training_precision": config.training.precision}
         predictions, (examples, *_) = next(iter(parts.values()))[1], self.data.dev.values()
         if thresholds:
@@ -282,5 +285,5 @@ class Finetuner:
 
 def _is_complete(run: RunDir) -> bool:
     if run.is_complete:
-        print(f"{run.path} is already complete: {report.line(run.result())}")
+        print(f"{run.path} is already complete: {report.line(read_result(run))}")
     return run.is_complete
