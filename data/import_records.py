@@ -62,7 +62,7 @@ def import_records(options: ImportOptions) -> None:
         raise InputError(f"--pair must be {', '.join(_PAIRS)}. Received: {options.pair!r}.")
     locations.require_local(options.output, "--output")
     locations.require_local(options.files, "--files")
-    files = list(filter(os.path.isfile, paths.matching(options.files)))
+    files = paths.files_matching(options.files, "--files")
     if not files:
         raise InputNotFoundError(
             f"--files: no file matches {options.files!r} in the working directory {os.getcwd()!r}. "

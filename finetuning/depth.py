@@ -37,6 +37,7 @@ from finetuning.datasets.metrics import require_known
 from finetuning.datasets.selection import read_part
 from finetuning.kinds.registry import FINETUNING
 from finetuning.reporting import report
+from finetuning.reporting.notes import notes_of
 
 _BATCHES = (1, 32)
 Classify = Callable[[Sequence[TextExample]], dict[str, np.ndarray]]
@@ -99,7 +100,7 @@ def main(options: DepthOptions) -> None:
         print(f"{options.run_dir}: {', '.join(classifiers)} on {len(examples):,} examples")
         return
     features = KINDS[kind].featurize(examples, predictor.tokenizer, predictor.task)
-    for note in features.notes():
+    for note in notes_of(features, examples, predictor.tokenizer, "the run"):
         print(note, file=sys.stderr)
     metric, seq_length = task.metrics[0], predictor.task.seq_length
     rows, times = [], _times(classifiers, examples, options.requests)

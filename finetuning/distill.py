@@ -198,7 +198,11 @@ class _Distillation:
         }
         source = self._source_from(self.options.teacher)
         return dataclasses.replace(
-            source, train=self._answers, loss=self._loss, extra_config=extra_config
+            source,
+            train=self._answers,
+            examples=self.texts,
+            loss=self._loss,
+            extra_config=extra_config,
         )
 
     def control(self) -> TrainingSource:

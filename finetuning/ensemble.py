@@ -34,6 +34,7 @@ from albert_tf.training.progress import Progress
 from finetuning.datasets import dataset_of, reading_of
 from finetuning.datasets.dataset import Data, Dataset, source_of
 from finetuning.kinds.registry import FINETUNING
+from finetuning.reporting.notes import notes_of
 from finetuning.reporting.report import fingerprint, scores_if_known, write_predictions
 
 
@@ -167,7 +168,7 @@ class _Members:
                 key = (member.tokenizer.fingerprint, task)
                 if key not in vocabularies:
                     vocabularies[key] = self._kind.featurize(examples, member.tokenizer, task)
-                    for note in vocabularies[key].notes():
+                    for note in notes_of(vocabularies[key], examples, member.tokenizer, path):
                         print(f"{name}: {note}", file=sys.stderr)
                 self._features, self._task = vocabularies[key], task
                 output = predict(member.model, self._features, self._batch_size)

@@ -7,16 +7,16 @@ seeds. The PNG has one panel for each task and in it one line for each run, thro
 the task's first metric over the seeds. Bars reach from the worst seed to the best.
 """
 
-import csv
 import dataclasses
 import os
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from albert_tf.runtime import commands, outputs
-from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.errors import InputError, shortened
 from albert_tf.runtime.paths import matching
 from albert_tf.runtime.plots import Point, plot_curves
+from finetuning.datasets.table_files import open_table
 
 Curves = dict[str, dict[str, list[Point]]]  # task (metric) -> run -> its points
 
@@ -60,28 +60,26 @@ def curves_of(files: Iterable[str]) -> Curves:
     Rows without a number of training examples (the constant answer) are left out.
 
     Raises:
-      InputError: two files have the same run, task, number of training examples and seed.
+      InputError: a file is damaged, or two files have the same run, task, number of training
+        examples and seed.
     """
     scores: dict[str, dict[str, dict[int, list[float]]]] = {}
     origins: dict[tuple[str, ...], str] = {}  # the file of each score
     for path in dict.fromkeys(files):
-        with open(path, encoding="utf-8", newline="") as file:
-            for row in csv.DictReader(file):
-                if row.get("train_examples"):
-                    runs = scores.setdefault(f"{row['task']} ({row['metric']}, %)", {})
-                    seeds, count = runs.setdefault(row["run"], {}), int(row["train_examples"])
-                    score = row["task"], row["run"], row["train_examples"], row.get("seed", "")
-                    value = 100 * float(row[row["metric"]])
-                    values = seeds.setdefault(count, [])
-                    other = origins.setdefault(score, path)
-                    if other != path and not row.get("seed") and values == [value]:
-                        continue  # the bag of words, which several tables may have
-                    if other != path:
-                        raise InputError(
-                            f"--tables: {other} and {path} both have {row['run']} on {row['task']} "
-                            f"with {count:,} training examples and the same seed. Leave one out."
-                        )
-                    values.append(value)
+        for where, row in _rows(path):
+            title, count, value = _score_of(row, where)
+            seeds = scores.setdefault(title, {}).setdefault(row["run"], {})
+            score = row["task"], row["run"], row["train_examples"], row.get("seed", "")
+            values = seeds.setdefault(count, [])
+            other = origins.setdefault(score, path)
+            if other != path and not row.get("seed") and values == [value]:
+                continue  # the bag of words, which several tables may have
+            if other != path:
+                raise InputError(
+                    f"--tables: {other} and {path} both have {row['run']} on {row['task']} "
+                    f"with {count:,} training examples and the same seed. Leave one out."
+                )
+            values.append(value)
     return {
         task: {
             run: [
@@ -92,6 +90,29 @@ def curves_of(files: Iterable[str]) -> Curves:
         }
         for task, runs in scores.items()
     }
+
+
+def _rows(path: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield `file:line` and the cells by column of the rows that are of fine-tuned runs."""
+    table = open_table(path)
+    if "train_examples" in table.columns:
+        table.require(("run", "task", "metric"))
+        for where, cells in table.select(table.columns, unchecked=table.columns):
+            row = dict(zip(table.columns, cells, strict=True))
+            if row["train_examples"]:
+                yield where, row
+
+
+def _score_of(row: dict[str, str], where: str) -> tuple[str, int, float]:
+    """Return the title of a row's panel, its number of training examples and score in percent."""
+    try:
+        title = f"{row['task']} ({row['metric']}, %)"
+        return title, int(row["train_examples"]), 100 * float(row[row["metric"]])
+    except (KeyError, ValueError):
+        raise InputError(
+            f"--tables: {where} must be a row as finetuning.table writes it. Received: "
+            f"{shortened(row)}. Make the table again."
+        ) from None
 
 
 if __name__ == "__main__":

@@ -40,7 +40,6 @@ from albert_tf.runtime import commands, outputs
 from albert_tf.runtime.bounds import POSITIVE, between, one_of
 from albert_tf.runtime.errors import InputError, InputNotFoundError, shortened
 from albert_tf.runtime.run_dir import RunDir
-from albert_tf.tasks.features import Features
 from albert_tf.tasks.predictor import Predictor, load_predictor
 from albert_tf.text.unknown_pieces import UnknownPieces
 from finetuning.datasets import DATASETS, OWN, dataset_name, dataset_of, reading_of
@@ -49,6 +48,7 @@ from finetuning.datasets.selection import read_part
 from finetuning.datasets.text_classification import open_part
 from finetuning.kinds.input_lines import example_of, id_of, input_lines
 from finetuning.kinds.registry import FINETUNING, THRESHOLDS
+from finetuning.reporting.notes import notes_of, unknown_pieces
 from finetuning.reporting.prediction_writer import FORMATS, PredictionWriter, format_of_output
 from finetuning.reporting.report import scores_if_known
 
@@ -122,18 +122,11 @@ def main(options: PredictOptions, chunk_size: int = CHUNK) -> None:
             writer.write(answers, [_known(id_of(line, options.input)) for _, line in chunk])
             count += len(examples)
             totals.update(features.totals())
-            unknown += _unknown_pieces(features, examples, predictor)
+            unknown += unknown_pieces(features, examples, predictor.tokenizer)
     for note in (*features.length_notes(totals), unknown.note("the run")) if count else ():
         if note:
             print(note, file=sys.stderr)
     _say_written(options, count, replaces)
-
-
-def _unknown_pieces(
-    features: Features, examples: Sequence[Any], predictor: Predictor
-) -> UnknownPieces:
-    texts = itertools.chain.from_iterable(each.texts for each in examples)
-    return UnknownPieces.of(features.sequences.ids, texts, predictor.tokenizer)
 
 
 def _say_written(options: PredictOptions, count: int, replaces: bool) -> None:
@@ -166,12 +159,8 @@ def _predict_part(options: PredictOptions, predictor: Predictor) -> None:
         print(f"{options.run_dir}: {len(examples):,} examples in part {options.part} of {name}")
         return
     answers, features = predictor.answer(examples, options.batch_size)
-    for note in (
-        *features.notes(),
-        _unknown_pieces(features, examples, predictor).note("the run"),
-    ):
-        if note:
-            print(f"{name} {options.part}: {note}", file=sys.stderr)
+    for note in notes_of(features, examples, predictor.tokenizer, "the run"):
+        print(f"{name} {options.part}: {note}", file=sys.stderr)
     scores = scores_if_known(task, answers, examples)
     if options.submission:
         task.write_submission(options.submission, answers, examples)

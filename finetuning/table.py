@@ -53,7 +53,7 @@ from albert_tf.tasks.kinds import KINDS
 from finetuning.datasets import DATASETS, TRAINED, trained_dataset
 from finetuning.datasets.dataset import Data, Reading, Source
 from finetuning.datasets.task_folders import task_folder
-from finetuning.reporting import bag_of_words, part_scores
+from finetuning.reporting import bag_of_words, intact_results, paper_table, part_scores
 from finetuning.reporting.paper_table import BAG_OF_WORDS, Results, name_of, speed_of, write
 from finetuning.training.config import FinetuneConfig
 from finetuning.training.keys import require_settings
@@ -147,7 +147,7 @@ def main(options: TableOptions, run_command: Callable[[list[str]], int] | None =
     if tuned:
         print(write(options.output, runs, tasks, tuned, baseline))
     if tuned and options.part:
-        results, others = _collect(options, list(tuned), on_part)
+        results, others = _collect(options, list(tuned), on_part, options.part)
         print(write(options.output, runs, tasks, results, baseline, options.part))
         failures += others
     print("\n".join(failures), file=sys.stderr, end="\n" if failures else "")
@@ -158,6 +158,7 @@ def _collect(
     options: TableOptions,
     pairs: Sequence[tuple[str, str]],
     results_of: Callable[[str, str], list[dict[str, Any]]],
+    part: str = "dev",
 ) -> tuple[Results, list[str]]:
     """Return the results of each run and task that has any, and a line for each that failed."""
     results: Results = {}
@@ -167,7 +168,7 @@ def _collect(
         print(f"== {target}", flush=True)
         try:
             if found := results_of(run, task):
-                results[run, task] = found
+                results[run, task] = paper_table.checked(found, task, target, part)
         except InputError as error:
             failures.append(f"failed: {target}: {error}")
     return results, failures
@@ -236,7 +237,7 @@ def _start(options: TableOptions, run: str, task: str) -> str:
     mnli = _target(options, run, "mnli")
     finished = [seed for seed in _seeds_at(mnli) if seed.is_complete]
     if finished:
-        best = max(finished, key=lambda seed: seed.result()["accuracy"])
+        best = max(finished, key=lambda seed: intact_results.read_result(seed)["accuracy"])
         return f"--init_from_task={best.path}"
     if not options.dry_run:
         raise InputError(f"no finished run in {mnli}")

@@ -28,6 +28,7 @@ from albert_tf.tasks.kinds import KINDS
 from finetuning.datasets import DATASETS, TRAINED, trained_dataset
 from finetuning.datasets.dataset import Dataset, Reading, source_of
 from finetuning.reporting import report
+from finetuning.reporting.intact_results import read_result
 from finetuning.training.finetuner import Finetuner, TrainingSource
 from finetuning.training.keys import require_settings
 from finetuning.training.starting_point import StartingPoint, resolve
@@ -136,7 +137,7 @@ def main(options: FinetuneOptions, open_run: Callable[[str], RunDir] = RunDir) -
         seeded = dataclasses.replace(config, seed=config.seed + number)
         finetuner.run(seeded, run, training_source, options.dry_run)
     if not options.dry_run and devices.is_chief(strategy):
-        print(report.summarize(options.run_dir, [run.result() for run in runs]))
+        print(report.summarize(options.run_dir, [read_result(run) for run in runs]))
 
 
 def _reading(options: FinetuneOptions) -> Reading:

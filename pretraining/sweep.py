@@ -35,7 +35,8 @@ from collections.abc import Callable
 from typing import Any
 
 from albert_tf.runtime import commands, outputs, settings
-from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.errors import InputError, shortened
+from albert_tf.runtime.log_rows import has_numbers
 from albert_tf.runtime.markdown import markdown_table
 from albert_tf.runtime.run_dir import RunDir
 from data.pipeline.batches import Mixture
@@ -119,7 +120,12 @@ class Sweep:
             outputs.require_new(options.output)
             return
         found = outputs.read_json(self._path)
-        self._state["steps"] = found.get("steps", {})
+        self._state["steps"] = steps = found.get("steps", {})
+        if not isinstance(steps, dict) or not all(type(n) is int and n > 0 for n in steps.values()):
+            raise InputError(
+                f"{self._path!r}: `steps` must have a number for each configuration. Received: "
+                f"{shortened(steps)}. Restore the file, or name another --output."
+            )
         if differing := settings.differing_keys(found, self._state):
             raise InputError(
                 f"--output={options.output} contains another sweep (its value != yours): "
@@ -206,7 +212,7 @@ class Sweep:
             "seed": seed,
             **member.values,
             "parameters": self.config(member).model.param_count(),
-            **{f"{TRAINING}{name}": value for name, value in run.result().items()},
+            **{f"{TRAINING}{name}": value for name, value in _result_of(run).items()},
         }
         return result | (self._evaluation(run) if self.options.heldout else {})
 
@@ -231,7 +237,7 @@ class Sweep:
         with tempfile.TemporaryDirectory(prefix=".timing-", dir=self.options.output) as folder:
             run = RunDir(os.path.join(folder, "run"))
             self._train(member, run, *TIMING_OVERRIDES, f"loop.steps={steps}")
-            step_ms = statistics.median(row["step_ms"] for row in run.metrics()[1:])
+            step_ms = statistics.median(row["step_ms"] for row in run.metrics("step_ms")[1:])
         _, _, seconds = (self.options.budget or "").partition(":")
         self._keep_steps(member, max(1, round(1000 * int(seconds) / step_ms)))
 
@@ -260,7 +266,7 @@ class Sweep:
         """Return the metrics of the run's last checkpoint on --heldout, evaluating if necessary."""
         heldout, path = Manifest.read(self.options.heldout or ""), run.evaluation_path("sweep")
         wanted: dict[str, Any] = {
-            "checkpoint": f"ckpt-{run.result()['step']}",
+            "checkpoint": f"ckpt-{_result_of(run)['step']}",
             "data": self.options.heldout,
             "records": heldout.identity(),
         }
@@ -284,6 +290,16 @@ class Sweep:
             length = "to be timed" if steps is None else f"{steps:,}"
             rows.append((self.run_dir(member, number).path, f"{size:,}", length))
         return markdown_table(("run", "parameters", "steps"), rows)
+
+
+def _result_of(run: RunDir) -> Result:
+    result = run.result()
+    if type(result.get("step")) is not int or not has_numbers(result, result):
+        raise InputError(
+            f"{run.result_path!r} must have numbers, with the integer `step`. Received: "
+            f"{shortened(result)}. Restore the file, or remove it to finish the run again."
+        )
+    return result
 
 
 def call(module: str, *flags: str) -> None:

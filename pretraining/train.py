@@ -35,7 +35,6 @@ from pretraining.evaluate import note_overlap
 from pretraining.evaluation.intrinsic import Evaluator
 from pretraining.experiments import experiment
 from pretraining.loop.config import PretrainConfig, resolve
-from pretraining.loop.divergence_guard import skipped_steps
 from pretraining.loop.selection import Evaluate
 from pretraining.loop.train_step import TrainStep, parts_of_batch
 from pretraining.loop.training import MakeStep, check_batch, train
@@ -134,7 +133,7 @@ def main(
         for part in (*records.parts, heldout):
             if part and not part.skip_corrupt:
                 part.check_files()
-        print(json.dumps(run_config, indent=1))
+        print(_to_text(run_config))
         return
     if devices.is_chief(strategy):  # only one of several workers writes the run
         run.begin(run_config, tokenizer_of(records.parts[0].folder), defaults)
@@ -206,7 +205,7 @@ def precision_of(run: RunDir) -> list[str]:
 
 def finish(run: RunDir) -> None:
     """Plot the curves and write the result: the last row, and values over the whole run."""
-    rows = run.metrics()
+    rows = run.metrics("tokens_per_s", "step_ms")
     names = {name for row in rows for name in row}
     panels = {title: columns for title, columns in PANELS.items() if names & set(columns)}
     plot_metrics(run, panels, "step")
@@ -216,12 +215,18 @@ def finish(run: RunDir) -> None:
     result = rows[-1] | {
         "tokens_per_s": speed,
         "training_s": sum(n * row["step_ms"] for n, row in zip(loops, rows, strict=True)) / 1000,
-        "skipped": len(skipped_steps(run)),
+        "skipped": len(run.skipped()),
     }
     run.finish(result)
     # heldout/loss/pair repeats heldout/loss/sop or nsp.
     shown = {n: v for n, v in result.items() if not (n.startswith("heldout/") and "/pair" in n)}
     print(f"{run.path}: " + ", ".join(f"{name} {value:.4g}" for name, value in shown.items()))
+
+
+def _to_text(run_config: Mapping[str, Any]) -> str:
+    """Return a run's configuration for the terminal, without the long sketches."""
+    shown = {key: value for key, value in run_config.items() if key != "records_sketches"}
+    return json.dumps(shown, indent=1)
 
 
 def _defaults(run_config: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Recognition of content that is no UTF-8 text, by how it begins."""
 
+import codecs
 import re
 
 _PEEKED_BYTES = 2**13
@@ -20,7 +21,11 @@ _KINDS = tuple(
         (rb"BZh[1-9]1AY&SY", "bzip2 data", _UNPACK.format(".bz2")),
         (rb"\xfd7zXZ\0", "xz data", _UNPACK.format(".xz")),
         (rb"\x28\xb5\x2f\xfd", "Zstandard data", _UNPACK.format(".zst")),
-        (rb"7z\xbc\xaf|Rar!\x1a\x07|\x04\x22\x4d\x18|.{257}ustar", "an archive", "Unpack it."),
+        (
+            rb"7z\xbc\xaf|Rar!\x1a\x07|\x04\x22\x4d\x18|.{257}ustar",
+            "an archive",
+            "Unpack the file.",
+        ),
         (rb"\xff\xfe\0\0|\0\0\xfe\xff", "UTF-32", _CONVERT.format("UTF-32")),
         (rb"\xff\xfe|\xfe\xff", "UTF-16", _CONVERT.format("UTF-16")),
         (rb"%PDF-", "a PDF document", _LEAVE_OUT),
@@ -40,12 +45,31 @@ _KINDS = tuple(
 )
 
 
-def content_problem(content: bytes) -> str:
-    """Return what a file is that begins with `content`, and the remedy; "" for a text."""
+# Formats that can be ASCII throughout, and what a text about them would not have.
+_ASCII_KINDS = re.compile(rb"\{\\rtf1?[\\{\s]|%PDF-\d\.\d\s.*?\d \d+ obj\b", re.DOTALL)
+
+
+def content_problem(content: bytes, is_packed: bool = False) -> str:
+    """Return what a file is that begins with `content`, and the remedy; "" for a text.
+
+    Args:
+      content: the beginning.
+      is_packed: the content was in a compressed file.
+    """
     begin = content[:_PEEKED_BYTES]
     for pattern, kind, remedy in _KINDS:
-        if pattern.match(begin):
+        if pattern.match(begin) and (_ASCII_KINDS.match(begin) or not _is_text(begin)):
+            remedy = "Unpack the file." if is_packed and remedy.startswith("Unpack") else remedy
             return f"Received: {kind}. {remedy}"
     if 3 * begin.count(0) > len(begin):  # a few NUL bytes may be in a text
         return f"Received: binary data or UTF-16, with NUL bytes. {_LEAVE_OUT}"
     return ""
+
+
+def _is_text(begin: bytes) -> bool:
+    """Return True if a text can begin so: with UTF-8, and without control characters but blanks."""
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(begin)  # may end inside a character
+    except UnicodeDecodeError:
+        return False
+    return not re.search(rb"[\0-\x08\x0e-\x1a]", begin)

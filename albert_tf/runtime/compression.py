@@ -2,7 +2,6 @@
 
 import bz2
 import contextlib
-import gzip
 import io
 import lzma
 import os
@@ -15,91 +14,123 @@ from albert_tf.runtime.errors import InputError, MachineError, reading
 
 ZIP = ".zip"
 _BUFFER_BYTES = 2**20  # above the default, because `readline` is faster
+_INPUT_BYTES = 1024  # from which zlib makes 1 MB at most and zstandard 32 MB; bz2 and lzma have a
+_OUTPUT_BYTES = 2**20  # limit, because they would make gigabytes
 
 
-class _ZstdFile(io.RawIOBase):
-    """The decompressed content of a Zstandard stream.
+class _ByteStream(io.RawIOBase):
+    """A stream of the bytes that an iterator yields in parts."""
 
-    `zstandard.stream_reader` would read the first part of a truncated stream without an error.
-    """
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        try:
-            import zstandard
-        except ImportError:
-            raise InputError(
-                ".zst files need the package zstandard. Run pip install '.[zstd]' in the checkout, "
-                "or unpack the files."
-            ) from None
-        self._stream, self._error = stream, zstandard.ZstdError
-        self._decompressor = zstandard.ZstdDecompressor()
-        self._frame: Any = None
-        self._input, self._output = b"", memoryview(b"")
+    def __init__(self, parts: Iterator[bytes]) -> None:
+        self._parts, self._rest = parts, memoryview(b"")
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        while not self._output:
-            # 1 kB expands to 32 MB at most.
-            data = self._input or self._stream.read(1024)
-            if not data and self._frame:
-                raise EOFError("the file ends before the end of the stream")
-            if not data:
+        while not self._rest:
+            part = next(self._parts, None)
+            if part is None:
                 return 0
-            self._frame = self._frame or self._decompressor.decompressobj()
-            try:
-                self._output = memoryview(self._frame.decompress(data))
-            except self._error as error:
-                raise EOFError(str(error)) from None
-            self._input = self._frame.unused_data
-            if self._frame.eof:
-                self._frame = None
-        size = min(len(buffer), len(self._output))
-        buffer[:size], self._output = self._output[:size], self._output[size:]
+            self._rest = memoryview(part)
+        size = min(len(buffer), len(self._rest))
+        buffer[:size], self._rest = self._rest[:size], self._rest[size:]
         return size
 
 
-# Of each format its name, and the function that opens a compressed stream.
-_FORMATS: dict[str, tuple[str, Callable[[IO[bytes]], Any]]] = {
-    ".gz": ("gzip", lambda stream: gzip.GzipFile(fileobj=stream)),
-    ".bz2": ("bzip2", bz2.BZ2File),
-    ".xz": ("xz", lzma.LZMAFile),
-    ".zst": ("Zstandard", _ZstdFile),
+def stream_of(parts: Iterator[bytes]) -> IO[bytes]:
+    """Return a buffered stream of the bytes that an iterator yields in parts."""
+    return io.BufferedReader(cast(Any, _ByteStream(parts)), _BUFFER_BYTES)
+
+
+def _zstd() -> tuple[Any, type[Exception]]:
+    try:
+        import zstandard
+    except ImportError:
+        raise InputError(
+            ".zst files need the package zstandard. Run pip install '.[zstd]' in the checkout, "
+            "or unpack the files."
+        ) from None
+    return zstandard.ZstdDecompressor().decompressobj, zstandard.ZstdError
+
+
+# Of each format its name, and a function that returns what makes a decompressor and its error.
+_FORMATS: dict[str, tuple[str, Callable[[], tuple[Any, type[Exception]]]]] = {
+    ".gz": ("gzip", lambda: (lambda: zlib.decompressobj(16 + zlib.MAX_WBITS), zlib.error)),
+    ".bz2": ("bzip2", lambda: (bz2.BZ2Decompressor, OSError)),
+    ".xz": ("xz", lambda: (lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ), lzma.LZMAError)),
+    ".zst": ("Zstandard", _zstd),
 }
 SUFFIXES = (*_FORMATS, ZIP)
 
 
 def without_suffix(path: str) -> str:
     """Return a path without the suffix of its compression."""
-    stem, suffix = os.path.splitext(path)
-    return stem if suffix in SUFFIXES else path
+    return os.path.splitext(path)[0] if is_compressed(path) else path
 
 
 def format_of(path: str) -> str:
-    """Return the extension that precedes the suffix of the compression: `.csv` of `a.csv.gz`."""
-    return os.path.splitext(without_suffix(path))[1]
+    """Return the extension before the suffix of the compression: `.csv` of `a.csv.gz`, `A.CSV`."""
+    return os.path.splitext(without_suffix(path))[1].lower()
 
 
 def is_compressed(path: str) -> bool:
-    """Return True if the name has the suffix of a compression."""
-    return path.endswith(SUFFIXES)
+    """Return True if the name has the suffix of a compression, in lower or upper case."""
+    return _suffix(path) in SUFFIXES
+
+
+def is_zip(path: str) -> bool:
+    """Return True if the name is that of a .zip."""
+    return _suffix(path) == ZIP
+
+
+def _suffix(path: str) -> str:
+    return os.path.splitext(path)[1].lower()
 
 
 @contextlib.contextmanager
 def decompressed(name: str, open_raw: Callable[[], IO[bytes]]) -> Iterator[IO[bytes]]:
     """Open a file and undo the compression that its name states."""
-    with contextlib.ExitStack() as stack:
-        raw: Any = stack.enter_context(open_raw())
-        if suffix := _suffix(name):
-            raw = stack.enter_context(_FORMATS[suffix][1](raw))
-        is_plain = isinstance(raw, io.BufferedReader)
-        yield raw if is_plain else io.BufferedReader(cast(Any, raw), _BUFFER_BYTES)
+    with open_raw() as raw:
+        if (suffix := _suffix(name)) in _FORMATS:
+            yield stream_of(_decompress(raw, *_FORMATS[suffix][1]()))
+        elif isinstance(raw, io.BufferedReader):
+            yield raw
+        else:
+            yield io.BufferedReader(cast(Any, raw), _BUFFER_BYTES)
 
 
-def _suffix(name: str) -> str:
-    suffix = os.path.splitext(name)[1]
-    return suffix if suffix in _FORMATS else ""
+def _decompress(
+    stream: IO[bytes], new: Callable[[], Any], error_type: type[Exception]
+) -> Iterator[bytes]:
+    """Yield the content of one or several compressed streams, the last of which zeros may follow.
+
+    The readers of Python's modules have different rules: gzip's takes an empty file for a text, and
+    those of bz2 and lzma take all that follows the first stream, if it is damaged, for padding.
+
+    Raises:
+      EOFError: the file is empty, damaged or not complete, or something else follows.
+    """
+    data = stream.read(_INPUT_BYTES)
+    if not data:
+        raise EOFError("the file is empty")
+    while data:
+        one = new()
+        limit = [_OUTPUT_BYTES] if hasattr(one, "needs_input") else []
+        while not one.eof:
+            if not data and getattr(one, "needs_input", True):
+                data = stream.read(_INPUT_BYTES)
+                if not data:
+                    raise EOFError("the file ends before the end of the stream")
+            try:
+                part = one.decompress(data, *limit)
+            except error_type as error:
+                raise EOFError(str(error)) from None
+            data = b""
+            yield part
+        data = one.unused_data.lstrip(b"\0")
+        while not data and (more := stream.read(_INPUT_BYTES)):
+            data = more.lstrip(b"\0")
 
 
 @contextlib.contextmanager
@@ -121,7 +152,7 @@ def reading_compressed(path: str, where: str) -> Iterator[None]:
         zipfile.BadZipFile,
         UnicodeDecodeError,  # a name in a .zip
     ) as error:
-        name = _FORMATS[_suffix(path)][0] if _suffix(path) else "zip"
+        name, _ = _FORMATS.get(_suffix(path), ("zip", None))
         raise InputError(
             f"{where} must be a complete {name} file: {error}. Download it again."
         ) from None

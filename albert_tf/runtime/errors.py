@@ -1,8 +1,10 @@
-"""Exceptions that users can act on, each with a one-line message."""
+"""Exceptions and notes that users can act on, each with a one-line message."""
 
 import contextlib
 import errno
+import functools
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -52,6 +54,12 @@ def listed(names: Sequence[str], most: int = _MOST_ITEMS) -> str:
     """Return names for a message: "a, b, c", or the first `most` of them "and 17 more"."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
+
+
+@functools.cache
+def note_once(text: str) -> None:
+    """Print a note, if this process has not printed it before."""
+    print(f"note: {text}", file=sys.stderr)
 
 
 def shortened(value: Any) -> str:

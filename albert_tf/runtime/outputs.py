@@ -9,7 +9,8 @@ import shutil
 from collections.abc import Iterator
 from typing import IO, Any
 
-from albert_tf.runtime.errors import InputError, InputNotFoundError, reading, shortened, writing
+from albert_tf.runtime.errors import InputError, InputNotFoundError, reading, writing
+from albert_tf.runtime.json_text import json_object
 
 SUFFIX = ".incomplete"
 MARK = ".albert_tf"  # a file in a folder that this project is writing, locked by its process
@@ -231,33 +232,7 @@ def read_json(path: str, allow_nan: bool = False) -> dict[str, Any]:
     if not os.path.isfile(path):
         raise InputNotFoundError(f"no file {path!r} (working directory {os.getcwd()}).")
     with reading(path), open(path, "rb") as file:
-        return json_object(file.read(), path, allow_nan)
-
-
-def json_object(content: bytes, path: str, allow_nan: bool = False) -> dict[str, Any]:
-    """Return the JSON object in the content of the file `path`, in an encoding of Unicode.
-
-    Raises:
-      InputError: the content is not a JSON object.
-    """
-    try:
-        values = json.loads(content, parse_constant=None if allow_nan else refuse_constant)
-        if b"\\ud" in content.lower():  # may be half a surrogate pair, which no file can hold
-            json.dumps(values, ensure_ascii=False).encode()
-    except (ValueError, RecursionError) as error:  # also for long integers and deep nesting
-        raise InputError(f"{path!r} must be JSON: {error}.") from None
-    if not isinstance(values, dict):
-        raise InputError(f"{path!r} must contain a JSON object. Received: {shortened(values)}.")
-    return values
-
-
-def refuse_constant(name: str) -> Any:
-    """Refuse NaN and Infinity; for `parse_constant` of the json module.
-
-    Raises:
-      ValueError: always.
-    """
-    raise ValueError(f"{name} is not a JSON value")
+        return json_object(file.read(), repr(path), allow_nan)
 
 
 def write_json(path: str, values: Any) -> None:

@@ -11,11 +11,10 @@ from collections.abc import Iterator, Mapping
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-from albert_tf.runtime import outputs, settings
+from albert_tf.runtime import log_rows, outputs, settings
 from albert_tf.runtime.errors import (
     InputError,
     InputNotFoundError,
-    reading,
     shortened,
     writing,
 )
@@ -183,6 +182,8 @@ class RunDir:
         """Check the folder as `begin` does, without writing anything."""
         if os.path.isfile(self.config_path):
             self._require_same_config(config, defaults)
+            if not self.is_complete:
+                self.metrics()  # else a resumed run fails only after its model is made
         else:
             outputs.require_new(self.path, "--run_dir")
 
@@ -251,20 +252,13 @@ class RunDir:
             )
         return kind
 
-    def metrics(self) -> list[dict[str, float]]:
-        """Return the rows of metrics.jsonl, without an incomplete last line.
+    def metrics(self, *names: str) -> list[dict[str, float]]:
+        """Return the rows of metrics.jsonl; the arguments and errors are those of `metrics_in`."""
+        return log_rows.metrics_in(self.metrics_path, *names)
 
-        Raises:
-          InputError: a line is not JSON.
-        """
-        if not os.path.isfile(self.metrics_path):
-            return []
-        with reading(self.metrics_path), open(self.metrics_path, "rb") as file:
-            lines = [line for line in file if line.endswith(b"\n")]
-        try:
-            return [json.loads(line) for line in lines]
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"{self.metrics_path!r} must contain JSON lines: {error}.") from None
+    def skipped(self) -> list[dict[str, Any]]:
+        """Return the rows of skipped.jsonl; the errors are those of `skipped_in`."""
+        return log_rows.skipped_in(self.skipped_path)
 
     def truncate_metrics(self, step: int) -> None:
         """Drop the rows after `step`, because a restart from a checkpoint writes them again."""

@@ -1,58 +1,40 @@
 """Text files, plain or compressed, read as a stream in bounded memory.
 
 Names that end in .gz, .bz2, .xz, .zst or .zip are compressed. The files in a .zip are read in the
-order of their names and never written to the disk; hidden files and those that macOS adds are
-skipped.
+order of their names and never written to the disk; hidden files and those that macOS adds are left
+out, with a note.
+
+Lines end in LF or CRLF, and in CR alone if the file has no LF in its first 16 MiB. In other files,
+CR alone ends a line of text (`TextFile.blocks`), but may be in a cell of a table (`lines`).
 """
 
 import contextlib
 import dataclasses
 import os
 import re
-import stat
 import sys
 import zipfile
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import IO, Any
 
 from albert_tf.runtime.binary_files import content_problem
-from albert_tf.runtime.compression import ZIP, decompressed, format_of, reading_compressed
-from albert_tf.runtime.errors import InputError, InputNotFoundError
+from albert_tf.runtime.compression import (
+    decompressed,
+    format_of,
+    is_compressed,
+    is_zip,
+    reading_compressed,
+    stream_of,
+    without_suffix,
+)
+from albert_tf.runtime.errors import InputError, listed, note_once
+from albert_tf.runtime.paths import require_file
 
 MAX_LINE_BYTES = 2**24
 MAX_TEXT_BYTES = 2**30
 _BLOCK_BYTES = 2**18
 _PEEKED_BYTES = 2**13
-_RETURNED = re.compile(r"[^\r]*\r|[^\r]+")
 _RETURNS = re.compile(r"(?<!\r)\r++$", re.MULTILINE)
-_SPECIAL = {
-    stat.S_IFDIR: "a folder",
-    stat.S_IFIFO: "a pipe",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-    stat.S_IFSOCK: "a socket",
-}
-
-
-def require_file(path: str, flag: str, remedy: str = "Write its content to a file.") -> None:
-    """Check that `path` is a file, not a folder, a device or a pipe.
-
-    Raises:
-      InputNotFoundError: there is nothing at `path`.
-      InputError: something else is there.
-    """
-    try:
-        kind = stat.S_IFMT(os.stat(path).st_mode)
-    except OSError:
-        where = f"{flag}: " if flag else ""
-        raise InputNotFoundError(
-            f"{where}no file {path!r} (working directory {os.getcwd()})."
-        ) from None
-    if kind != stat.S_IFREG:
-        raise InputError(
-            f"{_said(path, flag)} must be a file. Received: {_SPECIAL.get(kind, 'something else')}."
-            f" {remedy}"
-        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +62,7 @@ class TextFile:
         next(self._pieces(_PEEKED_BYTES), None)
 
     def blocks(self, block_bytes: int = _BLOCK_BYTES) -> Iterator[str]:
-        """Yield blocks of whole lines, without the last line's end; a line's end is one character.
+        """Yield blocks of whole lines, which end in LF, without the last line's end.
 
         A line of more than `MAX_LINE_BYTES` is divided, after a blank if possible.
 
@@ -98,12 +80,10 @@ class TextFile:
                     file=sys.stderr,
                 )
             text = text.removesuffix("\n")
-            yield _RETURNS.sub("", text) if "\r" in text else text
+            yield _RETURNS.sub("", text).replace("\r", "\n") if "\r" in text else text
 
     def lines(self, block_bytes: int = _BLOCK_BYTES) -> Iterator[tuple[int, str]]:
-        """Yield the line numbers, from 1, and the lines, which keep their ends.
-
-        Lines end in CR alone if the file has no other line ends.
+        """Yield the line numbers, from 1, and the lines, which keep their ends (LF in place of CR).
 
         Raises:
           InputError: the file is binary, damaged or not UTF-8, or a line has more than
@@ -119,9 +99,7 @@ class TextFile:
                     f"{_said(self.name, self.flag)}:{number} must have at most "
                     f"{MAX_LINE_BYTES >> 20} MiB, because it is read as a whole. Divide the line."
                 )
-            if last and number == 1:  # no line break: lines may end in CR alone
-                yield from enumerate(_RETURNED.findall(last), start=1)
-            elif last:
+            if last:
                 yield number, last
 
     def text(self, max_bytes: int = MAX_TEXT_BYTES) -> str:
@@ -155,6 +133,10 @@ class TextFile:
                 space = MAX_LINE_BYTES - (len(block) - block.rfind(b"\n") - 1)
                 if space >= 0:
                     block += stream.readline(space + 1)
+                if not offset and b"\r" in block and b"\n" not in block:
+                    stream = stream_of(_line_feeds(block, stream))
+                    read = stream.read
+                    continue
                 end = _end_of_piece(block)
                 block, rest = block[:end], block[end:]
                 text = self._decoded(block, number, offset)
@@ -165,7 +147,7 @@ class TextFile:
 
     def _decoded(self, block: bytes, number: int, offset: int) -> str:
         where = _said(self.name, self.flag)
-        if not offset and (problem := content_problem(block)):
+        if not offset and (problem := content_problem(block, is_compressed(self.name))):
             raise InputError(f"{where} must be text. {problem}")
         try:
             text = block.decode("utf-8")
@@ -186,6 +168,16 @@ class TextFile:
                 ) from None
             text = block.decode("utf-8", "replace")
         return text if offset else text.removeprefix("\ufeff")
+
+
+def _line_feeds(begin: bytes, stream: IO[bytes]) -> Iterator[bytes]:
+    """Yield `begin` and the rest of the stream with LF in place of CR and CRLF."""
+    part = begin
+    while part:
+        while part.endswith(b"\r") and (following := stream.read(1)):  # may be the LF of a CRLF
+            part += following
+        yield part.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        part = stream.read(_BLOCK_BYTES)
 
 
 def _end_of_piece(block: bytes) -> int:
@@ -221,12 +213,16 @@ def files_of(path: str, flag: str = "", errors: str | None = None) -> Iterator[T
         yield TextFile(path, lambda: contextlib.nullcontext(sys.stdin.buffer), flag, errors)
         return
     require_file(path, flag)
-    if not path.endswith(ZIP):
+    if not is_zip(path):
         yield TextFile(path, lambda: decompressed(path, lambda: open(path, "rb")), flag, errors)
         return
     with reading_compressed(path, _said(path, flag)), zipfile.ZipFile(path) as archive:
-        for member in sorted(archive.infolist(), key=lambda member: member.filename):
-            if member.is_dir() or _is_hidden(member.filename):
+        members = sorted(archive.infolist(), key=lambda member: member.filename)
+        members = [member for member in members if not member.is_dir()]
+        if hidden := [member.filename for member in members if _is_hidden(member.filename)]:
+            note_once(f"{path}: its hidden files are left out: {listed(hidden, 3)}.")
+        for member in members:
+            if _is_hidden(member.filename):
                 continue
             name = f"{path}/{member.filename}"
             if member.flag_bits & 1:
@@ -261,16 +257,18 @@ def text_of(path: str, flag: str = "") -> str:
 def _only(path: str, flag: str) -> Iterator[TextFile]:
     count = 0
     for count, file in enumerate(files_of(path, flag), start=1):  # noqa: B007
-        if format_of(file.name) != format_of(path):
+        if (kind := format_of(file.name)) != format_of(path):
+            name = os.path.splitext(without_suffix(os.path.basename(path)))[0]
             raise InputError(
-                f"{_said(path, flag)} must have the extension of the file that it holds. Received: "
-                f"{file.name}. Rename the archive."
+                f"{_said(path, flag)} must have the extension of the file in it, {file.name}, "
+                f"before its own. Rename it to {name}{kind}.zip, or unpack it."
             )
         if count == 1:
             yield file
     if count != 1:
         raise InputError(
-            f"{_said(path, flag)} must hold one file. Received: {count}. Unpack the archive."
+            f"{_said(path, flag)} must hold one file. Received: {count}. Unpack it, and pass one "
+            "of its files."
         )
 
 

@@ -59,4 +59,4 @@ class MetricsLog(contextlib.ExitStack):
         with self._summaries.as_default(step=int(row["step"])):
             for name, value in row.items():
                 if name != "step":
-                    tf.summary.scalar(name, value)
+                    tf.summary.scalar(name, float(value))

@@ -10,7 +10,6 @@ Every worker must reach the corpus and the output folder under the same path.
 import contextlib
 import dataclasses
 import io
-import json
 import os
 import re
 import shlex
@@ -173,8 +172,7 @@ def _summarize(folder: str, tally: Tally, sizes: dict[int, int]) -> None:
 
 
 def _read_summary(path: str) -> tuple[tuple[int, ...], Tally]:
-    with open(path, encoding="utf-8") as file:
-        values = json.load(file)
+    values = outputs.read_json(path)
     os.remove(path)
     return tuple(values["sizes"]), settings.from_dict(Tally, values["tally"])
 

@@ -5,7 +5,6 @@ same command resumes from them.
 """
 
 import dataclasses
-import json
 import os
 from collections.abc import Iterable
 from itertools import islice
@@ -95,7 +94,6 @@ def _write_mark(folder: str, spill: Spill, tally: Tally, is_complete: bool) -> _
 
 def _read_mark(folder: str, num_shards: int) -> _Mark:
     try:
-        with open(os.path.join(folder, _MARK), encoding="utf-8") as file:
-            return settings.from_dict(_Mark, json.load(file))
+        return settings.from_dict(_Mark, outputs.read_json(os.path.join(folder, _MARK)))
     except (FileNotFoundError, ValueError):  # missing or truncated: start over
         return _Mark(Tally(), (0,) * num_shards, (0,) * num_shards)

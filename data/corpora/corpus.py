@@ -19,7 +19,6 @@ from albert_tf.runtime import paths
 from albert_tf.runtime.bounds import Bounded, one_of
 from albert_tf.runtime.compression import is_compressed
 from albert_tf.runtime.errors import InputError, InputNotFoundError, reading
-from albert_tf.runtime.text_files import require_file
 from data.corpora import python_docs
 from data.corpora.readers import READERS, CorpusSource, Document, tfds_files
 from data.corpora.texts import is_blank
@@ -209,8 +208,8 @@ def _matching_files(pattern: str, data_dir: str | None = None) -> list[str]:
             f"--corpus: {pattern!r} is a folder. Name its files, as in KIND:'{pattern}/*'."
         )
     if os.path.exists(pattern):
-        require_file(pattern, "--corpus")
-    files = list(filter(os.path.isfile, paths.matching(pattern)))
+        paths.require_file(pattern, "--corpus")
+    files = paths.files_matching(pattern, "--corpus")
     if not files:
         raise InputNotFoundError(
             f"--corpus: no file matches {pattern!r} in the working directory {os.getcwd()!r}. "

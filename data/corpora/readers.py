@@ -7,17 +7,17 @@ import dataclasses
 import functools
 import hashlib
 import html
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
+from albert_tf.runtime.json_text import parse_json
 from albert_tf.runtime.text_files import TextFile, files_of
 from albert_tf.text.normalization import is_collapsed
 from data.corpora import python_docs
 from data.corpora.sentences import normalize_blanks, sentences_of
-from data.corpora.texts import OpenText, encodable, is_blank, texts_of
+from data.corpora.texts import OpenText, is_blank, texts_of
 from data.records import locations
 
 _MAX_SQUAD_BYTES = 2**27
@@ -167,22 +167,13 @@ def _read_jsonl(source: CorpusSource) -> Iterator[Document]:
 def _json_lines(file: TextFile, key: str) -> Iterator[str]:
     for number, line in file.lines():
         if line := line.strip():
-            record = _json(line, f"{file.name}:{number}")
+            record = parse_json(line, f"--corpus: {file.name}:{number}", errors=file.errors)
             if not isinstance(record, dict) or not isinstance(record.get(key), str):
                 raise InputError(
                     f"--corpus: {file.name}:{number} must be a JSON object with text under "
                     f"`{key}`. Received: {line[:80]!r}."
                 )
-            yield encodable(record[key])
-
-
-def _json(text: str, location: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:  # also from long integers and deep nesting
-        raise InputError(
-            f"--corpus: {location} must be JSON: {error}. Received: {text[:80]!r}."
-        ) from None
+            yield record[key]
 
 
 def _read_race(source: CorpusSource) -> Iterator[Document]:
@@ -200,15 +191,18 @@ def _read_squad(source: CorpusSource) -> Iterator[Document]:
 
 
 def _contexts(file: TextFile) -> list[str]:
-    content = _json(file.text(_MAX_SQUAD_BYTES), file.name)
+    text = file.text(_MAX_SQUAD_BYTES)
+    content = parse_json(text, f"--corpus: {file.name}", errors=file.errors)
     try:
         contexts = [p["context"] for entry in content["data"] for p in entry["paragraphs"]]
-        return [encodable(context) for context in contexts]
-    except (KeyError, TypeError, AttributeError):
+        if not all(isinstance(context, str) for context in contexts):
+            raise TypeError
+    except (KeyError, TypeError):
         raise InputError(
             f"--corpus: {file.name} must be in SQuAD's format: data[].paragraphs[].context. "
             f"Received: {str(content)[:80]!r}."
         ) from None
+    return contexts
 
 
 def _passages(texts: Iterable[tuple[str, str]]) -> Iterator[Document]:

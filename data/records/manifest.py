@@ -8,13 +8,13 @@ import pathlib
 import tempfile
 from typing import Annotated, Any
 
-from albert_tf.runtime import outputs, settings
+from albert_tf.runtime import settings
 from albert_tf.runtime.bounds import NOT_NEGATIVE, POSITIVE, Bounded, at_least, at_most, one_of
 from albert_tf.runtime.errors import ConfigError, InputError, InputNotFoundError, reading
+from albert_tf.runtime.json_text import json_object
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from data.records import locations
 from data.records.schema import COMPACT_VERSION, FOREIGN_NAMES, RecordSchema, compact_schema
-from data.records.sketch import from_text
 
 COMPACT, REFERENCE = "compact", "reference"  # layouts
 MANIFEST = "manifest.json"
@@ -48,12 +48,12 @@ class Manifest(Bounded):
 
     `shards` are the numbers of records, in the order of the files. `special_ids` are the ids of
     <pad>, <unk>, [CLS], [SEP] and [MASK]. `options` are the options of the command; a rerun
-    compares them to identify the build. `sketch` is that of the documents (`data.records.sketch`),
-    empty if they are unknown.
+    compares them to identify the build. `sketch` is that of the documents (`data.records.sketch`);
+    anything that is no sketch means that they are unknown.
 
     Raises:
       ConfigError: a value is impossible.
-      InputError: `options` is not JSON, or `sketch` is none.
+      InputError: `options` is not JSON.
     """
 
     schema_version: int
@@ -84,12 +84,11 @@ class Manifest(Bounded):
             if not holds:
                 raise ConfigError(f"a manifest must {rule}, but does not.")
         self.build_options  # noqa: B018 (raises an error)
-        from_text(self.sketch)  # raises an error
 
     @functools.cached_property
     def build_options(self) -> dict[str, Any]:
         """The options of the command."""
-        return outputs.json_object(self.options.encode(), "`options` of a manifest")
+        return json_object(self.options, "`options` of a manifest")
 
     @property
     def schema(self) -> RecordSchema:
@@ -168,7 +167,7 @@ def _checked_values(path: str) -> dict[str, Any]:
     """
     try:
         with reading(path), locations.reader_of(path).open(path, "rb") as file:
-            values = outputs.json_object(file.read(), path)
+            values = json_object(file.read(), path)
         version = values["schema_version"]
         keys = values.keys() if version == COMPACT_VERSION else _KEYS
     except (ValueError, KeyError):

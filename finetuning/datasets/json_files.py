@@ -1,11 +1,10 @@
 """JSON as people's tools write it: values, and lines with one each."""
 
 import json
-import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.json_text import parse_json
 
 
 def json_lines(path: str, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str, Any]]:
@@ -24,25 +23,5 @@ def json_lines(path: str, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[in
 
 
 def as_text(value: Any) -> Any:
-    """Return a number or Boolean of JSON as the text that it was; other values as they are.
-
-    Numbers that are too large for a float, such as 1e999, count as null, as NaN does.
-    """
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
+    """Return a number or Boolean of JSON as the text that it was; other values as they are."""
     return json.dumps(value) if isinstance(value, int | float) else value
-
-
-def parse_json(text: str, location: str) -> Any:
-    """Return the value of a JSON text, in which NaN and Infinity count as null.
-
-    Raises:
-      InputError: the text is not JSON.
-    """
-    try:
-        value = json.loads(text, parse_constant=lambda _: None)
-    except (ValueError, RecursionError) as error:  # also for long integers and deep nesting
-        raise InputError(f"{location} must be JSON: {error}. Received: {text[:80]!r}.") from None
-    if "\\ud" in text.lower():  # may be half a surrogate pair, which no tokenizer accepts
-        value = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
-    return value

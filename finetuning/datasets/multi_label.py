@@ -23,7 +23,13 @@ from finetuning.datasets.json_files import as_text
 from finetuning.datasets.multi_label_metrics import score_label_sets
 from finetuning.datasets.selection import limited, with_dev
 from finetuning.datasets.table_files import Table, write_predictions
-from finetuning.datasets.text_classification import PAIR, named, open_part, text_columns
+from finetuning.datasets.text_classification import (
+    PAIR,
+    named,
+    note_absent,
+    open_part,
+    text_columns,
+)
 
 # `file:line`, text and second text, and the labels if the part has labels.
 Rows = Iterator[tuple[str, tuple[str, str | None], tuple[str, ...] | None]]
@@ -73,11 +79,7 @@ class MultiLabel(Dataset):
         for part, examples in {"train": train, **dev}.items():
             print(f"{part}: {_balance(examples, task.labels)}")
         found = {i for examples in dev.values() for each in examples for i in label_indices(each)}
-        if absent := [name for i, name in enumerate(task.labels) if i not in found]:
-            print(
-                f"note: no dev example has the label {listed(absent)}, whose F1 score is then 0."
-                + (" Raise --dev_fraction." if source.reading.dev_fraction else "")
-            )
+        note_absent([name for i, name in enumerate(task.labels) if i not in found], source)
         return Data(task, train, dev)
 
     def read_part(self, source: Source, part: str, task: MultiLabelSettings) -> list[TextExample]:

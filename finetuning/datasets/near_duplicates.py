@@ -1,35 +1,58 @@
 """Groups of near-duplicate texts, of which cross-validation must not divide any."""
 
 import collections
+import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 _WORD = re.compile(r"\w+")
 
 
 def hosts(texts: Sequence[Sequence[str | None]]) -> list[str]:
-    """Return the host of each text: the longest text that contains all its words in a row.
+    """Return the host of each text: the longest text in which all its words occur in a row.
 
-    Case, punctuation and white space do not matter. Texts with the same host are a group, such as
-    copies, or a sentence and its phrases, which GLUE's SST-2 has. Only one host counts, because a
-    short phrase occurs in unrelated texts; of equally long ones, it is the first in alphabetical
-    order. A host is its own host. The order of the texts makes no difference.
+    Texts with the same host are a group, such as copies, or a sentence and its phrases, which
+    GLUE's SST-2 has. A text that no longer one contains is its own host. Of equally long hosts, the
+    first in alphabetical order counts, and only that one, because a short phrase occurs in
+    unrelated texts. Case, punctuation, white space and the order of the texts do not matter.
 
     Args:
       texts: each a text, [A] or [A, None], or a pair of texts, [A, B].
+
+    Returns:
+      The words of each host with a blank on both sides of each; between the texts of a pair, a line
+      break.
     """
     keys = [_key(each) for each in texts]
-    distinct = sorted(set(keys), key=lambda key: (-len(key), key))
-    with_word: dict[str, list[str]] = collections.defaultdict(list)  # the longest text first
-    for key in distinct:
-        for word in set(key.split()):
-            with_word[word].append(key)
-    host_of = {}
-    for key in distinct:
-        # Every host contains the word that the fewest texts contain.
-        candidates = min((with_word[word] for word in key.split()), key=len, default=[key])
-        host_of[key] = next(each for each in candidates if key in each)
+    host_of = {
+        key: next(each for each in possible if key in each)
+        for key, possible in possible_hosts(keys).items()
+    }
     return [host_of[key] for key in keys]
+
+
+def possible_hosts(keys: Iterable[str]) -> dict[str, Sequence[str]]:
+    """Return for each text the texts among which its host is, the longest first.
+
+    They are those that have the rarest of its pairs of neighboring words.
+    """
+    distinct = sorted(set(keys), key=lambda key: (-len(key), key))
+    counts = collections.Counter(each for key in distinct for each in _words_and_pairs(key))
+    rarest = {
+        key: min(_words_and_pairs(key), key=counts.__getitem__, default=key) for key in distinct
+    }
+    chosen = {each for each in rarest.values() if counts[each] > 1}
+    holders: dict[Any, list[str]] = collections.defaultdict(list)
+    for key in distinct:
+        for each in chosen.intersection(_words_and_pairs(key)):
+            holders[each].append(key)
+    return {key: holders.get(each, [key]) for key, each in rarest.items()}
+
+
+def _words_and_pairs(key: str) -> set[str | tuple[str, str]]:
+    words = [word for word in key.split(" ") if word]
+    return {*words, *itertools.pairwise(words)}
 
 
 def _key(texts: Sequence[str | None]) -> str:

@@ -1,11 +1,14 @@
 """Layouts of labeled tokens that are not read: their files are recognized, with what to do."""
 
 import codecs
+import functools
 import glob
+import io
 import os
 import re
 from collections.abc import Sequence
 
+from albert_tf.runtime.compression import decompressed, format_of, reading_compressed
 from albert_tf.runtime.errors import InputError
 
 _BRACKETS = re.compile(r"\([A-Z_]\S*\*\)*")  # such as (TOP(S(NP* or (PERSON*)
@@ -18,7 +21,7 @@ def require_columns(path: str, lines: Sequence[str]) -> None:
     Raises:
       InputError: they are CoNLL-2012's or Kaggle's.
     """
-    if any(line.startswith(_KAGGLE) for line in lines[:1]):
+    if any(line.lstrip('"').startswith(_KAGGLE) for line in lines[:1]):
         raise _kaggle_table(path)
     if any(_BRACKETS.fullmatch(cell) for line in lines for cell in line.split()[1:]):
         raise InputError(
@@ -38,10 +41,13 @@ def require_known_files(folder: str) -> None:
     inside = [os.path.join(glob.escape(folder), pattern) for pattern in ("*", "*/*")]
     for path in sorted(path for pattern in inside for path in glob.glob(pattern)):
         require_not_brat(path)
-        if path.endswith(".csv"):
-            with open(path, "rb") as file:
+        if format_of(path) == ".csv":
+            with (
+                reading_compressed(path, path),
+                decompressed(path, functools.partial(io.FileIO, path)) as file,
+            ):
                 line = file.readline(100).removeprefix(codecs.BOM_UTF8)
-            if line.startswith(_KAGGLE.encode()):
+            if line.lstrip(b'"').startswith(_KAGGLE.encode()):
                 raise _kaggle_table(path)
 
 

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from albert_tf.runtime.compression import format_of, without_suffix
-from albert_tf.runtime.errors import InputError, InputNotFoundError, reading
+from albert_tf.runtime.errors import InputError, InputNotFoundError, reading, shortened
+from albert_tf.runtime.json_text import parse_json
 from albert_tf.runtime.text_files import lines_of
 from albert_tf.tasks.examples import ChoiceExample
 from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
@@ -20,13 +21,12 @@ from finetuning.datasets.choices import (
 )
 from finetuning.datasets.dataset import Data, Source, require_section
 from finetuning.datasets.glue import paper_settings
-from finetuning.datasets.json_files import parse_json
 from finetuning.datasets.selection import limited, with_dev
 from finetuning.datasets.tfds_rows import tfds_rows
 
 LEVELS = ("middle", "high")
 MERGED = "all.txt"  # as google-research/albert reads it
-KEYS = {"article": str, "questions": list, "options": list}
+KEYS = {"article": str, "questions": list, "options": list, "answers": list | None}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,8 +125,8 @@ def _examples(passage: Any, location: str, allow_empty: bool) -> Iterator[Choice
         isinstance(passage.get(key), kind) for key, kind in KEYS.items()
     ):
         raise InputError(
-            f"{location} must be a passage of RACE, with article, questions and options. Received: "
-            f"{json.dumps(passage)[:80]}. Download the archive again."
+            f"{location} must be a passage of RACE, with article, questions, options and possibly "
+            f"answers. Received: {json.dumps(passage)[:80]}. Download the archive again."
         )
     questions, options = passage["questions"], passage["options"]
     answers = passage.get("answers") or [None] * len(questions)
@@ -136,6 +136,11 @@ def _examples(passage: Any, location: str, allow_empty: bool) -> Iterator[Choice
             f"questions. Received: options for {len(options)}, answers for {len(answers)}."
         )
     for number, question in enumerate(questions):
+        if not isinstance(options[number], list):
+            raise InputError(
+                f"{location}: the options of question {number + 1} must be a list of texts. "
+                f"Received: {shortened(options[number])}. Correct or remove the passage."
+            )
         texts = (passage["article"], question, *options[number])
         is_empty = not (allow_empty or passage["article"].strip())
         if is_empty or not all(isinstance(text, str) for text in texts):

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.json_text import parse_json
 from albert_tf.runtime.text_files import text_of
 from albert_tf.tasks.examples import SpanExample
 from finetuning.datasets.dataset import Source
-from finetuning.datasets.json_files import parse_json
 from finetuning.datasets.table_files import find
 from finetuning.datasets.tfds_rows import tfds_rows
 

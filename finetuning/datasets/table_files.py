@@ -17,7 +17,8 @@ from typing import Any
 from albert_tf.runtime.compression import SUFFIXES, format_of
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.outputs import new_file
-from albert_tf.runtime.text_files import lines_of, require_file
+from albert_tf.runtime.paths import require_file
+from albert_tf.runtime.text_files import lines_of
 from finetuning.datasets import prodigy
 from finetuning.datasets.json_files import as_text, json_lines
 
@@ -118,8 +119,8 @@ class Table:
         for cell, name in cells:
             if cell is None:
                 raise InputError(
-                    f"{self.path}:{line}: the key `{name}` is missing, or its value is null, NaN "
-                    "or Infinity. Add it, or remove the row."
+                    f"{self.path}:{line}: the key `{name}` is missing, or its value is null. Add "
+                    "it, or remove the row."
                 )
             if not isinstance(cell, str):
                 raise InputError(

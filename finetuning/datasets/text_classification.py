@@ -65,18 +65,29 @@ class TextClassification(Dataset):
         for part, examples in {"train": train, **dev}.items():
             print(f"{part}: {_balance(examples, task.labels)}")
         found = {example.label for examples in dev.values() for example in examples}
-        if absent := [label for i, label in enumerate(task.labels) if i not in found]:
-            print(
-                f"note: no dev example has the label {listed(absent)}. In macro_f1, its F1 counts "
-                "as 0 if a prediction names it, and otherwise not at all."
-                + (" Raise --dev_fraction." if source.reading.dev_fraction else "")
-            )
+        absent = [label for i, label in enumerate(task.labels) if i not in found]
+        note_absent(absent, source, " if a prediction names it, and otherwise not at all")
         return Data(task, train, dev)
 
     def read_part(self, source: Source, part: str, task: ClassifierSettings) -> list[TextExample]:
         """Read the examples of the file named `part`."""
         require_section("text_classification", task, kind="classifier")
         return _examples(rows_to_predict(source, part, task.pair), task)
+
+
+def note_absent(labels: Sequence[str], source: Source, condition: str = "") -> None:
+    """Print a note on the labels, if any, that no dev example has.
+
+    Args:
+      labels: the labels.
+      source: the location of the data.
+      condition: when their F1 counts as 0; empty: always.
+    """
+    if labels:
+        print(
+            f"note: no dev example has the label {listed(labels)}. In macro_f1, its F1 counts as "
+            f"0{condition}." + (" Raise --dev_fraction." if source.reading.dev_fraction else "")
+        )
 
 
 def open_part(source: Source, part: str, optional: Sequence[str] = ()) -> Table:

@@ -8,8 +8,9 @@ from typing import Any
 
 from albert_tf.runtime.compression import format_of
 from albert_tf.runtime.errors import InputError
-from albert_tf.runtime.text_files import lines_of, require_file
-from finetuning.datasets.json_files import parse_json
+from albert_tf.runtime.json_text import parse_json
+from albert_tf.runtime.paths import require_file
+from albert_tf.runtime.text_files import lines_of
 from finetuning.kinds.registry import FINETUNING
 
 _DATA = re.compile(  # of JSON or Python
@@ -60,8 +61,8 @@ def _object(line: str, path: str) -> dict[str, Any] | None:
         return value
     if value is not None or _DATA.fullmatch(line):
         raise ValueError(
-            "the line looks like JSON or Python data, but is not a complete JSON object. Put a "
-            'text that looks so into one, such as {"text": "[1, 2]"}'
+            "the line looks like JSON or Python data, but is not a complete and valid JSON object. "
+            'Put a text that looks so into one, such as {"text": "[1, 2]"}'
         )
     return None
 

@@ -1,6 +1,7 @@
 """The paper's table of fine-tuned runs: one row per pretraining run."""
 
 import csv
+import itertools
 import os
 import statistics
 from collections.abc import Mapping, Sequence
@@ -8,11 +9,13 @@ from typing import Any
 
 from albert_tf.models.checkpoints import load_config
 from albert_tf.runtime import outputs, pretrained
-from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.errors import InputError, shortened
+from albert_tf.runtime.log_rows import has_numbers
 from albert_tf.runtime.markdown import markdown_table
 from albert_tf.runtime.run_dir import RunDir
 from finetuning.datasets import DATASETS
 from finetuning.reporting.bag_of_words import KINDS
+from finetuning.reporting.intact_results import require_intact
 from finetuning.reporting.part_scores import AT_DEV_THRESHOLD
 
 CONSTANT = "always the same answer"
@@ -55,6 +58,20 @@ def _flat(result: Mapping[str, Any], part: str) -> dict[str, Any]:
     single = {key: value for key, value in result.items() if not isinstance(value, dict)}
     single[f"{part}_examples"] = single.pop("dev_examples")
     return single | {f"standard_error_{metric}": error for metric, error in errors.items()}
+
+
+def checked(
+    results: list[dict[str, Any]], task: str, where: str, part: str
+) -> list[dict[str, Any]]:
+    """Return the results of all seeds of a run, if they have the scores in the table.
+
+    Raises:
+      InputError: one does not; the message names the folder `where`.
+    """
+    names = list(itertools.chain.from_iterable(_columns(task, part).values()))
+    for result in results:
+        require_intact(result, where, names)
+    return results
 
 
 def table_of(
@@ -174,4 +191,11 @@ def _path_of(run: str) -> str:
 
 def speed_of(run: str) -> float | None:
     """Return the pieces/s of a run's pretraining, or None if it was not pretrained here."""
-    return RunDir(run).result().get("tokens_per_s") if RunDir(run).is_complete else None
+    result = RunDir(run).result() if RunDir(run).is_complete else {}
+    speed = result.get("tokens_per_s")
+    if speed is not None and not (has_numbers(result, ["tokens_per_s"]) and speed > 0):
+        raise InputError(
+            f"{RunDir(run).result_path!r}: `tokens_per_s` must be a positive number. Received: "
+            f"{shortened(speed)}. Restore the file."
+        )
+    return speed

@@ -13,6 +13,7 @@ from finetuning.datasets.dataset import Data, Dataset, Prediction, Source
 from finetuning.datasets.metrics import is_known
 from finetuning.kinds.registry import FINETUNING
 from finetuning.reporting import report
+from finetuning.reporting.intact_results import read_result, require_intact
 
 _RULES = 2  # of scoring; evaluations that were kept under others are made again
 
@@ -50,9 +51,10 @@ def result_of(task: Dataset, data: Data, run: RunDir) -> dict[str, Any]:
     if os.path.isfile(path):
         kept = outputs.read_json(path, allow_nan=True)
         if identity.items() <= kept.items():
+            require_intact(kept.get("result"), path)
             return kept["result"]
     predictions, _ = load_predictor(run.path).answer(examples, 32)
-    result = scores_of(task, data, predictions, run.result())
+    result = scores_of(task, data, predictions, read_result(run))
     outputs.write_json(path, identity | {"result": result})
     return result
 

@@ -166,7 +166,7 @@ def summarize(folder: str, results: Sequence[Mapping[str, Any]]) -> str:
     names = [
         name
         for name, value in results[0].items()
-        if isinstance(value, float) and name not in others
+        if all(isinstance(each.get(name), float) for each in results) and name not in others
     ]
     summary = {}
     for name in names:

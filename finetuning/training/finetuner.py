@@ -2,11 +2,10 @@
 
 import contextlib
 import dataclasses
-import itertools
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,11 +20,12 @@ from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import predict
 from albert_tf.tasks.task_model import TaskModel
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
-from albert_tf.text.unknown_pieces import UnknownPieces
 from finetuning.datasets.dataset import Data, Dataset, Prediction, Source
 from finetuning.kinds.registry import FINETUNING
 from finetuning.kinds.thresholds import Thresholds
 from finetuning.reporting import card, report
+from finetuning.reporting.intact_results import read_result
+from finetuning.reporting.notes import notes_of
 from finetuning.training.config import FinetuneConfig, Plan, TrainingConfig
 from finetuning.training.feature_cache import features_of
 from finetuning.training.fit import Scores, compiled, fine_tune, mean_loss
@@ -40,6 +40,7 @@ class TrainingSource:
       model: returns a model with these weights.
       fingerprint: that of the weights; empty for new ones.
       train: returns the training features. None: those of the training examples.
+      examples: returns the examples of `train`.
       loss: (the `task` section) -> the loss, as for `compile`. None: the task's own.
       extra_config: further entries of the run's config.json.
     """
@@ -48,6 +49,7 @@ class TrainingSource:
     model: Callable[[FinetuneConfig], TaskModel]
     fingerprint: str
     train: Callable[[], Features] | None = None
+    examples: Callable[[], Iterable[Any]] = tuple
     loss: Callable[[Any], Any] | None = None
     extra_config: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -94,7 +96,7 @@ class Finetuner:
         is_chief = devices.is_chief(self.strategy)
         if source.train:
             train = source.train()
-            self._print_notes("train", train, ())
+            self._print_notes("train", train, source.examples())
         else:
             train = self.features("train", self.data.train, config.task)
         task = FINETUNING[self.task.kind].with_counts(config.task, train)
@@ -178,12 +180,9 @@ class Finetuner:
             self._print_notes(name.removeprefix("dev "), self._features[name], examples)
         return self._features[name]
 
-    def _print_notes(self, name: str, features: Features, examples: Sequence[Any]) -> None:
-        texts = itertools.chain.from_iterable(each.texts for each in examples)
-        unknown = UnknownPieces.of(features.sequences.ids, texts, self.tokenizer)
-        for note in (*features.notes(), unknown.note("the encoder")):
-            if note:
-                print(f"{name}: {note}", flush=True)
+    def _print_notes(self, name: str, features: Features, examples: Iterable[Any]) -> None:
+        for note in notes_of(features, examples, self.tokenizer, "the encoder"):
+            print(f"{name}: {note}", flush=True)
 
     def scores(
         self, model: TaskModel, name: str, examples: Sequence[Any], values: TrainingConfig
@@ -252,7 +251,9 @@ class Finetuner:
             return
         if thresholds:
             outputs.write_json(run.config_path, run_config | {"task": settings.to_dict(model.task)})
-        result = report.result_of(self.task, self.data, parts, run.metrics(), metric, best_step)
+        result = report.result_of(
+            self.task, self.data, parts, run.metrics("seconds"), metric, best_step
+        )
         result |= {"train_examples": count, "training_precision": config.training.precision}
         predictions, (examples, *_) = next(iter(parts.values()))[1], self.data.dev.values()
         if thresholds:
@@ -282,5 +283,5 @@ def _thresholds(task: Dataset) -> Thresholds:
 
 def _is_complete(run: RunDir) -> bool:
     if run.is_complete:
-        print(f"{run.path} is already complete: {report.line(run.result())}")
+        print(f"{run.path} is already complete: {report.line(read_result(run))}")
     return run.is_complete

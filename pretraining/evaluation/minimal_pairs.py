@@ -9,7 +9,6 @@ masks the later pieces of the same word, which would otherwise give the piece aw
 
 import dataclasses
 import glob
-import json
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +21,7 @@ from albert_tf.models.pretrainer import AlbertPretrainer
 from albert_tf.runtime import devices
 from albert_tf.runtime.compression import format_of
 from albert_tf.runtime.errors import InputError, InputNotFoundError
+from albert_tf.runtime.json_text import json_object
 from albert_tf.runtime.standard_errors import percent_with_error
 from albert_tf.runtime.text_files import lines_of
 from albert_tf.text.tokenizer import Tokenizer
@@ -83,11 +83,7 @@ def _pairs_of(path: str) -> Iterator[MinimalPair]:
     for number, line in lines_of(path, "--minimal_pairs"):
         if not line.strip():
             continue
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"{path}:{number} must be a JSON object: {error}.") from None
-        record = record if isinstance(record, dict) else {}
+        record = json_object(line, f"{path}:{number}")
         for key in ("sentence_good", "sentence_bad"):
             if not isinstance(record.get(key), str):
                 raise InputError(

@@ -16,14 +16,6 @@ from pretraining.loop.config import GuardConfig
 Numbers = Callable[[int], list[tuple[str, int, int]]]
 
 
-def skipped_steps(run: RunDir) -> list[dict]:
-    """Return the rows of the run's skipped.jsonl, without a truncated last line."""
-    if not os.path.isfile(run.skipped_path):
-        return []
-    with open(run.skipped_path, encoding="utf-8") as file:
-        return [json.loads(line) for line in file if line.endswith("\n")]
-
-
 class Guard(tf.Module):
     """A counter and log of skipped steps that decides when to restore the last checkpoint.
 
@@ -48,7 +40,7 @@ class Guard(tf.Module):
     def restart(self, step: int, run: RunDir) -> None:
         """Drop the log rows of steps that a run resumed at `step` will repeat."""
         now = int(self._restores.numpy()), step
-        kept = [row for row in skipped_steps(run) if (row["restores"], row["step"]) < now]
+        kept = [row for row in run.skipped() if (row["restores"], row["step"]) < now]
         if os.path.isfile(run.skipped_path):
             with outputs.new_file(run.skipped_path) as partial:
                 with open(partial, "w", encoding="utf-8") as file:

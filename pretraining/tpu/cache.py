@@ -82,8 +82,7 @@ class Cache:
         """Return the size of the step; compile it only if no file has it."""
         path = self.path(step, topology)
         try:
-            with open(path, encoding="utf-8") as file:
-                return CompiledSize(**json.load(file)["size"])
+            return CompiledSize(**outputs.read_json(path)["size"])
         except (OSError, ValueError, KeyError, TypeError):  # absent or incomplete
             os.makedirs(self.folder, exist_ok=True)  # compiling takes minutes: fail before
             size = self.compile(step, topology)

@@ -1,7 +1,6 @@
 """Tests of the table of depths: scores and layers of the export's signatures, FLOPs that fall."""
 
 import pathlib
-import shutil
 
 import numpy as np
 import pytest
@@ -26,15 +25,19 @@ def table(text: str) -> dict[str, list[float]]:
 def test_the_table(tuned, fruit, tmp_path, capsys):
     """Of a folder whose own labels have other numbers than the run's."""
     run = str(tuned / "seed-0")
-    shutil.copy(pathlib.Path(fruit, "dev.tsv"), tmp_path)
+    dev = pathlib.Path(fruit, "dev.tsv").read_text(encoding="utf-8")
+    (tmp_path / "dev.tsv").write_text(f"{dev}{'红 ' * 20}\tfruit\n", encoding="utf-8")
     (tmp_path / "train.tsv").write_text("text\tlabel\nx\tanimal\nx\tfruit\nx\ttool\n")
     main(DepthOptions(run, str(tmp_path), requests=2))
-    rows = table(capsys.readouterr().out)
+    captured = capsys.readouterr()
+    assert "unknown to the vocabulary: 20 of 红 (U+7EA2). Check" in captured.err
+    rows = table(captured.out)
     predictor = load_predictor(run)
     layers = predictor.model.encoder.config.num_layers
     assert list(rows) == [f"depth {k}" for k in range(1, layers + 1)]
-    examples = next(iter(DATASETS["text_classification"].read(Source(fruit)).dev.values()))
-    score = DATASETS["text_classification"].score(predictor(examples), examples)["accuracy"]
+    task = DATASETS["text_classification"]
+    examples = task.read_part(Source(str(tmp_path)), "dev", predictor.task)
+    score = task.score(predictor(examples), examples)["accuracy"]
     whole = rows[f"depth {layers}"]
     assert whole[0] == pytest.approx(score, abs=1e-4)
     assert [row[1] for row in rows.values()] == list(range(1, layers + 1))

@@ -110,7 +110,7 @@ def test_the_output_and_the_teacher_are_checked_first(
 @pytest.mark.slow
 def test_student_and_control(tuned: pathlib.Path, fruit: str, tmp_path: pathlib.Path, capsys):
     texts = tmp_path / "texts.txt"
-    texts.write_text("pear saw\nmelon\n")
+    texts.write_text("pear saw\nmelon\n" + "红 楼\n" * 20, encoding="utf-8")
     options = DistillOptions(
         str(tuned / "seed-0"),
         "text_classification",
@@ -130,12 +130,13 @@ def test_student_and_control(tuned: pathlib.Path, fruit: str, tmp_path: pathlib.
     # The block is shared: fewer layers are as many parameters.
     assert len({result["parameters"] for result in results.values()}) == 1
     assert results["student"]["accuracy"] > 0.9
-    assert json.loads((tmp_path / "out/teacher/manifest.json").read_text())["count"] == 162
+    assert json.loads((tmp_path / "out/teacher/manifest.json").read_text())["count"] == 182
     student = RunDir(str(tmp_path / "out" / "student"))
     assert student.config()["model"]["num_layers"] == 1
     answer = load_predictor(student.path)([TextExample("pear melon")])[0]
     assert answer["label"] == "fruit"
-    assert "| student | 1 |" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "| student | 1 |" in printed and "vocabulary: 20 of 红 (U+7EA2), 20 of 楼" in printed
     for name in ("student", "control"):  # runs like others
         run = RunDir(str(tmp_path / "out" / name))
         assert run.result()["accuracy"] == pytest.approx(results[name]["accuracy"])
@@ -144,7 +145,7 @@ def test_student_and_control(tuned: pathlib.Path, fruit: str, tmp_path: pathlib.
     origin = RunDir(str(tuned / "seed-0")).config()["init"]
     assert RunDir(str(tmp_path / "out" / "control")).config()["init"] == origin
     assert student.config()["init"] == str(tuned / "seed-0")
-    assert student.result()["train_examples"] == 162
+    assert student.result()["train_examples"] == 182
     saved = tf.train.latest_checkpoint(student.checkpoints_path)
     written = pathlib.Path(saved + ".index").stat().st_mtime_ns
     distill.main(options)  # nothing is trained again

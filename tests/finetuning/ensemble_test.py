@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 import shutil
 from typing import Any
 
@@ -10,13 +11,14 @@ import pytest
 
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
+from albert_tf.tasks.examples import ChoiceExample
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
 from albert_tf.tasks.predictor import load_predictor
 from albert_tf.tasks.spans.model import SpanSettings
 from finetuning.datasets import DATASETS
 from finetuning.datasets.dataset import Source
-from finetuning.ensemble import EnsembleOptions, main
+from finetuning.ensemble import EnsembleOptions, _Members, main
 from finetuning.reporting.report import fingerprint
 from tests.finetuning.untrained import leave_run, leave_weights
 
@@ -54,6 +56,17 @@ def test_a_run_counts_once(race: Source, tmp_path: pathlib.Path, capsys):
     assert capsys.readouterr().out.splitlines() == [str(tmp_path / "runs" / n) for n in "12"]
     with pytest.raises(InputError, match="at least two complete runs"):
         main(EnsembleOptions(runs[1:2] * 2, str(tmp_path / "out"), race.data_dir))
+
+
+def test_unknown_characters_are_told(race: Source, tmp_path: pathlib.Path, capsys):
+    section = MultipleChoiceSettings(num_choices=3, seq_length=16)
+    run = str(tmp_path / "runs" / "1")
+    examples = [ChoiceExample("红?", "楼", ("an apple", "a saw"))]
+    _Members([run], section, 2).outputs(examples, "dev")
+    note = (
+        r"dev: .*% of the pieces are unknown to the vocabulary: 1 of 红 .*, 1 of 楼 .*Check that "
+    )
+    assert re.search(f"{note}{run} is for such text", capsys.readouterr().err)
 
 
 @pytest.mark.slow

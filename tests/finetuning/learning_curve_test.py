@@ -62,6 +62,23 @@ def test_two_tables_with_the_same_point_are_refused(tables: pathlib.Path):
         curves_of(f"{tables}/{name}/results.csv" for name in ("t-1000", "t-100", "t-again"))
 
 
+@pytest.mark.parametrize(
+    "content, words",
+    [
+        (HEADER.encode() + b"a,sst-2,0,accuracy,0.9\xff,,1000\n", "results.csv:2 must be UTF-8"),
+        (f"{HEADER}a,sst-2,0,accuracy,0.9.1,,1000".encode(), "results.csv:2 must be a row as"),
+        (f"{HEADER}a,sst-2,0,accuracy,0.9,,14.1".encode(), "results.csv:2 must be a row as"),
+        (f"{HEADER}a,sst-2,0,accuray,0.9,,1000".encode(), "results.csv:2 must be a row as"),
+        (f"{HEADER}a,sst-2,0,accuracy,0.9,1000".encode(), "6 columns where the header has 7"),
+        (HEADER[1:].encode() + LARGE.encode(), "must name run and task and metric"),
+    ],
+)
+def test_damaged_tables_are_named(tables: pathlib.Path, content: bytes, words: str):
+    (tables / "t-100" / "results.csv").write_bytes(content)
+    with pytest.raises(InputError, match=words):
+        learning_curve.main(LearningCurveOptions((f"{tables}/t-*",), f"{tables}/a.png"))
+
+
 def test_wrong_paths_are_refused(tables: pathlib.Path):
     sweep = tables / "sweep"
     sweep.mkdir()

@@ -6,12 +6,13 @@ import shutil
 
 import pytest
 
-from albert_tf.runtime import commands
+from albert_tf.runtime import commands, outputs
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.classifier.model import ClassifierSettings
 from albert_tf.tasks.predictor import load_predictor
 from finetuning import table
+from finetuning.reporting.intact_results import read_result
 from finetuning.table import TableOptions
 from tests.finetuning.untrained import leave_run, leave_weights
 
@@ -78,6 +79,66 @@ def test_finished_runs_are_scored_on_another_part(
     assert table.main(options, run) == commands.USAGE_ERROR
     assert capsys.readouterr().err.startswith(f"failed: {path}: ")
     assert "| failed |" in (tmp_path / "t" / "table-test.md").read_text().splitlines()[3]
+
+
+RESULT = {"metric": "accuracy", "accuracy": 0.5, "dev_examples": 40, "baselines": {"accuracy": 0.5}}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"metric": ["accuracy"]},
+        {"accuracy": "0.5"},
+        {"dev_examples": None},
+        {"baselines": 0.5},
+        {"standard_errors": {"accuracy": []}},
+        {"standard_error": {}},
+    ],
+)
+def test_a_damaged_result_is_a_failure_of_its_run(
+    changes: dict, start: str, data: pathlib.Path, tmp_path: pathlib.Path, capsys
+):
+    run = RunDir(str(tmp_path / "t" / pathlib.Path(start).name / NAME))
+    leave_run(start, pathlib.Path(run.path), NAME, ClassifierSettings(labels=("fruit", "tool")))
+    run.finish(RESULT)
+    options = TableOptions((start,), NAME, str(data), str(tmp_path / "t"))
+    assert table.main(options, lambda command: 0) == 0
+    run.finish(RESULT | changes)
+    capsys.readouterr()
+    assert table.main(options, lambda command: 0) == commands.USAGE_ERROR
+    assert capsys.readouterr().err.startswith(f"failed: {run.path}: '{run.path}' must have the ")
+    with pytest.raises(InputError, match="result.json' must have the scores"):
+        read_result(run)
+
+
+def test_a_damaged_evaluation_is_a_failure_of_its_run(
+    start: str, data: pathlib.Path, tmp_path: pathlib.Path, capsys
+):
+    run = RunDir(str(tmp_path / "t" / pathlib.Path(start).name / NAME))
+    section = ClassifierSettings(labels=("fruit", "tool"), seq_length=16)
+    leave_weights(leave_run(start, pathlib.Path(run.path), NAME, section), 1)
+    run.finish(RESULT)
+    options = TableOptions((start,), NAME, str(data), str(tmp_path / "t"), part="dev")
+    assert table.main(options, lambda command: 0) == 0
+    kept = run.evaluation_path("dev")
+    outputs.write_json(kept, outputs.read_json(kept) | {"result": {"accuracy": 0.5}})
+    capsys.readouterr()
+    assert table.main(options, lambda command: 0) == commands.USAGE_ERROR
+    assert "evaluations/dev.json' must have the scores" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("speed", ["fast", 0, -1.5, [1.0]])
+def test_a_speed_that_is_no_positive_number_is_refused(
+    speed, start: str, data: pathlib.Path, tmp_path: pathlib.Path
+):
+    trained = RunDir(str(tmp_path / "trained"))
+    shutil.copytree(start, trained.path)
+    trained.finish({"tokens_per_s": speed})
+    options = TableOptions(
+        (start,), NAME, str(data), str(tmp_path / "t"), baseline=trained.path, dry_run=True
+    )
+    with pytest.raises(InputError, match="`tokens_per_s` must be a positive number"):
+        table.main(options)
 
 
 def test_a_part_without_answers_is_refused_before_training(

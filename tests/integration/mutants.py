@@ -1,11 +1,13 @@
 """Ways to damage the content of a file, all drawn from a `random.Random`."""
 
 import copy
+import io
 import json
 import pathlib
 import random
 import struct
 import tempfile
+import zipfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -54,6 +56,40 @@ def json_tree(content: bytes, rng: random.Random) -> bytes:
     text = json.dumps(holder.get(""))
     deep = rng.randrange(20) == 0
     return ("[" * 10**5 + text + "]" * 10**5 if deep else text).encode()
+
+
+def json_line(content: bytes, rng: random.Random) -> bytes:
+    """Change one line of a file of JSON lines as `json_tree` does; other lines may be texts."""
+    lines = content.splitlines(keepends=True)
+    number = rng.choice([i for i, line in enumerate(lines) if line.startswith(b"{")])
+    lines[number] = json_tree(lines[number], rng) + b"\n"
+    return b"".join(lines)
+
+
+def compressed(compress: Callable[[bytes], bytes], decompress: Callable[[bytes], bytes]) -> Change:
+    """Return a change of the content of a compressed file."""
+    return lambda content, rng: compress(any_bytes(decompress(content), rng))
+
+
+def zip_member(content: bytes, rng: random.Random) -> bytes:
+    """Change the content, the name or the number of the files in a .zip."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        members = [(name, archive.read(name)) for name in archive.namelist()]
+    number = rng.randrange(len(members))
+    name, inner = members[number]
+    members[number] = rng.choice(
+        (
+            (name, any_bytes(inner, rng)),
+            (name + rng.choice((".gz", ".zip", ".png", "/", "\n")), inner),
+            (rng.choice((".", "..", "../x", "/x", "é" * 300, "a\\b")), inner),
+            members[number - 1],
+        )
+    )
+    with zipfile.ZipFile(stream, "w", rng.choice((0, 8, 12, 14))) as archive:
+        for each in members:
+            archive.writestr(*each)
+    return stream.getvalue()
 
 
 def _nodes(tree: Any) -> Iterator[tuple[Any, Any]]:

@@ -1,123 +1,42 @@
-"""The kinds of files that commands read, intact, and for each the commands that read all of it."""
+"""The kinds of files that commands read, and for each the commands that read all of it."""
 
-import json
-import pathlib
+import functools
 import random
-import shutil
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
+from unittest import mock
 
-import tensorflow as tf
-
+from albert_tf import info
 from albert_tf.convert import __main__ as convert
-from albert_tf.models.config import AlbertConfig
-from albert_tf.models.pretrainer import AlbertPretrainer
-from albert_tf.runtime import settings
-from albert_tf.runtime.run_dir import RunDir
-from albert_tf.tasks.classifier.model import ClassifierSettings
-from albert_tf.tasks.multi_label.model import MultiLabelSettings
-from albert_tf.tasks.regressor.model import RegressorSettings
-from albert_tf.tasks.spans.model import SpanSettings
-from albert_tf.tasks.tokens.model import TokenSettings
-from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
-from data import build, import_records, show_records, train_tokenizer
-from finetuning import predict
+from albert_tf.tasks.predictor import load_predictor
+from data import build, import_records, show_records
+from finetuning import learning_curve, predict, table
 from finetuning import train as finetune
-from pretraining import evaluate
+from finetuning.reporting import part_scores
+from pretraining import evaluate, sweep
 from pretraining import train as pretrain
-from tests.finetuning.untrained import leave_run, leave_weights
-from tests.integration.mutants import Change, any_bytes, json_tree, record_content, tensor_header
-
-CORPUS = "python_docs:json,argparse"
-SCHEDULE = ("optimizer.warmup_steps=1", "loop.steps_per_loop=1", "loop.checkpoint_every=1")
-TINY = AlbertConfig(200, 4, 8, 1, 2, 8, 40)
-WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] a line ##s of text 2 , . é 漢".split()
-QUESTION = {"id": "q1", "question": "Who?", "answers": [{"text": "Ann", "answer_start": 0}]}
-NO_ANSWER = {"id": "q2", "question": "When?", "answers": [], "is_impossible": True}
-PASSAGE = {"context": "Ann met Bo.\nOn 2,010 days.", "qas": [QUESTION, NO_ANSWER]}
-TABLES = {  # the dataset: the section of a run on it, its file, a header, a pattern of its rows
-    "text_classification": (
-        ClassifierSettings(seq_length=32, labels=("0", "1")),
-        "train.csv",
-        "text,label",
-        'a "line" {0},{1}',
-    ),
-    "text_regression": (
-        RegressorSettings(seq_length=32),
-        "train.tsv",
-        "text\tlabel",
-        "line {0}\t{0}.5",
-    ),
-    "multi_label": (
-        MultiLabelSettings(seq_length=32, labels=("x", "y")),
-        "train.jsonl",
-        "",
-        '{{"text": "line {0} é", "label": ["x", "y"]}}',
-    ),
-    "token_classification": (
-        TokenSettings(("A",), seq_length=32),
-        "train.conll",
-        "",
-        "Ann B-A\nmet O\nBo{0} B-A\n",
-    ),
-    "squad2": (
-        SpanSettings(seq_length=32, query_length=8, doc_stride=8, answerable=True),
-        "train-v2.0.json",
-        json.dumps({"version": "2.0", "data": [{"title": "x", "paragraphs": [PASSAGE]}]}),
-        "",
-    ),
-}
-
-
-def make_world(world: pathlib.Path) -> None:
-    """Write the intact files."""
-    world.mkdir()
-    tokenizer = str(world / "bare")
-    train_tokenizer.train_tokenizer(
-        train_tokenizer.TrainTokenizerOptions(CORPUS, tokenizer, vocab_size=200)
-    )
-    for layout in ("compact", "reference"):
-        out = str(world / layout)
-        build.build(build.BuildOptions(CORPUS, tokenizer, out, 32, layout=layout, num_workers=1))
-    run = RunDir(str(world / "run"))
-    config = {"model": settings.to_dict(TINY), "task": {"kind": "pretraining"}}
-    run.begin(config, load_tokenizer(tokenizer))
-    model = AlbertPretrainer(TINY).create_weights()
-    tf.train.Checkpoint(model=model).save(f"{run.checkpoints_path}/ckpt")
-    run.finish({})
-    for name in ("google", "huggingface"):
-        convert.main(convert.ConvertOptions(run.path, f"{name}:{world / name}"))
-    shutil.copytree(world / "huggingface", world / "fast")
-    (world / "fast" / "spiece.model").unlink()
-    tokenizer_json = json.dumps(_fast_tokenizer(load_tokenizer(run.path)))
-    (world / "fast" / "tokenizer.json").write_text(tokenizer_json)
-    trained, shape = str(world / "trained"), ("model.num_layers=1", "loop.steps=1", *SCHEDULE)
-    pretrain.main(
-        pretrain.TrainOptions(str(world / "compact"), trained, "smoke", device="cpu", set=shape)
-    )
-    (world / "bare" / "albert_tokenizer.json").unlink()  # it has the hash of the model
-    (world / "words").mkdir()
-    (world / "words" / "vocab.txt").write_text("\n".join(WORDS), encoding="utf-8")
-    (world / "text.txt").write_text("A line of texts.\nIn 2,010, 漢 line 2.\n\nAnd é.\nAn end.\n")
-    for name, (section, file, header, row) in TABLES.items():
-        task_run = leave_run(run.path, world / f"{name}_run", name, section)
-        leave_weights(task_run, 1)
-        (world / name).mkdir()
-        text = "\n".join([header, *(row.format(i, i % 2) for i in range(9))])
-        for part in (file, file.replace("train", "dev")):
-            (world / name / part).write_text(text.strip() + "\n", encoding="utf-8")
-
-
-def _fast_tokenizer(tokenizer: Tokenizer) -> dict[str, Any]:
-    """Return the pieces as transformers' tokenizer.json has them."""
-    pieces = [[piece, -1.0 - i] for i, piece in enumerate(tokenizer.vocabulary.pieces)]
-    special = [0, 2, 3, 4]
-    return {
-        "normalizer": {"type": "Sequence", "normalizers": [{"type": "Lowercase"}]},
-        "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always"},
-        "added_tokens": [{"id": i, "content": pieces[i][0], "special": True} for i in special],
-        "model": {"type": "Unigram", "unk_id": 1, "vocab": pieces},
-    }
+from pretraining.sweeping import results
+from tests.integration.mutants import (
+    Change,
+    any_bytes,
+    compressed,
+    json_line,
+    json_tree,
+    record_content,
+    tensor_header,
+    zip_member,
+)
+from tests.integration.mutation_world import (
+    COMPRESSED,
+    CORPORA,
+    DATASETS,
+    INPUTS,
+    MEMBER,
+    RESUMED,
+    sweep_options,
+    table_options,
+)
+from tests.pretraining.loop.stub_step import StubStep
 
 
 class Place(NamedTuple):
@@ -138,10 +57,33 @@ def converting(kind: str) -> Command:
     )
 
 
+def converting_export(at: Place) -> None:
+    """Convert an exported encoder, which has no heads."""
+    path, out = f"{at.damaged}/1", f"{at.empty}/new"
+    convert.main(
+        convert.ConvertOptions(path, out, allow_missing="mlm_head,pair_head", dry_run=True)
+    )
+
+
+def printing(at: Place) -> None:
+    """Print the sizes of a model."""
+    info.main(info.InfoOptions(config=at.damaged))
+
+
 def building(at: Place) -> None:
     """Tokenize a text."""
     corpus, out = f"text:{at.world}/text.txt", f"{at.empty}/new"
     build.build(build.BuildOptions(corpus, at.damaged, out, 16, num_workers=1))
+
+
+def reading_corpus(kind: str, file: str) -> Command:
+    """Return the command that builds records from a corpus."""
+
+    def command(at: Place) -> None:
+        corpus, out = f"{kind}:{at.damaged}/{file}", f"{at.empty}/new"
+        build.build(build.BuildOptions(corpus, f"{at.world}/bare", out, 16, num_workers=1))
+
+    return command
 
 
 def showing(at: Place) -> None:
@@ -164,11 +106,67 @@ def pretraining(at: Place) -> None:
     )
 
 
+def resuming(dry_run: bool) -> Command:
+    """Return the command that resumes a pretraining run, which ended before its result."""
+    return lambda at: pretrain.main(
+        pretrain.TrainOptions(
+            f"{at.world}/compact", at.damaged, "smoke", device="cpu", set=RESUMED, dry_run=dry_run
+        ),
+        make_step=StubStep,
+    )
+
+
 def evaluating(at: Place) -> None:
     """Check a pretraining run, and plan its evaluation."""
     data, out = f"{at.world}/compact", f"{at.empty}/new.json"
     options = evaluate.EvaluateOptions(at.damaged, data, output=out, device="cpu", dry_run=True)
     evaluate.main(options)
+
+
+def comparing(at: Place) -> None:
+    """Read minimal pairs, and plan their evaluation."""
+    run, out = f"{at.world}/run", f"{at.empty}/new.json"
+    evaluate.main(
+        evaluate.EvaluateOptions(
+            run, minimal_pairs=at.damaged, output=out, device="cpu", dry_run=True
+        )
+    )
+
+
+def sweeping(at: Place) -> None:
+    """Read a finished sweep, whose commands all fail."""
+
+    def fail(*flags: str) -> None:
+        raise sweep.MemberError("it is not run here")
+
+    sweep.main(sweep_options(at.world, at.damaged), fail)
+
+
+def sweeping_without_plot(at: Place) -> None:
+    """Read a finished sweep as `sweeping` does, but draw nothing, because that takes long."""
+    with mock.patch.object(results, "plot_errors"):
+        sweeping(at)
+
+
+def tabulating(at: Place) -> None:
+    """Read a finished table, whose commands all do nothing; its weights are those of the world."""
+    with mock.patch.object(
+        part_scores, "load_predictor", lambda path: _loaded(f"{at.world}/{RESULTS}")
+    ):
+        table.main(table_options(at.world, "text_classification", at.damaged), lambda command: 0)
+
+
+def comparing_speeds(at: Place) -> None:
+    """Plan a table whose speeds are relative to those of a pretraining run."""
+    task, out = "text_classification", f"{at.empty}/new"
+    table.main(table_options(at.world, task, out, baseline=at.damaged, dry_run=True))
+
+
+def drawing(at: Place) -> None:
+    """Read the scores of a table."""
+    learning_curve.main(
+        learning_curve.LearningCurveOptions((at.damaged,), f"{at.empty}/new.png", dry_run=True)
+    )
 
 
 def predicting(at: Place) -> None:
@@ -177,15 +175,31 @@ def predicting(at: Place) -> None:
     predict.main(predict.PredictOptions(at.damaged, f"{at.world}/text.txt", out, dry_run=True))
 
 
+_loaded = functools.cache(load_predictor)  # of the intact runs
+
+
+def predicting_lines(task: str) -> Command:
+    """Return the command that predicts the lines of a file."""
+
+    def command(at: Place) -> None:
+        run, lines = f"{at.world}/{task}_run", f"{at.damaged}/{task}.jsonl"
+        with mock.patch.object(predict, "load_predictor", _loaded):
+            predict.main(predict.PredictOptions(run, lines, f"{at.empty}/new"))
+
+    return command
+
+
 def reading(task: str) -> tuple[Command, ...]:
     """Return the commands that read the training part of a dataset."""
 
     def part(at: Place) -> None:
-        predict.main(
-            predict.PredictOptions(
-                f"{at.world}/{task}_run", data_dir=at.damaged, part="train", dry_run=True
-            )
-        )
+        run = f"{at.world}/{task}_run"
+        options = predict.PredictOptions(run, data_dir=at.damaged, part="train", dry_run=True)
+        with mock.patch.object(predict, "load_predictor", _loaded):
+            predict.main(options)
+
+    def planned(at: Place) -> None:
+        table.main(table_options(at.world, task, f"{at.empty}/new", at.damaged, dry_run=True))
 
     def whole(at: Place) -> None:
         given = ("task.seq_length=32",)
@@ -196,11 +210,15 @@ def reading(task: str) -> tuple[Command, ...]:
             )
         )
 
-    return part, part, whole, part, part
+    has_run = task in DATASETS and DATASETS[task].section
+    return *((part, planned) if has_run else (planned, planned)) * 12, whole
 
 
 class Kind(NamedTuple):
-    """A file, the commands that read it in turn, and a change that keeps its outer form."""
+    """Files, the commands that read them in turn, and a change that keeps their outer form.
+
+    `file` is a glob; a mutant damages one of its files.
+    """
 
     file: str
     commands: tuple[Command, ...]
@@ -213,27 +231,86 @@ def _in_front(content: bytes, rng: random.Random) -> bytes:
 
 
 FROM_OURS, FROM_GOOGLE, FROM_HUGGINGFACE = map(converting, ("", "google:", "huggingface:"))
-RUN, SHARD = (predicting, FROM_OURS), "records-00000-of-00001.tfrecord"
-WEIGHTS = "checkpoints/ckpt-1"
+RUN, SHARD = (predicting, FROM_OURS, FROM_OURS), "records-00000-of-00001.tfrecord"
+WEIGHTS = "text_classification_run/checkpoints"
+SWEEP = (sweeping_without_plot,) * 9 + (sweeping,)
+RESULTS = "table/run/text_classification"
+JSON_LINES = {"jsonl": json_line, "squad": json_tree, "race": json_tree}
+DATASET_CHANGES: dict[str, Change] = {
+    "multi_label": json_line,
+    "multiple_choice": json_line,
+    "squad2": json_tree,
+    "race": json_tree,
+}
 KINDS = {
-    "config": Kind("run/config.json", (FROM_OURS,), json_tree),
-    **{f"{task} run": Kind(f"{task}_run/config.json", RUN, json_tree) for task in TABLES},
-    "trained": Kind("trained/config.json", (evaluating, FROM_OURS), json_tree),
-    "tokenizer.json": Kind("fast/tokenizer.json", (FROM_HUGGINGFACE,), json_tree),
-    "tokenizer": Kind("run/tokenizer/albert_tokenizer.json", (FROM_OURS,), json_tree),
-    "google": Kind("google/albert_config.json", (FROM_GOOGLE,), json_tree),
-    "huggingface": Kind("huggingface/config.json", (FROM_HUGGINGFACE,), json_tree),
-    "rules": Kind("huggingface/tokenizer_config.json", (FROM_HUGGINGFACE,), json_tree),
-    "manifest": Kind("compact/manifest.json", (pretraining, showing, pretraining), json_tree),
-    "spiece.model": Kind("bare/spiece.model", (building,), _in_front),
-    "vocab.txt": Kind("words/vocab.txt", (building,)),
-    "index": Kind(f"text_classification_run/{WEIGHTS}.index", RUN),
-    "data": Kind(f"text_classification_run/{WEIGHTS}.data-00000-of-00001", RUN),
-    "checkpoint": Kind("text_classification_run/checkpoints/checkpoint", RUN),
-    "google index": Kind("google/model.ckpt-best.index", (FROM_GOOGLE,)),
-    "safetensors": Kind("huggingface/model.safetensors", (FROM_HUGGINGFACE,), tensor_header),
-    "compact": Kind(f"compact/{SHARD}", (showing, pretraining, pretraining), record_content),
-    "reference": Kind(f"reference/{SHARD}", (showing, importing), record_content),
-    **{task: Kind(f"{task}/{table[1]}", reading(task)) for task, table in TABLES.items()},
-    "squad2": Kind("squad2/train-v2.0.json", reading("squad2"), json_tree),
+    "config run": Kind("run/config.json", (FROM_OURS, printing), json_tree),
+    **{
+        f"config {task}": Kind(f"{task}_run/config.json", RUN, json_tree)
+        for task in DATASETS
+        if DATASETS[task].section
+    },
+    "config trained": Kind("trained/config.json", (evaluating, FROM_OURS), json_tree),
+    "config google": Kind("google/albert_config.json", (FROM_GOOGLE,), json_tree),
+    "config huggingface": Kind("huggingface/config.json", (FROM_HUGGINGFACE,), json_tree),
+    "vocabulary tokenizer.json": Kind("fast/tokenizer.json", (FROM_HUGGINGFACE,), json_tree),
+    "vocabulary albert_tokenizer.json": Kind(
+        "run/tokenizer/albert_tokenizer.json", (FROM_OURS,), json_tree
+    ),
+    "vocabulary tokenizer_config.json": Kind(
+        "huggingface/tokenizer_config.json", (FROM_HUGGINGFACE,), json_tree
+    ),
+    "vocabulary spiece.model": Kind("bare/spiece.model", (building,), _in_front),
+    "vocabulary vocab.txt": Kind("words/vocab.txt", (building,)),
+    "checkpoint index": Kind(f"{WEIGHTS}/ckpt-1.index", RUN),
+    "checkpoint data": Kind(f"{WEIGHTS}/ckpt-1.data-00000-of-00001", RUN),
+    "checkpoint state": Kind(f"{WEIGHTS}/checkpoint", RUN),
+    "checkpoint google": Kind("google/model.ckpt-best.*", (FROM_GOOGLE,)),
+    "weights safetensors": Kind(
+        "huggingface/model.safetensors", (FROM_HUGGINGFACE,), tensor_header
+    ),
+    "weights exported": Kind("exported/1/**/*", (converting_export,)),
+    "records manifest": Kind(
+        "compact/manifest.json", (pretraining, showing, pretraining), json_tree
+    ),
+    "records compact": Kind(f"compact/{SHARD}", (pretraining,) * 9 + (showing,), record_content),
+    "records reference": Kind(f"reference/{SHARD}", (importing,) * 9 + (showing,), record_content),
+    **{
+        f"dataset {task}": Kind(
+            f"{task}/train/**/*" if task == "race" else f"{task}/train*",
+            reading(task),
+            DATASET_CHANGES.get(task, any_bytes),
+        )
+        for task in DATASETS
+    },
+    "dataset entities": Kind("entities/train.jsonl", reading("token_classification"), json_line),
+    **{
+        f"input {task}": Kind(f"inputs/{task}.jsonl", (predicting_lines(task),), json_line)
+        for task in INPUTS
+    },
+    **{
+        f"corpus {kind}": Kind(
+            f"corpora/{file}", (reading_corpus(kind, file),), JSON_LINES.get(kind, any_bytes)
+        )
+        for kind, (file, _) in CORPORA.items()
+    },
+    **{
+        f"archive {suffix}": Kind(
+            f"corpora/text.txt{suffix}",
+            (reading_corpus("text", f"text.txt{suffix}"),),
+            compressed(*functions),
+        )
+        for suffix, functions in COMPRESSED.items()
+    },
+    "archive .zip": Kind("corpora/texts.zip", (reading_corpus("text", "texts.zip"),), zip_member),
+    "minimal pairs": Kind("pairs/a.jsonl", (comparing,), json_line),
+    "metrics": Kind(
+        "interrupted/metrics.jsonl", (resuming(True),) * 19 + (resuming(False),), json_line
+    ),
+    "sweep": Kind("sweep/sweep.json", SWEEP, json_tree),
+    "result sweep": Kind(f"sweep/{MEMBER}/result.json", SWEEP, json_tree),
+    "evaluation sweep": Kind(f"sweep/{MEMBER}/evaluations/sweep.json", SWEEP, json_tree),
+    "result trained": Kind("trained/result.json", (comparing_speeds,), json_tree),
+    "result table": Kind(f"{RESULTS}/result.json", (tabulating,), json_tree),
+    "evaluation table": Kind(f"{RESULTS}/evaluations/train.json", (tabulating,), json_tree),
+    "results.csv": Kind("table/results.csv", (drawing,)),
 }

@@ -2,7 +2,7 @@
 
 To see what a command does with one mutant, without the test around it:
 
-    python -m tests.integration.mutation_test manifest 17
+    python -m tests.integration.mutation_test 'vocabulary vocab.txt' 17
 """
 
 import contextlib
@@ -15,21 +15,35 @@ import resource
 import shutil
 import sys
 import tempfile
+import time
 import traceback
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import NamedTuple
 
 import pytest
+
+from tests.integration import mutants
+from tests.integration.mutation_kinds import KINDS, Place
+from tests.integration.mutation_world import make_world
 
 MUTANTS = 500  # of each kind
 WORKERS = 2
 INTACT = 3  # runs of each kind without damage, of which each must be answered
 SECONDS = 60  # for one mutant
+MINUTES = 20  # for all
 SPARE_BYTES = 2**30  # that a command may take on top of TensorFlow
 LONGEST_LINE = 1500  # characters
 ANSWERS = ("answer", "InputError", "MachineError")
+
+
+class Outcome(NamedTuple):
+    """The end of a command, one of ANSWERS or what is wrong with it, and the time it took."""
+
+    end: str
+    cpu_seconds: float = 0.0
 
 
 def run_mutant(world: str, work: str, name: str, seed: int) -> None:
@@ -37,15 +51,13 @@ def run_mutant(world: str, work: str, name: str, seed: int) -> None:
 
     A negative seed leaves the file intact.
     """
-    from tests.integration import mutants
-    from tests.integration.mutation_kinds import KINDS, Place
-
     kind, rng = KINDS[name], random.Random(f"{name} {seed}")
-    folder, _, file = kind.file.partition("/")
+    folder, _, pattern = kind.file.partition("/")
     at = Place(world, os.path.join(work, folder), os.path.join(work, "out"))
     shutil.copytree(os.path.join(world, folder), at.damaged)
     os.mkdir(at.empty)
-    path = pathlib.Path(at.damaged, file)
+    files = sorted(filter(pathlib.Path.is_file, pathlib.Path(at.damaged).glob(pattern)))
+    path = rng.choice(files)
     if seed >= 0:
         change = kind.change if rng.random() < 0.6 else mutants.any_bytes
         path.write_bytes(change(path.read_bytes(), rng))
@@ -82,16 +94,14 @@ def outcome_of(world: str, name: str, seed: int) -> str:
 def serve(world: str, pipe: Connection) -> None:
     """Answer requests with outcomes, in a process of its own with limited memory."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # TensorFlow's log
-    os.environ["TF_NUM_INTRAOP_THREADS"] = "1"  # there is a worker for each core
-    import tests.integration.mutation_kinds  # noqa: F401
-
-    pipe.send("ready")
     while True:
         name, seed = pipe.recv()
         memory = pathlib.Path("/proc/self/status").read_text().partition("VmData:")[2].split()[0]
         limit = int(memory) * 1024 + SPARE_BYTES
         resource.setrlimit(resource.RLIMIT_DATA, (limit, resource.RLIM_INFINITY))
-        pipe.send(outcome_of(world, name, seed))
+        begin = time.process_time()
+        end = outcome_of(world, name, seed)
+        pipe.send(Outcome(end, time.process_time() - begin))
 
 
 class Worker:
@@ -100,21 +110,21 @@ class Worker:
     def __init__(self, world: str) -> None:
         self.world, self.process = world, None
 
-    def ask(self, name: str, seed: int) -> str:
+    def ask(self, name: str, seed: int) -> Outcome:
         if self.process is None:
-            context = multiprocessing.get_context("spawn")
+            context = multiprocessing.get_context("forkserver")
+            context.set_forkserver_preload([__name__])  # which imports TensorFlow once
             self.pipe, theirs = context.Pipe()
             self.process = context.Process(target=serve, args=(self.world, theirs), daemon=True)
             self.process.start()
             theirs.close()
-            self.pipe.recv()
         with contextlib.suppress(EOFError, ConnectionError):
             self.pipe.send((name, seed))
             if self.pipe.poll(SECONDS):
                 return self.pipe.recv()
         is_late = self.process.is_alive()
         self.stop()
-        return f"more than {SECONDS} s" if is_late else "the process ended"
+        return Outcome(f"more than {SECONDS} s" if is_late else "the process ended")
 
     def stop(self) -> None:
         if self.process:
@@ -123,42 +133,57 @@ class Worker:
         self.process = None
 
 
-def outcomes(world: str, names: list[str], count: int) -> dict[tuple[str, int], str]:
-    """Return the outcome of each (kind, seed)."""
-    todo = iter([(name, seed) for name in names for seed in range(-INTACT, count)])
-    found: dict[tuple[str, int], str] = {}
+class Workers:
+    """The workers of all kinds, which have `MINUTES` together."""
 
-    def work(_: Any) -> None:
-        worker = Worker(world)
-        for mutant in todo:
-            found[mutant] = worker.ask(*mutant)
-        worker.stop()
+    def __init__(self, world: str) -> None:
+        self.workers = [Worker(world) for _ in range(WORKERS)]
+        self.end = time.monotonic() + 60 * MINUTES
 
-    with ThreadPoolExecutor(WORKERS) as pool:
-        list(pool.map(work, range(WORKERS)))
-    return found
+    def outcomes(self, name: str, count: int = MUTANTS) -> dict[int, Outcome]:
+        """Return the outcome of each seed of a kind."""
+        todo, found = iter(range(-INTACT, count)), {}
+
+        def work(worker: Worker) -> None:
+            for seed in todo:
+                is_late = time.monotonic() > self.end
+                late = Outcome(f"not run in the first {MINUTES} minutes")
+                found[seed] = late if is_late else worker.ask(name, seed)
+
+        with ThreadPoolExecutor(WORKERS) as pool:
+            list(pool.map(work, self.workers))
+        return found
+
+    def stop(self) -> None:
+        for worker in self.workers:
+            worker.stop()
+
+
+@pytest.fixture(scope="module")
+def workers(made_once) -> Iterator[Workers]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TF_NUM_INTRAOP_THREADS", "1")  # there is a worker for each core
+        workers = Workers(str(made_once("mutation_world", make_world)))
+        yield workers
+        workers.stop()
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_damaged_files_get_an_answer_or_one_line(made_once):
-    from tests.integration.mutation_kinds import KINDS, make_world
-
-    world = made_once("mutation_world", make_world)
-    found = outcomes(str(world), list(KINDS), MUTANTS)
-    for name in KINDS:
-        counts = Counter(end for (kind, _), end in found.items() if kind == name)
-        print(name, {end: counts[end] for end in ANSWERS})
+@pytest.mark.timeout(60 * MINUTES)
+@pytest.mark.parametrize("name", KINDS)
+def test_damaged_files_get_an_answer_or_one_line(workers, name):
+    found = workers.outcomes(name)
+    counts = Counter(outcome.end for outcome in found.values())
+    seconds = sum(outcome.cpu_seconds for outcome in found.values())
+    print(f"{name}: { {end: counts[end] for end in ANSWERS} }, {seconds:.0f} s")
     assert not [
-        f"python -m tests.integration.mutation_test {name!r} {seed}: {end}"
-        for (name, seed), end in sorted(found.items())
-        if end not in (ANSWERS if seed >= 0 else ["answer"])
+        f"python -m tests.integration.mutation_test {name!r} {seed}: {outcome.end}"
+        for seed, outcome in sorted(found.items())
+        if outcome.end not in (ANSWERS if seed >= 0 else ["answer"])
     ]
 
 
 def _reproduce(name: str, seed: int) -> None:
-    from tests.integration.mutation_kinds import make_world
-
     with tempfile.TemporaryDirectory() as folder:
         world, work = pathlib.Path(folder, "world"), pathlib.Path(folder, "work")
         make_world(world)

@@ -180,20 +180,22 @@ def test_an_estimate_of_the_documents_in_common(capsys):
 
 
 def test_an_estimate_from_a_sample_has_an_error(capsys):
-    """Half of 10,000 documents are in the training records: sqrt(1 / 4 / 1024) is 2 %."""
-    digests = [i.to_bytes(8) for i in range(10_000)]
-    own, theirs = (sketch.to_text(sketch.sketch_of(d)) for d in (digests, digests[::2]))
-    note = overlap_note({"sketch": theirs}, {"sketch": own}, capsys)
-    found = re.match(
-        r"note: about (\d+)% ± 2% of the documents of there .* \(1,024 compared\)", note
+    """Half of 300 documents are among 20,000: about 246 are compared, sqrt(0.25 * 0.18 / 246)."""
+    digests = [i.to_bytes(8) for i in range(20_150)]
+    own, theirs = (
+        sketch.to_text(sketch.sketch_of(each)) for each in (digests[:300], digests[150:])
     )
-    assert found and abs(int(found[1]) - 50) < 8
+    note = overlap_note({"split": "train", "sketch": theirs}, {"sketch": own}, capsys)
+    found = re.match(
+        r"note: about (\d+)% ± 1% of the documents of there .* \((\d+) compared\)", note
+    )
+    assert found and abs(int(found[1]) - 50) < 6 and abs(int(found[2]) - 246) < 40
 
 
 def test_few_documents_are_no_estimate(capsys):
-    """Of 500 documents, half of which are among 50,000, about 10 can be compared."""
-    digests = [i.to_bytes(4) for i in range(50_250)]
-    whole = sketch.sketch_of(digests[:50_000])
+    """Of 500 documents, half of which are among 200,000, about 40 can be compared."""
+    digests = [i.to_bytes(4) for i in range(200_250)]
+    whole = sketch.sketch_of(digests[:200_000])
     part = sketch.sketch_of(digests[-500:])
     compared = [each for each in part if each <= whole[-1]]
     shared = len(set(compared) & set(whole))
@@ -208,6 +210,8 @@ def test_few_documents_are_no_estimate(capsys):
     assert 0 < sum(each <= whole[-1] for each in apart) < 100
     note = overlap_note(theirs, own | {"sketch": sketch.to_text(apart)}, capsys)
     assert note.startswith("note: whether the training records share documents with there is unkno")
+    older = overlap_note(theirs, own | {"sketch": "0123456789abcdef" * 100}, capsys)
+    assert older == note
 
 
 @pytest.mark.parametrize(

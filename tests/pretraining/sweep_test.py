@@ -328,6 +328,28 @@ def test_equal_work_is_timed_once(fake_commands: Commands, tiny_records: str, tm
     assert {row["train/step"] for row in lines(tmp_path / "out")} == {"2000"}
 
 
+@pytest.mark.parametrize("content", ['{"loss/mlm": 1.5}', '{"step": 40, "lr": "0"}'])
+def test_a_damaged_result_is_named(
+    content: str, fake_commands: Commands, tiny_records: str, tmp_path: pathlib.Path
+):
+    wanted = options(tmp_path / "out", tiny_records, heldout=tiny_records)
+    sweep.main(wanted, fake_commands)
+    result = next((tmp_path / "out").glob("*/result.json"))
+    result.write_text(content)
+    with pytest.raises(InputError, match="result.json' must have numbers, with the integer `step`"):
+        sweep.main(wanted, fake_commands)
+
+
+def test_damaged_steps_are_named(fake_commands: Commands, tiny_records: str, tmp_path):
+    wanted = options(tmp_path / "out", tiny_records, budget="seconds:23")
+    sweep.main(wanted, fake_commands)
+    state = json.loads((tmp_path / "out" / "sweep.json").read_text())
+    for steps in ([], {"model.sharing-all": "10"}):
+        outputs.write_json(str(tmp_path / "out" / "sweep.json"), state | {"steps": steps})
+        with pytest.raises(InputError, match="sweep.json': `steps` must have a number for each"):
+            sweep.main(wanted, fake_commands)
+
+
 def test_another_sweep_in_the_folder_is_refused(
     fake_commands: Commands, tiny_records: str, tmp_path
 ):

@@ -90,7 +90,9 @@ def test_settings_are_checked_before_data_is_looked_for(
         train.main(options("no records", tmp_path / "run", assignment))
 
 
-def test_a_dry_run_reads_every_record_and_writes_nothing(tiny_records: str, tmp_path: pathlib.Path):
+def test_a_dry_run_reads_every_record_and_writes_nothing(
+    tiny_records: str, tmp_path: pathlib.Path, capsys
+):
     ended = tmp_path / "ended"
     shutil.copytree(tiny_records, ended)
     path, size = Records.open(str(ended)).shards()[-1]
@@ -99,6 +101,8 @@ def test_a_dry_run_reads_every_record_and_writes_nothing(tiny_records: str, tmp_
     pathlib.Path(path).write_bytes(content[:length])  # as if the copying had stopped
     dry = dataclasses.replace(options(tiny_records, tmp_path / "run"), dry_run=True)
     train.main(dry)
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["records"][0]["num_records"] and "records_sketches" not in shown
     for data in ({"data": str(ended)}, {"data": f"{tiny_records}:1,{ended}:2"}):
         with pytest.raises(InputError, match=f"must have {size} records. Received: 1. Copy it"):
             train.main(dataclasses.replace(dry, **data))

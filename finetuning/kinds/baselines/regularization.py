@@ -1,5 +1,6 @@
 """The strength of a baseline's regularization, chosen by cross-validation on training examples."""
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,7 +26,8 @@ def best_strength(
 
     A model trained on four folds predicts the fifth; `score` compares the predictions of all five
     with the training examples. No group (`finetuning.datasets.selection.groups`) is in two folds.
-    If there is only one group, scikit-learn's default is returned.
+    If there is only one group, scikit-learn's default is returned. Print a note if the best one is
+    at an end of `STRENGTHS`.
     """
     from sklearn.model_selection import GroupKFold
 
@@ -42,7 +44,16 @@ def best_strength(
         predictions = [each for _, predict in folds for each in predict(strength)]
         return score([predictions[row] for row in order], train)
 
-    return max(STRENGTHS, key=cross_validated)
+    scores = {strength: cross_validated(strength) for strength in STRENGTHS}
+    best = max(scores, key=scores.__getitem__)
+    for end, neighbor in (STRENGTHS[:2], STRENGTHS[:-3:-1]):
+        if best == end and scores[end] > scores[neighbor]:
+            print(
+                f"note: of the regularizations {', '.join(map(str, STRENGTHS))}, cross-validation "
+                f"chose {best}, the last at one end. The baseline may be better beyond it.",
+                file=sys.stderr,
+            )
+    return best
 
 
 def class_probabilities(

@@ -233,6 +233,14 @@ def test_an_export_without_extras(exported, tmp_path):
     assert "assets.extra" in one_line(load_encoder, path)
 
 
+def test_an_export_whose_graph_names_no_node_of_it(exported, tmp_path):
+    folder = tmp_path / "export"
+    shutil.copytree(exported, folder)
+    graph = folder / "saved_model.pb"
+    graph.write_bytes(graph.read_bytes().replace(b"strided_slice/stack", b"strided_slice/stuck", 1))
+    assert "must be an intact SavedModel" in one_line(load_encoder, str(folder))
+
+
 def test_set_variables_refuses_other_shapes(tiny):
     encoder = AlbertEncoder(tiny).create_weights()
     with pytest.raises(InputError, match="here"):

@@ -1,6 +1,7 @@
 """Tests of paths as users write them: home folders, and names that look like globs."""
 
 import importlib
+import os
 import pathlib
 import pkgutil
 
@@ -104,3 +105,19 @@ def test_a_path_that_exists_wins_over_a_glob(tmp_path: pathlib.Path, name: str):
     assert paths.matching(f"{tmp_path}/[bc]?") == [
         str(tmp_path / each) for each in sorted({"bb", "cc", name} - {"a [1]", "d\\e"})
     ]
+
+
+def test_what_matches_and_is_no_file_is_noted(tmp_path: pathlib.Path, capsys):
+    (tmp_path / "b").touch()
+    assert paths.files_matching(f"{tmp_path}/*", "--x") == [str(tmp_path / "b")]
+    assert not capsys.readouterr().err
+    os.mkfifo(tmp_path / "a")
+    (tmp_path / "c").symlink_to(tmp_path / "none")
+    (tmp_path / "d").mkdir()
+    (tmp_path / "e").symlink_to("/dev/null")
+    assert paths.files_matching(f"{tmp_path}/*", "--x") == [str(tmp_path / "b")]
+    assert capsys.readouterr().err == (
+        f"note: --x: these matches of '{tmp_path}/*' are not files and are left out: {tmp_path}/a "
+        f"(a pipe), {tmp_path}/c (a broken link), {tmp_path}/d (a folder) and 1 more.\n"
+    )
+    assert paths.files_matching(f"{tmp_path}/[a]", "--x") == []

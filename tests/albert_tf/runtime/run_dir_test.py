@@ -1,6 +1,7 @@
 """Tests that a run's folder is begun whole, refuses another configuration and ends atomically."""
 
 import json
+import math
 import os
 import re
 
@@ -208,9 +209,46 @@ def test_the_kind_of_a_run_and_of_a_folder_without_one(run, tmp_path):
     assert RunDir(str(tmp_path)).kind() is None
 
 
-@pytest.mark.parametrize("line", [b'{"step": \xff}\n', b"[" * 100_000 + b"\n"])
+@pytest.mark.parametrize("line", [b'{"step": \xff}\n', b"[" * 100_000 + b"\n", b"[1]\n"])
 def test_damaged_metrics_are_named(run, line):
     with open(run.metrics_path, "wb") as file:
-        file.write(line)
-    with pytest.raises(InputError, match="metrics.jsonl' must contain JSON lines"):
+        file.write(b'{"loss": NaN}\n' + line)
+    with pytest.raises(InputError, match=r"metrics.jsonl:2 must (be JSON|contain a JSON object)"):
         run.metrics()
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["3", '{"loss": 1}', '{"step": "1"}', '{"step": 1, "loss": null}', f'{{"step": {10**30}}}'],
+)
+def test_metrics_without_numbers_are_refused_before_the_run_resumes(run, line):
+    run.add_metrics({"step": 1, "loss": math.nan})
+    run.check(CONFIG)
+    with open(run.metrics_path, "a") as file:
+        file.write(f"{line}\n")
+    with pytest.raises(InputError, match="metrics.jsonl' must have a line of numbers, with step, "):
+        run.check(CONFIG)
+    run.finish({})
+    run.check(CONFIG)  # a complete run does not resume
+
+
+def test_metrics_that_are_needed(run):
+    with pytest.raises(InputError, match="with step, step_ms, for each part"):
+        run.metrics("step_ms")
+    run.add_metrics({"step": 1, "step_ms": 2.0})
+    assert run.metrics("step_ms") == [{"step": 1, "step_ms": 2.0}]
+    run.add_metrics({"step": 2})
+    with pytest.raises(InputError, match="with step, step_ms, for each part"):
+        run.metrics("step_ms")
+
+
+@pytest.mark.parametrize("line", ["3", '{"step": 1}', '{"restores": "0", "step": 1}'])
+def test_damaged_lists_of_skipped_steps_are_named(run, line):
+    row = {"restores": 0, "step": 1, "records": []}
+    with open(run.skipped_path, "w") as file:
+        file.write(json.dumps(row) + "\n")
+    assert run.skipped() == [row]
+    with open(run.skipped_path, "a") as file:
+        file.write(f"{line}\n")
+    with pytest.raises(InputError, match="skipped.jsonl' must have restores and step in each line"):
+        run.skipped()

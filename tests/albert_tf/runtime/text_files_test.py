@@ -5,6 +5,7 @@ import gzip
 import io
 import lzma
 import os
+import re
 import socket
 import zipfile
 
@@ -75,7 +76,7 @@ def test_a_damaged_archive_is_named(tmp_path, suffix, kept):
     assert str(error.value).endswith(" Download it again.")
 
 
-def test_the_files_of_a_zip_come_by_name_without_hidden_ones(tmp_path):
+def test_the_files_of_a_zip_come_by_name_without_hidden_ones(tmp_path, capsys):
     path = tmp_path / "a.zip"
     path.write_bytes(
         zipped(
@@ -93,8 +94,15 @@ def test_the_files_of_a_zip_come_by_name_without_hidden_ones(tmp_path):
     names = [f"{path}/{name}" for name in ("a.txt", "b.txt", "d/c.txt.bz2")]
     assert found == list(zip(names, ("A", "B\n", "C"), strict=True))
     assert sorted(os.listdir(tmp_path)) == ["a.zip"]
-    with pytest.raises(InputError, match=r"a\.zip must have the extension of the file .*a\.txt\. "):
-        list(lines_of(str(path)))
+    hidden = f"{path}: its hidden files are left out: __MACOSX/._a.txt, d/.DS_Store."
+    assert capsys.readouterr().err == f"note: {hidden}\n"
+    with pytest.raises(InputError) as error:
+        list(lines_of(str(path), "--input"))
+    assert str(error.value) == (
+        f"--input: {path} must have the extension of the file in it, {path}/a.txt, before its own. "
+        "Rename it to a.txt.zip, or unpack it."
+    )
+    assert not capsys.readouterr().err
     path = path.rename(tmp_path / "a.txt.zip")
     with pytest.raises(InputError, match=r"a\.txt\.zip must hold one file\. Received: 3\."):
         list(lines_of(str(path)))
@@ -186,7 +194,7 @@ BINARY = {
     "xlsx": (zipped(**{"xl/workbook.xml": "A"}), "an Excel workbook. Save it as CSV UTF-8."),
     "docx": (zipped(**{"[Content_Types].xml": "A", "word/document.xml": "A"}), "a Word document."),
     "xls": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an Office document."),
-    "tar": (TAR, "an archive. Unpack it."),
+    "tar": (TAR, "an archive. Unpack the file."),
     "pdf": (b"%PDF-1.7\n%\xe2\xe3\n", "a PDF document. Leave the file out, or convert it"),
     "png": (b"\x89PNG\r\n\x1a\n\0\0", "an image."),
     "jpeg": (b"\xff\xd8\xff\xe0\0\x10JFIF", "an image."),
@@ -211,6 +219,8 @@ def test_binary_content_is_named_and_never_replaced(tmp_path, case, errors):
             with pytest.raises(InputError) as error:
                 read()
             assert str(error.value).startswith(f"--corpus: {path}")
+            if path.suffix == ".gz":
+                message = re.sub("Unpack the file, .*", "Unpack the file.", message)
             assert f" must be text. Received: {message}" in str(error.value)
             assert "--errors" not in str(error.value)
 
@@ -250,3 +260,113 @@ def test_stdin(monkeypatch):
     with os.fdopen(reader, "rb") as stream:
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(stream))
         assert list(lines_of("-")) == [(1, "One\n"), (2, "Two")]
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+@pytest.mark.parametrize("size", [1, 7, 2**18])
+def test_lines_may_end_in_cr_alone(tmp_path, suffix, size):
+    path = tmp_path / f"a.txt{suffix}"
+    for content, lines in {
+        b"\xef\xbb\xbfOne\r\rTwo\r": ["One\n", "\n", "Two\n"],
+        b"One\rTwo": ["One\n", "Two"],
+        b"\r": ["\n"],
+        b"One\rTwo\r\nSix\r": ["One\rTwo\r\n", "Six\r"],
+    }.items():
+        path.write_bytes(COMPRESSED[suffix](content) if suffix else content)
+        (file,) = files_of(str(path))
+        assert list(file.lines(size)) == list(enumerate(lines, start=1))
+        assert "\n".join(file.blocks(size)) == "".join(lines).replace("\r\n", "\n").replace(
+            "\r", "\n"
+        ).removesuffix("\n")
+
+
+def test_a_long_file_of_which_the_lines_end_in_cr_first(tmp_path, capsys):
+    """What follows the first 16 MiB may have other line ends."""
+    line = b"x" * (2**20 - 1)
+    path = tmp_path / "a.txt"
+    path.write_bytes((line + b"\r") * 16 + line[1:] + b"\r\r\n" + line + b"\nLast\r\r\n")
+    (file,) = files_of(str(path))
+    lengths = [(number, len(text)) for number, text in file.lines()]
+    expected = [2**20] * 16 + [2**20 - 1, 1, 2**20, 5, 1]
+    assert lengths == list(enumerate(expected, start=1))
+    assert sum(block.count("\n") + 1 for block in file.blocks()) == 21
+    assert not capsys.readouterr().err
+
+
+def test_every_cr_ends_a_line_of_text(tmp_path):
+    """Also beside other line ends; but several CR before one LF are one line end."""
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"One.\rTwo.\n\nSix.\r\r\nTen.\r\rEnd.\r\n")
+    (file,) = files_of(str(path))
+    assert list(file.blocks()) == ["One.\nTwo.\n\nSix.\nTen.\n\nEnd."]
+
+
+@pytest.mark.parametrize("suffix", [suffix for suffix in COMPRESSED if suffix != ".zip"])
+def test_what_may_follow_a_compressed_text(tmp_path, suffix):
+    whole = COMPRESSED[suffix](b"One\n" * 999)
+    path = tmp_path / f"a.txt{suffix}"
+    for more in (b"\0" * 4000, whole, b"\0" * 512 + whole):
+        path.write_bytes(whole + more)
+        assert text_of(str(path)) == "One\n" * 999 * (2 if whole in more else 1)
+    damage = [b"", b"\0" * 99, whole + b"garbage", whole + b"\0\0x", whole + whole[:-9], whole[:9]]
+    for content in damage:
+        path.write_bytes(content)
+        with pytest.raises(InputError, match=f"must be a complete {NAMES[suffix]} file: ") as error:
+            text_of(str(path))
+        assert ("the file is empty" in str(error.value)) == (content == b"")
+    for member, content in {"a": b"", "b": whole}.items():
+        (tmp_path / "a.zip").write_bytes(zipped(**{f"{member}.txt{suffix}": content}))
+        file = next(files := files_of(str(tmp_path / "a.zip")))
+        if content:
+            assert file.text() == "One\n" * 999
+        else:
+            with pytest.raises(InputError, match=rf"a\.zip/a\.txt\{suffix} must be .* is empty"):
+                file.text()
+        files.close()
+
+
+@pytest.mark.parametrize("suffix", COMPRESSED)
+def test_suffixes_in_upper_case(tmp_path, suffix):
+    path = tmp_path / f"X.TXT{suffix.upper()}"
+    path.write_bytes(COMPRESSED[suffix](b"One"))
+    assert text_of(str(path)) == "One"
+    assert format_of(str(path)) == ".txt" and without_suffix(str(path)) == f"{tmp_path}/X.TXT"
+
+
+def test_what_is_packed_twice_is_named(tmp_path):
+    (tmp_path / "a.zip").write_bytes(zipped(**{"b.ZIP": zipped(**{"c.txt": "C"})}))
+    with pytest.raises(InputError) as error:
+        [file.require_text() for file in files_of(str(tmp_path / "a.zip"))]
+    assert str(error.value) == (
+        f"{tmp_path}/a.zip/b.ZIP must be text. Received: a zip archive. Unpack the file."
+    )
+
+
+TEXTS_WITH_MAGIC = [
+    "%PDF-1.4 files are how a log begins.\n",
+    "GIF89a, é and other formats\n",
+    "BZh91AY&SY begins a file of bzip2.\n",
+    "fLaC\n",
+    "BM25 ranks\n",
+    "Lossy 4ftyp\n",
+]
+
+
+@pytest.mark.parametrize("text", TEXTS_WITH_MAGIC)
+def test_a_text_may_begin_like_a_binary_file(tmp_path, text):
+    (tmp_path / "a.txt").write_text(text + "é" * 9000)
+    assert text_of(str(tmp_path / "a.txt")) == text + "é" * 9000
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (b"%PDF-1.4\n1 0 obj\n<< /Type /Catalog >>\nendobj\n", "a PDF document"),
+        (b"GIF89a\1\0\1\0\x80", "an image"),
+        (b"{\\rtf1\\ansi Text.}", "a document in RTF"),
+    ],
+)
+def test_binary_files_without_bytes_beyond_ascii(tmp_path, content, kind):
+    (tmp_path / "a.txt").write_bytes(content)
+    with pytest.raises(InputError, match=f"must be text. Received: {kind}"):
+        text_of(str(tmp_path / "a.txt"))

@@ -68,7 +68,14 @@ def test_files_come_sorted_gzip_or_not_and_a_document_never_crosses_files(tmp_pa
 def test_jsonl_has_a_document_a_line(tmp_path):
     rows = [{"text": "One.\nTwo is\nhere.\n\nNo end"}, {"text": ""}, {"text": "Half \ud800 pair."}]
     path = write(tmp_path / "a.jsonl", "\n\n".join(json.dumps(row) for row in rows))
-    assert read(f"jsonl:{path}") == [("One.", "Two is here.", "No end"), ("Half ? pair.",)]
+    with pytest.raises(
+        InputError, match=r"^--corpus: .*a\.jsonl:5 must be JSON: \\ud800 is half a"
+    ):
+        read(f"jsonl:{path}")
+    assert read(f"jsonl:{path}", errors="replace") == [
+        ("One.", "Two is here.", "No end"),
+        ("Half ? pair.",),
+    ]
 
 
 def test_wikiextractor_drops_the_repeated_title(tmp_path):
@@ -90,7 +97,9 @@ def test_squad_and_race_give_each_passage_once(tmp_path):
     for name, contexts in (("dev-1", paragraphs), ("dev-2", others)):
         write(tmp_path / f"{name}.json", json.dumps({"data": [{"paragraphs": contexts}]}))
     found = [("One.", "Two."), ("Tree",), ("Half ? pair.",)]
-    assert read(f"squad:{tmp_path}/dev-*.json") == found
+    assert read(f"squad:{tmp_path}/dev-*.json", errors="replace") == found
+    with pytest.raises(InputError, match=r"whole character, or pass --errors=replace\. Received"):
+        read(f"squad:{tmp_path}/dev-*.json")
     high, middle = ({"article": f"{level} is\nit. Yes."} for level in ("High", "Middle"))
     write(tmp_path / "RACE" / "dev" / "middle" / "9.txt", json.dumps(middle))
     write(tmp_path / "RACE" / "dev" / "high" / "1.txt", json.dumps(high))
@@ -154,6 +163,7 @@ def test_size_and_fingerprint_follow_the_files(tmp_path):
         ("a.jsonl", '{"text": "x"}\n\n{"text"', "jsonl", r"a\.jsonl:3 must be JSON"),
         ("a.jsonl", '{"texts": "x"}', "jsonl", r"a\.jsonl:1 must be a JSON object .*`text`"),
         ("a.jsonl", "[1]", "jsonl", r"a\.jsonl:1 must be a JSON object"),
+        ("a.jsonl", '{"text": "x", "n": NaN}', "jsonl", r"a\.jsonl:1 must be JSON: NaN is not a"),
         ("a.json", '{"version": 1}', "squad", r"a\.json must be in SQuAD's format"),
         (
             "a.json",
@@ -247,7 +257,7 @@ def test_a_glob_that_matches_nothing_is_named_with_the_working_directory(kind):
     assert os.getcwd() in str(raised.value)
 
 
-def test_a_pipe_is_refused_and_a_glob_takes_files_only(tmp_path):
+def test_a_pipe_is_refused_and_a_glob_takes_files_only(tmp_path, capsys):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(InputError, match=r"--corpus: .*/pipe must be a file\. Received: a pipe\."):
         read_documents(f"text:{tmp_path}/pipe")
@@ -255,6 +265,13 @@ def test_a_pipe_is_refused_and_a_glob_takes_files_only(tmp_path):
     (tmp_path / "folder.txt").mkdir()
     write(tmp_path / ".hidden.txt", "Hidden.")
     assert read(f"text:{tmp_path}/*") == [("One.",)]
+    note = (
+        f"note: --corpus: these matches of '{tmp_path}/*' are not files and are left out: "
+        f"{tmp_path}/folder.txt (a folder), {tmp_path}/pipe (a pipe).\n"
+    )
+    assert capsys.readouterr().err == note, "once"
+    assert read(f"text:{tmp_path}/**") == [("One.",)]
+    assert capsys.readouterr().err.endswith(f"left out: {tmp_path}/pipe (a pipe).\n")
 
 
 @pytest.mark.parametrize("kind", ["text", "sentences", "jsonl", "wikiextractor", "squad", "race"])
@@ -293,6 +310,21 @@ def read_one(corpus):
     return tuple(itertools.chain.from_iterable(read(corpus)))
 
 
+@pytest.mark.parametrize("ends", [b"\r", b"\r\n", b"\r\r\n"])
+@pytest.mark.parametrize(
+    ("kind", "content"),
+    [
+        ("text", b"One.\nTwo.\n\nTree.\n"),
+        ("sentences", b"One.\nTwo.\n\nTree.\n"),
+        ("wikiextractor", b"<doc>\nOne.\nTwo.\n</doc>\n<doc>\nTree.\n</doc>\n"),
+        ("jsonl", b'{"text": "One. Two."}\n{"text": "Tree."}\n'),
+    ],
+)
+def test_the_line_ends_of_every_system(tmp_path, kind, content, ends):
+    path = write(tmp_path / "a", content.replace(b"\n", ends))
+    assert read(f"{kind}:{path}") == [("One.", "Two."), ("Tree.",)]
+
+
 @pytest.mark.parametrize("kind", ["text", "sentences", "jsonl", "wikiextractor", "squad", "race"])
 def test_a_document_that_is_too_long_is_divided_and_noted(tmp_path, capsys, kind):
     line = "Ab cd.\n"
@@ -327,6 +359,7 @@ def test_a_document_of_the_greatest_length_is_whole(tmp_path, capsys):
 
 # 105 MB of each in a small file
 BOMBS = {"one line": b"words " * 2**17, "no blank": b"x" * 2**19, "lines": b"Ab cd.\n" * 2**16}
+BOMBS["CR"] = BOMBS["lines"].replace(b"\n", b"\r")
 
 
 @pytest.mark.parametrize("bomb", BOMBS)
@@ -346,7 +379,7 @@ def test_the_memory_does_not_grow_with_the_text(tmp_path, bomb):
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     size, memory_kb = map(int, done.stdout.split())
-    assert size == times * len(BOMBS[bomb].replace(b"\n", b""))
+    assert size == times * len(BOMBS[bomb].translate(None, b"\r\n"))
     assert memory_kb < 200_000
 
 

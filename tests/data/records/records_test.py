@@ -95,7 +95,7 @@ def test_an_incomplete_manifest_is_refused(folder):
         ({"feature_names": "google"}, "must have `feature_names` empty"),
         ({"layout": "reference"}, "must have `feature_names` google or model_garden"),
         ({"max_predictions": 513}, "must have at most `seq_length` `max_predictions`"),
-        ({"options": "["}, "`options` of a manifest' must be JSON"),
+        ({"options": "["}, "`options` of a manifest must be JSON"),
         ({"counts": {"documents": None}}, "`counts.documents` must be of type int"),
     ],
 )

@@ -38,7 +38,7 @@ def test_labels_in_cells(tmp_path, capsys):
     assert capsys.readouterr().out == (
         "train: 4 examples, 0.75 labels each, 2 without one: joy 2 (50.0%), love 1 (25.0%)\n"
         "dev: 1 examples, 1.00 labels each, 0 without one: joy 1 (100.0%), love 0 (0.0%)\n"
-        "note: no dev example has the label love, whose F1 score is then 0.\n"
+        "note: no dev example has the label love. In macro_f1, its F1 counts as 0.\n"
     )
 
 
@@ -155,7 +155,7 @@ def test_other_columns_and_parts(tmp_path):
         ({"train_jsonl": '{"text": "x", "label": [true, false]}\n'}, ("[True, False], and such",)),
         ({"train_csv": 'text,label\nx,"0,1"\ny,"1,1"\n'}, ("train.csv:2: `label`", "'0,1'")),
         ({"train_csv": "text,label\nx,0 1\ny,1|1\n"}, ("train.csv:2: `label`", "'0 1'")),
-        ({"train_jsonl": '{"text": "x", "label": NaN}\n'}, ("train.jsonl:1", "`label`", "None")),
+        ({"train_jsonl": '{"text": "x", "label": NaN}\n'}, ("train.jsonl:1", "NaN is not a JSON")),
         ({"train_jsonl": '{"text": "x", "label": [["a"]]}\n'}, ("train.jsonl:1", "[['a']]")),
         ({"train_jsonl": '{"text": "x", "label": {"a": 1}}\n'}, ("train.jsonl:1", "`label`")),
         ({"train_jsonl": '{"text": "x", "label": ["a", " "]}\n'}, ("train.jsonl:1", "empty label")),

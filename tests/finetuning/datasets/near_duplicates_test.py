@@ -4,7 +4,7 @@ import gzip
 import pathlib
 import random
 
-from finetuning.datasets.near_duplicates import hosts
+from finetuning.datasets.near_duplicates import hosts, possible_hosts
 
 
 def of_texts(*texts: str) -> list[str]:
@@ -56,6 +56,20 @@ def test_the_order_of_the_texts_makes_no_difference():
         assert f" {text} " in f" {host} " and len(host) == longest and found[host] == host
     rng.shuffle(texts)
     assert dict(zip(texts, of_texts(*texts), strict=True)) == found
+
+
+def test_few_texts_are_compared():
+    """Of 4,000 texts, a word is in 300 to 400 and a pair of neighbors in about three."""
+    rng = random.Random(0)
+    words = [str(i) for i in range(100)]
+    texts = [" ".join(rng.choices(words, k=rng.randint(5, 12))) for _ in range(4000)]
+    found = hosts([[text] for text in texts])
+    possible = possible_hosts(found)
+    compared = [possible[host].index(host) + 1 for host in found]
+    assert sum(compared) < 3 * len(texts)
+    for text, host in list(zip(texts, found, strict=True))[:200]:
+        containing = [each for each in found if f" {text} " in each]
+        assert host == min(containing, key=lambda each: (-len(each), each))
 
 
 def test_the_phrases_of_sst_2(shared_data: pathlib.Path):

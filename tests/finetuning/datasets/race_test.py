@@ -115,6 +115,9 @@ BAD = {
     "no article": ({"questions": [], "options": []}, ["article"]),
     "empty article": (passage("x", article=" "), ["article", "empty"]),
     "no text": (passage("x", questions=["Why?", 3]), ["question 2", "texts"]),
+    "no options": (passage("x", "AA", options=[OPTIONS, None]), ["question 2", "list", "None"]),
+    "options in a text": (passage("x", "AA", options=[OPTIONS, "abcd"]), ["question 2", "'abcd'"]),
+    "a number of answers": (passage("x", answers=3), ["passage of RACE", "answers"]),
     "a list": ([1], ["passage of RACE", "[1]"]),
 }
 

@@ -14,7 +14,6 @@ import pytest
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.text_files import lines_of
-from finetuning.datasets.json_files import parse_json
 from finetuning.datasets.table_files import (
     find,
     note_if_quoted,
@@ -127,13 +126,13 @@ def test_csv_has_quoting(tmp_path):
 
 
 def test_json_lines_have_keys_for_columns(tmp_path):
-    lines = '{"text": "a\\nb", "label": 1}\n\n{"label": true, "more": [], "text": "\\ud83dc"}\n'
+    lines = '{"text": "a\\nb", "label": 1}\n\n{"label": true, "more": [], "text": "c"}\n'
     path = written(tmp_path, "a.jsonl.gz", lines)
     assert open_table(str(path)).columns == ("text", "label")
-    assert cells(path, "text", "label") == [(1, ["a\nb", "1"]), (3, ["?c", "true"])]
+    assert cells(path, "text", "label") == [(1, ["a\nb", "1"]), (3, ["c", "true"])]
 
 
-NO_VALUE = "is missing, or its value is null, NaN or Infinity. Add it, or remove the row."
+NO_VALUE = "is missing, or its value is null. Add it, or remove the row."
 WORKBOOK = "must be text. Received: an Excel workbook. Save it as CSV UTF-8."
 BAD = {
     "empty": ("a.tsv", "", ["a.tsv is empty"]),
@@ -169,16 +168,20 @@ BAD = {
     "NaN as text": (
         "a.jsonl",
         '{"text": NaN, "label": 0}\n',
-        [f"a.jsonl:1: the key `text` {NO_VALUE}"],
+        ["a.jsonl:1 must be JSON: NaN is not a JSON value"],
     ),
     "NaN as label": (
         "a.jsonl",
         '{"text": "a", "label": 0}\n{"text": "b", "label": NaN}\n',
-        [f"a.jsonl:2: the key `label` {NO_VALUE}"],
+        ["a.jsonl:2 must be JSON: NaN is not a JSON value"],
     ),
-    "infinity": ("a.jsonl", '{"text": "a", "label": -Infinity}\n', [f"`label` {NO_VALUE}"]),
+    "infinity": ("a.jsonl", '{"text": "a", "label": -Infinity}\n', ["a.jsonl:1", "-Infinity is"]),
     "CR and LF": ("a.csv", "text,label\ra,x\rb,y\n", ["a.csv:1: some lines end in CR alone"]),
-    "infinity as a number": ("a.jsonl", '{"text": "a", "label": 1e999}\n', [f"`label` {NO_VALUE}"]),
+    "infinity as a number": (
+        "a.jsonl",
+        '{"text": "a", "label": 1e999}\n',
+        ["a.jsonl:1", "too large"],
+    ),
     "no key in the first": ("a.jsonl", '{"text": "a"}\n', ["the first object must name", "label"]),
     "commas in .tsv": ("a.tsv", "text,label\na,b\n", ["a.tsv:1", "separated by ',': name it .csv"]),
     "tabs in .csv": ("a.csv", "text\tlabel\na\tb\n", ["separated by '\\t': name it .tsv"]),
@@ -259,9 +262,9 @@ def test_a_pipe_among_the_tables_is_refused(tmp_path):
 
 @pytest.mark.parametrize("name", ["a.csv", "a.csv.gz"])
 def test_lines_may_end_in_cr_alone(tmp_path, name):
-    """In files without other line ends; elsewhere CR is text, also in the first line."""
+    """In files without other line ends, as LF; elsewhere CR is text, also in the first line."""
     path = written(tmp_path, name, '\ufefftext,label\ra,x\r"b\rc",y\r')
-    assert cells(path, "text", "label") == [(2, ["a", "x"]), (3, ["b\rc", "y"])]
+    assert cells(path, "text", "label") == [(2, ["a", "x"]), (3, ["b\nc", "y"])]
     path = written(tmp_path, name, "text\r,label\r\na,x\r\n")
     assert list(lines_of(str(path))) == [(1, "text\r,label\r\n"), (2, "a,x\r\n")]
 
@@ -273,10 +276,6 @@ def test_a_workbook_is_named(tmp_path):
     with pytest.raises(InputError) as error:
         cells(tmp_path / "a.csv", "text")
     assert str(error.value) == f"{tmp_path / 'a.csv'} {WORKBOOK}"
-
-
-def test_whole_surrogate_pairs_stay():
-    assert parse_json('["\\ud83d\\ude00", "\\uDC00", "é"]', "x") == ["😀", "?", "é"]
 
 
 def test_predictions_in_csv(tmp_path):

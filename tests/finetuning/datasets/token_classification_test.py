@@ -189,6 +189,7 @@ def test_spans_that_are_not_whole_words_are_counted(tmp_path, capsys):
         ("conll", "1 a O\n\n2 b B-A\n", "--text_column=0 if they are the words"),
         ("conll", "1 a O\n2 b B-A\n\n" * 10 + "x c O\n", "Received: 20 integers among 21 tokens"),
         ("txt", "Sentence #,Word,POS,Tag\nSentence: 1,a,N,O\n,b,N,O\n", "Kaggle's table `Sent"),
+        ("txt", '"Sentence #","Word","POS","Tag"\n"1","b","N","O"\n', "Kaggle's table `Sent"),
         ("conll", ONTONOTES, r"train.conll must .*columns of CoNLL-2012 .* as BIO"),
         ("conll", "\n\t\n", "train.conll holds no tokens"),
         ("conll", "token tag\n\na A\nb O\n", "train.conll:1 must be a token, not a header"),
@@ -247,9 +248,13 @@ def test_other_layouts_are_named(tmp_path):
     )
     with pytest.raises(InputError, match=r"ner.csv must .* Received: Kaggle's table .* as UTF-8"):
         TASK.read(source)
+    (tmp_path / "ner.csv").unlink()
+    (tmp_path / "ner.csv.gz").write_bytes(gzip.compress(b'"Sentence #","Word","POS","Tag"\n'))
+    with pytest.raises(InputError, match=r"ner.csv.gz must .* Received: Kaggle's table"):
+        TASK.read(source)
     (tmp_path / "train").mkdir()
     (tmp_path / "train" / "1.ann").write_text("T1\tA 0 1\ta\n")
-    (tmp_path / "ner.csv").unlink()
+    (tmp_path / "ner.csv.gz").unlink()
     with pytest.raises(InputError, match=r"'.*1\.ann', in brat's layout .* a JSON line with its"):
         TASK.read(source)
     (tmp_path / "train.txt").write_text("a\n")

@@ -40,3 +40,26 @@ def test_every_example_is_predicted_once_without_its_group(count: int, of_each: 
 def test_one_group_cannot_be_divided():
     train = [TextExample("An apple."), TextExample("an apple"), TextExample("apple")]
     assert best_strength(pytest.fail, train, pytest.fail) == DEFAULT in STRENGTHS
+
+
+@pytest.mark.parametrize(
+    ("scores", "best", "noted"),
+    [
+        ((5, 4, 3, 2, 1), 0.1, True),
+        ((1, 2, 3, 4, 5), 1000.0, True),
+        ((1, 2, 3, 5, 4), 100.0, False),
+        ((1, 1, 1, 1, 1), 0.1, False),  # none is better than another
+    ],
+)
+def test_a_note_on_the_ends_of_the_grid(scores, best: float, noted: bool, capsys):
+    of_strength = dict(zip(STRENGTHS, scores, strict=True))
+
+    def prepare(known: list[TextExample], asked: list[TextExample]):
+        return lambda strength: [{"strength": strength}] * len(asked)
+
+    def score(predictions: list[dict], known: list[TextExample]) -> float:
+        return of_strength[predictions[0]["strength"]]
+
+    assert best_strength(prepare, examples(3, 2), score) == best
+    note = f"0.1, 1.0, 10.0, 100.0, 1000.0, cross-validation chose {best}, the last at one end."
+    assert (note in capsys.readouterr().err) == noted

@@ -141,8 +141,8 @@ def test_files(tmp_path: pathlib.Path):
     assert pairs[1] == pairs[2] == MinimalPair("It is.", "It are.", "agreement_1", "agreement")
     for line, problem in (
         ('{"sentence_good": "a"}', "sentence_bad"),
-        ("[1", "JSON object"),
-        ("[]", "sentence_good"),
+        ("[1", "be JSON"),
+        ("[]", "JSON object"),
     ):
         (tmp_path / "plain.jsonl").write_text(json.dumps(record) + "\n\n" + line, encoding="utf-8")
         with pytest.raises(InputError, match=rf"plain\.jsonl:3 must .*{problem}"):

@@ -20,7 +20,7 @@ from data.pipeline.batches import Records
 from pretraining.experiments import SMOKE
 from pretraining.loop import training
 from pretraining.loop.config import GuardConfig, PretrainConfig, resolve
-from pretraining.loop.divergence_guard import Guard, skipped_steps
+from pretraining.loop.divergence_guard import Guard
 from pretraining.loop.train_step import TrainStep
 from tests.pretraining.loop.stub_step import StubStep, fingerprints
 
@@ -219,7 +219,7 @@ class TestGuard:
         assert equal(run_in(tmp_path / "run", masked_records, config, bad), whole)
         assert message in capsys.readouterr().out
         for path in (tmp_path / "whole", tmp_path / "run"):
-            assert [row["step"] for row in skipped_steps(RunDir(str(path)))] == [7, 8, 9]
+            assert [row["step"] for row in RunDir(str(path)).skipped()] == [7, 8, 9]
             assert [path.stem for path in path.glob("checkpoints/*.index")] == ["ckpt-12"]
 
     def test_skipped_steps_from_before_going_back_stay_in_the_log(self, tmp_path: pathlib.Path):
@@ -228,12 +228,12 @@ class TestGuard:
         guard.roll_back(6, lambda step: step)
         guard.check(2, np.array([0.0, 1.0]), run, lambda batch: [])
         guard.restart(1, run)  # step 1 is taken again; 4 and 5, of the first time, are history
-        assert [(row["restores"], row["step"]) for row in skipped_steps(run)] == [(0, 4), (0, 5)]
+        assert [(row["restores"], row["step"]) for row in run.skipped()] == [(0, 4), (0, 5)]
         with open(run.skipped_path, "a", encoding="utf-8") as file:
             file.write('{"step": 1, "rec')  # a full disk, a kill
         guard.restart(1, run)
         guard.check(2, np.array([0.0, 1.0]), run, lambda batch: [])
-        assert [row["step"] for row in skipped_steps(run)] == [4, 5, 1]
+        assert [row["step"] for row in run.skipped()] == [4, 5, 1]
 
     def test_nothing_to_go_back_to_is_told(self, tmp_path: pathlib.Path):
         guard = Guard(GuardConfig(1, 3))
