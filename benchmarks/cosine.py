@@ -21,8 +21,9 @@ from tensorflow.core.protobuf import saved_model_pb2
 from albert_tf.runtime import commands
 from albert_tf.runtime.errors import InputError
 from benchmarks.load_targets import newest_saved_model
-from finetuning.datasets import DATASETS, metrics
+from finetuning.datasets import DATASETS
 from finetuning.datasets.dataset import Source
+from finetuning.datasets.scores import metrics
 from finetuning.kinds.baselines.text_features import tf_idf
 
 BATCH = 64

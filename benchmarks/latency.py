@@ -49,7 +49,7 @@ from benchmarks import workers
 from benchmarks.serving import make_text
 from finetuning.datasets import DATASETS, dataset_name, reading_of
 from finetuning.datasets.dataset import source_of
-from finetuning.datasets.metrics import require_known
+from finetuning.datasets.scores.metrics import require_known
 from finetuning.datasets.selection import read_part
 from finetuning.kinds.registry import FINETUNING
 

@@ -49,7 +49,7 @@ def measure(options: SquadFeaturesOptions) -> dict:
     from albert_tf.tasks.spans.features import featurize_spans
     from albert_tf.tasks.spans.model import SpanSettings
     from albert_tf.text.tokenizer import load_tokenizer
-    from finetuning.datasets.squad_reader import questions_of
+    from finetuning.datasets.spans.squad_reader import questions_of
 
     examples = [example for example in questions_of(options.data) if example.answers]
     sample = examples[: options.examples]

@@ -33,7 +33,7 @@ from albert_tf.tasks.predictor import load_predictor
 from albert_tf.training.progress import Progress
 from finetuning.datasets import DATASETS, dataset_name, reading_of
 from finetuning.datasets.dataset import source_of
-from finetuning.datasets.metrics import require_known
+from finetuning.datasets.scores.metrics import require_known
 from finetuning.datasets.selection import read_part
 from finetuning.kinds.registry import FINETUNING
 from finetuning.reporting import report

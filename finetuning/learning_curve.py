@@ -16,7 +16,7 @@ from albert_tf.runtime import commands, outputs
 from albert_tf.runtime.errors import InputError, shortened
 from albert_tf.runtime.paths import matching
 from albert_tf.runtime.plots import Point, plot_curves
-from finetuning.datasets.table_files import open_table
+from finetuning.datasets.tables.table_files import open_table
 
 Curves = dict[str, dict[str, list[Point]]]  # task (metric) -> run -> its points
 

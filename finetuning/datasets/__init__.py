@@ -5,16 +5,16 @@ import dataclasses
 from albert_tf.runtime import settings
 from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
+from finetuning.datasets.choices.multiple_choice import MultipleChoiceTable
+from finetuning.datasets.choices.race import RACE
+from finetuning.datasets.choices.swag import Swag
 from finetuning.datasets.dataset import Dataset, Reading
 from finetuning.datasets.glue import GLUE
 from finetuning.datasets.multi_label import MultiLabel
-from finetuning.datasets.multiple_choice import MultipleChoiceTable
-from finetuning.datasets.race import RACE
-from finetuning.datasets.squad import SQUAD
-from finetuning.datasets.swag import Swag
+from finetuning.datasets.spans.squad import SQUAD
 from finetuning.datasets.text_classification import TextClassification
 from finetuning.datasets.text_regression import TextRegression
-from finetuning.datasets.token_classification import TokenClassification
+from finetuning.datasets.tokens.token_classification import TokenClassification
 
 # The tasks whose files are the user's own.
 OWN: dict[str, Dataset] = {

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 from albert_tf.runtime.bounds import POSITIVE, Bounded, between
 from albert_tf.runtime.errors import InputError, shortened
-from finetuning.datasets import metrics
-from finetuning.datasets.table_files import write_predictions
+from finetuning.datasets.scores import metrics
+from finetuning.datasets.tables.table_files import write_predictions
 
 LABELS_SHOWN = 50  # in a log
 Prediction = dict[str, Any]  # of one example, from `decode` of the task's kind

@@ -9,7 +9,7 @@ from albert_tf.tasks.classifier.model import ClassifierSettings
 from albert_tf.tasks.examples import TextExample
 from finetuning.datasets.dataset import Data, Dataset, Source, require_section
 from finetuning.datasets.selection import limited, with_dev
-from finetuning.datasets.table_files import Rows, Table
+from finetuning.datasets.tables.table_files import Rows, Table
 
 
 class LabeledTexts(Dataset):

@@ -18,11 +18,11 @@ from finetuning.datasets.dataset import (
     Source,
     require_section,
 )
-from finetuning.datasets.joined_labels import note_joined
-from finetuning.datasets.json_files import as_text
-from finetuning.datasets.multi_label_metrics import score_label_sets
+from finetuning.datasets.scores.multi_label_metrics import score_label_sets
 from finetuning.datasets.selection import limited, with_dev
-from finetuning.datasets.table_files import Table, write_predictions
+from finetuning.datasets.tables.joined_labels import note_joined
+from finetuning.datasets.tables.json_files import as_text
+from finetuning.datasets.tables.table_files import Table, write_predictions
 from finetuning.datasets.text_classification import (
     PAIR,
     named,

@@ -9,7 +9,6 @@ from typing import Any
 from albert_tf.runtime.errors import InputError, listed
 from albert_tf.tasks.classifier.model import ClassifierSettings
 from albert_tf.tasks.examples import TextExample
-from finetuning.datasets import prodigy, table_files
 from finetuning.datasets.dataset import (
     LABELS_SHOWN,
     Data,
@@ -17,9 +16,10 @@ from finetuning.datasets.dataset import (
     Source,
     require_section,
 )
-from finetuning.datasets.joined_labels import note_joined
 from finetuning.datasets.selection import limited, with_dev
-from finetuning.datasets.table_files import FORMATS, Table, find, open_table
+from finetuning.datasets.tables import prodigy, table_files
+from finetuning.datasets.tables.joined_labels import note_joined
+from finetuning.datasets.tables.table_files import FORMATS, Table, find, open_table
 
 SINGLE, PAIR = ("text",), ("text_a", "text_b")
 # Of vectors of 0 and 1, as JSON, Python, numpy and csv files have them.

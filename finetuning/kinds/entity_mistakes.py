@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from albert_tf.runtime.markdown import markdown_table, shortened
 from albert_tf.tasks.examples import TokenExample
 from finetuning.datasets.dataset import Prediction
-from finetuning.datasets.entity_scores import counts_by_label
+from finetuning.datasets.scores.entity_scores import counts_by_label
 
 _SHOWN = 12  # mistakes at most
 _AROUND = 40  # characters of the text on each side of a span

@@ -13,7 +13,7 @@ from albert_tf.tasks.multi_label.model import MultiLabelSettings, indicators, la
 from albert_tf.tasks.probabilities import logit
 from finetuning.datasets import selection
 from finetuning.datasets.dataset import Data, Prediction
-from finetuning.datasets.multi_label_metrics import (
+from finetuning.datasets.scores.multi_label_metrics import (
     MIN_TEXTS,
     at_thresholds,
     best_thresholds,

@@ -8,9 +8,9 @@ from albert_tf.runtime.standard_errors import MIN_EXAMPLES
 from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.spans.model import SpanSettings
-from finetuning.datasets import squad
 from finetuning.datasets.dataset import Data, Dataset, Prediction
-from finetuning.datasets.squad_metrics import AT_BEST_THRESHOLD, score_answer
+from finetuning.datasets.scores.squad_metrics import AT_BEST_THRESHOLD, score_answer
+from finetuning.datasets.spans import squad
 from finetuning.kinds import mistakes
 from finetuning.kinds.kind import FinetuningKind, deviation, text_of
 from finetuning.kinds.thresholds import Examples, Parts, Thresholds

@@ -9,8 +9,8 @@ from typing import Any
 
 import yaml
 
+from finetuning.datasets.choices.race import RACE
 from finetuning.datasets.glue import GLUE
-from finetuning.datasets.race import RACE
 from finetuning.kinds.registry import FINETUNING
 
 # The Hub's names of metrics.

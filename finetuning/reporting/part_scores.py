@@ -10,7 +10,7 @@ from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.predictor import load_predictor
 from finetuning.datasets.dataset import Data, Dataset, Prediction, Source
-from finetuning.datasets.metrics import is_known
+from finetuning.datasets.scores.metrics import is_known
 from finetuning.kinds.registry import FINETUNING
 from finetuning.reporting import report
 from finetuning.reporting.intact_results import read_result, require_intact

@@ -11,8 +11,8 @@ from typing import Any
 from albert_tf.runtime import outputs
 from albert_tf.runtime.markdown import markdown_table
 from finetuning.datasets.dataset import Data, Dataset, Prediction
-from finetuning.datasets.metrics import is_known
-from finetuning.datasets.squad_metrics import AT_BEST_THRESHOLD
+from finetuning.datasets.scores.metrics import is_known
+from finetuning.datasets.scores.squad_metrics import AT_BEST_THRESHOLD
 from finetuning.kinds.registry import FINETUNING
 
 # All values that are chosen on the scored examples, which makes them upper bounds.

@@ -19,7 +19,7 @@ from albert_tf.runtime.text_files import lines_of
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import Predictor, load_predictor, predict
 from albert_tf.training.progress import Progress
-from finetuning.datasets.table_files import FORMATS, open_table
+from finetuning.datasets.tables.table_files import FORMATS, open_table
 from finetuning.kinds.kind import FinetuningKind, TaughtOutput
 from finetuning.kinds.registry import FINETUNING
 

@@ -19,7 +19,7 @@ from albert_tf.tasks.multi_label.model import MultiLabelSettings
 from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
 from albert_tf.tasks.tokens.model import TokenSettings
 from finetuning.datasets.dataset import Reading
-from finetuning.datasets.token_files import read_conll
+from finetuning.datasets.tokens.token_files import read_conll
 from tests.albert_tf.export.export_outside_test import C_API, isolated
 from tests.albert_tf.export.export_strings_test import CALM, STRINGS
 from tests.albert_tf.export.export_token_classifier_test import TEXT

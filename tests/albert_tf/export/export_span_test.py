@@ -24,7 +24,7 @@ from albert_tf.tasks.predictor import Predictor
 from albert_tf.tasks.spans.model import SpanModel, SpanSettings
 from albert_tf.tasks.spans.module import SpanModule
 from albert_tf.text.tokenizer import Normalization, Tokenizer, load_tokenizer
-from finetuning.datasets.squad_reader import questions_of
+from finetuning.datasets.spans.squad_reader import questions_of
 from tests.albert_tf.text.alignment_test import PARTS, wordpiece
 
 SHORT = SpanSettings(seq_length=32, query_length=8, doc_stride=7, max_answer_length=9, n_best=6)

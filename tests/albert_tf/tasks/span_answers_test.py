@@ -10,7 +10,7 @@ from albert_tf.tasks.spans.answers import average_spans, decode_spans
 from albert_tf.tasks.spans.features import SpanFeatures, featurize_spans
 from albert_tf.tasks.spans.model import SpanSettings
 from albert_tf.text.tokenizer import Normalization, Tokenizer, load_tokenizer
-from finetuning.datasets.squad_reader import questions_of
+from finetuning.datasets.spans.squad_reader import questions_of
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz"]
 TOKENIZER = Tokenizer("\n".join(PIECES).encode(), Normalization())

@@ -12,7 +12,7 @@ from albert_tf.tasks.spans.features import featurize_spans
 from albert_tf.tasks.spans.model import SpanSettings
 from albert_tf.tasks.windows import cut_windows
 from albert_tf.text.tokenizer import Normalization, Tokenizer, load_tokenizer
-from finetuning.datasets.squad_reader import questions_of
+from finetuning.datasets.spans.squad_reader import questions_of
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

@@ -15,7 +15,7 @@ from albert_tf.tasks.spans.features import featurize_spans
 from albert_tf.tasks.spans.heads import IndependentHead
 from albert_tf.tasks.spans.model import SpanModel, SpanSettings, allowed_positions
 from albert_tf.text.tokenizer import Normalization, Tokenizer, load_tokenizer
-from finetuning.datasets.squad_reader import questions_of
+from finetuning.datasets.spans.squad_reader import questions_of
 
 ONE = SpanSettings(seq_length=16, max_answer_length=3, n_best=7, dropout=0.5)
 TWO = SpanSettings(seq_length=16, answerable=True, beam=3, dropout=0.5)

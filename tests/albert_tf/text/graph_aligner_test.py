@@ -14,7 +14,7 @@ from albert_tf.text.graph_aligner import GraphAligner, byte_bounds
 from albert_tf.text.graph_tokenizer import GraphTokenizer
 from albert_tf.text.normalization import Normalization
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
-from finetuning.datasets.squad_reader import questions_of
+from finetuning.datasets.spans.squad_reader import questions_of
 from tests.albert_tf.text.alignment_test import PARTS, wordpiece
 
 RULES = [

@@ -16,12 +16,12 @@ from albert_tf.tasks.spans.features import featurize_spans
 from albert_tf.tasks.spans.model import SpanSettings
 from albert_tf.text.tokenizer import Normalization, Tokenizer
 from finetuning import predict, train
-from finetuning.datasets.cmrc_metrics import is_chinese, units, words
 from finetuning.datasets.dataset import Source
-from finetuning.datasets.squad import SQUAD
-from finetuning.datasets.squad_metrics import CMRC, score_answer, scorer_of
-from finetuning.datasets.squad_metrics import SQUAD as WORDS
-from finetuning.datasets.squad_reader import questions_of
+from finetuning.datasets.scores.cmrc_metrics import is_chinese, units, words
+from finetuning.datasets.scores.squad_metrics import CMRC, score_answer, scorer_of
+from finetuning.datasets.scores.squad_metrics import SQUAD as WORDS
+from finetuning.datasets.spans.squad import SQUAD
+from finetuning.datasets.spans.squad_reader import questions_of
 
 ONE, TWO = SQUAD["squad1"], SQUAD["squad2"]
 CONTEXT = "游戏由韩国Nexon开发与发行。"

@@ -9,7 +9,7 @@ import pytest
 
 from albert_tf.runtime.errors import InputError
 from finetuning.datasets import DATASETS
-from finetuning.datasets.metrics import METRICS, compare
+from finetuning.datasets.scores.metrics import METRICS, compare
 
 
 def test_by_hand():

@@ -11,7 +11,7 @@ from sklearn.metrics import average_precision_score, f1_score
 
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.examples import TextExample
-from finetuning.datasets.multi_label_metrics import (
+from finetuning.datasets.scores.multi_label_metrics import (
     average_precision,
     best_threshold,
     best_thresholds,

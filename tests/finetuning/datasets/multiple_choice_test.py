@@ -8,9 +8,9 @@ import pytest
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.tasks.examples import ChoiceExample
 from finetuning.datasets import DATASETS
+from finetuning.datasets.choices.multiple_choice import MultipleChoiceTable
+from finetuning.datasets.choices.swag import Swag
 from finetuning.datasets.dataset import Reading, Source
-from finetuning.datasets.multiple_choice import MultipleChoiceTable
-from finetuning.datasets.swag import Swag
 from tests.finetuning.datasets.text_classification_test import write
 
 TASK = MultipleChoiceTable()

@@ -9,8 +9,8 @@ import pytest
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.tasks.examples import ChoiceExample
 from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
+from finetuning.datasets.choices.race import RACE
 from finetuning.datasets.dataset import Source
-from finetuning.datasets.race import RACE
 
 OPTIONS = ["one", "two", "three", "four"]
 

@@ -10,10 +10,10 @@ import pytest
 from albert_tf.runtime.errors import ConfigError, InputError, InputNotFoundError
 from albert_tf.tasks.examples import ChoiceExample, SpanExample, TextExample, TokenExample
 from finetuning.datasets import DATASETS, OWN
+from finetuning.datasets.choices.race import RACE
 from finetuning.datasets.dataset import Reading, Source
-from finetuning.datasets.race import RACE
 from finetuning.datasets.selection import InDocuments, limited, read_part, split, with_dev
-from finetuning.datasets.squad import SQUAD
+from finetuning.datasets.spans.squad import SQUAD
 from tests.finetuning.datasets.race_test import archive, passage, write
 from tests.finetuning.datasets.squad_test import content, question
 

@@ -11,8 +11,8 @@ from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.spans.model import SpanSettings
 from finetuning.datasets.dataset import Source
-from finetuning.datasets.squad import SQUAD
-from finetuning.datasets.squad_metrics import best_threshold, score_answer
+from finetuning.datasets.scores.squad_metrics import best_threshold, score_answer
+from finetuning.datasets.spans.squad import SQUAD
 
 ONE, TWO = SQUAD["squad1"], SQUAD["squad2"]
 

@@ -14,7 +14,7 @@ import pytest
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.text_files import lines_of
-from finetuning.datasets.table_files import (
+from finetuning.datasets.tables.table_files import (
     find,
     note_if_quoted,
     open_table,

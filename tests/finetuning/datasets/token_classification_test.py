@@ -14,10 +14,10 @@ from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.examples import TokenExample
 from albert_tf.tasks.tokens.model import TokenSettings
 from finetuning.datasets import DATASETS
-from finetuning.datasets.conll_tags import example_of, spans_of, unbegun
 from finetuning.datasets.dataset import Reading, Source
-from finetuning.datasets.entity_scores import counts_by_label, score_entities
-from finetuning.datasets.token_files import Sentence, read_conll
+from finetuning.datasets.scores.entity_scores import counts_by_label, score_entities
+from finetuning.datasets.tokens.conll_tags import example_of, spans_of, unbegun
+from finetuning.datasets.tokens.token_files import Sentence, read_conll
 
 TASK = DATASETS["token_classification"]
 BYTES = '{"text": "Åse met Bo.", "entities": [{"start": 9, "end": 11, "label": "P", "%s": "Bo"}]}'

@@ -13,7 +13,7 @@ from albert_tf.tasks.examples import SpanExample, TextExample
 from albert_tf.tasks.predictor import load_predictor
 from finetuning import ensemble, predict, train
 from finetuning.datasets.selection import split
-from finetuning.datasets.squad import SQUAD, hold_out
+from finetuning.datasets.spans.squad import SQUAD, hold_out
 from finetuning.kinds.registry import THRESHOLDS
 
 

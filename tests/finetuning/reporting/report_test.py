@@ -10,7 +10,7 @@ from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
 from albert_tf.tasks.spans.model import SpanSettings
 from finetuning.datasets import DATASETS
 from finetuning.datasets.dataset import Data
-from finetuning.datasets.metrics import is_known
+from finetuning.datasets.scores.metrics import is_known
 from finetuning.kinds.registry import FINETUNING
 from finetuning.reporting.report import (
     at_default,

@@ -10,7 +10,6 @@ from albert_tf.runtime.errors import InputError, InputNotFoundError, listed
 from albert_tf.runtime.outputs import new_file
 from albert_tf.tasks.examples import TokenExample
 from albert_tf.tasks.tokens.model import TokenSettings
-from finetuning.datasets import conll_tags, token_files
 from finetuning.datasets.dataset import (
     LABELS_SHOWN,
     Data,
@@ -19,10 +18,11 @@ from finetuning.datasets.dataset import (
     Source,
     require_section,
 )
-from finetuning.datasets.entity_scores import score_entities
-from finetuning.datasets.other_layouts import require_known_files, require_not_brat
+from finetuning.datasets.scores.entity_scores import score_entities
 from finetuning.datasets.selection import InDocuments, limited, with_dev
-from finetuning.datasets.table_files import find
+from finetuning.datasets.tables.other_layouts import require_known_files, require_not_brat
+from finetuning.datasets.tables.table_files import find
+from finetuning.datasets.tokens import conll_tags, token_files
 
 
 class TokenClassification(Dataset):

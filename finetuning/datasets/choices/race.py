@@ -13,7 +13,7 @@ from albert_tf.runtime.json_text import parse_json
 from albert_tf.runtime.text_files import lines_of
 from albert_tf.tasks.examples import ChoiceExample
 from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
-from finetuning.datasets.choices import (
+from finetuning.datasets.choices.choice_dataset import (
     ChoiceDataset,
     choice_example,
     index_of_letter,
@@ -22,7 +22,7 @@ from finetuning.datasets.choices import (
 from finetuning.datasets.dataset import Data, Source, require_section
 from finetuning.datasets.glue import paper_settings
 from finetuning.datasets.selection import limited, with_dev
-from finetuning.datasets.tfds_rows import tfds_rows
+from finetuning.datasets.tables.tfds_rows import tfds_rows
 
 LEVELS = ("middle", "high")
 MERGED = "all.txt"  # as google-research/albert reads it

@@ -8,16 +8,16 @@ from albert_tf.runtime.compression import format_of
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.examples import ChoiceExample
 from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings, option_letter
-from finetuning.datasets.choices import (
+from finetuning.datasets.choices.choice_dataset import (
     ChoiceDataset,
     choice_example,
     index_of_answer,
     most_options,
 )
 from finetuning.datasets.dataset import Data, Source, require_section
-from finetuning.datasets.json_files import as_text
 from finetuning.datasets.selection import limited, with_dev
-from finetuning.datasets.table_files import Table
+from finetuning.datasets.tables.json_files import as_text
+from finetuning.datasets.tables.table_files import Table
 from finetuning.datasets.text_classification import open_part
 
 LIST = "options"  # the column of all options, in JSON lines

@@ -19,8 +19,8 @@ from albert_tf.runtime.errors import InputError, InputNotFoundError
 from albert_tf.runtime.outputs import new_file
 from albert_tf.runtime.paths import require_file
 from albert_tf.runtime.text_files import lines_of
-from finetuning.datasets import prodigy
-from finetuning.datasets.json_files import as_text, json_lines
+from finetuning.datasets.tables import prodigy
+from finetuning.datasets.tables.json_files import as_text, json_lines
 
 Records = Iterator[tuple[int, list[Any]]]  # line number from 1, cells
 Rows = Iterator[tuple[str, list[Any]]]  # `file:line`, cells: texts, but for unchecked columns

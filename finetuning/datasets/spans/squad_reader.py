@@ -10,8 +10,8 @@ from albert_tf.runtime.json_text import parse_json
 from albert_tf.runtime.text_files import text_of
 from albert_tf.tasks.examples import SpanExample
 from finetuning.datasets.dataset import Source
-from finetuning.datasets.table_files import find
-from finetuning.datasets.tfds_rows import tfds_rows
+from finetuning.datasets.tables.table_files import find
+from finetuning.datasets.tables.tfds_rows import tfds_rows
 
 _SQUAD = (
     "SQuAD's layout: data[].paragraphs[] with context and qas[], whose items have id, question and "

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_tf.tasks.examples import SpanExample
-from finetuning.datasets import cmrc_metrics
+from finetuning.datasets.scores import cmrc_metrics
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 # SQuAD 2.0's scores at the threshold that is best for the scored examples -> their metrics.

@@ -21,10 +21,10 @@ from albert_tf.runtime.errors import InputError
 from albert_tf.runtime.text_files import lines_of
 from albert_tf.tasks.examples import TokenExample
 from albert_tf.text.words import in_ranges, word_bounds
-from finetuning.datasets import prodigy
 from finetuning.datasets.dataset import Reading
-from finetuning.datasets.json_files import json_lines
-from finetuning.datasets.other_layouts import require_columns
+from finetuning.datasets.tables import prodigy
+from finetuning.datasets.tables.json_files import json_lines
+from finetuning.datasets.tables.other_layouts import require_columns
 
 CONLL = (".conll", ".conllu", ".bio", ".txt", ".tsv")
 FORMATS = (*CONLL, ".jsonl")

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from albert_tf.tasks.examples import TokenExample
-from finetuning.datasets.metrics import require_known
+from finetuning.datasets.scores.metrics import require_known
 
 
 class Counts(NamedTuple):

@@ -15,7 +15,7 @@ from albert_tf.tasks.multi_label.model import (
     chosen_labels,
     indicators,
 )
-from finetuning.datasets.metrics import require_known
+from finetuning.datasets.scores.metrics import require_known
 
 MIN_TEXTS = 5  # from which a label has a threshold of its own
 

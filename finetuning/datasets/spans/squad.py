@@ -13,10 +13,10 @@ from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.spans.model import SpanSettings
 from finetuning.datasets.dataset import Data, Dataset, Prediction, Source, require_section
 from finetuning.datasets.glue import paper_settings
-from finetuning.datasets.metrics import require_known
+from finetuning.datasets.scores.metrics import require_known
+from finetuning.datasets.scores.squad_metrics import AT_BEST_THRESHOLD, best_threshold, score_answer
 from finetuning.datasets.selection import limited, with_dev
-from finetuning.datasets.squad_metrics import AT_BEST_THRESHOLD, best_threshold, score_answer
-from finetuning.datasets.squad_reader import (
+from finetuning.datasets.spans.squad_reader import (
     drop_misplaced,
     read_part,
     require_answers,

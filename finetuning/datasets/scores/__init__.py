@@ -1,0 +1,1 @@
+"""Metrics, as the official scorers compute them."""

@@ -1,0 +1,1 @@
+"""SQuAD, and files in its layout or CMRC's."""

@@ -1,0 +1,1 @@
+"""Tables and lines of JSON as people's tools write them."""
