@@ -6,6 +6,7 @@ The arrows: albert_tf <- data <- {pretraining, finetuning}. A failure names file
 import ast
 import importlib
 import pathlib
+import re
 import subprocess
 import sys
 import tomllib
@@ -167,6 +168,58 @@ def test_arrows_inside_a_package(package):
                 if own != other and layer[other] >= layer[own] and edge.at_top:
                     wrong.append(f"{shown(path)}:{edge.line} imports {edge.module}")
     assert not wrong, "\n".join(wrong)
+
+
+ROOMS = {path.parent.name for path in (ROOT / "albert_tf" / "tasks").glob("*/kind.py")}
+# Who may know a kind of task: its rooms, the registries, and the datasets, each of which feeds one.
+KNOW_KINDS = (
+    *(f"albert_tf.tasks.{room}" for room in ROOMS),
+    "albert_tf.tasks.kinds",
+    "finetuning.kinds",
+    "finetuning.datasets",
+)
+FOREIGN = {"albert_tf.convert.huggingface.folder": {"classifier"}}  # names in others' files
+
+
+def kinds_known(path: pathlib.Path) -> list[str]:
+    """Imports of a kind's room, and names of kinds, in a module that must not know any."""
+    edges = [
+        f"{shown(path)}:{edge.line} imports {edge.module}"
+        for edge in imports_of(path)
+        if edge.module.startswith("albert_tf.tasks.") and edge.module.split(".")[2] in ROOMS
+    ]
+    names = re.findall(r'^    "(\w+)": ', (ROOT / "finetuning/kinds/registry.py").read_text(), re.M)
+    assert len(names) == len(ROOMS), "a kind has one room and one line in each registry"
+    literals = {*names} - FOREIGN.get(dotted(path), set())
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return edges + [
+        f"{shown(path)}:{node.lineno} names {node.value}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and node.value in literals
+    ]
+
+
+def test_only_its_rooms_know_a_kind():
+    found = [
+        each
+        for package in ("albert_tf", "data", "pretraining", "finetuning")
+        for path in sources(package)
+        if not dotted(path).startswith(KNOW_KINDS)
+        for each in kinds_known(path)
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_a_room_knows_no_other():
+    found = [
+        f"{shown(path)}:{edge.line} imports {edge.module}"
+        for room in ROOMS
+        for path in sources(f"albert_tf/tasks/{room}")
+        for edge in imports_of(path)
+        if edge.module.startswith("albert_tf.tasks.")
+        and edge.module.split(".")[2] in ROOMS - {room}
+    ]
+    assert not found, "\n".join(found)
 
 
 @pytest.mark.parametrize(

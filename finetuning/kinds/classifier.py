@@ -10,9 +10,9 @@ from albert_tf.tasks.classifier.model import ClassifierSettings
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.kinds import KINDS
 from finetuning.datasets.dataset import Data, Prediction
-from finetuning.kinds import mistakes
 from finetuning.kinds.baselines.regularization import Predict, Predictions, class_probabilities
 from finetuning.kinds.baselines.text_features import features_of
+from finetuning.kinds.cards import mistakes
 from finetuning.kinds.text_kind import TextKind, shown
 
 

@@ -22,9 +22,9 @@ from finetuning.datasets.scores.multi_label_metrics import (
     predicted_labels,
     probabilities_of,
 )
-from finetuning.kinds import mistakes
 from finetuning.kinds.baselines.regularization import Predict, Predictions, class_probabilities
 from finetuning.kinds.baselines.text_features import features_of
+from finetuning.kinds.cards import mistakes
 from finetuning.kinds.distillation_losses import SigmoidSoftCrossEntropy
 from finetuning.kinds.text_kind import TextKind, shown
 from finetuning.kinds.thresholds import Examples, Parts, Thresholds

@@ -8,7 +8,7 @@ from albert_tf.tasks.examples import ChoiceExample
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings, option_letter
 from finetuning.datasets.dataset import Data, Prediction
-from finetuning.kinds import mistakes
+from finetuning.kinds.cards import mistakes
 from finetuning.kinds.kind import FinetuningKind, text_of
 
 

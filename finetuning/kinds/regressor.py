@@ -12,9 +12,9 @@ from albert_tf.tasks.features import TextFeatures
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.regressor.model import RegressorSettings, SquaredError
 from finetuning.datasets.dataset import Data, Prediction
-from finetuning.kinds import mistakes
 from finetuning.kinds.baselines.regularization import Predict, Predictions
 from finetuning.kinds.baselines.text_features import features_of
+from finetuning.kinds.cards import mistakes
 from finetuning.kinds.kind import TaughtOutput
 from finetuning.kinds.text_kind import TextKind, shown
 

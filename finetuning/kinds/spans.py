@@ -11,7 +11,7 @@ from albert_tf.tasks.spans.model import SpanSettings
 from finetuning.datasets.dataset import Data, Dataset, Prediction
 from finetuning.datasets.scores.squad_metrics import AT_BEST_THRESHOLD, score_answer
 from finetuning.datasets.spans import squad
-from finetuning.kinds import mistakes
+from finetuning.kinds.cards import mistakes
 from finetuning.kinds.kind import FinetuningKind, deviation, text_of
 from finetuning.kinds.thresholds import Examples, Parts, Thresholds
 

@@ -12,9 +12,9 @@ from albert_tf.tasks.tokens.features import TokenFeatures, words_per_window
 from albert_tf.tasks.tokens.model import TokenSettings
 from finetuning.datasets.dataset import Data, Prediction
 from finetuning.datasets.tokens.token_files import text_key_of
-from finetuning.kinds import entity_mistakes
 from finetuning.kinds.baselines import word_features
 from finetuning.kinds.baselines.regularization import Predict
+from finetuning.kinds.cards import entity_mistakes
 from finetuning.kinds.distillation_losses import PerWordLoss, SoftCrossEntropy
 from finetuning.kinds.kind import FinetuningKind, TaughtOutput, text_of
 

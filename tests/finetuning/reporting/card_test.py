@@ -15,7 +15,7 @@ from albert_tf.tasks.regressor.model import RegressorSettings
 from albert_tf.tasks.spans.model import SpanSettings
 from albert_tf.tasks.task_settings import TaskSettings
 from finetuning.datasets.dataset import Data, Source
-from finetuning.kinds.mistakes import of_classes
+from finetuning.kinds.cards.mistakes import of_classes
 from finetuning.kinds.registry import FINETUNING
 from finetuning.reporting import card
 from finetuning.reporting.hub_header import hub_header
