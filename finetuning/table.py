@@ -108,9 +108,7 @@ def main(options: TableOptions, run_command: Callable[[list[str]], int] | None =
     for task in tasks:
         require_settings(KINDS[DATASETS[task].kind].settings, options.set)
     runs = _runs(options.runs)
-    if runs == [BAG_OF_WORDS] and not any(
-        DATASETS[task].kind in bag_of_words.KINDS for task in tasks
-    ):
+    if runs == [BAG_OF_WORDS] and not any(map(bag_of_words.has_baseline, tasks)):
         raise InputError(
             f"--runs={BAG_OF_WORDS} is a baseline for the kinds {', '.join(bag_of_words.KINDS)} "
             f"only. Received: --tasks={options.tasks}. Add a run, or another task."
@@ -187,7 +185,7 @@ def _fine_tuned(
       InputError: it failed.
     """
     if run == BAG_OF_WORDS:
-        if DATASETS[task].kind not in bag_of_words.KINDS:
+        if not bag_of_words.has_baseline(task):
             return []
         if options.dry_run:
             print("   scikit-learn, in this process")

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -148,6 +149,23 @@ class TextModule(tf.Module):
 
     def _tokens(self, *ids: tf.Tensor) -> Answer:
         return self.answer(self.predict(checked_inputs(ids, self._max_positions), None))
+
+
+def classify_signature(module: TextModule, labels: tf.Tensor) -> Any:
+    """Return the signature of TF Serving's classification API, which takes tf.Examples.
+
+    Args:
+      module: a module whose answers have `probabilities` [B, C].
+      labels: the names of the labels, string [C].
+    """
+
+    def classify(inputs: tf.Tensor) -> Answer:
+        features = {name: tf.io.FixedLenFeature([], tf.string) for name in module.text_names}
+        texts = tf.io.parse_example(inputs, features)
+        scores = module.serve(*(texts[name] for name in module.text_names))["probabilities"]
+        return {"classes": tf.broadcast_to(labels, tf.shape(scores)), "scores": scores}
+
+    return signature(classify, [tf.TensorSpec([None], tf.string, "inputs")])
 
 
 def checked_inputs(

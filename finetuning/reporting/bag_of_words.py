@@ -4,12 +4,18 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
+from finetuning.datasets import DATASETS
 from finetuning.datasets.dataset import Data, Dataset
 from finetuning.kinds.baselines.regularization import Examples, Predictions, best_strength
 from finetuning.kinds.registry import FINETUNING
 from finetuning.reporting import report
 
 KINDS = tuple(name for name, kind in FINETUNING.items() if kind.has_baseline)
+
+
+def has_baseline(name: str) -> bool:
+    """Return True if the dataset `name` is of a kind with such a baseline."""
+    return DATASETS[name].kind in KINDS
 
 
 def result_of(

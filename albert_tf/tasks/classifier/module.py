@@ -1,12 +1,11 @@
 """Classifiers as SavedModels: text in, label out."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import tensorflow as tf
 
 from albert_tf.graph.signatures import signature, untracked
-from albert_tf.graph.text_module import Answer, TextModule
+from albert_tf.graph.text_module import Answer, TextModule, classify_signature
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.classifier.early_exit import EarlyExit
 from albert_tf.tasks.classifier.model import SequenceClassifier
@@ -97,20 +96,3 @@ class ClassifierModule(TextModule):
         empty = {"values": tf.zeros([count, *self._shape]), "depth": tf.zeros([count], tf.int32)}
         outputs = self.run_in_buckets(texts, self._leave_early, empty)
         return self.answer(outputs["values"]) | {"depth": outputs["depth"]}
-
-
-def classify_signature(module: TextModule, labels: tf.Tensor) -> Any:
-    """Return the signature of TF Serving's classification API, which `ClassifierModule` describes.
-
-    Args:
-      module: a module whose answers have `probabilities` [B, C].
-      labels: the names of the labels, string [C].
-    """
-
-    def classify(inputs: tf.Tensor) -> Answer:
-        features = {name: tf.io.FixedLenFeature([], tf.string) for name in module.text_names}
-        texts = tf.io.parse_example(inputs, features)
-        scores = module.serve(*(texts[name] for name in module.text_names))["probabilities"]
-        return {"classes": tf.broadcast_to(labels, tf.shape(scores)), "scores": scores}
-
-    return signature(classify, [tf.TensorSpec([None], tf.string, "inputs")])

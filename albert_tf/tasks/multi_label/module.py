@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 import tensorflow as tf
 
 from albert_tf.graph.signatures import untracked
-from albert_tf.graph.text_module import Answer, TextModule
-from albert_tf.tasks.classifier.module import classify_signature
+from albert_tf.graph.text_module import Answer, TextModule, classify_signature
 from albert_tf.tasks.multi_label.model import MultiLabelClassifier
 from albert_tf.text.tokenizer import Tokenizer
 
