@@ -35,7 +35,7 @@ from albert_tf.tasks.tokens.model import TokenSettings
 
 STRICT = MismatchPolicy()
 JOINT = SpanSettings(answerable=True, seq_length=40)
-DATASETS = {
+SETTINGS = {
     "classifier": ClassifierSettings(("no", "maybe", "yes"), seq_length=24, pair=True, dropout=0.2),
     "multi_label": MultiLabelSettings(("no", "yes"), (0.25, 0.5), seq_length=32),
     "regressor": RegressorSettings(seq_length=32, center=0.0, scale=4.0),
@@ -96,19 +96,19 @@ def edit(folder, *left_out: str, **values) -> None:
         json.dump(new, file)
 
 
-@pytest.mark.parametrize("task", [*DATASETS.values(), JOINT], ids=lambda task: task.kind)
+@pytest.mark.parametrize("task", [*SETTINGS.values(), JOINT], ids=lambda task: task.kind)
 def test_names_and_shapes_are_the_task_model_s(task, tiny):
-    assert DATASETS.keys() == KINDS.keys()
+    assert SETTINGS.keys() == KINDS.keys()
     model = KINDS[task.kind].model(AlbertEncoder(tiny), task).create_weights()
     found = {name: native.variable(model, name) for name in weight_shapes(tiny, task)}
     assert {name: tuple(v.shape) for name, v in found.items()} == weight_shapes(tiny, task)
     assert {id(v) for v in found.values()} == {id(v) for v in model.variables}
 
 
-@pytest.mark.slow_parameters(*(kind for kind in DATASETS if kind != "classifier"))
-@pytest.mark.parametrize("kind", DATASETS)
+@pytest.mark.slow_parameters(*(kind for kind in SETTINGS if kind != "classifier"))
+@pytest.mark.parametrize("kind", SETTINGS)
 def test_there_and_back(kind, save, tiny, tmp_path, capsys):
-    task, theirs, back = DATASETS[kind], tmp_path / "theirs", str(tmp_path / "back")
+    task, theirs, back = SETTINGS[kind], tmp_path / "theirs", str(tmp_path / "back")
     ours = save(task)
     before = native.read(ours, STRICT).weights
     assert before.keys() == weight_shapes(tiny, task).keys()
@@ -129,20 +129,20 @@ def test_there_and_back(kind, save, tiny, tmp_path, capsys):
 
 
 def test_the_keys_that_transformers_reads(save, tmp_path):
-    values = huggingface_task.to_json(DATASETS["classifier"])
+    values = huggingface_task.to_json(SETTINGS["classifier"])
     assert values["architectures"] == ["AlbertForSequenceClassification"]
     assert values["id2label"] == {"0": "no", "1": "maybe", "2": "yes"}
     assert values["label2id"] == {"no": 0, "maybe": 1, "yes": 2}
     assert values["problem_type"] == "single_label_classification"
     assert values["classifier_dropout_prob"] == 0.2
-    values = huggingface_task.to_json(DATASETS["multi_label"])
+    values = huggingface_task.to_json(SETTINGS["multi_label"])
     assert values["problem_type"] == "multi_label_classification"
     assert values["id2label"] == {"0": "no", "1": "yes"}
-    values = huggingface_task.to_json(DATASETS["regressor"])
+    values = huggingface_task.to_json(SETTINGS["regressor"])
     assert (values["problem_type"], values["id2label"]) == ("regression", {"0": "LABEL_0"})
-    values = huggingface_task.to_json(DATASETS["span"])
+    values = huggingface_task.to_json(SETTINGS["span"])
     assert values["architectures"] == ["AlbertForQuestionAnswering"] and "id2label" not in values
-    values = huggingface_task.to_json(DATASETS["multiple_choice"])
+    values = huggingface_task.to_json(SETTINGS["multiple_choice"])
     assert values["architectures"] == ["AlbertForMultipleChoice"]
 
 
@@ -164,7 +164,7 @@ def test_a_regression_is_written_in_its_own_unit(save, tmp_path):
     np.testing.assert_allclose(*scores, rtol=1e-6)
 
 
-@pytest.mark.parametrize("task", [DATASETS["classifier"], JOINT], ids=["classifier", "joint"])
+@pytest.mark.parametrize("task", [SETTINGS["classifier"], JOINT], ids=["classifier", "joint"])
 def test_our_own_format_keeps_the_head(task, save, tiny, tmp_path):
     ours, new = save(task), str(tmp_path / "new")
     unshare = ("--init_groups_from_shared", "--set=sharing=none")
@@ -177,7 +177,7 @@ def test_our_own_format_keeps_the_head(task, save, tiny, tmp_path):
 
 @pytest.mark.slow
 def test_a_head_may_be_left_behind(save, tmp_path, capsys):
-    ours, heads = save(DATASETS["classifier"]), "--allow_missing=mlm_head,pair_head"
+    ours, heads = save(SETTINGS["classifier"]), "--allow_missing=mlm_head,pair_head"
     theirs = f"huggingface:{tmp_path / 'theirs'}"
     with pytest.raises(InputError, match="7 missing"):
         convert(f"--from={ours}", f"--to={theirs}", "--ignore=head")
@@ -218,8 +218,8 @@ class TestFoldersOfOthers:
         def write(kind: str) -> pathlib.Path:
             folder = tmp_path_factory.mktemp(kind)
             (folder / "ours").mkdir()
-            weights = random_weights(tiny, DATASETS[kind])
-            bundle = Bundle(tiny, weights, small_tokenizer, DATASETS[kind])
+            weights = random_weights(tiny, SETTINGS[kind])
+            bundle = Bundle(tiny, weights, small_tokenizer, SETTINGS[kind])
             native.write(bundle, str(folder / "ours"))
             convert(f"--from={folder / 'ours'}", f"--to=huggingface:{folder / 'theirs'}")
             return folder / "theirs"
@@ -327,7 +327,7 @@ class TestFoldersOfOthers:
     def test_a_model_that_was_trained_on_there(self, theirs, tmp_path):
         """Labels and dropout of theirs count, the rest is what we wrote."""
         folder = theirs("classifier")
-        written = settings.to_dict(DATASETS["classifier"])
+        written = settings.to_dict(SETTINGS["classifier"])
         labels = {"0": "x", "1": "y", "2": "z"}
         values = {huggingface_task.SECTION: written, "classifier_dropout_prob": 0}
         edit(folder, id2label=labels, **values)
@@ -344,7 +344,7 @@ class TestFoldersOfOthers:
         convert(f"--from=huggingface:{folder}", f"--to={tmp_path / 'back'}")
         task = task_of(str(tmp_path / "back"))
         assert (task.kind, task.thresholds) == ("multi_label", (0.5, 0.5))
-        written = settings.to_dict(DATASETS["multi_label"])
+        written = settings.to_dict(SETTINGS["multi_label"])
         for thresholds, wanted in (([0.1, 0.2], (0.1, 0.2)), ([0.1], (0.5, 0.5))):
             section = written | {"thresholds": thresholds}
             edit(folder, **{huggingface_task.SECTION: section})
@@ -370,7 +370,7 @@ def test_settings_of_a_task_need_one(pretrained, tmp_path):
 
 @pytest.mark.slow
 def test_a_converted_classifier_is_exported(save, tmp_path):
-    ours, theirs, back = save(DATASETS["classifier"]), tmp_path / "theirs", str(tmp_path / "back")
+    ours, theirs, back = save(SETTINGS["classifier"]), tmp_path / "theirs", str(tmp_path / "back")
     convert(f"--from={ours}", f"--to=huggingface:{theirs}")
     convert(f"--from=huggingface:{theirs}", f"--to={back}")
     export(ExportOptions(run_dir=back, output=str(tmp_path / "export")))

@@ -32,7 +32,7 @@ from tests.albert_tf.convert.huggingface_test import torch_python  # noqa: F401
 
 TOLERANCE = 2e-5
 LABELS = ("contradiction", "entailment", "neutral")
-DATASETS = {
+SETTINGS = {
     "classifier": ClassifierSettings(LABELS, pair=True),
     "multi_label": MultiLabelSettings(("joy", "love"), (0.25, 0.5)),
     "regressor": RegressorSettings(center=2.5, scale=1.5),
@@ -156,7 +156,7 @@ def tokenizer(shared_data):
 def test_ours_answers_there(size, tokenizer, torch_python, tmp_path):  # noqa: F811
     config, inputs = MODELS[size], {}
     rng = np.random.default_rng(3)
-    for kind, task in DATASETS.items():
+    for kind, task in SETTINGS.items():
         weights = {
             name: rng.normal(name.endswith("/gamma"), config.initializer_range, shape)
             for name, shape in weight_shapes(config, task).items()
@@ -169,8 +169,8 @@ def test_ours_answers_there(size, tokenizer, torch_python, tmp_path):  # noqa: F
         inputs[kind] = inputs_of(task, tokenizer)
         texts = dataclasses.astuple(EXAMPLES["classifier"][0])[:2]
         np.savez(tmp_path / kind / "inputs.npz", texts=np.array(texts), **inputs[kind])
-    ask(torch_python, *(tmp_path / kind for kind in DATASETS))
-    for kind, task in DATASETS.items():
+    ask(torch_python, *(tmp_path / kind for kind in SETTINGS))
+    for kind, task in SETTINGS.items():
         report = json.loads((tmp_path / kind / "report.json").read_text())
         assert not any(report["wrong"].values()), report["wrong"]
         assert report["kept"]["kind"] == kind
@@ -200,10 +200,10 @@ def test_theirs_answers_here(size, tokenizer, torch_python, tmp_path):  # noqa: 
         "multiple_choice": ("AlbertForMultipleChoice", {}),
         "token_classifier": (
             "AlbertForTokenClassification",
-            {"id2label": dict(enumerate(DATASETS["token_classifier"].tags))},
+            {"id2label": dict(enumerate(SETTINGS["token_classifier"].tags))},
         ),
     }
-    tasks = DATASETS | {"regressor": RegressorSettings()}
+    tasks = SETTINGS | {"regressor": RegressorSettings()}
     inputs = {kind: inputs_of(task, tokenizer) for kind, task in tasks.items()}
     for kind, (architecture, values) in heads.items():
         (tmp_path / kind).mkdir()

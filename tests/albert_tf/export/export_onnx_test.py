@@ -24,7 +24,7 @@ from albert_tf.tasks.spans.heads import NEVER
 from albert_tf.tasks.spans.model import SpanSettings
 from albert_tf.tasks.tokens.model import TokenSettings
 
-DATASETS = {
+SETTINGS = {
     "classifier": ClassifierSettings(("a", "b", "c")),
     "multi_label": MultiLabelSettings(("a", "b")),
     "regressor": RegressorSettings(center=2.0, scale=3.0),
@@ -33,7 +33,7 @@ DATASETS = {
     "span": SpanSettings(n_best=5, max_answer_length=4),
     "span 2.0": SpanSettings(answerable=True, beam=3),
 }
-NAMES = ["encoder", "embedding", "fill_mask", *DATASETS]
+NAMES = ["encoder", "embedding", "fill_mask", *SETTINGS]
 MODELS = {  # changes of the tiny model
     "the paper's": {},
     "pre-norm, rotary, gated": {"norm": "pre", "positions": "rotary", "ffn": "gated"},
@@ -46,9 +46,9 @@ def model_of(name: str, config):
     if name == "fill_mask":
         return AlbertPretrainer(config).create_weights()
     encoder = AlbertEncoder(config).create_weights()
-    if name not in DATASETS:
+    if name not in SETTINGS:
         return encoder
-    model = KINDS[DATASETS[name].kind].model(encoder, DATASETS[name]).create_weights()
+    model = KINDS[SETTINGS[name].kind].model(encoder, SETTINGS[name]).create_weights()
     for weight in model.head.trainable_variables:  # or all answers are about as likely
         weight.assign(20.0 * weight)
     return model

@@ -24,7 +24,7 @@ from tests.albert_tf.export.export_outside_test import C_API, isolated
 from tests.albert_tf.export.export_strings_test import CALM, STRINGS
 from tests.albert_tf.export.export_token_classifier_test import TEXT
 
-DATASETS = [
+SETTINGS = [
     TokenSettings(("place", "person"), seq_length=32, doc_stride=8),
     MultiLabelSettings(("no", "yes", "maybe"), (0.25, 0.5, 0.75), seq_length=32),
     MultipleChoiceSettings(seq_length=40, num_choices=2, qa_length=16),
@@ -142,7 +142,7 @@ def run(request, tiny, small_tokenizer, tmp_path) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("texts", ["generated", "real"], indirect=True)
-@pytest.mark.parametrize("run", DATASETS, ids=lambda task: task.kind, indirect=True)
+@pytest.mark.parametrize("run", SETTINGS, ids=lambda task: task.kind, indirect=True)
 def test_ten_thousand_strings(run, texts, tmp_path):
     assert len(texts) >= COUNT
     main(ExportOptions(run, str(tmp_path / "export")))

@@ -26,7 +26,7 @@ from albert_tf.tasks.spans.module import SpanModule
 from albert_tf.tasks.tokens.model import TokenSettings
 from albert_tf.tasks.tokens.module import TokenClassifierModule
 
-DATASETS = {
+SETTINGS = {
     "classifier": (ClassifierSettings(("no", "yes"), seq_length=32), ClassifierModule),
     "pairs": (ClassifierSettings(("no", "yes"), seq_length=32, pair=True), ClassifierModule),
     "regressor": (RegressorSettings(seq_length=32), RegressorModule),
@@ -39,7 +39,7 @@ DATASETS = {
     ),
 }
 OF_CLASSIFIER = ["classify", "depth_1", "early_exit"]  # its signatures beside serving_default
-NAMES = [*DATASETS, *OF_CLASSIFIER, "embedding", "fill_mask", "preprocessing"]
+NAMES = [*SETTINGS, *OF_CLASSIFIER, "embedding", "fill_mask", "preprocessing"]
 SLOW = ["pairs", "regressor", "span", "classify", "depth_1"]  # each is like one that is not
 HARD = [
     "",
@@ -74,10 +74,10 @@ def signature(tiny, small_tokenizer):
     def module(name):
         if name in ("depth_1", "early_exit"):
             encoder = AlbertEncoder(tiny.replace(num_layers=4))
-            model = SequenceClassifier(encoder, DATASETS["classifier"][0]).create_weights()
+            model = SequenceClassifier(encoder, SETTINGS["classifier"][0]).create_weights()
             return ClassifierModule(model, small_tokenizer, (1,), patience=2)
-        if name in [*DATASETS, "classify"]:
-            task, kind = DATASETS.get(name, DATASETS["classifier"])
+        if name in [*SETTINGS, "classify"]:
+            task, kind = SETTINGS.get(name, SETTINGS["classifier"])
             model = KINDS[task.kind].model(AlbertEncoder(one), task).create_weights()
             return kind(model, small_tokenizer)
         if name == "embedding":
