@@ -82,7 +82,7 @@ class PredictionWriter:
 
     def _rows(self, prediction: Prediction, name: Any) -> Iterator[Any]:
         if self._has_spans:
-            first = self._count if name is None else name
+            first = self._count if self._names[0] == "index" else "" if name is None else name
             for span in prediction["entities"]:
                 yield [first, *(span[key] for key in _SPAN)]
             return
