@@ -192,7 +192,7 @@ def _ids(name: str, source: Source, part: str, examples: Sequence[Any]) -> list[
             contextlib.suppress(InputNotFoundError),
             contextlib.redirect_stderr(io.StringIO()),
         ):
-            table = open_part(source, part, optional=("id",))
+            table = open_part(source, part, optional=("id",), to_predict=True)
             if "id" in table.columns:
                 return [_known(cells[0]) for _, cells in table.select(("id",), unchecked=("id",))]
     return [_known(getattr(example, "id", None)) for example in examples]

@@ -142,7 +142,7 @@ def main(options: FinetuneOptions, open_run: Callable[[str], RunDir] = RunDir) -
 
 def _reading(options: FinetuneOptions) -> Reading:
     return Reading(
-        tuple(options.text_column),
+        options.text_column,
         options.label_column,
         dev_fraction=options.dev_fraction,
         max_train_examples=options.max_train_examples,

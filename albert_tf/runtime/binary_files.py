@@ -3,7 +3,7 @@
 import codecs
 import re
 
-_PEEKED_BYTES = 2**13
+PEEKED_BYTES = 2**13
 _UNPACK = "Unpack the file, or let its name end in {}."
 _CONVERT = "Convert the file with iconv -f {} -t UTF-8."
 _LEAVE_OUT = "Leave the file out, or convert it to text."
@@ -56,7 +56,7 @@ def content_problem(content: bytes, is_packed: bool = False) -> str:
       content: the beginning.
       is_packed: the content was in a compressed file.
     """
-    begin = content[:_PEEKED_BYTES]
+    begin = content[:PEEKED_BYTES]
     for pattern, kind, remedy in _KINDS:
         if pattern.match(begin) and (_ASCII_KINDS.match(begin) or not _is_text(begin)):
             remedy = "Unpack the file." if is_packed and remedy.startswith("Unpack") else remedy
@@ -72,4 +72,9 @@ def _is_text(begin: bytes) -> bool:
         codecs.getincrementaldecoder("utf-8")().decode(begin)  # may end inside a character
     except UnicodeDecodeError:
         return False
-    return not re.search(rb"[\0-\x08\x0e-\x1a]", begin)
+    return not is_binary(begin)
+
+
+def is_binary(content: bytes) -> bool:
+    """Return True if content has control characters that no text in any encoding has."""
+    return bool(re.search(rb"[\0-\x08\x0e-\x1a]", content))

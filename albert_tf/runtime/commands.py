@@ -206,7 +206,8 @@ def parse(
         values[positional].value = positionals.pop(0)
     if positionals:
         raise InputError(f"unexpected argument {positionals[0]!r}: pass flags as --name=value")
-    chosen = {field.name: values[flag].value for flag, field in fields.items() if flag != "set"}
+    given = {field.name: values[flag].value for flag, field in fields.items() if flag != "set"}
+    chosen = {name: tuple(v) if isinstance(v, list) else v for name, v in given.items()}
     assignments = tuple(values["set"].value)
     if "set" in fields:  # the program applies them to a deeper tree
         options = options_class(**chosen | {"set": assignments})
@@ -224,6 +225,13 @@ def _with_expanded_paths(options: Any) -> Any:
         for field in dataclasses.fields(options)
         if field.metadata["path"] and getattr(options, field.name) is not None
     }
+    for name, value in values.items():
+        for path in [value] if isinstance(value, str) else value:
+            if path != path.encode("utf-8", "replace").decode():
+                raise InputError(
+                    f"--{name} must be a path whose name is UTF-8. Received: "
+                    f"{os.fsencode(path)!r}. Rename the folder or file."
+                )
     expanded = {
         name: paths.expand(value) if isinstance(value, str) else tuple(map(paths.expand, value))
         for name, value in values.items()

@@ -50,7 +50,7 @@ def json_object(content: str | bytes, where: str, allow_nan: bool = False) -> di
 
 
 def _refused(name: str) -> Any:
-    raise ValueError(f"{name} is not a JSON value; write null, or leave it out")
+    raise ValueError(f"{name} is not a JSON value; leave it out")
 
 
 def _float(digits: str) -> float:

@@ -17,7 +17,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from typing import IO, Any
 
-from albert_tf.runtime.binary_files import content_problem
+from albert_tf.runtime.binary_files import PEEKED_BYTES, content_problem, is_binary
 from albert_tf.runtime.compression import (
     decompressed,
     format_of,
@@ -33,7 +33,6 @@ from albert_tf.runtime.paths import require_file
 MAX_LINE_BYTES = 2**24
 MAX_TEXT_BYTES = 2**30
 _BLOCK_BYTES = 2**18
-_PEEKED_BYTES = 2**13
 _RETURNS = re.compile(r"(?<!\r)\r++$", re.MULTILINE)
 
 
@@ -59,7 +58,7 @@ class TextFile:
         Raises:
           InputError: the file is binary, damaged, or does not begin with UTF-8.
         """
-        next(self._pieces(_PEEKED_BYTES), None)
+        next(self._pieces(PEEKED_BYTES), None)
 
     def blocks(self, block_bytes: int = _BLOCK_BYTES) -> Iterator[str]:
         """Yield blocks of whole lines, which end in LF, without the last line's end.
@@ -76,7 +75,7 @@ class TextFile:
                 number += text.count("\n")
                 print(
                     f"note: {self.name}:{number} has more than {MAX_LINE_BYTES >> 20} MiB, so it "
-                    "is divided at blanks.",
+                    "is divided.",
                     file=sys.stderr,
                 )
             text = text.removesuffix("\n")
@@ -154,6 +153,11 @@ class TextFile:
         except UnicodeDecodeError as error:
             number += block.count(b"\n", 0, error.start)
             where = f"{where}:{number}"
+            if b"\0" not in block and is_binary(block[:PEEKED_BYTES]):
+                raise InputError(
+                    f"{where} must be text. Received: binary data. Leave the file out, or convert "
+                    "it to text."
+                ) from None
             if b"\0" in block:
                 raise InputError(
                     f"{where} must be text. Received: binary data, with NUL bytes. Leave the file "

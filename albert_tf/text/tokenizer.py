@@ -20,7 +20,7 @@ import numpy as np
 
 from albert_tf.runtime import outputs, pretrained, settings
 from albert_tf.runtime.arguments import list_of
-from albert_tf.runtime.errors import InputError, InputNotFoundError, reading
+from albert_tf.runtime.errors import InputError, InputNotFoundError, reading, shortened
 from albert_tf.text.normalization import Normalization
 from albert_tf.text.sentencepiece_model import MODEL_FILE, WORD_MARK, SentencePiece, SpecialIds
 from albert_tf.text.wordpiece import VOCABULARY_FILE, WordPiece, is_vocabulary
@@ -273,4 +273,9 @@ def _read_record(folder: str) -> _Record | None:
         values = outputs.read_json(path)
         if values.get("format") == FORMAT:
             return settings.from_dict(_Record, values, f"{path}: ")
+        if str(values.get("format")).startswith(FORMAT.rpartition("/")[0]):
+            raise InputError(
+                f"{path!r}: `format` must be {FORMAT}. Received: {shortened(values.get('format'))}."
+                " Restore the file."
+            )
     return None

@@ -88,7 +88,7 @@ def corpus_fingerprint(corpus: str, data_dir: str | None = None) -> str:
     for name in _FILES[kind](location, data_dir):
         with reading(name), open(name, "rb") as stream:
             content = hashlib.file_digest(stream, "sha256").digest()
-        digest.update(os.path.basename(name).encode() + b"\0" + content)
+        digest.update(os.fsencode(os.path.basename(name)) + b"\0" + content)
     return digest.hexdigest()[:16]
 
 

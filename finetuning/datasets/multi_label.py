@@ -86,7 +86,8 @@ class MultiLabel(Dataset):
         """Read the examples of the file named `part`."""
         require_section("multi_label", task, kind="multi_label")
         columns = source.reading.text_column or (PAIR if task.pair else ("text",))
-        return _examples(_rows(source, open_part(source, part), columns, allow_empty=True), task)
+        table = open_part(source, part, to_predict=True)
+        return _examples(_rows(source, table, columns, allow_empty=True), task)
 
     def score(
         self, predictions: Sequence[Prediction], examples: Sequence[TextExample]

@@ -23,7 +23,8 @@ from finetuning.datasets.tables.table_files import FORMATS, Table, find, open_ta
 
 SINGLE, PAIR = ("text",), ("text_a", "text_b")
 # Of vectors of 0 and 1, as JSON, Python, numpy and csv files have them.
-_VALUE, _DIGITS = re.compile(r"[^\s,;|\[\]()'\"]+"), re.compile("[01]{3,}")
+_VALUE, _DIGITS = re.compile(r"[^\s,;|\[\]{}()'\"]+"), re.compile("[01]([_/#-]?[01]){2,}")
+_CALL = re.compile(r"\s*[A-Za-z][\w.]*(?=[(\[{])")  # such as tensor([0, 1])
 _BINARY = re.compile(r"[01](\.0*)?|true|false", re.IGNORECASE)
 # `file:line`, text and second text, and the label if the part has labels.
 Rows = Iterator[tuple[str, tuple[str, str | None], str | None]]
@@ -90,8 +91,12 @@ def note_absent(labels: Sequence[str], source: Source, condition: str = "") -> N
         )
 
 
-def open_part(source: Source, part: str, optional: Sequence[str] = ()) -> Table:
+def open_part(
+    source: Source, part: str, optional: Sequence[str] = (), to_predict: bool = False
+) -> Table:
     """Return the table of a part; see `open_table` for `optional`.
+
+    Rows that were rejected in Prodigy are left out, but not of a part `to_predict` without labels.
 
     Raises:
       InputNotFoundError: there is no such file.
@@ -103,9 +108,14 @@ def open_part(source: Source, part: str, optional: Sequence[str] = ()) -> Table:
             "alone."
         )
     path = find(source.data_dir or "", [part + end for end in FORMATS])
-    used = (*source.reading.text_column, source.reading.label_column)
+    label = source.reading.label_column
+    used = (*source.reading.text_column, label)
+
+    def keeps_rejected(columns: Sequence[str]) -> bool:
+        return prodigy.KEY in used or (to_predict and label not in columns)
+
     return dataclasses.replace(
-        open_table(path, optional=optional, keep_rejected=prodigy.KEY in used),
+        open_table(path, optional=optional, keeps_rejected=keeps_rejected),
         remedy="Rename the columns (or add a header, if the file has none), or train with "
         "--text_column and --label_column.",
     )
@@ -180,15 +190,17 @@ def named(rows: table_files.Rows, column: str, digits: bool = False) -> table_fi
 
 def _vector_length(cell: Any, digits: bool) -> int:
     """Return the number of the values of a vector of 0 and 1: 0 if it is empty, 1 if it is none."""
-    values = _VALUE.findall(str(cell))
-    if digits and isinstance(cell, str) and len(values) == 1 and _DIGITS.fullmatch(values[0]):
-        values = list(values[0])
+    values = _VALUE.findall(_CALL.sub("", str(cell), count=1))
+    if isinstance(cell, str) and len(values) == 1 and _DIGITS.fullmatch(values[0]):
+        if digits or not values[0].isdecimal():
+            values = re.findall("[01]", values[0])
     return len(values) if all(map(_BINARY.fullmatch, values)) else 1
 
 
 def rows_to_predict(source: Source, part: str, pair: bool) -> Rows:
     """Yield the rows of a part, which may have no labels, and whose texts may be empty."""
-    table, label = open_part(source, part), source.reading.label_column
+    label = source.reading.label_column
+    table = open_part(source, part, to_predict=True)
     texts = source.reading.text_column or (PAIR if pair else SINGLE)
     return rows_of(table, texts, label if label in table.columns else None, allow_empty=True)
 

@@ -1,8 +1,8 @@
 """The lines of `finetuning.predict --input`: texts, pairs of texts or JSON objects."""
 
-import contextlib
 import itertools
 import re
+import string
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -13,8 +13,10 @@ from albert_tf.runtime.paths import require_file
 from albert_tf.runtime.text_files import lines_of
 from finetuning.kinds.registry import FINETUNING
 
+_BLANKS = string.whitespace + "\ufeff\u200b"
 _DATA = re.compile(  # of JSON or Python
     r"\[?\s*\{.*"  # begins as an object or a list of objects
+    r'|"\w+"\s*:.*'  # begins within an object
     r"|\[\s*['\"].*['\"]\s*\],?"  # is a list of texts
     r"|[\[\]{},\s]*[\[\]{}][\[\]{},\s]*",  # has only brackets
     re.DOTALL,
@@ -52,16 +54,19 @@ def _object(line: str, path: str) -> dict[str, Any] | None:
     Raises:
       ValueError: the line looks like data of JSON or Python, but is not an object.
     """
-    line = line.strip()
-    value = None
+    line, value, why = line.strip(_BLANKS), None, ""
     if line.startswith(("{", "[")):
-        with contextlib.suppress(InputError):
+        try:
             value = parse_json(line.removesuffix(","), path)
+        except InputError as error:
+            reason = str(error).partition(" must be JSON: ")[2].partition(". Received:")[0]
+            why = f" ({reason})" if line.endswith("}") else ""
     if isinstance(value, dict) and not line.endswith(","):
         return value
     if value is not None or _DATA.fullmatch(line):
         raise ValueError(
-            "the line looks like JSON or Python data, but is not a complete and valid JSON object. "
+            "the line looks like JSON or Python data, but is not a complete and valid JSON object"
+            f"{why}. "
             'Put a text that looks so into one, such as {"text": "[1, 2]"}'
         )
     return None

@@ -83,7 +83,7 @@ class PredictionWriter:
 
     def _rows(self, prediction: Prediction, name: Any) -> Iterator[Any]:
         if self._has_spans:
-            first = self._count if name is None else name
+            first = self._count if self._names[0] == "index" else "" if name is None else name
             for row in self._kind.rows_of(prediction):
                 yield [first, *row]
             return

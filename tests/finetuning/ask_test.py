@@ -107,7 +107,7 @@ def test_an_empty_text_is_answered(tuned: pathlib.Path, tmp_path: pathlib.Path):
 
 
 def test_a_threshold_is_of_questions(tuned: pathlib.Path):
-    with pytest.raises(InputError, match="--null_threshold requires a run whose questions"):
+    with pytest.raises(InputError, match="--null_threshold requires a run on questions"):
         predict.main(PredictOptions(str(tuned / "seed-0"), null_threshold=1.0))
 
 

@@ -99,7 +99,7 @@ def test_another_threshold(runs: pathlib.Path, tmp_path: pathlib.Path, threshold
 def test_a_threshold_needs_labels(start: str, tmp_path: pathlib.Path):
     run = leave_run(start, tmp_path / "run", "text_regression", RegressorSettings())
     leave_weights(run, 0)
-    with pytest.raises(InputError, match="--threshold requires a run of --task=multi_label"):
+    with pytest.raises(InputError, match="--threshold requires a run on texts with several labels"):
         predict.main(predict.PredictOptions(run, threshold=0.5))
     with pytest.raises(ConfigError, match=r"--threshold must be in \[0, 1\]"):
         predict.PredictOptions(run, threshold=1.5)

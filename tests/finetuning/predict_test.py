@@ -175,7 +175,7 @@ def test_texts_in_windows_are_counted(start: str, tmp_path: pathlib.Path, capsys
     "given", [{"data_dir": "d"}, {"tfds": True}, {"task": "ax"}, {"submission": "s"}]
 )
 def test_what_belongs_to_a_part_needs_one(given: dict):
-    with pytest.raises(InputError, match=rf"--{next(iter(given))} requires --part, .* such as dev"):
+    with pytest.raises(InputError, match=rf"--{next(iter(given))} requires --part\. Pass both"):
         predict.main(PredictOptions("nowhere", **given))
 
 
@@ -222,7 +222,8 @@ def test_lines_that_were_rejected_have_no_prediction(start: str, tmp_path: pathl
         start, tmp_path / "run", "text_classification", ClassifierSettings(labels=("a", "b"))
     )
     leave_weights(run, 1)
-    (tmp_path / "test.csv").write_text("id,text,answer\n1,x,accept\n2,y,reject\n3,z,accept\n")
+    rows = "1,x,a,accept\n2,y,b,reject\n3,z,a,accept\n"
+    (tmp_path / "test.csv").write_text(f"id,text,label,answer\n{rows}")
     out = tmp_path / "out.jsonl"
     predict.main(PredictOptions(run, output=str(out), data_dir=str(tmp_path), part="test"))
     assert [json.loads(line)["id"] for line in out.read_text().splitlines()] == ["1", "3"]
@@ -255,6 +256,9 @@ def test_ids_of_some_examples(format: str, mark: str):
     writer.write([answer], [None])
     rows = [row.split(mark) for row in out.getvalue().splitlines()]
     assert rows[-3:] == [["", "a"], ["7", "a"], ["", "a"]]
+    out, span = io.StringIO(), {"start": 0, "end": 1, "label": "a", "score": 0.5, "text": "x"}
+    PredictionWriter(out, "token_classifier", format).write([{"entities": [span]}] * 2, [1, None])
+    assert [row.split(mark)[0] for row in out.getvalue().splitlines()] == ["id", "1", ""]
     for kind, answer in (("classifier", {"label": "a"}), ("token_classifier", {"entities": []})):
         writer = PredictionWriter(io.StringIO(), kind, format)
         writer.write([answer] * 2, [None, None])

@@ -69,7 +69,7 @@ def test_predictions_of_lines_and_of_parts(runs, tmp_path):
     assert header == "index\tstart\tend\tlabel\tscore\ttext"
     assert {span.split("\t")[0] for span in spans} <= {"0", "1"}
     (tmp_path / "in.txt").write_text('{"text": 3}\n')
-    with pytest.raises(InputError, match="in.txt:1: text must be .* be a text, or a JSON object"):
+    with pytest.raises(InputError, match="in.txt:1: the key `text` must .* a text, or a JSON"):
         predict.main(predict.PredictOptions(runs[0], str(tmp_path / "in.txt")))
 
 
@@ -95,7 +95,7 @@ def test_a_head_of_the_other_scheme_is_refused(runs, tmp_path):
     train.main(options)
     for part in ("train", "dev"):
         (data / f"{part}.conll").write_text("Ann person\nYork place\n")
-    message = r"--init_from_task=.* `task.scheme` 'bio', and data with 'words'.*pass --init=.*a\.$"
+    message = r"--init_from_task=.* `task.scheme` 'bio', and data with 'words'.*pass --init="
     with pytest.raises(InputError, match=message):
         train.main(options)
     train.main(dataclasses.replace(options, init_from_task=None, init=runs[0]))

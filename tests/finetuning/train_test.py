@@ -82,9 +82,8 @@ def test_features_are_read_from_the_cache(
     def never(*_: object) -> Features:
         raise AssertionError("the features were in the cache")
 
-    kind = dataclasses.replace(KINDS["classifier"], featurize=never)
     with monkeypatch.context() as patch:
-        patch.setitem(KINDS, "classifier", kind)
+        patch.setattr(type(KINDS["classifier"]), "featurize", never)
         cached = features_of(data.train, tokenizer, section, str(tuned.parent / "features"))
         with pytest.raises(AssertionError, match="in the cache"):
             features_of(data.train[1:], tokenizer, section, str(tuned.parent / "features"))
@@ -205,7 +204,7 @@ def test_a_finished_run_is_left_alone_and_another_configuration_refused(
 def test_a_finished_run_from_weights_that_have_changed_is_refused(
     tuned: pathlib.Path, fruit: str, start: str, tmp_path: pathlib.Path
 ):
-    """As after an update of an included model; a run of an older version does not record them."""
+    """As after an update of an included model."""
     run = RunDir(str(shutil.copytree(tuned / "seed-0", tmp_path / "run")))
     options = FinetuneOptions("text_classification", run.path, fruit, init=start, set=QUICK)
     config = run.config()
@@ -217,9 +216,6 @@ def test_a_finished_run_from_weights_that_have_changed_is_refused(
     outputs.write_json(run.config_path, changed)
     with pytest.raises(InputError, match=f"init_weights: .*{config['init_weights']}"):
         main(options)
-    del changed["init_weights"]
-    outputs.write_json(run.config_path, changed)
-    main(options)
 
 
 def test_a_run_with_another_vocabulary_is_refused(

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from albert_tf.runtime.compression import decompressed, format_of, reading_compressed
 from albert_tf.runtime.errors import InputError
 
-_BRACKETS = re.compile(r"\([A-Z_]\S*\*\)*")  # such as (TOP(S(NP* or (PERSON*)
+# Such as (TOP(S(NP* or (PERSON*), and the numbers of coreference, (3) or (3.
+_BRACKETS = re.compile(r"\([A-Z_]\S*\*\)*|\(\d+\)?|\d+\)")
 _KAGGLE = "Sentence #"  # the name of its first column
 
 

@@ -16,7 +16,7 @@ def accepted(path: str, rows: Iterable[Row], answer: Callable[[Row], Any]) -> It
     """Yield the rows that were not rejected or ignored in Prodigy, and print the others' number.
 
     In a file of Prodigy, the first row has an answer, and all answers are accept, reject or ignore.
-    All rows of other files are yielded.
+    All rows of other files are yielded, with a note if one has such an answer.
 
     Args:
       path: the file.
@@ -27,10 +27,17 @@ def accepted(path: str, rows: Iterable[Row], answer: Callable[[Row], Any]) -> It
       InputError: all rows were rejected or ignored.
     """
     rows = list(rows)
-    answers = [answer(row) for row in rows]
+    answers = [str(answer(row) or "").strip().lower() for row in rows]
     rejected = [row for row, each in zip(rows, answers, strict=True) if each in _REJECTED]
-    is_of_prodigy = all(each in (*_ANSWERS, "", None) for each in answers)
-    if not (rejected and is_of_prodigy and answers[0] in _ANSWERS):
+    others = [each for each in answers if each not in (*_ANSWERS, "")]
+    if not rejected or others or answers[0] not in _ANSWERS:
+        if rejected:
+            why = f"others have {others[0]!r}" if others else "the first row has none"
+            print(
+                f"note: {path}: {len(rejected):,} rows have the `{KEY}` reject or ignore, as lines "
+                f"of Prodigy do, but {why}, so all rows are kept.",
+                file=sys.stderr,
+            )
         yield from rows
         return
     what = f"{len(rejected):,} lines of Prodigy whose `{KEY}` is reject or ignore"

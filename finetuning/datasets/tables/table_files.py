@@ -168,7 +168,7 @@ def open_table(
     header: Sequence[str] = (),
     quotes_are_text: bool = False,
     optional: Sequence[str] = (),
-    keep_rejected: bool = False,
+    keeps_rejected: Callable[[Sequence[str]], bool] = lambda columns: False,
 ) -> Table:
     """Return a table, whose rows are checked when they are read.
 
@@ -179,7 +179,7 @@ def open_table(
       header: the columns of a file without a header line.
       quotes_are_text: only tabs separate cells, whatever the file's extension.
       optional: in JSON lines, columns that exist even if the first object lacks them.
-      keep_rejected: keep the rows that were rejected in Prodigy.
+      keeps_rejected: (the columns) -> True to keep the rows that were rejected in Prodigy.
 
     Raises:
       InputError: the file is empty or cannot be read.
@@ -193,7 +193,7 @@ def open_table(
     if not header:
         raise InputError(f"{path} is empty: its first line must name the columns.")
     columns = tuple(header)
-    if prodigy.KEY in columns and not keep_rejected:
+    if prodigy.KEY in columns and not keeps_rejected(columns):
         column = columns.index(prodigy.KEY)
         records = prodigy.accepted(path, records, lambda row: next(iter(row[1][column:]), None))
     return Table(path, columns, records, quotes_are_text)
@@ -227,7 +227,7 @@ def _is_quoted(text: str) -> bool:
 
 def _unquoted(path: str) -> Records:
     for number, line in lines_of(path):
-        if line := line.removesuffix("\n").removesuffix("\r"):
+        if line := line.rstrip("\r\n"):
             yield number, line.split("\t")
 
 

@@ -173,9 +173,8 @@ def test_the_command_writes_it(pretrained, tmp_path, fake_inputs):
     ],
 )
 def test_what_cannot_be(pretrained, tmp_path, values, message):
-    options = export.ExportOptions(pretrained, str(tmp_path / "x"), format="onnx", **values)
     with pytest.raises(InputError, match=message):
-        export.main(options)
+        export.main(export.ExportOptions(pretrained, str(tmp_path / "x"), format="onnx", **values))
     assert not (tmp_path / "x").exists()
 
 

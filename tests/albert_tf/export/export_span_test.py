@@ -195,16 +195,15 @@ def test_no_operation_is_python_s(both):
 
 
 def test_windows_of_each_context_are_limited_alone():
-    task = SpanSettings(seq_length=32, doc_stride=7)  # of 29 pieces, one more for each further 7
+    # Of 29 pieces, one more for each further 7.
     sizes, question_lengths = tf.constant([29 + 7 * 9] * 50), tf.zeros([50], tf.int32)
-    assert cut_windows("context", sizes, question_lengths + 2, task, 10).example.shape == (500,)
+    assert cut_windows("context", sizes, question_lengths + 2, 32, 7, 10).example.shape == (500,)
     with pytest.raises(tf.errors.InvalidArgumentError, match="each must fit in 9 windows of 32"):
-        cut_windows("context", sizes, question_lengths + 2, task, 9)
+        cut_windows("context", sizes, question_lengths + 2, 32, 7, 9)
 
 
 @pytest.mark.parametrize(("seq_length", "stride"), [(32, 7), (32, 100), (64, 29), (9, 1)])
 def test_windows_are_the_python_face_s(seq_length, stride):
-    task = SpanSettings(seq_length=seq_length, doc_stride=stride)
     sizes, question_lengths = (
         part.ravel() for part in np.mgrid[0:150:3, 0 : (seq_length - 3) // 2 + 1]
     )
@@ -213,7 +212,8 @@ def test_windows_are_the_python_face_s(seq_length, stride):
         "context",
         tf.constant(sizes, tf.int32),
         tf.constant(question_lengths + 2, tf.int32),
-        task,
+        seq_length,
+        stride,
         10**6,
     )
     for name, values in vars(wanted).items():

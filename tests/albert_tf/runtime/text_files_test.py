@@ -146,9 +146,7 @@ def test_a_line_that_is_too_long_is_divided_at_a_blank_or_refused(tmp_path, caps
     assert "".join(blocks).replace("\n", "") == whole.replace("\n", ""), "all of it"
     assert len(blocks[0]) == 6 + MAX_LINE_BYTES // 5 * 5, "ends after the last blank"
     assert all(len(block.encode()) <= 6 + MAX_LINE_BYTES for block in blocks)
-    assert capsys.readouterr().err == (
-        f"note: {path}:2 has more than 16 MiB, so it is divided at blanks.\n"
-    )
+    assert capsys.readouterr().err == (f"note: {path}:2 has more than 16 MiB, so it is divided.\n")
     with pytest.raises(InputError, match=r"^--corpus: .*a\.txt:2 must have at most 16 MiB, "):
         list(file.lines())
     assert file.text() == path.read_text()
@@ -204,6 +202,11 @@ BINARY = {
     "utf-32": ("Text.\n".encode("utf-32"), "UTF-32. Convert the file with iconv -f UTF-32 -t"),
     "utf-16le": ("Text.\n".encode("utf-16-le"), "binary data or UTF-16, with NUL bytes."),
     ".DS_Store": (b"\0\0\0\1Bud1\0\0\x10\0", "binary data or UTF-16, with NUL bytes."),
+    "deflate": (b"x\x9c\xcbH\xcd\xc9\xc9\x07\x00\x06,\x02\x15", "binary data, with NUL"),
+    "compress": (
+        b"\x1f\x9d\x90h\xca\xb0a\xf3F\x05\x01",
+        "binary data. Leave the file out, or conv",
+    ),
     "random": (b"\x7fELF\2\1\1\0\xb0\xff text", "binary data, with NUL bytes. Leave"),
 }
 

@@ -188,6 +188,11 @@ def test_a_foreign_settings_file_is_not_ours_and_a_wrong_one_is_refused(tiny, tm
     settings.write_text(json.dumps(record))
     with pytest.raises(InputError, match="fingerprint"):
         load_tokenizer(tmp_path)
+    settings.write_text(json.dumps(record | {"format": "albert_tf.tokenizer/9"}))
+    with pytest.raises(
+        InputError, match=r"`format` must be albert_tf.tokenizer/1\. Received: 'alb"
+    ):
+        load_tokenizer(tmp_path)
     settings.write_text("{")
     with pytest.raises(InputError, match="tokenizer.json.*JSON"):
         load_tokenizer(tmp_path)

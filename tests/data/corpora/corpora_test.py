@@ -128,6 +128,12 @@ def test_tfds_reads_what_lies_there_and_downloads_nothing(tmp_path):
     ]
     assert corpus_bytes("tfds:tiny", str(tmp_path)) > 0
     assert len(corpus_fingerprint("tfds:tiny", str(tmp_path))) == 16
+
+
+def test_a_file_whose_name_is_no_utf8(tmp_path):
+    with open(os.fsencode(tmp_path) + b"/caf\xe9.txt", "w") as file:
+        file.write("One.")
+    assert len(corpus_fingerprint(f"text:{tmp_path}/*.txt")) == 16
     with pytest.raises(InputNotFoundError, match=r"tfds build nothing_here --data_dir="):
         read_documents("tfds:nothing_here", data_dir=str(tmp_path))
 

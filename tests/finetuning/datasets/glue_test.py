@@ -115,8 +115,8 @@ def write(folder: pathlib.Path, files: dict[str, str]) -> Source:
 def test_layouts(tmp_path, name):
     files, parts = LAYOUTS[name]
     task = GLUE[name]
-    write(tmp_path / task.folder, files)
-    for folder in (tmp_path, tmp_path / task.folder):
+    write(tmp_path / task.name, files)
+    for folder in (tmp_path, tmp_path / task.name):
         for part, expected in parts.items():
             assert task.read_part(Source(str(folder)), part, task.section) == expected
     assert set(LAYOUTS) == set(GLUE) <= set(DATASETS)
@@ -281,7 +281,7 @@ def test_the_model_gardens_examples_of_the_real_files(shared_data, tmp_path, mon
 
         def __init__(self, split: str) -> None:
             self.part = split.replace("validation", "dev")
-            path = shared_data / "glue" / task.folder / f"{self.part}.tsv"
+            path = shared_data / "glue" / task.name / f"{self.part}.tsv"
             content = path.read_bytes() if path.is_file() else gzip.open(f"{path}.gz").read()
             (tmp_path / "part.tsv").write_bytes(content)
 

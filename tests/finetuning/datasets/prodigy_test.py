@@ -5,7 +5,10 @@ import json
 import pytest
 
 from albert_tf.runtime.errors import InputError
+from albert_tf.tasks.classifier.model import ClassifierSettings
+from albert_tf.tasks.multi_label.model import MultiLabelSettings
 from finetuning.datasets.dataset import Reading, Source
+from finetuning.datasets.multi_label import MultiLabel
 from finetuning.datasets.text_classification import TextClassification
 from tests.finetuning.datasets.text_classification_test import write
 
@@ -28,6 +31,7 @@ def table(folder, extension: str, answers: list) -> Source:
     [
         (["accept", "reject", "accept", "ignore"], ["0", "2"]),
         (["reject", "", "accept"], ["1", "2"]),
+        ([" Accept", "REJECT", "accept", "ignore "], ["0", "2"]),
         (["accept", "reject", "why?"], ["0", "1", "2"]),  # not Prodigy's
         (["", "reject"], ["0", "1"]),
         (["yes", "no"], ["0", "1"]),
@@ -37,12 +41,28 @@ def test_what_was_rejected_is_left_out(tmp_path, capsys, extension, answers, kep
     data = TASK.read(table(tmp_path, extension, answers))
     assert [example.first for example in data.train] == kept
     rejected = len(answers) - len(kept)
-    first = answers.index("reject") + (2 if extension == "csv" else 1) if rejected else None
+    plain = [each.strip().lower() for each in answers]
+    first = plain.index("reject") + (2 if extension == "csv" else 1) if rejected else None
     note = (
         f"{rejected} lines of Prodigy whose `answer` is reject or ignore are left out, the first "
         f"at line {first}.\n"
     )
-    assert capsys.readouterr().err.count(note) == (2 if rejected else 0)  # train and dev
+    printed = capsys.readouterr().err
+    assert printed.count(note) == (2 if rejected else 0)  # train and dev
+    kept_note = "1 rows have the `answer` reject or ignore, as lines of Prodigy do, but "
+    assert printed.count(kept_note) == (2 if "reject" in plain and not rejected else 0)
+
+
+def test_a_part_to_predict_keeps_its_rows(tmp_path):
+    """Unless it has labels: then rejected rows are none."""
+    source, rows = write(tmp_path), "a,accept\nb,reject\nc,accept\n"
+    (tmp_path / "test.csv").write_text(f"text,answer\n{rows}")
+    task = ClassifierSettings(("x", "y"))
+    assert [each.first for each in TASK.read_part(source, "test", task)] == ["a", "b", "c"]
+    several = MultiLabelSettings(("x",))
+    assert len(MultiLabel().read_part(source, "test", several)) == 3
+    (tmp_path / "test.csv").write_text("text,label,answer\na,x,accept\nb,y,reject\n")
+    assert [each.first for each in TASK.read_part(source, "test", task)] == ["a"]
 
 
 @pytest.mark.parametrize("extension", ["csv", "jsonl"])

@@ -191,6 +191,7 @@ def test_spans_that_are_not_whole_words_are_counted(tmp_path, capsys):
         ("txt", "Sentence #,Word,POS,Tag\nSentence: 1,a,N,O\n,b,N,O\n", "Kaggle's table `Sent"),
         ("txt", '"Sentence #","Word","POS","Tag"\n"1","b","N","O"\n', "Kaggle's table `Sent"),
         ("conll", ONTONOTES, r"train.conll must .*columns of CoNLL-2012 .* as BIO"),
+        ("conll", "d 0 0 Ann NNP - (3)\nd 0 1 met VBD - -\n", "columns of CoNLL-2012"),
         ("conll", "\n\t\n", "train.conll holds no tokens"),
         ("conll", "token tag\n\na A\nb O\n", "train.conll:1 must be a token, not a header"),
         ("conll", "a b-x\nb o\n", "train.conll:1: tags must have their prefix .* in capitals"),

@@ -34,7 +34,7 @@ def test_stdin_is_read_as_files_are(tmp_path: pathlib.Path, monkeypatch):
         '[{"text": "a"}, {"text": "b"}]',
         '{"text": "a"},',
         '{"text": "a',
-        '{"text": NaN}',
+        '"text": "ba"}',
         "{'text': 'a'}",
         '{text: "a"}',
         "{a",
@@ -66,7 +66,14 @@ def test_what_is_a_text(text: str):
 
 
 def test_what_is_an_object():
-    for line in (' {"text": " a"}', '\t{"text": " a"} \n'):
+    with pytest.raises(InputError, match=r"JSON object \(NaN is not a JSON value; leave it out\)"):
+        example_of('{"text": NaN}', SINGLE, "in", 1)
+    for line in (
+        '\ufeff{"text": " a"}',
+        '\u200b{"text": " a"}',
+        ' {"text": " a"}',
+        '\t{"text": " a"} \n',
+    ):
         assert example_of(line, SINGLE, "in", 1).first == " a"
     with pytest.raises(InputError, match="in:1: the key `text` must hold a text. A line"):
         example_of('{"text": 1}', SINGLE, "in", 1)
