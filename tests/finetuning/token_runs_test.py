@@ -95,7 +95,7 @@ def test_a_head_of_the_other_scheme_is_refused(runs, tmp_path):
     train.main(options)
     for part in ("train", "dev"):
         (data / f"{part}.conll").write_text("Ann person\nYork place\n")
-    message = r"--init_from_task=.* `task.scheme` 'bio', and data with 'words'.*pass --init="
+    message = r"--init_from_task=.* `task.scheme` .* with 'bio', and data with 'words'.*--init="
     with pytest.raises(InputError, match=message):
         train.main(options)
     train.main(dataclasses.replace(options, init_from_task=None, init=runs[0]))
