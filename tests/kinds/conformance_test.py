@@ -30,7 +30,7 @@ from albert_tf.tasks.kinds import EXPORTS, KINDS
 from albert_tf.tasks.predictor import Predictor, load_predictor, predict
 from finetuning.datasets.dataset import Data
 from finetuning.kinds.registry import FINETUNING
-from tests.kinds.cases import CASES, Case
+from tests.kinds.cases import CASES, FAST, Case
 from tests.kinds.toy_kind import FinetuningOrdinal
 
 ODD = ("", " \t", "a\0b", "naïve “x” 漢字 🙂", "the value of the object " * 40)
@@ -43,7 +43,13 @@ def test_the_registries_name_the_same_kinds():
         assert kind is EXPORTS[name] is FINETUNING[name].kind and kind.name == name
 
 
-@pytest.fixture(params=CASES.values(), ids=CASES)
+PARAMS = [
+    pytest.param(case, id=name, marks=[] if name in FAST else [pytest.mark.slow])
+    for name, case in CASES.items()
+]
+
+
+@pytest.fixture(params=PARAMS)
 def case(request, monkeypatch) -> Case:
     """A case; the toy is listed in the two registries, which is all that a new kind changes."""
     toy = FinetuningOrdinal()
