@@ -24,8 +24,16 @@ def expand(text: str) -> str:
 
 
 def matching(pattern: str) -> list[str]:
-    """Return the paths that match a glob, sorted; a path that exists stands for itself."""
-    return [pattern] if os.path.lexists(pattern) else sorted(glob.glob(pattern, recursive=True))
+    """Return the paths that match a glob, sorted.
+
+    A path that exists stands for itself, and so does a folder in which the rest is looked for.
+    """
+    parts = pattern.split("/")
+    for count in range(len(parts), 0, -1):
+        if os.path.lexists(known := "/".join(parts[:count])):
+            pattern = "/".join([glob.escape(known), *parts[count:]])
+            break
+    return sorted(glob.glob(pattern, recursive=True))
 
 
 def files_matching(pattern: str, flag: str) -> list[str]:

@@ -107,6 +107,17 @@ def test_a_path_that_exists_wins_over_a_glob(tmp_path: pathlib.Path, name: str):
     ]
 
 
+def test_a_glob_in_a_folder_whose_name_is_like_one(tmp_path: pathlib.Path):
+    for name in ("c [1]", "c 1", "d*"):
+        (tmp_path / name / "sub").mkdir(parents=True)
+        (tmp_path / name / "sub" / "x.txt").touch()
+    for name in ("c [1]", "d*"):
+        wanted = [str(tmp_path / name / "sub" / "x.txt")]
+        for pattern in ("*/x.txt", "sub/*", "**/*.txt", "[s]ub/x.txt"):
+            assert paths.matching(f"{tmp_path}/{name}/{pattern}") == wanted
+    assert len(paths.matching(f"{tmp_path}/c*/*/*")) == 2
+
+
 def test_what_matches_and_is_no_file_is_noted(tmp_path: pathlib.Path, capsys):
     (tmp_path / "b").touch()
     assert paths.files_matching(f"{tmp_path}/*", "--x") == [str(tmp_path / "b")]
