@@ -52,7 +52,7 @@ class ExportOptions(commands.CommandOptions):
         "mean or cls", "mean", only_for=_only_for("pooling")
     )
     depths: str = commands.option(
-        "for text exports, such as 3,6: for each K, add a signature depth_K that uses K layers",
+        "such as 3,6: for each K, add a signature depth_K that uses K layers",
         "",
         only_for=_only_for("depths", SAVED_MODEL),
     )

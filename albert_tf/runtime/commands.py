@@ -102,7 +102,7 @@ def option(
     """Return a field of an options dataclass; without a default the flag is required.
 
     Args:
-      help: the help text.
+      help: the help text, which says where the option applies if `only_for` does.
       default: the default value.
       flag: a flag name that cannot be a field name, such as --from.
       path: True for a path, with or without a prefix, or several; `paths.expand` applies to it.
@@ -110,6 +110,8 @@ def option(
         since its default depends on the input, is checked when `dataclasses.replace` sets it.
       needs: an option that must be set with this one.
     """
+    where = [f"--{other}={', '.join(values)}" for other, values in (only_for or {}).items()]
+    help += f"; only for {' and '.join(where)}" if where else ""
     metadata: dict[str, Any] = {"help": help, "path": path, "only_for": only_for or {}}
     metadata |= {"needs": needs} | ({"flag": flag} if flag else {})
     return dataclasses.field(default=default, metadata=metadata)

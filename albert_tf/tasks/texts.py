@@ -6,10 +6,12 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 
+from albert_tf.graph.text_module import TextModule
 from albert_tf.runtime.bounds import MOST_PIECES, at_least, between, one_of
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.features import LONG_TEXTS, TextFeatures, pack, split_windows
+from albert_tf.tasks.task_model import TaskModel
 from albert_tf.tasks.task_settings import TaskSettings
 from albert_tf.text.tokenizer import Tokenizer
 
@@ -73,3 +75,30 @@ def featurize_texts(
         return features
     label = np.array(labels, task.LABEL_DTYPE)[row]
     return dataclasses.replace(features, targets={"label": label})
+
+
+class TaskTextModule(TextModule):
+    """A `TextModule` of a fine-tuned model, with the settings of its task.
+
+    Args:
+      model: the fine-tuned model.
+      tokenizer: the model's tokenizer.
+      shape: shape of `predict`'s output for one row.
+      depths: see `TextModule`.
+    """
+
+    def __init__(
+        self, model: TaskModel, tokenizer: Tokenizer, shape: Sequence[int], depths: Sequence[int]
+    ) -> None:
+        task = model.task
+        super().__init__(
+            model.encoder,
+            tokenizer,
+            task.seq_length,
+            task.pair,
+            shape,
+            depths,
+            name=task.kind,
+            long_texts=task.long_texts,
+        )
+        self._weights = model.variables

@@ -11,14 +11,14 @@ import tf_keras
 from albert_tf.graph.onnx.encoder import EncoderGraph
 from albert_tf.graph.onnx.graph import Outputs
 from albert_tf.graph.signatures import untracked
-from albert_tf.graph.text_module import Answer, TextModule
+from albert_tf.graph.text_module import Answer
 from albert_tf.models.layers import common
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.features import TextFeatures
 from albert_tf.tasks.kind import ExportSettings, Kind
 from albert_tf.tasks.probabilities import logit, sigmoid
 from albert_tf.tasks.task_model import TaskModel, head_dense
-from albert_tf.tasks.texts import TextSettings, featurize_texts
+from albert_tf.tasks.texts import TaskTextModule, TextSettings, featurize_texts
 from albert_tf.text.tokenizer import Tokenizer
 from finetuning.datasets.dataset import Data, Prediction
 from finetuning.kinds.cards import mistakes
@@ -61,12 +61,10 @@ class OrdinalLoss(tf_keras.losses.Loss):
         return tf.reduce_mean(losses, axis=-1)
 
 
-class OrdinalModule(TextModule):
+class OrdinalModule(TaskTextModule):
     def __init__(self, model: OrdinalModel, tokenizer: Tokenizer) -> None:
-        task = model.task
-        shape = [task.levels - 1]
-        super().__init__(model.encoder, tokenizer, task.seq_length, task.pair, shape, (), "ordinal")
-        self._head, self._weights = untracked(model.head), model.variables
+        super().__init__(model, tokenizer, [model.task.levels - 1], ())
+        self._head = untracked(model.head)
 
     def predict(self, inputs: Mapping[str, tf.Tensor], depth: int | None) -> tf.Tensor:
         return tf.nn.sigmoid(self._head(self.pooled_output(inputs, depth)))

@@ -5,14 +5,15 @@ from collections.abc import Mapping, Sequence
 import tensorflow as tf
 
 from albert_tf.graph.signatures import signature, untracked
-from albert_tf.graph.text_module import Answer, TextModule, classify_signature
+from albert_tf.graph.text_module import Answer, classify_signature
 from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.classifier.early_exit import EarlyExit
 from albert_tf.tasks.classifier.model import SequenceClassifier
+from albert_tf.tasks.texts import TaskTextModule
 from albert_tf.text.tokenizer import Tokenizer
 
 
-class ClassifierModule(TextModule):
+class ClassifierModule(TaskTextModule):
     """A classifier of texts or pairs of texts.
 
     Shapes: B texts, C labels.
@@ -45,24 +46,14 @@ class ClassifierModule(TextModule):
         depths: Sequence[int] = (),
         patience: int = 0,
     ) -> None:
-        task = model.task
-        super().__init__(
-            model.encoder,
-            tokenizer,
-            task.seq_length,
-            task.pair,
-            [len(task.labels)],
-            depths,
-            name="classifier",
-            long_texts=task.long_texts,
-        )
-        if patience and task.long_texts != "cut":
+        super().__init__(model, tokenizer, [len(model.task.labels)], depths)
+        if patience and model.task.long_texts != "cut":
             raise InputError(
                 "--patience must be 0 for a run that reads long texts in windows "
-                f"(task.long_texts={task.long_texts}). Received: {patience}."
+                f"(task.long_texts={model.task.long_texts}). Received: {patience}."
             )
-        self._head, self._weights = untracked(model.head), model.variables
-        self._labels = tf.constant(task.labels)
+        self._head = untracked(model.head)
+        self._labels = tf.constant(model.task.labels)
         self._leave_early = EarlyExit(model, patience) if patience else None
 
     def predict(self, inputs: Mapping[str, tf.Tensor], depth: int | None) -> tf.Tensor:

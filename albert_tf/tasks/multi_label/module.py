@@ -5,12 +5,13 @@ from collections.abc import Mapping, Sequence
 import tensorflow as tf
 
 from albert_tf.graph.signatures import untracked
-from albert_tf.graph.text_module import Answer, TextModule, classify_signature
+from albert_tf.graph.text_module import Answer, classify_signature
 from albert_tf.tasks.multi_label.model import MultiLabelClassifier
+from albert_tf.tasks.texts import TaskTextModule
 from albert_tf.text.tokenizer import Tokenizer
 
 
-class MultiLabelModule(TextModule):
+class MultiLabelModule(TaskTextModule):
     """A multi-label classifier of texts or pairs of texts.
 
     Shapes: B texts, C labels.
@@ -33,20 +34,10 @@ class MultiLabelModule(TextModule):
     def __init__(
         self, model: MultiLabelClassifier, tokenizer: Tokenizer, depths: Sequence[int] = ()
     ) -> None:
-        task = model.task
-        super().__init__(
-            model.encoder,
-            tokenizer,
-            task.seq_length,
-            task.pair,
-            [len(task.labels)],
-            depths,
-            name="multi_label",
-            long_texts=task.long_texts,
-        )
-        self._head, self._weights = untracked(model.head), model.variables
-        self._labels = tf.constant(task.labels)
-        self._thresholds = tf.constant(task.thresholds, tf.float32)
+        super().__init__(model, tokenizer, [len(model.task.labels)], depths)
+        self._head = untracked(model.head)
+        self._labels = tf.constant(model.task.labels)
+        self._thresholds = tf.constant(model.task.thresholds, tf.float32)
 
     def predict(self, inputs: Mapping[str, tf.Tensor], depth: int | None) -> tf.Tensor:
         """Return the probabilities, float32 [n, C], using `depth` layers, or all if None."""

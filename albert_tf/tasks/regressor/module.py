@@ -4,12 +4,13 @@ from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
-from albert_tf.graph.text_module import Answer, TextModule
+from albert_tf.graph.text_module import Answer
 from albert_tf.tasks.regressor.model import SequenceRegressor
+from albert_tf.tasks.texts import TaskTextModule
 from albert_tf.text.tokenizer import Tokenizer
 
 
-class RegressorModule(TextModule):
+class RegressorModule(TaskTextModule):
     """A regressor of texts or pairs of texts.
 
     Signatures: those of `TextModule`, which return `score` float32 [B].
@@ -18,18 +19,8 @@ class RegressorModule(TextModule):
     def __init__(
         self, model: SequenceRegressor, tokenizer: Tokenizer, depths: Sequence[int] = ()
     ) -> None:
-        task = model.task
-        super().__init__(
-            model.encoder,
-            tokenizer,
-            task.seq_length,
-            task.pair,
-            [],
-            depths,
-            name="regressor",
-            long_texts=task.long_texts,
-        )
-        self._score, self._weights = model.score, model.variables
+        super().__init__(model, tokenizer, [], depths)
+        self._score = model.score
 
     def predict(self, inputs: Mapping[str, tf.Tensor], depth: int | None) -> tf.Tensor:
         """Return the scores, float32 [n], using `depth` layers, or all if None."""

@@ -307,3 +307,28 @@ def test_characters_that_the_terminal_lacks(package, encoding, printed):
     assert (done.returncode, done.stdout.decode(encoding)) == (2, printed + "\n")
     message = "漢" if encoding == "utf-8" else "\\u6f22"
     assert done.stderr.decode(encoding) == f"pack: error: {message}\n"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Applicable(commands.CommandOptions):
+    kind: str | None = commands.option("the kind", None)
+    part: str | None = commands.option("the part", None)
+    depths: tuple[str, ...] = commands.option("depths", (), only_for={"kind": ("a", "b")})
+    file: str | None = commands.option("file", None, needs="part")
+    dry_run: bool = commands.option("nothing", False)
+
+
+def test_options_say_where_they_apply(capsys):
+    """A kind that is None is not known yet; a repeated flag that is absent is not set."""
+    assert commands.parse(_Applicable, ["x", "--kind=c"], "", "x").depths == ()
+    unknown = commands.parse(_Applicable, ["x", "--depths=1"], "", "x")
+    assert dataclasses.replace(unknown, kind="b").depths == ("1",)
+    wanted = "--depths is only for --kind=a, b. Received: --kind=c. Leave it out."
+    with pytest.raises(InputError, match=wanted):
+        dataclasses.replace(unknown, kind="c")
+    with pytest.raises(InputError, match="--file requires --part. Pass both, or leave it out."):
+        commands.parse(_Applicable, ["x", "--file=f"], "", "x")
+    assert commands.parse(_Applicable, ["x", "--file=f", "--part=p"], "", "x").file == "f"
+    with pytest.raises(SystemExit):
+        commands.parse(_Applicable, ["x", "--help"], "", "x")
+    assert "depths; only for --kind=a, b" in capsys.readouterr().out
