@@ -18,7 +18,7 @@ _MODULE_OF = {
     "TextExample": "albert_tf.tasks.examples",
     "TokenExample": "albert_tf.tasks.examples",
     "load_encoder": "albert_tf.models.encoder",
-    "load_fill_mask": "albert_tf.export.fill_mask",
+    "load_fill_mask": "albert_tf.tasks.pretrained.fill_mask",
     "load_predictor": "albert_tf.tasks.predictor",
     "load_pretrainer": "albert_tf.models.pretrainer",
     "load_tokenizer": "albert_tf.text.tokenizer",

@@ -28,7 +28,6 @@ from albert_tf.runtime.bounds import POSITIVE
 from albert_tf.runtime.errors import InputError
 from albert_tf.text.normalization import Normalization, normalize
 from albert_tf.text.tokenizer import (
-    OLD_SETTINGS_FILE,
     SETTINGS_FILE,
     SpecialIds,
     Tokenizer,
@@ -176,8 +175,7 @@ def _identity(options: TrainTokenizerOptions) -> dict[str, object]:
 
 
 def _is_complete(folder: str, identity: dict[str, object]) -> bool:
-    names = (SETTINGS_FILE, OLD_SETTINGS_FILE)
-    if not any(os.path.isfile(os.path.join(folder, name)) for name in names):
+    if not os.path.isfile(os.path.join(folder, SETTINGS_FILE)):
         outputs.require_new(folder)
         return False
     found = load_tokenizer(folder).training

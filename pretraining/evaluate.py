@@ -39,11 +39,11 @@ from albert_tf.runtime.standard_errors import percent_with_error
 from albert_tf.text.tokenizer import load_tokenizer, tokenizer_of_model
 from albert_tf.training.step import num_parts
 from data.pipeline.batches import Records
-from data.records import sketch
 from data.records.manifest import COMPACT, tokenizer_of
 from pretraining.evaluation import minimal_pairs
 from pretraining.evaluation.intrinsic import KINDS, evaluate
 from pretraining.evaluation.minimal_pairs import evaluate_minimal_pairs, read_minimal_pairs
+from pretraining.evaluation.overlap import note_overlap
 from pretraining.loop.config import PretrainConfig
 
 ROWS = {
@@ -55,7 +55,6 @@ ROWS = {
     "SOP, lengths alone": ("lengths/sop", "lengths_sop"),
     "NSP, lengths alone": ("lengths/nsp", "lengths_nsp"),
 }
-MIN_COMPARED = 100  # documents, for an estimate of the share that was trained on
 SETTABLE = ("masking.", "objective.pair=")
 
 
@@ -218,39 +217,6 @@ def _check_identities(run: RunDir, identities: Any) -> None:
                 f"{run.config_path!r}: `records` must describe the records as pretraining.train "
                 f"does. Received: {shortened(each)}. Restore the file."
             )
-
-
-def note_overlap(trained_on: dict[str, Any], its_sketch: str, records: Records) -> None:
-    """Print a note if records that a run was trained on share documents with `records`.
-
-    `trained_on` and `its_sketch` are the identity and the sketch of the former, as in config.json.
-    The share is an estimate from at least `MIN_COMPARED` documents. Equal texts in documents of
-    other boundaries are found only if the two builds read the same files.
-    """
-    own, theirs, name = records.manifest.build_options, trained_on["build"], records.folder
-    sketches = [sketch.from_text(text) for text in (records.manifest.sketch, its_sketch)]
-    share = sketch.share_in(*sketches) if all(sketches) else None
-    is_same_text = trained_on["corpus"] == records.manifest.corpus_fingerprint
-    is_same_split = "all" in (own["split"], theirs["split"]) or own["split"] == theirs["split"]
-    is_few = share is None or share.compared < min(MIN_COMPARED, len(sketches[0]))
-    if share and share.value and is_few:
-        print(
-            f"note: {round(share.value * share.compared)} of the {share.compared} documents of "
-            f"{name} that can be compared are in the training records: they are not held out."
-        )
-    elif share and share.value:
-        error = f" ± {share.error:.0%}" if share.error else ""
-        print(
-            f"note: about {share.value:.0%}{error} of the documents of {name} are in the training "
-            f"records ({share.compared:,} compared): they are not held out."
-        )
-    elif is_same_text and is_same_split:
-        print(f"note: the training records share documents with {name}: they are not held out.")
-    elif is_few:
-        print(
-            f"note: whether the training records share documents with {name} is unknown: their "
-            "manifests do not describe enough documents."
-        )
 
 
 def check_records(run: RunDir, model: AlbertConfig, records: Records) -> None:

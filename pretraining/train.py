@@ -31,8 +31,8 @@ from albert_tf.runtime.run_dir import RunDir
 from albert_tf.text.tokenizer import load_tokenizer
 from data.pipeline.batches import Mixture, Records, check_objective
 from data.records.manifest import Manifest, tokenizer_of
-from pretraining.evaluate import note_overlap
 from pretraining.evaluation.intrinsic import Evaluator
+from pretraining.evaluation.overlap import note_overlap
 from pretraining.experiments import experiment
 from pretraining.loop.config import PretrainConfig, resolve
 from pretraining.loop.selection import Evaluate
@@ -120,8 +120,7 @@ def main(
             f"Received: {options.heldout}, {config.evaluation.every}."
         )
     run_config = config_of_run(config, records, options)
-    defaults = _defaults(run_config)
-    run.check(run_config, defaults)
+    run.check(run_config)
     if not options.dry_run and _is_complete(run):
         return
     strategy = set_up_devices(config, records, options)
@@ -136,7 +135,7 @@ def main(
         print(_to_text(run_config))
         return
     if devices.is_chief(strategy):  # only one of several workers writes the run
-        run.begin(run_config, tokenizer_of(records.parts[0].folder), defaults)
+        run.begin(run_config, tokenizer_of(records.parts[0].folder))
     print(summary(config, records, strategy), flush=True)
     with contextlib.ExitStack() as stack:
         if devices.is_chief(strategy):
@@ -227,12 +226,6 @@ def _to_text(run_config: Mapping[str, Any]) -> str:
     """Return a run's configuration for the terminal, without the long sketches."""
     shown = {key: value for key, value in run_config.items() if key != "records_sketches"}
     return json.dumps(shown, indent=1)
-
-
-def _defaults(run_config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values that an older run's config.json may lack."""
-    sketches = {"records_sketches": run_config["records_sketches"]}  # of the same records
-    return settings.to_dict(PretrainConfig()) | sketches
 
 
 def check_heldout(heldout: Records, records: Mixture, config: PretrainConfig) -> None:

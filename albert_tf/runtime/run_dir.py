@@ -152,25 +152,19 @@ class RunDir:
                 "last checkpoint."
             )
 
-    def begin(
-        self,
-        config: Mapping[str, Any],
-        tokenizer: "Tokenizer",
-        defaults: Mapping[str, Any] | None = None,
-    ) -> None:
+    def begin(self, config: Mapping[str, Any], tokenizer: "Tokenizer") -> None:
         """Start a run, or resume the same one.
 
         Args:
           config: the resolved configuration of the run.
           tokenizer: the tokenizer to save in the run.
-          defaults: the values of keys that the configuration of an older version may lack.
 
         Raises:
           InputError: the folder holds a run with another configuration (the message lists the
             differing keys) or something else, or cannot be written.
         """
         if os.path.isfile(self.config_path):
-            self._require_same_config(config, defaults)
+            self._require_same_config(config)
             return
         with outputs.new_folder(self.path, "--run_dir") as folder:
             new = RunDir(folder)
@@ -178,10 +172,10 @@ class RunDir:
             outputs.write_json(new.environment_path, environment())
             outputs.write_json(new.config_path, config)
 
-    def check(self, config: Mapping[str, Any], defaults: Mapping[str, Any] | None = None) -> None:
+    def check(self, config: Mapping[str, Any]) -> None:
         """Check the folder as `begin` does, without writing anything."""
         if os.path.isfile(self.config_path):
-            self._require_same_config(config, defaults)
+            self._require_same_config(config)
             if not self.is_complete:
                 self.metrics()  # else a resumed run fails only after its model is made
         else:
@@ -199,10 +193,8 @@ class RunDir:
                 outputs.lock(file, f"--run_dir={self.path}: another process is training this run")
             yield
 
-    def _require_same_config(
-        self, config: Mapping[str, Any], defaults: Mapping[str, Any] | None
-    ) -> None:
-        own = settings.merged(defaults or {}, self.config())
+    def _require_same_config(self, config: Mapping[str, Any]) -> None:
+        own = self.config()
         if differing := settings.differing_keys(own, json.loads(json.dumps(config))):
             kind = _kind_of(own)
             if kind != _kind_of(config):

@@ -80,15 +80,6 @@ def override(tree: T, assignments: Iterable[str]) -> T:
     return _replaced(tree, changes)
 
 
-def merged(defaults: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `values`, with `defaults` for the keys missing in them and in their sections."""
-    result = dict(defaults)
-    for key, value in values.items():
-        is_section = isinstance(value, Mapping) and isinstance(result.get(key), Mapping)
-        result[key] = merged(result[key], value) if is_section else value
-    return result
-
-
 def differing_keys(left: Any, right: Any) -> list[str]:
     """Return the dotted keys in which two trees or nested dicts differ.
 

@@ -7,7 +7,7 @@ its other room. `albert_tf.export`, `albert_tf.convert` and `finetuning` ask the
 import abc
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Generic
 
 import tensorflow as tf
 
@@ -21,8 +21,9 @@ from albert_tf.runtime.bounds import Bounded, one_of
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.examples import Example
 from albert_tf.tasks.features import Features
+from albert_tf.tasks.probabilities import average_softmax
 from albert_tf.tasks.task_model import TaskModel
-from albert_tf.tasks.task_settings import TaskSettings
+from albert_tf.tasks.task_settings import SettingsT
 from albert_tf.tasks.transformers_head import TransformersHead
 from albert_tf.text.tokenizer import Tokenizer
 
@@ -92,7 +93,7 @@ class Export(abc.ABC):
         raise NotImplementedError
 
 
-class Kind(Export):
+class Kind(Export, Generic[SettingsT]):
     """A kind of task.
 
     Attributes:
@@ -104,12 +105,12 @@ class Kind(Export):
       transformers: the class of transformers that corresponds to it. None: there is none.
     """
 
-    settings: ClassVar[type[TaskSettings]]
+    settings: type[SettingsT]
     model: ClassVar[type[TaskModel]]
     example: ClassVar[type[Example]]
     features: ClassVar[type[Features]]
     takes_strings: ClassVar[bool] = False
-    transformers: ClassVar[TransformersHead | None] = None
+    transformers: ClassVar[TransformersHead[Any] | None] = None
 
     def load(self, path: str, unroll: bool = True) -> TaskModel:
         """Load the fine-tuned model of a run."""
@@ -118,7 +119,7 @@ class Kind(Export):
         read_checkpoint(tf.train.Checkpoint(model=model), path)
         return model
 
-    def settings_of(self, run: RunDir) -> TaskSettings:
+    def settings_of(self, run: RunDir) -> SettingsT:
         """Return the `task` section of a run of this kind.
 
         Raises:
@@ -126,17 +127,17 @@ class Kind(Export):
         """
         return settings.from_dict(self.settings, run.section("task"), "task.")
 
-    def head_shapes(self, hidden_size: int, task: Any) -> dict[str, tuple[int, ...]]:
+    def head_shapes(self, hidden_size: int, task: SettingsT) -> dict[str, tuple[int, ...]]:
         """Return the shapes of the head's weights by attribute path; here of one dense layer."""
         units = self.num_outputs(task)
         return {"head/kernel": (hidden_size, units), "head/bias": (units,)}
 
-    def num_outputs(self, task: Any) -> int:
+    def num_outputs(self, task: SettingsT) -> int:
         """Return the number of the logits of an example, an option or a word."""
         return 1
 
     @abc.abstractmethod
-    def featurize(self, examples: Sequence[Any], tokenizer: Tokenizer, task: Any) -> Features:
+    def featurize(self, examples: Sequence[Any], tokenizer: Tokenizer, task: SettingsT) -> Features:
         """Return the features that the model reads; with targets if every example has its own.
 
         Raises:
@@ -145,13 +146,14 @@ class Kind(Export):
 
     @abc.abstractmethod
     def decode(
-        self, outputs: Any, features: Any, examples: Sequence[Any], task: Any
+        self, outputs: Any, features: Any, examples: Sequence[Any], task: SettingsT
     ) -> list[dict[str, Any]]:
         """Return a prediction for each example, from the model's outputs as arrays."""
 
-    @abc.abstractmethod
     def average(self, members: Sequence[Any]) -> Any:
         """Return an ensemble's outputs from those of its members on the same features.
 
-        See the paper, section 4.11.
+        Here the outputs are logits, and the softmax of the result is the mean of the members'. See
+        the paper, section 4.11.
         """
+        return average_softmax(members)

@@ -1,5 +1,7 @@
 """The kinds of tasks, and what can be exported, by name."""
 
+from typing import Any
+
 from albert_tf.tasks.classifier.kind import Classifier
 from albert_tf.tasks.kind import Export, Kind
 from albert_tf.tasks.multi_label.kind import MultiLabel
@@ -12,7 +14,7 @@ from albert_tf.tasks.regressor.kind import Regressor
 from albert_tf.tasks.spans.kind import Span
 from albert_tf.tasks.tokens.kind import Tokens
 
-KINDS: dict[str, Kind] = {
+KINDS: dict[str, Kind[Any]] = {
     "classifier": Classifier(),
     "multi_label": MultiLabel(),
     "regressor": Regressor(),

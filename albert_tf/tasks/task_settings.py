@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 from albert_tf.runtime.bounds import Bounded
 from albert_tf.runtime.errors import ConfigError, shortened
@@ -19,6 +19,7 @@ class TaskSettings(Bounded):
       pair: True if an example is two texts.
       long_texts: `cut` truncates what is longer than `seq_length`; `mean` and `max` pool windows.
       exit_losses: True to train the head on the output of every layer.
+      labels: the names of the logits, if they have any.
     """
 
     KEY = "`task.{}`"
@@ -30,6 +31,7 @@ class TaskSettings(Bounded):
     pair: bool = False
     long_texts: str = "cut"
     exit_losses: bool = False
+    labels: tuple[str, ...]
 
     @property
     def reads_windows(self) -> bool:
@@ -47,6 +49,9 @@ class TaskSettings(Bounded):
     def head(self) -> tuple:
         """Return what a trained head depends on: the kind and the settings in HEAD."""
         return self.kind, *(getattr(self, name) for name in self.HEAD)
+
+
+SettingsT = TypeVar("SettingsT", bound=TaskSettings)
 
 
 class WindowSettings(TaskSettings):

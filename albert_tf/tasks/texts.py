@@ -1,8 +1,8 @@
-"""Settings and features that the kinds on a text or a pair of texts share."""
+"""What the kinds on a text or a pair of texts share: settings, features, the exported module."""
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, TypeVar
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from albert_tf.runtime.bounds import MOST_PIECES, at_least, between, one_of
 from albert_tf.runtime.errors import ConfigError, InputError
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.features import LONG_TEXTS, TextFeatures, pack, split_windows
+from albert_tf.tasks.kind import Kind
 from albert_tf.tasks.task_model import TaskModel
 from albert_tf.tasks.task_settings import TaskSettings
 from albert_tf.text.tokenizer import Tokenizer
@@ -45,6 +46,9 @@ class TextSettings(TaskSettings):
             )
 
 
+TextSettingsT = TypeVar("TextSettingsT", bound=TextSettings)
+
+
 def featurize_texts(
     examples: Sequence[TextExample], tokenizer: Tokenizer, task: TextSettings
 ) -> TextFeatures:
@@ -75,6 +79,21 @@ def featurize_texts(
         return features
     label = np.array(labels, task.LABEL_DTYPE)[row]
     return dataclasses.replace(features, targets={"label": label})
+
+
+class TextKind(Kind[TextSettingsT]):
+    """A kind of task on a text or a pair of texts."""
+
+    options: ClassVar[Sequence[str]] = ("precision", "depths")
+    example, features = TextExample, TextFeatures
+    takes_strings = True
+    open_settings = ("pair", "seq_length")  # for TransformersHead
+
+    def featurize(
+        self, examples: Sequence[TextExample], tokenizer: Tokenizer, task: TextSettingsT
+    ) -> TextFeatures:
+        """Return the features of texts or pairs; the target `label` is `task.LABEL_DTYPE` [N]."""
+        return featurize_texts(examples, tokenizer, task)
 
 
 class TaskTextModule(TextModule):

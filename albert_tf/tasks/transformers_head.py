@@ -1,14 +1,16 @@
 """What Hugging Face's transformers has for a kind of task: a class, and labels in its config."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias
 
 import numpy as np
+
+from albert_tf.tasks.task_settings import SettingsT
 
 Weights: TypeAlias = Mapping[str, np.ndarray]  # by our names
 
 
-class TransformersHead:
+class TransformersHead(Generic[SettingsT]):
     """The class of transformers that corresponds to a kind, and how their files state it.
 
     Args:
@@ -31,11 +33,11 @@ class TransformersHead:
         self.label_counts, self.has_pooler = label_counts, has_pooler
         self.open_settings = open_settings
 
-    def refusal(self, task: Any) -> str | None:
+    def refusal(self, task: SettingsT) -> str | None:
         """Return why the class cannot hold a model with these settings, or None if it can."""
         return None
 
-    def labels(self, task: Any) -> tuple[str, ...]:
+    def labels(self, task: SettingsT) -> tuple[str, ...]:
         """Return the names of the logits; only called if the config has labels."""
         return task.labels
 
@@ -47,10 +49,10 @@ class TransformersHead:
         """
         return {"labels": labels}
 
-    def to_theirs(self, weights: Weights, task: Any) -> Weights:
+    def to_theirs(self, weights: Weights, task: SettingsT) -> Weights:
         """Return the weights, under our names, as their class uses them."""
         return weights
 
-    def to_ours(self, weights: Weights, task: Any) -> Weights:
+    def to_ours(self, weights: Weights, task: SettingsT) -> Weights:
         """Invert `to_theirs`."""
         return weights

@@ -28,7 +28,6 @@ from albert_tf.text.wordpiece import VOCABULARY_FILE, WordPiece, is_vocabulary
 __all__ = ["WORD_MARK", "Normalization", "SpecialIds", "Tokenizer", "load_tokenizer"]
 
 SETTINGS_FILE = "albert_tokenizer.json"
-OLD_SETTINGS_FILE = "tokenizer.json"  # also Hugging Face's name for another format
 FORMAT = "albert_tf.tokenizer/1"  # distinguishes our settings from theirs
 _LIST_OF_PIECES = re.compile(rb"[^\t\n]+\t-?\d[^\t\n]*\n")  # its first line: a piece, a score
 _NESTED = ("", "tokenizer", os.path.join("assets.extra", "tokenizer"))  # inside a folder
@@ -268,14 +267,13 @@ class _Record:
 
 def _read_record(folder: str) -> _Record | None:
     """Return our settings in the folder of a vocabulary; None if there are none."""
-    paths = [os.path.join(folder, name) for name in (SETTINGS_FILE, OLD_SETTINGS_FILE)]
-    for path in filter(os.path.isfile, paths):
-        values = outputs.read_json(path)
-        if values.get("format") == FORMAT:
-            return settings.from_dict(_Record, values, f"{path}: ")
-        if str(values.get("format")).startswith(FORMAT.rpartition("/")[0]):
-            raise InputError(
-                f"{path!r}: `format` must be {FORMAT}. Received: {shortened(values.get('format'))}."
-                " Restore the file."
-            )
-    return None
+    path = os.path.join(folder, SETTINGS_FILE)
+    if not os.path.isfile(path):
+        return None
+    values = outputs.read_json(path)
+    if values.get("format") != FORMAT:
+        raise InputError(
+            f"{path!r}: `format` must be {FORMAT}. Received: {shortened(values.get('format'))}. "
+            "Restore the file."
+        )
+    return settings.from_dict(_Record, values, f"{path}: ")

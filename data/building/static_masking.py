@@ -20,8 +20,8 @@ import numpy as np
 from albert_tf.runtime import keyed_random
 from albert_tf.runtime.arrays import ragged_ranges
 from data.building.sequences import Sequences
+from data.records.schema import MASKED_SHARE, RANDOM_SHARE
 
-MASKED_SHARE, RANDOM_SHARE = 0.8, 0.1
 _EXTRA_STEPS = 16  # steps beyond two per prediction slot, for n-grams that do not fit
 # Counters of a sequence's draws: from 0 for steps, from these for words and pieces.
 _FILL, _REPLACE = 2**20, 2**24

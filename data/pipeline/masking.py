@@ -26,9 +26,8 @@ import tensorflow as tf
 from albert_tf.runtime import keyed_random
 from albert_tf.runtime.bounds import POSITIVE, Bounded, at_least, between
 from albert_tf.runtime.errors import ConfigError
-from data.building.static_masking import MASKED_SHARE, RANDOM_SHARE
 from data.pipeline.row_ops import BLOCK, histogram, running_sum, take
-from data.records.schema import MAX_SEQ_LENGTH
+from data.records.schema import MASKED_SHARE, MAX_SEQ_LENGTH, RANDOM_SHARE
 
 _TILING_WORDS = 2**19  # words of all tilings together: 963 tilings at length 512, 3,276 at 128
 _BUCKET_BITS = 7

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 COMPACT_VERSION = 2  # of the records and their manifest
 MAX_SEQ_LENGTH = 2**13  # limit of masking at read time, in the compact layout
+# Of the pieces to predict, the shares that [MASK] and random pieces replace (BERT, section 3.1).
+MASKED_SHARE, RANDOM_SHARE = 0.8, 0.1
 # Feature names of the compact layout; parsing adds `<name>_length` for each array.
 PIECES, WORD_STARTS, FIRST_LENGTH, DOCUMENT = "pieces", "word_starts", "first_length", "document"
 # Feature names of the reference layout, as in Google's or Model Garden's tool: ids, segment types

@@ -16,7 +16,7 @@ from finetuning.kinds.cards import mistakes
 from finetuning.kinds.text_kind import TextKind, shown
 
 
-class Classifier(TextKind):
+class Classifier(TextKind[ClassifierSettings]):
     """A label for a text or a pair of texts."""
 
     has_baseline = True

@@ -3,13 +3,14 @@
 import abc
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic
 
 import numpy as np
 import tf_keras
 
 from albert_tf.runtime.standard_errors import MIN_EXAMPLES
 from albert_tf.tasks.kind import Kind
+from albert_tf.tasks.task_settings import SettingsT
 from finetuning.datasets.dataset import Data, Dataset, Prediction
 from finetuning.kinds.baselines.regularization import Examples, Predict
 from finetuning.kinds.thresholds import Thresholds
@@ -18,7 +19,7 @@ _RESAMPLES = 200
 TaughtOutput = tuple[np.ndarray, np.ndarray]  # the first characters of words, and the outputs
 
 
-class FinetuningKind(abc.ABC):
+class FinetuningKind(abc.ABC, Generic[SettingsT]):
     """A kind of task in fine-tuning.
 
     Attributes:
@@ -35,9 +36,9 @@ class FinetuningKind(abc.ABC):
         strength of the regularization to predictions. None: there is no such baseline.
     """
 
-    kind: ClassVar[Kind]
+    kind: ClassVar[Kind[Any]]
     hub_task: ClassVar[str]
-    thresholds: ClassVar[Thresholds | None] = None
+    thresholds: ClassVar[Thresholds[Any] | None] = None
     has_class_weights: ClassVar[bool] = False
     found: ClassVar[tuple[str, str] | None] = None
     empty_remedy: ClassVar[str] = ""
@@ -49,10 +50,10 @@ class FinetuningKind(abc.ABC):
     # A line of `finetuning.predict --input`.
 
     @abc.abstractmethod
-    def expected_line(self, task: Any) -> str:
+    def expected_line(self, task: SettingsT) -> str:
         """Return a description of a valid line."""
 
-    def of_cells(self, cells: Sequence[str], task: Any) -> Any:
+    def of_cells(self, cells: Sequence[str], task: SettingsT) -> Any:
         """Return the example in the cells of a line, which tabs separate.
 
         Raises:
@@ -61,7 +62,7 @@ class FinetuningKind(abc.ABC):
         raise ValueError
 
     @abc.abstractmethod
-    def of_json(self, row: Mapping[str, Any], task: Any, columns: Sequence[str]) -> Any:
+    def of_json(self, row: Mapping[str, Any], task: SettingsT, columns: Sequence[str]) -> Any:
         """Return the example in a JSON object; `columns` are the run's own names of the texts.
 
         Raises:
@@ -79,7 +80,7 @@ class FinetuningKind(abc.ABC):
 
     @abc.abstractmethod
     def card_sections(
-        self, task: Any, predictions: Sequence[Prediction], examples: Sequence[Any]
+        self, task: SettingsT, predictions: Sequence[Prediction], examples: Sequence[Any]
     ) -> list[str]:
         """Return the sections of a model card about predictions and their mistakes."""
 
@@ -91,7 +92,7 @@ class FinetuningKind(abc.ABC):
         """Return True if examples of an own table may have a column of ids."""
         return True
 
-    def by_name(self, example: dict[str, Any], task: Any) -> dict[str, Any]:
+    def by_name(self, example: dict[str, Any], task: SettingsT) -> dict[str, Any]:
         """Return the fields of an example with labels by name instead of by number."""
         return example
 
@@ -124,17 +125,17 @@ class FinetuningKind(abc.ABC):
             errors["accuracy"] = math.sqrt(value * (1 - value) / count)
         return errors
 
-    def baseline(self, task: Any, train: Examples, test: Examples) -> Predict:
+    def baseline(self, task: SettingsT, train: Examples, test: Examples) -> Predict:
         """Return a function from the strength of the regularization to predictions for `test`."""
         raise NotImplementedError
 
     # Training.
 
-    def with_counts(self, task: Any, train: Any) -> Any:
+    def with_counts(self, task: SettingsT, train: Any) -> SettingsT:
         """Return the settings with what is counted in the training features."""
         return task
 
-    def has_thresholds(self, task: Any) -> bool:
+    def has_thresholds(self, task: SettingsT) -> bool:
         """Return True if models with these settings have thresholds."""
         return self.thresholds is not None
 
@@ -157,12 +158,14 @@ class FinetuningKind(abc.ABC):
         raise NotImplementedError
 
     def taught_targets(
-        self, features: Any, answers: Sequence[TaughtOutput], task: Any
+        self, features: Any, answers: Sequence[TaughtOutput], task: SettingsT
     ) -> np.ndarray:
         """Return the target `label` of a student's features from its teacher's outputs, flat."""
         raise NotImplementedError
 
-    def taught_loss(self, task: Any, is_soft: bool, temperature: float) -> tf_keras.losses.Loss:
+    def taught_loss(
+        self, task: SettingsT, is_soft: bool, temperature: float
+    ) -> tf_keras.losses.Loss:
         """Return the loss of a student: cross-entropies at a temperature, or squared errors."""
         raise NotImplementedError
 

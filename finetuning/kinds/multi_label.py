@@ -30,7 +30,7 @@ from finetuning.kinds.text_kind import TextKind, shown
 from finetuning.kinds.thresholds import Examples, Parts, Thresholds
 
 
-class LabelThresholds(Thresholds):
+class LabelThresholds(Thresholds[MultiLabelSettings]):
     """The probabilities above which labels are predicted."""
 
     key, flag, metric = "thresholds", "threshold", "average_precision"
@@ -93,7 +93,7 @@ class LabelThresholds(Thresholds):
         )
 
 
-class MultiLabel(TextKind):
+class MultiLabel(TextKind[MultiLabelSettings]):
     """Any number of labels for a text or a pair of texts."""
 
     has_baseline = True

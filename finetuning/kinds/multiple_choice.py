@@ -12,7 +12,7 @@ from finetuning.kinds.cards import mistakes
 from finetuning.kinds.kind import FinetuningKind, text_of
 
 
-class MultipleChoice(FinetuningKind):
+class MultipleChoice(FinetuningKind[MultipleChoiceSettings]):
     """Which of several options answers a question."""
 
     kind = KINDS["multiple_choice"]

@@ -19,7 +19,7 @@ from finetuning.kinds.kind import TaughtOutput
 from finetuning.kinds.text_kind import TextKind, shown
 
 
-class Regressor(TextKind):
+class Regressor(TextKind[RegressorSettings]):
     """A number for a text or a pair of texts."""
 
     has_baseline = True

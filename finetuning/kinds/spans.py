@@ -18,7 +18,7 @@ from finetuning.kinds.thresholds import Examples, Parts, Thresholds
 _NONE = "(no answer)"
 
 
-class NullThreshold(Thresholds):
+class NullThreshold(Thresholds[SpanSettings]):
     """The null score above which there is no answer."""
 
     key = flag = "null_threshold"
@@ -50,7 +50,7 @@ class NullThreshold(Thresholds):
         return outputs | {"null": nulls}, task.replace(null_threshold=0.0)
 
 
-class Span(FinetuningKind):
+class Span(FinetuningKind[SpanSettings]):
     """The span of a context that answers a question (SQuAD)."""
 
     kind = KINDS["span"]

@@ -9,30 +9,33 @@ import tf_keras
 
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.features import TextFeatures
+from albert_tf.tasks.texts import TextSettingsT
 from finetuning.datasets.text_classification import PAIR, SINGLE
 from finetuning.kinds.distillation_losses import SoftCrossEntropy
 from finetuning.kinds.kind import FinetuningKind, TaughtOutput, text_of
 
 
-class TextKind(FinetuningKind):
+class TextKind(FinetuningKind[TextSettingsT]):
     """A kind whose examples are texts or pairs of texts."""
 
     hub_task = "text-classification"
     can_be_taught = True
 
-    def expected_line(self, task: Any) -> str:
+    def expected_line(self, task: TextSettingsT) -> str:
         """Return a description of a valid line."""
         if task.pair:
             return "A line must be two texts separated by a tab, or a JSON object."
         return "A line must be a text without tabs, or a JSON object with the key text."
 
-    def of_cells(self, cells: Sequence[str], task: Any) -> TextExample:
+    def of_cells(self, cells: Sequence[str], task: TextSettingsT) -> TextExample:
         """Return the text or the pair in the cells of a line."""
         if len(cells) != 1 + task.pair:
             raise ValueError
         return self.of_texts(cells[0], cells[1] if task.pair else None)
 
-    def of_json(self, row: Mapping[str, Any], task: Any, columns: Sequence[str]) -> TextExample:
+    def of_json(
+        self, row: Mapping[str, Any], task: TextSettingsT, columns: Sequence[str]
+    ) -> TextExample:
         """Return the example in an object with text, or with text_a and text_b."""
         names: Sequence[str] = PAIR if task.pair else SINGLE
         if columns and columns[0] in row:
@@ -40,13 +43,13 @@ class TextKind(FinetuningKind):
         texts = [text_of(row, name) for name in names]
         return self.of_texts(texts[0], texts[1] if task.pair else None)
 
-    def by_name(self, example: dict[str, Any], task: Any) -> dict[str, Any]:
+    def by_name(self, example: dict[str, Any], task: TextSettingsT) -> dict[str, Any]:
         """Return the fields of an example with its label by name, if it is known."""
         label = example["label"]
         return example if label is None else {**example, "label": self.label_names(task, label)}
 
     @abc.abstractmethod
-    def label_names(self, task: Any, label: Any) -> Any:
+    def label_names(self, task: TextSettingsT, label: Any) -> Any:
         """Return the label of an example by name."""
 
     def text_columns(self, columns: Sequence[str], pair: bool) -> Sequence[str]:
@@ -63,12 +66,14 @@ class TextKind(FinetuningKind):
         return [(no_words, output) for output in outputs]
 
     def taught_targets(
-        self, features: TextFeatures, answers: Sequence[TaughtOutput], task: Any
+        self, features: TextFeatures, answers: Sequence[TaughtOutput], task: TextSettingsT
     ) -> np.ndarray:
         """Return the teacher's outputs, float32 [N, C]."""
         return np.stack([output for _, output in answers])
 
-    def taught_loss(self, task: Any, is_soft: bool, temperature: float) -> tf_keras.losses.Loss:
+    def taught_loss(
+        self, task: TextSettingsT, is_soft: bool, temperature: float
+    ) -> tf_keras.losses.Loss:
         """Return the loss of a student."""
         return SoftCrossEntropy(temperature) if is_soft else tf_keras.losses.MeanSquaredError()
 

@@ -5,15 +5,16 @@
 
 import abc
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic
 
+from albert_tf.tasks.task_settings import SettingsT
 from finetuning.datasets.dataset import Prediction
 
 Examples = Sequence[Any]
 Parts = tuple[list[Any], list[Any]]  # the rest, and the held-out examples
 
 
-class Thresholds(abc.ABC):
+class Thresholds(abc.ABC, Generic[SettingsT]):
     """The thresholds of a kind of task.
 
     Attributes:
@@ -53,19 +54,19 @@ class Thresholds(abc.ABC):
     ) -> Any:
         """Return the setting's best value for held-out examples with these scores."""
 
-    def at(self, task: Any, value: float) -> Any:
+    def at(self, task: SettingsT, value: float) -> SettingsT:
         """Return the settings with a value of the flag."""
         return task.replace(**{self.key: value})
 
     @abc.abstractmethod
-    def applied(self, predictions: Sequence[Prediction], task: Any) -> list[Prediction]:
+    def applied(self, predictions: Sequence[Prediction], task: SettingsT) -> list[Prediction]:
         """Return the predictions at the thresholds of the `task` section."""
 
-    def comparable(self, outputs: Any, task: Any) -> tuple[Any, Any]:
+    def comparable(self, outputs: Any, task: SettingsT) -> tuple[Any, SettingsT]:
         """Return a model's outputs and its settings at thresholds that all members may have."""
         return outputs, task
 
-    def averaged(self, task: Any, members: Sequence[Any]) -> Any:
+    def averaged(self, task: SettingsT, members: Sequence[SettingsT]) -> SettingsT:
         """Return such settings with the mean of the members' thresholds."""
         return task
 

@@ -19,7 +19,7 @@ from finetuning.kinds.distillation_losses import PerWordLoss, SoftCrossEntropy
 from finetuning.kinds.kind import FinetuningKind, TaughtOutput, text_of
 
 
-class Tokens(FinetuningKind):
+class Tokens(FinetuningKind[TokenSettings]):
     """Labeled spans of a text, or a label for each word."""
 
     kind = KINDS["token_classifier"]

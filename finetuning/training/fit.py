@@ -143,7 +143,7 @@ class _State:
         writes: RunDir,
         log: MetricsLog,
     ) -> None:
-        self._model, self._source, self._metric, self._log = model, run, metric, log
+        self._source, self._metric, self._log = run, metric, log
         self.step, self._since = 0, time.monotonic()
         weights = weights_of(model)
         self._last = Checkpoints(
@@ -168,11 +168,6 @@ class _State:
         self.step = self._last.restore() or 0
         if self.step:
             print(f"{self._source.path} resumes from step {self.step:,}.")
-        if self.step != int(self._model.optimizer.iterations.numpy()):
-            raise InputError(
-                f"{self._source.path} was begun by an older version and cannot be resumed. Pass "
-                "another --run_dir."
-            )
         rows = self._source.metrics()
         self._log.rewind(self.step)
         self.best.rewind(rows, self.step)

@@ -22,8 +22,9 @@ from data.build import BuildOptions, build
 from data.pipeline.batches import Mixture, Records
 from data.records import sketch
 from pretraining import train
-from pretraining.evaluate import EvaluateOptions, config_of, main, note_overlap, report
+from pretraining.evaluate import EvaluateOptions, config_of, main, report
 from pretraining.evaluation.intrinsic import KINDS
+from pretraining.evaluation.overlap import note_overlap
 from pretraining.experiments import SMOKE
 from pretraining.loop.config import resolve
 

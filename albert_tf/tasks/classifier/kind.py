@@ -11,41 +11,29 @@ from albert_tf.tasks.classifier.model import ClassifierSettings, SequenceClassif
 from albert_tf.tasks.classifier.module import ClassifierModule
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.features import TextFeatures
-from albert_tf.tasks.kind import ExportSettings, Kind
-from albert_tf.tasks.probabilities import average_softmax, softmax
-from albert_tf.tasks.texts import featurize_texts
+from albert_tf.tasks.kind import ExportSettings
+from albert_tf.tasks.probabilities import softmax
+from albert_tf.tasks.texts import TextKind
 from albert_tf.tasks.transformers_head import TransformersHead
 from albert_tf.text.tokenizer import Tokenizer
 
 
-class Classifier(Kind):
+class Classifier(TextKind[ClassifierSettings]):
     """Sequence classification: a label for a text or a pair of texts."""
 
     name = "classifier"
     options = ("precision", "depths", "patience")
-    settings, model, example, features = (
-        ClassifierSettings,
-        SequenceClassifier,
-        TextExample,
-        TextFeatures,
-    )
-    takes_strings = True
+    settings, model = ClassifierSettings, SequenceClassifier
     transformers = TransformersHead(
         "AlbertForSequenceClassification",
         "single_label_classification",
         lambda count: count > 1,
-        open_settings=("pair", "seq_length"),
+        open_settings=TextKind.open_settings,
     )
 
     def num_outputs(self, task: ClassifierSettings) -> int:
         """Return the number of labels."""
         return len(task.labels)
-
-    def featurize(
-        self, examples: Sequence[TextExample], tokenizer: Tokenizer, task: ClassifierSettings
-    ) -> TextFeatures:
-        """Return the features of texts or pairs; the target `label` is int32 [N]."""
-        return featurize_texts(examples, tokenizer, task)
 
     def decode(
         self,
@@ -68,10 +56,6 @@ class Classifier(Kind):
             }
             for row in probabilities
         ]
-
-    def average(self, members: Sequence[np.ndarray]) -> np.ndarray:
-        """Return logits [N, labels] whose probabilities are the mean of the members'."""
-        return average_softmax(members)
 
     def module(
         self, model: SequenceClassifier, tokenizer: Tokenizer, values: ExportSettings

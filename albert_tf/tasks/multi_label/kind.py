@@ -10,7 +10,7 @@ from albert_tf.graph.onnx.encoder import EncoderGraph
 from albert_tf.graph.onnx.graph import Outputs
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.features import TextFeatures
-from albert_tf.tasks.kind import ExportSettings, Kind
+from albert_tf.tasks.kind import ExportSettings
 from albert_tf.tasks.multi_label.model import (
     MultiLabelClassifier,
     MultiLabelSettings,
@@ -19,28 +19,21 @@ from albert_tf.tasks.multi_label.model import (
 )
 from albert_tf.tasks.multi_label.module import MultiLabelModule
 from albert_tf.tasks.probabilities import logit, sigmoid
-from albert_tf.tasks.texts import featurize_texts
+from albert_tf.tasks.texts import TextKind
 from albert_tf.tasks.transformers_head import TransformersHead
 from albert_tf.text.tokenizer import Tokenizer
 
 
-class MultiLabel(Kind):
+class MultiLabel(TextKind[MultiLabelSettings]):
     """Multi-label classification: any number of labels, or none, for a text or a pair of texts."""
 
     name = "multi_label"
-    options = ("precision", "depths")
-    settings, model, example, features = (
-        MultiLabelSettings,
-        MultiLabelClassifier,
-        TextExample,
-        TextFeatures,
-    )
-    takes_strings = True
+    settings, model = MultiLabelSettings, MultiLabelClassifier
     transformers = TransformersHead(
         "AlbertForSequenceClassification",
         "multi_label_classification",
         lambda count: count > 0,
-        open_settings=("pair", "seq_length"),
+        open_settings=TextKind.open_settings,
     )
 
     def num_outputs(self, task: MultiLabelSettings) -> int:
@@ -56,7 +49,7 @@ class MultiLabel(Kind):
         example are known.
         """
         texts = [TextExample(example.first, example.second) for example in examples]
-        features = featurize_texts(texts, tokenizer, task)
+        features = super().featurize(texts, tokenizer, task)
         if any(example.label is None for example in examples):
             return features
         label: np.ndarray = indicators(examples, len(task.labels)).astype(np.float32)

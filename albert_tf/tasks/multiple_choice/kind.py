@@ -19,14 +19,14 @@ from albert_tf.tasks.multiple_choice.model import (
     option_letter,
 )
 from albert_tf.tasks.multiple_choice.module import MultipleChoiceModule
-from albert_tf.tasks.probabilities import average_softmax, softmax
+from albert_tf.tasks.probabilities import softmax
 from albert_tf.tasks.transformers_head import TransformersHead
 from albert_tf.text.tokenizer import Tokenizer
 
 _BOOL, _INT32 = 9, 6  # ONNX's numbers
 
 
-class Choice(Kind):
+class Choice(Kind[MultipleChoiceSettings]):
     """Multiple choice: which of several options answers a question, with or without a context."""
 
     name = "multiple_choice"
@@ -71,10 +71,6 @@ class Choice(Kind):
                 }
             )
         return found
-
-    def average(self, members: Sequence[np.ndarray]) -> np.ndarray:
-        """Return logits [N, options] whose probabilities are the mean of the members'."""
-        return average_softmax(members)
 
     def module(
         self, model: MultipleChoice, tokenizer: Tokenizer, values: ExportSettings

@@ -9,15 +9,15 @@ from albert_tf.graph.onnx.encoder import EncoderGraph
 from albert_tf.graph.onnx.graph import Outputs
 from albert_tf.tasks.examples import TextExample
 from albert_tf.tasks.features import TextFeatures
-from albert_tf.tasks.kind import ExportSettings, Kind
+from albert_tf.tasks.kind import ExportSettings
 from albert_tf.tasks.regressor.model import RegressorSettings, SequenceRegressor
 from albert_tf.tasks.regressor.module import RegressorModule
-from albert_tf.tasks.texts import featurize_texts
+from albert_tf.tasks.texts import TextKind
 from albert_tf.tasks.transformers_head import TransformersHead, Weights
 from albert_tf.text.tokenizer import Tokenizer
 
 
-class _Head(TransformersHead):
+class _Head(TransformersHead[RegressorSettings]):
     """Theirs predicts in the unit of the labels; ours is scaled after the head."""
 
     def labels(self, task: RegressorSettings) -> tuple[str, ...]:
@@ -52,30 +52,17 @@ def _with_head(
     return changed
 
 
-class Regressor(Kind):
+class Regressor(TextKind[RegressorSettings]):
     """Regression: a number for a text or a pair of texts, such as the similarity of two."""
 
     name = "regressor"
-    options = ("precision", "depths")
-    settings, model, example, features = (
-        RegressorSettings,
-        SequenceRegressor,
-        TextExample,
-        TextFeatures,
-    )
-    takes_strings = True
+    settings, model = RegressorSettings, SequenceRegressor
     transformers = _Head(
         "AlbertForSequenceClassification",
         "regression",
         lambda count: count == 1,
-        open_settings=("pair", "seq_length"),
+        open_settings=TextKind.open_settings,
     )
-
-    def featurize(
-        self, examples: Sequence[TextExample], tokenizer: Tokenizer, task: RegressorSettings
-    ) -> TextFeatures:
-        """Return the features of texts or pairs; the target `label` is float32 [N]."""
-        return featurize_texts(examples, tokenizer, task)
 
     def decode(
         self,

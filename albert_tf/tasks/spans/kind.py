@@ -18,7 +18,7 @@ from albert_tf.tasks.transformers_head import TransformersHead
 from albert_tf.text.tokenizer import Tokenizer
 
 
-class _Head(TransformersHead):
+class _Head(TransformersHead[SpanSettings]):
     def refusal(self, task: SpanSettings) -> str | None:
         """Return why the class cannot hold a joint head, or None for SQuAD 1.1."""
         if not task.answerable:
@@ -30,7 +30,7 @@ class _Head(TransformersHead):
         )
 
 
-class Span(Kind):
+class Span(Kind[SpanSettings]):
     """Extractive question answering: the span of a context that answers a question (SQuAD)."""
 
     name = "span"

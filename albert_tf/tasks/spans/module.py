@@ -3,22 +3,18 @@
 import tensorflow as tf
 
 from albert_tf.graph.buckets import run_in_buckets
-from albert_tf.graph.signatures import signature, untracked
+from albert_tf.graph.signatures import signature
 from albert_tf.graph.text_module import IDS, Answer, checked_inputs, require_same_size
-from albert_tf.graph.windows import MAX_WINDOWS, GraphWindows, cut_windows
+from albert_tf.graph.windows import GraphWindows
 from albert_tf.models.encoder import INPUTS
-from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.spans.graph_answers import best_spans, candidate_spans
-from albert_tf.tasks.spans.model import SpanModel
-from albert_tf.text.graph_aligner import GraphAligner
-from albert_tf.text.graph_tokenizer import GraphTokenizer
+from albert_tf.tasks.windowed_module import WindowedModule
 from albert_tf.text.ragged import slice_rows
-from albert_tf.text.tokenizer import Tokenizer
 
 _MIN_POSITIONS = 3  # [CLS] and two [SEP]
 
 
-class SpanModule(tf.Module):
+class SpanModule(WindowedModule):
     """A module that answers questions with spans of their contexts, like the Python `Predictor`.
 
     Shapes: B questions, W windows of S positions, K candidates of a window.
@@ -31,26 +27,7 @@ class SpanModule(tf.Module):
         UTF-8 sequence counts as one U+FFFD and is returned as U+FFFD.
       tokens: the encoder's inputs, int32 [W, S] -> `start`, `end` int32 [W, K], `score` float32
         [W, K] and, if `answerable`, `null` float32 [W]: the outputs of `SpanModel`.
-
-    Args:
-      model: the fine-tuned model.
-      tokenizer: the model's tokenizer.
-      max_windows: maximum windows for one context; longer contexts raise InvalidArgumentError.
-
-    Raises:
-      InputError: `max_windows` is not positive.
     """
-
-    def __init__(
-        self, model: SpanModel, tokenizer: Tokenizer, max_windows: int = MAX_WINDOWS
-    ) -> None:
-        super().__init__(name="span")
-        if max_windows < 1:
-            raise InputError(f"`max_windows` must be at least 1. Received: {max_windows}.")
-        self._predict, self._weights, self._task = untracked(model), model.variables, model.task
-        self._tokenizer = GraphTokenizer(tokenizer)
-        self._align = GraphAligner(tokenizer, self._tokenizer)
-        self._max_windows, self._max_positions = max_windows, model.encoder.config.max_positions
 
     def signatures(self) -> dict[str, object]:
         """Return the signatures that the class describes."""
@@ -64,19 +41,10 @@ class SpanModule(tf.Module):
     def serve(self, question: tf.Tensor, context: tf.Tensor) -> Answer:
         """Return the answers to questions [B] about contexts [B]."""
         question, context = require_same_size({"question": question, "context": context})
-        context = tf.strings.unicode_transcode(context, "UTF-8", "UTF-8", errors="replace")
-        questions, pieces = self._question_ids(question), self._align(context)
-        sizes, question_lengths = (
-            tf.cast(each.row_lengths(), tf.int32) for each in (pieces.ids, questions)
-        )
-        windows = cut_windows(
-            "context",
-            sizes,
-            question_lengths + 2,
-            self._task.seq_length,
-            self._task.doc_stride,
-            self._max_windows,
-        )
+        context, pieces, sizes = self._read(context)
+        questions = self._question_ids(question)
+        before = tf.cast(questions.row_lengths(), tf.int32) + 2  # [CLS] and [SEP]
+        windows = self._cut("context", sizes, before)
         outputs = self._outputs(questions, pieces.ids, windows)
         spans = candidate_spans(outputs, windows, pieces, self._task)
         count = tf.size(context)

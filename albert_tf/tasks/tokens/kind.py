@@ -9,7 +9,6 @@ from albert_tf.graph.onnx.encoder import EncoderGraph
 from albert_tf.graph.onnx.graph import Outputs
 from albert_tf.tasks.examples import TokenExample
 from albert_tf.tasks.kind import ExportSettings, Kind
-from albert_tf.tasks.probabilities import average_softmax
 from albert_tf.tasks.tokens.entities import decode_tokens
 from albert_tf.tasks.tokens.features import TokenFeatures, featurize_tokens
 from albert_tf.tasks.tokens.model import TokenClassifier, TokenSettings
@@ -18,7 +17,7 @@ from albert_tf.tasks.transformers_head import TransformersHead
 from albert_tf.text.tokenizer import Tokenizer
 
 
-class _Head(TransformersHead):
+class _Head(TransformersHead[TokenSettings]):
     def labels(self, task: TokenSettings) -> tuple[str, ...]:
         """Return the tags."""
         return task.tags
@@ -36,7 +35,7 @@ class _Head(TransformersHead):
         return {"labels": names, "scheme": "bio"}
 
 
-class Tokens(Kind):
+class Tokens(Kind[TokenSettings]):
     """Token classification: labeled spans of a text, or a label for each word."""
 
     name = "token_classifier"
@@ -68,10 +67,6 @@ class Tokens(Kind):
     ) -> list[dict[str, Any]]:
         """Return the entities; see `decode_tokens`."""
         return decode_tokens(outputs, features, examples, task)
-
-    def average(self, members: Sequence[np.ndarray]) -> np.ndarray:
-        """Return logits [N, S, tags] whose probabilities are the mean of the members'."""
-        return average_softmax(members)
 
     def module(
         self, model: TokenClassifier, tokenizer: Tokenizer, values: ExportSettings

@@ -5,14 +5,13 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from albert_tf.graph.buckets import run_in_buckets
-from albert_tf.graph.signatures import signature, untracked
+from albert_tf.graph.signatures import signature
 from albert_tf.graph.text_module import IDS, Answer, checked_inputs
-from albert_tf.graph.windows import MAX_WINDOWS, GraphWindows, cut_windows
+from albert_tf.graph.windows import MAX_WINDOWS, GraphWindows
 from albert_tf.models.encoder import INPUTS
-from albert_tf.runtime.errors import InputError
 from albert_tf.tasks.tokens.model import OUTSIDE, TokenClassifier, TokenSettings
-from albert_tf.text.graph_aligner import AlignedPieces, GraphAligner
-from albert_tf.text.graph_tokenizer import GraphTokenizer
+from albert_tf.tasks.windowed_module import WindowedModule
+from albert_tf.text.graph_aligner import AlignedPieces
 from albert_tf.text.ragged import row_of, slice_rows
 from albert_tf.text.tokenizer import Tokenizer
 from albert_tf.text.words import invisible_bounds, word_bounds
@@ -37,7 +36,7 @@ class Words(NamedTuple):
     score: tf.Tensor
 
 
-class TokenClassifierModule(tf.Module):
+class TokenClassifierModule(WindowedModule):
     """A module that finds labeled spans, like the Python `Predictor` in texts without tokens.
 
     Shapes: B texts, E spans of the text that has the most, W windows of S positions.
@@ -49,26 +48,12 @@ class TokenClassifierModule(tf.Module):
         0. Each malformed UTF-8 sequence counts as one U+FFFD and is returned as U+FFFD.
       tokens: the encoder's inputs, int32 [W, S] -> `probabilities` float32 [W, S, tags], in the
         order of `TokenSettings.tags`.
-
-    Args:
-      model: the fine-tuned model.
-      tokenizer: the model's tokenizer.
-      max_windows: maximum windows for one text; longer texts raise InvalidArgumentError.
-
-    Raises:
-      InputError: `max_windows` is not positive.
     """
 
     def __init__(
         self, model: TokenClassifier, tokenizer: Tokenizer, max_windows: int = MAX_WINDOWS
     ) -> None:
-        super().__init__(name="token_classifier")
-        if max_windows < 1:
-            raise InputError(f"`max_windows` must be at least 1. Received: {max_windows}.")
-        self._predict, self._weights, self._task = untracked(model), model.variables, model.task
-        self._tokenizer = GraphTokenizer(tokenizer)
-        self._align = GraphAligner(tokenizer, self._tokenizer)
-        self._max_windows, self._max_positions = max_windows, model.encoder.config.max_positions
+        super().__init__(model, tokenizer, max_windows)
         self._labels = tf.constant(model.task.labels)
         self._word_bounds = tf.constant(word_bounds())
         self._invisible_bounds = tf.constant(invisible_bounds())
@@ -82,16 +67,11 @@ class TokenClassifierModule(tf.Module):
 
     def serve(self, text: tf.Tensor) -> Answer:
         """Return the spans of texts [B]."""
-        text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
-        pieces, task = self._align(text), self._task
-        sizes = tf.cast(pieces.ids.row_lengths(), tf.int32)
-        before = tf.ones_like(sizes)  # [CLS]
-        windows = cut_windows(
-            "text", sizes, before, task.seq_length, task.doc_stride, self._max_windows
-        )
+        _, pieces, sizes = self._read(text)
+        windows = self._cut("text", sizes, tf.ones_like(sizes))  # [CLS] is before them
         tag, score = self._of_pieces(pieces.ids, windows)
         words = self._words(pieces, tag, score)
-        return self._answer(labeled_spans(words, task), pieces.codes)
+        return self._answer(labeled_spans(words, self._task), pieces.codes)
 
     def _tokens(self, *ids: tf.Tensor) -> Answer:
         logits = self._predict(checked_inputs(ids, self._max_positions))

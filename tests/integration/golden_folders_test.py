@@ -1,6 +1,6 @@
-"""What an old commit wrote is read by today's code, which gives that commit's answers.
+"""What an earlier commit wrote is read by today's code, which gives that commit's answers.
 
-tests/golden/old_run/make.sh says which commit, and by which commands.
+tests/golden/run/make.sh has the commands that wrote it.
 """
 
 import itertools
@@ -18,28 +18,28 @@ from data.pipeline.batches import Objective, Records, training_batches
 from data.pipeline.masking import MaskingConfig
 from pretraining import train as pretrain
 
-ARCHIVE = pathlib.Path(__file__).resolve().parents[1] / "golden" / "old_run" / "old_run.tar.xz"
+ARCHIVE = pathlib.Path(__file__).resolve().parents[1] / "golden" / "run" / "run.tar.xz"
 Answers = dict[str, np.ndarray]
 
 
 @pytest.fixture(scope="module")
-def old(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """The folder old_run, in the folder that its commands were given in."""
-    place = tmp_path_factory.mktemp("old")
+def golden(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """The folder golden_run, in the folder that its commands were given in."""
+    place = tmp_path_factory.mktemp("golden")
     with tarfile.open(ARCHIVE) as archive:
         archive.extractall(place, filter="data")
-    return place / "old_run"
+    return place / "golden_run"
 
 
 @pytest.fixture(scope="module")
-def answers(old: pathlib.Path) -> Answers:
-    """What the old commit computed of N texts: one with accents, emoji, Chinese, one empty.
+def answers(golden: pathlib.Path) -> Answers:
+    """What that commit computed of N texts: one with accents, emoji, Chinese, one empty.
 
     texts: [N]; input_word_ids: int32 [N, S], as one segment each with its special pieces.
     sequence_output, pooled_output, pair_logits, mlm_logits at position 1: of the pretrained run.
     labels, probabilities: of the fine-tuned run. batch/*: the run's first batch of records.
     """
-    with np.load(old / "answers.npz") as arrays:
+    with np.load(golden / "answers.npz") as arrays:
         return dict(arrays)
 
 
@@ -59,28 +59,28 @@ def assert_same(found: dict[str, tf.Tensor], answers: Answers, *names: str) -> N
     "place",
     ["tokenizer", "records", "pretrained", "finetuned", "export/encoder/1", "export/classifier/1"],
 )
-def test_ids(old: pathlib.Path, answers: Answers, place: str):
-    tokenizer = albert_tf.load_tokenizer(str(old / place))
+def test_ids(golden: pathlib.Path, answers: Answers, place: str):
+    tokenizer = albert_tf.load_tokenizer(str(golden / place))
     special = tokenizer.special
     for text, row in zip(answers["texts"].tolist(), answers["input_word_ids"], strict=True):
         assert [special.cls, *tokenizer.encode(text), special.sep] == row[row > 0].tolist(), text
 
 
 @pytest.mark.parametrize("place", ["pretrained", "export/encoder/1"])
-def test_encoder(old: pathlib.Path, answers: Answers, place: str):
-    outputs = albert_tf.load_encoder(str(old / place))(inputs_of(answers))
+def test_encoder(golden: pathlib.Path, answers: Answers, place: str):
+    outputs = albert_tf.load_encoder(str(golden / place))(inputs_of(answers))
     assert_same(outputs, answers, "sequence_output", "pooled_output")
 
 
-def test_pretrainer(old: pathlib.Path, answers: Answers):
+def test_pretrainer(golden: pathlib.Path, answers: Answers):
     positions = {"masked_lm_positions": np.ones([len(answers["texts"]), 1], np.int32)}
-    outputs = albert_tf.load_pretrainer(str(old / "pretrained"))(inputs_of(answers) | positions)
+    outputs = albert_tf.load_pretrainer(str(golden / "pretrained"))(inputs_of(answers) | positions)
     assert_same(outputs, answers, "mlm_logits", "pair_logits", "pooled_output")
 
 
-def test_predictor(old: pathlib.Path, answers: Answers):
+def test_predictor(golden: pathlib.Path, answers: Answers):
     examples = [albert_tf.TextExample(text) for text in answers["texts"].tolist()]
-    found = albert_tf.load_predictor(str(old / "finetuned"))(examples)
+    found = albert_tf.load_predictor(str(golden / "finetuned"))(examples)
     labels = answers["labels"].tolist()
     probabilities = np.array([[one["probabilities"][label] for label in labels] for one in found])
     assert_same({"probabilities": probabilities}, answers, "probabilities")
@@ -88,9 +88,10 @@ def test_predictor(old: pathlib.Path, answers: Answers):
     assert [one["label"] for one in found] == [labels[index] for index in best]
 
 
-def test_saved_models(old: pathlib.Path, answers: Answers):
+def test_saved_models(golden: pathlib.Path, answers: Answers):
     encoder, classifier = (
-        tf.saved_model.load(str(old / "export" / name / "1")) for name in ("encoder", "classifier")
+        tf.saved_model.load(str(golden / "export" / name / "1"))
+        for name in ("encoder", "classifier")
     )
     ids = {name: tf.constant(value) for name, value in inputs_of(answers).items()}
     assert_same(encoder(ids), answers, "sequence_output", "pooled_output")
@@ -100,11 +101,11 @@ def test_saved_models(old: pathlib.Path, answers: Answers):
     assert_same(served, answers, "probabilities")
 
 
-def test_the_first_batch_of_the_records(old: pathlib.Path, answers: Answers):
-    """Their order, their pieces, pairs and masks: a restart of an old run draws them again."""
-    config = json.loads((old / "pretrained" / "config.json").read_text(encoding="utf-8"))
+def test_the_first_batch_of_the_records(golden: pathlib.Path, answers: Answers):
+    """Their order, their pieces, pairs and masks: a restart draws them again."""
+    config = json.loads((golden / "pretrained" / "config.json").read_text(encoding="utf-8"))
     batches = training_batches(
-        Records.open(str(old / "records")),
+        Records.open(str(golden / "records")),
         Objective(**config["objective"]),
         MaskingConfig(**config["masking"]),
         config["loop"]["global_batch_size"],
@@ -121,18 +122,18 @@ def test_the_first_batch_of_the_records(old: pathlib.Path, answers: Answers):
         np.testing.assert_array_equal(batch[name], value, err_msg=name)
 
 
-def test_the_old_command_finds_its_run_complete(
-    old: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_the_command_finds_its_run_complete(
+    golden: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    """No key of today's configuration is in the way, and nothing is written."""
-    run = old / "pretrained"
+    """Nothing is written."""
+    run = golden / "pretrained"
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     command = json.loads((run / "environment.json").read_text(encoding="utf-8"))["command"]
     flags = dict(
         word[2:].split("=", 1) for word in command if word.startswith("--") and "=" in word
     )
     values = tuple(value for flag, value in itertools.pairwise(command) if flag == "--set")
-    monkeypatch.chdir(old.parent)
+    monkeypatch.chdir(golden.parent)
     pretrain.main(pretrain.TrainOptions(**flags, set=values))
     assert f"{flags['run_dir']} is already complete" in capsys.readouterr().out
     assert before == {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}

@@ -1,0 +1,41 @@
+"""The note on held-out records whose documents a model was trained on."""
+
+from typing import Any
+
+from data.pipeline.batches import Records
+from data.records import sketch
+
+MIN_COMPARED = 100  # documents, for an estimate of the share that was trained on
+
+
+def note_overlap(trained_on: dict[str, Any], its_sketch: str, records: Records) -> None:
+    """Print a note if records that a run was trained on share documents with `records`.
+
+    `trained_on` and `its_sketch` are the identity and the sketch of the former, as in config.json.
+    The share is an estimate from at least `MIN_COMPARED` documents. Equal texts in documents of
+    other boundaries are found only if the two builds read the same files.
+    """
+    own, theirs, name = records.manifest.build_options, trained_on["build"], records.folder
+    sketches = [sketch.from_text(text) for text in (records.manifest.sketch, its_sketch)]
+    share = sketch.share_in(*sketches) if all(sketches) else None
+    is_same_text = trained_on["corpus"] == records.manifest.corpus_fingerprint
+    is_same_split = "all" in (own["split"], theirs["split"]) or own["split"] == theirs["split"]
+    is_few = share is None or share.compared < min(MIN_COMPARED, len(sketches[0]))
+    if share and share.value and is_few:
+        print(
+            f"note: {round(share.value * share.compared)} of the {share.compared} documents of "
+            f"{name} that can be compared are in the training records: they are not held out."
+        )
+    elif share and share.value:
+        error = f" ± {share.error:.0%}" if share.error else ""
+        print(
+            f"note: about {share.value:.0%}{error} of the documents of {name} are in the training "
+            f"records ({share.compared:,} compared): they are not held out."
+        )
+    elif is_same_text and is_same_split:
+        print(f"note: the training records share documents with {name}: they are not held out.")
+    elif is_few:
+        print(
+            f"note: whether the training records share documents with {name} is unknown: their "
+            "manifests do not describe enough documents."
+        )
