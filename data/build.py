@@ -21,8 +21,9 @@ import json
 import os
 from collections.abc import Iterator
 
-from albert_tf.runtime import commands, outputs, settings
+from albert_tf.runtime import commands, settings
 from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.files import outputs
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from albert_tf.text.unknown_pieces import UnknownPieces
 from data.building import beam_runner, local_runner

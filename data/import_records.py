@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from albert_tf.runtime import commands, outputs, paths, settings
+from albert_tf.runtime import commands, settings
 from albert_tf.runtime.errors import InputError, InputNotFoundError
+from albert_tf.runtime.files import outputs, paths
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from albert_tf.training.progress import Progress
 from data.records import locations

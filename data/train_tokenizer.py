@@ -23,9 +23,10 @@ from typing import Annotated
 
 import sentencepiece
 
-from albert_tf.runtime import commands, outputs, settings
+from albert_tf.runtime import commands, settings
 from albert_tf.runtime.bounds import POSITIVE
 from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.files import outputs
 from albert_tf.text.normalization import Normalization, normalize
 from albert_tf.text.tokenizer import (
     SETTINGS_FILE,

@@ -21,8 +21,9 @@ from collections.abc import Sequence
 
 from albert_tf.info import bert_of_same_shape
 from albert_tf.models.config import AlbertConfig, head_param_counts
-from albert_tf.runtime import commands, outputs
+from albert_tf.runtime import commands
 from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.files import outputs
 from albert_tf.training.progress import Progress
 from data.corpora.corpus import Document, read_documents, split_of
 

@@ -30,9 +30,10 @@ import tf_keras
 
 from albert_tf.models.checkpoints import weights_fingerprint
 from albert_tf.models.encoder import AlbertEncoder, load_encoder
-from albert_tf.runtime import commands, devices, outputs
+from albert_tf.runtime import commands, devices
 from albert_tf.runtime.bounds import POSITIVE, one_of
 from albert_tf.runtime.errors import InputError, shortened
+from albert_tf.runtime.files import outputs
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.features import Features, concatenate
 from albert_tf.tasks.kinds import KINDS

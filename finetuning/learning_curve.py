@@ -12,9 +12,10 @@ import os
 import statistics
 from collections.abc import Iterable, Iterator
 
-from albert_tf.runtime import commands, outputs
+from albert_tf.runtime import commands
 from albert_tf.runtime.errors import InputError, shortened
-from albert_tf.runtime.paths import matching
+from albert_tf.runtime.files import outputs
+from albert_tf.runtime.files.paths import matching
 from albert_tf.runtime.plots import Point, plot_curves
 from finetuning.datasets.tables.table_files import open_table
 

@@ -36,9 +36,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
-from albert_tf.runtime import commands, outputs
+from albert_tf.runtime import commands
 from albert_tf.runtime.bounds import POSITIVE, between, one_of
 from albert_tf.runtime.errors import InputError, InputNotFoundError, shortened
+from albert_tf.runtime.files import outputs
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.predictor import Predictor, load_predictor
 from albert_tf.text.unknown_pieces import UnknownPieces

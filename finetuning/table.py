@@ -44,10 +44,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 from albert_tf.models.config import AlbertConfig
-from albert_tf.runtime import commands, outputs, pretrained, settings
+from albert_tf.runtime import commands, pretrained, settings
 from albert_tf.runtime.bounds import POSITIVE, one_of
 from albert_tf.runtime.errors import InputError, InputNotFoundError
-from albert_tf.runtime.paths import matching
+from albert_tf.runtime.files import outputs
+from albert_tf.runtime.files.paths import matching
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.kinds import KINDS
 from finetuning.datasets import DATASETS, TRAINED, trained_dataset

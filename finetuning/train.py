@@ -21,8 +21,9 @@ import os
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from albert_tf.runtime import commands, devices, outputs
+from albert_tf.runtime import commands, devices
 from albert_tf.runtime.bounds import POSITIVE, one_of
+from albert_tf.runtime.files import outputs
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.kinds import KINDS
 from finetuning.datasets import DATASETS, TRAINED, trained_dataset

@@ -21,9 +21,10 @@ import tensorflow as tf
 
 from albert_tf.models.checkpoints import load_config, note_unfinished
 from albert_tf.models.encoder import INPUTS, AlbertEncoder, load_encoder
-from albert_tf.runtime import commands, outputs, pretrained
+from albert_tf.runtime import commands, pretrained
 from albert_tf.runtime.bounds import POSITIVE
 from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.files import outputs
 from albert_tf.runtime.markdown import markdown_table
 from albert_tf.runtime.plots import plot_lines
 from albert_tf.runtime.run_dir import RunDir

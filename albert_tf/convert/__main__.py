@@ -45,8 +45,9 @@ from albert_tf.convert.bundle import (
 )
 from albert_tf.convert.huggingface import folder as huggingface
 from albert_tf.convert.overrides import assumptions, with_folded_punctuation, with_overrides
-from albert_tf.runtime import outputs, pretrained
+from albert_tf.runtime import pretrained
 from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.files import outputs
 from albert_tf.runtime.run_dir import RunDir
 
 MAX_PADDING = 1024  # rows of a word table beyond the vocabulary

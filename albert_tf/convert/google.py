@@ -14,8 +14,8 @@ from albert_tf.convert import config_keys
 from albert_tf.convert.bundle import Bundle, MismatchPolicy, Weights, read_variables
 from albert_tf.convert.naming import Naming
 from albert_tf.models.config import AlbertConfig
-from albert_tf.runtime import outputs
 from albert_tf.runtime.errors import ConfigError, InputError, InputNotFoundError
+from albert_tf.runtime.files import outputs
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 
 CONFIG_FILE, CHECKPOINT = "albert_config.json", "model.ckpt-best"

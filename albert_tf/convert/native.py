@@ -20,8 +20,9 @@ from albert_tf.models.checkpoints import CHECKPOINTS, is_saved_model, latest_che
 from albert_tf.models.config import AlbertConfig
 from albert_tf.models.encoder import AlbertEncoder, load_encoder
 from albert_tf.models.pretrainer import AlbertPretrainer
-from albert_tf.runtime import outputs, settings
+from albert_tf.runtime import settings
 from albert_tf.runtime.errors import InputNotFoundError
+from albert_tf.runtime.files import outputs
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import task_of

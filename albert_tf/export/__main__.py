@@ -23,9 +23,10 @@ from albert_tf.export.constant_stack import with_constants
 from albert_tf.export.saved_model import save
 from albert_tf.graph.onnx.graph import import_onnx
 from albert_tf.models.checkpoints import require_readable
-from albert_tf.runtime import devices, outputs, pretrained, settings
+from albert_tf.runtime import devices, pretrained, settings
 from albert_tf.runtime.bounds import POSITIVE, one_of
 from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.files import outputs
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.kind import LITERT, ONNX, POOLINGS, SAVED_MODEL, ExportSettings
 from albert_tf.tasks.kinds import EXPORTS, KINDS, PRETRAINED

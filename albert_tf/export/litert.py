@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from albert_tf.graph.signatures import ServedModule
 from albert_tf.models.config import AlbertConfig
-from albert_tf.runtime import outputs
 from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.files import outputs
 from albert_tf.text.tokenizer import Tokenizer
 
 MODEL_FILE = "model.tflite"

@@ -8,7 +8,7 @@ from albert_tf.graph.onnx.encoder import EncoderGraph
 from albert_tf.graph.onnx.graph import Graph
 from albert_tf.graph.onnx.int8_graph import Int8Graph
 from albert_tf.models.encoder import AlbertEncoder
-from albert_tf.runtime import outputs
+from albert_tf.runtime.files import outputs
 from albert_tf.tasks.kind import Export, ExportSettings
 from albert_tf.text.tokenizer import Tokenizer
 

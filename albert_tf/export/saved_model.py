@@ -9,7 +9,7 @@ from albert_tf.export import serving
 from albert_tf.graph.signatures import ServedModule
 from albert_tf.models.checkpoints import EXTRAS
 from albert_tf.models.config import AlbertConfig
-from albert_tf.runtime import outputs
+from albert_tf.runtime.files import outputs
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.text.tokenizer import Tokenizer
 

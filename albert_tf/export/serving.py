@@ -13,8 +13,8 @@ import tensorflow as tf
 from tensorflow_serving.apis import model_pb2, predict_pb2, prediction_log_pb2
 
 from albert_tf.graph.buckets import WIDTHS
-from albert_tf.runtime import outputs
 from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.files import outputs
 from albert_tf.text.tokenizer import Tokenizer
 
 IMAGE = "tensorflow/serving:2.20.0"

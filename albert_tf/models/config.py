@@ -5,9 +5,10 @@ import os
 from collections.abc import Mapping
 from typing import Annotated, Any, NamedTuple
 
-from albert_tf.runtime import outputs, pretrained, settings
+from albert_tf.runtime import pretrained, settings
 from albert_tf.runtime.bounds import POSITIVE, Bounded, at_most, between, one_of
 from albert_tf.runtime.errors import ConfigError, InputNotFoundError, shortened
+from albert_tf.runtime.files import outputs
 
 SHARINGS = ("all", "attention", "ffn", "none")
 ACTIVATIONS = ("gelu", "relu")

@@ -29,9 +29,10 @@ from typing import Any, TypeVar
 
 from absl import flags
 
-from albert_tf.runtime import paths, settings
+from albert_tf.runtime import settings
 from albert_tf.runtime.bounds import Bounded
 from albert_tf.runtime.errors import InputError, MachineError
+from albert_tf.runtime.files import paths
 
 # Set before TensorFlow is imported. Its start-up log would bury the output of a command. Keras 3,
 # which it loads unless `tf.keras` is tf_keras, takes two fifths of a command's start-up time.

@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from albert_tf.runtime import outputs
+from albert_tf.runtime.files import outputs
 from albert_tf.runtime.run_dir import RunDir
 
 if TYPE_CHECKING:  # slow to import

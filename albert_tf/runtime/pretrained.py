@@ -3,8 +3,8 @@
 import os
 import re
 
-from albert_tf.runtime import paths
 from albert_tf.runtime.errors import InputNotFoundError
+from albert_tf.runtime.files import paths
 
 FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "pretrained")
 RANDOM = "random:"  # before a path where weights are loaded: the same model, randomly initialized

@@ -11,13 +11,14 @@ from collections.abc import Iterator, Mapping
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-from albert_tf.runtime import log_rows, outputs, settings
+from albert_tf.runtime import settings
 from albert_tf.runtime.errors import (
     InputError,
     InputNotFoundError,
     shortened,
     writing,
 )
+from albert_tf.runtime.files import log_rows, outputs
 
 if TYPE_CHECKING:  # albert_tf.text imports this package
     from albert_tf.text.tokenizer import Tokenizer

@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf.runtime import outputs, pretrained, settings
+from albert_tf.runtime import pretrained, settings
 from albert_tf.runtime.arguments import list_of
 from albert_tf.runtime.errors import InputError, InputNotFoundError, reading, shortened
+from albert_tf.runtime.files import outputs
 from albert_tf.text.normalization import Normalization
 from albert_tf.text.sentencepiece_model import MODEL_FILE, WORD_MARK, SentencePiece, SpecialIds
 from albert_tf.text.wordpiece import VOCABULARY_FILE, WordPiece, is_vocabulary

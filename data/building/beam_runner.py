@@ -20,8 +20,9 @@ import uuid
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from albert_tf.runtime import outputs, settings
+from albert_tf.runtime import settings
 from albert_tf.runtime.errors import InputError, MachineError
+from albert_tf.runtime.files import outputs
 from data.building.cutter import Cutter, Tally, cut_all
 from data.building.sequences import Sequences
 from data.building.shuffle import Layout, ShardWriter, by_shard, spill_path

@@ -9,7 +9,8 @@ import os
 from collections.abc import Iterable
 from itertools import islice
 
-from albert_tf.runtime import outputs, settings
+from albert_tf.runtime import settings
+from albert_tf.runtime.files import outputs
 from albert_tf.training.progress import Progress
 from data.building.cutter import Cutter, Tally, cut_all
 from data.building.shuffle import Layout, ShardWriter, Spill, spill_path

@@ -12,7 +12,7 @@ from typing import Protocol, Self
 
 import numpy as np
 
-from albert_tf.runtime import outputs
+from albert_tf.runtime.files import outputs
 from data.building.sequences import Sequences
 from data.records.manifest import shard_name
 from data.records.writer import write_records

@@ -15,10 +15,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated, Any
 
-from albert_tf.runtime import paths
 from albert_tf.runtime.bounds import Bounded, one_of
-from albert_tf.runtime.compression import is_compressed
 from albert_tf.runtime.errors import InputError, InputNotFoundError, reading
+from albert_tf.runtime.files import paths
+from albert_tf.runtime.files.compression import is_compressed
 from data.corpora import python_docs
 from data.corpora.readers import READERS, CorpusSource, Document, tfds_files
 from data.corpora.texts import is_blank

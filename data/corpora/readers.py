@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
-from albert_tf.runtime.json_text import parse_json
-from albert_tf.runtime.text_files import TextFile, files_of
+from albert_tf.runtime.files.json_text import parse_json
+from albert_tf.runtime.files.text_files import TextFile, files_of
 from albert_tf.text.normalization import is_collapsed
 from data.corpora import python_docs
 from data.corpora.sentences import normalize_blanks, sentences_of

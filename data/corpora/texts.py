@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from albert_tf.runtime.text_files import TextFile
+from albert_tf.runtime.files.text_files import TextFile
 
 MAX_DOCUMENT_CHARS = 2**22
 _BLANK_LINES = re.compile(r"\n(?:[^\S\n]*+\n)+")

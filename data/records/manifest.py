@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from albert_tf.runtime import settings
 from albert_tf.runtime.bounds import NOT_NEGATIVE, POSITIVE, Bounded, at_least, at_most, one_of
 from albert_tf.runtime.errors import ConfigError, InputError, InputNotFoundError, reading
-from albert_tf.runtime.json_text import json_object
+from albert_tf.runtime.files.json_text import json_object
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from data.records import locations
 from data.records.schema import COMPACT_VERSION, FOREIGN_NAMES, RecordSchema, compact_schema

@@ -6,11 +6,11 @@ import string
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from albert_tf.runtime.compression import format_of
 from albert_tf.runtime.errors import InputError
-from albert_tf.runtime.json_text import parse_json
-from albert_tf.runtime.paths import require_file
-from albert_tf.runtime.text_files import lines_of
+from albert_tf.runtime.files.compression import format_of
+from albert_tf.runtime.files.json_text import parse_json
+from albert_tf.runtime.files.paths import require_file
+from albert_tf.runtime.files.text_files import lines_of
 from finetuning.kinds.registry import FINETUNING
 
 _BLANKS = string.whitespace + "\ufeff\u200b"

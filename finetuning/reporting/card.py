@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from albert_tf.models.config import AlbertConfig
-from albert_tf.runtime import outputs, settings
+from albert_tf.runtime import settings
 from albert_tf.runtime.errors import shortened
+from albert_tf.runtime.files import outputs
 from albert_tf.runtime.markdown import cell, markdown_table
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.runtime.standard_errors import MIN_EXAMPLES

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from albert_tf.runtime.errors import InputError, shortened
-from albert_tf.runtime.log_rows import has_numbers
+from albert_tf.runtime.files.log_rows import has_numbers
 from albert_tf.runtime.run_dir import RunDir
 
 

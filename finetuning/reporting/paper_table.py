@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from albert_tf.models.checkpoints import load_config
-from albert_tf.runtime import outputs, pretrained
+from albert_tf.runtime import pretrained
 from albert_tf.runtime.errors import InputError, shortened
-from albert_tf.runtime.log_rows import has_numbers
+from albert_tf.runtime.files import outputs
+from albert_tf.runtime.files.log_rows import has_numbers
 from albert_tf.runtime.markdown import markdown_table
 from albert_tf.runtime.run_dir import RunDir
 from finetuning.datasets import DATASETS

@@ -5,8 +5,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from albert_tf.runtime import outputs
 from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.files import outputs
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.predictor import load_predictor
 from finetuning.datasets.dataset import Data, Dataset, Prediction, Source

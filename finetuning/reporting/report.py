@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from albert_tf.runtime import outputs
+from albert_tf.runtime.files import outputs
 from albert_tf.runtime.markdown import markdown_table
 from finetuning.datasets.dataset import Data, Dataset, Prediction
 from finetuning.datasets.scores.metrics import is_known

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.runtime import devices, outputs, settings
+from albert_tf.runtime import devices, settings
 from albert_tf.runtime.errors import ConfigError, InputError, writing
+from albert_tf.runtime.files import outputs
 from albert_tf.runtime.plots import plot_metrics
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.features import Features

@@ -11,11 +11,12 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.models.checkpoints import latest_checkpoint
-from albert_tf.runtime import outputs, settings
-from albert_tf.runtime.compression import format_of
+from albert_tf.runtime import settings
 from albert_tf.runtime.errors import InputError
-from albert_tf.runtime.paths import require_file
-from albert_tf.runtime.text_files import lines_of
+from albert_tf.runtime.files import outputs
+from albert_tf.runtime.files.compression import format_of
+from albert_tf.runtime.files.paths import require_file
+from albert_tf.runtime.files.text_files import lines_of
 from albert_tf.tasks.kinds import KINDS
 from albert_tf.tasks.predictor import Predictor, load_predictor, predict
 from albert_tf.training.progress import Progress

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.runtime import outputs
 from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.files import outputs
 from albert_tf.runtime.run_dir import RunDir
 from pretraining.loop.config import GuardConfig
 

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from albert_tf.runtime import outputs
+from albert_tf.runtime.files import outputs
 from albert_tf.runtime.markdown import markdown_table
 from albert_tf.runtime.plots import plot_errors
 from albert_tf.runtime.standard_errors import MIN_EXAMPLES

@@ -14,7 +14,8 @@ from collections.abc import Callable
 from importlib import metadata
 from typing import Any
 
-from albert_tf.runtime import outputs, settings
+from albert_tf.runtime import settings
+from albert_tf.runtime.files import outputs
 from pretraining.tpu.step import CompiledSize, Step
 
 PACKAGES = ("tensorflow", "tf-keras", "tf-models-official", "jax", "jaxlib", "libtpu")

@@ -11,9 +11,9 @@ import random
 import pytest
 import tensorflow as tf
 
-from albert_tf.runtime import outputs
 from albert_tf.runtime.errors import InputError, InputNotFoundError, MachineError
-from albert_tf.runtime.text_files import TextFile
+from albert_tf.runtime.files import outputs
+from albert_tf.runtime.files.text_files import TextFile
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from data import build as build_module
 from data.build import BuildOptions, build

@@ -6,8 +6,9 @@ import shutil
 
 import pytest
 
-from albert_tf.runtime import commands, outputs
+from albert_tf.runtime import commands
 from albert_tf.runtime.errors import InputError, InputNotFoundError
+from albert_tf.runtime.files import outputs
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.classifier.model import ClassifierSettings
 from albert_tf.tasks.predictor import load_predictor

@@ -15,8 +15,8 @@ import tf_keras
 
 from albert_tf.models.checkpoints import weights_fingerprint
 from albert_tf.models.encoder import load_encoder
-from albert_tf.runtime import outputs
 from albert_tf.runtime.errors import ConfigError, InputError
+from albert_tf.runtime.files import outputs
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.tasks.classifier.model import ClassifierSettings
 from albert_tf.tasks.examples import SpanExample

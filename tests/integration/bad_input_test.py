@@ -10,7 +10,8 @@ import pytest
 
 from albert_tf.convert import __main__ as convert
 from albert_tf.export import __main__ as export
-from albert_tf.runtime import commands, outputs
+from albert_tf.runtime import commands
+from albert_tf.runtime.files import outputs
 from albert_tf.runtime.run_dir import RunDir
 from finetuning import train as finetune
 from pretraining import evaluate, similarity, train

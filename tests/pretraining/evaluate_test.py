@@ -14,8 +14,9 @@ import tensorflow as tf
 
 from albert_tf.convert import __main__ as convert
 from albert_tf.models.pretrainer import AlbertPretrainer
-from albert_tf.runtime import devices, outputs
+from albert_tf.runtime import devices
 from albert_tf.runtime.errors import InputError, InputNotFoundError
+from albert_tf.runtime.files import outputs
 from albert_tf.runtime.run_dir import RunDir
 from albert_tf.text.tokenizer import load_tokenizer
 from data.build import BuildOptions, build

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from albert_tf.runtime import commands, outputs, settings
+from albert_tf.runtime import commands, settings
 from albert_tf.runtime.errors import ConfigError, InputError
+from albert_tf.runtime.files import outputs
 from albert_tf.runtime.run_dir import RunDir
 from data.records.manifest import Manifest
 from pretraining import evaluate, sweep, train

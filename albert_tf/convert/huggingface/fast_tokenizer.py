@@ -10,8 +10,8 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from albert_tf.runtime import outputs
 from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.files import outputs
 from albert_tf.text.normalization import Normalization
 from albert_tf.text.sentencepiece_model import MODEL_FILE, WORD_MARK
 from albert_tf.text.tokenizer import Tokenizer

@@ -17,8 +17,8 @@ from albert_tf.convert.huggingface import tokenizer as huggingface_tokenizer
 from albert_tf.convert.huggingface import weights as huggingface_weights
 from albert_tf.convert.naming import Naming
 from albert_tf.models.config import AlbertConfig
-from albert_tf.runtime import outputs
 from albert_tf.runtime.errors import InputError, InputNotFoundError
+from albert_tf.runtime.files import outputs
 from albert_tf.tasks.task_settings import TaskSettings
 
 KEYS = config_keys.KEYS | {"layer_norm_eps": "layer_norm_eps"}

@@ -5,8 +5,8 @@ import os
 from typing import Any
 
 from albert_tf.convert.huggingface import fast_tokenizer, fast_tokenizer_writer
-from albert_tf.runtime import outputs
 from albert_tf.runtime.errors import InputError, reading, shortened
+from albert_tf.runtime.files import outputs
 from albert_tf.text.normalization import Normalization
 from albert_tf.text.sentencepiece_model import MODEL_FILE
 from albert_tf.text.tokenizer import Tokenizer

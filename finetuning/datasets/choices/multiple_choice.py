@@ -4,8 +4,8 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from albert_tf.runtime.compression import format_of
 from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.files.compression import format_of
 from albert_tf.tasks.examples import ChoiceExample
 from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings, option_letter
 from finetuning.datasets.choices.choice_dataset import (

@@ -7,10 +7,10 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from albert_tf.runtime.compression import format_of, without_suffix
 from albert_tf.runtime.errors import InputError, InputNotFoundError, reading, shortened
-from albert_tf.runtime.json_text import parse_json
-from albert_tf.runtime.text_files import lines_of
+from albert_tf.runtime.files.compression import format_of, without_suffix
+from albert_tf.runtime.files.json_text import parse_json
+from albert_tf.runtime.files.text_files import lines_of
 from albert_tf.tasks.examples import ChoiceExample
 from albert_tf.tasks.multiple_choice.model import MultipleChoiceSettings
 from finetuning.datasets.choices.choice_dataset import (

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from albert_tf.runtime.errors import InputError
-from albert_tf.runtime.outputs import write_json
+from albert_tf.runtime.files.outputs import write_json
 from albert_tf.tasks.examples import SpanExample
 from albert_tf.tasks.spans.model import SpanSettings
 from finetuning.datasets.dataset import Data, Dataset, Prediction, Source, require_section

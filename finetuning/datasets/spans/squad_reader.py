@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from albert_tf.runtime.errors import InputError
-from albert_tf.runtime.json_text import parse_json
-from albert_tf.runtime.text_files import text_of
+from albert_tf.runtime.files.json_text import parse_json
+from albert_tf.runtime.files.text_files import text_of
 from albert_tf.tasks.examples import SpanExample
 from finetuning.datasets.dataset import Source
 from finetuning.datasets.tables.table_files import find

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from albert_tf.runtime.json_text import parse_json
+from albert_tf.runtime.files.json_text import parse_json
 
 
 def json_lines(path: str, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str, Any]]:

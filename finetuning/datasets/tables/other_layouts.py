@@ -8,8 +8,8 @@ import os
 import re
 from collections.abc import Sequence
 
-from albert_tf.runtime.compression import decompressed, format_of, reading_compressed
 from albert_tf.runtime.errors import InputError
+from albert_tf.runtime.files.compression import decompressed, format_of, reading_compressed
 
 # Such as (TOP(S(NP* or (PERSON*), and the numbers of coreference, (3) or (3.
 _BRACKETS = re.compile(r"\([A-Z_]\S*\*\)*|\(\d+\)?|\d+\)")

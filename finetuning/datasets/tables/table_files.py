@@ -14,11 +14,11 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from albert_tf.runtime.compression import SUFFIXES, format_of
 from albert_tf.runtime.errors import InputError, InputNotFoundError
-from albert_tf.runtime.outputs import new_file
-from albert_tf.runtime.paths import require_file
-from albert_tf.runtime.text_files import lines_of
+from albert_tf.runtime.files.compression import SUFFIXES, format_of
+from albert_tf.runtime.files.outputs import new_file
+from albert_tf.runtime.files.paths import require_file
+from albert_tf.runtime.files.text_files import lines_of
 from finetuning.datasets.tables import prodigy
 from finetuning.datasets.tables.json_files import as_text, json_lines
 

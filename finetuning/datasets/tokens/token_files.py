@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf.runtime.compression import format_of
 from albert_tf.runtime.errors import InputError
-from albert_tf.runtime.text_files import lines_of
+from albert_tf.runtime.files.compression import format_of
+from albert_tf.runtime.files.text_files import lines_of
 from albert_tf.tasks.examples import TokenExample
 from albert_tf.text.words import in_ranges, word_bounds
 from finetuning.datasets.dataset import Reading

@@ -13,7 +13,7 @@ import pandas
 import pytest
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError
-from albert_tf.runtime.text_files import lines_of
+from albert_tf.runtime.files.text_files import lines_of
 from finetuning.datasets.tables.table_files import (
     find,
     note_if_quoted,

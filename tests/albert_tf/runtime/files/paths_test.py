@@ -8,7 +8,8 @@ import pkgutil
 import pytest
 
 import albert_tf
-from albert_tf.runtime import commands, paths
+from albert_tf.runtime import commands
+from albert_tf.runtime.files import paths
 
 # Options that hold text but no path.
 OTHERS = {

@@ -11,9 +11,9 @@ import zipfile
 
 import pytest
 
-from albert_tf.runtime.compression import format_of, is_compressed, without_suffix
 from albert_tf.runtime.errors import InputError, InputNotFoundError
-from albert_tf.runtime.text_files import MAX_LINE_BYTES, files_of, lines_of, text_of
+from albert_tf.runtime.files.compression import format_of, is_compressed, without_suffix
+from albert_tf.runtime.files.text_files import MAX_LINE_BYTES, files_of, lines_of, text_of
 
 
 def zipped(**members):

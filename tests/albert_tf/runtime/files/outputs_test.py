@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from albert_tf.runtime import outputs
 from albert_tf.runtime.errors import InputError, MachineError
+from albert_tf.runtime.files import outputs
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 

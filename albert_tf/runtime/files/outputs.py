@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import IO, Any
 
 from albert_tf.runtime.errors import InputError, InputNotFoundError, reading, writing
-from albert_tf.runtime.json_text import json_object
+from albert_tf.runtime.files.json_text import json_object
 
 SUFFIX = ".incomplete"
 MARK = ".albert_tf"  # a file in a folder that this project is writing, locked by its process

@@ -17,8 +17,9 @@ import zipfile
 from collections.abc import Callable, Iterator
 from typing import IO, Any
 
-from albert_tf.runtime.binary_files import PEEKED_BYTES, content_problem, is_binary
-from albert_tf.runtime.compression import (
+from albert_tf.runtime.errors import InputError, listed, note_once
+from albert_tf.runtime.files.binary_files import PEEKED_BYTES, content_problem, is_binary
+from albert_tf.runtime.files.compression import (
     decompressed,
     format_of,
     is_compressed,
@@ -27,8 +28,7 @@ from albert_tf.runtime.compression import (
     stream_of,
     without_suffix,
 )
-from albert_tf.runtime.errors import InputError, listed, note_once
-from albert_tf.runtime.paths import require_file
+from albert_tf.runtime.files.paths import require_file
 
 MAX_LINE_BYTES = 2**24
 MAX_TEXT_BYTES = 2**30

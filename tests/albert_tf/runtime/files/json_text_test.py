@@ -5,7 +5,7 @@ import math
 import pytest
 
 from albert_tf.runtime.errors import InputError
-from albert_tf.runtime.json_text import json_object, parse_json
+from albert_tf.runtime.files.json_text import json_object, parse_json
 
 
 def test_values_stay_what_they_are():

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from albert_tf.runtime.errors import InputError, reading
-from albert_tf.runtime.json_text import json_object
+from albert_tf.runtime.files.json_text import json_object
 
 
 def metrics_in(path: str, *names: str) -> list[dict[str, float]]:
